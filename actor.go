@@ -2,18 +2,20 @@ package brig
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
-// Role orders what an actor may do.
+// Role is the set of operations that an actor may call. A higher role includes
+// the lower ones.
 type Role int
 
-// The roles, weakest first.
+// Roles in ascending order of privilege.
 const (
 	Nobody   Role = iota
-	Viewer        // may look
+	Viewer        // may read
 	Member        // may run code
-	Admin         // may change what the tenant's members share, and manage its keys
+	Admin         // may change what members share, and manage the tenant's keys
 	Operator      // may change what all tenants share, and manage tenants
 )
 
@@ -25,7 +27,7 @@ func (r Role) String() string {
 	return [...]string{"nobody", "viewer", "member", "admin", "operator"}[r]
 }
 
-// ParseRole is the role of a name, of those that somebody can have.
+// ParseRole returns the role with the given name.
 func ParseRole(s string) (Role, error) {
 	for r := Viewer; r <= Operator; r++ {
 		if r.String() == s {
@@ -35,23 +37,28 @@ func ParseRole(s string) (Role, error) {
 	return Nobody, InvalidField("role", "no role %q", Clip(s, 80)).WithHint("use viewer, member, admin or operator")
 }
 
-// Actor is who is calling, on behalf of which tenant.
+// Actor is the authenticated caller and the tenant that it acts for.
 type Actor struct {
 	Name, Tenant string
-	Role         Role
-	// Key is the id of the key that proved it, empty for none.
+	// Founded is the creation time of the tenant. It distinguishes the tenant
+	// from an earlier one of the same name. The zero value means unknown.
+	Founded time.Time `json:",omitzero"`
+	Role    Role
+	// Key is the ID of the key that authenticated the actor; empty for none.
 	Key string `json:",omitempty"`
-	// Grant is the id of the grant that it shows instead of the key itself.
+	// Grant is the ID of the grant that was presented instead of the key itself.
 	Grant string `json:",omitempty"`
-	// Person is who proved it by an identity provider, nil for a key's holder.
+	// Person is the user that an identity provider authenticated; nil for the
+	// holder of a key.
 	Person *Person `json:",omitempty"`
-	// Session is the id of the session by which it was shown.
+	// Session is the ID of the session that was presented.
 	Session string `json:",omitempty"`
-	// Scopes narrow what it may do to operations whose names begin with one of
-	// them; empty is no narrowing. Sandboxes do to some sandboxes, by name.
+	// Scopes limit the actor to operations whose names begin with one of them;
+	// empty allows all operations. Sandboxes limits it to the sandboxes with
+	// these names.
 	Scopes    []string `json:",omitempty"`
 	Sandboxes []string `json:",omitempty"`
-	// Expires is when it ends, zero for never.
+	// Expires is the expiry time of the credential; zero means never.
 	Expires time.Time `json:",omitzero"`
 }
 
@@ -62,8 +69,33 @@ func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorFrom returns the actor in ctx, or Nobody.
+// ActorFrom returns the actor in ctx, or the zero Actor, which has no rights.
 func ActorFrom(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a
+}
+
+// Gate decides whether the actor in ctx may call an operation on the named
+// sandbox, before the server reads the rest of the request. It rejects exactly
+// the calls that the operation itself would reject for the same actor. A check
+// does not count against the tenant's rate limit; only the operation does.
+type Gate interface {
+	Check(ctx context.Context, op Op, name string) error
+}
+
+// May returns an error unless the actor's role and scopes allow the operation.
+func (a Actor) May(op Op) error {
+	if a.Role == Nobody {
+		return Errorf(Unauthenticated, "no credentials").
+			WithHint("send the key as `Authorization: Bearer KEY`")
+	}
+	if a.Role < op.Role {
+		return Errorf(PermissionDenied, "%s needs the role %s, this key has %s", op.Name, op.Role, a.Role).
+			WithHint("use a key with that role")
+	}
+	if !InScope(a.Scopes, op.Name) {
+		return Errorf(PermissionDenied, "%s is not in the scope of this key", op.Name).
+			WithHint("its scopes are %s", Clip(strings.Join(a.Scopes, ", "), 80))
+	}
+	return nil
 }

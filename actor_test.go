@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Nothing that is derived from a key may more than the key, whatever it says, and
-// nothing does anything after its end.
+// TestNarrowing checks that a credential derived from a key has no right that
+// the key lacks, regardless of its claims, and no right after its expiry.
 func TestNarrowing(t *testing.T) {
 	end := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	key := brig.Actor{Name: "ann", Tenant: "acme", Key: "k1", Role: brig.Member, Scopes: []string{"sandbox.", "file."}, Expires: end}

@@ -2,45 +2,47 @@ package brig
 
 import "time"
 
-// Severity says how bad an alert is.
+// Severity is how severe an alert is.
 type Severity string
 
-// How bad alerts are.
+// The severities of alerts.
 const (
 	Critical Severity = "critical"
 	Warning  Severity = "warning"
 )
 
-// AlertState says how far an alert is.
+// AlertState is the state of an alert.
 type AlertState string
 
-// The states of alerts. What is pending has not lasted long enough yet.
+// The states of alerts. A pending alert does not fire yet: its condition has
+// not held for long enough.
 const (
 	AlertPending  AlertState = "pending"
 	AlertFiring   AlertState = "firing"
 	AlertResolved AlertState = "resolved"
 )
 
-// Alert is one condition that holds, or has held.
+// Alert is a condition that holds now or has held in the past.
 type Alert struct {
 	Name     string
 	Severity Severity
 	State    AlertState
-	// Labels tell it apart from others of its name: the provider, the tenant.
+	// Labels distinguish alerts of the same name, for example by provider or
+	// tenant.
 	Labels map[string]string `json:",omitempty"`
-	// Value is what was measured last, Threshold what it must not pass.
+	// Value is the last measurement, Threshold its limit.
 	Value, Threshold float64
 	Summary, Hint    string
-	Since            time.Time // since when it holds
+	Since            time.Time // when the condition began
 	Resolved         time.Time `json:",omitzero"` // when it ended
 }
 
 // Sample is one measured value.
 type Sample struct {
-	// Labels tell it apart from others of its kind.
+	// Labels distinguish samples of the same kind.
 	Labels map[string]string
 	Value  float64
-	// Count is of how many things it is the measure; an average of few says
-	// little.
+	// Count is the number of values in the sample. An average of few values is
+	// not significant.
 	Count int64
 }

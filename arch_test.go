@@ -17,9 +17,9 @@ import (
 // module is this module's path.
 const module = "github.com/brig-run/brig"
 
-// tiers says how high each tree stands. An import may only point strictly
-// downwards, so that nothing in a tier knows its neighbours. The longest
-// prefix that fits a folder counts.
+// tiers assigns a tier to each directory tree. An import may only point to a
+// lower tier, so that packages of one tier do not depend on each other. The
+// longest matching prefix of a folder applies.
 var tiers = []struct {
 	prefix string
 	tier   int
@@ -31,7 +31,7 @@ var tiers = []struct {
 	{"api/e2b/envd/filesystempb", 0, "messages of a protocol, generated"},
 	{"", 1, "the nouns"},
 	{"guest/agent", 1, "inside the sandbox: frames and the standard library"},
-	{"guest/keeper", 1, "where the agent is brought to: frames, a journal and the standard library"},
+	{"guest/supervisor", 1, "where the agent is brought to: frames, a journal and the standard library"},
 	{"guest", 2, "toolkit of providers"},
 	{"interpreter", 2, "drivers of interpreters, and how to speak with them"},
 	{"image", 2, "toolkit of providers"},
@@ -45,11 +45,11 @@ var tiers = []struct {
 	{"signin", 2, "people, by the word of an identity provider"},
 	{"observe", 2, "counts what happens"},
 	{"alert", 2, "decides whether something is wrong, and tells somebody"},
-	{"door", 2, "toolkit of doors"},
-	{"door/wire", 2, "JSON forms that a door and its client share"},
+	{"api/httpapi", 2, "library of the HTTP APIs"},
+	{"api/v1", 2, "JSON types that the server and its clients share"},
 	{"provider/providertest", 2, "conformance suite"},
 	{"provider/ssh/sshtest", 2, "a machine behind SSH, for tests"},
-	{"door/transcript", 2, "conformance suite"},
+	{"api/httpapi/transcript", 2, "conformance suite"},
 	{"provider/agentrun/agentruntest", 2, "a double of a service, for tests"},
 	{"store/storetest", 2, "conformance suite"},
 	{"store/contract", 2, "what every store answers alike"},
@@ -58,7 +58,7 @@ var tiers = []struct {
 	{"engine", 3, "the one that decides"},
 	{"provider/", 3, "rooms: each one way to get a machine"},
 	{"store/", 3, "rooms: each one way to keep records"},
-	{"api/", 3, "doors: hold a brig.Service, never an engine"},
+	{"api/", 3, "APIs: hold a brig.Service, never an engine"},
 	{"ui", 3, "a page that is a client of the API"},
 	{"client", 3, "the front from afar"},
 	{"cmd/", 4, "wiring"},
@@ -67,10 +67,10 @@ var tiers = []struct {
 	{"bench", 4, "wiring, for measurements"},
 }
 
-// foundation names what may be seen from its own tier: the JSON forms stand
-// below the tools of a door, though both are for doors, and the system calls on
-// all threads below what needs them.
-var foundation = map[string][]string{"door/wire": {"door"}, "internal/threads": {"internal/caps", "internal/cgroup"}}
+// foundation maps a package to the packages of its own tier that may import it.
+// The package of JSON forms is below the other API packages, and the package
+// for system calls on all threads is below its users.
+var foundation = map[string][]string{"api/v1": {"api/httpapi"}, "internal/threads": {"internal/caps", "internal/cgroup"}}
 
 func tierOf(dir string) int {
 	best, tier := -1, -1
@@ -84,8 +84,8 @@ func tierOf(dir string) int {
 }
 
 // sources calls f for every Go file of the module, with its folder ("" is the
-// root). It reads the tree itself, so that the test cache knows what a test
-// that uses it depends on.
+// root). It reads the tree from the test process, so that the test cache
+// records the files as dependencies.
 func sources(t *testing.T, f func(name, dir string, src []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -106,7 +106,7 @@ func sources(t *testing.T, f func(name, dir string, src []byte)) {
 			return err
 		}
 		if bytes.HasPrefix(src, []byte("// Code generated ")) {
-			return nil // nobody reads it
+			return nil // generated files are not maintained by hand
 		}
 		dir := path.Dir(filepath.ToSlash(name))
 		if dir == "." {
@@ -143,7 +143,7 @@ func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 			out = append(out, name+": imports "+imp+", which does not stand below it")
 		case dir == "" && (ours || foreign):
 			out = append(out, name+": the root may import only the standard library, not "+imp)
-		case inGuest(dir) && foreign && !(ours && (to == "guest/wire" || to == "internal/threads" || dir == "guest/keeper" && to == "internal/journal")):
+		case inGuest(dir) && foreign && !(ours && (to == "guest/wire" || to == "internal/threads" || to == "internal/nofollow" || dir == "guest/supervisor" && to == "internal/journal")):
 			out = append(out, name+": inside the guest is only the standard library, not "+imp)
 		case strings.HasPrefix(dir, "internal/") && ours && !strings.HasPrefix(to, "internal/"):
 			out = append(out, name+": a tool imports "+imp)
@@ -152,9 +152,9 @@ func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 	return out
 }
 
-// inGuest reports whether the agent's program is made of a folder.
+// inGuest reports whether a folder is part of the agent's program.
 func inGuest(dir string) bool {
-	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/keeper") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal"
+	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/supervisor") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal" || dir == "internal/nofollow"
 }
 
 func TestImportsPointDown(t *testing.T) {
@@ -173,7 +173,8 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// The test above must be able to fail.
+// TestPlantedViolationsAreSeen checks that TestImportsPointDown detects
+// violations.
 func TestPlantedViolationsAreSeen(t *testing.T) {
 	for _, p := range []struct{ dir, imp string }{
 		{"api/rest", module + "/engine"},
@@ -182,18 +183,19 @@ func TestPlantedViolationsAreSeen(t *testing.T) {
 		{"client", module + "/api/rest"},
 		{"guest/agent", module},
 		{"guest/agent", "golang.org/x/sys/unix"},
-		{"guest/keeper", module},
-		{"guest/keeper", "golang.org/x/sys/unix"},
-		{"guest/keeper", module + "/internal/cgroup"},
+		{"guest/supervisor", module},
+		{"guest/supervisor", "golang.org/x/sys/unix"},
+		{"guest/supervisor", module + "/internal/cgroup"},
 		{"guest/agent", module + "/internal/journal"},
 		{"internal/journal", "golang.org/x/sys/unix"},
+		{"internal/nofollow", "golang.org/x/sys/unix"},
 		{"guest/wire", module},
 		{"guest", module + "/image"},
 		{"internal/cgroup", module},
 		{"", module + "/guest"},
 		{"", "golang.org/x/sys/unix"},
 		{"util", "fmt"},
-		{"door/wire", module + "/door"},
+		{"api/v1", module + "/api/httpapi"},
 	} {
 		src := []byte("package p\nimport _ \"" + p.imp + "\"\n")
 		if len(violations(t, p.dir+"/planted.go", p.dir, src)) == 0 {

@@ -2,47 +2,47 @@ package brig
 
 import "time"
 
-// AuditLine is an Event as the audit log keeps it. The lines of a tenant are a
-// chain: each has the hash of the one before, so that none can be changed,
-// taken out or put in without its being seen.
+// AuditLine is an Event as stored in the audit log. The lines of a tenant form
+// a hash chain: each contains the hash of the previous line, so that any
+// modified, removed or inserted line is detectable.
 type AuditLine struct {
 	// Seq counts the lines of the tenant, from 1.
 	Seq int64
 	Event
-	// Prev is the hash of the line before, zero for the first.
+	// Prev is the hash of the previous line; zero for the first.
 	Prev [32]byte
-	// Hash is that of everything above; see package audit.
+	// Hash is the hash of all fields above; see package audit.
 	Hash [32]byte
 }
 
-// AuditHead says where a tenant's chain stands. One that was signed and taken
-// elsewhere shows whether lines were taken away at the end.
+// AuditHead is the last line of a tenant's chain. A signed head that is stored
+// elsewhere shows whether lines were removed from the end.
 type AuditHead struct {
 	Tenant string
-	// Seq and Hash are those of the newest line; 0 for a chain without any.
+	// Seq and Hash belong to the newest line; both are zero for an empty chain.
 	Seq  int64
 	Hash [32]byte
 	At   time.Time
-	// Key is the public key (Ed25519) and Signature what it signed; empty
-	// where nobody signs.
+	// Key is the public key (Ed25519), and Signature its signature. Both are
+	// empty if the server does not sign.
 	Key, Signature []byte
 }
 
 // AuditQuery selects lines of the audit log.
 type AuditQuery struct {
-	// After continues behind the line of that number.
+	// After selects lines after the one with this number.
 	After int64
-	// Since and Until keep only what was between them, Until not included.
+	// Since and Until select lines with Since <= time < Until.
 	Since, Until time.Time
-	// Sandbox keeps only what is about the sandbox of that id or name.
+	// Sandbox selects lines about the sandbox with this ID or name.
 	Sandbox string
-	// Labels must all be those of the sandbox.
+	// Labels selects lines about sandboxes that have all of these labels.
 	Labels map[string]string
 	// Limit is the page's size, 1 to 1000. Default 100.
 	Limit int
 }
 
-// Partial reports whether q leaves out lines.
+// Partial reports whether q selects only some of the lines.
 func (q AuditQuery) Partial() bool {
 	return !q.Since.IsZero() || !q.Until.IsZero() || q.Sandbox != "" || len(q.Labels) > 0
 }
@@ -50,51 +50,68 @@ func (q AuditQuery) Partial() bool {
 // AuditPage is a part of the audit log.
 type AuditPage struct {
 	Lines []AuditLine
-	// Next is what After is for the next page, 0 on the last.
+	// Next is the value of After for the next page; 0 on the last page.
 	Next int64
-	// Head is where the whole chain stood when the page was read.
+	// Head is the head of the whole chain when the page was read.
 	Head AuditHead
 }
 
-// What an event's Detail may have. Labels of the sandbox are there as
-// DetailLabel and their key.
+// Keys of an event's Detail. The key of a sandbox's label is DetailLabel
+// followed by the label's name.
 const (
-	DetailName     = "name"      // of the sandbox, the context or whatever else was named
-	DetailImage    = "image"     // digest
-	DetailLanguage = "language"  // of code
+	DetailName     = "name"      // name of the sandbox, the context or any other object
+	DetailImage    = "image"     // digest of the image
+	DetailLanguage = "language"  // language of the code
 	DetailCode     = "code_hash" // "sha256:…" of a program or a cell
-	DetailCommand  = "command"   // the beginning of a command line
-	DetailPath     = "path"      // of a file
-	DetailTo       = "to"        // a file's new path
-	DetailSecrets  = "secrets"   // names, with "," between
-	DetailVersion  = "version"   // of a secret
-	DetailEgress   = "egress"    // how many rules
+	DetailCommand  = "command"   // beginning of a command line
+	DetailPath     = "path"      // path of a file
+	DetailTo       = "to"        // new path of a file
+	DetailSecrets  = "secrets"   // comma-separated names of secrets
+	DetailVersion  = "version"   // version of a secret
+	DetailEgress   = "egress"    // number of egress rules
 	DetailExit     = "exit_code"
 	DetailSignal   = "signal"
 	DetailDuration = "duration_ms"
-	DetailVerdict  = "verdict" // timed_out, oom_killed; allowed or denied; why a sandbox ended
-	DetailHost     = "host"    // of a request that left, or did not
+	DetailVerdict  = "verdict" // timed_out, oom_killed, allowed, denied, or the reason for the end of a sandbox
+	DetailHost     = "host"    // host of a request that was sent or denied
 	DetailAddr     = "addr"
 	DetailPort     = "port"
 	DetailMethod   = "method"
-	DetailRule     = "rule" // which rule decided, from 0; -1 is none
+	DetailLimit    = "limit" // the limit that programs reached
+	DetailTotal    = "total" // the count since the sandbox began
+	DetailWhat     = "what"  // the kind of the counted decisions
+	DetailCount    = "count" // the number of decisions without their own line, or of the copies of a fork
+	DetailRule     = "rule"  // the index of the deciding rule; -1 means none
 	DetailWhy      = "why"
-	DetailSubject  = "subject" // of a person: the issuer, "#", and whom it means
-	DetailSession  = "session" // id of the one by which somebody acted
+	DetailSubject  = "subject" // the person's issuer, "#" and subject
+	DetailSession  = "session" // ID of the session that the actor used
 	DetailLabel    = "label."
-	// DetailWorkspace is a workspace's name; DetailVersion its version then.
+	// DetailWorkspace is a workspace's name. DetailVersion is then its version.
 	DetailWorkspace = "workspace"
-	DetailProvider  = "provider" // where it is made, or which one was changed
-	DetailRoute     = "route"    // why there
-	// DetailPruned and DetailPrunedHash are of the line that says up to which
-	// line, with which hash, the chain's beginning was removed.
+	DetailOrigin    = "origin"   // ID of the sandbox that the sandbox is a copy of
+	DetailProvider  = "provider" // the provider that runs the sandbox, or that was changed
+	DetailRoute     = "route"    // the reason for the provider
+	// DetailPruned and DetailPrunedHash are the number and the hash of the last
+	// line that was removed from the beginning of the chain.
 	DetailPruned     = "pruned"
 	DetailPrunedHash = "pruned_hash"
 )
 
-// RevealedOp is the Op of the line about a secret that lost its hosts: sandboxes
-// see its value from then on.
+// RevealedOp is the Op of the line that records the removal of a secret's
+// hosts. Sandboxes receive the value of such a secret directly.
 const RevealedOp = "secret.reveal"
 
-// PrunedOp is the Op of the line about the removal of a chain's beginning.
+// RotatedOp is the Op of the line that records a new encryption key in the data
+// folder.
+const RotatedOp = "key.rotate"
+
+// Ops of the lines that record denials by a sandbox's kernel: processes beyond
+// the limit, and connections without a route.
+const (
+	ForkOp    = "limit.processes"
+	NoRouteOp = "egress.unreachable"
+)
+
+// PrunedOp is the Op of the line that records the removal of a chain's
+// beginning.
 const PrunedOp = "audit.prune"

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// ContextSpec asks for a CodeContext.
+// ContextSpec is a request for a CodeContext.
 type ContextSpec struct {
-	// Language is what it interprets: one of Languages, or the name or the
-	// language of a Jupyter kernel that the image has. Default python.
+	// Language is the interpreter's language: one of Languages, or the name or
+	// language of a Jupyter kernel of the image. Default python.
 	Language Language
-	// Dir is its working directory. Default "/workspace".
+	// Dir is the working directory. Default "/workspace".
 	Dir string
 	// Env is added to the sandbox's environment.
 	Env map[string]string
@@ -23,74 +23,74 @@ type CodeContext struct {
 	Sandbox ID
 	Spec    ContextSpec
 	State   ContextState
-	// Flavor is what interprets: "cpython" (with IPython, where the image has
-	// it), "node", "bash" or "jupyter"; Version is its version.
+	// Flavor is the interpreter: "cpython" (with IPython, if the image has it),
+	// "node", "bash" or "jupyter". Version is its version.
 	Flavor, Version string
-	// Count is how many runs there have been since it was started.
+	// Count is the number of runs since the interpreter started.
 	Count   int
 	Created time.Time
 }
 
-// ContextState is what a CodeContext is doing.
+// ContextState is the state of a CodeContext.
 type ContextState string
 
 // The states of a CodeContext.
 const (
 	ContextIdle ContextState = "idle"
-	ContextBusy ContextState = "busy" // it runs code, and more may wait
-	ContextDead ContextState = "dead" // its interpreter ended; the next run starts another
+	ContextBusy ContextState = "busy" // runs code; more runs may be queued
+	ContextDead ContextState = "dead" // the interpreter ended; the next run starts another
 )
 
 // Code is one piece of code to run in a CodeContext.
 type Code struct {
-	// Context is the context's id. Empty means the sandbox's default context
-	// of Language, which is made when it is first used.
+	// Context is the context's ID. Empty means the sandbox's default context of
+	// Language, which its first use creates.
 	Context  string
 	Language Language
 	Source   string
-	// Env is set for this run and taken back after it.
+	// Env is set for this run only.
 	Env map[string]string
-	// Timeout is wall time from the moment in which it starts to run. It
-	// interrupts the code; what does not heed that loses the interpreter with
-	// its variables. Default 30 s.
+	// Timeout is the wall time after which the run is interrupted. If the code
+	// ignores the interrupt, the interpreter ends and its variables are lost.
+	// Default 30 s.
 	Timeout time.Duration
 }
 
-// CodeEvent is one thing that happened while code ran. Exactly one field is
-// set.
+// CodeEvent is an event of running code. Exactly one field is set.
 type CodeEvent struct {
-	Started *CodeResult // its turn has come: Context and Count are known
+	Started *CodeResult // the run has started: Context and Count are known
 	Stdout  []byte
 	Stderr  []byte
 	Output  *Rich
 	Error   *CodeError
 }
 
-// CodeResult is how code ended.
+// CodeResult is the result of a run of code.
 type CodeResult struct {
 	Context string
 	// Count is the number of this run in its context.
 	Count int
-	// Stdout and Stderr hold what was captured, bounded by Limits.Output.
+	// Stdout and Stderr are the captured output, bounded by Limits.Output.
 	Stdout, Stderr Output
-	// Outputs are what was displayed, and the last expression's value, in
-	// order; bounded by MaxOutputs. Who follows the run is told of more.
+	// Outputs are the displayed values and the value of the last expression, in
+	// order, bounded by MaxOutputs. Event listeners also receive the values
+	// beyond the bound.
 	Outputs []Rich
-	// Error is the exception that ended it, if one did.
+	// Error is the exception that ended the code, if any.
 	Error *CodeError
-	// TimedOut, Interrupted: its end was asked for. Lost says that the
-	// interpreter and its variables are gone.
+	// TimedOut and Interrupted report that the code was stopped. Lost reports
+	// that the interpreter and its variables are gone.
 	TimedOut, Interrupted, Lost bool
 	Started                     time.Time
 	Duration                    time.Duration
-	// Queued is how long it waited for its turn.
+	// Queued is the duration that the run waited in the queue.
 	Queued time.Duration
 }
 
-// Rich is one value in several forms.
+// Rich is one value in several representations.
 type Rich struct {
-	// Data maps MIME types to the value in that form: a JSON string, base64
-	// for images and PDF, and any JSON for JSON types.
+	// Data maps MIME types to representations: a JSON string, base64 for images
+	// and PDF, and any JSON for JSON types.
 	Data map[string]json.RawMessage
 	// Main marks the value of the last expression.
 	Main bool
@@ -103,30 +103,31 @@ type CodeError struct {
 	Traceback string
 }
 
-// Bounds of what one run may bring out.
+// Limits on the displayed values of one run.
 const (
-	MaxOutputs    = 256      // values
-	MaxOutputSize = 32 * MiB // bytes of all of them
+	MaxOutputs    = 256      // number of values
+	MaxOutputSize = 32 * MiB // total bytes
 )
 
-// PoolUse says where a sandbox came from.
+// PoolUse is the origin of a sandbox: the warm pool, or a fresh start.
 type PoolUse string
 
-// Where sandboxes come from. Without a pool it is empty.
+// The origins of sandboxes. The origin is empty if the server has no pool.
 const (
-	PoolHit  PoolUse = "hit"  // it was waiting
-	PoolMiss PoolUse = "miss" // none was waiting, so it was made
+	PoolHit  PoolUse = "hit"  // a pooled sandbox was ready
+	PoolMiss PoolUse = "miss" // none was ready, so a new one was created
 )
 
-// PoolShelf is the state of the pool for one kind of sandbox.
-type PoolShelf struct {
-	Provider string // who made what waits
-	Image    string // digest
+// PoolClass is the state of the pool for one class of sandboxes.
+type PoolClass struct {
+	Provider string // provider of the sandboxes
+	Image    string // digest of the image
 	Language Language
 	Limits   Limits
-	// Target is how many should wait; Ready do, and Making are on their way.
+	// Target is the desired number of ready sandboxes. Ready is the current
+	// number, and Making is the number being created.
 	Target, Ready, Making int
 	Hits, Misses, Failed  int64
-	// Refill is how long it takes to make one: the median of the last ones.
+	// Refill is the median of the recent creation times.
 	Refill time.Duration
 }

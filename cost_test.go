@@ -30,7 +30,7 @@ func TestCost(t *testing.T) {
 		if got := c.rate.Cost(c.calls, c.took, c.memory); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		// One by one it is the same.
+		// The sum of the costs of single executions must be the same.
 		sum := 0.0
 		for range c.calls {
 			sum += c.rate.Cost(1, c.took/time.Duration(c.calls), c.memory)
@@ -62,7 +62,8 @@ func TestMonthOf(t *testing.T) {
 	}
 }
 
-// Every kind of error makes an execution go in one way, and no success.
+// TestRunStatusOf checks that every kind of error maps to one status, and that
+// none maps to success.
 func TestRunStatusOf(t *testing.T) {
 	for _, k := range brig.Kinds {
 		if s := brig.RunStatusOf(k); s == brig.RunSuccess || s == brig.RunError {

@@ -1,36 +1,37 @@
-// Package brig defines the nouns of the system and nothing else: sandboxes,
-// commands, programs, images, limits, actors, and the interfaces that connect
-// the rooms a request passes through. It imports only the standard library.
+// Package brig defines the domain types of the system: sandboxes, commands,
+// programs, images, limits, actors, and the interfaces between the packages
+// that handle a request. It imports only the standard library.
 //
-// # The nouns
+// # Domain types
 //
-// A Sandbox is one isolated place, as its tenant sees it: a record with a
-// Name, a Spec (what was asked for) and a State (what is observed). Behind a
-// running sandbox stands an Instance, the live machine, which a Provider made
-// and finds again by its Handle after a restart. A sandbox starts from an
-// Image, files that are known by their digest. It lives under a Lease: until
-// a moment that use and Extend move forward.
+// A Sandbox is one isolated environment, from the perspective of its tenant. It
+// is a record with a Name, a Spec (the request) and a State (the observation).
+// A running sandbox has an Instance. A Provider creates the Instance and
+// recovers it by its Handle after a restart. A sandbox starts from an Image, a
+// set of files with a digest. The sandbox ends when its lease expires; each use
+// and Extend renew the lease.
 //
-// A Command is asked for; a process runs; a Result says how it ended. To Exec
-// is to run a command in a sandbox that exists. To Run is to run a Program,
-// source code in a Language, in a sandbox of its own that is gone afterwards.
+// A Command is a request to run a process. A Result describes how the process
+// ended. Exec runs a command in an existing sandbox. Run runs a Program, source
+// code in a Language, in an ephemeral sandbox.
 //
-// An Actor calls, on behalf of a Tenant, in a Role. Limits bound one sandbox.
+// An Actor makes calls on behalf of a Tenant, with the rights of a Role. Limits
+// bound one sandbox.
 //
-// # The one path
+// # The path of a request
 //
-//	client ─▶ door ───────▶ engine ───────────▶ provider ─────▶ guest ─▶ process
-//	         decode        gate: who, may, fits,  driver's own    agent frames
-//	         wire→brig     record, note           language
+//	client ─▶ API ────────▶ engine ───────────▶ provider ─────▶ guest ─▶ process
+//	         decode        gate, quota,          driver's own    agent frames
+//	         wire→brig     record, placement     protocol
 //	           ◀── encode ─┴── Result | Error; bytes through io.Writer ◀──
 //
-// A door (REST, the command line) decodes a request and calls a Service once.
-// The engine is the Service that decides; the client is the same Service over
-// the network. Calls go down, answers come up, and the one asynchronous fact,
-// that a machine has died, is Instance.Done.
+// An API (REST, the command line) decodes a request and calls a Service once.
+// The engine is the Service that makes decisions. The client implements the
+// same Service over the network. Only one event is asynchronous: Instance.Done
+// reports that an instance has ended.
 //
 // # Compatibility
 //
-// This package, client, guest, and provider/providertest keep their promises
+// The packages brig, client, guest and provider/providertest remain compatible
 // between minor versions. Everything else may change.
 package brig

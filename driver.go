@@ -6,42 +6,44 @@ import (
 	"strings"
 )
 
-// Driver is how a kind of provider presents itself: what it is called, how it
-// is configured, and how one is opened. A new kind is a package with one of
-// these and a line in cmd/brig.
+// Driver describes a kind of provider: its name, its configuration, and how to
+// open one. A new kind is a package with a Driver and a line in cmd/brig.
 type Driver struct {
-	// Name is the kind's: 1 to 63 of a-z, 0-9 and "_".
+	// Name is the name of the kind: 1 to 63 of a-z, 0-9 and "_".
 	Name string
-	// Title and Doc are for people: a few words, and a sentence.
+	// Title (a few words) and Doc (a sentence) are for display.
 	Title, Doc string
-	// Tags are what one chooses by, for example "self-hosted".
+	// Tags are search terms, for example "self-hosted".
 	Tags []string
-	// Languages are those of its programs.
+	// Languages are the languages of the programs that it runs.
 	Languages []Language
 	// Config returns a pointer to a struct with the defaults. Its fields are
-	// the schema; package schema says how.
+	// the schema; see package schema.
 	Config func() any
-	// Open opens a provider with a configuration that Config returned, filled
-	// in and checked. One that has an io.Closer's Close is closed when nobody
-	// uses it any more.
+	// Open opens a provider with a configuration that Config returned,
+	// completed and validated. A provider that implements io.Closer is closed
+	// after its last use.
 	Open func(ctx context.Context, site Site, config any) (Provider, error)
 }
 
-// Site is what a server gives to each provider that it opens.
+// Site is the environment that a server passes to each provider that it opens.
 type Site struct {
-	// ID is the provider's; see ProviderDriver.
+	// ID is the provider's ID; see ProviderDriver.
 	ID string
-	// Dir is a folder of its own.
+	// Dir is the provider's private folder.
 	Dir string
-	// Agent is the file of the guest agent, a static program for this
-	// machine's kind of processor.
+	// Agent is the path of the guest agent, a static program for the host's
+	// processor architecture.
 	Agent string
 	Log   *slog.Logger
-	// Called is told of every call to another service; never nil.
+	// Called is called for every request to another service. It is never nil.
 	Called func(Call)
+	// Server is this server's name. It detects programs that another server
+	// forwards back to this one.
+	Server string
 }
 
-// NewDriver makes a Driver of one whose configuration is of type C.
+// NewDriver returns a Driver whose configuration has the type C.
 func NewDriver[C any](d Driver, defaults C, open func(ctx context.Context, site Site, config *C) (Provider, error)) Driver {
 	d.Config = func() any {
 		c := defaults
@@ -57,14 +59,15 @@ func NewDriver[C any](d Driver, defaults C, open func(ctx context.Context, site 
 	return d
 }
 
-// ProviderDriver is the kind of the provider of an id: all of it, or what is
-// before "@", so that there can be several of a kind: "e2b", "e2b@eu".
+// ProviderDriver returns the driver name of a provider's ID: the part before
+// "@", if any, or else the whole ID. This allows several providers of a kind,
+// for example "e2b" and "e2b@eu".
 func ProviderDriver(id string) string {
 	kind, _, _ := strings.Cut(id, "@")
 	return kind
 }
 
-// ValidProviderID reports whether s can be a provider's id.
+// ValidProviderID reports whether s is a valid provider ID.
 func ValidProviderID(s string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789_-"
 	kind, own, several := strings.Cut(s, "@")
@@ -73,7 +76,7 @@ func ValidProviderID(s string) bool {
 }
 
 // ConfigField is one field of a provider's configuration, for forms and for
-// whoever checks one.
+// validation.
 type ConfigField struct {
 	Name string `json:"name"`
 	// Type is "string", "integer", "number", "boolean" or "array" (of strings).
@@ -86,34 +89,35 @@ type ConfigField struct {
 	Min         *float64 `json:"min,omitempty"`
 	Max         *float64 `json:"max,omitempty"`
 	Required    bool     `json:"required,omitempty"`
-	// Secret fields are kept encrypted and shown as their last characters.
+	// Secret fields are stored encrypted and displayed masked.
 	Secret    bool `json:"secret,omitempty"`
 	Multiline bool `json:"multiline,omitempty"`
-	// ReadOnly fields are told and not to be set.
+	// ReadOnly fields are displayed and cannot be set.
 	ReadOnly bool `json:"readonly,omitempty"`
 }
 
-// FieldError is what is wrong with one field.
+// FieldError is the error of one field.
 type FieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
 }
 
-// ConfigRules is a configuration that has rules of its own, beyond those of
-// its fields.
+// ConfigRules is implemented by configurations with rules that involve several
+// fields.
 type ConfigRules interface {
-	// Wrong names every field that breaks one.
+	// Wrong returns an error for every field that breaks a rule.
 	Wrong() []FieldError
 }
 
-// Call is one call to another service, as its provider saw it.
+// Call is one call to another service, as observed by its provider.
 type Call struct {
-	// Operation is for example "create"; Region is where, empty if it has none.
+	// Operation is for example "create". Region is the service's region, if any.
 	Operation, Region string
-	// Status is the HTTP status, 0 when there was no answer.
+	// Status is the HTTP status; 0 if there was no response.
 	Status int
-	// Seconds is how long it took.
+	// Seconds is the duration of the call.
 	Seconds float64
-	// Used and Limit are of the service's rate limit, if it told them.
+	// Used and Limit are the state of the service's rate limit, if it reports
+	// one.
 	Used, Limit float64
 }

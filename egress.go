@@ -7,57 +7,67 @@ import (
 	"strings"
 )
 
-// Egress says where a sandbox may connect to. The zero value is nowhere.
+// Egress are the rules for a sandbox's outbound connections. The zero value
+// blocks all of them.
 type Egress struct {
-	// Rules are looked at in order, and the first that matches decides. What
-	// none matches is denied; no rules deny everything.
+	// Rules are evaluated in order, and the first match decides. A connection
+	// that matches no rule is denied.
 	Rules []EgressRule
-	// Bandwidth bounds each direction, in bytes per second. 0 is no bound.
+	// Bandwidth bounds each direction, in bytes per second. 0 is unlimited; in
+	// a change, SameBandwidth keeps the current value.
 	Bandwidth int64 `json:",omitempty"`
+	// Operator is true if an operator's key set these rules. The engine sets it
+	// and ignores a caller's value. Only such rules, and those of the server's
+	// configuration, can allow an address of the server's host.
+	Operator bool `json:",omitempty"`
 }
+
+// SameBandwidth keeps the current bandwidth of a sandbox.
+const SameBandwidth = -1
 
 // EgressRule matches connections. It has either a Host or a CIDR.
 //
-// Hosts are judged by the name that the sandbox asked for; the addresses that
-// it resolves to are judged again: those of private and other special networks
-// are only reached where a rule with a CIDR within such a network allows it.
+// A rule with a Host matches the name that the sandbox requested. The resolved
+// addresses are checked again: addresses in private and other special networks
+// are only reachable if a rule has a CIDR within such a network.
 type EgressRule struct {
-	// Deny turns the rule around.
+	// Deny makes the rule deny matching connections.
 	Deny bool `json:",omitempty"`
 	// Host is a name ("api.example.com"), any name below one
 	// ("*.example.com"), or any name ("*").
 	Host string `json:",omitempty"`
 	// CIDR is a network or an address ("192.0.2.0/24", "2001:db8::1").
 	CIDR string `json:",omitempty"`
-	// Ports are those that the rule is about; none is every port.
+	// Ports are the ports that the rule matches; empty matches every port.
 	Ports []int `json:",omitzero"`
-	// Methods and Paths narrow a rule with a Host to HTTP requests; other
-	// protocols do not match it then. A path that ends in "*" is a prefix.
-	// To see them, TLS is ended by the proxy, whose authority the sandbox
+	// Methods and Paths limit a rule with a Host to HTTP requests; it then
+	// matches no other protocol. A path that ends in "*" is a prefix. To read
+	// requests, the proxy terminates TLS with an authority that the sandbox
 	// trusts.
 	Methods []string `json:",omitzero"`
 	Paths   []string `json:",omitzero"`
 }
 
-// Request is what a rule may look at beyond the place that is asked for.
+// Request holds the parts of an HTTP request that a rule can match besides the
+// host.
 type Request struct{ Method, Path string }
 
-// IsHTTP reports whether the rule is about HTTP requests only.
+// IsHTTP reports whether the rule matches only HTTP requests.
 func (r *EgressRule) IsHTTP() bool { return len(r.Methods)+len(r.Paths) > 0 }
 
-// Verdict is what rules say.
+// Verdict is the result of the evaluation of rules.
 type Verdict int
 
-// The verdicts.
+// Verdicts of egress rules.
 const (
 	Denied  Verdict = iota
-	Allowed         // whatever is said on the connection
-	Inspect         // it depends on the requests, which have to be looked at
+	Allowed         // regardless of the traffic on the connection
+	Inspect         // depends on the requests, which must be inspected
 )
 
-// Named judges a connection to a name and port, before it is resolved, and
-// says which rule decided; -1 is none. The name is canonical: lower case,
-// without the dot at its end.
+// Named evaluates a connection to a name and port, before the name is resolved.
+// It returns the index of the deciding rule; -1 means none. The name is
+// canonical: lower case, without a trailing dot.
 func (e *Egress) Named(host string, port int) (Verdict, int) {
 	for i := range e.Rules {
 		r := &e.Rules[i]
@@ -75,7 +85,7 @@ func (e *Egress) Named(host string, port int) (Verdict, int) {
 	return Denied, -1
 }
 
-// Asked judges a request to a name and port.
+// Asked evaluates an HTTP request to the given host name and port.
 func (e *Egress) Asked(host string, port int, q Request) (Verdict, int) {
 	for i := range e.Rules {
 		r := &e.Rules[i]
@@ -90,8 +100,8 @@ func (e *Egress) Asked(host string, port int, q Request) (Verdict, int) {
 	return Denied, -1
 }
 
-// Answers reports whether a name may be resolved: whether there is any port on
-// which it is not denied.
+// Answers reports whether a name may be resolved: it must be allowed on at
+// least one port.
 func (e *Egress) Answers(host string) bool {
 	for i := range e.Rules {
 		r := &e.Rules[i]
@@ -108,7 +118,8 @@ func (e *Egress) Answers(host string) bool {
 	return false
 }
 
-// Numbered judges a connection to an address that the sandbox named itself.
+// Numbered evaluates a connection to an address that the sandbox specified
+// directly.
 func (e *Egress) Numbered(addr netip.Addr, port int) (Verdict, int) {
 	addr = addr.Unmap()
 	for i := range e.Rules {
@@ -124,15 +135,16 @@ func (e *Egress) Numbered(addr netip.Addr, port int) (Verdict, int) {
 			return Denied, i
 		}
 		if _, special := SpecialNetwork(addr); special && !InSpecialNetwork(network) {
-			continue // it was not this network that the rule names
+			continue // the rule does not name this network
 		}
 		return Allowed, i
 	}
 	return Denied, -1
 }
 
-// Resolved judges an address that an allowed name has resolved to: public ones
-// unless a rule denies them, special ones if a rule names them.
+// Resolved evaluates an address that an allowed name has resolved to. A public
+// address is allowed unless a rule denies it. A special-purpose address is
+// allowed only if a rule contains it.
 func (e *Egress) Resolved(addr netip.Addr, port int) (Verdict, int) {
 	verdict, i := e.Numbered(addr, port)
 	if i < 0 {
@@ -152,6 +164,9 @@ func (r *EgressRule) matchRequest(q Request) bool {
 		return false
 	}
 	return len(r.Paths) == 0 || slices.ContainsFunc(r.Paths, func(p string) bool {
+		if r.Deny { // some servers ignore case
+			p, q.Path = strings.ToLower(p), strings.ToLower(q.Path)
+		}
 		if prefix, ok := strings.CutSuffix(p, "*"); ok {
 			return strings.HasPrefix(q.Path, prefix)
 		}
@@ -159,7 +174,7 @@ func (r *EgressRule) matchRequest(q Request) bool {
 	})
 }
 
-// MatchHost reports whether a name is meant by a rule's host. Only whole labels
+// MatchHost reports whether a rule's host matches a name. Only whole labels
 // match.
 func MatchHost(pattern, host string) bool {
 	if pattern == "*" {
@@ -171,7 +186,7 @@ func MatchHost(pattern, host string) bool {
 	return pattern == host
 }
 
-// ParseNetwork reads a network, or an address as a network of one.
+// ParseNetwork parses a network, or an address as a network of one address.
 func ParseNetwork(s string) (netip.Prefix, error) {
 	if !strings.Contains(s, "/") {
 		a, err := netip.ParseAddr(s)
@@ -183,7 +198,7 @@ func ParseNetwork(s string) (netip.Prefix, error) {
 	return netip.ParsePrefix(s)
 }
 
-// cleanPath reports whether a path in a rule is one that a request can have.
+// cleanPath reports whether a rule's path is valid for a request.
 func cleanPath(p string) bool {
 	prefix := strings.TrimSuffix(p, "*")
 	return strings.HasPrefix(prefix, "/") && !strings.ContainsAny(prefix, "*?#%\\ ") &&

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// The bounds of a sandbox's rules.
+// Limits on a sandbox's rules.
 const (
 	maxRules     = 200
 	maxRuleParts = 50 // ports, methods, or paths of one rule
 	minBandwidth = 1 * KiB
 )
 
-// Check returns an error that names the first field that is wrong.
+// Check returns an error that names the first invalid field.
 func (e *Egress) Check() error {
 	if len(e.Rules) > maxRules {
 		return InvalidField("egress.rules", "there are %d rules", len(e.Rules)).
@@ -20,7 +20,7 @@ func (e *Egress) Check() error {
 	}
 	if e.Bandwidth != 0 && e.Bandwidth < minBandwidth {
 		return InvalidField("egress.bandwidth", "%d is out of bounds", e.Bandwidth).
-			WithHint("give bytes per second, at least %d, or leave it out for no bound", minBandwidth)
+			WithHint("give bytes per second, at least %d, or leave it out for no limit", minBandwidth)
 	}
 	for i := range e.Rules {
 		if err := e.Rules[i].check(fmt.Sprintf("egress.rules[%d]", i)); err != nil {
@@ -33,10 +33,10 @@ func (e *Egress) Check() error {
 func (r *EgressRule) check(field string) error {
 	switch {
 	case r.Host == "" && r.CIDR == "":
-		return InvalidField(field, "it names no host and no network").
-			WithHint(`give "host" or "cidr"; no rules at all deny everything`)
+		return InvalidField(field, "the rule has neither a host nor a network").
+			WithHint(`give "host" or "cidr"; without rules, all egress is blocked`)
 	case r.Host != "" && r.CIDR != "":
-		return InvalidField(field, "it names a host and a network").WithHint("make two rules of it")
+		return InvalidField(field, "the rule has both a host and a network").WithHint("give two rules")
 	case isNetwork(r.Host):
 		return InvalidField(field+".host", "%q is an address", Clip(r.Host, 100)).WithHint(`give it as "cidr"`)
 	case r.Host != "" && r.Host != "*":
@@ -50,7 +50,7 @@ func (r *EgressRule) check(field string) error {
 		}
 	}
 	if len(r.Ports) > maxRuleParts || len(r.Methods) > maxRuleParts || len(r.Paths) > maxRuleParts {
-		return InvalidField(field, "it has too many ports, methods or paths").WithHint("give at most %d of each", maxRuleParts)
+		return InvalidField(field, "the rule has too many ports, methods or paths").WithHint("give at most %d of each", maxRuleParts)
 	}
 	for _, p := range r.Ports {
 		if p < 1 || p > 65535 {
@@ -64,7 +64,7 @@ func (r *EgressRule) check(field string) error {
 	}
 	for _, p := range r.Paths {
 		if len(p) > 1024 || !cleanPath(p) {
-			return InvalidField(field+".paths", "%q is not a path that can be compared", p).
+			return InvalidField(field+".paths", "%q is not a valid path", p).
 				WithHint(`begin with "/", without "..", "%%" or a query; a "*" at the end matches what follows`)
 		}
 	}
@@ -87,8 +87,8 @@ func (r *EgressRule) checkNetwork(field string) error {
 	return nil
 }
 
-// checkHost accepts canonical host names: lower case, of letters, digits and
-// "-" in labels, and never one that could be read as an address.
+// checkHost accepts canonical host names: lower case, with letters, digits and
+// "-" in labels. It rejects names that could be parsed as an address.
 func checkHost(field, host string) error {
 	hint := `write a name as DNS has it, for example "api.example.com", in lower case; names in other scripts as "xn--…"`
 	if !ValidHost(host) {
@@ -97,8 +97,8 @@ func checkHost(field, host string) error {
 	return nil
 }
 
-// isNetwork reports whether somebody wrote an address or a network, where names
-// are: in brackets, too.
+// isNetwork reports whether s is an address or a network, optionally in
+// brackets, in a field that requires a name.
 func isNetwork(s string) bool {
 	_, err := ParseNetwork(strings.Trim(s, "[]"))
 	return err == nil
@@ -116,7 +116,8 @@ func ValidHost(s string) bool {
 			return false
 		}
 	}
-	// What ends in a number is an address to some: 127.1, 0x7f.1, 10.0.0.08.
+	// Some programs parse a name with a numeric ending as an address: 127.1,
+	// 0x7f.1, 10.0.0.08.
 	last := labels[len(labels)-1]
 	return strings.Trim(last, "0123456789") != "" && !strings.HasPrefix(last, "0x")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// rules reads rules as tests write them: "allow HOST[:PORT]", "deny CIDR",
-// "allow HOST METHOD /path".
+// rules parses rules in the form "allow HOST[:PORT]", "deny CIDR" or "allow
+// HOST METHOD /path".
 func rules(t *testing.T, lines ...string) *brig.Egress {
 	t.Helper()
 	e := &brig.Egress{}
@@ -86,9 +86,9 @@ func TestEgressNamed(t *testing.T) {
 		}
 		if c.want == brig.Denied {
 			all, _ := (&brig.Egress{Rules: []brig.EgressRule{{Host: "*"}}}).Named(c.host, c.port)
-			attack.Tried("NET-15", fmt.Sprintf("%q:%d", c.host, c.port), v != brig.Denied)
+			attack.RecordCase("NET-15", fmt.Sprintf("%q:%d", c.host, c.port), v != brig.Denied)
 			if all == brig.Allowed {
-				attack.Seen("NET-15", fmt.Sprintf("%q:%d", c.host, c.port), "the rules", true)
+				attack.RecordMutant("NET-15", fmt.Sprintf("%q:%d", c.host, c.port), "the rules", true)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func TestEgressNamed(t *testing.T) {
 }
 
 func TestEgressAsked(t *testing.T) {
-	e := rules(t, "deny api.test DELETE", "allow api.test GET POST /v1/* /health", "allow api.test@8080")
+	e := rules(t, "deny api.test DELETE", "deny api.test /Admin /secret/*", "allow api.test GET POST /v1/* /health", "allow api.test@8080")
 	for _, c := range []struct {
 		method, path string
 		port         int
@@ -116,6 +116,9 @@ func TestEgressAsked(t *testing.T) {
 		{"GET", "/v1", 443, brig.Denied}, {"GET", "/healthz", 443, brig.Denied}, {"GET", "/v2/x", 443, brig.Denied},
 		{"PUT", "/v1/x", 443, brig.Denied}, {"get", "/v1/x", 443, brig.Denied}, {"DELETE", "/v1/x", 443, brig.Denied},
 		{"PUT", "/x", 8080, brig.Allowed}, {"DELETE", "/x", 8080, brig.Denied},
+		// Some servers ignore case, so denied paths match in any case.
+		{"PUT", "/Admin", 8080, brig.Denied}, {"PUT", "/aDMIN", 8080, brig.Denied}, {"PUT", "/SECRET/x", 8080, brig.Denied},
+		{"PUT", "/Administrator", 8080, brig.Allowed}, {"GET", "/V1/x", 443, brig.Denied},
 	} {
 		if v, _ := e.Asked("api.test", c.port, brig.Request{Method: c.method, Path: c.path}); v != c.want {
 			t.Errorf("%s %s on %d is %v, want %v", c.method, c.path, c.port, v, c.want)
@@ -124,7 +127,7 @@ func TestEgressAsked(t *testing.T) {
 }
 
 func TestEgressAddresses(t *testing.T) {
-	const anywhere, host = "0.0.0.0/0", "host" // as asked for, or by a name
+	const anywhere, host = "0.0.0.0/0", "host" // the literal address, or through a name
 	for _, c := range []struct {
 		rules, how, addr string
 		want             brig.Verdict
@@ -143,9 +146,14 @@ func TestEgressAddresses(t *testing.T) {
 		{"::/0", "number", "64:ff9b::a00:1", brig.Denied},
 		{"::/0", "number", "2002:a00:1::", brig.Denied},
 		{"::/0", "number", "fe80::1", brig.Denied},
+		{"::/0", "number", "::ffff:0:10.0.0.1", brig.Denied},
+		{"::/0", "number", "4000::1", brig.Denied},
+		{host, "name", "::ffff:0:169.254.169.254", brig.Denied},
+		{host, "name", "fec0::1", brig.Denied},
+		{host, "name", "8000::1", brig.Denied},
 		{"10.1.0.0/16", "number", "10.1.2.3", brig.Allowed},
 		{"10.1.0.0/16", "number", "10.2.2.3", brig.Denied},
-		{"10.0.0.0/7", "number", "10.2.2.3", brig.Denied}, // wider than the network: it does not name it
+		{"10.0.0.0/7", "number", "10.2.2.3", brig.Denied}, // wider than the special network, so it does not name it
 		{"127.0.0.1", "number", "127.0.0.1", brig.Allowed},
 		{host, "number", "8.8.8.8", brig.Denied},
 		{host, "name", "8.8.8.8", brig.Allowed},
@@ -179,7 +187,8 @@ func TestEgressAddresses(t *testing.T) {
 	}
 }
 
-// Who writes an address where names are is told where it belongs.
+// TestEgressAddressForName checks that an address in the host field is an error
+// that refers to the cidr field.
 func TestEgressAddressForName(t *testing.T) {
 	for _, host := range []string{"10.0.0.5", "10.0.0.0/8", "2001:db8::1", "[2001:db8::1]"} {
 		err := brig.AsError((&brig.Egress{Rules: []brig.EgressRule{{Host: host}}}).Check())
@@ -222,7 +231,7 @@ func TestEgressCheck(t *testing.T) {
 		if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidArgument || !strings.HasPrefix(e.Field, "egress.rules[0]") || e.Hint == "" {
 			t.Errorf("%+v: %v, want an error with field and hint", r, err)
 		}
-		attack.Tried("NET-14", fmt.Sprintf("%+q %+q %v %q %q", r.Host, r.CIDR, r.Ports, r.Methods, r.Paths), err == nil)
+		attack.RecordCase("NET-14", fmt.Sprintf("%+q %+q %v %q %q", r.Host, r.CIDR, r.Ports, r.Methods, r.Paths), err == nil)
 	}
 	if err := (&brig.Egress{Bandwidth: -1}).Check(); brig.KindOf(err) != brig.InvalidArgument {
 		t.Error("a negative bandwidth")
@@ -230,15 +239,15 @@ func TestEgressCheck(t *testing.T) {
 	if err := (&brig.Egress{Rules: make([]brig.EgressRule, 1000)}).Check(); brig.KindOf(err) != brig.InvalidArgument {
 		t.Error("a thousand rules")
 	}
-	// No rules allow nothing; that the question can be answered otherwise, a
-	// rule for everything shows.
+	// An empty list of rules denies all connections. The control is a rule that
+	// allows all connections.
 	for _, h := range []string{"a.test", "localhost", "metadata.google.internal"} {
 		none, _ := (&brig.Egress{}).Named(h, 443)
 		all, _ := (&brig.Egress{Rules: []brig.EgressRule{host("*")}}).Named(h, 443)
 		if none != brig.Denied || all != brig.Allowed {
 			t.Errorf("%s: %v without rules, %v with one for everything", h, none, all)
 		}
-		attack.Tried("NET-14", "no rules, "+h, none != brig.Denied)
-		attack.Seen("NET-14", h, "the default", all == brig.Allowed)
+		attack.RecordCase("NET-14", "no rules, "+h, none != brig.Denied)
+		attack.RecordMutant("NET-14", h, "the default", all == brig.Allowed)
 	}
 }

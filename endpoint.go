@@ -1,26 +1,27 @@
 package brig
 
 import (
+	"context"
 	"net/netip"
 	"net/url"
 	"strings"
 )
 
-// Endpoint is where another service is, as an administrator wrote it down.
+// Endpoint is the URL of another service in an administrator's configuration.
 type Endpoint struct {
-	// Field is the configuration's that it is in.
+	// Field is the configuration field with the URL.
 	Field string
 	URL   *url.URL
-	// Private says that it may be on this machine or in a network of one's own;
-	// only there it may be spoken with in plain HTTP.
+	// Private allows an address of this host or of a private network, and plain
+	// HTTP for those.
 	Private bool
 }
 
-// maxEndpoint is the longest URL of a service.
+// maxEndpoint is the maximum length of a service's URL.
 const maxEndpoint = 2048
 
-// ParseEndpoint reads the URL of a service. Without a scheme it is HTTP for
-// "localhost" and HTTPS for all else.
+// ParseEndpoint parses the URL of a service. The default scheme is HTTP for
+// "localhost" and HTTPS otherwise.
 func ParseEndpoint(field, raw string, private bool) (*Endpoint, error) {
 	raw = strings.TrimSpace(raw)
 	if !strings.Contains(raw, "://") {
@@ -33,12 +34,12 @@ func ParseEndpoint(field, raw string, private bool) (*Endpoint, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil || len(raw) > maxEndpoint || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.Opaque != "":
-		return nil, InvalidField(field, "it is not a URL of HTTP").WithHint("for example https://sandbox.example.com or http://localhost:9385")
+		return nil, InvalidField(field, "it is not an HTTP URL").WithHint("for example https://sandbox.example.com or http://localhost:9385")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, InvalidField(field, "a URL with a user, a query or a fragment is none of a service").WithHint("give the scheme, the host, and a port and a path if there are any")
+		return nil, InvalidField(field, "the URL must not have a user, a query or a fragment").WithHint("give the scheme, the host, and a port and a path if there are any")
 	case u.Scheme == "http" && !private:
-		return nil, InvalidField(field, "plain HTTP is for one's own networks only").
-			WithHint("use https, or set allow_private if the service is on this machine or in a network of your own")
+		return nil, InvalidField(field, "plain HTTP is only for private networks").
+			WithHint("use https, or set allow_private if the service is on this machine or in a private network")
 	}
 	e := &Endpoint{Field: field, URL: u, Private: private}
 	if addr, err := netip.ParseAddr(u.Hostname()); err == nil {
@@ -47,12 +48,12 @@ func ParseEndpoint(field, raw string, private bool) (*Endpoint, error) {
 	return e, nil
 }
 
-// Judge says whether the address, which the endpoint's host turned out to have,
-// may be connected to.
+// Judge returns an error if the server must not connect to an address that the
+// endpoint's host resolved to.
 func (e *Endpoint) Judge(addr netip.Addr) error {
 	own := PrivateAddress(addr)
 	if net, special := SpecialNetwork(addr); special && !own {
-		return InvalidField(e.Field, "%s is in %s, where no service is", addr, net).WithHint("use an address of a service")
+		return InvalidField(e.Field, "%s is in %s, which has no services", addr, net).WithHint("use an address of a service")
 	}
 	switch {
 	case own && !e.Private:
@@ -64,9 +65,30 @@ func (e *Endpoint) Judge(addr netip.Addr) error {
 	return nil
 }
 
-// owned are the networks that are somebody's own: this machine, and those that
-// are never routed. Link-local ones, where clouds keep their metadata, are not
-// among them.
+// JudgeConfigured returns an error if the server must not connect to an address
+// of a host that an operator configured by name without a setting for private
+// addresses. It allows this host and private networks, but not the metadata
+// addresses of clouds. It is an outbound.Judge.
+func JudgeConfigured(_ string, addr netip.Addr) error {
+	if net, special := SpecialNetwork(addr); special && !PrivateAddress(addr) {
+		return Errorf(PolicyBlocked, "%s is in %s, which has no services", addr, net).WithHint("use an address of a service")
+	}
+	return nil
+}
+
+// JudgeForeign returns an error if the server must not connect to an address of
+// a host that another service named. It allows only public addresses, so that
+// no service can direct the server into the operator's networks.
+func JudgeForeign(addr netip.Addr) error {
+	if net, special := SpecialNetwork(addr); special {
+		return Errorf(PolicyBlocked, "another service named a host at %s, which is in %s", addr, net).
+			WithHint("have the service name a host with a public address")
+	}
+	return nil
+}
+
+// owned are private networks: this host, and networks that are never routed
+// publicly. They exclude link-local networks, where clouds have their metadata.
 var owned = func() []netip.Prefix {
 	var out []netip.Prefix
 	for s := range strings.FieldsSeq("127.0.0.0/8 ::1/128 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7") {
@@ -75,11 +97,11 @@ var owned = func() []netip.Prefix {
 	return out
 }()
 
-// metadata are addresses within such networks at which clouds have theirs.
+// metadata are the metadata addresses of clouds within such networks.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
 
-// PrivateAddress reports whether addr is one of this machine or of a network of
-// one's own.
+// PrivateAddress reports whether addr belongs to this host or to a private
+// network.
 func PrivateAddress(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	for _, a := range metadata {
@@ -93,4 +115,33 @@ func PrivateAddress(addr netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// MaxVia bounds the list of servers that a program passed, in bytes of their
+// names.
+const MaxVia = 1 << 10
+
+type viaKey struct{}
+
+// WithVia returns a context for a call that passed other servers. via is the
+// value of HTTP's Via header.
+func WithVia(ctx context.Context, via string) context.Context {
+	return context.WithValue(ctx, viaKey{}, via)
+}
+
+// ViaFrom returns the value that WithVia stored, with server appended, in the
+// form of a Via header.
+func ViaFrom(ctx context.Context, server string) string {
+	via, _ := ctx.Value(viaKey{}).(string)
+	own := "1.1 brig-" + server
+	if via == "" {
+		return own
+	}
+	return via + ", " + own
+}
+
+// CameBack reports whether a call with this Via header has already passed the
+// server, or has passed too many servers.
+func CameBack(via, server string) bool {
+	return len(via) > MaxVia || server != "" && strings.Contains(via+",", " brig-"+server+",")
 }

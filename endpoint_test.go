@@ -22,10 +22,10 @@ func TestEndpoint(t *testing.T) {
 		{"http://10.1.2.3:9385", true, true, "http://10.1.2.3:9385"},
 		{"https://93.184.215.14", false, true, "https://93.184.215.14"},
 		{"http://localhost:9385", false, false, ""},
-		{"http://93.184.215.14", true, false, ""}, // plain, over the internet
-		{"https://127.0.0.1", false, false, ""},   // private, and not allowed
+		{"http://93.184.215.14", true, false, ""}, // plain HTTP over the internet
+		{"https://127.0.0.1", false, false, ""},   // private, which is not allowed
 		{"https://[::ffff:10.0.0.1]", false, false, ""},
-		{"https://169.254.169.254", true, false, ""}, // metadata, never
+		{"https://169.254.169.254", true, false, ""}, // metadata, never allowed
 		{"https://[fd00:ec2::254]", true, false, ""},
 		{"https://100.100.100.200", true, false, ""},
 		{"https://0.0.0.0", true, false, ""},
@@ -54,7 +54,8 @@ func TestEndpoint(t *testing.T) {
 	}
 }
 
-// A name says nothing of where it leads: what it resolves to is judged as well.
+// TestEndpointJudge checks that the resolved address is checked as well,
+// because a name does not determine the address.
 func TestEndpointJudge(t *testing.T) {
 	public, err := brig.ParseEndpoint("endpoint", "https://example.com", false)
 	if err != nil {

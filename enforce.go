@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Area is one thing that is enforced, or not.
+// Area is one aspect of a sandbox that a provider may enforce.
 type Area string
 
-// The areas.
+// Areas of enforcement.
 const (
-	AreaIsolation Area = "isolation"  // between the guest and its host
+	AreaIsolation Area = "isolation"  // separation of the guest and its host
 	AreaMemory    Area = "memory"     // Limits.Memory
 	AreaCPUs      Area = "cpus"       // Limits.CPUs
 	AreaProcesses Area = "processes"  // Limits.Processes
@@ -21,8 +21,8 @@ const (
 	AreaDisk      Area = "disk"       // Limits.Disk
 	AreaOutput    Area = "output"     // Limits.Output
 	AreaTime      Area = "time"       // leases and timeouts
-	AreaEgress    Area = "egress"     // where it may connect to
-	AreaSecrets   Area = "secrets"    // brokered ones, whose values stay outside
+	AreaEgress    Area = "egress"     // outbound connections
+	AreaSecrets   Area = "secrets"    // brokered secrets, whose values remain outside of the sandbox
 	AreaWorkspace Area = "workspace"  // files that outlive a sandbox
 )
 
@@ -32,43 +32,45 @@ var Areas = []Area{
 	AreaEgress, AreaSecrets, AreaWorkspace,
 }
 
-// Level says how far an area is enforced.
+// Level is the degree to which an area is enforced.
 type Level string
 
-// The levels, the weakest first.
+// Levels of enforcement, weakest first.
 const (
 	LevelNone     Level = "none"
-	LevelGaps     Level = "gaps"     // it is, with gaps that are named
-	LevelBoundary Level = "boundary" // a kernel or a proxy does it, whatever the guest does
+	LevelGaps     Level = "gaps"     // enforced, with known gaps
+	LevelBoundary Level = "boundary" // enforced by a kernel or a proxy, regardless of the guest
 )
 
 // Levels lists every level, the weakest first.
 var Levels = []Level{LevelNone, LevelGaps, LevelBoundary}
 
-// Meets reports whether l is at least want. What is no level is below all.
+// Meets reports whether l is at least want. An unknown level is lower than
+// every known level.
 func (l Level) Meets(want Level) bool { return slices.Index(Levels, l) >= slices.Index(Levels, want) }
 
-// Enforcement says how far one area is enforced, and how that is known.
+// Enforcement is the enforcement level of one area, with the evidence.
 type Enforcement struct {
 	Level Level
-	// How is what enforces it.
+	// How describes the enforcement mechanism.
 	How string
-	// Gaps are what it does not cover; a boundary has none.
+	// Gaps are the cases that the mechanism does not cover. LevelBoundary has
+	// none.
 	Gaps []string `json:",omitzero"`
-	// Help is what would close them.
+	// Help describes how to close the gaps.
 	Help string `json:",omitzero"`
-	// Evidence is what was seen of it, and At when. What nobody has looked at
-	// has neither: it is only what a provider says of itself.
+	// Evidence are the observations, made at the time At. Both are empty if the
+	// level is only a claim of the provider.
 	Evidence []string  `json:",omitzero"`
 	At       time.Time `json:",omitzero"`
 }
 
-// Saw adds what was seen.
+// Saw adds an observation.
 func (e *Enforcement) Saw(format string, args ...any) {
 	e.Evidence = append(slices.Clone(e.Evidence), fmt.Sprintf(format, args...))
 }
 
-// Lower names a gap, and lowers the level to l. It never raises one.
+// Lower adds a gap and lowers the level to l. It never raises the level.
 func (e *Enforcement) Lower(l Level, format string, args ...any) {
 	if gap := fmt.Sprintf(format, args...); !slices.Contains(e.Gaps, gap) {
 		e.Gaps = append(slices.Clone(e.Gaps), gap)
@@ -78,11 +80,11 @@ func (e *Enforcement) Lower(l Level, format string, args ...any) {
 	}
 }
 
-// Requirement is the least that areas must be enforced with. Areas that it
-// does not name may be as they are.
+// Requirement is the minimum enforcement level of areas. Other areas may have
+// any level.
 type Requirement map[Area]Level
 
-// Check refuses areas and levels that there are none of.
+// Check returns an error for an unknown area or level.
 func (r Requirement) Check(field string) error {
 	for _, a := range slices.Sorted(maps.Keys(r)) {
 		if !slices.Contains(Areas, a) {
@@ -95,7 +97,7 @@ func (r Requirement) Check(field string) error {
 	return nil
 }
 
-// With returns a requirement that is met when both are.
+// With returns a requirement that is met only if both r and other are met.
 func (r Requirement) With(other Requirement) Requirement {
 	out := maps.Clone(other)
 	for a, l := range r {
@@ -109,12 +111,11 @@ func (r Requirement) With(other Requirement) Requirement {
 	return out
 }
 
-// Unmet returns an error that names everything that is required and not so,
-// and what would help.
+// Unmet returns an error that lists every unmet level and how to meet it.
 func (r Requirement) Unmet(field, who string, have map[Area]Enforcement) error {
 	var missing, help []string
 	first := Area("")
-	for _, a := range Areas { // in their order
+	for _, a := range Areas { // in the order of Areas
 		want, ok := r[a]
 		is, known := have[a]
 		if !known {

@@ -23,7 +23,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// Lower lowers, and never raises.
+// TestLower checks that Lower lowers and never raises a level.
 func TestLower(t *testing.T) {
 	for _, from := range brig.Levels {
 		for _, to := range brig.Levels {
@@ -41,7 +41,8 @@ func TestLower(t *testing.T) {
 	}
 }
 
-// What is added to a copy is not added to what it was copied from.
+// TestEvidenceIsCopied checks that appending to a copy does not change the
+// original.
 func TestEvidenceIsCopied(t *testing.T) {
 	e := brig.Enforcement{Evidence: make([]string, 0, 4), Gaps: make([]string, 0, 4)}
 	a, b := e, e
@@ -86,7 +87,8 @@ func TestRequirementWith(t *testing.T) {
 	}
 }
 
-// All that is missing is named, in the order of the areas, with what helps.
+// TestUnmet checks that the error lists all unmet areas in order, with their
+// help.
 func TestUnmet(t *testing.T) {
 	have := map[brig.Area]brig.Enforcement{
 		brig.AreaMemory: {Level: brig.LevelGaps, Gaps: []string{"it is measured"}, Help: "be root"},

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Kind classifies an error. The set is closed: every door maps every kind,
-// and a test proves it.
+// Kind classifies an error. The set is closed: every API maps every kind, and
+// a test checks it.
 type Kind string
 
-// The kinds of error.
+// Kinds of errors.
 const (
 	NotInitialized     Kind = "not_initialized"
 	InvalidConfig      Kind = "invalid_config"
@@ -33,8 +33,8 @@ const (
 	Internal           Kind = "internal"
 )
 
-// codes gives each kind its stable code. SB001 to SB009 are those of
-// requirement H07; a code is never given to another kind.
+// codes maps each kind to its stable code. Requirement H07 defines SB001 to
+// SB009. A code is never reused for another kind.
 var codes = map[Kind]string{
 	NotInitialized: "SB001", InvalidConfig: "SB002", ConnectionFailed: "SB003",
 	CreationFailed: "SB004", Timeout: "SB005", OutOfMemory: "SB006",
@@ -51,7 +51,7 @@ var Kinds = []Kind{
 	NotFound, AlreadyExists, FailedPrecondition, Unimplemented, Canceled, Internal,
 }
 
-// Code returns the stable code of k, "SB018" if k is none of ours.
+// Code returns the stable code of k, or "SB018" if k is unknown.
 func (k Kind) Code() string {
 	if c, ok := codes[k]; ok {
 		return c
@@ -64,16 +64,66 @@ func (k Kind) Code() string {
 type Error struct {
 	Kind    Kind
 	Message string
-	Field   string // the field of the request that is at fault, if one is
-	Hint    string // what to do about it
+	Field   string // the invalid field of the request, if any
+	Hint    string // the remedy
 	Err     error
-	// Fields are what is wrong with a configuration, if more than Field is known.
+	// Fields are the errors of a configuration's fields, if more than Field are
+	// invalid.
 	Fields []FieldError
-	// RetryAfter is when it may be otherwise, zero if that is not known.
+	// Retry determines what may be retried after this error.
+	Retry Retry
+	// RetryAfter is the time after which the call may succeed; zero if unknown.
 	RetryAfter time.Duration
 }
 
-// Error implements error, for logs: it tells the cause.
+// Retry determines what the engine may retry after an error.
+type Retry int
+
+// Kinds of retries, strictest last.
+const (
+	// RetryByKind permits another provider if Elsewhere reports true.
+	RetryByKind Retry = iota
+	// RetryRoute permits a new selection of providers, because this one was
+	// replaced or removed.
+	RetryRoute
+	// RetryContained is like RetryByKind, for a program that may have started.
+	// Another provider may run the program only if it cannot have had effects
+	// outside its sandbox.
+	RetryContained
+	// RetryNever forbids any further attempt.
+	RetryNever
+)
+
+// WithRetry returns err as an Error with r.
+func WithRetry(err error, r Retry) *Error {
+	e := *AsError(err)
+	if direct, ok := err.(*Error); ok && direct.Kind == e.Kind { //nolint:errorlint // only err itself can be copied without its causes
+		e = *direct
+	} else {
+		e.Err = err
+	}
+	e.Retry = r
+	return &e
+}
+
+// RetryOf returns the strictest Retry of an error and all its causes.
+func RetryOf(err error) Retry {
+	var most Retry
+	if e, ok := err.(*Error); ok { //nolint:errorlint // the loop visits each error of the tree
+		most = e.Retry
+	}
+	switch u := err.(type) { //nolint:errorlint // as above
+	case interface{ Unwrap() error }:
+		most = max(most, RetryOf(u.Unwrap()))
+	case interface{ Unwrap() []error }:
+		for _, cause := range u.Unwrap() {
+			most = max(most, RetryOf(cause))
+		}
+	}
+	return most
+}
+
+// Error implements error, for logs. It includes the cause.
 func (e *Error) Error() string {
 	s := e.Message
 	if e.Field != "" {
@@ -100,7 +150,7 @@ func InvalidField(field, format string, args ...any) *Error {
 	return e
 }
 
-// WithHint sets what to do about it and returns e.
+// WithHint sets the remedy and returns e.
 func (e *Error) WithHint(format string, args ...any) *Error {
 	e.Hint = fmt.Sprintf(format, args...)
 	return e
@@ -112,9 +162,9 @@ func (e *Error) Because(err error) *Error {
 	return e
 }
 
-// AsError returns err as the Error that a caller may see: err itself when it
-// is one, and otherwise one of kind Internal (Canceled for a context's end)
-// with err as its cause.
+// AsError returns err as an Error for the caller. It returns err itself if that
+// is an Error. Otherwise it returns an Error of kind Internal (Canceled for an
+// ended context) with err as its cause.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -134,7 +184,7 @@ func AsError(err error) *Error {
 	return &Error{Kind: Internal, Message: "internal error", Hint: "see the server's log", Err: err}
 }
 
-// KindOf reports the kind of err, empty for nil.
+// KindOf returns the kind of err; empty for nil.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""

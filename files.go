@@ -6,57 +6,74 @@ import (
 	"time"
 )
 
-// Files is what can be done with the files of one sandbox. All of it happens
-// inside: no path of a guest is ever looked up on the host.
+// Files reads and writes the files of one sandbox. Every operation runs inside
+// the sandbox with the rights of the path's user; the host never resolves a path
+// of a guest. Only callers that may run commands may use paths as root.
 //
-// A path that is not there is NotFound, one of the wrong type InvalidArgument
-// with the field "path". A disk that is full is FailedPrecondition.
+// Methods return NotFound for a missing path, PermissionDenied for a path that
+// the user may not access, and InvalidArgument with the field "path" for a path
+// of the wrong type. They return FailedPrecondition if the disk is full.
 type Files interface {
-	// Stat says what is at a path itself: a link is not followed.
+	FileReader
+	FileWriter
+}
+
+// FileReader reads the files of one sandbox.
+type FileReader interface {
+	// Stat describes the path itself; it does not follow a link.
 	Stat(ctx context.Context, p Path) (*Entry, error)
-	// List returns what is in a directory, and in those below it down to
-	// depth, sorted by path. Links to directories are followed at p only. At
-	// most MaxEntries are returned; more are FailedPrecondition.
+	// List returns the entries of a directory and its subdirectories, down to
+	// depth, sorted by path. It follows a link only at p itself. It returns
+	// FailedPrecondition for more than MaxEntries entries.
 	List(ctx context.Context, p Path, depth int) ([]*Entry, error)
-	// MakeDir makes a directory and those above it. One that is there is
-	// AlreadyExists.
-	MakeDir(ctx context.Context, p Path) (*Entry, error)
-	// Move renames, and makes the directories above the new name. What is
-	// there is replaced, as rename does.
-	Move(ctx context.Context, from, to Path) (*Entry, error)
-	// Remove removes what is at a path, with all that is below. It is no
-	// error when nothing is.
-	Remove(ctx context.Context, p Path) error
-	// Read opens a regular file from an offset on, for at most n bytes, or to
-	// its end if n is negative. Entry.Size is that of the whole file. The
-	// caller closes it.
+	// Read opens a regular file at offset from, and returns at most n bytes, or
+	// the rest of the file if n is negative. Entry.Size is the size of the whole
+	// file. The caller closes the reader.
 	Read(ctx context.Context, p Path, from, n int64) (*Entry, io.ReadCloser, error)
-	// Write makes a file of what r has, and the directories above it. A file
-	// that is there is replaced in place, with its mode kept unless one is
-	// given.
-	Write(ctx context.Context, p Path, w FileWrite, r io.Reader) (*Entry, error)
-	// Compose makes one file of several, in that order, and removes those.
-	Compose(ctx context.Context, from []Path, to Path) (*Entry, error)
-	// Watch tells on what changes in a directory, until ctx ends or on
-	// returns an error, which it returns. Its first call, with a change
-	// without Kinds, says that the watch has begun.
+	// Watch calls on for every change in a directory, until ctx ends or on
+	// returns an error, which Watch returns. The first call, a change without
+	// Kinds, reports that the watch has started.
 	Watch(ctx context.Context, p Path, recursive bool, on func(FileChange) error) error
 }
 
-// MaxEntries bounds what Files.List returns.
+// FileWriter changes the files of one sandbox.
+type FileWriter interface {
+	// MakeDir creates a directory and its parents. It returns AlreadyExists for
+	// an existing directory.
+	MakeDir(ctx context.Context, p Path) (*Entry, error)
+	// Move renames a path and creates the parent directories of the new name.
+	// Like rename(2), it replaces an existing file.
+	Move(ctx context.Context, from, to Path) (*Entry, error)
+	// Remove removes the path, recursively if it is a directory. A missing path
+	// is not an error.
+	Remove(ctx context.Context, p Path) error
+	// Write creates a file with the content of r, and its parent directories. It
+	// replaces an existing file in place and keeps its mode unless w has one.
+	Write(ctx context.Context, p Path, w FileWrite, r io.Reader) (*Entry, error)
+	// Compose concatenates files in order into one file, and removes the
+	// sources.
+	Compose(ctx context.Context, from []Path, to Path) (*Entry, error)
+}
+
+// MaxEntries bounds the result of Files.List.
 const MaxEntries = 100_000
 
-// Path is a place in a sandbox's file system.
+// Path is a path in a sandbox's file system.
 type Path struct {
-	// Name is absolute. A relative one begins at the user's home, as "~" does.
+	// Name is absolute, or begins with "~", the user's home. A Service also
+	// accepts a relative path. It is relative to the commands' working directory:
+	// Spec.Dir, or /workspace by default. For a provider, a relative path is
+	// relative to the user's home.
 	Name string
-	// User owns what is made: "user" (the default) or "root".
+	// User is the user whose rights the call has, and the owner of the files that
+	// it creates: "user" (the default) or "root". A call with several paths uses
+	// the user of the first.
 	User string
 }
 
-// Entry is what there is at a path.
+// Entry describes a path.
 type Entry struct {
-	Name string // its last part
+	Name string // the last element
 	Path string // absolute
 	Type EntryType
 	// Size is in bytes.
@@ -66,13 +83,17 @@ type Entry struct {
 	// Owner and Group are names, or numbers where the image has no name.
 	Owner, Group string
 	Modified     time.Time
-	// Target is where a symbolic link leads, absolute.
+	// Target is the absolute target of a symbolic link.
 	Target string
-	// Metadata is what was given with the file when it was written.
+	// TargetType and TargetMode describe the link's target; the type is empty
+	// if it is missing.
+	TargetType EntryType
+	TargetMode uint32
+	// Metadata are the attributes that the file was written with.
 	Metadata map[string]string
 }
 
-// EntryType tells files from directories.
+// EntryType is the type of an entry.
 type EntryType string
 
 // The types of entries.
@@ -83,31 +104,31 @@ const (
 	OtherFile   EntryType = "other" // a socket, a pipe, a device
 )
 
-// FileWrite is what a file gets beside its content.
+// FileWrite holds a file's attributes other than its content.
 type FileWrite struct {
 	// Mode are permission bits. Default 0644 for a new file.
 	Mode uint32
-	// Metadata replaces what there was: lower-case keys, printable ASCII, at
-	// most 4 KiB.
+	// Metadata replaces existing attributes: lower-case keys, printable ASCII,
+	// at most 4 KiB.
 	Metadata map[string]string
 }
 
-// FileChange is what happened to one name in a directory that is watched.
+// FileChange is a change of one name in a watched directory.
 type FileChange struct {
 	// Name is relative to the directory.
 	Name  string
 	Kinds []ChangeKind
-	// Entry is what is there now, if anything is.
+	// Entry is the state after the change; nil if the file no longer exists.
 	Entry *Entry
 }
 
-// ChangeKind is one thing that can happen to a file.
+// ChangeKind is one kind of change of a file.
 type ChangeKind string
 
-// The kinds of changes, in the order in which one change has them.
+// The kinds of changes, in the order in which one change lists them.
 const (
 	Created  ChangeKind = "create"
-	Renamed  ChangeKind = "rename" // away; what it is now is created
+	Renamed  ChangeKind = "rename" // the old name; the new one gets a create
 	ModeSet  ChangeKind = "chmod"
 	Written  ChangeKind = "write"
 	Vanished ChangeKind = "remove"

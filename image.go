@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// HostImage is the name of the image that is this machine's own user land.
+// HostImage is the name of the image that consists of the host's own user land.
 const HostImage = "host"
 
-// Image is a set of files from which sandboxes start, known by its digest.
+// Image is a set of files from which sandboxes start, identified by its digest.
 type Image struct {
-	// Digest is "sha256:" and 64 hex digits; for the host image it identifies
-	// the synthetic part, since the rest is the machine's own.
+	// Digest is "sha256:" and 64 hex digits. For the host image it covers only
+	// the synthetic part, because the other files belong to the host.
 	Digest string
-	// Names are what else it is known by.
+	// Names are the names of the image.
 	Names   []string
 	Size    int64 // bytes unpacked; 0 for the host image
 	Files   int64
@@ -22,99 +22,112 @@ type Image struct {
 	// Source is "host", "tarball", "debian", "registry", "oci-layout" or
 	// "docker-archive".
 	Source string
-	// Manifest is the digest of the manifest by which a registry or a layout
-	// knows the image; empty for others.
+	// Manifest is the digest of the image's manifest in a registry or a layout;
+	// empty for other images.
 	Manifest string
-	// Config is what the image says about how to use it.
+	// Config is the image's own configuration.
 	Config ImageConfig
-	// Notes are facts about the image that a caller should know, for example
-	// what of its configuration is not honoured.
+	// Alias is the alias that resolved to the image, if any. A store does not
+	// persist it.
+	Alias string `json:",omitempty"`
+	// Notes are remarks about the image for the caller, for example ignored parts
+	// of its configuration.
 	Notes []string
 }
 
-// ImageConfig is what is kept of an OCI image's configuration.
+// ImageConfig is the part of an OCI image's configuration that Brig uses.
 type ImageConfig struct {
-	// Env is set in every sandbox of the image, under what the caller sets.
+	// Env is set in every sandbox of the image; the caller's variables override
+	// it.
 	Env map[string]string `json:",omitempty"`
-	// User is "root" if the image asks for user ID 0, "user" if it asks for
-	// another, empty if it does not say. Commands run as "user" all the same,
-	// unless their caller says otherwise.
+	// User is "root" if the image declares user ID 0, "user" if it declares
+	// another, empty if it declares none. Commands run as "user" in any case,
+	// unless their caller sets a user.
 	User string `json:",omitempty"`
-	// Account is "UID:GID" if User is one of the image's own: as that its
-	// entrypoint runs, and nothing else.
+	// Account is "UID:GID" if User is one of the image's accounts. Only the
+	// image's entrypoint runs with it.
 	Account string `json:",omitempty"`
-	// WorkingDir is a directory of the image in which commands run that do not
-	// say, or empty. "/" is what many images say without meaning anything by
-	// it, and is not used.
+	// WorkingDir is the default working directory of commands, or empty. "/"
+	// counts as empty, because many images declare it without a purpose.
 	WorkingDir string `json:",omitempty"`
-	// Entrypoint and Command are run when Spec.Entrypoint asks for it.
+	// Entrypoint and Command run if Spec.Entrypoint is set.
 	Entrypoint []string `json:",omitempty"`
 	Command    []string `json:",omitempty"`
-	// Labels are the image's own, the first hundred of them.
+	// Labels are the first hundred labels of the image.
 	Labels map[string]string `json:",omitempty"`
-	// Platform is what the image was made for, for example "linux/amd64".
+	// Platform is the platform of the image, for example "linux/amd64".
 	Platform string `json:",omitempty"`
 }
 
-// ImagePull asks for an image from a registry.
+// ImagePull is a request for an image from a registry.
 type ImagePull struct {
-	// Ref is a reference as docker has them: "python:3.11-slim",
+	// Ref is a reference in docker's syntax: "python:3.11-slim",
 	// "registry.example/a/b@sha256:…", "localhost:5000/x:tag".
 	Ref string
-	// Platform is for example "linux/arm64/v8". Default: this machine's.
+	// Platform is for example "linux/arm64/v8". Default: the host's platform.
 	Platform string
-	// Username and Password are for the registry that Ref names. A Password
-	// without a Username is a token.
+	// Username and Password are the credentials for the registry in Ref. A
+	// Password without a Username is a token.
 	Username, Password string
-	// Insecure admits plain HTTP. Registries on the loopback may have it in
-	// any case.
+	// Insecure allows plain HTTP. A registry on the loopback interface may use it
+	// in any case.
 	Insecure bool
 }
 
-// ImageBuild asks for an image made of Debian packages.
+// ImageBuild is a request for an image of Debian packages.
 type ImageBuild struct {
 	Name string
-	// Packages are Debian package names, beside the few a system needs.
+	// Packages are the names of Debian packages, in addition to the minimal
+	// system.
 	Packages []string
-	// Suite is the Debian release, for example "bookworm". Default: this
-	// machine's own.
+	// Suite is the Debian release, for example "bookworm". Default: the host's
+	// release.
 	Suite string
 }
 
-// Progress is one step of long work.
+// Progress is a progress report of a long operation.
 type Progress struct {
 	Step string
-	// Done and Total count bytes or items; Total is 0 when it is not known.
+	// Done and Total count bytes or items. Total is 0 if unknown.
 	Done, Total int64
 }
 
-// ImageStore keeps images. It decides nothing about who may use them.
+// ImageStore stores images. It does no access control.
 type ImageStore interface {
-	// Resolve finds an image by name or digest.
+	// Resolve returns the image with the given name or digest.
 	Resolve(ctx context.Context, ref string) (*Image, error)
 	List(ctx context.Context) ([]*Image, error)
-	// Import unpacks a tar archive (plain, gzip or zstd) of a root file
-	// system, an OCI layout or what docker save makes, and names it. On an error nothing of it is left.
+	// Import unpacks a tar archive (plain, gzip or zstd) of a root file system,
+	// an OCI layout or the output of docker save, and names the image. It
+	// leaves no files after an error.
 	Import(ctx context.Context, name string, r io.Reader, report func(Progress)) (*Image, error)
 	Build(ctx context.Context, b ImageBuild, report func(Progress)) (*Image, error)
-	// Pull fetches an image from a registry and names it by its reference. On
-	// an error nothing of it is left.
+	// Pull fetches an image from a registry and names it by its reference. It
+	// leaves no files after an error.
 	Pull(ctx context.Context, p ImagePull, report func(Progress)) (*Image, error)
-	// Remove removes one image by name or digest. The caller has made sure
-	// that no sandbox uses it.
+	// Remove removes one image by name or digest. The caller ensures that no
+	// sandbox uses it.
 	Remove(ctx context.Context, ref string) error
 }
 
-// ImagePuller is an ImageStore that may pull what a sandbox is to start from.
+// ImagePuller is an ImageStore that can pull a missing image when a sandbox
+// needs it.
 type ImagePuller interface {
-	// PullMissing pulls an image that Resolve does not find. It is NotFound
-	// where that is not allowed.
+	// PullMissing pulls an image that Resolve does not find. It returns NotFound
+	// if pulling the image is not allowed.
 	PullMissing(ctx context.Context, ref string) (*Image, error)
 }
 
-// ImageEvictor is an ImageStore that makes room by removing images.
+// ImageTagger is an ImageStore with support for aliases.
+type ImageTagger interface {
+	// Tag makes name an alias of the image in ref. Resolve finds the image by the
+	// alias until an image with that name exists or the alias is removed.
+	Tag(ctx context.Context, ref, name string) (*Image, error)
+}
+
+// ImageEvictor is an ImageStore that evicts images to free disk space.
 type ImageEvictor interface {
-	// EvictThrough has f decide about every removal: f calls remove if no
-	// sandbox uses the image, and else returns FailedPrecondition.
+	// EvictThrough sets the function that controls evictions. f calls remove if
+	// no sandbox uses the image, and otherwise returns FailedPrecondition.
 	EvictThrough(f func(ctx context.Context, digest string, remove func() error) error)
 }

@@ -6,96 +6,99 @@ import (
 	"time"
 )
 
-// KeyKind is the form that a key has.
+// KeyKind is the format of a key.
 type KeyKind string
 
-// The forms of keys.
+// The formats of keys.
 const (
 	NativeKey KeyKind = "brig" // brig_ and 256 random bits
-	E2BKey    KeyKind = "e2b"  // e2b_ and 40 hexadecimal digits, on which E2B's clients insist
+	E2BKey    KeyKind = "e2b"  // e2b_ and 40 hexadecimal digits, which E2B's clients require
 )
 
-// Key proves who an actor is. Only its hash is stored.
+// Key authenticates an actor. The store has only its hash.
 type Key struct {
-	ID   string   // names it for ever; no secret
+	ID   string   // permanent and not secret
 	Hash [32]byte // SHA-256 of the key
 	Kind KeyKind
-	// Prefix is how the key begins, so that people know it again.
+	// Prefix is the beginning of the key, so that users can recognize it.
 	Prefix string
-	// Actor is whom it proves. Its Key is the ID, its Expires the key's.
+	// Actor is the actor that the key authenticates. Actor.Key is the ID, and
+	// Actor.Expires the expiry of the key.
 	Actor   Actor
 	Created time.Time
-	// Used is when it was last used, within a minute; zero for never.
+	// Used is the time of the last use, to the minute; zero for never.
 	Used time.Time
 }
 
-// KeySpec asks for a key.
+// KeySpec is a request for a key.
 type KeySpec struct {
-	Name string // whose it is, or what for
-	// Tenant is whose key it is. Default the caller's.
+	Name string // the holder or the purpose
+	// Tenant is the tenant of the key. Default: the caller's.
 	Tenant string
 	Role   Role
-	// Scopes narrow what it may be used for; empty is all that the role may.
+	// Scopes limit the operations; empty allows all operations of the role.
 	Scopes []string
-	// TTL is how long it is good for; zero is until it is revoked.
+	// TTL is the lifetime of the key; zero means until it is revoked.
 	TTL  time.Duration
 	Kind KeyKind // default NativeKey
 }
 
-// NewKey is a key that was just made: nobody is ever told Secret again.
+// NewKey is a key that was just created. No other call returns Secret.
 type NewKey struct {
 	Key
 	Secret string
 }
 
-// GrantSpec asks for a grant: a part of the caller's own rights, to be handed
-// on. A zero field is as much as the caller has.
+// GrantSpec is a request for a grant: a delegable part of the caller's rights.
+// A zero field means all of the caller's rights.
 type GrantSpec struct {
 	Role   Role
 	Scopes []string
-	// Sandboxes are the only ones, by name, that it is good for.
+	// Sandboxes limits the grant to the sandboxes with these names.
 	Sandboxes []string
-	// TTL is how long it is good for. Default an hour, at most a day.
+	// TTL is the lifetime of the grant. Default an hour, at most a day.
 	TTL time.Duration
 }
 
-// NewGrant is a grant, and what it lets its bearer do. It ends at the latest
-// with the key from which it came.
+// NewGrant is a grant with its token and its rights. It expires with its key at
+// the latest.
 type NewGrant struct {
 	Actor  Actor
 	Secret string
 }
 
-// GrantPrefix begins every grant.
+// GrantPrefix is the prefix of every grant.
 const GrantPrefix = "brig_grant_"
 
-// CheckScopes refuses scopes that are the beginning of no operation's name.
+// CheckScopes returns an error if a scope is not a prefix of an operation's
+// name.
 func CheckScopes(scopes []string) error {
 	if len(scopes) > maxScopes {
 		return InvalidField("scopes", "%d scopes are too many", len(scopes)).WithHint("give at most %d", maxScopes)
 	}
 	for _, s := range scopes {
 		if s == "" || !slices.ContainsFunc(slices.Concat(Ops, DoorOps), func(op Op) bool { return strings.HasPrefix(op.Name, s) }) {
-			return InvalidField("scopes", "%q is the beginning of no operation's name", Clip(s, 80)).
+			return InvalidField("scopes", "no operation's name begins with %q", Clip(s, 80)).
 				WithHint(`for example "sandbox.", "file.read" or "run"`)
 		}
 	}
 	return nil
 }
 
-// maxScopes bounds the scopes of a key, and the sandboxes of a grant.
+// maxScopes bounds the number of scopes of a key and of sandboxes of a grant.
 const maxScopes = 64
 
-// InScope reports whether scopes contain an operation. None contain all.
+// InScope reports whether scopes include an operation. Empty scopes include
+// all.
 func InScope(scopes []string, op string) bool {
 	return len(scopes) == 0 || slices.ContainsFunc(scopes, func(s string) bool { return strings.HasPrefix(op, s) })
 }
 
-// Narrowing is what is left of a key's rights to what was derived from it: a
-// grant, or a token that was made of a grant. Whatever is derived carries all of
-// it, under a signature.
+// Narrowing holds the remaining rights of a credential derived from a key: a
+// grant, or a token derived from a grant. Each derived credential contains
+// these rights, signed.
 type Narrowing struct {
-	// Grant is the id of the grant that it is of.
+	// Grant is the ID of the grant.
 	Grant     string    `json:"id"`
 	Role      Role      `json:"role"`
 	Scopes    []string  `json:"scopes,omitempty"`
@@ -103,32 +106,32 @@ type Narrowing struct {
 	Expires   time.Time `json:"expires"`
 }
 
-// Narrowing returns how a was narrowed.
+// Narrowing returns the limits of a's derived credential.
 func (a Actor) Narrowing() Narrowing {
 	return Narrowing{Grant: a.Grant, Role: a.Role, Scopes: a.Scopes, Sandboxes: a.Sandboxes, Expires: a.Expires}
 }
 
-// Ended is Unauthenticated when what was derived is good no more.
+// Ended returns Unauthenticated if the derived credential has expired.
 func (n Narrowing) Ended(now time.Time) error {
 	if now.Before(n.Expires) {
 		return nil
 	}
-	return Errorf(Unauthenticated, "the grant has expired").WithHint("ask whoever gave it for a new one")
+	return Errorf(Unauthenticated, "the grant has expired").WithHint("ask its issuer for a new one")
 }
 
-// Narrowed returns what a, whom a key proves, may do by something that was
-// derived from the key: never more than the key allows now.
+// Narrowed returns the rights of a credential derived from the key that
+// authenticates a. They never exceed the current rights of the key.
 func (a Actor) Narrowed(by Narrowing) (Actor, error) {
 	b := a
 	b.Grant, b.Role, b.Scopes, b.Sandboxes, b.Expires = by.Grant, min(a.Role, by.Role), by.Scopes, by.Sandboxes, by.Expires
 	if !a.Covers(b) {
-		return Actor{}, Errorf(Unauthenticated, "the grant goes beyond what its key may").WithHint("ask whoever gave it for a new one")
+		return Actor{}, Errorf(Unauthenticated, "the grant has more rights than its key").WithHint("ask its issuer for a new one")
 	}
 	return b, nil
 }
 
-// Covers reports whether whoever has the rights of a may hand on those of b:
-// nothing that b may do is beyond a. Tenants and names do not matter.
+// Covers reports whether an actor with the rights of a may delegate those of b:
+// b has no right that a lacks. It ignores tenants and names.
 func (a Actor) Covers(b Actor) bool {
 	switch {
 	case b.Role > a.Role:

@@ -3,25 +3,28 @@ package brig
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
 // Limits bound one sandbox. A zero field means its default.
 type Limits struct {
-	Memory    int64   // bytes of memory, files in /tmp and /dev/shm included
-	CPUs      float64 // processors' worth of time, for example 0.5
-	Processes int     // processes and threads at once, of each user
+	Memory    int64   // bytes of memory, including files in /tmp and /dev/shm
+	CPUs      float64 // CPU time per wall time, for example 0.5
+	Processes int     // concurrent processes and threads of each user
 	OpenFiles int     // open files of each process
-	Disk      int64   // bytes that may be written to the root file system
-	Output    int64   // bytes kept of each output stream of each execution
+	Disk      int64   // bytes that the sandbox may write to its root file system
+	Output    int64   // stored bytes of each output stream of each execution
 }
 
-// Bounds are what a service allows: what a zero limit means, and the least
-// and the most that may be asked for.
+// Bounds are the limits that a service allows: the default for a zero field,
+// the minimum and the maximum.
 type Bounds struct {
 	Default, Min, Max Limits
-	// DefaultTTL and MaxTTL bound the lease; MaxLife bounds the whole life.
+	// DefaultTTL and MaxTTL bound the lease. MaxLife bounds the total lifetime.
 	DefaultTTL, MaxTTL, MaxLife time.Duration
+	// MaxPause bounds the time for which a sandbox stays paused. Then it ends.
+	MaxPause time.Duration
 	// DefaultTimeout and MaxTimeout bound one execution.
 	DefaultTimeout, MaxTimeout time.Duration
 }
@@ -33,20 +36,20 @@ const (
 	GiB = 1 << 30
 )
 
-// DefaultBounds are the bounds of a service that was not told otherwise.
+// DefaultBounds returns the default bounds of a service.
 func DefaultBounds() Bounds {
 	return Bounds{
 		Default: Limits{Memory: 512 * MiB, CPUs: 1, Processes: 256, OpenFiles: 1024, Disk: 1 * GiB, Output: 1 * MiB},
 		Min:     Limits{Memory: 32 * MiB, CPUs: 0.05, Processes: 8, OpenFiles: 32, Disk: 1 * MiB, Output: 1 * KiB},
 		Max:     Limits{Memory: 64 * GiB, CPUs: 64, Processes: 32768, OpenFiles: 1 << 20, Disk: 1024 * GiB, Output: 16 * MiB},
 
-		DefaultTTL: 5 * time.Minute, MaxTTL: 24 * time.Hour, MaxLife: 7 * 24 * time.Hour,
+		DefaultTTL: 5 * time.Minute, MaxTTL: 24 * time.Hour, MaxLife: 7 * 24 * time.Hour, MaxPause: 30 * 24 * time.Hour,
 		DefaultTimeout: 30 * time.Second, MaxTimeout: 24 * time.Hour,
 	}
 }
 
-// Fill returns l with b's default for every zero field, or an error that
-// names the first field that is out of bounds.
+// Fill returns l with the defaults of b for zero fields, or an error that names
+// the first field that is out of bounds.
 func (b Bounds) Fill(l Limits) (Limits, error) {
 	var err error
 	fill := func(field string, v, def, min, max float64, format func(float64) string) float64 {
@@ -55,11 +58,16 @@ func (b Bounds) Fill(l Limits) (Limits, error) {
 		}
 		if err == nil && (math.IsNaN(v) || v < min || v > max) {
 			err = InvalidField("limits."+field, "%s is out of bounds", format(v)).
-				WithHint("give a value from %s to %s, or leave it out for %s", format(min), format(max), format(def))
+				WithHint("give a value from %s to %s, or leave it out for the default %s", format(min), format(max), format(def))
 		}
 		return v
 	}
-	bytes := func(v float64) string { return FormatBytes(int64(v)) }
+	bytes := func(v float64) string { // a value beyond int64 prints as its maximum
+		if v >= math.MaxInt64 {
+			return FormatBytes(math.MaxInt64)
+		}
+		return FormatBytes(int64(v))
+	}
 	count := func(v float64) string { return fmt.Sprintf("%g", v) }
 	i := func(field string, v, def, min, max int64, format func(float64) string) int64 {
 		return int64(fill(field, float64(v), float64(def), float64(min), float64(max), format))
@@ -75,12 +83,12 @@ func (b Bounds) Fill(l Limits) (Limits, error) {
 	return out, err
 }
 
-// FillTimeout returns d, or the default for zero, or an error naming field.
+// FillTimeout returns d, or the default for zero. Its error names the field.
 func (b Bounds) FillTimeout(field string, d time.Duration) (time.Duration, error) {
 	return fillDuration(field, d, b.DefaultTimeout, b.MaxTimeout)
 }
 
-// FillTTL returns d, or the default for zero, or an error naming field.
+// FillTTL returns d, or the default for zero. Its error names the field.
 func (b Bounds) FillTTL(field string, d time.Duration) (time.Duration, error) {
 	return fillDuration(field, d, b.DefaultTTL, b.MaxTTL)
 }
@@ -91,12 +99,24 @@ func fillDuration(field string, d, def, max time.Duration) (time.Duration, error
 	}
 	if d < time.Millisecond || d > max {
 		return d, InvalidField(field, "%v is out of bounds", d).
-			WithHint("give a duration from 1ms to %v, or leave it out for %v", max, def)
+			WithHint("give a duration from 1ms to %s, or leave it out for the default %s", formatDuration(max), formatDuration(def))
 	}
 	return d, nil
 }
 
-// FormatBytes writes n as people do: "512MiB".
+// formatDuration formats a duration without the units that are zero: "24h", "30s".
+func formatDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// FormatBytes formats n with a binary unit: "512MiB".
 func FormatBytes(n int64) string {
 	for _, u := range []struct {
 		size int64
@@ -107,4 +127,34 @@ func FormatBytes(n int64) string {
 		}
 	}
 	return fmt.Sprintf("%dB", n)
+}
+
+// Clip shortens a caller's input for a message to the given number of bytes,
+// and appends a mark if it was longer. It never cuts within a character.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// JSONDepth returns the nesting depth of objects and arrays in a JSON document.
+// It reads each byte once and accepts invalid JSON.
+func JSONDepth(doc []byte) (most int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			most = max(most, depth)
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return most
 }

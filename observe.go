@@ -2,70 +2,74 @@ package brig
 
 import "time"
 
-// Observer is told what happens, to count it. Calls wait for it, so it must be
-// quick, and it is told of several things at once. What it is told is of all
-// tenants: it is for the operator.
+// Observer receives events of all tenants for the operator's metrics. The
+// engine waits for each call and calls concurrently, so an observer must be
+// fast and safe for concurrent use.
 type Observer interface {
-	// Ran tells of an execution: one that has ended, or that came past the
-	// gate and never began.
+	// Ran reports an execution that has ended, or that was admitted but never
+	// started.
 	Ran(r Ran)
-	// Refused tells of an operation that ended with an error of ours.
+	// Refused reports an operation that failed with a Brig error.
 	Refused(op string, kind Kind)
-	// Made tells of a machine that is there, or could not be made.
+	// Made reports the creation of an instance, or its failure.
 	Made(m Making)
-	// Gone tells of a sandbox's end.
+	// Gone reports the end of a sandbox.
 	Gone(provider string, why ExitReason)
-	// Restarted tells of something that died and was replaced.
+	// Restarted reports a component that ended unexpectedly and was restarted.
 	Restarted(provider, what string)
-	// Tried tells of a program that was run for nothing but to see whether a
-	// provider works.
+	// Tried reports the result of a test program on a provider.
 	Tried(provider string, took time.Duration, err error)
+	// Answered reports whether a provider responds, even if it is not used. The
+	// engine calls Answered repeatedly while the provider is configured.
+	Answered(provider string, err error)
 }
 
 // Ran is one execution: a run, a command, code in a context, or a process.
 type Ran struct {
 	At       time.Time
 	Tenant   string
-	Provider string // NoProvider if it did not come so far
+	Provider string // NoProvider if no provider was chosen
 	Op       string // the operation's name
 	Sandbox  ID
-	// Language is one of ours, "command", or "other" for a kernel of the image.
+	// Language is one of Languages, "command", or "other" for a kernel of the
+	// image.
 	Language string
 	// CodeHash is "sha256:" and the hash of the source or the command line.
 	CodeHash string
 	Duration time.Duration
 	Status   RunStatus
-	// Kind is that of the error or the verdict; empty when the program itself
-	// decided how it ended.
+	// Kind is the kind of the error or the verdict; empty if the program ended on
+	// its own.
 	Kind     Kind
 	ExitCode int
-	// Cost is what the provider's rate makes of it.
+	// Cost is the cost of the execution at the provider's rate.
 	Cost float64
 }
 
-// NoProvider stands for a provider where there is none: what was asked for was
-// refused before any was chosen.
+// NoProvider replaces the provider of a request that was rejected before a
+// provider was selected.
 const NoProvider = "none"
 
-// RunStatus says in a word how an execution went.
+// RunStatus is the status of an execution.
 type RunStatus string
 
-// The ways in which executions go.
+// Statuses of executions.
 const (
 	RunSuccess     RunStatus = "success"
 	RunError       RunStatus = "error" // the program's own failure
 	RunTimeout     RunStatus = "timeout"
 	RunOutOfMemory RunStatus = "out_of_memory"
-	RunBlocked     RunStatus = "blocked"  // by policy
-	RunRefused     RunStatus = "refused"  // the caller's mistake, or too much of it
-	RunCanceled    RunStatus = "canceled" // the caller went away
+	RunBlocked     RunStatus = "blocked"  // blocked by policy
+	RunRefused     RunStatus = "refused"  // an invalid request, or too many requests
+	RunCanceled    RunStatus = "canceled" // the caller disconnected
 	RunFailed      RunStatus = "failed"   // Brig's or the provider's failure
 )
 
-// RunStatuses lists them all.
+// RunStatuses lists every status.
 var RunStatuses = []RunStatus{RunSuccess, RunError, RunTimeout, RunOutOfMemory, RunBlocked, RunRefused, RunCanceled, RunFailed}
 
-// RunStatusOf says how an execution went that ended with an error of a kind.
+// RunStatusOf returns the status of an execution that ended with an error of
+// the given kind.
 func RunStatusOf(k Kind) RunStatus {
 	switch k {
 	case "":
@@ -84,15 +88,15 @@ func RunStatusOf(k Kind) RunStatus {
 	return RunFailed
 }
 
-// Counts reports whether an execution says anything about how well the service
-// works: what callers did wrong, and what they gave up, does not.
+// Counts reports whether an execution counts toward the error rate of the
+// service. Callers' errors and canceled calls do not.
 func (s RunStatus) Counts() bool { return s != RunBlocked && s != RunRefused && s != RunCanceled }
 
-// Erred reports whether it is an error of the service's: a limit that was hit,
-// or a failure. A program that fails has run well.
+// Erred reports whether the status is an error of the service: an exceeded
+// limit or a failure. A failing program has run correctly.
 func (s RunStatus) Erred() bool { return s == RunTimeout || s == RunOutOfMemory || s == RunFailed }
 
-// Making is how a machine came to be.
+// Making describes the creation of an instance.
 type Making struct {
 	Provider string
 	For      MadeFor
@@ -100,10 +104,10 @@ type Making struct {
 	Err      error
 }
 
-// MadeFor says what a machine was made for.
+// MadeFor is the purpose of a new instance.
 type MadeFor string
 
-// What machines are made for. MadeClaim is one that waited and was bound.
+// The purposes of instances. MadeClaim is a pooled instance that was bound.
 const (
 	MadeCaller MadeFor = "caller"
 	MadePool   MadeFor = "pool"
@@ -111,22 +115,21 @@ const (
 	MadeTrial  MadeFor = "trial"
 )
 
-// Meter is told by a provider that is reached over a network what it sees of
-// it; see Site.Called.
+// Meter receives the calls of a remote provider; see Site.Called.
 type Meter interface {
-	// Called tells of one call of the provider's API and of the status that it
-	// answered, 0 when it did not.
+	// Called reports one call of the provider's API with the status of the
+	// response, 0 if there was none.
 	Called(provider, region, operation string, status int, took time.Duration)
-	// Allowance tells how many calls the provider's rate limit allows, and how
-	// many of these are left.
+	// Allowance reports the provider's rate limit and the number of remaining
+	// calls.
 	Allowance(provider, region string, limit, left float64)
 }
 
-// Load is what goes on at this moment.
+// Load is the current load of the server.
 type Load struct {
-	Sandboxes  map[string]int // that live, by provider
-	Executions map[string]int // that go on, by provider
-	// Making is how many machines are being made, Waiting how many callers wait
-	// until one may be.
+	Sandboxes  map[string]int // live sandboxes by provider
+	Executions map[string]int // running executions by provider
+	// Making is the number of instances being created. Waiting is the number of
+	// callers that wait to create one.
 	Making, Waiting int
 }

@@ -1,21 +1,22 @@
 package brig
 
-// Op is one operation of Service, or of a door's own (door_op.go). The table
-// below is the only list of the former: who may call it and what the audit log
-// calls it hang off a row.
+// Op is an operation of Service, or an operation that an API implements itself
+// (see DoorOps). The table below is the only list of Service operations. Each
+// row has the required role and the name in the audit log.
 type Op struct {
 	Name    string // audit and metrics name
-	Method  string // name of the Service method; empty for a door's own
-	Role    Role   // the weakest role that may call it
-	Changes bool   // changes something: its intent is audited, then its outcome
-	Sandbox bool   // is about one sandbox, which the call names
+	Method  string // the name of the Service method; empty for an operation of an API
+	Role    Role   // the minimum role
+	Changes bool   // modifies state: its intent is audited, then its outcome
+	Sandbox bool   // operates on one sandbox, which the call names
 }
 
-// The operations.
+// Operations of Service.
 var (
 	OpCreate    = Op{"sandbox.create", "Create", Member, true, false}
 	OpGet       = Op{"sandbox.get", "Get", Viewer, false, true}
 	OpList      = Op{"sandbox.list", "List", Viewer, false, false}
+	OpUsage     = Op{"sandbox.usage", "Usage", Viewer, false, true}
 	OpExec      = Op{"sandbox.exec", "Exec", Member, true, true}
 	OpGetExec   = Op{"exec.get", "GetExec", Viewer, false, true}
 	OpListExecs = Op{"exec.list", "ListExecs", Viewer, false, true}
@@ -24,6 +25,9 @@ var (
 	OpStop      = Op{"sandbox.stop", "Stop", Member, true, true}
 	OpKill      = Op{"sandbox.kill", "Kill", Member, true, true}
 	OpRemove    = Op{"sandbox.remove", "Remove", Member, true, true}
+	OpPause     = Op{"sandbox.pause", "Pause", Member, true, true}
+	OpResume    = Op{"sandbox.resume", "Resume", Member, true, true}
+	OpFork      = Op{"sandbox.fork", "Fork", Member, true, true}
 	OpRun       = Op{"run", "Run", Member, true, false}
 	OpGetRun    = Op{"run.get", "GetRun", Viewer, false, false}
 
@@ -48,21 +52,21 @@ var (
 	OpProcesses = Op{"process.list", "Processes.List", Viewer, false, true}
 	OpAttach    = Op{"process.attach", "Processes.Attach", Viewer, false, true}
 	OpSignal    = Op{"process.signal", "Processes.Signal", Member, true, true}
-	// What is typed is no event of its own: the process is.
+	// Input is not audited; the start of the process is.
 	OpInput      = Op{"process.input", "Processes.Input", Member, false, true}
 	OpCloseInput = Op{"process.close_input", "Processes.CloseInput", Member, false, true}
 	OpResize     = Op{"process.resize", "Processes.Resize", Member, false, true}
 	OpSetEgress  = Op{"sandbox.egress", "SetEgress", Member, true, true}
 	OpDial       = Op{"port.dial", "Dial", Member, false, true}
 
-	// What waits is shared by all tenants, as images are.
+	// All tenants share the pool, like images.
 	OpPool = Op{"pool.get", "Pool", Operator, false, false}
 
 	OpCreateKey   = Op{"key.create", "CreateKey", Admin, true, false}
 	OpKeys        = Op{"key.list", "Keys", Admin, false, false}
 	OpRevokeKey   = Op{"key.revoke", "RevokeKey", Admin, true, false}
 	OpCreateGrant = Op{"grant.create", "CreateGrant", Viewer, true, false}
-	// A session is a key's or a person's own; those of others are for admins.
+	// Callers manage their own sessions; only admins manage those of others.
 	OpCreateSession = Op{"session.create", "CreateSession", Viewer, true, false}
 	OpSessions      = Op{"session.list", "Sessions", Viewer, false, false}
 	OpEndSession    = Op{"session.end", "EndSession", Viewer, true, false}
@@ -81,6 +85,7 @@ var (
 	OpImportImage = Op{"image.import", "ImportImage", Operator, true, false}
 	OpBuildImage  = Op{"image.build", "BuildImage", Operator, true, false}
 	OpPullImage   = Op{"image.pull", "PullImage", Operator, true, false}
+	OpTagImage    = Op{"image.tag", "TagImage", Operator, true, false}
 	OpRemoveImage = Op{"image.remove", "RemoveImage", Operator, true, false}
 
 	OpPutSecret    = Op{"secret.put", "PutSecret", Admin, true, false}
@@ -95,7 +100,8 @@ var (
 	OpRemoveToolSetup    = Op{"tool.setup.remove", "RemoveToolSetup", Member, true, false}
 	OpPutToolVariable    = Op{"tool.variable.put", "PutToolVariable", Member, true, false}
 	OpChangeToolVariable = Op{"tool.variable.change", "ChangeToolVariable", Member, true, false}
-	// Their values are told to whoever may run tools, which have them.
+	// The response contains the values. Callers that may run tools receive them
+	// anyway.
 	OpToolVariables      = Op{"tool.variable.list", "ToolVariables", Member, false, false}
 	OpRemoveToolVariable = Op{"tool.variable.remove", "RemoveToolVariable", Member, true, false}
 
@@ -125,13 +131,13 @@ var (
 
 // Ops lists every operation.
 var Ops = []Op{
-	OpCreate, OpGet, OpList, OpExec, OpGetExec, OpListExecs, OpLogs, OpExtend, OpStop, OpKill,
-	OpRemove, OpRun, OpGetRun,
+	OpCreate, OpGet, OpList, OpUsage, OpExec, OpGetExec, OpListExecs, OpLogs, OpExtend, OpStop, OpKill,
+	OpRemove, OpPause, OpResume, OpFork, OpRun, OpGetRun,
 	OpCreateContext, OpContexts, OpRunCode, OpInterrupt, OpRestart, OpRemoveContext, OpPool,
 	OpStat, OpListDir, OpRead, OpWatch, OpMakeDir, OpMove, OpUnlink, OpWrite, OpCompose,
 	OpStart, OpProcesses, OpAttach, OpSignal, OpInput, OpCloseInput, OpResize, OpDial, OpSetEgress,
 	OpTemplates,
-	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpRemoveImage,
+	OpImages, OpGetImage, OpImportImage, OpBuildImage, OpPullImage, OpTagImage, OpRemoveImage,
 	OpPutSecret, OpSecrets, OpRemoveSecret, OpRotateKey,
 	OpRunTool, OpPutToolSetup, OpToolSetups, OpRenewToolSetup, OpRemoveToolSetup,
 	OpPutToolVariable, OpChangeToolVariable, OpToolVariables, OpRemoveToolVariable,
@@ -143,3 +149,20 @@ var Ops = []Op{
 	OpCreateKey, OpKeys, OpRevokeKey, OpCreateGrant, OpCreateSession, OpSessions, OpEndSession,
 	OpCreateTenant, OpTenants, OpGetTenant, OpUpdateTenant, OpRemoveTenant, OpTenantUsage,
 }
+
+// Operations on objects that an API manages itself, without a method of
+// Service: ephemeral kernels, whose code Run runs. The API requests admission
+// of each call from the engine (Engine.Visit), so that the same rules and the
+// same audit log apply. The scope "run" includes these operations.
+var (
+	OpCreateKernel    = Op{"run.kernel.create", "", Member, true, false}
+	OpKernels         = Op{"run.kernel.list", "", Viewer, false, false}
+	OpGetKernel       = Op{"run.kernel.get", "", Viewer, false, false}
+	OpOpenKernel      = Op{"run.kernel.open", "", Member, false, false}
+	OpInterruptKernel = Op{"run.kernel.interrupt", "", Member, true, false}
+	OpRestartKernel   = Op{"run.kernel.restart", "", Member, true, false}
+	OpRemoveKernel    = Op{"run.kernel.remove", "", Member, true, false}
+)
+
+// DoorOps lists the operations above, which have no Service method.
+var DoorOps = []Op{OpCreateKernel, OpKernels, OpGetKernel, OpOpenKernel, OpInterruptKernel, OpRestartKernel, OpRemoveKernel}

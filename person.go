@@ -2,19 +2,19 @@ package brig
 
 import "time"
 
-// Person is who somebody is by the word of an identity provider. What they may
-// do is not the provider's to say: the operator's mapping makes an Actor of
-// them, and makes it anew whenever it is asked.
+// Person is a user that an identity provider authenticated. The operator's
+// mapping, not the provider, assigns rights: it maps the person to an Actor on
+// each request.
 type Person struct {
-	// Issuer and Subject name the person for ever.
+	// Issuer and Subject identify the person permanently.
 	Issuer, Subject string
-	// Email is what the provider has verified; empty otherwise.
+	// Email is the address if the provider has verified it, otherwise empty.
 	Email string `json:",omitempty"`
-	// Claims are those on which tenants and roles hang.
+	// Claims are the claims that determine the tenant and the role.
 	Claims map[string][]string `json:",omitempty"`
 }
 
-// Name is how people know the person.
+// Name returns the person's display name.
 func (p *Person) Name() string {
 	if p.Email != "" {
 		return p.Email
@@ -22,32 +22,36 @@ func (p *Person) Name() string {
 	return p.Subject
 }
 
-// Session is a browser's: it stands for a key, or for a person who has signed
-// in. Only the hash of its secret is stored.
+// Session is a browser session for a key or for a person who has signed in. The
+// store has only the hash of its secret.
 type Session struct {
-	ID   string   // names it; no secret
+	ID   string   // the public identifier
 	Hash [32]byte // SHA-256 of the secret
-	// Actor is who began it. What the session may do is what its key or its
-	// person may now.
+	// CSRF is the SHA-256 of the token that modifying requests need in addition
+	// to the secret. The token is random and not derived from the secret.
+	CSRF [32]byte
+	// Actor is the actor that started the session. The session has the current
+	// rights of its key or its person.
 	Actor   Actor
 	Created time.Time
-	// Used is when it was last used, within a minute.
+	// Used is the time of the last use, to the minute.
 	Used time.Time
-	// Expires is when it ends, used or not.
+	// Expires is when the session ends, regardless of its use.
 	Expires time.Time
 }
 
-// NewSession is a session that was just begun: nobody is ever told Secret
-// again.
+// NewSession is a session that was just created. No other call returns Secret
+// and CSRFToken, because the store has only their hashes.
 type NewSession struct {
 	Session
-	Secret string
+	Secret    string
+	CSRFToken string
 }
 
-// SessionPrefix begins every session's secret.
+// SessionPrefix is the prefix of every session's secret.
 const SessionPrefix = "brig_session_"
 
-// Same reports whether two actors are one: of the same key, or the same person.
+// Same reports whether two actors have the same key or the same person.
 func (a Actor) Same(b Actor) bool {
 	if a.Person != nil && b.Person != nil {
 		return a.Person.Issuer == b.Person.Issuer && a.Person.Subject == b.Person.Subject

@@ -5,47 +5,58 @@ import (
 	"io"
 )
 
-// Process is a program that runs in an instance. One with a channel talks with
-// the host by messages on its descriptor 3, each one line, apart from its
-// output. It goes on when nobody listens, until a pipe is full. Methods may be
-// called from several goroutines, Receive from one at a time.
+// Process is a program that runs in an instance. A process with a channel
+// exchanges messages with the host on descriptor 3, one per line, separate from
+// its output. If no goroutine reads its output, the program continues until a
+// pipe is full. Methods are safe for concurrent use, except that only one
+// goroutine at a time may call Receive.
 type Process interface {
-	// PID is its id inside the instance.
-	PID() int
+	ProcessStream
+	ProcessControl
+}
+
+// ProcessStream carries a process's input, output and messages.
+type ProcessStream interface {
 	// Send writes one message.
 	Send(message []byte) error
-	// Receive returns what comes next: a part of the output, or one message.
-	// Output that was written before a message comes before it. It returns
-	// io.EOF when the program is gone and all has been read; without a channel,
-	// when everything that holds its output is gone. What it returns is only
-	// valid until the next call.
+	// Receive returns the next part of the output or the next message. Output
+	// that was written before a message is returned before it. Receive returns
+	// io.EOF when the program has ended and all data was read. Without a channel
+	// it returns io.EOF when every process that holds the output has closed it.
+	// The slice is valid until the next call.
 	Receive() (From, []byte, error)
-	// Stdin is the program's standard input, or what its terminal reads.
+	// Stdin is the program's standard input, or the input of its terminal.
 	Stdin() io.WriteCloser
-	// Resize tells it how large its terminal is.
-	Resize(ctx context.Context, size Terminal) error
-	// Signal sends a signal ("SIGINT") to the program and its children.
-	Signal(ctx context.Context, name string) error
-	// Kill ends the program and everything that it started.
-	Kill(ctx context.Context) error
-	// Wait says how the program ended, when it has.
-	Wait(ctx context.Context) (*Result, error)
-	// Close lets go of the program without ending it.
+	// Close detaches from the program without ending it.
 	Close() error
 }
 
-// From tells where a part of what a Process sends comes from.
+// ProcessControl signals a process and waits for its end.
+type ProcessControl interface {
+	// PID returns the process ID inside the instance.
+	PID() int
+	// Resize sets the size of the process's terminal.
+	Resize(ctx context.Context, size Terminal) error
+	// Signal sends a signal ("SIGINT") to the program and its children.
+	Signal(ctx context.Context, name string) error
+	// Kill ends the program and every process that it started.
+	Kill(ctx context.Context) error
+	// Wait waits for the program's end and returns its result.
+	Wait(ctx context.Context) (*Result, error)
+}
+
+// From is the source of data that Receive returns.
 type From int
 
-// The sources.
+// Sources of data.
 const (
 	FromStdout From = iota + 1
 	FromStderr
 	FromMessage
 )
 
-// Kept is a process that was kept over a server's death, and the note that
-// went with it.
+// Kept is a process that outlived a server, with the note that was stored with
+// it.
 type Kept struct {
 	ID   string
 	Note []byte

@@ -5,78 +5,77 @@ import (
 	"time"
 )
 
-// Processes are the programs that run in one sandbox without anybody waiting
-// for them. They end with the sandbox, not with whoever started them.
+// Processes manages the background processes of one sandbox. They end with the
+// sandbox, not with the call that started them.
 //
-// A process is named by its id inside the sandbox. One of which nothing is
-// known any more is NotFound.
+// A process is addressed by its ID inside the sandbox. Methods return NotFound
+// for an unknown ID.
 type Processes interface {
-	// Start starts a process. Of its output the newest 256 KiB are kept; who
-	// attaches within five seconds has missed nothing, as until then it waits
-	// with what would be more.
+	// Start starts a process. The newest 256 KiB of its output are buffered.
+	// Until a caller attaches, for up to five seconds, the process blocks when
+	// the buffer is full, so that the caller misses no output.
 	Start(ctx context.Context, spec ProcessSpec) (*ProcessInfo, error)
-	// List returns those that run, and those that have ended of late, oldest
-	// first.
+	// List returns the running and recently ended processes, oldest first.
 	List(ctx context.Context) ([]*ProcessInfo, error)
-	// Attach tells on what a process writes, from an offset of its output on,
-	// then how it ended, and returns. An offset of -1 is what it writes from
-	// now on; of what is too old only the newest is told. Several may be
-	// attached at once: the slowest sets the pace. It ends with ctx, or with
-	// an error of on.
+	// Attach calls on with a process's output from an offset, then with its end,
+	// and returns. Offset -1 skips existing output. If the output at the offset
+	// is no longer buffered, Attach begins with the oldest buffered part.
+	// Several callers can attach concurrently; the slowest determines the speed.
+	// Attach ends when ctx ends or on returns an error.
 	Attach(ctx context.Context, pid int, from int64, on func(ProcessEvent) error) error
-	// Input writes to a process's standard input or its terminal. Without one
-	// that is open it is FailedPrecondition.
+	// Input writes to a process's standard input or its terminal. It returns
+	// FailedPrecondition if neither is open.
 	Input(ctx context.Context, pid int, p []byte) error
-	// CloseInput closes the standard input; a terminal has none to close.
+	// CloseInput closes the standard input. A terminal has none to close.
 	CloseInput(ctx context.Context, pid int) error
-	// Signal sends a signal ("SIGTERM") to the process and its group; SIGKILL
-	// ends everything that it started.
+	// Signal sends a signal ("SIGTERM") to the process and its group. SIGKILL
+	// also kills all processes that it started.
 	Signal(ctx context.Context, pid int, name string) error
-	// Resize tells a process how large its terminal is now.
+	// Resize sets the size of a process's terminal.
 	Resize(ctx context.Context, pid int, size Terminal) error
 }
 
-// ProcessSpec asks for a process.
+// ProcessSpec is a request for a process.
 type ProcessSpec struct {
-	// Command is what is run. No Timeout is none.
+	// Command is the command. A zero Timeout means no timeout.
 	Command Command
-	// Terminal makes one its standard streams; otherwise they are pipes.
+	// Terminal makes a terminal the standard streams; otherwise they are pipes.
 	Terminal *Terminal
-	// NoInput gives it an empty standard input; otherwise it stays open.
+	// NoInput makes the standard input empty; otherwise it remains open.
 	NoInput bool
-	// Tag is the caller's own name for it.
+	// Tag is the caller's name for the process.
 	Tag string
 }
 
-// Terminal is the size of one, in characters.
+// Terminal is the size of a terminal, in characters.
 type Terminal struct{ Columns, Rows uint16 }
 
-// ProcessInfo is one process.
+// ProcessInfo describes one process.
 type ProcessInfo struct {
 	PID     int
 	Spec    ProcessSpec
 	Started time.Time
-	// Written is how many bytes of output there have been.
+	// Written is the total number of output bytes.
 	Written int64
-	// Result says how it ended; nil while it runs.
+	// Result is the result of the process; nil while it runs.
 	Result *Result
 }
 
-// ProcessEvent is something that a process did; one of its fields is set.
+// ProcessEvent is an event of a process. One of its fields is set.
 type ProcessEvent struct {
-	// Output is a part of what it wrote, which begins at Offset. From says
-	// where; what a terminal shows is FromStdout.
+	// Output is a part of the output that begins at Offset. From is its stream; a
+	// terminal's stream is FromStdout.
 	Output []byte
 	From   From
 	Offset int64
-	// End is how it ended.
+	// End is the result of the process.
 	End *Result
 }
 
-// Streams say how a process that an Instance starts is connected.
+// Streams configure the streams of a process that an Instance starts.
 type Streams struct {
 	// Channel opens descriptor 3 for messages.
 	Channel bool
-	// Terminal makes one its standard streams. Its output is FromStdout.
+	// Terminal makes a terminal the standard streams. Its output is FromStdout.
 	Terminal *Terminal
 }

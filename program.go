@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Language is a programming language that Run understands.
+// Language is a programming language that Run supports.
 type Language string
 
 // The languages of Run.
@@ -18,10 +18,10 @@ const (
 	Bash       Language = "bash"
 )
 
-// Languages lists every language, in the order in which help shows them.
+// Languages lists every language, in the order of the help text.
 var Languages = []Language{Python, JavaScript, TypeScript, Bash}
 
-// aliases are other words by which callers know a language.
+// aliases maps the accepted names to languages.
 var aliases = map[string]Language{
 	"python": Python, "python3": Python, "py": Python,
 	"javascript": JavaScript, "js": JavaScript, "node": JavaScript, "nodejs": JavaScript,
@@ -38,16 +38,17 @@ func ParseLanguage(s string) (Language, error) {
 		WithHint("use one of: python, javascript, typescript, bash")
 }
 
-// JupyterPrefix begins a language that is the name of a Jupyter kernel.
+// JupyterPrefix is the prefix of a language that is the name of a Jupyter
+// kernel.
 const JupyterPrefix = "jupyter:"
 
-// ParseContextLanguage is ParseLanguage for contexts, which also interpret
-// what an image has a Jupyter kernel for.
+// ParseContextLanguage is ParseLanguage for contexts, which also support the
+// Jupyter kernels of an image.
 func ParseContextLanguage(s string) (Language, error) {
 	if l, ok := aliases[s]; ok {
 		return l, nil
 	}
-	// "jupyter:python3" names a kernel of which the language is one of ours.
+	// "jupyter:python3" selects a kernel whose language is one of Languages.
 	name := strings.TrimPrefix(s, JupyterPrefix)
 	if len(name) == 0 || len(name) > 64 || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789+#._-") != "" || name[0] == '-' {
 		return "", InvalidField("language", "%q is not a language", Clip(s, 80)).
@@ -56,8 +57,8 @@ func ParseContextLanguage(s string) (Language, error) {
 	return Language(s), nil
 }
 
-// Program is a one-shot: code or a command that gets a sandbox of its own,
-// which is gone when it ends, however it ends.
+// Program is a one-shot: code or a command that runs in its own sandbox. Run
+// removes the sandbox when the program has ended, for any reason.
 type Program struct {
 	// Language and Code, or Command: exactly one of the two forms.
 	Language Language
@@ -67,117 +68,121 @@ type Program struct {
 	// Name is the sandbox's name. Default "py-", "js-" or "sh-" and 8 hex.
 	Name  string
 	Image string
-	// Step has the code run as one cell of a notebook, with what the cells
-	// before have left, in a sandbox of its own all the same. For Python.
+	// Step runs the code as one cell of a notebook, with the state of earlier
+	// cells, but in an ephemeral sandbox. It requires Python.
 	Step *Step
-	// Arguments is a JSON object. When set, main(**Arguments) in Python or
-	// main(Arguments) in JavaScript is called and its value is the result.
+	// Arguments is a JSON object. If it is set, main(**Arguments) in Python or
+	// main(Arguments) in JavaScript is called, and its value is the result.
 	Arguments json.RawMessage
-	// Artifacts has the folder artifacts/ be there when the program starts, and
-	// be taken away if nothing was put there. Otherwise the program makes it. It
-	// is what RAGFlow's programs count on, and no part of the REST API.
+	// Artifacts creates the folder artifacts/ before the program starts, and
+	// removes it afterwards if it is empty. Otherwise the program creates the
+	// folder. RAGFlow's programs rely on this; it is not part of the REST API.
 	Artifacts bool
 	Env       map[string]string
 	// Files are written under /workspace before the program starts.
 	Files  []File
 	Limits Limits
-	// Egress says where the program may connect to. Default nowhere.
+	// Egress are the program's egress rules. Default: all connections blocked.
 	Egress Egress
-	// Secrets are given to the program.
+	// Secrets are the secrets that the program receives.
 	Secrets []SecretUse
-	// Workspace is what the program has at /workspace.
+	// Workspace is the workspace mounted at /workspace.
 	Workspace WorkspaceUse
-	// Require is the least that must be enforced; otherwise nothing runs.
+	// Require is the minimum enforcement. If the provider cannot meet it, the
+	// program does not run.
 	Require Requirement
-	// Placement says where it wants to run; see Spec.
+	// Placement selects the provider; see Spec.
 	Placement Placement
 	// Timeout is wall time. Default 30 s.
 	Timeout time.Duration
-	// Grace is how long code whose time is over may take to end by itself: it is
-	// sent SIGTERM, and killed when that is over too, which Outcome.Signal says.
-	// Default none: it is killed at once. Both together are no longer than the
-	// longest timeout. A provider that is given whole programs
-	// ends them in its own way.
+	// Grace is the time that the program has to end after its timeout. Brig
+	// sends SIGTERM at the timeout, and SIGKILL after Grace; Outcome.Signal
+	// reports the signal. Default 0: the program is killed immediately. The sum
+	// of Timeout and Grace must not exceed the maximum timeout. Grace does not
+	// apply to a provider that runs whole programs.
 	Grace  time.Duration
 	User   string
 	Labels map[string]string
 }
 
-// Step is where a cell stands in a notebook whose every cell has a sandbox of
-// its own.
+// Step is the position of a cell in a notebook in which every cell has its own
+// sandbox.
 type Step struct {
-	// State is what Outcome.Step said of the cell before; nil at the beginning.
-	// It is data that a sandbox has made: nobody but the next sandbox reads it,
-	// and nothing that it brings is run for that.
+	// State is Outcome.Step.State of the previous cell; nil for the first. A
+	// sandbox produced these untrusted bytes. Only the next sandbox parses
+	// them, and it executes no part of them.
 	State json.RawMessage
-	// Count is how many cells there were before.
+	// Count is the number of cells before this one.
 	Count int
-	// Packages are requirements of Python packages that the cell is to have, as
-	// Outcome.Step said of the cell before. They are installed apart from any
-	// cell, from the operator's index, and lie where no cell can change them.
+	// Packages are requirements of Python packages for the cell, from
+	// Outcome.Step of the previous cell. They are installed outside of any cell,
+	// from the operator's index, in a place where no cell can change them.
 	Packages []string
 }
 
-// StepOutcome is what a step leaves beside its output and its error.
+// StepOutcome is the result of a step in addition to its output and its error.
 type StepOutcome struct {
-	// Outputs are what was displayed, and the last expression's value, in
-	// order; bounded by MaxOutputs.
+	// Outputs are displayed values and the value of the last expression, in
+	// order, bounded by MaxOutputs.
 	Outputs []Rich
-	// State is what the next step is to be given; nil if the interpreter did
-	// not live to say so. It is not kept with the outcome.
+	// State is the input for the next step; nil if the interpreter died. It is
+	// not stored with the outcome.
 	State json.RawMessage
-	// Packages are those of the step, with what it has asked pip for itself.
+	// Packages are the packages of the step and those that its code installed
+	// with pip.
 	Packages []string
 }
 
-// Bounds of a state: its bytes, and how deep it is nested.
+// Limits on a state: its size in bytes and its nesting depth.
 const (
 	MaxState      = 8 * MiB
 	MaxStateDepth = 32
 )
 
-// File is one file that goes in, or an artifact that comes out. Path is
-// relative to /workspace on the way in and to /workspace/artifacts on the way
-// out.
+// File is one input file or one artifact. Path is relative to /workspace for
+// input files and to /workspace/artifacts for artifacts.
 type File struct {
 	Path string
 	Data []byte
 	Mode uint32 // permission bits; 0 means 0644
 }
 
-// Outcome is how a Program ended.
+// Outcome is the result of a Program.
 type Outcome struct {
 	Result
-	// Sandbox is the name of the sandbox that is gone; GetRun finds the
-	// outcome by it again.
+	// Sandbox is the name of the removed sandbox. GetRun finds the outcome by it.
 	Sandbox string
-	// ID is that sandbox's id; empty if the program needed none.
+	// ID is the ID of that sandbox; empty if the program needed none.
 	ID ID
-	// Value is what main returned, as JSON; nil when nothing was returned in
-	// that way (null is the JSON null).
+	// Value is the return value of main as JSON; nil if main returned no value
+	// (null is the JSON null).
 	Value json.RawMessage
-	// Step is what a step leaves, if the program was one.
+	// Step is the result of the step, if the program was a step.
 	Step *StepOutcome `json:",omitempty"`
-	// Artifacts are the files that the program left directly in artifacts/, of
-	// the kinds that ArtifactTypes has.
+	// Artifacts are the files directly in artifacts/ whose extensions are in
+	// ArtifactTypes.
 	Artifacts []File
-	// Skipped names artifacts that were too many or too large to come out.
+	// Skipped are the names of artifacts that exceeded the limits of number or
+	// size.
 	Skipped []string
-	// Error says what went wrong, if something did.
+	// Error is the program's error, if any.
 	Error *ProgramError
-	// Route says where it ran, and why there.
+	// Image is the image that the program ran in, if it was requested by an
+	// alias.
+	Image string `json:",omitempty"`
+	// Route is the provider that ran the program, with the reason.
 	Route Route `json:",omitzero"`
-	// Pool says whether the sandbox was waiting or had to be made.
+	// Pool is the origin of the sandbox.
 	Pool PoolUse
-	// Workspace is what became of what the program wrote in its workspace, if
-	// its mode is direct.
+	// Workspace is the commit of the program's changes in its workspace, if the
+	// mode is direct.
 	Workspace *WorkspaceCommit `json:",omitempty"`
 }
 
-// ProgramError is a program's failure, told apart from its output.
+// ProgramError is the failure of a program, separate from its output.
 type ProgramError struct {
-	// Code is the SB code of a verdict (SB005 for a timeout, SB006 for
-	// memory); empty when the program's own exception ended it.
+	// Code is the SB code of a verdict (SB005 for a timeout, SB006 for memory);
+	// empty if the program's own exception ended it.
 	Code string `json:"code,omitempty"`
 	// Name is the kind of a verdict, or the type of the exception.
 	Name      string `json:"name"`
@@ -186,23 +191,49 @@ type ProgramError struct {
 	Hint      string `json:"hint,omitempty"`
 }
 
-// Rules for artifacts: which files of artifacts/ come out.
+// Limits on the artifacts that a program returns.
 const (
-	MaxArtifacts    = 20       // files
-	MaxArtifactSize = 10 << 20 // bytes of one file
+	MaxArtifacts    = 20       // number of files
+	MaxArtifactSize = 10 << 20 // bytes per file
 )
 
-// ArtifactTypes maps the extensions that come out to their media types.
+// ArtifactTypes maps the extensions of artifacts to their media types.
 var ArtifactTypes = map[string]string{
 	".csv": "text/csv", ".html": "text/html", ".jpeg": "image/jpeg",
 	".jpg": "image/jpeg", ".json": "application/json", ".pdf": "application/pdf",
 	".png": "image/png", ".svg": "image/svg+xml",
 }
 
-// ArtifactName reports whether a file of this name may come out: of a known
-// type, below artifacts/ and nowhere else.
+// ArtifactName reports whether a file with this name is an artifact: it has a
+// known extension and is directly in artifacts/.
 func ArtifactName(name string) bool {
 	_, known := ArtifactTypes[strings.ToLower(path.Ext(name))]
 	return known && len(name) <= 1024 && name == path.Clean(name) && !path.IsAbs(name) && !strings.HasPrefix(name, "..") &&
 		!strings.ContainsAny(name, "\x00\\")
+}
+
+// Limits on an environment.
+const (
+	maxEnv      = 1000    // number of variables
+	maxEnvBytes = 1 << 20 // total bytes of names and values
+)
+
+// CheckEnv returns an error for an environment that no program can have. Its
+// errors name the field.
+func CheckEnv(field string, env map[string]string) error {
+	if len(env) > maxEnv {
+		return InvalidField(field, "%d variables are too many", len(env)).WithHint("give at most %d", maxEnv)
+	}
+	size := 0
+	for k, v := range env {
+		size += len(k) + len(v)
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+			return InvalidField(field, "%q cannot be a variable", Clip(k, 80)).
+				WithHint("names are not empty and have no =; neither names nor values have NUL")
+		}
+	}
+	if size > maxEnvBytes {
+		return InvalidField(field, "%d bytes are too many", size).WithHint("give at most 1MiB; put larger things into files")
+	}
+	return nil
 }

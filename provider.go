@@ -7,147 +7,284 @@ import (
 	"time"
 )
 
-// Provider makes isolated machines. It knows nothing of tenants, quotas or
-// audit: by the time it is called the engine has said yes. Specs that reach
-// it are complete: every default is filled in and Spec.Image is a digest.
+// Provider creates isolated instances. It has no notion of tenants, quotas or
+// audit: the engine admits a request before it calls a provider. The Spec that
+// a provider receives is complete: all defaults are set, and Spec.Image is a
+// digest.
 type Provider interface {
 	Capabilities() Capabilities
-	// Create makes a machine and returns when commands can run in it. The
-	// lease is its own until Extend; on an error nothing is left.
+	// Create creates an instance and returns when it can run commands. The
+	// instance enforces its own lease. After an error it leaves no resources.
 	Create(ctx context.Context, id ID, spec Spec, lease time.Time) (Instance, error)
-	// Recover finds a machine again. One that has ended is returned as such,
-	// its Done closed; a handle of which nothing is known is NotFound.
+	// Recover returns an instance that an earlier process created. If the
+	// instance has ended, its Done channel is closed. Recover returns NotFound
+	// for an unknown handle.
 	Recover(ctx context.Context, id ID, h Handle) (Instance, error)
-	// Sweep removes whatever this provider made that none of known owns, and
-	// reports how many such things it found. Machines that belong to other
-	// processes that live (one-shots of a command line) are not touched.
+	// Sweep removes all resources that this provider created and that belong to
+	// no ID in known, and returns their number. It keeps the instances of other
+	// live processes (one-shots of the command line).
 	Sweep(ctx context.Context, known map[ID]bool) (int, error)
 }
 
-// Capabilities says what a provider can honour, so that the engine refuses
-// at admission and not half way.
+// Capabilities are the limits and areas that a provider can enforce, so that
+// the engine can reject a request at admission.
 type Capabilities struct {
 	Name string
-	// Isolation is what stands between guest and host: "gvisor", "none".
+	// Isolation is the boundary between guest and host: "gvisor", "none".
 	Isolation string
-	// Uplinks says that machines can have one (Instance.Uplink): without, they
-	// cannot connect to anything, and there can be no rules of where to.
+	// Uplinks is true if instances can have a network interface
+	// (Instance.Uplink). Otherwise they have no connections and no egress rules.
 	Uplinks bool
-	// Enforces says how far each area is enforced on this host. An area that is
-	// not there is not.
+	// Enforces holds the level of each area on this host. An absent area is not
+	// enforced.
 	Enforces map[Area]Enforcement
-	// RunsOnly says that there are no machines to be had, only programs to be
-	// run: Create is Unimplemented, and the provider is a Runner.
+	// Saves is true if instances can be saved: the provider is then a Saver.
+	Saves bool
+	// RunsOnly is true if the provider has no instances and only runs programs:
+	// Create returns Unimplemented, and the provider is a Runner.
 	RunsOnly bool
 }
 
-// Runner is a Provider to which programs are given whole: another service
-// makes the machine, runs one in it and ends it.
+// Runner is a Provider that runs whole programs: a remote service creates the
+// sandbox, runs one program in it and destroys it.
 type Runner interface {
-	// Run runs a program to its end under an id that the caller chose. Of the
-	// program every default is filled in, and its image is as the caller gave
-	// it. Given writers receive output as it comes. An error that is Elsewhere
-	// has ErrBegan as a cause if some of the program may have run.
+	// Run runs a program to its end under an ID that the caller chose. The
+	// program has every default; its image is unchanged from the request. Writers
+	// receive output as it arrives. If Elsewhere reports true for an error, but
+	// part of the program may have run, the error's Retry is RetryContained.
 	Run(ctx context.Context, id ID, p Program, sio IO) (*Outcome, error)
 }
 
-// Imager is a Provider with images of its own, in the stead of the server's.
+// SaveID names a save of a Saver.
+type SaveID string
+
+// Saver is a Provider that can save instances: it writes their memory and files to
+// disk, and creates instances from that.
+type Saver interface {
+	// CheckSave returns FailedPrecondition, naming the program that prevents it, if
+	// an instance cannot be saved now. It has no side effects.
+	CheckSave(ctx context.Context, in Instance) error
+	// Save saves an instance, and replaces an older save with that ID. Concurrent
+	// calls to the instance fail. If stay is set, the instance then continues;
+	// otherwise it has ended with the reason Saved when Save returns. After an error
+	// the instance continues, and no new save exists.
+	Save(ctx context.Context, in Instance, to SaveID, stay bool) (*Save, error)
+	// GetSave returns a complete save, or NotFound.
+	GetSave(ctx context.Context, id SaveID) (*Save, error)
+	// Restore is like Create, but the instance continues from a save, with its
+	// programs, memory and files. The ID may be that of the saved instance, if that
+	// has ended. Restore returns FailedPrecondition, naming the difference, unless
+	// image, limits and provider match those of the save, and if the save is packed.
+	// It keeps the save.
+	Restore(ctx context.Context, from SaveID, id ID, spec Spec, lease time.Time) (Instance, error)
+	// RemoveSave removes a save. It succeeds if the save does not exist.
+	RemoveSave(ctx context.Context, id SaveID) error
+	// Pack compresses a save, encrypts it with a key of 32 bytes, and removes the
+	// unencrypted files. It works at low priority. After an error, also if ctx ends,
+	// the save is as it was. It does nothing more for a packed save than to remove
+	// the files of Unpack.
+	Pack(ctx context.Context, id SaveID, key []byte) (*Save, error)
+	// Unpack decrypts a packed save for calls of Restore, until Pack or RemoveSave.
+	// It returns FailedPrecondition if the save was modified or has another key, and
+	// then the save is as it was. It does nothing for a save that is not packed. Pack
+	// and Unpack must not run concurrently with other calls for the same save.
+	Unpack(ctx context.Context, id SaveID, key []byte) error
+}
+
+// Parker is implemented by an Instance whose interpreters may have descriptors of
+// the host, which prevent a save.
+type Parker interface {
+	// Park replaces the host's descriptors of an interpreter by descriptors
+	// inside the instance, and returns the process that communicates over them.
+	// The caller then closes p, and calls Keep for the new process. Tell must send
+	// the interpreter the order "park" with a directory of the guest. Park returns
+	// p if the interpreter has no descriptors of the host. After an error p is
+	// unchanged.
+	Park(ctx context.Context, p Process, tell func(dir string) error) (Process, error)
+}
+
+// Save is a saved instance.
+type Save struct {
+	At     time.Time
+	Bytes  int64 // disk space used, without the files of Unpack
+	Packed bool
+}
+
+// Imager is a Provider that has its own images instead of the server's.
 type Imager interface {
-	// Image finds the one that a Spec means; NotFound.
+	// Image returns the image that a Spec refers to, or NotFound.
 	Image(ctx context.Context, ref string) (*Image, error)
 }
 
-// Checker is a Provider that may be out of reach.
+// Checker is a Provider that may be unreachable.
 type Checker interface {
-	// Check asks whether it can be used now, at little cost. The error is what
-	// a caller would get.
+	// Check reports, at little cost, whether the provider can be used now. It
+	// returns the error that a caller would get.
 	Check(ctx context.Context) error
 }
 
-// Instance is one machine.
+// Instance is one running sandbox of a provider.
 type Instance interface {
+	InstanceStatus
+	InstanceLifecycle
+	InstanceExec
+	InstanceFiles
+	InstanceNetwork
+	InstanceLogs
+}
+
+// InstanceStatus reports on an instance.
+type InstanceStatus interface {
 	Handle() Handle
-	// Notes are what a caller should know of this machine's limits.
+	// Notes are remarks for the caller about this instance's limits.
 	Notes() []string
-	// Enforced says how far each area is enforced on this very machine, as the
-	// host sees it: what can be read back is, and what the guest says does not
-	// count. It is at most what Capabilities has.
+	// Enforced reports the enforcement level of each area on this instance, as
+	// observed by the host, never as claimed by the guest. A level never
+	// exceeds the level in Capabilities.
 	Enforced(ctx context.Context) (map[Area]Enforcement, error)
-	// Exec runs one command under an id that the caller chose and streams its
-	// output to sio, whose writers are not nil. When ctx ends the process is
-	// killed unless cmd.Survive. When the machine dies under it, the verdict
-	// is in the result (OOMKilled) or the error is FailedPrecondition.
-	Exec(ctx context.Context, id string, cmd Command, sio IO) (*Result, error)
-	// Bind makes of a machine that was created with Spec.Blank the one that
-	// spec describes. Its image, memory, processors and disk are what they
-	// were at creation, its lease and everything else is spec's. One that
-	// stays ephemeral may keep the lease it had: its maker ends it.
-	Bind(ctx context.Context, spec Spec, lease time.Time) error
-	// Begin starts the main program of a machine that was created with
-	// Spec.Held. If it lingers, the program's end is not the machine's: that
-	// waits to be stopped, and ends with the program's code if it is for Exited.
-	// Further calls do nothing.
-	Begin(ctx context.Context, linger bool) error
-	// Over waits until the main program of a machine that lingers has ended.
-	// It is an error when the machine ends before.
-	Over(ctx context.Context) error
-	// Start starts one command under an id that the caller chose, and does
-	// not wait for it. Its timeout is not looked at.
-	Start(ctx context.Context, id string, cmd Command, s Streams) (Process, error)
-	// Keep makes a process that Start returned outlive this server, with a
-	// note, under its id; an empty note lets go of it. Kept finds what is kept.
-	Keep(ctx context.Context, p Process, note []byte) error
-	Kept(ctx context.Context) ([]Kept, error)
-	// Freeze stops the machine's clock until Thaw: nothing in it runs.
-	Freeze(ctx context.Context) error
-	Thaw(ctx context.Context) error
-	// Execs returns the executions that the machine itself remembers.
-	Execs(ctx context.Context) ([]*Execution, error)
-	// Put writes files below dir, as the command's user would.
-	Put(ctx context.Context, dir string, files []File) error
-	// Collect reads the artifacts in dir, and names those that were too many
-	// or too large.
-	Collect(ctx context.Context, dir string) (files []File, skipped []string, err error)
-	// Trees carries its directories.
-	Trees
-	// Files are the machine's.
-	Files() Files
-	// Dial connects to a port inside; see Service.Dial.
-	Dial(ctx context.Context, port int) (net.Conn, error)
-	// Uplink gives the machine a network interface with the addresses of UplinkNetwork,
-	// and returns its other end. A machine has one at a time: a second takes
-	// the place of the first. The machine trusts the authority, certificates
-	// in PEM, besides those of its image; none is none. They are among those
-	// in /etc/ssl/certs/ca-certificates.crt, and alone in brig.pem beside it.
-	// Unimplemented where no machine can have one, FailedPrecondition where this
-	// one cannot because its Spec had no rules.
-	Uplink(ctx context.Context, authority []byte) (Uplink, error)
-	// Logs opens the log of the main program and of executions; valid also
-	// after the machine's end, until Destroy.
-	Logs(ctx context.Context) (io.ReadCloser, error)
-	// TimedLogs is Logs with LogTime before every line.
-	TimedLogs(ctx context.Context) (io.ReadCloser, error)
-	// Log appends what an execution wrote.
-	Log(p []byte) error
-	// Usage is what the machine has used; Unimplemented where nobody counts.
+	// Usage returns the resources that the instance has used, or Unimplemented if
+	// the provider does not measure them.
 	Usage(ctx context.Context) (*Usage, error)
-	// Extend moves the lease.
-	Extend(ctx context.Context, lease time.Time) error
-	// Stop asks the machine's programs to end, waits for grace and ends it.
-	// No grace kills at once. It returns when the machine is gone.
-	Stop(ctx context.Context, grace time.Duration, why ExitReason) error
-	// Destroy ends the machine and removes all that is left of it.
-	Destroy(ctx context.Context) error
-	// Done is closed when the machine is gone, however it went.
+	// Done is closed when the instance has ended, for any reason.
 	Done() <-chan struct{}
-	// Exit says how it went; nil before Done is closed.
+	// Exit describes how the instance ended; nil before Done is closed.
 	Exit() *Exit
 }
 
-// Handle lets a provider find an instance again after a restart. It is
-// opaque to everyone else.
+// Refuser is an Instance that counts denials by its kernel.
+type Refuser interface {
+	// Refusals returns the current counts. After the instance has ended it returns
+	// the final counts, even after Destroy. It returns nil if this instance has no
+	// counters. A hostile program can make the counts as large as it likes, but not
+	// smaller.
+	Refusals(ctx context.Context) (*Refusals, error)
+}
+
+// InstanceLifecycle changes and ends an instance.
+type InstanceLifecycle interface {
+	// Bind turns an instance that was created with Spec.Blank into the one that
+	// spec describes. Image, memory, CPUs and disk do not change; all other
+	// fields and the lease are set from the arguments. An ephemeral instance
+	// may keep its lease, because its creator ends it.
+	Bind(ctx context.Context, spec Spec, lease time.Time) error
+	// StartMain starts the main program of an instance that was created with
+	// Spec.Held. If linger is set, the instance outlives the program until Stop;
+	// if Stop's reason is Exited, the instance ends with the program's exit code.
+	// Further calls have no effect.
+	StartMain(ctx context.Context, linger bool) error
+	// WaitMain waits until the main program of a lingering instance has ended. It
+	// returns an error if the instance ends first.
+	WaitMain(ctx context.Context) error
+	// Extend sets the end of the lease.
+	Extend(ctx context.Context, lease time.Time) error
+	// Pause suspends every program of the instance until Resume.
+	Pause(ctx context.Context) error
+	Resume(ctx context.Context) error
+	// Stop sends SIGTERM to the instance's programs, waits for grace and ends the
+	// instance. If grace is 0, it kills immediately. It returns when the instance
+	// has ended.
+	Stop(ctx context.Context, grace time.Duration, why ExitReason) error
+	// Destroy ends the instance and removes all its resources on the host.
+	Destroy(ctx context.Context) error
+}
+
+// InstanceExec runs commands in an instance.
+type InstanceExec interface {
+	// Exec runs one command under an ID that the caller chose and streams its
+	// output to sio, whose writers are not nil. If ctx ends, the process is
+	// killed unless cmd.Survive. If the instance ends first, Exec returns a
+	// result with OOMKilled, or FailedPrecondition.
+	Exec(ctx context.Context, id string, cmd Command, sio IO) (*Result, error)
+	// Execs returns the executions that the instance itself has recorded.
+	Execs(ctx context.Context) ([]*Execution, error)
+	// Start starts one command under an ID that the caller chose and returns
+	// without waiting for its end. It ignores the command's timeout.
+	Start(ctx context.Context, id string, cmd Command, s Streams) (Process, error)
+	// Keep makes a process from Start outlive this server, and stores a note
+	// under the process's ID. An empty note reverts this. Kept returns these
+	// processes.
+	Keep(ctx context.Context, p Process, note []byte) error
+	Kept(ctx context.Context) ([]Kept, error)
+}
+
+// InstanceFiles reads and writes files of an instance.
+type InstanceFiles interface {
+	// Put writes files below dir as the command's user.
+	Put(ctx context.Context, dir string, files []File) error
+	// Collect reads the artifacts in dir. skipped lists the artifacts that
+	// exceed the limits on number or size.
+	Collect(ctx context.Context, dir string) (files []File, skipped []string, err error)
+	// Trees transfers directories.
+	Trees
+	// Files accesses single files and directories.
+	Files() Files
+}
+
+// InstanceNetwork connects an instance.
+type InstanceNetwork interface {
+	// Dial connects to a port of the instance; see GuestService.Dial.
+	Dial(ctx context.Context, port int) (net.Conn, error)
+	// Uplink attaches a network interface with the addresses of UplinkNetwork
+	// to the instance and returns the host's end. A second Uplink replaces the
+	// first. The instance trusts the certificate authority (PEM certificates;
+	// may be empty) in addition to those of its image. The authority is added
+	// to /etc/ssl/certs/ca-certificates.crt, and is also stored separately in
+	// brig.pem in the same directory. Uplink returns Unimplemented if the
+	// provider has no network interfaces, and FailedPrecondition if this
+	// instance's Spec had no rules.
+	Uplink(ctx context.Context, authority []byte) (Uplink, error)
+}
+
+// InstanceLogs reads and writes an instance's log.
+type InstanceLogs interface {
+	// Logs opens the log of the main program and of executions. It also works
+	// after the instance's end, until Destroy.
+	Logs(ctx context.Context) (io.ReadCloser, error)
+	// TimedLogs is like Logs, with a LogTime prefix on every line.
+	TimedLogs(ctx context.Context) (io.ReadCloser, error)
+	// Log appends the output of an execution.
+	Log(p []byte) error
+}
+
+// Handle allows a provider to find an instance after a restart. It is opaque to
+// all other packages.
 type Handle struct {
 	Provider string
 	Version  int
 	State    []byte
 }
+
+// Setting is a value that an administrator can change while a server runs.
+type Setting struct {
+	// Name is matched exactly: "sandbox.e2b" is not "sandbox.e2b2".
+	Name string
+	// Type is "string" or "json".
+	Type string
+	// Value may have any length.
+	Value   []byte
+	Updated time.Time
+}
+
+// The names of settings.
+const (
+	// SettingProvider is the ID of the active provider.
+	SettingProvider = "sandbox.provider_type"
+	// settingConfig is the prefix of the providers' configurations, followed by
+	// the ID.
+	settingConfig = "sandbox."
+	// settingTerms is the prefix of the providers' terms, followed by the ID.
+	settingTerms = "terms."
+	// settingRouting is the prefix of the tenants' routings, followed by the
+	// tenant.
+	settingRouting = "routing."
+)
+
+// SettingConfig returns the name of a provider's configuration.
+func SettingConfig(id string) string { return settingConfig + id }
+
+// SettingTerms returns the name of a provider's Terms.
+func SettingTerms(id string) string { return settingTerms + id }
+
+// SettingRouting returns the name of a tenant's Routing, or of the default for
+// "".
+func SettingRouting(tenant string) string { return settingRouting + tenant }

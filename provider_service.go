@@ -6,77 +6,84 @@ import (
 	"time"
 )
 
-// ProviderService is how an operator says which providers there are, and who
-// uses which. What changes holds for what begins from then on, here within a
-// moment and on other servers of the same store within a second: what goes on
-// is not disturbed.
+// ProviderService manages providers and routing, for operators. A change
+// applies to operations that start after it: almost immediately on this server,
+// and within a second on other servers with the same store. It does not affect
+// running sandboxes.
 type ProviderService interface {
-	// Providers lists those that are configured, and every kind of which none
-	// is.
+	// Providers lists the configured providers, and every kind without a
+	// configured provider.
 	Providers(ctx context.Context) ([]ProviderInfo, error)
-	// ConfigureProvider sets how one is reached and used. Everything that is
-	// wrong with it is in the error's Fields.
+	// ConfigureProvider sets the configuration and the terms of a provider. The
+	// error's Fields lists all invalid fields.
 	ConfigureProvider(ctx context.Context, c ProviderConfig) (*ProviderInfo, error)
-	// TestProvider runs a program at a provider that is configured like this,
-	// and keeps nothing. With no Config it is one that is.
+	// TestProvider runs a program on a provider with this configuration, which
+	// it does not store. Without a Config it tests the configured provider.
 	TestProvider(ctx context.Context, c ProviderConfig) (*ProviderTest, error)
-	// ActivateProvider makes one that is configured the active one.
+	// ActivateProvider makes a configured provider the active one.
 	ActivateProvider(ctx context.Context, id string) error
-	// RemoveProvider forgets one. It refuses (FailedPrecondition) while it is
-	// active or has sandboxes.
+	// RemoveProvider removes a provider. It returns FailedPrecondition while the
+	// provider is active or has sandboxes.
 	RemoveProvider(ctx context.Context, id string) error
-	// Routing says where a tenant's requests go; SetRouting changes that. For ""
-	// it is that of everybody who has none. An empty one is none.
+	// Routing returns a tenant's routing, and SetRouting replaces it. The tenant
+	// "" holds the default for tenants without a routing. A zero Routing deletes
+	// it.
 	Routing(ctx context.Context, tenant string) (*Routing, error)
 	SetRouting(ctx context.Context, tenant string, r Routing) error
 }
 
-// ProviderConfig says how a provider is reached and used.
+// ProviderConfig is the configuration of a provider.
 type ProviderConfig struct {
-	// ID is the name of its driver, or that and "@" and a name of its own.
+	// ID is the name of its driver, optionally followed by "@" and its own name.
 	ID string
-	// Config is an object with the fields of its schema. Left out it stays as it
-	// is; so does a secret that is as ProviderInfo shows it.
+	// Config is an object with the fields of the provider's schema. If it is nil,
+	// the current one is kept; so is a secret in the masked form of ProviderInfo.
 	Config json.RawMessage
-	// Terms stay as they are if they are left out.
+	// Terms are the new terms. If nil, the current ones are kept.
 	Terms *Terms
-	// Activate makes it the active one. Test has a program run there first, and
-	// nothing changes if that fails.
+	// Activate makes it the active provider. Test runs a program on the
+	// provider first; if the program fails, the call has no effect.
 	Activate, Test bool
+	// Rev is the revision on which the change is based; 0 skips the check.
+	Rev int64
 }
 
-// ProviderInfo is what an operator may know of a provider.
+// ProviderInfo is an operator's view of a provider.
 type ProviderInfo struct {
 	ID, Driver, Title, Doc string
 	Tags                   []string
 	Languages              []Language
 	Fields                 []ConfigField
-	// Configured is false of a kind of which there is none. Home is the one that
-	// is always there.
+	// Configured is false for a kind without a configured provider. Home is
+	// true for the built-in provider, which always exists.
 	Configured, Active, Home bool
-	// Config has its secrets masked.
+	// Config is the configuration with masked secrets.
 	Config json.RawMessage
 	Terms  Terms
-	// Up says that it answered when it was last asked; Why not, otherwise.
+	// Up is true if the provider responded to the last check; otherwise Why
+	// contains the error.
 	Up  bool
 	Why string
-	// Users are the sandboxes and programs that are there now.
+	// Users is the current number of its sandboxes and programs.
 	Users        int
 	Capabilities Capabilities
+	// Rev increases with every change of Config and Terms. ConfigureProvider
+	// rejects a change that is based on another revision (see Moved).
+	Rev int64
 }
 
-// ProviderTest is how a provider ran a program.
+// ProviderTest is the result of a test program on a provider.
 type ProviderTest struct {
 	OK      bool
 	Message string
-	// Code and Hint are of the error, if there was one.
+	// Code and Hint belong to the error, if any.
 	Code, Hint     string
 	Latency        time.Duration
 	ExitCode       int
 	Stdout, Stderr string
 }
 
-// TestProgram is what TestProvider runs, and TestPassed what it prints last.
+// TestProgram is the program of TestProvider, and TestPassed its last line.
 const (
 	TestProgram = `import json
 import math

@@ -6,66 +6,86 @@ import (
 	"time"
 )
 
-// Quota bounds what a tenant uses of the server, over all its sandboxes. A
-// zero field is no bound. Days are those of UTC.
+// Quota bounds a tenant's use of the server across all its sandboxes. A zero
+// field is unlimited. Days are in UTC.
 type Quota struct {
-	Sandboxes  int // that live at once, one-shots included
-	Executions int // that go on at once: runs, commands, code, processes
+	Sandboxes int // concurrent live sandboxes, including one-shots
+	// Paused bounds the paused sandboxes, including paused copies. Zero means
+	// DefaultPaused.
+	Paused     int
+	Executions int // concurrent runs, commands, code and processes
 
 	ExecutionsPerDay    int64
 	ExecutionTimePerDay time.Duration
-	// CPUTimePerDay and MemoryPerDay are of what sandboxes reserve: their
-	// limits times the time that they live.
+	// CPUTimePerDay and MemoryPerDay count reserved resources: a sandbox's
+	// limits times its lifetime.
 	CPUTimePerDay time.Duration
 	MemoryPerDay  float64 // GiB-seconds
 	EgressPerDay  int64   // bytes
 
-	// Storage is what sandboxes that live may write to their file systems, in
-	// bytes: the sum of their disk limits.
+	// Storage bounds the bytes that live sandboxes may write to their file
+	// systems: the sum of their disk limits.
 	Storage int64
-	// Workspaces is what versions of workspaces may take, in bytes. What they
-	// have in common counts once.
+	// Workspaces bounds the bytes of workspace versions. Shared contents count
+	// once.
 	Workspaces int64
+	// Outputs bounds the bytes of ended executions and one-shot outcomes; see
+	// Keep. It rejects no calls; instead, the oldest records are deleted. Zero
+	// means the server's own bound.
+	Outputs int64
 
-	// Rate is how many calls a second the tenant may make, and RatePerKey each
-	// of its keys; up to two seconds' worth may come at once.
+	// Rate is the allowed number of calls per second for the tenant, and
+	// RatePerKey for each of its keys. The burst size is two seconds' worth of
+	// calls.
 	Rate, RatePerKey float64
 }
 
-// DefaultQuota is that of a tenant that is made without one.
+// DefaultPaused is the number of paused sandboxes that a tenant may have without a
+// quota of its own.
+const DefaultPaused = 1000
+
+// PausedBound returns the number of paused sandboxes that the quota allows.
+func (q Quota) PausedBound() int {
+	if q.Paused == 0 {
+		return DefaultPaused
+	}
+	return q.Paused
+}
+
+// DefaultQuota returns the quota of a tenant that is created without one.
 func DefaultQuota() Quota { return Quota{Executions: 10, Rate: 200} }
 
-// Check refuses a quota that is none.
+// Check returns an error for an invalid quota.
 func (q Quota) Check() error {
 	for _, f := range []struct {
 		name string
 		v    float64
 	}{
-		{"sandboxes", float64(q.Sandboxes)}, {"executions", float64(q.Executions)},
+		{"sandboxes", float64(q.Sandboxes)}, {"paused", float64(q.Paused)}, {"executions", float64(q.Executions)},
 		{"executions_per_day", float64(q.ExecutionsPerDay)}, {"execution_ms_per_day", float64(q.ExecutionTimePerDay)},
 		{"cpu_ms_per_day", float64(q.CPUTimePerDay)}, {"gib_seconds_per_day", q.MemoryPerDay},
 		{"egress_bytes_per_day", float64(q.EgressPerDay)}, {"storage", float64(q.Storage)},
-		{"workspaces", float64(q.Workspaces)},
+		{"workspaces", float64(q.Workspaces)}, {"outputs", float64(q.Outputs)},
 		{"rate", q.Rate}, {"rate_per_key", q.RatePerKey},
 	} {
 		if f.v < 0 || math.IsNaN(f.v) || math.IsInf(f.v, 0) {
-			return InvalidField("quota."+f.name, "%v cannot be a bound", f.v).WithHint("give a number above 0, or 0 for no bound")
+			return InvalidField("quota."+f.name, "%v is not a valid limit", f.v).WithHint("give a number above 0, or 0 for unlimited")
 		}
 	}
 	return nil
 }
 
-// Spent is what was used.
+// Spent is an amount of usage.
 type Spent struct {
 	Executions    int64
 	ExecutionTime time.Duration
-	CPUTime       time.Duration // reserved: processors times seconds
-	Memory        float64       // reserved, in GiB-seconds
+	CPUTime       time.Duration // reserved CPU time: processors times seconds
+	Memory        float64       // reserved memory, in GiB-seconds
 	Egress        int64         // bytes
-	Cost          float64       // of executions, by the rates of their providers
+	Cost          float64       // cost of executions, at their providers' rates
 }
 
-// Add returns the sum of both.
+// Add returns the sum of s and t.
 func (s Spent) Add(t Spent) Spent {
 	return Spent{
 		Executions: s.Executions + t.Executions, ExecutionTime: s.ExecutionTime + t.ExecutionTime,
@@ -73,40 +93,41 @@ func (s Spent) Add(t Spent) Spent {
 	}
 }
 
-// UsageLine is what a tenant used on a day: all of it, or what sandboxes with
-// one label did.
+// UsageLine is a tenant's usage on one day: in total, or of the sandboxes with
+// one label.
 type UsageLine struct {
-	Tenant, Day  string // the day as 2006-01-02, of UTC
-	Label, Value string // empty for the sum of all
+	Tenant, Day  string // the UTC day as 2006-01-02
+	Label, Value string // empty for the total
 	Spent
-	// Stored is what versions of workspaces take now, in bytes. Only the sum of
-	// today has it, and not while their store cannot be read.
+	// Stored is the current size of workspace versions in bytes. It is set only
+	// in today's total, and only if the store is readable.
 	Stored int64 `json:",omitempty"`
 }
 
 // UsageQuery selects usage.
 type UsageQuery struct {
-	// Tenant is whose. Default the caller's; "*" is all, for operators.
+	// Tenant selects the tenant. Default: the caller's tenant. Operators may
+	// use "*" for all tenants.
 	Tenant string
-	// From and To are days, both included. Default today.
+	// From and To are the first and the last day. Default today.
 	From, To string
-	// Label keeps only lines of that label; empty keeps the sums.
+	// Label selects only lines with that label; empty selects the totals.
 	Label string
 }
 
-// AllTenants stands for every tenant where one can be named.
+// AllTenants represents every tenant where a tenant can be named.
 const AllTenants = "*"
 
-// DayOf is the day of a moment, as usage is kept.
+// DayOf returns the day of a time in the format of usage records.
 func DayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// UntilTomorrow is how long the day of a moment lasts.
+// UntilTomorrow returns the time until the end of the day.
 func UntilTomorrow(t time.Time) time.Duration {
 	t = t.UTC()
 	return t.Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(t)
 }
 
-// FitsToday reports which quota of a day has been used up, at a moment of it.
+// FitsToday returns an error if a daily quota is exhausted at the time now.
 func (q Quota) FitsToday(s Spent, now time.Time) error {
 	switch {
 	case q.ExecutionsPerDay > 0 && s.Executions >= q.ExecutionsPerDay:
@@ -117,7 +138,8 @@ func (q Quota) FitsToday(s Spent, now time.Time) error {
 	return q.FitsReserved(s, now)
 }
 
-// FitsReserved is FitsToday of what sandboxes use by living, and send.
+// FitsReserved is like FitsToday, for the reserved resources and the egress of
+// sandboxes.
 func (q Quota) FitsReserved(s Spent, now time.Time) error {
 	if err := q.fitsLives(s, now); err != nil {
 		return err
@@ -128,7 +150,7 @@ func (q Quota) FitsReserved(s Spent, now time.Time) error {
 	return nil
 }
 
-// fitsLives is FitsReserved of what sandboxes use by living alone.
+// fitsLives is like FitsReserved, but only for reserved resources.
 func (q Quota) fitsLives(s Spent, now time.Time) error {
 	switch {
 	case q.CPUTimePerDay > 0 && s.CPUTime >= q.CPUTimePerDay:
@@ -139,14 +161,15 @@ func (q Quota) fitsLives(s Spent, now time.Time) error {
 	return nil
 }
 
-// OfTime reports whether a quota is used up by nothing but time, so that what
-// goes on uses it up as well as what begins.
+// OfTime reports whether running sandboxes can exhaust the quota merely by
+// continuing to run.
 func (q Quota) OfTime() bool {
 	return q.ExecutionTimePerDay != 0 || q.CPUTimePerDay != 0 || q.MemoryPerDay != 0
 }
 
-// Ends reports which quota of time has been used up, so that what goes on has
-// to end: all that lives, or only what is executed in it.
+// Ends returns an error for an exhausted time quota. If lives is set, the
+// engine ends all sandboxes of the tenant; if only executions is set, it ends
+// only the executions.
 func (q Quota) Ends(s Spent, now time.Time) (lives, executions error) {
 	lives = q.fitsLives(s, now)
 	if lives == nil && q.ExecutionTimePerDay > 0 && s.ExecutionTime >= q.ExecutionTimePerDay {
@@ -155,10 +178,42 @@ func (q Quota) Ends(s Spent, now time.Time) (lives, executions error) {
 	return lives, executions
 }
 
-// OverQuota is the error of a tenant that has used up a quota.
+// OverQuota returns the error for an exhausted quota.
 func OverQuota(field, bound string, retry time.Duration) error {
 	e := Errorf(RateLimited, "the tenant's quota of %s is used up", bound).
-		WithHint("wait, end what is not needed, or ask the operator for a larger quota.%s", field)
+		WithHint("wait, free some of it, or ask the operator for a larger quota.%s", field)
 	e.Field, e.RetryAfter = "quota."+field, retry
 	return e
+}
+
+// Rate is a provider's price for executions, in the operator's currency.
+type Rate struct {
+	PerCall      float64 // for each execution
+	PerSecond    float64 // for each second of an execution
+	PerGiBSecond float64 // for each second of an execution and GiB of its sandbox's memory
+}
+
+// Check returns an error for an invalid rate.
+func (r Rate) Check(field string) error {
+	for _, v := range []float64{r.PerCall, r.PerSecond, r.PerGiBSecond} {
+		if v < 0 || math.IsNaN(v) || math.IsInf(v, 0) {
+			return InvalidField(field, "%v cannot be a price", v).WithHint("give a number that is not negative")
+		}
+	}
+	return nil
+}
+
+// Cost returns the cost of the given number of executions, with their total
+// duration and the memory limit of their sandboxes.
+func (r Rate) Cost(calls int64, took time.Duration, memory int64) float64 {
+	s := took.Seconds()
+	return r.PerCall*float64(calls) + s*(r.PerSecond+r.PerGiBSecond*float64(memory)/GiB)
+}
+
+// MonthOf returns the first and the last day of a time's month, in the format
+// of usage records.
+func MonthOf(t time.Time) (first, last string) {
+	t = t.UTC()
+	begin := time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return DayOf(begin), DayOf(begin.AddDate(0, 1, -1))
 }

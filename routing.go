@@ -2,7 +2,6 @@ package brig
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -10,95 +9,105 @@ import (
 	"time"
 )
 
-// Routing says which providers are tried, and in which order.
+// Routing determines the providers to try and their order.
 type Routing struct {
-	// Order has the first choice first; the others are tried when what is
-	// before them is unavailable. Empty is the active provider alone.
+	// Order lists the providers by priority. The next one is tried when those
+	// before it are unavailable. Empty means the active provider only.
 	Order []string `json:"order,omitempty"`
-	// Split chooses the first of these at random, by their weights, and goes on
-	// with Order.
+	// Split selects the first provider at random by weight, and continues with
+	// Order.
 	Split map[string]int `json:"split,omitempty"`
-	// Overflow are tried first while the first choice is full.
+	// Overflow lists the providers that are tried first when the first choice is
+	// at capacity.
 	Overflow []string `json:"overflow,omitempty"`
-	// Prefer puts those that are left in another order.
+	// Prefer changes the order of the remaining providers.
 	Prefer Preference `json:"prefer,omitempty"`
-	// Regions are those of Prefer "region", the nearest first. Providers
-	// elsewhere come after them.
+	// Regions are the regions for Prefer "region", nearest first. Providers in
+	// other regions come last.
 	Regions []string `json:"regions,omitempty"`
-	// Attempts is how many providers are tried, 1 to 3. Default 3.
+	// Attempts is the number of providers to try, 1 to 3. Default 3.
 	Attempts int `json:"attempts,omitempty"`
+	// Rev increases with every change. SetRouting rejects a change that is
+	// based on another revision (see Moved); 0 skips the check.
+	Rev int64 `json:"rev,omitempty"`
 
-	asked bool // the first of Order is what a request names
+	asked bool // the request names the first provider of Order
 }
 
-// Preference is what providers are put in order by.
+// Preference is a criterion for the order of providers.
 type Preference string
 
-// The preferences.
+// Preferences for the order of providers.
 const (
-	PreferOrder    Preference = ""         // as they are written down
-	PreferCheapest Preference = "cheapest" // what a second costs there
+	PreferOrder    Preference = ""         // the configured order
+	PreferCheapest Preference = "cheapest" // ascending price of an execution of one second
 	PreferRegion   Preference = "region"   // by Routing.Regions
 )
 
-// MaxAttempts is how many providers are tried at most.
+// MaxAttempts is the maximum number of providers to try.
 const MaxAttempts = 3
 
-// Placement is what a request says of where it wants to be.
+// Placement is a request's constraint on where it runs.
 type Placement struct {
-	// Provider is tried first, or alone if Only.
+	// Provider is the provider to try first, or the only one to try if Only is
+	// set.
 	Provider string `json:"provider,omitempty"`
 	Only     bool   `json:"only,omitempty"`
-	// Prefer and Regions take the place of the tenant's.
+	// Prefer and Regions replace those of the tenant.
 	Prefer  Preference `json:"prefer,omitempty"`
 	Regions []string   `json:"regions,omitzero"`
 }
 
-// IsZero reports whether nothing is said.
+// IsZero reports whether the placement has no constraint.
 func (p Placement) IsZero() bool {
 	return p.Provider == "" && !p.Only && p.Prefer == "" && p.Regions == nil
 }
 
-// Terms are how a provider is used, whatever kind it is.
+// Terms are the settings for the use of a provider of any kind.
 type Terms struct {
-	// Region is where it is, for Prefer "region".
+	// Region is the provider's region, for Prefer "region".
 	Region string `json:"region,omitempty"`
-	// Max is how many sandboxes and programs it has at once before it is full.
-	// 0 is no bound but its own.
+	// Max is the number of concurrent sandboxes and programs at which the
+	// provider is full. 0 means no bound except its own.
 	Max int `json:"max,omitempty"`
-	// Second is what one second of a sandbox costs there, for Prefer
-	// "cheapest".
+	// Second is the price of one second of an execution, if the server's
+	// configuration has no rate for the provider. It is used for Prefer
+	// "cheapest" and to compute the tenants' costs.
 	Second float64 `json:"second,omitempty"`
 }
 
-// Option is a provider that could be chosen.
+// Option is a candidate provider.
 type Option struct {
 	ID    string
 	Terms Terms
-	// Down says that it did not answer lately, Full that it has no room.
+	// Price is the price of an execution of one second.
+	Price float64
+	// Down is true if the provider did not respond recently, and Full if it has
+	// no capacity left.
 	Down, Full bool
-	// Unfit is why it cannot have this request, nil if it can.
+	// Unfit is the reason why the provider cannot run this request; nil if it
+	// can.
 	Unfit error
-	// Named options are only chosen by their names: what they are is weaker
-	// than the active provider.
+	// Named options are only selected by name, because their isolation is weaker
+	// than that of the active provider.
 	Named bool
 }
 
-// Choice is one provider to try, and why.
+// Choice is a provider to try, with the reason.
 type Choice struct {
 	Provider, Reason string
 }
 
-// Route is where something went.
+// Route is the provider that a request was placed on.
 type Route struct {
 	Provider string `json:"provider"`
-	// Reason is why: for example "active", or "fallback: e2b is unavailable".
+	// Reason is for example "active", or "fallback: e2b is unavailable".
 	Reason string `json:"reason"`
-	// Attempts are those that failed before.
+	// Attempts are the preceding failed attempts.
 	Attempts []Attempt `json:"attempts,omitzero"`
 }
 
-// Attempt is a provider that was tried in vain.
+// Attempt is a failed attempt on a provider.
 type Attempt struct {
 	Provider string        `json:"provider"`
 	Code     string        `json:"code"`
@@ -106,7 +115,7 @@ type Attempt struct {
 	Took     time.Duration `json:"took"`
 }
 
-// With returns r as a request has it.
+// With returns r with the constraints of a request.
 func (r Routing) With(p Placement) Routing {
 	if p.Prefer != "" || len(p.Regions) > 0 {
 		r.Prefer, r.Regions = p.Prefer, p.Regions
@@ -122,13 +131,12 @@ func (r Routing) With(p Placement) Routing {
 		r.Overflow, r.Order = nil, []string{p.Provider}
 		return r
 	}
-	r.Order = slices.Concat([]string{p.Provider}, without(r.Order, p.Provider))
+	r.Order = slices.Concat([]string{p.Provider}, removeString(r.Order, p.Provider))
 	return r
 }
 
-// Plan says which of the options are to be tried, in this order. The roll is a
-// random number from 0 to 1, for Split. Without anything to try, the error says
-// why.
+// Plan returns the options to try, in order. roll is a random number from 0 to
+// 1, for Split. If no option is left, the error contains the reason.
 func (r Routing) Plan(active string, roll float64, options []Option) ([]Choice, error) {
 	by := map[string]Option{}
 	for _, o := range options {
@@ -136,7 +144,7 @@ func (r Routing) Plan(active string, roll float64, options []Option) ([]Choice, 
 	}
 	var unfit error
 	var fit []Choice
-	for _, c := range r.wanted(active, roll, options) {
+	for _, c := range r.preferred(active, roll, options) {
 		o, ok := by[c.Provider]
 		switch {
 		case !ok && unfit == nil:
@@ -155,7 +163,7 @@ func (r Routing) Plan(active string, roll float64, options []Option) ([]Choice, 
 		}
 		return nil, unfit
 	}
-	fit = r.ready(fit, by)
+	fit = r.demoteUnavailable(fit, by)
 	return fit[:min(len(fit), r.attempts())], nil
 }
 
@@ -166,8 +174,9 @@ func (r Routing) attempts() int {
 	return r.Attempts
 }
 
-// wanted lists what would be tried if everything were well.
-func (r Routing) wanted(active string, roll float64, options []Option) []Choice {
+// preferred returns the providers in order of preference, as if all were
+// available.
+func (r Routing) preferred(active string, roll float64, options []Option) []Choice {
 	var out []Choice
 	add := func(reason string, ids ...string) {
 		for _, id := range ids {
@@ -182,16 +191,16 @@ func (r Routing) wanted(active string, roll float64, options []Option) []Choice 
 	}
 	switch r.Prefer {
 	case PreferCheapest:
-		add("cheapest", r.ranked(options, func(o Option) float64 { return o.Terms.Second })...)
+		add("cheapest", r.rankOptions(options, func(o Option) float64 { return o.Price })...)
 	case PreferRegion:
-		add("region", r.ranked(options, func(o Option) float64 {
+		add("region", r.rankOptions(options, func(o Option) float64 {
 			if at := slices.Index(r.Regions, o.Terms.Region); at >= 0 {
 				return float64(at)
 			}
 			return float64(len(r.Regions))
 		})...)
 	case PreferOrder:
-		add("split", r.drawn(roll)...)
+		add("split", r.drawSplit(roll)...)
 		switch {
 		case r.asked:
 			add("asked for", order...)
@@ -205,8 +214,9 @@ func (r Routing) wanted(active string, roll float64, options []Option) []Choice 
 	return out
 }
 
-// ranked are the options of Order, or all of them, the lowest first.
-func (r Routing) ranked(options []Option, by func(Option) float64) []string {
+// rankOptions returns the options in Order, or all options, sorted by ascending
+// value.
+func (r Routing) rankOptions(options []Option, by func(Option) float64) []string {
 	var of []Option
 	for _, o := range options {
 		if slices.Contains(r.Order, o.ID) || len(r.Order) == 0 && !o.Named {
@@ -226,8 +236,8 @@ func (r Routing) ranked(options []Option, by func(Option) float64) []string {
 	return ids
 }
 
-// drawn is what the roll chooses of Split.
-func (r Routing) drawn(roll float64) []string {
+// drawSplit returns the provider that the roll selects from Split.
+func (r Routing) drawSplit(roll float64) []string {
 	sum := 0
 	for _, w := range r.Split {
 		sum += w
@@ -241,9 +251,10 @@ func (r Routing) drawn(roll float64) []string {
 	return nil
 }
 
-// ready puts what is down or full behind what is not, and says so. What is
-// only there for overflow is not tried before the others unless they are full.
-func (r Routing) ready(list []Choice, by map[string]Option) []Choice {
+// demoteUnavailable moves unavailable and full providers behind the others,
+// with the reason. Overflow providers come before the others only if those are
+// full.
+func (r Routing) demoteUnavailable(list []Choice, by map[string]Option) []Choice {
 	first := by[list[0].Provider]
 	rank := func(c Choice) int {
 		o := by[c.Provider]
@@ -276,8 +287,8 @@ func (r Routing) ready(list []Choice, by map[string]Option) []Choice {
 	return out
 }
 
-// Providers are the ids of all providers that it names, after the fields that
-// name them.
+// Providers yields the IDs of all providers in the routing, each with the field
+// that contains it.
 func (r Routing) Providers(field string) iter.Seq2[string, string] {
 	return func(yield func(field, id string) bool) {
 		for i, id := range r.Order {
@@ -298,12 +309,12 @@ func (r Routing) Providers(field string) iter.Seq2[string, string] {
 	}
 }
 
-// Check refuses a routing that says nothing sensible. The field is before
-// those of its errors.
+// Check rejects an invalid routing. field is the prefix of the fields in its
+// errors.
 func (r Routing) Check(field string) error {
 	for name, id := range r.Providers(field) {
 		if !ValidProviderID(id) {
-			return InvalidField(name, "%q cannot be a provider", Clip(id, 63)).WithHint("brig provider list shows those that there are")
+			return InvalidField(name, "%q cannot be a provider", Clip(id, 63)).WithHint("list them with brig provider ls")
 		}
 	}
 	for id, w := range r.Split {
@@ -317,7 +328,7 @@ func (r Routing) Check(field string) error {
 	return checkPreference(field+".prefer", r.Prefer, r.Regions)
 }
 
-// Check refuses a placement that says nothing sensible.
+// Check rejects an invalid placement.
 func (p Placement) Check(field string) error {
 	if p.Provider != "" && !ValidProviderID(p.Provider) {
 		return InvalidField(field+".provider", "%q cannot be a provider", Clip(p.Provider, 63)).WithHint("leave it out, or ask an operator for one's id")
@@ -341,12 +352,12 @@ func checkPreference(field string, p Preference, regions []string) error {
 	return nil
 }
 
-func without(list []string, s string) []string {
+func removeString(list []string, s string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(x string) bool { return x == s })
 }
 
-// Elsewhere reports whether what a provider could not do another one may: it
-// could not be reached, had no room, or failed to make a machine.
+// Elsewhere reports whether another provider may succeed after this error: the
+// provider was unreachable, out of capacity, or failed to create an instance.
 func Elsewhere(err error) bool {
 	switch KindOf(err) {
 	case Unavailable, ConnectionFailed, CreationFailed, RateLimited, NotInitialized:
@@ -354,7 +365,3 @@ func Elsewhere(err error) bool {
 	}
 	return false
 }
-
-// ErrBegan is a cause of an error after which a program may have done something
-// already: to run it elsewhere would be to run it twice.
-var ErrBegan = errors.New("the program may have begun")

@@ -10,9 +10,9 @@ import (
 
 func TestPlan(t *testing.T) {
 	cannot := brig.Errorf(brig.FailedPrecondition, "it does not enforce egress")
-	home := brig.Option{ID: "home", Terms: brig.Terms{Region: "here", Second: 0.001}}
-	cloud := brig.Option{ID: "cloud", Terms: brig.Terms{Region: "eu", Second: 0.02}}
-	cheap := brig.Option{ID: "cheap", Terms: brig.Terms{Region: "us", Second: 0.00001}}
+	home := brig.Option{ID: "home", Terms: brig.Terms{Region: "here"}, Price: 0.001}
+	cloud := brig.Option{ID: "cloud", Terms: brig.Terms{Region: "eu"}, Price: 0.02}
+	cheap := brig.Option{ID: "cheap", Terms: brig.Terms{Region: "us"}, Price: 0.00001}
 	weak := brig.Option{ID: "weak", Terms: brig.Terms{Region: "here"}, Named: true}
 	down, full, unfit := home, home, home
 	down.Down, full.Full, unfit.Unfit = true, true, cannot

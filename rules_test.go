@@ -28,7 +28,7 @@ func TestBoundsFill(t *testing.T) {
 	b := brig.DefaultBounds()
 	for _, c := range []struct {
 		in    brig.Limits
-		field string // of the error; empty for none
+		field string // field of the error; empty for none
 	}{
 		{brig.Limits{}, ""},
 		{brig.Limits{Memory: 64 * brig.MiB, CPUs: 0.5, Processes: 10, OpenFiles: 64, Disk: 2 * brig.MiB, Output: 2048}, ""},
@@ -53,6 +53,9 @@ func TestBoundsFill(t *testing.T) {
 		if e := brig.AsError(err); e == nil || e.Field != c.field || e.Kind != brig.InvalidArgument || e.Hint == "" {
 			t.Errorf("Fill(%+v): %v, want an error about %s with a hint", c.in, err, c.field)
 		}
+		if c.in.Memory > 0 && err != nil && strings.Contains(err.Error(), "-") {
+			t.Errorf("Fill(%+v): %v, which names a negative size", c.in, err)
+		}
 	}
 	for d, ok := range map[time.Duration]bool{0: true, time.Second: true, -1: false, time.Microsecond: false, 1000 * time.Hour: false} {
 		if _, err := b.FillTTL("ttl_ms", d); (err == nil) != ok {
@@ -61,8 +64,8 @@ func TestBoundsFill(t *testing.T) {
 	}
 }
 
-// Every kind has a code of its own, SB001 to SB009 are those that were
-// promised, and nobody sees a cause.
+// TestKinds checks that every kind has its own code, that SB001 to SB009 are as
+// documented, and that no message contains the cause.
 func TestKinds(t *testing.T) {
 	seen := map[string]brig.Kind{}
 	for _, k := range brig.Kinds {
@@ -98,7 +101,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Every method of Service has its row, and every row its method.
+// TestOpsAreTotal checks that every method of Service has a row, and that every
+// row has a method.
 func TestOpsAreTotal(t *testing.T) {
 	rows := map[string]bool{}
 	names := map[string]bool{}
@@ -119,7 +123,7 @@ func TestOpsAreTotal(t *testing.T) {
 	}
 	for _, op := range brig.DoorOps {
 		if names[op.Name] || op.Method != "" || op.Sandbox || op.Role == brig.Nobody {
-			t.Errorf("a door's row %+v is there twice, Service's or open to nobody", op)
+			t.Errorf("an API's row %+v is a duplicate, Service's or without a role", op)
 		}
 		names[op.Name] = true
 		if err := brig.CheckScopes([]string{op.Name}); err != nil {
@@ -136,8 +140,9 @@ func TestFormatBytes(t *testing.T) {
 	}
 }
 
-// methods lists the operations of an interface. What returns another interface
-// of the domain's own and nothing else is none, but that one's are.
+// methods lists the operations of an interface. A method that only returns
+// another interface of the package is not an operation; the methods of that
+// interface are.
 func methods(s reflect.Type, prefix string) (out []string) {
 	for i := range s.NumMethod() {
 		m := s.Method(i)

@@ -1,157 +1,251 @@
 package brig
 
 import (
+	"context"
 	"strings"
 	"time"
 )
 
-// ID names a sandbox for ever. It is unguessable and never used again.
+// ID identifies a sandbox permanently. It is unguessable and never reused.
 type ID string
 
-// Spec is what a caller asks for when creating a sandbox. The engine fills
-// every zero field that has a default before a provider sees it.
+// Spec is a request for a sandbox. The engine sets the default of every zero
+// field before it passes the Spec to a provider.
 type Spec struct {
-	// Name is unique among the tenant's sandboxes: 1 to 63 of a-z, 0-9 and
-	// "-", not beginning with "-". Empty means that the engine picks one.
+	// Name is unique among the tenant's sandboxes: 1 to 63 of a-z, 0-9 and "-",
+	// not beginning with "-". If it is empty, the engine picks one.
 	Name string
 	// Image is an image's name or its digest ("sha256:…"). Default "host".
 	Image string
-	// Template is the name of one that says what Image is, and what is left out
-	// here. Image is then left out, too.
+	// Template is the name of a template that determines Image and the defaults
+	// of other fields. Image must then be empty.
 	Template string `json:",omitempty"`
-	// Entrypoint has the image's entrypoint be the main program. Command's
-	// arguments are then its arguments, in the stead of the image's own.
+	// Entrypoint makes the image's entrypoint the main program. The arguments in
+	// Command then replace the image's own arguments.
 	Entrypoint bool `json:",omitempty"`
-	// User and Dir are those of commands that do not say. Default what the
-	// image says, else "user" and "/workspace".
+	// User and Dir are the defaults of commands. Default: those of the image, or
+	// else "user" and "/workspace".
 	User string `json:",omitempty"`
 	Dir  string `json:",omitempty"`
-	// Command is the sandbox's main program, started at once; its end is the
-	// sandbox's end. Without one the sandbox waits for Exec.
+	// Command is the sandbox's main program. It starts immediately, and the
+	// sandbox ends when it exits. If Command is nil, the sandbox waits for
+	// Exec.
 	Command *Command
-	// Env is set for every command, under what a command sets itself.
+	// Env is set for every command; the command's own variables override it.
 	Env map[string]string
-	// Labels are the tenant's own, for List.
+	// Labels are arbitrary key-value pairs by which List can select.
 	Labels map[string]string
 	// Limits bound the sandbox.
 	Limits Limits
-	// Egress says where the sandbox may connect to. Default nowhere.
+	// Egress are the sandbox's egress rules. Default: all connections blocked.
 	Egress Egress `json:",omitzero"`
-	// Secrets are given to the sandbox's commands.
+	// Secrets are the secrets that the sandbox's commands receive.
 	Secrets []SecretUse `json:",omitzero"`
-	// Workspace is what the sandbox has at /workspace. Default nothing that
-	// outlives it.
+	// Workspace is the workspace mounted at /workspace. Default: none; the
+	// directory ends with the sandbox.
 	Workspace WorkspaceUse `json:",omitzero"`
-	// Require is the least that must be enforced; otherwise there is no sandbox.
+	// Require is the minimum enforcement. If the provider cannot meet it, the
+	// sandbox is not created.
 	Require Requirement `json:",omitzero"`
-	// Placement says where it wants to be. Default where its tenant's routing
-	// has it.
+	// Placement selects the provider. Default: the tenant's routing.
 	Placement Placement `json:",omitzero"`
-	// TTL is how long the sandbox lives without being used. Default 5 min.
+	// TTL is the time without use after which the sandbox ends. Default 5 min.
 	TTL time.Duration
-	// FixedLease says that using the sandbox does not renew its lease: it ends
-	// TTL after it began unless it is extended.
+	// FixedLease disables the renewal of the lease by use: the sandbox ends TTL
+	// after its start unless it is extended.
 	FixedLease bool `json:",omitempty"`
-	// FreezeAfter is how long the sandbox may be unused before everything in
-	// it stops until it is used again. Default never.
+	// FreezeAfter is the idle time after which the sandbox is frozen until its
+	// next use. Default never.
 	FreezeAfter time.Duration `json:",omitzero"`
-	// Ephemeral sandboxes die with the process that asked for them and leave
-	// no record; the engine sets it for one-shot programs.
+	// Pausable sandboxes can be paused while programs run in them: their streams
+	// pass through the agent, which makes each message somewhat slower. Other
+	// sandboxes can be paused only while no programs run in them except the
+	// interpreters of contexts.
+	Pausable bool `json:",omitempty"`
+	// PausableIfSupported is like Pausable if the provider can save sandboxes, and
+	// has no effect otherwise. The engine replaces it by Pausable.
+	PausableIfSupported bool `json:",omitempty"`
+	// PauseAtEnd makes the sandbox pause at the end of its lease, instead of
+	// ending. If a call or a program prevents that, it is tried again for 15
+	// minutes, and then the sandbox ends.
+	PauseAtEnd bool `json:",omitempty"`
+	// PauseAfter is the idle time after which the sandbox is paused until its next
+	// use. It is less than TTL. If a call or a program prevents the pause, the sandbox
+	// continues to run, and the engine tries again after the same time. Default never.
+	PauseAfter time.Duration `json:",omitzero"`
+	// An ephemeral sandbox ends with the process that requested it and leaves
+	// no record. The engine sets it for one-shot programs.
 	Ephemeral bool
-	// Blank machines are nobody's yet: Instance.Bind gives them to somebody.
-	// They are made at low priority. The engine sets it for its pool.
+	// A blank instance belongs to no tenant until Instance.Bind assigns it to
+	// one. Providers create it at low priority. The engine sets it for its pool.
 	Blank bool `json:",omitempty"`
-	// Held machines do not start their main program before Instance.Begin. The
-	// engine sets it where a workspace comes first.
+	// A held instance does not start its main program before Instance.StartMain.
+	// The engine sets it if a workspace must be filled first.
 	Held bool `json:",omitempty"`
+	// Share names a group of instances that together get one share of processor
+	// time. If Share is empty, the instance has its own share. The engine sets
+	// it to the tenant for a provider. It is never stored.
+	Share string `json:"-"`
 }
 
-// Sandbox is what the world may know of one sandbox.
+// Sandbox is the public state of one sandbox.
 type Sandbox struct {
 	ID       ID
 	Tenant   string
 	Spec     Spec
 	State    State
 	Provider string
-	// Route says why it is there.
+	// Route is the provider with the reason for its selection.
 	Route Route `json:",omitzero"`
-	// Digest is the digest of the image that Spec.Image meant at creation.
+	// Digest is the digest of the image that Spec.Image resolved to at creation.
 	Digest  string
 	Created time.Time
-	// Expires is when the lease ends unless it is extended.
+	// Expires is the end of the lease unless it is extended.
 	Expires time.Time
-	// Ended is set when the machine is gone.
+	// Ended is the time at which the instance ended; zero before.
 	Ended time.Time
-	// Exit says how the machine ended; nil while it lives.
+	// Exit describes how the instance ended; nil while it runs.
 	Exit *Exit
-	// Notes are facts about how limits are enforced on this machine that a
-	// caller should know, for example "cpu: not enforced (no cgroup)".
+	// Notes are remarks for the caller about the enforcement of limits on this
+	// instance, for example "cpu: not enforced (no cgroup)".
 	Notes []string
-	// Pool says whether the machine was waiting or had to be made.
+	// Pause describes the pause of a paused sandbox; nil otherwise.
+	Pause *Pause `json:",omitempty"`
+	// Origin is the ID of the sandbox of which this one is a copy, or empty.
+	Origin ID `json:",omitempty"`
+	// Pool is the origin of the instance.
 	Pool PoolUse
-	// Enforcement is how far each area was seen to be enforced: on this machine
-	// after Attest, and before that on the last one of its image that was looked
-	// into. Nil when none was yet.
+	// Enforcement is the observed enforcement of each area. Before Attest was
+	// called for this instance, it is that of the last examined instance of the
+	// image. Nil means that no instance was examined yet.
 	Enforcement map[Area]Enforcement `json:",omitzero"`
 }
 
-// Exit is how a sandbox's machine, with its main program, ended.
+// MinPauseAfter is the minimum of Spec.PauseAfter, because each pause writes the
+// memory of the sandbox to disk.
+const MinPauseAfter = time.Second
+
+// MaxForks is the maximum number of copies that one Fork creates.
+const MaxForks = 32
+
+// ForkSpec describes the copies of a sandbox. All properties that it does not name are
+// those of the original.
+type ForkSpec struct {
+	// Name is the name of the copy, if Count is 1. Default: a generated name that
+	// begins with that of the original.
+	Name string
+	// Paused makes one copy that is paused: it uses only disk space, and a Fork of it
+	// restores the same state any number of times without resuming it.
+	Paused bool
+	// Count is the number of copies. Default 1.
+	Count int
+	// Labels are the labels of each copy. Default (nil): those of the original.
+	Labels map[string]string
+	// TTL is the lease of each copy, from its start. Default: that of the original.
+	TTL time.Duration
+}
+
+// Pause describes a paused sandbox: its memory and its files are on disk, and
+// it has no processes.
+type Pause struct {
+	At time.Time
+	// Bytes is the disk space that its memory and files use.
+	Bytes int64
+	// Left is the remaining duration of the lease. The lease continues when the
+	// sandbox is resumed.
+	Left time.Duration
+	// Executions is the number of processes in the save. They count against the
+	// tenant's quota again when the sandbox is resumed.
+	Executions int `json:",omitempty"`
+}
+
+type noResumeKey struct{}
+
+// WithoutResume returns a context whose calls do not resume a paused sandbox.
+// They return FailedPrecondition instead, also if the sandbox is paused while a
+// call waits to use it. Service.Resume is not affected.
+func WithoutResume(ctx context.Context) context.Context {
+	return context.WithValue(ctx, noResumeKey{}, true)
+}
+
+// MayResume reports whether a call with ctx may resume a paused sandbox.
+func MayResume(ctx context.Context) bool { return ctx.Value(noResumeKey{}) == nil }
+
+// Exit describes how a sandbox's instance and its main program ended.
 type Exit struct {
-	// Code is the main program's exit code, 128+n when signal n ended it.
+	// Code is the main program's exit code; 128+n if signal n ended it.
 	Code int
-	// Reason is why the machine ended.
+	// Reason is the reason for the end.
 	Reason ExitReason
-	// OOMKilled says that the host's kernel ended it for its memory limit.
+	// OOMKilled is true if the host's kernel killed it at its memory limit.
 	OOMKilled bool
 	At        time.Time
 }
 
-// ExitReason says why a machine ended. The host decides it, never the guest.
+// ExitReason is the reason why an instance ended. The host determines it, never
+// the guest.
 type ExitReason string
 
-// The reasons for which a machine ends.
+// The reasons for the end of an instance.
 const (
-	Exited       ExitReason = "exited"        // its main program ended
-	Stopped      ExitReason = "stopped"       // somebody stopped it
-	Killed       ExitReason = "killed"        // somebody killed it
-	LeaseExpired ExitReason = "lease_expired" // nobody used it for its TTL
-	OutOfMem     ExitReason = "out_of_memory" // it hit its memory limit
-	OverTime     ExitReason = "over_quota"    // its tenant had used up a day's time
-	HungUp       ExitReason = "hung_up"       // whoever a one-shot was for went away
-	Crashed      ExitReason = "crashed"       // none of these: the machine failed
+	Exited       ExitReason = "exited"        // the main program ended
+	Stopped      ExitReason = "stopped"       // ended by a Stop call
+	Killed       ExitReason = "killed"        // ended by a Kill call
+	LeaseExpired ExitReason = "lease_expired" // unused for its TTL
+	OutOfMem     ExitReason = "out_of_memory" // it exceeded its memory limit
+	OverTime     ExitReason = "over_quota"    // the tenant exhausted a daily time quota
+	HungUp       ExitReason = "hung_up"       // the caller of a one-shot disconnected
+	AgentLost    ExitReason = "agent_lost"    // the agent stopped working, and executions had to end
+	Crashed      ExitReason = "crashed"       // none of these: the instance failed
+	// Saved is a reason only for instances, never for sandboxes: a save ended the
+	// instance, and the sandbox is paused.
+	Saved ExitReason = "saved"
 )
 
-// Usage is what a sandbox has used, as the host's kernel counts it.
+// Usage is the resource usage of a sandbox, as measured by the host's kernel.
 type Usage struct {
 	At time.Time
-	// CPU is processor time since the sandbox began.
+	// CPU is the processor time since the sandbox started.
 	CPU time.Duration
-	// Memory is what it holds now, in bytes, Cache the part of it that the
-	// host could take back.
+	// Memory is the current usage in bytes, and Cache the part that the host can
+	// reclaim.
 	Memory, Cache int64
+	// Sent and Received count the bytes of the sandbox's network since its rules were
+	// attached, or since the server started. They are 0 for a sandbox without rules.
+	Sent, Received int64
+}
+
+// Refusals counts the denials by a sandbox's kernel since the sandbox started.
+type Refusals struct {
+	// Processes counts processes and threads beyond Limits.Processes.
+	Processes int64
+	// Connections counts connections, and connectionless packets, to addresses
+	// without a route in the sandbox. A sandbox without egress rules has routes only
+	// to its own addresses.
+	Connections int64
 }
 
 // ListOptions selects sandboxes.
 type ListOptions struct {
 	// Labels must all be present with these values.
 	Labels map[string]string
-	// States keeps only sandboxes in one of these; empty keeps all.
+	// States selects only sandboxes in one of these states; empty selects all.
 	States []State
 	// Limit is the page's size, 1 to 1000. Default 100.
 	Limit int
-	// Cursor continues after a page; it is that page's Next.
+	// Cursor is the value of Next in the previous page.
 	Cursor string
 }
 
 // Page is one page of a list.
 type Page struct {
 	Sandboxes []*Sandbox
-	// Next is the cursor of the following page, empty on the last.
+	// Next is the cursor of the next page; empty on the last page.
 	Next string
 }
 
-// ValidName reports whether s can name a sandbox or an image: 1 to 63 of
-// a-z, 0-9 and "-", not beginning with "-".
+// ValidName reports whether s is a valid name of a sandbox or an image: 1 to 63
+// of a-z, 0-9 and "-", not beginning with "-".
 func ValidName(s string) bool {
 	if len(s) == 0 || len(s) > 63 || s[0] == '-' {
 		return false

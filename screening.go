@@ -5,43 +5,45 @@ import (
 	"slices"
 )
 
-// Screening refuses code for what is written in it. It is advice, and never
-// the boundary: what may run is as isolated as everything else.
+// Screening rejects code by its source text. It is advisory and not a security
+// boundary: code that passes is isolated like any other code.
 type Screening struct {
-	// Rules are those of Python and JavaScript, which TypeScript becomes.
+	// Rules are the rules of Python and JavaScript. Those of JavaScript also
+	// apply to TypeScript.
 	Rules map[Language]ScreenRules `json:",omitempty"`
-	// Others lets languages run that have no rules.
+	// Others allows languages without rules.
 	Others bool `json:",omitempty"`
 }
 
-// ScreenRules say what is not wanted in sources of one language.
+// ScreenRules are the rules for sources of one language.
 type ScreenRules struct {
-	// Imports are modules that may not be imported; one stands for what is in
-	// it, too ("os" for "os.path", "fs" for "fs/promises").
+	// Imports are modules that code may not import, including their submodules
+	// ("os" includes "os.path", "fs" includes "fs/promises").
 	Imports []string `json:",omitempty"`
-	// Calls are functions that may not be used: "eval", "os.system". A name
-	// without a dot is a builtin's. "ctypes" stands for all of the module.
-	// "open(w)" is open but for reading; "*.constructor" is that member of
-	// anything.
+	// Calls are functions that code may not use: "eval", "os.system". A name
+	// without a dot is a builtin. "ctypes" matches the whole module. "open(w)"
+	// is the use of open other than for reading. "*.constructor" is the member
+	// "constructor" of any object.
 	Calls []string `json:",omitempty"`
-	// Attributes are members that may not be read of anything.
+	// Attributes are members that code may not read on any object.
 	Attributes []string `json:",omitempty"`
-	// Only turns the imports around: what Allow does not have is refused, and
-	// so is what cannot be parsed.
+	// Only inverts the import rules: code is rejected if it imports modules
+	// that are not in Allow, or if it cannot be parsed.
 	Only  bool     `json:",omitempty"`
 	Allow []string `json:",omitempty"`
-	// Commands lets commands of IPython run: !ls, %pip install.
+	// Commands allows IPython commands: !ls, %pip install.
 	Commands bool `json:",omitempty"`
 }
 
-// Bounds on the lists of a Screening: each call is screened by all of them.
+// Limits on the lists in a Screening. They are bounded because each call is
+// checked against all entries.
 const (
 	maxScreenNames = 1000
 	maxScreenName  = 256
 )
 
-// Check refuses what cannot be screened by. Nil is no screening. The field is
-// what it is called in the request.
+// Check returns an error for invalid rules. Nil means no screening. field is
+// the name of the field in the request.
 func (s *Screening) Check(field string) error {
 	if s == nil {
 		return nil
@@ -66,7 +68,7 @@ func (s *Screening) Check(field string) error {
 	return nil
 }
 
-// Clone returns a copy that shares nothing with s.
+// Clone returns a deep copy of s.
 func (s *Screening) Clone() *Screening {
 	if s == nil {
 		return nil

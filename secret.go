@@ -7,47 +7,54 @@ import (
 	"time"
 )
 
-// Secret is a named value of a tenant. The value itself is written once and
-// never told again.
+// Secret is a named value of a tenant. The value is write-only: no call returns
+// it.
 type Secret struct {
-	// Name is unique among the tenant's secrets; as ValidName.
+	// Name is unique among the tenant's secrets; see ValidName.
 	Name string
-	// Hosts are those that the value may be sent to, as in EgressRule.Host. A
-	// secret with hosts never enters a sandbox: what runs there has a
-	// placeholder, for which the proxy puts the value into requests to these
-	// hosts. One without hosts is handed to sandboxes as it is.
+	// Hosts are the hosts that may receive the value, as in EgressRule.Host. A
+	// secret with hosts never enters a sandbox: programs there have a
+	// placeholder, and the proxy replaces it with the value in requests to these
+	// hosts. A secret without hosts is passed to sandboxes directly.
 	Hosts []string
-	// Places are the parts of a request in which a placeholder is replaced.
-	// Default SecretHeader.
+	// Places are the parts of a request in which the proxy replaces a
+	// placeholder. Default SecretHeader.
 	Places []SecretPlace
-	// Exclusive refuses requests to these hosts that carry credentials which
-	// are not the placeholder.
+	// Exclusive rejects requests to these hosts with header fields or query
+	// parameters that could contain credentials other than the placeholder.
+	// Only fields and parameters that are known not to contain credentials are
+	// allowed.
 	Exclusive bool
-	// Plain lets the value go to these hosts in clear HTTP, for whoever is on
-	// the way to read. Otherwise a request that would take it there is refused.
+	// Allow lists names that Exclusive allows in addition: header fields
+	// (X-Tenant), and query parameters with a question mark (?region). A * at the
+	// end matches any suffix.
+	Allow []string `json:",omitempty"`
+	// Plain allows the value in unencrypted HTTP requests to these hosts, where
+	// it is readable on the network. Otherwise such a request is rejected.
 	Plain bool `json:",omitempty"`
-	// Version counts its changes, from 1.
+	// Version counts the changes, from 1.
 	Version          int
 	Created, Updated time.Time
 }
 
-// SecretChange makes a secret, or changes the one of that name. What is nil stays
-// as it is.
+// SecretChange creates a secret, or changes the existing one with its name. Nil
+// fields keep their values.
 type SecretChange struct {
 	Name string
-	// Value is required of a new secret.
+	// Value is required for a new secret.
 	Value []byte
-	// Hosts and Places replace the lists. An empty list, which is not nil, removes
-	// all.
+	// Hosts, Places and Allow replace the lists. An empty list that is not nil
+	// removes all entries.
 	Hosts            []string
+	Allow            []string
 	Places           []SecretPlace
 	Exclusive, Plain *bool
-	// Reveal allows a change that takes all hosts from a secret: from then on
-	// sandboxes see its value.
+	// Reveal permits a change that removes all hosts from a secret. Sandboxes
+	// then receive its value directly.
 	Reveal bool
 }
 
-// Apply returns what the change makes of a secret.
+// Apply returns s with the change applied.
 func (c *SecretChange) Apply(s Secret) Secret {
 	s.Name = c.Name
 	if c.Hosts != nil {
@@ -56,16 +63,23 @@ func (c *SecretChange) Apply(s Secret) Secret {
 	if c.Places != nil {
 		s.Places = c.Places
 	}
+	if c.Allow != nil {
+		s.Allow = c.Allow
+	}
 	if c.Exclusive != nil {
 		s.Exclusive = *c.Exclusive
 	}
 	if c.Plain != nil {
 		s.Plain = *c.Plain
 	}
-	// Without hosts these say nothing; only a change that names them is wrong.
+	// If a secret has no hosts, these fields have no effect. Only a change that
+	// sets them is invalid.
 	if len(s.Hosts) == 0 {
 		if c.Places == nil {
 			s.Places = nil
+		}
+		if c.Allow == nil {
+			s.Allow = nil
 		}
 		s.Exclusive, s.Plain = s.Exclusive && c.Exclusive != nil, s.Plain && c.Plain != nil
 	} else if len(s.Places) == 0 {
@@ -74,34 +88,35 @@ func (c *SecretChange) Apply(s Secret) Secret {
 	return s
 }
 
-// SecretPlace is a part of an HTTP request.
+// SecretPlace is a part of an HTTP request that may contain a secret.
 type SecretPlace string
 
-// The places in which a secret may be put.
+// Places for a secret in a request.
 const (
-	SecretHeader SecretPlace = "header" // any header, credentials of basic authentication included
+	SecretHeader SecretPlace = "header" // any header, including the credentials of basic authentication
 	SecretQuery  SecretPlace = "query"
 	SecretBody   SecretPlace = "body"
 )
 
-// SealedSecret is a secret as it is kept: the value encrypted, under a key
-// that the store does not know.
+// SealedSecret is the stored form of a secret: the value is encrypted with a
+// key that the store does not have.
 type SealedSecret struct {
 	Secret
 	Tenant string
-	Key    string // names the key
+	Key    string // name of the encryption key
 	Sealed []byte
 }
 
-// SecretUse gives a sandbox a secret, or its placeholder, as a variable.
+// SecretUse passes a secret, or its placeholder, to a sandbox as a variable.
 type SecretUse struct {
-	// Name is the secret's.
+	// Name is the name of the secret.
 	Name string
-	// Env is the variable. Default the name in capitals, "_" for "-".
+	// Env is the name of the variable. Default: the upper-case name with "_" for
+	// "-".
 	Env string
 }
 
-// Variable is the variable's name.
+// Variable returns the name of the variable.
 func (u SecretUse) Variable() string {
 	if u.Env != "" {
 		return u.Env
@@ -109,17 +124,22 @@ func (u SecretUse) Variable() string {
 	return strings.ReplaceAll(strings.ToUpper(u.Name), "-", "_")
 }
 
-// The bounds of a secret.
+// Limits on a secret.
 const (
-	MaxSecret      = 64 * int(KiB) // bytes of its value
+	MaxSecret = 64 * int(KiB) // maximum bytes of a value
+	// MaxBrokered is the maximum length of the value of a secret with hosts. The
+	// proxy searches responses for the value, and buffers up to that many bytes
+	// of each response.
+	MaxBrokered    = 8 * int(KiB)
 	maxSecretHosts = 50
-	// minBrokered keeps the values that answers are searched for from being
-	// found everywhere.
+	maxAllow       = 100 // entries
+	// minBrokered is the minimum length of a brokered value, so that the search
+	// does not match unrelated text.
 	minBrokered = 8
 )
 
-// Check returns an error that names the first field that is wrong. The value
-// is looked at and never told.
+// Check returns an error that names the first invalid field. The error never
+// contains the value.
 func (s *Secret) Check(value []byte) error {
 	if !ValidName(s.Name) {
 		return InvalidField("name", "%q is not a name", Clip(s.Name, 100)).
@@ -143,8 +163,18 @@ func (s *Secret) Check(value []byte) error {
 				WithHint("use header, query or body")
 		}
 	}
-	if len(s.Hosts) == 0 && (len(s.Places) > 0 || s.Exclusive || s.Plain) {
-		return InvalidField("hosts", "places, exclusive and plain are for a secret with hosts").
+	if len(s.Allow) > maxAllow {
+		return InvalidField("allow", "%d entries are too many", len(s.Allow)).WithHint("give at most %d", maxAllow)
+	}
+	for i, a := range s.Allow {
+		name := strings.TrimSuffix(strings.TrimPrefix(a, "?"), "*")
+		if len(name) > 100 || a == "" || a == "?" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@\{}&*`, r) }) {
+			return InvalidField(fmt.Sprintf("allow[%d]", i), "%q is no header field and no query parameter", Clip(a, 100)).
+				WithHint("write X-Tenant for a field, ?region for a parameter, and * at the end for any rest")
+		}
+	}
+	if len(s.Hosts) == 0 && (len(s.Places) > 0 || len(s.Allow) > 0 || s.Exclusive || s.Plain) {
+		return InvalidField("hosts", "places, exclusive, allow and plain are for a secret with hosts").
 			WithHint("name the hosts that may get it, or leave them out")
 	}
 	return s.checkValue(value)
@@ -153,7 +183,7 @@ func (s *Secret) Check(value []byte) error {
 func (s *Secret) checkValue(value []byte) error {
 	switch {
 	case len(value) == 0:
-		return InvalidField("value", "it is empty").WithHint("give the secret's value; remove a secret with DELETE")
+		return InvalidField("value", "it is empty").WithHint("give a value, or remove the secret")
 	case len(value) > MaxSecret:
 		return InvalidField("value", "%d bytes are too many", len(value)).WithHint("give at most %s", FormatBytes(int64(MaxSecret)))
 	case slices.Contains(value, 0):
@@ -161,6 +191,9 @@ func (s *Secret) checkValue(value []byte) error {
 	case len(s.Hosts) > 0 && len(value) < minBrokered:
 		return InvalidField("value", "it is too short for a secret with hosts").
 			WithHint("answers are searched for it: give at least %d bytes", minBrokered)
+	case len(s.Hosts) > 0 && len(value) > MaxBrokered:
+		return InvalidField("value", "%d bytes are too many for a secret with hosts", len(value)).
+			WithHint("answers are searched for it: give at most %s", FormatBytes(int64(MaxBrokered)))
 	case len(s.Hosts) > 0 && slices.ContainsFunc(value, func(b byte) bool { return b < ' ' && b != '\t' || b == 0x7f }):
 		return InvalidField("value", "it has a control character, which a request cannot").
 			WithHint("is there a line break at its end?")

@@ -7,154 +7,223 @@ import (
 	"time"
 )
 
-// Service is the one front that every door serves and every client speaks.
-// The engine implements it by deciding, the client by asking a server.
+// Service is the complete interface of Brig. The network APIs and the command
+// line call it. The engine implements it on this host, and the client package
+// through REST.
 //
-// Sandboxes are named by name or by id. The actor is in the context. Errors
-// are *Error. A sandbox of another tenant is NotFound, as one that never was.
+// Each object type has its own interface. A consumer depends only on the
+// interfaces that it needs.
+//
+// A sandbox is addressed by name or by ID. The context carries the actor.
+// Errors are *Error. Methods return NotFound for a sandbox of another tenant.
 type Service interface {
-	// Create starts a sandbox and returns when it is running. A taken name is
-	// AlreadyExists, and then nothing has changed.
+	SandboxService
+	LeaseService
+	ExecService
+	RunService
+	CodeService
+	GuestService
+	ImageService
+	SecretService
+	ToolService
+	WorkspaceService
+	ProviderService
+	InspectService
+	KeyService
+	SessionService
+	TenantService
+}
+
+// SandboxService creates, finds and ends sandboxes.
+type SandboxService interface {
+	// Create starts a sandbox and returns when it is running. If the name is
+	// taken, it returns AlreadyExists and has no effect.
 	Create(ctx context.Context, spec Spec) (*Sandbox, error)
+	// Fork creates copies of a sandbox, with its memory, programs and files, and returns
+	// when all of them run. A running original continues to run, and a paused one stays
+	// paused. After an error there are no copies. Fork returns FailedPrecondition in the
+	// same cases as Pause.
+	Fork(ctx context.Context, name string, o ForkSpec) ([]*Sandbox, error)
 	Get(ctx context.Context, name string) (*Sandbox, error)
 	List(ctx context.Context, o ListOptions) (*Page, error)
-
-	// Exec runs a command in a running sandbox until it ends. It renews the
-	// lease. When ctx ends first the process is killed, unless the command
-	// says Survive.
-	Exec(ctx context.Context, name string, cmd Command, sio IO) (*Result, error)
-	// GetExec finds one execution of a sandbox, finished or not, by its id;
-	// ListExecs finds those that are remembered, newest first. Both outlive a
-	// restart of the server.
-	GetExec(ctx context.Context, name, execID string) (*Execution, error)
-	ListExecs(ctx context.Context, name string) ([]*Execution, error)
-	// Logs returns what the sandbox's programs wrote, also after its end. The
-	// caller closes it.
-	Logs(ctx context.Context, name string, o LogOptions) (io.ReadCloser, error)
-
-	// Extend moves the end of the lease to ttl from now, within the bounds.
-	Extend(ctx context.Context, name string, ttl time.Duration) (*Sandbox, error)
-	// SetEgress changes where a running sandbox may connect to. Connections
-	// that the new rules do not allow are closed when it returns.
-	SetEgress(ctx context.Context, name string, rules Egress) (*Sandbox, error)
-	// Stop asks the sandbox's programs to end (SIGTERM), gives them grace and
-	// then kills. Kill kills at once. Both keep the record, and succeed on a
-	// sandbox that has ended.
+	// Usage measures a running sandbox. It neither renews the lease nor resumes a
+	// paused sandbox, and returns Unimplemented if the provider measures nothing.
+	Usage(ctx context.Context, name string) (*Usage, error)
+	// Stop sends SIGTERM to the sandbox's programs, waits for grace, then kills
+	// them. Kill kills them immediately. Both keep the record, and succeed if
+	// the sandbox has already ended.
 	Stop(ctx context.Context, name string, grace time.Duration) (*Sandbox, error)
 	Kill(ctx context.Context, name string) (*Sandbox, error)
-	// Remove kills the sandbox if it lives, and forgets it.
+	// Remove kills a running sandbox and deletes the record.
 	Remove(ctx context.Context, name string) error
+}
 
-	// Run runs a program in a sandbox of its own, whatever happens, the
-	// caller's going away included: when Run returns nobody can reach that
-	// sandbox any more, and a moment later it is gone. Given writers receive
-	// output as it happens; it is captured all the same.
+// LeaseService changes a running sandbox.
+type LeaseService interface {
+	// Extend sets the end of the lease to ttl from now, within the tenant's
+	// limits.
+	Extend(ctx context.Context, name string, ttl time.Duration) (*Sandbox, error)
+	// Pause saves the memory and the files of a running sandbox on disk and ends its
+	// processes on the host; Resume continues it. Every call that uses a paused sandbox
+	// resumes it. Both succeed if the sandbox is already in the requested state. Pause
+	// returns FailedPrecondition, and the sandbox continues to run, while calls use the
+	// sandbox or it runs programs that cannot be saved; see Spec.Pausable.
+	Pause(ctx context.Context, name string) (*Sandbox, error)
+	Resume(ctx context.Context, name string) (*Sandbox, error)
+	// SetEgress replaces the egress rules of a running sandbox, and its bandwidth
+	// unless that is SameBandwidth. When it returns, connections that the new
+	// rules do not allow are closed.
+	SetEgress(ctx context.Context, name string, rules Egress) (*Sandbox, error)
+	// Attest examines a sandbox again, from its host and from inside, and records
+	// the enforcement of each area in Sandbox.Enforcement.
+	Attest(ctx context.Context, name string) (*Sandbox, error)
+}
+
+// ExecService runs commands in a sandbox and reads their output.
+type ExecService interface {
+	// Exec runs a command in a running sandbox until it ends, and renews the
+	// lease. If ctx ends first the process is killed, unless the command has
+	// Survive.
+	Exec(ctx context.Context, name string, cmd Command, sio IO) (*Result, error)
+	// GetExec returns one execution of a sandbox, finished or not, by its ID.
+	// ListExecs returns the recorded executions, newest first. Executions
+	// persist across restarts of the server.
+	GetExec(ctx context.Context, name, execID string) (*Execution, error)
+	ListExecs(ctx context.Context, name string) ([]*Execution, error)
+	// Logs returns the output of the sandbox's programs, even after its end. The
+	// caller closes it.
+	Logs(ctx context.Context, name string, o LogOptions) (io.ReadCloser, error)
+}
+
+// RunService runs programs, each in an ephemeral sandbox.
+type RunService interface {
+	// Run runs a program in an ephemeral sandbox and destroys that sandbox, even
+	// if the caller disconnects: when Run returns, no caller can reach the
+	// sandbox. If sio has writers, they receive the output as it arrives; the
+	// outcome contains it in any case.
 	Run(ctx context.Context, p Program, sio IO) (*Outcome, error)
-	// GetRun finds the outcome of a finished Run by its sandbox's name.
+	// GetRun returns the outcome of a finished Run by its sandbox's name.
 	GetRun(ctx context.Context, name string) (*Outcome, error)
+}
 
-	// CreateContext starts an interpreter in a running sandbox that keeps its
-	// variables. Contexts lists those that there are, oldest first.
+// CodeService runs code in interpreters that keep their variables.
+type CodeService interface {
+	// CreateContext starts an interpreter in a running sandbox. Contexts lists a
+	// sandbox's interpreters, oldest first.
 	CreateContext(ctx context.Context, name string, spec ContextSpec) (*CodeContext, error)
 	Contexts(ctx context.Context, name string) ([]*CodeContext, error)
 	// RunCode runs code in a context and renews the lease. Runs in one context
-	// wait for each other, in the order in which they came. Given a function,
-	// it is told what happens as it happens; an error of its own, or the end
-	// of ctx, interrupts the code. What is produced is in the result as well.
+	// are queued and run in order of arrival. If on is not nil it receives events
+	// as they happen; an error from it, or the end of ctx, interrupts the code.
+	// The result has all events in any case.
 	RunCode(ctx context.Context, name string, c Code, on func(CodeEvent) error) (*CodeResult, error)
-	// InterruptContext interrupts the code that runs, if any does, as Ctrl-C
-	// does. RestartContext ends the interpreter, with code that runs or waits,
-	// and starts another. RemoveContext ends it for good.
+	// InterruptContext interrupts running code like Ctrl-C. RestartContext ends
+	// the interpreter, including running and queued code, and starts a new one.
+	// RemoveContext ends it permanently.
 	InterruptContext(ctx context.Context, name, id string) error
 	RestartContext(ctx context.Context, name, id string) (*CodeContext, error)
 	RemoveContext(ctx context.Context, name, id string) error
+}
 
-	// Files and Processes are those of a running sandbox. Using them renews
-	// its lease.
+// GuestService accesses the inside of a running sandbox. Each use renews the
+// lease.
+type GuestService interface {
 	Files(name string) Files
 	Processes(name string) Processes
-	// Dial connects to a TCP port on which something in a sandbox listens, on
-	// its loopback, too. Where nobody listens is ConnectionFailed. The caller
-	// closes the connection; it may be half closed with CloseWrite.
+	// Dial connects to a TCP port that a program in the sandbox listens on,
+	// including on its loopback interface. If no program listens it returns
+	// ConnectionFailed. The caller closes the connection; CloseWrite half-closes
+	// it.
 	Dial(ctx context.Context, name string, port int) (net.Conn, error)
+}
 
-	// Pool says what waits to be used.
-	Pool(ctx context.Context) ([]PoolShelf, error)
-
-	// Templates lists those that Spec.Template can name, by name.
-	Templates(ctx context.Context) ([]Template, error)
-
+// ImageService manages the images that sandboxes start from.
+type ImageService interface {
 	Images(ctx context.Context) ([]*Image, error)
 	GetImage(ctx context.Context, ref string) (*Image, error)
 	// ImportImage reads a tar archive of a root file system, an OCI layout, or
-	// what docker save makes.
+	// the output of docker save.
 	ImportImage(ctx context.Context, name string, r io.Reader, report func(Progress)) (*Image, error)
 	BuildImage(ctx context.Context, b ImageBuild, report func(Progress)) (*Image, error)
 	// PullImage fetches an image from a registry.
 	PullImage(ctx context.Context, p ImagePull, report func(Progress)) (*Image, error)
-	// RemoveImage refuses (FailedPrecondition) while a sandbox uses it.
+	// TagImage makes name an alias of the image that ref refers to.
+	TagImage(ctx context.Context, ref, name string) (*Image, error)
+	// RemoveImage deletes an image. It returns FailedPrecondition while a sandbox
+	// uses the image. If ref is an alias, only the alias is deleted.
 	RemoveImage(ctx context.Context, ref string) error
+}
 
-	// PutSecret makes a secret of the tenant, or changes what c names of the one
-	// that exists; sandboxes that have it get a new value with the next command
-	// or request. It refuses (FailedPrecondition) to take all hosts from a secret,
-	// unless c says Reveal. Secrets lists them by name. No call returns the value,
-	// and RemoveSecret forgets it.
+// SecretService manages the tenant's secrets. No call returns a value.
+type SecretService interface {
+	// PutSecret creates a secret, or changes the fields of an existing one that c
+	// sets. Sandboxes with the secret use a new value from the next command or
+	// request on. It returns FailedPrecondition if c removes all hosts from a
+	// secret without c.Reveal.
 	PutSecret(ctx context.Context, c SecretChange) (*Secret, error)
+	// Secrets lists the tenant's secrets by name.
 	Secrets(ctx context.Context) ([]*Secret, error)
 	RemoveSecret(ctx context.Context, name string) error
-	// RotateKey makes a new key for all secrets and encrypts them under it.
-	// How many, it says.
+	// RotateKey generates a new encryption key, encrypts all secrets with it, and
+	// returns their number.
 	RotateKey(ctx context.Context) (int, error)
+}
 
-	// Tools are functions that agents use.
-	ToolService
-	// Workspaces are directories that outlive sandboxes.
-	WorkspaceService
-	// Providers are where sandboxes are made.
-	ProviderService
-	// Capabilities says how far each area is enforced here. What was seen of it
-	// in a sandbox is in Sandbox.Enforcement, which Attest finds out anew, by
-	// looking at that very sandbox from its host and from inside.
+// InspectService reports on the server.
+type InspectService interface {
+	// Pool lists the classes of the warm pool.
+	Pool(ctx context.Context) ([]PoolClass, error)
+	// Templates lists, by name, the templates that Spec.Template can name.
+	Templates(ctx context.Context) ([]Template, error)
+	// Capabilities reports the enforcement level of each area on this server.
 	Capabilities(ctx context.Context) (*Capabilities, error)
-	Attest(ctx context.Context, name string) (*Sandbox, error)
-
-	// Alerts says what is wrong with the service, the worst first, and what was
-	// of late.
+	// Alerts returns the active alerts, most severe first, and then recently
+	// resolved ones.
 	Alerts(ctx context.Context) ([]Alert, error)
-
 	// Audit returns a page of the tenant's audit log, oldest first.
 	Audit(ctx context.Context, q AuditQuery) (*AuditPage, error)
+}
 
-	// CreateKey makes a key of no more than the caller's own rights; an
-	// operator may make one for any tenant. Keys lists those of a tenant, the
-	// caller's by default. A key that is revoked stops what goes on with it.
+// KeyService manages API keys and scoped tokens.
+type KeyService interface {
+	// CreateKey creates a key with at most the caller's own permissions; an
+	// operator may create one for any tenant.
 	CreateKey(ctx context.Context, spec KeySpec) (*NewKey, error)
+	// Keys lists a tenant's keys. The default is the caller's tenant.
 	Keys(ctx context.Context, tenant string) ([]*Key, error)
+	// RevokeKey revokes a key and ends every call that uses it.
 	RevokeKey(ctx context.Context, id string) error
-	// CreateGrant makes a token of a part of the caller's rights.
+	// CreateGrant creates a token with a part of the caller's permissions.
 	CreateGrant(ctx context.Context, spec GrantSpec) (*NewGrant, error)
+}
 
-	// CreateSession begins a session of the caller's own, who shows a key or
-	// has signed in. Sessions lists the caller's own, or to an admin all of a
-	// tenant's (the caller's by default). EndSession ends one of those; an empty
-	// id is the one by which the caller is here.
+// SessionService manages sign-in sessions.
+type SessionService interface {
+	// CreateSession starts a session for a caller who authenticated with a key or
+	// signed in.
 	CreateSession(ctx context.Context) (*NewSession, error)
+	// Sessions lists the caller's own sessions, or for an admin all sessions of a
+	// tenant (default: the caller's).
 	Sessions(ctx context.Context, tenant string) ([]*Session, error)
+	// EndSession ends one of those sessions. An empty ID means the session of
+	// this call.
 	EndSession(ctx context.Context, id string) error
+}
 
-	// CreateTenant makes a tenant of that name, quota and ceilings.
+// TenantService manages tenants and reports their usage.
+type TenantService interface {
+	// CreateTenant creates a tenant with its quota and limits.
 	CreateTenant(ctx context.Context, t Tenant) (*Tenant, error)
 	Tenants(ctx context.Context) ([]*Tenant, error)
-	// GetTenant finds a tenant, the caller's own for an empty name. Others are
-	// NotFound to all but operators.
+	// GetTenant returns a tenant; an empty name means the caller's own. It
+	// returns NotFound for other tenants unless the caller is an operator.
 	GetTenant(ctx context.Context, name string) (*Tenant, error)
-	// UpdateTenant gives the tenant of that name another quota and other
-	// ceilings. They hold for what begins from then on.
+	// UpdateTenant replaces the quota and limits of the tenant. They apply to
+	// operations that start afterwards.
 	UpdateTenant(ctx context.Context, t Tenant) (*Tenant, error)
-	// RemoveTenant forgets a tenant, its keys and its usage. It refuses
-	// (FailedPrecondition) while the tenant has sandboxes.
+	// RemoveTenant deletes a tenant with its keys and usage. It returns
+	// FailedPrecondition while the tenant has sandboxes.
 	RemoveTenant(ctx context.Context, name string) error
-	// TenantUsage says what was used, by day.
+	// TenantUsage returns usage by day.
 	TenantUsage(ctx context.Context, q UsageQuery) ([]UsageLine, error)
 }

@@ -6,12 +6,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Every pair of states, and nothing beyond the legal ones.
+// TestTransitions checks every pair of states: only the legal transitions are
+// allowed.
 func TestTransitions(t *testing.T) {
 	legal := map[[2]brig.State]bool{
-		{brig.Creating, brig.Running}: true, {brig.Creating, brig.Stopping}: true,
+		{brig.Creating, brig.Running}: true, {brig.Creating, brig.Stopping}: true, {brig.Creating, brig.Paused}: true,
 		{brig.Running, brig.Stopping}: true, {brig.Running, brig.Ended}: true,
 		{brig.Stopping, brig.Ended}: true,
+		{brig.Running, brig.Paused}: true, {brig.Paused, brig.Running}: true, {brig.Paused, brig.Ended}: true,
 	}
 	for _, from := range brig.States {
 		for _, to := range brig.States {
@@ -23,7 +25,10 @@ func TestTransitions(t *testing.T) {
 			}
 		}
 	}
-	if brig.Ended.Live() || !brig.Creating.Live() {
+	if brig.Ended.Live() || brig.Paused.Live() || !brig.Creating.Live() {
 		t.Error("Live is wrong")
+	}
+	if brig.Ended.Lasts() || !brig.Paused.Lasts() || !brig.Running.Lasts() {
+		t.Error("Lasts is wrong")
 	}
 }

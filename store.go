@@ -5,176 +5,267 @@ import (
 	"time"
 )
 
-// Record is a Sandbox and what only the engine and the store know of it.
+// Record is a Sandbox with the fields that only the engine and the store use.
 type Record struct {
 	Sandbox
-	Handle Handle // opaque to everyone but its provider
-	Rev    int64  // optimistic lock: 0 before the first Put, then what Put set
+	// PausedFor is the total duration of the sandbox's past pauses. It does not count
+	// toward the maximum lifetime.
+	PausedFor time.Duration `json:",omitempty"`
+	// Former lists the sandboxes of which this one is a copy, the first original
+	// first, if it has secrets. Its programs may have their placeholders.
+	Former []ID `json:",omitzero"`
+	// Copied is set until a copy has reseeded its interpreters.
+	Copied bool `json:",omitempty"`
+	// SaveKey is the key of the save of a paused sandbox, if it was packed or is
+	// being packed.
+	SaveKey *SealedKey `json:",omitempty"`
+	Handle  Handle     // opaque to all except its provider
+	Rev     int64      // optimistic lock: 0 before the first Put, which sets it
 }
 
-// Event is what a line of the audit log tells. A changing operation writes
-// two: its intent when it was let in, and its outcome.
+// SealedKey is a key for data, encrypted with a key that the store does not have.
+type SealedKey struct {
+	Key    string // name of the encryption key
+	Sealed []byte
+}
+
+// Event is the content of one audit log line. An operation that changes state
+// writes two events: its intent when it is admitted, and its outcome.
 type Event struct {
 	At            time.Time
 	Op            string
 	Actor, Tenant string
 	Sandbox       ID
 	Phase         Phase
-	Kind          Kind // of the error; empty on success
-	// Detail is what else is worth knowing, never a secret's value; see the
-	// Detail constants.
+	Kind          Kind // kind of the error; empty on success
+	// Detail holds further fields, never a secret's value; see the Detail
+	// constants.
 	Detail map[string]string
 }
 
-// Phase tells the two events of a changing operation apart.
+// Phase is the kind of an audit event.
 type Phase string
 
 // The phases of an operation.
 const (
 	Intent  Phase = "intent"
 	Finish  Phase = "outcome"
-	Refused Phase = "refused" // the gate said no
-	// Observed is nobody's doing: what a sandbox did by itself.
+	Refused Phase = "refused" // rejected at admission
+	// Observed is an event inside a sandbox that no call caused.
 	Observed Phase = "observed"
 )
 
-// Store keeps records. It decides nothing: no roles, no quotas, no defaults.
-// Everything is durable when a method returns. Slices and pointers that it
-// returns belong to the caller, and it keeps none that it was given.
+// Store persists records. It implements no policy: no roles, quotas or
+// defaults. A write is durable when the method returns. The caller owns the
+// slices and pointers that a store returns, and a store does not retain those
+// that the caller passes.
 type Store interface {
-	// Put writes a record and its events in one transaction and sets r.Rev.
-	// With Rev 0 it inserts: a (tenant, name) or id that is taken is
-	// AlreadyExists. Otherwise a Rev that has moved is FailedPrecondition.
-	Put(ctx context.Context, r *Record, events ...Event) error
-	// Get finds a record by name or by id within a tenant; NotFound.
-	Get(ctx context.Context, tenant, name string) (*Record, error)
-	// Owner returns the tenant of a record, by its id alone; NotFound. It is for
-	// doors to which a sandbox's own token opens, not a tenant's key.
-	Owner(ctx context.Context, id ID) (tenant string, err error)
-	// List returns a page of a tenant's records, newest first (by Created,
-	// then ID), and the next cursor. A cursor it did not make is
-	// InvalidArgument with the field "cursor".
-	List(ctx context.Context, tenant string, o ListOptions) ([]*Record, string, error)
-	// All calls f for every record of every tenant until f fails.
-	All(ctx context.Context, f func(*Record) error) error
-	// Delete removes a record and its executions, with its events; no error
-	// when there is none.
-	Delete(ctx context.Context, id ID, events ...Event) error
+	RecordStore
+	ExecStore
+	RunStore
+	KeyStore
+	SessionStore
+	TenantStore
+	UsageStore
+	AuditStore
+	SecretStore
+	ToolSetupStore
+	ToolVariableStore
+	SettingStore
 
-	// PutExec writes an execution, replacing one of the same id.
+	// Trim deletes the oldest executions and outcomes of a tenant that exceed
+	// keep: executions and their outputs per sandbox, outcomes and bytes per
+	// tenant. Unfinished executions are kept. An empty sandbox means all
+	// sandboxes of the tenant.
+	Trim(ctx context.Context, tenant string, sandbox ID, keep Keep) error
+	// Tidy returns unused space to the operating system. One call does a bounded
+	// amount of work; the caller repeats it.
+	Tidy(ctx context.Context) error
+	// Soon returns the same store with a weaker guarantee: a write immediately
+	// survives the end of this process, but survives a power failure only after
+	// about 20 milliseconds. It is for records of sandboxes, because a power
+	// failure ends the sandboxes as well.
+	Soon() Store
+
+	Close() error
+}
+
+// RecordStore persists sandboxes.
+type RecordStore interface {
+	// Put writes a record and its events in one transaction and sets r.Rev. With
+	// Rev 0 it inserts the record, and returns AlreadyExists if the (tenant,
+	// name) or the ID is taken. Otherwise it returns FailedPrecondition if the
+	// stored Rev differs.
+	Put(ctx context.Context, r *Record, events ...Event) error
+	// Get returns a tenant's record by name or by ID, or NotFound.
+	Get(ctx context.Context, tenant, name string) (*Record, error)
+	// Owner returns the tenant of a record by its ID alone, or NotFound. It is
+	// for APIs that authenticate by a sandbox's own token instead of a tenant's
+	// key.
+	Owner(ctx context.Context, id ID) (tenant string, err error)
+	// List returns a page of a tenant's records, newest first (by Created, then
+	// ID), and the next cursor. List returns InvalidArgument with the field
+	// "cursor" for an invalid cursor.
+	List(ctx context.Context, tenant string, o ListOptions) ([]*Record, string, error)
+	// All calls f for every record of every tenant until f returns an error.
+	All(ctx context.Context, f func(*Record) error) error
+	// Delete removes a record and its executions, and writes the events. It
+	// succeeds if the record does not exist.
+	Delete(ctx context.Context, id ID, events ...Event) error
+}
+
+// ExecStore persists the executions of sandboxes.
+type ExecStore interface {
+	// PutExec writes an execution and replaces one with the same ID. If Trim
+	// deleted its output, or the output's file is lost, only the size remains.
 	PutExec(ctx context.Context, x *Execution) error
 	GetExec(ctx context.Context, sandbox ID, execID string) (*Execution, error)
 	// ListExecs returns a sandbox's executions, newest first (by Started).
 	ListExecs(ctx context.Context, sandbox ID) ([]*Execution, error)
+}
 
-	// PutRun remembers an outcome under (tenant, o.Sandbox), with its events,
-	// replacing an older one; GetRun finds it; PruneRuns forgets those that
-	// were put before t.
+// RunStore persists the outcomes of finished runs.
+type RunStore interface {
+	// PutRun writes an outcome under (tenant, o.Sandbox), with its events, and
+	// replaces an older one.
 	PutRun(ctx context.Context, tenant string, o *Outcome, events ...Event) error
 	GetRun(ctx context.Context, tenant, name string) (*Outcome, error)
+	// PruneRuns deletes outcomes that were written before t.
 	PruneRuns(ctx context.Context, t time.Time) error
-	// EndRun is Delete of the sandbox and PutRun of its outcome in one
-	// transaction.
+	// EndRun deletes the sandbox and writes its outcome in one transaction.
 	EndRun(ctx context.Context, sandbox ID, tenant string, o *Outcome, events ...Event) error
+}
 
-	// PutKey adds a key or replaces the one of the same hash; FindKey finds it
-	// by that, or Unauthenticated. Whether it is still good is not the store's
-	// to say.
+// KeyStore persists API keys.
+type KeyStore interface {
+	// PutKey adds a key or replaces the one with the same hash.
 	PutKey(ctx context.Context, k Key) error
+	// FindKey returns a key by its hash, or Unauthenticated. It does not check
+	// whether the key is still valid.
 	FindKey(ctx context.Context, hash [32]byte) (*Key, error)
-	// GetKey finds a key by its id; NotFound. ListKeys lists those of a tenant
-	// by Created, then ID. DeleteKey forgets one; no error when there is none.
+	// GetKey returns a key by its ID, or NotFound.
 	GetKey(ctx context.Context, id string) (*Key, error)
+	// ListKeys returns a tenant's keys by Created, then ID.
 	ListKeys(ctx context.Context, tenant string) ([]*Key, error)
+	// DeleteKey deletes a key and its sessions. It succeeds if the key does not
+	// exist.
 	DeleteKey(ctx context.Context, id string) error
-	// TouchKeys sets when keys, by their ids, were used.
+	// TouchKeys sets the time of the last use of keys by ID.
 	TouchKeys(ctx context.Context, used map[string]time.Time) error
+}
 
-	// PutSession adds a session; FindSession finds it by its hash, or
-	// Unauthenticated. Sessions lists those of a tenant (AllTenants for every
-	// one) by Created, then ID. DeleteSession forgets one of a tenant's; no
-	// error when there is none. TouchSessions sets when some, by their ids,
-	// were used. PruneSessions forgets those that ended before now, or were
-	// last used before idle. DeleteKey forgets a key's sessions with it.
+// SessionStore persists sign-in sessions.
+type SessionStore interface {
 	PutSession(ctx context.Context, s Session) error
+	// FindSession returns a session by its hash, or Unauthenticated.
 	FindSession(ctx context.Context, hash [32]byte) (*Session, error)
+	// Sessions returns a tenant's sessions (AllTenants: of every tenant) by
+	// Created, then ID.
 	Sessions(ctx context.Context, tenant string) ([]*Session, error)
+	// DeleteSession deletes a tenant's session. It succeeds if the session does
+	// not exist.
 	DeleteSession(ctx context.Context, tenant, id string) error
+	// TouchSessions sets the time of the last use of sessions by ID.
 	TouchSessions(ctx context.Context, used map[string]time.Time) error
+	// PruneSessions deletes sessions that ended before now or were last used
+	// before idle.
 	PruneSessions(ctx context.Context, now, idle time.Time) error
+}
 
-	// PutTenant adds a tenant or replaces the one of that name. GetTenant
-	// finds it; NotFound. Tenants lists all by name. DeleteTenant forgets one
-	// with its keys, sessions, secrets, tools, outcomes and usage; its audit log stays.
+// TenantStore persists tenants.
+type TenantStore interface {
+	// PutTenant adds a tenant or replaces the one with the same name.
 	PutTenant(ctx context.Context, t *Tenant) error
+	// GetTenant returns a tenant by name, or NotFound.
 	GetTenant(ctx context.Context, name string) (*Tenant, error)
+	// Tenants returns all tenants by name.
 	Tenants(ctx context.Context) ([]*Tenant, error)
+	// DeleteTenant deletes a tenant with its keys, sessions, secrets, tools,
+	// outcomes, usage and routing. Its audit log persists.
 	DeleteTenant(ctx context.Context, name string) error
+}
 
-	// AddUsage adds to what there is of each line, all or nothing. Usage
-	// returns the lines of a tenant (AllTenants for every one) from a day to
-	// another, both included, by tenant, day, label and value. PruneUsage
-	// forgets the days before one.
+// UsageStore persists usage by day.
+type UsageStore interface {
+	// AddUsage adds each line to the stored value: all lines or none.
 	AddUsage(ctx context.Context, lines []UsageLine) error
+	// Usage returns a tenant's lines (AllTenants: of every tenant) from one day
+	// to another, inclusive, by tenant, day, label and value.
 	Usage(ctx context.Context, tenant, from, to string) ([]UsageLine, error)
+	// PruneUsage deletes the days before the given one.
 	PruneUsage(ctx context.Context, before string) error
+}
 
-	// Append writes audit events; Events returns the newest n, newest first.
+// AuditStore persists the audit log, one hash chain per tenant.
+type AuditStore interface {
+	// Append writes audit events.
 	Append(ctx context.Context, events ...Event) error
+	// Events returns the newest n events, newest first.
 	Events(ctx context.Context, n int) ([]Event, error)
-	// Audit returns up to q.Limit lines of a tenant's chain, oldest first,
-	// and AuditHeads where each tenant's chain stands. PruneAudit removes the
-	// beginning of each chain, up to its first line that is not before t, and
-	// writes a line about that (see DetailPruned).
+	// Audit returns up to q.Limit lines of a tenant's chain, oldest first.
 	Audit(ctx context.Context, tenant string, q AuditQuery) ([]AuditLine, error)
+	// AuditHeads returns the head of each tenant's chain.
 	AuditHeads(ctx context.Context) ([]AuditHead, error)
-	PruneAudit(ctx context.Context, t time.Time) error
+	// PruneAudit deletes the beginning of each chain, up to its first line that
+	// is not before t. A chain with more than most lines is reduced to nine
+	// tenths of most. PruneAudit adds a line about the deletion (see
+	// DetailPruned). If most is 0, the number of lines is unlimited.
+	PruneAudit(ctx context.Context, t time.Time, most int64) error
+}
 
-	// PutSecret writes a secret, with its events, if the tenant has it in the
-	// version was (0 is not at all), and is FailedPrecondition otherwise.
-	// GetSecret is NotFound for one that is not there; Secrets lists a
-	// tenant's by name, AllSecrets everybody's; DeleteSecret removes one.
+// SecretStore persists encrypted secrets.
+type SecretStore interface {
+	// PutSecret writes a secret, with its events, if the stored version equals
+	// was (0: no such secret). Otherwise it returns FailedPrecondition.
 	PutSecret(ctx context.Context, s *SealedSecret, was int, events ...Event) error
+	// GetSecret returns a secret, or NotFound.
 	GetSecret(ctx context.Context, tenant, name string) (*SealedSecret, error)
+	// Secrets returns a tenant's secrets by name, and AllSecrets those of every
+	// tenant.
 	Secrets(ctx context.Context, tenant string) ([]*SealedSecret, error)
 	AllSecrets(ctx context.Context) ([]*SealedSecret, error)
 	DeleteSecret(ctx context.Context, tenant, name string, events ...Event) error
+}
 
-	// PutToolSetup writes a setup, with its events, in place of the one of its
-	// tenant and kind if there is one, of which s then has ID, Created and
-	// CreatedBy. GetToolSetup is NotFound for one that the tenant has not;
-	// ToolSetups lists a tenant's by Created, then ID. DeleteToolSetup removes
-	// one with its variables.
+// ToolSetupStore persists the tenants' tool set-ups.
+type ToolSetupStore interface {
+	// PutToolSetup writes a set-up, with its events. If the tenant already has
+	// one of that kind, it replaces it, and sets ID, Created and CreatedBy of s
+	// to those of the old one.
 	PutToolSetup(ctx context.Context, s *ToolSetup, events ...Event) error
+	// GetToolSetup returns a set-up, or NotFound.
 	GetToolSetup(ctx context.Context, tenant, id string) (*ToolSetup, error)
+	// ToolSetups returns a tenant's set-ups by Created, then ID.
 	ToolSetups(ctx context.Context, tenant string) ([]*ToolSetup, error)
+	// DeleteToolSetup deletes a set-up with its variables.
 	DeleteToolSetup(ctx context.Context, tenant, id string, events ...Event) error
-	// PutToolVariable writes a variable, with its events: in place of the one of
-	// its id, and else of the one of its setup and key, of which x then has ID,
-	// Created and CreatedBy. A setup that the tenant has not is NotFound; a key
-	// that another one of the setup has is AlreadyExists. ChangeToolVariable does
-	// it in place of the one of its id alone, and is NotFound if that was removed
-	// meanwhile. GetToolVariable is
-	// NotFound for one that the tenant has not; ToolVariables lists a setup's by
-	// Created, then ID, AllToolVariables everybody's; DeleteToolVariable
-	// removes one.
+}
+
+// ToolVariableStore persists the encrypted variables of tool set-ups.
+type ToolVariableStore interface {
+	// PutToolVariable writes a variable, with its events. It replaces the
+	// variable with the same ID, or else the one with the same set-up and key.
+	// It then sets ID, Created and CreatedBy of x to those of the old variable.
+	// It returns NotFound if the set-up does not exist, and AlreadyExists if
+	// another variable of the set-up has the key.
 	PutToolVariable(ctx context.Context, x *SealedToolVariable, events ...Event) error
+	// ChangeToolVariable is like PutToolVariable, but matches by ID only. It
+	// returns NotFound if the variable was deleted in the meantime.
 	ChangeToolVariable(ctx context.Context, x *SealedToolVariable, events ...Event) error
+	// GetToolVariable returns a variable, or NotFound.
 	GetToolVariable(ctx context.Context, tenant, id string) (*SealedToolVariable, error)
+	// ToolVariables returns a set-up's variables by Created, then ID, and
+	// AllToolVariables those of every tenant.
 	ToolVariables(ctx context.Context, tenant, setup string) ([]*SealedToolVariable, error)
 	AllToolVariables(ctx context.Context) ([]*SealedToolVariable, error)
 	DeleteToolVariable(ctx context.Context, tenant, id string, events ...Event) error
+}
 
-	// PutSettings writes settings with their events, all or nothing; one of
-	// which the value is nil is removed. Settings lists all by name.
+// SettingStore persists settings of the server.
+type SettingStore interface {
+	// PutSettings writes settings with their events, all or none. A nil value
+	// deletes the setting.
 	PutSettings(ctx context.Context, list []Setting, events ...Event) error
+	// Settings returns all settings by name.
 	Settings(ctx context.Context) ([]Setting, error)
-
-	// Soon returns the same store with another promise: what is written
-	// through it outlives this process at once, and a power cut some 20
-	// milliseconds later. It is for what is about a sandbox that a power cut
-	// ends as well.
-	Soon() Store
-
-	Close() error
 }

@@ -7,47 +7,47 @@ import (
 	"time"
 )
 
-// Template is a way of making sandboxes that an operator has named: an image,
-// defaults for what a caller does not say, and what is to run in it before
-// anybody else uses it.
+// Template is an operator's named configuration for sandboxes: an image,
+// defaults for fields that the caller leaves out, and commands that run before
+// the first use.
 type Template struct {
 	Name string
-	// Image is an image by name or digest. Default: the one of the template's
-	// name.
+	// Image is an image by name or digest. Default: the template's name.
 	Image string
-	// StandIn is an image that is used for as long as Image is not there.
+	// StandIn is the image to use if Image does not exist.
 	StandIn string
 	// Packages are Debian packages from which Image can be built.
 	Packages []string
-	// Limits, Env and TTL are for sandboxes that are asked for without; of the
-	// environment each variable for itself.
+	// Limits, Env and TTL are defaults for sandboxes. Env applies to each
+	// variable separately.
 	Limits Limits
 	Env    map[string]string
 	TTL    time.Duration
-	// User and Dir are those of commands that do not say.
+	// User and Dir are the defaults of commands.
 	User, Dir string
-	// Start is started when a sandbox begins and looked after as any process.
+	// Start is a command that starts with the sandbox. It is managed like any
+	// process.
 	Start *Command
-	// Entrypoint has the image's entrypoint and command be Start.
+	// Entrypoint uses the image's entrypoint and command as Start.
 	Entrypoint bool
-	// Ready is run again and again, with pauses of ReadyInterval, until it
-	// exits with 0: before that there is no sandbox. If it takes longer than
-	// ReadyTimeout there is none at all.
+	// Ready is run repeatedly, at intervals of ReadyInterval, until it exits with
+	// 0. Only then is the sandbox ready. If this takes longer than ReadyTimeout,
+	// the creation fails.
 	Ready                       *Command
 	ReadyTimeout, ReadyInterval time.Duration
 }
 
-// What a template waits for being ready by default, and the longest.
+// Default and maximum time to wait for a template's ready command.
 const (
 	DefaultReadyTimeout  = time.Minute
 	DefaultReadyInterval = 250 * time.Millisecond
 	MaxReadyTimeout      = 30 * time.Minute
 )
 
-// StartTag is the tag of the process that a template has started.
+// StartTag is the tag of the process that a template starts.
 const StartTag = "template"
 
-// Check returns what is wrong with t, as an error that names the field.
+// Check returns an error that names the invalid field of t.
 func (t Template) Check() error {
 	switch {
 	case !ValidTemplate(t.Name):
@@ -70,8 +70,8 @@ func (t Template) Check() error {
 	return nil
 }
 
-// ValidTemplate reports whether s can name a template: E2B's names are wider
-// than those of sandboxes.
+// ValidTemplate reports whether s is a valid template name. E2B allows more
+// names than Brig does for sandboxes.
 func ValidTemplate(s string) bool {
 	const begin = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	return len(s) > 0 && len(s) <= 63 && strings.Trim(s[:1], begin) == "" && strings.Trim(s, begin+"-_.") == ""
@@ -91,7 +91,8 @@ func (t Template) Fill() Template {
 	return t
 }
 
-// Apply returns spec with what t says where spec does not. Neither is changed.
+// Apply returns spec with the template's values for fields that spec does not
+// set. It modifies neither.
 func (t Template) Apply(spec Spec) Spec {
 	spec.Image = t.Image
 	l, d := &spec.Limits, t.Limits
@@ -112,7 +113,7 @@ func (t Template) Apply(spec Spec) Spec {
 	return spec
 }
 
-// orElse sets what is zero.
+// orElse sets *v to other if it is zero.
 func orElse[T comparable](v *T, other T) {
 	var none T
 	if *v == none {

@@ -40,7 +40,8 @@ func TestTemplateCheck(t *testing.T) {
 	}
 }
 
-// What a caller says comes before what a template says.
+// TestTemplateApply checks that fields of the caller override those of the
+// template.
 func TestTemplateApply(t *testing.T) {
 	tmpl := brig.Template{
 		Name: "a", Image: "img", Limits: brig.Limits{Memory: 1, CPUs: 2}, TTL: time.Hour, User: "root", Dir: "/srv",

@@ -6,39 +6,42 @@ import (
 	"time"
 )
 
-// Tenant is who owns sandboxes, keys and what they use.
+// Tenant is an owner of sandboxes, keys and usage.
 type Tenant struct {
-	// Name is like a sandbox's: 1 to 63 of a-z, 0-9 and "-".
+	// Name has the same form as a sandbox's: 1 to 63 of a-z, 0-9 and "-".
 	Name  string
 	Quota Quota
-	// Budget is what executions of a calendar month, of UTC, may cost before an
-	// alert says so. It refuses nothing. Zero is none.
+	// Budget is the cost of a calendar month (UTC) above which an alert fires. It
+	// blocks no call. Zero means no budget.
 	Budget   float64 `json:",omitempty"`
 	Ceilings Ceilings
 	Created  time.Time
+	// Rev increases with every change. UpdateTenant rejects a change that is
+	// based on another revision (see Moved); 0 skips the check.
+	Rev int64 `json:",omitempty"`
 }
 
-// Ceilings bound what each sandbox of a tenant may ask for, under the
-// service's own Bounds. A zero field is no further bound.
+// Ceilings bound each sandbox of a tenant, within the service's own Bounds. A
+// zero field adds no bound.
 type Ceilings struct {
-	Limits                      Limits
-	MaxTTL, MaxLife, MaxTimeout time.Duration
-	// Images are those that may be used: names, patterns with * and ? as in
-	// path.Match, or digests. Empty is all.
+	Limits                                Limits
+	MaxTTL, MaxLife, MaxPause, MaxTimeout time.Duration
+	// Images are the allowed images: names, patterns with * and ? as in
+	// path.Match, or digests. Empty allows all.
 	Images []string `json:",omitempty"`
-	// DigestsOnly refuses images that are not asked for by their digest.
+	// DigestsOnly rejects images that are not requested by digest.
 	DigestsOnly bool
-	// Screening refuses code, beside what the service refuses of everybody's.
+	// Screening rejects code, in addition to the server's own rules.
 	Screening *Screening `json:",omitempty"`
 }
 
-// Check refuses ceilings that no request could keep.
+// Check returns an error for invalid ceilings.
 func (c Ceilings) Check() error {
 	if l := c.Limits; l.Memory < 0 || l.CPUs < 0 || l.CPUs != l.CPUs || l.Processes < 0 || l.OpenFiles < 0 || l.Disk < 0 || l.Output < 0 {
-		return InvalidField("ceilings.limits", "a ceiling is negative").WithHint("leave out what is not bounded")
+		return InvalidField("ceilings.limits", "a ceiling is negative").WithHint("leave out fields without a limit")
 	}
-	if c.MaxTTL < 0 || c.MaxLife < 0 || c.MaxTimeout < 0 {
-		return InvalidField("ceilings", "a duration is negative").WithHint("leave out what is not bounded")
+	if c.MaxTTL < 0 || c.MaxLife < 0 || c.MaxPause < 0 || c.MaxTimeout < 0 {
+		return InvalidField("ceilings", "a duration is negative").WithHint("leave out fields without a limit")
 	}
 	if err := c.Screening.Check("ceilings.screening"); err != nil {
 		return err
@@ -52,31 +55,32 @@ func (c Ceilings) Check() error {
 	return nil
 }
 
-// Within returns the bounds that hold for a tenant.
+// Within returns the bounds for a tenant with these ceilings.
 func (b Bounds) Within(c Ceilings) Bounds {
-	lower(&b.Default.Memory, &b.Min.Memory, &b.Max.Memory, c.Limits.Memory)
-	lower(&b.Default.CPUs, &b.Min.CPUs, &b.Max.CPUs, c.Limits.CPUs)
-	lower(&b.Default.Processes, &b.Min.Processes, &b.Max.Processes, c.Limits.Processes)
-	lower(&b.Default.OpenFiles, &b.Min.OpenFiles, &b.Max.OpenFiles, c.Limits.OpenFiles)
-	lower(&b.Default.Disk, &b.Min.Disk, &b.Max.Disk, c.Limits.Disk)
-	lower(&b.Default.Output, &b.Min.Output, &b.Max.Output, c.Limits.Output)
+	capBound(&b.Default.Memory, &b.Min.Memory, &b.Max.Memory, c.Limits.Memory)
+	capBound(&b.Default.CPUs, &b.Min.CPUs, &b.Max.CPUs, c.Limits.CPUs)
+	capBound(&b.Default.Processes, &b.Min.Processes, &b.Max.Processes, c.Limits.Processes)
+	capBound(&b.Default.OpenFiles, &b.Min.OpenFiles, &b.Max.OpenFiles, c.Limits.OpenFiles)
+	capBound(&b.Default.Disk, &b.Min.Disk, &b.Max.Disk, c.Limits.Disk)
+	capBound(&b.Default.Output, &b.Min.Output, &b.Max.Output, c.Limits.Output)
 	var least time.Duration
-	lower(&b.DefaultTTL, &least, &b.MaxTTL, c.MaxTTL)
-	lower(&b.DefaultTimeout, &least, &b.MaxTimeout, c.MaxTimeout)
-	lower(&b.MaxLife, &least, &b.MaxLife, c.MaxLife)
+	capBound(&b.DefaultTTL, &least, &b.MaxTTL, c.MaxTTL)
+	capBound(&b.DefaultTimeout, &least, &b.MaxTimeout, c.MaxTimeout)
+	capBound(&b.MaxLife, &least, &b.MaxLife, c.MaxLife)
+	capBound(&b.MaxPause, &least, &b.MaxPause, c.MaxPause)
 	return b
 }
 
-// lower brings a bound down to a ceiling, if there is one.
-func lower[T int | int64 | float64 | time.Duration](def, least, most *T, ceiling T) {
+// capBound limits a bound to a ceiling, unless the ceiling is zero.
+func capBound[T int | int64 | float64 | time.Duration](def, least, most *T, ceiling T) {
 	if ceiling > 0 {
 		*most = min(*most, ceiling)
 		*def, *least = min(*def, *most), min(*least, *most)
 	}
 }
 
-// AllowsRef reports why an image may not be asked for in these words, whether
-// there is one or not.
+// AllowsRef returns an error if an image may not be requested by ref,
+// regardless of whether the image exists.
 func (c Ceilings) AllowsRef(ref string) error {
 	digest := strings.HasPrefix(ref, "sha256:")
 	if c.DigestsOnly && !digest {
@@ -88,8 +92,8 @@ func (c Ceilings) AllowsRef(ref string) error {
 	return nil
 }
 
-// AllowsImage reports why an image may not be used. What it was called in the
-// request does not matter: names are the server's own.
+// AllowsImage returns an error if the image may not be used. It ignores the
+// name in the request, because the server assigns names.
 func (c Ceilings) AllowsImage(img *Image) error {
 	if c.matches(img.Digest) {
 		return nil
@@ -120,11 +124,13 @@ func (c Ceilings) refuse(format string, args ...any) error {
 	return e.WithHint("use one of: %s", Clip(strings.Join(c.Images, ", "), 80))
 }
 
-// ScopedID is a sandbox's name for whoever keeps those of several tenants:
-// {tenant}:{name}:{id}. It can be used wherever a name can.
+// ScopedID is a sandbox's name for clients that handle several tenants:
+// {tenant}:{name}:{id}. Every call that accepts a name also accepts a scoped
+// ID.
 func (s *Sandbox) ScopedID() string { return s.Tenant + ":" + s.Spec.Name + ":" + string(s.ID) }
 
-// ParseScopedID takes a scoped id apart. What has no colon is none.
+// ParseScopedID splits a scoped ID. It returns false for a string without a
+// colon.
 func ParseScopedID(s string) (tenant, name string, id ID, ok bool) {
 	tenant, rest, ok := strings.Cut(s, ":")
 	if !ok {

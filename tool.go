@@ -5,62 +5,67 @@ import (
 	"time"
 )
 
-// Tool is one call of a function that an agent may use: its source, which one
-// of its functions is meant, and what it is called with. It runs in a box: a
-// sandbox that the tenant's tools use one after the other for as long as the
-// ToolSetup stays as it is.
+// Tool is one call of a function for an agent: its source, the name of the
+// function, and the arguments. Tools run one at a time in a sandbox that the
+// tenant's tools share until the ToolSetup changes.
 type Tool struct {
-	// Name is the function's. Default the last one of the source, which only
-	// Python has.
+	// Name is the name of the function. Default: the last function of the source;
+	// Python only.
 	Name string
 	// Language is Python (the default) or TypeScript.
 	Language Language
 	Source   string
-	// Arguments is a JSON object. Schema is a JSON schema of it, on its own or
-	// as "parameters" of a tool's: by that the arguments get their types, and
-	// those that it does not know are left out. TypeScript needs one.
+	// Arguments is a JSON object. Schema is its JSON schema, either alone or as
+	// "parameters" of a tool's schema. The schema determines the types of the
+	// arguments; arguments that are not in the schema are dropped. TypeScript
+	// requires a schema.
 	Arguments, Schema json.RawMessage
-	// ArgumentSchema is one of the arguments alone. It says more than Schema,
-	// which is for language models, and of which then the name alone counts.
+	// ArgumentSchema is the schema of the arguments alone. It is more precise
+	// than Schema, which is written for language models. If it is set, only the
+	// name in Schema is used.
 	ArgumentSchema json.RawMessage
-	// State is what the agent is, as JSON; nil for none. A function that has a
-	// parameter agent_state is given it, and may change it.
+	// State is the agent's state as JSON; nil for none. A function with a
+	// parameter agent_state receives the state and can change it.
 	State json.RawMessage
-	// Env is set over the variables of the setup.
+	// Env overrides the variables of the setup.
 	Env map[string]string
-	// Python and Node are packages that the tool needs beyond the setup's, as
-	// pip and npm know them.
+	// Python and Node are packages in addition to the setup's, in the syntax of
+	// pip and npm.
 	Python, Node []string
-	// Limit is how many characters of the returned text come out. Default
+	// Limit is the maximum number of characters of the returned text. Default
 	// DefaultToolText.
 	Limit int
-	// Timeout is wall time. Default 3 minutes, as far as the tenant may.
+	// Timeout is wall time. Default 3 minutes, limited by the tenant's maximum.
 	Timeout time.Duration
 }
 
-// The bounds of the text that a tool returns, in characters.
+// Limits of the text that a tool returns, in characters.
 const (
 	DefaultToolText = 50_000
 	MaxToolText     = 1_000_000
 )
 
-// ToolResult is how a call of a Tool ended. A tool that failed is a result.
+// ToolResult is the result of a call of a Tool. A failed tool is a result, not
+// an error.
 type ToolResult struct {
-	// Name is the function's, as the call or its schema has it; empty if neither
-	// does.
+	// Name is the name of the function in the call or its schema; empty if
+	// neither has one.
 	Name string
-	// Value is what the function returned, as JSON. Text is the same as people
-	// read it, or what went wrong, within the tool's limit.
+	// Value is the function's return value as JSON. Text is its readable form, or
+	// the error, within the tool's limit.
 	Value json.RawMessage
 	Text  string
-	// State is the agent's after the call; nil if the function was given none.
+	// State is the agent's state after the call; nil if the function received
+	// none.
 	State json.RawMessage
-	// Error says what went wrong, if something did.
+	// Error is the function's error, if any.
 	Error          *ProgramError
 	Stdout, Stderr Output
-	// Fingerprint is that of the setup, as Letta's clients know it.
+	// Fingerprint is the fingerprint of the setup in the form that Letta's
+	// clients expect.
 	Fingerprint string
-	// Sandbox is the box's name, and Reused says that it was there before.
+	// Sandbox is the name of the sandbox. Reused is true if it existed before
+	// the call.
 	Sandbox  string
 	Reused   bool
 	ExitCode int
@@ -68,34 +73,35 @@ type ToolResult struct {
 	Duration time.Duration
 }
 
-// ToolKind is a kind of ToolSetup. All of them run here: they differ in what
-// their configurations say.
+// ToolKind is a kind of ToolSetup. Tools of all kinds run on Brig; the kinds
+// differ in the form of their configurations.
 type ToolKind string
 
-// The kinds, in the order in which a tenant's tools look for one.
+// Kinds of tool set-ups, in order of precedence.
 const (
 	ToolE2B   ToolKind = "e2b"
 	ToolModal ToolKind = "modal"
 	ToolLocal ToolKind = "local"
 )
 
-// ToolKinds lists them.
+// ToolKinds lists the kinds.
 var ToolKinds = []ToolKind{ToolE2B, ToolModal, ToolLocal}
 
-// ToolSetup says how a tenant's tools are run. A tenant has one of each kind.
+// ToolSetup configures how a tenant's tools run. A tenant has at most one of
+// each kind.
 type ToolSetup struct {
 	ID     string
 	Tenant string
 	Kind   ToolKind
-	// Config is a JSON object with every field of its kind.
+	// Config is a JSON object with every field of the setup's kind.
 	Config           json.RawMessage
 	Created, Updated time.Time
 	// CreatedBy and UpdatedBy are names of actors.
 	CreatedBy, UpdatedBy string
 }
 
-// ToolVariable is a variable that all tools of a setup get. Its key is unique
-// there.
+// ToolVariable is a variable for all tools of a setup. Its key is unique within
+// the setup.
 type ToolVariable struct {
 	ID, Setup            string
 	Tenant               string
@@ -106,13 +112,13 @@ type ToolVariable struct {
 	CreatedBy, UpdatedBy string
 }
 
-// SealedToolVariable is a variable as it is kept: its Value is empty, and
-// Sealed has it, encrypted under a key that the store does not know.
+// SealedToolVariable is the stored form of a variable: its Value is empty, and
+// Sealed contains the value, encrypted with a key that the store does not have.
 type SealedToolVariable struct {
 	ToolVariable
-	SealedBy string // names the key
+	SealedBy string // name of the encryption key
 	Sealed   []byte
 }
 
-// ToolVariableChange changes what is not nil.
+// ToolVariableChange changes the fields that are not nil.
 type ToolVariableChange struct{ Key, Value, Description *string }

@@ -2,31 +2,42 @@ package brig
 
 import "context"
 
-// ToolService runs tools, and keeps what a tenant has said about how.
+// ToolService runs tools and manages the tenant's set-ups for them.
 type ToolService interface {
-	// RunTool calls a function in a box of the tenant's: the one that the last
-	// call has left, if setup and packages are the same and nobody is in it, or
-	// a new one. What the function left running ends with the call.
+	ToolRunService
+	ToolVariableService
+}
+
+// ToolRunService runs tools and manages set-ups.
+type ToolRunService interface {
+	// RunTool calls a function in a sandbox of the tenant. It reuses the
+	// sandbox of the last call if set-up and packages are the same and no other
+	// call uses it; otherwise it creates a new one. Processes that the function
+	// left running end with the call.
 	RunTool(ctx context.Context, t Tool) (*ToolResult, error)
 
-	// PutToolSetup makes the tenant's setup of a kind, or gives it another
-	// configuration: the one with that ID, if there is one, or the one of its
-	// kind. A kind cannot become another. Of s nothing else is looked at.
+	// PutToolSetup creates the tenant's set-up of a kind, or replaces the
+	// configuration of an existing one. It replaces the set-up with the ID of
+	// s, if s has an ID, or else the set-up of the same kind. The kind of a
+	// set-up cannot change. Other fields of s are ignored.
 	PutToolSetup(ctx context.Context, s ToolSetup) (*ToolSetup, error)
-	// ToolSetups lists the tenant's, by Created.
+	// ToolSetups lists the tenant's set-ups by Created.
 	ToolSetups(ctx context.Context) ([]*ToolSetup, error)
-	// RenewToolSetup ends the boxes of the tenant's setup of a kind: the next
-	// call gets a fresh one.
+	// RenewToolSetup ends the sandboxes of the tenant's set-up of a kind: the next
+	// call gets a new one.
 	RenewToolSetup(ctx context.Context, kind ToolKind) (*ToolSetup, error)
-	// RemoveToolSetup forgets a setup with its variables, and ends its boxes.
+	// RemoveToolSetup deletes a set-up with its variables and ends its sandboxes.
 	RemoveToolSetup(ctx context.Context, id string) error
+}
 
-	// PutToolVariable makes a variable of a setup, or gives the one of that key
-	// another value and description. The next call of a tool has it.
+// ToolVariableService manages the variables of tool set-ups.
+type ToolVariableService interface {
+	// PutToolVariable creates a variable of a set-up, or replaces the value and
+	// description of the one with that key. The next call of a tool uses it.
 	PutToolVariable(ctx context.Context, x ToolVariable) (*ToolVariable, error)
-	// ChangeToolVariable changes a part of one.
+	// ChangeToolVariable changes the fields that c sets.
 	ChangeToolVariable(ctx context.Context, id string, c ToolVariableChange) (*ToolVariable, error)
-	// ToolVariables lists those of a setup with their values, by Created.
+	// ToolVariables lists a set-up's variables with their values, by Created.
 	ToolVariables(ctx context.Context, setup string) ([]*ToolVariable, error)
 	RemoveToolVariable(ctx context.Context, id string) error
 }

@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// panel is one picture of the dashboard.
+// panel is one chart of the dashboard.
 type panel struct {
 	title, unit string
 	queries     []query
-	rule        *Rule // whose threshold is drawn
+	rule        *Rule // the rule whose threshold is drawn
 }
 
 type query struct{ expr, legend string }
 
-// units are Grafana's names of ours.
+// units maps units to Grafana's names.
 var units = map[Unit]string{Share: "percentunit", Seconds: "s", Number: "short"}
 
 // section is a row of panels under a heading.
@@ -23,7 +23,7 @@ type section struct {
 	panels []panel
 }
 
-// sections are the pictures beside those of the rules.
+// sections returns the dashboard's panels, including those of rules.
 func sections(rules []Rule) []section {
 	one := func(title, unit, expr, legend string) panel {
 		return panel{title: title, unit: unit, queries: []query{{expr, legend}}}
@@ -90,7 +90,7 @@ func sections(rules []Rule) []section {
 	}
 }
 
-// Dashboard writes a dashboard for Grafana, with the thresholds of rules.
+// Dashboard returns a Grafana dashboard with the thresholds of rules.
 func Dashboard(rules []Rule) ([]byte, error) {
 	type object = map[string]any
 	source := object{"type": "prometheus", "uid": "${source}"}

@@ -1,9 +1,8 @@
-// Package alert decides whether something is wrong with the service, and tells
-// somebody.
+// Package alert evaluates alert rules and sends notifications.
 //
-// Rules stand in one table (rules.go), from which come what Brig itself looks
-// at (Evaluator), the file of rules for a Prometheus (PrometheusRules), and the
-// panels of a Grafana dashboard (Dashboard). What changes is told by a webhook
-// in the format of Prometheus's Alertmanager (Webhook), so that whatever takes
-// its alerts takes these.
+// One table (rules.go) contains all rules. Brig's own evaluation (Evaluator),
+// the Prometheus rules file (PrometheusRules) and the panels of the Grafana
+// dashboard (Dashboard) are derived from it. A webhook (Webhook) sends changes
+// in the format of Prometheus's Alertmanager, so that existing Alertmanager
+// receivers accept them.
 package alert

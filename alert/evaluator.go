@@ -12,46 +12,48 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Source measures a figure, over a window of time if it has one.
+// Source measures a figure, over a time window if the rule has one.
 type Source func(window time.Duration) ([]brig.Sample, error)
 
-// Options are what an Evaluator is made of.
+// Options are the options of an Evaluator.
 type Options struct {
 	Rules []Rule
-	// Figures measure. A rule whose figure has no source is never looked at.
+	// Figures are the sources of figures. A rule whose figure has no source is
+	// not evaluated.
 	Figures map[Figure]Source
-	// Told is called with alerts that have begun to fire or have ended, and now
-	// and then with those that go on.
-	Told func([]brig.Alert)
-	// Every is how often the rules are looked at. Default 15 s.
+	// Notify is called with alerts that start to fire or resolve, and every
+	// Repeat with those that still fire.
+	Notify func([]brig.Alert)
+	// Every is the interval at which the rules are evaluated. Default 15 s.
 	Every time.Duration
-	// Repeat is how often is told again of what goes on. Default 4 h.
+	// Repeat is the interval at which notifications of a firing alert are
+	// repeated. Default 4 h.
 	Repeat time.Duration
-	// File keeps what fires over a restart, so that its end is told. Default
-	// nowhere.
+	// File is the path of a file that stores the firing alerts across restarts,
+	// so that their end is reported. By default they are not stored.
 	File string
 	Now  func() time.Time // default time.Now
-	Log  *slog.Logger     // default none
+	Log  *slog.Logger     // default discards
 }
 
-// Evaluator looks at the rules again and again.
+// Evaluator evaluates the rules periodically.
 type Evaluator struct {
 	Options
 
 	mu     sync.Mutex // guards the field below
-	alerts map[string]*standing
+	alerts map[string]*alertState
 }
 
-// standing is how an alert stands.
-type standing struct {
+// alertState is the state of an alert.
+type alertState struct {
 	brig.Alert
-	told time.Time // when its firing was last told
+	notified time.Time // time of the last notification while firing
 }
 
-// keepResolved is for how long what has ended is listed.
+// keepResolved is the time for which a resolved alert is listed.
 const keepResolved = time.Hour
 
-// NewEvaluator returns an Evaluator, which Run sets going.
+// NewEvaluator returns an Evaluator. Run starts it.
 func NewEvaluator(o Options) *Evaluator {
 	if o.Every == 0 {
 		o.Every = 15 * time.Second
@@ -65,15 +67,15 @@ func NewEvaluator(o Options) *Evaluator {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Told == nil {
-		o.Told = func([]brig.Alert) {}
+	if o.Notify == nil {
+		o.Notify = func([]brig.Alert) {}
 	}
-	e := &Evaluator{Options: o, alerts: map[string]*standing{}}
+	e := &Evaluator{Options: o, alerts: map[string]*alertState{}}
 	e.load()
 	return e
 }
 
-// Run looks at the rules until ctx ends.
+// Run evaluates the rules until ctx is done.
 func (e *Evaluator) Run(ctx context.Context) {
 	t := time.NewTicker(e.Every)
 	defer t.Stop()
@@ -87,7 +89,7 @@ func (e *Evaluator) Run(ctx context.Context) {
 	}
 }
 
-// Step looks at all rules once.
+// Step evaluates all rules once.
 func (e *Evaluator) Step(ctx context.Context) {
 	var changed []brig.Alert
 	for _, r := range e.Rules {
@@ -97,11 +99,11 @@ func (e *Evaluator) Step(ctx context.Context) {
 		}
 		samples, err := measure(r.Window)
 		if err != nil {
-			// What is not known has not changed.
+			// Without a measurement the alert keeps its state.
 			e.Log.WarnContext(ctx, "measure for an alert", "rule", r.Name, "err", err)
 			continue
 		}
-		changed = append(changed, e.judge(r, samples)...)
+		changed = append(changed, e.evaluate(r, samples)...)
 	}
 	e.forget()
 	if len(changed) == 0 {
@@ -113,11 +115,11 @@ func (e *Evaluator) Step(ctx context.Context) {
 	if err := e.save(); err != nil {
 		e.Log.ErrorContext(ctx, "keep alerts over a restart", "err", err)
 	}
-	e.Told(changed)
+	e.Notify(changed)
 }
 
-// judge compares what was measured with a rule, and returns what is to be told.
-func (e *Evaluator) judge(r Rule, samples []brig.Sample) (told []brig.Alert) {
+// evaluate compares samples with a rule, and returns the alerts to report.
+func (e *Evaluator) evaluate(r Rule, samples []brig.Sample) (notified []brig.Alert) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.Now().UTC()
@@ -130,7 +132,7 @@ func (e *Evaluator) judge(r Rule, samples []brig.Sample) (told []brig.Alert) {
 		wrong[key] = true
 		a := e.alerts[key]
 		if a == nil || a.State == brig.AlertResolved {
-			a = &standing{Alert: brig.Alert{Name: r.Name, Labels: s.Labels, State: brig.AlertPending, Since: now}}
+			a = &alertState{Alert: brig.Alert{Name: r.Name, Labels: s.Labels, State: brig.AlertPending, Since: now}}
 			e.alerts[key] = a
 		}
 		a.Severity, a.Value, a.Threshold = r.Severity, s.Value, r.Threshold
@@ -138,9 +140,9 @@ func (e *Evaluator) judge(r Rule, samples []brig.Sample) (told []brig.Alert) {
 		if a.State == brig.AlertPending && now.Sub(a.Since) >= r.For {
 			a.State = brig.AlertFiring
 		}
-		if a.State == brig.AlertFiring && now.Sub(a.told) >= e.Repeat {
-			a.told = now
-			told = append(told, a.Alert)
+		if a.State == brig.AlertFiring && now.Sub(a.notified) >= e.Repeat {
+			a.notified = now
+			notified = append(notified, a.Alert)
 		}
 	}
 	for key, a := range e.alerts {
@@ -152,25 +154,25 @@ func (e *Evaluator) judge(r Rule, samples []brig.Sample) (told []brig.Alert) {
 			delete(e.alerts, key)
 		case brig.AlertFiring:
 			a.State, a.Resolved = brig.AlertResolved, now
-			told = append(told, a.Alert)
+			notified = append(notified, a.Alert)
 		}
 	}
-	return told
+	return notified
 }
 
-// forget drops what ended long ago, and what no rule is about any more.
+// forget deletes alerts that were resolved long ago or no longer have a rule.
 func (e *Evaluator) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.Now()
-	maps.DeleteFunc(e.alerts, func(_ string, a *standing) bool {
+	maps.DeleteFunc(e.alerts, func(_ string, a *alertState) bool {
 		return a.State == brig.AlertResolved && now.Sub(a.Resolved) > keepResolved ||
 			!slices.ContainsFunc(e.Rules, func(r Rule) bool { return r.Name == a.Name })
 	})
 }
 
-// Alerts lists them: what fires, what is pending, what has ended; the critical
-// ones before warnings.
+// Alerts lists firing alerts first, then pending, then resolved alerts. In each
+// group, critical alerts precede warnings.
 func (e *Evaluator) Alerts() []brig.Alert {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,7 +200,7 @@ func rank(a brig.Alert) int {
 	return n
 }
 
-// keyOf tells an alert apart.
+// keyOf returns the identity of an alert: its name and labels.
 func keyOf(name string, labels map[string]string) string {
 	var b strings.Builder
 	b.WriteString(name)

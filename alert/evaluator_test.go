@@ -13,30 +13,30 @@ import (
 	"github.com/brig-run/brig/alert"
 )
 
-// bench is an evaluator of one rule, whose figure and clock a test sets.
-type bench struct {
+// testEvaluator is an evaluator of one rule. The test sets its figure and clock.
+type testEvaluator struct {
 	*alert.Evaluator
-	now     time.Time
-	samples []brig.Sample
-	err     error
-	told    []brig.AlertState
+	now      time.Time
+	samples  []brig.Sample
+	err      error
+	notified []brig.AlertState
 }
 
-func newBench(r alert.Rule, file string) *bench {
-	b := &bench{now: time.Unix(1e9, 0)}
+func newTestEvaluator(r alert.Rule, file string) *testEvaluator {
+	b := &testEvaluator{now: time.Unix(1e9, 0)}
 	b.Evaluator = alert.NewEvaluator(alert.Options{
 		Rules: []alert.Rule{r}, File: file, Now: func() time.Time { return b.now }, Repeat: time.Hour,
 		Figures: map[alert.Figure]alert.Source{"x": func(time.Duration) ([]brig.Sample, error) { return b.samples, b.err }},
-		Told: func(list []brig.Alert) {
+		Notify: func(list []brig.Alert) {
 			for _, a := range list {
-				b.told = append(b.told, a.State)
+				b.notified = append(b.notified, a.State)
 			}
 		},
 	})
 	return b
 }
 
-func (b *bench) at(t *testing.T, after time.Duration, v float64, count int64) brig.AlertState {
+func (b *testEvaluator) at(t *testing.T, after time.Duration, v float64, count int64) brig.AlertState {
 	t.Helper()
 	b.now = b.now.Add(after)
 	b.samples = []brig.Sample{{Labels: map[string]string{"provider": "p"}, Value: v, Count: count}}
@@ -47,45 +47,46 @@ func (b *bench) at(t *testing.T, after time.Duration, v float64, count int64) br
 	return ""
 }
 
-// rule fires above 5, of at least 10 things, when that holds for a minute.
+// rule fires if a value measured over at least 10 items exceeds 5 for a minute.
 var rule = alert.Rule{Name: "R", Severity: brig.Warning, Figure: "x", Threshold: 5, For: time.Minute, Least: 10, Summary: "{provider} has {value}"}
 
-func TestAlertsLast(t *testing.T) {
-	b := newBench(rule, "")
+func TestAlertLifecycle(t *testing.T) {
+	b := newTestEvaluator(rule, "")
 	for i, c := range []struct {
 		after time.Duration
 		v     float64
 		count int64
 		want  brig.AlertState
 	}{
-		{0, 5, 10, ""},                               // not over it
-		{time.Second, 6, 9, ""},                      // of too few
-		{time.Second, 6, 10, brig.AlertPending},      // not for long enough
+		{0, 5, 10, ""},                               // not above the threshold
+		{time.Second, 6, 9, ""},                      // too few items
+		{time.Second, 6, 10, brig.AlertPending},      // not for long enough to fire
 		{59 * time.Second, 6, 10, brig.AlertPending}, //
-		{time.Second, 4, 10, ""},                     // it was nothing
-		{time.Second, 6, 10, brig.AlertPending},      // from the beginning
+		{time.Second, 4, 10, ""},                     // cleared while pending
+		{time.Second, 6, 10, brig.AlertPending},      // the time starts again
 		{time.Minute, 7, 10, brig.AlertFiring},       //
-		{time.Minute, 8, 10, brig.AlertFiring},       // told once
-		{time.Hour, 8, 10, brig.AlertFiring},         // and once an hour
+		{time.Minute, 8, 10, brig.AlertFiring},       // not reported again
+		{time.Hour, 8, 10, brig.AlertFiring},         // reported again after an hour
 		{time.Second, 4, 10, brig.AlertResolved},     //
 		{time.Second, 6, 10, brig.AlertPending},      // again
 		{time.Minute, 6, 10, brig.AlertFiring},       //
-		{time.Second, 6, 3, brig.AlertResolved},      // nothing is known any more
-		{time.Hour + time.Second, 1, 10, ""},         // long ago
+		{time.Second, 6, 3, brig.AlertResolved},      // too few items to measure
+		{time.Hour + time.Second, 1, 10, ""},         // no longer listed
 	} {
 		if got := b.at(t, c.after, c.v, c.count); got != c.want {
 			t.Fatalf("step %d: %q, want %q", i, got, c.want)
 		}
 	}
 	want := []brig.AlertState{brig.AlertFiring, brig.AlertFiring, brig.AlertResolved, brig.AlertFiring, brig.AlertResolved}
-	if !slices.Equal(b.told, want) {
-		t.Errorf("told %v, want %v", b.told, want)
+	if !slices.Equal(b.notified, want) {
+		t.Errorf("told %v, want %v", b.notified, want)
 	}
 }
 
-// A figure that cannot be had changes nothing.
+// TestUnknownFigure checks that alerts keep their state if a figure cannot be
+// measured.
 func TestUnknownFigure(t *testing.T) {
-	b := newBench(rule, "")
+	b := newTestEvaluator(rule, "")
 	b.at(t, 0, 6, 10)
 	b.at(t, time.Minute, 6, 10)
 	b.err = errors.New("the disk is on fire")
@@ -98,32 +99,33 @@ func TestUnknownFigure(t *testing.T) {
 	}
 }
 
-// What fires when a server ends is told to have ended by the next.
-func TestAlertsOutliveTheServer(t *testing.T) {
+// TestAlertsSurviveRestart checks that a server reports the end of an alert
+// that fired when the previous server stopped.
+func TestAlertsSurviveRestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "alerts.json")
-	first := newBench(rule, file)
+	first := newTestEvaluator(rule, file)
 	first.at(t, 0, 6, 10)
 	first.at(t, time.Minute, 6, 10)
-	next := newBench(rule, file)
-	if got := next.at(t, 2*time.Minute, 6, 10); got != brig.AlertFiring || len(next.told) != 0 {
-		t.Errorf("it is %q, and was told again: %v", got, next.told)
+	next := newTestEvaluator(rule, file)
+	if got := next.at(t, 2*time.Minute, 6, 10); got != brig.AlertFiring || len(next.notified) != 0 {
+		t.Errorf("it is %q, and was told again: %v", got, next.notified)
 	}
-	if got := next.at(t, time.Second, 1, 10); got != brig.AlertResolved || !slices.Equal(next.told, []brig.AlertState{brig.AlertResolved}) {
-		t.Errorf("it is %q, told %v", got, next.told)
+	if got := next.at(t, time.Second, 1, 10); got != brig.AlertResolved || !slices.Equal(next.notified, []brig.AlertState{brig.AlertResolved}) {
+		t.Errorf("it is %q, told %v", got, next.notified)
 	}
-	if third := newBench(rule, file); len(third.Alerts()) != 0 {
+	if third := newTestEvaluator(rule, file); len(third.Alerts()) != 0 {
 		t.Errorf("what has ended comes back: %+v", third.Alerts())
 	}
 	if err := os.WriteFile(file, []byte("not JSON"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if broken := newBench(rule, file); len(broken.Alerts()) != 0 {
+	if broken := newTestEvaluator(rule, file); len(broken.Alerts()) != 0 {
 		t.Error("a broken file has alerts")
 	}
 }
 
-// The table is whole: what each row needs is there, and thresholds and names
-// are those that the requirements have.
+// TestRules checks that the table is complete: each row has the required
+// fields, and thresholds and names match the requirements.
 func TestRules(t *testing.T) {
 	type wanted struct {
 		severity  brig.Severity

@@ -24,7 +24,8 @@ type promRule struct {
 	Annotations map[string]string `yaml:"annotations"`
 }
 
-// PrometheusRules writes rules as a file for a Prometheus that reads /metrics.
+// PrometheusRules returns rules as a rules file for a Prometheus that scrapes
+// /metrics.
 func PrometheusRules(rules []Rule) ([]byte, error) {
 	g := ruleGroup{Name: "brig"}
 	for _, r := range rules {
@@ -43,7 +44,7 @@ func PrometheusRules(rules []Rule) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// templated writes a text with what Prometheus fills in.
+// templated replaces the placeholders of a text with Prometheus templates.
 func (r Rule) templated(text string) string {
 	human := map[Unit]string{Share: "humanizePercentage", Seconds: "humanizeDuration", Number: "humanize"}[r.Unit]
 	pairs := []string{"{value}", "{{ $value | " + human + " }}", "{threshold}", r.Unit.Format(r.Threshold)}

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/brig-run/brig"
 )
 
-// load finds what fired when the server ended.
+// load reads the alerts that fired when the previous server stopped.
 func (e *Evaluator) load() {
 	if e.File == "" {
 		return
@@ -27,12 +28,12 @@ func (e *Evaluator) load() {
 		return
 	}
 	for _, a := range list {
-		e.alerts[keyOf(a.Name, a.Labels)] = &standing{Alert: a, told: e.Now()}
+		e.alerts[keyOf(a.Name, a.Labels)] = &alertState{Alert: a, notified: e.Now()}
 	}
 }
 
-// save keeps what fires. A file that was half written is none: the name is
-// given to one that is whole.
+// save stores the firing alerts. It renames a complete file, so that a partial
+// write never replaces the old file.
 func (e *Evaluator) save() error {
 	if e.File == "" {
 		return nil
@@ -48,7 +49,14 @@ func (e *Evaluator) save() error {
 		return err
 	}
 	tmp := e.File + ".new"
-	if err := os.WriteFile(tmp, b, 0o600); err != nil {
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(b); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err := f.Close(); err != nil {
 		return err
 	}
 	return os.Rename(tmp, e.File)

@@ -6,7 +6,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Figure names what is measured. Whoever makes an Evaluator gives a source for
+// Figure is the name of a measured value. Options.Figures has a source for
 // each.
 type Figure string
 
@@ -24,7 +24,7 @@ const (
 	Budget       Figure = "budget"
 )
 
-// Unit says how a value is written.
+// Unit is the format of a value.
 type Unit string
 
 // The units of values.
@@ -40,20 +40,21 @@ type Rule struct {
 	Severity brig.Severity
 	Figure   Figure
 	Unit     Unit
-	// Under says that the value must not be under the threshold; otherwise it
-	// must not be over.
+	// Under makes the alert fire if the value is below the threshold.
+	// Otherwise, it fires if the value is above it.
 	Under     bool
 	Threshold float64
-	// Window is over how long is measured, For how long the condition must
-	// hold. Window is zero for what is so at a moment.
+	// Window is the time over which the value is measured. It is zero for an
+	// instantaneous value. For is the time for which the condition must hold.
 	Window, For time.Duration
-	// Least is of how many things the value must be the measure.
+	// Least is the minimum number of items that the value must be measured
+	// over.
 	Least int64
-	// Summary says what is wrong; {value}, {threshold} and labels in braces are
-	// filled in. Hint says what to do.
+	// Summary describes the problem. It may contain {value}, {threshold} and
+	// labels in braces. Hint suggests a fix.
 	Summary, Hint string
-	// Measure is the value for a Prometheus that reads /metrics, with {window};
-	// Guard is what must be so besides, with {window} and {least}.
+	// Measure is the PromQL expression of the value, with {window}. Guard is an
+	// additional condition, with {window} and {least}.
 	Measure, Guard string
 }
 
@@ -63,7 +64,7 @@ const (
 	timed    = `sum by (provider) (increase(brig_execution_seconds_count[{window}])) >= {least}`
 )
 
-// Rules is the table, with its defaults.
+// Rules returns the table with its defaults.
 func Rules() []Rule {
 	return []Rule{
 		{
@@ -101,8 +102,8 @@ func Rules() []Rule {
 		{
 			Name: "BrigProviderDown", Severity: brig.Critical, Figure: ProviderUp, Unit: Number, Under: true, Threshold: 1,
 			For:     2 * time.Minute,
-			Summary: "a program that is run on {provider} for nothing but to see whether it works fails",
-			Hint:    "see the log for what the trial met with, and run brig doctor",
+			Summary: "{provider} does not answer, or its test program fails",
+			Hint:    "run brig provider test {provider}, see the server's log, and run brig doctor for this machine",
 			Measure: `brig_provider_up`,
 		},
 		{
@@ -149,7 +150,7 @@ func Rules() []Rule {
 	}
 }
 
-// holds reports whether a value is wrong.
+// holds reports whether a sample meets the condition of the rule.
 func (r Rule) holds(s brig.Sample) bool {
 	if s.Count < r.Least {
 		return false

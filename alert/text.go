@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Format writes a value as people do.
+// Format formats a value for people.
 func (u Unit) Format(v float64) string {
 	switch u {
 	case Share:
@@ -17,7 +17,7 @@ func (u Unit) Format(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// fill puts a value and labels where a text has their names in braces.
+// fill replaces the placeholders in braces with the value and labels.
 func (r Rule) fill(text string, v float64, labels map[string]string) string {
 	pairs := []string{"{value}", r.Unit.Format(v), "{threshold}", r.Unit.Format(r.Threshold)}
 	for k, l := range labels {
@@ -26,7 +26,7 @@ func (r Rule) fill(text string, v float64, labels map[string]string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// labelsOf are those that texts of a rule name.
+// labelsOf returns the labels that a rule's text uses.
 func labelsOf(text string) (out []string) {
 	for _, l := range []string{"provider", "region", "tenant"} {
 		if strings.Contains(text, "{"+l+"}") {
@@ -36,12 +36,12 @@ func labelsOf(text string) (out []string) {
 	return out
 }
 
-// query fills in the numbers of a query.
+// query replaces the placeholders of a query with the rule's values.
 func (r Rule) query(q string) string {
 	return strings.NewReplacer("{window}", span(r.Window), "{least}", fmt.Sprint(r.Least)).Replace(q)
 }
 
-// Expr is the whole condition for a Prometheus.
+// Expr returns the whole condition in PromQL.
 func (r Rule) Expr() string {
 	op := ">"
 	if r.Under {
@@ -54,7 +54,7 @@ func (r Rule) Expr() string {
 	return expr
 }
 
-// span writes a duration as Prometheus has them: 90s, 5m, 1h.
+// span formats a duration as Prometheus does: 90s, 5m, 1h.
 func span(d time.Duration) string {
 	switch {
 	case d == 0:

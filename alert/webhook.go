@@ -22,32 +22,35 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/outbound"
+	"github.com/brig-run/brig/internal/version"
 )
 
 // Signature is the header with the time of a delivery and the HMAC-SHA256 of
-// that, a dot and the body: t=1795000000,v1=hex.
+// the time, a dot and the body: t=1795000000,v1=hex.
 const Signature = "X-Brig-Signature"
 
-// WebhookOptions say where alerts go. All of it is the operator's: nothing that
-// a tenant says comes into it.
+// WebhookOptions configure the receiver of alerts. Only the operator sets them.
+// They contain no input from tenants.
 type WebhookOptions struct {
 	URL string
-	// Insecure admits plain HTTP to somewhere else than the loopback.
+	// Insecure allows plain HTTP to an address outside the loopback.
 	Insecure bool
-	// Bearer is sent as the credentials, Secret signs; each may be empty.
+	// Bearer is the bearer token, and Secret the signing key. Each may be
+	// empty.
 	Bearer, Secret string
-	// External is where this server can be looked at, for links.
+	// External is the public URL of this server, for links.
 	External string
-	// First is how long is waited before a delivery is tried again, twice that
-	// before the next, a minute at most. Default 1 s. GiveUp is when it is not
-	// tried any more. Default 1 h.
-	First, GiveUp time.Duration
-	Log           *slog.Logger
+	// RetryDelay is the delay before the first retry of a delivery. It doubles
+	// with every retry, up to a minute. Default 1 s. GiveUp is the time after
+	// which the delivery is abandoned. Default 1 h.
+	RetryDelay, GiveUp time.Duration
+	Log                *slog.Logger
 }
 
-// Webhook delivers alerts in the format of Alertmanager, version 4: those of
-// one name together. While one is tried again and again, what comes after
-// changes it: the receiver is told how things stand, not how they stood.
+// Webhook delivers alerts in the format of Alertmanager, version 4. Alerts with
+// the same name are delivered together. While a delivery is retried, later
+// alerts update it, so that the receiver gets the current state.
 type Webhook struct {
 	WebhookOptions
 	client *http.Client
@@ -57,7 +60,7 @@ type Webhook struct {
 	pending map[string]map[string]brig.Alert // by name and key
 }
 
-// NewWebhook checks the options and returns a Webhook, which Run sets going.
+// NewWebhook checks the options and returns a Webhook. Run starts it.
 func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -68,8 +71,8 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 		return nil, brig.Errorf(brig.InvalidConfig, "alerts.webhook.url: plain HTTP leaves this machine").
 			WithHint("use https, or set alerts.webhook.insecure")
 	}
-	if o.First == 0 {
-		o.First = time.Second
+	if o.RetryDelay == 0 {
+		o.RetryDelay = time.Second
 	}
 	if o.GiveUp == 0 {
 		o.GiveUp = time.Hour
@@ -80,8 +83,10 @@ func NewWebhook(o WebhookOptions) (*Webhook, error) {
 	return &Webhook{
 		WebhookOptions: o, wake: make(chan struct{}, 1), pending: map[string]map[string]brig.Alert{},
 		client: &http.Client{
-			Timeout: 10 * time.Second,
-			// What the operator did not write down is not asked.
+			Timeout:   10 * time.Second,
+			Transport: outbound.Default(brig.JudgeConfigured),
+			// Only the URL that the operator configured is called, so redirects
+			// are not followed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
@@ -92,8 +97,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Tell has alerts delivered. It does not wait for that.
-func (w *Webhook) Tell(list []brig.Alert) {
+// Notify queues alerts for delivery. It does not wait for the delivery.
+func (w *Webhook) Notify(list []brig.Alert) {
 	w.mu.Lock()
 	for _, a := range list {
 		if w.pending[a.Name] == nil {
@@ -108,7 +113,7 @@ func (w *Webhook) Tell(list []brig.Alert) {
 	}
 }
 
-// take takes what is to be delivered of one name.
+// take removes the alerts of one name from the queue and returns them.
 func (w *Webhook) take() (name string, alerts map[string]brig.Alert) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,18 +124,19 @@ func (w *Webhook) take() (name string, alerts map[string]brig.Alert) {
 	return "", nil
 }
 
-// giveBack is what could not be delivered, under what has come meanwhile.
-func (w *Webhook) giveBack(name string, alerts map[string]brig.Alert) {
+// requeue returns alerts to the queue after a failed delivery. Newer alerts in
+// the queue take precedence.
+func (w *Webhook) requeue(name string, alerts map[string]brig.Alert) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	maps.Copy(alerts, w.pending[name])
 	w.pending[name] = alerts
 }
 
-// Run delivers until ctx ends.
+// Run delivers alerts until ctx is done.
 func (w *Webhook) Run(ctx context.Context) {
-	failing := map[string]time.Time{} // since when, by name
-	wait := w.First
+	failing := map[string]time.Time{} // time of the first failure, by name
+	wait := w.RetryDelay
 	for {
 		name, alerts := w.take()
 		if alerts == nil {
@@ -144,7 +150,7 @@ func (w *Webhook) Run(ctx context.Context) {
 		err := w.deliver(ctx, name, alerts)
 		if err == nil {
 			delete(failing, name)
-			wait = w.First
+			wait = w.RetryDelay
 			continue
 		}
 		if ctx.Err() != nil {
@@ -159,7 +165,7 @@ func (w *Webhook) Run(ctx context.Context) {
 			continue
 		}
 		w.Log.WarnContext(ctx, "deliver alerts; it is tried again", "name", name, "in", wait, "err", err)
-		w.giveBack(name, alerts)
+		w.requeue(name, alerts)
 		select {
 		case <-ctx.Done():
 			return
@@ -169,10 +175,10 @@ func (w *Webhook) Run(ctx context.Context) {
 	}
 }
 
-// errRefused is an answer that will not be another.
+// errRefused is a response for which a retry is useless.
 var errRefused = errors.New("refused")
 
-// deliver posts what there is to tell of one name.
+// deliver posts the alerts of one name.
 func (w *Webhook) deliver(ctx context.Context, name string, alerts map[string]brig.Alert) error {
 	body, err := json.Marshal(w.message(name, alerts))
 	if err != nil {
@@ -183,7 +189,7 @@ func (w *Webhook) deliver(ctx context.Context, name string, alerts map[string]br
 		return errors.Join(errRefused, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", "brig")
+	r.Header.Set("User-Agent", version.UserAgent())
 	if w.Bearer != "" {
 		r.Header.Set("Authorization", "Bearer "+w.Bearer)
 	}
@@ -195,7 +201,7 @@ func (w *Webhook) deliver(ctx context.Context, name string, alerts map[string]br
 		return err
 	}
 	defer resp.Body.Close()
-	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection can be reused
 	switch {
 	case resp.StatusCode/100 == 2:
 		return nil
@@ -205,7 +211,7 @@ func (w *Webhook) deliver(ctx context.Context, name string, alerts map[string]br
 	return fmt.Errorf("%w: the receiver answers %s", errRefused, resp.Status)
 }
 
-// Sign makes the value of the header Signature.
+// Sign returns the value of the header Signature.
 func Sign(secret string, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	h := hmac.New(sha256.New, []byte(secret))
@@ -214,7 +220,7 @@ func Sign(secret string, at time.Time, body []byte) string {
 	return "t=" + t + ",v1=" + hex.EncodeToString(h.Sum(nil))
 }
 
-// message is what Alertmanager sends, as its documentation has it.
+// message is the request body that Alertmanager's documentation specifies.
 type message struct {
 	Version           string            `json:"version"`
 	GroupKey          string            `json:"groupKey"`
@@ -225,10 +231,10 @@ type message struct {
 	CommonLabels      map[string]string `json:"commonLabels"`
 	CommonAnnotations map[string]string `json:"commonAnnotations"`
 	ExternalURL       string            `json:"externalURL"`
-	Alerts            []told            `json:"alerts"`
+	Alerts            []notified        `json:"alerts"`
 }
 
-type told struct {
+type notified struct {
 	Status       string            `json:"status"`
 	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations"`
@@ -245,7 +251,7 @@ func (w *Webhook) message(name string, alerts map[string]brig.Alert) message {
 	}
 	for _, key := range slices.Sorted(maps.Keys(alerts)) {
 		a := alerts[key]
-		t := told{
+		t := notified{
 			Status: string(a.State), Labels: map[string]string{"alertname": a.Name, "severity": string(a.Severity)},
 			Annotations: map[string]string{"summary": a.Summary, "description": a.Hint, "value": strconv.FormatFloat(a.Value, 'g', -1, 64)},
 			StartsAt:    a.Since, EndsAt: a.Resolved, GeneratorURL: w.External, Fingerprint: fingerprint(key),
@@ -258,14 +264,15 @@ func (w *Webhook) message(name string, alerts map[string]brig.Alert) message {
 		if m.CommonLabels == nil {
 			m.CommonLabels, m.CommonAnnotations = maps.Clone(t.Labels), maps.Clone(t.Annotations)
 		}
-		keepSame(m.CommonLabels, t.Labels)
-		keepSame(m.CommonAnnotations, t.Annotations)
+		intersectLabels(m.CommonLabels, t.Labels)
+		intersectLabels(m.CommonAnnotations, t.Annotations)
 	}
 	return m
 }
 
-// keepSame keeps what both have alike.
-func keepSame(common, other map[string]string) {
+// intersectLabels removes the labels from common that are missing or have a
+// different value in other.
+func intersectLabels(common, other map[string]string) {
 	maps.DeleteFunc(common, func(k, v string) bool { return other[k] != v })
 }
 

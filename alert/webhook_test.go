@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,9 +37,10 @@ func one(state brig.AlertState, value float64) []brig.Alert {
 	return []brig.Alert{{Name: "BrigErrorRate", Severity: brig.Critical, State: state, Labels: map[string]string{"provider": "gvisor"}, Value: value, Since: time.Unix(1e9, 0)}}
 }
 
-// A receiver that fails is asked again, at longer and longer intervals, and is
-// told how things stand by then. What it refuses for good is not repeated.
-func TestWebhookTriesAgain(t *testing.T) {
+// TestWebhookRetries checks that a delivery to a failing receiver is retried at
+// increasing intervals, with the current state. A delivery that the receiver
+// rejects permanently is not retried.
+func TestWebhookRetries(t *testing.T) {
 	var asked atomic.Int32
 	got := make(chan string, 10)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,9 +58,9 @@ func TestWebhookTriesAgain(t *testing.T) {
 		}
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, First: 20 * time.Millisecond})
+	w := begin(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 20 * time.Millisecond})
 	start := time.Now()
-	w.Tell(one(brig.AlertFiring, 0.25))
+	w.Notify(one(brig.AlertFiring, 0.25))
 	body := <-got
 	if took := time.Since(start); took < (20+40+80)*time.Millisecond {
 		t.Errorf("three failures took %v: it did not wait longer each time", took)
@@ -66,16 +68,17 @@ func TestWebhookTriesAgain(t *testing.T) {
 	if !strings.Contains(body, `"status":"firing"`) || asked.Load() != 4 {
 		t.Errorf("asked %d times, the last with %s", asked.Load(), body)
 	}
-	w.Tell([]brig.Alert{{Name: "BrigRefused", State: brig.AlertFiring}})
+	w.Notify([]brig.Alert{{Name: "BrigRefused", State: brig.AlertFiring}})
 	<-got
-	w.Tell(one(brig.AlertResolved, 0))
+	w.Notify(one(brig.AlertResolved, 0))
 	if body := <-got; !strings.Contains(body, `"status":"resolved"`) || asked.Load() != 6 {
 		t.Errorf("after a refusal the receiver was asked %d times, the last with %s", asked.Load(), body)
 	}
 }
 
-// While the receiver is away, what has changed takes the place of what was.
-func TestWebhookTellsHowThingsStand(t *testing.T) {
+// TestWebhookSendsLatestState checks that alerts that change while the receiver
+// is unavailable replace the queued alerts.
+func TestWebhookSendsLatestState(t *testing.T) {
 	var away atomic.Bool
 	away.Store(true)
 	got := make(chan string, 10)
@@ -88,11 +91,11 @@ func TestWebhookTellsHowThingsStand(t *testing.T) {
 		got <- string(b)
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, First: 30 * time.Millisecond})
-	w.Tell(one(brig.AlertFiring, 0.25))
+	w := begin(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 30 * time.Millisecond})
+	w.Notify(one(brig.AlertFiring, 0.25))
 	time.Sleep(10 * time.Millisecond)
-	w.Tell(one(brig.AlertResolved, 0.01))
-	w.Tell([]brig.Alert{{Name: "BrigErrorRate", State: brig.AlertFiring, Labels: map[string]string{"provider": "other"}}})
+	w.Notify(one(brig.AlertResolved, 0.01))
+	w.Notify([]brig.Alert{{Name: "BrigErrorRate", State: brig.AlertFiring, Labels: map[string]string{"provider": "other"}}})
 	away.Store(false)
 	var m struct {
 		Status       string
@@ -110,9 +113,9 @@ func TestWebhookTellsHowThingsStand(t *testing.T) {
 	}
 }
 
-// What is sent can be told from what somebody else sends, and goes nowhere but
-// where the operator said.
-func TestWebhookShowsItselfAndFollowsNobody(t *testing.T) {
+// TestWebhookAuthenticatesAndRefusesRedirects checks that a receiver can
+// authenticate deliveries, and that deliveries go only to the operator's URL.
+func TestWebhookAuthenticatesAndRefusesRedirects(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") }))
 	defer elsewhere.Close()
 	type seen struct {
@@ -126,8 +129,8 @@ func TestWebhookShowsItselfAndFollowsNobody(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	}))
 	defer srv.Close()
-	w := begin(t, alert.WebhookOptions{URL: srv.URL, Bearer: "b-e-a-r-e-r", Secret: "s-e-c-r-e-t", First: time.Millisecond})
-	w.Tell(one(brig.AlertFiring, 0.25))
+	w := begin(t, alert.WebhookOptions{URL: srv.URL, Bearer: "b-e-a-r-e-r", Secret: "s-e-c-r-e-t", RetryDelay: time.Millisecond})
+	w.Notify(one(brig.AlertFiring, 0.25))
 	s := <-got
 	if s.header.Get("Authorization") != "Bearer b-e-a-r-e-r" {
 		t.Errorf("Authorization: %s", s.header.Get("Authorization"))
@@ -158,4 +161,47 @@ func TestWebhookAddresses(t *testing.T) {
 	if _, err := alert.NewWebhook(alert.WebhookOptions{URL: "http://alerts.example/", Insecure: true}); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestWebhookAddress checks that alerts are never sent to the metadata address
+// of clouds, directly or by a redirect. As a control, the other tests deliver
+// to a receiver on this machine.
+func TestWebhookAddress(t *testing.T) {
+	var log lines
+	w, err := alert.NewWebhook(alert.WebhookOptions{
+		URL: "https://169.254.169.254/latest", RetryDelay: time.Millisecond, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	go w.Run(ctx)
+	w.Notify(one(brig.AlertFiring, 1))
+	for !strings.Contains(log.String(), "169.254.169.254 is in 169.254.0.0/16") {
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("the log has %s", log.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// lines is a log that a test reads while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

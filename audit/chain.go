@@ -1,8 +1,8 @@
-// Package audit makes a chain of the audit log's events, and finds out whether
-// somebody changed one. Stores link what they are given, in the transaction
-// that writes it; whoever has lines can verify them without any store.
+// Package audit links the events of the audit log into a hash chain, and
+// detects modifications of it. Stores link each event in the transaction that
+// writes it. A reader can verify lines without a store.
 //
-// It also has the form in which lines leave: JSON, one line each.
+// The package also defines the export format: JSON, one record per line.
 package audit
 
 import (
@@ -15,22 +15,22 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Link returns the line of an event that comes behind prev, which is zero for
-// the first. What is not text is made so: a line must survive being written
-// as JSON.
+// Link returns the line of an event that follows prev. prev is zero for the
+// first line. Invalid UTF-8 is replaced, because a line must survive its
+// encoding as JSON.
 func Link(prev brig.AuditLine, e brig.Event) brig.AuditLine {
-	l := brig.AuditLine{Seq: prev.Seq + 1, Event: clean(e), Prev: prev.Hash}
+	l := brig.AuditLine{Seq: prev.Seq + 1, Event: sanitize(e), Prev: prev.Hash}
 	l.Hash = Sum(l)
 	return l
 }
 
-func clean(e brig.Event) brig.Event {
+func sanitize(e brig.Event) brig.Event {
 	e.At = e.At.UTC().Round(0)
-	e.Op, e.Actor, e.Tenant = text(e.Op), text(e.Actor), text(e.Tenant)
-	e.Sandbox, e.Phase, e.Kind = brig.ID(text(string(e.Sandbox))), brig.Phase(text(string(e.Phase))), brig.Kind(text(string(e.Kind)))
+	e.Op, e.Actor, e.Tenant = validText(e.Op), validText(e.Actor), validText(e.Tenant)
+	e.Sandbox, e.Phase, e.Kind = brig.ID(validText(string(e.Sandbox))), brig.Phase(validText(string(e.Phase))), brig.Kind(validText(string(e.Kind)))
 	detail := map[string]string{}
 	for k, v := range e.Detail {
-		detail[text(k)] = text(v)
+		detail[validText(k)] = validText(v)
 	}
 	if e.Detail = detail; len(detail) == 0 {
 		e.Detail = nil
@@ -38,14 +38,14 @@ func clean(e brig.Event) brig.Event {
 	return e
 }
 
-func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// form names the way in which a line becomes bytes. Another way has another
-// name, so that no line can be read in two ways.
+// form identifies the byte encoding of a line. Each encoding has a different
+// name, so that no line is valid in two encodings.
 const form = "brig audit line 1"
 
 // Sum returns the hash that a line must have: SHA-256 of its fields in a fixed
-// order, each behind its length.
+// order, each preceded by its length.
 func Sum(l brig.AuditLine) [32]byte {
 	b := make([]byte, 0, 512)
 	put := func(parts ...string) {

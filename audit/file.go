@@ -13,13 +13,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// version is that of the form of an export.
+// version identifies the export format.
 const version = 1
 
 // heading is the first line of an export.
 type heading struct {
 	Version int               `json:"brig_audit"`
-	Begins  int64             `json:"begins"` // the number of the first line
+	Begins  int64             `json:"begins"` // the number of the first record
 	After   int64             `json:"after,omitempty"`
 	Since   time.Time         `json:"since,omitzero"`
 	Until   time.Time         `json:"until,omitzero"`
@@ -31,7 +31,7 @@ func (h heading) partial() bool {
 	return h.After != 0 || !h.Since.IsZero() || !h.Until.IsZero() || h.Sandbox != "" || len(h.Labels) > 0
 }
 
-// ending is the last.
+// ending is the last line of an export.
 type ending struct {
 	End  int  `json:"lines"`
 	Head Head `json:"head"`
@@ -43,38 +43,38 @@ type Writer struct {
 	n  int
 }
 
-// NewWriter begins an export of what q selects, of which the first line has
-// the number begins.
+// NewWriter starts an export of the records that q selects. begins is the
+// number of the first record.
 func NewWriter(w io.Writer, q brig.AuditQuery, begins int64) (*Writer, error) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return &Writer{to: e}, e.Encode(heading{version, begins, q.After, q.Since, q.Until, q.Sandbox, q.Labels})
 }
 
-// Line writes a line.
+// Line writes a record.
 func (w *Writer) Line(l brig.AuditLine) error {
 	w.n++
 	return w.to.Encode(FromLine(l))
 }
 
-// End ends the export.
+// End writes the last line of the export.
 func (w *Writer) End(h brig.AuditHead) error { return w.to.Encode(ending{w.n, FromHead(h)}) }
 
-// Report is what a verified log is.
+// Report is the result of a verification.
 type Report struct {
 	Tenant  string
 	Lines   int
-	First   int64 // number of the first line, 0 when there is none
+	First   int64 // number of the first line, 0 if there is none
 	Last    int64
-	Partial bool // a query left lines out, and what it left out is not known
+	Partial bool // a query omitted lines, which are unverified
 	Signed  bool
 }
 
 // maxLine bounds a line of an export, in bytes.
 const maxLine = 4 << 20
 
-// VerifyExport checks an export, and says of which record it is not true. With
-// a key, its end must be signed by it.
+// VerifyExport verifies an export, and returns the first invalid record in the
+// error. If key is not nil, the last line must be signed with it.
 func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 64<<10), maxLine)
@@ -91,7 +91,7 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 	v.Partial, v.Begins = head.partial(), head.Begins
 	for sc.Scan() {
 		if end != nil {
-			return nil, &Bad{v.place + 1, v.last.Seq + 1, "it stands behind the end"}
+			return nil, &InvalidRecord{v.position + 1, v.last.Seq + 1, "it stands behind the end"}
 		}
 		if bytes.HasPrefix(sc.Bytes(), []byte(`{"lines":`)) {
 			end = new(ending)
@@ -102,7 +102,7 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 		}
 		var form Line
 		err := strict(sc.Bytes(), &form)
-		l, wrong := form.Noun()
+		l, wrong := form.Domain()
 		if err = errors.Join(err, wrong); err != nil {
 			return nil, v.unreadable(err)
 		}
@@ -120,15 +120,15 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 		if err := v.End(nil); err != nil {
 			return nil, err
 		}
-		return nil, &Bad{v.place, v.last.Seq + 1, "it is missing, with the end of the export"}
+		return nil, &InvalidRecord{v.position, v.last.Seq + 1, "it is missing, with the end of the export"}
 	}
 	return &rep, v.finish(&rep, *end, key)
 }
 
-// finish checks the end of an export.
+// finish verifies the last line of an export.
 func (v *Verifier) finish(rep *Report, end ending, key ed25519.PublicKey) error {
-	n := v.place
-	h, err := end.Head.Noun()
+	n := v.position
+	h, err := end.Head.Domain()
 	if err != nil {
 		return v.unreadable(err)
 	}
@@ -136,22 +136,22 @@ func (v *Verifier) finish(rep *Report, end ending, key ed25519.PublicKey) error 
 		return err
 	}
 	if n != end.End {
-		return &Bad{n + 1, v.last.Seq + 1, fmt.Sprintf("there are %d records and there were %d", n, end.End)}
+		return &InvalidRecord{n + 1, v.last.Seq + 1, fmt.Sprintf("there are %d records and there were %d", n, end.End)}
 	}
 	if n > 0 && h.Tenant != v.last.Tenant {
-		return &Bad{n + 1, h.Seq, "the end is from another tenant's log"}
+		return &InvalidRecord{n + 1, h.Seq, "the end is from another tenant's log"}
 	}
 	rep.Tenant, rep.Lines, rep.Last, rep.Partial, rep.Signed = h.Tenant, n, v.last.Seq, v.Partial, len(h.Signature) > 0
 	return CheckHead(h, key)
 }
 
 func (v *Verifier) unreadable(err error) error {
-	return &Bad{v.place + 1, v.last.Seq + 1, "it cannot be read: " + err.Error()}
+	return &InvalidRecord{v.position + 1, v.last.Seq + 1, "it cannot be read: " + err.Error()}
 }
 
-// strict decodes one line that must be exactly as it is written: nothing more,
-// nothing twice, in no other order. What two readers could read in two ways is
-// not proof of anything.
+// strict decodes one line, which must be byte for byte as Writer encodes it,
+// without additional, duplicate or reordered fields. A line that two readers
+// could decode differently proves nothing.
 func strict[T any](b []byte, to *T) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()

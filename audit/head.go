@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// headForm is what form is, of a head.
+// headForm identifies the byte encoding of a head.
 const headForm = "brig audit head 1"
 
-// signed is what of a head is signed.
+// signed returns the bytes that a head's signature covers.
 func signed(h brig.AuditHead) []byte {
 	b := []byte(headForm)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(h.Tenant)))
@@ -22,7 +22,7 @@ func signed(h brig.AuditHead) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.At.Nanosecond()))
 }
 
-// Sign signs a head. Without a key it does nothing.
+// Sign signs a head. It does nothing if there is no key.
 func Sign(h *brig.AuditHead, key ed25519.PrivateKey) {
 	h.At = h.At.UTC().Round(0)
 	if len(key) == ed25519.PrivateKeySize {
@@ -31,8 +31,8 @@ func Sign(h *brig.AuditHead, key ed25519.PrivateKey) {
 	}
 }
 
-// CheckHead checks a head's signature: by key, if there is one, and otherwise by the
-// key that it names.
+// CheckHead verifies a head's signature. It uses key if given, and otherwise
+// the key that the head names.
 func CheckHead(h brig.AuditHead, key ed25519.PublicKey) error {
 	switch {
 	case len(key) == 0 && len(h.Key) == 0 && len(h.Signature) == 0:
@@ -40,10 +40,10 @@ func CheckHead(h brig.AuditHead, key ed25519.PublicKey) error {
 	case len(key) == 0:
 		key = h.Key
 	case !bytes.Equal(key, h.Key):
-		return &Bad{Seq: h.Seq, Why: "the end of the log is not signed by the key that it should be"}
+		return &InvalidRecord{Seq: h.Seq, Reason: "the end of the log is not signed by the key that it should be"}
 	}
 	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, signed(h), h.Signature) {
-		return &Bad{Seq: h.Seq, Why: "what says that it is the last was changed: its signature is wrong"}
+		return &InvalidRecord{Seq: h.Seq, Reason: "what says that it is the last was changed: its signature is wrong"}
 	}
 	return nil
 }

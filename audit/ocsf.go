@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The OCSF class of our lines: API Activity.
+// The OCSF class of audit lines is API Activity.
 const (
 	ocsfVersion  = "1.3.0"
 	ocsfCategory = 6 // Application Activity
@@ -18,8 +18,8 @@ const (
 )
 
 // OCSF is a line in the field names of the Open Cybersecurity Schema
-// Framework's class API Activity. It is for those who collect events; what is
-// verified is the other form.
+// Framework's class API Activity. It is meant for event collectors.
+// Verification uses Line.
 type OCSF struct {
 	ActivityID   int            `json:"activity_id"`
 	ActivityName string         `json:"activity_name"`
@@ -78,7 +78,7 @@ type (
 	}
 )
 
-// FromLineOCSF returns l in OCSF's form.
+// FromLineOCSF returns the OCSF form of l.
 func FromLineOCSF(l brig.AuditLine) OCSF {
 	id, name := activity(l.Op)
 	out := OCSF{
@@ -119,7 +119,7 @@ func FromLineOCSF(l brig.AuditLine) OCSF {
 	return out
 }
 
-// activity is OCSF's word for an operation.
+// activity returns the OCSF activity of an operation.
 func activity(op string) (int, string) {
 	_, verb, _ := strings.Cut(op, ".")
 	switch verb {

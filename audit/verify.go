@@ -8,41 +8,42 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Bad is the first record of a log that is not what was written.
-type Bad struct {
-	Place int   // in what was read, from 1
-	Seq   int64 // the number that the record there ought to have
-	Why   string
+// InvalidRecord is the first invalid record of a log.
+type InvalidRecord struct {
+	Position int   // position in the input, from 1
+	Seq      int64 // the number that the record should have
+	Reason   string
 }
 
 // Error implements error.
-func (b *Bad) Error() string { return fmt.Sprintf("record %d: %s", b.Seq, b.Why) }
+func (b *InvalidRecord) Error() string { return fmt.Sprintf("record %d: %s", b.Seq, b.Reason) }
 
-// Verifier checks the lines of one tenant in the order in which they are kept.
+// Verifier verifies the lines of one tenant in the order of the log.
 type Verifier struct {
-	// Partial says that lines may have been left out, as by a query. Then only
-	// what is there is checked: each line, their order, and neighbours.
+	// Partial means that lines may be missing, as in the result of a query.
+	// Then only the present lines, their order, and the links between adjacent
+	// lines are verified.
 	Partial bool
-	// Begins is the number of the first line; 0 is 1. What was before was
-	// pruned, and a line must say so.
+	// Begins is the number of the first line. 0 means 1. Earlier lines were
+	// pruned, and a line must record this.
 	Begins int64
 
-	place       int
-	first, last brig.AuditLine
-	before      [32]byte // Prev that a line in last's place must have
-	pruned      brig.AuditLine
-	doubt       *brig.AuditLine // contradicts last: one of the two is wrong
+	position      int
+	first, last   brig.AuditLine
+	before        [32]byte // the Prev of a valid line in last's position
+	pruned        brig.AuditLine
+	contradiction *brig.AuditLine // contradicts last, so one of the two is invalid
 }
 
-// Add checks the next line. After an error the rest means nothing.
+// Add verifies the next line. After an error, later results are meaningless.
 func (v *Verifier) Add(l brig.AuditLine) error {
-	v.place++
+	v.position++
 	want := v.last.Seq + 1
-	if v.doubt != nil {
-		return v.judge(l.Prev)
+	if v.contradiction != nil {
+		return v.resolveDoubt(l.Prev)
 	}
 	switch {
-	case v.place > 1:
+	case v.position > 1:
 	case v.Partial:
 		want = l.Seq
 	case v.Begins > 1:
@@ -50,23 +51,23 @@ func (v *Verifier) Add(l brig.AuditLine) error {
 	}
 	switch {
 	case Sum(l) != l.Hash:
-		return v.bad(want, "it was changed: its hash is not that of what it says")
-	case v.place > 1 && l.Tenant != v.last.Tenant:
-		return v.bad(want, "it is from another tenant's log")
+		return v.invalid(want, "it was changed: its hash is not that of what it says")
+	case v.position > 1 && l.Tenant != v.last.Tenant:
+		return v.invalid(want, "it is from another tenant's log")
 	case v.Partial && l.Seq > want:
 	case l.Seq > want:
-		return v.bad(want, fmt.Sprintf("it is missing: record %d is in its place", l.Seq))
-	case v.place > 1 && l.Seq == v.last.Seq && l.Hash != v.last.Hash:
-		v.doubt = &l // both agree with themselves: whom the next one follows is right
+		return v.invalid(want, fmt.Sprintf("it is missing: record %d is in its place", l.Seq))
+	case v.position > 1 && l.Seq == v.last.Seq && l.Hash != v.last.Hash:
+		v.contradiction = &l // both hashes are valid; the next line decides
 		return nil
 	case l.Seq < want:
-		return v.bad(want, fmt.Sprintf("record %d is in its place, a second time or out of order", l.Seq))
+		return v.invalid(want, fmt.Sprintf("record %d is in its place, a second time or out of order", l.Seq))
 	case want == 1 && l.Prev != [32]byte{}:
-		return v.bad(1, "it is not the first of a log")
-	case v.place == 1:
+		return v.invalid(1, "it is not the first of a log")
+	case v.position == 1:
 		v.first = l
 	case l.Prev != v.last.Hash:
-		v.doubt = &l
+		v.contradiction = &l
 		return nil
 	}
 	v.before, v.last = l.Prev, l
@@ -76,55 +77,56 @@ func (v *Verifier) Add(l brig.AuditLine) error {
 	return nil
 }
 
-// judge decides a doubt: next is what a later record says was before it.
-func (v *Verifier) judge(next [32]byte) error {
-	d := *v.doubt
-	v.doubt = nil
-	v.place-- // doubt's place
+// resolveDoubt determines which of last and contradiction is invalid. next is
+// the hash of the preceding record according to the record that follows.
+func (v *Verifier) resolveDoubt(next [32]byte) error {
+	d := *v.contradiction
+	v.contradiction = nil
+	v.position-- // the position of the contradiction
 	if next == d.Hash && (d.Seq == v.last.Seq+1 || d.Prev == v.before) {
-		v.place--
-		return v.bad(v.last.Seq, "it was changed or put in: what comes behind it was written behind another")
+		v.position--
+		return v.invalid(v.last.Seq, "it was changed or put in: what comes behind it was written behind another")
 	}
-	return v.bad(v.last.Seq+1, "it was changed or put in: it was not written behind the record before")
+	return v.invalid(v.last.Seq+1, "it was changed or put in: it was not written behind the record before")
 }
 
-func (v *Verifier) bad(seq int64, why string) error { return &Bad{v.place, seq, why} }
+func (v *Verifier) invalid(seq int64, why string) error { return &InvalidRecord{v.position, seq, why} }
 
-// Lines is how many were added.
-func (v *Verifier) Lines() int { return v.place }
+// Lines returns the number of added lines.
+func (v *Verifier) Lines() int { return v.position }
 
-// End checks how the log begins and ends: a beginning that is not there must
-// have been pruned, and the end must be head's, if there is one.
+// End verifies the beginning and the end of the log: a missing beginning must
+// have been pruned, and the last line must match head, if head is not nil.
 func (v *Verifier) End(head *brig.AuditHead) error {
-	v.place++
-	if v.doubt != nil {
+	v.position++
+	if v.contradiction != nil {
 		var next [32]byte
 		if head != nil {
 			next = head.Hash
 		}
-		return v.judge(next)
+		return v.resolveDoubt(next)
 	}
 	if v.Partial {
 		return nil
 	}
-	if err := v.begins(); err != nil || head == nil {
+	if err := v.verifyBeginning(); err != nil || head == nil {
 		return err
 	}
 	switch {
 	case head.Seq > v.last.Seq:
-		return v.bad(v.last.Seq+1, fmt.Sprintf("it is missing, with all up to record %d, which was the last", head.Seq))
+		return v.invalid(v.last.Seq+1, fmt.Sprintf("it is missing, with all up to record %d, which was the last", head.Seq))
 	case head.Seq < v.last.Seq:
-		v.place -= int(v.last.Seq - head.Seq)
-		return v.bad(head.Seq+1, fmt.Sprintf("it was put in: record %d was the last", head.Seq))
+		v.position -= int(v.last.Seq - head.Seq)
+		return v.invalid(head.Seq+1, fmt.Sprintf("it was put in: record %d was the last", head.Seq))
 	case head.Hash != v.last.Hash:
-		v.place--
-		return v.bad(head.Seq, "it was changed: it is not the one that was the last")
+		v.position--
+		return v.invalid(head.Seq, "it was changed: it is not the one that was the last")
 	}
 	return nil
 }
 
-// begins checks that what is not there was pruned.
-func (v *Verifier) begins() error {
+// verifyBeginning verifies that the missing lines were pruned.
+func (v *Verifier) verifyBeginning() error {
 	if v.first.Seq <= 1 {
 		return nil
 	}
@@ -133,9 +135,9 @@ func (v *Verifier) begins() error {
 	if err == nil && upTo == v.first.Seq-1 && v.pruned.Detail[brig.DetailPrunedHash] == hash {
 		return nil
 	}
-	v.place = 1
+	v.position = 1
 	if err != nil || upTo >= v.first.Seq {
 		upTo = 0
 	}
-	return v.bad(upTo+1, fmt.Sprintf("it is missing: the log begins with record %d, and nothing says that what was before was pruned", v.first.Seq))
+	return v.invalid(upTo+1, fmt.Sprintf("it is missing: the log begins with record %d, and nothing says that what was before was pruned", v.first.Seq))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// chain makes n lines.
+// chain creates n lines.
 func chain(n int) []brig.AuditLine {
 	var out []brig.AuditLine
 	var last brig.AuditLine
@@ -38,7 +38,7 @@ func headOf(lines []brig.AuditLine) brig.AuditHead {
 	return brig.AuditHead{Tenant: l.Tenant, Seq: l.Seq, Hash: l.Hash, At: l.At}
 }
 
-// export writes lines as an export is.
+// export returns the rows of an export of lines.
 func export(t *testing.T, lines []brig.AuditLine, head brig.AuditHead, q brig.AuditQuery, begins int64) []string {
 	t.Helper()
 	var b bytes.Buffer
@@ -56,8 +56,8 @@ func verify(lines []string) (*audit.Report, error) {
 	return audit.VerifyExport(strings.NewReader(strings.Join(lines, "")), nil)
 }
 
-// tampering changes an export's records and says which of them, counted from
-// 1, is the first that is bad then. It returns 0 if nothing has changed.
+// tampering changes an export's records and returns the position, from 1, of
+// the first record that is then invalid. It returns 0 if nothing has changed.
 type tampering func(r *rand.Rand, rows []string) ([]string, int)
 
 func tamperings(t *testing.T) map[string]tampering {
@@ -68,7 +68,7 @@ func tamperings(t *testing.T) map[string]tampering {
 		}
 		f(&l)
 		if rehash {
-			noun, err := l.Noun()
+			noun, err := l.Domain()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +139,7 @@ func tamperings(t *testing.T) map[string]tampering {
 		"duplicate": func(r *rand.Rand, rows []string) ([]string, int) {
 			i, j := r.IntN(len(rows)), r.IntN(len(rows)+1)
 			at := j + 1
-			if j == i { // the copy and the record are the same: the second is too much
+			if j == i { // the copy equals the record, so the second one is invalid
 				at = i + 2
 			}
 			return slices.Insert(rows, j, rows[i]), at
@@ -152,16 +152,17 @@ func tamperings(t *testing.T) map[string]tampering {
 				if err := json.Unmarshal([]byte(rows[i-1]), &form); err != nil {
 					t.Fatal(err)
 				}
-				l, _ = form.Noun()
+				l, _ = form.Domain()
 			}
-			// A whole line, that says of itself that it belongs there.
+			// A line with a valid hash and a valid position.
 			forged := audit.Link(l, brig.Event{At: time.Unix(int64(i), 0), Op: "forged", Tenant: "acme", Detail: map[string]string{"x": "y"}})
 			return slices.Insert(rows, i, change("{}", func(to *audit.Line) { *to = audit.FromLine(forged) }, false)), i + 1
 		},
 	}
 }
 
-// Ten thousand tamperings are all found, and the first bad record is named.
+// TestTampering checks that the verification detects ten thousand
+// modifications, and that the error names the first invalid record.
 func TestTampering(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -171,8 +172,8 @@ func TestTampering(t *testing.T) {
 	if rep, err := verify(whole); err != nil || rep.Lines != 20 || rep.Partial {
 		t.Fatalf("what nobody touched: %+v, %v", rep, err)
 	}
-	// The control: a chain that is made anew from the first record on is whole,
-	// and only the signature of its end tells the two apart.
+	// The control: a chain that is forged from the first record on is valid,
+	// and only the signature of its head reveals the forgery.
 	forged := []brig.AuditLine{}
 	for i, l := range lines {
 		var last brig.AuditLine
@@ -186,7 +187,7 @@ func TestTampering(t *testing.T) {
 	_, err := verify(anew)
 	key, _, err2 := ed25519.GenerateKey(nil)
 	_, kept := audit.VerifyExport(strings.NewReader(strings.Join(anew, "")), key)
-	attack.Seen("AUD-01", "a chain made anew", "the signature of its end", err == nil && kept != nil)
+	attack.RecordMutant("AUD-01", "a chain made anew", "the signature of its end", err == nil && kept != nil)
 	if err = errors.Join(err, err2); err != nil || kept == nil {
 		t.Errorf("a chain made anew: %v, and with a key that signs it: %v", err, kept)
 	}
@@ -202,21 +203,22 @@ func TestTampering(t *testing.T) {
 				if want == 0 {
 					continue
 				}
-				bad, ok := errors.AsType[*audit.Bad](err)
+				invalid, ok := errors.AsType[*audit.InvalidRecord](err)
 				if !ok {
 					t.Fatalf("not found (record %d): %v\n%s", want, err, strings.Join(got, ""))
 				}
-				if bad.Place != want || bad.Seq != int64(want) {
-					t.Fatalf("%v, at %d; want record %d\n%s", bad, bad.Place, want, strings.Join(got, ""))
+				if invalid.Position != want || invalid.Seq != int64(want) {
+					t.Fatalf("%v, at %d; want record %d\n%s", invalid, invalid.Position, want, strings.Join(got, ""))
 				}
 			}
 		})
 	}
 }
 
-// A log that does not begin with its first record is whole only if a record says
-// how far it was pruned, and which record was the last of those: both must fit.
-func TestPrunedMustFit(t *testing.T) {
+// TestPrunedLogNeedsRecord checks that a log without its first record is valid
+// only if a later record has the number and the hash of the last pruned record.
+// Both must match.
+func TestPrunedLogNeedsRecord(t *testing.T) {
 	const cut = 5
 	whole := chain(10)
 	last := whole[cut-1]
@@ -243,8 +245,8 @@ func TestPrunedMustFit(t *testing.T) {
 	}
 }
 
-// An export of which no record fits the query has the head of the tenant's log,
-// and is whole.
+// TestEmptyExport checks that an export without matching records has the head
+// of the tenant's log, and is valid.
 func TestEmptyExport(t *testing.T) {
 	head := headOf(chain(3))
 	for name, c := range map[string]struct {

@@ -18,8 +18,8 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// newEngine returns an engine on real gVisor, from the programs that `make
-// build` left.
+// newEngine returns an engine on real gVisor that uses the programs of `make
+// build`.
 func newEngine(b *testing.B) (*engine.Engine, context.Context) {
 	return newPooledEngine(b, engine.PoolOptions{})
 }
@@ -52,7 +52,7 @@ func newPooledEngine(b *testing.B, pool engine.PoolOptions) (*engine.Engine, con
 	if err := store.PutTenant(b.Context(), &brig.Tenant{Name: "bench"}); err != nil {
 		b.Fatal(err)
 	}
-	e := engine.New(b.Context(), engine.Options{Store: store, Provider: p, Images: images, Bounds: brig.DefaultBounds(), Pool: pool, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	e := engine.New(b.Context(), engine.Options{Store: store, Provider: p, Images: images, LimitRange: brig.DefaultBounds(), Pool: pool, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if pool.Memory > 0 {
 		if err := e.Recover(b.Context()); err != nil {
 			b.Fatal(err)
@@ -86,8 +86,8 @@ func BenchmarkRunPython(b *testing.B) {
 	}
 }
 
-// BenchmarkRunHit waits, off the clock, until the pool is full again: a hit is
-// what is measured.
+// BenchmarkRunHit waits, with the timer stopped, until the pool is full again:
+// it measures a pool hit.
 func BenchmarkRunHit(b *testing.B) {
 	e, ctx := newPooledEngine(b, engine.PoolOptions{
 		Memory: 1 << 30, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: 2}},
@@ -140,7 +140,7 @@ func BenchmarkCreateRemove(b *testing.B) {
 	}
 }
 
-// sandbox makes one that lives as long as the benchmark.
+// sandbox creates a sandbox that lives as long as the benchmark.
 func sandbox(b *testing.B) (*engine.Engine, context.Context) {
 	e, ctx := newEngine(b)
 	if _, err := e.Create(ctx, brig.Spec{Name: "one", TTL: time.Hour}); err != nil {

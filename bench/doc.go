@@ -1,4 +1,4 @@
-// Package bench measures what users wait for, on real gVisor, beside a bare
-// process as the peer. Figures are for comparing two builds on one machine in
-// one minute; nothing here can fail for being slow.
+// Package bench measures latencies that users see, on real gVisor, next to a
+// bare process for comparison. Compare figures only between two builds on one
+// host at about the same time. No benchmark fails because it is slow.
 package bench

@@ -13,12 +13,12 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/execman"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/engine"
 )
 
-// BenchmarkExecmanHit is what a client of the executor manager waits for, over
-// HTTP, from a pool that is full: the promise of the first one was 90 ms.
+// BenchmarkExecmanHit measures the latency for a client of the executor
+// manager, over HTTP, with a full pool. The original manager promised 90 ms.
 func BenchmarkExecmanHit(b *testing.B) {
 	limits := brig.Limits{Memory: 256 << 20}
 	e, _ := newPooledEngine(b, engine.PoolOptions{
@@ -40,11 +40,11 @@ func BenchmarkExecmanHit(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		var r wire.ExecmanResult
+		var r v1.ExecmanResult
 		err = json.NewDecoder(resp.Body).Decode(&r)
 		resp.Body.Close()
 		took = append(took, time.Since(begun))
-		if err != nil || r.Status != wire.ExecmanSuccess || string(r.Result.Value) != "42" {
+		if err != nil || r.Status != v1.ExecmanSuccess || string(r.Result.Value) != "42" {
 			b.Fatal(r, err)
 		}
 	}

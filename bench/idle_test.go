@@ -12,15 +12,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// BenchmarkIdle lets a sandbox wait whose interpreter waits, and reports what
-// that uses of a processor: next to nothing, as long as gVisor is one whose
-// kernel sleeps when its guest does.
+// BenchmarkIdle lets a sandbox with an idle interpreter wait, and reports its
+// processor usage: nearly zero, provided that gVisor's kernel sleeps while its
+// guest does.
 func BenchmarkIdle(b *testing.B) {
 	e, ctx := sandbox(b)
 	if _, err := e.RunCode(ctx, "one", brig.Code{Source: "1"}, nil); err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(time.Second) // what it did to start is over
+	time.Sleep(time.Second) // so that the start-up work is over
 	start, before := time.Now(), used(b)
 	for b.Loop() {
 		time.Sleep(250 * time.Millisecond)
@@ -29,8 +29,8 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(float64(spent)/float64(time.Millisecond)/time.Since(start).Seconds(), "cpu-ms/s")
 }
 
-// used is the processor time so far of every thread below this process: the
-// shim, gVisor's kernel and what belongs to it.
+// used returns the processor time so far of all threads below this process: the
+// shim, gVisor's kernel and its helpers.
 func used(b *testing.B) time.Duration {
 	b.Helper()
 	parents := map[int]int{}

@@ -13,33 +13,35 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Server is a process that serves.
+// Server is a running server process.
 type Server struct {
 	PID     int
 	Service brig.Service
-	// Kill ends it with SIGKILL, Stop asks it to end. Both wait for it.
+	// Kill ends the process with SIGKILL. Stop ends it gracefully. Both wait
+	// for its exit.
 	Kill, Stop func() error
 }
 
-// Options say what is tried.
+// Options are the options of Run.
 type Options struct {
-	// Dir is the data folder, in which nothing may be but what the server
-	// makes.
+	// Dir is the data directory. It may contain only files that the server
+	// creates.
 	Dir string
-	// Start starts a server on the data folder and returns when it says that
-	// it is ready. Its pool must be bounded.
+	// Start starts a server on the data directory and returns when the server
+	// is ready. The server's pool must be bounded.
 	Start func(ctx context.Context) (*Server, error)
-	// Events reads the audit log, when no server runs.
+	// Events reads the audit log while no server runs.
 	Events func(ctx context.Context) ([]brig.Event, error)
-	// Kills is how many processes are killed.
+	// Kills is the number of processes to kill.
 	Kills int
-	// Seed makes the choice of victims repeatable. When they die is not.
+	// Seed makes the choice of victims repeatable, but not the times of the
+	// kills.
 	Seed uint64
-	// Say is told how it goes; nil for nobody.
+	// Say receives progress messages. It may be nil.
 	Say func(format string, args ...any)
 }
 
-// Report is what came of it.
+// Report is the result of Run.
 type Report struct {
 	Seed uint64 `json:"seed"`
 	Counts
@@ -48,31 +50,34 @@ type Report struct {
 	Leaks   map[string][]string `json:"leaks"`
 	Lost    []string            `json:"lost"`
 	Missing int                 `json:"missing_events"`
-	// Told are the errors that clients were told, by kind; Odd are those that
-	// no death explains.
-	Told map[brig.Kind]int `json:"errors"`
-	Odd  []string          `json:"unexplained_errors"`
-	// Ready is how long servers took from their start until they were ready,
-	// First until their first one-shot was done.
+	// Errors counts the errors that clients received, by kind. Unexplained
+	// lists those that no killed process explains.
+	Errors      map[brig.Kind]int `json:"errors"`
+	Unexplained []string          `json:"unexplained_errors"`
+	// Ready lists the times from a server's start until it was ready, and First
+	// the times until its first one-shot had ended.
 	Ready []time.Duration `json:"-"`
 	First []time.Duration `json:"-"`
-	// Before and After are what a server without work holds.
-	Before usage `json:"server_before"`
-	After  usage `json:"server_after"`
+	// Before and After are the resources of an idle server before and after the
+	// test.
+	Before resourceUsage `json:"server_before"`
+	After  resourceUsage `json:"server_after"`
 }
 
-// Clean reports whether every promise was kept.
+// Clean reports whether there were no leaks, lost results, missing events or
+// unexplained errors.
 func (r *Report) Clean() bool {
-	return none(r.Leaks) && len(r.Lost) == 0 && r.Missing == 0 && len(r.Odd) == 0
+	return none(r.Leaks) && len(r.Lost) == 0 && r.Missing == 0 && len(r.Unexplained) == 0
 }
 
-// The victims, and how often each is chosen, in percent.
+// victims lists the kinds of processes to kill, with the probability of each in
+// percent.
 var victims = []struct {
 	name string
 	part int
 }{{"server", 40}, {"shim", 22}, {"sentry", 23}, {"interpreter", 15}}
 
-// run is one Run under way.
+// run is the state of Run.
 type run struct {
 	Options
 	*Report
@@ -82,8 +87,8 @@ type run struct {
 	srv  *Server
 }
 
-// Run kills and counts. The error is about what could not be tried; what was
-// found is in the report.
+// Run kills processes and counts the effects, which it returns in the report.
+// An error means that the test itself failed.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
@@ -128,8 +133,8 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return r.Report, nil
 }
 
-// warm does a little of everything, so that what stays for ever is there
-// before it is counted.
+// warm makes a few runs, so that permanent resources exist before they are
+// counted. It returns the files of the data directory.
 func (r *run) warm(ctx context.Context) (files []string, err error) {
 	for range 3 {
 		if _, err := r.srv.Service.Run(ctx, brig.Program{Language: brig.Python, Code: "1"}, brig.IO{}); err != nil {
@@ -139,11 +144,11 @@ func (r *run) warm(ctx context.Context) (files []string, err error) {
 	if err := r.idle(ctx); err != nil {
 		return nil, err
 	}
-	r.Before = usageOf(r.srv.PID)
+	r.Before = resourceUsageOf(r.srv.PID)
 	return r.host.files(), nil
 }
 
-// kill waits for a random while and kills somebody.
+// kill waits for a random time and kills a victim.
 func (r *run) kill(ctx context.Context) error {
 	select {
 	case <-time.After(time.Duration(100+r.rand.IntN(900)) * time.Millisecond):
@@ -162,7 +167,7 @@ func (r *run) kill(ctx context.Context) error {
 		r.Killed[who]++
 		return r.restart(ctx)
 	case "interpreter":
-		r.load.kills[r.rand.IntN(keepers)].Store(true)
+		r.load.kills[r.rand.IntN(holderCount)].Store(true)
 		r.Killed[who]++
 		return nil
 	}
@@ -177,7 +182,7 @@ func (r *run) kill(ctx context.Context) error {
 		return r.kill(ctx)
 	}
 	p := list[r.rand.IntN(len(list))]
-	r.load.doom(r.sandboxOf(p))
+	r.load.markKilled(r.sandboxOf(p))
 	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return fmt.Errorf("kill %s: %w", who, err)
 	}
@@ -185,9 +190,9 @@ func (r *run) kill(ctx context.Context) error {
 	return nil
 }
 
-// sandboxOf says whose a process is.
+// sandboxOf returns the sandbox that a process belongs to.
 func (r *run) sandboxOf(p Process) brig.ID {
-	folders, _ := r.host.Folders() // a victim of which nothing is known is passed over
+	folders, _ := r.host.Folders() // an unknown victim is skipped
 	for _, id := range folders {
 		if strings.Contains(p.Cmdline+p.Cgroups, id) {
 			return brig.ID(id)
@@ -223,7 +228,7 @@ func (r *run) restart(ctx context.Context) error {
 	}
 }
 
-// settle removes everything and counts what is left.
+// settle removes all sandboxes and counts the remaining resources.
 func (r *run) settle(ctx context.Context, files []string) error {
 	svc := r.srv.Service
 	r.load.check(ctx, svc)
@@ -231,14 +236,15 @@ func (r *run) settle(ctx context.Context, files []string) error {
 		return err
 	}
 	if err := r.idle(ctx); err != nil {
-		r.load.lose("%v", err)
+		r.load.recordLoss("%v", err)
 	}
-	// A server that was hit again and again has nothing that a new one has not.
+	// A server that has survived many kills must not hold more descriptors than
+	// a new one.
 	for range 50 {
-		if r.After = usageOf(r.srv.PID); r.After.Descriptors <= r.Before.Descriptors {
+		if r.After = resourceUsageOf(r.srv.PID); r.After.Descriptors <= r.Before.Descriptors {
 			break
 		}
-		time.Sleep(100 * time.Millisecond) // connections of clients are idle
+		time.Sleep(100 * time.Millisecond) // until idle client connections are closed
 	}
 	err := r.srv.Stop()
 	r.srv = nil
@@ -264,20 +270,18 @@ func (r *run) settle(ctx context.Context, files []string) error {
 	l := r.load
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.Counts, r.Lost, r.Odd, r.Told = l.counts, l.lost, l.odd, l.told
+	r.Counts, r.Lost, r.Unexplained, r.Errors = l.counts, l.lost, l.unexplained, l.errors
 	return nil
 }
 
-// What a server may hold more at the end than at the beginning: connections
-// of clients, of its own to the database, and what the collector of garbage
-// has not given back.
+// The permitted growth of a server's resources: connections of clients and to
+// the database, and memory that the garbage collector has not returned.
 const (
 	spareDescriptors = 12
 	spareMemory      = 64 * brig.MiB
 )
 
-// idle waits until a server has on the host what waits in its pool, and
-// nothing else.
+// idle waits until the server has only the sandboxes of its pool on the host.
 func (r *run) idle(ctx context.Context) error {
 	why := ""
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(20 * time.Millisecond) {

@@ -1,9 +1,9 @@
-// Package chaos holds a server to its promises while everything that a
-// sandbox is made of is killed at random, and while it works for a long time.
-// It drives a brig.Service from outside and looks at the host: it knows no
-// engine, no provider and no store.
+// Package chaos checks a server's guarantees while it kills the processes of
+// the server and its sandboxes at random, and during long operation. It drives
+// a brig.Service from outside and inspects the host. It does not depend on the
+// engine, the provider or the store.
 //
-// Run kills and then counts: what is left on the host, which acknowledged
-// results are lost, and how long the next server takes. Soak works steadily
-// and says how memory and latency move.
+// Run kills processes. It then counts leaked resources and lost acknowledged
+// results, and measures the time until the next server is ready. Soak applies a
+// steady load and reports the trends of memory and latency.
 package chaos

@@ -14,62 +14,69 @@ import (
 	"strings"
 )
 
-// Host looks at what belongs to a data folder on this machine. How that is
-// named is written down here once more, so that a provider that changes a
-// name, or forgets what has an older one, is noticed.
+// Host inspects the resources of a data directory on this machine. It defines
+// their names independently of the provider, so that the tests detect a
+// provider that changes a name or leaves resources under an old name.
 type Host struct {
 	Dir   string // without symbolic links
-	Group string // the cgroup above those of its sandboxes
+	Group string // the parent cgroup of the sandboxes
 }
 
-// NewHost returns a Host for a data folder.
+// NewHost returns a Host for a data directory.
 func NewHost(dir string) (*Host, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return nil, fmt.Errorf("look at the data folder: %w", err)
 	}
-	sum := sha256.Sum256([]byte(real))
-	return &Host{Dir: real, Group: "/brig/" + hex.EncodeToString(sum[:6])}, nil
+	return &Host{Dir: real, Group: Group(real)}, nil
 }
 
-// Process is one of the machine's, as /proc shows it.
+// Group returns the parent cgroup of the sandboxes of a data directory. dir
+// must not contain symbolic links, and need not exist.
+func Group(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return "/brig/" + hex.EncodeToString(sum[:6])
+}
+
+// Process is a process on the machine, as /proc shows it.
 type Process struct {
 	PID, Parent int
 	State       byte
-	Cmdline     string // its words, separated by spaces
-	Cgroups     string // its line in each hierarchy
+	Cmdline     string // the arguments, separated by spaces
+	Cgroups     string // the content of /proc/PID/cgroup
 }
 
-// String names a process in a list of leaks.
+// String describes a process in a list of leaks.
 func (p Process) String() string {
 	return fmt.Sprintf("process %d (%c, parent %d) %.120s", p.PID, p.State, p.Parent, p.Cmdline)
 }
 
-// name is the program, without its folder.
+// name returns the base name of the program.
 func (p Process) name() string {
 	word, _, _ := strings.Cut(p.Cmdline, " ")
 	return filepath.Base(word)
 }
 
-// The names of the processes that a sandbox is made of.
+// The names of a sandbox's processes.
 const (
 	shimName   = "brig-shim"
 	sentryName = "runsc-sandbox"
 )
 
-// Processes lists the processes that belong to a data folder: those whose
-// command line or program is in it, and those in its cgroup. This process and
-// the given ones do not count, and neither do zombies that this process itself
-// has not waited for.
+// Processes lists the processes of a data directory: those whose command line
+// or executable refers to it, and those in its cgroup. It excludes this
+// process, the given processes, and zombies that this process has not waited
+// for.
 func (h *Host) Processes(except ...int) []Process {
-	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
 	var out []Process
 	for _, d := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(d))
 		if err != nil || pid == os.Getpid() || slices.Contains(except, pid) {
 			continue
 		}
-		// Each may end while it is looked at; what cannot be read is gone.
+		// A process may end during the reads. If its files cannot be read, it
+		// has ended.
 		cmdline, _ := os.ReadFile(d + "/cmdline")
 		exe, _ := os.Readlink(d + "/exe")
 		groups, _ := os.ReadFile(d + "/cgroup")
@@ -81,7 +88,7 @@ func (h *Host) Processes(except ...int) []Process {
 		if err != nil {
 			continue
 		}
-		// The name, in parentheses, may hold anything.
+		// The name, in parentheses, may contain any character.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		p.State = fields[0][0]
 		p.Parent, _ = strconv.Atoi(fields[1])
@@ -92,7 +99,7 @@ func (h *Host) Processes(except ...int) []Process {
 	return out
 }
 
-// Cgroups lists the groups of the sandboxes, in every hierarchy.
+// Cgroups lists the cgroups of the sandboxes, in every hierarchy.
 func (h *Host) Cgroups() []string {
 	var out []string
 	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
@@ -106,7 +113,7 @@ func (h *Host) Cgroups() []string {
 	return out
 }
 
-// Folders lists the sandboxes' folders.
+// Folders lists the directories of the sandboxes.
 func (h *Host) Folders() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(h.Dir, "sandboxes"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +126,8 @@ func (h *Host) Folders() ([]string, error) {
 	return out, nil
 }
 
-// Mounts lists the mounts below the data folder, in every mount namespace that
-// a process keeps alive.
+// Mounts lists the mounts below the data directory, in every mount namespace
+// that a process keeps alive.
 func (h *Host) Mounts() []string {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	seen := map[string]bool{}
@@ -141,8 +148,8 @@ func (h *Host) Mounts() []string {
 	return out
 }
 
-// files lists what else is in the data folder, but for what SQLite has beside
-// its file.
+// files lists the other files of the data directory, except SQLite's auxiliary
+// files.
 func (h *Host) files() []string {
 	var out []string
 	for _, pattern := range []string{"*", ".*", "bin/*", "bin/.*", "images/*", "images/.*"} {
@@ -156,12 +163,12 @@ func (h *Host) files() []string {
 	return out
 }
 
-// leaks lists by kind what there is although no server runs and no sandbox
-// was left.
+// leaks lists, by kind, the resources that still exist although no server runs
+// and all sandboxes have been removed.
 func (h *Host) leaks(before []string) map[string][]string {
 	folders, err := h.Folders()
 	if err != nil {
-		folders = []string{err.Error()} // what cannot be seen may be there
+		folders = []string{err.Error()} // if they cannot be listed, they may exist
 	}
 	out := map[string][]string{"cgroups": h.Cgroups(), "mounts": h.Mounts(), "folders": folders}
 	for _, p := range h.Processes() {
@@ -185,14 +192,14 @@ func none(leaks map[string][]string) bool {
 	return true
 }
 
-// usage is what a server's process holds.
-type usage struct {
+// resourceUsage is the resource usage of a server process.
+type resourceUsage struct {
 	Descriptors int   `json:"descriptors"`
 	RSS         int64 `json:"rss_bytes"`
 	Threads     int   `json:"threads"`
 }
 
-func usageOf(pid int) (u usage) {
+func resourceUsageOf(pid int) (u resourceUsage) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	fds, _ := os.ReadDir(dir + "/fd")
 	u.Descriptors = len(fds)

@@ -10,27 +10,28 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ledger is what a server has said, and may not forget by dying.
+// ledger records the results that a server has acknowledged. They must survive
+// the death of the server.
 type ledger struct {
-	mu     sync.Mutex // guards the fields below
-	runs   map[string]string
-	gone   map[brig.ID]string // names of those whose removal was acknowledged
-	doomed map[brig.ID]bool   // sandboxes of which a process was killed
-	deaths time.Time          // when one was last
-	events map[done]int       // successful outcomes
-	told   map[brig.Kind]int  // errors, by kind
-	counts Counts
-	lost   []string
-	odd    []string // errors that nothing explains
+	mu          sync.Mutex // guards the fields below
+	runs        map[string]string
+	gone        map[brig.ID]string // names of sandboxes whose removal was acknowledged
+	killed      map[brig.ID]bool   // sandboxes of which a process was killed
+	deaths      time.Time          // time of the last kill
+	events      map[done]int       // successful operations
+	errors      map[brig.Kind]int  // errors, by kind
+	counts      Counts
+	lost        []string
+	unexplained []string // errors that no kill explains
 }
 
-// done is an operation that succeeded, on a sandbox.
+// done is a successful operation on a sandbox.
 type done struct {
 	op string
 	id brig.ID
 }
 
-// Counts is what happened.
+// Counts are the numbers of successful operations.
 type Counts struct {
 	Runs       int `json:"runs"`
 	Hits       int `json:"pool_hits"`
@@ -42,12 +43,12 @@ type Counts struct {
 
 func newLedger() *ledger {
 	return &ledger{
-		runs: map[string]string{}, gone: map[brig.ID]string{}, doomed: map[brig.ID]bool{},
-		events: map[done]int{}, told: map[brig.Kind]int{},
+		runs: map[string]string{}, gone: map[brig.ID]string{}, killed: map[brig.ID]bool{},
+		events: map[done]int{}, errors: map[brig.Kind]int{},
 	}
 }
 
-// ack notes a success: its event must be on record.
+// ack records a successful operation, whose event must be in the audit log.
 func (l *ledger) ack(op brig.Op, id brig.ID, f func(*Counts)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,54 +58,56 @@ func (l *ledger) ack(op brig.Op, id brig.ID, f func(*Counts)) {
 	f(&l.counts)
 }
 
-// done counts what succeeded until now.
+// done returns the numbers of successful operations so far.
 func (l *ledger) done() Counts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.counts
 }
 
-// lose notes something acknowledged that is not there.
-func (l *ledger) lose(format string, args ...any) {
+// recordLoss records the loss of an acknowledged result.
+func (l *ledger) recordLoss(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.lost = append(l.lost, fmt.Sprintf(format, args...))
 }
 
-func (l *ledger) doom(id brig.ID) {
+func (l *ledger) markKilled(id brig.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.doomed[id], l.deaths = true, time.Now()
+	l.killed[id], l.deaths = true, time.Now()
 }
 
-// die notes that an interpreter is about to kill itself.
-func (l *ledger) die() {
+// recordSelfKill records that an interpreter is about to kill itself.
+func (l *ledger) recordSelfKill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deaths = time.Now()
 }
 
-func (l *ledger) isDoomed(id brig.ID) bool {
+func (l *ledger) wasKilled(id brig.ID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.doomed[id]
+	return l.killed[id]
 }
 
-// blame is how long a killed process may be the reason of an error.
-const blame = 5 * time.Second
+// blameWindow is the time after a kill during which it may explain an error.
+const blameWindow = 5 * time.Second
 
-// refused notes an error. A dead server and a dead machine explain theirs.
+// refused records an error. The error is unexplained unless the connection
+// failed or a process was killed shortly before the call.
 func (l *ledger) refused(what string, begin time.Time, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kind := brig.KindOf(err)
-	l.told[kind]++
-	if kind != brig.ConnectionFailed && l.deaths.Before(begin.Add(-blame)) {
-		l.odd = append(l.odd, fmt.Sprintf("%s: %s: %v", what, kind, err))
+	l.errors[kind]++
+	if kind != brig.ConnectionFailed && l.deaths.Before(begin.Add(-blameWindow)) {
+		l.unexplained = append(l.unexplained, fmt.Sprintf("%s: %s: %v", what, kind, err))
 	}
 }
 
-// audit holds the events of a store to what was acknowledged.
+// audit compares the events of a store with the acknowledged operations, and
+// returns the number of missing events.
 func (l *ledger) audit(events []brig.Event) (missing int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,15 +121,15 @@ func (l *ledger) audit(events []brig.Event) (missing int) {
 			runs++
 		}
 	}
-	have[done{op: brig.OpRun.Name}] = runs // a caller does not know its sandbox's id
+	have[done{op: brig.OpRun.Name}] = runs // the caller of a run does not know the sandbox's ID
 	for e, n := range l.events {
 		missing += max(n-have[e], 0)
 	}
 	return missing
 }
 
-// check asks for every result that was acknowledged, and for none that was
-// removed.
+// check requests every acknowledged result, and checks that removed sandboxes
+// no longer exist.
 func (l *ledger) check(ctx context.Context, svc brig.Service) {
 	l.mu.Lock()
 	runs, gone := maps.Clone(l.runs), maps.Clone(l.gone)
@@ -134,12 +137,12 @@ func (l *ledger) check(ctx context.Context, svc brig.Service) {
 	l.mu.Unlock()
 	for name, out := range runs {
 		if o, err := svc.GetRun(ctx, name); err != nil || string(o.Stdout.Head) != out {
-			l.lose("run %s: %v", name, err)
+			l.recordLoss("run %s: %v", name, err)
 		}
 	}
 	for id, name := range gone {
 		if box, err := svc.Get(ctx, string(id)); brig.KindOf(err) != brig.NotFound {
-			l.lose("sandbox %s was removed and is there: %+v, %v", name, box, err)
+			l.recordLoss("sandbox %s was removed and is there: %+v, %v", name, box, err)
 		}
 	}
 }

@@ -12,38 +12,38 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// load is clients at work on a server that may die.
+// load is a set of clients of a server that may die.
 type load struct {
 	*ledger
-	server atomic.Pointer[Server] // the present one
-	tag    string                 // tells the names of this load from others
+	server atomic.Pointer[Server] // the current server
+	tag    string                 // makes the names of this load unique
 	n      atomic.Int64
 	work   sync.WaitGroup
-	spent  func(op string, took time.Duration) // of what succeeded; may be nil
-	kills  [keepers]atomic.Bool                // whose interpreter is to kill itself
+	spent  func(op string, took time.Duration) // receives the durations of successes; may be nil
+	kills  [holderCount]atomic.Bool            // the holders whose interpreter must kill itself
 }
 
-// keepers is how many sandboxes stay, with their variables.
-const keepers = 3
+// holderCount is the number of persistent sandboxes with variables.
+const holderCount = 3
 
-// callTime bounds one call of a client.
+// callTime is the timeout of a client's call.
 const callTime = time.Minute
 
-// svc is the present server's service.
+// svc returns the service of the current server.
 func (l *load) svc() brig.Service { return l.server.Load().Service }
 
-// start starts the clients, which work until ctx ends.
+// start starts the clients, which run until ctx is done.
 func (l *load) start(ctx context.Context) {
-	l.client(ctx, l.shot)
-	l.client(ctx, l.shot)
-	l.client(ctx, l.pass)
-	for i := range keepers {
-		k := &keeper{load: l, index: i}
-		l.client(ctx, k.turn)
+	l.client(ctx, l.oneShot)
+	l.client(ctx, l.oneShot)
+	l.client(ctx, l.createAndDelete)
+	for i := range holderCount {
+		k := &holder{load: l, index: i}
+		l.client(ctx, k.step)
 	}
 }
 
-// client does one thing again and again.
+// client repeats an operation until ctx is done.
 func (l *load) client(ctx context.Context, do func(ctx context.Context, n int64) (what string, err error)) {
 	l.work.Go(func() {
 		for ctx.Err() == nil {
@@ -59,15 +59,15 @@ func (l *load) client(ctx context.Context, do func(ctx context.Context, n int64)
 	})
 }
 
-// timed notes how long a success took.
+// timed records the duration of a successful operation.
 func (l *load) timed(op brig.Op, begin time.Time) {
 	if l.spent != nil {
 		l.spent(op.Name, time.Since(begin))
 	}
 }
 
-// shot runs a one-shot.
-func (l *load) shot(ctx context.Context, n int64) (string, error) {
+// oneShot runs a one-shot.
+func (l *load) oneShot(ctx context.Context, n int64) (string, error) {
 	name, begin := fmt.Sprintf("shot-%s-%d", l.tag, n), time.Now()
 	o, err := l.svc().Run(ctx, brig.Program{Name: name, Language: brig.Python, Code: "print('" + name + "')"}, brig.IO{})
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *load) shot(ctx context.Context, n int64) (string, error) {
 	}
 	if out := string(o.Stdout.Head); out != name+"\n" {
 		if o.ExitCode == 0 {
-			l.lose("run %s printed %q", name, out)
+			l.recordLoss("run %s printed %q", name, out)
 		}
 		return "run", brig.Errorf(brig.Internal, "the program ended with %d %s", o.ExitCode, o.Signal)
 	}
@@ -90,11 +90,11 @@ func (l *load) shot(ctx context.Context, n int64) (string, error) {
 	return "", nil
 }
 
-// pass makes a sandbox, of the pool or from scratch, and removes it.
-func (l *load) pass(ctx context.Context, n int64) (string, error) {
+// createAndDelete creates a sandbox, with or without the pool, and removes it.
+func (l *load) createAndDelete(ctx context.Context, n int64) (string, error) {
 	spec := brig.Spec{Name: fmt.Sprintf("pass-%s-%d", l.tag, n)}
 	if n%2 == 0 {
-		spec.Command = &brig.Command{Argv: []string{"sleep", "600"}} // such a one is never in the pool
+		spec.Command = &brig.Command{Argv: []string{"sleep", "600"}} // a sandbox with a command is never in the pool
 	}
 	begin := time.Now()
 	box, err := l.svc().Create(ctx, spec)
@@ -107,11 +107,11 @@ func (l *load) pass(ctx context.Context, n int64) (string, error) {
 	now, err := l.svc().Get(ctx, spec.Name)
 	switch {
 	case brig.KindOf(err) == brig.NotFound, err == nil && now.ID != box.ID:
-		l.lose("sandbox %s was made and is %+v, %v", spec.Name, now, err)
+		l.recordLoss("sandbox %s was made and is %+v, %v", spec.Name, now, err)
 	case err != nil:
 		return "get", err
-	case now.State != brig.Running && !l.isDoomed(box.ID):
-		l.lose("sandbox %s was made and is %s, %+v", spec.Name, now.State, now.Exit)
+	case now.State != brig.Running && !l.wasKilled(box.ID):
+		l.recordLoss("sandbox %s was made and is %s, %+v", spec.Name, now.State, now.Exit)
 	}
 	if rand.IntN(2) == 0 {
 		if _, err := l.svc().Stop(ctx, spec.Name, 50*time.Millisecond); err != nil {
@@ -128,18 +128,18 @@ func (l *load) pass(ctx context.Context, n int64) (string, error) {
 	return "", nil
 }
 
-// keeper has one sandbox as long as it lives, and a variable in it.
-type keeper struct {
+// holder keeps a sandbox and a variable in it for as long as the sandbox lives.
+type holder struct {
 	*load
-	index int
-	box   *brig.Sandbox
-	may   map[string]bool // what the variable may be
-	dying bool            // its interpreter was told to kill itself, and nobody knows yet whether it has
-	under string          // an execution that survives, and what it writes
-	word  string
+	index          int
+	box            *brig.Sandbox
+	possibleValues map[string]bool // the possible values of the variable
+	dying          bool            // whether the interpreter was made to kill itself and the result is still unknown
+	execID         string          // the ID of an execution that outlives its server; execOutput is its output
+	execOutput     string
 }
 
-func (k *keeper) turn(ctx context.Context, n int64) (string, error) {
+func (k *holder) step(ctx context.Context, n int64) (string, error) {
 	if k.box == nil {
 		spec := brig.Spec{Name: fmt.Sprintf("keep-%s-%d", k.tag, n), TTL: time.Hour}
 		box, err := k.svc().Create(ctx, spec)
@@ -147,20 +147,20 @@ func (k *keeper) turn(ctx context.Context, n int64) (string, error) {
 			return "create", err
 		}
 		k.ack(brig.OpCreate, box.ID, func(c *Counts) { c.Sandboxes++ })
-		k.box, k.may, k.dying, k.under = box, map[string]bool{"None": true}, false, ""
+		k.box, k.possibleValues, k.dying, k.execID = box, map[string]bool{"None": true}, false, ""
 	}
 	if what, err := k.code(ctx, n); err != nil {
-		return what, k.mourn(ctx, err)
+		return what, k.abandon(ctx, err)
 	}
 	if what, err := k.exec(ctx, n); err != nil {
-		return what, k.mourn(ctx, err)
+		return what, k.abandon(ctx, err)
 	}
 	time.Sleep(20 * time.Millisecond)
 	return "", nil
 }
 
-// mourn gives a sandbox up that has ended.
-func (k *keeper) mourn(ctx context.Context, err error) error {
+// abandon drops a sandbox that has ended.
+func (k *holder) abandon(ctx context.Context, err error) error {
 	if brig.KindOf(err) == brig.ConnectionFailed {
 		return err
 	}
@@ -169,86 +169,86 @@ func (k *keeper) mourn(ctx context.Context, err error) error {
 	case brig.KindOf(getErr) == brig.ConnectionFailed:
 		return getErr
 	case getErr != nil:
-		k.lose("sandbox %s: %v", k.box.Spec.Name, getErr)
-	case k.isDoomed(box.ID):
-		// It may limp on without one of its parts.
+		k.recordLoss("sandbox %s: %v", k.box.Spec.Name, getErr)
+	case k.wasKilled(box.ID):
+		// The sandbox may still run without one of its processes.
 	case box.State == brig.Running:
 		return err
 	default:
-		k.lose("sandbox %s is %s, %+v", box.Spec.Name, box.State, box.Exit)
+		k.recordLoss("sandbox %s is %s, %+v", box.Spec.Name, box.State, box.Exit)
 	}
 	k.box = nil
 	return err
 }
 
-// code looks at the variable and gives it a new value.
-func (k *keeper) code(ctx context.Context, n int64) (string, error) {
+// code reads the variable and assigns a new value.
+func (k *holder) code(ctx context.Context, n int64) (string, error) {
 	die := k.kills[k.index].Swap(false)
 	if die {
 		k.dying = true
-		k.die()
+		k.recordSelfKill()
 	}
 	source := fmt.Sprintf("print(globals().get('x'))\nx = %d", n)
 	if die {
 		source += "\nimport os, sys\nsys.stdout.flush()\nos.kill(os.getpid(), 9)"
 	}
 	begin := time.Now()
-	k.may[fmt.Sprint(n)] = true
+	k.possibleValues[fmt.Sprint(n)] = true
 	res, err := k.svc().RunCode(ctx, k.box.Spec.Name, brig.Code{Source: source}, nil)
 	if err != nil {
-		k.may["None"] = k.may["None"] || k.dying
+		k.possibleValues["None"] = k.possibleValues["None"] || k.dying
 		return "code", err
 	}
 	k.ack(brig.OpRunCode, k.box.ID, func(c *Counts) { c.Codes++; c.Checked++ })
 	was := strings.TrimSpace(string(res.Stdout.Head))
-	if res.Error == nil && !k.may[was] {
-		k.lose("the variable of %s is %s, and may be one of %v", k.box.Spec.Name, was, k.may)
+	if res.Error == nil && !k.possibleValues[was] {
+		k.recordLoss("the variable of %s is %s, and may be one of %v", k.box.Spec.Name, was, k.possibleValues)
 	}
 	switch {
 	case res.Lost:
-		if !k.dying && !k.isDoomed(k.box.ID) {
-			k.lose("the interpreter of %s: %+v", k.box.Spec.Name, res.Error)
+		if !k.dying && !k.wasKilled(k.box.ID) {
+			k.recordLoss("the interpreter of %s: %+v", k.box.Spec.Name, res.Error)
 		}
 		k.dying = false
-		k.may = map[string]bool{"None": true}
+		k.possibleValues = map[string]bool{"None": true}
 	case res.Error != nil:
 		return "code", brig.Errorf(brig.Internal, "%s: %s", res.Error.Name, res.Error.Value)
 	default:
 		k.timed(brig.OpRunCode, begin)
 		k.dying = false
-		k.may = map[string]bool{fmt.Sprint(n): true}
+		k.possibleValues = map[string]bool{fmt.Sprint(n): true}
 	}
 	return "", nil
 }
 
-// exec starts an execution that outlives its server, or looks how the last
-// one went.
-func (k *keeper) exec(ctx context.Context, n int64) (string, error) {
-	if k.under != "" {
-		x, err := k.svc().GetExec(ctx, k.box.Spec.Name, k.under)
+// exec starts an execution that outlives its server, or reads the result of the
+// last one.
+func (k *holder) exec(ctx context.Context, n int64) (string, error) {
+	if k.execID != "" {
+		x, err := k.svc().GetExec(ctx, k.box.Spec.Name, k.execID)
 		switch {
 		case brig.KindOf(err) == brig.NotFound:
-			k.lose("execution %s of %s", k.under, k.box.Spec.Name)
+			k.recordLoss("execution %s of %s", k.execID, k.box.Spec.Name)
 		case err != nil:
 			return "get exec", err
 		case !x.Done:
 			return "", nil
-		case string(x.Stdout.Head) != k.word && !k.isDoomed(k.box.ID):
-			k.lose("execution %s of %s wrote %q and ended with %d", k.under, k.box.Spec.Name, x.Stdout.Head, x.ExitCode)
+		case string(x.Stdout.Head) != k.execOutput && !k.wasKilled(k.box.ID):
+			k.recordLoss("execution %s of %s wrote %q and ended with %d", k.execID, k.box.Spec.Name, x.Stdout.Head, x.ExitCode)
 		}
 		k.ack(brig.Op{}, "", func(c *Counts) { c.Checked++ })
-		k.under = ""
+		k.execID = ""
 		return "", nil
 	}
-	k.word = fmt.Sprintf("word-%d\n", n)
+	k.execOutput = fmt.Sprintf("word-%d\n", n)
 	begin := time.Now()
-	cmd := brig.Command{Shell: "sleep 0.1; echo " + strings.TrimSpace(k.word), Survive: true}
-	res, err := k.svc().Exec(ctx, k.box.Spec.Name, cmd, brig.IO{Started: func(id string) { k.under = id }})
+	cmd := brig.Command{Shell: "sleep 0.1; echo " + strings.TrimSpace(k.execOutput), Survive: true}
+	res, err := k.svc().Exec(ctx, k.box.Spec.Name, cmd, brig.IO{Started: func(id string) { k.execID = id }})
 	if err != nil {
 		return "exec", err
 	}
 	k.timed(brig.OpExec, begin)
-	k.under = res.ExecID
+	k.execID = res.ExecID
 	k.ack(brig.OpExec, k.box.ID, func(c *Counts) { c.Executions++ })
 	return "", nil
 }

@@ -10,33 +10,35 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// SoakOptions say how long to work, and on what.
+// SoakOptions are the options of Soak.
 type SoakOptions struct {
 	Server *Server
 	For    time.Duration
 	Every  time.Duration // between samples; default 5 s
-	// Goroutines asks the server how many it has, 0 if it does not say.
+	// Goroutines returns the number of the server's goroutines, or 0 if
+	// unknown.
 	Goroutines func(ctx context.Context) int
 	Say        func(format string, args ...any)
 }
 
-// Sample is the server at one moment, and the latencies since the last one.
+// Sample is the state of the server at one moment, and the latencies since the
+// last sample.
 type Sample struct {
 	At time.Duration `json:"-"`
-	usage
+	resourceUsage
 	Goroutines int           `json:"goroutines,omitempty"`
 	Runs       int           `json:"runs"` // so far
 	P50, P99   time.Duration `json:"-"`    // of one-shots
 }
 
-// SoakReport is what came of it.
+// SoakReport is the result of Soak.
 type SoakReport struct {
 	Counts
 	Samples []Sample          `json:"samples"`
-	Told    map[brig.Kind]int `json:"errors"`
+	Errors  map[brig.Kind]int `json:"errors"`
 	Lost    []string          `json:"lost"`
-	// Of what 1000 runs, or ten minutes, move; by least squares over the
-	// samples after the first quarter, in which things warm up.
+	// The growth per 1000 runs and the drift of latency, by least squares. The
+	// first quarter of the samples is the warm-up and is ignored.
 	Memory      float64 `json:"memory_mib_per_1000_runs"`
 	Descriptors float64 `json:"descriptors_per_1000_runs"`
 	Goroutines  float64 `json:"goroutines_per_1000_runs"`
@@ -45,7 +47,7 @@ type SoakReport struct {
 	Operations  []Operation
 }
 
-// Operation is how long one operation took.
+// Operation holds the durations of one operation.
 type Operation struct {
 	Name          string `json:"name"`
 	Count         int    `json:"count"`
@@ -76,7 +78,7 @@ func (s *spans) take() []time.Duration {
 	return out
 }
 
-// Soak works steadily and watches.
+// Soak applies a steady load and samples the server.
 func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
 	if o.Every == 0 {
 		o.Every = 5 * time.Second
@@ -105,7 +107,7 @@ func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
 		}
 		took := times.take()
 		l.mu.Lock()
-		s := Sample{At: time.Since(begin), usage: usageOf(o.Server.PID), Runs: l.counts.Runs}
+		s := Sample{At: time.Since(begin), resourceUsage: resourceUsageOf(o.Server.PID), Runs: l.counts.Runs}
 		l.mu.Unlock()
 		s.Goroutines, s.P50, s.P99 = o.Goroutines(ctx), Percentile(took, 50), Percentile(took, 99)
 		r.Samples = append(r.Samples, s)
@@ -120,13 +122,13 @@ func Soak(ctx context.Context, o SoakOptions) (*SoakReport, error) {
 	if err := removeAll(ctx, o.Server.Service); err != nil {
 		return nil, err
 	}
-	r.Counts, r.Told, r.Lost = l.counts, l.told, append(l.lost, l.odd...)
-	r.conclude(times)
+	r.Counts, r.Errors, r.Lost = l.counts, l.errors, append(l.lost, l.unexplained...)
+	r.fit(times)
 	return r, nil
 }
 
-// conclude draws the lines.
-func (r *SoakReport) conclude(times *spans) {
+// fit fits lines to the samples.
+func (r *SoakReport) fit(times *spans) {
 	var runs, rss, fds, goroutines, minutes, p50, p99 []float64
 	for _, s := range r.Samples[len(r.Samples)/4:] {
 		runs = append(runs, float64(s.Runs)/1000)

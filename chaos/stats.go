@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Percentile is the smallest of d that p percent of d do not exceed; 0 of
-// none.
+// Percentile returns the p-th percentile of d, by the nearest-rank method. It
+// returns 0 if d is empty.
 func Percentile(d []time.Duration, p float64) time.Duration {
 	if len(d) == 0 {
 		return 0
@@ -16,8 +16,9 @@ func Percentile(d []time.Duration, p float64) time.Duration {
 	return s[min(max(int(math.Ceil(p/100*float64(len(s))))-1, 0), len(s)-1)]
 }
 
-// Line is the straight line that is nearest to points by least squares: its
-// slope, and its value at 0. Of less than two different x it is flat.
+// Line fits a straight line to points by least squares, and returns its slope
+// and its value at 0. With fewer than two distinct values of x, the line is
+// flat.
 func Line(x, y []float64) (slope, at0 float64) {
 	n := float64(len(x))
 	if n == 0 {
@@ -38,8 +39,8 @@ func Line(x, y []float64) (slope, at0 float64) {
 	return slope, my - slope*mx
 }
 
-// drift is by how many percent the line through points rises from the first
-// to the last.
+// drift returns the rise of the fitted line from the first point to the last,
+// in percent.
 func drift(x, y []float64) float64 {
 	slope, at0 := Line(x, y)
 	if len(x) == 0 || at0+slope*x[0] == 0 {

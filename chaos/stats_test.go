@@ -37,7 +37,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// What a server may forget is told from what it may not.
+// TestAudit checks the number of missing events, and that a kill explains the
+// errors that follow it.
 func TestAudit(t *testing.T) {
 	l := newLedger()
 	for range 2 {
@@ -51,9 +52,9 @@ func TestAudit(t *testing.T) {
 		t.Errorf("%d are missing, want 2", n)
 	}
 	l.refused("x", time.Now(), errForTest)
-	l.doom("box")
+	l.markKilled("box")
 	l.refused("y", time.Now(), errForTest)
-	if len(l.odd) != 1 {
-		t.Errorf("unexplained: %v", l.odd)
+	if len(l.unexplained) != 1 {
+		t.Errorf("unexplained: %v", l.unexplained)
 	}
 }

@@ -12,7 +12,8 @@ import (
 
 const key = "brig_0123456789012345678901234567890123456789"
 
-// A key is not sent over a network in plain HTTP, unless that is admitted.
+// TestPlainHTTP checks that the client does not send a key over a network in
+// plain HTTP unless the options allow it.
 func TestPlainHTTP(t *testing.T) {
 	for url, plain := range map[string]bool{
 		"http://127.0.0.1:2744": false, "http://127.8.9.10": false, "http://[::1]:2744": false,
@@ -36,8 +37,8 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// Who asks for a redirect to another server does not get the key sent there,
-// nor what is in the request, whatever client of HTTP the caller has brought.
+// TestRedirectsAreNotFollowed checks that the target of a redirect receives
+// neither the key nor the request, regardless of the caller's HTTP client.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var asked []string
 	ask := func(w http.ResponseWriter, r *http.Request) { asked = append(asked, r.Header.Get("Authorization")) }

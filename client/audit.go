@@ -12,7 +12,7 @@ import (
 )
 
 // Audit implements brig.Service.
-func (c *Client) Audit(ctx context.Context, q brig.AuditQuery) (*brig.AuditPage, error) {
+func (c *server) Audit(ctx context.Context, q brig.AuditQuery) (*brig.AuditPage, error) {
 	v := url.Values{}
 	if q.After != 0 {
 		v.Set("after", strconv.FormatInt(q.After, 10))
@@ -36,9 +36,9 @@ func (c *Client) Audit(ctx context.Context, q brig.AuditQuery) (*brig.AuditPage,
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/audit", query: v}, nil, &out); err != nil {
 		return nil, err
 	}
-	p, err := out.Noun()
+	p, err := out.Domain()
 	if err != nil {
-		return nil, c.lost(ctx, "the server's answer is not an audit log", err)
+		return nil, c.connectionError(ctx, "the server's answer is not an audit log", err)
 	}
 	return p, nil
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// encode writes a request. What JSON cannot say is the caller's error.
+// encode encodes a request. A value that JSON cannot represent is an error of
+// the caller.
 func encode(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err == nil {
@@ -17,13 +18,13 @@ func encode(v any) ([]byte, error) {
 	}
 	e := brig.Errorf(brig.InvalidArgument, "the request cannot be written as JSON").Because(err)
 	if _, number := errors.AsType[*json.UnsupportedValueError](err); number {
-		e.Field = "limits.cpus" // the only number that need not be one
+		e.Field = "limits.cpus" // the only number that may be NaN or infinite
 		e.Hint = "give a number, for example 0.5"
 	}
 	return nil, e
 }
 
-// checker finds text that JSON would change in silence.
+// checker finds text that JSON encoding would silently change.
 type checker struct{ err error }
 
 func (c *checker) text(field, s string) {

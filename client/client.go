@@ -1,15 +1,17 @@
-// Package client is brig.Service over the network: code written against the
-// interface cannot tell it from the engine, and one suite (servicetest) runs
-// on both. The server is the one at api/rest.
+// Package client is a brig.Service over the network. Code that uses the
+// interface works in the same way with the client and with the engine, and one
+// test suite (servicetest) runs on both. The server is api/rest.
 package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,32 +20,53 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
+	"github.com/brig-run/brig/internal/version"
 )
 
-// mostError bounds how much of an answer that is an error is read.
-const mostError = 1 << 20
+// maxError limits the number of bytes that are read of an error response.
+const maxError = 1 << 20
 
-// Options say where the server is and who is calling.
+// Options are the address of the server and the credentials of the caller.
 type Options struct {
-	// URL is the server's, for example "http://127.0.0.1:2744". It may have a
-	// path, which comes before the API's own.
+	// URL is the server's URL, for example "http://127.0.0.1:2744". It may have
+	// a path, which becomes the prefix of the API's paths.
 	URL string
 	// Key is the caller's API key.
 	Key string
-	// InsecureHTTP admits a plain http URL of another machine than this one.
+	// InsecureHTTP allows plain HTTP to other machines.
 	InsecureHTTP bool
-	// HTTP makes the requests. Default: one without a timeout, since a
-	// context bounds each call. No redirect is followed: the key is for the
-	// server at URL.
+	// HTTP sends the requests. Default: a client without a timeout, because the
+	// context of each call limits it. The client never follows redirects,
+	// because the key is only for the server at URL.
 	HTTP *http.Client
+	// RetryTimeout bounds the time for which the client retries a call that the
+	// server rejected because it is at capacity. Such a call has not started.
+	// The client retries after the time that the server requests. Default: 30
+	// s. A negative value disables retries.
+	RetryTimeout time.Duration
 }
 
-// Client is a brig.Service that asks a server. The actor is the key's owner,
-// whatever the context says.
+// Client is a brig.Service that calls a server. The actor is the owner of the
+// key; an actor in the context is ignored.
 type Client struct {
-	base, key string
-	http      *http.Client
+	*conn
+	sandboxes
+	server
+}
+
+// sandboxes implements the calls for sandboxes and their programs.
+type sandboxes struct{ *conn }
+
+// server implements all other calls, for example for images, tenants and
+// providers.
+type server struct{ *conn }
+
+// conn sends requests to the server.
+type conn struct {
+	base, key    string
+	http         *http.Client
+	retryTimeout time.Duration
 }
 
 var _ brig.Service = (*Client)(nil)
@@ -53,22 +76,53 @@ func New(o Options) (*Client, error) {
 	if err := checkAddress(o); err != nil {
 		return nil, err
 	}
-	return &Client{base: strings.TrimRight(o.URL, "/"), key: o.Key, http: requester(o.HTTP)}, nil
+	c := &conn{base: strings.TrimRight(o.URL, "/"), key: o.Key, http: httpClient(o.HTTP), retryTimeout: cmp.Or(o.RetryTimeout, defaultRetryTimeout)}
+	return &Client{c, sandboxes{c}, server{c}}, nil
 }
 
-// request is one request that is to be made.
+// request is one HTTP request.
 type request struct {
 	method, path string
 	query        url.Values
 	body         io.Reader
 	contentType  string
 	accept       string
-	header       http.Header // others, if there are any
+	header       http.Header // additional headers, if any
 }
 
-// send makes a request and returns an answer that is a success. The caller
-// closes its body.
-func (c *Client) send(ctx context.Context, rq request) (*http.Response, error) {
+// defaultRetryTimeout is the default of Options.RetryTimeout.
+const defaultRetryTimeout = 30 * time.Second
+
+// send sends a request and returns a successful response. The caller closes its
+// body. send retries if the server is at capacity.
+func (c *conn) send(ctx context.Context, rq request) (*http.Response, error) {
+	body, again := rq.body.(io.Seeker)
+	for begin := time.Now(); ; {
+		resp, err := c.sendOnce(ctx, rq)
+		told := brig.AsError(err)
+		if err == nil || !(again || rq.body == nil) || told.Kind != brig.RateLimited || told.Field != "capacity" || told.RetryAfter == 0 {
+			return resp, err
+		}
+		// Add jitter, so that clients do not all retry at the same time.
+		wait := told.RetryAfter + rand.N(told.RetryAfter/4+time.Millisecond) //nolint:gosec // needs no cryptographic randomness
+		if time.Since(begin)+wait > c.retryTimeout {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, brig.AsError(ctx.Err())
+		case <-time.After(wait):
+		}
+		if again {
+			if _, err := body.Seek(0, io.SeekStart); err != nil {
+				return nil, fmt.Errorf("send again: %w", err)
+			}
+		}
+	}
+}
+
+// sendOnce sends a request once.
+func (c *conn) sendOnce(ctx context.Context, rq request) (*http.Response, error) {
 	target := c.base + rq.path
 	if len(rq.query) > 0 {
 		target += "?" + rq.query.Encode()
@@ -77,6 +131,7 @@ func (c *Client) send(ctx context.Context, rq request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
+	req.Header.Set("User-Agent", version.UserAgent())
 	for name, values := range rq.header {
 		req.Header[name] = values
 	}
@@ -91,24 +146,24 @@ func (c *Client) send(ctx context.Context, rq request) (*http.Response, error) {
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.lost(ctx, "cannot reach the server", err)
+		return nil, c.connectionError(ctx, "cannot reach the server", err)
 	}
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 || resp.StatusCode == http.StatusSwitchingProtocols {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, c.refused(resp)
+	return nil, c.responseError(resp)
 }
 
-// call makes a request with in as its JSON body, unless in is nil, and reads
-// the answer into out, unless out is nil.
-func (c *Client) call(ctx context.Context, rq request, in, out any) error {
+// call sends a request with in as its JSON body, unless in is nil, and decodes
+// the response into out, unless out is nil.
+func (c *conn) call(ctx context.Context, rq request, in, out any) error {
 	if in != nil {
 		b, err := encode(in)
 		if err != nil {
 			return err
 		}
-		rq.body, rq.contentType = bytes.NewReader(b), wire.JSON
+		rq.body, rq.contentType = bytes.NewReader(b), v1.JSON
 	}
 	resp, err := c.send(ctx, rq)
 	if err != nil {
@@ -119,31 +174,34 @@ func (c *Client) call(ctx context.Context, rq request, in, out any) error {
 		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return c.lost(ctx, "the server's answer ended early", err)
+		return c.connectionError(ctx, "the server's answer ended early", err)
 	}
 	return nil
 }
 
-// lost translates an error of the connection. When the caller has gone away
-// the error is the caller's own.
-func (c *Client) lost(ctx context.Context, message string, err error) error {
+// connectionError translates a connection error. If the caller's context has ended, it
+// returns the error of the context.
+func (c *conn) connectionError(ctx context.Context, message string, err error) error {
 	if ctx.Err() != nil {
 		return brig.AsError(ctx.Err())
 	}
 	if e, ok := errors.AsType[*brig.Error](err); ok {
 		return e
 	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL of the call, which is in the hint
+	}
 	return brig.Errorf(brig.ConnectionFailed, "%s", message).Because(err).
-		WithHint("is the server running at %s? brig serve", c.base)
+		WithHint("check that a server runs at %s; brig serve starts one", c.base)
 }
 
-// refused restores the error that an answer carries.
-func (c *Client) refused(resp *http.Response) error {
-	var answer wire.ErrorAnswer
-	err := json.NewDecoder(io.LimitReader(resp.Body, mostError)).Decode(&answer)
+// responseError restores the error from a response.
+func (c *conn) responseError(resp *http.Response) error {
+	var answer v1.ErrorAnswer
+	err := json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(&answer)
 	if err != nil || answer.Error.Kind == "" {
-		return brig.Errorf(brig.ConnectionFailed, "what answered is not a Brig server (HTTP %d)", resp.StatusCode).Because(err).
-			WithHint("is the server running at %s? brig serve", c.base)
+		return brig.Errorf(brig.ConnectionFailed, "%s is not a Brig server (HTTP %d)", c.base, resp.StatusCode).Because(err).
+			WithHint("check that a server runs at %s; brig serve starts one", c.base)
 	}
 	told := restore(answer.Error)
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && told.Kind == brig.RateLimited {
@@ -152,12 +210,48 @@ func (c *Client) refused(resp *http.Response) error {
 	return told
 }
 
-// restore makes the error that the server had of the one on the wire. A kind
-// that only a newer server knows is Internal.
-func restore(e wire.Error) *brig.Error {
+// restore converts an error from the wire to the server's error. A kind that
+// this client does not know becomes Internal.
+func restore(e v1.Error) *brig.Error {
 	kind := brig.Kind(e.Kind)
 	if !slices.Contains(brig.Kinds, kind) {
 		kind = brig.Internal
 	}
 	return &brig.Error{Kind: kind, Message: e.Message, Field: e.Field, Hint: e.Hint, Fields: e.Fields}
+}
+
+// Alerts implements brig.Service.
+func (c *conn) Alerts(ctx context.Context) ([]brig.Alert, error) {
+	var out v1.Alerts
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/alerts"}, nil, &out); err != nil {
+		return nil, err
+	}
+	return out.Domain(), nil
+}
+
+// Capabilities implements brig.Service.
+func (c *conn) Capabilities(ctx context.Context) (*brig.Capabilities, error) {
+	var in v1.Capabilities
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/capabilities"}, nil, &in); err != nil {
+		return nil, err
+	}
+	return in.Domain(), nil
+}
+
+// Attest implements brig.Service.
+func (c *conn) Attest(ctx context.Context, name string) (*brig.Sandbox, error) {
+	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "attest"), nil)
+}
+
+// Templates implements brig.Service.
+func (c *conn) Templates(ctx context.Context) ([]brig.Template, error) {
+	var in v1.Templates
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/templates"}, nil, &in); err != nil {
+		return nil, err
+	}
+	var out []brig.Template
+	for _, t := range in.Templates {
+		out = append(out, t.Domain())
+	}
+	return out, nil
 }

@@ -7,71 +7,72 @@ import (
 	"net/http"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 // CreateContext implements brig.Service.
-func (c *Client) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
-	in := wire.ContextRequest{Language: string(spec.Language), Cwd: spec.Dir, Env: spec.Env}
+func (c *sandboxes) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
+	in := v1.ContextRequest{Language: string(spec.Language), Cwd: spec.Dir, Env: spec.Env}
 	return c.context(ctx, sandboxPath(name, "contexts"), in)
 }
 
-func (c *Client) context(ctx context.Context, path string, in any) (*brig.CodeContext, error) {
-	var out wire.Context
+func (c *sandboxes) context(ctx context.Context, path string, in any) (*brig.CodeContext, error) {
+	var out v1.Context
 	if err := c.call(ctx, request{method: http.MethodPost, path: path}, in, &out); err != nil {
 		return nil, err
 	}
-	return toContext(out), nil
+	return out.Domain(), nil
 }
 
 // Contexts implements brig.Service.
-func (c *Client) Contexts(ctx context.Context, name string) ([]*brig.CodeContext, error) {
-	var out wire.Contexts
+func (c *sandboxes) Contexts(ctx context.Context, name string) ([]*brig.CodeContext, error) {
+	var out v1.Contexts
 	if err := c.call(ctx, request{method: http.MethodGet, path: sandboxPath(name, "contexts")}, nil, &out); err != nil {
 		return nil, err
 	}
 	list := make([]*brig.CodeContext, 0, len(out.Contexts))
 	for _, x := range out.Contexts {
-		list = append(list, toContext(x))
+		list = append(list, x.Domain())
 	}
 	return list, nil
 }
 
 // InterruptContext implements brig.Service.
-func (c *Client) InterruptContext(ctx context.Context, name, id string) error {
+func (c *sandboxes) InterruptContext(ctx context.Context, name, id string) error {
 	return c.call(ctx, request{method: http.MethodPost, path: sandboxPath(name, "contexts", id, "interrupt")}, nil, nil)
 }
 
 // RestartContext implements brig.Service.
-func (c *Client) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
+func (c *sandboxes) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
 	return c.context(ctx, sandboxPath(name, "contexts", id, "restart"), nil)
 }
 
 // RemoveContext implements brig.Service.
-func (c *Client) RemoveContext(ctx context.Context, name, id string) error {
+func (c *sandboxes) RemoveContext(ctx context.Context, name, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: sandboxPath(name, "contexts", id)}, nil, nil)
 }
 
 // RunCode implements brig.Service.
-func (c *Client) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
+func (c *sandboxes) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
 	var check checker
 	check.text("code", code.Source)
 	if check.err != nil {
 		return nil, check.err
 	}
-	in := wire.CodeRequest{
+	in := v1.CodeRequest{
 		Code: code.Source, Context: code.Context, Language: string(code.Language), Env: code.Env,
-		TimeoutMS: millis(code.Timeout), Stream: on != nil,
+		TimeoutMS: v1.FromDuration(code.Timeout), Stream: on != nil,
 	}
 	path := sandboxPath(name, "code")
-	var out wire.CodeAnswer
+	var out v1.CodeAnswer
 	if on == nil {
 		if err := c.call(ctx, request{method: http.MethodPost, path: path}, in, &out); err != nil {
 			return nil, err
 		}
-		return toCodeResult(out), nil
+		return out.Domain(), nil
 	}
-	// Whatever ends this ends the request, which interrupts the code.
+	// Returning from this function cancels the request, which interrupts the
+	// code.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first, err := encode(in)
@@ -80,7 +81,7 @@ func (c *Client) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	}
 	body, stop := input(first, nil)
 	defer stop()
-	resp, err := c.send(ctx, request{method: http.MethodPost, path: path, body: body, contentType: wire.JSON, accept: wire.NDJSON})
+	resp, err := c.send(ctx, request{method: http.MethodPost, path: path, body: body, contentType: v1.JSON, accept: v1.NDJSON})
 	if err != nil {
 		return nil, err
 	}
@@ -89,21 +90,21 @@ func (c *Client) RunCode(ctx context.Context, name string, code brig.Code, on fu
 	if err != nil {
 		return nil, err
 	}
-	return toCodeResult(out), nil
+	return out.Domain(), nil
 }
 
-// codeEvent reads one event and passes it on. Those that are not about code,
-// or that only a newer server sends, it leaves out.
+// codeEvent decodes one event and passes it to on. It ignores events that do
+// not belong to code, and unknown events of newer servers.
 func codeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
 	var (
-		chunk     wire.Chunk
-		started   wire.CodeStarted
-		rich      wire.Rich
-		exception wire.Exception
+		chunk     v1.Chunk
+		started   v1.CodeStarted
+		rich      v1.Rich
+		exception v1.Exception
 	)
 	into := map[string]any{
-		wire.EventStdout: &chunk, wire.EventStderr: &chunk, wire.EventCodeStarted: &started,
-		wire.EventOutput: &rich, wire.EventException: &exception,
+		v1.EventStdout: &chunk, v1.EventStderr: &chunk, v1.EventCodeStarted: &started,
+		v1.EventOutput: &rich, v1.EventException: &exception,
 	}[event]
 	if into == nil {
 		return nil
@@ -116,13 +117,13 @@ func codeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
 		data = []byte(chunk.Data)
 	}
 	switch event {
-	case wire.EventStdout:
+	case v1.EventStdout:
 		return on(brig.CodeEvent{Stdout: data})
-	case wire.EventStderr:
+	case v1.EventStderr:
 		return on(brig.CodeEvent{Stderr: data})
-	case wire.EventCodeStarted:
+	case v1.EventCodeStarted:
 		return on(brig.CodeEvent{Started: &brig.CodeResult{Context: started.Context, Count: started.Count}})
-	case wire.EventOutput:
+	case v1.EventOutput:
 		return on(brig.CodeEvent{Output: &brig.Rich{Data: rich.Data, Main: rich.Main}})
 	default:
 		e := brig.CodeError(exception)
@@ -131,50 +132,10 @@ func codeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
 }
 
 // Pool implements brig.Service.
-func (c *Client) Pool(ctx context.Context) ([]brig.PoolShelf, error) {
-	var in wire.Pool
+func (c *sandboxes) Pool(ctx context.Context) ([]brig.PoolClass, error) {
+	var in v1.Pool
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/pool"}, nil, &in); err != nil {
 		return nil, err
 	}
-	var out []brig.PoolShelf
-	for _, s := range in.Shelves {
-		out = append(out, brig.PoolShelf{
-			Provider: s.Provider, Image: s.Image, Language: brig.Language(s.Language), Limits: toLimits(s.Limits),
-			Target: s.Target, Ready: s.Ready, Making: s.Making, Hits: s.Hits, Misses: s.Misses, Failed: s.Failed,
-			Refill: wire.FromMillis(s.RefillMS),
-		})
-	}
-	return out, nil
-}
-
-func toContext(x wire.Context) *brig.CodeContext {
-	return &brig.CodeContext{
-		ID: x.ID, Sandbox: brig.ID(x.Sandbox),
-		Spec:  brig.ContextSpec{Language: brig.Language(x.Language), Dir: x.Cwd, Env: x.Env},
-		State: brig.ContextState(x.State), Flavor: x.Flavor, Version: x.Version, Count: x.Count, Created: x.Created,
-	}
-}
-
-func toCodeResult(a wire.CodeAnswer) *brig.CodeResult {
-	r := &brig.CodeResult{
-		Context: a.Context, Count: a.Count,
-		Stdout:   toOutput(a.Stdout, a.StdoutB64, a.StdoutCut, a.StdoutBytes),
-		Stderr:   toOutput(a.Stderr, a.StderrB64, a.StderrCut, a.StderrBytes),
-		TimedOut: a.TimedOut, Interrupted: a.Interrupted, Lost: a.Lost,
-		Started: a.Started, Duration: wire.FromMillis(a.DurationMS), Queued: wire.FromMillis(a.QueuedMS),
-	}
-	r.Outputs = toRich(a.Results)
-	if a.Error != nil {
-		e := brig.CodeError(*a.Error)
-		r.Error = &e
-	}
-	return r
-}
-
-// toRich is values in several forms.
-func toRich(values []wire.Rich) (out []brig.Rich) {
-	for _, v := range values {
-		out = append(out, brig.Rich{Data: v.Data, Main: v.Main})
-	}
-	return out
+	return in.Domain(), nil
 }

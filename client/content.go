@@ -12,13 +12,13 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 // Read implements brig.Files.
 func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (*brig.Entry, io.ReadCloser, error) {
 	rq := f.request(http.MethodGet, p, "content")
-	rq.accept = wire.Octets
+	rq.accept = v1.Octets
 	if from != 0 {
 		rq.query.Set("offset", strconv.FormatInt(from, 10))
 	}
@@ -29,29 +29,29 @@ func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (*brig.Entr
 	if err != nil {
 		return nil, nil, err
 	}
-	var e wire.Entry
-	if err := json.Unmarshal([]byte(resp.Header.Get(wire.EntryHeader)), &e); err != nil {
+	var e v1.Entry
+	if err := json.Unmarshal([]byte(resp.Header.Get(v1.EntryHeader)), &e); err != nil {
 		resp.Body.Close()
-		return nil, nil, f.c.lost(ctx, "the server's answer does not say which file it is", err)
+		return nil, nil, f.c.connectionError(ctx, "the server's answer does not say which file it is", err)
 	}
-	return toEntry(e), content{resp.Body, ctx, f.c}, nil
+	return e.Domain(), content{resp.Body, ctx, f.c}, nil
 }
 
-// content is a file's, while it comes.
+// content reads a file during a download.
 type content struct {
 	io.ReadCloser
-	ctx context.Context // whose end is an error of Read
-	c   *Client
+	ctx context.Context // Read returns an error when it ends
+	c   *conn
 }
 
 // Read implements io.Reader.
 func (b content) Read(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
-		return 0, b.c.lost(b.ctx, "the call has ended", err)
+		return 0, b.c.connectionError(b.ctx, "the call has ended", err)
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = b.c.lost(b.ctx, "the connection ended before the file", err)
+		err = b.c.connectionError(b.ctx, "the connection ended before the file", err)
 	}
 	return n, err
 }
@@ -67,14 +67,15 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 	}
 	src := &source{r: r}
 	rq := f.request(http.MethodPut, p, "content")
-	rq.header, rq.contentType, rq.body = header, wire.Octets, io.NopCloser(src) // the reader stays the caller's to close
+	rq.header, rq.contentType, rq.body = header, v1.Octets, io.NopCloser(src) // the caller closes the reader
 	if r == nil {
 		rq.body = http.NoBody
 	}
 	if w.Mode != 0 {
 		rq.query.Set("mode", fmt.Sprintf("%04o", w.Mode))
 	}
-	// What ends the call ends the request, and with it the reading of r.
+	// Returning from this function cancels the request and stops reading from
+	// r.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer src.stop()
@@ -85,7 +86,8 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 	return e, err
 }
 
-// metadataHeader writes metadata as headers, or refuses what they cannot say.
+// metadataHeader encodes metadata as headers. It rejects metadata that headers
+// cannot represent.
 func metadataHeader(m map[string]string) (http.Header, error) {
 	h := http.Header{}
 	for k, v := range m {
@@ -94,12 +96,12 @@ func metadataHeader(m map[string]string) (http.Header, error) {
 			return nil, brig.InvalidField("metadata", "%q cannot be a file's metadata", k).
 				WithHint("keys are words in lower case; values are printable ASCII that does not begin or end with a space")
 		}
-		h[textproto.CanonicalMIMEHeaderKey(wire.MetadataPrefix+k)] = []string{v}
+		h[textproto.CanonicalMIMEHeaderKey(v1.MetadataPrefix+k)] = []string{v}
 	}
 	return h, nil
 }
 
-// token reports whether s can be a part of a header's name.
+// token reports whether s can be part of a header name.
 func token(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))

@@ -13,15 +13,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Dial implements brig.Service. The connection to the server becomes the one
-// to the port.
-func (c *Client) Dial(ctx context.Context, name string, port int) (net.Conn, error) {
-	var mu sync.Mutex // of under: a transport may still be dialling another
-	var under net.Conn
+// Dial implements brig.Service. It upgrades its connection to the server to a
+// connection to the port.
+func (c *sandboxes) Dial(ctx context.Context, name string, port int) (net.Conn, error) {
+	var mu sync.Mutex // guards under, because a transport may still be dialling another connection
+	var conn net.Conn
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		mu.Lock()
 		defer mu.Unlock()
-		under = i.Conn
+		conn = i.Conn
 	}})
 	resp, err := c.send(ctx, request{
 		method: http.MethodGet, path: sandboxPath(name, "ports", strconv.Itoa(port)),
@@ -33,22 +33,22 @@ func (c *Client) Dial(ctx context.Context, name string, port int) (net.Conn, err
 	mu.Lock()
 	defer mu.Unlock()
 	body, ok := resp.Body.(io.ReadWriteCloser)
-	if !ok || under == nil || resp.StatusCode != http.StatusSwitchingProtocols {
+	if !ok || conn == nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		resp.Body.Close()
-		return nil, brig.Errorf(brig.ConnectionFailed, "the server did not turn the connection into one to the port").
-			WithHint("is there a proxy on the way that does not pass on upgrades?")
+		return nil, brig.Errorf(brig.ConnectionFailed, "the server did not upgrade the connection").
+			WithHint("if a proxy is in front of the server, let it pass on HTTP upgrades")
 	}
-	return tunnel{body, under}, nil
+	return tunnel{body, conn}, nil
 }
 
-// tunnel is a connection that was one to the server: what has been read of it
-// already is in the body.
+// tunnel is an upgraded connection to the server. The body contains the bytes
+// that were already read from it.
 type tunnel struct {
 	io.ReadWriteCloser
-	under net.Conn
+	conn net.Conn
 }
 
-// CloseWrite ends what is sent.
+// CloseWrite ends the sending direction.
 func (t tunnel) CloseWrite() error {
 	if half, ok := t.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -57,16 +57,16 @@ func (t tunnel) CloseWrite() error {
 }
 
 // LocalAddr implements net.Conn.
-func (t tunnel) LocalAddr() net.Addr { return t.under.LocalAddr() }
+func (t tunnel) LocalAddr() net.Addr { return t.conn.LocalAddr() }
 
-// RemoteAddr implements net.Conn: it is the server's.
-func (t tunnel) RemoteAddr() net.Addr { return t.under.RemoteAddr() }
+// RemoteAddr implements net.Conn. It returns the address of the server.
+func (t tunnel) RemoteAddr() net.Addr { return t.conn.RemoteAddr() }
 
 // SetDeadline implements net.Conn.
-func (t tunnel) SetDeadline(at time.Time) error { return t.under.SetDeadline(at) }
+func (t tunnel) SetDeadline(at time.Time) error { return t.conn.SetDeadline(at) }
 
 // SetReadDeadline implements net.Conn.
-func (t tunnel) SetReadDeadline(at time.Time) error { return t.under.SetReadDeadline(at) }
+func (t tunnel) SetReadDeadline(at time.Time) error { return t.conn.SetReadDeadline(at) }
 
 // SetWriteDeadline implements net.Conn.
-func (t tunnel) SetWriteDeadline(at time.Time) error { return t.under.SetWriteDeadline(at) }
+func (t tunnel) SetWriteDeadline(at time.Time) error { return t.conn.SetWriteDeadline(at) }

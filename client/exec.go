@@ -9,49 +9,49 @@ import (
 	"slices"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 // Exec implements brig.Service.
-func (c *Client) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+func (c *sandboxes) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	if err := checkCommand(cmd); err != nil {
 		return nil, err
 	}
-	in, path := fromCommand(cmd), sandboxPath(name, "exec")
+	in, path := v1.FromCommand(cmd), sandboxPath(name, "exec")
 	in.Stream, in.Streams = wanted(sio)
-	var out wire.Result
+	var out v1.Result
 	if err := c.execute(ctx, path, in, in.Stream, sio, &out); err != nil {
 		return nil, err
 	}
-	return toResult(out), nil
+	return out.Domain(), nil
 }
 
 // Run implements brig.Service.
-func (c *Client) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
+func (c *sandboxes) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
 	if err := checkProgram(p); err != nil {
 		return nil, err
 	}
-	in := fromProgram(p)
-	sio.Result = nil // a program's result is in its outcome
+	in := v1.FromProgram(p)
+	sio.Result = nil // the result of a program is in the outcome
 	in.Stream, in.Streams = wanted(sio)
-	var out wire.RunAnswer
+	var out v1.RunAnswer
 	if err := c.execute(ctx, "/v1/run", in, in.Stream, sio, &out); err != nil {
 		return nil, err
 	}
-	return toOutcome(out), nil
+	return out.Domain(), nil
 }
 
 // GetRun implements brig.Service.
-func (c *Client) GetRun(ctx context.Context, name string) (*brig.Outcome, error) {
-	var out wire.RunAnswer
+func (c *sandboxes) GetRun(ctx context.Context, name string) (*brig.Outcome, error) {
+	var out v1.RunAnswer
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/runs/" + segment(name)}, nil, &out); err != nil {
 		return nil, err
 	}
-	return toOutcome(out), nil
+	return out.Domain(), nil
 }
 
-// wanted says whether sio needs events, and of which streams. What has no
-// writer is captured in the result instead.
+// wanted reports whether sio needs events and lists their streams. A stream
+// without a writer is captured in the result instead.
 func wanted(sio brig.IO) (bool, []string) {
 	streams := []string{}
 	for name, w := range writers(sio) {
@@ -68,18 +68,18 @@ func wanted(sio brig.IO) (bool, []string) {
 
 func writers(sio brig.IO) map[string]io.Writer {
 	return map[string]io.Writer{
-		wire.EventStdout: sio.Stdout, wire.EventStderr: sio.Stderr, wire.EventDescriptor3: sio.Result,
+		v1.EventStdout: sio.Stdout, v1.EventStderr: sio.Stderr, v1.EventDescriptor3: sio.Result,
 	}
 }
 
-// execute asks for something to be run, carries its streams, and reads the
+// execute sends a request to run something, copies its streams, and decodes the
 // result into out.
-func (c *Client) execute(ctx context.Context, path string, in any, stream bool, sio brig.IO, out any) error {
+func (c *sandboxes) execute(ctx context.Context, path string, in any, stream bool, sio brig.IO, out any) error {
 	rq := request{method: http.MethodPost, path: path}
 	if !stream {
 		return c.call(ctx, rq, in, out)
 	}
-	// Whatever ends this ends the request, and with it the process.
+	// Returning from this function cancels the request, which ends the process.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	first, err := encode(in)
@@ -88,8 +88,8 @@ func (c *Client) execute(ctx context.Context, path string, in any, stream bool, 
 	}
 	body, stop := input(first, sio.Stdin)
 	defer stop()
-	if rq.body, rq.contentType, rq.accept = body, wire.JSON, wire.NDJSON; sio.Stdin != nil {
-		rq.contentType = wire.NDJSON
+	if rq.body, rq.contentType, rq.accept = body, v1.JSON, v1.NDJSON; sio.Stdin != nil {
+		rq.contentType = v1.NDJSON
 	}
 	resp, err := c.send(ctx, rq)
 	if err != nil {
@@ -98,8 +98,8 @@ func (c *Client) execute(ctx context.Context, path string, in any, stream bool, 
 	defer resp.Body.Close()
 	outputs := writers(sio)
 	return c.events(ctx, resp.Body, out, func(event string, line []byte) error {
-		if event == wire.EventStarted && sio.Started != nil {
-			var started wire.Started
+		if event == v1.EventStarted && sio.Started != nil {
+			var started v1.Started
 			if err := json.Unmarshal(line, &started); err != nil {
 				return fmt.Errorf("decode event: %w", err)
 			}
@@ -109,7 +109,7 @@ func (c *Client) execute(ctx context.Context, path string, in any, stream bool, 
 		if w == nil {
 			return nil
 		}
-		var chunk wire.Chunk
+		var chunk v1.Chunk
 		if err := json.Unmarshal(line, &chunk); err != nil {
 			return fmt.Errorf("decode event: %w", err)
 		}
@@ -124,27 +124,27 @@ func (c *Client) execute(ctx context.Context, path string, in any, stream bool, 
 	})
 }
 
-// events reads an answer's events, gives each to on, and reads the last into
-// out.
-func (c *Client) events(ctx context.Context, body io.Reader, out any, on func(event string, line []byte) error) error {
+// events reads the events of a response, passes each to on, and decodes the
+// last one into out.
+func (c *conn) events(ctx context.Context, body io.Reader, out any, on func(event string, line []byte) error) error {
 	for d := json.NewDecoder(body); ; {
 		var line json.RawMessage
-		var e wire.Event
+		var e v1.Event
 		err := d.Decode(&line)
 		if err == nil {
 			err = json.Unmarshal(line, &e)
 		}
 		if err != nil {
-			return c.lost(ctx, "the connection ended before the result", err)
+			return c.connectionError(ctx, "the connection ended before the result", err)
 		}
 		switch e.Event {
-		case wire.EventResult:
+		case v1.EventResult:
 			if err := json.Unmarshal(line, out); err != nil {
 				return fmt.Errorf("decode result: %w", err)
 			}
 			return nil
-		case wire.EventError:
-			var answer wire.ErrorAnswer
+		case v1.EventError:
+			var answer v1.ErrorAnswer
 			if err := json.Unmarshal(line, &answer); err != nil {
 				return fmt.Errorf("decode error: %w", err)
 			}

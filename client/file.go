@@ -9,19 +9,19 @@ import (
 	"strconv"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// files is brig.Files of one sandbox.
+// files implements brig.Files for one sandbox.
 type files struct {
-	c    *Client
+	c    *conn
 	name string
 }
 
 // Files implements brig.Service.
-func (c *Client) Files(name string) brig.Files { return files{c, name} }
+func (c *sandboxes) Files(name string) brig.Files { return files{c.conn, name} }
 
-// request is one about a path, which goes into the query.
+// request returns a request with a path in its query.
 func (f files) request(method string, p brig.Path, rest ...string) request {
 	q := url.Values{"path": {p.Name}}
 	if p.User != "" {
@@ -30,13 +30,13 @@ func (f files) request(method string, p brig.Path, rest ...string) request {
 	return request{method: method, path: sandboxPath(f.name, append([]string{"files"}, rest...)...), query: q}
 }
 
-// entry makes a request whose answer is an entry.
+// entry sends a request whose response is an entry.
 func (f files) entry(ctx context.Context, rq request, in any) (*brig.Entry, error) {
-	var out wire.Entry
+	var out v1.Entry
 	if err := f.c.call(ctx, rq, in, &out); err != nil {
 		return nil, err
 	}
-	return toEntry(out), nil
+	return out.Domain(), nil
 }
 
 // Stat implements brig.Files.
@@ -47,21 +47,21 @@ func (f files) Stat(ctx context.Context, p brig.Path) (*brig.Entry, error) {
 // List implements brig.Files.
 func (f files) List(ctx context.Context, p brig.Path, depth int) ([]*brig.Entry, error) {
 	rq := f.request(http.MethodGet, p)
-	if depth > 0 { // less is as good as one
+	if depth > 0 { // lower values mean 1
 		rq.query.Set("depth", strconv.Itoa(depth))
 	}
-	var out wire.Entries
+	var out v1.Entries
 	if err := f.c.call(ctx, rq, nil, &out); err != nil {
 		return nil, err
 	}
 	var list []*brig.Entry
 	for _, e := range out.Entries {
-		list = append(list, toEntry(e))
+		list = append(list, e.Domain())
 	}
 	return list, nil
 }
 
-// post makes a request that is a document.
+// post sends a request with a JSON document.
 func (f files) post(ctx context.Context, what string, in any) (*brig.Entry, error) {
 	return f.entry(ctx, request{method: http.MethodPost, path: sandboxPath(f.name, "files", what)}, in)
 }
@@ -71,7 +71,7 @@ func (f files) MakeDir(ctx context.Context, p brig.Path) (*brig.Entry, error) {
 	if err := checkPaths(p); err != nil {
 		return nil, err
 	}
-	return f.post(ctx, "mkdir", wire.MakeDirRequest{Path: p.Name, User: p.User})
+	return f.post(ctx, "mkdir", v1.MakeDirRequest{Path: p.Name, User: p.User})
 }
 
 // Move implements brig.Files.
@@ -79,7 +79,7 @@ func (f files) Move(ctx context.Context, from, to brig.Path) (*brig.Entry, error
 	if err := checkPaths(from, to); err != nil {
 		return nil, err
 	}
-	return f.post(ctx, "move", wire.MoveRequest{From: from.Name, To: to.Name, User: to.User})
+	return f.post(ctx, "move", v1.MoveRequest{From: from.Name, To: to.Name, User: to.User})
 }
 
 // Remove implements brig.Files.
@@ -92,15 +92,15 @@ func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (*br
 	if err := checkPaths(append([]brig.Path{to}, from...)...); err != nil {
 		return nil, err
 	}
-	in := wire.ComposeRequest{Sources: []string{}, Destination: to.Name, User: to.User}
+	in := v1.ComposeRequest{Sources: []string{}, Destination: to.Name, User: to.User}
 	for _, p := range from {
 		in.Sources = append(in.Sources, p.Name)
 	}
 	return f.post(ctx, "compose", in)
 }
 
-// checkPaths refuses what the wire cannot say: paths that are not text, and
-// paths of several users in one request.
+// checkPaths rejects paths that a request cannot represent: paths that are not
+// valid UTF-8, and paths of different users in one request.
 func checkPaths(paths ...brig.Path) error {
 	var c checker
 	for _, p := range paths {
@@ -116,7 +116,7 @@ func checkPaths(paths ...brig.Path) error {
 // Watch implements brig.Files.
 func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
 	rq := f.request(http.MethodGet, p, "watch")
-	if rq.accept = wire.NDJSON; recursive {
+	if rq.accept = v1.NDJSON; recursive {
 		rq.query.Set("recursive", "true")
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -126,35 +126,17 @@ func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(b
 		return err
 	}
 	defer resp.Body.Close()
-	return f.c.events(ctx, resp.Body, &wire.WatchEnd{}, func(event string, line []byte) error {
+	return f.c.events(ctx, resp.Body, &v1.WatchEnd{}, func(event string, line []byte) error {
 		switch event {
-		case wire.EventWatching:
+		case v1.EventWatching:
 			return on(brig.FileChange{})
-		case wire.EventChange:
-			var c wire.Change
+		case v1.EventChange:
+			var c v1.Change
 			if err := json.Unmarshal(line, &c); err != nil {
 				return fmt.Errorf("decode event: %w", err)
 			}
-			return on(toChange(c))
+			return on(c.Domain())
 		}
 		return nil
 	})
-}
-
-func toEntry(e wire.Entry) *brig.Entry {
-	return &brig.Entry{
-		Name: e.Name, Path: e.Path, Type: brig.EntryType(e.Type), Size: e.Size, Mode: e.Mode, Owner: e.Owner, Group: e.Group,
-		Modified: e.Modified, Target: e.Target, Metadata: e.Metadata,
-	}
-}
-
-func toChange(c wire.Change) brig.FileChange {
-	out := brig.FileChange{Name: c.Name}
-	for _, k := range c.Kinds {
-		out.Kinds = append(out.Kinds, brig.ChangeKind(k))
-	}
-	if c.Entry != nil {
-		out.Entry = toEntry(*c.Entry)
-	}
-	return out
 }

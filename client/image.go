@@ -10,82 +10,92 @@ import (
 	"net/url"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 // Images implements brig.Service.
-func (c *Client) Images(ctx context.Context) ([]*brig.Image, error) {
-	var out wire.Images
+func (c *server) Images(ctx context.Context) ([]*brig.Image, error) {
+	var out v1.Images
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/images"}, nil, &out); err != nil {
 		return nil, err
 	}
 	var images []*brig.Image
 	for _, i := range out.Images {
-		images = append(images, toImage(i))
+		images = append(images, i.Domain())
 	}
 	return images, nil
 }
 
 // GetImage implements brig.Service.
-func (c *Client) GetImage(ctx context.Context, ref string) (*brig.Image, error) {
-	var out wire.Image
+func (c *server) GetImage(ctx context.Context, ref string) (*brig.Image, error) {
+	var out v1.Image
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/images/" + segment(ref)}, nil, &out); err != nil {
 		return nil, err
 	}
-	return toImage(out), nil
+	return out.Domain(), nil
 }
 
 // RemoveImage implements brig.Service.
-func (c *Client) RemoveImage(ctx context.Context, ref string) error {
+func (c *server) RemoveImage(ctx context.Context, ref string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/images/" + segment(ref)}, nil, nil)
 }
 
 // ImportImage implements brig.Service.
-func (c *Client) ImportImage(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
+func (c *server) ImportImage(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
 	return c.makeImage(ctx, request{
 		method: http.MethodPost, path: "/v1/images/import", query: url.Values{"name": {name}},
-		body: io.NopCloser(r), contentType: wire.Tar, // the reader stays the caller's to close
+		body: io.NopCloser(r), contentType: v1.Tar, // the caller closes the reader
 	}, report)
 }
 
 // BuildImage implements brig.Service.
-func (c *Client) BuildImage(ctx context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
-	body, err := encode(wire.BuildRequest{Name: b.Name, Packages: b.Packages, Suite: b.Suite})
+func (c *server) BuildImage(ctx context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
+	body, err := encode(v1.BuildRequest{Name: b.Name, Packages: b.Packages, Suite: b.Suite})
 	if err != nil {
 		return nil, err
 	}
 	return c.makeImage(ctx, request{
-		method: http.MethodPost, path: "/v1/images/build", body: bytes.NewReader(body), contentType: wire.JSON,
+		method: http.MethodPost, path: "/v1/images/build", body: bytes.NewReader(body), contentType: v1.JSON,
 	}, report)
 }
 
 // PullImage implements brig.Service.
-func (c *Client) PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
-	body, err := encode(wire.PullRequest(p))
+func (c *server) PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
+	body, err := encode(v1.PullRequest(p))
 	if err != nil {
 		return nil, err
 	}
 	return c.makeImage(ctx, request{
-		method: http.MethodPost, path: "/v1/images/pull", body: bytes.NewReader(body), contentType: wire.JSON,
+		method: http.MethodPost, path: "/v1/images/pull", body: bytes.NewReader(body), contentType: v1.JSON,
 	}, report)
 }
 
-// makeImage makes a request whose answer is progress and then an image.
-func (c *Client) makeImage(ctx context.Context, rq request, report func(brig.Progress)) (*brig.Image, error) {
+// TagImage implements brig.Service.
+func (c *server) TagImage(ctx context.Context, ref, name string) (*brig.Image, error) {
+	var out v1.Image
+	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/images/tag"}, v1.TagRequest{Image: ref, Name: name}, &out); err != nil {
+		return nil, err
+	}
+	return out.Domain(), nil
+}
+
+// makeImage sends a request whose response is progress events and then an
+// image.
+func (c *server) makeImage(ctx context.Context, rq request, report func(brig.Progress)) (*brig.Image, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rq.accept = wire.NDJSON
+	rq.accept = v1.NDJSON
 	resp, err := c.send(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var out wire.Image
+	var out v1.Image
 	err = c.events(ctx, resp.Body, &out, func(event string, line []byte) error {
-		if event != wire.EventProgress || report == nil {
+		if event != v1.EventProgress || report == nil {
 			return nil
 		}
-		var p wire.Progress
+		var p v1.Progress
 		if err := json.Unmarshal(line, &p); err != nil {
 			return fmt.Errorf("decode event: %w", err)
 		}
@@ -95,5 +105,5 @@ func (c *Client) makeImage(ctx context.Context, rq request, report func(brig.Pro
 	if err != nil {
 		return nil, err
 	}
-	return toImage(out), nil
+	return out.Domain(), nil
 }

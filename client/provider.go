@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 func providerPath(id, more string) string {
@@ -17,62 +17,62 @@ func providerPath(id, more string) string {
 }
 
 // Providers implements brig.Service.
-func (c *Client) Providers(ctx context.Context) ([]brig.ProviderInfo, error) {
-	var out wire.Providers
+func (c *server) Providers(ctx context.Context) ([]brig.ProviderInfo, error) {
+	var out v1.Providers
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/providers"}, nil, &out); err != nil {
 		return nil, err
 	}
 	var list []brig.ProviderInfo
 	for i := range out.Providers {
-		list = append(list, *out.Providers[i].Noun())
+		list = append(list, *out.Providers[i].Domain())
 	}
 	return list, nil
 }
 
 // ConfigureProvider implements brig.Service.
-func (c *Client) ConfigureProvider(ctx context.Context, p brig.ProviderConfig) (*brig.ProviderInfo, error) {
-	var out wire.Provider
-	if err := c.call(ctx, request{method: http.MethodPut, path: providerPath(p.ID, "")}, wire.FromProviderConfig(p), &out); err != nil {
+func (c *server) ConfigureProvider(ctx context.Context, p brig.ProviderConfig) (*brig.ProviderInfo, error) {
+	var out v1.Provider
+	if err := c.call(ctx, request{method: http.MethodPut, path: providerPath(p.ID, "")}, v1.FromProviderConfig(p), &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // TestProvider implements brig.Service.
-func (c *Client) TestProvider(ctx context.Context, p brig.ProviderConfig) (*brig.ProviderTest, error) {
-	var out wire.ProviderTest
-	in := wire.TestRequest{Config: wire.Object(p.Config)}
+func (c *server) TestProvider(ctx context.Context, p brig.ProviderConfig) (*brig.ProviderTest, error) {
+	var out v1.ProviderTest
+	in := v1.TestRequest{Config: v1.Object(p.Config)}
 	if err := c.call(ctx, request{method: http.MethodPost, path: providerPath(p.ID, "test")}, in, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // ActivateProvider implements brig.Service.
-func (c *Client) ActivateProvider(ctx context.Context, id string) error {
+func (c *server) ActivateProvider(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodPost, path: providerPath(id, "activate")}, nil, nil)
 }
 
 // RemoveProvider implements brig.Service.
-func (c *Client) RemoveProvider(ctx context.Context, id string) error {
+func (c *server) RemoveProvider(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: providerPath(id, "")}, nil, nil)
 }
 
 // Routing implements brig.Service.
-func (c *Client) Routing(ctx context.Context, tenant string) (*brig.Routing, error) {
-	var out wire.Routing
+func (c *server) Routing(ctx context.Context, tenant string) (*brig.Routing, error) {
+	var out v1.Routing
 	if err := c.call(ctx, routing(http.MethodGet, tenant), nil, &out); err != nil {
 		return nil, err
 	}
-	r := out.Noun()
+	r := out.Domain()
 	return &r, nil
 }
 
 // SetRouting implements brig.Service.
-func (c *Client) SetRouting(ctx context.Context, tenant string, r brig.Routing) error {
-	return c.call(ctx, routing(http.MethodPut, tenant), wire.FromRouting(r), nil)
+func (c *server) SetRouting(ctx context.Context, tenant string, r brig.Routing) error {
+	return c.call(ctx, routing(http.MethodPut, tenant), v1.Explicit(v1.FromRouting(r)), nil)
 }
 
 func routing(method, tenant string) request {
-	return request{method: method, path: "/v1/routing", query: given("tenant", tenant)}
+	return request{method: method, path: "/v1/routing", query: queryOf("tenant", tenant)}
 }

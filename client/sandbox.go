@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 func sandboxPath(name string, rest ...string) string {
@@ -20,8 +20,8 @@ func sandboxPath(name string, rest ...string) string {
 	return p
 }
 
-// segment escapes one part of a path so that nothing on the way takes it for
-// more than that.
+// segment escapes one path segment so that proxies and routers treat it as a
+// single segment.
 func segment(s string) string {
 	switch s {
 	case ".":
@@ -29,34 +29,48 @@ func segment(s string) string {
 	case "..":
 		return "%2E%2E"
 	case "":
-		return "%00" // names nothing, where an empty part would name the list
+		return "%00" // an invalid name, because an empty segment would refer to the list
 	}
 	return url.PathEscape(s)
 }
 
-func (c *Client) sandbox(ctx context.Context, method, path string, in any) (*brig.Sandbox, error) {
-	var out wire.Sandbox
+func (c *conn) sandbox(ctx context.Context, method, path string, in any) (*brig.Sandbox, error) {
+	var out v1.Sandbox
 	if err := c.call(ctx, request{method: method, path: path}, in, &out); err != nil {
 		return nil, err
 	}
-	return toSandbox(out), nil
+	return out.Domain(), nil
 }
 
 // Create implements brig.Service.
-func (c *Client) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+func (c *sandboxes) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
-	return c.sandbox(ctx, http.MethodPost, "/v1/sandboxes", fromSpec(spec))
+	return c.sandbox(ctx, http.MethodPost, "/v1/sandboxes", v1.FromSpec(spec))
+}
+
+// Fork implements brig.Service.
+func (c *sandboxes) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+	in := v1.ForkRequest{Name: o.Name, Paused: o.Paused, Count: o.Count, Labels: o.Labels, TTLMS: v1.FromDuration(o.TTL)}
+	var out v1.Copies
+	if err := c.call(ctx, request{method: http.MethodPost, path: sandboxPath(name, "fork")}, in, &out); err != nil {
+		return nil, err
+	}
+	var copies []*brig.Sandbox
+	for _, s := range out.Sandboxes {
+		copies = append(copies, s.Domain())
+	}
+	return copies, nil
 }
 
 // Get implements brig.Service.
-func (c *Client) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (c *sandboxes) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodGet, sandboxPath(name), nil)
 }
 
 // List implements brig.Service.
-func (c *Client) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
+func (c *sandboxes) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
 	q := url.Values{}
 	for k, v := range o.Labels {
 		q.Add("label", k+"="+v)
@@ -70,48 +84,54 @@ func (c *Client) List(ctx context.Context, o brig.ListOptions) (*brig.Page, erro
 	if o.Cursor != "" {
 		q.Set("cursor", o.Cursor)
 	}
-	var out wire.Sandboxes
+	var out v1.Sandboxes
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/sandboxes", query: q}, nil, &out); err != nil {
 		return nil, err
 	}
 	page := &brig.Page{Next: out.NextCursor}
 	for _, s := range out.Sandboxes {
-		page.Sandboxes = append(page.Sandboxes, toSandbox(s))
+		page.Sandboxes = append(page.Sandboxes, s.Domain())
 	}
 	return page, nil
 }
 
 // SetEgress implements brig.Service.
-func (c *Client) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
-	in := wire.FromEgress(rules)
-	if in == nil {
-		in = &wire.Egress{Rules: []wire.EgressRule{}}
-	}
-	return c.sandbox(ctx, http.MethodPut, sandboxPath(name, "egress"), in)
+func (c *sandboxes) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
+	return c.sandbox(ctx, http.MethodPut, sandboxPath(name, "egress"), v1.FromEgressChange(rules))
 }
 
 // Extend implements brig.Service.
-func (c *Client) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "extend"), wire.ExtendRequest{TTLMS: millis(ttl)})
+func (c *sandboxes) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
+	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "extend"), v1.ExtendRequest{TTLMS: v1.FromDuration(ttl)})
+}
+
+// Pause implements brig.Service.
+func (c *sandboxes) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
+	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "pause"), nil)
+}
+
+// Resume implements brig.Service.
+func (c *sandboxes) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
+	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "resume"), nil)
 }
 
 // Stop implements brig.Service.
-func (c *Client) Stop(ctx context.Context, name string, grace time.Duration) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "stop"), wire.StopRequest{GraceMS: millis(grace)})
+func (c *sandboxes) Stop(ctx context.Context, name string, grace time.Duration) (*brig.Sandbox, error) {
+	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "stop"), v1.StopRequest{GraceMS: v1.FromDuration(grace)})
 }
 
 // Kill implements brig.Service.
-func (c *Client) Kill(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (c *sandboxes) Kill(ctx context.Context, name string) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "kill"), nil)
 }
 
 // Remove implements brig.Service.
-func (c *Client) Remove(ctx context.Context, name string) error {
+func (c *sandboxes) Remove(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: sandboxPath(name)}, nil, nil)
 }
 
 // Logs implements brig.Service.
-func (c *Client) Logs(ctx context.Context, name string, o brig.LogOptions) (io.ReadCloser, error) {
+func (c *sandboxes) Logs(ctx context.Context, name string, o brig.LogOptions) (io.ReadCloser, error) {
 	q := url.Values{}
 	if o.Tail != 0 {
 		q.Set("tail", strconv.Itoa(o.Tail))
@@ -126,24 +146,33 @@ func (c *Client) Logs(ctx context.Context, name string, o brig.LogOptions) (io.R
 	return resp.Body, nil
 }
 
+// Usage implements brig.Service.
+func (c *sandboxes) Usage(ctx context.Context, name string) (*brig.Usage, error) {
+	var out v1.SandboxUsage
+	if err := c.call(ctx, request{method: http.MethodGet, path: sandboxPath(name, "usage")}, nil, &out); err != nil {
+		return nil, err
+	}
+	return out.Domain(), nil
+}
+
 // GetExec implements brig.Service.
-func (c *Client) GetExec(ctx context.Context, name, execID string) (*brig.Execution, error) {
-	var out wire.Execution
+func (c *sandboxes) GetExec(ctx context.Context, name, execID string) (*brig.Execution, error) {
+	var out v1.Execution
 	if err := c.call(ctx, request{method: http.MethodGet, path: sandboxPath(name, "execs", execID)}, nil, &out); err != nil {
 		return nil, err
 	}
-	return toExecution(out), nil
+	return out.Domain(), nil
 }
 
 // ListExecs implements brig.Service.
-func (c *Client) ListExecs(ctx context.Context, name string) ([]*brig.Execution, error) {
-	var out wire.Executions
+func (c *sandboxes) ListExecs(ctx context.Context, name string) ([]*brig.Execution, error) {
+	var out v1.Executions
 	if err := c.call(ctx, request{method: http.MethodGet, path: sandboxPath(name, "execs")}, nil, &out); err != nil {
 		return nil, err
 	}
 	var xs []*brig.Execution
 	for _, x := range out.Execs {
-		xs = append(xs, toExecution(x))
+		xs = append(xs, x.Domain())
 	}
 	return xs, nil
 }

@@ -5,40 +5,40 @@ import (
 	"net/http"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 // PutSecret implements brig.Service.
-func (c *Client) PutSecret(ctx context.Context, change brig.SecretChange) (*brig.Secret, error) {
-	var out wire.Secret
+func (c *server) PutSecret(ctx context.Context, change brig.SecretChange) (*brig.Secret, error) {
+	var out v1.Secret
 	rq := request{method: http.MethodPut, path: "/v1/secrets/" + segment(change.Name)}
-	if err := c.call(ctx, rq, wire.NewSecretRequest(change), &out); err != nil {
+	if err := c.call(ctx, rq, v1.NewSecretRequest(change), &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // Secrets implements brig.Service.
-func (c *Client) Secrets(ctx context.Context) ([]*brig.Secret, error) {
-	var out wire.Secrets
+func (c *server) Secrets(ctx context.Context) ([]*brig.Secret, error) {
+	var out v1.Secrets
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/secrets"}, nil, &out); err != nil {
 		return nil, err
 	}
 	var list []*brig.Secret
 	for _, s := range out.Secrets {
-		list = append(list, s.Noun())
+		list = append(list, s.Domain())
 	}
 	return list, nil
 }
 
 // RemoveSecret implements brig.Service.
-func (c *Client) RemoveSecret(ctx context.Context, name string) error {
+func (c *server) RemoveSecret(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/secrets/" + segment(name)}, nil, nil)
 }
 
 // RotateKey implements brig.Service.
-func (c *Client) RotateKey(ctx context.Context) (int, error) {
-	var out wire.Resealed
+func (c *server) RotateKey(ctx context.Context) (int, error) {
+	var out v1.Resealed
 	err := c.call(ctx, request{method: http.MethodPost, path: "/v1/secrets/rotate_key"}, nil, &out)
 	return out.Secrets, err
 }

@@ -7,22 +7,22 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// CreateSession implements brig.Service. The secret is what the server gives
-// to browsers as a cookie.
-func (c *Client) CreateSession(ctx context.Context) (*brig.NewSession, error) {
+// CreateSession implements brig.Service. The secret comes from the cookie that
+// the server sets for browsers.
+func (c *server) CreateSession(ctx context.Context) (*brig.NewSession, error) {
 	resp, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/auth/session"})
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var out wire.NewSession
+	var out v1.NewSession
 	if err := json.NewDecoder(resp.Body).Decode(&out); err != nil {
-		return nil, c.lost(ctx, "the server's answer ended early", err)
+		return nil, c.connectionError(ctx, "the server's answer ended early", err)
 	}
-	s := &brig.NewSession{Session: *out.Noun()}
+	s := &brig.NewSession{Session: *out.Domain(), CSRFToken: out.CSRF}
 	for _, cookie := range resp.Cookies() {
 		if strings.HasPrefix(cookie.Value, brig.SessionPrefix) {
 			s.Secret = cookie.Value
@@ -32,27 +32,38 @@ func (c *Client) CreateSession(ctx context.Context) (*brig.NewSession, error) {
 }
 
 // Sessions implements brig.Service.
-func (c *Client) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
-	var out wire.Sessions
-	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/auth/sessions", query: given("tenant", tenant)}, nil, &out); err != nil {
+func (c *server) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
+	var out v1.Sessions
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/auth/sessions", query: queryOf("tenant", tenant)}, nil, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // EndSession implements brig.Service.
-func (c *Client) EndSession(ctx context.Context, id string) error {
+func (c *server) EndSession(ctx context.Context, id string) error {
 	if id == "" {
 		return c.call(ctx, request{method: http.MethodPost, path: "/v1/auth/logout"}, nil, nil)
 	}
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/auth/sessions/" + segment(id)}, nil, nil)
 }
 
-// Whoami says whom the client's key, grant or token proves.
-func (c *Client) Whoami(ctx context.Context) (*brig.Actor, error) {
-	var out wire.Whoami
+// TokenRule returns the rule for identity provider tokens that the server
+// accepts.
+func (c *server) TokenRule(ctx context.Context) (brig.TokenRule, error) {
+	var out v1.Whoami
+	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/auth/whoami"}, nil, &out)
+	if err != nil || out.Tokens == nil {
+		return brig.TokenRule{}, err
+	}
+	return brig.TokenRule(*out.Tokens), nil
+}
+
+// Whoami returns the actor of the client's key, grant or token.
+func (c *server) Whoami(ctx context.Context) (*brig.Actor, error) {
+	var out v1.Whoami
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/auth/whoami"}, nil, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }

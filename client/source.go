@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// source is a caller's reader that goes out as a body. It remembers how it
-// failed, for the connection's error would tell the caller nothing.
+// source is a request body that reads from the caller's reader. It records the
+// reader's error, which is more useful to the caller than the resulting
+// connection error.
 type source struct {
 	r io.Reader
 
@@ -33,14 +34,15 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stop lets no more be read, for after the call the reader is the caller's.
+// stop prevents further reads: once the call has returned, the caller may use
+// the reader again.
 func (s *source) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true
 }
 
-// failed returns how the reader failed, if it has.
+// failed returns the error of the reader, if any.
 func (s *source) failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,26 +6,26 @@ import (
 	"errors"
 	"io"
 
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// input returns a request's body: first, and when there is a standard input
-// its lines after it. Stop ends the body; it does not wait for stdin, which
-// may be a terminal where nobody types.
+// input returns a request's body: first, followed by the lines of the standard
+// input, if any. stop ends the body. It does not wait for stdin, which may be
+// an idle terminal.
 func input(first []byte, stdin io.Reader) (body io.Reader, stop func()) {
 	if stdin == nil {
 		return bytes.NewReader(first), func() {}
 	}
 	pr, pw := io.Pipe()
 	go func() {
-		// The pipe's reader sees the error, which is how the request ends.
+		// The reader of the pipe receives the error, which aborts the request.
 		_ = pw.CloseWithError(copyInput(pw, first, stdin))
 	}()
 	return pr, func() { _ = pw.Close() } // never fails
 }
 
-// copyInput writes first and then what stdin holds, line by line. It returns
-// what stopped it, nil at stdin's end.
+// copyInput writes first and then the content of stdin in wire.Input lines. It
+// returns the error that stopped it, or nil at the end of stdin.
 func copyInput(w io.Writer, first []byte, stdin io.Reader) error {
 	line := append(bytes.Clone(first), '\n')
 	buf := make([]byte, 32<<10)
@@ -34,7 +34,7 @@ func copyInput(w io.Writer, first []byte, stdin io.Reader) error {
 			return err
 		}
 		n, err := stdin.Read(buf)
-		in := wire.Input{StdinB64: buf[:n], CloseStdin: errors.Is(err, io.EOF)}
+		in := v1.Input{StdinB64: buf[:n], CloseStdin: errors.Is(err, io.EOF)}
 		if n == 0 {
 			in.StdinB64 = nil
 		}

@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// The one form of tools on the wire is Letta's.
+// toolSetups is the path of tool set-ups. The server supports tools only in
+// Letta's API.
 const toolSetups = "/v1/sandbox-config"
 
 // RunTool implements brig.Service.
-func (c *Client) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, error) {
-	in := wire.LettaRun{
+func (c *server) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, error) {
+	in := v1.LettaRun{
 		Source: t.Source, Arguments: t.Arguments, Schema: t.Schema, Env: t.Env, State: t.State,
 		Python: packages(t.Python, "=="), Node: packages(t.Node, "@"), Limit: t.Limit, TimeoutMS: t.Timeout.Milliseconds(),
 	}
@@ -29,39 +30,40 @@ func (c *Client) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, er
 		language := string(t.Language)
 		in.SourceType = &language
 	}
-	var out wire.LettaReturn
+	var out v1.LettaReturn
 	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/tools/run"}, in, &out); err != nil {
 		return nil, err
 	}
 	return toolResult(out), nil
 }
 
-func toolResult(r wire.LettaReturn) *brig.ToolResult {
+func toolResult(r v1.LettaReturn) *brig.ToolResult {
 	return &brig.ToolResult{
-		Value: some(r.Value), Text: r.ToolReturn, State: some(r.State), Error: r.Error,
-		Stdout: said(r.Stdout), Stderr: said(r.Stderr), Fingerprint: r.Fingerprint, Sandbox: r.Sandbox, Reused: r.Reused,
+		Value: nonNull(r.Value), Text: r.ToolReturn, State: nonNull(r.State), Error: r.Error,
+		Stdout: linesOutput(r.Stdout), Stderr: linesOutput(r.Stderr), Fingerprint: r.Fingerprint, Sandbox: r.Sandbox, Reused: r.Reused,
 		ExitCode: r.ExitCode, TimedOut: r.TimedOut, Duration: time.Duration(r.DurationMS) * time.Millisecond,
 	}
 }
 
-// said is an output, of which nothing tells any more that a part was left out.
-func said(list []string) brig.Output {
+// linesOutput converts list to an output. The result does not indicate that a
+// part was omitted.
+func linesOutput(list []string) brig.Output {
 	text := strings.Join(list, "")
 	return brig.Output{Head: []byte(text), Total: int64(len(text))}
 }
 
-// some is a value that is there.
-func some(raw []byte) []byte {
+// nonNull returns raw, or nil for null.
+func nonNull(raw []byte) []byte {
 	if string(raw) == "null" {
 		return nil
 	}
 	return raw
 }
 
-// packages are requirements in the form of names and versions.
-func packages(list []string, with string) (out []wire.LettaPackage) {
+// packages converts requirements to package names and versions.
+func packages(list []string, with string) (out []v1.LettaPackage) {
 	for _, r := range list {
-		p := wire.LettaPackage{Name: r}
+		p := v1.LettaPackage{Name: r}
 		if i := strings.LastIndex(r, with); i > 0 {
 			version := r[i+len(with):]
 			p.Name, p.Version = r[:i], &version
@@ -72,86 +74,86 @@ func packages(list []string, with string) (out []wire.LettaPackage) {
 }
 
 // PutToolSetup implements brig.Service.
-func (c *Client) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.ToolSetup, error) {
+func (c *server) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.ToolSetup, error) {
 	rq := request{method: http.MethodPost, path: toolSetups + "/"}
 	if s.ID != "" {
-		rq.method, rq.path = http.MethodPatch, toolSetups+"/"+segment(wire.LettaConfigID+s.ID)
+		rq.method, rq.path = http.MethodPatch, toolSetups+"/"+segment(v1.LettaConfigID+s.ID)
 	}
-	var out wire.LettaConfig
-	if err := c.call(ctx, rq, wire.LettaConfigBody{Config: s.Config, Type: string(s.Kind)}, &out); err != nil {
+	var out v1.LettaConfig
+	if err := c.call(ctx, rq, v1.LettaConfigBody{Config: s.Config, Type: string(s.Kind)}, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // RenewToolSetup implements brig.Service.
-func (c *Client) RenewToolSetup(ctx context.Context, kind brig.ToolKind) (*brig.ToolSetup, error) {
+func (c *server) RenewToolSetup(ctx context.Context, kind brig.ToolKind) (*brig.ToolSetup, error) {
 	if kind != brig.ToolLocal {
 		return nil, brig.Errorf(brig.Unimplemented, "a server renews setups of the kind local alone").WithHint("give the setup another configuration")
 	}
-	var out wire.LettaConfig
+	var out v1.LettaConfig
 	if err := c.call(ctx, request{method: http.MethodPost, path: toolSetups + "/local/recreate-venv"}, nil, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // ToolSetups implements brig.Service.
-func (c *Client) ToolSetups(ctx context.Context) ([]*brig.ToolSetup, error) {
-	var list []wire.LettaConfig
+func (c *server) ToolSetups(ctx context.Context) ([]*brig.ToolSetup, error) {
+	var list []v1.LettaConfig
 	if err := c.call(ctx, request{method: http.MethodGet, path: toolSetups + "/"}, nil, &list); err != nil {
 		return nil, err
 	}
 	var out []*brig.ToolSetup
 	for _, s := range list {
-		out = append(out, s.Noun())
+		out = append(out, s.Domain())
 	}
 	return out, nil
 }
 
 // RemoveToolSetup implements brig.Service.
-func (c *Client) RemoveToolSetup(ctx context.Context, id string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: toolSetups + "/" + segment(wire.LettaConfigID+id)}, nil, nil)
+func (c *server) RemoveToolSetup(ctx context.Context, id string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: toolSetups + "/" + segment(v1.LettaConfigID+id)}, nil, nil)
 }
 
 // PutToolVariable implements brig.Service.
-func (c *Client) PutToolVariable(ctx context.Context, x brig.ToolVariable) (*brig.ToolVariable, error) {
-	path := toolSetups + "/" + segment(wire.LettaConfigID+x.Setup) + "/environment-variable"
-	var out wire.LettaVariable
-	if err := c.call(ctx, request{method: http.MethodPost, path: path}, wire.LettaVariableBody{Key: &x.Key, Value: &x.Value, Description: &x.Description}, &out); err != nil {
+func (c *server) PutToolVariable(ctx context.Context, x brig.ToolVariable) (*brig.ToolVariable, error) {
+	path := toolSetups + "/" + segment(v1.LettaConfigID+x.Setup) + "/environment-variable"
+	var out v1.LettaVariable
+	if err := c.call(ctx, request{method: http.MethodPost, path: path}, v1.LettaVariableBody{Key: &x.Key, Value: &x.Value, Description: &x.Description}, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // ChangeToolVariable implements brig.Service.
-func (c *Client) ChangeToolVariable(ctx context.Context, id string, change brig.ToolVariableChange) (*brig.ToolVariable, error) {
-	var out wire.LettaVariable
-	if err := c.call(ctx, request{method: http.MethodPatch, path: variablePath(id)}, wire.LettaVariableBody(change), &out); err != nil {
+func (c *server) ChangeToolVariable(ctx context.Context, id string, change brig.ToolVariableChange) (*brig.ToolVariable, error) {
+	var out v1.LettaVariable
+	if err := c.call(ctx, request{method: http.MethodPatch, path: variablePath(id)}, v1.LettaVariableBody(change), &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 func variablePath(id string) string {
-	return toolSetups + "/environment-variable/" + segment(wire.LettaVariableID+id)
+	return toolSetups + "/environment-variable/" + segment(v1.LettaVariableID+id)
 }
 
 // ToolVariables implements brig.Service.
-func (c *Client) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolVariable, error) {
-	var list []wire.LettaVariable
-	path := toolSetups + "/" + segment(wire.LettaConfigID+setup) + "/environment-variable"
+func (c *server) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolVariable, error) {
+	var list []v1.LettaVariable
+	path := toolSetups + "/" + segment(v1.LettaConfigID+setup) + "/environment-variable"
 	if err := c.call(ctx, request{method: http.MethodGet, path: path}, nil, &list); err != nil {
 		return nil, err
 	}
 	var out []*brig.ToolVariable
 	for _, x := range list {
-		out = append(out, x.Noun())
+		out = append(out, x.Domain())
 	}
 	return out, nil
 }
 
 // RemoveToolVariable implements brig.Service.
-func (c *Client) RemoveToolVariable(ctx context.Context, id string) error {
+func (c *server) RemoveToolVariable(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: variablePath(id)}, nil, nil)
 }

@@ -8,45 +8,45 @@ import (
 	"strconv"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 // CreateWorkspace implements brig.Service.
-func (c *Client) CreateWorkspace(ctx context.Context, name string) (*brig.Workspace, error) {
-	var out wire.Workspace
-	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/workspaces"}, wire.WorkspaceRequest{Name: name}, &out); err != nil {
+func (c *sandboxes) CreateWorkspace(ctx context.Context, name string) (*brig.Workspace, error) {
+	var out v1.Workspace
+	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/workspaces"}, v1.WorkspaceRequest{Name: name}, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // Workspaces implements brig.Service.
-func (c *Client) Workspaces(ctx context.Context) ([]*brig.Workspace, error) {
-	var out wire.Workspaces
+func (c *sandboxes) Workspaces(ctx context.Context) ([]*brig.Workspace, error) {
+	var out v1.Workspaces
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workspaces"}, nil, &out); err != nil {
 		return nil, err
 	}
 	list := []*brig.Workspace{}
 	for _, w := range out.Workspaces {
-		list = append(list, w.Noun())
+		list = append(list, w.Domain())
 	}
 	return list, nil
 }
 
 // RemoveWorkspace implements brig.Service.
-func (c *Client) RemoveWorkspace(ctx context.Context, name string) error {
+func (c *sandboxes) RemoveWorkspace(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/workspaces/" + segment(name)}, nil, nil)
 }
 
 // WorkspaceVersions implements brig.Service.
-func (c *Client) WorkspaceVersions(ctx context.Context, name string) ([]*brig.WorkspaceVersion, error) {
-	var out wire.WorkspaceVersions
+func (c *sandboxes) WorkspaceVersions(ctx context.Context, name string) ([]*brig.WorkspaceVersion, error) {
+	var out v1.WorkspaceVersions
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workspaces/" + segment(name) + "/versions"}, nil, &out); err != nil {
 		return nil, err
 	}
 	list := []*brig.WorkspaceVersion{}
 	for _, v := range out.Versions {
-		list = append(list, v.Noun())
+		list = append(list, v.Domain())
 	}
 	return list, nil
 }
@@ -56,56 +56,56 @@ func versionPath(name string, version int) string {
 }
 
 // WorkspaceFiles implements brig.Service.
-func (c *Client) WorkspaceFiles(ctx context.Context, name string, version int, path string) ([]brig.WorkspaceFile, error) {
-	var out wire.WorkspaceFiles
-	rq := request{method: http.MethodGet, path: versionPath(name, version), query: given("path", path)}
+func (c *sandboxes) WorkspaceFiles(ctx context.Context, name string, version int, path string) ([]brig.WorkspaceFile, error) {
+	var out v1.WorkspaceFiles
+	rq := request{method: http.MethodGet, path: versionPath(name, version), query: queryOf("path", path)}
 	if err := c.call(ctx, rq, nil, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // ReadWorkspaceFile implements brig.Service.
-func (c *Client) ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (int64, io.ReadCloser, error) {
+func (c *sandboxes) ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (int64, io.ReadCloser, error) {
 	resp, err := c.send(ctx, request{
-		method: http.MethodGet, path: versionPath(name, version) + "/content", query: url.Values{"path": {path}}, accept: wire.Octets,
+		method: http.MethodGet, path: versionPath(name, version) + "/content", query: url.Values{"path": {path}}, accept: v1.Octets,
 	})
 	if err != nil {
 		return 0, nil, err
 	}
 	if resp.ContentLength < 0 {
 		resp.Body.Close()
-		return 0, nil, c.lost(ctx, "the server's answer does not say how large the file is", nil)
+		return 0, nil, c.connectionError(ctx, "the server's answer does not say how large the file is", nil)
 	}
-	return resp.ContentLength, content{resp.Body, ctx, c}, nil
+	return resp.ContentLength, content{resp.Body, ctx, c.conn}, nil
 }
 
 // DiffWorkspace implements brig.Service.
-func (c *Client) DiffWorkspace(ctx context.Context, name string, from, to int) ([]brig.WorkspaceChange, error) {
-	var out wire.WorkspaceDiff
+func (c *sandboxes) DiffWorkspace(ctx context.Context, name string, from, to int) ([]brig.WorkspaceChange, error) {
+	var out v1.WorkspaceDiff
 	q := url.Values{"from": {strconv.Itoa(from)}, "to": {strconv.Itoa(to)}}
 	rq := request{method: http.MethodGet, path: "/v1/workspaces/" + segment(name) + "/diff", query: q}
 	if err := c.call(ctx, rq, nil, &out); err != nil {
 		return nil, err
 	}
-	return wire.ToWorkspaceChanges(out.Changes), nil
+	return v1.ToWorkspaceChanges(out.Changes), nil
 }
 
 // RestoreWorkspace implements brig.Service.
-func (c *Client) RestoreWorkspace(ctx context.Context, name string, version int) (*brig.WorkspaceVersion, error) {
-	var out wire.WorkspaceVersion
+func (c *sandboxes) RestoreWorkspace(ctx context.Context, name string, version int) (*brig.WorkspaceVersion, error) {
+	var out v1.WorkspaceVersion
 	rq := request{method: http.MethodPost, path: "/v1/workspaces/" + segment(name) + "/restore"}
-	if err := c.call(ctx, rq, wire.RestoreRequest{Version: version}, &out); err != nil {
+	if err := c.call(ctx, rq, v1.RestoreRequest{Version: version}, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }
 
 // CommitWorkspace implements brig.Service.
-func (c *Client) CommitWorkspace(ctx context.Context, sandbox string) (*brig.WorkspaceCommit, error) {
-	var out wire.WorkspaceCommit
+func (c *sandboxes) CommitWorkspace(ctx context.Context, sandbox string) (*brig.WorkspaceCommit, error) {
+	var out v1.WorkspaceCommit
 	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/sandboxes/" + segment(sandbox) + "/commit"}, nil, &out); err != nil {
 		return nil, err
 	}
-	return out.Noun(), nil
+	return out.Domain(), nil
 }

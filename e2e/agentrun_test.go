@@ -16,8 +16,10 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// Programs come to the same in AgentRun, whose double runs them in sandboxes
-// and interpreters of this engine: the wrapper is one cell of a session.
+// TestProgramsAtAgentRun runs programs on AgentRun and expects the same results
+// as on other providers. A test double of the AgentRun API runs them in
+// sandboxes and interpreters of this engine. The provider's wrapper runs as one
+// cell of a session.
 //
 //suite:part providers full
 func TestProgramsAtAgentRun(t *testing.T) {
@@ -30,7 +32,7 @@ func TestProgramsAtAgentRun(t *testing.T) {
 	double := agentruntest.New(agentruntest.Options{
 		ID: id, Secret: secret, Region: region,
 		Machine: func(string) (agentruntest.Machine, error) {
-			return &insideBox{e: e, ctx: ctx, box: string(box.ID)}, nil
+			return &sandboxMachine{e: e, ctx: ctx, box: string(box.ID)}, nil
 		},
 	})
 	srv := httptest.NewServer(double)
@@ -51,9 +53,9 @@ func TestProgramsAtAgentRun(t *testing.T) {
 	}
 }
 
-// insideBox is a sandbox of the double: interpreters of its own in one of an
-// engine, since it is the interpreters that programs are to be at home in.
-type insideBox struct {
+// sandboxMachine is a sandbox of the test double. It runs its interpreters in a
+// sandbox of an engine, because programs at AgentRun run in such interpreters.
+type sandboxMachine struct {
 	e        *engine.Engine
 	ctx      context.Context
 	box      string
@@ -61,7 +63,7 @@ type insideBox struct {
 }
 
 // Execute implements agentruntest.Machine.
-func (b *insideBox) Execute(_ context.Context, language, code string) (string, string, error) {
+func (b *sandboxMachine) Execute(_ context.Context, language, code string) (string, string, error) {
 	c, err := b.e.CreateContext(b.ctx, b.box, brig.ContextSpec{Language: brig.Language(language)})
 	if err != nil {
 		return "", "", err
@@ -79,7 +81,7 @@ func (b *insideBox) Execute(_ context.Context, language, code string) (string, s
 }
 
 // Read implements agentruntest.Machine.
-func (b *insideBox) Read(path string) ([]byte, error) {
+func (b *sandboxMachine) Read(path string) ([]byte, error) {
 	_, f, err := b.e.Files(b.box).Read(b.ctx, brig.Path{Name: path}, 0, -1)
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func (b *insideBox) Read(path string) ([]byte, error) {
 }
 
 // Close implements agentruntest.Machine.
-func (b *insideBox) Close() error {
+func (b *sandboxMachine) Close() error {
 	err := b.e.Files(b.box).Remove(b.ctx, brig.Path{Name: "/workspace/artifacts"})
 	for _, c := range b.contexts {
 		err = errors.Join(err, b.e.RemoveContext(b.ctx, b.box, c))

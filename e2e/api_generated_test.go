@@ -24,7 +24,8 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// document is as much of an OpenAPI document as requests are generated from.
+// document is the part of an OpenAPI document that is needed to generate
+// requests.
 type document struct {
 	Paths      map[string]map[string]operationOf
 	Components struct{ Schemas map[string]schemaOf }
@@ -41,7 +42,8 @@ type schemaOf struct {
 	Properties map[string]schemaOf
 }
 
-// noImages builds and pulls none: whoever asks for it is told so.
+// noImages is an image store that rejects requests to build or pull images with
+// FailedPrecondition.
 type noImages struct{ hostImage }
 
 func (noImages) Build(context.Context, brig.ImageBuild, func(brig.Progress)) (*brig.Image, error) {
@@ -52,18 +54,27 @@ func (noImages) Pull(context.Context, brig.ImagePull, func(brig.Progress)) (*bri
 	return nil, brig.Errorf(brig.FailedPrecondition, "nothing is pulled here")
 }
 
+func (noImages) Import(context.Context, string, io.Reader, func(brig.Progress)) (*brig.Image, error) {
+	return nil, brig.Errorf(brig.FailedPrecondition, "nothing is imported here")
+}
+
+func (noImages) Tag(context.Context, string, string) (*brig.Image, error) {
+	return nil, brig.Errorf(brig.FailedPrecondition, "nothing is tagged here")
+}
+
 func (noImages) Remove(context.Context, string) error {
 	return brig.Errorf(brig.NotFound, "no such image")
 }
 
-// serveDocument is a server without machines, and what it says of itself.
+// serveDocument starts a server with a fake provider and returns its OpenAPI
+// document.
 func serveDocument(t *testing.T) (url string, d document, empty func()) {
 	t.Helper()
 	store := mem.New()
 	addKeys(t, store)
 	quiet := slog.New(slog.DiscardHandler)
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: noImages{}, Bounds: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
+		Store: store, Provider: &fake.Provider{}, Images: noImages{}, LimitRange: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
 		Workspaces: folderOf(t, t.TempDir()),
 	})
 	t.Cleanup(e.Close)
@@ -94,8 +105,9 @@ func serveDocument(t *testing.T) (url string, d document, empty func()) {
 	}
 }
 
-// wrongs are values of which none is what a field of some type wants.
-func wrongs() map[string]string {
+// wrongValues returns values that are invalid for fields of any type, by
+// description.
+func wrongValues() map[string]string {
 	return map[string]string{
 		"null": `null`, "a string": `"x"`, "NUL": `"a\u0000b"`, "odd characters": `"\u202e\ud83d\ude00\ufffe"`, "half a pair": `"\ud800"`, "not UTF-8": "\"\xff\xfe\"",
 		"a number": `7`, "a fraction": `0.5`, "a negative number": `-1`, "the least number": `-9223372036854775808`, "a huge number": `1e308`, "too many digits": strings.Repeat("9", 400),
@@ -113,7 +125,7 @@ func fields(n int) string {
 	return b.String()
 }
 
-// resolve follows references.
+// resolve resolves a reference to its schema.
 func (d document) resolve(s schemaOf) schemaOf {
 	for s.Ref != "" {
 		s = d.Components.Schemas[s.Ref[strings.LastIndexByte(s.Ref, '/')+1:]]
@@ -121,14 +133,15 @@ func (d document) resolve(s schemaOf) schemaOf {
 	return s
 }
 
-// bodies are what is wrong with the body of an operation: each field of each
-// type, and the body as a whole.
+// bodies returns invalid bodies for an operation, by description: bodies in
+// which one field has a value of a wrong type, and bodies that are invalid as a
+// whole.
 func (d document) bodies(s schemaOf) map[string]string {
 	s = d.resolve(s)
 	out := map[string]string{"nothing": "", "no JSON": "x", "a list": "[]", "null": "null", "cut off": `{"a`, "unknown field": `{"no_such_field":1}`, "twice": "{}{}", "not UTF-8": "\xff\xfe{}"}
 	for name := range s.Properties {
 		quoted := strconv.Quote(name)
-		for what, v := range wrongs() {
+		for what, v := range wrongValues() {
 			out[name+" is "+what] = fmt.Sprintf(`{%s:%s}`, quoted, v)
 		}
 		out[name+" is given twice"] = fmt.Sprintf(`{%s:1,%s:1}`, quoted, quoted)
@@ -136,9 +149,9 @@ func (d document) bodies(s schemaOf) map[string]string {
 	return out
 }
 
-// TestAPIGenerated asks every operation of the document with every field wrong in
-// every way, its path included. Nothing is the server's fault, and every answer
-// comes at once.
+// TestAPIGenerated sends requests to every operation of the document with every
+// field, and every path parameter, set to every invalid value. The server must
+// respond to each request immediately, and never with an internal error.
 //
 //suite:part core
 func TestAPIGenerated(t *testing.T) {
@@ -155,7 +168,7 @@ func TestAPIGenerated(t *testing.T) {
 			n, bad := 0, 0
 			try := func(about, target, kind, body string) {
 				n++
-				if why := generated(client, strings.ToUpper(method), url+target, keyOfAcme, kind, body); why != "" {
+				if why := sendGenerated(client, strings.ToUpper(method), url+target, keyOfAcme, kind, body); why != "" {
 					bad++
 					t.Errorf("%s %s: %s: %s", method, path, about, why)
 				}
@@ -179,7 +192,7 @@ func TestAPIGenerated(t *testing.T) {
 				try("another type", filled(path, -1, ""), "text/xml", "<a/>")
 			}
 			total += n
-			attack.Tried("API-06", fmt.Sprintf("%s %s, generated: %d ways", method, path, n), bad > 0)
+			attack.RecordCase("API-06", fmt.Sprintf("%s %s, generated: %d ways", method, path, n), bad > 0)
 		}
 	}
 	client.CloseIdleConnections()
@@ -188,14 +201,15 @@ func TestAPIGenerated(t *testing.T) {
 	if total < 3000 {
 		t.Errorf("%d requests are too few to mean anything", total)
 	}
-	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before+4; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before+4; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
 	}
 }
 
-// TestAPIGeneratedControl: servers that fall over, or do not answer, are seen.
+// TestAPIGeneratedControl checks that the test detects servers that crash or do
+// not respond.
 //
 //suite:part core
 func TestAPIGeneratedControl(t *testing.T) {
@@ -213,19 +227,20 @@ func TestAPIGeneratedControl(t *testing.T) {
 	defer careless.Close()
 	client := &http.Client{Timeout: 300 * time.Millisecond}
 	for _, body := range []string{"hang", "fall", "else"} {
-		why := generated(client, "POST", careless.URL, "k", "application/json", body)
+		why := sendGenerated(client, "POST", careless.URL, "k", "application/json", body)
 		if why == "" {
 			t.Errorf("%s is not seen", body)
 		}
-		attack.Seen("API-06", "a server that does not stand it: "+body, "strict decoding", why != "")
+		attack.RecordMutant("API-06", "a server that does not stand it: "+body, "strict decoding", why != "")
 	}
 }
 
-// generated makes a request and says what is wrong with its answer.
-func generated(client *http.Client, method, url, key, kind, body string) (why string) {
+// sendGenerated sends a request and returns a description of the error in the
+// response, or "".
+func sendGenerated(client *http.Client, method, url, key, kind, body string) (why string) {
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
-		return "" // Go's client does not send it
+		return "" // Go's client refuses to send this request
 	}
 	r.Header.Set("Authorization", "Bearer "+key)
 	r.Header.Set("Content-Type", kind)
@@ -235,7 +250,7 @@ func generated(client *http.Client, method, url, key, kind, body string) (why st
 		return fmt.Sprintf("after %v: %v", time.Since(begin), err)
 	}
 	defer resp.Body.Close()
-	// A stream that was asked for properly goes on; its beginning says enough.
+	// The stream of a valid request does not end, so read only its beginning.
 	b, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	switch {
 	case resp.StatusCode >= 500 && resp.StatusCode != http.StatusNotImplemented:
@@ -246,7 +261,7 @@ func generated(client *http.Client, method, url, key, kind, body string) (why st
 	return ""
 }
 
-// segments are the names of a path's parameters.
+// segments returns the names of a path's parameters.
 func segments(path string) (out []string) {
 	for _, s := range strings.Split(path, "/") {
 		if strings.HasPrefix(s, "{") {
@@ -256,8 +271,8 @@ func segments(path string) (out []string) {
 	return out
 }
 
-// filled puts a value in the place of the i-th parameter, and a plain one in the
-// others'.
+// filled replaces the i-th parameter of a path with a value, and the others
+// with valid values.
 func filled(path string, i int, v string) string {
 	for n, s := range segments(path) {
 		with := "box"

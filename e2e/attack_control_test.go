@@ -12,8 +12,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// The controls of the limits: where a limit is higher, the same program gets
-// beyond where it would have been stopped. So what stopped it is the limit.
+// TestAttackExhaustControls is the control for the limits: with a higher limit,
+// the same program exceeds the value at which it is stopped in the other tests.
+// This proves that the limit stopped it.
 //
 //suite:part hostile alone with=inodes
 func TestAttackExhaustControls(t *testing.T) {
@@ -32,7 +33,7 @@ func TestAttackExhaustControls(t *testing.T) {
 	}
 	for _, c := range []struct {
 		id, what, script string
-		beyond           int // where the limits of the tests are
+		beyond           int // the limit in the other tests; must be exceeded here
 	}{
 		{"RES-01", "children", "python3 -c \"\nimport os,time\nn=0\nwhile n<150:\n  try:\n    if os.fork()==0: time.sleep(5); os._exit(0)\n  except OSError: break\n  n+=1\nprint(n)\"", 64},
 		{"RES-02", "threads", "python3 -c \"\nimport threading,time\nn=0\ntry:\n  while n<150: threading.Thread(target=time.sleep,args=(1,),daemon=True).start(); n+=1\nexcept RuntimeError: pass\nprint(n,flush=True)\"", 64},
@@ -43,9 +44,9 @@ func TestAttackExhaustControls(t *testing.T) {
 		if n <= c.beyond {
 			t.Errorf("%s: %d, with a limit far beyond %d", c.what, n, c.beyond)
 		}
-		attack.Seen(c.id, c.what, "the limit", n > c.beyond)
+		attack.RecordMutant(c.id, c.what, "the limit", n > c.beyond)
 	}
-	// Files on the host's own disk are seen to be there.
+	// The check detects files on the host's own disk.
 	before, dir := inodes(t, p.DataDir), t.TempDir()
 	for i := range 40_000 {
 		f, err := os.Create(filepath.Join(dir, fmt.Sprint(i)))
@@ -58,10 +59,11 @@ func TestAttackExhaustControls(t *testing.T) {
 	if used < 30_000 {
 		t.Errorf("40,000 files of the host take %d inodes", used)
 	}
-	attack.Seen("RES-05", "files of the host's disk", "the sandbox", used >= 30_000)
+	attack.RecordMutant("RES-05", "files of the host's disk", "the sandbox", used >= 30_000)
 }
 
-// The controls of memory, processors and output.
+// TestAttackShareControls contains the controls for memory, processors and
+// output.
 //
 //suite:part hostile
 func TestAttackShareControls(t *testing.T) {
@@ -78,9 +80,9 @@ func TestAttackShareControls(t *testing.T) {
 			t.Errorf("with %d: %+v", memory, o.Result)
 		}
 		if want {
-			attack.Seen("RES-03", "200 MiB", "the limit", had)
+			attack.RecordMutant("RES-03", "200 MiB", "the limit", had)
 		} else {
-			attack.Tried("RES-03", "200 MiB", had)
+			attack.RecordCase("RES-03", "200 MiB", had)
 		}
 	}
 	o, err := e.Run(ctx, brig.Program{Command: []string{"head", "-c", "14000000", "/dev/zero"}, Limits: brig.Limits{Output: 16 * brig.MiB}, Timeout: time.Minute}, brig.IO{})
@@ -90,16 +92,16 @@ func TestAttackShareControls(t *testing.T) {
 	if kept := len(o.Stdout.Head) + len(o.Stdout.Tail); kept <= 8<<20 {
 		t.Errorf("with room for 16 MiB %d are kept", kept)
 	} else {
-		attack.Seen("RES-07", "14 MB of output", "the limit", true)
+		attack.RecordMutant("RES-07", "14 MB of output", "the limit", true)
 	}
-	// Whatever else the machine does, four programs that may use a whole
-	// processor get more than a quarter of one, sooner or later.
+	// Regardless of other load on the host, four programs that may use a whole
+	// processor eventually get more than a quarter of one.
 	s, err := e.Create(ctx, brig.Spec{Limits: brig.Limits{CPUs: 2}, Command: &brig.Command{Shell: "for i in 1 2 3 4; do while :; do :; done & done; wait"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	most := 0.0
-	for end := time.Now().Add(20 * time.Second); most < 0.55 && time.Now().Before(end); {
+	for end := time.Now().Add(4 * patience); most < 0.55 && time.Now().Before(end); {
 		before, start := cpuTime(t, dataDirOf(t, e), s.ID), time.Now()
 		time.Sleep(time.Second)
 		most = max(most, (cpuTime(t, dataDirOf(t, e), s.ID)-before).Seconds()/time.Since(start).Seconds())
@@ -107,14 +109,15 @@ func TestAttackShareControls(t *testing.T) {
 	if most < 0.55 {
 		t.Errorf("four programs that spin use %.3f of two processors", most)
 	}
-	attack.Seen("RES-08", "four programs that spin, where half a processor is the limit of the test", "the limit", most >= 0.55)
+	attack.RecordMutant("RES-08", "four programs that spin, where half a processor is the limit of the test", "the limit", most >= 0.55)
 	if err := e.Remove(ctx, s.Spec.Name); err != nil {
 		t.Error(err)
 	}
 }
 
-// The control of the hostile agent: what watches the heap sees a reader that
-// believes a length, and one that reads for ever.
+// TestAttackHostileAgentControl is the control for the hostile agent: the heap
+// watcher detects a reader that trusts a length, and one that reads without a
+// limit.
 //
 //suite:part hostile
 func TestAttackHostileAgentControl(t *testing.T) {
@@ -139,6 +142,6 @@ func TestAttackHostileAgentControl(t *testing.T) {
 		if peak.Load() <= 128*brig.MiB {
 			t.Errorf("%s: the heap is seen to have %d bytes", what, peak.Load())
 		}
-		attack.Seen("GST-01", what, "bounds of what is read", peak.Load() > 128*brig.MiB)
+		attack.RecordMutant("GST-01", what, "bounds of what is read", peak.Load() > 128*brig.MiB)
 	}
 }

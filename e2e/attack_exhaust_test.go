@@ -13,8 +13,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// Processes run out for the program that wants too many, and for nobody else:
-// other commands work, the sentry lives, the host's own limit is far away.
+// TestAttackProcesses verifies that a program that starts too many processes
+// only affects itself: other commands work, the sentry survives, and the host's
+// own limit is not approached.
 //
 //suite:part hostile
 func TestAttackProcesses(t *testing.T) {
@@ -40,7 +41,7 @@ except RuntimeError as e: print(20 < n <= 64, n, e, flush=True)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The classic. It fails for itself, over and over.
+		// A classic fork bomb. Its forks fail repeatedly.
 		_, _, _ = m.try(brig.Command{Shell: "b() { b | b & }; b; sleep 9", Timeout: 3 * time.Second})
 	}()
 	most := 0
@@ -60,7 +61,7 @@ except RuntimeError as e: print(20 < n <= 64, n, e, flush=True)
 	if err := m.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	m.noneLeft()
+	m.checkNoTraces()
 }
 
 //suite:part hostile
@@ -72,7 +73,8 @@ func TestAttackOpenFiles(t *testing.T) {
 	if out := m.sh("user", probe+" files"); !strings.HasSuffix(out, " EMFILE\n") || len(out) > len("100 EMFILE\n") {
 		t.Errorf("%q", out)
 	}
-	// As many as there are processes, all at once, do not take the agent's.
+	// Many processes with open files at the same time do not use up the agent's
+	// descriptors.
 	if _, _, err := m.try(brig.Command{Shell: "for i in $(seq 30); do (exec 9<" + probe + "; sleep 1) & done; wait"}); err != nil {
 		t.Error(err)
 	}
@@ -81,7 +83,8 @@ func TestAttackOpenFiles(t *testing.T) {
 	}
 }
 
-// What is written is bounded, and what was written is given back.
+// TestAttackDisk verifies that the data that a sandbox writes is bounded, and
+// that its disk space is freed afterwards.
 //
 //suite:part hostile
 func TestAttackDisk(t *testing.T) {
@@ -110,17 +113,17 @@ func TestAttackDisk(t *testing.T) {
 	if used := onDisk(t, m); used < disk*9/10 || used > disk*11/10 {
 		t.Errorf("the sandbox holds %d bytes of the host's disk, its limit is %d", used, disk)
 	}
-	// Full is not dead.
+	// A sandbox whose disk is full still works.
 	if out := m.sh("user", "rm fill 2>/dev/null; echo alive; rm ~/fill; echo room > ~/room; cat ~/room"); out != "alive\nroom\n" {
 		t.Errorf("when full: %q", out)
 	}
 	if err := m.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	m.noneLeft()
+	m.checkNoTraces()
 }
 
-// free is how many bytes a file system of the host has left.
+// free returns the number of free bytes on a file system of the host.
 func free(t *testing.T, dir string) int64 {
 	t.Helper()
 	var st syscall.Statfs_t
@@ -130,8 +133,9 @@ func free(t *testing.T, dir string) int64 {
 	return int64(st.Bavail) * st.Bsize
 }
 
-// onDisk is how many bytes of the host's disk back the writable layer: its
-// file has no name and is found among the sentry's descriptors.
+// onDisk returns the number of bytes of the host's disk that back the writable
+// layer: the layer's file is unlinked, so it is found by the sentry's
+// descriptors.
 func onDisk(t *testing.T, m *machine) int64 {
 	t.Helper()
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", m.sentry()))
@@ -150,8 +154,8 @@ func onDisk(t *testing.T, m *machine) int64 {
 	return most
 }
 
-// Files without content are bounded by memory only. Whatever gives way is in
-// the sandbox.
+// TestAttackInodes verifies that memory bounds the number of empty files, and
+// that only a component inside the sandbox fails.
 //
 //suite:part hostile alone with=inodes
 func TestAttackInodes(t *testing.T) {
@@ -171,7 +175,7 @@ func TestAttackInodes(t *testing.T) {
 		default:
 			t.Logf("%s: %s", dir, out)
 		}
-		if used := before - inodes(t, p.DataDir); used > 30_000 { // others use the disk too
+		if used := before - inodes(t, p.DataDir); used > 30_000 { // other processes use the disk, too
 			t.Errorf("%s: the host has %d inodes less", dir, used)
 		}
 		if out := neighbour.sh("user", "echo fine"); out != "fine\n" {
@@ -180,7 +184,7 @@ func TestAttackInodes(t *testing.T) {
 		if err := m.Destroy(t.Context()); err != nil {
 			t.Error(err)
 		}
-		m.noneLeft()
+		m.checkNoTraces()
 	}
 }
 

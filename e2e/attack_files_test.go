@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// ways are paths that might lead to a file of the host, as they are written in
-// a query: some parsers decode twice.
+// ways returns paths that might resolve to a file of the host, in the encoding
+// of a query. Some are encoded twice, because some parsers decode twice.
 func ways(canary string) []string {
 	var out []string
 	name := strings.TrimPrefix(canary, "/")
@@ -40,9 +40,9 @@ func ways(canary string) []string {
 	return append(out, url.QueryEscape("/"+strings.Repeat("a/", 4000)+up(4000)+name), url.QueryEscape("/"+strings.Repeat("a", 5000)), "", "&path="+name)
 }
 
-// Whatever path the files API is asked for, it is a path of the sandbox:
-// nothing of the host is read, listed, made, moved or removed, and nothing is
-// the server's fault.
+// TestAttackPaths verifies that the files API resolves every path inside the
+// sandbox. It must not read, list, create, move or remove any file on the host,
+// and must not respond with an internal error.
 //
 //suite:part hostile
 func TestAttackPaths(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAttackPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	canary := filepath.Join(dir, "canary")
-	secret := plant(t, canary, 0o666)
+	secret := plantCanary(t, canary, 0o666)
 	state := func() string {
 		b, err := os.ReadFile(canary)
 		es, err2 := os.ReadDir(dir)
@@ -85,7 +85,7 @@ func TestAttackPaths(t *testing.T) {
 	if len(list) < 120 {
 		t.Errorf("only %d paths", len(list))
 	}
-	text := func(escaped string) string { // for a body, which is not decoded
+	text := func(escaped string) string { // bodies are not URL-decoded
 		p, err := url.QueryUnescape(escaped)
 		if err != nil {
 			return escaped
@@ -106,8 +106,9 @@ func TestAttackPaths(t *testing.T) {
 		} {
 			status, body := s.file(op.method, op.path, op.body)
 			told[fmt.Sprint(op.name, " ", status)]++
-			// The directory's name is in our own requests, and may come back. Its
-			// content may not, and neither may its size: what we write has another.
+			// The directory's name is part of the test's own requests, so
+			// responses may contain it. Responses must not contain its content
+			// or its size; the file that the test writes has a different size.
 			escaped := strings.Contains(body, secret) || status >= 500 || status == 200 && strings.Contains(body, mark) && strings.Contains(body, fmt.Sprintf(`"size":%d`, len(secret)))
 			if now := state(); now != before {
 				escaped, before = true, now
@@ -119,7 +120,7 @@ func TestAttackPaths(t *testing.T) {
 			if op.name == "mine" {
 				continue
 			}
-			attack.Tried("FS-01", fmt.Sprintf("%s %.200s", op.name, strings.ReplaceAll(p, mark, "DIR")), escaped)
+			attack.RecordCase("FS-01", fmt.Sprintf("%s %.200s", op.name, strings.ReplaceAll(p, mark, "DIR")), escaped)
 		}
 		if i%20 == 0 {
 			links()
@@ -134,7 +135,7 @@ func TestAttackPaths(t *testing.T) {
 	naivePaths(t, list, secret)
 }
 
-// file makes a request of the files API: what is uploaded is no JSON.
+// file sends a request to the files API. The body of an upload is not JSON.
 func (s *server) file(method, path, body string) (int, string) {
 	s.t.Helper()
 	if method != http.MethodPut {
@@ -158,8 +159,8 @@ func (s *server) file(method, path, body string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// naivePaths is the control: a server that opens what it is asked for, below a
-// directory that it thinks it does not leave, gives the canary away.
+// naivePaths is the control: a server that joins the requested path to a
+// directory, and assumes that the result is within it, reveals the canary.
 func naivePaths(t *testing.T, list []string, secret string) {
 	t.Helper()
 	root := t.TempDir()
@@ -179,12 +180,12 @@ func naivePaths(t *testing.T, list []string, secret string) {
 		t.Errorf("only %q fool a naive server", fooled)
 	}
 	for i := range fooled {
-		attack.Seen("FS-01", fmt.Sprintf("path %d that fools a naive server", i), "the sandbox", true)
+		attack.RecordMutant("FS-01", fmt.Sprintf("path %d that fools a naive server", i), "the sandbox", true)
 	}
 }
 
-// Files that are none are neither read for ever nor waited for: the API says
-// so, at once.
+// TestAttackSpecialFiles verifies that the API rejects special files
+// immediately: it neither reads them endlessly nor waits for them.
 //
 //suite:part hostile
 func TestAttackSpecialFiles(t *testing.T) {
@@ -204,16 +205,16 @@ func TestAttackSpecialFiles(t *testing.T) {
 			if escaped {
 				t.Errorf("%s %s: %d, %d bytes: %.200s", method, p, status, len(body), body)
 			}
-			attack.Tried("FS-06", method+" "+p, escaped)
+			attack.RecordCase("FS-06", method+" "+p, escaped)
 		}
 	}
-	// The control: a file that is one is read, and a program in the sandbox does
-	// read without end from what is none.
+	// The control: the API reads a regular file, and a program in the sandbox
+	// can read endlessly from a special one.
 	status, body := s.do(http.MethodGet, "/v1/sandboxes/box/files/content?path=/workspace/file", "")
 	res, err := c.Exec(ctx, "box", brig.Command{Shell: "head -c 100000 zeros"}, brig.IO{})
 	if status != 200 || body != "text\n" || err != nil || len(res.Stdout.Head) != 100000 {
 		t.Errorf("the control: %d %q, %v", status, body, err)
 	} else {
-		attack.Seen("FS-06", "a program reads from /dev/zero", "the look at what is opened", true)
+		attack.RecordMutant("FS-06", "a program reads from /dev/zero", "the look at what is opened", true)
 	}
 }

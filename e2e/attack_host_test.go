@@ -19,17 +19,18 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// quoted is s as JSON.
+// quoted returns s as JSON.
 func quoted(s string) string {
 	b, err := json.Marshal(s)
-	if err != nil { // a string always can be
+	if err != nil { // cannot happen: strings can always be encoded
 		return "null"
 	}
 	return string(b)
 }
 
-// knock tries to connect to every place that it is given, and says hello there.
-const knock = `
+// knockProgram tries to connect to each of the given addresses, and sends a
+// greeting to it.
+const knockProgram = `
 import socket, sys, json
 socket.setdefaulttimeout(1)
 for place in json.loads(sys.argv[1]):
@@ -42,8 +43,9 @@ for place in json.loads(sys.argv[1]):
     except Exception as e: pass
 `
 
-// A sandbox reaches no socket of the host: not the server that made it, by any
-// of the machine's addresses, nor one in the file system, nor an abstract one.
+// TestAttackSockets verifies that a sandbox cannot connect to sockets of the
+// host: neither to its server, by any of the host's addresses, nor to a Unix
+// socket, named or abstract.
 //
 //suite:part hostile
 func TestAttackSockets(t *testing.T) {
@@ -103,28 +105,28 @@ func TestAttackSockets(t *testing.T) {
 			defer up.Close()
 		}
 		for _, user := range []string{"user", "root"} {
-			_, out, err := m.try(brig.Command{Argv: []string{"python3", "-c", knock, string(b)}, User: user, Timeout: time.Minute})
+			_, out, err := m.try(brig.Command{Argv: []string{"python3", "-c", knockProgram, string(b)}, User: user, Timeout: time.Minute})
 			time.Sleep(100 * time.Millisecond)
 			escaped := err != nil || strings.Contains(out, "connected") || came.Load() > 0
 			if escaped {
 				t.Errorf("%s as %s: %v, %d came: %s", with, user, err, came.Load(), out)
 			}
 			for _, place := range places {
-				attack.Tried("ESC-06", fmt.Sprintf("connect to %v as %s, %s", strings.ReplaceAll(fmt.Sprint(place), fmt.Sprint(port), "PORT"), user, with), escaped)
+				attack.RecordCase("ESC-06", fmt.Sprintf("connect to %v as %s, %s", strings.ReplaceAll(fmt.Sprint(place), fmt.Sprint(port), "PORT"), user, with), escaped)
 			}
 		}
 	}
-	// The control: without a sandbox the same program gets through.
-	out, err := exec.Command("python3", "-c", knock, string(b)).CombinedOutput()
+	// The control: outside of a sandbox, the same program can connect.
+	out, err := exec.Command("python3", "-c", knockProgram, string(b)).CombinedOutput()
 	for end := time.Now().Add(5 * time.Second); came.Load() < 3 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 	}
 	if err != nil || came.Load() < 3 {
 		t.Errorf("on the host: %v, %d came: %s", err, came.Load(), out)
 	}
-	attack.Seen("ESC-06", "the same program on the host", "the sandbox", came.Load() >= 3)
+	attack.RecordMutant("ESC-06", "the same program on the host", "the sandbox", came.Load() >= 3)
 }
 
-// digests are the sums of files of the host.
+// digests returns the checksums of files of the host.
 func digests(t *testing.T, names ...string) string {
 	t.Helper()
 	var all strings.Builder
@@ -136,12 +138,12 @@ func digests(t *testing.T, names ...string) string {
 	return all.String()
 }
 
-// overwrite writes into whatever it is given, in every way.
-const overwrite = `for f in %s; do (echo pwned > $f) 2>/dev/null; (echo pwned >> $f) 2>/dev/null; (rm -f $f && echo pwned > $f) 2>/dev/null; (mv /tmp/pwned $f) 2>/dev/null; (chmod 777 $f) 2>/dev/null; done; true`
+// overwriteProgram writes to each of the given files in every possible way.
+const overwriteProgram = `for f in %s; do (echo pwned > $f) 2>/dev/null; (echo pwned >> $f) 2>/dev/null; (rm -f $f && echo pwned > $f) 2>/dev/null; (mv /tmp/pwned $f) 2>/dev/null; (chmod 777 $f) 2>/dev/null; done; true`
 
-// The programs that make a sandbox, and the knobs of the host's kernel, are
-// what they were after root of a sandbox has written to all that looks like
-// them.
+// TestAttackOverwrite has root in a sandbox write to all paths that may refer
+// to the sandbox's own programs or to settings of the host's kernel. It
+// verifies that the programs and the settings are unchanged.
 //
 //suite:part hostile
 func TestAttackOverwrite(t *testing.T) {
@@ -164,7 +166,7 @@ func TestAttackOverwrite(t *testing.T) {
 	} {
 		before := digests(t, c.watch...)
 		for _, user := range []string{"user", "root"} {
-			script := fmt.Sprintf(overwrite, strings.Join(c.watch, " ")+c.more)
+			script := fmt.Sprintf(overwriteProgram, strings.Join(c.watch, " ")+c.more)
 			if c.id == "ESC-08" {
 				script += `; printf '#!/proc/self/exe\n' > /tmp/loop-$$; chmod 755 /tmp/loop-$$; /tmp/loop-$$ 2>/dev/null; true`
 			}
@@ -175,31 +177,33 @@ func TestAttackOverwrite(t *testing.T) {
 				t.Errorf("%s as %s: %+v, %v, %s\nbefore %s\nafter %s", c.id, user, res, err, out, before, after)
 			}
 			for _, name := range c.watch {
-				attack.Tried(c.id, "write to "+filepath.Base(name)+" as "+user, escaped)
+				attack.RecordCase(c.id, "write to "+filepath.Base(name)+" as "+user, escaped)
 			}
 		}
-		// The control: on the host the same script does change what it may.
+		// The control: on the host, the same script modifies a file that it may
+		// write.
 		own := filepath.Join(t.TempDir(), "copy")
 		if err := os.WriteFile(own, []byte("whole"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		was := digests(t, own)
-		err := exec.Command("/bin/sh", "-c", fmt.Sprintf(overwrite, own)).Run()
+		err := exec.Command("/bin/sh", "-c", fmt.Sprintf(overwriteProgram, own)).Run()
 		seen := err == nil && digests(t, own) != was
 		if !seen {
 			t.Errorf("%s: on the host nothing is seen to change: %v", c.id, err)
 		}
-		attack.Seen(c.id, "the same script on the host, to a copy", "the sandbox", seen)
+		attack.RecordMutant(c.id, "the same script on the host, to a copy", "the sandbox", seen)
 	}
 	if out := newMachine(t, p, images, "next", nil).sh("user", "echo whole"); out != "whole\n" {
 		t.Errorf("the next sandbox: %q", out)
 	}
 }
 
-// tell prints what might say which machine this is.
-const tell = `uname -a; hostname; cat /etc/machine-id /etc/hostname /proc/sys/kernel/random/boot_id /proc/version /proc/cmdline /proc/self/cgroup /proc/self/mountinfo /proc/mounts /proc/sys/kernel/hostname /proc/net/dev /proc/net/route /proc/net/arp /proc/swaps /proc/diskstats /proc/partitions /proc/modules /sys/class/dmi/id/* /sys/class/net/*/address /etc/resolv.conf /proc/self/environ 2>/dev/null; true`
+// hostFactsProgram prints all information that might identify the host.
+const hostFactsProgram = `uname -a; hostname; cat /etc/machine-id /etc/hostname /proc/sys/kernel/random/boot_id /proc/version /proc/cmdline /proc/self/cgroup /proc/self/mountinfo /proc/mounts /proc/sys/kernel/hostname /proc/net/dev /proc/net/route /proc/net/arp /proc/swaps /proc/diskstats /proc/partitions /proc/modules /sys/class/dmi/id/* /sys/class/net/*/address /etc/resolv.conf /proc/self/environ 2>/dev/null; true`
 
-// hostFacts are what only this machine says of itself, and a sandbox must not.
+// hostFacts returns the facts that identify this host, by name. A sandbox must
+// not reveal them.
 func hostFacts(t *testing.T, dataDir string) map[string]string {
 	t.Helper()
 	facts := map[string]string{"data folder": dataDir}
@@ -219,13 +223,14 @@ func hostFacts(t *testing.T, dataDir string) map[string]string {
 	}
 	for name, v := range facts {
 		if len(v) < 6 || v == "localhost" || strings.HasPrefix(v, "00:00:00") {
-			delete(facts, name) // nothing that could be recognised
+			delete(facts, name) // too short or too common to be recognized
 		}
 	}
 	return facts
 }
 
-// A sandbox does not learn which machine it is on.
+// TestAttackFingerprint verifies that a sandbox cannot determine the identity
+// of its host.
 //
 //suite:part hostile
 func TestAttackFingerprint(t *testing.T) {
@@ -233,8 +238,8 @@ func TestAttackFingerprint(t *testing.T) {
 	p, images := newProvider(t, t.TempDir())
 	m := newMachine(t, p, images, "where", nil)
 	facts := hostFacts(t, p.DataDir)
-	out := m.sh("user", tell) + m.sh("root", tell)
-	host, err := exec.Command("/bin/sh", "-c", tell).Output()
+	out := m.sh("user", hostFactsProgram) + m.sh("root", hostFactsProgram)
+	host, err := exec.Command("/bin/sh", "-c", hostFactsProgram).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,9 +248,9 @@ func TestAttackFingerprint(t *testing.T) {
 		if strings.Contains(out, v) {
 			t.Errorf("it tells the host's %s: %s", name, v)
 		}
-		attack.Tried("ESC-13", name, strings.Contains(out, v))
+		attack.RecordCase("ESC-13", name, strings.Contains(out, v))
 		if strings.Contains(string(host), v) {
-			attack.Seen("ESC-13", name+", the same script on the host", "the sandbox", true)
+			attack.RecordMutant("ESC-13", name+", the same script on the host", "the sandbox", true)
 			seen++
 		}
 	}
@@ -254,11 +259,12 @@ func TestAttackFingerprint(t *testing.T) {
 	}
 }
 
-// A program that types on its own terminal, by TIOCSTI, is not taken for whoever sits at
-// it. What is really typed is, and is the control.
+// TestAttackTerminalInjection verifies that input that a program injects into
+// its own terminal with TIOCSTI is not mistaken for input of the user. The
+// control is real input, which is accepted.
 //
 //suite:part hostile
-func TestAttackTyping(t *testing.T) {
+func TestAttackTerminalInjection(t *testing.T) {
 	e, ctx := newEngine(t)
 	_, ps := boxOf(t, e, ctx)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -282,12 +288,12 @@ for c in b'echo pw\$((40+2))\n':
 	h.until(t, "en42\r\n")
 	say("echo so$((40+1))\n")
 	h.until(t, "so41\r\n")
-	escaped := strings.Contains(h.said(), "pw42")
+	escaped := strings.Contains(h.printed(), "pw42")
 	if escaped {
-		t.Errorf("what a program typed was taken: %s", h.said())
+		t.Errorf("what a program typed was taken: %s", h.printed())
 	}
-	attack.Tried("ESC-12", "TIOCSTI on its own terminal", escaped)
+	attack.RecordCase("ESC-12", "TIOCSTI on its own terminal", escaped)
 	say("echo pw$((40+2))\n")
 	h.until(t, "pw42\r\n")
-	attack.Seen("ESC-12", "somebody types the same", "the program", strings.Contains(h.said(), "pw42"))
+	attack.RecordMutant("ESC-12", "somebody types the same", "the program", strings.Contains(h.printed(), "pw42"))
 }

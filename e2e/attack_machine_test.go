@@ -12,10 +12,11 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/internal/race"
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
-// probeFile is the probe as a file of a sandbox.
+// probeFile returns the probe as a file of a sandbox.
 func probeFile(t testing.TB) brig.File {
 	t.Helper()
 	b, err := os.ReadFile(bin(t, "test/probe"))
@@ -27,17 +28,20 @@ func probeFile(t testing.TB) brig.File {
 
 const probe = "/workspace/probe"
 
-// machine is one sandbox on the provider itself, without an engine, with the
-// probe in it.
+// began is the start time of this test process.
+var began = time.Now()
+
+// machine is one sandbox created directly by the provider, without an engine,
+// with the probe in it.
 type machine struct {
 	brig.Instance
 	t   testing.TB
 	p   *gvisor.Provider
-	dir string // of the sandbox's files on the host
+	dir string // the sandbox's folder on the host
 	n   int
 }
 
-// newMachine starts a machine of the host image in a data folder.
+// newMachine creates a sandbox of the host image in a data folder.
 func newMachine(t testing.TB, p *gvisor.Provider, images *image.Store, id brig.ID, change func(*brig.Spec)) *machine {
 	t.Helper()
 	img, err := images.Resolve(t.Context(), brig.HostImage)
@@ -48,7 +52,7 @@ func newMachine(t testing.TB, p *gvisor.Provider, images *image.Store, id brig.I
 	if change != nil {
 		change(&spec)
 	}
-	in, err := p.Create(t.Context(), id, spec, time.Now().Add(2*time.Minute))
+	in, err := p.Create(t.Context(), id, spec, time.Now().Add(30*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,12 +68,13 @@ func newMachine(t testing.TB, p *gvisor.Provider, images *image.Store, id brig.I
 	return m
 }
 
-// try runs a command to its end.
+// try runs a command to its end. A command without a timeout gets a default
+// that only hanging commands exceed, even on a loaded host.
 func (m *machine) try(cmd brig.Command) (*brig.Result, string, error) {
 	m.t.Helper()
 	m.n++
 	if cmd.Timeout == 0 {
-		cmd.Timeout = 20 * time.Second
+		cmd.Timeout = 5 * time.Minute
 	}
 	var out bytes.Buffer
 	id := "exec-" + time.Now().Format("150405.000000000")
@@ -77,7 +82,7 @@ func (m *machine) try(cmd brig.Command) (*brig.Result, string, error) {
 	return res, out.String(), err
 }
 
-// sh runs a script that must end well, and returns what it wrote.
+// sh runs a script that must succeed, and returns its output.
 func (m *machine) sh(user, script string) string {
 	m.t.Helper()
 	res, out, err := m.try(brig.Command{Shell: script, User: user})
@@ -87,12 +92,12 @@ func (m *machine) sh(user, script string) string {
 	return out
 }
 
-// facts runs the probe and returns what it found.
+// facts runs the probe and returns its findings.
 func (m *machine) facts(user string, args ...string) map[string]string {
 	m.t.Helper()
 	res, out, err := m.try(brig.Command{Argv: append([]string{probe}, args...), User: user})
-	if err != nil {
-		m.t.Fatalf("probe: %v, %+v: %s", err, res, out)
+	if err != nil || res.TimedOut || res.ExitCode != 0 {
+		m.t.Fatalf("probe %v: %v, %+v: %s", args, err, res, out)
 	}
 	return parseFacts(m.t, out)
 }
@@ -106,14 +111,15 @@ func parseFacts(t testing.TB, out string) map[string]string {
 	return f
 }
 
-// pids lists the host's processes that belong to the machine: its shim and
-// all that it started.
+// pids lists the host's processes that belong to the machine: its shim and all
+// processes that the shim started.
 func (m *machine) pids() []int { return sandboxProcesses(m.dir) }
 
-// noneLeft fails unless nothing on the host belongs to the machine.
-func (m *machine) noneLeft() {
+// checkNoTraces fails the test unless all resources of the machine are removed
+// from the host within five seconds.
+func (m *machine) checkNoTraces() {
 	m.t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(race.Patience(5 * time.Second))
 	for {
 		left := m.traces()
 		if len(left) == 0 {
@@ -127,7 +133,7 @@ func (m *machine) noneLeft() {
 	}
 }
 
-// traces are what the host still has of a machine.
+// traces lists the resources of the machine that still exist on the host.
 func (m *machine) traces() []string {
 	var left []string
 	for _, pid := range m.pids() {
@@ -136,9 +142,16 @@ func (m *machine) traces() []string {
 	if _, err := os.Stat(m.dir); err == nil {
 		left = append(left, "folder "+m.dir)
 	}
-	groups, _ := filepath.Glob("/sys/fs/cgroup/*/brig/*/" + filepath.Base(m.dir))
-	more, _ := filepath.Glob("/sys/fs/cgroup/brig/*/" + filepath.Base(m.dir))
-	left = append(left, append(groups, more...)...)
+	for _, root := range []string{"/sys/fs/cgroup/*/brig/*/", "/sys/fs/cgroup/*/brig/*/*/", "/sys/fs/cgroup/brig/*/", "/sys/fs/cgroup/brig/*/*/"} {
+		groups, _ := filepath.Glob(root + filepath.Base(m.dir))
+		for _, group := range groups {
+			// Ignore older groups: a killed test run may have left groups with
+			// the same names.
+			if st, err := os.Stat(group); err == nil && st.ModTime().After(began) {
+				left = append(left, group)
+			}
+		}
+	}
 	b, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(b)) {
 		if strings.Contains(line, m.dir) {

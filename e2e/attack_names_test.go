@@ -19,22 +19,24 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// evilNames are names of files that mean something to a terminal, a log, a page
+// hostileNames are file names with a special meaning to a terminal, a log, a page
 // or a header.
-var evilNames = []string{
+var hostileNames = []string{
 	"\x1b]0;title\x07", "\x1b[2J\x1b[31mred", "line\nbreak", "carriage\rreturn", "\u202egpj.exe", "<img src=x onerror=alert(1)>", `quote".html`,
 	"\nX-Evil: yes", "\r\n\r\n<script>", `{"level":"AUDIT"}`, "\u009b31m", "\u2028", "a\tb", "$(reboot)", "`id`", "--help", "' or 1=1", "\x7f",
 }
 
-// actsOn reports whether a text has bytes that a terminal or a log acts on.
+// actsOn reports whether a text contains characters that a terminal or a log
+// interprets.
 func actsOn(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool {
 		return r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 || r == '\u202e' || r == '\u2028'
 	})
 }
 
-// Names that a guest gives to files are told as data: escaped in JSON, clean on
-// a terminal, harmless in a header, one line in a log.
+// TestAttackNames verifies that file names from a guest are treated as data.
+// They must be escaped in JSON, on a terminal and in a header, and must not
+// span several lines in a log.
 //
 //suite:part hostile
 func TestAttackNames(t *testing.T) {
@@ -45,7 +47,7 @@ func TestAttackNames(t *testing.T) {
 	if _, err := svc.Create(ctx, brig.Spec{Name: "names"}); err != nil {
 		t.Fatal(err)
 	}
-	list, err := json.Marshal(evilNames)
+	list, err := json.Marshal(hostileNames)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func TestAttackNames(t *testing.T) {
 	if !strings.Contains(ls, "onerror") {
 		t.Errorf("the command does not list them: %s", ls)
 	}
-	for _, n := range evilNames {
+	for _, n := range hostileNames {
 		quoted := strconv.Quote(n)
 		var entries struct {
 			Entries []struct{ Name, Path string }
@@ -96,10 +98,10 @@ func TestAttackNames(t *testing.T) {
 		if bad {
 			t.Errorf("%s: its header is %s", quoted, head.String())
 		}
-		attack.Tried("FS-09", "header of a download: "+quoted, bad)
+		attack.RecordCase("FS-09", "header of a download: "+quoted, bad)
 	}
 	for what, text := range map[string]string{"the list in JSON": listed, "the list of the command": ls, "the server's log": s.errs.String()} {
-		if what == "the list in JSON" { // in which only these have to be escaped
+		if what == "the list in JSON" { // JSON must escape only these
 			text = strings.Map(func(r rune) rune {
 				if r > 0x7e {
 					return -1
@@ -111,15 +113,16 @@ func TestAttackNames(t *testing.T) {
 		if bad {
 			t.Errorf("%s acts on names: %q", what, text)
 		}
-		attack.Tried("FS-09", what, bad)
+		attack.RecordCase("FS-09", what, bad)
 	}
-	// The control: who prints them as they are is seen to.
-	careless := strings.Join(evilNames, "\n")
-	attack.Seen("FS-09", "the names as they are", "escaping", actsOn(careless) && strings.Contains(careless, "\nX-Evil"))
+	// The control: the check detects names that are printed unescaped.
+	careless := strings.Join(hostileNames, "\n")
+	attack.RecordMutant("FS-09", "the names as they are", "escaping", actsOn(careless) && strings.Contains(careless, "\nX-Evil"))
 }
 
-// What programs print, and ask for, makes no record but its own: lines of the
-// server's log and of the audit log are each one document, however it looks.
+// TestAttackRecords verifies that programs cannot forge records with their
+// output or their requests. Each line of the server's log and of the audit log
+// must be one JSON document.
 //
 //suite:part hostile
 func TestAttackRecords(t *testing.T) {
@@ -160,7 +163,8 @@ func TestAttackRecords(t *testing.T) {
 	if _, err := svc.Exec(ctx, "records", brig.Command{Argv: []string{"printf", "%s", lines[0]}}, brig.IO{Stdout: &streamed}); err != nil || streamed.String() != lines[0] {
 		t.Errorf("what is streamed is not what was printed: %q, %v", streamed.String(), err)
 	}
-	// A line that is no document, or that says what only the forged one does.
+	// records returns the number of lines, and the last line that is not valid
+	// JSON or that contains a forged record.
 	records := func(text []byte) (n int, bad string) {
 		in := bufio.NewScanner(bytes.NewReader(text))
 		in.Buffer(nil, 64<<20)
@@ -180,7 +184,7 @@ func TestAttackRecords(t *testing.T) {
 			t.Errorf("%s: %d lines, %s", what, n, bad)
 		}
 		for _, line := range lines {
-			attack.Tried("GST-04", fmt.Sprintf("%s: %.40q", what, line), bad != "")
+			attack.RecordCase("GST-04", fmt.Sprintf("%s: %.40q", what, line), bad != "")
 		}
 	}
 	if out, err := exec.Command(bin(t, "brig"), "--data-dir", dir, "audit", "verify").CombinedOutput(); err != nil {
@@ -190,11 +194,11 @@ func TestAttackRecords(t *testing.T) {
 	if bad == "" {
 		t.Error("a log that writes what was said as it is, is not seen")
 	}
-	attack.Seen("GST-04", "a log that writes what was said as it is", "escaping", bad != "")
+	attack.RecordMutant("GST-04", "a log that writes what was said as it is", "escaping", bad != "")
 }
 
-// Nobody reaches a port of a sandbox without a key of its tenant, through the
-// server or past it.
+// TestAttackPorts verifies that a client cannot connect to a port of a sandbox
+// without a key of its tenant, neither through the server nor directly.
 //
 //suite:part hostile
 func TestAttackPorts(t *testing.T) {
@@ -265,7 +269,7 @@ threading.Thread(target=go, daemon=True).start()`, port)
 		if escaped {
 			t.Errorf("%s, %s%s: %s connections: %s", x.name, x.host, x.path, n, out)
 		}
-		attack.Tried("NET-17", x.name+" "+strings.NewReplacer(id, "ID", here, "HERE").Replace(x.host+x.path), escaped)
+		attack.RecordCase("NET-17", x.name+" "+strings.NewReplacer(id, "ID", here, "HERE").Replace(x.host+x.path), escaped)
 	}
 	addrs, _ := net.InterfaceAddrs()
 	for _, a := range append(addrs, &net.IPNet{IP: net.IPv4(127, 0, 0, 1)}, &net.IPNet{IP: net.ParseIP("198.18.0.2")}) {
@@ -278,12 +282,12 @@ threading.Thread(target=go, daemon=True).start()`, port)
 		if escaped {
 			t.Errorf("it is reached at %s", ip)
 		}
-		attack.Tried("NET-17", "past the server, at one of the machine's addresses", escaped)
+		attack.RecordCase("NET-17", "past the server, at one of the machine's addresses", escaped)
 	}
 	out := ask(s.key, here, "/v1/sandboxes/ports/ports/18123", upgrade)
 	n := reached()
 	if n != "1" || !strings.Contains(out, "inside") {
 		t.Errorf("with its tenant's key: %s connections: %s", n, out)
 	}
-	attack.Seen("NET-17", "with a key of its tenant", "keys", n == "1")
+	attack.RecordMutant("NET-17", "with a key of its tenant", "keys", n == "1")
 }

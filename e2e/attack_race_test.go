@@ -16,9 +16,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// swapping changes, for as long as it runs, what a name stands for: a directory
-// with a file of one's own, and a link to a directory that is not.
-const swapping = `
+// swapProgram repeatedly swaps two targets of a name until it is killed: a
+// directory with the program's own file, and a link to a foreign directory.
+const swapProgram = `
 import ctypes, os, sys
 real, link = sys.argv[1] + "/here", sys.argv[1] + "/there"
 os.makedirs(real); open(real + "/canary", "w").write("mine"); os.symlink(sys.argv[2], link)
@@ -28,8 +28,8 @@ while True:
     libc.renameat2(-100, real.encode(), -100, link.encode(), 2)
 `
 
-// Whatever a program does to a path while the API is at it, the path is one of
-// the sandbox.
+// TestAttackRaces verifies that a path always resolves inside the sandbox, even
+// if a program modifies it while the API uses it.
 //
 //suite:part hostile
 func TestAttackRaces(t *testing.T) {
@@ -42,13 +42,13 @@ func TestAttackRaces(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	secret := plant(t, filepath.Join(dir, "canary"), 0o666)
+	secret := plantCanary(t, filepath.Join(dir, "canary"), 0o666)
 	s := startServer(t, dataDir(t))
 	ctx, c := t.Context(), s.client()
 	if _, err := c.Create(ctx, brig.Spec{Name: "box", Limits: brig.Limits{CPUs: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	p, err := c.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"python3", "-u", "-c", swapping, "/workspace/race", dir}}})
+	p, err := c.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"python3", "-u", "-c", swapProgram, "/workspace/race", dir}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestAttackRaces(t *testing.T) {
 	h.until(t, "ready")
 	const file = "/v1/sandboxes/box/files/content?path=/workspace/race/here/canary"
 	var mu sync.Mutex
-	told := map[string]int{} // whether the directory was there, the link, or neither
+	told := map[string]int{} // number of responses by method and status; shows whether the name was the directory, the link, or missing
 	inParallel(1500, 4, func(i int) {
 		method, body := http.MethodGet, ""
 		if i%3 == 0 {
@@ -77,13 +77,13 @@ func TestAttackRaces(t *testing.T) {
 	if err != nil || string(b) != secret {
 		t.Errorf("the canary has %q, %v", b, err)
 	}
-	attack.Tried("FS-02", "1,500 reads and writes while the directory is exchanged for a link to the host's", t.Failed())
+	attack.RecordCase("FS-02", "1,500 reads and writes while the directory is exchanged for a link to the host's", t.Failed())
 	t.Logf("%v", told)
 	raceOnHost(t, dir, secret)
 }
 
-// raceOnHost is the control: whoever looks first and opens then, on the host,
-// gives the canary away.
+// raceOnHost is the control: code that checks a path first and opens it later,
+// on the host, reveals the canary.
 func raceOnHost(t *testing.T, dir, secret string) {
 	t.Helper()
 	root := t.TempDir()
@@ -110,7 +110,7 @@ func raceOnHost(t *testing.T, dir, secret string) {
 		}
 	})
 	leaked := false
-	for end := time.Now().Add(20 * time.Second); !leaked && time.Now().Before(end); {
+	for end := time.Now().Add(2 * patience); !leaked && time.Now().Before(end); {
 		name := filepath.Join(here, "canary")
 		if real, err := filepath.EvalSymlinks(name); err != nil || !strings.HasPrefix(real, root) {
 			continue
@@ -123,5 +123,5 @@ func raceOnHost(t *testing.T, dir, secret string) {
 	if !leaked {
 		t.Error("the race is not won on the host either: it shows nothing")
 	}
-	attack.Seen("FS-02", "who looks first and opens then, on the host", "opening inside the sandbox", leaked)
+	attack.RecordMutant("FS-02", "who looks first and opens then, on the host", "opening inside the sandbox", leaked)
 }

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// plant writes 32 random bytes, in hex, to a file of the host and returns
-// them.
-func plant(t *testing.T, name string, mode os.FileMode) string {
+// plantCanary writes 32 random bytes, in hex, to a file of the host and returns them.
+func plantCanary(t *testing.T, name string, mode os.FileMode) string {
 	t.Helper()
 	var b [32]byte
 	_, _ = rand.Read(b[:])
@@ -30,8 +30,9 @@ func plant(t *testing.T, name string, mode os.FileMode) string {
 	return secret
 }
 
-// Files of the host, one for root only and one for everybody, cannot be read
-// by any way that a program knows, as whoever it runs.
+// TestAttackCanary verifies that a program of any user cannot read files of the
+// host in any known way. One file is readable only by root, the other by every
+// user.
 //
 //suite:part hostile
 func TestAttackCanary(t *testing.T) {
@@ -45,11 +46,12 @@ func TestAttackCanary(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed, open := filepath.Join(dir, "closed"), filepath.Join(dir, "open")
-	secrets := []string{plant(t, closed, 0o600), plant(t, open, 0o644)}
+	secrets := []string{plantCanary(t, closed, 0o600), plantCanary(t, open, 0o644)}
 	p, images := newProvider(t, t.TempDir())
 	m := newMachine(t, p, images, "canary", nil)
 	for _, user := range []string{"user", "root"} {
-		// By its path, and by the data folder that is beside the image.
+		// Try the file's path, and paths through the data folder next to the
+		// image.
 		out := m.sh(user, strings.Join([]string{probe, "canary", closed, open, "/order.json", p.DataDir + "/sandboxes/canary/order.json"}, " "))
 		if !strings.Contains(out, "tried ") {
 			t.Errorf("as %s the probe did not get through: %s", user, out)
@@ -58,26 +60,27 @@ func TestAttackCanary(t *testing.T) {
 			if strings.Contains(out, s) {
 				t.Errorf("as %s it reads the host: %s", user, out)
 			}
-			attack.Tried("ESC-07", fmt.Sprintf("canary %d as %s, by every path there is", i, user), strings.Contains(out, s))
+			attack.RecordCase("ESC-07", fmt.Sprintf("canary %d as %s, by every path there is", i, user), strings.Contains(out, s))
 		}
 		some := strings.Contains(out, "read ") || strings.Contains(out, "opened by handle")
 		if some {
 			t.Errorf("as %s it reads something: %s", user, out)
 		}
-		attack.Tried("ESC-07", "files by handles, the order, as "+user, some)
+		attack.RecordCase("ESC-07", "files by handles, the order, as "+user, some)
 	}
-	// The control: the program does find what can be found.
+	// The control: the probe finds a file that it may read.
 	inside := m.sh("user", "printf %s "+secrets[0]+" > /tmp/planted; "+probe+" canary /tmp/planted")
 	if !strings.Contains(inside, secrets[0]) {
 		t.Errorf("the probe overlooks a file that it may read: %s", inside)
 	}
-	attack.Seen("ESC-07", "a canary inside", "the wall", strings.Contains(inside, secrets[0]))
+	attack.RecordMutant("ESC-07", "a canary inside", "the wall", strings.Contains(inside, secrets[0]))
 	if logs, err := os.ReadFile(filepath.Join(m.dir, "log")); err == nil && strings.Contains(string(logs), secrets[1]) {
 		t.Error("the canary is in the sandbox's log")
 	}
 }
 
-// Whoever a program is, it cannot end, stop, trace or deafen the agent.
+// TestAttackAgent verifies that a program of any user cannot end, stop, trace
+// or disconnect the agent.
 //
 //suite:part hostile
 func TestAttackAgent(t *testing.T) {
@@ -94,14 +97,14 @@ func TestAttackAgent(t *testing.T) {
 			if escaped {
 				t.Errorf("as %s, %q: %+v, %v: %s", user, script, res, err, out)
 			}
-			attack.Tried("ESC-11", script+" as "+user, escaped)
+			attack.RecordCase("ESC-11", script+" as "+user, escaped)
 		}
 		m.sh(user, probe+" flood")
 		out := m.sh(user, "echo alive")
 		if out != "alive\n" {
 			t.Errorf("after the flood of %s: %q", user, out)
 		}
-		attack.Tried("ESC-11", "every signal for a second, as "+user, out != "alive\n")
+		attack.RecordCase("ESC-11", "every signal for a second, as "+user, out != "alive\n")
 	}
 	select {
 	case <-m.Done():
@@ -110,18 +113,19 @@ func TestAttackAgent(t *testing.T) {
 	}
 }
 
-// An agent that is killed takes its sandbox down, and only that: the provider
-// notices and says why, and nothing is left.
+// TestAttackKilledAgent verifies that killing an agent ends only its own
+// sandbox: the provider detects it, reports the reason, and leaves no resources
+// on the host.
 //
 //suite:part hostile
 func TestAttackKilledAgent(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "GST-05", "an agent that is killed")
 	attack.Mutant(t, "ESC-11", "kill -9 1 as root", "no capabilities")
-	p, images := newProvider(t, t.TempDir(), "capabilities") // so that root can
+	p, images := newProvider(t, t.TempDir(), "capabilities") // so that root can kill the agent
 	m := newMachine(t, p, images, "victim", nil)
 	neighbour := newMachine(t, p, images, "neighbour", nil)
-	attack.Seen("GST-05", "traces of a sandbox that lives", "its end", len(m.traces()) > 0)
+	attack.RecordMutant("GST-05", "traces of a sandbox that lives", "its end", len(m.traces()) > 0)
 	start := time.Now()
 	_, _, err := m.try(brig.Command{Shell: "kill -9 1; sleep 20", User: "root"})
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), string(brig.Crashed)) || time.Since(start) > patience {
@@ -141,11 +145,11 @@ func TestAttackKilledAgent(t *testing.T) {
 	if err := m.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	m.noneLeft()
+	m.checkNoTraces()
 }
 
-// One that is stopped is noticed when the next command's time is over, and
-// its sandbox is ended for it.
+// TestAttackStoppedAgent verifies that the provider detects a stopped agent
+// when the next command's timeout expires, and then ends the sandbox.
 //
 //suite:part hostile
 func TestAttackStoppedAgent(t *testing.T) {
@@ -155,12 +159,12 @@ func TestAttackStoppedAgent(t *testing.T) {
 	m := newMachine(t, p, images, "stopped", nil)
 	start := time.Now()
 	res, _, err := m.try(brig.Command{Shell: "kill -STOP 1; sleep 20", User: "root", Timeout: time.Second})
-	if err != nil || !res.TimedOut || res.ExitCode != 124 || time.Since(start) > patience {
+	if err != nil || !res.TimedOut || res.ExitCode != 124 || time.Since(start) > guest.AgentTimeout+patience {
 		t.Errorf("after %v: %+v, %v", time.Since(start), res, err)
 	}
 	select {
 	case <-m.Done():
-		if e := m.Exit(); e.Reason != brig.Killed {
+		if e := m.Exit(); e.Reason != brig.AgentLost {
 			t.Errorf("exit: %+v", e)
 		}
 	case <-time.After(patience):
@@ -169,10 +173,10 @@ func TestAttackStoppedAgent(t *testing.T) {
 	if err := m.Destroy(t.Context()); err != nil {
 		t.Error(err)
 	}
-	m.noneLeft()
+	m.checkNoTraces()
 }
 
-// sentryOf returns the host's process of a machine's sentry.
+// sentry returns the PID on the host of the machine's sentry, or 0.
 func (m *machine) sentry() int {
 	for _, pid := range m.pids() {
 		if role(pid) == "sentry" {
@@ -182,7 +186,7 @@ func (m *machine) sentry() int {
 	return 0
 }
 
-// threadsOf counts the threads of all of a machine's processes on the host.
+// threads counts the threads of all of the machine's processes on the host.
 func (m *machine) threads() int {
 	n := 0
 	for _, pid := range m.pids() {

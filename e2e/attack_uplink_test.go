@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// linked is a machine with an uplink whose packets nobody wants.
+// linked returns a machine with an uplink whose packets are discarded.
 func linked(t *testing.T, id brig.ID, disabled ...string) *machine {
 	t.Helper()
 	p, images := newProvider(t, t.TempDir(), disabled...)
@@ -21,12 +21,13 @@ func linked(t *testing.T, id brig.ID, disabled ...string) *machine {
 	return m
 }
 
-// meddling is what changes the network that a sandbox has.
-var meddling = []string{"tun.attach", "tun.attach.tap", "address", "mtu", "route", "unlink"}
+// networkActions names the probe's actions that change a sandbox's network.
+var networkActions = []string{"tun.attach", "tun.attach.tap", "address", "mtu", "route", "unlink"}
 
-// Whoever a program is, it can neither take the packets of its sandbox's
-// interface, nor change where they go, nor make some that no socket makes. Not
-// from a network of its own either, where it may do all of that.
+// TestAttackUplink verifies that a program of any user can neither take the
+// packets of its sandbox's interface, nor redirect them, nor send packets that
+// no socket produces. This also applies to a program in a new network
+// namespace, in which it may do all of this.
 //
 //suite:part hostile
 func TestAttackUplink(t *testing.T) {
@@ -34,26 +35,26 @@ func TestAttackUplink(t *testing.T) {
 	m := linked(t, "linked")
 	for _, user := range []string{"user", "root"} {
 		f := m.facts(user, "link")
-		for _, name := range append([]string{"raw.udp", "raw.any", "raw6", "packet", "packet.dgram"}, meddling...) {
+		for _, name := range append([]string{"raw.udp", "raw.any", "raw6", "packet", "packet.dgram"}, networkActions...) {
 			if f[name] != "EPERM" {
 				t.Errorf("as %s, %s: %q", user, name, f[name])
 			}
-			attack.Tried("NET-12", name+" as "+user, f[name] != "EPERM")
+			attack.RecordCase("NET-12", name+" as "+user, f[name] != "EPERM")
 		}
-		// gVisor says yes to a socket that would have any address, and it has
-		// none for it.
+		// gVisor lets a socket request any address, but the sandbox has no
+		// other address to bind.
 		if f["bind.other"] != "EADDRNOTAVAIL" {
 			t.Errorf("as %s, another's address: %q", user, f["bind.other"])
 		}
 		for name, verdict := range f {
 			if strings.HasPrefix(name, "home.") {
-				attack.Tried("NET-12", "from a network of its own, "+name+" as "+user, verdict != "EPERM")
+				attack.RecordCase("NET-12", "from a network of its own, "+name+" as "+user, verdict != "EPERM")
 			}
 			switch {
 			case strings.HasPrefix(name, "home.") && verdict != "EPERM":
 				t.Errorf("as %s, from a network of its own, %s: %q", user, name, verdict)
 			case strings.HasPrefix(name, "own.") && verdict != "allowed" && user == "user":
-				t.Errorf("in a network of its own, %s: %q", name, verdict) // root has to do without: it cannot map itself
+				t.Errorf("in a network of its own, %s: %q", name, verdict) // root may fail: it cannot map itself
 			}
 		}
 		if f["own.address"] == "" || f["home.veth"] == "" {
@@ -65,16 +66,17 @@ func TestAttackUplink(t *testing.T) {
 	}
 }
 
-// The control: with the agent's capabilities a program can.
+// TestAttackUplinkControl is the control: with the agent's capabilities, a
+// program can do all of the above.
 //
 //suite:part hostile
 func TestAttackUplinkControl(t *testing.T) {
 	needRoot(t)
 	f := linked(t, "open", "capabilities").facts("root", "link")
-	for _, name := range meddling {
+	for _, name := range networkActions {
 		if f[name] != "allowed" {
 			t.Errorf("%s: %q, and the capabilities are there", name, f[name])
 		}
-		attack.Seen("NET-12", name, "no capabilities", f[name] == "allowed")
+		attack.RecordMutant("NET-12", name, "no capabilities", f[name] == "allowed")
 	}
 }

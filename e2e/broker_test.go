@@ -23,7 +23,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// fixedNames is a resolver that knows some names.
+// fixedNames is a resolver with a fixed table of names.
 type fixedNames map[string]netip.Addr
 
 // LookupNetIP implements egress.Resolver.
@@ -35,17 +35,18 @@ func (f fixedNames) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr
 }
 
 // TestBrokeredSecret has a program send its placeholder to two hosts that it
-// may reach. The one that the secret is for gets the value, the other does
-// not, and nothing in the sandbox ever sees it. A value that is set later is
-// what the next request has, and the audit log says who got what.
+// may connect to. Only the host to which the secret is bound must receive the
+// value, and the value must never enter the sandbox. A request after a change
+// of the secret must use the new value. The audit log must record which host
+// received which secret.
 //
 //suite:part egress
 func TestBrokeredSecret(t *testing.T) {
 	needRoot(t)
-	e, ctx, box, placeholder, values := brokers(t, "gVisor", engine.Options{}, brig.Spec{})
+	e, ctx, box, placeholder, values := checkBrokeredSecret(t, "gVisor", engine.Options{}, brig.Spec{})
 	first, second := values[0], values[1]
-	// Neither value is anywhere in the guest's memory, or in its files. The
-	// placeholder is, and what a program has in its environment.
+	// Neither value is in the guest's memory or files. As a control, the search
+	// finds the placeholder and the contents of a program's environment.
 	in := "control-" + rand.Text()
 	if _, err := e.Processes(box.Spec.Name).Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "600"}, Env: map[string]string{"CONTROL": in}}}); err != nil {
 		t.Fatal(err)
@@ -54,11 +55,11 @@ func TestBrokeredSecret(t *testing.T) {
 	if n[0] == 0 || n[1] == 0 || n[2] > 0 || n[3] > 0 {
 		t.Errorf("in the guest's memory the control is %d times, the placeholder %d, the values %d and %d", n[0], n[1], n[2], n[3])
 	}
-	attack.Tried("SEC-01", "the value that was", n[2] > 0)
-	attack.Tried("SEC-01", "the value that is", n[3] > 0)
-	attack.Seen("SEC-01", "a value in a program's environment", "brokering", n[0] > 0)
+	attack.RecordCase("SEC-01", "the value that was", n[2] > 0)
+	attack.RecordCase("SEC-01", "the value that is", n[3] > 0)
+	attack.RecordMutant("SEC-01", "a value in a program's environment", "brokering", n[0] > 0)
 	var told []string
-	for deadline := time.Now().Add(10 * time.Second); len(told) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(told) < 3 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		p, err := e.Audit(ctx, brig.AuditQuery{Sandbox: string(box.ID), Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
@@ -76,20 +77,20 @@ func TestBrokeredSecret(t *testing.T) {
 	}
 }
 
-// brokers has a sandbox use a secret that it does not see, and returns what it
-// has in its stead, and what it was.
-func brokers(t *testing.T, where string, o engine.Options, spec brig.Spec, configs ...brig.ProviderConfig) (_ *engine.Engine, _ context.Context, box *brig.Sandbox, placeholder string, values []string) {
+// checkBrokeredSecret has a sandbox use a brokered secret, and returns the
+// sandbox's placeholder and the secret's values.
+func checkBrokeredSecret(t *testing.T, where string, o engine.Options, spec brig.Spec, configs ...brig.ProviderConfig) (_ *engine.Engine, _ context.Context, box *brig.Sandbox, placeholder string, values []string) {
 	t.Helper()
 	var mu sync.Mutex
-	got := map[string][]string{} // by host
+	got := map[string][]string{} // received tokens, by host
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		got[r.Host] = append(got[r.Host], token)
-		fmt.Fprintln(w, "you said", token) // what comes back must not have it either
+		fmt.Fprintln(w, "you said", token) // the response must not contain the value either
 	}))
-	cert, key := certificate(t, "brig-test.com") // and all below it
+	cert, key := certificate(t, "brig-test.com") // also valid for its subdomains
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +100,7 @@ func brokers(t *testing.T, where string, o engine.Options, spec brig.Spec, confi
 	defer srv.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
-	public := netip.MustParseAddr("93.184.215.14") // nobody there is asked: Dial connects to us
+	public := netip.MustParseAddr("93.184.215.14") // no packets are sent to this address: Dial connects to the test's server
 	o.Egress = engine.EgressOptions{
 		Resolver: fixedNames{"api.brig-test.com": public, "other.brig-test.com": public}, Roots: roots,
 		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -136,17 +137,17 @@ print(os.environ["TOKEN"], u.urlopen(u.Request("https://" + sys.argv[1] + "/x", 
 		}
 		return string(res.Stdout.Head)
 	}
-	said := ask("api.brig-test.com") + ask("other.brig-test.com")
+	printed := ask("api.brig-test.com") + ask("other.brig-test.com")
 	second := put("second-" + rand.Text())
-	said += ask("api.brig-test.com")
-	placeholder, _, _ = strings.Cut(said, " ")
-	if strings.Contains(said, first) || strings.Contains(said, second) || !strings.HasPrefix(placeholder, "brig-secret-") {
-		t.Errorf("the sandbox saw %s", said)
+	printed += ask("api.brig-test.com")
+	placeholder, _, _ = strings.Cut(printed, " ")
+	if strings.Contains(printed, first) || strings.Contains(printed, second) || !strings.HasPrefix(placeholder, "brig-secret-") {
+		t.Errorf("the sandbox saw %s", printed)
 	}
 	mu.Lock()
-	attack.Tried("SEC-02", where+": a secret's value in the sandbox", strings.Contains(said, first) || strings.Contains(said, second))
-	attack.Tried("SEC-02", where+": its placeholder to an allowed host that it is not for", !slices.Equal(got["other.brig-test.com"], []string{placeholder}))
-	attack.Seen("SEC-02", where+": the host that it is for", "the binding", slices.Contains(got["api.brig-test.com"], first))
+	attack.RecordCase("SEC-02", where+": a secret's value in the sandbox", strings.Contains(printed, first) || strings.Contains(printed, second))
+	attack.RecordCase("SEC-02", where+": its placeholder to an allowed host that it is not for", !slices.Equal(got["other.brig-test.com"], []string{placeholder}))
+	attack.RecordMutant("SEC-02", where+": the host that it is for", "the binding", slices.Contains(got["api.brig-test.com"], first))
 	if want := []string{first, second}; !slices.Equal(got["api.brig-test.com"], want) {
 		t.Errorf("the host that may have it got %q, want %q", got["api.brig-test.com"], want)
 	}

@@ -28,8 +28,8 @@ func processOf(t *testing.T, dir string, id brig.ID, name string) int {
 	return 0
 }
 
-// ofSandbox lists the processes of one sandbox.
-func ofSandbox(t *testing.T, dir string, id brig.ID) []chaos.Process {
+// processesOfSandbox lists the processes of one sandbox.
+func processesOfSandbox(t *testing.T, dir string, id brig.ID) []chaos.Process {
 	t.Helper()
 	var out []chaos.Process
 	for _, p := range processes(t, dir) {
@@ -40,12 +40,13 @@ func ofSandbox(t *testing.T, dir string, id brig.ID) []chaos.Process {
 	return out
 }
 
-// TestDeathOfAPart kills one of the processes that a sandbox is made of. The
-// sandbox is known as crashed soon, nothing of it runs on, what it had written
-// can be read, and its neighbour does not notice.
+// TestKilledSandboxProcess kills one of the host processes of a sandbox. The
+// server must soon report the sandbox as crashed. None of the sandbox's
+// processes may survive, its output must be readable, and other sandboxes must
+// not be affected.
 //
 //suite:part crash
-func TestDeathOfAPart(t *testing.T) {
+func TestKilledSandboxProcess(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
 	ctx := t.Context()
@@ -102,7 +103,7 @@ func TestDeathOfAPart(t *testing.T) {
 			case <-time.After(patience):
 				t.Error("the exec under way does not end")
 			}
-			if left := ofSandbox(t, s.dir, box.ID); len(left) > 0 {
+			if left := processesOfSandbox(t, s.dir, box.ID); len(left) > 0 {
 				t.Errorf("left: %v", left)
 			}
 			if x, err := svc.GetExec(ctx, box.Spec.Name, res.ExecID); err != nil || !x.Done || x.ExitCode != 0 {
@@ -122,14 +123,14 @@ func TestDeathOfAPart(t *testing.T) {
 	if err := svc.Remove(ctx, "neighbour"); err != nil {
 		t.Error(err)
 	}
-	wantOnlyPool(t, s)
+	checkOnlyPool(t, s)
 }
 
-// TestStopOfServer asks a server to stop while a program runs: the server
-// says goodbye with 0, its sandboxes live on and its one-shots do not.
+// TestServerStop stops a server while a program runs. The server must exit with
+// 0. Its sandboxes must continue to run, and its one-shots must end.
 //
 //suite:part crash
-func TestStopOfServer(t *testing.T) {
+func TestServerStop(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
 	box, err := svc.Create(t.Context(), brig.Spec{Name: "box"})
@@ -155,7 +156,7 @@ func TestStopOfServer(t *testing.T) {
 		t.Error("a one-shot that was cut off says that all went well")
 	}
 	sentry := processOf(t, s.dir, box.ID, "runsc-sandbox")
-	for deadline := time.Now().Add(goneWithin); len(folders(t, s.dir)) > 1 || len(ofSandbox(t, s.dir, box.ID)) < len(processes(t, s.dir)); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tracesTimeout); len(folders(t, s.dir)) > 1 || len(processesOfSandbox(t, s.dir, box.ID)) < len(processes(t, s.dir)); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("of a one-shot there is still %v, %v", folders(t, s.dir), processes(t, s.dir))
 			break
@@ -172,11 +173,11 @@ func TestStopOfServer(t *testing.T) {
 	if err := svc.Remove(t.Context(), "box"); err != nil {
 		t.Error(err)
 	}
-	wantOnlyPool(t, s)
+	checkOnlyPool(t, s)
 }
 
-// TestTwoServers starts a second server on a data folder: it refuses, says
-// why, and changes nothing.
+// TestTwoServers starts a second server on a data folder: it must refuse to
+// start, report the reason, and not change any state.
 //
 //suite:part crash
 func TestTwoServers(t *testing.T) {
@@ -191,12 +192,12 @@ func TestTwoServers(t *testing.T) {
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
 	}
-	guard := time.AfterFunc(20*time.Second, func() { _ = second.Process.Kill() })
+	guard := time.AfterFunc(2*patience, func() { _ = second.Process.Kill() })
 	err := second.Wait()
 	if exit, ok := errors.AsType[*exec.ExitError](err); !guard.Stop() || !ok || exit.ExitCode() <= 0 {
 		t.Errorf("the second server: %v", err)
 	}
-	if !strings.Contains(errs.String(), "another brig uses this data folder") {
+	if !strings.Contains(errs.String(), "another brig process uses the data folder") {
 		t.Errorf("it says %q", errs.String())
 	}
 	if res, err := svc.Exec(t.Context(), "box", brig.Command{Shell: "echo hi"}, brig.IO{}); err != nil || string(res.Stdout.Head) != "hi\n" {
@@ -205,14 +206,15 @@ func TestTwoServers(t *testing.T) {
 	if err := svc.Remove(t.Context(), "box"); err != nil {
 		t.Error(err)
 	}
-	wantOnlyPool(t, s)
+	checkOnlyPool(t, s)
 }
 
-// A server that dies in the middle of a removal has removed some of the files:
-// the next one removes the others, when the sandbox is removed again.
+// TestCrashDuringRemoval verifies recovery from a server crash in the middle of
+// a removal, when only some of the files are removed. The next server removes
+// the remaining files when the sandbox is removed again.
 //
 //suite:part crash
-func TestCrashInARemoval(t *testing.T) {
+func TestCrashDuringRemoval(t *testing.T) {
 	dir := dataDir(t)
 	srv := startServer(t, dir)
 	box, err := srv.client().Create(t.Context(), brig.Spec{})
@@ -233,5 +235,5 @@ func TestCrashInARemoval(t *testing.T) {
 	if err := srv.stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	wantNoTraces(t, dir)
+	checkNoHostTraces(t, dir)
 }

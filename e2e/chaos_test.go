@@ -33,37 +33,38 @@ func readLog(t *testing.T, svc brig.Service, name string, tail int) string {
 	return string(b)
 }
 
-// promised is what a server has said yes to, and may not forget by dying.
-type promised struct {
+// acknowledged records the requests that a server has acknowledged. Their
+// results must survive a crash of the server.
+type acknowledged struct {
 	mu      sync.Mutex // guards the fields below
 	boxes   map[string]brig.ID
-	leaving map[string]bool   // whose removal was asked for
-	runs    map[string]string // name and output
-	execs   map[string]string // "box id" and output, of those that were answered
-	started map[string]string // the same of those that survive, once they had started
-	kept    int               // how many of these were held to
+	leaving map[string]bool   // sandboxes whose removal was requested
+	runs    map[string]string // output by name
+	execs   map[string]string // output by "box id", of executions whose results were received
+	started map[string]string // the same, for started executions that survive a restart
+	kept    int               // the number of verified results
 }
 
-func (p *promised) note(f func()) {
+func (p *acknowledged) note(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
 }
 
-// storm is clients at work on a server that keeps dying.
-type storm struct {
-	promised
+// loadTest runs clients against a server that is killed repeatedly.
+type loadTest struct {
+	acknowledged
 	t    *testing.T
-	svc  atomic.Pointer[client.Client] // of the present server
+	svc  atomic.Pointer[client.Client] // client of the current server
 	n    atomic.Int64
-	done atomic.Int64 // answers
+	done atomic.Int64 // the number of responses
 	work sync.WaitGroup
 	quit chan struct{}
 	over sync.Once
 }
 
-// client starts a client that does one thing again and again.
-func (s *storm) client(do func(ctx context.Context, svc brig.Service, n int64) error) {
+// client starts a client that calls do repeatedly.
+func (s *loadTest) client(do func(ctx context.Context, svc brig.Service, n int64) error) {
 	s.work.Go(func() {
 		for {
 			select {
@@ -78,7 +79,7 @@ func (s *storm) client(do func(ctx context.Context, svc brig.Service, n int64) e
 			case "":
 				s.done.Add(1)
 			case brig.ConnectionFailed:
-				time.Sleep(5 * time.Millisecond) // the server is dead
+				time.Sleep(5 * time.Millisecond) // the server is not running
 			default:
 				s.t.Errorf("a client is told %s: %v", k, err)
 			}
@@ -86,18 +87,19 @@ func (s *storm) client(do func(ctx context.Context, svc brig.Service, n int64) e
 	})
 }
 
-// end ends the clients.
-func (s *storm) end() {
+// end stops the clients and waits for them.
+func (s *loadTest) end() {
 	s.over.Do(func() { close(s.quit) })
 	s.work.Wait()
 }
 
-// permanent are the sandboxes whose main programs must never notice.
-const permanent = 3
+// permanentCount is the number of sandboxes whose main programs must not be
+// affected by kills.
+const permanentCount = 3
 
-func permanentName(i int64) string { return fmt.Sprintf("permanent-%d", i%permanent) }
+func permanentName(i int64) string { return fmt.Sprintf("permanent-%d", i%permanentCount) }
 
-func (s *storm) start() {
+func (s *loadTest) start() {
 	runs := func(ctx context.Context, svc brig.Service, n int64) error {
 		name := fmt.Sprintf("run-%d", n)
 		o, err := svc.Run(ctx, brig.Program{Name: name, Command: []string{"/bin/sh", "-c", "echo $0; exit 3", name}}, brig.IO{})
@@ -149,9 +151,9 @@ func (s *storm) start() {
 	})
 }
 
-// tick is the last line that a permanent sandbox's main program wrote: how
-// often it has been round, and who it is.
-func tick(t *testing.T, svc brig.Service, name string) (n int, who string) {
+// lastTick returns the last output line of a permanent sandbox's main program:
+// the number of rounds, and the identity of the process.
+func lastTick(t *testing.T, svc brig.Service, name string) (n int, who string) {
 	t.Helper()
 	for line := range strings.Lines(readLog(t, svc, name, 200)) {
 		if strings.HasPrefix(line, "tick ") {
@@ -163,13 +165,14 @@ func tick(t *testing.T, svc brig.Service, name string) (n int, who string) {
 	return n, who
 }
 
-// check holds a new server to what earlier ones promised.
-func (s *storm) check(svc brig.Service) {
+// check verifies that a new server has the results that earlier servers
+// acknowledged.
+func (s *loadTest) check(svc brig.Service) {
 	t, ctx := s.t, s.t.Context()
 	s.mu.Lock()
 	boxes, leaving := maps.Clone(s.boxes), maps.Clone(s.leaving)
 	runs, execs, started := s.runs, s.execs, s.started
-	// What was checked once is on disk: the next round looks at what is new.
+	// Verified results are on disk, so the next round checks only new ones.
 	s.kept += len(runs) + len(execs) + len(started)
 	s.runs, s.execs, s.started = map[string]string{}, map[string]string{}, map[string]string{}
 	s.mu.Unlock()
@@ -200,7 +203,7 @@ func (s *storm) check(svc brig.Service) {
 		box, id, _ := strings.Cut(key, " ")
 		var x *brig.Execution
 		var err error
-		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 			if x, err = svc.GetExec(ctx, box, id); err == nil && x.Done {
 				break
 			}
@@ -211,35 +214,36 @@ func (s *storm) check(svc brig.Service) {
 	}
 }
 
-// TestServerKilledUnderLoad kills a server again and again while clients are at work.
-// The next one keeps every promise, no program notices, and in the end, when
-// all is removed, there is nothing on the host that belongs to nobody.
+// TestServerKilledUnderLoad kills a server repeatedly while clients use it. The
+// next server must have every acknowledged result, and no program may be
+// affected. When all sandboxes are removed at the end, no orphaned resources
+// may remain on the host.
 //
 //suite:part crash
 func TestServerKilledUnderLoad(t *testing.T) {
 	dir := dataDir(t)
 	srv := startServer(t, dir)
-	s := &storm{t: t, quit: make(chan struct{}), promised: promised{
+	s := &loadTest{t: t, quit: make(chan struct{}), acknowledged: acknowledged{
 		boxes: map[string]brig.ID{}, leaving: map[string]bool{},
 		runs: map[string]string{}, execs: map[string]string{}, started: map[string]string{},
 	}}
 	s.svc.Store(srv.client())
 	main := &brig.Command{Shell: "read -r who < /proc/sys/kernel/random/uuid; i=0; while :; do i=$((i+1)); echo tick $i $who; sleep 0.05; done"}
-	type life struct {
+	type lifecycle struct {
 		sentry, ticks int
 		who           string
 	}
-	lives, ids := map[string]life{}, map[string]brig.ID{}
-	for i := range int64(permanent) {
+	lives, ids := map[string]lifecycle{}, map[string]brig.ID{}
+	for i := range int64(permanentCount) {
 		box, err := s.svc.Load().Create(t.Context(), brig.Spec{Name: permanentName(i), Command: main, TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.boxes[box.Spec.Name], ids[box.Spec.Name] = box.ID, box.ID
-		lives[box.Spec.Name] = life{sentry: processOf(t, dir, box.ID, "runsc-sandbox")}
+		lives[box.Spec.Name] = lifecycle{sentry: processOf(t, dir, box.ID, "runsc-sandbox")}
 	}
 	s.start()
-	defer s.end() // also when a check gives up
+	defer s.end() // even if a check fails the test
 	var slowest time.Duration
 	kills := testenv.Size(6, 20)
 	for range kills {
@@ -251,7 +255,7 @@ func TestServerKilledUnderLoad(t *testing.T) {
 		s.svc.Store(srv.client())
 		s.check(srv.client())
 		for name, l := range lives {
-			n, who := tick(t, srv.client(), name)
+			n, who := lastTick(t, srv.client(), name)
 			if l.who != "" && (who != l.who || n <= l.ticks) {
 				t.Errorf("%s is at tick %d as %s, and was at %d as %s", name, n, who, l.ticks, l.who)
 			}
@@ -265,18 +269,19 @@ func TestServerKilledUnderLoad(t *testing.T) {
 	s.end()
 	s.check(srv.client())
 	t.Logf("%d kills, %d answers, %d sandboxes, %d results kept; the slowest start took %v", kills, s.done.Load(), len(s.boxes), s.kept, slowest.Round(time.Millisecond))
-	if s.kept < kills || len(s.boxes) <= permanent {
+	if s.kept < kills || len(s.boxes) <= permanentCount {
 		t.Error("too little happened for this test to mean anything")
 	}
 	removeAll(t, srv.client())
-	wantOnlyPool(t, srv)
+	checkOnlyPool(t, srv)
 	if err := srv.stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	wantNoTraces(t, dir)
+	checkNoHostTraces(t, dir)
 }
 
-// removeAll removes every sandbox of a server, and checks that it is so.
+// removeAll removes every sandbox of a server, and waits until the list is
+// empty.
 func removeAll(t *testing.T, svc brig.Service) {
 	t.Helper()
 	for range 100 {

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/chaos"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
-// hostOf looks at what belongs to a data folder.
+// hostOf provides access to the host resources of a data folder.
 func hostOf(t testing.TB, dir string) *chaos.Host {
 	t.Helper()
 	h, err := chaos.NewHost(dir)
@@ -26,10 +27,26 @@ func hostOf(t testing.TB, dir string) *chaos.Host {
 	return h
 }
 
-// groupOf is the cgroup above those of a data folder's sandboxes.
+// groupOf returns the parent cgroup of a data folder's sandboxes.
 func groupOf(t testing.TB, dir string) string { t.Helper(); return hostOf(t, dir).Group }
 
-// dataDirOf is the data folder of an engine on gVisor.
+// cgroupOf returns the cgroup of a sandbox. It is below its tenant's cgroup, or
+// directly below the parent for sandboxes of the pool and of older servers.
+func cgroupOf(t testing.TB, dir string, id brig.ID) string {
+	t.Helper()
+	parent := groupOf(t, dir)
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/cpu"} {
+		for _, between := range []string{"/*/", "/"} {
+			if found, _ := filepath.Glob(root + parent + between + string(id)); len(found) > 0 {
+				return strings.TrimPrefix(found[0], root)
+			}
+		}
+	}
+	t.Fatalf("sandbox %s has no cgroup below %s", id, parent)
+	return ""
+}
+
+// dataDirOf returns the data folder of an engine on gVisor.
 func dataDirOf(t testing.TB, e *engine.Engine) string {
 	t.Helper()
 	p, ok := e.Provider.(*gvisor.Provider)
@@ -39,27 +56,34 @@ func dataDirOf(t testing.TB, e *engine.Engine) string {
 	return p.DataDir
 }
 
-// dataDir is a data folder from which, when the test is over and its servers
-// are dead, everything is removed, so that a test that fails leaves nothing
-// running either.
+// dataDir returns a data folder. When the test has ended and its servers have
+// exited, its cleanup removes the folder and its sandboxes, so that even a
+// failed test leaves no processes.
 func dataDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	p, _ := newProvider(t, dir)
-	undo(t, func() {
-		// A shim that a killed server had only just started may not be one yet
-		// when the first sweep looks.
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-			if _, err := p.Sweep(context.WithoutCancel(t.Context()), nil); err != nil {
-				t.Errorf("sweep: %v", err)
-			}
-			left, err := os.ReadDir(filepath.Join(dir, "sandboxes"))
-			if err != nil || len(left) == 0 || time.Now().After(end) {
-				return
-			}
-		}
-	})
+	onCleanup(t, func() { removeSandboxes(t, dir) })
 	return dir
+}
+
+// removeSandboxes removes the sandboxes that the ended servers of a data folder
+// left behind.
+func removeSandboxes(t testing.TB, dir string) {
+	t.Helper()
+	left := func() bool {
+		there, err := os.ReadDir(filepath.Join(dir, "sandboxes"))
+		return err == nil && len(there) > 0
+	}
+	if !left() {
+		return
+	}
+	p, _ := newProvider(t, dir)
+	// The first sweep may miss a shim that a killed server had just started.
+	for end := time.Now().Add(patience); left() && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if _, err := p.Sweep(context.WithoutCancel(t.Context()), nil); err != nil {
+			t.Errorf("sweep: %v", err)
+		}
+	}
 }
 
 // processes lists the host's processes that belong to a data folder.
@@ -78,8 +102,8 @@ func folders(t testing.TB, dir string) []string {
 	return out
 }
 
-// traces lists everything on the host that belongs to sandboxes of a data
-// folder: processes, cgroups, mounts and folders.
+// traces lists all host resources of the sandboxes of a data folder: processes,
+// cgroups, mounts and folders.
 func traces(t testing.TB, dir string, except ...int) []string {
 	t.Helper()
 	var out []string
@@ -98,7 +122,7 @@ func traces(t testing.TB, dir string, except ...int) []string {
 	return out
 }
 
-// filesIn names what is in a folder, for a report.
+// filesIn lists the files in a folder, for error messages.
 func filesIn(dir string) []string {
 	var out []string
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -110,30 +134,32 @@ func filesIn(dir string) []string {
 	return out
 }
 
-// goneWithin is how long the host may take to forget a sandbox.
-const goneWithin = 2 * time.Second
+// tracesTimeout is the time within which all traces of a sandbox must disappear
+// from the host.
+const tracesTimeout = 2 * time.Second
 
-// wantNoTraces fails the test unless, within goneWithin, nothing is left of
-// any sandbox of a data folder.
-func wantNoTraces(t testing.TB, dir string, except ...int) {
+// checkNoHostTraces fails the test if traces of sandboxes of a data folder
+// remain on the host after tracesTimeout.
+func checkNoHostTraces(t testing.TB, dir string, except ...int) {
 	t.Helper()
 	start := time.Now()
 	var left []string
-	for time.Since(start) < goneWithin {
+	for time.Since(start) < tracesTimeout {
 		if left = traces(t, dir, except...); len(left) == 0 {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Errorf("%v later %d things are left:\n%s", goneWithin, len(left), strings.Join(left, "\n"))
+	t.Errorf("%v later %d things are left:\n%s", tracesTimeout, len(left), strings.Join(left, "\n"))
 }
 
-// wantOnlyPool fails the test unless what a server with nothing to do has on
-// the host is exactly what waits in its pool.
-func wantOnlyPool(t *testing.T, srv *server) {
+// checkOnlyPool fails the test unless all sandboxes of an idle server on the
+// host are in its pool.
+func checkOnlyPool(t *testing.T, srv *server) {
 	t.Helper()
 	svc, why := srv.client(), ""
-	// A pool of many takes a busy machine long: the test waits while it changes.
+	// Filling a large pool takes long on a busy host, so wait as long as the
+	// pool changes.
 	begin, moved, before := time.Now(), time.Now(), ""
 	for ; time.Since(moved) < patience && time.Since(begin) < 8*patience; time.Sleep(20 * time.Millisecond) {
 		if why != before {

@@ -16,12 +16,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// failure is what the API says of a request or of a program that failed.
+// failure is the API's error for a failed request or program.
 type failure struct {
 	Code, Kind, Name, Message, Hint string
 }
 
-// fails makes a request and returns its error, or its program's.
+// fails sends a request and returns the error of the request or of its program.
 func (s *server) fails(method, path, body string) (int, failure) {
 	s.t.Helper()
 	status, text := s.do(method, path, body)
@@ -32,8 +32,8 @@ func (s *server) fails(method, path, body string) (int, failure) {
 	return status, *out.Error
 }
 
-// breakEngine takes away what sandboxes are made with, until the returned
-// function is called.
+// breakEngine renames the engine's binary, so that no sandbox can be created
+// until the returned function is called.
 func (s *server) breakEngine() (mend func()) {
 	s.t.Helper()
 	engines, err := filepath.Glob(filepath.Join(s.dir, "bin", "brig-engine*"))
@@ -54,9 +54,9 @@ func (s *server) breakEngine() (mend func()) {
 	})
 }
 
-// fleeting is an executor manager that is well, and goes away when it is given a
-// program.
-func fleeting(t *testing.T) string {
+// startDroppingManager starts an executor manager that reports that it is
+// healthy, but drops the connection when it receives a program.
+func startDroppingManager(t *testing.T) string {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
 		if r.URL.Path != "/healthz" {
@@ -68,8 +68,9 @@ func fleeting(t *testing.T) string {
 	return srv.URL
 }
 
-// Where nobody has said which provider is active, everything is told so, but for
-// who names one.
+// TestCodeNotInitialized verifies that the server rejects programs and new
+// sandboxes with SB001 while no provider is active, and accepts them once one
+// is active.
 //
 //suite:part core
 func TestCodeNotInitialized(t *testing.T) {
@@ -87,12 +88,13 @@ func TestCodeNotInitialized(t *testing.T) {
 	}
 }
 
-// The codes of the requirements come through the API, each with a hint.
+// TestCodes verifies that the API returns each code of the requirements with a
+// hint.
 //
 //suite:part core
 func TestCodes(t *testing.T) {
 	config := writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nscreening: {mode: deny, python: {calls: [eval]}, others: true}\nquota: {executions: 5}\n")
-	// Without a PATH there is no program to build images with.
+	// With this PATH, the server does not find the programs to build images.
 	s := launchServer(t, bin(t, "brig"), []string{"PATH=/nonexistent"}, t.TempDir(), "--config", config)
 	s.await()
 	svc := s.client()
@@ -112,7 +114,7 @@ func TestCodes(t *testing.T) {
 		return `{"language":"python","code":"1","placement":{"provider":"` + id + `","only":true}}`
 	}
 	s.configure("self_managed", map[string]any{"endpoint": "http://127.0.0.1:1", "max_retries": 0})
-	s.configure("self_managed@fleeting", map[string]any{"endpoint": fleeting(t)})
+	s.configure("self_managed@fleeting", map[string]any{"endpoint": startDroppingManager(t)})
 	s.configure("docker", map[string]any{"host": "unix:///nonexistent/docker.sock", "image": "debian"})
 	refused := map[string]float64{}
 	for _, c := range []struct {
@@ -150,7 +152,7 @@ func TestCodes(t *testing.T) {
 			refused[c.code]++
 		}
 	}
-	// The server that had no engine has one again.
+	// The engine's binary is in place again, so the server recovers.
 	if status, body := s.do("POST", "/v1/run", `{"command":["true"]}`); status != 200 {
 		t.Errorf("after all: %d %s", status, body)
 	}
@@ -165,8 +167,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// A server that breaks says so, to a receiver and to whoever asks, and says
-// when it is whole again.
+// TestAlertsOfAServer verifies that a failing server reports the failure, and
+// later its recovery, to a receiver and to clients that list the alerts.
 //
 //suite:part core
 func TestAlertsOfAServer(t *testing.T) {
@@ -219,11 +221,11 @@ alerts:
     BrigPoolExhausted: {for: 300ms}
     BrigMemoryHigh: {off: true}
 `))
-	s.await1()
+	s.awaitPool()
 	svc := s.client()
 	mend := s.breakEngine()
 	defer mend()
-	if status, body := s.do("POST", "/v1/run", `{"language":"python","code":"1"}`); status != 200 { // what waits is good
+	if status, body := s.do("POST", "/v1/run", `{"language":"python","code":"1"}`); status != 200 { // a pooled sandbox still works
 		t.Errorf("%d %s", status, body)
 	}
 	if status, f := s.fails("POST", "/v1/run", `{"command":["true"]}`); status != 500 || f.Code != "SB004" {
@@ -259,7 +261,7 @@ alerts:
 	for _, name := range []string{"BrigProviderDown", "BrigAvailability", "BrigErrorRate", "BrigPoolExhausted"} {
 		wait(name, "resolved")
 	}
-	// A tenant with a budget of one may run one thing that costs one.
+	// The tenant has a budget of one and runs one program, which costs one.
 	if _, err := svc.CreateTenant(t.Context(), brig.Tenant{Name: "thrifty", Budget: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,25 +1,46 @@
 package e2e
 
 import (
+	"archive/tar"
+	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// An administrator's way through the console, in a browser: from the key to a
-// provider that is configured, tried and active, whose secret is not told, a program
-// that is watched, a sandbox, the audit log, and out again.
+// TestConsole uses the console in a browser as an administrator would. It signs
+// in with a key; configures, tests and activates a provider without revealing
+// its secret; runs a program; uses a sandbox and the audit log; and signs out.
 //
 //suite:part console full
 func TestConsole(t *testing.T) {
 	needRoot(t)
-	consoleChecks(t, startServer(t, dataDir(t)), 18, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, "timeout: 20s").at)
+	srv := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer srv.Close()
+	ref := strings.TrimPrefix(srv.URL, "http://") + "/team/box:1"
+	pushImage(t, ref, v1.Config{}, layer(t, tar.Header{Name: "etc/motd", Mode: 0o644}, "hello\n"))
+	consoleChecks(t, startServer(t, dataDir(t)), 19, "flow.mjs", "EXECMAN_URL=http://"+execmanServer(t, "timeout: 20s").at, "IMAGE_REF="+ref)
 }
 
-// The console shows what sandboxes, tenants and strangers wrote as text, and
-// nothing of it runs.
+// TestConsolePages uses every page on real data, on a computer and on a telephone,
+// in light and dark, and checks each with axe.
+//
+//suite:part console full
+func TestConsolePages(t *testing.T) {
+	needRoot(t)
+	consoleChecks(t, startServer(t, dataDir(t)), 25, "pages.mjs", "BRIG="+bin(t, "brig"))
+}
+
+// TestConsoleHostile verifies that the console displays text from sandboxes,
+// tenants and other parties only as text, and never executes it.
 //
 //suite:part console full
 func TestConsoleHostile(t *testing.T) {
@@ -27,8 +48,8 @@ func TestConsoleHostile(t *testing.T) {
 	consoleChecks(t, startServer(t, dataDir(t)), 9, "hostile.mjs")
 }
 
-// The console is used without a mouse, says what is not there, and that its
-// server has gone.
+// TestConsoleKeys verifies that the console can be used without a mouse, and
+// that it reports missing data and a lost connection to the server.
 //
 //suite:part console full
 func TestConsoleKeys(t *testing.T) {
@@ -37,7 +58,7 @@ func TestConsoleKeys(t *testing.T) {
 	consoleChecks(t, s, 10, "keys.mjs", "BRIG_PID="+strconv.Itoa(s.cmd.Process.Pid))
 }
 
-// consoleChecks runs a script with a browser, which is told of a server.
+// consoleChecks runs a script with a browser against a server.
 func consoleChecks(t *testing.T, s *server, least int, script string, env ...string) {
 	t.Helper()
 	browser, err := exec.LookPath("chromium")
@@ -52,7 +73,7 @@ func consoleChecks(t *testing.T, s *server, least int, script string, env ...str
 	if err := os.WriteFile(filepath.Join(dir, "harness.mjs"), harness, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	shots := os.Getenv("BRIG_TEST_SHOTS") // where pictures are kept, if somebody wants to look at them
+	shots := os.Getenv("BRIG_TEST_SHOTS") // the folder for screenshots, if set
 	cmd := exec.CommandContext(t.Context(), "node", script)
 	cmd.Dir = dir
 	cmd.Env = append([]string{

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// fill writes a file until its disk is full.
+// fill writes to a file until the disk is full.
 func fill(t *testing.T, name string) {
 	t.Helper()
 	f, err := os.Create(name)
@@ -31,9 +31,10 @@ func fill(t *testing.T, name string) {
 	}
 }
 
-// TestFullDisk fills the disk under a server. What cannot be done is refused,
-// with the reason; what is said to be done is done; and when there is space
-// again all is as before, without help.
+// TestFullDisk fills the disk of a server. The server must reject operations
+// that cannot succeed, with the reason. Operations that it acknowledges must
+// take effect. When space is available again, the server must recover
+// automatically.
 //
 //suite:part crash
 func TestFullDisk(t *testing.T) {
@@ -84,8 +85,8 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("%s with %d bytes free: %s %q: %v", what, free, e.Kind, e.Message, err)
 		}
 	}
-	// With nothing left no record can be written; with a little, this or that
-	// can, and a sandbox gets half way.
+	// If no space is left, no record can be written. If a little space is left,
+	// some records can be written, and the creation of a sandbox fails halfway.
 	for i, free = range []int64{0, 0, 16 << 10, 64 << 10, 256 << 10, 1 << 20} {
 		if err := os.Truncate(filler, full-free); err != nil {
 			t.Fatal(err)
@@ -135,11 +136,11 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Logf("refused while full: %v; well again after %v", refused, time.Since(start).Round(time.Millisecond))
 	removeAll(t, svc)
-	wantOnlyPool(t, s)
+	checkOnlyPool(t, s)
 	if err := s.stop(); err != nil {
 		t.Errorf("stop: %v: %s", err, tail(s.errs.Bytes()))
 	}
-	wantNoTraces(t, dir)
+	checkNoHostTraces(t, dir)
 }
 
 func tail(b []byte) string {

@@ -1,5 +1,5 @@
-// Package e2e holds the tests that need the real thing: the binary that
-// `make build` leaves, real gVisor, real cgroups. Its tests judge by what the
-// host sees and not by what a guest says, and those of a protection come with
-// a control that turns red when the protection is off.
+// Package e2e holds the tests that need the real environment: the binary that
+// `make build` creates, real gVisor, real cgroups. Its tests check the state of
+// the host and do not trust a guest's reports. The test of each protection has
+// a control that disables the protection and must detect the attack.
 package e2e

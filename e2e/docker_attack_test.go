@@ -15,10 +15,11 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// What a program in a container may not do, as the host sees it. Each case has
-// a control, in which one protection is off and the same look finds it.
+// attacks verifies, from the host, that a program in a container cannot escape
+// its limits. Each case has a control, in which one protection is disabled and
+// the same check detects the attack.
 func (l *dockerLab) attacks(t *testing.T) {
-	// with returns a machine of a provider without one protection.
+	// with returns an instance of a provider with one protection disabled.
 	with := func(t *testing.T, disabled string, change func(*brig.Spec)) brig.Instance {
 		t.Helper()
 		p := l.provider(t, t.TempDir(), func(o *docker.Options) { o.Runtime, o.Disabled = "runc", []string{disabled} })
@@ -110,14 +111,14 @@ EOF`)
 			in := with(t, disabled, few)
 			mark := fmt.Sprintf("48%d", time.Now().UnixNano()%1e9)
 			startIn(t, in, brig.Command{Shell: fmt.Sprintf("for i in $(seq %d); do sleep %s & done 2>/dev/null; wait", want, mark)})
-			for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 				n := len(hostPIDs("sleep", mark))
 				if n == tasks && n > 30 {
 					break
 				}
 				tasks = n
 			}
-			// The agent is not one of those that cannot go on.
+			// The exhausted process limit must not affect the agent.
 			if _, err := in.Files().Stat(t.Context(), brig.Path{Name: "/etc/passwd"}); err != nil {
 				t.Errorf("with %d processes the agent says %v", tasks, err)
 			}
@@ -145,7 +146,8 @@ EOF`)
 		if e := in.Exit(); !e.OOMKilled || e.Reason != brig.OutOfMem {
 			t.Errorf("the machine ended with %+v", e)
 		}
-		// Who kills itself is not taken for that, even near the limit.
+		// A process that kills itself must not be reported as out of memory,
+		// even near the limit.
 		in = with(t, "", small)
 		for _, text := range []string{"kill -9 $$", "head -c 40000000 /dev/zero > /tmp/f; cat /tmp/f > /dev/null; kill -9 $$"} {
 			var out, errs bytes.Buffer
@@ -199,7 +201,7 @@ true`
 	})
 }
 
-// attackAgent tries to become, to end and to speak with the agent.
+// attackAgent tries to read, kill, overwrite and connect to the agent.
 func (l *dockerLab) attackAgent(t *testing.T, in, control brig.Instance) {
 	const tries = `kill -9 1 2>/dev/null && echo killed
 for f in mem environ maps; do head -c 1 /proc/1/$f >/dev/null 2>&1 && echo read $f; done
@@ -227,13 +229,13 @@ true`
 	if out := shellIn(t, in, "user", "echo alive"); out != "alive\n" {
 		t.Errorf("afterwards it says %q", out)
 	}
-	// A root with the capabilities that the agent gives up can.
+	// Root can do this if it has the capabilities that the agent drops.
 	if out := shellIn(t, control, "root", tries); !strings.Contains(out, "read") {
 		t.Errorf("the control does nothing either: %q", out)
 	}
 }
 
-// shellIn runs a script and returns what it wrote.
+// shellIn runs a script and returns its output.
 func shellIn(t *testing.T, in brig.Instance, user, script string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -245,7 +247,7 @@ func shellIn(t *testing.T, in brig.Instance, user, script string) string {
 	return out.String()
 }
 
-// startIn starts a command that runs on until its machine ends.
+// startIn starts a command that runs until its instance ends.
 func startIn(t *testing.T, in brig.Instance, cmd brig.Command) {
 	t.Helper()
 	p, err := in.Start(t.Context(), fmt.Sprintf("bg%d", time.Now().UnixNano()), cmd, brig.Streams{})
@@ -255,7 +257,7 @@ func startIn(t *testing.T, in brig.Instance, cmd brig.Command) {
 	t.Cleanup(func() { p.Close() })
 }
 
-// hostPIDs finds processes by their arguments, as the host sees them.
+// hostPIDs returns the host PIDs of processes with these arguments.
 func hostPIDs(argv ...string) (out []string) {
 	want := strings.Join(argv, "\x00") + "\x00"
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -267,11 +269,11 @@ func hostPIDs(argv ...string) (out []string) {
 	return out
 }
 
-// hostStatus is what the host's kernel says of the one process with these
+// hostStatus returns the host kernel's status of the only process with these
 // arguments.
 func hostStatus(t *testing.T, argv ...string) map[string]string {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		pids := hostPIDs(argv...)
 		if len(pids) != 1 {
 			continue

@@ -12,8 +12,9 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// BenchmarkDocker measures how long the docker provider takes beside gVisor's on
-// the same machine, turn by turn, so that all have the same neighbours.
+// BenchmarkDocker compares the latency of the docker provider with that of the
+// gVisor provider on the same host. It alternates between the providers, so
+// that all are measured under the same load.
 func BenchmarkDocker(b *testing.B) {
 	l := startDocker(b, "runsc")
 	gvisor, images := newProvider(b, b.TempDir())
@@ -21,12 +22,12 @@ func BenchmarkDocker(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	all := []*dockerContender{{name: "gvisor", p: gvisor, image: host.Digest}}
+	all := []*benchmarkedProvider{{name: "gvisor", p: gvisor, image: host.Digest}}
 	for _, runtime := range []string{"runc", "runsc"} {
 		p := l.provider(b, b.TempDir(), func(o *docker.Options) { o.Runtime = runtime })
-		all = append(all, &dockerContender{name: "docker-" + runtime, p: p, image: l.digest(b, p)})
+		all = append(all, &benchmarkedProvider{name: "docker-" + runtime, p: p, image: l.digest(b, p)})
 	}
-	for _, c := range all { // fills caches and the agent's volume
+	for _, c := range all { // warm up caches and the agent's volume
 		c.round(b)
 		c.took = nil
 	}
@@ -43,16 +44,17 @@ func BenchmarkDocker(b *testing.B) {
 	}
 }
 
-// dockerContender is a provider, and what it took for what.
-type dockerContender struct {
+// benchmarkedProvider is a provider with the measured durations of its
+// operations.
+type benchmarkedProvider struct {
 	name  string
 	p     brig.Provider
 	image string
 	took  map[string][]time.Duration
 }
 
-// round makes a machine, uses it and ends it.
-func (c *dockerContender) round(b *testing.B) {
+// round creates an instance, uses it and destroys it.
+func (c *benchmarkedProvider) round(b *testing.B) {
 	b.Helper()
 	timed := func(what string, f func() error) {
 		begin := time.Now()

@@ -12,7 +12,8 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// deaths are ends that nobody asked for: of the server, and of the engine.
+// deaths verifies the state after crashes of the server and of the Docker
+// Engine.
 func (l *dockerLab) deaths(t *testing.T) {
 	open := func(t *testing.T, dir string) *docker.Provider {
 		return l.provider(t, dir, func(o *docker.Options) { o.Runtime = "runc" })
@@ -40,14 +41,15 @@ func (l *dockerLab) deaths(t *testing.T) {
 	}
 	ends := func(t *testing.T, id brig.ID) bool {
 		t.Helper()
-		for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 			if !state(t, id).Running {
 				return true
 			}
 		}
 		return false
 	}
-	// The server is gone, and the agent ends the machine in its stead.
+	// If the server is gone, the agent ends the instance when its lease
+	// expires.
 	t.Run("lease", func(t *testing.T) {
 		dir := t.TempDir()
 		p := open(t, dir)
@@ -79,8 +81,8 @@ func (l *dockerLab) deaths(t *testing.T) {
 			}
 		}
 	})
-	// What is tied to a server ends with it; nothing else does, and the next one
-	// removes it.
+	// An ephemeral instance ends with its server; other instances survive, and
+	// the next server removes them.
 	t.Run("tether", func(t *testing.T) {
 		dir := t.TempDir()
 		p := open(t, dir)
@@ -100,7 +102,8 @@ func (l *dockerLab) deaths(t *testing.T) {
 			t.Errorf("swept %d, %v", n, err)
 		}
 	})
-	// What is not ours is not swept, whatever it is called.
+	// Sweep removes no foreign containers, regardless of their names and
+	// labels.
 	t.Run("others", func(t *testing.T) {
 		p := open(t, t.TempDir())
 		var foreign []string
@@ -126,7 +129,8 @@ func (l *dockerLab) deaths(t *testing.T) {
 			}
 		}
 	})
-	// The engine is killed; its containers go on, and so does all with the next.
+	// When the engine is killed, its containers keep running, and the next
+	// engine manages them again.
 	t.Run("engine", func(t *testing.T) {
 		p := open(t, t.TempDir())
 		_, in := create(t, p, time.Minute, nil)

@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// images has the engine pull from a registry that wants to know who asks.
+// images has the engine pull from a registry that requires authentication.
 func (l *dockerLab) images(t *testing.T) {
 	const user, password = "puller", "correct horse"
 	var asked atomic.Int64
@@ -77,7 +77,8 @@ func (l *dockerLab) images(t *testing.T) {
 	if same, err := find("never", "", img.Digest); err != nil || same.Digest != img.Digest {
 		t.Errorf("by its digest it is %+v, %v", same, err)
 	}
-	// The name has another image now: what is there stays, unless it is asked for.
+	// The name now refers to another image: the engine keeps the local image
+	// unless the caller requests a new pull.
 	second := push()
 	if is, err := find("missing", password, ref); err != nil || is.Digest != img.Digest {
 		t.Errorf("local first: %+v, %v", is, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// dockerLab is a Docker Engine of the test's own, with one image in it.
+// dockerLab is a private Docker Engine for the test, with one image.
 type dockerLab struct {
 	host  string // its address
 	image string // its name
@@ -30,12 +30,12 @@ type dockerLab struct {
 	args  []string
 }
 
-// dockerImage is the root file system of the image, made of Debian packages
-// once and kept.
+// dockerImage is the root file system of the image, built once from Debian
+// packages and then cached.
 const dockerImage = "docker-image-2.tar"
 
-// startDocker starts an engine that has these runtimes beside its own, or says
-// why there is none.
+// startDocker starts an engine with the given runtimes in addition to the
+// default one, or skips the test with the reason.
 func startDocker(t testing.TB, runtimes ...string) *dockerLab {
 	t.Helper()
 	needRoot(t)
@@ -44,17 +44,17 @@ func startDocker(t testing.TB, runtimes ...string) *dockerLab {
 			t.Skipf("no %s (make setup installs docker.io and mmdebstrap)", name)
 		}
 	}
-	dir, err := os.MkdirTemp("", "brig-docker-") // short: sockets are in it
+	dir, err := os.MkdirTemp("", "brig-docker-") // short, because it contains Unix sockets
 	if err != nil {
 		t.Fatal(err)
 	}
-	undo(t, func() { os.RemoveAll(dir) })
+	onCleanup(t, func() { os.RemoveAll(dir) })
 	l := &dockerLab{host: "unix://" + dir + "/s", image: "brig-test:1", dir: dir}
 	l.args = []string{
 		"--host", l.host, "--data-root", dir + "/data", "--exec-root", dir + "/exec", "--pidfile", dir + "/pid",
 		"--config-file", dir + "/daemon.json", "--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false", "--live-restore",
 	}
-	// An empty configuration; the machine's own is not for this engine.
+	// Do not apply the host's own configuration to this engine.
 	config := "{}"
 	if slices.Contains(runtimes, "runsc") {
 		config = fmt.Sprintf(`{"runtimes": {"runsc": {"path": %q}}}`, bin(t, "test/runsc"))
@@ -66,13 +66,13 @@ func startDocker(t testing.TB, runtimes ...string) *dockerLab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.api.Close() })
-	undo(t, func() { l.stop(t) })
+	onCleanup(t, func() { l.stop(t) })
 	l.start(t)
 	l.load(t)
 	return l
 }
 
-// start starts the engine and waits until it answers.
+// start starts the engine and waits until it responds.
 func (l *dockerLab) start(t testing.TB) {
 	t.Helper()
 	log, err := os.OpenFile(l.dir+"/log", os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -97,7 +97,7 @@ func (l *dockerLab) start(t testing.TB) {
 	}
 }
 
-// stop ends the engine, and everything that it has started.
+// stop ends the engine and all of its containers.
 func (l *dockerLab) stop(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 60*time.Second)
@@ -120,7 +120,8 @@ func (l *dockerLab) stop(t testing.TB) {
 	}
 }
 
-// end ends the engine and the containerd that it has started, and no container.
+// end sends a signal to the engine and to the containerd that it started, but
+// to no container.
 func (l *dockerLab) end(s syscall.Signal) {
 	var pid int
 	if b, err := os.ReadFile(l.dir + "/exec/containerd/containerd.pid"); err == nil {
@@ -131,13 +132,13 @@ func (l *dockerLab) end(s syscall.Signal) {
 	}
 	_ = l.cmd.Process.Signal(s)
 	_ = l.cmd.Wait()
-	for end := time.Now().Add(30 * time.Second); pid > 1 && syscall.Kill(pid, s) == nil && time.Now().Before(end); {
+	for end := time.Now().Add(2 * patience); pid > 1 && syscall.Kill(pid, s) == nil && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// endShims ends what watched over containers of an engine that was killed: it
-// outlives the engine, and nobody asks it to go.
+// endShims kills the shims of an engine that was killed: they outlive the
+// engine, and no other process ends them.
 func (l *dockerLab) endShims() {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range lines {
@@ -151,7 +152,7 @@ func (l *dockerLab) endShims() {
 	}
 }
 
-// load gives the engine the image.
+// load imports the image into the engine.
 func (l *dockerLab) load(t testing.TB) {
 	t.Helper()
 	f, err := os.Open(dockerRootFS(t))
@@ -169,7 +170,7 @@ func (l *dockerLab) load(t testing.TB) {
 	}
 }
 
-// dockerRootFS builds the root file system where it is not kept yet.
+// dockerRootFS builds the root file system unless it is cached.
 func dockerRootFS(t testing.TB) string {
 	t.Helper()
 	dir := "/var/cache/brig-test"
@@ -193,7 +194,7 @@ func dockerRootFS(t testing.TB) string {
 	return name
 }
 
-// provider opens the provider at the lab's engine.
+// provider opens a provider that uses the lab's engine.
 func (l *dockerLab) provider(t testing.TB, dir string, change func(*docker.Options)) *docker.Provider {
 	t.Helper()
 	agent, err := os.ReadFile(bin(t, "brig-agent"))
@@ -212,7 +213,7 @@ func (l *dockerLab) provider(t testing.TB, dir string, change func(*docker.Optio
 	return p
 }
 
-// digest is what the engine calls its image.
+// digest returns the engine's digest of the lab's image.
 func (l *dockerLab) digest(t testing.TB, p *docker.Provider) string {
 	t.Helper()
 	img, err := p.Image(t.Context(), l.image)
@@ -222,7 +223,7 @@ func (l *dockerLab) digest(t testing.TB, p *docker.Provider) string {
 	return img.Digest
 }
 
-// machine makes one that is gone when the test ends.
+// machine creates an instance that is destroyed when the test ends.
 func (l *dockerLab) machine(t testing.TB, p *docker.Provider, change func(*brig.Spec)) (brig.ID, brig.Instance) {
 	t.Helper()
 	spec := brig.Spec{Name: "lab", Image: l.digest(t, p), Limits: brig.DefaultBounds().Default}

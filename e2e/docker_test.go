@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// TestDocker has the provider at a real Docker Engine: its contract with each
-// runtime, what programs may not do, and what is left when things die.
+// TestDocker tests the provider against a real Docker Engine: its contract with
+// each runtime, the restrictions on programs, and the state after crashes.
 //
 //suite:part docker full
 func TestDocker(t *testing.T) {

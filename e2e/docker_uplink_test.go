@@ -23,14 +23,15 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// setuidProbe is the probe in the image of uplinkImage: root's, with its setuid
-// bit.
+// setuidProbe is the probe in the image of uplinkImage, owned by root and with
+// the setuid bit.
 const setuidProbe = "/usr/local/bin/setuid-probe"
 
-// theirTrust is whom the image of uplinkImage trusts.
-const theirTrust = "-----BEGIN CERTIFICATE-----\ndGhlaXJz\n-----END CERTIFICATE-----\n"
+// imageTrust is the certificate that the image of uplinkImage trusts.
+const imageTrust = "-----BEGIN CERTIFICATE-----\ndGhlaXJz\n-----END CERTIFICATE-----\n"
 
-// uplinkImage is the lab's image, with a setuid program and certificates.
+// uplinkImage builds an image from the lab's, with a setuid program and
+// certificates, and returns its name.
 func (l *dockerLab) uplinkImage(t *testing.T) string {
 	t.Helper()
 	const name = "brig-test:uplink"
@@ -51,7 +52,7 @@ func (l *dockerLab) uplinkImage(t *testing.T) string {
 	}{
 		{tar.Header{Name: setuidProbe[1:], Mode: 0o4755, Typeflag: tar.TypeReg}, probeFile(t).Data},
 		{tar.Header{Name: "etc/ssl/certs/", Mode: 0o755, Typeflag: tar.TypeDir}, nil},
-		{tar.Header{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644, Typeflag: tar.TypeReg}, []byte(theirTrust)},
+		{tar.Header{Name: "etc/ssl/certs/ca-certificates.crt", Mode: 0o644, Typeflag: tar.TypeReg}, []byte(imageTrust)},
 		{tar.Header{Name: "etc/ssl/certs/0a1b2c3d.0", Linkname: "ca-certificates.crt", Typeflag: tar.TypeSymlink}, nil},
 	} {
 		f.h.Size = int64(len(f.data))
@@ -74,15 +75,15 @@ func (l *dockerLab) uplinkImage(t *testing.T) string {
 	return name
 }
 
-// linkedContainer is a machine at the engine that may have an uplink, with the
-// probe in it.
+// linkedContainer is an instance on the engine, with the probe and possibly
+// with an uplink.
 type linkedContainer struct {
 	brig.Instance
 	t  *testing.T
-	id string // of the container
+	id string // ID of the container
 }
 
-// ruled gives a machine rules.
+// ruled sets egress rules, so that the instance requires an uplink.
 func ruled(s *brig.Spec) { s.Egress = escapeRules }
 
 func (l *dockerLab) linked(t *testing.T, image, runtime string, change func(*brig.Spec), disabled ...string) *linkedContainer {
@@ -99,7 +100,7 @@ func (l *dockerLab) linked(t *testing.T, image, runtime string, change func(*bri
 	return &linkedContainer{in, t, "brig-" + string(id)}
 }
 
-// up gives it its uplink.
+// up opens the instance's uplink.
 func (m *linkedContainer) up() brig.Uplink {
 	m.t.Helper()
 	up, err := m.Uplink(m.t.Context(), nil)
@@ -115,7 +116,7 @@ func (m *linkedContainer) facts(user, program string, args ...string) map[string
 	return parseFacts(m.t, shellIn(m.t, m, user, program+" "+strings.Join(args, " ")))
 }
 
-// init is the host's name in /proc for the container's init.
+// init returns the host's /proc folder of the container's init.
 func (l *dockerLab) init(t *testing.T, m *linkedContainer) string {
 	t.Helper()
 	look, err := l.api.ContainerInspect(t.Context(), m.id, client.ContainerInspectOptions{})
@@ -125,7 +126,7 @@ func (l *dockerLab) init(t *testing.T, m *linkedContainer) string {
 	return fmt.Sprintf("/proc/%d/", look.Container.State.Pid)
 }
 
-// statusAt reads what the host's kernel says of a process.
+// statusAt reads a process's status from the host's /proc.
 func statusAt(t *testing.T, proc string) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile(proc + "status")
@@ -140,8 +141,8 @@ func statusAt(t *testing.T, proc string) map[string]string {
 	return out
 }
 
-// interfacesAt lists the interfaces of a process's network, as the host's kernel
-// says.
+// interfacesAt lists the interfaces in a process's network namespace, as
+// reported by the host's kernel.
 func interfacesAt(t *testing.T, proc string) (out []string) {
 	t.Helper()
 	b, err := os.ReadFile(proc + "net/dev")
@@ -157,7 +158,7 @@ func interfacesAt(t *testing.T, proc string) (out []string) {
 	return out
 }
 
-// netAdmin is the bit of the capability to change a network.
+// netAdmin is the bit of CAP_NET_ADMIN.
 const netAdmin = 1 << 12
 
 func hasNetAdmin(t *testing.T, set string) bool {
@@ -169,25 +170,26 @@ func hasNetAdmin(t *testing.T, set string) bool {
 	return v&netAdmin != 0
 }
 
-// TestDockerUplinks: a container has what an uplink takes only if it is to have
-// rules, and then none of its programs has it.
+// TestDockerUplinks verifies that a container has the capability and the device
+// for an uplink only if egress rules may be set, and that its programs never
+// have them.
 //
 //suite:part docker full
 func TestDockerUplinks(t *testing.T) {
 	l := startDocker(t, "runsc")
 	image := l.uplinkImage(t)
-	t.Run("given", func(t *testing.T) { l.givesUplinks(t, image) })
+	t.Run("given", func(t *testing.T) { l.checkUplinkPrivileges(t, image) })
 	for _, runtime := range []string{"runc", "runsc"} {
-		t.Run("meddle-"+runtime, func(t *testing.T) { l.meddles(t, image, runtime) })
+		t.Run("meddle-"+runtime, func(t *testing.T) { l.checkNetworkIsolation(t, image, runtime) })
 	}
-	t.Run("meddle-control", func(t *testing.T) { l.meddleControl(t, image) })
+	t.Run("meddle-control", func(t *testing.T) { l.checkNetworkControl(t, image) })
 	t.Run("trust", func(t *testing.T) { l.trusts(t, image) })
-	t.Run("secret", l.brokers)
-	t.Run("engine", func(t *testing.T) { l.losesEngine(t, image) })
+	t.Run("secret", l.checkBrokeredSecret)
+	t.Run("engine", func(t *testing.T) { l.checkEngineLoss(t, image) })
 }
 
-// givesUplinks looks at containers from outside.
-func (l *dockerLab) givesUplinks(t *testing.T, image string) {
+// checkUplinkPrivileges inspects the privileges of containers from the host.
+func (l *dockerLab) checkUplinkPrivileges(t *testing.T, image string) {
 	before, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +241,8 @@ func (l *dockerLab) givesUplinks(t *testing.T, image string) {
 	if after, err := net.Interfaces(); err != nil || len(after) != len(before) {
 		t.Errorf("the host has %d interfaces, and had %d", len(after), len(before))
 	}
-	// Neither of its programs has what its init has, whoever it runs as.
+	// No program in the container has the capabilities of its init, regardless
+	// of the user.
 	for _, user := range []string{"user", "root"} {
 		mark := fmt.Sprintf("49%d", time.Now().UnixNano()%1e9)
 		startIn(t, m, brig.Command{Argv: []string{"sleep", mark}, User: user})
@@ -256,7 +259,7 @@ func (l *dockerLab) givesUplinks(t *testing.T, image string) {
 	if err := up.Close(); err != nil {
 		t.Error(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		got := interfacesAt(t, l.init(t, m))
 		if slices.Equal(got, []string{"lo"}) {
 			break
@@ -267,15 +270,16 @@ func (l *dockerLab) givesUplinks(t *testing.T, image string) {
 	}
 }
 
-// meddles tries to change the network of a container that has an uplink, to take
-// its packets and to make some: as a user, as root, and by a setuid program.
-func (l *dockerLab) meddles(t *testing.T, image, runtime string) {
+// checkNetworkIsolation tries to change the network of a container with an
+// uplink, to intercept its packets and to forge packets. It tries as a user, as
+// root and with a setuid program.
+func (l *dockerLab) checkNetworkIsolation(t *testing.T, image, runtime string) {
 	m := l.linked(t, image, runtime, ruled)
 	m.up()
 	for name, as := range map[string][2]string{"user": {"user", probe}, "root": {"root", probe}, "setuid": {"user", setuidProbe}} {
 		f := m.facts(as[0], as[1], "link")
 		tries := 0
-		for _, what := range append([]string{"raw.udp", "raw.any", "raw6", "packet", "packet.dgram"}, meddling...) {
+		for _, what := range append([]string{"raw.udp", "raw.any", "raw6", "packet", "packet.dgram"}, networkActions...) {
 			want := "EPERM"
 			if strings.HasPrefix(what, "tun.") {
 				want = "not opened: ENOENT"
@@ -283,7 +287,7 @@ func (l *dockerLab) meddles(t *testing.T, image, runtime string) {
 			if f[what] != want {
 				t.Errorf("%s, %s: %q", name, what, f[what])
 			}
-			attack.Tried("NET-12", "at docker with "+runtime+": "+what+" as "+name, f[what] != want)
+			attack.RecordCase("NET-12", "at docker with "+runtime+": "+what+" as "+name, f[what] != want)
 			tries++
 		}
 		for what, verdict := range f {
@@ -291,7 +295,7 @@ func (l *dockerLab) meddles(t *testing.T, image, runtime string) {
 				t.Errorf("%s, from a network of its own, %s: %q", name, what, verdict)
 			}
 		}
-		// With runc there is no network of its own to be had.
+		// With runc, a program cannot create a network namespace.
 		if runtime == "runc" && f["elsewhere"] != "EPERM" {
 			t.Errorf("%s made a network of its own: %v", name, f)
 		}
@@ -306,24 +310,25 @@ func (l *dockerLab) meddles(t *testing.T, image, runtime string) {
 	}
 }
 
-// meddleControl: with what the agent keeps to itself a program can do all of it.
-func (l *dockerLab) meddleControl(t *testing.T, image string) {
+// checkNetworkControl is the control: a program with the agent's privileges can
+// do all of this.
+func (l *dockerLab) checkNetworkControl(t *testing.T, image string) {
 	m := l.linked(t, image, "runc", ruled, "capabilities", "tun")
 	m.up()
 	f := m.facts("root", probe, "link")
-	for _, name := range meddling {
+	for _, name := range networkActions {
 		if f[name] != "allowed" {
 			t.Errorf("%s: %q, and the capabilities are there", name, f[name])
 		}
-		attack.Seen("NET-12", "at docker: "+name, "no capabilities", f[name] == "allowed")
+		attack.RecordMutant("NET-12", "at docker: "+name, "no capabilities", f[name] == "allowed")
 	}
-	// So can who becomes root, where a program may.
+	// A program that becomes root can do it too, if it may gain privileges.
 	m = l.linked(t, image, "runc", ruled, "capabilities", "tun", "no-new-privileges")
 	m.up()
 	if f = m.facts("user", setuidProbe, "link"); f["address"] != "allowed" || f["unlink"] != "allowed" {
 		t.Errorf("a setuid program cannot: %v", f)
 	}
-	// The device alone is of no use, and can be seen.
+	// The device alone is not sufficient, but the probe detects it.
 	m = l.linked(t, image, "runc", ruled, "tun")
 	m.up()
 	f = m.facts("root", probe, "link")
@@ -332,8 +337,8 @@ func (l *dockerLab) meddleControl(t *testing.T, image string) {
 	}
 }
 
-// trusts: what the image trusts is there, with rules and without, and stays when
-// an authority comes to it.
+// trusts verifies that the certificates that the image trusts are present, with
+// and without rules, and remain when the uplink adds an authority.
 func (l *dockerLab) trusts(t *testing.T, image string) {
 	const look = "cat /etc/ssl/certs/0a1b2c3d.0; stat -c '%n %a %U' /etc/ssl/certs /etc/ssl/certs/*; cat /etc/resolv.conf | grep -c 198.18.0.1"
 	out := map[string]string{}
@@ -345,52 +350,54 @@ func (l *dockerLab) trusts(t *testing.T, image string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := shellIn(t, m, "user", "cat /etc/ssl/certs/0a1b2c3d.0"); got != theirTrust+authority {
+		if got := shellIn(t, m, "user", "cat /etc/ssl/certs/0a1b2c3d.0"); got != imageTrust+authority {
 			t.Errorf("%s: with an authority %q", runtime, got)
 		}
 		if err := up.Close(); err != nil {
 			t.Error(err)
 		}
 	}
-	want := theirTrust + "/etc/ssl/certs 755 root\n/etc/ssl/certs/0a1b2c3d.0 777 root\n/etc/ssl/certs/ca-certificates.crt 644 root\n1\n"
+	want := imageTrust + "/etc/ssl/certs 755 root\n/etc/ssl/certs/0a1b2c3d.0 777 root\n/etc/ssl/certs/ca-certificates.crt 644 root\n1\n"
 	for _, runtime := range slices.Sorted(maps.Keys(out)) {
 		if out[runtime] != want {
 			t.Errorf("%s: %q, want %q", runtime, out[runtime], want)
 		}
 	}
-	if got := shellIn(t, l.linked(t, image, "runc", func(*brig.Spec) {}), "user", "cat /etc/ssl/certs/0a1b2c3d.0"); got != theirTrust {
+	if got := shellIn(t, l.linked(t, image, "runc", func(*brig.Spec) {}), "user", "cat /etc/ssl/certs/0a1b2c3d.0"); got != imageTrust {
 		t.Errorf("without rules %q", got)
 	}
 }
 
-// dockerBeside are options of an engine with the provider beside its own.
-func dockerBeside(t *testing.T) engine.Options {
+// withDocker returns the options of an engine with the docker provider in
+// addition to its own provider.
+func withDocker(t *testing.T) engine.Options {
 	return engine.Options{
-		Drivers: []brig.Driver{docker.Driver()},
-		Site:    func(id string) brig.Site { return brig.Site{ID: id, Dir: t.TempDir(), Agent: bin(t, "brig-agent")} },
+		Drivers:   []brig.Driver{docker.Driver()},
+		DriverEnv: func(id string) brig.Site { return brig.Site{ID: id, Dir: t.TempDir(), Agent: bin(t, "brig-agent")} },
 	}
 }
 
-// config sets the provider up with a runtime of the lab's engine.
+// config returns a provider configuration with a runtime of the lab's engine.
 func (l *dockerLab) config(runtime string) brig.ProviderConfig {
 	return brig.ProviderConfig{
 		ID: docker.Name + "@" + runtime, Config: fmt.Appendf(nil, `{"host": %q, "image": %q, "runtime": %q, "pull": "never"}`, l.host, l.image, runtime),
 	}
 }
 
-// brokers: a secret is used by a sandbox that never sees it.
-func (l *dockerLab) brokers(t *testing.T) {
+// checkBrokeredSecret verifies that a sandbox can use a secret whose value it
+// never receives.
+func (l *dockerLab) checkBrokeredSecret(t *testing.T) {
 	c := l.config("runc")
-	e, ctx, box, _, _ := brokers(t, "docker", dockerBeside(t), brig.Spec{Placement: brig.Placement{Provider: c.ID, Only: true}}, c)
+	e, ctx, box, _, _ := checkBrokeredSecret(t, "docker", withDocker(t), brig.Spec{Placement: brig.Placement{Provider: c.ID, Only: true}}, c)
 	if err := e.Remove(ctx, box.Spec.Name); err != nil {
 		t.Error(err)
 	}
 }
 
-// dialTill dials a port inside until somebody listens there.
+// dialTill dials a port of an instance repeatedly until a server listens on it.
 func dialTill(t *testing.T, in brig.Instance, port int) (c net.Conn, err error) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if c, err = in.Dial(t.Context(), port); err == nil {
 			return c, nil
 		}
@@ -398,8 +405,9 @@ func dialTill(t *testing.T, in brig.Instance, port int) (c net.Conn, err error) 
 	return nil, err
 }
 
-// chatter has a machine send as much as it can, by its uplink and otherwise.
-func (l *dockerLab) chatter(t *testing.T, m brig.Instance) {
+// sendTraffic makes an instance send as much data as possible, through its
+// uplink and over other connections.
+func (l *dockerLab) sendTraffic(t *testing.T, m brig.Instance) {
 	t.Helper()
 	startIn(t, m, brig.Command{Argv: []string{"python3", "-c", `
 import socket, threading, time
@@ -428,9 +436,9 @@ while True:
 	}
 }
 
-// losesEngine: a machine whose engine is killed while it sends as much as it can
-// has no uplink then, and can have another.
-func (l *dockerLab) losesEngine(t *testing.T, image string) {
+// checkEngineLoss verifies that an instance loses its uplink if the engine is
+// killed under heavy traffic, and that a new uplink can be opened afterwards.
+func (l *dockerLab) checkEngineLoss(t *testing.T, image string) {
 	m := l.linked(t, image, "runc", ruled)
 	up := m.up()
 	got := make(chan error, 1)
@@ -443,15 +451,15 @@ func (l *dockerLab) losesEngine(t *testing.T, image string) {
 			}
 		}
 	}()
-	l.chatter(t, m)
+	l.sendTraffic(t, m)
 	time.Sleep(500 * time.Millisecond)
 	l.end(9)
 	select {
 	case <-got:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * patience):
 		t.Fatal("without an engine packets come")
 	}
-	time.Sleep(2 * time.Second) // all that there is room for on the way is full
+	time.Sleep(2 * time.Second) // until all buffers on the path are full
 	l.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -465,20 +473,21 @@ func (l *dockerLab) losesEngine(t *testing.T, image string) {
 	}
 }
 
-// What a sandbox at a Docker Engine tries does not arrive either.
+// TestDockerEgress verifies that no forbidden traffic of a sandbox on a Docker
+// Engine arrives at its destination.
 //
 //suite:part docker full
 func TestDockerEgress(t *testing.T) {
 	needRoot(t)
 	if os.Getenv("BRIG_LAB") == "" {
-		dockerRootFS(t) // there is no network in the lab
+		dockerRootFS(t) // download it here, because the lab has no network
 	}
-	if !inLab(t) {
+	if !runInLab(t) {
 		return
 	}
 	l := newEscapeLab(t)
 	d := startDocker(t, "runsc")
-	o := dockerBeside(t)
+	o := withDocker(t)
 	o.Egress.Resolver = l.resolver()
 	e, ctx := engineWith(t, o)
 	for _, runtime := range []string{"runc", "runsc"} {

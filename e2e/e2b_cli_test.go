@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// E2B's own command line.
+// TestE2BCommandLine runs E2B's own command line.
 //
 //suite:part clients full
 func TestE2BCommandLine(t *testing.T) {
@@ -64,23 +64,27 @@ func TestE2BCommandLine(t *testing.T) {
 		}
 	}
 	must("CPU", "sandbox", "metrics", id)
-	// connect wants a terminal, which script gives it.
+	// The connect command requires a terminal; the script program provides it.
 	cmd := exec.CommandContext(t.Context(), "script", "-qec", filepath.Join(dir, "node_modules/.bin/e2b")+" sandbox connect "+id, "/dev/null")
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TERM=xterm"}, s.env...)
-	cmd.Stdin = delayed("echo so$((40+2)); exit\n", 3*time.Second)
+	cmd.Stdin = delayedReader("echo so$((40+2)); exit\n", 3*time.Second)
 	cmd.WaitDelay = 5 * time.Second
 	if b, err := cmd.CombinedOutput(); !strings.Contains(string(b), "so42") {
 		t.Errorf("connect: %v: %s", err, b)
 	}
+	must("", "sandbox", "pause", id)
+	must("paused", "sandbox", "info", id)
+	must("", "sandbox", "resume", id)
+	must("hello again", "sandbox", "exec", id, "--", "echo", "hello again")
 	must(id, "sandbox", "kill", id)
 	must("No sandboxes", "sandbox", "list")
-	if out, _ := e2b("", "sandbox", "pause", id); !strings.Contains(out, "501") && !strings.Contains(strings.ToLower(out), "not") {
-		t.Errorf("pause, which there is not: %s", out)
+	if out, _ := e2b("", "sandbox", "pause", id); !strings.Contains(out, "found") {
+		t.Errorf("pause of a sandbox that was killed: %s", out)
 	}
 }
 
-// delayed is a text that is typed after a while.
-func delayed(text string, after time.Duration) *slow { return &slow{text: text, after: after} }
+// delayedReader returns a reader that returns a text after a delay.
+func delayedReader(text string, after time.Duration) *slow { return &slow{text: text, after: after} }
 
 type slow struct {
 	text  string
@@ -89,7 +93,7 @@ type slow struct {
 
 func (s *slow) Read(p []byte) (int, error) {
 	time.Sleep(s.after)
-	s.after = 8 * time.Second // the end of the input comes late
+	s.after = 8 * time.Second // delay the end of the input
 	n := copy(p, s.text)
 	s.text = s.text[n:]
 	if n == 0 {

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// certificate writes a certificate for a domain and what is below it, its key,
-// and is its own authority.
+// certificate writes a self-signed certificate for a domain and its subdomains,
+// and its key.
 func certificate(t *testing.T, domain string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -47,7 +47,7 @@ func certificate(t *testing.T, domain string) (cert, key string) {
 	return cert, key
 }
 
-// freePort is a port on which nobody listens.
+// freePort returns an unused port.
 func freePort(t *testing.T) int {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,28 +58,28 @@ func freePort(t *testing.T) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// startE2BDomain is startE2B for clients that are told a domain and nothing
-// else: every sandbox has hosts of its own, with TLS.
-func startE2BDomain(t *testing.T) *e2bServer {
+// startE2BDomain is like startE2B, for clients that are configured with only a
+// domain: every sandbox has its own host names, with TLS.
+func startE2BDomain(t *testing.T, more ...string) *e2bServer {
 	t.Helper()
 	cert, key := certificate(t, "e2b.test")
 	port := freePort(t)
 	config := filepath.Join(t.TempDir(), "brig.yaml")
 	domain := fmt.Sprintf("e2b.test:%d", port)
-	text := fmt.Sprintf("e2b: {domain: %q, listen: \"127.0.0.1:%d\", cert: %q, key: %q}\n", domain, port, cert, key)
+	text := fmt.Sprintf("e2b: {domain: %q, listen: \"127.0.0.1:%d\", cert: %q, key: %q%s}\n", domain, port, cert, key, strings.Join(more, ""))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := startE2B(t, "--config", config)
-	s.env = append(s.env[:1:1], "E2B_DOMAIN="+domain, "NODE_EXTRA_CA_CERTS="+cert, "NODE_OPTIONS=--require ./dns.cjs")
+	s.env = append(s.env[:1:1], "E2B_DOMAIN="+domain, "NODE_EXTRA_CA_CERTS="+cert, "SSL_CERT_FILE="+cert, "NODE_OPTIONS=--require ./dns.cjs")
 	if !strings.HasPrefix(s.env[0], "E2B_API_KEY=") {
 		t.Fatal("the key is not the first that a client is told")
 	}
 	return s
 }
 
-// In wildcard mode a server in a sandbox is reached by its host name, and the
-// whole SDK works by host names.
+// TestE2BDomain verifies that clients can connect to a server in a sandbox by
+// its host name in wildcard mode, and that the whole SDK works with host names.
 //
 //suite:part clients full
 func TestE2BDomain(t *testing.T) {
@@ -89,8 +89,9 @@ func TestE2BDomain(t *testing.T) {
 	t.Run("code", func(t *testing.T) { s.checks(t, 11, "code.mjs") })
 }
 
-// A WebSocket reaches a server in a sandbox by its host name and by headers, and
-// ends with the sandbox.
+// TestE2BWebSocket verifies that a WebSocket can connect to a server in a
+// sandbox by host name and by headers, and that it is closed when the sandbox
+// ends.
 //
 //suite:part clients full
 func TestE2BWebSocket(t *testing.T) {

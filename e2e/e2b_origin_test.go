@@ -14,9 +14,10 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// spy is a page that tries what a page of one sandbox must not be able to do
-// to another, and to us. It writes down what came of each.
-const spy = `<!doctype html><body><script>
+// spyPage is a page that attempts all actions that a page of one sandbox must
+// not be able to perform on another sandbox or on the server. It records the
+// result of each attempt.
+const spyPage = `<!doctype html><body><script>
 const victim = %q, api = %q, id = %q, out = {}
 async function attempt(name, f) {
   try { out[name] = String(await f()) } catch (e) { out[name] = 'refused' }
@@ -41,8 +42,9 @@ async function all() {
 all()
 </script>`
 
-// Pages of one sandbox can neither read what another's have, nor speak to us.
-// A page that may, as it is the victim's own, shows that the probes work.
+// TestE2BOrigins verifies that pages of one sandbox can neither read the data
+// of another sandbox's pages nor call the server. The control is the victim's
+// own page, which may access its own data.
 //
 //suite:part clients
 func TestE2BOrigins(t *testing.T) {
@@ -84,9 +86,9 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 		return host, box.ID
 	}
 	on := func(host string, id brig.ID) string {
-		return fmt.Sprintf(spy, host+"/", "https://api."+domain, string(id), key)
+		return fmt.Sprintf(spyPage, host+"/", "https://api."+domain, string(id), key)
 	}
-	victim, id := web("victim", on) // which spies on itself
+	victim, id := web("victim", on) // its own /spy page is the control
 	other, _ := web("other", func(string, brig.ID) string { return on(victim, id) })
 
 	profile := t.TempDir()
@@ -121,8 +123,8 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 	}
 	report := told(victim+"/", other+"/", other+"/spy")
 	t.Log(report)
-	attack.Seen("UI-02", "the victim's own page reads all of it", "another origin", true)
-	attack.Tried("UI-02", "a page of one sandbox: cookies", strings.Contains(report, "secret-of-victim"))
+	attack.RecordMutant("UI-02", "the victim's own page reads all of it", "another origin", true)
+	attack.RecordCase("UI-02", "a page of one sandbox: cookies", strings.Contains(report, "secret-of-victim"))
 	if strings.Contains(report, "secret-of-victim") || strings.Contains(report, "the page of victim") {
 		t.Errorf("it has read what is another's: %s", report)
 	}
@@ -131,11 +133,11 @@ http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
 		if !refused {
 			t.Errorf("%s: %s", probe, report)
 		}
-		attack.Tried("UI-02", "a page of one sandbox: "+probe, !refused)
+		attack.RecordCase("UI-02", "a page of one sandbox: "+probe, !refused)
 	}
 	left, err := c.List(ctx, brig.ListOptions{})
 	if err != nil || len(left.Sandboxes) != 2 {
 		t.Fatalf("there are %d sandboxes, want 2: %v", len(left.Sandboxes), err)
 	}
-	attack.Tried("UI-02", "a page of one sandbox: create", false)
+	attack.RecordCase("UI-02", "a page of one sandbox: create", false)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// brig setup builds the templates that E2B's clients take for granted.
+// TestE2BSetup verifies that brig setup builds the templates that E2B clients
+// expect.
 //
 //suite:part clients full
 func TestE2BSetup(t *testing.T) {
@@ -20,7 +21,7 @@ func TestE2BSetup(t *testing.T) {
 		t.Fatal("needs mmdebstrap")
 	}
 	dir := dataDir(t)
-	for _, want := range []string{"sha256:", "base is there"} {
+	for _, want := range []string{"sha256:", "base exists already"} {
 		out, err := exec.CommandContext(t.Context(), bin(t, "brig"), "setup", "base", "--data-dir", dir).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Fatalf("setup: %v: %s, want %q", err, out, want)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,7 +15,7 @@ import (
 	"time"
 )
 
-// call is one of E2B's own requests.
+// call sends a request to the E2B API.
 func (s *e2bServer) call(t *testing.T, method, path string, in, out any) {
 	t.Helper()
 	b, err := json.Marshal(in)
@@ -42,8 +44,8 @@ func (s *e2bServer) call(t *testing.T, method, path string, in, out any) {
 	}
 }
 
-// stream makes a streaming call of envd and gives on each message, until it
-// returns false. The error is that of the connection.
+// stream makes a streaming call to envd and passes each message to on until on
+// returns false. It returns the error of the connection.
 func (s *e2bServer) stream(t *testing.T, client *http.Client, box, token, method string, in any, on func(message []byte, last bool) bool) error {
 	b, err := json.Marshal(in)
 	if err != nil {
@@ -80,13 +82,17 @@ func (s *e2bServer) stream(t *testing.T, client *http.Client, box, token, method
 	}
 }
 
-// Five hundred streams at once are served, and none is left hanging when the
-// sandbox is killed under them.
+// TestE2BManyStreams verifies that the server handles five hundred concurrent
+// streams, and that all of them end when their sandbox is killed.
 //
 //suite:part clients full
 func TestE2BManyStreams(t *testing.T) {
 	const many = 500
-	s := startE2B(t)
+	config := filepath.Join(t.TempDir(), "brig.yaml")
+	if err := os.WriteFile(config, []byte("streams: {sandbox: 600, key: 1000}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startE2B(t, "--config", config)
 	var box struct{ SandboxID, EnvdAccessToken string }
 	s.call(t, http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 600}, &box)
 	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 0}}
@@ -129,7 +135,7 @@ func TestE2BManyStreams(t *testing.T) {
 	}
 	select {
 	case <-ticked:
-	case <-time.After(60 * time.Second):
+	case <-time.After(4 * patience):
 		t.Fatalf("%d of %d streams hear the process", ticking.Load(), many)
 	}
 	s.call(t, http.MethodDelete, "/sandboxes/"+box.SandboxID, nil, nil)
@@ -137,7 +143,7 @@ func TestE2BManyStreams(t *testing.T) {
 	go func() { streams.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * patience):
 		t.Fatal("streams are left hanging when their sandbox is killed")
 	}
 	if n := broken.Load(); n != many {

@@ -5,11 +5,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -17,7 +17,7 @@ import (
 // e2bServer is a server for E2B's clients.
 type e2bServer struct {
 	*server
-	env []string // all that a client is told
+	env []string // the complete configuration of a client
 }
 
 func startE2B(t *testing.T, args ...string) *e2bServer {
@@ -34,8 +34,7 @@ func startE2B(t *testing.T, args ...string) *e2bServer {
 	}}
 }
 
-// cached is a folder that a command has filled, once on a machine for each
-// content.
+// cached returns a folder that a command has filled, once per host and content.
 func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd) string {
 	t.Helper()
 	root, err := os.UserCacheDir()
@@ -44,25 +43,41 @@ func cached(t *testing.T, kind, content string, fill func(dir string) *exec.Cmd)
 	}
 	sum := sha256.Sum256([]byte(content))
 	dir := filepath.Join(root, "brig-e2e", kind+"-"+hex.EncodeToString(sum[:8]))
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Several test processes may run concurrently: the first one fills the
+	// folder.
+	lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close() // releases the lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
-	fresh := dir + fmt.Sprintf(".%d", os.Getpid())
+	fresh, err := os.MkdirTemp(filepath.Dir(dir), kind+"-*")
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer os.RemoveAll(fresh)
-	if err := os.MkdirAll(fresh, 0o755); err != nil {
+	if err := os.Chmod(fresh, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := fill(fresh).CombinedOutput(); err != nil {
 		t.Fatalf("install what clients need: %v: %s", err, out)
 	}
-	if err := os.Rename(fresh, dir); err != nil && !os.IsExist(err) {
+	if err := os.Rename(fresh, dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// npm returns a folder with the scripts that are in one of ours, and the
-// packages that its package.json names, as published.
+// npm returns a folder with the scripts from one of this package's folders and
+// the published packages in its package.json.
 func npm(t *testing.T, scripts string) string {
 	t.Helper()
 	manifest, err := os.ReadFile(filepath.Join(scripts, "package.json"))
@@ -87,7 +102,7 @@ func npm(t *testing.T, scripts string) string {
 	return dir
 }
 
-// checks runs a script of ours with E2B's JavaScript clients.
+// checks runs one of the scripts in e2b with E2B's JavaScript clients.
 func (s *e2bServer) checks(t *testing.T, least int, script string, env ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "node", script)
@@ -96,8 +111,8 @@ func (s *e2bServer) checks(t *testing.T, least int, script string, env ...string
 	report(t, cmd, least)
 }
 
-// report runs a script and makes each of its checks a test. There are at least
-// so many.
+// report runs a script and reports each of its checks as a subtest. It fails if
+// there are fewer checks than least.
 func report(t *testing.T, cmd *exec.Cmd, least int) {
 	t.Helper()
 	cmd.WaitDelay = 5 * time.Second
@@ -130,15 +145,16 @@ func report(t *testing.T, cmd *exec.Cmd, least int) {
 	}
 }
 
-// verdictOf is how a check of a script went; no reason is good.
+// verdictOf is the result of a script's check; an empty reason means success.
 type verdictOf struct{ name, why string }
 
-// E2B's SDK, which is told nothing but a key and two addresses.
+// TestE2BSandbox runs E2B's SDK, configured with only a key and two addresses.
 //
 //suite:part clients
 func TestE2BSandbox(t *testing.T) { startE2B(t).checks(t, 24, "sandbox.mjs") }
 
-// An older one, which creates by the older routes.
+// TestE2BSandboxOlder runs an older SDK, which creates sandboxes by older
+// routes.
 //
 //suite:part clients full
 func TestE2BSandboxOlder(t *testing.T) {

@@ -26,12 +26,13 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// Clients as they are reach an allowed host, whatever they speak: nothing in
-// the sandbox is told of a proxy.
+// TestEgressClients verifies that unmodified clients can connect to an allowed
+// host with any protocol: no program in the sandbox is configured to use a
+// proxy.
 //
 //suite:part egress
 func TestEgressClients(t *testing.T) {
-	if !inLab(t) {
+	if !runInLab(t) {
 		return
 	}
 	l := newEgressLab(t)
@@ -70,8 +71,8 @@ func TestEgressClients(t *testing.T) {
 	check("git over ssh", "cd /tmp && GIT_SSH_COMMAND='ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR' git clone -q ssh://me@ok.test/repo.git b && cat b/file", "content")
 	check("postgresql", "PGPASSWORD=x $(ls -d /usr/lib/postgresql/*/bin/psql | tail -1) -h ok.test -U postgres -Atc 'select 6*7'", "42")
 
-	// Now only some requests may be made: the same clients, with TLS that the
-	// sandbox trusts.
+	// From here on the rules allow only some requests: the same clients use TLS
+	// with a certificate authority that the sandbox trusts.
 	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "ok.test", Methods: []string{"GET"}, Paths: []string{"/hello", "/repo.git/*", "/socket"}}}}
 	inspected, err := e.Create(ctx, brig.Spec{Egress: rules, TTL: 10 * time.Minute, Limits: brig.Limits{Memory: brig.GiB}})
 	if err != nil {
@@ -92,7 +93,8 @@ func TestEgressClients(t *testing.T) {
 	check("no HTTP", "PGPASSWORD=x timeout 5 $(ls -d /usr/lib/postgresql/*/bin/psql | tail -1) -h ok.test -U postgres -Atc 'select 6*7'; echo $?", "2")
 }
 
-// Packages are installed from inside with only their registries allowed.
+// TestEgressInstall installs packages inside a sandbox that may connect only to
+// the packages' registries.
 //
 //suite:part egress full
 func TestEgressInstall(t *testing.T) {
@@ -134,7 +136,7 @@ func TestEgressInstall(t *testing.T) {
 	}
 }
 
-// webSocket is a client of a few lines.
+// webSocket is a minimal WebSocket client.
 const webSocket = `
 import socket, ssl, os
 c = ssl._create_unverified_context()
@@ -175,7 +177,7 @@ func (l *lab) web(repo string) *httptest.Server {
 	return s
 }
 
-// echoSocket is a WebSocket that sends back one short message.
+// echoSocket is a WebSocket server that echoes one short message.
 func echoSocket(w http.ResponseWriter, r *http.Request) {
 	sum := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	c, buf, err := http.NewResponseController(w).Hijack()
@@ -199,14 +201,14 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 	_, _ = c.Write(append([]byte{0x81, byte(len(m))}, m...))
 }
 
-// repository is a bare git repository with one file.
+// repository returns the folder of a bare git repository with one file.
 func repository(t *testing.T) string {
 	t.Helper()
 	return bareRepository(t, "echo content > file")
 }
 
-// bareRepository is one with a commit of what a script makes, which can be served
-// as plain files.
+// bareRepository returns the folder of a bare repository with one commit that
+// contains the files that a script creates. It can be served as plain files.
 func bareRepository(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -261,7 +263,7 @@ func (l *lab) secureShell(repo string) {
 	})
 }
 
-// database starts a PostgreSQL at the good address.
+// database starts a PostgreSQL server at the good address.
 func (l *lab) database() {
 	t := l.t
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")

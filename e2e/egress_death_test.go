@@ -13,12 +13,13 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// Without its server a sandbox goes on, and nothing leaves it. The next server
-// gives it back the way out that its rules say.
+// TestEgressServerKilled verifies that a sandbox keeps running when its server
+// is killed, but that no traffic leaves it. The next server restores the egress
+// that the sandbox's rules allow.
 //
 //suite:part egress
 func TestEgressServerKilled(t *testing.T) {
-	if !inLab(t) {
+	if !runInLab(t) {
 		return
 	}
 	l := newEgressLab(t)
@@ -42,7 +43,7 @@ func TestEgressServerKilled(t *testing.T) {
 import time
 while True:
     tcp("ok.test", 80, b"GET / HTTP/1.1\r\nHost: ok.test\r\n\r\n")
-    tcp("` + evil + `", 80)
+    tcp("` + evilAddr + `", 80)
     time.sleep(0.02)
 `
 	if _, err := c.Processes(box.Spec.Name).Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"python3", "-u", "-c", loop}}, NoInput: true}); err != nil {
@@ -59,15 +60,15 @@ while True:
 	}
 	t.Run("alive", func(t *testing.T) {
 		attack.Mutant(t, "NET-13", "the same program while the server lives", "the server's death")
-		if !comes(20 * time.Second) {
+		if !comes(2 * patience) {
 			t.Error("nothing arrives while the server runs")
 		}
-		time.Sleep(time.Second) // a process is kept over a server's death when it has run for a moment
+		time.Sleep(time.Second) // a process survives a server crash only after it has run for a moment
 	})
 	t.Run("killed", func(t *testing.T) {
 		attack.Case(t, "NET-13", "the server killed: nothing leaves")
 		s.kill()
-		time.Sleep(200 * time.Millisecond) // what was on its way
+		time.Sleep(200 * time.Millisecond) // wait for packets in transit
 		if comes(2 * time.Second) {
 			t.Error("something leaves without the server")
 		}
@@ -77,7 +78,7 @@ while True:
 	})
 	t.Run("again", func(t *testing.T) {
 		s = startServer(t, dir, "--config", config)
-		if !comes(20 * time.Second) {
+		if !comes(2 * patience) {
 			t.Errorf("nothing arrives with the next server: %s", s.errs)
 		}
 		c = s.client()

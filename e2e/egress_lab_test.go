@@ -23,30 +23,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The addresses of the lab. Everything but good is a place that no rule of the
-// lab names.
+// Addresses of the lab. The lab's rules allow only good.
 const (
-	good    = "203.0.113.5"     // "the internet"
-	evil    = "203.0.113.66"    // the same, of somebody else
-	own     = "203.0.113.99"    // a public address of the machine itself
-	nameOne = "203.0.113.53:53" // the authoritative name server
+	good     = "203.0.113.5"     // "the internet"
+	evilAddr = "203.0.113.66"    // another address on the internet
+	own      = "203.0.113.99"    // a public address of the host itself
+	nameOne  = "203.0.113.53:53" // the address of the authoritative name server
 )
 
-// near are the sinks on the machine itself; the others are beyond its router.
+// near lists the sinks on the host itself; the other sinks are behind its
+// router.
 var near = []string{own, "127.0.0.1", "127.0.0.2", "::1"}
 
-// sinks are addresses at which nothing of a sandbox may arrive.
+// sinks lists addresses at which no traffic of a sandbox may arrive.
 var sinks = []string{
-	evil, own, "8.8.8.8", "169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192",
+	evilAddr, own, "8.8.8.8", "169.254.169.254", "169.254.170.2", "100.100.100.200", "168.63.129.16", "192.0.0.192",
 	"10.0.0.1", "172.16.0.1", "192.168.7.7", "100.64.0.9", "127.0.0.1", "127.0.0.2", "198.19.0.1", "192.88.99.1",
 	"::1", "fd00:ec2::254", "fd00::7", "fec0::1", "64:ff9b::a00:1", "2002:a00:1::1", "2001:db8::66",
 }
 
 var sinkPorts = []int{22, 53, 80, 443, 2744}
 
-// inLab runs a test again in a network namespace of its own, with nothing but
-// what the lab has, and reports what that found.
-func inLab(t *testing.T) bool {
+// runInLab reruns the test in a new network namespace, which contains only the
+// lab, and reports its result.
+func runInLab(t *testing.T) bool {
 	t.Helper()
 	needRoot(t)
 	if os.Getenv("BRIG_LAB") != "" {
@@ -69,22 +69,23 @@ func inLab(t *testing.T) bool {
 	return false
 }
 
-// lab is the world outside, as far as a sandbox could reach it.
+// lab simulates the network outside of the host, as far as sandboxes could
+// access it.
 type lab struct {
 	t *testing.T
 
 	mu     sync.Mutex
 	zone   map[string][]netip.Addr
-	asked  map[string]int // questions that reached the name server
+	asked  map[string]int // queries that reached the name server
 	turn   int
 	opened map[string]int // "address:port" -> connections, or datagrams, that arrived
 	bytes  map[string]int
-	wire   map[string]int // packets seen to an address, whatever they are
-	ns     string         // the namespace beyond the router
+	wire   map[string]int // observed packets to an address, of any protocol
+	ns     string         // the namespace behind the router
 }
 
-// beyond does f with the thread beyond the router: sockets belong to where
-// they are made.
+// beyond runs f with its thread in the namespace behind the router: a socket
+// belongs to the namespace in which it is created.
 func (l *lab) beyond(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -104,7 +105,7 @@ func (l *lab) beyond(f func() error) error {
 	return errors.Join(f(), unix.Setns(int(here.Fd()), unix.CLONE_NEWNET))
 }
 
-// listen listens at an address of the lab, by TCP and by UDP.
+// listen listens at an address of the lab, on TCP and UDP.
 func (l *lab) listen(addr string, port int) (ln net.Listener, pc net.PacketConn) {
 	l.t.Helper()
 	at := net.JoinHostPort(addr, fmt.Sprint(port))
@@ -133,7 +134,7 @@ func newEgressLab(t *testing.T) *lab {
 	l := &lab{t: t, zone: map[string][]netip.Addr{}, asked: map[string]int{}, opened: map[string]int{}, bytes: map[string]int{}, wire: map[string]int{}}
 	l.ns = fmt.Sprintf("brig-lab-%d", os.Getpid())
 	run(t, "ip", "netns", "add", l.ns)
-	undo(t, func() { _ = exec.Command("ip", "netns", "delete", l.ns).Run() })
+	onCleanup(t, func() { _ = exec.Command("ip", "netns", "delete", l.ns).Run() })
 	there := func(argv ...string) { run(t, append([]string{"ip", "-n", l.ns}, argv...)...) }
 	run(t, "ip", "link", "set", "lo", "up")
 	run(t, "ip", "addr", "add", own+"/32", "dev", "lo")
@@ -173,7 +174,8 @@ func run(t *testing.T, argv ...string) {
 	}
 }
 
-// sink counts what arrives at an address and port, by TCP and by UDP.
+// sink counts the traffic that arrives at an address and port, over TCP and
+// UDP.
 func (l *lab) sink(addr string, port int) {
 	l.t.Helper()
 	at := net.JoinHostPort(addr, fmt.Sprint(port))
@@ -223,7 +225,7 @@ func (l *lab) count(at string, n int) {
 	l.bytes[at] += n
 }
 
-// serveNames is the authoritative name server of the lab.
+// serveNames runs the authoritative name server of the lab.
 func (l *lab) serveNames() {
 	_, pc := l.listen("203.0.113.53", 53)
 	go func() {
@@ -273,8 +275,8 @@ func (l *lab) answer(q []byte) []byte {
 	return out
 }
 
-// watch counts packets to sinks on every interface: what reaches no listener
-// is seen, too.
+// watch counts packets to sinks on every interface, including those without a
+// listener.
 func (l *lab) watch() {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(binary.NativeEndian.Uint16([]byte{unix.ETH_P_ALL >> 8, unix.ETH_P_ALL})))
 	if err != nil {
@@ -305,8 +307,8 @@ func (l *lab) watch() {
 	}()
 }
 
-// arrived is everything that has arrived where nothing should, since it was
-// last asked.
+// arrived returns the forbidden traffic that has arrived since the previous
+// call.
 func (l *lab) arrived() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -315,7 +317,7 @@ func (l *lab) arrived() []string {
 		out = append(out, fmt.Sprintf("%s: %d connections, %d bytes", at, n, l.bytes[at]))
 	}
 	for to, n := range l.wire {
-		// The test itself speaks with its server on loopback.
+		// The test itself uses loopback to connect to its server.
 		if slices.Contains(sinks, to) && to != "127.0.0.1" {
 			out = append(out, fmt.Sprintf("%s: %d packets", to, n))
 		}
@@ -340,14 +342,14 @@ func (l *lab) name(name string, addrs ...string) {
 	}
 }
 
-// resolver asks the lab's name server.
+// resolver returns a resolver that uses the lab's name server.
 func (l *lab) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", nameOne)
 	}}
 }
 
-// serve has f serve connections to the good address.
+// serve passes connections to the good address to f.
 func (l *lab) serve(port int, f func(net.Conn)) {
 	l.t.Helper()
 	ln, _ := l.listen(good, port)
@@ -362,7 +364,7 @@ func (l *lab) serve(port int, f func(net.Conn)) {
 	}()
 }
 
-// greet answers whatever it is told with "good" and what it was told.
+// greet responds to any request with "good" and the length of the request.
 func greet(c net.Conn) {
 	b := make([]byte, 4096)
 	_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))

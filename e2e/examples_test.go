@@ -11,16 +11,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Every example runs as it is, and prints what its reader would expect.
+// TestExamples runs every example unmodified and checks that it prints the
+// documented output.
 //
 //suite:part clients full
 func TestExamples(t *testing.T) {
 	needRoot(t)
-	if os.Getenv("BRIG_LAB") == "" { // there is no network in the lab
+	if os.Getenv("BRIG_LAB") == "" { // the test is not in the lab, which has no network
 		t.Setenv("PYTHONPATH", pythonPackage(t))
 		t.Setenv("BRIG_EXAMPLES", builtExamples(t))
 	}
-	if !inLab(t) {
+	if !runInLab(t) {
 		return
 	}
 	l := newEgressLab(t)
@@ -31,7 +32,7 @@ func TestExamples(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		argv []string
-		part bool // who else gave up is a matter of time
+		part bool // compare only the end: the rest depends on timing
 		want string
 	}{
 		{"analysis", []string{"python3", "-B", "../examples/python/analysis.py", figures}, false,
@@ -65,7 +66,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// builtExamples makes what is not run as it is written.
+// builtExamples builds the examples that need compilation.
 func builtExamples(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -83,7 +84,7 @@ func builtExamples(t *testing.T) string {
 	return dir
 }
 
-// project is a repository whose test fails.
+// project returns the folder of a repository whose test fails.
 func project(t *testing.T) string {
 	t.Helper()
 	return bareRepository(t, `printf 'def add(a, b):\n    return a - b\n' > sums.py

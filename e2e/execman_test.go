@@ -13,17 +13,17 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// verdict is a row of the table in the door's COMPAT.md.
-type verdict struct{ when, status, exit, said string }
+// verdict is a row of the table in the COMPAT.md of the executor manager API.
+type verdict struct{ when, status, exit, printed string }
 
-// ownExit stands in the table for an exit code that is the program's own.
+// ownExit represents the program's own exit code in the table.
 const ownExit = "its own"
 
-// verdicts reads the table.
+// verdicts reads the table of COMPAT.md, keyed by its first column.
 func verdicts(t *testing.T) map[string]verdict {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "api", "execman", "COMPAT.md"))
@@ -50,42 +50,44 @@ func verdicts(t *testing.T) map[string]verdict {
 	return rows
 }
 
-// leads is a program that leads to a row of the table.
-type leads struct {
+// verdictCase is a program that produces a row of the table.
+type verdictCase struct {
 	name           string
 	to             string // the row
 	language, code string
-	exit           int    // its own, where the row says so
-	stdout, stderr string // stderr contains
-	// narrow says that the server has room for one at once, and much time, and
-	// screens.
+	exit           int    // the program's exit code, if the row shows it
+	stdout, stderr string // stdout is exact; stderr is a substring
+	// narrow selects a server that runs one program at a time, has a long
+	// timeout, and screens code.
 	narrow bool
-	before func(*execmanDoor, *testing.T)
+	before func(*execmanServerAPI, *testing.T)
 }
 
 const (
-	returned   = "`main` has returned"
-	unsafe     = "screening finds something in the code, and says where in lines `Line N: …`"
-	noRoom     = "nobody has room for it within 10 s"
-	tooMany    = "there were too many"
-	lateHears  = "its time is over, and it ends when it is sent SIGTERM"
-	lateDeaf   = "its time is over, and 5 s after SIGTERM it is still there"
-	noMemory   = "its memory is used up"
+	returned   = "`main` returned"
+	unsafe     = "screening rejects the code; stderr has lines `Line N: …`"
+	noRoom     = "no sandbox is free within 10 s"
+	tooMany    = "the tenant's rate or quota is used up"
+	lateHears  = "the program times out, and ends after SIGTERM"
+	lateDeaf   = "the program times out, and does not end within 5 s after SIGTERM"
+	noMemory   = "the program runs out of memory"
 	denied     = "`Permission denied` in stderr"
 	forbidden  = "`Operation not permitted` in stderr"
 	hasNoSpace = "`MemoryError` in stderr"
-	otherExit  = "any other exit code but 0"
-	unforeseen = "whatever else keeps it from running"
+	otherExit  = "any other exit code except 0"
+	unforeseen = "any other reason for which the program cannot run"
 )
 
-var leading = []leads{
+var verdictCases = []verdictCase{
 	{name: "a value", to: returned, language: "python", code: "def main(name):\n    print('hi', name)\n    return {'n': 1}\n", stdout: "hi Ann\n"},
 	{name: "a value of nodejs", to: returned, language: "nodejs", code: "async function main({name}) { console.log(name); return [name]; }", stdout: "Ann\n"},
 
+	{name: "a relative path", to: returned, language: "python", code: "import subprocess\ndef main(name):\n    open('rel', 'w').write(name)\n    print(subprocess.check_output('cat rel; echo -n \" back\" > out', shell=True).decode() + open('out').read())\n    return 1\n", stdout: "Ann back\n"},
+
 	{name: "eval", to: unsafe, language: "python", code: "def main(name):\n    return eval('1')\n", stderr: "Line 2: ", narrow: true},
 
-	{name: "one too many", to: noRoom, language: "python", code: "def main(name):\n    return 1\n", stderr: "Container pool is busy", narrow: true, before: (*execmanDoor).fill},
-	{name: "too soon", to: tooMany, language: "python", code: "def main(name):\n    return 1\n", stderr: "Too many requests", narrow: true, before: (*execmanDoor).spend},
+	{name: "one too many", to: noRoom, language: "python", code: "def main(name):\n    return 1\n", stderr: "Container pool is busy", narrow: true, before: (*execmanServerAPI).fill},
+	{name: "too soon", to: tooMany, language: "python", code: "def main(name):\n    return 1\n", stderr: "Too many requests", narrow: true, before: (*execmanServerAPI).spend},
 
 	{name: "sleeps", to: lateHears, language: "python", code: "import time\ndef main(name):\n    time.sleep(60)\n", stderr: "Execution timeout"},
 	{name: "is busy", to: lateHears, language: "python", code: "def main(name):\n    while True: pass\n", stderr: "Execution timeout"},
@@ -103,7 +105,7 @@ var leading = []leads{
 
 	{name: "no main", to: otherExit, language: "python", code: "print('x')\n", exit: 1, stderr: "main"},
 	{name: "no main in nodejs", to: otherExit, language: "nodejs", code: "console.log('x')", exit: 1, stderr: "main"},
-	{name: "nothing returned", to: otherExit, language: "nodejs", code: "function main() {}", exit: 1, stderr: "null"},
+	{name: "undefined", to: returned, language: "nodejs", code: "function main() {}"},
 	{name: "an exception", to: otherExit, language: "python", code: "def main(name):\n    print('lost')\n    raise ValueError('no good')\n", exit: 1, stderr: "ValueError: no good"},
 	{name: "an exit code", to: otherExit, language: "python", code: "import sys\ndef main(name):\n    sys.exit(42)\n", exit: 42},
 	{name: "an exit code that looks like late", to: otherExit, language: "python", code: "import sys\ndef main(name):\n    sys.exit(124)\n", exit: 124},
@@ -112,15 +114,15 @@ var leading = []leads{
 	{name: "too long", to: unforeseen, language: "python", code: "def main(name):\n    return 1\n" + strings.Repeat("#", 16<<20), stderr: "too long"},
 }
 
-// Each row of the executor manager's table, by programs that lead to it, on
-// servers with the door at an address of its own. A row without a program, and
-// a program that leads nowhere, fail.
+// TestExecmanVerdicts tests each row of the executor manager's table with
+// programs that produce it, on servers that serve this API on a separate
+// address. It fails if a row has no program or a program produces no row.
 //
 //suite:part clients full
 func TestExecmanVerdicts(t *testing.T) {
 	rows := verdicts(t)
 	led := map[string]bool{}
-	for _, c := range leading {
+	for _, c := range verdictCases {
 		if led[c.to] = true; rows[c.to].when == "" {
 			t.Errorf("%s leads to %q, of which the table knows nothing", c.name, c.to)
 		}
@@ -132,7 +134,7 @@ func TestExecmanVerdicts(t *testing.T) {
 	}
 	wide := execmanServer(t, "timeout: 3s\n  memory: 96MiB\n  pool: 2")
 	narrow := execmanServer(t, "pool: 1\n  timeout: 60s\nscreening:\n  mode: deny\n  python: {calls: [eval]}\n  others: false")
-	for _, c := range leading {
+	for _, c := range verdictCases {
 		t.Run(c.to+"/"+c.name, func(t *testing.T) {
 			d, row := wide, rows[c.to]
 			if c.narrow {
@@ -142,33 +144,34 @@ func TestExecmanVerdicts(t *testing.T) {
 				c.before(d, t)
 			}
 			r := d.run(t, c.language, c.code, `{"name":"Ann"}`)
-			said := r.Detail
+			printed := r.Detail
 			for _, s := range []*string{r.Resource, r.Unauthorized, r.Runtime} {
 				if s != nil {
-					said += *s
+					printed += *s
 				}
 			}
 			exit := fmt.Sprint(r.ExitCode)
 			if row.exit == ownExit && r.ExitCode == c.exit {
 				exit = ownExit
 			}
-			if got := (verdict{row.when, r.Status, exit, said}); got != row {
+			if got := (verdict{row.when, r.Status, exit, printed}); got != row {
 				t.Errorf("it is %+v, want %+v: %+v", got, row, r)
 			}
 			if r.Stdout != c.stdout || !strings.Contains(r.Stderr, c.stderr) {
 				t.Errorf("it wrote %q and %q", r.Stdout, r.Stderr)
 			}
-			if (r.Status == wire.ExecmanSuccess) != r.Result.Present {
+			if (r.Status == v1.ExecmanSuccess) != r.Result.Present {
 				t.Errorf("its result is %+v", r.Result)
 			}
 		})
 	}
 }
 
-// What a program leaves: artifacts for its caller, and nothing for the next.
+// TestExecmanArtifacts verifies that a program's artifacts are returned to its
+// caller, and that it leaves no state for the next program.
 //
 //suite:part clients
-func TestExecmanLeaves(t *testing.T) {
+func TestExecmanArtifacts(t *testing.T) {
 	d := execmanServer(t, "pool: 1")
 	r := d.run(t, "python", "def main():\n    open('artifacts/a.csv', 'w').write('a,b')\n    open('artifacts/a.exe', 'w').write('x')\n", `{}`)
 	if len(r.Artifacts) != 1 || r.Artifacts[0].Name != "a.csv" || r.Artifacts[0].MIMEType != "text/csv" || string(r.Artifacts[0].Content) != "a,b" {
@@ -184,20 +187,20 @@ func TestExecmanLeaves(t *testing.T) {
 	}
 }
 
-// execmanDoor is a server's door, and the server.
-type execmanDoor struct {
+// execmanServerAPI is a server and the address of its executor manager API.
+type execmanServerAPI struct {
 	at string
 	*server
 }
 
-// fill has a program use the only room there is until the test is over.
-func (d *execmanDoor) fill(t *testing.T) {
-	done := make(chan *wire.ExecmanResult, 1)
+// fill has a program occupy the server's only slot until the test ends.
+func (d *execmanServerAPI) fill(t *testing.T) {
+	done := make(chan *v1.ExecmanResult, 1)
 	go func() {
 		done <- d.run(t, "python", "import time\ndef main():\n    time.sleep(14)\n    return 1\n", `{}`)
 	}()
 	t.Cleanup(func() {
-		if r := <-done; r == nil || r.Status != wire.ExecmanSuccess {
+		if r := <-done; r == nil || r.Status != v1.ExecmanSuccess {
 			t.Errorf("what had the room: %+v", r)
 		}
 	})
@@ -218,8 +221,8 @@ func (d *execmanDoor) fill(t *testing.T) {
 	t.Error("no program runs")
 }
 
-// spend uses up what the door's tenant may ask for, until the test is over.
-func (d *execmanDoor) spend(t *testing.T) {
+// spend exhausts the request rate of the API's tenant until the test ends.
+func (d *execmanServerAPI) spend(t *testing.T) {
 	allow := func(rate float64) {
 		t.Helper()
 		if _, err := d.client().UpdateTenant(context.WithoutCancel(t.Context()), brig.Tenant{Name: execmanTenant, Quota: brig.Quota{Rate: rate}}); err != nil {
@@ -228,16 +231,16 @@ func (d *execmanDoor) spend(t *testing.T) {
 	}
 	allow(0.001)
 	t.Cleanup(func() { allow(0) })
-	if r := d.run(t, "python", "def main():\n    return 1\n", `{}`); r.Status != wire.ExecmanSuccess {
+	if r := d.run(t, "python", "def main():\n    return 1\n", `{}`); r.Status != v1.ExecmanSuccess {
 		t.Errorf("the first one: %+v", r)
 	}
 }
 
-// execmanTenant is for whom the door runs programs.
+// execmanTenant is the tenant for which the API runs programs.
 const execmanTenant = "ragflow"
 
-// execmanServer starts a server with an executor manager's door.
-func execmanServer(t *testing.T, more string) *execmanDoor {
+// execmanServer starts a server with the executor manager's API.
+func execmanServer(t *testing.T, more string) *execmanServerAPI {
 	t.Helper()
 	dir := dataDir(t)
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
@@ -255,11 +258,12 @@ func execmanServer(t *testing.T, more string) *execmanDoor {
 	if err := os.WriteFile(file, []byte(fmt.Sprintf("execman:\n  listen: %s\n  tenant: %s\n  %s\n", at, execmanTenant, more)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &execmanDoor{at, endGently(t, startServer(t, dir, "--config", file))}
+	return &execmanServerAPI{at, stopServer(t, startServer(t, dir, "--config", file))}
 }
 
-// endGently has a server end its pool before its folder is removed.
-func endGently(t *testing.T, s *server) *server {
+// stopServer stops the server and its pool before the server's folder is
+// removed.
+func stopServer(t *testing.T, s *server) *server {
 	t.Cleanup(func() {
 		if err := s.stop(); err != nil {
 			t.Errorf("the server ends with %v: %s", err, s.errs)
@@ -268,8 +272,8 @@ func endGently(t *testing.T, s *server) *server {
 	return s
 }
 
-// run asks for a program, nil if there was no answer.
-func (d *execmanDoor) run(t *testing.T, language, code, arguments string) *wire.ExecmanResult {
+// run runs a program and returns its result, or nil if there was no response.
+func (d *execmanServerAPI) run(t *testing.T, language, code, arguments string) *v1.ExecmanResult {
 	t.Helper()
 	body := fmt.Sprintf(`{"code_b64":%q,"language":%q,"arguments":%s}`, base64.StdEncoding.EncodeToString([]byte(code)), language, arguments)
 	client := http.Client{Timeout: time.Minute}
@@ -279,7 +283,7 @@ func (d *execmanDoor) run(t *testing.T, language, code, arguments string) *wire.
 		return nil
 	}
 	defer resp.Body.Close()
-	var r wire.ExecmanResult
+	var r v1.ExecmanResult
 	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil || resp.StatusCode != 200 {
 		t.Errorf("HTTP %d: %v", resp.StatusCode, err)
 	}

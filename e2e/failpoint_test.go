@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestNoFailpointsInProduction looks for them in the binaries that are built
-// for use.
+// TestNoFailpointsInProduction verifies that production binaries contain no
+// failpoints.
 //
 //suite:part crash
 func TestNoFailpointsInProduction(t *testing.T) {
@@ -32,26 +32,26 @@ func TestNoFailpointsInProduction(t *testing.T) {
 	}
 }
 
-// account is what a load was told, under one point.
-type account struct {
+// ledger records the results that the clients received, for one failpoint.
+type ledger struct {
 	mu      sync.Mutex // guards the fields below
 	boxes   map[string]*brig.Sandbox
-	gone    map[string]brig.ID // whose removal was acknowledged
-	leaving map[string]bool    // whose end was asked for
-	runs    map[string]string  // name and output
-	execs   map[string]string  // "box id" and output
-	set     map[string]bool    // boxes whose variable x was set
+	gone    map[string]brig.ID // acknowledged removals
+	leaving map[string]bool    // requested removals
+	runs    map[string]string  // output by name
+	execs   map[string]string  // output by "box id"
+	set     map[string]bool    // sandboxes whose variable x was set
 	failed  []string
 }
 
-func newAccount() *account {
-	return &account{
+func newAccount() *ledger {
+	return &ledger{
 		boxes: map[string]*brig.Sandbox{}, gone: map[string]brig.ID{}, leaving: map[string]bool{},
 		runs: map[string]string{}, execs: map[string]string{}, set: map[string]bool{},
 	}
 }
 
-func (a *account) note(err error, f func()) error {
+func (a *ledger) note(err error, f func()) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil {
@@ -62,12 +62,12 @@ func (a *account) note(err error, f func()) error {
 	return err
 }
 
-// load uses everything that a server does, three things at once, and stops
-// each where it fails.
-func (a *account) load(ctx context.Context, svc brig.Service, round string) {
+// load calls all operations of a server in three concurrent sequences, and
+// stops each sequence at its first failure.
+func (a *ledger) load(ctx context.Context, svc brig.Service, round string) {
 	var work sync.WaitGroup
-	work.Go(func() { _ = a.life(ctx, svc, "life-"+round) })
-	work.Go(func() { _ = a.stay(ctx, svc, "stay-"+round) })
+	work.Go(func() { _ = a.lifecycle(ctx, svc, "life-"+round) })
+	work.Go(func() { _ = a.createPersistent(ctx, svc, "stay-"+round) })
 	work.Go(func() {
 		for i, limits := range []brig.Limits{{}, {Memory: 200 * brig.MiB}} {
 			name := fmt.Sprintf("run-%s-%d", round, i)
@@ -78,8 +78,8 @@ func (a *account) load(ctx context.Context, svc brig.Service, round string) {
 	work.Wait()
 }
 
-// life takes a sandbox through its whole life.
-func (a *account) life(ctx context.Context, svc brig.Service, name string) error {
+// lifecycle takes a sandbox through its whole life cycle.
+func (a *ledger) lifecycle(ctx context.Context, svc brig.Service, name string) error {
 	box, err := svc.Create(ctx, brig.Spec{Name: name})
 	if a.note(err, func() { a.boxes[name] = box }) != nil {
 		return err
@@ -100,8 +100,8 @@ func (a *account) life(ctx context.Context, svc brig.Service, name string) error
 	return a.note(err, func() { a.gone[name] = box.ID })
 }
 
-// stay makes a sandbox that has a program and a variable, and leaves it.
-func (a *account) stay(ctx context.Context, svc brig.Service, name string) error {
+// createPersistent creates a sandbox with a program and a variable, and keeps it.
+func (a *ledger) createPersistent(ctx context.Context, svc brig.Service, name string) error {
 	box, err := svc.Create(ctx, brig.Spec{Name: name, Command: &brig.Command{Argv: []string{"sleep", "600"}}})
 	if a.note(err, func() { a.boxes[name] = box }) != nil {
 		return err
@@ -118,9 +118,10 @@ func (a *account) stay(ctx context.Context, svc brig.Service, name string) error
 	return a.note(err, func() {})
 }
 
-// check holds a server to what an earlier one said. Of a sandbox whose shim
-// may have been killed, only that its end is known.
-func (a *account) check(t *testing.T, svc brig.Service, mortal bool) {
+// check verifies that a server has the results that an earlier server
+// acknowledged. If mortal is set, sandboxes may have ended because their shims
+// were killed.
+func (a *ledger) check(t *testing.T, svc brig.Service, mortal bool) {
 	t.Helper()
 	ctx := t.Context()
 	for name, want := range a.runs {
@@ -142,7 +143,7 @@ func (a *account) check(t *testing.T, svc brig.Service, mortal bool) {
 				t.Errorf("%s was removed and is %+v, %v", name, box, err)
 			}
 		case a.leaving[name] && (err == nil || brig.KindOf(err) == brig.NotFound):
-			// Either is true of a sandbox that is going.
+			// Both outcomes are valid for a sandbox that is being removed.
 		case err != nil || box.ID != made.ID:
 			t.Errorf("%s was made and is %+v, %v", name, box, err)
 		case mortal && box.State == brig.Ended:
@@ -152,7 +153,8 @@ func (a *account) check(t *testing.T, svc brig.Service, mortal bool) {
 		case box.State != brig.Running:
 			t.Errorf("%s was made and is %s, %+v", name, box.State, box.Exit)
 		default:
-			// What was not acknowledged may be there or not, but is in nobody's way.
+			// Results that were not acknowledged may or may not exist, but must
+			// not interfere.
 			res, err := svc.RunCode(ctx, name, brig.Code{Source: "print(globals().get('x'))"}, nil)
 			if err != nil || res.Error != nil || a.set[name] && string(res.Stdout.Head) != name+"\n" {
 				t.Errorf("the variable of %s: %+v, %v", name, res, err)
@@ -161,21 +163,35 @@ func (a *account) check(t *testing.T, svc brig.Service, mortal bool) {
 	}
 }
 
-// crasher is a server that is made to die, and the folder of its data.
-type crasher struct {
+// crashingServer is a server that failpoints kill, and its data folder.
+type crashingServer struct {
 	t                         *testing.T
 	binary, dir, rules, marks string
 	srv                       *server
 	slowest                   time.Duration
 }
 
-func (c *crasher) launch() {
+// startCrashingServer starts a server with failpoints, none of which is armed.
+func startCrashingServer(t *testing.T, config string) *crashingServer {
+	t.Helper()
+	dir, lab := dataDir(t), t.TempDir()
+	c := &crashingServer{t: t, dir: dir, binary: bin(t, "test/brig-failpoints"), rules: filepath.Join(lab, "rules"), marks: filepath.Join(lab, "marks")}
+	if err := os.WriteFile(filepath.Join(lab, "brig.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.arm("")
+	c.launch()
+	c.srv.await()
+	return c
+}
+
+func (c *crashingServer) launch() {
 	c.srv = launchServer(c.t, c.binary, []string{"BRIG_FAILPOINTS=@" + c.rules, "BRIG_FAILPOINTS_MARKS=" + c.marks},
 		c.dir, "--config", filepath.Join(filepath.Dir(c.rules), "brig.yaml"))
 }
 
-// arm says what happens from now on.
-func (c *crasher) arm(rules string) {
+// arm sets the failpoint rules.
+func (c *crashingServer) arm(rules string) {
 	c.t.Helper()
 	if err := os.WriteFile(c.rules+".new", []byte(rules), 0o600); err != nil {
 		c.t.Fatal(err)
@@ -185,8 +201,8 @@ func (c *crasher) arm(rules string) {
 	}
 }
 
-// visited reports whether a point was come by, within a while.
-func (c *crasher) visited(point string, within time.Duration) bool {
+// visited reports whether a process reaches a failpoint within the given time.
+func (c *crashingServer) visited(point string, within time.Duration) bool {
 	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(c.marks, point)); err == nil {
 			return true
@@ -197,24 +213,19 @@ func (c *crasher) visited(point string, within time.Duration) bool {
 	}
 }
 
-// TestCrashAtEveryPoint has a process die at every point where something has
-// just been committed or done; at small size, at a dozen of them that change
-// with the commit. Whoever dies there, the next server keeps what
-// was promised, and nothing is left of what was not.
+// TestCrashAtEveryPoint crashes a process at every failpoint, each of which
+// follows a commit or an action. At small size, it tests a dozen failpoints
+// that change with the commit. Regardless of which process crashes, the next
+// server must have the acknowledged results, and no traces of unacknowledged
+// ones may remain.
 //
 //suite:part crash
 func TestCrashAtEveryPoint(t *testing.T) {
-	dir, lab := dataDir(t), t.TempDir()
-	c := &crasher{t: t, dir: dir, binary: bin(t, "test/brig-failpoints"), rules: filepath.Join(lab, "rules"), marks: filepath.Join(lab, "marks")}
-	// Two wait for a hit each; there is no room for more.
-	if err := os.WriteFile(filepath.Join(lab, "brig.yaml"), []byte("pool: {size: 2, memory: 64MiB}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.arm("")
-	c.launch()
-	c.srv.await()
+	// The pool has exactly two sandboxes, for one hit each.
+	c := startCrashingServer(t, "pool: {size: 2, memory: 64MiB}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
-		return strings.HasPrefix(p.Name, "workspace.") // TestWorkspaceCrash
+		// TestWorkspaceCrash and TestPauseCrash have the others.
+		return strings.HasPrefix(p.Name, "workspace.") || isPausePoint(p.Name) || strings.HasPrefix(p.Name, "fork.")
 	})
 	points = testenv.Share(t, points, 12)
 	rounds := testenv.Size(1, 3)
@@ -226,11 +237,11 @@ func TestCrashAtEveryPoint(t *testing.T) {
 		}
 	}
 	c.srv.kill()
-	wantNoTraces(t, dir)
+	checkNoHostTraces(t, c.dir)
 	t.Logf("%d points, %d rounds; the slowest start took %v", len(points), rounds, c.slowest.Round(time.Millisecond))
 }
 
-func (c *crasher) crash(t *testing.T, point string, round int, tag string) {
+func (c *crashingServer) crash(t *testing.T, point string, round int, tag string) {
 	os.RemoveAll(c.marks)
 	if err := os.Mkdir(c.marks, 0o700); err != nil {
 		t.Fatal(err)
@@ -242,10 +253,10 @@ func (c *crasher) crash(t *testing.T, point string, round int, tag string) {
 		rule += fmt.Sprintf("(%d)", 3+4*round)
 	}
 	if point == "run.ended" {
-		// The next server comes while the shim is still at it.
+		// The next server starts while the shim is still ending.
 		rule += ";shim.gone=sleep(2s)"
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	if strings.HasPrefix(point, "recover.") {
 		a.load(ctx, svc, tag)
@@ -256,8 +267,8 @@ func (c *crasher) crash(t *testing.T, point string, round int, tag string) {
 		c.arm(rule)
 		a.load(ctx, svc, tag)
 	}
-	// What happens ahead of time comes later.
-	if !c.visited(point, 20*time.Second) {
+	// Background actions may reach the failpoint later.
+	if !c.visited(point, 2*patience) {
 		t.Errorf("nothing came by: %v: %s", a.failed, c.srv.errs)
 	}
 	c.arm("")
@@ -270,5 +281,5 @@ func (c *crasher) crash(t *testing.T, point string, round int, tag string) {
 	svc = c.srv.client()
 	a.check(t, svc, strings.HasPrefix(point, "shim."))
 	removeAll(t, svc)
-	wantOnlyPool(t, c.srv)
+	checkOnlyPool(t, c.srv)
 }

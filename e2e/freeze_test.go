@@ -7,12 +7,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sandbox that asks for it costs nothing while its programs spin and nobody
-// uses it, and goes on where it was when somebody does. The control does not
-// ask for it.
+// TestPause verifies that a sandbox with FreezeAfter uses no CPU while its
+// programs spin and no client uses it, and resumes when a client uses it. The
+// control is a sandbox without FreezeAfter.
 //
 //suite:part core
-func TestFreeze(t *testing.T) {
+func TestPause(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	dir := dataDirOf(t, e)
@@ -27,8 +27,17 @@ func TestFreeze(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(500 * time.Millisecond)
-		before := cpuTime(t, dir, box.ID)
+		before, end := cpuTime(t, dir, box.ID), time.Now().Add(patience)
 		time.Sleep(time.Second)
+		if after > 0 { // it may be frozen later than asked, because the machine is busy
+			for cpuTime(t, dir, box.ID)-before > 50*time.Millisecond && time.Now().Before(end) {
+				before = cpuTime(t, dir, box.ID)
+				time.Sleep(time.Second)
+			}
+		}
+		for after == 0 && cpuTime(t, dir, box.ID)-before < 200*time.Millisecond && time.Now().Before(end) {
+			time.Sleep(100 * time.Millisecond)
+		}
 		used[name] = cpuTime(t, dir, box.ID) - before
 		r, err := e.RunCode(ctx, name, brig.Code{Source: "import time\na = n\ntime.sleep(.3)\nprint(n > a > 0)"}, nil)
 		if err != nil || string(r.Stdout.Head) != "True\n" {
@@ -39,15 +48,16 @@ func TestFreeze(t *testing.T) {
 		}
 	}
 	if used["frozen"] > 50*time.Millisecond || used["control"] < 200*time.Millisecond {
-		t.Errorf("in one second frozen used %v, the control %v", used["frozen"], used["control"])
+		t.Errorf("frozen used %v, the control %v", used["frozen"], used["control"])
 	}
-	wantNoTraces(t, dir)
+	checkNoHostTraces(t, dir)
 }
 
-// Whatever ends a sandbox ends it while it is frozen, too.
+// TestPausedSandboxesEnd verifies that every method of ending a sandbox works
+// while it is frozen.
 //
 //suite:part core
-func TestFrozenSandboxesEnd(t *testing.T) {
+func TestPausedSandboxesEnd(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	for name, end := range map[string]func(string) error{
@@ -72,5 +82,5 @@ func TestFrozenSandboxesEnd(t *testing.T) {
 			}
 		}
 	}
-	wantNoTraces(t, dataDirOf(t, e))
+	checkNoHostTraces(t, dataDirOf(t, e))
 }

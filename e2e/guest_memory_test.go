@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guestMemory looks, from the host, through all that a sandbox's guest has:
-// its memory and its writable files, which are files that the sentry has open.
-// It says how often each word is there.
+// guestMemory searches all data of a sandbox's guest from the host: its memory
+// and its writable files, both of which are open files of the sentry. It
+// returns the number of occurrences of each word.
 func guestMemory(t *testing.T, dir string, words ...string) []int {
 	t.Helper()
 	found, looked := make([]int, len(words)), int64(0)
@@ -46,8 +46,8 @@ func guestMemory(t *testing.T, dir string, words ...string) []int {
 	return found
 }
 
-// searchFile adds how often each word is in a file that is mostly holes, and
-// returns how much of it is none.
+// searchFile adds the number of occurrences of each word in a sparse file to
+// found, and returns the number of bytes outside of its holes.
 func searchFile(t *testing.T, f *os.File, words []string, found []int) (looked int64) {
 	t.Helper()
 	const overlap = 256 // longer than any word
@@ -55,7 +55,7 @@ func searchFile(t *testing.T, f *os.File, words []string, found []int) (looked i
 	for at := int64(0); ; {
 		from, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
-			return looked // only a hole is left
+			return looked // the rest is a hole
 		}
 		to, err2 := unix.Seek(int(f.Fd()), from, unix.SEEK_HOLE)
 		if err := errors.Join(err, err2); err != nil {
@@ -74,7 +74,7 @@ func searchFile(t *testing.T, f *os.File, words []string, found []int) (looked i
 				at -= overlap
 			}
 			if n == 0 {
-				return looked // it became shorter meanwhile
+				return looked // the file was truncated concurrently
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,25 +15,37 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// command is one command of a page, and what the page says of its output.
+// command is one command of a documentation page, with the output shown on the
+// page.
 type command struct {
 	line int
 	text string
 	want []string
 }
 
-// commands returns the commands of a page. What is fenced on it is for a
-// console, so that nothing looks like a command and is not run.
+// fileBlock matches the first line of a block that is a file of its title.
+var fileBlock = regexp.MustCompile("^```[a-z]+ title=\"([a-z._-]+)\"$")
+
+// commands returns the commands of a page in docs. Every fenced block of a page
+// must be a console session, or a file with its name as the title, so that
+// everything on the page is run. The command for a file writes it.
 func commands(t *testing.T, page string) (list []command) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join("..", "docs", "guides", page))
+	b, err := os.ReadFile(filepath.Join("..", "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, more := false, false
+	inside, more, file := false, false, false
 	for i, line := range strings.Split(string(b), "\n") {
 		last := len(list) - 1
-		switch {
+		switch title := fileBlock.FindStringSubmatch(line); {
+		case file && line == "```":
+			list[last].text += "\nEND"
+			file = false
+		case file:
+			list[last].text += "\n" + line
+		case !inside && title != nil:
+			list, file = append(list, command{line: i + 1, text: "cat > " + title[1] + " <<'END'"}), true
 		case !inside && strings.HasPrefix(line, "```"):
 			if line != "```console" {
 				t.Errorf("%s:%d: %q is not a console", page, i+1, line)
@@ -51,14 +64,14 @@ func commands(t *testing.T, page string) (list []command) {
 			list[last].want, more = append(list[last].want, line), false
 		}
 	}
-	if inside || len(list) == 0 {
+	if inside || file || len(list) == 0 {
 		t.Fatalf("%s: a fence is open, or there is no command", page)
 	}
 	return list
 }
 
-// fits reports whether an output is what a page shows: "…" is anything on a
-// line, and on a line of its own any lines.
+// fits reports whether an output matches a page: "…" stands for any text in a
+// line, and on a line of its own for any lines.
 func fits(want []string, got string) bool {
 	if len(want) == 0 {
 		return true
@@ -76,10 +89,10 @@ func fits(want []string, got string) bool {
 	return regexp.MustCompile(b.String()).MatchString(got)
 }
 
-// The rule by which pages are held to what happens.
+// TestGuideComparison tests the comparison of outputs with pages.
 //
 //suite:part core
-func TestGuideRule(t *testing.T) {
+func TestGuideComparison(t *testing.T) {
 	for _, c := range []struct {
 		want, got string
 		ok        bool
@@ -104,33 +117,38 @@ func TestGuideRule(t *testing.T) {
 	}
 }
 
-// guide runs a page's commands, in one shell. Where a page has the server's
-// usual address the test's own stands. A command may only fail where the page
-// shows how.
+// guide runs a page's commands in one shell. The test's address replaces the
+// server's usual address, and replace is applied first. A command may fail only if the page shows its error.
 type guide struct {
 	page, addr string
-	dir        string            // where the commands are run
-	env        []string          // beside the test's
-	shell      []string          // the shell, and what it is run in
-	after      map[string]string // what stands in for systemd and the like: run after a command that begins so
+	list       []command         // default: the commands of the page
+	replace    []string          // pairs of old and new text
+	dir        string            // in which the commands run
+	env        []string          // in addition to the test's
+	shell      []string          // the shell, and its wrapper
+	after      map[string]string // replacements of systemd and others: run after a command with this prefix
 }
 
 const usualAddr = "127.0.0.1:2744"
 
 func (g *guide) run(t *testing.T) {
 	t.Helper()
-	list := commands(t, g.page)
+	list := g.list
+	if list == nil {
+		list = commands(t, g.page)
+	}
+	replace := strings.NewReplacer(append(g.replace, usualAddr, g.addr)...)
 	var script strings.Builder
 	script.WriteString("exec 2>&1 </dev/null\n")
 	for i, c := range list {
-		fmt.Fprintf(&script, "%s\nprintf '\\001%d %%d\\n' $?\n", strings.ReplaceAll(c.text, usualAddr, g.addr), i)
+		fmt.Fprintf(&script, "%s\nprintf '\\001%d %%d\\n' $?\n", replace.Replace(c.text), i)
 		for begin, then := range g.after {
 			if strings.HasPrefix(c.text, begin) {
 				fmt.Fprintf(&script, "{ %s\n} >/dev/null 2>&1\n", then)
 			}
 		}
 	}
-	script.WriteString("kill $(jobs -p); wait\n") // what a page leaves in the background ends before its folder
+	script.WriteString("kill $(jobs -p); wait\n") // end a page's background processes before its folder is removed
 	file := filepath.Join(g.dir, "guide.sh")
 	if err := os.WriteFile(file, []byte(script.String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -138,7 +156,7 @@ func (g *guide) run(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), g.shell[0], append(g.shell[1:], file)...)
 	cmd.Dir, cmd.Env = g.dir, append(os.Environ(), g.env...)
 	cmd.WaitDelay = time.Second
-	out, _ := cmd.CombinedOutput() // the commands' own codes count
+	out, _ := cmd.CombinedOutput() // the commands' own exit codes count
 	rest := strings.ReplaceAll(string(out), g.addr, usualAddr)
 	for i, c := range list {
 		got, after, ok := strings.Cut(rest, fmt.Sprintf("\x01%d ", i))
@@ -154,7 +172,7 @@ func (g *guide) run(t *testing.T) {
 	}
 }
 
-// freeAddr is an address of this machine on which nobody listens.
+// freeAddr returns an unused address of this host.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -165,19 +183,59 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Everything that the guides say to type is typed, on a server of its own.
+// pages returns the pages of a folder of docs, apart from some.
+func pages(t *testing.T, folder string, but ...string) (list []string) {
+	t.Helper()
+	found, err := filepath.Glob("../docs/" + folder + "/*.md")
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no pages in %s: %v", folder, err)
+	}
+	for _, name := range found {
+		if page := folder + "/" + filepath.Base(name); !slices.Contains(but, page) {
+			list = append(list, page)
+		}
+	}
+	return list
+}
+
+// TestGuides runs every command of the guides, on a server of its own. The test
+// of packages runs the guide for deployment.
 //
 //suite:part install full
 func TestGuides(t *testing.T) {
 	needRoot(t)
-	for _, page := range []string{"user.md", "providers.md", "troubleshooting.md", "migration.md"} {
-		t.Run(page, func(t *testing.T) {
+	runPages(t, pages(t, "guides", "guides/deployment.md"))
+}
+
+// TestTutorials writes every file and runs every command of the tutorials. The
+// wheel is built beforehand.
+//
+//suite:part install full
+func TestTutorials(t *testing.T) {
+	needRoot(t)
+	runPages(t, pages(t, "tutorials"))
+}
+
+// runPages runs each page on a server of its own, in a folder that contains only
+// the wheel, if the page installs it.
+func runPages(t *testing.T, list []string) {
+	for _, page := range list {
+		t.Run(filepath.Base(page), func(t *testing.T) {
 			data, work := t.TempDir(), t.TempDir()
+			if text, _ := os.ReadFile("../docs/" + page); strings.Contains(string(text), "bin/brig-*.whl") {
+				if err := os.Mkdir(filepath.Join(work, "bin"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				output(t, "../.ci/wheel", filepath.Join(work, "bin"))
+			}
 			s := startServer(t, data)
 			path := filepath.Dir(bin(t, "brig")) + ":" + os.Getenv("PATH")
 			g := guide{
-				page: page, addr: strings.TrimPrefix(s.url, "http://"), dir: work, shell: []string{"bash"},
-				env: []string{"PATH=" + path, "HOME=" + work, "BRIG_DATA_DIR=" + data, "NODE_PATH=" + filepath.Join(work, "node_modules")},
+				// Editors start brig mcp without the test's environment.
+				replace: []string{`"args": ["mcp"]`, `"args": ["mcp", "--data-dir", "` + data + `"]`},
+				page:    page, addr: strings.TrimPrefix(s.url, "http://"), dir: work, shell: []string{"bash"},
+				env: []string{"PATH=" + path, "HOME=" + work, "BRIG_DATA_DIR=" + data, "NODE_PATH=" + filepath.Join(work, "node_modules"),
+					"PIP_TARGET=" + filepath.Join(work, "site"), "PYTHONPATH=" + filepath.Join(work, "site")},
 			}
 			g.run(t)
 			if status, body := s.do("GET", "/v1/sandboxes", ""); status != 200 || strings.Contains(body, `"running"`) {
@@ -187,16 +245,16 @@ func TestGuides(t *testing.T) {
 	}
 }
 
-// The page on trouble has each code.
+// TestErrorReferenceCoversCodes verifies that the reference explains each code.
 //
 //suite:part core
-func TestTroubleHasCodes(t *testing.T) {
-	b, err := os.ReadFile("../docs/guides/troubleshooting.md")
+func TestErrorReferenceCoversCodes(t *testing.T) {
+	b, err := os.ReadFile("../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range brig.Kinds {
-		if !strings.Contains(string(b), "\n| "+k.Code()+" | ") {
+		if !strings.Contains(string(b), "\n## "+k.Code()+"\n") {
 			t.Errorf("it does not say what to do about %s", k.Code())
 		}
 	}

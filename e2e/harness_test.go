@@ -21,6 +21,7 @@ import (
 	"github.com/brig-run/brig/client"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/provider/gvisor"
@@ -42,15 +43,24 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// newProvider opens the gVisor provider on a folder of the test's own.
+// newProvider opens the gVisor provider on the given data folder.
 func newProvider(t testing.TB, dir string, disabled ...string) (*gvisor.Provider, *image.Store) {
 	t.Helper()
 	images, err := image.Open(image.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
+	engine, shim := bin(t, "brig-engine"), bin(t, "brig-shim")
+	if disabled = slices.DeleteFunc(disabled, func(s string) bool { return s == "" }); len(disabled) > 0 {
+		// Only programs with failpoints have switches that disable protections.
+		if !failpoint.Enabled {
+			t.Fatal("build the tests with -tags failpoints (make test-programs)")
+		}
+		engine = bin(t, "test/brig-failpoints")
+		shim = engine
+	}
 	p, err := gvisor.Open(gvisor.Options{
-		DataDir: dir, Engine: bin(t, "brig-engine"), Shim: bin(t, "brig-shim"), Agent: bin(t, "brig-agent"), Disabled: disabled,
+		DataDir: dir, Engine: engine, Shim: shim, Agent: bin(t, "brig-agent"), Disabled: disabled,
 		Root: func(digest string) (gvisor.Root, error) {
 			r, err := images.Root(digest)
 			out := gvisor.Root{Dir: r.Dir}
@@ -73,7 +83,7 @@ func newEngine(t testing.TB, disabled ...string) (*engine.Engine, context.Contex
 	return engineWith(t, engine.Options{Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}, disabled...)
 }
 
-// engineWith is newEngine with options of the test's own.
+// engineWith is like newEngine, with the given options.
 func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Engine, context.Context) {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,14 +97,14 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 			t.Fatal(err)
 		}
 	}
-	o.Store, o.Provider, o.Images, o.Bounds = store, p, images, brig.DefaultBounds()
+	o.Store, o.Provider, o.Images, o.LimitRange = store, p, images, brig.DefaultBounds()
 	o.Keys, o.Seed = keyring(t), []byte("seed")
 	if o.Workspaces == nil {
 		o.Workspaces = folderOf(t, filepath.Join(dir, "workspaces"))
 	}
 	e := engine.New(t.Context(), o)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
-	undo(t, func() {
+	onCleanup(t, func() {
 		e.Close()
 		ctx := context.WithoutCancel(ctx)
 		if _, err := p.Sweep(ctx, nil); err != nil {
@@ -105,7 +115,7 @@ func engineWith(t testing.TB, o engine.Options, disabled ...string) (*engine.Eng
 	return e, ctx
 }
 
-// folderOf keeps workspaces in a folder.
+// folderOf returns a store with workspaces in a folder.
 func folderOf(t testing.TB, dir string) *workspace.Store {
 	t.Helper()
 	objects, err := workspace.OpenDir(dir)
@@ -115,7 +125,7 @@ func folderOf(t testing.TB, dir string) *workspace.Store {
 	return workspace.New(objects, nil)
 }
 
-// keyring is a new key for secrets.
+// keyring returns a keyring with a new key for secrets.
 func keyring(t testing.TB) *seal.Keyring {
 	t.Helper()
 	k, err := seal.Open(t.Context(), seal.File{Path: filepath.Join(t.TempDir(), "master.key")})
@@ -141,32 +151,32 @@ type server struct {
 	cmd  *exec.Cmd
 	url  string
 	key  string
-	errs *said
+	errs *printed
 }
 
-// said is what a program has written until now. It may be read while it runs.
-type said struct {
+// printed collects the output of a program. It may be read while the program runs.
+type printed struct {
 	mu  sync.Mutex
 	all []byte
 }
 
 // Write implements io.Writer.
-func (s *said) Write(p []byte) (int, error) {
+func (s *printed) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, p...)
 	return len(p), nil
 }
 
-// Bytes returns a copy of it.
-func (s *said) Bytes() []byte {
+// Bytes returns a copy of the output.
+func (s *printed) Bytes() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return bytes.Clone(s.all)
 }
 
 // String implements fmt.Stringer.
-func (s *said) String() string { return string(s.Bytes()) }
+func (s *printed) String() string { return string(s.Bytes()) }
 
 // startServer starts a server on a data folder and waits until it is ready.
 func startServer(t testing.TB, dir string, args ...string) *server {
@@ -176,10 +186,10 @@ func startServer(t testing.TB, dir string, args ...string) *server {
 	return s
 }
 
-// launchServer starts a binary as a server and does not wait.
+// launchServer starts a binary as a server, without waiting until it is ready.
 func launchServer(t testing.TB, binary string, env []string, dir string, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: dir, errs: &said{}}
+	s := &server{t: t, dir: dir, errs: &printed{}}
 	s.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.errs
@@ -187,16 +197,22 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	undo(t, func() {
+	own := filepath.Dir(dir) == filepath.Dir(t.TempDir())
+	onCleanup(t, func() {
 		s.kill()
 		s.awaitOrphans()
+		// Skip the folder of another test, which may still be in use when this
+		// test ends.
+		if own {
+			removeSandboxes(t, dir)
+		}
 	})
 	return s
 }
 
-// awaitOrphans waits until the shims of a killed server have ended that are tied
-// to it: until then they write where the test's folder is about to be removed.
-// The other sandboxes live on, and whoever has the data folder ends them.
+// awaitOrphans waits until the ephemeral shims of a killed server have ended:
+// until then, they write to the test's folder, which is about to be removed.
+// Other sandboxes continue to run, and the owner of the data folder ends them.
 func (s *server) awaitOrphans() {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -220,7 +236,7 @@ func (s *server) awaitOrphans() {
 func (s *server) await() {
 	t, dir := s.t, s.dir
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * patience)
 	for time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 		b, err := os.ReadFile(filepath.Join(dir, "server.json"))
@@ -232,7 +248,7 @@ func (s *server) await() {
 			PID int
 		}
 		if json.Unmarshal(b, &a) != nil || a.PID != s.cmd.Process.Pid {
-			continue // an earlier server's
+			continue // the announcement of an earlier server
 		}
 		key, err := os.ReadFile(filepath.Join(dir, "admin.key"))
 		if err != nil {
@@ -273,7 +289,7 @@ func (s *server) client() *client.Client {
 	return c
 }
 
-// do makes a raw request with the key and returns status and body.
+// do sends a raw request with the key, and returns status and body.
 func (s *server) do(method, path, body string) (int, string) {
 	s.t.Helper()
 	req, err := http.NewRequest(method, s.url+path, strings.NewReader(body))

@@ -32,7 +32,7 @@ func startLetta(t *testing.T, args ...string) *lettaServer {
 	return s
 }
 
-// checks runs a script of ours with Letta's clients, as they are published.
+// checks runs one of the scripts in letta with Letta's published clients.
 func (s *lettaServer) checks(t *testing.T, least int, script string) {
 	t.Helper()
 	dir := npm(t, "letta")
@@ -51,17 +51,19 @@ func (s *lettaServer) checks(t *testing.T, least int, script string) {
 	report(t, cmd, least)
 }
 
-// Tools, by Letta's clients on a server with gVisor.
+// TestLettaTools runs tools with Letta's clients on a server with gVisor.
 //
 //suite:part clients
-func TestLettaTools(t *testing.T) { startLetta(t).checks(t, 12, "tools.mjs") }
+func TestLettaTools(t *testing.T) { startLetta(t).checks(t, 13, "tools.mjs") }
 
-// How a tenant's tools are run: configurations, variables and boxes.
+// TestLettaConfigs tests a tenant's tool configurations, variables and
+// sandboxes.
 //
 //suite:part clients full
 func TestLettaConfigs(t *testing.T) { startLetta(t).checks(t, 8, "configs.mjs") }
 
-// What a tool does to the channel by which its value comes out.
+// TestLettaAttacks verifies that a tool cannot abuse the channel through which
+// it returns its value.
 //
 //suite:part clients full
 func TestLettaAttacks(t *testing.T) { startLetta(t).checks(t, 14, "attacks.mjs") }

@@ -16,13 +16,14 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// A sandbox's bandwidth is what its rules say, to ten percent, in each
-// direction and in both at once: by what arrives at a server and leaves it.
+// TestBandwidthIsExact verifies that a sandbox's bandwidth is within ten
+// percent of its limit, in each direction and in both directions at once. It
+// measures the traffic at a server.
 //
 //suite:part egress full alone
 func TestBandwidthIsExact(t *testing.T) {
 	needRoot(t)
-	var up, down atomic.Int64 // bytes that the server has had, and has sent
+	var up, down atomic.Int64 // bytes that the server has received and sent
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +35,7 @@ func TestBandwidthIsExact(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_ = c.(*net.TCPConn).SetWriteBuffer(128 << 10) // what is on its way has not arrived
+			_ = c.(*net.TCPConn).SetWriteBuffer(128 << 10) // so that few bytes are in flight
 			go func() { defer c.Close(); _, _ = io.Copy(&passing{n: &down, w: c}, endless{}) }()
 			go func() { _, _ = io.Copy(&passing{n: &up, w: io.Discard}, c) }()
 		}
@@ -75,7 +76,7 @@ time.sleep(8)`, c.threads)
 				_, err := e.Exec(ctx, box.Spec.Name, brig.Command{Argv: []string{"python3", "-c", code}, Timeout: 30 * time.Second}, brig.IO{})
 				done <- err
 			}()
-			time.Sleep(2 * time.Second) // what may go at once has gone
+			time.Sleep(2 * time.Second) // until the initial burst is over
 			begin, wasUp, wasDown := time.Now(), up.Load(), down.Load()
 			time.Sleep(5 * time.Second)
 			took := time.Since(begin).Seconds()
@@ -86,7 +87,7 @@ time.sleep(8)`, c.threads)
 			if limit == 0 {
 				most := max(out, in)
 				t.Logf("without a bound, %s: %.2f MB/s", c.name, most/1e6)
-				attack.Seen("NET-16", "bandwidth "+c.name, "the bound", most > 1.5*bound)
+				attack.RecordMutant("NET-16", "bandwidth "+c.name, "the bound", most > 1.5*bound)
 				if most <= 1.5*bound {
 					t.Errorf("without a bound, %s: %.2f MB/s shows nothing", c.name, most/1e6)
 				}
@@ -96,12 +97,12 @@ time.sleep(8)`, c.threads)
 				if c.name != "both ways" && c.name != way {
 					continue
 				}
-				off := offBy(rate, bound)
+				off := deviation(rate, bound)
 				t.Logf("%s, %s: %.3f MB/s, %+.1f %%", c.name, way, rate/1e6, off)
 				if math.Abs(off) > 10 {
 					t.Errorf("%s, %s: %+.1f %%", c.name, way, off)
 				}
-				attack.Tried("NET-16", "more bandwidth than is allowed, "+c.name+", "+way, off > 10)
+				attack.RecordCase("NET-16", "more bandwidth than is allowed, "+c.name+", "+way, off > 10)
 			}
 		}
 		if err := e.Remove(ctx, box.Spec.Name); err != nil {
@@ -110,7 +111,7 @@ time.sleep(8)`, c.threads)
 	}
 }
 
-// passing counts what is written.
+// passing is a writer that counts the bytes written to w.
 type passing struct {
 	n *atomic.Int64
 	w io.Writer
@@ -123,7 +124,7 @@ func (t *passing) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// endless is a text without an end.
+// endless is a reader of endless data.
 type endless struct{}
 
 // Read implements io.Reader.

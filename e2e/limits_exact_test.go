@@ -13,11 +13,12 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// offBy says how far a figure is from what it should be, in percent.
-func offBy(got, want float64) float64 { return 100 * (got/want - 1) }
+// deviation returns the deviation of a value from the expected one, in percent.
+func deviation(got, want float64) float64 { return 100 * (got/want - 1) }
 
-// What may be written is the limit, to one percent: by one large file, by many
-// small ones, and again after they are gone.
+// TestDiskIsExact verifies that a program can write as many bytes as the disk
+// limit, within one percent. It uses one large file and many small ones, and
+// repeats the test after their removal.
 //
 //suite:part core
 func TestDiskIsExact(t *testing.T) {
@@ -25,7 +26,7 @@ func TestDiskIsExact(t *testing.T) {
 	p, images := newProvider(t, t.TempDir())
 	for _, limit := range []int64{64 * brig.MiB, 256 * brig.MiB} {
 		m := newMachine(t, p, images, brig.ID(fmt.Sprintf("disk-%d", limit>>20)), func(s *brig.Spec) { s.Limits.Disk, s.Limits.Memory = limit, brig.GiB })
-		m.sh("user", "rm "+probe) // which counts, as all that is written does
+		m.sh("user", "rm "+probe) // the probe counts against the limit, as all written data does
 		for _, c := range []struct {
 			name, code string
 			tolerance  float64
@@ -60,21 +61,21 @@ f.flush(); import os; os.fsync(f.fileno())`, 1},
 				t.Errorf("%s: %q, %+v, %v", c.name, out, res, err)
 				continue
 			}
-			off := offBy(float64(n), float64(limit))
+			off := deviation(float64(n), float64(limit))
 			t.Logf("%d MiB, %s: %d bytes were written, %+.2f %%", limit>>20, c.name, n, off)
 			if math.Abs(off) > c.tolerance {
 				t.Errorf("%d MiB, %s: %+.2f %%", limit>>20, c.name, off)
 			}
-			attack.Tried("RES-04", fmt.Sprintf("%d MiB by %s", limit>>20, c.name), off > c.tolerance)
+			attack.RecordCase("RES-04", fmt.Sprintf("%d MiB by %s", limit>>20, c.name), off > c.tolerance)
 		}
-		if off := offBy(float64(onDisk(t, m)), float64(limit)); off > 1 {
+		if off := deviation(float64(onDisk(t, m)), float64(limit)); off > 1 {
 			t.Errorf("the host's file has %+.2f %%", off)
 		}
 	}
 }
 
-// Threads that spin are given what their sandbox may have, to five percent: by
-// the kernel's count.
+// TestProcessorsAreExact verifies that busy threads receive the CPU time of
+// their sandbox's limit, within five percent.
 //
 //suite:part core full alone
 func TestProcessorsAreExact(t *testing.T) {
@@ -86,31 +87,32 @@ func TestProcessorsAreExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		dir := dataDirOf(t, e)
-		prefer(t, groupOf(t, dir))
+		preferCgroup(t, filepath.Dir(cgroupOf(t, dir, s.ID)))
 		time.Sleep(time.Second)
 		before, start := cpuTime(t, dir, s.ID), time.Now()
 		throttled := throttledPeriods(t, dir, s.ID)
 		time.Sleep(6 * time.Second)
 		used := (cpuTime(t, dir, s.ID) - before).Seconds() / time.Since(start).Seconds()
 		throttled = throttledPeriods(t, dir, s.ID) - throttled
-		off := offBy(used, cpus)
+		off := deviation(used, cpus)
 		t.Logf("%g processors: %.3f were used, %+.2f %%, held back in %d periods of 60", cpus, used, off, throttled)
-		// That it was held back says that it wanted more than it got: only then
-		// is less than the limit Brig's, and not that of a machine that is busy.
+		// A value below the limit is only Brig's fault if the sandbox was
+		// throttled; otherwise the host was busy.
 		if off > 5 || off < -5 && throttled > 55 {
 			t.Errorf("%g processors: %+.2f %%", cpus, off)
 		}
-		attack.Tried("RES-08", fmt.Sprintf("six threads that spin for six seconds, with %g processors", cpus), off > 5)
+		attack.RecordCase("RES-08", fmt.Sprintf("six threads that spin for six seconds, with %g processors", cpus), off > 5)
 		if err := e.Remove(ctx, s.Spec.Name); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// throttledPeriods is in how many periods a sandbox has used up its share.
+// throttledPeriods returns the number of periods in which a sandbox exhausted
+// its quota.
 func throttledPeriods(t *testing.T, dir string, id brig.ID) (n int) {
 	t.Helper()
-	group := groupOf(t, dir) + "/" + string(id)
+	group := cgroupOf(t, dir, id)
 	b, err := os.ReadFile("/sys/fs/cgroup/cpu" + group + "/cpu.stat")
 	if err != nil {
 		b, err = os.ReadFile("/sys/fs/cgroup" + group + "/cpu.stat")
@@ -127,10 +129,10 @@ func throttledPeriods(t *testing.T, dir string, id brig.ID) (n int) {
 	return 0
 }
 
-// prefer has a group and those above it outweigh whatever else runs on the
-// machine, while a test measures: a weight is about who comes first, not about
-// how much anybody may have.
-func prefer(t *testing.T, group string) {
+// preferCgroup raises the weight of a cgroup and its parents above that of all
+// other processes on the host during a measurement. Weights affect the
+// priority, but not the limit.
+func preferCgroup(t *testing.T, group string) {
 	t.Helper()
 	for ; group != "/" && group != "."; group = filepath.Dir(group) {
 		for file, most := range map[string]string{"/sys/fs/cgroup/cpu" + group + "/cpu.shares": "262144", "/sys/fs/cgroup" + group + "/cpu.weight": "10000"} {
@@ -144,4 +146,20 @@ func prefer(t *testing.T, group string) {
 			t.Cleanup(func() { _ = os.WriteFile(file, was, 0o600) })
 		}
 	}
+}
+
+// weightOf returns the CPU weight of a cgroup relative to its siblings.
+func weightOf(t *testing.T, group string) (n int) {
+	t.Helper()
+	b, err := os.ReadFile("/sys/fs/cgroup/cpu" + group + "/cpu.shares")
+	if err != nil {
+		b, err = os.ReadFile("/sys/fs/cgroup" + group + "/cpu.weight")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Sscan(string(b), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

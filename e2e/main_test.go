@@ -22,7 +22,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// leftovers are what the tests under way have made on the host, newest last.
+// leftovers holds the cleanup functions for host resources of the running
+// tests, newest last.
 var leftovers struct {
 	sync.Mutex
 	list []*leftover
@@ -30,13 +31,14 @@ var leftovers struct {
 
 type leftover struct {
 	remove func()
-	dir    string // of the test's temporary folders
+	dir    string // the parent of the test's temporary folders
 }
 
-// undo has something removed from the host at the end of a test, and also when a
-// signal ends the run: a signal ends a Go test without its Cleanup functions,
-// and servers and sandboxes would live on.
-func undo(t testing.TB, f func()) {
+// onCleanup registers a function that removes a resource from the host at the
+// end of a test, or when a signal ends the run. A signal ends a Go test without
+// calling its Cleanup functions, so that servers and sandboxes would continue
+// to run.
+func onCleanup(t testing.TB, f func()) {
 	t.Helper()
 	l := &leftover{sync.OnceFunc(f), filepath.Dir(t.TempDir())}
 	leftovers.Lock()
@@ -50,16 +52,17 @@ func undo(t testing.TB, f func()) {
 	})
 }
 
-// awaitSignal removes all that the tests have made and exits, when somebody
-// interrupts the run or the suite ends a test that hangs.
+// awaitSignal waits for a signal: from a user who interrupts the run, or from
+// the suite, which ends tests that hang. It then removes all resources of the
+// tests and exits.
 func awaitSignal() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
 	s := <-c
 	if s == syscall.SIGQUIT {
-		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // where the test hangs
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 2) // shows where the test hangs
 	}
-	leftovers.Lock() // for good: nothing is made any more
+	leftovers.Lock() // never unlocked, so that tests cannot create more resources
 	for _, l := range slices.Backward(leftovers.list) {
 		l.remove()
 	}
@@ -77,8 +80,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestInterrupt ends itself with a signal while it has a server and a sandbox,
-// and looks what is left.
+// TestInterrupt interrupts a test run that has a server and a sandbox, and
+// verifies that neither remains.
 //
 //suite:part core
 func TestInterrupt(t *testing.T) {

@@ -18,16 +18,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The protocol's own clients, of both generations, as published: over HTTP, and
-// on the streams of a command that has a server or this machine's engine behind
-// it.
+// TestMCPClients runs the protocol's published clients, of both generations:
+// over HTTP, and over the standard streams of a command that uses a server or
+// its own engine.
 //
 //suite:part clients full
 func TestMCPClients(t *testing.T) {
 	needRoot(t)
-	s := endGently(t, startServer(t, t.TempDir(), "--pool", "1"))
+	s := stopServer(t, startServer(t, t.TempDir(), "--pool", "1"))
 	scripts := npm(t, "mcp")
-	const checks = 11
+	const checks = 12
 	for _, c := range []struct {
 		name, generation string
 		env              []string
@@ -35,7 +35,7 @@ func TestMCPClients(t *testing.T) {
 		{"sessions over HTTP", "sdk", []string{"BRIG_MCP_URL=" + s.url + "/mcp"}},
 		{"no sessions over HTTP", "client", []string{"BRIG_MCP_URL=" + s.url + "/mcp"}},
 		{"a command before a server", "sdk", mcpCommand(t, "mcp", "--url", s.url)},
-		{"a command alone", "client", mcpCommand(t, "mcp", "--data-dir", t.TempDir())},
+		{"a command alone", "client", mcpCommand(t, "mcp", "--data-dir", dataDir(t))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "node", "tools.mjs")
@@ -54,7 +54,7 @@ func TestMCPClients(t *testing.T) {
 		for _, e := range page.Lines {
 			seen[e.Op] = true
 		}
-		for _, op := range []string{"run", "sandbox.create", "sandbox.exec", "context.run", "file.write", "process.start", "sandbox.remove"} {
+		for _, op := range []string{"run", "sandbox.create", "sandbox.exec", "context.run", "file.write", "process.start", "sandbox.pause", "sandbox.resume", "sandbox.fork", "sandbox.remove"} {
 			if !seen[op] {
 				t.Errorf("the audit log has no %s: %v", op, seen)
 			}
@@ -62,7 +62,8 @@ func TestMCPClients(t *testing.T) {
 	})
 }
 
-// mcpCommand is the environment of a script whose client starts a command.
+// mcpCommand returns the environment for a script whose client starts a
+// command.
 func mcpCommand(t *testing.T, args ...string) []string {
 	t.Helper()
 	b, err := json.Marshal(args)
@@ -72,7 +73,7 @@ func mcpCommand(t *testing.T, args ...string) []string {
 	return []string{"BRIG_MCP_COMMAND=" + bin(t, "brig"), "BRIG_MCP_ARGS=" + string(b)}
 }
 
-// inspect asks with the reference inspector's command line.
+// inspect sends requests with the reference inspector's command line.
 func inspect(t *testing.T, s *server, dir string) {
 	for _, c := range []struct {
 		args []string
@@ -92,7 +93,7 @@ func inspect(t *testing.T, s *server, dir string) {
 	}
 }
 
-// line is a client's way to a server: it has a key, and can be cut.
+// line is an HTTP transport that adds a key and whose connections can be cut.
 type line struct {
 	http.Transport
 	key string
@@ -120,7 +121,7 @@ func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.Transport.RoundTrip(r)
 }
 
-// cut closes what there is, in the middle of whatever goes on.
+// cut closes all connections, including those in use.
 func (l *line) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,15 +130,16 @@ func (l *line) cut() {
 	}
 }
 
-// A call that is cancelled, or whose client goes away, ends its program: the host's own count of processor time says so. The
-// control: before that, the same count goes up. A program of a fresh sandbox
-// takes its sandbox with it.
+// TestMCPCancelEndsPrograms verifies that the program of a call ends when the
+// call is cancelled or its client disconnects. It checks the CPU time on the
+// host. The control: before that, the CPU time increases. A program in a new
+// sandbox ends together with the sandbox.
 //
 //suite:part clients
 func TestMCPCancelEndsPrograms(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
-	s := endGently(t, startServer(t, dir, "--pool", "0"))
+	s := stopServer(t, startServer(t, dir, "--pool", "0"))
 	svc := s.client()
 	for _, old := range []bool{true, false} {
 		for _, how := range []string{"cancelled", "gone"} {
@@ -151,7 +153,7 @@ func TestMCPCancelEndsPrograms(t *testing.T) {
 					if tool == "run_code" {
 						args = map[string]any{"sandbox": box.Spec.Name, "code": "while True: pass", "timeout_seconds": 600}
 					}
-					end := callAndLeave(t, s, tool, args, old, how)
+					end := startCancelableCall(t, s, tool, args, old, how)
 					busy := func() time.Duration {
 						before := cpuTime(t, dir, box.ID)
 						time.Sleep(300 * time.Millisecond)
@@ -164,17 +166,17 @@ func TestMCPCancelEndsPrograms(t *testing.T) {
 				if err := svc.Remove(t.Context(), box.Spec.Name); err != nil {
 					t.Error(err)
 				}
-				end := callAndLeave(t, s, "run_code", map[string]any{"code": "import time\ntime.sleep(600)", "timeout_seconds": 600}, old, how)
-				eventually(t, "a sandbox of its own", func() bool { return shims(dir) == 1 })
+				end := startCancelableCall(t, s, "run_code", map[string]any{"code": "import time\ntime.sleep(600)", "timeout_seconds": 600}, old, how)
+				eventually(t, "a sandbox of its own", func() bool { return countShims(dir) == 1 })
 				end()
-				eventually(t, "its end", func() bool { return shims(dir) == 0 })
+				eventually(t, "its end", func() bool { return countShims(dir) == 0 })
 			})
 		}
 	}
 }
 
-// shims counts the processes of the host that look after a server's sandboxes.
-func shims(dir string) (n int) {
+// countShims counts the host's shim processes of a server's sandboxes.
+func countShims(dir string) (n int) {
 	all, _ := os.ReadDir("/proc")
 	for _, p := range all {
 		b, _ := os.ReadFile("/proc/" + p.Name() + "/cmdline")
@@ -185,8 +187,8 @@ func shims(dir string) (n int) {
 	return n
 }
 
-// callAndLeave begins a call, and returns what ends it.
-func callAndLeave(t *testing.T, s *server, tool string, args any, old bool, how string) (end func()) {
+// startCancelableCall starts a call, and returns a function that cancels it.
+func startCancelableCall(t *testing.T, s *server, tool string, args any, old bool, how string) (end func()) {
 	t.Helper()
 	way := newLine(s.key)
 	o := &sdk.ClientSessionOptions{}

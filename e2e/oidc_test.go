@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -26,10 +27,10 @@ import (
 	"github.com/brig-run/brig/signin"
 )
 
-// apiAudience is that of the provider's access tokens.
+// apiAudience is the audience of the provider's access tokens.
 const apiAudience = "https://api.brig.example"
 
-// people are those whom the provider knows.
+// people lists the provider's users.
 var people = map[string]any{
 	"ann":     map[string]any{"claims": map[string]any{"email": "Ann@example.com", "email_verified": true, "groups": []string{"developers", "others"}}},
 	"boss":    map[string]any{"claims": map[string]any{"email": "boss@example.com", "email_verified": true, "groups": []string{"developers", "admins"}}},
@@ -38,16 +39,16 @@ var people = map[string]any{
 	"claimed": map[string]any{"claims": map[string]any{"email": "boss@example.com", "email_verified": false, "groups": []string{"admins"}}},
 }
 
-// provider is a real OpenID Connect provider on loopback, whose keys the test
-// has, too.
+// oidcProvider is a real OpenID Connect provider on loopback. The test also has
+// the provider's signing key.
 type oidcProvider struct {
 	issuer string
 	key    *rsa.PrivateKey
 	log    *bytes.Buffer
 }
 
-// startProvider starts the provider for a server at a URL. Claims are in its ID
-// tokens, or only to be asked for.
+// startProvider starts the provider for a server at a URL. The ID tokens
+// contain the claims if inToken is set; otherwise clients must request them.
 func startProvider(t *testing.T, server string, inToken bool) *oidcProvider {
 	t.Helper()
 	dir := npm(t, "oidc")
@@ -82,7 +83,7 @@ func startProvider(t *testing.T, server string, inToken bool) *oidcProvider {
 			t.Log(p.log)
 		}
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
 		resp, err := http.Get(p.issuer + "/.well-known/openid-configuration")
 		if err == nil {
 			resp.Body.Close()
@@ -94,7 +95,7 @@ func startProvider(t *testing.T, server string, inToken bool) *oidcProvider {
 	}
 }
 
-// who says who sits before the browsers that come.
+// who sets the user that subsequent browsers sign in as.
 func (p *oidcProvider) who(t *testing.T, name string) {
 	t.Helper()
 	resp, err := http.Get(p.issuer + "/who?is=" + name)
@@ -104,7 +105,7 @@ func (p *oidcProvider) who(t *testing.T, name string) {
 	resp.Body.Close()
 }
 
-// sign makes a token with one of the provider's own keys, or any other.
+// sign signs a token with the provider's key or another one.
 func sign(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[string]any, claims map[string]any) string {
 	t.Helper()
 	o := &jose.SignerOptions{}
@@ -130,12 +131,18 @@ func sign(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[string]
 	return out
 }
 
-// browser is one: it keeps cookies, and says what a page does.
+// browser simulates a browser: it stores cookies, and the CSRF token like a
+// page.
 type browser struct {
 	t    *testing.T
 	http *http.Client
-	csrf string
+	csrf string // sent with every request, if it is set
+	// token is the last CSRF token that the server returned; a page of this
+	// origin would store it.
+	token string
 }
+
+var csrfPattern = regexp.MustCompile(`"(?:brig_)?csrf"[:,]\s*"([^"]+)"`)
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
@@ -145,13 +152,13 @@ func newBrowser(t *testing.T) *browser {
 	}
 	return &browser{t: t, http: &http.Client{Jar: jar, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		if strings.HasPrefix(r.URL.Path, signin.CallbackPath) || r.URL.Path == "/cb" {
-			return http.ErrUseLastResponse // the test goes on from here by itself
+			return http.ErrUseLastResponse // stop before the last redirect, which the test follows itself
 		}
 		return nil
 	}}}
 }
 
-// do makes a request, with headers by name and value.
+// do sends a request, with headers as names and values.
 func (b *browser) do(method, to, body string, headers ...string) (*http.Response, string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
@@ -178,15 +185,19 @@ func (b *browser) do(method, to, body string, headers ...string) (*http.Response
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	if m := csrfPattern.FindSubmatch(text); m != nil {
+		b.token = string(m[1])
+	}
 	return resp, string(text)
 }
 
-// arrival is what a browser says of itself that the provider sends back.
-var arrival = []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
+// redirectHeaders are the headers that a browser sends when the provider
+// redirects it back.
+var redirectHeaders = []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}
 
-// comeBack logs in at the provider and returns where it sends the browser back
-// to, which it has not followed.
-func (b *browser) comeBack(login string) *url.URL {
+// followLogin logs in at the provider and returns the URL of the final redirect
+// without following it.
+func (b *browser) followLogin(login string) *url.URL {
 	b.t.Helper()
 	resp, text := b.do("GET", login, "")
 	at, err := resp.Location()
@@ -196,10 +207,11 @@ func (b *browser) comeBack(login string) *url.URL {
 	return at
 }
 
-// tokens are what a program has of the provider for somebody.
+// tokens holds a user's tokens that a client program obtained from the
+// provider.
 type tokens struct{ id, access string }
 
-// tokensOf signs somebody in to a program.
+// tokensOf signs a user in to a client program and returns the tokens.
 func (p *oidcProvider) tokensOf(t *testing.T, who, client, secret, redirect string) tokens {
 	t.Helper()
 	p.who(t, who)
@@ -209,7 +221,7 @@ func (p *oidcProvider) tokensOf(t *testing.T, who, client, secret, redirect stri
 	}
 	c := oauth2.Config{ClientID: client, ClientSecret: secret, Endpoint: provider.Endpoint(), RedirectURL: redirect, Scopes: []string{"openid", "email", "groups"}}
 	verifier := oauth2.GenerateVerifier()
-	at := newBrowser(t).comeBack(c.AuthCodeURL("x", oauth2.S256ChallengeOption(verifier)))
+	at := newBrowser(t).followLogin(c.AuthCodeURL("x", oauth2.S256ChallengeOption(verifier)))
 	token, err := c.Exchange(t.Context(), at.Query().Get("code"), oauth2.VerifierOption(verifier), oauth2.SetAuthURLParam("resource", apiAudience))
 	if err != nil {
 		t.Fatalf("%v: %s", err, at)
@@ -218,7 +230,7 @@ func (p *oidcProvider) tokensOf(t *testing.T, who, client, secret, redirect stri
 	return tokens{id, token.AccessToken}
 }
 
-// oidcServer is a brig server at which people sign in.
+// oidcServer is a brig server with sign-in by OpenID Connect.
 type oidcServer struct {
 	*server
 	provider *oidcProvider
@@ -253,7 +265,7 @@ func startSignInWith(t *testing.T, inToken bool) *oidcServer {
 	return s
 }
 
-// roles says who may do what, from now on.
+// roles changes the mapping of users to roles.
 func (s *oidcServer) roles(t *testing.T, at, values string) {
 	t.Helper()
 	s.mu.Lock()
@@ -267,15 +279,15 @@ func (s *oidcServer) roles(t *testing.T, at, values string) {
 	}
 }
 
-// signIn has somebody sign in with a browser, all the way.
+// signIn signs a user in with a browser and starts a session.
 func (s *oidcServer) signIn(t *testing.T, b *browser, who string) (*http.Response, string) {
 	t.Helper()
 	s.provider.who(t, who)
-	at := b.comeBack(s.url + "/v1/auth/login?next=/ui/")
-	return b.do("GET", at.String(), "", arrival...)
+	at := b.followLogin(s.url + "/v1/auth/login?next=/ui/")
+	return b.do("GET", at.String(), "", redirectHeaders...)
 }
 
-// whoami is what the server says of who calls.
+// whoami returns the server's description of the caller.
 func (s *oidcServer) whoami(b *browser, headers ...string) (int, map[string]any) {
 	resp, text := b.do("GET", s.url+"/v1/auth/whoami", "", headers...)
 	out := map[string]any{}

@@ -5,24 +5,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/moby/moby/client"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/chaos"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/internal/cgroup"
 )
 
 func packInto(t *testing.T, dir string) error {
 	cmd := exec.Command("../.ci/package", filepath.Dir(bin(t, "brig")), dir)
 	cmd.Stderr = os.Stderr
-	// Now is no part of it.
+	// The result must not depend on the current time, the time zone or the
+	// locale.
 	cmd.Env = append(os.Environ(), "TZ=Asia/Tokyo", "LC_ALL=C.UTF-8")
 	return cmd.Run()
 }
 
-// The package and the image, made once, and all that is said of them.
+// TestPackages builds the package and the image once, and checks their
+// documented properties.
 //
 //suite:part install full
 func TestPackages(t *testing.T) {
@@ -35,13 +40,14 @@ func TestPackages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, string){
-		"contents": packageContents, "reproducible": packageAgain, "unit": packageUnit, "image": packageImage, "wheel": packageWheel, "guide": packageGuide,
+		"contents": packageContents, "rpm": packageRPM, "archive": packageArchive, "sbom": packageSBOM, "notices": packageNotices,
+		"reproducible": packageAgain, "unit": packageUnit, "image": packageImage, "layout": packageLayout, "wheel": packageWheel, "guide": packageGuide,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, dir) })
 	}
 }
 
-// debOf is the Debian package in a folder.
+// debOf returns the Debian package in a folder.
 func debOf(t *testing.T, dir string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "brig_*.deb"))
@@ -51,7 +57,7 @@ func debOf(t *testing.T, dir string) string {
 	return found[0]
 }
 
-// output is what a command says, if it succeeds.
+// output returns the output of a command, which must succeed.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
@@ -61,7 +67,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// wheelOf is the wheel of the Python package in a folder.
+// wheelOf returns the wheel of the Python package in a folder.
 func wheelOf(t *testing.T, dir string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, "brig-*.whl"))
@@ -71,8 +77,8 @@ func wheelOf(t *testing.T, dir string) string {
 	return found[0]
 }
 
-// The wheel installs where there is no network but for its one dependency, and
-// says that it is typed.
+// packageWheel verifies that the wheel can be installed offline, except for its
+// one dependency, and declares type information.
 func packageWheel(t *testing.T, dir string) {
 	site := t.TempDir()
 	output(t, "python3", "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", site, wheelOf(t, dir))
@@ -92,21 +98,19 @@ func packageWheel(t *testing.T, dir string) {
 	}
 }
 
-// What is in the package, and that it works.
+// packageContents checks the files of the package and that its program works.
 func packageContents(t *testing.T, dir string) {
 	deb := debOf(t, dir)
 	list := output(t, "dpkg-deb", "-c", deb)
-	for name, mode := range map[string]string{
-		"./usr/bin/brig": "-rwxr-xr-x root/root", "./etc/brig/brig.yaml": "-rw------- root/root",
-		"./usr/lib/systemd/system/brig.service": "-rw-r--r-- root/root", "./usr/share/doc/brig/copyright": "-rw-r--r-- root/root",
-		"./usr/share/doc/brig/guides/deployment.md": "-rw-r--r-- root/root",
-	} {
-		found := false
-		for line := range strings.Lines(list) {
-			found = found || strings.HasPrefix(line, mode) && strings.HasSuffix(strings.TrimSpace(line), " "+name)
+	files := map[string]string{}
+	for line := range strings.Lines(list) {
+		if f := strings.Fields(line); len(f) >= 6 {
+			files[strings.TrimPrefix(f[5], ".")] = f[0] + " " + f[1]
 		}
-		if !found {
-			t.Errorf("no %s with %s in\n%s", name, mode, list)
+	}
+	for name, mode := range packagedFiles("/usr/share/zsh/vendor-completions/_brig") {
+		if files[name] != mode+" root/root" {
+			t.Errorf("%s has %q, want %s", name, files[name], mode)
 		}
 	}
 	if s := output(t, "dpkg-deb", "-I", deb, "conffiles"); s != "/etc/brig/brig.yaml\n" {
@@ -129,13 +133,18 @@ func packageContents(t *testing.T, dir string) {
 	}
 }
 
-// The same sources give the same bytes.
+// packageAgain verifies that the build is reproducible.
 func packageAgain(t *testing.T, dir string) {
 	again := t.TempDir()
 	if err := packInto(t, again); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{filepath.Base(debOf(t, dir)), "brig-image.tar", filepath.Base(wheelOf(t, dir))} {
+	made, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range made {
+		name := entry.Name()
 		a, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)
@@ -145,13 +154,14 @@ func packageAgain(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(a, b) {
-			t.Errorf("%s is another one the second time", name)
+			t.Errorf("%s has other bytes the second time", name)
 		}
 	}
 }
 
-// What the unit takes from the server, no sandbox needs: programs run under the
-// same bounding set and without new privileges.
+// packageUnit verifies that sandboxes do not need the privileges that the unit
+// removes: it runs programs with the same bounding set and without new
+// privileges.
 func packageUnit(t *testing.T, dir string) {
 	root := t.TempDir()
 	output(t, "dpkg-deb", "-x", debOf(t, dir), root)
@@ -161,13 +171,13 @@ func packageUnit(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The program is not where the package would put it.
+		// Adjust the path of the program, because the package is not installed.
 		here := filepath.Join(t.TempDir(), "brig.service")
 		if err := os.WriteFile(here, bytes.ReplaceAll(b, []byte("=/usr/bin/brig "), []byte("="+bin(t, "brig")+" ")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		out, _ := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", here).CombinedOutput()
-		if strings.Contains(string(out), "brig.service") { // the machine's own units may be wrong
+		if strings.Contains(string(out), "brig.service") { // the host's own units may have errors
 			t.Errorf("systemd-analyze: %s", out)
 		}
 	}
@@ -180,6 +190,9 @@ func packageUnit(t *testing.T, dir string) {
 		if set, ok := strings.CutPrefix(line, "CapabilityBoundingSet=~"); ok {
 			taken = strings.Fields(set)
 		}
+	}
+	if most := regexp.MustCompile(`(?m)^MemoryMax=([1-9][0-9]?)%$`).FindSubmatch(b); most == nil {
+		t.Error("the unit bounds no memory of the server and its shims")
 	}
 	if len(taken) == 0 || !bytes.Contains(b, []byte("\nNoNewPrivileges=yes\n")) {
 		t.Fatal("the unit takes nothing")
@@ -197,7 +210,8 @@ func packageUnit(t *testing.T, dir string) {
 	}
 }
 
-// The container image is one, for Brig's own reader too.
+// packageImage verifies that the container image is valid, according to Brig's
+// own reader as well.
 func packageImage(t *testing.T, dir string) {
 	store, err := image.Open(image.Options{Dir: t.TempDir()})
 	if err != nil {
@@ -223,14 +237,14 @@ func packageImage(t *testing.T, dir string) {
 	}
 }
 
-// ground is a file system over this machine's own, in which a package can be
-// installed and which is gone when its process ends.
-const ground = `set -e
+// overlayScript mounts a temporary overlay over the host's file system, in
+// which a package can be installed. The overlay is gone when the process ends.
+const overlayScript = `set -e
 mount -t tmpfs none "$BRIG_GROUND"
 cd "$BRIG_GROUND" && mkdir up work root
 mount -t overlay overlay -o "lowerdir=/,upperdir=$BRIG_GROUND/up,workdir=$BRIG_GROUND/work" "$BRIG_GROUND/root"
 for d in proc sys dev tmp; do mount --rbind /$d "$BRIG_GROUND/root/$d"; done
-mkdir -p "$BRIG_GROUND/root/var/lib/brig" && mount -t tmpfs none "$BRIG_GROUND/root/var/lib/brig"
+mkdir -p "$BRIG_GROUND/root/var/lib/brig" && mount -t tmpfs -o mode=755 none "$BRIG_GROUND/root/var/lib/brig"
 status=0
 cd root && pivot_root . . && umount -l . # in a chroot nobody makes user namespaces
 (cd "$HOME" && bash "$1") || status=$?
@@ -238,7 +252,8 @@ cd root && pivot_root . . && umount -l . # in a chroot nobody makes user namespa
 exit $status
 `
 
-// The guide is followed from the installation on, in a file system of its own.
+// packageGuide runs the commands of the guide, from the installation on, in an
+// overlay file system.
 func packageGuide(t *testing.T, dir string) {
 	lab := startDocker(t)
 	if _, err := lab.api.ImageTag(t.Context(), client.ImageTagOptions{Source: lab.image, Target: "python:3.11-slim"}); err != nil {
@@ -251,11 +266,11 @@ func packageGuide(t *testing.T, dir string) {
 		}
 	}
 	g := guide{
-		page: "deployment.md", addr: freeAddr(t), dir: work,
-		shell: []string{"unshare", "-m", "--propagation", "private", "bash", "-c", ground, "ground"},
+		page: "guides/deployment.md", addr: freeAddr(t), dir: work,
+		shell: []string{"unshare", "-m", "--propagation", "private", "bash", "-c", overlayScript, "ground"},
 		env:   []string{"DOCKER_HOST=" + lab.host, "BRIG_GROUND=" + t.TempDir(), "HOME=" + work, "BRIG_DATA_DIR=", "SYSTEMD_OFFLINE=1"},
 	}
-	// What systemd would do: the unit's command, at the test's address.
+	// Instead of systemd, run the unit's command with the test's address.
 	g.after = map[string]string{
 		"systemctl start": `$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/brig.service) --listen ` + g.addr + ` &
 echo $! > /var/lib/brig/pid
@@ -263,4 +278,7 @@ for i in $(seq 150); do curl -sf http://` + g.addr + `/readyz && break; sleep 0.
 		"dpkg -r": `kill $(cat /var/lib/brig/pid); for i in $(seq 100); do kill -0 $(cat /var/lib/brig/pid) || break; sleep 0.1; done`,
 	}
 	g.run(t)
+	if left, err := cgroup.Children(chaos.Group("/var/lib/brig")); err != nil || len(left) > 0 {
+		t.Errorf("the guide leaves cgroups of sandboxes on the host: %v, %v", left, err)
+	}
 }

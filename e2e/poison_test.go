@@ -12,9 +12,10 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// poisons are what a program may leave behind in its interpreter and its
-// sandbox, and the mark by which the probe finds it.
-var poisons = []struct{ name, mark, code string }{
+// interpreterChanges are changes that a program may leave behind in its
+// interpreter and its sandbox, each with the mark that lookProgram prints for
+// it.
+var interpreterChanges = []struct{ name, mark, code string }{
 	{"variable", "variable", "SECRET = 'a'"},
 	{"builtin", "builtin", "import builtins\nbuiltins.hex = lambda x: 42"},
 	{"module", "module", "import json\njson.loads = lambda s: 'poison'"},
@@ -32,7 +33,8 @@ var poisons = []struct{ name, mark, code string }{
 	{"closed descriptors", "silence", "import os\nos.closerange(1, 3)"},
 }
 
-// lookProgram names what it finds of a poison, and nothing in a clean interpreter.
+// lookProgram prints the changes that it detects, and no output in a clean
+// interpreter.
 const lookProgram = `
 def look():
     import json, os, resource, signal, sys, threading
@@ -59,16 +61,17 @@ look()
 
 const clean = "found:\n"
 
-// What one caller's program did to its interpreter and its sandbox never
-// reaches the next caller, whoever that is. That the probe would find it is
-// shown in the poisoned interpreter itself.
+// TestSandboxChangesAreDiscarded verifies that the changes that one caller's
+// program makes to its interpreter and its sandbox never reach another caller.
+// The control is the modified interpreter itself, in which the probe detects
+// them.
 //
 //suite:part hostile
-func TestPoisonIsNotPassedOn(t *testing.T) {
+func TestSandboxChangesAreDiscarded(t *testing.T) {
 	needRoot(t)
 	e, ctx := pooledEngine(t, 3)
 	stranger := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "other", Role: brig.Member})
-	for _, p := range poisons {
+	for _, p := range interpreterChanges {
 		t.Run(p.name, func(t *testing.T) {
 			if _, err := e.Run(ctx, brig.Program{Language: brig.Python, Code: p.code}, brig.IO{}); err != nil {
 				t.Fatal(err)
@@ -86,21 +89,21 @@ func TestPoisonIsNotPassedOn(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer e.Remove(ctx, box.Spec.Name)
-			if got := twice(t, e, ctx, box.Spec.Name, p.code); got == clean || !strings.Contains(got, p.mark) && p.mark != "silence" {
+			if got := runPoisonAndProbe(t, e, ctx, box.Spec.Name, p.code); got == clean || !strings.Contains(got, p.mark) && p.mark != "silence" {
 				t.Errorf("the probe does not see %s: %q", p.name, got)
 			}
 		})
 	}
 }
 
-// twice runs a poison and then the probe in one context, and returns what the
-// probe found.
-func twice(t *testing.T, e *engine.Engine, ctx context.Context, sandbox, code string) string {
+// runPoisonAndProbe runs the code of a change and then the probe in one
+// context, and returns the probe's findings.
+func runPoisonAndProbe(t *testing.T, e *engine.Engine, ctx context.Context, sandbox, code string) string {
 	t.Helper()
 	if strings.Contains(code, "atexit") {
 		code += "\natexit._run_exitfuncs()"
 	}
-	// IPython does not survive its own exit hooks.
+	// Disable IPython, which does not survive its own exit hooks.
 	c, err := e.CreateContext(ctx, sandbox, brig.ContextSpec{Env: map[string]string{"BRIG_NO_IPYTHON": "1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -118,11 +121,12 @@ func twice(t *testing.T, e *engine.Engine, ctx context.Context, sandbox, code st
 	return string(r.Stdout.Head)
 }
 
-// Runs of many tenants at once, from the pool and beside it: nobody gets a
-// sandbox that somebody has had, and everybody gets their own answer.
+// TestPooledSandboxesAreNotShared runs programs of many tenants concurrently,
+// with and without pooled sandboxes. No tenant may receive a used sandbox, and
+// each must receive its own result.
 //
 //suite:part hostile
-func TestNobodyShares(t *testing.T) {
+func TestPooledSandboxesAreNotShared(t *testing.T) {
 	needRoot(t)
 	e, ctx := pooledEngine(t, 8)
 	awaitReady(t, e, ctx, 8)
@@ -160,8 +164,8 @@ func TestNobodyShares(t *testing.T) {
 	}
 }
 
-// pooledEngine returns an engine on real gVisor with n Python sandboxes that
-// wait.
+// pooledEngine returns an engine on real gVisor whose pool keeps n Python
+// sandboxes ready.
 func pooledEngine(t testing.TB, n int) (*engine.Engine, context.Context) {
 	t.Helper()
 	e, ctx := engineWith(t, engine.Options{
@@ -173,7 +177,7 @@ func pooledEngine(t testing.TB, n int) (*engine.Engine, context.Context) {
 	return e, ctx
 }
 
-// awaitReady waits until n Python sandboxes wait.
+// awaitReady waits until n Python sandboxes are ready in the pool.
 func awaitReady(t testing.TB, e *engine.Engine, ctx context.Context, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {

@@ -13,18 +13,19 @@ import (
 	"github.com/brig-run/brig/image"
 )
 
-// What gVisor leaves to the processes of a sandbox. With directfs the sentry
-// opens the image's files by itself, from directories that it was handed, and
-// keeps what files of any owner take: CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH,
-// FOWNER and FSETID, beside its own SYS_PTRACE. They
-// are the host's own, so what counts is all that is below: an empty root, a
-// seccomp filter, and no descriptor that leads anywhere else.
+// leftCapabilities are the capabilities that gVisor leaves to the processes of
+// a sandbox. With directfs, the sentry opens the image's files directly, below
+// directories that it received as descriptors. It keeps the capabilities to
+// access files of any owner (CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER and
+// FSETID), in addition to its own SYS_PTRACE. These capabilities are effective
+// on the host, so other protections matter: an empty root, a seccomp filter,
+// and no descriptors of other directories.
 var leftCapabilities = map[string]string{
 	"sentry": "000000000008001f",
 	"stub":   "000000000008001f",
 }
 
-// The processes of a sandbox, seen from the host.
+// TestPostureFromHost inspects the processes of a sandbox from the host.
 //
 //suite:part hostile
 func TestPostureFromHost(t *testing.T) {
@@ -80,11 +81,11 @@ func TestPostureFromHost(t *testing.T) {
 			for _, ns := range []string{"mnt", "net", "pid", "ipc", "uts"} {
 				apart(t, pid, ns)
 			}
-			leadNowhere(t, pid, m.dir, bin(t, "brig-agent"), root)
-			leadUp(t, pid, false)
+			checkDescriptors(t, pid, m.dir, bin(t, "brig-agent"), root)
+			checkParents(t, pid, false)
 		})
 	}
-	leadUp(t, os.Getpid(), true) // the control: this test's own folder does
+	checkParents(t, os.Getpid(), true) // the control: the parents of this test's own folder are reachable
 	for _, r := range []string{"shim", "sentry", "stub"} {
 		if seen[r] == 0 {
 			t.Errorf("no %s among %v", r, seen)
@@ -104,7 +105,8 @@ func hostMounts(t *testing.T) string {
 	return string(b)
 }
 
-// apart fails unless a process is in another namespace than this one.
+// apart fails the test unless a process is in a different namespace from this
+// one.
 func apart(t *testing.T, pid int, ns string) {
 	t.Helper()
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
@@ -114,8 +116,9 @@ func apart(t *testing.T, pid int, ns string) {
 	}
 }
 
-// leadNowhere fails if a process has a file open that is not its sandbox's.
-func leadNowhere(t *testing.T, pid int, dir, agent string, root image.Root) {
+// checkDescriptors fails the test if a process has open files that do not
+// belong to its sandbox.
+func checkDescriptors(t *testing.T, pid int, dir, agent string, root image.Root) {
 	t.Helper()
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {
@@ -124,14 +127,14 @@ func leadNowhere(t *testing.T, pid int, dir, agent string, root image.Root) {
 	for _, fd := range fds {
 		link, err := os.Readlink(fd)
 		if err != nil {
-			continue // closed meanwhile
+			continue // closed concurrently
 		}
 		kind, _, _ := strings.Cut(link, ":")
-		quota := "/brig/" // of the sandbox's own cgroup, read for counting processors
+		quota := "/brig/" // the quota file of the sandbox's own cgroup, read to determine the number of processors
 		switch {
 		case slices.Contains([]string{"socket", "pipe", "anon_inode", "/dev/null", "/memfd"}, kind):
 		case strings.HasPrefix(link, dir+"/"):
-		case link == "/" && !sameFile(fd, "/"): // a mount that is nowhere else
+		case link == "/" && !sameFile(fd, "/"): // a mount that is not visible elsewhere
 		case readOnly(pid, fd) && (link == agent || ofImage(fd, link, root)):
 		case readOnly(pid, fd) && strings.Contains(link, quota) && strings.Contains(link, "/"+filepath.Base(dir)+"/cpu."):
 		default:
@@ -142,9 +145,9 @@ func leadNowhere(t *testing.T, pid int, dir, agent string, root image.Root) {
 	}
 }
 
-// leadUp looks whether the way up from a folder that a process has open leads to
-// the host's root.
-func leadUp(t *testing.T, pid int, want bool) {
+// checkParents checks whether the host's root can be reached through the parent
+// directories of a folder that a process has open.
+func checkParents(t *testing.T, pid int, want bool) {
 	t.Helper()
 	if want {
 		d, err := os.Open(t.TempDir())
@@ -178,7 +181,7 @@ func sameFile(a, b string) bool {
 func readOnly(pid int, fd string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(fd)))
 	if err != nil {
-		return true // closed meanwhile
+		return true // closed concurrently
 	}
 	for line := range strings.Lines(string(b)) {
 		if v, ok := strings.CutPrefix(line, "flags:"); ok {
@@ -189,15 +192,16 @@ func readOnly(pid int, fd string) bool {
 	return false
 }
 
-// ofImage reports whether a descriptor is a file of the image. Its name is that
-// below the mount that it is in; which file it is, the inode tells.
+// ofImage reports whether a descriptor refers to a file of the image. The
+// file's name is relative to its mount, so ofImage compares inodes.
 func ofImage(fd, name string, root image.Root) bool {
 	places := []string{root.Dir + name}
 	for _, b := range root.Binds {
 		places = append(places, b.Source+name)
 	}
 	for _, p := range places {
-		// A link is opened as itself: the descriptor's own inode counts.
+		// The sentry opens links without following them, so compare the link's
+		// own inode, too.
 		have, err := os.Lstat(p)
 		if st, err2 := os.Stat(fd); err == nil && err2 == nil && os.SameFile(st, have) || sameFile(fd, p) {
 			return true
@@ -206,7 +210,7 @@ func ofImage(fd, name string, root image.Root) bool {
 	return false
 }
 
-// listensOnTCP fails if one of a process's sockets does.
+// listensOnTCP fails the test if a process listens on a TCP socket.
 func listensOnTCP(t *testing.T, pid int) {
 	t.Helper()
 	for _, name := range []string{"tcp", "tcp6"} {

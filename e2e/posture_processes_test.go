@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// cmdline returns the arguments of a process of the host.
+// cmdline returns the arguments of a process on the host.
 func cmdline(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(b) == 0 {
@@ -17,7 +17,8 @@ func cmdline(pid int) []string {
 	return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00")
 }
 
-// parentOf returns the parent of a process of the host, 0 if it is gone.
+// parentOf returns the parent of a process on the host, or 0 if the process no
+// longer exists.
 func parentOf(pid int) int {
 	n, _ := strconv.Atoi(statusOf(pid)["PPid"])
 	return n
@@ -37,8 +38,8 @@ func statusOf(pid int) map[string]string {
 	return out
 }
 
-// sandboxProcesses lists the shim of a sandbox's folder and everything below
-// it, and whatever else names the folder.
+// sandboxProcesses lists the shim of a sandbox's folder and its descendants,
+// and all other processes whose arguments contain the folder.
 func sandboxProcesses(dir string) []int {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	parents := map[int]int{}
@@ -72,7 +73,8 @@ func sandboxProcesses(dir string) []int {
 func role(pid int) string {
 	args := cmdline(pid)
 	if len(args) == 0 {
-		// The stubs have no memory of the sentry's, its arguments included.
+		// The stubs do not have the sentry's memory, and therefore not its
+		// arguments.
 		return "stub"
 	}
 	switch name := filepath.Base(args[0]); {

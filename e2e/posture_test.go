@@ -18,12 +18,12 @@ var update = flag.Bool("update", false, "write what is found as what is expected
 
 const goldenPosture = "testdata/posture.json"
 
-// views are the ways in which a program comes into a sandbox.
+// views are the methods of running a program in a sandbox.
 var views = []string{"user exec", "root exec", "user run", "root run"}
 
-// What a sandbox sees and may do is exactly what was expected when somebody
-// read through the golden file. A difference is a change of the wall: read it
-// before you run the test with -update.
+// TestPosture verifies that a program's environment and privileges in a sandbox
+// are exactly those in the reviewed golden file. A difference means that the
+// isolation has changed: review it before you run the test with -update.
 //
 //suite:part hostile
 func TestPosture(t *testing.T) {
@@ -39,16 +39,16 @@ func TestPosture(t *testing.T) {
 			t.Errorf("%s: %s", view, d)
 		}
 		for fact := range got[view] {
-			if id := wallOf(fact); id != "" {
-				attack.Tried(id, fact+", "+view, slices.ContainsFunc(diff, func(d string) bool { return strings.HasPrefix(d, fact+":") }))
+			if id := attackClassOf(fact); id != "" {
+				attack.RecordCase(id, fact+", "+view, slices.ContainsFunc(diff, func(d string) bool { return strings.HasPrefix(d, fact+":") }))
 			}
 		}
 	}
 }
 
-// wallOf says which class of attacks a fact is one of, "" if nothing was tried
-// to learn it. The longest prefix counts.
-func wallOf(fact string) string {
+// attackClassOf returns the ID of a fact's attack class, or "" if the fact does
+// not result from an attack. The longest matching prefix applies.
+func attackClassOf(fact string) string {
 	best, id := "", ""
 	for prefix, of := range map[string]string{
 		"caps.": "ESC-01", "call.setuid": "ESC-01", "call.setgid": "ESC-01", "call.setgroups": "ESC-01", "id.no_new_privs": "ESC-01",
@@ -65,8 +65,8 @@ func wallOf(fact string) string {
 	return id
 }
 
-// Each protection, when it is off, must be missed by the same comparison. The
-// facts that are named must be among the differences.
+// TestPostureControls verifies that the same comparison detects each disabled
+// protection. The given facts must be among the differences.
 //
 //suite:part hostile
 func TestPostureControls(t *testing.T) {
@@ -81,13 +81,14 @@ func TestPostureControls(t *testing.T) {
 		t.Run(protection, func(t *testing.T) {
 			got := postures(t, []string{"root exec"}, protection)
 			diff := differences(want["root exec"], got["root exec"])
-			// One mutant for each wall of which something is seen to be gone.
+			// Record one mutant for each attack class with a visible
+			// difference.
 			seen := map[string]bool{}
 			for _, d := range diff {
 				fact, _, _ := strings.Cut(d, ":")
-				if id := wallOf(fact); id != "" && !seen[id] {
+				if id := attackClassOf(fact); id != "" && !seen[id] {
 					seen[id] = true
-					attack.Seen(id, "what a program sees and may do", protection, true)
+					attack.RecordMutant(id, "what a program sees and may do", protection, true)
 				}
 			}
 			for _, f := range facts {
@@ -99,7 +100,7 @@ func TestPostureControls(t *testing.T) {
 	}
 }
 
-// postures runs the probe in a sandbox of its own for each way in.
+// postures runs the probe in a separate sandbox for each view.
 func postures(t *testing.T, views []string, disabled ...string) map[string]map[string]string {
 	t.Helper()
 	e, ctx := newEngine(t, disabled...)
@@ -143,8 +144,8 @@ func postures(t *testing.T, views []string, disabled ...string) map[string]map[s
 	return out
 }
 
-// withoutAgent takes the agent's threads, of which there are never the same
-// number, from root's limit of processes: gVisor counts them as root's.
+// withoutAgent subtracts the agent's threads, whose number varies, from root's
+// process limit, because gVisor counts them as root's processes.
 func withoutAgent(facts map[string]string) {
 	var soft, hard, limit = 0, 0, brig.DefaultBounds().Default.Processes
 	n, err := fmt.Sscanf(facts["rlimit.nproc"], "%d %d", &soft, &hard)
@@ -153,7 +154,7 @@ func withoutAgent(facts map[string]string) {
 	}
 }
 
-// differences lists the facts that are not what they should be.
+// differences lists the facts that differ from the expected ones.
 func differences(want, got map[string]string) []string {
 	var out []string
 	for k, v := range want {
@@ -172,15 +173,15 @@ func differences(want, got map[string]string) []string {
 	return out
 }
 
-// The golden file has the facts that all views share under "always", and the
-// rest under the view's name.
+// writeGolden writes the golden file. Facts that all views share are under
+// "always"; the others are under the view's name.
 func writeGolden(t *testing.T, got map[string]map[string]string) {
 	t.Helper()
 	golden := map[string]map[string]string{"always": {}}
 	for _, view := range views {
 		golden[view] = map[string]string{}
 		for k, v := range got[view] {
-			if everywhere(got, k, v) {
+			if inAllViews(got, k, v) {
 				golden["always"][k] = v
 			} else {
 				golden[view][k] = v
@@ -196,7 +197,7 @@ func writeGolden(t *testing.T, got map[string]map[string]string) {
 	}
 }
 
-func everywhere(got map[string]map[string]string, k, v string) bool {
+func inAllViews(got map[string]map[string]string, k, v string) bool {
 	for _, view := range views {
 		if w, ok := got[view][k]; !ok || w != v {
 			return false

@@ -8,8 +8,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// There is no socket, fifo or device outside of /dev anywhere in a sandbox,
-// and no file that raises who runs it; a file that root makes so does not.
+// TestPostureFiles verifies that a sandbox has no socket, FIFO or device
+// outside of /dev, and no file that raises privileges when executed. A setuid
+// file that root creates must have no effect.
 //
 //suite:part hostile
 func TestPostureFiles(t *testing.T) {
@@ -28,7 +29,7 @@ func TestPostureFiles(t *testing.T) {
 			t.Errorf("%s, setuid root, runs as %s", name, out)
 		}
 	}
-	// The control: the walk sees what is there.
+	// The control: the walk detects a FIFO and a socket.
 	m.sh("root", "mkfifo /opt/fifo; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/opt/socket\")'")
 	found := m.facts("root", "walk", "/opt")["walk"]
 	for _, name := range []string{"/opt/fifo", "/opt/socket"} {
@@ -38,8 +39,9 @@ func TestPostureFiles(t *testing.T) {
 	}
 }
 
-// A working directory or a program that is a descriptor of somebody else's
-// leads nowhere.
+// TestPostureDescriptors verifies that a command cannot use the path of a
+// descriptor in /proc, which may belong to another process, as its working
+// directory or program.
 //
 //suite:part hostile
 func TestPostureDescriptors(t *testing.T) {
@@ -54,7 +56,7 @@ func TestPostureDescriptors(t *testing.T) {
 				if brig.KindOf(err) != brig.InvalidArgument {
 					t.Errorf("as %s, a command in %s: %+v, %v: %s", user, dir, res, err, out)
 				}
-				attack.Tried("ESC-07", "a command in "+dir+" as "+user, brig.KindOf(err) != brig.InvalidArgument)
+				attack.RecordCase("ESC-07", "a command in "+dir+" as "+user, brig.KindOf(err) != brig.InvalidArgument)
 			}
 		}
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// heard collects what a process says.
-type heard struct {
+// processEvents collects the events of a process.
+type processEvents struct {
 	mu             sync.Mutex
 	stdout, stderr bytes.Buffer
 	end            *brig.Result
 	more           chan struct{}
 }
 
-func (h *heard) on(ev brig.ProcessEvent) error {
+func (h *processEvents) on(ev brig.ProcessEvent) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.end = ev.End; ev.From == brig.FromStderr {
@@ -36,17 +36,17 @@ func (h *heard) on(ev brig.ProcessEvent) error {
 	return nil
 }
 
-// said is the output so far.
-func (h *heard) said() string {
+// printed returns the output so far.
+func (h *processEvents) printed() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.stdout.String()
 }
 
-// until waits until the output has a text in it.
-func (h *heard) until(t *testing.T, text string) {
+// until waits until the output contains a text.
+func (h *processEvents) until(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(2 * patience)
 	for {
 		h.mu.Lock()
 		out := h.stdout.String()
@@ -62,15 +62,15 @@ func (h *heard) until(t *testing.T, text string) {
 	}
 }
 
-// listen attaches to a process from an offset on. The channel that it returns
-// has the error of Attach.
-func listen(ctx context.Context, ps brig.Processes, pid int, from int64) (*heard, chan error) {
-	h, done := &heard{more: make(chan struct{}, 1)}, make(chan error, 1)
+// listen attaches to a process at an offset. The returned channel receives the
+// error of Attach.
+func listen(ctx context.Context, ps brig.Processes, pid int, from int64) (*processEvents, chan error) {
+	h, done := &processEvents{more: make(chan struct{}, 1)}, make(chan error, 1)
 	go func() { done <- ps.Attach(ctx, pid, from, h.on) }()
 	return h, done
 }
 
-// boxOf makes a sandbox and returns its processes.
+// boxOf creates a sandbox and returns its name and processes.
 func boxOf(t *testing.T, s brig.Service, ctx context.Context) (name string, ps brig.Processes) {
 	t.Helper()
 	box, err := s.Create(ctx, brig.Spec{TTL: 10 * time.Minute})
@@ -109,14 +109,15 @@ func TestProcesses(t *testing.T) {
 	if err := ps.CloseInput(ctx, p.PID); err != nil {
 		t.Error(err)
 	}
-	// Once more is nothing, but for a process that has ended by the first.
+	// A second call has no effect, unless the process has ended since the first
+	// call.
 	if err := ps.CloseInput(ctx, p.PID); err != nil && brig.KindOf(err) != brig.NotFound {
 		t.Error(err)
 	}
 	if err := <-done; err != nil || h.end == nil || h.end.ExitCode != 3 || h.stdout.String() != "out\ntyped\n" || h.stderr.String() != "err\n" {
 		t.Errorf("Attach = %v: %q %q %+v", err, &h.stdout, &h.stderr, h.end)
 	}
-	// Its output is there for who comes late, from any offset on.
+	// A client that attaches late can read the output from any offset.
 	h, done = listen(ctx, ps, p.PID, 4)
 	if err := <-done; err != nil || h.stdout.String()+h.stderr.String() != "typed\nerr\n" && h.stdout.String() != "typed\n" {
 		t.Errorf("late: %v %q %q", err, &h.stdout, &h.stderr)
@@ -140,7 +141,8 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 
-	// Whatever holds the output is waited for, and nothing more.
+	// Attach waits for all processes that hold the output open, but not for
+	// other processes.
 	p = start(t, ctx, ps, script("(sleep 0.5; echo late) & echo now"))
 	h, done = listen(ctx, ps, p.PID, 0)
 	if err := <-done; err != nil || h.stdout.String() != "now\nlate\n" || h.end.ExitCode != 0 {
@@ -163,7 +165,7 @@ func TestProcesses(t *testing.T) {
 			t.Error(err)
 		}
 		if c.signal == "SIGTERM" {
-			continue // the one in a session of its own holds the pipe
+			continue // the process in its own session holds the pipe open
 		}
 		if err := <-done; err != nil || h.end.Signal != c.want || h.end.ExitCode != c.code {
 			t.Errorf("%s: %v %+v", c.signal, err, h.end)
@@ -196,13 +198,18 @@ func TestTerminal(t *testing.T) {
 	say("stty size; tty; echo $TERM\n")
 	h.until(t, "24 80\r\n/dev/pts/")
 	other.until(t, "24 80\r\n")
+	// readline reads the size and writes it back before it prints a prompt, so
+	// that a size set in between is lost.
+	h.until(t, "\r\nxterm\r\n\x1b[?2004h> ")
 	if err := ps.Resize(ctx, p.PID, brig.Terminal{Columns: 100, Rows: 30}); err != nil {
 		t.Error(err)
 	}
 	say("stty size\n")
 	h.until(t, "30 100\r\n")
-	say("sleep 1000\n")
-	time.Sleep(300 * time.Millisecond)
+	// When the program prints, it is the terminal's foreground job: Ctrl-C is a
+	// signal for it, and no key for readline.
+	say("sh -c 'echo go$((1+1)); exec sleep 1000'\n")
+	h.until(t, "go2\r\n")
 	say("\x03") // Ctrl-C
 	say("echo so$((40+2))\n")
 	h.until(t, "so42\r\n")
@@ -218,7 +225,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// A process outlives the server that started it, and the next one has it.
+// TestProcessOutlivesServer verifies that a process outlives the server that
+// started it, and that the next server lists it.
 //
 //suite:part crash
 func TestProcessOutlivesServer(t *testing.T) {
@@ -239,7 +247,7 @@ func TestProcessOutlivesServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.until(t, "got 1")
-	time.Sleep(time.Second) // by then it is kept
+	time.Sleep(time.Second) // until the process is recorded
 	s.kill()
 	if err := <-done; err == nil {
 		t.Error("nobody was told that the server died")

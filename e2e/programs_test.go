@@ -14,17 +14,19 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// Programs come to the same in a sandbox of this machine …
+// TestProgramsOnHost verifies that programs have the expected results in
+// sandboxes on this host.
 //
 //suite:part core
-func TestProgramsHere(t *testing.T) {
+func TestProgramsOnHost(t *testing.T) {
 	e, ctx := newEngine(t)
 	providertest.Programs(t, func(_ context.Context, p brig.Program) (*brig.Outcome, error) {
 		return e.Run(ctx, p, brig.IO{})
 	})
 }
 
-// … and at an executor manager, which is another Brig.
+// TestProgramsAtExecman verifies the same at an executor manager, which is
+// another Brig server.
 //
 //suite:part clients full
 func TestProgramsAtExecman(t *testing.T) {
@@ -37,7 +39,8 @@ func TestProgramsAtExecman(t *testing.T) {
 	})
 }
 
-// openExecman opens a provider of the door of an engine on real gVisor.
+// openExecman opens a provider that uses the executor manager API of an engine
+// on real gVisor.
 func openExecman(t *testing.T) *execman.Provider {
 	t.Helper()
 	e, _ := newEngine(t)

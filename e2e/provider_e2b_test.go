@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// The client of E2B's protocol keeps the contract of all providers, in
-// sandboxes of Brig's own door for E2B's clients.
+// TestE2BProviderConformance verifies that the E2B provider satisfies the
+// provider contract, with sandboxes from Brig's own E2B API.
 //
 //suite:part providers full
 func TestE2BProviderConformance(t *testing.T) {
@@ -34,14 +34,14 @@ func TestE2BProviderConformance(t *testing.T) {
 		Provider: p, Image: img.Digest, Real: true, Next: open,
 		Lacks: map[string]string{
 			"Freeze": freeze, "UplinkFrozen": freeze, "FilesFull": "the disk is the template's",
-			"User": one, "FilesOwners": one, "TreesRace": one, "TreesSealed": one,
+			"User": one, "FilesOwners": one, "FilesRights": one, "TreesRace": one, "TreesSealed": one,
 			"Uplink": uplink, "UplinkReplaced": uplink, "UplinkEnd": uplink, "UplinkRecovered": uplink, "UplinkBound": uplink,
 			"UplinkLarge": uplink, "UplinkSettings": uplink, "UplinkHostileFiles": uplink,
 		},
 	})
 }
 
-// provider opens the client, with a folder of its own.
+// provider opens the E2B provider with the given folder.
 func (s *e2bServer) provider(t *testing.T, dir, key, agent string) brig.Provider {
 	t.Helper()
 	config := e2b.Driver().Config().(*e2b.Config)
@@ -53,8 +53,9 @@ func (s *e2bServer) provider(t *testing.T, dir, key, agent string) brig.Provider
 	return p
 }
 
-// What fails half way leaves nothing at the cloud, and what ends there without
-// us is known to have ended.
+// TestE2BProviderEnds verifies that a failed creation leaves no sandbox in the
+// cloud, and that the provider detects a sandbox that ended there without a
+// request from the provider.
 //
 //suite:part providers
 func TestE2BProviderEnds(t *testing.T) {
@@ -89,14 +90,15 @@ func TestE2BProviderEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Another server with the same key does not touch it.
+	// The sweep of another server with the same key must not remove the
+	// sandbox.
 	if n, err := s.provider(t, t.TempDir(), s.key(t), bin(t, "brig-agent")).Sweep(t.Context(), nil); n != 0 || err != nil {
 		t.Errorf("another server's sweep found %d, %v", n, err)
 	}
 	if u, err := in.Usage(t.Context()); err == nil && u.Memory <= 0 || err != nil && brig.KindOf(err) != brig.Unimplemented {
 		t.Errorf("usage: %+v, %v", u, err)
 	}
-	// Our own does, as the cloud would by itself.
+	// The server's own sweep must remove it.
 	if n, err := s.provider(t, site, s.key(t), bin(t, "brig-agent")).Sweep(t.Context(), nil); n != 1 || err != nil {
 		t.Errorf("swept %d, %v", n, err)
 	}
@@ -113,7 +115,7 @@ func TestE2BProviderEnds(t *testing.T) {
 	}
 }
 
-// key is the key for E2B's clients.
+// key returns the API key for E2B clients.
 func (s *e2bServer) key(t *testing.T) string {
 	t.Helper()
 	for _, v := range s.env {

@@ -7,7 +7,8 @@ import (
 	"github.com/brig-run/brig/provider/providertest"
 )
 
-// The real provider keeps the contract that the fake one keeps.
+// TestProviderConformance verifies that the gVisor provider satisfies the same
+// contract as the fake provider.
 //
 //suite:part providers
 func TestProviderConformance(t *testing.T) {

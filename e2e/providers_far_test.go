@@ -13,12 +13,13 @@ import (
 	"github.com/brig-run/brig/provider/execman"
 )
 
-// A server sends programs to another one, and to AgentRun's double, by what an
-// administrator has configured: the answer says where they ran, and what those
-// cannot do is refused before anything is sent.
+// TestRemoteProviders verifies that a server sends programs to another server,
+// and to the test double of AgentRun, according to the administrator's
+// configuration. The response must contain the provider, and the server must
+// reject unsupported requests before it sends data to the provider.
 //
 //suite:part providers
-func TestProvidersElsewhere(t *testing.T) {
+func TestRemoteProviders(t *testing.T) {
 	far := execmanServer(t, "timeout: 20s").at
 	const id, secret = "LTAI5tDouble", "a secret of the double"
 	dir := t.TempDir()
@@ -27,7 +28,7 @@ func TestProvidersElsewhere(t *testing.T) {
 		Machine: func(string) (agentruntest.Machine, error) { return agentruntest.NewLocal(dir) },
 	}))
 	defer double.Close()
-	c := endGently(t, startServer(t, t.TempDir())).client()
+	c := stopServer(t, startServer(t, t.TempDir())).client()
 	for name, config := range map[string]string{
 		execman.Name: fmt.Sprintf(`{"endpoint":"http://%s"}`, far),
 		agentrun.Name: fmt.Sprintf(`{"access_key_id":%q,"access_key_secret":%q,"account_id":"1","control_endpoint":%q,"data_endpoint":%q,"allow_private":true}`,
@@ -68,7 +69,7 @@ func TestProvidersElsewhere(t *testing.T) {
 	if err != nil || strings.Contains(string(b), secret) || !strings.Contains(string(b), "****uble") {
 		t.Errorf("the secret is told, or not shown by its end: %s, %v", b, err)
 	}
-	// A wrong endpoint is found out by the test, with the reason.
+	// The provider test detects a wrong endpoint and reports the reason.
 	test, err := c.TestProvider(t.Context(), brig.ProviderConfig{ID: execman.Name, Config: json.RawMessage(`{"endpoint":"http://127.0.0.1:1"}`)})
 	if err == nil && test.OK {
 		t.Errorf("a wrong endpoint passes the test: %+v", test)

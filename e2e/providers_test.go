@@ -27,13 +27,13 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// manager is a server whose door of executor managers others use.
+// manager is a server whose executor manager API is used by other servers.
 type manager struct {
 	*server
 	dir, config, url string
 }
 
-// startManager starts one on a port of its own.
+// startManager starts a manager on an unused port.
 func startManager(t *testing.T) *manager {
 	t.Helper()
 	at := fmt.Sprintf("127.0.0.1:%d", freePort(t))
@@ -43,10 +43,10 @@ func startManager(t *testing.T) *manager {
 	return m
 }
 
-// again starts it once more.
+// again restarts the server.
 func (m *manager) again(t *testing.T) { m.server = startServer(t, m.dir, "--config", m.config) }
 
-// configure sets up a provider of a server, and wants no error.
+// configure configures a provider of a server. The test fails on an error.
 func (s *server) configure(id string, fields map[string]any) {
 	s.t.Helper()
 	raw, err := json.Marshal(fields)
@@ -63,13 +63,13 @@ const (
 	elsewhere = "self_managed"
 )
 
-// doubled is a program, and what it prints.
+// doubled returns a program and its expected output.
 func doubled(n int) (p brig.Program, out string) {
 	return brig.Program{Language: brig.Python, Code: fmt.Sprintf("import time\ntime.sleep(0.05)\nprint(%d * 2)", n), Timeout: time.Minute}, fmt.Sprintf("%d\n", n*2)
 }
 
-// many runs n programs, six at a time. Every one must come to what it should.
-// Each is told of where it went.
+// many runs n programs, six at a time, checks their results, and calls each
+// with the route of each result.
 func (s *server) many(n int, each func(i int, r brig.Route)) {
 	s.t.Helper()
 	svc := s.client()
@@ -94,12 +94,13 @@ func (s *server) many(n int, each func(i int, r brig.Route)) {
 	all.Wait()
 }
 
-// A provider that dies under load loses nothing: what it had, and what comes
-// after, is done by the next one, and each result says so. When it is there
-// again, so is the traffic.
+// TestProviderFailover verifies that no program is lost when a provider crashes
+// under load: the next provider runs its programs and all subsequent ones, and
+// each result reports this. When the provider is available again, it must
+// receive programs again.
 //
 //suite:part providers
-func TestProviderDies(t *testing.T) {
+func TestProviderFailover(t *testing.T) {
 	needRoot(t)
 	b := startManager(t)
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 2}\nmetrics: {trial: 0s}\n"))
@@ -159,7 +160,8 @@ func TestProviderDies(t *testing.T) {
 	t.Logf("traffic returned %v after the server did", time.Since(begin).Round(time.Millisecond))
 }
 
-// Who is active changes while much goes on, and nothing fails.
+// TestProviderSwitches changes the active provider under load. No program may
+// fail.
 //
 //suite:part providers full
 func TestProviderSwitches(t *testing.T) {
@@ -196,9 +198,9 @@ func TestProviderSwitches(t *testing.T) {
 	t.Logf("%d runs: %v", runs, count)
 }
 
-// Programs come to the same through a server, wherever it has them run. Each
-// provider is configured as an administrator would, with a program run there
-// first, and forgotten again.
+// TestProvidersAgree verifies that programs have the same results on every
+// provider of a server. Each provider is configured and tested as by an
+// administrator, and removed again.
 //
 //suite:part providers full
 func TestProvidersAgree(t *testing.T) {
@@ -207,7 +209,7 @@ func TestProvidersAgree(t *testing.T) {
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
 	svc := a.client()
 	for id, fields := range map[string]func(t *testing.T) map[string]any{
-		here:      nil, // it is always there
+		here:      nil, // always configured
 		elsewhere: func(*testing.T) map[string]any { return map[string]any{"endpoint": b.url} },
 		"docker": func(t *testing.T) map[string]any {
 			lab := startDocker(t)
@@ -231,7 +233,7 @@ func TestProvidersAgree(t *testing.T) {
 	} {
 		t.Run(id, func(t *testing.T) {
 			if fields != nil {
-				a.lend(t, id, fields(t))
+				a.configureTemporarily(t, id, fields(t))
 			}
 			providertest.Programs(t, func(ctx context.Context, p brig.Program) (*brig.Outcome, error) {
 				p.Placement = brig.Placement{Provider: id, Only: true}
@@ -245,10 +247,10 @@ func TestProvidersAgree(t *testing.T) {
 	}
 }
 
-// behindSSH starts a machine, and is how a server is told of it.
+// behindSSH starts an SSH host, and returns the provider configuration for it.
 func behindSSH(t *testing.T) map[string]any {
 	t.Helper()
-	dir := t.TempDir() // of the agent there, which ends with it
+	dir := t.TempDir() // the folder of the remote agent, which ends with the test
 	m := sshtest.Start(t)
 	return map[string]any{
 		"host": "127.0.0.1", "port": m.Port, "username": "root", "private_key": m.ClientKey,
@@ -256,7 +258,8 @@ func behindSSH(t *testing.T) map[string]any {
 	}
 }
 
-// cloudOf is how a server is told of another, as E2B's cloud.
+// cloudOf returns the provider configuration that uses another server in place
+// of E2B's cloud.
 func cloudOf(t *testing.T, other *server) map[string]any {
 	t.Helper()
 	key, err := os.ReadFile(filepath.Join(other.dir, "e2b.key"))
@@ -266,8 +269,8 @@ func cloudOf(t *testing.T, other *server) map[string]any {
 	return map[string]any{"api_url": other.url, "sandbox_url": other.url, "api_key": strings.TrimSpace(string(key))}
 }
 
-// lend has a server know a provider, which works, for the time of a test.
-func (s *server) lend(t *testing.T, id string, fields map[string]any) {
+// configureTemporarily configures a provider, tests it, and removes it at the end of the test.
+func (s *server) configureTemporarily(t *testing.T, id string, fields map[string]any) {
 	t.Helper()
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -278,9 +281,10 @@ func (s *server) lend(t *testing.T, id string, fields map[string]any) {
 		t.Fatalf("configure %s: %v", id, err)
 	}
 	t.Cleanup(func() {
-		// The last program's sandbox goes after its answer has come.
+		// The last program's sandbox is removed only after the response, so
+		// retry.
 		err := svc.RemoveProvider(context.WithoutCancel(t.Context()), id)
-		for end := time.Now().Add(30 * time.Second); brig.KindOf(err) == brig.FailedPrecondition && time.Now().Before(end); {
+		for end := time.Now().Add(2 * patience); brig.KindOf(err) == brig.FailedPrecondition && time.Now().Before(end); {
 			time.Sleep(50 * time.Millisecond)
 			err = svc.RemoveProvider(context.WithoutCancel(t.Context()), id)
 		}
@@ -290,10 +294,11 @@ func (s *server) lend(t *testing.T, id string, fields map[string]any) {
 	})
 }
 
-// A server applies a setting that another process writes into the database.
+// TestSettingsReloadFromDatabase verifies that a server applies a setting that another
+// process writes into the database.
 //
 //suite:part providers
-func TestSettingHolds(t *testing.T) {
+func TestSettingsReloadFromDatabase(t *testing.T) {
 	needRoot(t)
 	b := startManager(t)
 	dir := t.TempDir()
@@ -324,7 +329,7 @@ func TestSettingHolds(t *testing.T) {
 	}
 }
 
-// active is the id of the active provider.
+// active returns the ID of the active provider.
 func (s *server) active() string {
 	s.t.Helper()
 	list, err := s.client().Providers(s.t.Context())
@@ -339,8 +344,8 @@ func (s *server) active() string {
 	return ""
 }
 
-// A provider's secrets are encrypted where they are kept, shown as their last
-// four characters, and nowhere else.
+// TestProviderSecret verifies that a provider's secrets are encrypted at rest,
+// displayed only as their last four characters, and not stored elsewhere.
 //
 //suite:part providers
 func TestProviderSecret(t *testing.T) {
@@ -350,7 +355,8 @@ func TestProviderSecret(t *testing.T) {
 	secrets := []string{phrase, strings.Split(private, "\n")[2]} // a line from the middle of the key
 	dir := t.TempDir()
 	a := startServer(t, dir, "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
-	// Nobody listens there: what is said of that is in the log.
+	// No server listens on this port, so the log contains the connection
+	// errors.
 	a.configure(aliyun, map[string]any{
 		"access_key_id": "LTAI-e2e", "access_key_secret": phrase, "account_id": "1431999136518149",
 		"control_endpoint": "http://127.0.0.1:1", "data_endpoint": "http://127.0.0.1:1", "allow_private": true,
@@ -387,12 +393,12 @@ func TestProviderSecret(t *testing.T) {
 		}
 		look(path, []byte(text))
 	}
-	// The whole folder, but for Brig's own programs.
+	// files searches the whole folder, except for Brig's own programs.
 	files := func() (kept int) {
 		found = 0
 		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 			switch {
-			case err != nil && !errors.Is(err, fs.ErrNotExist): // what waits comes and goes
+			case err != nil && !errors.Is(err, fs.ErrNotExist): // pooled sandboxes are created and removed concurrently
 				return err
 			case err == nil && d.IsDir() && name == filepath.Join(dir, "bin"):
 				return filepath.SkipDir
@@ -410,13 +416,14 @@ func TestProviderSecret(t *testing.T) {
 		return kept
 	}
 	kept := files()
-	// What is no secret is found, so a secret would be.
+	// The control: the search finds the public part of the configuration, so it
+	// would find a secret.
 	if found == 0 || kept < 10 {
 		t.Errorf("among %d files none has the configuration at all", kept)
 	}
 	if err := a.stop(); err != nil {
 		t.Error(err)
 	}
-	files() // without what was yet to be written
+	files() // search again once there are no pending writes
 	look("the log", []byte(a.errs.String()))
 }

@@ -19,11 +19,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// What the Python package needs, and what looks at it, as published.
+// pythonTools lists the published dependency of the Python package, and the
+// tools that check the package.
 var pythonTools = []string{"httpx==0.28.1", "mypy==2.4.1", "pytest==9.2.0", "ruff==0.17.6"}
 
-// pythonPackage builds the package's wheel and returns a PYTHONPATH that has it,
-// and what looks at it.
+// pythonPackage builds the package's wheel and returns a PYTHONPATH with the
+// wheel and the tools.
 func pythonPackage(t *testing.T) string {
 	t.Helper()
 	tools := cached(t, "pip", strings.Join(pythonTools, " "), func(dir string) *exec.Cmd {
@@ -36,8 +37,8 @@ func pythonPackage(t *testing.T) string {
 	return site + ":" + tools
 }
 
-// pythonSDK is a command in the package's sources that has nothing of this
-// machine's environment.
+// pythonSDK returns a command that runs in the package's source folder, without
+// the test's environment.
 func pythonSDK(t *testing.T, path string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "python3", append([]string{"-B"}, args...)...)
@@ -46,8 +47,8 @@ func pythonSDK(t *testing.T, path string, env []string, args ...string) *exec.Cm
 	return cmd
 }
 
-// The package's own tests, with its wheel: against a server, E2B's door, and an
-// engine that is started on demand.
+// TestPython runs the package's own tests with its wheel: against a server,
+// against the E2B API, and with an engine that is started on demand.
 //
 //suite:part clients full
 func TestPython(t *testing.T) {
@@ -71,31 +72,32 @@ func TestPython(t *testing.T) {
 	report(t, pythonSDK(t, path, env, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "--basetemp="+t.TempDir()+"/p"), 60)
 }
 
-// The images of the script.
+// Images in the script.
 const (
 	pythonSlim = "python:3.11-slim"
 	nodeSlim   = "node:20-slim"
 )
 
-// One script prints the same on an engine of its own, on a server, through a
-// Docker Engine, and, but for what E2B's protocol has not, by that.
+// TestPythonScript verifies that a script prints the same output with a local
+// engine, with a server, through a Docker Engine and with the E2B protocol.
+// With E2B, it excludes the features that the protocol lacks.
 //
 //suite:part clients full
 func TestPythonScript(t *testing.T) {
 	needRoot(t)
-	if os.Getenv("BRIG_LAB") == "" { // there is no network in the lab
+	if os.Getenv("BRIG_LAB") == "" { // the test is not in the lab, which has no network
 		if _, err := exec.LookPath("mmdebstrap"); err != nil {
 			t.Skip("no mmdebstrap (make setup installs it)")
 		}
 		t.Setenv("PYTHONPATH", pythonPackage(t))
 		dockerRootFS(t)
 	}
-	if !inLab(t) {
+	if !runInLab(t) {
 		return
 	}
 	l := newEgressLab(t)
 	l.name("ok.test", good)
-	l.name("other.test", evil)
+	l.name("other.test", evilAddr)
 	l.serve(80, greet)
 	config := "metrics: {trial: 0s}\npool: {size: 0}\negress: {resolver: \"" + nameOne + "\"}\nimages: {mirrors: {docker.io: [\"" + slimImages(t) + "\"]}"
 	lazy, eager := writeConfig(t, config+"}\n"), writeConfig(t, config+", pull_missing: true}\n")
@@ -127,7 +129,8 @@ func TestPythonScript(t *testing.T) {
 	t.Run("docker", func(t *testing.T) { s.scriptAtDocker(t, prints, want) })
 }
 
-// scriptAtDocker has a server's sandboxes made at a Docker Engine, all of them.
+// scriptAtDocker runs the script with a server that creates all sandboxes on a
+// Docker Engine.
 func (s *e2bServer) scriptAtDocker(t *testing.T, prints func(*testing.T, string, ...string), want string) {
 	d := startDocker(t)
 	for _, name := range []string{pythonSlim, nodeSlim} {
@@ -141,17 +144,17 @@ func (s *e2bServer) scriptAtDocker(t *testing.T, prints func(*testing.T, string,
 	}
 	begin := time.Now()
 	prints(t, want, "BRIG_URL="+s.url, "BRIG_API_KEY="+s.server.key)
-	// Its containers go before their engine does.
+	// Remove the containers before their engine stops.
 	if err := s.stop(); err != nil {
 		t.Error(err)
 	}
-	// A probe of what is enforced may have had one, too.
+	// A probe of the enforcement may have created another container.
 	if n := d.created(t, begin); n < 7 || n > 8 {
 		t.Errorf("%d containers were made, want 7: one for each sandbox, and for the one with rules, too", n)
 	}
 }
 
-// created counts the containers that were made since then.
+// created counts the containers created since a time.
 func (l *dockerLab) created(t *testing.T, since time.Time) (n int) {
 	t.Helper()
 	filters := make(client.Filters).Add("type", "container").Add("event", "create")
@@ -160,14 +163,14 @@ func (l *dockerLab) created(t *testing.T, since time.Time) (n int) {
 		select {
 		case <-all.Messages:
 			n++
-		case <-all.Err: // the end, too
+		case <-all.Err: // including io.EOF
 			return n
 		}
 	}
 }
 
-// slimImages is a registry that has the images of the script, and stands in for
-// Docker's: one root file system under both names.
+// slimImages returns the address of a registry that replaces Docker's. It has
+// the images of the script: one root file system under both names.
 func slimImages(t *testing.T) string {
 	t.Helper()
 	srv := httptest.NewServer(registry.New(registry.Logger(log.New(testLog{t}, "", 0))))

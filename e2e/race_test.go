@@ -10,11 +10,12 @@ import (
 	"github.com/brig-run/brig/internal/race"
 )
 
-// The control of the part race: a data race in the agent ends its sandbox, and
-// one in the shim or the server leaves a report where the suite looks for it.
+// TestRaceControl is the control for the part "race". A data race in the agent
+// must end its sandbox. A data race in the shim or the server must leave a
+// report in the folder that the suite checks.
 //
 //suite:part race alone
-func TestRaceIsSeen(t *testing.T) {
+func TestRaceControl(t *testing.T) {
 	needRoot(t)
 	reports := t.TempDir()
 	t.Setenv("GORACE", race.Options+" log_path="+filepath.Join(reports, "server"))

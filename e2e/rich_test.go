@@ -16,8 +16,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// Agents' clients expect of a context what a notebook does, in an image that
-// was built from Debian packages (at full size) and in `host` alike.
+// TestRichCode verifies that a context behaves like a notebook, as agents'
+// clients expect, both in an image built from Debian packages (at full size)
+// and in `host`.
 //
 //suite:part core
 func TestRichCode(t *testing.T) {
@@ -64,7 +65,7 @@ func engineWithImage(t *testing.T, name string, packages ...string) (*engine.Eng
 	return e, ctx
 }
 
-// notebook is one sandbox that a test works in.
+// notebook is one sandbox in which a test runs code.
 type notebook struct {
 	t       *testing.T
 	e       *engine.Engine
@@ -93,7 +94,8 @@ func (n notebook) fine(source string) *brig.CodeResult {
 	return r
 }
 
-// text is the string that a value is in one form.
+// text returns a value's representation for a MIME type, which must be a
+// string.
 func (n notebook) text(r brig.Rich, mime string) string {
 	n.t.Helper()
 	var s string
@@ -103,8 +105,8 @@ func (n notebook) text(r brig.Rich, mime string) string {
 	return s
 }
 
-// A figure comes out without having been asked for, as an image that decodes
-// and as the numbers that it shows.
+// figure verifies that a figure is returned automatically, as a valid image and
+// as data points.
 func (n notebook) figure() {
 	n.t.Helper()
 	r := n.fine("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], [4, 5, 9], label='grow')\nplt.title('T'); plt.xlabel('time (s)');")
@@ -177,9 +179,9 @@ func (n notebook) exception() {
 	}
 }
 
-// What is interrupted ends with KeyboardInterrupt, and the context lives on
-// with its variables: whether its time is over, its caller goes away, or
-// somebody else asks for it.
+// interrupt verifies that interrupted code ends with KeyboardInterrupt, and
+// that the context keeps its variables: after a timeout, after its caller
+// disconnects, and after another client interrupts it.
 func (n notebook) interrupt() {
 	n.t.Helper()
 	n.fine("kept = 7")
@@ -211,7 +213,8 @@ func (n notebook) interrupt() {
 	}
 }
 
-// Two contexts work at the same time and do not see each other.
+// contexts verifies that two contexts work at the same time and do not share
+// variables.
 func (n notebook) contexts() {
 	n.t.Helper()
 	var wg sync.WaitGroup
@@ -249,12 +252,13 @@ func (n notebook) restart() {
 	}
 }
 
-// Output comes as it happens, in order with what is displayed.
+// streams verifies that output arrives as soon as it is written, in the correct
+// order relative to displayed values.
 func (n notebook) streams() {
 	n.t.Helper()
 	var seen []string
 	var at []time.Time
-	_, err := n.e.RunCode(n.ctx, n.sandbox, brig.Code{Timeout: time.Minute, Source: "import time, sys\nprint('one')\ntime.sleep(.4)\ndisplay('two')\nprint('three', end='')\ntime.sleep(.4)\n!echo four\n5"},
+	_, err := n.e.RunCode(n.ctx, n.sandbox, brig.Code{Timeout: time.Minute, Source: "import time, sys\nprint('one')\ntime.sleep(1.2)\ndisplay('two')\nprint('three', end='')\ntime.sleep(1.2)\n!echo four\n5"},
 		func(e brig.CodeEvent) error {
 			at = append(at, time.Now())
 			switch {
@@ -276,7 +280,7 @@ func (n notebook) streams() {
 	}
 }
 
-// An image that has Jupyter kernels gives their languages through them.
+// kernel verifies that an image with Jupyter kernels offers their languages.
 func (n notebook) kernel() {
 	n.t.Helper()
 	c, err := n.e.CreateContext(n.ctx, n.sandbox, brig.ContextSpec{Language: "jupyter:python3"})

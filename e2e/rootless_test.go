@@ -15,31 +15,34 @@ import (
 	"time"
 )
 
-// poorID is a user whom nobody else is, so that all of its processes are this
-// test's.
-const poorID = 61234
+// unprivilegedID is the ID of a user whose only processes are those of this
+// test.
+const unprivilegedID = 61234
 
-// poor is an unprivileged user with a brig and a data folder of its own.
-type poor struct {
+// unprivilegedUser is an unprivileged user with their own brig binary and data
+// folder.
+type unprivilegedUser struct {
 	t            *testing.T
 	home, binary string
 }
 
-// newPoor makes the user's home. Where the machine does not let such a user
-// make a sandbox, the test is over when `brig doctor` names what forbids it.
-func newPoor(t *testing.T) *poor {
+// newUnprivilegedUser creates the user's home. If the host does not allow such
+// a user to create sandboxes, it checks that `brig doctor` reports the reason,
+// and ends the test.
+func newUnprivilegedUser(t *testing.T) *unprivilegedUser {
 	t.Helper()
-	needRoot(t) // to become somebody else
-	// The folders above a test's own are root's alone on some machines.
+	needRoot(t) // to switch to another user
+	// Do not use the test's own folder, because on some hosts its parents are
+	// accessible only to root.
 	home, err := os.MkdirTemp("", "brig-rootless-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	if err := os.Chown(home, poorID, poorID); err != nil {
+	if err := os.Chown(home, unprivilegedID, unprivilegedID); err != nil {
 		t.Fatal(err)
 	}
-	p := &poor{t: t, home: home, binary: filepath.Join(home, "brig")}
+	p := &unprivilegedUser{t: t, home: home, binary: filepath.Join(home, "brig")}
 	from, err := os.Open(bin(t, "brig"))
 	if err != nil {
 		t.Fatal(err)
@@ -75,17 +78,17 @@ func newPoor(t *testing.T) *poor {
 	return nil
 }
 
-// command makes a command of the user's.
-func (p *poor) command(args ...string) *exec.Cmd {
+// command returns a command that runs as the user.
+func (p *unprivilegedUser) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(p.binary, args...)
 	cmd.Dir = p.home
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + p.home}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: poorID, Gid: poorID}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivilegedID, Gid: unprivilegedID}}
 	return cmd
 }
 
-// brig runs a command of the user's to its end.
-func (p *poor) brig(args ...string) (stdout, stderr string, code int) {
+// brig runs a command as the user to its end.
+func (p *unprivilegedUser) brig(args ...string) (stdout, stderr string, code int) {
 	p.t.Helper()
 	var out, errs bytes.Buffer
 	cmd := p.command(args...)
@@ -99,12 +102,12 @@ func (p *poor) brig(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 
-// wantNothing fails the test unless the user soon has no process and no
-// sandbox left.
-func (p *poor) wantNothing() {
+// checkNothingLeft fails the test unless all processes and sandboxes of the
+// user end soon.
+func (p *unprivilegedUser) checkNothingLeft() {
 	p.t.Helper()
 	var left []string
-	for deadline := time.Now().Add(goneWithin); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tracesTimeout); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		left = nil
 		all, err := filepath.Glob("/proc/[0-9]*")
 		if err != nil {
@@ -115,7 +118,7 @@ func (p *poor) wantNothing() {
 			if err != nil {
 				continue
 			}
-			if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid == poorID && !awaitsInit(d) {
+			if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Uid == unprivilegedID && !awaitsInit(d) {
 				b, _ := os.ReadFile(d + "/cmdline")
 				left = append(left, fmt.Sprintf("%s %.100q", d, b))
 			}
@@ -128,21 +131,21 @@ func (p *poor) wantNothing() {
 	p.t.Errorf("left:\n%s", strings.Join(left, "\n"))
 }
 
-// awaitsInit reports whether a process has ended, and whoever started it before
-// it: what is left of it is for the machine's init to take away, in its own time.
+// awaitsInit reports whether a process and its parent have ended, so that the
+// host's init must reap it, which may take a while.
 func awaitsInit(dir string) bool {
 	b, _ := os.ReadFile(dir + "/stat")
-	_, rest, _ := strings.Cut(string(b), ") ") // behind the name
+	_, rest, _ := strings.Cut(string(b), ") ") // the fields after the process name
 	fields := strings.Fields(rest)
 	return len(fields) > 1 && fields[0] == "Z" && fields[1] == "1"
 }
 
-// TestRootless runs programs as a user without any privilege: they run, in
-// gVisor, as they do for root, and leave nothing.
+// TestRootless runs programs as a user without any privilege: they run in
+// gVisor, as they do for root, and leave no resources behind.
 //
 //suite:part install with=rootless
 func TestRootless(t *testing.T) {
-	p := newPoor(t)
+	p := newUnprivilegedUser(t)
 	for what, c := range map[string]struct {
 		args      []string
 		out, errs string
@@ -163,7 +166,7 @@ func TestRootless(t *testing.T) {
 			if out != c.out || code != c.code || !strings.Contains(errs, c.errs) || c.errs == "" && errs != "" {
 				t.Errorf("exit code %d, want %d; stdout %q, want %q; stderr %q, want %q in it", code, c.code, out, c.out, errs, c.errs)
 			}
-			p.wantNothing()
+			p.checkNothingLeft()
 		})
 	}
 }
@@ -172,7 +175,7 @@ func TestRootless(t *testing.T) {
 //
 //suite:part install with=rootless
 func TestRootlessKill(t *testing.T) {
-	p := newPoor(t)
+	p := newUnprivilegedUser(t)
 	cmd := p.command("run", "--", "sleep", "600")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -181,22 +184,22 @@ func TestRootlessKill(t *testing.T) {
 	time.Sleep(200 * time.Millisecond)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	p.wantNothing()
+	p.checkNothingLeft()
 }
 
-// TestRootlessServer does the whole life of a sandbox with a server of the
-// user's, which is killed in the middle of it.
+// TestRootlessServer takes a sandbox through its life cycle on a server of an
+// unprivileged user, and kills the server in the middle.
 //
 //suite:part install with=rootless
 func TestRootlessServer(t *testing.T) {
-	p := newPoor(t)
+	p := newUnprivilegedUser(t)
 	serve := func() (end func()) {
 		cmd := p.command("serve", "--listen", "127.0.0.1:0")
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join(p.home, ".local/share/brig/server.json")
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
 			b, _ := os.ReadFile(file)
 			if strings.Contains(string(b), fmt.Sprintf(`"pid":%d}`, cmd.Process.Pid)) {
 				break
@@ -223,5 +226,5 @@ func TestRootlessServer(t *testing.T) {
 	say("kept", "sandbox", "exec", "box", "--", "cat", "f")
 	say("", "sandbox", "rm", "box")
 	end()
-	p.wantNothing()
+	p.checkNothingLeft()
 }

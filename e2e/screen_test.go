@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// screeningServer is a server with a configuration file that screens.
+// screeningServer starts a server whose configuration enables screening.
 func screeningServer(t *testing.T, mode string) *server {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "brig.yaml")
@@ -22,7 +22,8 @@ func screeningServer(t *testing.T, mode string) *server {
 	return startServer(t, t.TempDir(), "--config", file)
 }
 
-// runCode is brig run, as whoever is told of an error by it.
+// runCode runs `brig run` against the server and returns its output and exit
+// code.
 func (s *server) runCode(args ...string) (out string, code int) {
 	s.t.Helper()
 	cmd := exec.Command(bin(s.t, "brig"), append([]string{"--url", s.url, "--key", s.key, "run"}, args...)...)
@@ -35,14 +36,15 @@ func (s *server) runCode(args ...string) (out string, code int) {
 	return string(b), 0
 }
 
-// hidden reaches os.system without a word of it that could be searched for.
+// hidden calls os.system without containing that name literally.
 const hidden = `x = getattr(__import__("o" + "s"), "sys" "tem")
 x("echo it ran")
 `
 
-// A server that screens refuses code on its lines, in one-shots and in
-// contexts, through the command line and REST, and runs what is not refused.
-// The control is the same code with screening off: it runs.
+// TestScreening verifies that a server with screening rejects code, reports the
+// lines, and runs all other code. It tests one-shots and contexts, through the
+// command line and REST. The control is the same code on a server without
+// screening, which runs it.
 //
 //suite:part core
 func TestScreening(t *testing.T) {

@@ -11,10 +11,9 @@ import (
 	"unicode/utf16"
 )
 
-// shapes are what of a value is looked for: either half of it, and the whole
-// in the ways in which it is likely to be written. The value ends in letters
-// and digits, so that of most ways in which something is escaped nothing
-// shows.
+// shapes returns the forms of a value to search for: each half of it, and the
+// whole value in its most likely encodings. The value ends in letters and
+// digits, which most forms of escaping leave unchanged.
 func shapes(value string) []string {
 	r := value[len(value)-26:]
 	out := []string{r[:13], r[13:], hex.EncodeToString([]byte(r)), strings.ToUpper(hex.EncodeToString([]byte(r)))}
@@ -35,7 +34,7 @@ func shapes(value string) []string {
 	return out
 }
 
-// within says how often there is a trace of a value.
+// within returns the number of occurrences of a value's shapes in b.
 func within(b []byte, value string) (n int) {
 	for _, w := range shapes(value) {
 		n += bytes.Count(b, []byte(w))
@@ -43,9 +42,9 @@ func within(b []byte, value string) (n int) {
 	return n
 }
 
-// guestHas says how often there is a trace of a value in what a sandbox is on
-// the host: the guest's memory and files, and the memory of the processes that
-// make them.
+// guestHas returns the number of occurrences of a value in a sandbox's data on
+// the host: in the guest's memory and files, and in the memory of the sandbox's
+// processes.
 func guestHas(t *testing.T, dir, value string) int {
 	t.Helper()
 	words, n := shapes(value), 0
@@ -60,13 +59,13 @@ func guestHas(t *testing.T, dir, value string) int {
 	return n
 }
 
-// ownMemory says how often words are in what a process has for itself: its
-// heap and stacks, as far as they are there.
+// ownMemory counts the words in a process's private memory: its heap and
+// stacks, as far as they are resident.
 func ownMemory(t *testing.T, pid int, words []string) (n int) {
 	t.Helper()
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
-		return 0 // it has ended
+		return 0 // the process has ended
 	}
 	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
 	if err != nil {
@@ -85,7 +84,7 @@ func ownMemory(t *testing.T, pid int, words []string) (n int) {
 		var mode string
 		if _, err := fmt.Sscanf(line, "%x-%x %s", &from, &to, &mode); err != nil || !strings.HasPrefix(mode, "rw") ||
 			strings.Contains(line, "/memfd:") || to-from > most {
-			continue // what is a file is looked at as one
+			continue // mapped files are searched separately
 		}
 		present := make([]byte, (to-from)/page*8)
 		if k, err := pages.ReadAt(present, int64(from/page*8)); err != nil || k < len(present) {
@@ -101,7 +100,7 @@ func ownMemory(t *testing.T, pid int, words []string) (n int) {
 				continue
 			}
 			b := make([]byte, at-begin)
-			k, _ := mem.ReadAt(b, int64(begin)) // it may have become less
+			k, _ := mem.ReadAt(b, int64(begin)) // the mapping may have shrunk
 			n, looked = n+countAll(b[:k], words), looked+k
 		}
 	}

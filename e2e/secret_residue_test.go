@@ -9,10 +9,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// residues are places in which something may stay behind: what a guest keeps,
-// and what a server keeps of it.
-func residues() []scenario {
-	// The host answers with the value in each of these, and the guest keeps what it gets.
+// residueScenarios returns scenarios about places in which a value may remain:
+// data that a guest stores, and the server's copies of that data.
+func residueScenarios() []scenario {
+	// In each of these, the host's response contains the value, and the guest
+	// stores the response.
 	const fetch = `import os, urllib.request as u; b = u.urlopen(u.Request('https://api.brig-test.com/%s', headers={'Authorization': 'Bearer ' + os.environ['TOKEN']})).read(); print(os.environ['TOKEN'], b)`
 	python := func(path string) string { return `python3 -c "` + fmt.Sprintf(fetch, path) + `"` }
 	list := []scenario{
@@ -92,7 +93,7 @@ E`)
 		}},
 		{id: "SEC-06", name: "as a variable of another sandbox", code: `ask()`, do: func(l *secretLab) {
 			name, dir := l.box, l.dir
-			l.enter(name+"-second", l.secret)
+			l.createWithSecret(name+"-second", l.secret)
 			if out := l.command("user", "env"); strings.Contains(out, l.value) {
 				l.t.Errorf("the second sandbox has %s", out)
 			}
@@ -116,10 +117,10 @@ E`)
 	return list
 }
 
-// path is a route of the scenario's sandbox.
+// path returns a route of the scenario's sandbox.
 func (l *secretLab) path(rest string) string { return "/v1/sandboxes/" + l.box + rest }
 
-// command runs one in the sandbox.
+// command runs a command in the sandbox.
 func (l *secretLab) command(user, script string) string {
 	l.t.Helper()
 	r, err := l.client().Exec(l.test.Context(), l.box, brig.Command{Shell: script, User: user, Timeout: 30 * time.Second}, brig.IO{})
@@ -130,7 +131,7 @@ func (l *secretLab) command(user, script string) string {
 	return string(r.Stdout.Head)
 }
 
-// process starts one, and reads what it says for a while.
+// process starts a process, and lists the processes after a while.
 func (l *secretLab) process(body string) {
 	l.t.Helper()
 	status, answer := l.do("POST", l.path("/processes"), body)

@@ -19,24 +19,24 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// secretLab is a real server with two hosts that its sandboxes may reach, and
-// with everything that anybody was told.
+// secretLab is a real server with two hosts that its sandboxes may connect to,
+// and with a record of all responses of the server.
 type secretLab struct {
 	*server
 	hosts   *reflector
 	answers bytes.Buffer
-	values  []string // all that there were
-	secret  string   // of the scenario: its name
+	values  []string // the values of all scenarios
+	secret  string   // the name of the scenario's secret
 	value   string
 	box     string
-	dir     string // of the sandbox, on the host
-	after   func() // happens when its code has run
+	dir     string // the sandbox's folder on the host
+	after   func() // called after the scenario's code has run
 	test    *testing.T
 	start   func() // starts the server
 }
 
-// startSecretLab runs a server, in a namespace of mounts in which the hosts of
-// the lab have an address.
+// startSecretLab starts a server in a mount namespace in which the names of the
+// lab's hosts resolve to an address.
 func startSecretLab(t *testing.T) *secretLab {
 	t.Helper()
 	run(t, "ip", "link", "set", "lo", "up")
@@ -66,7 +66,7 @@ func startSecretLab(t *testing.T) *secretLab {
 	return l
 }
 
-// again kills the server and starts the next.
+// again kills the server and starts it again.
 func (l *secretLab) again() {
 	l.kill()
 	fmt.Fprintln(&l.answers, l.errs)
@@ -74,7 +74,7 @@ func (l *secretLab) again() {
 	l.t = l.test
 }
 
-// do asks the server, and keeps what it says.
+// do sends a request and records the response.
 func (l *secretLab) do(method, path, body string) (int, string) {
 	l.t.Helper()
 	status, answer := l.server.do(method, path, body)
@@ -85,15 +85,15 @@ func (l *secretLab) do(method, path, body string) (int, string) {
 	return status, answer
 }
 
-// newValue is a value that is looked for from now on, with what has to be
-// escaped in it.
+// newValue returns a value that all subsequent searches include. It contains
+// characters that need escaping.
 func (l *secretLab) newValue() string {
 	v := `sk-"+&/<é>` + rand.Text()
 	l.values = append(l.values, v)
 	return v
 }
 
-// put sets a secret; more is what else is said of it.
+// put sets a secret; more holds additional fields.
 func (l *secretLab) put(name, value, more string) {
 	l.t.Helper()
 	quoted, err := json.Marshal(value)
@@ -105,8 +105,8 @@ func (l *secretLab) put(name, value, more string) {
 	}
 }
 
-// enter makes a sandbox with a secret.
-func (l *secretLab) enter(name, secret string, more ...string) {
+// createWithSecret creates a sandbox with a secret.
+func (l *secretLab) createWithSecret(name, secret string, more ...string) {
 	l.t.Helper()
 	l.box = name
 	status, answer := l.do("POST", "/v1/sandboxes", fmt.Sprintf(`{"name":%q,"secrets":[{"name":%q,"env":"TOKEN"}],"egress":{"rules":[{"host":%q},{"host":%q},{"cidr":%q}]}%s}`,
@@ -118,7 +118,7 @@ func (l *secretLab) enter(name, secret string, more ...string) {
 	l.dir = filepath.Join(l.server.dir, "sandboxes", s.ID)
 }
 
-// code runs code in the interpreter of the sandbox.
+// code runs code in the sandbox's interpreter.
 func (l *secretLab) code(t *testing.T, code string) string {
 	t.Helper()
 	r, err := l.client().RunCode(t.Context(), l.box, brig.Code{Source: code, Timeout: 30 * time.Second}, nil)
@@ -132,17 +132,18 @@ func (l *secretLab) code(t *testing.T, code string) string {
 	return string(r.Stdout.Head)
 }
 
-// TestSecretScenarios tries to come by the value of a brokered secret, and then
-// looks for it, from the host, wherever it must not be. The host that the
-// secret is for has got it; the other has the placeholder.
+// TestSecretScenarios tries to obtain the value of a brokered secret, and then
+// searches for it, from the host, in all places that must not contain it. The
+// host to which the secret is bound must have received the value; the other
+// host must have received the placeholder.
 //
 //suite:part egress
 func TestSecretScenarios(t *testing.T) {
-	if !inLab(t) {
+	if !runInLab(t) {
 		return
 	}
 	l := startSecretLab(t)
-	all := slices.Concat(sendings(), echoes(), confusions(), residues())
+	all := slices.Concat(sendScenarios(), echoScenarios(), confusionScenarios(), residueScenarios())
 	if len(all) < 50 {
 		t.Errorf("%d scenarios are too few", len(all))
 	}
@@ -150,12 +151,12 @@ func TestSecretScenarios(t *testing.T) {
 	for n, s := range scenarios {
 		t.Run(strings.NewReplacer(" ", "_", ",", "", "/", "").Replace(s.name), func(t *testing.T) { l.try(t, n+1, s) })
 	}
-	t.Run("left on the host", l.nothingLeft)
+	t.Run("left on the host", l.checkNoValueLeft)
 	t.Run("control", l.control)
 	t.Logf("%d scenarios, %d values", len(scenarios), len(l.values))
 }
 
-// try is one scenario, in a sandbox and with a value of its own.
+// try runs one scenario with its own sandbox and value.
 func (l *secretLab) try(t *testing.T, n int, s scenario) {
 	l.t, l.test, l.after = t, t, nil
 	l.secret, l.value = fmt.Sprintf("token-%d", n), l.newValue()
@@ -173,40 +174,40 @@ func (l *secretLab) try(t *testing.T, n int, s scenario) {
 		more += `,"plain":true`
 	}
 	l.put(l.secret, l.value, more)
-	l.enter(fmt.Sprintf("box-%d", n), l.secret, s.spec)
+	l.createWithSecret(fmt.Sprintf("box-%d", n), l.secret, s.spec)
 	if s.do != nil {
 		s.do(l)
 	}
-	said := ""
+	printed := ""
 	if s.code != "" {
-		said = l.code(t, secretPrelude+s.code)
+		printed = l.code(t, secretPrelude+s.code)
 	}
 	if l.after != nil {
 		l.after()
 	}
-	if !strings.Contains(said, s.want) {
-		t.Errorf("the sandbox has %q, without %q", said, s.want)
+	if !strings.Contains(printed, s.want) {
+		t.Errorf("the sandbox has %q, without %q", printed, s.want)
 	}
 	if got := within(l.hosts.received(boundHost), l.value) > 0; got == s.kept {
-		t.Errorf("the host that it is for has got it: %t, want %t: %s\nthe sandbox has %s", got, !s.kept, l.hosts.received(boundHost), said)
+		t.Errorf("the host that it is for has got it: %t, want %t: %s\nthe sandbox has %s", got, !s.kept, l.hosts.received(boundHost), printed)
 	}
 	other, told, inside := 0, 0, 0
 	for _, v := range l.values[mine:] {
 		other += within(l.hosts.received(otherHost), v)
-		told += within([]byte(said), v) + within(l.answers.Bytes(), v)
+		told += within([]byte(printed), v) + within(l.answers.Bytes(), v)
 		inside += guestHas(t, l.dir, v)
 	}
 	if other+told+inside > 0 {
-		t.Errorf("traces of the value: %d at another host, %d in answers, %d in the sandbox: %s", other, told, inside, said)
+		t.Errorf("traces of the value: %d at another host, %d in answers, %d in the sandbox: %s", other, told, inside, printed)
 	}
-	attack.Tried(s.id, "scenario: "+s.name, other+told+inside > 0)
-	if n%8 != 0 { // some stay
+	attack.RecordCase(s.id, "scenario: "+s.name, other+told+inside > 0)
+	if n%8 != 0 { // keep some sandboxes
 		l.do("DELETE", "/v1/sandboxes/"+l.box, "")
 	}
 }
 
-// nothingLeft looks through all that the server has left.
-func (l *secretLab) nothingLeft(t *testing.T) {
+// checkNoValueLeft searches all data that the server left behind.
+func (l *secretLab) checkNoValueLeft(t *testing.T) {
 	l.t = t
 	l.everything(t)
 	look := func(what string, b []byte) {
@@ -221,11 +222,11 @@ func (l *secretLab) nothingLeft(t *testing.T) {
 		if n > 0 {
 			t.Errorf("%s has %d traces of values", what, n)
 		}
-		attack.Tried("SEC-06", "after the scenarios: "+what, n > 0)
+		attack.RecordCase("SEC-06", "after the scenarios: "+what, n > 0)
 	}
 	lookProcesses(t, look)
 	lookFiles(t, l.server.dir, look)
-	// A server that crashes says where everybody was.
+	// A crashing server prints the stacks of all goroutines.
 	_ = l.cmd.Process.Signal(syscall.SIGQUIT)
 	_ = l.cmd.Wait()
 	if !bytes.Contains(l.errs.Bytes(), []byte("SIGQUIT")) {
@@ -236,7 +237,7 @@ func (l *secretLab) nothingLeft(t *testing.T) {
 	look("answers", l.answers.Bytes())
 }
 
-// everything asks the server for all that it tells.
+// everything requests all information that the server provides.
 func (l *secretLab) everything(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"/v1/secrets", "/v1/sandboxes", "/v1/audit?limit=1000", "/metrics", "/v1/pool", "/v1/usage", "/v1/keys", "/v1/templates", "/openapi.json"} {
@@ -251,8 +252,8 @@ func (l *secretLab) everything(t *testing.T) {
 	}
 }
 
-// control has a value that is a variable be handled as carelessly as others
-// are: every oracle sees it.
+// control gives the guest a secret without hosts, so that the guest receives
+// the value: every oracle must detect it.
 func (l *secretLab) control(t *testing.T) {
 	l.start()
 	l.t = t
@@ -269,7 +270,7 @@ func (l *secretLab) control(t *testing.T) {
 		t.Fatalf("%d %s", status, answer)
 	}
 	l.box, l.dir = "control", filepath.Join(l.server.dir, "sandboxes", s.ID)
-	said := l.code(t, secretPrelude+"show(T)")
+	printed := l.code(t, secretPrelude+"show(T)")
 	l.do("GET", "/v1/sandboxes/control/logs", "")
 	inside, files := guestHas(t, l.dir, value), map[string]int{}
 	lookFiles(t, l.server.dir, func(name string, b []byte) {
@@ -281,12 +282,12 @@ func (l *secretLab) control(t *testing.T) {
 	})
 	l.everything(t)
 	for what, n := range map[string]int{
-		"memory and files of the sandbox": inside, "what it prints": within([]byte(said), value), "answers and the audit log": within(l.answers.Bytes(), value),
+		"memory and files of the sandbox": inside, "what it prints": within([]byte(printed), value), "answers and the audit log": within(l.answers.Bytes(), value),
 		"the database": files["database"], "a log": files["log"],
 	} {
 		if n == 0 {
 			t.Errorf("an ordinary variable is not seen in %s: %v", what, files)
 		}
-		attack.Seen("SEC-06", "a value that is a variable, in "+what, "brokering", n > 0)
+		attack.RecordMutant("SEC-06", "a value that is a variable, in "+what, "brokering", n > 0)
 	}
 }

@@ -7,22 +7,23 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// scenario is one way in which a guest could come by the value of a brokered
-// secret, or somebody for it.
+// scenario is one method by which a guest, or another party on its behalf,
+// could obtain the value of a brokered secret.
 type scenario struct {
 	id, name string
-	code     string // what an interpreter in the sandbox runs; it keeps all that it gets
+	code     string // code for an interpreter in the sandbox; it stores all responses
 	places   []brig.SecretPlace
 	plain    bool
-	// kept says that the host which the secret is for does not get the value
-	// either: it is no place for it, or the request is refused.
+	// kept is set if not even the host to which the secret is bound may receive
+	// the value. Either the value is not allowed in this part of a request, or
+	// the request is rejected.
 	kept bool
-	want string           // is among what the code prints
-	spec string           // what else is said of the sandbox
-	do   func(*secretLab) // happens before the code runs
+	want string           // part of the code's output
+	spec string           // additional fields of the sandbox
+	do   func(*secretLab) // called before the code runs
 }
 
-// secretPrelude is what the code of scenarios is written in.
+// secretPrelude defines the helpers for the scenarios' code.
 const secretPrelude = `
 import base64, json, os, socket, ssl, struct, subprocess, sys, time
 import urllib.parse as up
@@ -60,8 +61,9 @@ func basicToken(user string) string {
 	return "'Authorization: Basic ' + base64.b64encode(('" + user + ":' + T).encode()).decode() + '\\r\\n'"
 }
 
-// sendings are requests that carry the placeholder, in every place.
-func sendings() []scenario {
+// sendScenarios returns requests that contain the placeholder, in every part of
+// a request.
+func sendScenarios() []scenario {
 	header, query, body := []brig.SecretPlace{brig.SecretHeader}, []brig.SecretPlace{brig.SecretQuery}, []brig.SecretPlace{brig.SecretBody}
 	kind := func(k string) string { return "head='Content-Type: " + k + "\\r\\n'" }
 	return []scenario{
@@ -98,8 +100,8 @@ func sendings() []scenario {
 	}
 }
 
-// echoes are answers that have the value.
-func echoes() (list []scenario) {
+// echoScenarios returns scenarios in which the response contains the value.
+func echoScenarios() (list []scenario) {
 	for name := range encodings {
 		list = append(list, scenario{id: "SEC-03", name: "answer, " + name, code: `ask("/` + name + `")`, want: "200 OK"})
 	}
@@ -129,8 +131,9 @@ func echoes() (list []scenario) {
 	}...)
 }
 
-// confusions are requests that are not what they seem.
-func confusions() []scenario {
+// confusionScenarios returns requests that are malformed, or that other parsers
+// could assign to another host.
+func confusionScenarios() []scenario {
 	refused := func(name, request, want string) scenario {
 		return scenario{id: "SEC-02", name: name, code: `raw(` + request + `)`, kept: true, want: want}
 	}

@@ -24,19 +24,21 @@ import (
 	"unicode/utf16"
 )
 
-// The hosts of the scenarios. The secret is for the first, both are allowed.
+// Hosts of the scenarios. The secret is bound to the first; connections to both
+// are allowed.
 const (
 	boundHost = "api.brig-test.com"
 	otherHost = "other.brig-test.com"
 )
 
-// reflector is both hosts. The one that the secret is for knows its value and
-// says it in the way that a path names; the other says what it was sent.
+// reflector serves both hosts. The host to which the secret is bound has the
+// value and returns it in the form that the path specifies. The other host
+// echoes the request.
 type reflector struct {
 	mu     sync.Mutex
 	value  string
-	got    map[string]*bytes.Buffer // by host: all that was received
-	during func()                   // happens in the middle of a slow answer
+	got    map[string]*bytes.Buffer // all received data, by host
+	during func()                   // called in the middle of a slow response
 }
 
 func newReflector(t *testing.T, addr, cert, key string) *reflector {
@@ -65,7 +67,7 @@ func newReflector(t *testing.T, addr, cert, key string) *reflector {
 	return u
 }
 
-// begin forgets what was received.
+// begin sets the value and discards the received data.
 func (u *reflector) begin(value string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,7 +75,7 @@ func (u *reflector) begin(value string) {
 	clear(u.got)
 }
 
-// received is what a host has got since.
+// received returns the data that a host has received since the last begin.
 func (u *reflector) received(host string) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,7 +105,7 @@ func (u *reflector) note(r *http.Request) (key string) {
 	return string(head) + string(body)
 }
 
-// encodings are the ways in which a body says a value.
+// encodings maps names to encodings of a value in a body.
 var encodings = map[string]func(string) string{
 	"plain":   func(s string) string { return s },
 	"percent": func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") },
@@ -188,7 +190,7 @@ func (u *reflector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		z, _ := flate.NewWriter(w, 5)
 		_, _ = io.WriteString(z, key)
 		_ = z.Close()
-	case "br": // stored, not compressed: brotli's shortest form of any text
+	case "br": // an uncompressed meta-block, the simplest form of brotli
 		h.Set("Content-Encoding", "br")
 		_, _ = w.Write(append([]byte{0x0b, byte(len(key) / 2), 0x80}, key...))
 	case "trailer":
@@ -221,7 +223,7 @@ func (u *reflector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// talk says a value by WebSocket: in one frame, or in one for each byte.
+// talk sends a value over a WebSocket, in one frame or in one frame per byte.
 func (u *reflector) talk(w http.ResponseWriter, r *http.Request, key string) {
 	sum := sha1.Sum([]byte(r.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	conn, buf, err := http.NewResponseController(w).Hijack()

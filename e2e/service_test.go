@@ -19,13 +19,13 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// Two keys of two tenants.
+// Keys of two tenants.
 const (
 	keyOfAcme  = "brig_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 	keyOfRival = "brig_rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
 )
 
-// addKeys lets the two tenants in.
+// addKeys adds the two tenants and their keys.
 func addKeys(t *testing.T, store brig.Store) {
 	t.Helper()
 	for _, tenant := range []string{"acme", "rival"} {
@@ -45,8 +45,8 @@ func addKeys(t *testing.T, store brig.Store) {
 	}
 }
 
-// throughDoor is the harness of two clients of the server at url.
-func throughDoor(t *testing.T, url string) servicetest.Harness {
+// throughAPI returns the harness with two clients of the server at url.
+func throughAPI(t *testing.T, url string) servicetest.Harness {
 	t.Helper()
 	var h servicetest.Harness
 	for key, to := range map[string]*brig.Service{keyOfAcme: &h.Service, keyOfRival: &h.Other} {
@@ -59,7 +59,7 @@ func throughDoor(t *testing.T, url string) servicetest.Harness {
 	return h
 }
 
-// hostImage is a store of images that has the host's alone.
+// hostImage is an image store with only the host image.
 type hostImage struct{ brig.ImageStore }
 
 func (hostImage) Resolve(_ context.Context, ref string) (*brig.Image, error) {
@@ -75,25 +75,25 @@ func (hostImage) Import(context.Context, string, io.Reader, func(brig.Progress))
 	return nil, brig.Errorf(brig.Unimplemented, "only the host's image is here")
 }
 
-// The suite of the service through client, wire, door and engine, with all
-// that is not Brig's own front left out: the machines are pretended.
+// TestServiceThroughAPI runs the service suite through client, REST API and
+// engine, with a fake provider.
 //
 //suite:part core
-func TestServiceThroughDoor(t *testing.T) {
+func TestServiceThroughAPI(t *testing.T) {
 	store := mem.New()
 	addKeys(t, store)
 	quiet := slog.New(slog.DiscardHandler)
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
+		Store: store, Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultBounds(), Log: quiet, Keys: keyring(t), Seed: []byte("seed"),
 		Workspaces: folderOf(t, t.TempDir()),
 	})
 	defer e.Close()
 	srv := httptest.NewServer(rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet}))
 	defer srv.Close()
-	servicetest.Run(t, throughDoor(t, srv.URL))
+	servicetest.Run(t, throughAPI(t, srv.URL))
 }
 
-// The suite with real gVisor under the engine.
+// TestServiceOnGVisor runs the service suite with an engine on real gVisor.
 //
 //suite:part core full
 func TestServiceOnGVisor(t *testing.T) {
@@ -104,11 +104,11 @@ func TestServiceOnGVisor(t *testing.T) {
 		}
 	}
 	servicetest.Run(t, servicetest.Harness{Service: e, Context: tenant("acme"), OtherContext: tenant("rival"), Real: true})
-	wantNoTraces(t, dataDirOf(t, e))
+	checkNoHostTraces(t, dataDirOf(t, e))
 }
 
-// The suite with everything real: client, network, `brig serve`, SQLite and
-// gVisor.
+// TestServiceOfServer runs the service suite with real components only: client,
+// network, `brig serve`, SQLite and gVisor.
 //
 //suite:part core
 func TestServiceOfServer(t *testing.T) {
@@ -122,8 +122,8 @@ func TestServiceOfServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := startServer(t, dir)
-	h := throughDoor(t, s.url)
+	h := throughAPI(t, s.url)
 	h.Real = true
 	servicetest.Run(t, h)
-	wantOnlyPool(t, s)
+	checkOnlyPool(t, s)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The example of the issue, over the wire.
+// TestRunOverREST runs the issue's example program through REST.
 //
 //suite:part core
 func TestRunOverREST(t *testing.T) {
@@ -32,7 +32,7 @@ func TestRunOverREST(t *testing.T) {
 }
 
 //suite:part core
-func TestKernelIsGVisors(t *testing.T) {
+func TestKernelIsGVisor(t *testing.T) {
 	e, ctx := newEngine(t)
 	o, err := e.Run(ctx, brig.Program{Command: []string{"uname", "-r"}}, brig.IO{})
 	if err != nil || !strings.Contains(string(o.Stdout.Head), "gvisor") {

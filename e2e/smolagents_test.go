@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// smolagents and what its remote executors need, as published.
+// smolagents lists the published package smolagents and the dependencies of its
+// remote executors.
 var smolagents = []string{"smolagents==1.26.0", "e2b==2.63.0", "e2b-code-interpreter==2.11.5", "websocket-client==1.9.2"}
 
-// smol runs smolagents' executors against a server, and returns what every
-// piece of code came to.
-func smol(t *testing.T, executor string) [][]any {
+// runSmolagents runs smolagents' executors against a server, and returns the
+// outcome of each code snippet.
+func runSmolagents(t *testing.T, executor string) [][]any {
 	t.Helper()
 	needRoot(t)
 	folder := t.TempDir()
@@ -44,7 +45,7 @@ func smol(t *testing.T, executor string) [][]any {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + packages, "BRIG_URL=" + s.url, "BRIG_KEY=" + s.server.key,
 		"EXECUTOR=" + executor, "OUTCOMES=" + outcomes, "WHEEL=" + filepath.Join(folder, "brigtest-1.0-py3-none-any.whl"),
 	}, s.env...)
-	report(t, cmd, 15)
+	report(t, cmd, 16)
 	if code, body := s.do("GET", "/v1/sandboxes", ""); code != 200 || !strings.Contains(body, `"sandboxes":[]`) {
 		t.Errorf("something is left: %d %s", code, body)
 	}
@@ -59,32 +60,32 @@ func smol(t *testing.T, executor string) [][]any {
 	return out
 }
 
-// The executor of smolagents that speaks with E2B.
+// TestSmolagentsE2B runs smolagents' E2B executor.
 //
 //suite:part clients full
-func TestSmolagentsE2B(t *testing.T) { smol(t, "e2b") }
+func TestSmolagentsE2B(t *testing.T) { runSmolagents(t, "e2b") }
 
-// What its container executors do with a kernel gateway, with a sandbox for
-// each kernel, and with one for each piece of code: both pass one suite, and
-// say the same, tracebacks included.
+// TestSmolagentsKernels runs smolagents' container executors with a kernel
+// gateway, with one sandbox per kernel, and with one per code snippet. Both
+// must pass the same suite with the same results, including tracebacks.
 //
 //suite:part clients full
 func TestSmolagentsKernels(t *testing.T) {
-	one, each := smol(t, "python3"), smol(t, "python3-ephemeral")
+	one, each := runSmolagents(t, "python3"), runSmolagents(t, "python3-ephemeral")
 	if len(one) != len(each) {
 		t.Fatalf("%d pieces of code in one sandbox, %d in one each", len(one), len(each))
 	}
 	for i := range one {
-		a, b := steady(t, one[i]), steady(t, each[i])
+		a, b := withoutAddresses(t, one[i]), withoutAddresses(t, each[i])
 		if a != b {
 			t.Errorf("in one sandbox\n%s\nin one each\n%s", a, b)
 		}
 	}
 }
 
-// steady is an outcome without the addresses of objects in this script's own
-// memory.
-func steady(t *testing.T, outcome []any) string {
+// withoutAddresses returns an outcome as JSON, with the memory addresses of
+// objects removed.
+func withoutAddresses(t *testing.T, outcome []any) string {
 	t.Helper()
 	b, err := json.Marshal(outcome)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// packageHost is by what name sandboxes know an index.
+// packageHost is the name of the package index for sandboxes.
 const packageHost = "index.brig-test.com"
 
-// withPackages is an engine on gVisor whose sandboxes find an index, which only
-// those may use that are told so.
+// withPackages returns an engine on gVisor whose sandboxes can resolve the name
+// of an index. Only sandboxes with an egress rule for it may connect to it.
 func withPackages(t *testing.T, x *index, o engine.ToolOptions) (*engine.Engine, context.Context) {
 	t.Helper()
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -35,18 +35,19 @@ func withPackages(t *testing.T, x *index, o engine.ToolOptions) (*engine.Engine,
 	})
 }
 
-// toPackages lets a sandbox use the index.
+// toPackages returns egress rules that allow connections to the index.
 func toPackages() brig.Egress { return brig.Egress{Rules: []brig.EgressRule{{Host: packageHost}}} }
 
-// carrying are the options of an operator who lets packages be installed.
-func carrying(t *testing.T) engine.ToolOptions {
+// withPackagesAllowed returns tool options that allow the installation of
+// packages.
+func withPackagesAllowed(t *testing.T) engine.ToolOptions {
 	return engine.ToolOptions{
-		Layers: &tool.Shelf{Dir: filepath.Join(t.TempDir(), "layers"), Largest: brig.GiB},
+		Layers: &tool.LayerCache{Dir: filepath.Join(t.TempDir(), "layers"), MaxLayer: brig.GiB},
 		Index:  tool.Index{PyPI: "http://" + packageHost + "/simple"}, PackageEgress: toPackages(),
 	}
 }
 
-// cells are steps of one notebook, each in a sandbox of its own.
+// cells runs the steps of one notebook, each in a new sandbox.
 type cells struct {
 	e    *engine.Engine
 	ctx  context.Context
@@ -78,15 +79,15 @@ const (
 	greets       = "import brigtestgreet\nbrigtestgreet.VERSION, brigtestgreet.__file__.startswith('/opt/')"
 )
 
-// Packages that a step has installed are there in the next, whatever an intruder
-// did to them in the first: they are installed anew from the index, which is
-// asked once.
+// TestStepPackages verifies that packages of a step are available in the next
+// step, even if an intruder modified them in the first step. They must be
+// installed again from the index, which must be queried only once.
 //
 //suite:part core
 func TestStepPackages(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)
-	e, ctx := withPackages(t, x, carrying(t))
+	e, ctx := withPackages(t, x, withPackagesAllowed(t))
 	c := &cells{e: e, ctx: ctx}
 	poison := `
 import site, os
@@ -111,21 +112,22 @@ brigtestgreet.VERSION`
 	if got, stderr, _ := c.run(t, "brigtestgreet.VERSION"); got != `"'1.0'"` || x.asked.Load() != asked {
 		t.Errorf("%s %s, and the index was asked %d times more", got, stderr, x.asked.Load()-asked)
 	}
-	// Another notebook has nothing of it.
+	// Another notebook must not have the packages.
 	if got, stderr, _ := (&cells{e: e, ctx: ctx}).run(t, hasGreet); got != `"False"` {
 		t.Errorf("%s %s", got, stderr)
 	}
 	eventuallyGone(t, e, ctx, 0)
 }
 
-// An intruder in a step can say what it likes to the host, and has nothing
-// installed that the code does not ask for by name.
+// TestStepPackagesForged verifies that the host installs only packages that the
+// code requests, even though an intruder in a step can send arbitrary messages
+// to the host.
 //
 //suite:part core
 func TestStepPackagesForged(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)
-	e, ctx := withPackages(t, x, carrying(t))
+	e, ctx := withPackages(t, x, withPackagesAllowed(t))
 	c := &cells{e: e, ctx: ctx}
 	const forge = `
 import gc
@@ -140,7 +142,7 @@ for o in gc.get_objects():
 	if got, stderr, _ := c.run(t, hasGreet); got != `"False"` || x.asked.Load() > 0 {
 		t.Errorf("it is there: %s %s, and the index was asked %d times", got, stderr, x.asked.Load())
 	}
-	// The control: the code asks for it, in a line of its own.
+	// The control: the code requests the package on a separate line.
 	c.run(t, "'''\n!pip install brigtestgreet==1.0\n'''\n"+strings.TrimPrefix(forge, "\n"))
 	if got, stderr, _ := c.run(t, hasGreet); got != `"True"` {
 		t.Errorf("the forgery would not have worked in any case: %s %s", got, stderr)
@@ -153,8 +155,9 @@ for o in gc.get_objects():
 	}
 }
 
-// Where the operator installs no packages, or the index has none, a step runs
-// without, and says so.
+// TestStepPackagesMissing verifies that a step runs without a package, and
+// reports this, if the operator does not allow packages or the index lacks the
+// package.
 //
 //suite:part core full
 func TestStepPackagesMissing(t *testing.T) {
@@ -169,7 +172,7 @@ func TestStepPackagesMissing(t *testing.T) {
 	if got, stderr, _ := c.run(t, hasGreet); got != `"False"` || stderr != "" {
 		t.Errorf("%s %s", got, stderr)
 	}
-	e, ctx = withPackages(t, x, carrying(t))
+	e, ctx = withPackages(t, x, withPackagesAllowed(t))
 	c = &cells{e: e, ctx: ctx, last: brig.Step{Packages: []string{"brigtestgreet==9.9"}}}
 	got, stderr, o := c.run(t, hasGreet)
 	if got != `"False"` || !strings.Contains(stderr, "brig: packages were not carried into this step: ") || !strings.Contains(stderr, "brigtestgreet==9.9") || len(o.Step.Packages) != 1 {
@@ -177,14 +180,14 @@ func TestStepPackagesMissing(t *testing.T) {
 	}
 }
 
-// smolagents' executor installs packages in kernels of both specs, and finds
-// them in the steps after.
+// TestSmolagentsPackages verifies that smolagents' executor installs packages
+// in kernels of both specs, and finds them in the next steps.
 //
 //suite:part clients full
 func TestSmolagentsPackages(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)
-	e, _ := withPackages(t, x, carrying(t))
+	e, _ := withPackages(t, x, withPackagesAllowed(t))
 	addKeys(t, e.Store)
 	door := kernels.New(kernels.Options{Service: e, Keys: e, Egress: toPackages(), Timeout: 2 * time.Minute, Bounds: brig.DefaultBounds()})
 	t.Cleanup(door.Close)
@@ -197,7 +200,7 @@ func TestSmolagentsPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := map[string][][]string{}
+	printed := map[string][][]string{}
 	for _, spec := range []string{"python3", "python3-ephemeral"} {
 		outcomes := filepath.Join(t.TempDir(), "outcomes.json")
 		cmd := exec.CommandContext(t.Context(), "python3", "-B", script)
@@ -216,9 +219,9 @@ func TestSmolagentsPackages(t *testing.T) {
 		if err := json.Unmarshal(b, &list); err != nil {
 			t.Fatal(err)
 		}
-		said[spec] = list
+		printed[spec] = list
 	}
-	one, each := said["python3"], said["python3-ephemeral"]
+	one, each := printed["python3"], printed["python3-ephemeral"]
 	if len(one) != len(each) || len(one) < 11 {
 		t.Fatalf("%d steps in one sandbox, %d in one each", len(one), len(each))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// templates are those of these tests. What web starts listens late, so that it
-// is not ready when it is first asked.
+// templates is the configuration for these tests. The start command of web
+// starts to listen late, so that it is not ready at the first request.
 const templates = `
 templates:
   web:
@@ -49,8 +49,8 @@ func writeConfig(t *testing.T, text string) string {
 	return file
 }
 
-// A sandbox of a template is somebody's when what it starts answers; by REST,
-// on the command line and by E2B's clients.
+// TestTemplates verifies that a sandbox of a template is returned only when its
+// start command is ready: over REST, on the command line and with E2B clients.
 //
 //suite:part core
 func TestTemplates(t *testing.T) {
@@ -159,7 +159,8 @@ func TestTemplates(t *testing.T) {
 	})
 }
 
-// A sandbox of a template is claimed from the pool as any other.
+// TestTemplateFromPool verifies that a sandbox of a template is claimed from
+// the pool like any other sandbox.
 //
 //suite:part core
 func TestTemplateFromPool(t *testing.T) {

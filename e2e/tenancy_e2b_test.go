@@ -31,8 +31,9 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// e2bRows has a row for each route of E2B's control plane: the body with which
-// it would succeed. Those that are refused to everybody have none.
+// e2bRows maps each route of E2B's control plane to a request body with which
+// the request would succeed. Routes that the server rejects for every caller
+// have no row.
 var e2bRows = map[string]string{
 	"POST /sandboxes": `{"templateID":"base"}`, "POST /v2/sandboxes": `{"templateID":"base"}`,
 	"GET /sandboxes": "", "GET /v2/sandboxes": "", "GET /sandboxes/metrics": "",
@@ -53,8 +54,8 @@ var e2bRows = map[string]string{
 	" /volumes": "", " /volumes/*": "", " /volumecontent/*": "", " /secrets": "", " /secrets/*": "", " /events/*": "",
 }
 
-// insideRows has a row for each way into a sandbox: how it is asked, and
-// whether whoever knows an id may ask, as E2B has it.
+// insideRows has a row for each route into a sandbox. open is set if a caller
+// that knows only the sandbox's ID has access, as in E2B.
 var insideRows = map[string]struct {
 	port int
 	body string
@@ -76,13 +77,12 @@ var insideRows = map[string]struct {
 	"POST /filesystem.Filesystem/RemoveWatcher": {port: 49983, body: "{}"},
 
 	"code POST execute": {port: 49999, body: `{"code":"1"}`},
-	// Clients show no token with these: an id is all that there is to know.
-	"code GET health": {port: 49999, open: true}, "code GET contexts": {port: 49999, open: true}, "code POST contexts": {port: 49999, body: "{}", open: true},
-	"code DELETE contexts/default-python": {port: 49999, open: true}, "code POST contexts/default-python/restart": {port: 49999, open: true},
-	"port": {port: 8080, open: true}, // public, unless it is asked for otherwise
+	"code GET health":   {port: 49999, open: true}, "code GET contexts": {port: 49999}, "code POST contexts": {port: 49999, body: "{}"},
+	"code DELETE contexts/default-python": {port: 49999}, "code POST contexts/default-python/restart": {port: 49999},
+	"port": {port: 8080, open: true}, // public by default
 }
 
-// controlRoutes reads the table of the control plane's routes.
+// controlRoutes reads the control plane's routes from the sources.
 func controlRoutes(t *testing.T) (out []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), "../api/e2b/routes.go", nil, 0)
@@ -120,7 +120,7 @@ func controlRoutes(t *testing.T) (out []string) {
 	return out
 }
 
-// insideRoutes reads what there is inside of sandboxes.
+// insideRoutes reads the routes into sandboxes from the sources.
 func insideRoutes(t *testing.T) (out []string) {
 	t.Helper()
 	read := func(name, pattern string, f func(m []string)) {
@@ -144,13 +144,13 @@ func insideRoutes(t *testing.T) (out []string) {
 	return out
 }
 
-// e2bMatrix is a server with E2B's door and two tenants that each have one
-// sandbox.
+// e2bMatrix is a server with E2B's API and two tenants that have one sandbox
+// each.
 type e2bMatrix struct {
 	m     *matrix
 	url   string
-	id    map[string]string // by tenant
-	token map[string]string // of that sandbox
+	id    map[string]string // sandbox ID by tenant
+	token map[string]string // sandbox token by tenant
 	state func() string
 }
 
@@ -164,7 +164,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 	t.Cleanup(func() { store.Close() })
 	quiet := slog.New(slog.DiscardHandler)
 	templates := []brig.Template{{Name: "base", Image: "host"}}
-	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates})
+	e := engine.New(ctx, engine.Options{Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Templates: templates})
 	t.Cleanup(e.Close)
 	data := envd.New(envd.Options{Service: e, Log: quiet})
 	t.Cleanup(data.Close)
@@ -224,9 +224,9 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 	return x
 }
 
-// ask makes a request, with headers by name and value, from an address of its
-// own.
-func (x *e2bMatrix) ask(t *testing.T, method, path, body string, headers ...string) replied {
+// ask sends a request, with headers as names and values, from a new client
+// address.
+func (x *e2bMatrix) ask(t *testing.T, method, path, body string, headers ...string) response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -245,7 +245,7 @@ func (x *e2bMatrix) ask(t *testing.T, method, path, body string, headers ...stri
 			req.Header.Set(headers[i], headers[i+1])
 		}
 	}
-	resp, err := x.m.somewhere().Do(req)
+	resp, err := x.m.newClientAddress().Do(req)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
@@ -256,18 +256,20 @@ func (x *e2bMatrix) ask(t *testing.T, method, path, body string, headers ...stri
 	}
 	resp.Header.Del("X-Request-Id")
 	resp.Header.Del("Date")
-	return replied{resp.StatusCode, string(b), resp.Header}
+	return response{resp.StatusCode, string(b), resp.Header}
 }
 
-// never is an id like acme's of a sandbox that never was.
-func (x *e2bMatrix) never() string {
+// nonexistent returns an ID similar to that of acme's sandbox that was never
+// assigned to a sandbox.
+func (x *e2bMatrix) nonexistent() string {
 	id := x.id["acme"]
 	return id[:len(id)-4] + "zzzz"
 }
 
-// same compares what is said of acme's sandbox and of one that never was.
-func (x *e2bMatrix) same(errorf func(string, ...any), what string, got, none replied) {
-	body := strings.ReplaceAll(none.body, x.never(), x.id["acme"])
+// same compares the responses for acme's sandbox and for one that never
+// existed.
+func (x *e2bMatrix) same(errorf func(string, ...any), what string, got, none response) {
+	body := strings.ReplaceAll(none.body, x.nonexistent(), x.id["acme"])
 	if got.status != none.status || got.body != body {
 		errorf("%s: %d %s, and of what never was %d %s", what, got.status, got.body, none.status, none.body)
 	}
@@ -276,7 +278,7 @@ func (x *e2bMatrix) same(errorf func(string, ...any), what string, got, none rep
 	}
 }
 
-// control is one route of the control plane, by everybody who may not.
+// control tests one control plane route with all callers that lack access.
 func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, body string) {
 	method, pattern, _ := strings.Cut(route, " ")
 	path := func(id string) string {
@@ -289,12 +291,12 @@ func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, bo
 		if got.status != http.StatusUnauthorized || who != "none" && got.body != bad.body {
 			errorf("%s: %d %s, and to a bad key %s", who, got.status, got.body, bad.body)
 		}
-		x.same(errorf, who, got, x.ask(t, method, path(x.never()), body, "X-Api-Key", x.m.keys[who]))
+		x.same(errorf, who, got, x.ask(t, method, path(x.nonexistent()), body, "X-Api-Key", x.m.keys[who]))
 	}
 	for _, who := range []string{"scoped", "other viewer", "other member", "other admin"} {
 		got := x.ask(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
 		if theirs {
-			x.same(errorf, who, got, x.ask(t, method, path(x.never()), body, "X-Api-Key", x.m.keys[who]))
+			x.same(errorf, who, got, x.ask(t, method, path(x.nonexistent()), body, "X-Api-Key", x.m.keys[who]))
 			if got.status < 400 {
 				errorf("%s: %d %s", who, got.status, got.body)
 			}
@@ -304,8 +306,9 @@ func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, bo
 	}
 }
 
-// Every route of E2B's control plane, its data plane and the ways to ports, by
-// everybody who may not: another tenant's sandbox is as one that never was.
+// TestE2BTenancyMatrix tests every route of E2B's control plane, of its data
+// plane and to ports, with all callers that lack access. For another tenant,
+// the responses must be the same as for a sandbox that never existed.
 //
 //suite:part hostile
 func TestE2BTenancyMatrix(t *testing.T) {
@@ -351,7 +354,8 @@ func TestE2BTenancyMatrix(t *testing.T) {
 	}
 }
 
-// inside is one way into a sandbox, by everybody who has no token of it.
+// inside tests one route into a sandbox with all callers that lack the
+// sandbox's token.
 func (x *e2bMatrix) inside(t *testing.T, route string) {
 	row, before := insideRows[route], x.state()
 	method, path, _ := strings.Cut(strings.TrimPrefix(route, "code "), " ")
@@ -364,7 +368,7 @@ func (x *e2bMatrix) inside(t *testing.T, route string) {
 	if route == "port" {
 		method, path = "GET", "/"
 	}
-	to := func(id string, more ...string) replied {
+	to := func(id string, more ...string) response {
 		return x.ask(t, method, path, row.body, append([]string{"E2b-Sandbox-Id", id, "E2b-Sandbox-Port", strconv.Itoa(row.port)}, more...)...)
 	}
 	wrong := x.token["acme"][:len(x.token["acme"])-1] + "x"
@@ -375,39 +379,40 @@ func (x *e2bMatrix) inside(t *testing.T, route string) {
 	} {
 		got := to(x.id["acme"], headers...)
 		if row.open && headers == nil {
-			continue // it is told to whoever knows the id
+			continue // open to every caller that knows the ID
 		}
 		if row.open && (row.port != 49999 || headers[0] != "X-Access-Token") {
-			continue // as if nothing were shown
+			continue // same as without a token
 		}
 		if got.status < 400 {
 			t.Errorf("%s: %d %s", who, got.status, got.body)
 		}
-		x.same(t.Errorf, who, got, to(x.never(), headers...))
+		x.same(t.Errorf, who, got, to(x.nonexistent(), headers...))
 	}
 	if after := x.state(); !row.open && after != before {
 		t.Errorf("acme had %s and has %s", before, after)
 	}
-	// The control: the token's own holder is let in.
+	// The control: the holder of the token has access.
 	if got := to(x.id["acme"], "X-Access-Token", x.token["acme"]); got.status == http.StatusUnauthorized || got.status == http.StatusForbidden {
 		t.Errorf("who has the token: %d %s", got.status, got.body)
 	}
-	if got := to(x.never(), "X-Access-Token", x.token["acme"]); got.status < 400 {
+	if got := to(x.nonexistent(), "X-Access-Token", x.token["acme"]); got.status < 400 {
 		t.Errorf("acme's token in another sandbox: %d %s", got.status, got.body)
 	}
 }
 
-// The matrix sees a server that finds sandboxes whosever they are.
+// TestE2BTenancyMatrixControl verifies that the matrix detects a server that
+// ignores the owner of sandboxes.
 //
 //suite:part hostile
-func TestE2BTenancyMatrixSeesLeaks(t *testing.T) {
-	x := newE2BMatrix(t, func(s brig.Store) brig.Store { return leaky{s} })
+func TestE2BTenancyMatrixControl(t *testing.T) {
+	x := newE2BMatrix(t, func(s brig.Store) brig.Store { return leakyStore{s} })
 	for _, route := range []string{"GET /sandboxes/{id}", "POST /sandboxes/{id}/timeout", "GET /sandboxes/{id}/logs", "DELETE /sandboxes/{id}"} {
 		seen := 0
 		x.control(t, func(string, ...any) { seen++ }, route, e2bRows[route])
 		if seen == 0 {
 			t.Errorf("%s: nothing was seen of a server that leaks", route)
 		}
-		attack.Seen("API-01", "E2B: "+route, "the tenant in the store's query", seen > 0)
+		attack.RecordMutant("API-01", "E2B: "+route, "the tenant in the store's query", seen > 0)
 	}
 }

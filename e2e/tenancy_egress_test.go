@@ -15,15 +15,16 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// oneAddress is a resolver for which every name is one public address.
+// oneAddress is a resolver that resolves every name to one public address.
 type oneAddress struct{}
 
 func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("203.0.113.5")}, nil
 }
 
-// What sandboxes send and receive is counted as their tenant's. When its quota
-// of a day is used up nothing more leaves, and when it is raised it does again.
+// TestEgressQuota verifies that the traffic of sandboxes counts toward their
+// tenant's quota. When the tenant's daily quota is exhausted, the server must
+// block egress; when the quota is raised, egress must work again.
 //
 //suite:part egress
 func TestEgressQuota(t *testing.T) {
@@ -50,7 +51,7 @@ func TestEgressQuota(t *testing.T) {
 	}
 	used := func() int64 {
 		t.Helper()
-		lines, err := e.TenantUsage(ctx, brig.UsageQuery{}) // which counts up to now
+		lines, err := e.TenantUsage(ctx, brig.UsageQuery{}) // updates the counters first
 		if err != nil || len(lines) != 1 {
 			t.Fatal(lines, err)
 		}
@@ -91,7 +92,8 @@ func TestEgressQuota(t *testing.T) {
 	}
 }
 
-// A program that runs on when its tenant's quota is used up sends no more.
+// TestEgressQuotaUnderway verifies that a running program cannot send more data
+// once its tenant's quota is exhausted.
 //
 //suite:part egress
 func TestEgressQuotaUnderway(t *testing.T) {
@@ -107,7 +109,7 @@ func TestEgressQuotaUnderway(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, network, srv.Listener.Addr().String())
 	}
 	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{Resolver: oneAddress{}, Dial: dial}})
-	if err := e.Recover(ctx); err != nil { // which begins to count
+	if err := e.Recover(ctx); err != nil { // starts the accounting
 		t.Fatal(err)
 	}
 	if _, err := e.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{EgressPerDay: 256 << 10}}); err != nil {

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/kernels"
+	"github.com/brig-run/brig/api/letta"
 	"github.com/brig-run/brig/api/mcp"
 	"github.com/brig-run/brig/api/rest"
 	"github.com/brig-run/brig/engine"
@@ -29,27 +31,27 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// asked is how one operation of the API is called: with a request that would
-// succeed, or fail for want of what it names, so that nothing but who is
-// calling refuses it.
+// asked describes a request for one operation of the API. For an authorized
+// caller, the request succeeds, or fails because its target is missing. A
+// rejection therefore results from the check of the caller.
 type asked struct {
-	op     string // that of the Service; empty where none is called
+	op     string // operation of the Service; empty if the request calls none
 	body   string
 	query  string
-	kind   string // of the body; default JSON
-	theirs string // a query that names the other tenant, where the path names nothing
-	makes  bool   // what the path names, in the caller's own tenant
+	kind   string // content type of the body; default JSON
+	theirs string // query that names the other tenant, if the path names no object
+	makes  bool   // the request creates the object that the path names, in the caller's own tenant
 }
 
-// operations is a row for each operation of docs/openapi.json.
+// operations has a row for each operation of docs/openapi.json.
 var operations = map[string]asked{
 	"run":     {op: "run", body: `{"command":["echo"]}`},
 	"get-run": {op: "run.get"},
 
 	"create-sandbox": {op: "sandbox.create", body: `{"labels":{"a":"b"}}`}, "list-sandboxes": {op: "sandbox.list"},
-	"get-sandbox": {op: "sandbox.get"}, "remove-sandbox": {op: "sandbox.remove"},
+	"get-sandbox": {op: "sandbox.get"}, "get-sandbox-usage": {op: "sandbox.usage"}, "remove-sandbox": {op: "sandbox.remove"},
 	"exec": {op: "sandbox.exec", body: `{"command":["echo"]}`}, "list-execs": {op: "exec.list"}, "get-exec": {op: "exec.get"},
-	"stop-sandbox": {op: "sandbox.stop"}, "kill-sandbox": {op: "sandbox.kill"}, "extend-sandbox": {op: "sandbox.extend"},
+	"stop-sandbox": {op: "sandbox.stop"}, "kill-sandbox": {op: "sandbox.kill"}, "pause-sandbox": {op: "sandbox.pause"}, "resume-sandbox": {op: "sandbox.resume"}, "fork-sandbox": {op: "sandbox.fork"}, "extend-sandbox": {op: "sandbox.extend"},
 	"logs": {op: "sandbox.logs"},
 
 	"create-context": {op: "context.create"}, "list-contexts": {op: "context.list"}, "run-code": {op: "context.run", body: `{"code":"1"}`},
@@ -69,6 +71,7 @@ var operations = map[string]asked{
 	"list-images": {op: "image.list"}, "get-image": {op: "image.get"}, "remove-image": {op: "image.remove"},
 	"import-image": {op: "image.import", query: "name=x", body: "x", kind: "application/x-tar"},
 	"build-image":  {op: "image.build", body: `{"name":"x","packages":["y"]}`}, "pull-image": {op: "image.pull", body: `{"ref":"x"}`},
+	"tag-image": {op: "image.tag", body: `{"image":"host","name":"x"}`},
 
 	"create-key": {op: "key.create", body: `{"name":"x","role":"viewer"}`}, "list-keys": {op: "key.list", theirs: "tenant=acme"},
 	"revoke-key": {op: "key.revoke"}, "create-grant": {op: "grant.create"},
@@ -77,7 +80,7 @@ var operations = map[string]asked{
 	"usage": {op: "usage.get", theirs: "tenant=acme"},
 
 	"create-session": {op: "session.create"}, "list-sessions": {op: "session.list", theirs: "tenant=acme"}, "end-session": {op: "session.end"},
-	"whoami": {}, "logout": {}, "login": {}, "callback": {}, // about whoever calls, and nobody else
+	"whoami": {}, "logout": {}, "login": {}, "callback": {}, // only about the caller itself
 
 	"set-egress": {op: "sandbox.egress", body: `{"rules":[]}`}, "templates": {op: "template.list"}, "audit": {op: "audit.read"},
 	"put-secret": {op: "secret.put", body: `{"value":"x"}`, makes: true}, "list-secrets": {op: "secret.list"},
@@ -94,17 +97,19 @@ var operations = map[string]asked{
 	"activate-provider": {op: "provider.activate"}, "remove-provider": {op: "provider.remove"},
 	"get-routing": {op: "routing.get", theirs: "tenant=acme"}, "set-routing": {op: "routing.set", theirs: "tenant=acme", body: `{}`},
 
-	"alerts": {op: "alert.list"}, "pool": {op: "pool.get"}, "metrics": {op: "pool.get"}, // as much of all tenants
+	"alerts": {op: "alert.list"}, "pool": {op: "pool.get"}, "metrics": {op: "pool.get"}, // cover all tenants
 	"version": {}, "healthz": {}, "readyz": {}, "openapi": {},
 }
 
-// matrix is a server with two tenants, and what one of them has.
+// matrix is a server with two tenants, one of which owns objects.
 type matrix struct {
 	url   string
-	keys  map[string]string            // by identity
-	mine  map[string]map[string]string // for each operation or "", the path's parameters: what acme has
-	state func() string                // of what acme has
-	asked int                          // how often
+	keys  map[string]string            // keys by identity
+	mine  map[string]map[string]string // path parameters of acme's objects, for each operation or ""
+	state func() string                // returns the state of acme's objects
+	asked int                          // number of requests
+
+	engine *engine.Engine
 }
 
 const matrixKey = "brig_%s_0123456789012345678901234567890123456789"
@@ -126,22 +131,29 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, Bounds: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
+	e := engine.New(ctx, engine.Options{Workspaces: workspace.New(objects, nil), Store: change(store), Provider: &fake.Provider{}, Images: hostImage{}, LimitRange: brig.DefaultBounds(), Log: quiet, GrantSeed: []byte("seed"), Keys: ring, Seed: []byte("seed")})
 	t.Cleanup(e.Close)
 	native := rest.New(rest.Options{Service: e, Keys: e, Bounds: brig.DefaultBounds(), Log: quiet})
 	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: e, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
+	gateway := kernels.New(kernels.Options{Service: e, Keys: e, Log: quiet})
+	lettaAPI := letta.New(letta.Options{Service: e, Keys: e, Log: quiet})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if mcp.Wants(r) {
+		switch {
+		case mcp.Matches(r):
 			tools.ServeHTTP(w, r)
-			return
+		case kernels.Matches(r):
+			gateway.ServeHTTP(w, r)
+		case letta.Matches(r):
+			lettaAPI.ServeHTTP(w, r)
+		default:
+			native.ServeHTTP(w, r)
 		}
-		native.ServeHTTP(w, r)
 	}))
-	t.Cleanup(func() { srv.Close(); tools.Close() })
-	m := &matrix{url: srv.URL, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}
+	t.Cleanup(func() { srv.Close(); tools.Close(); gateway.Close() })
+	m := &matrix{url: srv.URL, engine: e, keys: map[string]string{"none": "", "bad": fmt.Sprintf(matrixKey, "bad")}}
 	for _, name := range []string{"acme", "rival"} {
 		if err := store.PutTenant(ctx, &brig.Tenant{Name: name}); err != nil {
 			t.Fatal(err)
@@ -162,12 +174,12 @@ func newMatrix(t *testing.T, change func(brig.Store) brig.Store) *matrix {
 	if err := store.DeleteKey(ctx, "k-revoked"); err != nil {
 		t.Fatal(err)
 	}
-	m.furnish(t, e)
+	m.createFixtures(t, e)
 	return m
 }
 
-// furnish gives acme one of everything that a path can name.
-func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
+// createFixtures creates one object of acme for each kind that a path can name.
+func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	ctx := brig.WithActor(t.Context(), brig.Actor{Name: "owner", Tenant: "acme", Role: brig.Operator})
 	fatal := func(err error) {
@@ -212,28 +224,28 @@ func (m *matrix) furnish(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// somewhere returns a client at an address of its own: of one alone so many
-// wrong keys are not even looked up.
-func (m *matrix) somewhere() *http.Client {
+// newClientAddress returns a client with a new address: the server would reject
+// so many wrong keys from one address without checking them.
+func (m *matrix) newClientAddress() *http.Client {
 	m.asked++
-	return somewhere(m.asked)
+	return newClientAddress(m.asked)
 }
 
-// somewhere returns a client at the n-th address of many.
-func somewhere(n int) *http.Client {
+// newClientAddress returns a client with the n-th of many addresses.
+func newClientAddress(n int) *http.Client {
 	from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(n>>8), byte(n))}
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: from}).DialContext}}
 }
 
-// replied is what the server said.
-type replied struct {
+// response is a response of the server.
+type response struct {
 	status int
 	body   string
 	header http.Header
 }
 
-// ask makes one request of an operation.
-func (m *matrix) ask(t *testing.T, who, method, path string, a asked, params map[string]string, query string) replied {
+// ask sends one request for an operation.
+func (m *matrix) ask(t *testing.T, who, method, path string, a asked, params map[string]string, query string) response {
 	t.Helper()
 	for k, v := range params {
 		path = strings.ReplaceAll(path, "{"+k+"}", v)
@@ -263,7 +275,7 @@ func (m *matrix) ask(t *testing.T, who, method, path string, a asked, params map
 	if key := m.keys[who]; key != "" {
 		req.Header.Set("Authorization", "Bearer "+key)
 	}
-	resp, err := m.somewhere().Do(req)
+	resp, err := m.newClientAddress().Do(req)
 	if err != nil {
 		t.Fatalf("%s %s as %s: %v", method, path, who, err)
 	}
@@ -274,11 +286,12 @@ func (m *matrix) ask(t *testing.T, who, method, path string, a asked, params map
 	}
 	resp.Header.Del("X-Request-Id")
 	resp.Header.Del("Date")
-	return replied{resp.StatusCode, string(b), resp.Header}
+	return response{resp.StatusCode, string(b), resp.Header}
 }
 
-// never returns params of the same form that name what never was.
-func never(params map[string]string) map[string]string {
+// nonexistent returns parameters of the same form for objects that never
+// existed.
+func nonexistent(params map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range params {
 		out[k] = strings.NewReplacer("acme", "acma").Replace(v)
@@ -289,9 +302,10 @@ func never(params map[string]string) map[string]string {
 	return out
 }
 
-// Every operation that the API has, by everybody who may not: 401 without a
-// good key, 403 without the role or the scope, and to another tenant the same
-// bytes as for what never was. Nothing of it changes anything.
+// TestTenancyMatrix tests every operation of the API with all callers that lack
+// access. Callers without a valid key must receive 401, and callers without the
+// role or the scope 403. Another tenant must receive the same bytes as for an
+// object that never existed. The requests must not change any object.
 //
 //suite:part hostile
 func TestTenancyMatrix(t *testing.T) {
@@ -316,22 +330,25 @@ func TestTenancyMatrix(t *testing.T) {
 	before, checked := m.state(), 0
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
 		for method, o := range doc.Paths[path] {
-			a, ok := operations[o.OperationID]
+			// A streaming operation has the same row as its counterpart without
+			// streaming.
+			id := strings.TrimPrefix(o.OperationID, "stream-")
+			a, ok := operations[id]
 			if !ok {
 				t.Errorf("%s %s (%s) has no row in operations: say how it is called", method, path, o.OperationID)
 				continue
 			}
 			if o.Security != nil && len(*o.Security) == 0 {
-				continue // open to everybody, and says nothing of anybody
+				continue // open to every caller, and contains no tenant data
 			}
 			t.Run(o.OperationID, func(t *testing.T) {
 				attack.Case(t, "API-01", o.OperationID+" by everybody who may not")
-				c := cell{m, t, t.Errorf, strings.ToUpper(method), path, a, roles[a.op], m.mine[o.OperationID]}
+				c := cell{m, t, t.Errorf, strings.ToUpper(method), path, a, roles[a.op], m.mine[id]}
 				if c.mine == nil {
 					c.mine = m.mine[""]
 				}
-				c.keyless()
-				c.weak()
+				c.checkUnauthenticated()
+				c.checkForbidden()
 				c.foreign()
 				if after := m.state(); after != before {
 					t.Errorf("acme had %s and has %s", before, after)
@@ -356,13 +373,14 @@ type cell struct {
 	mine         map[string]string
 }
 
-func (c cell) as(who string, params map[string]string, query string) replied {
+func (c cell) as(who string, params map[string]string, query string) response {
 	c.t.Helper()
 	return c.m.ask(c.t, who, c.method, c.path, c.asked, params, query)
 }
 
-// keyless: whoever shows no good key learns one thing, the same for all.
-func (c cell) keyless() {
+// checkUnauthenticated verifies that all callers without a valid key receive
+// the same response.
+func (c cell) checkUnauthenticated() {
 	first := c.as("bad", c.mine, "")
 	for _, who := range []string{"none", "bad", "revoked", "expired"} {
 		got := c.as(who, c.mine, "")
@@ -375,8 +393,9 @@ func (c cell) keyless() {
 	}
 }
 
-// weak: a key without the role or the scope is told so, whatever it asks for.
-func (c cell) weak() {
+// checkForbidden verifies that a key without the role or the scope receives 403
+// for every request.
+func (c cell) checkForbidden() {
 	if c.asked.op == "" {
 		return
 	}
@@ -386,15 +405,16 @@ func (c cell) weak() {
 		c.errorf("a viewer may, and is told %d %s", got.status, got.body)
 	}
 	if c.path == "/metrics" {
-		return // which the role alone decides
+		return // access depends only on the role
 	}
-	got, none := c.as("scoped", c.mine, ""), c.as("scoped", never(c.mine), "")
+	got, none := c.as("scoped", c.mine, ""), c.as("scoped", nonexistent(c.mine), "")
 	if got.status != http.StatusForbidden || got.body != none.body {
 		c.errorf("beyond its scope: %d %s, and for what never was %s", got.status, got.body, none.body)
 	}
 }
 
-// foreign: what another tenant has is what never was.
+// foreign verifies that the responses for another tenant's object are the same
+// as for one that never existed.
 func (c cell) foreign() {
 	names := strings.Contains(c.path, "{") && !strings.HasPrefix(c.path, "/v1/images/") && !c.asked.makes
 	if !names && c.asked.theirs == "" {
@@ -409,9 +429,9 @@ func (c cell) foreign() {
 		if role := map[string]brig.Role{"other member": brig.Member, "other admin": brig.Admin}[who]; role < c.op.Role {
 			want = http.StatusForbidden
 		}
-		got, none := c.as(who, c.mine, c.asked.theirs), c.as(who, never(c.mine), missing)
+		got, none := c.as(who, c.mine, c.asked.theirs), c.as(who, nonexistent(c.mine), missing)
 		body := none.body
-		for k, v := range never(c.mine) {
+		for k, v := range nonexistent(c.mine) {
 			body = strings.ReplaceAll(body, v, c.mine[k])
 		}
 		body = strings.ReplaceAll(body, "acma", "acme")
@@ -424,10 +444,10 @@ func (c cell) foreign() {
 	}
 }
 
-// leaky is a store that finds sandboxes whosever they are.
-type leaky struct{ brig.Store }
+// leakyStore is a store that ignores the owner of sandboxes.
+type leakyStore struct{ brig.Store }
 
-func (l leaky) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
+func (l leakyStore) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
 	r, err := l.Store.Get(ctx, tenant, name)
 	if brig.KindOf(err) == brig.NotFound {
 		return l.Store.Get(ctx, "acme", name)
@@ -435,17 +455,18 @@ func (l leaky) Get(ctx context.Context, tenant, name string) (*brig.Record, erro
 	return r, err
 }
 
-// The matrix sees a server that tells one tenant of another's sandboxes.
+// TestTenancyMatrixControl verifies that the matrix detects a server that
+// reveals one tenant's sandboxes to another.
 //
 //suite:part hostile
-func TestTenancyMatrixSeesLeaks(t *testing.T) {
-	m := newMatrix(t, func(s brig.Store) brig.Store { return leaky{s} })
+func TestTenancyMatrixControl(t *testing.T) {
+	m := newMatrix(t, func(s brig.Store) brig.Store { return leakyStore{s} })
 	for id, at := range map[string][2]string{"get-sandbox": {"GET", "/v1/sandboxes/{name}"}, "kill-sandbox": {"POST", "/v1/sandboxes/{name}/kill"}} {
 		seen := 0
 		c := cell{m, t, func(string, ...any) { seen++ }, at[0], at[1], operations[id], brig.OpGet, m.mine[""]}
 		if c.foreign(); seen == 0 {
 			t.Errorf("%s: nothing was seen of a server that leaks", id)
 		}
-		attack.Seen("API-01", id, "the tenant in the store's query", seen > 0)
+		attack.RecordMutant("API-01", id, "the tenant in the store's query", seen > 0)
 	}
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// mcpRows has for each tool the arguments with which it would succeed for
-// acme, or fail for want of what is in the sandbox.
+// mcpRows maps each tool to arguments with which acme's call succeeds, or fails
+// because its target in the sandbox is missing.
 var mcpRows = map[string]string{
 	"run_code": `{"sandbox":"acmes-box","code":"1"}`, "run_shell": `{"sandbox":"acmes-box","command":"echo"}`,
 	"create_sandbox": `{"labels":{"a":"b"}}`, "list_sandboxes": `{}`, "get_sandbox": `{"sandbox":"acmes-box"}`,
 	"extend_sandbox": `{"sandbox":"acmes-box","ttl_seconds":60}`, "remove_sandbox": `{"sandbox":"acmes-box"}`,
+	"pause_sandbox": `{"sandbox":"acmes-box"}`, "resume_sandbox": `{"sandbox":"acmes-box"}`, "fork_sandbox": `{"sandbox":"acmes-box","labels":{"a":"b"}}`,
 	"create_context": `{"sandbox":"acmes-box"}`, "list_contexts": `{"sandbox":"acmes-box"}`,
 	"interrupt_context": `{"sandbox":"acmes-box","context":"default-python"}`, "restart_context": `{"sandbox":"acmes-box","context":"default-python"}`,
 	"remove_context": `{"sandbox":"acmes-box","context":"default-python"}`,
@@ -29,11 +30,11 @@ var mcpRows = map[string]string{
 	"list_images": `{}`, "pull_image": `{"ref":"x"}`, "list_templates": `{}`,
 }
 
-// mcpLooks are the tools that a viewer may use.
+// mcpLooks lists the tools that a viewer may use.
 var mcpLooks = "list_sandboxes get_sandbox list_contexts read_file list_files list_processes process_output read_log list_images list_templates "
 
-// mcp makes a request of the protocol that has no sessions.
-func (m *matrix) mcp(t *testing.T, who, method, params string) replied {
+// mcp sends a request in the protocol version without sessions.
+func (m *matrix) mcp(t *testing.T, who, method, params string) response {
 	t.Helper()
 	const version = "2026-07-28"
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}},%s}}`, method, version, params)
@@ -44,13 +45,13 @@ func (m *matrix) mcp(t *testing.T, who, method, params string) replied {
 	return m.say(t, who, body, "Mcp-Protocol-Version", version, "Mcp-Method", method, "Mcp-Name", named.Name+named.URI)
 }
 
-func (m *matrix) tool(t *testing.T, who, name, args string) replied {
+func (m *matrix) tool(t *testing.T, who, name, args string) response {
 	t.Helper()
 	return m.mcp(t, who, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, name, args))
 }
 
-// say makes a request of the door, with headers by name and value.
-func (m *matrix) say(t *testing.T, who, body string, headers ...string) replied {
+// say sends a request to the MCP endpoint, with headers as names and values.
+func (m *matrix) say(t *testing.T, who, body string, headers ...string) response {
 	t.Helper()
 	x := &e2bMatrix{m: m, url: m.url}
 	all := append([]string{"Accept", "application/json, text/event-stream"}, headers...)
@@ -60,17 +61,19 @@ func (m *matrix) say(t *testing.T, who, body string, headers ...string) replied 
 	return x.ask(t, http.MethodPost, mcp.Path, body, all...)
 }
 
-// mcpForeign compares what is said of acme's sandbox and of one that never was.
-func (m *matrix) mcpForeign(errorf func(string, ...any), what string, got, none replied) {
+// mcpForeign compares the responses for acme's sandbox and for one that never
+// existed.
+func (m *matrix) mcpForeign(errorf func(string, ...any), what string, got, none response) {
 	body := strings.ReplaceAll(none.body, "acma", "acme")
 	if got.status != none.status || got.body != body {
 		errorf("%s: %d %s, and of what never was %d %s", what, got.status, got.body, none.status, none.body)
 	}
 }
 
-// Every tool by everybody who may not: 401 without a good key, a refusal
-// without the role or the scope, and to another tenant the same bytes as for
-// what never was.
+// TestMCPTenancyMatrix tests every tool with all callers that lack access.
+// Callers without a valid key must receive 401, and callers without the role or
+// the scope an error. Another tenant must receive the same bytes as for a
+// sandbox that never existed.
 //
 //suite:part hostile
 func TestMCPTenancyMatrix(t *testing.T) {
@@ -84,20 +87,20 @@ func TestMCPTenancyMatrix(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			attack.Case(t, "API-01", "MCP: "+name+" by everybody who may not")
-			never := strings.ReplaceAll(args, "acme", "acma")
+			nonexistent := strings.ReplaceAll(args, "acme", "acma")
 			bad := m.tool(t, "bad", name, args)
 			for _, who := range []string{"none", "bad", "revoked", "expired"} {
 				got := m.tool(t, who, name, args)
 				if got.status != http.StatusUnauthorized || who != "none" && got.body != bad.body {
 					t.Errorf("%s: %d %s, and to a bad key %s", who, got.status, got.body, bad.body)
 				}
-				m.mcpForeign(t.Errorf, who, got, m.tool(t, who, name, never))
+				m.mcpForeign(t.Errorf, who, got, m.tool(t, who, name, nonexistent))
 			}
 			got := m.tool(t, "scoped", name, args)
 			if !strings.Contains(got.body, `"code":"SB012"`) {
 				t.Errorf("beyond its scope: %s", got.body)
 			}
-			m.mcpForeign(t.Errorf, "scoped", got, m.tool(t, "scoped", name, never))
+			m.mcpForeign(t.Errorf, "scoped", got, m.tool(t, "scoped", name, nonexistent))
 			got = m.tool(t, "viewer", name, args)
 			if may := strings.Contains(mcpLooks, name+" "); strings.Contains(got.body, `"code":"SB012"`) == may {
 				t.Errorf("a viewer is told %s", got.body)
@@ -113,7 +116,7 @@ func TestMCPTenancyMatrix(t *testing.T) {
 				if !strings.Contains(got.body, `"code":"SB013"`) {
 					t.Errorf("%s: %s", who, got.body)
 				}
-				m.mcpForeign(t.Errorf, who, got, m.tool(t, who, name, never))
+				m.mcpForeign(t.Errorf, who, got, m.tool(t, who, name, nonexistent))
 			}
 			if after := m.state(); after != before {
 				t.Errorf("acme had %s and has %s", before, after)
@@ -144,7 +147,7 @@ func (m *matrix) mcpResources(t *testing.T) {
 	for _, who := range []string{"other member", "other admin", "scoped"} {
 		for _, uri := range []string{"brig://sandboxes/acmes-box/log", "brig://sandboxes/acmes-box/files/w/x"} {
 			attack.Case(t, "API-01", "MCP: "+uri+" as "+who)
-			read := func(uri string) replied { return m.mcp(t, who, "resources/read", fmt.Sprintf(`"uri":%q`, uri)) }
+			read := func(uri string) response { return m.mcp(t, who, "resources/read", fmt.Sprintf(`"uri":%q`, uri)) }
 			got := read(uri)
 			if !strings.Contains(got.body, `"error":{"code":-`) {
 				t.Errorf("%s reads %s: %s", who, uri, got.body)
@@ -160,8 +163,8 @@ func (m *matrix) mcpResources(t *testing.T) {
 	}
 }
 
-// mcpSessions: a session is as if it were not there for everybody but whoever
-// has begun it.
+// mcpSessions verifies that, for all callers except the one that started it, a
+// session appears not to exist.
 func (m *matrix) mcpSessions(t *testing.T) {
 	begun := m.say(t, "owner", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	id := begun.header.Get("Mcp-Session-Id")
@@ -169,7 +172,7 @@ func (m *matrix) mcpSessions(t *testing.T) {
 		t.Fatalf("it is not begun: %d %s", begun.status, begun.body)
 	}
 	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_sandbox","arguments":{"sandbox":"acmes-box"}}}`
-	ask := func(who, id string) replied { return m.say(t, who, call, "Mcp-Session-Id", id) }
+	ask := func(who, id string) response { return m.say(t, who, call, "Mcp-Session-Id", id) }
 	for _, who := range []string{"other member", "other admin", "viewer", "scoped"} {
 		attack.Case(t, "API-01", "MCP: the session of somebody else, as "+who)
 		got, none := ask(who, id), ask(who, id[:len(id)-4]+"AAAA")
@@ -182,18 +185,19 @@ func (m *matrix) mcpSessions(t *testing.T) {
 	}
 }
 
-// The matrix sees a server that tells one tenant of another's sandboxes.
+// TestMCPTenancyMatrixControl verifies that the matrix detects a server that
+// reveals one tenant's sandboxes to another.
 //
 //suite:part hostile
-func TestMCPTenancyMatrixSeesLeaks(t *testing.T) {
-	m := newMatrix(t, func(s brig.Store) brig.Store { return leaky{s} })
+func TestMCPTenancyMatrixControl(t *testing.T) {
+	m := newMatrix(t, func(s brig.Store) brig.Store { return leakyStore{s} })
 	for _, name := range []string{"get_sandbox", "run_shell"} {
 		seen, args := 0, mcpRows[name]
-		never := strings.ReplaceAll(args, "acme", "acma")
-		m.mcpForeign(func(string, ...any) { seen++ }, name, m.tool(t, "other member", name, args), m.tool(t, "other member", name, never))
+		nonexistent := strings.ReplaceAll(args, "acme", "acma")
+		m.mcpForeign(func(string, ...any) { seen++ }, name, m.tool(t, "other member", name, args), m.tool(t, "other member", name, nonexistent))
 		if seen == 0 {
 			t.Errorf("%s: nothing was seen of a server that leaks", name)
 		}
-		attack.Seen("API-01", "MCP: "+name, "the tenant in the store's query", seen > 0)
+		attack.RecordMutant("API-01", "MCP: "+name, "the tenant in the store's query", seen > 0)
 	}
 }

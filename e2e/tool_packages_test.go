@@ -25,13 +25,13 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// index is an index of packages for pip and for npm, on this machine.
+// index is a package index for pip and npm on this host.
 type index struct {
 	*httptest.Server
 	asked atomic.Int64
 }
 
-// wheel is a package for pip, with one module of that source.
+// wheel returns a package for pip, with one module of the given source.
 func wheel(t *testing.T, name, version, source string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -57,7 +57,7 @@ func wheel(t *testing.T, name, version, source string) []byte {
 	return b.Bytes()
 }
 
-// nodePackage is a package for npm, with one module of that source.
+// nodePackage returns a package for npm, with one module of the given source.
 func nodePackage(t *testing.T, name, version, source string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -117,8 +117,8 @@ func newIndex(t *testing.T) *index {
 	return x
 }
 
-// Packages of a setup and of a tool, from an index that nothing but their
-// installation can reach.
+// TestToolPackages tests the packages of a setup and of a tool, from an index
+// that is accessible only during their installation.
 //
 //suite:part core full
 func TestToolPackages(t *testing.T) {
@@ -128,13 +128,13 @@ func TestToolPackages(t *testing.T) {
 		return (&net.Dialer{}).DialContext(ctx, network, x.Listener.Addr().String())
 	}
 	allow := brig.Egress{Rules: []brig.EgressRule{{Host: "index.brig-test.com"}}}
-	shelf := &tool.Shelf{Dir: filepath.Join(t.TempDir(), "layers"), Largest: brig.GiB}
+	shelf := &tool.LayerCache{Dir: filepath.Join(t.TempDir(), "layers"), MaxLayer: brig.GiB}
 	e, ctx := engineWith(t, engine.Options{
 		Egress: engine.EgressOptions{Resolver: fixedNames{"index.brig-test.com": netip.MustParseAddr("93.184.215.14")}, Dial: dial},
 		Tools: engine.ToolOptions{
 			Layers: shelf, Index: tool.Index{PyPI: "http://index.brig-test.com/simple", NPM: "http://index.brig-test.com/"}, PackageEgress: allow,
 		},
-		TypeScript: asItIs{},
+		TypeScript: identityCompiler{},
 	})
 	call := func(t *testing.T, tl brig.Tool) *brig.ToolResult {
 		t.Helper()
@@ -185,7 +185,7 @@ def f():
 		if res := call(t, with); !strings.Contains(res.Text, "1.0") {
 			t.Errorf("the tool's own package does not win: %+v", res)
 		}
-		// Another server, which has nothing but the shelf.
+		// Use a new sandbox, which can get the layer only from the shelf.
 		asked := x.asked.Load()
 		if _, err := e.RenewToolSetup(ctx, brig.ToolLocal); err != nil {
 			t.Fatal(err)
@@ -245,13 +245,13 @@ def f():
 	})
 }
 
-// asItIs is a compiler for which TypeScript is JavaScript.
-type asItIs struct{}
+// identityCompiler is a TypeScript compiler that returns its source unchanged.
+type identityCompiler struct{}
 
-func (asItIs) Program(_ context.Context, source string) (string, error) { return source, nil }
-func (asItIs) Cell(_ context.Context, source string) (string, error)    { return source, nil }
+func (identityCompiler) Program(_ context.Context, source string) (string, error) { return source, nil }
+func (identityCompiler) Cell(_ context.Context, source string) (string, error)    { return source, nil }
 
-// eventuallyGone waits until there are so many sandboxes that run, at most.
+// eventuallyGone waits until at most the given number of sandboxes are running.
 func eventuallyGone(t *testing.T, e *engine.Engine, ctx context.Context, most int) {
 	t.Helper()
 	for range 100 {

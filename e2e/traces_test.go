@@ -16,13 +16,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// tracesReceiver takes OTLP over HTTP, as a collector does.
+// tracesReceiver receives OTLP over HTTP, like a collector.
 type tracesReceiver struct {
 	url string
 
 	mu    sync.Mutex // guards the fields below
 	spans []*tracepb.Span
-	names []string // of services
+	names []string // service names
 }
 
 func newTracesReceiver(t *testing.T) *tracesReceiver {
@@ -55,10 +55,11 @@ func newTracesReceiver(t *testing.T) *tracesReceiver {
 	return c
 }
 
-// trace waits until a trace has a span of a name, and returns all of it.
+// trace waits until a trace has a span with the given name, and returns all
+// spans of the trace.
 func (c *tracesReceiver) trace(t *testing.T, id, last string) map[string]*tracepb.Span {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		out := map[string]*tracepb.Span{}
 		c.mu.Lock()
@@ -98,7 +99,7 @@ func attribute(s *tracepb.Span, key string) string {
 	return ""
 }
 
-// asked makes a request that is a part of a trace.
+// traced sends a request that is part of a trace.
 func (s *server) traced(t *testing.T, parent, path, body string) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
@@ -119,7 +120,7 @@ func (s *server) traced(t *testing.T, parent, path, body string) int {
 	return resp.StatusCode
 }
 
-// wantTree compares who is a part of whom, by name.
+// wantTree checks the parents of spans, by name.
 func wantTree(t *testing.T, spans map[string]*tracepb.Span, parents map[string]string, outside string) {
 	t.Helper()
 	for name, parent := range parents {
@@ -142,8 +143,9 @@ func wantTree(t *testing.T, spans map[string]*tracepb.Span, parents map[string]s
 	}
 }
 
-// A request is one trace, from the client's own span through door, engine,
-// provider and guest, and tells nothing of code, arguments or keys.
+// TestTraces verifies that a request is one trace, from the client's own span
+// through API, engine, provider and guest, and that the trace contains no code,
+// arguments or keys.
 //
 //suite:part core
 func TestTraces(t *testing.T) {
@@ -177,8 +179,8 @@ otel: {endpoint: "`+c.url+`", headers: {X-Team: brig}, service: brig-test, sampl
 			"POST /v1/sandboxes/{name}/code": "", "code": "POST /v1/sandboxes/{name}/code", "guest.program": "code",
 		}},
 	} {
-		if i == 1 { // a sandbox that waits
-			s.await1()
+		if i == 1 { // a sandbox that waits in the pool
+			s.awaitPool()
 		}
 		if status := s.traced(t, "00-"+q.id+"-"+parent+"-01", q.path, q.body); status/100 != 2 {
 			t.Fatalf("%s: %d", q.path, status)
@@ -193,20 +195,20 @@ otel: {endpoint: "`+c.url+`", headers: {X-Team: brig}, service: brig-test, sampl
 			t.Errorf("%s has the attributes %v", root.GetName(), root.GetAttributes())
 		}
 	}
-	// An error has its code and nothing of what was asked.
+	// A failed span must contain the error's code, but no part of the request.
 	const bad = "5af7651916cd43dd8448eb211c80319c"
 	s.traced(t, "00-"+bad+"-"+parent+"-01", "/v1/sandboxes/s3cr3t-argument/exec", `{"command":["true"]}`)
 	spans := c.trace(t, bad, "POST /v1/sandboxes/{name}/exec")
 	if gate := spans["gate"]; gate.GetStatus().GetCode() != tracepb.Status_STATUS_CODE_ERROR || gate.GetStatus().GetMessage() != "SB013" {
 		t.Errorf("the gate says %v", gate.GetStatus())
 	}
-	// Nobody is traced who did not ask for it, with sample 0; nor who asked
-	// for it not to be.
+	// With sample 0, the server traces only requests whose callers decided to
+	// trace them.
 	s.traced(t, "", "/v1/run", `{"command":["true"]}`)
 	s.traced(t, "00-6af7651916cd43dd8448eb211c80319c-"+parent+"-00", "/v1/run", `{"command":["true"]}`)
 	s.traced(t, "00-7af7651916cd43dd8448eb211c80319c-"+parent+"-01", "/v1/run", `{"command":["true"]}`)
-	c.trace(t, "7af7651916cd43dd8448eb211c80319c", "discard")                   // what came before would be here by now
-	if status, body := s.do("DELETE", "/v1/sandboxes/box", ""); status >= 300 { // it would outlive its server
+	c.trace(t, "7af7651916cd43dd8448eb211c80319c", "discard")                   // earlier traces would have arrived before this one
+	if status, body := s.do("DELETE", "/v1/sandboxes/box", ""); status >= 300 { // otherwise the sandbox would outlive its server
 		t.Errorf("DELETE: %d %s", status, body)
 	}
 	if err := s.stop(); err != nil {
@@ -228,9 +230,9 @@ otel: {endpoint: "`+c.url+`", headers: {X-Team: brig}, service: brig-test, sampl
 	}
 }
 
-// await1 waits for a sandbox with an interpreter of Python: one that waits for
-// commands is no use to a program.
-func (s *server) await1() {
+// awaitPool waits until the pool has a sandbox with a Python interpreter: a
+// pooled sandbox for commands cannot run the program.
+func (s *server) awaitPool() {
 	s.t.Helper()
 	for range 200 {
 		if s.scrape().sum("brig_pool_ready", `language="python"`) > 0 {

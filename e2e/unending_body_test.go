@@ -16,10 +16,10 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// drip sends a request whose body has no end, a byte now and then, for so
-// long. It returns what it was answered, and whether it was still listened to
-// at last.
-func drip(url, head string, long time.Duration) (status int, listening bool) {
+// sendSlowBody sends a request with an endless body, one byte at a time, for a
+// duration. It returns the response status, and whether the server was still
+// reading at the end.
+func sendSlowBody(url, head string, long time.Duration) (status int, listening bool) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		return 0, false
@@ -35,7 +35,7 @@ func drip(url, head string, long time.Duration) (status int, listening bool) {
 			return
 		}
 		answer <- resp.StatusCode
-		_, _ = io.Copy(io.Discard, r) // until it is closed
+		_, _ = io.Copy(io.Discard, r) // until the server closes the connection
 	}()
 	for end := time.Now().Add(long); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := io.WriteString(conn, "1\r\n{\r\n"); err != nil {
@@ -45,12 +45,13 @@ func drip(url, head string, long time.Duration) (status int, listening bool) {
 	return 0, true
 }
 
-// A client that shows no key or token does not keep a connection by a body
-// without an end, whatever it asks for. One that does may take its time, and is
-// the control: the same drip goes on for longer than a stranger's may.
+// TestEndlessBody verifies that a client without a key or token cannot keep a
+// connection open with an endless body, regardless of the request. The control
+// is an authenticated client, whose body may take longer than that of an
+// unauthenticated one.
 //
 //suite:part core
-func TestUnendingBody(t *testing.T) {
+func TestEndlessBody(t *testing.T) {
 	s := startE2B(t)
 	var box, shut struct{ SandboxID, EnvdAccessToken string }
 	s.call(t, http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base"}, &box)
@@ -89,19 +90,19 @@ func TestUnendingBody(t *testing.T) {
 			head += "\r\nAccept: */*"
 		}
 		control := strings.HasPrefix(name, "CONTROL")
-		long := time.Minute // half of what others have
+		long := time.Minute // half of the limit for authenticated clients
 		if control {
 			long = 10 * time.Second
 		}
 		all.Go(func() {
-			status, listening := drip(s.url, head, long)
+			status, listening := sendSlowBody(s.url, head, long)
 			if listening != control || !control && status == 0 {
 				t.Errorf("%s: answered %d, still listened to: %v", name, status, listening)
 			}
 			if control {
-				attack.Seen("RES-14", name, "who shows no key", listening)
+				attack.RecordMutant("RES-14", name, "who shows no key", listening)
 			} else {
-				attack.Tried("RES-14", name, listening)
+				attack.RecordCase("RES-14", name, listening)
 			}
 		})
 	}

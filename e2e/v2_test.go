@@ -20,22 +20,23 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sandbox takes seconds to start on an emulated processor, and the machine
-// starts about twenty: 100 seconds where nothing else runs, twice that beside
-// the rest of the suite.
+// A sandbox takes seconds to start on an emulated processor, and the virtual
+// machine starts about twenty. This takes 100 seconds on an idle host, and
+// twice that while the rest of the suite runs.
 const (
 	v2BootTime = 3 * time.Minute
-	v2Time     = 10 * time.Minute
+	v2Time     = 15 * time.Minute
 )
 
-// v2Step is what one step of testdata/v2/script left.
+// v2Step is the result of one step of testdata/v2/script.
 type v2Step struct {
 	code int
 	out  string
 }
 
-// Limits and verdicts on cgroup v2, which the machine that runs the tests may
-// not have: they run on a small one of their own, and this judges what it says.
+// TestCgroupV2 tests limits and verdicts on cgroup v2, which the host of the
+// tests may lack. The checks run in a small virtual machine, and the test
+// examines their output.
 //
 //suite:part install full
 func TestCgroupV2(t *testing.T) {
@@ -60,8 +61,8 @@ func TestCgroupV2(t *testing.T) {
 	if out := step("answer", 0); out != "42" {
 		t.Errorf("answer %q", out)
 	}
-	// Of each pair, which ran at the same time, one ran out of memory and the
-	// other killed itself. Both end with 137.
+	// The two programs of each pair ran at the same time: one ran out of
+	// memory, and the other killed itself. Both exited with 137.
 	for i := range 5 {
 		for name, oom := range map[string]bool{"oom": true, "kill": false} {
 			name += strconv.Itoa(i + 1)
@@ -99,7 +100,7 @@ func TestCgroupV2(t *testing.T) {
 			t.Errorf("serve: no %q in %s", want, serve)
 		}
 	}
-	// What is enforced is read back from this hierarchy's own files.
+	// The attestation reads the limits back from the files of this hierarchy.
 	for _, want := range []string{`(?m)^memory +boundary +cgroup v2 `, `(?m)^cpus +boundary +cgroup v2 `, `(?m)^processes +boundary .*cgroup v2 `} {
 		if !regexp.MustCompile(want).MatchString(serve) {
 			t.Errorf("the attestation does not say %s: %s", want, serve)
@@ -116,7 +117,7 @@ func TestCgroupV2(t *testing.T) {
 // fills.
 func v2Kernel(t *testing.T) string {
 	t.Helper()
-	needRoot(t) // the machine reads files of the host that only root may read
+	needRoot(t) // the virtual machine reads host files that only root may read
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the machine's kernel is for amd64")
 	}
@@ -134,8 +135,8 @@ func v2Kernel(t *testing.T) string {
 	return dir
 }
 
-// bootV2 starts the machine, waits until it has switched itself off, and
-// returns what its steps left.
+// bootV2 starts the virtual machine, waits until it has shut down, and returns
+// the results of its steps.
 func bootV2(t *testing.T) map[string]v2Step {
 	t.Helper()
 	kernel := v2Kernel(t)
@@ -154,8 +155,9 @@ func bootV2(t *testing.T) map[string]v2Step {
 	share := func(tag, path string) string {
 		return fmt.Sprintf("local,path=%s,mount_tag=%s,security_model=none,readonly=on", strings.ReplaceAll(path, ",", ",,"), tag)
 	}
-	// Emulated also where there is /dev/kvm: a nested one may hang in it, and
-	// a test that is done in two ways is tested in neither.
+	// The processor is emulated even if the host has /dev/kvm: a nested virtual
+	// machine may hang with it, and two modes would both be tested
+	// insufficiently.
 	cmd := exec.CommandContext(ctx, qemu, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "2048",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-serial", "file:"+console, "-serial", "file:"+results,
@@ -175,14 +177,11 @@ func bootV2(t *testing.T) map[string]v2Step {
 	err = cmd.Wait()
 	booted.Stop()
 	log, _ := os.ReadFile(console)
-	if err != nil {
-		t.Fatalf("the machine ended after %v: %v %s\n%s", time.Since(start), err, &errs, log)
+	b, readErr := os.ReadFile(results)
+	if err != nil || readErr != nil {
+		t.Fatalf("the machine ended after %v: %v %v %s\n%s\n%s", time.Since(start), err, readErr, &errs, b, log)
 	}
 	t.Logf("the machine ran for %v", time.Since(start))
-	b, err := os.ReadFile(results)
-	if err != nil {
-		t.Fatal(err)
-	}
 	steps := parseV2(string(b))
 	if _, ok := steps["end"]; !ok {
 		t.Fatalf("the machine did not come to its end: %s\n%s", b, log)
@@ -204,8 +203,8 @@ func parseV2(results string) map[string]v2Step {
 	return steps
 }
 
-// v2Initramfs packs what the machine starts with: busybox, the kernel's
-// modules, and the two scripts of testdata/v2.
+// v2Initramfs packs the files that the virtual machine boots with: busybox, the
+// kernel's modules, and the two scripts of testdata/v2.
 func v2Initramfs(t *testing.T, kernel string) []byte {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
@@ -247,7 +246,7 @@ func v2Initramfs(t *testing.T, kernel string) []byte {
 	return out.Bytes()
 }
 
-// cpio is an archive of the kind that the kernel unpacks at its start.
+// cpio is an archive in the format that the kernel unpacks at boot.
 type cpio struct {
 	bytes.Buffer
 	t *testing.T
@@ -272,5 +271,5 @@ func (a *cpio) add(name string, mode int, content []byte) {
 	a.pad()
 }
 
-// pad fills up to a multiple of four, as every part must.
+// pad pads to a multiple of four, as the format requires for every part.
 func (a *cpio) pad() { a.Write(make([]byte, -a.Len()&3)) }

@@ -17,13 +17,14 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// The canaries of TestSecretCanaries, which nothing prints.
-type canaries struct{ plain, brokered string }
+// secretCanaries holds the secret values of TestSecretCanaries. No program in
+// the test prints them.
+type secretCanaries struct{ plain, brokered string }
 
-// TestSecretCanaries uses secrets in every way and then looks for their values
-// in all that a server leaves: files, logs, answers, the arguments and the
-// environment of processes. One without hosts is found in the guest only, one
-// with hosts nowhere.
+// TestSecretCanaries uses secrets in every possible way. It then searches for
+// their values in all data of a server: files, logs, responses, and the
+// arguments and environment of processes. The value of a secret without hosts
+// may be only in the guest; that of a secret with hosts must not be found.
 //
 //suite:part egress
 func TestSecretCanaries(t *testing.T) {
@@ -31,7 +32,7 @@ func TestSecretCanaries(t *testing.T) {
 	dir := dataDir(t)
 	s := startServer(t, dir)
 	svc, ctx := s.client(), t.Context()
-	c := canaries{"plain" + rand.Text() + rand.Text(), "brokered" + rand.Text() + rand.Text()}
+	c := secretCanaries{"plain" + rand.Text() + rand.Text(), "brokered" + rand.Text() + rand.Text()}
 	var answers bytes.Buffer
 	ask := func(method, path, body string) {
 		status, answer := s.do(method, path, body)
@@ -42,12 +43,12 @@ func TestSecretCanaries(t *testing.T) {
 	}
 	ask("PUT", "/v1/secrets/plain", `{"value":"`+c.plain+`"}`)
 	ask("PUT", "/v1/secrets/brokered", `{"value":"`+c.brokered+`","hosts":["api.example.com"]}`)
-	ask("PUT", "/v1/secrets/plain", `{"value":"`+c.plain+`","hosts":["10.0.0.1"]}`) // refused
-	ask("PUT", "/v1/secrets/plain", `{"valu":"`+c.plain+`"}`)                       // refused
+	ask("PUT", "/v1/secrets/plain", `{"value":"`+c.plain+`","hosts":["10.0.0.1"]}`) // rejected
+	ask("PUT", "/v1/secrets/plain", `{"valu":"`+c.plain+`"}`)                       // rejected
 	const uses = `"secrets":[{"name":"plain"},{"name":"brokered"}]`
 	check := `import os; p, b = os.environ["PLAIN"], os.environ["BROKERED"]; print(len(p), b.startswith("brig-secret-"))`
 	want := strconv.Itoa(len(c.plain)) + " True\n"
-	for range 3 { // from the pool, and not
+	for range 3 { // with and without a pooled sandbox
 		o, err := svc.Run(ctx, brig.Program{Language: brig.Python, Code: check, Secrets: []brig.SecretUse{{Name: "plain"}, {Name: "brokered"}}}, brig.IO{})
 		if err != nil || string(o.Stdout.Head) != want {
 			t.Fatalf("run: %+v, %v", o, err)
@@ -73,7 +74,7 @@ func TestSecretCanaries(t *testing.T) {
 			ask("GET", "/v1/sandboxes/"+box+path, "")
 		}
 	}
-	// The main program has it, without its being in the order.
+	// The main program has the value, although order.json does not contain it.
 	if status, log := s.do("GET", "/v1/sandboxes/box/logs", ""); status != 200 || !strings.Contains(log, "main "+strconv.Itoa(len(c.plain))) {
 		t.Errorf("the main program: %d %s", status, log)
 	}
@@ -92,13 +93,14 @@ func TestSecretCanaries(t *testing.T) {
 		if strings.HasPrefix(what, "/proc/") {
 			what = "/proc/*/" + filepath.Base(what)
 		}
-		attack.Tried("SEC-06", what, c.count(b) > 0)
+		attack.RecordCase("SEC-06", what, c.count(b) > 0)
 	}
 	look("answers", answers.Bytes())
 	look("the export", export)
 	lookProcesses(t, look)
 	lookFiles(t, dir, look)
-	// After its end, too: the WAL is folded, and the next server has recovered.
+	// Search again after the server was killed and after the next server has
+	// recovered, which checkpoints the WAL.
 	s.kill()
 	lookFiles(t, dir, look)
 	look("the server's log", s.errs.Bytes())
@@ -121,7 +123,7 @@ func TestSecretCanaries(t *testing.T) {
 	if out, err := exec.Command(bin(t, "brig"), "--data-dir", dir, "audit", "verify").CombinedOutput(); err != nil {
 		t.Errorf("verify: %v\n%s", err, out)
 	}
-	// What looks finds: a value that was put into a file is seen.
+	// The control: the search finds a value in a file.
 	leak := filepath.Join(t.TempDir(), "leak")
 	if err := os.WriteFile(leak, []byte("x"+base64.StdEncoding.EncodeToString([]byte(c.brokered))+"x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -131,11 +133,12 @@ func TestSecretCanaries(t *testing.T) {
 	if found != 1 {
 		t.Errorf("a leak was found %d times", found)
 	}
-	attack.Seen("SEC-06", "a value in a file", "its being kept away", found == 1)
+	attack.RecordMutant("SEC-06", "a value in a file", "its being kept away", found == 1)
 }
 
-// count says how often a value is in b, also in base64.
-func (c canaries) count(b []byte) (n int) {
+// count returns the number of occurrences of the values in b, including in
+// base64.
+func (c secretCanaries) count(b []byte) (n int) {
 	for _, v := range []string{c.plain, c.brokered} {
 		for _, form := range []string{v, base64.StdEncoding.EncodeToString([]byte(v))} {
 			n += bytes.Count(b, []byte(form))
@@ -144,20 +147,21 @@ func (c canaries) count(b []byte) (n int) {
 	return n
 }
 
-func (c canaries) wantNone(t *testing.T, what string, b []byte) {
+func (c secretCanaries) wantNone(t *testing.T, what string, b []byte) {
 	t.Helper()
 	if n := c.count(b); n > 0 {
 		t.Errorf("%s: a secret's value is there %d times", what, n)
 	}
 }
 
-// lookFiles looks at every file below dir.
+// lookFiles passes every file below dir to look.
 func lookFiles(t *testing.T, dir string, look func(string, []byte)) {
 	t.Helper()
 	n := 0
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		// Sandboxes come and go; what backs a guest's memory and its own files
-		// is the guest.
+		// Sandboxes are created and removed concurrently. Skip the files that
+		// back a guest's memory and its own files, because they belong to the
+		// guest.
 		if err != nil || !d.Type().IsRegular() || strings.Contains(name, "/overlay/") {
 			return nil
 		}
@@ -173,7 +177,8 @@ func lookFiles(t *testing.T, dir string, look func(string, []byte)) {
 	}
 }
 
-// lookProcesses looks at what every process on the host was started with.
+// lookProcesses passes the arguments and environment of every process on the
+// host to look.
 func lookProcesses(t *testing.T, look func(string, []byte)) {
 	t.Helper()
 	procs, err := filepath.Glob("/proc/[0-9]*")

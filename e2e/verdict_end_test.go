@@ -13,9 +13,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// endings are programs that end in every way there is.
-func endings() []sorted {
-	list := []sorted{
+// endings returns programs for every kind of program end.
+func endings() []sortedProgram {
+	list := []sortedProgram{
 		python("success", "print('begun')"),
 		python("failure", "print('begun')\nraise SystemExit(3)"),
 		python("an exception", "print('begun')\nraise ValueError()"),
@@ -24,18 +24,18 @@ func endings() []sorted {
 		{sort: "no such image", p: brig.Program{Command: []string{"true"}, Image: "no-such-image"}},
 		{sort: "a syntax error", p: brig.Program{Language: brig.Python, Code: "def"}},
 	}
-	list = append(list, trees()[0], gluttons()[0], suicides()[0])
+	list = append(list, stubbornPrograms()[0], memoryPrograms()[0], selfKillingPrograms()[0])
 	for i := range list {
 		list[i].p.Timeout = 3 * time.Second
 	}
 	return list
 }
 
-// TestOneShotsLeaveNothing runs one-shots that end in every way, and looks at
-// the host when the answer is there.
+// TestRunsLeaveNoTraces runs one-shots with every kind of end, and checks the
+// host for traces after the response.
 //
 //suite:part core
-func TestOneShotsLeaveNothing(t *testing.T) {
+func TestRunsLeaveNoTraces(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	svc := s.client()
 	for _, x := range endings() {
@@ -47,14 +47,14 @@ func TestOneShotsLeaveNothing(t *testing.T) {
 		if len(left) > 0 {
 			t.Logf("%s: when the answer came there was still: %s", x.sort, strings.Join(left, "\n"))
 		}
-		wantOnlyPool(t, s)
+		checkOnlyPool(t, s)
 	}
 	if page, err := svc.List(t.Context(), brig.ListOptions{}); err != nil || len(page.Sandboxes) > 0 {
 		t.Errorf("on record: %+v, %v", page, err)
 	}
 }
 
-// begun waits until a sandbox of a data folder has come to life.
+// begun waits until a sandbox of a data folder has started.
 func begun(t *testing.T, dir string) {
 	t.Helper()
 	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -67,12 +67,12 @@ func begun(t *testing.T, dir string) {
 	t.Fatal("no sandbox began")
 }
 
-// TestHangUpEndsOneShots goes away while a one-shot runs, at several moments
-// of its start: by closing the connection, and by having the command line's
-// process killed, with a server and without one.
+// TestDisconnectEndsRuns disconnects from a one-shot at several moments during
+// its start. It closes the connection, or kills the command-line process, both
+// with a server and without one.
 //
 //suite:part core
-func TestHangUpEndsOneShots(t *testing.T) {
+func TestDisconnectEndsRuns(t *testing.T) {
 	moments := []time.Duration{0, 20 * time.Millisecond, 60 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond}
 	t.Run("connection closed", func(t *testing.T) {
 		s := startServer(t, dataDir(t))
@@ -87,7 +87,7 @@ func TestHangUpEndsOneShots(t *testing.T) {
 			begun(t, s.dir)
 			time.Sleep(after)
 			c.Close()
-			wantOnlyPool(t, s)
+			checkOnlyPool(t, s)
 		}
 		if page, err := s.client().List(t.Context(), brig.ListOptions{}); err != nil || len(page.Sandboxes) > 0 {
 			t.Errorf("on record: %+v, %v", page, err)
@@ -103,12 +103,12 @@ func TestHangUpEndsOneShots(t *testing.T) {
 			time.Sleep(after)
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
-			wantNoTraces(t, dir, except...)
+			checkNoHostTraces(t, dir, except...)
 		}
 	}
 	t.Run("command line killed", func(t *testing.T) { killed(t, t.TempDir()) })
 	t.Run("command line of a server killed", func(t *testing.T) {
-		s := startServer(t, dataDir(t), "--pool", "0") // which is not what is looked for
+		s := startServer(t, dataDir(t), "--pool", "0") // pooled sandboxes would count as traces
 		killed(t, s.dir, s.cmd.Process.Pid)
 	})
 	t.Run("command line interrupted", func(t *testing.T) {
@@ -130,15 +130,15 @@ func TestHangUpEndsOneShots(t *testing.T) {
 			t.Error("it does not end")
 			_ = cmd.Process.Kill()
 		}
-		wantNoTraces(t, dir)
+		checkNoHostTraces(t, dir)
 	})
 }
 
-// TestTracesAreSeen is the control of every test that wants no traces: those
-// of a sandbox that lives are seen.
+// TestTracesControl is the control for all tests that search for traces: the
+// search finds the traces of a running sandbox.
 //
 //suite:part core
-func TestTracesAreSeen(t *testing.T) {
+func TestTracesControl(t *testing.T) {
 	needRoot(t)
 	attack.Mutant(t, "RES-10", "a sandbox that lives", "its end")
 	e, ctx := newEngine(t)
@@ -155,5 +155,5 @@ func TestTracesAreSeen(t *testing.T) {
 	if err := e.Remove(ctx, s.Spec.Name); err != nil {
 		t.Fatal(err)
 	}
-	wantNoTraces(t, dataDirOf(t, e))
+	checkNoHostTraces(t, dataDirOf(t, e))
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestLimitsSpeakTheirOwnLanguage reaches each limit and asks what the guest
-// was told: the error that Linux has for it, and not a death.
+// TestLimitErrorsAreSpecific exceeds each limit and checks the error in the
+// guest. The guest must receive the error that Linux returns in this case; its
+// process must not be killed.
 //
 //suite:part core
-func TestLimitsSpeakTheirOwnLanguage(t *testing.T) {
+func TestLimitErrorsAreSpecific(t *testing.T) {
 	e, ctx := newEngine(t)
 	for what, c := range map[string]struct {
 		limits brig.Limits
@@ -40,7 +41,8 @@ func TestLimitsSpeakTheirOwnLanguage(t *testing.T) {
 		"raising them again": {brig.Limits{Processes: 20, OpenFiles: 40},
 			"import resource as r\nfor l in r.RLIMIT_NPROC,r.RLIMIT_NOFILE:\n try: r.setrlimit(l,(1000,1000)); print('raised')\n except ValueError: print('no')", "no\nno\n"},
 	} {
-		// Root has no capabilities: what is the user's, root cannot write.
+		// Root in a sandbox has no capabilities, so it cannot write to the
+		// user's folders.
 		for _, user := range []string{"user", "root"} {
 			o, err := e.Run(ctx, brig.Program{User: user, Limits: c.limits, Command: []string{"python3", "-u", "-c", "import errno,os,time\nhere='/workspace' if os.getuid() else '/root'\n" + c.code}}, brig.IO{})
 			if err != nil {
@@ -52,13 +54,14 @@ func TestLimitsSpeakTheirOwnLanguage(t *testing.T) {
 			}
 		}
 	}
-	wantNoTraces(t, dataDirOf(t, e))
+	checkNoHostTraces(t, dataDirOf(t, e))
 }
 
-// cpuTime is how much processor time a sandbox has used, by its cgroup.
+// cpuTime returns the CPU time that a sandbox has used, according to its
+// cgroup.
 func cpuTime(t *testing.T, dir string, id brig.ID) time.Duration {
 	t.Helper()
-	group := groupOf(t, dir) + "/" + string(id)
+	group := cgroupOf(t, dir, id)
 	if b, err := os.ReadFile("/sys/fs/cgroup/cpuacct" + group + "/cpuacct.usage"); err == nil {
 		n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 		if err != nil {
@@ -77,8 +80,8 @@ func cpuTime(t *testing.T, dir string, id brig.ID) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// TestProcessorsAreShared lets four programs spin in a sandbox and measures
-// on the host what they were given.
+// TestProcessorsAreShared runs four busy programs in a sandbox and measures
+// their CPU time on the host.
 //
 //suite:part core alone
 func TestProcessorsAreShared(t *testing.T) {
@@ -89,14 +92,14 @@ func TestProcessorsAreShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(300 * time.Millisecond) // a new group may spend a first period's worth at once
+		time.Sleep(300 * time.Millisecond) // a new group may use the quota of its first period immediately
 		before, start := cpuTime(t, dataDirOf(t, e), s.ID), time.Now()
 		time.Sleep(3 * time.Second)
 		used := (cpuTime(t, dataDirOf(t, e), s.ID) - before).Seconds() / time.Since(start).Seconds()
 		if used > 1.1*cpus {
 			t.Errorf("a sandbox with %g processors used %.3f", cpus, used)
 		}
-		attack.Tried("RES-08", fmt.Sprintf("four programs that spin, with %g processors", cpus), used > 1.1*cpus)
+		attack.RecordCase("RES-08", fmt.Sprintf("four programs that spin, with %g processors", cpus), used > 1.1*cpus)
 		if used < 0.2*cpus {
 			t.Errorf("a sandbox with %g processors used %.3f: did it spin at all?", cpus, used)
 		}
@@ -105,5 +108,5 @@ func TestProcessorsAreShared(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wantNoTraces(t, dataDirOf(t, e))
+	checkNoHostTraces(t, dataDirOf(t, e))
 }

@@ -19,17 +19,17 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// mostGrown is how much the server's memory may grow while it relays a long
-// stream: less than the stream. On a busy machine the garbage of a stream grows
-// before the collector gets to run.
-func mostGrown() int64 {
-	if testenv.Raced {
+// maxMemoryGrowth returns the permitted growth of the server's memory while it
+// relays a long stream. It is less than the size of the stream. On a busy host,
+// garbage accumulates before the collector runs.
+func maxMemoryGrowth() int64 {
+	if testenv.RaceEnabled {
 		return 256 * int64(brig.MiB)
 	}
 	return 112 * int64(brig.MiB)
 }
 
-// peak is the most memory that a process has ever held, in bytes.
+// peak returns the peak resident memory of a process, in bytes.
 func peak(t *testing.T, pid int) int64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -49,7 +49,8 @@ func peak(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// answer is what the API says of a run, as far as these tests ask.
+// answer holds the fields of the API's response to a run that these tests
+// check.
 type answer struct {
 	Stdout      string
 	StdoutBytes int64 `json:"stdout_bytes"`
@@ -61,7 +62,7 @@ type answer struct {
 	Sandbox     string
 }
 
-// run asks for a one-shot command.
+// run runs a one-shot command.
 func (s *server) run(command []string, more string) answer {
 	s.t.Helper()
 	argv, err := json.Marshal(command)
@@ -76,14 +77,15 @@ func (s *server) run(command []string, more string) answer {
 	return a
 }
 
-// TestFloods runs programs that write far more than is kept. What they wrote
-// is counted to the byte, the beginning and the end are there, and the server
-// holds no more memory for it than mostGrown, however long the flood.
+// TestOutputFloods runs programs that write far more output than the server
+// keeps. The response must have the exact size of the output, and its beginning
+// and end. The server's memory must grow by at most maxMemoryGrowth, regardless
+// of the output's size.
 //
 //suite:part core
-func TestFloods(t *testing.T) {
+func TestOutputFloods(t *testing.T) {
 	s := startServer(t, dataDir(t))
-	s.run([]string{"true"}, "") // what the first run costs is not the flood's
+	s.run([]string{"true"}, "") // exclude the cost of the first run
 	size, line := int64(testenv.Size(256<<20, 5<<30)), int64(testenv.Size(160<<20, 256<<20))
 	for _, c := range []struct {
 		what, script string
@@ -104,16 +106,17 @@ func TestFloods(t *testing.T) {
 		if !strings.HasPrefix(a.Stdout, "the head") || !strings.HasSuffix(a.Stdout, c.tail) {
 			t.Errorf("%s: head %.20q or tail %.20q is lost", c.what, a.Stdout, a.Stdout[max(0, len(a.Stdout)-20):])
 		}
-		if grown >= mostGrown() {
+		if grown >= maxMemoryGrowth() {
 			t.Errorf("%s: the server grew by %s", c.what, brig.FormatBytes(grown))
 		}
-		attack.Tried("RES-07", fmt.Sprintf("%s, %d bytes of it", c.what, c.total), grown >= mostGrown() || len(a.Stdout) > 8<<20)
+		attack.RecordCase("RES-07", fmt.Sprintf("%s, %d bytes of it", c.what, c.total), grown >= maxMemoryGrowth() || len(a.Stdout) > 8<<20)
 		t.Logf("%s: %d MiB in %v, %.0f MiB/s; the server's peak grew by %d KiB", c.what, c.total>>20, took.Round(time.Millisecond), float64(c.total>>20)/took.Seconds(), grown>>10)
 	}
-	wantOnlyPool(t, s)
+	checkOnlyPool(t, s)
 }
 
-// TestTinyWrites counts very many writes of one byte: at full size a million.
+// TestTinyWrites runs a program that performs many one-byte writes (a million
+// at full size), and checks the count.
 //
 //suite:part core
 func TestTinyWrites(t *testing.T) {
@@ -131,8 +134,8 @@ func TestTinyWrites(t *testing.T) {
 	t.Logf("%d writes in %v", writes, time.Since(start).Round(time.Millisecond))
 }
 
-// TestLongInput sends 160 MiB through cat and back, by the command line and a
-// server: every byte comes back, and the server keeps none of them.
+// TestLongInput sends 160 MiB through cat and back, with the command line and a
+// server. Every byte must come back, and the server must not retain the data.
 //
 //suite:part core
 func TestLongInput(t *testing.T) {
@@ -158,7 +161,7 @@ func TestLongInput(t *testing.T) {
 		t.Errorf("of %d bytes others came back", size)
 	}
 	grown := peak(t, s.cmd.Process.Pid) - before
-	if grown >= mostGrown() {
+	if grown >= maxMemoryGrowth() {
 		t.Errorf("the server grew by %s", brig.FormatBytes(grown))
 	}
 	t.Logf("%d MiB there and back in %v; the server's peak grew by %d KiB", size>>20, time.Since(start).Round(time.Millisecond), grown>>10)

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/race"
 )
 
-// boxed makes sandboxes and runs scripts in them.
-type boxed struct {
+// sandboxRunner creates sandboxes and runs scripts in them.
+type sandboxRunner struct {
 	t   *testing.T
 	svc brig.Service
 	ctx context.Context
 }
 
-func (b boxed) create(spec brig.Spec) *brig.Sandbox {
+func (b sandboxRunner) create(spec brig.Spec) *brig.Sandbox {
 	b.t.Helper()
 	box, err := b.svc.Create(b.ctx, spec)
 	if err != nil {
@@ -28,8 +29,8 @@ func (b boxed) create(spec brig.Spec) *brig.Sandbox {
 	return box
 }
 
-// sh runs a script, which must succeed, and returns what it says.
-func (b boxed) sh(box, script string) string {
+// sh runs a script, which must succeed, and returns its output.
+func (b sandboxRunner) sh(box, script string) string {
 	b.t.Helper()
 	res, err := b.svc.Exec(b.ctx, box, brig.Command{Shell: script, Timeout: 5 * time.Minute}, brig.IO{})
 	if err != nil || res.ExitCode != 0 {
@@ -38,7 +39,7 @@ func (b boxed) sh(box, script string) string {
 	return string(res.Stdout.Head)
 }
 
-// treeOf is all that is in a folder, and how large it is.
+// treeOf returns the files below a folder, with their sizes.
 func treeOf(t *testing.T, dir string) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
@@ -58,12 +59,12 @@ func treeOf(t *testing.T, dir string) map[string]int64 {
 	return out
 }
 
-// patience bounds a wait for something that is immediate on an idle machine. It is
-// generous because tests run side by side, and shorter than the sleeping programs
-// that tests expect to be ended early.
-const patience = 15 * time.Second
+// patience bounds a wait for an event that is immediate on an idle host. It is
+// long because tests run concurrently, but shorter than the run time of
+// sleeping programs that tests expect to be ended early.
+var patience = race.Patience(15 * time.Second)
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * patience); !ok(); time.Sleep(20 * time.Millisecond) {

@@ -14,28 +14,22 @@ import (
 )
 
 // TestWorkspaceCrash kills the server at every point of a commit. The next
-// server has the old version or the new one, whole; the sandbox is still there
-// and commits again; and what a dead commit left is swept.
+// server must have either the complete old version or the complete new one. The
+// sandbox must still exist and be able to commit again, and the server must
+// remove the remains of the interrupted commit.
 //
 //suite:part workspaces
 func TestWorkspaceCrash(t *testing.T) {
 	needRoot(t)
-	dir, lab := dataDir(t), t.TempDir()
-	c := &crasher{t: t, dir: dir, binary: bin(t, "test/brig-failpoints"), rules: filepath.Join(lab, "rules"), marks: filepath.Join(lab, "marks")}
-	if err := os.WriteFile(filepath.Join(lab, "brig.yaml"), []byte("pool: {size: -1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.arm("")
-	c.launch()
-	c.srv.await()
+	c := startCrashingServer(t, "pool: {size: -1}\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	b := boxed{t, c.srv.client(), ctx}
+	b := sandboxRunner{t, c.srv.client(), ctx}
 	if _, err := b.svc.CreateWorkspace(ctx, "data"); err != nil {
 		t.Fatal(err)
 	}
 	b.create(brig.Spec{Name: "box", TTL: time.Hour, Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}})
-	write := func(n int) { // each version is of one piece: every file says the same
+	write := func(n int) { // all files of a version have the same content
 		b.sh("box", fmt.Sprintf(`for i in 1 2 3 4 5; do echo %d > small$i; done; yes %d | head -c 3000000 > large`, n, n))
 	}
 	write(0)
@@ -81,7 +75,7 @@ func TestWorkspaceCrash(t *testing.T) {
 			if got := len(after) - len(before); got != map[bool]int{false: 0, true: 1}[isNew] {
 				t.Errorf("there are %d more versions", got)
 			}
-			// Whichever it is, it is whole.
+			// Either version must be complete.
 			o, err := b.svc.Run(ctx, brig.Program{
 				Command:   []string{"sh", "-c", "cat small* | sort -u; sort -u large | head -2"},
 				Workspace: brig.WorkspaceUse{Name: "data"},
@@ -94,7 +88,7 @@ func TestWorkspaceCrash(t *testing.T) {
 				t.Errorf("it holds %q; the new one says %d", words, n)
 			}
 			for _, w := range words {
-				if !strings.HasPrefix(words[0], w) { // the end of large may be cut
+				if !strings.HasPrefix(words[0], w) { // the end of the file large may be missing
 					t.Errorf("it is torn: %q", words)
 				}
 			}
@@ -108,7 +102,7 @@ func TestWorkspaceCrash(t *testing.T) {
 	if points < 5 {
 		t.Errorf("only %d points", points)
 	}
-	// Nothing is left of any of it when the workspace is gone.
+	// When the workspace is removed, no object of it may remain.
 	if err := b.svc.Remove(ctx, "box"); err != nil {
 		t.Fatal(err)
 	}
@@ -136,19 +130,19 @@ func TestWorkspaceCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the store is swept", func() bool {
-		return len(treeOf(t, filepath.Join(dir, "workspaces", "objects"))) == 0
+		return len(treeOf(t, filepath.Join(c.dir, "workspaces", "objects"))) == 0
 	})
 }
 
-// A lease that ends writes a direct workspace back, and so does the end of a
-// server's life in between.
+// TestWorkspaceLeaseEnds verifies that a direct workspace is written back when
+// the lease ends, even if the server was restarted in between.
 //
 //suite:part workspaces full
 func TestWorkspaceLeaseEnds(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)
 	s := startServer(t, dir)
-	b := boxed{t, s.client(), t.Context()}
+	b := sandboxRunner{t, s.client(), t.Context()}
 	if _, err := b.svc.CreateWorkspace(b.ctx, "data"); err != nil {
 		t.Fatal(err)
 	}
@@ -169,22 +163,38 @@ func TestWorkspaceLeaseEnds(t *testing.T) {
 	if err != nil || string(o.Stdout.Head) != "kept\ntold\n" {
 		t.Errorf("what was written back says %s%s, %v", o.Stdout.Head, o.Stderr.Head, err)
 	}
-	// Whoever kills does not want it; whoever runs out of time neither.
+	// A killed sandbox and a program that times out write back as well.
 	b.create(brig.Spec{Name: "killed", Workspace: use})
-	b.sh("killed", "echo lost > f")
+	b.sh("killed", "echo killed > k; (while :; do sleep 1; done) &")
 	if _, err := b.svc.Kill(b.ctx, "killed"); err != nil {
 		t.Fatal(err)
 	}
-	o, err = b.svc.Run(b.ctx, brig.Program{Command: []string{"sh", "-c", "echo lost > f; sleep 100"}, Timeout: time.Second, Workspace: use}, brig.IO{})
-	if err != nil || !o.TimedOut || o.Workspace == nil || o.Workspace.Error == nil || o.Workspace.Error.Code != "SB015" {
+	o, err = b.svc.Run(b.ctx, brig.Program{Command: []string{"sh", "-c", "cat k; echo late > l; sleep 100"}, Timeout: time.Second, Workspace: use}, brig.IO{})
+	if err != nil || !o.TimedOut || string(o.Stdout.Head) != "killed\n" || o.Workspace == nil || o.Workspace.Error != nil || o.Workspace.Changed != 1 {
 		t.Errorf("a run that ran out of time: %+v, %v", o, err)
 	}
-	// One that fails by itself has ended by itself.
+	// A program whose caller disconnects writes back as well.
+	cut, hangUp := context.WithCancel(b.ctx)
+	_, err = b.svc.Run(cut, brig.Program{Command: []string{"sh", "-c", "cat l; echo cut > c; echo now; sleep 100"}, Workspace: use},
+		brig.IO{Stdout: callbackWriter(func(p []byte) {
+			if strings.Contains(string(p), "now") {
+				hangUp()
+			}
+		})})
+	hangUp()
+	if err == nil {
+		t.Error("a run whose caller went away ended well")
+	}
+	eventually(t, "the run of a caller that went away is kept", func() bool {
+		o, err := b.svc.Run(b.ctx, brig.Program{Command: []string{"cat", "/workspace/c"}, Workspace: brig.WorkspaceUse{Name: "data"}}, brig.IO{})
+		return err == nil && string(o.Stdout.Head) == "cut\n"
+	})
+	// A program that exits with an error still writes back.
 	o, err = b.svc.Run(b.ctx, brig.Program{Command: []string{"sh", "-c", "cat f; echo more > g; exit 3"}, Workspace: use}, brig.IO{})
 	if err != nil || o.ExitCode != 3 || string(o.Stdout.Head) != "kept\n" || o.Workspace == nil || o.Workspace.Changed != 1 {
 		t.Errorf("a run that fails: %+v, %v", o, err)
 	}
-	// A removal writes back, and refuses where it cannot.
+	// A removal writes back, and fails if it cannot.
 	b.create(brig.Spec{Name: "one", Workspace: use})
 	b.create(brig.Spec{Name: "two", Workspace: use})
 	b.sh("one", "echo one > f")
@@ -196,10 +206,86 @@ func TestWorkspaceLeaseEnds(t *testing.T) {
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(brig.AsError(err).Hint, "kill") {
 		t.Errorf("a removal that loses something: %v", err)
 	}
-	if _, err := b.svc.Kill(b.ctx, "two"); err != nil {
-		t.Fatal(err)
+	// A kill always ends the sandbox, and adds a note that the workspace was
+	// not written back.
+	if box, err := b.svc.Kill(b.ctx, "two"); err != nil || !strings.Contains(strings.Join(box.Notes, "\n"), "workspace: not written back") {
+		t.Fatalf("%+v, %v", box, err)
 	}
 	if err := b.svc.Remove(b.ctx, "two"); err != nil {
 		t.Error(err)
+	}
+}
+
+// callbackWriter is a writer that calls a function for each write.
+type callbackWriter func(p []byte)
+
+func (f callbackWriter) Write(p []byte) (int, error) {
+	f(p)
+	return len(p), nil
+}
+
+// TestWorkspaceOutlivesCrashes kills the server and the sandbox after a
+// periodic save. The control is a server that does not write back while
+// sandboxes run. The test also stops the server while a sandbox has unsaved
+// changes.
+//
+//suite:part workspaces
+func TestWorkspaceOutlivesCrashes(t *testing.T) {
+	needRoot(t)
+	use := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}
+	for name, every := range map[string]string{"saved": "300ms", "control": "-1s"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			config := writeConfig(t, "pool: {size: -1}\nworkspaces: {save_every: "+every+"}\n")
+			s := startServer(t, dir, "--config", config)
+			b := sandboxRunner{t, s.client(), t.Context()}
+			if _, err := b.svc.CreateWorkspace(b.ctx, "data"); err != nil {
+				t.Fatal(err)
+			}
+			box := b.create(brig.Spec{Name: "box", TTL: time.Hour, Workspace: use})
+			b.sh("box", "echo kept > f")
+			saved := func() int {
+				versions, err := b.svc.WorkspaceVersions(b.ctx, "data")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return len(versions)
+			}
+			if name == "saved" {
+				eventually(t, "the workspace is written back while the sandbox runs", func() bool { return saved() > 0 })
+			} else {
+				time.Sleep(3 * time.Second)
+			}
+			s.kill()
+			(&workspaceKiller{t: t, dir: dir, id: box.ID}).killSandbox()
+			s = startServer(t, dir, "--config", config)
+			b.svc = s.client()
+			want := map[string]int{"saved": 1, "control": 0}[name]
+			if got := saved(); got != want {
+				t.Errorf("%d versions are there after the crash, want %d", got, want)
+			}
+			// A server that is stopped writes back as many workspaces as
+			// possible.
+			b.create(brig.Spec{Name: "second", TTL: time.Hour, Workspace: use})
+			b.sh("second", "echo stopped > g")
+			before := saved()
+			if err := s.stop(); err != nil {
+				t.Fatal(err)
+			}
+			s = startServer(t, dir, "--config", config)
+			b.svc = s.client()
+			if got := saved(); got <= before-1 || name == "control" && got != 0 || name == "saved" && got != 2 {
+				t.Errorf("%d versions after the server was stopped, %d before", got, before)
+			}
+			// The sandbox continues to run, and ends as usual.
+			b.sh("second", "echo end > h")
+			if err := b.svc.Remove(b.ctx, "second"); err != nil {
+				t.Fatal(err)
+			}
+			o, err := b.svc.Run(b.ctx, brig.Program{Command: []string{"sh", "-c", "cat g h"}, Workspace: use}, brig.IO{})
+			if err != nil || string(o.Stdout.Head) != "stopped\nend\n" {
+				t.Errorf("in the end there is %q, %v", o.Stdout.Head, err)
+			}
+		})
 	}
 }

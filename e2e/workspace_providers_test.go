@@ -8,24 +8,25 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// What one provider's sandbox has written the next one's has, whichever that
-// is, to the bit; and what that one changes comes back.
+// TestWorkspaceAtEveryProvider verifies that the sandbox of each provider has
+// exactly the files that the previous provider's sandbox wrote, and that its
+// own changes are committed.
 //
 //suite:part workspaces full
 func TestWorkspaceAtEveryProvider(t *testing.T) {
 	lab := startDocker(t)
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
 	b := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\n"))
-	a.lend(t, "docker", map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"})
-	a.lend(t, "local", map[string]any{"accept_no_isolation": true})
-	a.lend(t, "ssh", behindSSH(t))
-	a.lend(t, "e2b", cloudOf(t, b))
+	a.configureTemporarily(t, "docker", map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"})
+	a.configureTemporarily(t, "local", map[string]any{"accept_no_isolation": true})
+	a.configureTemporarily(t, "ssh", behindSSH(t))
+	a.configureTemporarily(t, "e2b", cloudOf(t, b))
 	svc, ctx := a.client(), t.Context()
 	if _, err := svc.CreateWorkspace(ctx, "data"); err != nil {
 		t.Fatal(err)
 	}
-	// in runs a script in a sandbox of its own at a provider, which is where the
-	// server says that it is.
+	// in runs a script in a new sandbox on a provider, and checks that the
+	// server reports the provider.
 	in := func(provider, script string) string {
 		t.Helper()
 		box, err := svc.Create(ctx, brig.Spec{

@@ -11,15 +11,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestWorkspaceQuota commits from many sandboxes at once to a tenant with room
-// for three of them: three succeed, the others are told why, and keep what they
-// have; and what a workspace had is free when it is removed.
+// TestWorkspaceQuota commits concurrently from many sandboxes of a tenant whose
+// quota has space for three versions. Three commits must succeed. The others
+// must return the reason and keep their files. Removing a workspace must free
+// its space.
 //
 //suite:part workspaces
 func TestWorkspaceQuota(t *testing.T) {
 	needRoot(t)
 	s := startServer(t, dataDir(t))
-	b := boxed{t, s.client(), t.Context()}
+	b := sandboxRunner{t, s.client(), t.Context()}
 	const boxes, room = 8, 3
 	name := func(i int) string { return fmt.Sprintf("w%d", i) }
 	use := func(i int) brig.WorkspaceUse { return brig.WorkspaceUse{Name: name(i), Mode: brig.WorkspaceDirect} }
@@ -52,7 +53,7 @@ func TestWorkspaceQuota(t *testing.T) {
 		return lines[0].Stored
 	}
 	before := stored()
-	// A version that has one content of a megabyte more, and a manifest.
+	// Each new version adds one object of a megabyte, and a manifest.
 	const size = brig.MiB
 	quota := before + room*size + boxes*1000
 	if _, err := b.svc.UpdateTenant(b.ctx, brig.Tenant{Name: "default", Quota: brig.Quota{Workspaces: quota}}); err != nil {
@@ -85,7 +86,7 @@ func TestWorkspaceQuota(t *testing.T) {
 	if got := stored(); got > quota || got < before+room*size {
 		t.Errorf("%d bytes are stored, of %d", got, quota)
 	}
-	var one, two string // two that lost
+	var one, two string // names of two sandboxes whose commits failed
 	lost.Range(func(i, _ any) bool {
 		one, two = name(i.(int)), one
 		vs, err := b.svc.WorkspaceVersions(b.ctx, name(i.(int)))
@@ -94,12 +95,13 @@ func TestWorkspaceQuota(t *testing.T) {
 		}
 		return true
 	})
-	// A stop that cannot write back is refused, and says how to go on.
+	// The server rejects a stop that cannot write back, with a hint on how to
+	// proceed.
 	_, err := b.svc.Stop(b.ctx, one, 0)
 	if e := brig.AsError(err); err == nil || e.Field != "quota.workspaces" || !strings.Contains(e.Hint, "kill the sandbox") {
 		t.Errorf("Stop: %v", err)
 	}
-	// So does a one-shot, which has run.
+	// A one-shot reports the same error after it has run.
 	o, err := b.svc.Run(b.ctx, brig.Program{
 		Command:   []string{"sh", "-c", "echo ran; head -c 1000000 /dev/urandom > other"},
 		Workspace: brig.WorkspaceUse{Name: one, Mode: brig.WorkspaceDirect},
@@ -107,7 +109,7 @@ func TestWorkspaceQuota(t *testing.T) {
 	if err != nil || string(o.Stdout.Head) != "ran\n" || o.Workspace == nil || o.Workspace.Error == nil || o.Workspace.Error.Code != "SB008" {
 		t.Errorf("Run: %+v, %v", o, err)
 	}
-	// And what is captured outside counts.
+	// Removing workspaces frees space for the next commit.
 	if err := b.svc.RemoveWorkspace(b.ctx, two); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +129,8 @@ func TestWorkspaceQuota(t *testing.T) {
 	}
 }
 
-// TestWorkspaceCapture has a sandbox write all over the place, and captures some
-// of it: what was written, and nothing that a link leads to.
+// TestWorkspaceCapture has a sandbox write to many paths, of which some are
+// captured. Only the written files may be captured, and no files behind links.
 //
 //suite:part workspaces
 func TestWorkspaceCapture(t *testing.T) {
@@ -159,7 +161,8 @@ mkfifo ~/pipe; head -c 300000000 /dev/zero > ~/huge; printf x > "$(printf "$HOME
 	if len(reasons) != 3 || !strings.Contains(reasons["/home/user/huge"], "256MiB") || reasons["/home/user/pipe"] != "it is a pipe" || reasons["/none"] != "nothing is there" {
 		t.Errorf("skipped %v", reasons)
 	}
-	// The next sandbox has none of it, and its own commit none of the first one's.
+	// The next sandbox must not have the captured files, and its own commit
+	// must not include those of the first sandbox.
 	b.create(brig.Spec{Name: "next", Workspace: use})
 	if got := b.sh("next", "cat w; ls -A ~"); got != "w\n" {
 		t.Errorf("the next sandbox has %q", got)
@@ -168,7 +171,7 @@ mkfifo ~/pipe; head -c 300000000 /dev/zero > ~/huge; printf x > "$(printf "$HOME
 	if c, err = e.CommitWorkspace(b.ctx, "next"); err != nil || len(c.Captured) != 1 || c.Captured[0].Path != "/home/user/n" || c.Version.Number != 2 {
 		t.Errorf("%+v, %v", c, err)
 	}
-	// At a sandbox's end, too, and of a program that runs once.
+	// Files are also captured at the end of a sandbox, and from a one-shot.
 	o, err := e.Run(b.ctx, brig.Program{Command: []string{"sh", "-c", "echo once > ~/once"}, Workspace: use}, brig.IO{})
 	if err != nil || o.Workspace == nil || len(o.Workspace.Captured) != 1 || o.Workspace.Captured[0].Path != "/home/user/once" {
 		t.Errorf("%+v, %v", o, err)

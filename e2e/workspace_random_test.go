@@ -19,10 +19,10 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestWorkspaceKilled kills the server, or a sandbox, at random moments of a
-// commit: with a folder as the store and with a bucket. The workspace holds the
-// old version or the new one, every byte of it; one that was acknowledged is
-// there; and the next commit succeeds.
+// TestWorkspaceKilled kills the server, or a sandbox, at random moments during
+// a commit, both with a folder and with a bucket as the store. The workspace
+// must contain the complete old version or the complete new one. Acknowledged
+// versions must exist, and the next commit must succeed.
 //
 //suite:part workspaces full
 func TestWorkspaceKilled(t *testing.T) {
@@ -47,7 +47,7 @@ func TestWorkspaceKilled(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			k := &killer{t: t, dir: dataDir(t), config: config}
+			k := &workspaceKiller{t: t, dir: dataDir(t), config: config}
 			k.start()
 			if _, err := k.b.svc.CreateWorkspace(k.b.ctx, "data"); err != nil {
 				t.Fatal(err)
@@ -68,42 +68,42 @@ func TestWorkspaceKilled(t *testing.T) {
 	}
 }
 
-// killer has one sandbox with a workspace, in which every file of a version says
-// of which generation it is.
-type killer struct {
+// workspaceKiller holds the state of one sandbox with a workspace. Every file
+// of a version contains the number of its generation.
+type workspaceKiller struct {
 	t           *testing.T
 	dir, config string
 	srv         *server
-	b           boxed
-	span        time.Duration // of a commit that nobody disturbs
-	id          brig.ID       // the sandbox's
+	b           sandboxRunner
+	span        time.Duration // duration of an undisturbed commit
+	id          brig.ID       // ID of the sandbox
 	boxes       int
-	generation  int // that the sandbox has
-	kept        int // that the workspace has, as far as anybody was told
+	generation  int // the generation in the sandbox
+	kept        int // the last acknowledged generation in the workspace
 	old, fresh  int
 }
 
-func (k *killer) start() {
+func (k *workspaceKiller) start() {
 	k.srv = startServer(k.t, k.dir, "--config", k.config)
-	k.b = boxed{k.t, k.srv.client(), k.t.Context()}
+	k.b = sandboxRunner{k.t, k.srv.client(), k.t.Context()}
 }
 
-func (k *killer) name() string { return "box-" + strconv.Itoa(k.boxes) }
+func (k *workspaceKiller) name() string { return "box-" + strconv.Itoa(k.boxes) }
 
-// box makes a sandbox.
-func (k *killer) box() {
+// box creates a sandbox.
+func (k *workspaceKiller) box() {
 	k.boxes++
 	k.id = k.b.create(brig.Spec{Name: k.name(), TTL: time.Hour, Workspace: brig.WorkspaceUse{Name: "data"}}).ID
 }
 
-// write writes the next generation.
-func (k *killer) write() {
+// write writes the files of the next generation.
+func (k *workspaceKiller) write() {
 	k.generation++
 	k.b.sh(k.name(), fmt.Sprintf(`for i in $(seq 40); do echo %d > small$i; done; for i in 1 2 3; do (echo %d $i; yes %d | head -c 3000000) > large$i; done`,
 		k.generation, k.generation, k.generation))
 }
 
-func (k *killer) commit() {
+func (k *workspaceKiller) commit() {
 	k.t.Helper()
 	if c, err := k.b.svc.CommitWorkspace(k.b.ctx, k.name()); err != nil || c.Version.Files != 43 {
 		k.t.Fatalf("%+v, %v", c, err)
@@ -111,8 +111,9 @@ func (k *killer) commit() {
 	k.kept = k.generation
 }
 
-// round writes a generation, kills somebody while it is committed, and looks.
-func (k *killer) round(sandbox bool) {
+// round writes a generation, kills the server or the sandbox during its commit,
+// and checks the workspace.
+func (k *workspaceKiller) round(sandbox bool) {
 	k.t.Helper()
 	k.write()
 	told := make(chan error, 1)
@@ -155,9 +156,9 @@ func (k *killer) round(sandbox bool) {
 	}
 }
 
-// whole reads every file of the newest version, and returns of which generation
-// they all are. What is read is checked against its digest on the way.
-func (k *killer) whole() int {
+// whole reads every file of the newest version, and returns their common
+// generation. Reading verifies each file's digest.
+func (k *workspaceKiller) whole() int {
 	k.t.Helper()
 	list, err := k.b.svc.WorkspaceFiles(k.b.ctx, "data", 0, "")
 	if err != nil || len(list) != 43 {
@@ -192,7 +193,7 @@ func (k *killer) whole() int {
 }
 
 // killSandbox kills all processes of the sandbox on the host.
-func (k *killer) killSandbox() {
+func (k *workspaceKiller) killSandbox() {
 	k.t.Helper()
 	killed := 0
 	lookProcesses(k.t, func(file string, data []byte) {

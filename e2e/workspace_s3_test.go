@@ -17,7 +17,8 @@ import (
 )
 
 // startS3 starts a real S3 server on loopback with a bucket "brig", and returns
-// its address, its secret key and where its process is, which has that.
+// its address, its secret key and the /proc folder of its process, which
+// contains the key.
 func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 	t.Helper()
 	program := os.Getenv("BRIG_S3_SERVER")
@@ -36,31 +37,31 @@ func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 	}
 	addr, secret = ln.Addr().String(), rand.Text()+rand.Text()
 	ln.Close()
-	if err := os.Mkdir(filepath.Join(dir, "brig"), 0o700); err != nil { // a bucket is a folder there
+	if err := os.Mkdir(filepath.Join(dir, "brig"), 0o700); err != nil { // a bucket is a folder of this server
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "--port", addr, "--access", "operator", "--secret", secret, "posix", dir)
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
+	var printed bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &printed, &printed
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()
 			return addr, secret, fmt.Sprintf("/proc/%d/", cmd.Process.Pid)
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the S3 server does not answer: %s", said.String())
+			t.Fatalf("the S3 server does not answer: %s", printed.String())
 		}
 	}
 }
 
-// TestWorkspaceOnS3 is a server whose workspaces are in a bucket: what one
-// sandbox wrote the next has, on another server, too, and neither a sandbox nor
-// a process nor a file of the server has the bucket's key.
+// TestWorkspaceOnS3 runs a server whose workspaces are in a bucket. A sandbox
+// must have the files that the previous one wrote, even on another server. The
+// bucket's key must not be in any sandbox, process or file of the server.
 //
 //suite:part workspaces
 func TestWorkspaceOnS3(t *testing.T) {
@@ -76,7 +77,7 @@ func TestWorkspaceOnS3(t *testing.T) {
 		}
 	}
 	s := startServer(t, dir, "--config", config)
-	b := boxed{t, s.client(), t.Context()}
+	b := sandboxRunner{t, s.client(), t.Context()}
 	w, err := b.svc.CreateWorkspace(b.ctx, "data")
 	if err != nil || w.Store != "s3" {
 		t.Fatalf("%+v, %v", w, err)
@@ -92,7 +93,7 @@ func TestWorkspaceOnS3(t *testing.T) {
 	if _, err := b.svc.Stop(b.ctx, "one", time.Second); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing of the key is in the data folder, nor with the processes.
+	// No file in the data folder and no process may contain the key.
 	wantNone := func(what string, data []byte) {
 		t.Helper()
 		if bytes.Contains(data, []byte(secret)) && !strings.HasPrefix(what, proc) {
@@ -101,7 +102,7 @@ func TestWorkspaceOnS3(t *testing.T) {
 	}
 	lookFiles(t, dir, wantNone)
 	lookProcesses(t, wantNone)
-	// Everything is below the server's prefix and the tenant's.
+	// Every object must be below the server's and the tenant's prefix.
 	for name := range treeOf(t, filepath.Join(bucket, "brig")) {
 		rest := strings.TrimPrefix(name, filepath.Join(bucket, "brig")+"/")
 		if !strings.HasPrefix(rest, "one/server/t/") && !strings.HasPrefix(rest, ".") {

@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestWorkspaceScale carries 10,000 files and one large file out of a sandbox
-// and into the next. It says how long that took and holds nobody to it. The
-// large file has 1 GiB at full size.
+// TestWorkspaceScale transfers 10,000 files and one large file from one sandbox
+// to the next. It logs the duration, but does not check it. The large file has
+// 1 GiB at full size.
 //
 //suite:part workspaces full
 func TestWorkspaceScale(t *testing.T) {

@@ -15,18 +15,19 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// withWorkspaces returns an engine on real gVisor whose workspaces are in a
-// folder, and that folder.
-func withWorkspaces(t *testing.T) (*engine.Engine, boxed, string) {
+// withWorkspaces returns an engine on real gVisor with a workspace store in a
+// folder, and the path of that folder.
+func withWorkspaces(t *testing.T) (*engine.Engine, sandboxRunner, string) {
 	t.Helper()
 	needRoot(t)
 	dir := t.TempDir()
 	e, ctx := engineWith(t, engine.Options{Workspaces: folderOf(t, dir)})
-	return e, boxed{t, e, ctx}, dir
+	return e, sandboxRunner{t, e, ctx}, dir
 }
 
-// makeTree is what the first sandbox writes: text, bytes, modes, a link to
-// where it may not lead, names that are no text, and what is no file.
+// makeTree creates the files of the first sandbox: text and binary files,
+// modes, links that must not be followed, names that are not valid UTF-8, and
+// special files.
 const makeTree = `set -e
 mkdir -p src/deep/er empty
 echo hello > src/hello.txt
@@ -44,7 +45,7 @@ mkfifo src/pipe
 chmod 500 src/deep/er
 `
 
-// sumTree says all of a tree that must be the same in the next sandbox.
+// sumTree prints all properties of a tree that the next sandbox must preserve.
 const sumTree = `cd /workspace && find . ! -type p -printf '%p %y %m %l\n' | LC_ALL=C sort | grep -v '^\. ' | od -c | sha256sum; find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum; stat -c '%Y %U' src/old`
 
 //suite:part workspaces
@@ -75,7 +76,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	if got := b.sh("two", `cat src/hello.txt; ./src/run.sh; readlink src/passwd; test -e src/pipe || echo no pipe; stat -c '%h %U' src/hard`); got != "hello\nran\n/etc/passwd\nno pipe\n1 user\n" {
 		t.Errorf("the next sandbox says %q", got)
 	}
-	// A one-shot reads it, and writes.
+	// A one-shot reads the tree and writes a file.
 	o, err := e.Run(ctx, brig.Program{Command: []string{"sh", "-c", sumTree + "; echo more > more"}, Workspace: use}, brig.IO{})
 	if err != nil || string(o.Stdout.Head) != want || o.Workspace == nil || o.Workspace.Version.Number != 2 ||
 		len(o.Workspace.Changes) != 1 || o.Workspace.Changes[0] != (brig.WorkspaceChange{Path: "more", Kind: brig.WorkspaceAdded, Type: brig.RegularFile, Size: 5}) {
@@ -85,7 +86,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	if err != nil || string(py.Stdout.Head) != "more\n\n" || py.Workspace != nil {
 		t.Errorf("python: %+v, %v", py, err)
 	}
-	// The link was kept as one: nothing of the host's is in the store.
+	// The link was stored as a link: no file of the host is in the store.
 	passwd, err := os.ReadFile("/etc/passwd")
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 			t.Error("the store has the host's /etc/passwd")
 		}
 	}
-	// Merging: what the second sandbox changed goes on top of version 2.
+	// Merge: the changes of the second sandbox are applied on top of version 2.
 	b.sh("two", "echo changed > src/hello.txt; rm src/old")
 	c, err := e.CommitWorkspace(ctx, "two")
 	if err != nil || c.Version.Number != 3 || c.Version.Base != 1 || c.Changed != 2 {
@@ -117,7 +118,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	if err != nil || v.Number != 5 || v.Restored != 1 || v.Digest != vs[0].Digest {
 		t.Errorf("restore %+v, %v", v, err)
 	}
-	if _, err = e.CommitWorkspace(ctx, "two"); err != nil { // nothing new to say
+	if _, err = e.CommitWorkspace(ctx, "two"); err != nil { // no changes
 		t.Error(err)
 	}
 	b.sh("two", "echo mine > src/hello.txt")
@@ -125,7 +126,7 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 		t.Errorf("a conflict is %v", err)
 	}
 	if err := e.Remove(ctx, "two"); err != nil {
-		t.Fatal(err) // overlay: nothing to write back
+		t.Fatal(err) // an overlay is not written back
 	}
 	if err := e.RemoveWorkspace(ctx, "data"); err != nil {
 		t.Fatal(err)
@@ -140,7 +141,8 @@ func TestWorkspaceOutlivesSandboxes(t *testing.T) {
 	})
 }
 
-// The four modes of a write: read_only, overlay, direct, and within prefixes.
+// TestWorkspaceWritePolicy tests the four write modes: read_only, overlay,
+// direct, and within prefixes.
 //
 //suite:part workspaces
 func TestWorkspaceWritePolicy(t *testing.T) {
@@ -197,15 +199,16 @@ func TestWorkspaceWritePolicy(t *testing.T) {
 	}
 }
 
-// A sandbox with a main program has its workspace before that begins, and
-// writes it back when it ends: whoever ends it, and through a server's end.
+// TestWorkspaceMainProgram verifies that a sandbox has its workspace before its
+// main program starts, and writes it back at its end. This must hold for every
+// kind of end, and even if the server crashes in between.
 //
 //suite:part workspaces
 func TestWorkspaceMainProgram(t *testing.T) {
 	needRoot(t)
 	dir := dataDir(t)
 	s := startServer(t, dir)
-	b := boxed{t, s.client(), t.Context()}
+	b := sandboxRunner{t, s.client(), t.Context()}
 	if _, err := b.svc.CreateWorkspace(b.ctx, "data"); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +244,8 @@ func TestWorkspaceMainProgram(t *testing.T) {
 	if got := content(); got != "1\n" {
 		t.Fatalf("it left %q", got)
 	}
-	// It reads what there is; an overlay ends with its program.
+	// The program reads the current files; changes in an overlay are lost when
+	// the program ends.
 	main("over", "cat n; echo lost > n", brig.WorkspaceUse{Name: "data"})
 	if box := ended("over"); box.Exit.Reason != brig.Exited || box.Exit.Code != 0 {
 		t.Errorf("the overlay ended as %+v", box.Exit)
@@ -250,12 +254,12 @@ func TestWorkspaceMainProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := io.ReadAll(log)
+	printed, err := io.ReadAll(log)
 	log.Close()
-	if err != nil || string(said) != "1\n" || content() != "1\n" {
-		t.Errorf("the overlay said %q, %v, and left %q", said, err, content())
+	if err != nil || string(printed) != "1\n" || content() != "1\n" {
+		t.Errorf("the overlay said %q, %v, and left %q", printed, err, content())
 	}
-	// Stopped while it runs.
+	// The sandbox is stopped while the program runs.
 	main("stopped", "trap 'echo 2 > n; exit 5' TERM; echo ready; while :; do sleep 0.1; done", use)
 	eventually(t, "the program runs", func() bool {
 		log, err := b.svc.Logs(b.ctx, "stopped", brig.LogOptions{})
@@ -263,8 +267,8 @@ func TestWorkspaceMainProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer log.Close()
-		said, err := io.ReadAll(log)
-		return err == nil && string(said) == "ready\n"
+		printed, err := io.ReadAll(log)
+		return err == nil && string(printed) == "ready\n"
 	})
 	if box, err := b.svc.Stop(b.ctx, "stopped", 5*time.Second); err != nil || box.Exit.Reason != brig.Stopped || box.Exit.Code != 5 {
 		t.Errorf("Stop = %+v, %v", box, err)
@@ -272,7 +276,7 @@ func TestWorkspaceMainProgram(t *testing.T) {
 	if got := content(); got != "2\n" {
 		t.Errorf("the stopped one left %q", got)
 	}
-	// It ends while no server is there.
+	// The program ends while no server runs.
 	main("alone", "sleep 3; echo 3 > n", use)
 	s.kill()
 	time.Sleep(4 * time.Second)
@@ -284,7 +288,7 @@ func TestWorkspaceMainProgram(t *testing.T) {
 	if got := content(); got != "3\n" {
 		t.Errorf("the one without a server left %q", got)
 	}
-	// What cannot be written back is said, and the sandbox ends all the same.
+	// A failed write-back is reported in a note, and the sandbox still ends.
 	main("conflict", "echo 4 > n; sleep 3", use)
 	main("winner", "echo 5 > n", use)
 	ended("winner")

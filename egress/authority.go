@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	authorityLife = 10 * 365 * 24 * time.Hour
-	leafLife      = 24 * time.Hour
-	leafSpare     = time.Hour // a leaf that has less left is made anew
-	maxLeaves     = 256
-	clockSkew     = time.Hour // a sandbox's clock may be behind
+	caLifetime      = 10 * 365 * 24 * time.Hour
+	leafLifetime    = 24 * time.Hour
+	leafRenewBefore = time.Hour // a leaf that expires sooner is replaced
+	maxLeaves       = 256
+	clockSkew       = time.Hour // a sandbox's clock may be behind
 )
 
-// Authority issues the certificates with which TLS is ended for one sandbox,
-// and which only that sandbox trusts. The zero value is one that has not been
-// made yet: that happens when it is first used. Its key is only in memory.
-type Authority struct {
+// CA issues the certificates with which the egress terminates the TLS of one
+// sandbox. Only that sandbox trusts it. The zero value is ready to use: its key
+// and certificate are generated on first use. The key is kept only in memory.
+type CA struct {
 	seed []byte
 
 	mu     sync.Mutex // guards the fields below
@@ -37,13 +37,14 @@ type Authority struct {
 	leaves map[string]*tls.Certificate
 }
 
-// NewAuthority returns the authority of a seed, which has the same key each
-// time: what trusts it trusts the next server's, too. The seed is a secret.
-func NewAuthority(seed []byte) *Authority { return &Authority{seed: seed} }
+// NewCA returns the CA that is derived from a seed. The same seed always gives
+// the same key, so a sandbox that trusts this CA also trusts that of the next
+// server. The seed is a secret.
+func NewCA(seed []byte) *CA { return &CA{seed: seed} }
 
-// Certificate returns the authority's certificate as PEM: what the sandbox
-// is to trust.
-func (a *Authority) Certificate() ([]byte, error) {
+// Certificate returns the authority's certificate as PEM, for the sandbox's
+// trust store.
+func (a *CA) Certificate() ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.make(); err != nil {
@@ -52,23 +53,24 @@ func (a *Authority) Certificate() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), nil
 }
 
-// make makes the authority if it has not been made.
-func (a *Authority) make() error {
+// make generates the key and the certificate if they do not exist yet.
+func (a *CA) make() error {
 	if a.cert != nil {
 		return nil
 	}
-	// The certificate is read by the sandbox's clock, which is the machine's.
+	// The sandbox checks the validity with its clock, which is that of the
+	// host.
 	now := time.Now()
 	cert := &x509.Certificate{
 		Subject:               pkix.Name{Organization: []string{"Brig"}, CommonName: "Brig egress of one sandbox"},
 		NotBefore:             now.Add(-clockSkew),
-		NotAfter:              now.Add(authorityLife),
+		NotAfter:              now.Add(caLifetime),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	own, err := ownKey(a.seed)
+	own, err := deriveKey(a.seed)
 	if err != nil {
 		return err
 	}
@@ -84,11 +86,11 @@ func (a *Authority) make() error {
 	return nil
 }
 
-// leaf returns a certificate for a name.
-func (a *Authority) leaf(name string, now time.Time) (*tls.Certificate, error) {
+// issueLeaf returns a certificate for a name.
+func (a *CA) issueLeaf(name string, now time.Time) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l := a.leaves[name]; l != nil && now.Before(l.Leaf.NotAfter.Add(-leafSpare)) && now.After(l.Leaf.NotBefore) {
+	if l := a.leaves[name]; l != nil && now.Before(l.Leaf.NotAfter.Add(-leafRenewBefore)) && now.After(l.Leaf.NotBefore) {
 		return l, nil
 	}
 	if err := a.make(); err != nil {
@@ -97,11 +99,11 @@ func (a *Authority) leaf(name string, now time.Time) (*tls.Certificate, error) {
 	cert := &x509.Certificate{
 		DNSNames:    []string{name},
 		NotBefore:   now.Add(-clockSkew),
-		NotAfter:    now.Add(leafLife),
+		NotAfter:    now.Add(leafLifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if len(name) <= 64 { // what a common name has room for
+	if len(name) <= 64 { // the longest common name that X.509 allows
 		cert.Subject.CommonName = name
 	}
 	key, der, err := issue(cert, a.cert, a.key)
@@ -120,12 +122,13 @@ func (a *Authority) leaf(name string, now time.Time) (*tls.Certificate, error) {
 	return l, nil
 }
 
-// ownKey is the key of a seed; nil for none.
-func ownKey(seed []byte) (*ecdsa.PrivateKey, error) {
+// deriveKey returns the key that is derived from a seed, or nil if the seed is
+// empty.
+func deriveKey(seed []byte) (*ecdsa.PrivateKey, error) {
 	if len(seed) == 0 {
 		return nil, nil
 	}
-	for try := range 8 { // once in 2^32 it is no key of the curve
+	for try := range 8 { // a candidate is invalid once in 2^32
 		b, err := hkdf.Key(sha256.New, seed, nil, fmt.Sprint("egress authority ", try), 32)
 		if err != nil {
 			return nil, fmt.Errorf("deriving a key: %w", err)
@@ -137,8 +140,9 @@ func ownKey(seed []byte) (*ecdsa.PrivateKey, error) {
 	return nil, errors.New("the seed has no key")
 }
 
-// issue makes a certificate for a new key, which parent signs; without a
-// parent it is the signer's own, or signs itself.
+// issue creates a certificate for a new key, signed by parent. If parent is
+// nil, the certificate is self-signed, with signer as its key unless that is
+// nil.
 func issue(cert, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte, error) {
 	key := signer
 	var err error

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func trusting(t testing.TB, a *Authority) *x509.CertPool {
+func trusting(t testing.TB, a *CA) *x509.CertPool {
 	t.Helper()
 	cert, err := a.Certificate()
 	if err != nil {
@@ -21,10 +21,10 @@ func trusting(t testing.TB, a *Authority) *x509.CertPool {
 	return pool
 }
 
-func TestAuthorityIssues(t *testing.T) {
-	a, now := &Authority{}, time.Now()
+func TestCAIssuesCertificates(t *testing.T) {
+	a, now := &CA{}, time.Now()
 	for _, name := range []string{"api.test", "a.b.c.test", strings.Repeat("long.", 40) + "test"} {
-		l, err := a.leaf(name, now)
+		l, err := a.issueLeaf(name, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,26 +34,26 @@ func TestAuthorityIssues(t *testing.T) {
 		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: "other.test", Roots: trusting(t, a), CurrentTime: now}); err == nil {
 			t.Errorf("the certificate of %s is good for another name", name)
 		}
-		// Another sandbox's authority is not trusted.
-		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: trusting(t, &Authority{}), CurrentTime: now}); err == nil {
+		// A certificate does not verify against another sandbox's CA.
+		if _, err := l.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: trusting(t, &CA{}), CurrentTime: now}); err == nil {
 			t.Errorf("%s: every authority is good", name)
 		}
 	}
 }
 
-func TestAuthorityKeepsLeaves(t *testing.T) {
-	a, now := &Authority{}, time.Now()
-	first, _ := a.leaf("api.test", now)
-	again, _ := a.leaf("api.test", now.Add(time.Hour))
+func TestCACachesLeaves(t *testing.T) {
+	a, now := &CA{}, time.Now()
+	first, _ := a.issueLeaf("api.test", now)
+	again, _ := a.issueLeaf("api.test", now.Add(time.Hour))
 	if first == nil || first != again {
 		t.Error("a leaf is made twice")
 	}
-	later, _ := a.leaf("api.test", now.Add(leafLife-leafSpare+time.Second))
+	later, _ := a.issueLeaf("api.test", now.Add(leafLifetime-leafRenewBefore+time.Second))
 	if later == first || !later.Leaf.NotAfter.After(first.Leaf.NotAfter) {
 		t.Error("a leaf that is about to end is not made anew")
 	}
 	for i := range 3 * maxLeaves {
-		if _, err := a.leaf(strings.Repeat("a", i%60+1)+".test", now); err != nil {
+		if _, err := a.issueLeaf(strings.Repeat("a", i%60+1)+".test", now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,14 +62,14 @@ func TestAuthorityKeepsLeaves(t *testing.T) {
 	}
 }
 
-// What trusts an authority trusts that of the next server with the same seed,
-// and no other.
-func TestAuthorityOutlivesServer(t *testing.T) {
-	a, b, c := NewAuthority([]byte("one seed")), NewAuthority([]byte("one seed")), NewAuthority([]byte("another"))
+// A client that trusts a CA also trusts the CA of the next server with the same
+// seed, and no other CA.
+func TestCAIsTrustedAfterRestart(t *testing.T) {
+	a, b, c := NewCA([]byte("one seed")), NewCA([]byte("one seed")), NewCA([]byte("another"))
 	now := time.Now()
 	trusted := trusting(t, a)
-	for i, next := range []*Authority{a, b, c, {}} {
-		l, err := next.leaf("api.test", now)
+	for i, next := range []*CA{a, b, c, {}} {
+		l, err := next.issueLeaf("api.test", now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,20 +11,21 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// grant is a secret that the host of a request may have, with its value.
-type grant struct {
+// boundSecret is a secret that the host of a request may receive, with its
+// value.
+type boundSecret struct {
 	Secret
 	value []byte
 }
 
-func (s *Secret) in(place brig.SecretPlace) bool {
+func (s *Secret) allowedIn(place brig.SecretPlace) bool {
 	if len(s.Places) == 0 {
 		return place == brig.SecretHeader
 	}
 	return slices.Contains(s.Places, place)
 }
 
-// bound returns the secrets whose values a host may have.
+// bound returns the secrets that the host may receive.
 func (n *inspection) bound() (list []Secret) {
 	if n.secrets == nil {
 		return nil
@@ -42,59 +43,78 @@ func (n *inspection) bound() (list []Secret) {
 	return list
 }
 
-// broker puts values in the place of placeholders. Nothing has been sent when
-// it refuses.
-func (x *exchange) broker(out *http.Request) *refusal {
-	bound, earlier := x.n.bound(), x.n.given.to(x.n.host)
+// searchesResponses reports whether responses may be searched for values.
+func (n *inspection) searchesResponses() bool {
+	return n.secrets != nil && len(n.secrets()) > 0 || len(n.given.receivedBy(n.host)) > 0
+}
+
+// substitute replaces placeholders with values. If it returns a refusal,
+// nothing has been sent.
+func (x *exchange) substitute(out *http.Request) *refusal {
+	bound, earlier := x.n.bound(), x.n.given.receivedBy(x.n.host)
 	if len(bound) == 0 && len(earlier) == 0 {
 		return nil
 	}
-	if why := foreign(x.in, bound); why != "" {
+	if why := foreignCredentials(x.in, bound); why != "" {
 		return &refusal{http.StatusForbidden, why}
 	}
-	// All of their values, not only of those that are in this request: what
-	// an earlier one has told the host it may tell us now.
+	// Redact all secrets bound to this host, not only those used in this
+	// request: the response may echo a secret sent earlier.
+	total := 0
 	for _, s := range bound {
-		value, err := valueOf(out.Context(), s)
+		value, err := secretValue(out.Context(), s)
 		if err != nil || len(value) == 0 {
 			return &refusal{http.StatusBadGateway, "the value of the secret " + s.Name + " is not to be had"}
 		}
-		x.grants = append(x.grants, grant{s, value})
+		if len(value) > brig.MaxBrokered {
+			return &refusal{http.StatusBadGateway, "the value of the secret " + s.Name + " is longer than answers are searched for: " + brig.FormatBytes(int64(brig.MaxBrokered))}
+		}
+		if total += len(value); total > maxValues {
+			return &refusal{http.StatusBadGateway, "the values of this host's secrets are together longer than answers are searched for: " + brig.FormatBytes(maxValues)}
+		}
+		x.grants = append(x.grants, boundSecret{s, value})
+		x.exclusive = x.exclusive || s.Exclusive
 	}
-	if no := x.putHeader(out.Header); no != nil {
+	if no := x.substituteHeader(out.Header); no != nil {
 		return no
 	}
-	x.putQuery(out.URL)
-	if no := x.putBody(out); no != nil {
+	if no := x.substituteQuery(out.URL); no != nil {
 		return no
 	}
-	if why := x.exposed(); why != "" {
+	if no := x.substituteBody(out); no != nil {
+		return no
+	}
+	if why := x.cleartextRefusal(); why != "" {
 		return &refusal{http.StatusForbidden, why}
 	}
 	x.n.given.add(x.grants)
-	x.scrub = x.n.scrubber(append(earlier, x.grants...), x.pairs)
-	// What comes back is searched: so it has to be in the clear, and whole. A
-	// value that is asked for in two halves would not be found in either.
+	if no := x.scrubs(earlier); no != nil {
+		return no
+	}
+	// The response is searched for values, so it must be neither compressed nor
+	// partial: a value split over two partial responses would be found in
+	// neither.
 	out.Header.Set("Accept-Encoding", "identity")
-	for _, name := range []string{"Range", "If-Range", "Sec-Websocket-Extensions"} {
+	for _, name := range []string{
+		"Range", "Request-Range", "If-Range", "A-Im", "Sec-Websocket-Extensions", "Grpc-Accept-Encoding", "Connect-Accept-Encoding",
+	} {
 		out.Header.Del(name)
 	}
 	return nil
 }
 
-func valueOf(ctx context.Context, s Secret) ([]byte, error) {
+func secretValue(ctx context.Context, s Secret) ([]byte, error) {
 	if s.Value == nil {
 		return nil, brig.Errorf(brig.Internal, "the secret %s has no value", s.Name)
 	}
 	return s.Value(ctx)
 }
 
-// swapsFor returns what to replace in a place, with values as they have to be
-// written there.
-func (x *exchange) swapsFor(place brig.SecretPlace, write func([]byte) []byte) *swaps {
+// swapsIn returns the replacements for a place, with values encoded by write.
+func (x *exchange) swapsIn(place brig.SecretPlace, write func([]byte) []byte) *swaps {
 	var list []swap
 	for _, g := range x.grants {
-		if g.in(place) {
+		if g.allowedIn(place) {
 			list = append(list, swap{old: []byte(g.Placeholder), new: write(g.value), name: g.Name})
 		}
 	}
@@ -103,18 +123,24 @@ func (x *exchange) swapsFor(place brig.SecretPlace, write func([]byte) []byte) *
 
 func asIs(value []byte) []byte { return value }
 
-// putHeader puts values into the fields of a header, and into basic
+// substituteHeader replaces placeholders in header fields, and in basic
 // credentials.
-func (x *exchange) putHeader(h http.Header) *refusal {
-	s := x.swapsFor(brig.SecretHeader, asIs)
+func (x *exchange) substituteHeader(h http.Header) *refusal {
+	s := x.swapsIn(brig.SecretHeader, asIs)
 	for name, values := range h {
 		for i, v := range values {
+			if no := x.growHead(s.growth([]byte(v), nil)); no != nil {
+				return no
+			}
 			var last string
 			put := func(secret string) { last = secret; x.put(secret) }
-			if with := s.text(v, put); last != "" {
+			if with := s.replaceAll(v, put); last != "" {
 				values[i] = with
-			} else if scheme, pair, ok := basic(name, v); ok {
-				if with := s.text(pair, put); last != "" {
+			} else if scheme, pair, ok := parseBasic(name, v); ok {
+				if no := x.growHead(2 * s.growth([]byte(pair), nil)); no != nil {
+					return no
+				}
+				if with := s.replaceAll(pair, put); last != "" {
 					before := strings.TrimSpace(v[len(scheme):])
 					after := base64.StdEncoding.EncodeToString([]byte(with))
 					values[i] = scheme + " " + after
@@ -129,8 +155,8 @@ func (x *exchange) putHeader(h http.Header) *refusal {
 	return nil
 }
 
-// basic takes basic credentials apart.
-func basic(name, value string) (scheme, pair string, ok bool) {
+// parseBasic splits basic credentials into the scheme and the decoded pair.
+func parseBasic(name, value string) (scheme, pair string, ok bool) {
 	scheme, coded, ok := strings.Cut(value, " ")
 	if !ok || name != "Authorization" || !strings.EqualFold(scheme, "Basic") {
 		return "", "", false
@@ -139,31 +165,66 @@ func basic(name, value string) (scheme, pair string, ok bool) {
 	return scheme, string(decoded), err == nil
 }
 
-// putQuery puts values into a query. What has no placeholder stays as it was
-// written.
-func (x *exchange) putQuery(u *url.URL) {
-	s := x.swapsFor(brig.SecretQuery, asIs)
+// substituteQuery replaces placeholders in a query. Parameters without a
+// placeholder are not re-encoded.
+func (x *exchange) substituteQuery(u *url.URL) *refusal {
+	s := x.swapsIn(brig.SecretQuery, asIs)
 	if s.count == 0 || u.RawQuery == "" {
-		return
+		return nil
+	}
+	// An escape takes three bytes per byte, and the query is also searched
+	// undecoded.
+	whole, err := url.QueryUnescape(u.RawQuery)
+	if err != nil {
+		whole = u.RawQuery
+	}
+	if no := x.growHead(3 * max(s.growth([]byte(whole), nil), s.growth([]byte(u.RawQuery), nil))); no != nil {
+		return no
 	}
 	parts := strings.Split(u.RawQuery, "&")
 	for i, p := range parts {
 		key, value, has := strings.Cut(p, "=")
-		parts[i] = x.putPart(s, key)
+		parts[i] = x.substitutePart(s, key)
 		if has {
-			parts[i] += "=" + x.putPart(s, value)
+			parts[i] += "=" + x.substitutePart(s, value)
 		}
 	}
 	u.RawQuery = strings.Join(parts, "&")
+	return nil
 }
 
-func (x *exchange) putPart(s *swaps, escaped string) string {
+// maxHeadGrowth limits how many bytes the values may add to a request's header.
+const maxHeadGrowth = maxHeader
+
+// growHead records that the request's header grows by n bytes, and charges
+// them.
+func (x *exchange) growHead(n int64) *refusal {
+	if n <= 0 {
+		return nil
+	}
+	if x.growth += n; x.growth > maxHeadGrowth {
+		return &refusal{http.StatusRequestHeaderFieldsTooLarge, "with the values of its secrets its header or target would be too long"}
+	}
+	return x.charge(2 * n)
+}
+
+// charge reserves more of the sandbox's memory for the request, until it has
+// been served.
+func (x *exchange) charge(n int64) *refusal {
+	if !x.n.budget.reserve(n, x.n.budget.reservedForConnections()) {
+		return &refusal{http.StatusServiceUnavailable, reasonNoMemory}
+	}
+	x.charged += n
+	return nil
+}
+
+func (x *exchange) substitutePart(s *swaps, escaped string) string {
 	plain, err := url.QueryUnescape(escaped)
 	if err != nil {
 		plain = escaped
 	}
-	if !s.in(plain) {
+	if !s.containsPlaceholder(plain) {
 		return escaped
 	}
-	return url.QueryEscape(s.text(plain, x.put))
+	return url.QueryEscape(s.replaceAll(plain, x.put))
 }

@@ -8,44 +8,76 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/brig-run/brig"
 )
 
-// answer readies what has come back for the guest.
+// answer prepares the host's response for the guest.
 func (x *exchange) answer(res *http.Response) error {
-	res.Header.Del("Alt-Svc") // of other ways to the host, which are not these
+	res.Header.Del("Alt-Svc") // it offers other paths to the host, which bypass the proxy
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return x.leave(res)
 	}
 	if len(res.Trailer) > 0 && x.in.ProtoMajor == 1 {
-		res.Header.Del("Content-Length") // with which HTTP/1 knows no trailer
+		res.Header.Del("Content-Length") // HTTP/1 sends no trailer with it
+	}
+	empty := x.in.Method == http.MethodHead || res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified
+	if empty {
+		res.Body = emptyBody{res.Body}
 	}
 	if x.scrub == nil {
 		return nil
 	}
 	x.scrubHeader(res.Header)
-	x.scrubHeader(res.Trailer) // the names; there are no values yet
-	if x.in.Method == http.MethodHead || res.StatusCode == http.StatusNoContent ||
-		res.StatusCode == http.StatusNotModified || res.ContentLength == 0 {
-		// HTTP/2 has trailers behind a body of which nothing comes, too.
-		res.Body = &scrubbedBody{res.Body, res.Body, func() { x.scrubHeader(res.Trailer) }}
+	removeDigests(res.Header)
+	x.scrubHeader(res.Trailer) // the names; the values arrive later
+	removeDigests(res.Trailer)
+	ended := func() {
+		x.scrubHeader(res.Trailer)
+		removeDigests(res.Trailer)
+	}
+	if coding(res.Header) != "" {
+		// The compressed length reveals whether a guess in the response also
+		// occurs elsewhere in it. HEAD, 304 and 206 would report the length
+		// without a body.
+		res.Header.Del("Content-Length")
+		res.Header.Del("Content-Range")
+	}
+	if empty || res.ContentLength == 0 {
+		// In HTTP/2, an empty body may have trailers, too.
+		res.Body = &scrubbedBody{res.Body, res.Body, ended}
 		return nil
 	}
 	plain, err := decoded(res.Header, res.Body)
 	if err != nil {
 		return err
 	}
-	res.Body = &scrubbedBody{x.scrub.values.reader(plain, nil), res.Body, func() { x.scrubHeader(res.Trailer) }}
+	var blind io.Reader = x.scrub.values.reader(plain, boundariesOf(res.Header))
+	if x.n.scrubbing != nil {
+		blind = x.n.scrubbing(plain)
+	}
+	res.Body = &scrubbedBody{blind, res.Body, ended}
 	res.ContentLength = -1
 	for _, name := range []string{
-		"Content-Length", "Content-Encoding", "Accept-Ranges", // of what came
-		"Content-Md5", "Digest", "Content-Digest", "Repr-Digest", // and by which a value could be guessed
+		"Content-Length", "Content-Encoding", "Accept-Ranges", // of the original body
 	} {
 		res.Header.Del(name)
 	}
 	return nil
+}
+
+// removeDigests removes the digests of a response: they would let the guest
+// verify guesses of a value.
+func removeDigests(h http.Header) {
+	for name := range h {
+		switch lower := strings.ToLower(name); {
+		case lower == "content-md5", lower == "digest", lower == "content-digest", lower == "repr-digest", lower == "x-goog-hash",
+			strings.HasPrefix(lower, "x-amz-checksum-"), strings.HasPrefix(lower, "x-checksum-"):
+			delete(h, name)
+		}
+	}
 }
 
 type scrubbedBody struct {
@@ -67,46 +99,87 @@ func (b *scrubbedBody) Close() error {
 	return b.Closer.Close()
 }
 
-// scrubHeader takes values out of a header. Names of fields lose their case on
-// the way, so those in which a value is, whatever its case, are dropped. So is
-// what it takes too much to search.
+// emptyBody is the body of a response without one. The HTTP/2 client reports a
+// missing body as an error if the header has a length.
+type emptyBody struct{ io.ReadCloser }
+
+func (b emptyBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.ErrUnexpectedEOF && n == 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// scrubHeader removes values from a header. Field names are sent without their
+// case, so a field whose name contains a value in any case is removed.
 func (x *exchange) scrubHeader(h http.Header) {
-	var names, rest effort
 	for name, values := range h {
-		seen := false
-		x.scrub.names.within(&names, strings.ToLower(name), func(string) { seen = true })
 		for i, v := range values {
-			values[i] = x.scrub.values.within(&rest, v, nil)
+			values[i] = x.scrub.values.replaceAll(v)
 		}
-		if seen || names.over() || rest.over() {
+		if x.scrub.names.matches(strings.ToLower(name)) {
 			delete(h, name)
 		}
 	}
 }
 
-// decoded returns a body without its compression, which the host was asked not
-// to use.
+// boundariesOf returns the boundaries at which a body may be released before it
+// has ended, by its media type. In JSON, a line break cannot occur within a
+// string.
+func boundariesOf(h http.Header) boundaries {
+	kind, _, _ := strings.Cut(strings.ToLower(h.Get("Content-Type")), ";")
+	kind = strings.TrimSpace(kind)
+	sub, app := strings.CutPrefix(kind, "application/")
+	switch {
+	case kind == "text/event-stream":
+		return &events{}
+	case !app:
+		return nil
+	case strings.HasPrefix(sub, "grpc-web-text"): // in base64
+		return nil
+	case sub == "grpc", sub == "grpc-web", strings.HasPrefix(sub, "grpc+"), strings.HasPrefix(sub, "grpc-web+"), strings.HasPrefix(sub, "connect+"):
+		return &envelopes{}
+	case sub == "json" || strings.HasSuffix(sub, "+json") || slices.Contains(jsonLines, sub):
+		return lines{}
+	}
+	return nil
+}
+
+// jsonLines are the media subtypes of newline-delimited JSON.
+var jsonLines = []string{"x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "x-jsonlines", "json-seq", "x-json-stream"}
+
+// coding returns the compression of a response, or "" if it has none.
+func coding(h http.Header) string {
+	c := strings.ToLower(strings.TrimSpace(strings.Join(h["Content-Encoding"], ",")))
+	if c == "identity" {
+		return ""
+	}
+	return c
+}
+
+// decoded returns the decompressed body. A host may compress a response
+// although the request asked for none.
 func decoded(h http.Header, body io.Reader) (io.Reader, error) {
-	coding := strings.ToLower(strings.TrimSpace(strings.Join(h["Content-Encoding"], ",")))
-	switch coding {
-	case "", "identity":
+	switch c := coding(h); c {
+	case "":
 		return body, nil
 	case "gzip", "x-gzip", "deflate":
-		return &inflating{src: bufio.NewReader(body), gzip: coding != "deflate"}, nil
+		return &decompressor{src: bufio.NewReader(body), gzip: c != "deflate"}, nil
 	}
 	return nil, brig.Errorf(brig.Unavailable, "it is compressed in a way that cannot be searched for secrets")
 }
 
-// inflating begins to decompress when it is first read, so that a header does
-// not wait for a body.
-type inflating struct {
+// decompressor starts to decompress on the first read, so that the header is
+// sent before the body arrives.
+type decompressor struct {
 	src  *bufio.Reader
 	gzip bool
 	r    io.Reader
 	err  error
 }
 
-func (d *inflating) Read(p []byte) (int, error) {
+func (d *decompressor) Read(p []byte) (int, error) {
 	if d.r == nil && d.err == nil {
 		d.r, d.err = d.start()
 	}
@@ -116,29 +189,30 @@ func (d *inflating) Read(p []byte) (int, error) {
 	return d.r.Read(p)
 }
 
-func (d *inflating) start() (io.Reader, error) {
+func (d *decompressor) start() (io.Reader, error) {
 	if d.gzip {
 		return gzip.NewReader(d.src)
 	}
-	// By the standard deflate is zlib's format; some send it without.
+	// The standard defines deflate as the zlib format; some servers send raw
+	// deflate.
 	if head, err := d.src.Peek(2); err == nil && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0 {
 		return zlib.NewReader(d.src)
 	}
 	return flate.NewReader(d.src), nil
 }
 
-// answerWriter is how the guest is answered. What comes before an answer (early
-// hints) is scrubbed here: nothing else sees it.
-type answerWriter struct {
+// responseWriter writes the response to the guest. It also scrubs informational
+// responses (early hints), which bypass answer.
+type responseWriter struct {
 	http.ResponseWriter
 	x *exchange
 }
 
-// Unwrap is for http.ResponseController.
-func (w *answerWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// Unwrap implements the interface that http.ResponseController expects.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Hijack takes the connection out of HTTP.
-func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+// Hijack takes over the connection from the HTTP server.
+func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buf, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if g, ok := conn.(*gate); ok {
 		g.open()
@@ -146,9 +220,15 @@ func (w *answerWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buf, err
 }
 
-func (w *answerWriter) WriteHeader(status int) {
+func (w *responseWriter) WriteHeader(status int) {
 	if w.x.scrub != nil && status < 200 {
 		w.x.scrubHeader(w.Header())
+		removeDigests(w.Header())
+	}
+	if _, has := w.Header()["Content-Type"]; !has && status >= 200 {
+		// Otherwise net/http may detect a type, depending on how fast the body
+		// arrives.
+		w.Header()["Content-Type"] = nil
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

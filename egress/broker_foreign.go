@@ -1,41 +1,45 @@
 package egress
 
 import (
+	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 )
 
-// foreign says why a request is refused by a host's exclusive secrets: it has
-// credentials that are not one of their placeholders. Credentials in bodies
-// are not seen.
-func foreign(r *http.Request, bound []Secret) (why string) {
+// foreignCredentials returns the reason why the exclusive secrets of a host
+// forbid a request. The reason is a header field or a query parameter that may
+// carry credentials other than one of their placeholders. Paths and bodies are
+// the content of a request, and are not checked.
+func foreignCredentials(r *http.Request, bound []Secret) (why string) {
 	if !slices.ContainsFunc(bound, func(s Secret) bool { return s.Exclusive }) {
 		return ""
 	}
 	ours := func(text string) bool {
 		return slices.ContainsFunc(bound, func(s Secret) bool { return strings.Contains(text, s.Placeholder) })
 	}
-	// A placeholder beside them makes nobody else's credentials ours: servers
-	// take one word of several.
+	// A placeholder beside foreign credentials does not make them acceptable: a
+	// server uses only one of several words.
 	alone := func(text string) bool {
-		words := strings.FieldsFunc(text, isApart)
+		words := strings.FieldsFunc(text, isSeparator)
 		return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool { return !ours(w) })
 	}
-	for name, values := range r.Header {
-		if !isCredential(name) {
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		refuses := refusingSecret(bound, "", name)
+		if isHarmlessHeader(name) || refuses == "" {
 			continue
 		}
-		for _, v := range values {
+		for _, v := range r.Header[name] {
 			good := strings.TrimSpace(v) == "" || alone(v)
-			if _, pair, ok := basic(name, v); ok {
+			if _, pair, ok := parseBasic(name, v); ok {
 				good = ours(pair) && !hasControl(pair)
-			} else if scheme, rest, ok := strings.Cut(strings.TrimSpace(v), " "); ok && name != "Cookie" && isToken(scheme) {
+			} else if scheme, rest, ok := strings.Cut(strings.TrimSpace(v), " "); ok && isAuthScheme(scheme) {
 				good = alone(rest)
 			}
 			if !good {
-				return "it has credentials of its own in " + name
+				return fmt.Sprintf("its header %s may have credentials of its own (to let it pass, add %q to allow of the exclusive secret %s)", name, name, refuses)
 			}
 		}
 	}
@@ -47,19 +51,113 @@ func foreign(r *http.Request, bound []Secret) (why string) {
 		if v, err := url.QueryUnescape(value); err == nil {
 			value = v
 		}
-		if value != "" && isCredentialKey(key) && !alone(value) {
-			return "it has credentials of its own in its query"
+		refuses := refusingSecret(bound, "?", key)
+		if isHarmlessParameter(key) || refuses == "" || alone(value) || value == "" && alone(key) {
+			continue
+		}
+		return fmt.Sprintf("its query parameter %q may have credentials of its own (to let it pass, add %q to allow of the exclusive secret %s)", clip(key), "?"+clip(key), refuses)
+	}
+	return ""
+}
+
+// refusingSecret returns the name of the first exclusive secret that does not
+// allow a field or parameter, or "" if all do. Field names are
+// case-insensitive.
+func refusingSecret(bound []Secret, mark, name string) string {
+	for _, s := range bound {
+		if s.Exclusive && !slices.ContainsFunc(s.Allow, func(a string) bool {
+			a, ok := strings.CutPrefix(a, mark)
+			if !ok || mark == "" && strings.HasPrefix(a, "?") {
+				return false
+			}
+			if start, ok := strings.CutSuffix(a, "*"); ok {
+				return len(name) >= len(start) && strings.EqualFold(name[:len(start)], start)
+			}
+			return strings.EqualFold(a, name)
+		}) {
+			return s.Name
 		}
 	}
 	return ""
 }
 
-// isApart reports whether a character is between what is one credential and
-// another.
-func isApart(r rune) bool { return r <= ' ' || r == 0x7f || r == ',' || r == ';' }
+// isSeparator reports whether a character separates two credentials.
+func isSeparator(r rune) bool { return r <= ' ' || r == 0x7f || r == ',' || r == ';' }
 
-// isCredential reports whether a field of a header says who one is.
-func isCredential(name string) bool {
+// authSchemes are the words that may precede credentials. Any other word may
+// itself be a credential.
+var authSchemes = set("apikey api-key basic bearer bot deepl-auth-key dpop geniekey key klaviyo-api-key oauth splunk ssws token")
+
+func isAuthScheme(word string) bool { return authSchemes[strings.ToLower(word)] }
+
+// harmlessHeaders are the header fields that no known server accepts as
+// credentials.
+//
+//nolint:misspell // ect is a field name
+var harmlessHeaders = set(`
+	accept accept-charset accept-datetime accept-encoding accept-language accept-patch accept-ranges
+	access-control-request-headers access-control-request-method access-control-request-private-network
+	allow cache-control connection content-digest content-disposition content-encoding content-language
+	content-length content-location content-md5 content-range content-type date depth destination digest
+	dnt downlink ect expect host http2-settings idempotency-key if-match if-modified-since if-none-match
+	if-range if-unmodified-since keep-alive last-modified max-forwards origin overwrite pragma prefer
+	priority range referer repr-digest request-range rtt save-data server-timing te trailer
+	transfer-encoding upgrade upgrade-insecure-requests user-agent vary via want-content-digest
+	want-digest want-repr-digest warning
+	sec-fetch-dest sec-fetch-mode sec-fetch-site sec-fetch-user sec-gpc sec-purpose
+	sec-websocket-extensions sec-websocket-key sec-websocket-version
+	grpc-accept-encoding grpc-encoding grpc-timeout connect-accept-encoding connect-content-encoding
+	connect-protocol-version connect-timeout-ms x-grpc-web x-user-agent
+	traceparent tracestate x-correlation-id x-request-id x-requested-with
+	x-http-method x-http-method-override x-method-override
+	anthropic-beta anthropic-dangerous-direct-browser-access anthropic-version git-protocol openai-beta
+	stripe-version x-github-api-version x-goog-api-client x-github-next-global-id notion-version
+	npm-command npm-scope
+`)
+
+// harmlessPrefixes are prefixes of field names that are all harmless.
+var harmlessPrefixes = []string{"sec-ch-", "x-stainless-"}
+
+func isHarmlessHeader(field string) bool {
+	field = strings.ToLower(field)
+	return harmlessHeaders[field] || slices.ContainsFunc(harmlessPrefixes, func(f string) bool { return strings.HasPrefix(field, f) })
+}
+
+// harmlessParameters are the query parameters that select content and do not
+// identify the client, in lower case and without "-", "_" and "$".
+var harmlessParameters = set(`
+	q query search filter filters sort sortby sortdir sortorder order orderby orderdir direction dir asc desc
+	page pages pageno pagenumber pageindex pagesize pagetoken nextpagetoken continuationtoken perpage limit
+	maxresults maxkeys maxitems max min top skip offset start startat startindex end count size from to since
+	until before after begin startdate enddate starttime endtime startingafter endingbefore cursor first last
+	fields field include includes exclude excludes expand embed select columns groupby distinct
+	format alt output accept pretty prettyprint indent lang language locale hl gl cc country region currency
+	units timezone tz encoding charset
+	version v apiversion ref refs branch tag tags sha rev revision commit path paths recursive depth
+	type types kind kinds category categories state status statuses level visibility affiliation milestone
+	labels label topic topics author assignee creator mentioned archived draft
+	id ids date dates day week month year hour time timestamp updatedsince createdafter createdbefore
+	lat lon lng latitude longitude radius bbox zoom width height quality
+	stream watch follow tail wait timeout timeoutseconds dryrun verbose explain resourceversion labelselector
+	fieldselector prefix delimiter listtype uploads uploadid partnumber versioning acl service method httpmethod
+	model name title text symbol symbols interval range
+`)
+
+func isHarmlessParameter(key string) bool {
+	key, _, _ = strings.Cut(strings.ToLower(key), "[") // filter[state], tags[]
+	return harmlessParameters[strings.NewReplacer("_", "", "-", "", "$", "").Replace(key)]
+}
+
+func set(words string) map[string]bool {
+	m := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		m[w] = true
+	}
+	return m
+}
+
+// isCredentialField reports whether a trailer field identifies the client.
+func isCredentialField(name string) bool {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	switch name {
 	case "authorization", "proxy-authorization", "cookie", "cookie2", "api-key", "apikey", "private-token", "x-amz-security-token":
@@ -67,15 +165,4 @@ func isCredential(name string) bool {
 	}
 	return slices.ContainsFunc([]string{"-api-key", "-apikey", "-auth-token", "-access-token", "-authorization", "-auth-key", "-subscription-key"},
 		func(end string) bool { return strings.HasSuffix(name, end) })
-}
-
-// isCredentialKey reports whether a key of a query says who one is.
-func isCredentialKey(key string) bool {
-	key = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
-	switch key {
-	case "key", "apikey", "token", "auth", "authtoken", "accesstoken", "accesskey", "authorization", "secret", "clientsecret",
-		"password", "sig", "signature", "xamzsignature", "xamzcredential", "xamzsecuritytoken", "xgoogsignature", "subscriptionkey":
-		return true
-	}
-	return false
 }

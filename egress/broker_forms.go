@@ -5,109 +5,93 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
-	"strings"
 	"unicode/utf16"
 )
 
-// scrubber takes values out of what comes back. It knows them as they are and
-// as servers commonly write them (see reading). It cannot know every way: a host that
-// encrypts, compresses or reverses what it was sent, and sends it back, gives
-// it away. Only hosts that are trusted with a value get it.
+// scrubber removes values from responses. It finds them as they are and in the
+// encodings that servers commonly use (see view). It cannot find every
+// encoding: a host that encrypts, compresses or reverses a value and sends it
+// back reveals it. Only hosts that are trusted with a value receive it.
 type scrubber struct {
-	key    string // what it was made of
-	values *swaps
-	names  *swaps // in lower case: names of fields lose theirs on the way
+	values *search
+	names  *search // in lower case, because field names are sent without their case
 }
 
-// scrubber returns the scrubber of a request: mostly that of the one before.
-func (n *inspection) scrubber(grants []grant, pairs []swap) *scrubber {
-	var key strings.Builder
+// maxBasicPairs limits how many basic credentials of a request are searched for
+// as a whole: the guest chooses their lengths, and each length takes a separate
+// search. Values within further credentials are still found.
+const maxBasicPairs = 4
+
+func newScrubber(grants []boundSecret, pairs []swap) *scrubber {
+	var list []pattern
 	for _, g := range grants {
-		fmt.Fprintf(&key, "%q %q\n", g.Placeholder, g.value)
+		list = append(list, forms(g, false)...)
 	}
-	for _, p := range pairs {
-		fmt.Fprintf(&key, "%q %q\n", p.old, p.new)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.scrub == nil || n.scrub.key != key.String() {
-		n.scrub = newScrubber(grants, pairs)
-		n.scrub.key = key.String()
-	}
-	return n.scrub
-}
-
-func newScrubber(grants []grant, pairs []swap) *scrubber {
-	list := pairs
+	var lower []pattern
 	for _, g := range grants {
-		list = append(list, forms(g)...)
+		lower = append(lower, forms(g, true)...)
 	}
-	lower := make([]swap, len(list))
-	for i, w := range list {
-		lower[i] = swap{old: bytes.ToLower(w.old), read: w.read, marks: w.marks}
-	}
-	return &scrubber{values: newSwaps(list), names: newSwaps(lower)}
+	return (&scrubber{values: newSearch(list, false), names: newSearch(lower, true)}).withCredentials(pairs)
 }
 
-// forms returns the forms of one value, each with that of the placeholder.
-func forms(g grant) []swap {
-	list := []swap{
-		{old: g.value, new: []byte(g.Placeholder), name: g.Name},
-		{old: g.value, new: []byte(g.Placeholder), name: g.Name, read: escaped, marks: escapes},
+// withCredentials returns a scrubber that also finds basic credentials.
+func (s *scrubber) withCredentials(pairs []swap) *scrubber {
+	if len(pairs) == 0 {
+		return s
 	}
-	for _, coding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
-		whole := []byte(coding.EncodeToString(g.value))
-		list = append(list, swap{old: whole, new: []byte(coding.EncodeToString([]byte(g.Placeholder))), name: g.Name, read: folded, marks: marks(whole)})
-		for _, core := range cores(coding, g.value) {
-			list = append(list, masked(g, core, folded), masked(g, core[minFold:], folded))
-		}
+	var list []pattern
+	for _, p := range pairs[:min(len(pairs), maxBasicPairs)] {
+		list = append(list, pattern{view: asWritten, text: p.old, with: p.new, name: p.name})
 	}
-	lower := []byte(hex.EncodeToString(g.value))
-	for _, digits := range [][]byte{lower, bytes.ToUpper(lower)} {
-		list = append(list, swap{old: digits, new: []byte(hex.EncodeToString([]byte(g.Placeholder))), name: g.Name, read: spaced}, masked(g, digits[minFold:], spaced))
+	return &scrubber{values: s.values.withPatterns(list), names: s.names}
+}
+
+// forms returns the encoded forms of a value, each with the encoded
+// placeholder. Each form covers the whole value, except for the bits that
+// base64 shares with the surrounding text. Otherwise, a guest that guesses a
+// part of the value would see a match.
+func forms(g boundSecret, lower bool) []pattern {
+	whole := func(v view, text, with []byte) pattern { return pattern{v, text, with, g.Name} }
+	list := []pattern{whole(asWritten, g.value, []byte(g.Placeholder))}
+	for v := percent; v <= allEscapes; v++ {
+		list = append(list, whole(v, v.plainForm(g.value, lower), []byte(g.Placeholder)))
 	}
+	// A part of the value may look like an escape of another encoding.
+	list = append(list, whole(allEscapes, allEscapes.read(g.value, lower), []byte(g.Placeholder)))
+
+	coded := []byte(base64.StdEncoding.EncodeToString(g.value))
+	list = append(list, whole(inBase64, coded, []byte(base64.StdEncoding.EncodeToString([]byte(g.Placeholder)))))
+	for _, core := range base64Cores(g.value) {
+		list = append(list, whole(inBase64, core, nil))
+	}
+	list = append(list, whole(inHex, []byte(hex.EncodeToString(g.value)), []byte(hex.EncodeToString([]byte(g.Placeholder)))))
 	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
-		list = append(list, swap{old: wide(order, g.value), new: wide(order, []byte(g.Placeholder)), name: g.Name})
+		list = append(list, whole(asWritten, utf16Text(order, g.value), utf16Text(order, []byte(g.Placeholder))))
 	}
 	return list
 }
 
-// masked takes a part of a form out: of what is within a longer text, and what
-// follows a line break that has hidden the beginning.
-func masked(g grant, text []byte, read reading) swap {
-	return swap{old: text, new: bytes.Repeat([]byte("x"), len(text)), name: g.Name, read: read, marks: marks(text)}
-}
-
-// marks are those with which a text in base64 or hex can begin.
-func marks(text []byte) string {
-	if text[0] == '/' || text[0] == '+' {
-		return escapes
-	}
-	return ""
-}
-
-// wide writes a text in UTF-16.
-func wide(order binary.AppendByteOrder, text []byte) (out []byte) {
+// utf16Text encodes a text in UTF-16.
+func utf16Text(order binary.AppendByteOrder, text []byte) (out []byte) {
 	for _, u := range utf16.Encode([]rune(string(text))) {
 		out = order.AppendUint16(out, u)
 	}
 	return out
 }
 
-// minCore is the length from which a text within a longer one in base64 is
-// taken for a value's, and not for chance.
+// minCore is the length from which base64 text within a longer text is
+// considered a value, and not a coincidence.
 const minCore = 10
 
-// cores returns what is in base64 of every text that has the value in it, at
-// each of the three offsets: without the characters at either end that hold
-// bits of what surrounds it.
-func cores(coding *base64.Encoding, value []byte) (out [][]byte) {
+// base64Cores returns the base64 text of the value at each of the three
+// offsets. It leaves out the characters at either end that also hold bits of
+// the surrounding text.
+func base64Cores(value []byte) (out [][]byte) {
 	for offset, skip := range []int{0, 2, 3} {
-		coded := coding.WithPadding(base64.NoPadding).EncodeToString(append(make([]byte, offset), value...))
+		coded := base64.RawStdEncoding.EncodeToString(append(make([]byte, offset), value...))
 		end := (offset + len(value)) * 8 / 6
 		if end-skip >= minCore {
-			out = append(out, []byte(coded[skip:end]))
+			out = append(out, bytes.Clone([]byte(coded[skip:end])))
 		}
 	}
 	return out

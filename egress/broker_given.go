@@ -2,39 +2,53 @@ package egress
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"slices"
 	"sync"
 
 	"github.com/brig-run/brig"
 )
 
-// maxGiven bounds how many values a sandbox's way out remembers.
-const maxGiven = 64
+// maxSentValues limits how many values are remembered for a sandbox; maxValues
+// limits their total length.
+const maxSentValues = 64
 
-// given remembers the values that went out for a sandbox, and where. A host
-// may tell one after it was replaced by another, or taken from the host.
+// given records the values that were sent for a sandbox, and to which hosts. A
+// host may echo a value after the secret was replaced, or is no longer bound to
+// the host.
 type given struct {
-	mu   sync.Mutex
-	list []grant // the oldest first
+	mu   sync.Mutex    // guards the fields below
+	list []boundSecret // oldest first
+
+	scrubbers map[[sha256.Size]byte]*shared
+	idle      *shared // used most recently; it may be in use again
+
+	seen func(piece []byte) // receives the searched pieces, in tests
 }
 
-// add remembers values.
-func (g *given) add(grants []grant) {
+// add records values that were sent.
+func (g *given) add(grants []boundSecret) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, n := range grants {
-		if i := slices.IndexFunc(g.list, func(o grant) bool {
+		if i := slices.IndexFunc(g.list, func(o boundSecret) bool {
 			return bytes.Equal(o.value, n.value) && o.Placeholder == n.Placeholder && slices.Equal(o.Hosts, n.Hosts)
 		}); i >= 0 {
 			g.list = slices.Delete(g.list, i, i+1)
 		}
 		g.list = append(g.list, n)
 	}
-	g.list = g.list[max(0, len(g.list)-maxGiven):]
+	total := 0
+	for i := len(g.list) - 1; i >= 0; i-- {
+		if total += len(g.list[i].value); i < len(g.list)-maxSentValues || total > maxValues {
+			g.list = slices.Clone(g.list[i+1:])
+			break
+		}
+	}
 }
 
-// to returns the values that a host may have got.
-func (g *given) to(host string) (out []grant) {
+// receivedBy returns the values that a host may have received.
+func (g *given) receivedBy(host string) (out []boundSecret) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, n := range g.list {

@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// A value goes in clear HTTP only where its secret says so: everybody on the
-// way could read it.
+// A value is sent over plain HTTP only if its secret allows it, because
+// everyone on the network path could read it.
 func TestBrokerPlain(t *testing.T) {
 	all := []brig.SecretPlace{brig.SecretHeader, brig.SecretQuery, brig.SecretBody}
 	for name, make := range map[string]func(l *lab) *http.Request{
@@ -42,7 +42,7 @@ func TestBrokerPlain(t *testing.T) {
 			l.keys = []Secret{s}
 			res, body := l.do(l.client(false), make(l))
 			var got strings.Builder
-			k.mu.Lock() // what was refused half way may still be read
+			k.mu.Lock() // a partly sent request may still be read
 			if k.Request != nil {
 				k.Header.Write(&got)
 				got.WriteString(k.URL.RawQuery + k.body + k.Header.Get("Authorization"))
@@ -54,16 +54,16 @@ func TestBrokerPlain(t *testing.T) {
 				if res.StatusCode != 200 || !out {
 					t.Errorf("%s: %s %s, the host has %q", name, res.Status, body, got.String())
 				}
-				attack.Seen("SEC-02", "in the clear, in "+name, "https only", out)
+				attack.RecordMutant("SEC-02", "in the clear, in "+name, "https only", out)
 				continue
 			}
 			if res.StatusCode != 403 || out || e.Allowed || !strings.Contains(e.Why, "https only") || len(e.Secrets) != 0 {
 				t.Errorf("%s: %s %s, the host has %q; reported %+v", name, res.Status, body, got.String(), e)
 			}
-			attack.Tried("SEC-02", "in the clear, in "+name, out)
+			attack.RecordCase("SEC-02", "in the clear, in "+name, out)
 		}
 	}
-	// What has no placeholder is no reason to refuse anything.
+	// A request without a placeholder is allowed.
 	l := newLab(t, false, &keep{})
 	l.keys = []Secret{key(all...)}
 	if res, _ := l.do(l.client(false), l.request("POST", "/?a=b", strings.NewReader("c"))); res.StatusCode != 200 {
@@ -71,9 +71,9 @@ func TestBrokerPlain(t *testing.T) {
 	}
 }
 
-// What a host was sent it may tell later: after the secret has another value,
-// other hosts, or is gone.
-func TestBrokerRemembers(t *testing.T) {
+// A host may echo a value later: after the secret was changed, bound to other
+// hosts, or deleted.
+func TestBrokerScrubsEarlierValues(t *testing.T) {
 	now := "first-value"
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "first-value second-value") }))
 	s := key()
@@ -87,7 +87,7 @@ func TestBrokerRemembers(t *testing.T) {
 	if body := ask(); !strings.Contains(body, "first-value") {
 		t.Errorf("without a secret: %s", body)
 	}
-	attack.Seen("SEC-03", "a value that was sent before", "remembering it", strings.Contains(ask(), "first-value"))
+	attack.RecordMutant("SEC-03", "a value that was sent before", "remembering it", strings.Contains(ask(), "first-value"))
 	for _, c := range []struct {
 		name string
 		do   func()
@@ -103,21 +103,21 @@ func TestBrokerRemembers(t *testing.T) {
 		if body != c.want {
 			t.Errorf("%s: %s", c.name, body)
 		}
-		attack.Tried("SEC-03", "a value that was sent before: "+c.name, strings.Contains(body, "first-value"))
+		attack.RecordCase("SEC-03", "a value that was sent before: "+c.name, strings.Contains(body, "first-value"))
 	}
 }
 
-// How many values are remembered is bounded.
-func TestGivenIsBounded(t *testing.T) {
+// The number of remembered values is bounded.
+func TestSentValuesAreBounded(t *testing.T) {
 	var g given
-	for i := range 2 * maxGiven {
-		g.add([]grant{{Secret: key(), value: []byte{byte(i)}}, {Secret: key(), value: []byte("kept")}})
+	for i := range 2 * maxSentValues {
+		g.add([]boundSecret{{Secret: key(), value: []byte{byte(i)}}, {Secret: key(), value: []byte("kept")}})
 	}
-	list := g.to(labHost)
-	if len(list) != maxGiven || string(list[maxGiven-1].value) != "kept" || list[maxGiven-2].value[0] != 2*maxGiven-1 {
+	list := g.receivedBy(labHost)
+	if len(list) != maxSentValues || string(list[maxSentValues-1].value) != "kept" || list[maxSentValues-2].value[0] != 2*maxSentValues-1 {
 		t.Errorf("%d: %v", len(list), list)
 	}
-	if len(g.to("example.com")) > 0 {
+	if len(g.receivedBy("example.com")) > 0 {
 		t.Error("another host has them")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,9 +32,9 @@ func key(places ...brig.SecretPlace) Secret {
 	}
 }
 
-// keep answers nothing, and keeps what it was asked.
+// keep sends an empty response, and records the request.
 type keep struct {
-	mu sync.Mutex // for who does not wait for the answer
+	mu sync.Mutex // for tests that do not wait for the response
 	*http.Request
 	body string
 }
@@ -77,7 +78,7 @@ func TestBrokerPlaces(t *testing.T) {
 			}
 			v = url.QueryEscape(in(brig.SecretQuery))
 			want := "a=" + v + "&b=" + v + "&c=%20+x&" + v
-			if v == placeholder { // then it is as it was written
+			if v == placeholder { // then the request must be unchanged
 				want = "a=" + v + "&b=brig%2Dsecret-0123456789&c=%20+x&" + v
 			}
 			if k.URL.RawQuery != want {
@@ -99,8 +100,8 @@ func TestBrokerPlaces(t *testing.T) {
 	}
 }
 
-// The placeholder arrives a byte at a time, in bodies that are longer than
-// what is read whole and in ones of which nobody says how long they are.
+// The placeholder arrives one byte at a time. Bodies are longer than
+// maxBufferedBody, or have an unknown length.
 func TestBrokerBodyInPieces(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for _, length := range []int64{-1, 70 << 10, 100} {
@@ -121,14 +122,15 @@ func TestBrokerBodyInPieces(t *testing.T) {
 			if want := strings.ReplaceAll(text, placeholder, value); k.body != want {
 				t.Errorf("length %d: the server had %d bytes, want %d", length, len(k.body), len(want))
 			}
-			if whole := length > 0 && length <= maxWhole; whole != (k.ContentLength >= 0) {
+			if whole := length > 0 && length <= maxBufferedBody; whole != (k.ContentLength >= 0) {
 				t.Errorf("length %d: the server was told %d", length, k.ContentLength)
 			}
 		}
 	}
 }
 
-// A request is on record when it has been sent, however long its answer goes on.
+// A request is reported when it has been sent, even if its response has not
+// ended.
 func TestBrokerReportsBeforeAnswerEnds(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -198,9 +200,9 @@ func TestBrokerOtherHosts(t *testing.T) {
 		if e := l.last(Request); len(e.Secrets) != 0 || !e.Allowed {
 			t.Errorf("%v: %+v", hosts, e)
 		}
-		attack.Tried("SEC-02", fmt.Sprintf("a secret of %q to %s", hosts, labHost), strings.Contains(fmt.Sprint(k.body, k.Header, k.URL), value))
+		attack.RecordCase("SEC-02", fmt.Sprintf("a secret of %q to %s", hosts, labHost), strings.Contains(fmt.Sprint(k.body, k.Header, k.URL), value))
 	}
-	// The control: bound to the host, it is seen to arrive.
+	// The control: a secret that is bound to the host arrives.
 	k := &keep{}
 	l := newLab(t, true, k)
 	l.keys = []Secret{key(brig.SecretBody)}
@@ -208,7 +210,7 @@ func TestBrokerOtherHosts(t *testing.T) {
 	if k.body != value {
 		t.Errorf("bound to the host: %q", k.body)
 	}
-	attack.Seen("SEC-02", "the host that it is for", "the binding", k.body == value)
+	attack.RecordMutant("SEC-02", "the host that it is for", "the binding", k.body == value)
 }
 
 func TestBrokerWithoutValue(t *testing.T) {
@@ -239,17 +241,25 @@ func TestBrokerWithoutValue(t *testing.T) {
 func TestBrokerExclusive(t *testing.T) {
 	basically := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
 	for _, c := range []struct {
-		name, value string // of a field, or of the query
+		name, value string // of a header field or a query parameter
 		refused     bool
 	}{
 		{"Authorization", "Bearer " + placeholder, false},
 		{"Authorization", basically("x:" + placeholder), false},
 		{"X-Api-Key", placeholder, false},
 		{"Cookie", "s=" + placeholder, false},
-		{"X-Other", "mine", false},
+		{"X-Other", "mine", true},
 		{"?", "q=mine&key=" + placeholder, false},
-		{"?", "monkey=mine", false},
-		{"?", "key=", false},
+		{"?", "monkey=mine", true},
+		{"?", "key=", true},
+		{"?", "per_page=10&filter[state]=open&$top=3&Sort=asc", false},
+		{"?", placeholder, false},
+		{"Accept", "application/json", false},
+		{"User-Agent", "mine/1.0", false},
+		{"X-Stainless-Lang", "python", false},
+		{"X-Tenant", "north", false}, // allowed by the secret
+		{"X-Team-Name", "north", false},
+		{"?", "Region=north", false},
 		{"Authorization", "Bearer mine", true},
 		{"Authorization", basically("x:mine"), true},
 		{"Authorization", "", false},
@@ -285,7 +295,7 @@ func TestBrokerExclusive(t *testing.T) {
 			k := &keep{}
 			l := newLab(t, true, k)
 			s := key()
-			s.Exclusive = exclusive
+			s.Exclusive, s.Allow = exclusive, []string{"x-tenant", "X-Team-*", "?region", "?X-*"}
 			l.keys = []Secret{s}
 			r := l.request("GET", "/", nil)
 			if c.name == "?" {
@@ -299,7 +309,7 @@ func TestBrokerExclusive(t *testing.T) {
 			if c.refused && exclusive {
 				want = 403
 			}
-			if res.StatusCode != want || e.Allowed != (want == 200) || want == 403 && !strings.Contains(e.Why, "credentials of its own") {
+			if res.StatusCode != want || e.Allowed != (want == 200) || want == 403 && (!strings.Contains(e.Why, "credentials of its own") || !strings.Contains(body, "to allow of the exclusive secret stripe")) {
 				t.Errorf("exclusive %t, %s: %s: %s %s, reported %+v", exclusive, c.name, c.value, res.Status, body, e)
 			}
 			if want == 403 && l.sent.Load() != 0 {
@@ -307,13 +317,67 @@ func TestBrokerExclusive(t *testing.T) {
 			}
 			switch what := c.name + " " + c.value; {
 			case c.refused && exclusive:
-				attack.Tried("SEC-04", what, l.sent.Load() != 0)
+				attack.RecordCase("SEC-04", what, l.sent.Load() != 0)
 			case c.refused:
-				attack.Seen("SEC-04", what, "exclusive", l.sent.Load() != 0)
+				attack.RecordMutant("SEC-04", what, "exclusive", l.sent.Load() != 0)
 			}
 		}
 	}
-	// A second one beside ours is refused, too.
+	for _, name := range []string{
+		"X-Vault-Token", "JOB-TOKEN", "X-GitHub-Token", "X-Access-Key", "Deploy-Token", "X-Gitlab-Token", "X-Auth-Key", "X-Auth-Email",
+		"X-Api-Secret", "X-Session", "X-Session-Id", "X-Csrf-Token", "X-Consumer-Key", "X-Amz-Security-Token", "X-Amz-Content-Sha256",
+		"X-Goog-Iam-Authorization-Token", "X-Goog-Api-Key", "X-Ms-Authorization-Auxiliary", "X-Shopify-Access-Token", "X-Figma-Token",
+		"X-Client-Secret", "X-User", "X-Forwarded-User", "X-Forwarded-Access-Token", "X-Forwarded-Client-Cert", "X-Remote-User",
+		"Circle-Token", "X-Jfrog-Art-Api", "Dd-Api-Key", "Dd-Application-Key", "Ocp-Apim-Subscription-Key", "Api_key", "Accept_token",
+		"Authorization-2", "X-Authorization", "Authentication", "Www-Authenticate", "Sec-Websocket-Protocol", "X-Original-Url", "If", "Lock-Token",
+		"Set-Cookie", "Cookie2", "Token", "Secret", "Password", "X-Pin", "From", "Sec-Token", "Content-Token", "Mine",
+	} {
+		for _, v := range []string{"mine", "mine " + placeholder, "Mytoken " + placeholder} {
+			l := newLab(t, true, &keep{})
+			s := key()
+			s.Exclusive, s.Allow = true, []string{"?" + name, "?*"} // these apply to the query only
+			l.keys = []Secret{s}
+			r := l.request("GET", "/", nil)
+			r.Header[name] = []string{v}
+			if name == "X-Original-Url" {
+				r.Header[name] = []string{"/mine"}
+			}
+			res, body := l.do(l.client(false), r)
+			if res.StatusCode != 403 || !strings.Contains(body, http.CanonicalHeaderKey(name)) || l.sent.Load() != 0 {
+				t.Errorf("%s: %s: %s %s", name, v, res.Status, body)
+			}
+			attack.RecordCase("SEC-04", name+" "+v, l.sent.Load() != 0)
+		}
+		l := newLab(t, true, &keep{})
+		l.keys = []Secret{key()}
+		r := l.request("GET", "/", nil)
+		r.Header[name] = []string{"/mine"}
+		l.do(l.client(false), r)
+		attack.RecordMutant("SEC-04", name, "exclusive", l.sent.Load() != 0)
+	}
+	for _, name := range []string{
+		"private_token", "jwt", "api-token", "job_token", "session", "sid", "code", "client_id", "client_assertion", "assertion", "id_token",
+		"refresh_token", "pat", "pwd", "pass", "passwd", "credential", "X-Amz-Credential", "X-Amz-Signature", "sv", "se", "hmac", "ticket", "user",
+		"login", "email", "apikey", "appid", "app_key", "subscription-key", "u", "p", "auth[token]", "token[]", "mine",
+	} {
+		for _, q := range []string{name + "=mine", "page=1&" + name + "=mine", name + "=mine+" + placeholder, "page=1;" + name + "=mine", name, name + "="} {
+			l := newLab(t, true, &keep{})
+			s := key(brig.SecretHeader, brig.SecretQuery)
+			s.Exclusive, s.Allow = true, []string{name, "*"} // these apply to headers only
+			l.keys = []Secret{s}
+			r := l.request("GET", "/?"+q, nil)
+			res, body := l.do(l.client(false), r)
+			if res.StatusCode != 403 || !strings.Contains(body, strconv.Quote(name)) || l.sent.Load() != 0 {
+				t.Errorf("%s: %s %s", q, res.Status, body)
+			}
+			attack.RecordCase("SEC-04", "?"+q, l.sent.Load() != 0)
+		}
+		l := newLab(t, true, &keep{})
+		l.keys = []Secret{key()}
+		l.do(l.client(false), l.request("GET", "/?"+name+"=mine", nil))
+		attack.RecordMutant("SEC-04", "?"+name, "exclusive", l.sent.Load() != 0)
+	}
+	// Another credential in addition to the placeholder is refused, too.
 	l := newLab(t, true, &keep{})
 	s := key()
 	s.Exclusive = true

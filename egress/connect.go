@@ -10,17 +10,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// connect decides about a connection to an address, and carries it. The
-// sandbox's side is made by answer, when the other side is there: until then
-// it waits, and what cannot be reached is refused as it would be anywhere.
-func (s *Session) connect(to netip.AddrPort, answer func() (net.Conn, error)) {
+// connect judges a connection to an address, and carries it. It calls answer to
+// accept the sandbox's side after the other side is connected. Until then the
+// sandbox waits, so an unreachable host is refused as on any network.
+func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn, error)) {
 	if to.Addr() == brig.UplinkGateway && to.Port() == dnsPort {
-		s.serveNames(answer)
+		s.serveDNS(answer)
 		return
 	}
 	host, named := s.names.name(to.Addr())
 	if !named && brig.UplinkNetwork.Contains(to.Addr()) {
-		s.report(Event{What: Connect, Addr: addrText(to.Addr()), Port: int(to.Port()), Rule: -1, Why: "no name stands for the address"})
+		s.report(Event{Kind: Connect, Addr: addrText(to.Addr()), Port: int(to.Port()), Rule: -1, Why: "no name stands for the address"})
 		return
 	}
 	addr := to.Addr()
@@ -29,13 +29,13 @@ func (s *Session) connect(to netip.AddrPort, answer func() (net.Conn, error)) {
 	}
 	f, why := s.open(host, addr, int(to.Port()))
 	if f == nil {
-		s.report(Event{What: Connect, Host: host, Addr: addrText(addr), Port: int(to.Port()), Rule: -1, Why: why})
+		s.report(Event{Kind: Connect, Host: host, Addr: addrText(addr), Port: int(to.Port()), Rule: -1, Why: why})
 		return
 	}
 	defer s.finish(f)
 	judged := s.policy.Load()
 	verdict, rule := s.verdict(f)
-	event := Event{What: Connect, Host: host, Addr: addrText(addr), Port: f.port, Rule: rule}
+	event := Event{Kind: Connect, Host: host, Addr: addrText(addr), Port: f.port, Rule: rule}
 	switch {
 	case verdict == brig.Denied:
 		event.Why = "a rule denies it"
@@ -43,23 +43,23 @@ func (s *Session) connect(to netip.AddrPort, answer func() (net.Conn, error)) {
 			event.Why = "no rule allows it"
 		}
 		s.report(event)
-	case verdict == brig.Inspect && s.Authority == nil:
+	case verdict == brig.Inspect && s.CA == nil:
 		event.Why = "requests cannot be looked at here"
 		s.report(event)
 	case verdict == brig.Inspect:
-		s.look(f, event, answer)
+		s.inspect(f, event, answer)
 	default:
 		s.carry(f, judged, event, answer)
 	}
 }
 
-// carry makes a connection to the other side, and a tunnel of the two.
-func (s *Session) carry(f *flow, judged *policy, event Event, answer func() (net.Conn, error)) {
-	there, addr, err := s.outside(f)
+// carry connects to the other side, and copies data between the two.
+func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer int64) (net.Conn, error)) {
+	there, addr, err := s.dialOutside(f)
 	if err != nil {
 		var rule int
 		var at netip.Addr
-		event.Why, rule, at = whyNot(err)
+		event.Why, rule, at = dialFailure(err)
 		if at.IsValid() {
 			event.Addr, event.Rule = addrText(at), rule
 		}
@@ -74,35 +74,39 @@ func (s *Session) carry(f *flow, judged *policy, event Event, answer func() (net
 	}
 	event.Addr, event.Allowed = addrText(addr), true
 	s.report(event)
-	here, err := answer()
+	here, err := answer(f.buffer)
 	if err != nil {
 		return
 	}
 	defer here.Close()
 	f.add(here)
-	if why := tunnel(metered{here, s}, there, f.host); why != "" {
+	if why := s.tunnel(f, metered{here, s}, there); why != "" {
 		event.Allowed, event.Why = false, why
 		s.report(event)
 	}
 }
 
-func (s *Session) outside(f *flow) (net.Conn, netip.Addr, error) {
+func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 	if f.host != "" {
 		return s.dial(f.ctx, f.host, f.port)
 	}
 	a := f.getAddr()
-	c, err := s.reach(f.ctx, a, f.port)
+	c, err := s.dialAddr(f.ctx, a, f.port)
+	if err == nil && !s.stillAllowed(f) { // this host may have been assigned the address since
+		_ = c.Close()
+		return nil, a, &blocked{"no rule allows it", -1, a}
+	}
 	return c, a, err
 }
 
-// serveNames answers questions for names over TCP.
-func (s *Session) serveNames(answer func() (net.Conn, error)) {
+// serveDNS answers DNS queries over TCP.
+func (s *Session) serveDNS(answer func(buffer int64) (net.Conn, error)) {
 	f, _ := s.open("", brig.UplinkGateway, dnsPort)
 	if f == nil {
 		return
 	}
 	defer s.finish(f)
-	c, err := answer()
+	c, err := answer(f.buffer)
 	if err != nil {
 		return
 	}
@@ -114,7 +118,11 @@ func (s *Session) serveNames(answer func() (net.Conn, error)) {
 		if _, err := io.ReadFull(c, size[:]); err != nil {
 			return
 		}
-		question := make([]byte, binary.BigEndian.Uint16(size[:]))
+		length := binary.BigEndian.Uint16(size[:])
+		if length > maxDNSQuery {
+			return
+		}
+		question := make([]byte, length)
 		if _, err := io.ReadFull(c, question); err != nil {
 			return
 		}

@@ -8,12 +8,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// nameTTL is for how many seconds an answer may be remembered. The address
-// that stands for a name never changes.
-const nameTTL = 60
+// dnsTTL is the TTL of an answer in seconds. The address of a name changes only
+// after thousands of other names were looked up.
+const dnsTTL = 60
 
-// answer answers one DNS message, from the rules alone: nothing that a sandbox
-// asks makes a packet go anywhere. No answer is for what is no question.
+// maxDNSQuery limits the size of a DNS query: one name and its options.
+const maxDNSQuery = 4 << 10
+
+// answer answers one DNS message from the rules alone: no DNS query of a
+// sandbox causes a packet on the network. It returns nil if the message is not
+// a query.
 func (s *Session) answer(message []byte) []byte {
 	var p dnsmessage.Parser
 	h, err := p.Start(message)
@@ -27,31 +31,26 @@ func (s *Session) answer(message []byte) []byte {
 		if h.OpCode != 0 {
 			reply.RCode = dnsmessage.RCodeNotImplemented
 		}
-		return build(reply, nil, nil)
+		return buildDNSReply(reply, nil, nil)
 	}
 	if _, err := p.Question(); err == nil || q.Class != dnsmessage.ClassINET {
 		reply.RCode = dnsmessage.RCodeRefused
-		return build(reply, &q, nil)
+		return buildDNSReply(reply, &q, nil)
 	}
 	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
 	ok := brig.ValidHost(name) && s.rules().Answers(name)
-	s.report(Event{What: Lookup, Host: name, Allowed: ok, Rule: -1, Why: because(ok, "no rule allows the name")})
+	s.report(Event{Kind: Lookup, Host: name, Allowed: ok, Rule: -1, Why: reasonUnless(ok, "no rule allows the name")})
 	if !ok {
 		reply.RCode = dnsmessage.RCodeNameError
-		return build(reply, &q, nil)
+		return buildDNSReply(reply, &q, nil)
 	}
 	if q.Type != dnsmessage.TypeA {
-		return build(reply, &q, nil) // there is such a name, with nothing of that type
+		return buildDNSReply(reply, &q, nil) // the name exists, but has no record of that type
 	}
-	addr, ok := s.names.address(name)
-	if !ok {
-		reply.RCode = dnsmessage.RCodeServerFailure
-		return build(reply, &q, nil)
-	}
-	return build(reply, &q, &dnsmessage.AResource{A: addr.As4()})
+	return buildDNSReply(reply, &q, &dnsmessage.AResource{A: s.names.address(name).As4()})
 }
 
-func build(h dnsmessage.Header, q *dnsmessage.Question, a *dnsmessage.AResource) []byte {
+func buildDNSReply(h dnsmessage.Header, q *dnsmessage.Question, a *dnsmessage.AResource) []byte {
 	b := dnsmessage.NewBuilder(nil, h)
 	b.EnableCompression()
 	if q != nil {
@@ -60,7 +59,7 @@ func build(h dnsmessage.Header, q *dnsmessage.Question, a *dnsmessage.AResource)
 		}
 	}
 	if a != nil {
-		head := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: nameTTL}
+		head := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: dnsTTL}
 		if b.StartAnswers() != nil || b.AResource(head, *a) != nil {
 			return nil
 		}
@@ -72,7 +71,7 @@ func build(h dnsmessage.Header, q *dnsmessage.Question, a *dnsmessage.AResource)
 	return out
 }
 
-func because(ok bool, why string) string {
+func reasonUnless(ok bool, why string) string {
 	if ok {
 		return ""
 	}

@@ -1,8 +1,8 @@
-// Package egress is everything between a sandbox's network interface and the
-// world. It has the other end of the interface (brig.Uplink), and nothing that
-// a sandbox sends goes anywhere but through here: names are answered by the
-// rules and never by asking anybody, connections end here and are made anew to
-// addresses that were judged, and what is not TCP or a question for a name is
-// dropped. Without this package there is no way out, so that when it fails,
-// nothing leaves.
+// Package egress carries all traffic between a sandbox's network interface and
+// other hosts. It holds the other end of the interface (brig.Uplink), and
+// everything that a sandbox sends passes through this package. It answers DNS
+// queries from the rules without a query to a server. It terminates connections
+// and opens new ones to addresses that were judged. It drops all packets other
+// than TCP and DNS queries. A sandbox has no network path without this package,
+// so a failure blocks all traffic.
 package egress

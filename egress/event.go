@@ -7,44 +7,45 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// What tells what kinds of things a sandbox asked for.
-type What string
+// Kind is the kind of access that a sandbox requested.
+type Kind string
 
 // The kinds of events.
 const (
-	Lookup  What = "lookup"  // a name was asked for
-	Connect What = "connect" // a connection was asked for
-	Request What = "request" // an HTTP request was made on an inspected connection
-	Drop    What = "drop"    // a packet was neither
+	Lookup  Kind = "lookup"  // a name was looked up
+	Connect Kind = "connect" // a connection was requested
+	Request Kind = "request" // an HTTP request was made on an inspected connection
+	Drop    Kind = "drop"    // a packet of any other kind was dropped
 )
 
-// Event is something that a sandbox asked of the network, and what became of
-// it.
+// Event is a network access that a sandbox requested, with its outcome.
 type Event struct {
 	At      time.Time
-	What    What
-	Host    string // the name that was asked for, if one was
-	Addr    string // the address that was connected to, or asked for
+	Kind    Kind
+	Host    string // the requested name, if any
+	Addr    string // the address that was dialled or requested
 	Port    int
 	Method  string // of a request
 	Path    string // of a request, without its query
 	Allowed bool
-	Rule    int      // which rule decided; -1 is none
-	Why     string   // why not, in a few words
-	Secrets []string // names of those whose values were put into it
-	// Missed is how many events were too many to be told since the last.
-	Missed int64
+	Rule    int      // index of the rule that decided; -1 is none
+	Why     string   // a short reason for the refusal
+	Secrets []string // names of the secrets whose values were inserted
+	// Suppressed is the number of events that were not reported since the last
+	// reported one, because there were too many.
+	Suppressed int64
 }
 
-// Secret is a value that is put into requests in the place of a placeholder.
+// Secret is a value that replaces a placeholder in requests.
 type Secret struct {
 	Name        string
 	Placeholder string
-	// Value returns what it is now.
+	// Value returns the current value.
 	Value func(ctx context.Context) ([]byte, error)
-	// Hosts are those that may get the value, as in brig.EgressRule.Host.
+	// Hosts are those that may receive the value, as in brig.EgressRule.Host.
 	Hosts     []string
 	Places    []brig.SecretPlace
 	Exclusive bool
-	Plain     bool // it may go there in clear HTTP
+	Allow     []string // exceptions to Exclusive, as in brig.Secret
+	Plain     bool     // the value may be sent to the hosts over plain HTTP
 }

@@ -9,60 +9,106 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxFlows bounds the connections of one sandbox.
+// maxFlows is the maximum number of connections of one sandbox.
 const maxFlows = 512
 
-// flow is one connection of the sandbox, with what it needs outside.
+// flow is one connection of the sandbox, with its connection to the host.
 type flow struct {
-	host   string // empty where the sandbox named an address
+	host   string // empty if the sandbox connected to an address
 	port   int
+	buffer int64 // bytes buffered in each direction on the sandbox's side
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	mu     sync.Mutex // guards the fields below
-	addr   netip.Addr // of the other side, once it is known
-	looked bool       // requests are looked at, one by one
-	conns  []net.Conn
-	closed bool
+	mu        sync.Mutex // guards the fields below
+	addr      netip.Addr // of the other side, once it is known
+	inspected bool       // requests are inspected one by one
+	conns     []net.Conn
+	closed    bool
 }
 
-// open begins a flow, or says of whom there are too many. From here on a change
-// of the rules finds it.
+// open creates a flow, or returns the reason if a limit was reached. Later
+// changes of the rules apply to the flow.
 func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why string) {
 	f := &flow{host: host, addr: addr, port: port}
 	f.ctx, f.cancel = context.WithCancel(s.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case len(s.flows) >= maxFlows:
-		why = "too many connections"
-	case !s.Room.take(len(s.flows)):
-		why = "too many connections of all sandboxes together"
-	default:
-		s.flows[f] = struct{}{}
-		return f, ""
+	if why = s.reserve(); why == "" && !s.charge(f) {
+		s.ConnLimiter.leave()
+		why = reasonNoMemory
 	}
-	f.cancel()
-	return nil, why
+	if why != "" {
+		f.cancel()
+		return nil, why
+	}
+	s.flows[f] = struct{}{}
+	return f, ""
 }
 
-// finish ends a flow.
+// reserve reserves one more connection, or returns the reason if none is
+// available. The caller holds s.mu.
+func (s *Session) reserve() (why string) {
+	switch own := len(s.flows) + s.more; {
+	case own >= maxFlows:
+		return "too many connections"
+	case !s.ConnLimiter.take(own):
+		return "too many connections of all sandboxes together"
+	}
+	return ""
+}
+
+// reserveConnection reserves one more outside connection for a flow.
+func (s *Session) reserveConnection() (leave func(), why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if why = s.reserve(); why != "" {
+		return nil, why
+	}
+	s.more++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.more--
+		s.ConnLimiter.leave()
+	}, ""
+}
+
+// finish ends a flow. The flow is counted and charged until the network stack
+// has released its data.
 func (s *Session) finish(f *flow) {
 	f.close()
+	s.linger(f)
 	s.mu.Lock()
 	delete(s.flows, f)
 	s.mu.Unlock()
-	s.Room.leave()
+	s.budget.release(flowCost(f.buffer))
+	s.ConnLimiter.leave()
 }
 
-// buffer is how much is kept each way of a connection that begins now.
-func (s *Session) buffer() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Room.buffer(len(s.flows))
+// charge chooses the buffer size of a connection, and charges it. The first
+// connections get large buffers, and further ones get smaller buffers. The
+// caller holds s.mu.
+func (s *Session) charge(f *flow) bool {
+	for _, size := range s.ConnLimiter.buffers() {
+		if s.budget.reserve(flowCost(size.each), s.budget.most-s.budget.most*size.within/8) {
+			f.buffer = size.each
+			return true
+		}
+	}
+	return false
 }
 
-// add has a connection closed with the flow, which may have been already.
+// flowCost is the memory of a connection: the buffers of the network stack and
+// the bytes carried at once, in both directions.
+func flowCost(buffer int64) int64 { return 2 * (buffer + copyBufferSize(buffer)) }
+
+// copyBufferSize returns the number of bytes of a connection that are copied at
+// once.
+func copyBufferSize(buffer int64) int64 { return min(max(buffer/2, 4<<10), 32<<10) }
+
+// add arranges that c is closed with the flow, or closes it if the flow is
+// closed already.
 func (f *flow) add(c net.Conn) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +118,7 @@ func (f *flow) add(c net.Conn) {
 	}
 }
 
-// close closes everything that the flow has.
+// close closes all connections of the flow.
 func (f *flow) close() {
 	f.cancel()
 	f.mu.Lock()
@@ -83,16 +129,22 @@ func (f *flow) close() {
 	}
 }
 
-func (f *flow) setLooked() {
+func (f *flow) isClosed() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.looked = true
+	return f.closed
 }
 
-func (f *flow) isLooked() bool {
+func (f *flow) setInspected() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.looked
+	f.inspected = true
+}
+
+func (f *flow) isInspected() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.inspected
 }
 
 func (f *flow) setAddr(a netip.Addr) {
@@ -107,27 +159,27 @@ func (f *flow) getAddr() netip.Addr {
 	return f.addr
 }
 
-// verdict says what the rules make of a flow at this moment.
+// verdict returns the current decision of the rules about a flow.
 func (s *Session) verdict(f *flow) (brig.Verdict, int) {
 	rules := s.rules()
 	if f.host == "" {
 		a := f.getAddr()
 		v, rule := rules.Numbered(a, f.port)
-		if v == brig.Allowed && s.Own(a) && !namesIt(rules, rule, a) {
+		if v == brig.Allowed && s.hidden(rules, rule, a, f.port) != "" {
 			return brig.Denied, -1
 		}
 		return v, rule
 	}
 	v, rule := rules.Named(f.host, f.port)
-	if v == brig.Allowed && s.carries(f.host) {
+	if v == brig.Allowed && s.carriesSecrets(f.host) {
 		return brig.Inspect, rule
 	}
 	return v, rule
 }
 
-// carries reports whether requests to a host may carry a secret.
-func (s *Session) carries(host string) bool {
-	if len(s.given.to(host)) > 0 {
+// carriesSecrets reports whether requests to a host may carry a secret.
+func (s *Session) carriesSecrets(host string) bool {
+	if len(s.given.receivedBy(host)) > 0 {
 		return true
 	}
 	if s.Secrets == nil {
@@ -143,13 +195,14 @@ func (s *Session) carries(host string) bool {
 	return false
 }
 
-// stillAllowed reports whether a flow may go on under rules that have changed.
-// One that is looked at may not: what is going on in it was judged by others.
+// stillAllowed reports whether a flow may continue after the rules have
+// changed. An inspected flow may not: its current requests were judged by the
+// old rules.
 func (s *Session) stillAllowed(f *flow) bool {
 	v, _ := s.verdict(f)
-	if v != brig.Allowed || f.isLooked() {
+	if v != brig.Allowed || f.isInspected() {
 		return false
 	}
 	a := f.getAddr()
-	return f.host == "" || !a.IsValid() || s.judge(a, f.port) == nil
+	return f.host == "" || !a.IsValid() || s.judgeAddress(a, f.port) == nil
 }

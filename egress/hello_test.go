@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// clientHello records what a TLS client says first.
+// clientHello records a TLS client's first bytes.
 func clientHello(t *testing.T, name string) []byte {
 	t.Helper()
 	return record(t, &tls.Config{ServerName: name, InsecureSkipVerify: true})
 }
 
-// hiddenHello is one that hides for whom it is (RFC 9849).
+// hiddenHello returns a client hello that encrypts the server name (RFC 9849).
 func hiddenHello(t *testing.T) []byte {
 	t.Helper()
 	h := clientHello(t, "api.test")
-	// An empty extension of that number, at the end of the hello.
+	// An empty extension of that type, at the end of the hello.
 	extra := []byte{0xfe, 0x0d, 0, 0}
 	h = append(h, extra...)
 	add := func(at, size int) {
@@ -29,13 +29,13 @@ func hiddenHello(t *testing.T) []byte {
 			h[at+size-1-i] = byte(n >> (8 * i))
 		}
 	}
-	add(3, 2) // the record
-	add(6, 3) // the message
+	add(3, 2) // the record's length
+	add(6, 3) // the message's length
 	at := 5 + 4 + 2 + 32
 	at += 1 + int(h[at])
 	at += 2 + int(h[at])<<8 + int(h[at+1])
 	at += 1 + int(h[at])
-	add(at, 2) // the extensions
+	add(at, 2) // the length of the extensions
 	return h
 }
 

@@ -2,8 +2,8 @@ package egress
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,55 +14,86 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The bounds of what a guest may ask of a server.
+// Limits for a guest's requests.
 const (
-	maxHeader     = 64 << 10
-	maxAnswerHead = 256 << 10
-	maxStreams    = 100 // requests at once on a connection of HTTP/2
-	headerTime    = 10 * time.Second
-	handshakeTime = 10 * time.Second
-	idleTime      = 2 * time.Minute
+	maxHeader       = 64 << 10
+	maxResponseHead = 64 << 10
+	maxStreams      = 100 // concurrent requests on an HTTP/2 connection
+	headerTime      = 10 * time.Second
+	handshakeTime   = 10 * time.Second
+	idleTime        = 2 * time.Minute
 )
 
-// inspector serves the HTTP of one sandbox: it reads each request, asks
-// whether it may be made, and makes it anew.
+// inspector serves the HTTP of one sandbox: it reads each request, checks
+// whether it is allowed, and sends it as a new request.
 type inspector struct {
-	authority *Authority
-	// judge says whether a request may be made.
+	authority *CA
+	// judge decides whether a request is allowed.
 	judge func(host string, port int, q brig.Request) (brig.Verdict, int)
-	// dial connects to a host that has been judged, in the clear.
-	dial    func(ctx context.Context, host string, port int) (net.Conn, error)
-	roots   *x509.CertPool  // nil: the system's; to verify upstream certificates
-	secrets func() []Secret // those of the sandbox, as they are now
-	given   *given          // the values that it was lent
+	// dial opens an unencrypted connection to a host that has been judged.
+	dial func(ctx context.Context, host string, port int) (net.Conn, error)
+	// further reserves one more connection for an inspection, and returns the
+	// reason if none is available. The first connection of an inspection uses
+	// the reservation of the guest's connection. If further is nil, connections
+	// are not counted.
+	further func() (leave func(), why string)
+	// narrow reports whether a rule for the host restricts methods or paths. If
+	// it is nil, one does.
+	narrow func(host string, port int) bool
+	// recheck returns the reason why the address that was dialled last may no
+	// longer be used. If it is nil, the address is not judged again.
+	recheck func() error
+	roots   *x509.CertPool  // to verify upstream certificates; nil: the system's
+	secrets func() []Secret // the sandbox's current secrets
+	given   *given          // the values that were sent for the sandbox
 	report  func(Event)
 	now     func() time.Time
+	// scrubbing replaces the scrubber in tests.
+	scrubbing      func(io.Reader) io.Reader
+	budget         *budget       // the server memory that the sandbox may use
+	handshakeSlots chan struct{} // one slot for each concurrent handshake
 }
 
 // inspection is one connection of the guest that is being inspected, to one
 // host and port.
 type inspection struct {
 	*inspector
-	host    string
-	port    int
-	secure  bool
-	forward *upstream
+	host           string
+	port           int
+	secure         bool
+	forward        *upstream
+	requestTracker requestTracker
+	window         int64 // HTTP/2 window for the host's responses
 
 	mu      sync.Mutex
 	ended   bool
-	scrub   *scrubber // of the last request
 	serving sync.WaitGroup
 }
 
-// serve speaks HTTP with the guest on conn until it ends, or ctx does, and
-// closes conn. When secure is set the guest speaks TLS, whose client hello asks
-// for host.
+// serve speaks HTTP with the guest on conn until the connection or ctx ends,
+// and closes conn. When secure is set, the guest speaks TLS, and its client
+// hello requests host.
 //
-// HTTP/2 is only spoken where TLS has agreed on it.
+// HTTP/2 is used only if it was negotiated in TLS.
 func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port int, secure bool) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // what was dialled is closed
-	n := &inspection{inspector: i, host: canonicalHost(host), port: port, secure: secure}
+	defer cancel() // closes the connections to the host
+	n := &inspection{inspector: i, host: canonicalHost(host), port: port, secure: secure, requestTracker: requestTracker{b: i.budget}}
+	if !i.budget.reserve(inspectCost, i.budget.reservedForRequests()) {
+		n.reportRefused(reasonNoMemory)
+		conn.Close()
+		return
+	}
+	defer i.budget.release(inspectCost)
+	if secure { // HTTP/2 is available only over TLS
+		var ok bool
+		if n.window, ok = i.budget.window(); !ok {
+			n.reportRefused(reasonNoMemory)
+			conn.Close()
+			return
+		}
+		defer i.budget.release(n.window)
+	}
 	n.forward = newUpstream(ctx, n)
 	closed := make(chan struct{})
 	conn = &closing{Conn: conn, ended: func() { close(closed) }}
@@ -77,34 +108,46 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 		}
 		conn, protocol = guest, guest.ConnectionState().NegotiatedProtocol
 	}
-	if protocol != "h2" {
-		conn = &gate{Conn: conn, refused: func(why string) { n.reportRefused(why) }}
+	begin := func() bool { return n.requestTracker.begin(ctx) }
+	var protocols http.Protocols
+	if protocol == "h2" {
+		// The gate hides the TLS connection, so the server must treat it as
+		// unencrypted HTTP/2.
+		protocols.SetUnencryptedHTTP2(true)
+		conn = &frameGate{Conn: conn, ctx: ctx, requestTracker: &n.requestTracker, refused: n.reportRefused}
+	} else {
+		protocols.SetHTTP1(true)
+		conn = &gate{Conn: conn, begin: begin, refused: n.reportRefused}
 	}
-	// What goes wrong with a connection says nothing to an operator, and might
-	// quote what nobody is to see.
+	// Connection errors are of no use to an operator, and could quote secret
+	// data.
 	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	server := &http.Server{
 		Handler:                      n,
 		DisableGeneralOptionsHandler: true,
-		TLSConfig:                    &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}},
+		Protocols:                    &protocols,
 		ReadHeaderTimeout:            headerTime,
 		IdleTimeout:                  idleTime,
 		MaxHeaderBytes:               maxHeader,
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ErrorLog:                     quiet,
-		BaseContext:                  func(net.Listener) context.Context { return ctx },
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxHTTP2Frame,
+			MaxReceiveBufferPerStream: requestWindow, MaxReceiveBufferPerConnection: requestsWindow,
+		},
+		ErrorLog:    quiet,
+		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	// It returns as soon as it has accepted the only connection.
-	_ = server.Serve(&single{conn: conn})
+	// Serve returns as soon as it has accepted the only connection.
+	_ = server.Serve(&singleListener{conn: conn})
 	<-closed
 	cancel()
 	n.wait()
+	n.requestTracker.end()
 }
 
-// single is a listener for a connection that there is already.
-type single struct{ conn net.Conn }
+// singleListener is a listener that returns one existing connection.
+type singleListener struct{ conn net.Conn }
 
-func (s *single) Accept() (net.Conn, error) {
+func (s *singleListener) Accept() (net.Conn, error) {
 	c := s.conn
 	if c == nil {
 		return nil, net.ErrClosed
@@ -113,10 +156,10 @@ func (s *single) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-func (s *single) Close() error   { return nil }
-func (s *single) Addr() net.Addr { return &net.TCPAddr{} }
+func (s *singleListener) Close() error   { return nil }
+func (s *singleListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// closing is a connection that says when it is closed.
+// closing is a connection that reports when it is closed.
 type closing struct {
 	net.Conn
 	once  sync.Once
@@ -128,7 +171,7 @@ func (c *closing) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite closes one direction.
+// CloseWrite closes the sending direction.
 func (c *closing) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
@@ -136,7 +179,7 @@ func (c *closing) CloseWrite() error {
 	return c.Close()
 }
 
-// canonicalHost returns a name as rules have it.
+// canonicalHost returns a name in the form that rules use.
 func canonicalHost(name string) string {
 	return strings.TrimSuffix(strings.ToLower(name), ".")
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// BenchmarkInspect compares requests over loopback that go straight to a
-// server with ones that are inspected: one after another on one connection,
-// each on a connection of its own, and 16 MiB.
+// BenchmarkInspect compares direct requests to a server over loopback with
+// inspected ones. It measures requests in sequence on one connection, requests
+// on a new connection each, and a response of 16 MiB.
 func BenchmarkInspect(b *testing.B) {
 	megabytes := strings.Repeat("0123456789abcdef", 1<<20)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

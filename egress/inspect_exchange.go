@@ -14,31 +14,45 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// exchange is a request that may be made, and what comes back.
+// exchange is an allowed request and its response.
 type exchange struct {
 	n     *inspection
-	in    *http.Request // as it came
+	in    *http.Request // as received
 	asked brig.Request
 	rule  int
 
-	grants []grant
-	pairs  []swap    // what basic credentials became, and what they were
-	scrub  *scrubber // takes values out of what comes back; nil: there are none
+	grants    []boundSecret
+	pairs     []swap    // basic credentials that were sent, and the original ones
+	exclusive bool      // at least one of them is exclusive
+	scrub     *scrubber // removes values from the response; nil: no values were sent
+	shared    *shared   // the shared base of scrub; nil: none
+	growth    int64     // bytes that values add to the header
+	charged   int64     // in addition to costOfRequest
 
 	mu     sync.Mutex
-	used   []string // the names of the secrets whose values were put in
-	bare   string   // of one that may not go in the clear, and would have
+	used   []string // the names of the secrets whose values were inserted
+	bare   string   // the name of a secret that was not inserted, because the request is unencrypted
 	broken atomic.Bool
 }
 
-// ServeHTTP judges a request and makes it.
+// ServeHTTP judges a request, and sends it if it is allowed.
 func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !n.begin() {
 		return
 	}
 	defer n.serving.Done()
+	cost := costOfRequest(r, !n.forward.lines.Load(), n.searchesResponses())
+	if !n.requestTracker.serve(cost) {
+		n.reportRefused(reasonNoMemory)
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Connection", "close") // the request's body is not read
+		http.Error(w, "brig: "+reasonNoMemory+": make fewer requests at once", http.StatusServiceUnavailable)
+		return
+	}
+	defer n.requestTracker.served(cost)
 	asked, no := n.check(r)
 	x := &exchange{n: n, in: r, asked: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
+	defer x.end()
 	if no == nil {
 		x.asked = asked[0]
 		x.rule, no = n.decide(asked)
@@ -48,11 +62,19 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if no != nil {
 		x.report(no.why)
-		tell(w, no.status, fmt.Sprintf("this request to %s is not made: %s", n.host, no.why))
+		respondError(w, no.status, fmt.Sprintf("this request to %s is not made: %s", n.host, no.why))
 	}
 }
 
-// serve makes the request, unless its secrets are a reason not to.
+// end releases the memory that the request used beyond costOfRequest.
+func (x *exchange) end() {
+	x.n.budget.release(x.charged)
+	if x.shared != nil {
+		x.n.given.releaseScrubber(x.n.budget, x.shared)
+	}
+}
+
+// serve sends the request, unless its secrets forbid it.
 func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	out := x.in.Clone(x.in.Context())
 	for name := range out.Header {
@@ -63,22 +85,22 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	if no := x.upgrade(out); no != nil {
 		return no
 	}
-	if no := x.broker(out); no != nil {
+	if no := x.substitute(out); no != nil {
 		return no
 	}
 	sent := func() {}
 	if x.searched(out) {
-		// Only when the body has ended it is known what was put in. The answer may
-		// take as long as it likes.
-		sent = sync.OnceFunc(func() { x.report(x.exposed()) })
+		// The names of the inserted values are known only when the body has
+		// ended. The response may take unlimited time.
+		sent = sync.OnceFunc(func() { x.report(x.cleartextRefusal()) })
 		defer sent()
 	} else {
 		x.report("")
 	}
 	trailer := x.send(out, sent)
 
-	// What comes first goes first, in both directions. HTTP/2 knows no other
-	// way, and says that it does not support it.
+	// The request and the response are sent independently of each other. HTTP/2
+	// always works like this, and EnableFullDuplex returns an error for it.
 	_ = http.NewResponseController(w).EnableFullDuplex()
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -97,12 +119,12 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 		ErrorHandler:   x.failed,
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
-	proxy.ServeHTTP(&answerWriter{ResponseWriter: w, x: x}, out)
+	proxy.ServeHTTP(&responseWriter{ResponseWriter: w, x: x}, out)
 	return nil
 }
 
-// upgrade leaves of a wish to leave HTTP only WebSocket: in another version of
-// HTTP requests would go by that nobody judges.
+// upgrade allows only an upgrade to WebSocket: with another protocol, requests
+// could pass that are not judged.
 func (x *exchange) upgrade(out *http.Request) *refusal {
 	if out.Header["Upgrade"] == nil {
 		return nil
@@ -118,24 +140,24 @@ func (x *exchange) upgrade(out *http.Request) *refusal {
 	return nil
 }
 
-// failed tells the guest that there is no answer.
+// failed reports to the guest that the host has not responded.
 func (x *exchange) failed(w http.ResponseWriter, _ *http.Request, err error) {
 	var handshake *handshakeError
 	if errors.As(err, &handshake) {
-		x.n.report(Event{At: x.n.now(), What: Connect, Host: x.n.host, Port: x.n.port, Rule: -1, Why: cause(err)})
+		x.n.report(Event{At: x.n.now(), Kind: Connect, Host: x.n.host, Port: x.n.port, Rule: -1, Why: cause(err)})
 	}
 	switch {
 	case brig.KindOf(err) == brig.PolicyBlocked:
-		tell(w, http.StatusForbidden, fmt.Sprintf("the request to %s is not made: %s", x.n.host, cause(err)))
+		respondError(w, http.StatusForbidden, fmt.Sprintf("the request to %s is not made: %s", x.n.host, cause(err)))
 	case x.broken.Load():
-		tell(w, http.StatusBadRequest, "the body of the request cannot be read")
+		respondError(w, http.StatusBadRequest, "the body of the request cannot be read")
 	default:
-		tell(w, http.StatusBadGateway, fmt.Sprintf("there is no answer from %s: %s", x.n.host, cause(err)))
+		respondError(w, http.StatusBadGateway, fmt.Sprintf("there is no answer from %s: %s", x.n.host, cause(err)))
 	}
 }
 
-// tell answers the guest in the place of the host.
-func tell(w http.ResponseWriter, status int, text string) {
+// respondError sends the guest an error response instead of the host's.
+func respondError(w http.ResponseWriter, status int, text string) {
 	clear(w.Header())
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -143,20 +165,20 @@ func tell(w http.ResponseWriter, status int, text string) {
 	_, _ = fmt.Fprintf(w, "brig: %s (the sandbox's egress policy)\n", text)
 }
 
-// put notes that a secret's value was put into the request.
+// put records that a secret's value was inserted into the request.
 func (x *exchange) put(name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !slices.Contains(x.used, name) {
 		x.used = append(x.used, name)
 	}
-	if !x.n.secure && slices.ContainsFunc(x.grants, func(g grant) bool { return g.Name == name && !g.Plain }) {
+	if !x.n.secure && slices.ContainsFunc(x.grants, func(g boundSecret) bool { return g.Name == name && !g.Plain }) {
 		x.bare = name
 	}
 }
 
-// exposed says why the request may not go in the clear.
-func (x *exchange) exposed() (why string) {
+// cleartextRefusal returns the reason why the request may not be sent in clear text.
+func (x *exchange) cleartextRefusal() (why string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.bare == "" {
@@ -165,7 +187,8 @@ func (x *exchange) exposed() (why string) {
 	return "the secret " + x.bare + " is for https only"
 }
 
-// report says what became of the request; why is empty if it is made.
+// report reports the outcome of the request. why is empty if the request is
+// sent.
 func (x *exchange) report(why string) {
 	x.mu.Lock()
 	used := slices.Clone(x.used)
@@ -174,18 +197,18 @@ func (x *exchange) report(why string) {
 		used = nil // nothing was sent
 	}
 	x.n.report(Event{
-		At: x.n.now(), What: Request, Host: x.n.host, Port: x.n.port,
+		At: x.n.now(), Kind: Request, Host: x.n.host, Port: x.n.port,
 		Method: clip(x.asked.Method), Path: clip(x.asked.Path),
 		Allowed: why == "", Rule: x.rule, Why: why, Secrets: used,
 	})
 }
 
-// reportRefused says that something was refused before it was judged.
+// reportRefused reports a request that was refused before it was judged.
 func (n *inspection) reportRefused(why string) {
-	n.report(Event{At: n.now(), What: Request, Host: n.host, Port: n.port, Rule: -1, Why: why})
+	n.report(Event{At: n.now(), Kind: Request, Host: n.host, Port: n.port, Rule: -1, Why: why})
 }
 
-// begin counts a request, unless the inspection has ended.
+// begin counts a request. It reports false if the inspection has ended.
 func (n *inspection) begin() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -195,7 +218,7 @@ func (n *inspection) begin() bool {
 	return !n.ended
 }
 
-// wait returns when no request is being served, and none will be.
+// wait rejects new requests, and returns when no request is being served.
 func (n *inspection) wait() {
 	n.mu.Lock()
 	n.ended = true

@@ -3,67 +3,70 @@ package egress
 import (
 	"encoding/binary"
 	"io"
+
+	"github.com/brig-run/brig"
 )
 
-// maxHeld bounds what is held back of a connection, however many frames are
-// within one value.
+// maxHeld limits how many bytes of an incomplete message are held back. It is
+// larger than holdLength, because control frames may occur between the frames
+// of a value.
 const maxHeld = 256 << 10
 
-// frames reads WebSocket's frames as they come from a host, until one is wrong
-// or a message has something that is looked for, in one frame or divided among
-// several. What may be its beginning is held back until more is known.
+// frames reads WebSocket frames from a host. It stops at a malformed frame, or
+// at a data or control message that contains a searched value. It releases a
+// message when the message is complete, together with all control frames
+// between its frames. Of a message longer than maxHeld, it releases everything
+// before the last maxHeld bytes. If the host disconnects within a message, the
+// held part is lost. So the held amount depends on where messages end, and not
+// on their content.
 type frames struct {
 	src io.Reader
-	s   *swaps
 
-	head []byte // of a frame, as far as it is known
-	left uint64 // of the frame's payload
-	data bool   // the frame is part of a message
-	last bool   // the last
+	head []byte // the part of the frame header that has arrived
+	left uint64 // remaining bytes of the frame's payload
+	data bool   // the frame belongs to a data message
+	last bool   // final frame of a message
+	open bool   // a data message is incomplete
 
-	message []byte // its end, of which only more tells what it is
-	held    []byte // as it came, since that began
-	out     []byte // to be given out
-	in, buf []byte
-	err     error
-	spent   effort
+	message *scan
+	control *scan
+
+	held  []byte // as received
+	whole int    // length of the complete messages in held
+	in    []byte
+	outputBuffer
+}
+
+func (s *search) frames(src io.Reader) *frames {
+	return &frames{src: src, message: s.scan(), control: s.scan()}
 }
 
 // Read implements io.Reader.
-func (f *frames) Read(p []byte) (int, error) {
-	for len(f.out) == 0 {
-		if f.err != nil {
-			return 0, f.err
-		}
-		f.fill()
-	}
-	n := copy(p, f.out)
-	f.out = f.out[n:]
-	return n, nil
-}
+func (f *frames) Read(p []byte) (int, error) { return f.read(p, f.fill) }
 
-// fill reads once, and looks at what came.
-func (f *frames) fill() {
+// fill reads once, and searches the data.
+func (f *frames) fill(int) {
 	if f.in == nil {
 		f.in = make([]byte, 16<<10)
 	}
 	n, err := f.src.Read(f.in)
+	upTo := 0
 	for b := f.in[:n]; len(b) > 0 && f.err == nil; {
 		b = b[f.take(b):]
 	}
-	switch {
-	case f.err != nil:
-		f.held = nil
-		return
-	case err == io.EOF || len(f.message) == 0:
-		f.out, f.held = append(f.out[:0], f.held...), f.held[:0]
-	case len(f.held) > maxHeld:
-		err = io.ErrUnexpectedEOF
+	if f.err == nil {
+		f.err = err
+		upTo = len(f.held) - maxHeld
 	}
-	f.err = err
+	upTo = max(upTo, f.whole)
+	f.buf = append(f.buf[:0], f.held[:upTo]...)
+	f.out = f.buf
+	f.held = f.held[:copy(f.held, f.held[upTo:])]
+	f.whole = 0
 }
 
-// take goes on by a part of b, which is not empty, and says how long that is.
+// take processes the first part of b, which is not empty, and returns the
+// length of that part.
 func (f *frames) take(b []byte) int {
 	n := 1
 	if f.left == 0 {
@@ -75,17 +78,18 @@ func (f *frames) take(b []byte) int {
 	if f.left > 0 {
 		f.left -= uint64(n)
 		f.search(b[:n])
-	} else if f.begun() && f.left == 0 {
+	} else if f.begun() {
 		f.search(nil)
 	}
 	return n
 }
 
-// begun reports whether a frame's head is whole. No extension was agreed on,
-// and servers do not mask: what says otherwise cannot be searched.
+// begun reports whether a frame's header is complete. No extension was
+// negotiated, and servers do not mask, so a frame that uses either cannot be
+// searched.
 func (f *frames) begun() bool {
 	h := f.head
-	if h[0]&0x70 != 0 || len(h) > 1 && h[1]&0x80 != 0 {
+	if h[0]&0x70 != 0 || len(h) > 1 && (h[1]&0x80 != 0 || h[0]&0x0f >= 8 && (h[1] > 125 || h[0]&0x80 == 0)) {
 		f.err = io.ErrUnexpectedEOF
 		return false
 	}
@@ -110,17 +114,26 @@ func (f *frames) begun() bool {
 	return true
 }
 
-// search looks at the next part of a payload.
+// search searches the next part of a payload.
 func (f *frames) search(b []byte) {
-	if !f.data {
+	s := f.control
+	if f.data {
+		s, f.open = f.message, true
+	}
+	ends := f.last && f.left == 0
+	s.push(b, ends)
+	if len(s.hits) > 0 {
+		f.err = brig.Errorf(brig.Unavailable, "a message has the value of a secret")
 		return
 	}
-	var rest []byte
-	f.message = append(f.message, b...)
-	f.spent.most += len(b) * f.s.perByte
-	f.buf, rest = f.s.scan(f.buf[:0], f.message, f.last && f.left == 0, &f.spent, func(string) { f.err = io.ErrUnexpectedEOF })
-	if f.spent.over() {
-		f.err = errEffort
+	if !ends {
+		return
 	}
-	f.message = f.message[:copy(f.message, rest)]
+	s.reset()
+	if f.data {
+		f.open = false
+	}
+	if !f.open {
+		f.whole = len(f.held)
+	}
 }

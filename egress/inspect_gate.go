@@ -7,45 +7,49 @@ import (
 	"strings"
 )
 
-// gate is a connection on which HTTP/1 is read. net/http is lenient where a
-// message can be read in two ways (both a length and chunks, bare line feeds,
-// a host in the target beside another in the header) and does not tell those
-// who handle the request; so the gate reads along, line by line. What is not
-// plainly one message it spoils before it is read, so that the server behind
-// refuses it, in its turn, with a 400. It only ever takes away: what is judged
-// and sent on is what the server has parsed.
+// gate is a connection from which HTTP/1 is read. net/http accepts messages
+// that can be read in two ways, and does not report this to the handler.
+// Examples are messages with both a length and chunks, with bare line feeds, or
+// with a target that names another host than the header. Therefore the gate
+// parses the same bytes, line by line. If they are ambiguous, it makes them
+// invalid before the server reads them. The server behind it then answers 400,
+// in the right order. The gate only removes data: requests that are judged and
+// sent on are the ones that the server parsed.
 type gate struct {
 	net.Conn
 	refused func(why string)
+	begin   func() bool // charges a header that begins
+	charged bool        // a header, or a long line, has been charged
 
-	in    []byte // read, not looked at
-	out   []byte // looked at, to be given out
+	in    []byte // read, not inspected yet
+	out   []byte // inspected, to be returned
 	state gateState
-	left  int64 // of what is passed on without being looked at
+	left  int64 // bytes to pass on unchecked
 	head  headLines
 }
 
 type gateState int
 
 const (
-	atRequest gateState = iota // a request line comes
+	atRequest gateState = iota // before a request line
 	inHeader
-	inBody  // left bytes
-	atChunk // a chunk's size comes
-	inChunk // left bytes, and the end of a line
+	inBody  // within a body; left bytes remain
+	atChunk // before a chunk size
+	inChunk // within a chunk; left bytes and a line ending remain
 	inTrailer
-	opened // whatever comes is passed on
-	shut   // nothing is
+	opened // all further data is passed on
+	shut   // no further data is passed on
 )
 
-// maxLine is more than the server accepts of a whole header, so that it is the
-// one that says so.
+// maxLine is larger than the server's limit for a whole header, so that the
+// server, not the gate, reports the error.
 const maxLine = maxHeader + 16<<10
 
-// spoilt is neither a request line, nor a field, nor a chunk's size.
-const spoilt = "\x00\r\n\r\n"
+// invalidLine is invalid as a request line, a field and a chunk size.
+const invalidLine = "\x00\r\n\r\n"
 
-// open lets whatever comes pass. It is for what is no longer HTTP.
+// open lets all further bytes pass unchecked. It is called when the connection
+// is no longer HTTP.
 func (g *gate) open() { g.state = opened }
 
 // CloseWrite closes the direction to the guest.
@@ -83,7 +87,7 @@ func (g *gate) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// pass reads without looking.
+// pass reads without a check.
 func (g *gate) pass(p []byte) (int, error) {
 	if len(g.in) > 0 {
 		n := copy(p, g.in)
@@ -93,7 +97,7 @@ func (g *gate) pass(p []byte) (int, error) {
 	return g.Conn.Read(p)
 }
 
-// line looks at the next line and puts it, or what spoils it, into out.
+// line checks the next line, and writes it, or invalidLine, to out.
 func (g *gate) line() error {
 	end := bytes.IndexByte(g.in, '\n')
 	for end < 0 {
@@ -104,6 +108,13 @@ func (g *gate) line() error {
 		}
 		var buf [4 << 10]byte
 		n, err := g.Conn.Read(buf[:])
+		if n > 0 && !g.charged && (g.state == atRequest || g.state == inHeader || len(g.in) > len(buf)) {
+			if g.charged = g.begin(); !g.charged {
+				g.refused(reasonNoMemory)
+				g.out, g.in, g.state = nil, nil, shut
+				return nil
+			}
+		}
 		from := len(g.in)
 		g.in = append(g.in, buf[:n]...)
 		if end = bytes.IndexByte(g.in[from:], '\n'); end >= 0 {
@@ -118,22 +129,22 @@ func (g *gate) line() error {
 	text, plain := strings.CutSuffix(string(line), "\r\n")
 	why := "a line does not end as lines do"
 	if plain {
-		why = g.look(text)
+		why = g.inspect(text)
 	}
 	if why != "" {
 		g.refused(why)
-		g.out, g.in = []byte(spoilt), nil
+		g.out, g.in = []byte(invalidLine), nil
 		g.state = shut
 	}
 	return nil
 }
 
-// look goes on by one line, and says what is wrong with it.
-func (g *gate) look(line string) (why string) {
+// inspect checks the next line, and returns the reason if it is invalid.
+func (g *gate) inspect(line string) (why string) {
 	switch g.state {
 	case atRequest:
 		if line == "" {
-			return "" // between requests; the server knows how many it takes
+			return "" // between requests; the server limits how many it accepts
 		}
 		g.head = headLines{}
 		g.state = inHeader
@@ -143,6 +154,7 @@ func (g *gate) look(line string) (why string) {
 			return g.head.field(line)
 		}
 		why = g.head.end()
+		g.charged = false // the server charges the request from now on
 		switch {
 		case g.head.chunked:
 			g.state = atChunk

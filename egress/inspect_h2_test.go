@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// frame is a frame of HTTP/2 on stream 1, or 0 for settings.
+// frame returns an HTTP/2 frame on stream 1, or on stream 0 for settings.
 func frame(kind, flags byte, payload string) string {
 	stream := uint32(1)
 	if kind == 4 {
@@ -25,12 +25,13 @@ func frame(kind, flags byte, payload string) string {
 	return string(binary.BigEndian.AppendUint32(b, stream)) + payload
 }
 
-// fields encodes fields plainly: name, value, name, value.
+// fields encodes header fields without compression. The list alternates names
+// and values.
 func fields(list ...string) string {
 	var b strings.Builder
 	for i, s := range list {
 		if i%2 == 0 {
-			b.WriteByte(0) // literal, without indexing, with a name of its own
+			b.WriteByte(0) // literal, without indexing, with a new name
 		}
 		b.WriteByte(byte(len(s)))
 		b.WriteString(s)
@@ -49,7 +50,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, frames string
-		want         int // requests that the server sees
+		want         int // number of requests that the server receives
 	}{
 		{"control", whole(ok...), 1},
 		{"control: a body", open(with("content-length", "5")...) + frame(data, endStream, "hello"), 1},
@@ -102,8 +103,8 @@ func TestInspectSmugglingH2(t *testing.T) {
 			l.rules.Rules = []brig.EgressRule{{Host: labHost, Methods: []string{"GET"}, Paths: []string{"/ok"}}}
 			conn := tls.Client(l.connect(), &tls.Config{RootCAs: l.trust(), ServerName: labHost, NextProtos: []string{"h2"}})
 			conn.SetDeadline(time.Now().Add(10 * time.Second))
-			// The last request is to be refused; its answer says that all before
-			// have been looked at.
+			// The last request must be refused. Its response means that all
+			// earlier ones have been checked.
 			last := strings.ReplaceAll(whole(asked("/end", labHost)...), "\x00\x00\x00\x01", "\x00\x00\x00\x03")
 			io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+frame(settings, 0, "")+c.frames+last)
 			answered := 0
@@ -115,10 +116,10 @@ func TestInspectSmugglingH2(t *testing.T) {
 				if _, err := io.ReadFull(conn, body); err != nil {
 					break
 				}
-				if head[3] == 3 || head[3] == 7 || head[3] == headers { // an answer, or none
+				if head[3] == 3 || head[3] == 7 || head[3] == headers { // a response or a reset
 					answered++
 				}
-				if head[3] == 7 { // it goes away
+				if head[3] == 7 { // the server sent GOAWAY
 					break
 				}
 			}

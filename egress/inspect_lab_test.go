@@ -18,7 +18,7 @@ import (
 
 const labHost = "api.test"
 
-// lab is an inspector between a guest and a server, both real.
+// lab is an inspector between a real guest and a real server.
 type lab struct {
 	*inspector
 	t      testing.TB
@@ -43,10 +43,10 @@ func newLab(t testing.TB, secure bool, handler http.Handler) *lab {
 	l := &lab{t: t, secure: secure, port: 80, server: httptest.NewUnstartedServer(handler)}
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	l.rules.Rules = []brig.EgressRule{{Host: "*"}}
-	world := &Authority{}
+	world := &CA{}
 	l.inspector = &inspector{
-		given:     &given{},
-		authority: &Authority{}, now: time.Now, roots: trusting(t, world),
+		given: &given{}, budget: newBudget(64 << 20), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
+		authority: &CA{}, now: time.Now, roots: trusting(t, world),
 		judge:   func(host string, port int, q brig.Request) (brig.Verdict, int) { return l.rules.Asked(host, port, q) },
 		secrets: func() []Secret { return l.keys },
 		report: func(e Event) {
@@ -68,7 +68,7 @@ func newLab(t testing.TB, secure bool, handler http.Handler) *lab {
 	}
 	if secure {
 		l.port = 443
-		leaf, err := world.leaf(labHost, time.Now())
+		leaf, err := world.issueLeaf(labHost, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func (c *counting) Write(p []byte) (int, error) {
 	return c.TCPConn.Write(p)
 }
 
-// connect returns the guest's end of a connection that is served.
+// connect returns the guest's end of a connection that is being served.
 func (l *lab) connect() net.Conn {
 	l.t.Helper()
 	guest, host := tcpPair(l.t)
@@ -124,10 +124,10 @@ func tcpPair(t testing.TB) (a, b net.Conn) {
 	return a, b
 }
 
-// trust is what the guest trusts.
+// trust returns the guest's certificate pool.
 func (l *lab) trust() *x509.CertPool { return trusting(l.t, l.authority) }
 
-// client is the guest's, which speaks HTTP/2 if it may.
+// client returns the guest's client, which may use HTTP/2 if h2 is set.
 func (l *lab) client(h2 bool) *http.Client {
 	t := &http.Transport{
 		DialContext:       func(context.Context, string, string) (net.Conn, error) { return l.connect(), nil },
@@ -145,7 +145,7 @@ func (l *lab) url(path string) string {
 	return "http://" + labHost + path
 }
 
-// do makes a request and returns its answer, read.
+// do sends a request and returns its response with the body.
 func (l *lab) do(c *http.Client, r *http.Request) (*http.Response, string) {
 	l.t.Helper()
 	res, err := c.Do(r)
@@ -182,13 +182,13 @@ func (l *lab) seen() []Event {
 }
 
 // last returns the last event of a kind.
-func (l *lab) last(what What) Event {
+func (l *lab) last(what Kind) Event {
 	l.t.Helper()
-	// The answer may be here before the event is.
+	// The response may arrive before the event.
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		events := l.seen()
 		for i := len(events) - 1; i >= 0; i-- {
-			if events[i].What == what {
+			if events[i].Kind == what {
 				return events[i]
 			}
 		}

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// headLines is what the lines of a request say about where it ends, and whom
-// it is for.
+// headLines parses the lines of a request's header. It determines where the
+// request ends and which host it is for.
 type headLines struct {
 	old     bool // HTTP/1.0
 	target  string
 	hosts   []string
-	length  int64 // -1: none was given
+	length  int64 // -1: no length was sent
 	lengths int
 	chunked bool
 	codings int
 }
 
-// request takes the first line, and says what is wrong with it.
+// request parses the first line, and returns the reason if it is invalid.
 func (h *headLines) request(line string) (why string) {
 	h.length = -1
 	method, rest, ok1 := strings.Cut(line, " ")
@@ -34,7 +34,7 @@ func (h *headLines) request(line string) (why string) {
 	return ""
 }
 
-// field takes a line of the header, and says what is wrong with it.
+// field parses a line of the header, and returns the reason if it is invalid.
 func (h *headLines) field(line string) (why string) {
 	name, value, why := cutField(line)
 	if why != "" {
@@ -60,7 +60,8 @@ func (h *headLines) field(line string) (why string) {
 	return ""
 }
 
-// end is called when there are no more fields.
+// end is called after the last field. It returns the reason if the header is
+// invalid.
 func (h *headLines) end() (why string) {
 	switch {
 	case h.lengths > 1 || h.codings > 1:
@@ -72,7 +73,8 @@ func (h *headLines) end() (why string) {
 	case len(h.hosts) > 1:
 		return "it names more than one host"
 	}
-	// The host of an absolute target counts, and what the header says is lost.
+	// The host of an absolute target takes precedence, and servers ignore the
+	// Host header.
 	if _, after, ok := strings.Cut(h.target, "://"); ok && !strings.HasPrefix(h.target, "/") && len(h.hosts) == 1 {
 		authority, _, _ := strings.Cut(after, "/")
 		authority, _, _ = strings.Cut(authority, "?")
@@ -83,7 +85,7 @@ func (h *headLines) end() (why string) {
 	return ""
 }
 
-// cutField splits a field; the name is in lower case.
+// cutField splits a field, and returns the name in lower case.
 func cutField(line string) (name, value, why string) {
 	name, value, ok := strings.Cut(line, ":")
 	value = strings.Trim(value, " \t")
@@ -96,14 +98,14 @@ func cutField(line string) (name, value, why string) {
 	name = strings.ToLower(name)
 	switch strings.ReplaceAll(name, "_", "-") {
 	case "host", "content-length", "transfer-encoding":
-		if strings.Contains(name, "_") { // to some servers that is the same
+		if strings.Contains(name, "_") { // some servers treat it as a hyphen
 			return "", "", "a field of its header can be taken for another"
 		}
 	}
 	return name, value, ""
 }
 
-// trailerField says what is wrong with a field that comes after the body.
+// trailerField returns the reason why a trailer field is invalid.
 func trailerField(line string) (why string) {
 	name, _, why := cutField(line)
 	switch name {
@@ -113,7 +115,7 @@ func trailerField(line string) (why string) {
 	return why
 }
 
-// chunkSize reads the line before a chunk.
+// chunkSize parses the line before a chunk.
 func chunkSize(line string) (int64, bool) {
 	size, extension, _ := strings.Cut(line, ";")
 	size = strings.TrimRight(size, " \t")
@@ -124,7 +126,8 @@ func chunkSize(line string) (int64, bool) {
 	return int64(n), err == nil
 }
 
-// isToken reports whether s is what methods and names of fields are made of.
+// isToken reports whether s consists of the characters of methods and field
+// names.
 func isToken(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)

@@ -6,22 +6,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
-// readings returns what an escaped path may be to one server or another; the
-// first is what it is by the standard. All of them are judged. Paths that no
-// honest client sends are not read at all, and why says what is wrong.
+// readings returns the paths that servers may read from an escaped path. The
+// first is the standard reading. All of them are judged. If the path is one
+// that no honest client sends, readings returns the reason why it is rejected.
 //
-// Servers disagree on whether an escaped slash divides, whether what is escaped
-// twice is decoded twice, whether slashes in a row are one, and whether there
-// are parameters after a semicolon.
+// Servers disagree on whether an escaped slash is a separator, whether a double
+// escape is decoded twice, whether repeated slashes are one, whether parameters
+// follow a semicolon, and whether an escaped question mark begins a query. They
+// also disagree on which Unicode letters are equal, and on whether dots and
+// blanks at the end of a name count.
 func readings(escaped string) (paths []string, why string) {
 	decoded, err := url.PathUnescape(escaped)
 	if err != nil || !strings.HasPrefix(escaped, "/") {
 		return nil, "its path is none"
 	}
-	paths = []string{decoded, undivided(escaped)}
+	paths = []string{decoded, withoutEscapedSlashes(escaped)}
 	for again, depth := decoded, 0; ; depth++ {
 		next := unescaped(again)
 		if next == again {
@@ -33,21 +38,37 @@ func readings(escaped string) (paths []string, why string) {
 		paths = append(paths, next)
 		again = next
 	}
+	for _, p := range slices.Clone(paths) {
+		if !utf8.ValidString(p) {
+			return nil, "its path is not UTF-8"
+		}
+		for _, alike := range []string{norm.NFC.String(p), norm.NFKC.String(p), lookalikePath(p)} {
+			paths = append(paths, alike, unescaped(alike))
+		}
+	}
 	for _, p := range paths {
-		if why := unclean(p); why != "" {
+		if why := rejectPath(p); why != "" {
 			return nil, why
 		}
 	}
 	for _, p := range slices.Clone(paths) {
+		if i := strings.IndexAny(p, "?#"); i >= 0 {
+			paths = append(paths, p[:i])
+		}
+	}
+	for _, p := range slices.Clone(paths) {
 		without := withoutParameters(p)
-		paths = append(paths, without, onceSlashed(p), onceSlashed(without))
+		paths = append(paths, without, withoutRepeatedSlashes(p), withoutRepeatedSlashes(without))
+	}
+	for _, p := range slices.Clone(paths) {
+		paths = append(paths, withoutEnds(p))
 	}
 	slices.Sort(paths[1:])
 	return slices.Compact(paths), ""
 }
 
-// unescaped decodes what is escaped, as most servers do that decode once more:
-// what is no escape stands for itself, and keeps nothing else from being one.
+// unescaped decodes escapes like most servers that decode twice: an invalid
+// escape is kept as it is, and the others are decoded.
 func unescaped(p string) string {
 	var b strings.Builder
 	for i := 0; i < len(p); i++ {
@@ -63,24 +84,73 @@ func unescaped(p string) string {
 	return b.String()
 }
 
-// unclean says what makes a path one that is not judged.
-func unclean(p string) (why string) {
-	if !utf8.ValidString(p) {
-		return "its path is not UTF-8"
-	}
+// rejectPath returns the reason why a path is rejected under any rules.
+func rejectPath(p string) (why string) {
 	if strings.Contains(p, `\`) || hasControl(p) {
 		return "its path has a backslash or a control character"
 	}
+	if strings.ContainsFunc(p, func(r rune) bool {
+		return r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == utf8.RuneError
+	}) {
+		return "its path has a character that some servers take for an end of line, or for none"
+	}
+	if hasPercentU(p) {
+		return "its path has an escape that is none"
+	}
 	for s := range strings.SplitSeq(withoutParameters(p), "/") {
-		if s == "." || s == ".." {
+		if s != "" && strings.Contains(s, ".") && strings.Trim(s, ". ") == "" {
 			return "its path has dot segments"
 		}
 	}
 	return ""
 }
 
-// undivided is the path to those for whom an escaped slash does not divide.
-func undivided(escaped string) string {
+// lookalikePath returns the path as servers read it that remove format
+// characters, and replace characters by similar-looking ones. It also applies
+// Unicode's compatibility normalization.
+func lookalikePath(p string) string {
+	return norm.NFKC.String(strings.Map(func(r rune) rune {
+		switch r {
+		case 0x2044, 0x2215, 0x29f8, 0x2571:
+			return '/'
+		case 0x2216, 0x29f5, 0x29f9, 0x244a:
+			return '\\'
+		case 0x3002, 0xff61, 0x00b7, 0x0701, 0x0702, 0x06d4, 0xa4f8:
+			return '.'
+		case 0x066a, 0x2052:
+			return '%'
+		}
+		if unicode.In(r, unicode.Cf, unicode.Variation_Selector) {
+			return -1
+		}
+		return r
+	}, p))
+}
+
+// hasPercentU reports whether a path has an escape of the form %uXXXX, which
+// only some servers decode.
+func hasPercentU(p string) bool {
+	for i := 0; i+5 < len(p); i++ {
+		if p[i] == '%' && p[i+1]|0x20 == 'u' && strings.Trim(p[i+2:i+6], "0123456789abcdefABCDEF") == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutEnds returns the path as read by servers that ignore dots and blanks
+// at the end of a name.
+func withoutEnds(p string) string {
+	segments := strings.Split(p, "/")
+	for i, s := range segments {
+		segments[i] = strings.TrimRight(s, ". ")
+	}
+	return strings.Join(segments, "/")
+}
+
+// withoutEscapedSlashes returns the path as read by servers to which an escaped
+// slash is not a separator.
+func withoutEscapedSlashes(escaped string) string {
 	segments := strings.Split(escaped, "/")
 	for i, s := range segments {
 		if d, err := url.PathUnescape(s); err == nil {
@@ -90,7 +160,8 @@ func undivided(escaped string) string {
 	return strings.Join(segments, "/")
 }
 
-// withoutParameters is the path to those for whom a semicolon ends a segment.
+// withoutParameters returns the path as read by servers that end a segment at a
+// semicolon.
 func withoutParameters(p string) string {
 	segments := strings.Split(p, "/")
 	for i, s := range segments {
@@ -99,8 +170,9 @@ func withoutParameters(p string) string {
 	return strings.Join(segments, "/")
 }
 
-// onceSlashed is the path to those for whom slashes in a row are one.
-func onceSlashed(p string) string {
+// withoutRepeatedSlashes returns the path as read by servers that treat
+// repeated slashes as one.
+func withoutRepeatedSlashes(p string) string {
 	clean := path.Clean(p)
 	if strings.HasSuffix(p, "/") && clean != "/" {
 		clean += "/"

@@ -7,7 +7,7 @@ import (
 )
 
 func TestReadings(t *testing.T) {
-	for in, want := range map[string]string{ // a prefix of "!" is a refusal
+	for in, want := range map[string]string{ // the prefix "!" marks a rejection
 		"/":                                "/",
 		"/a/b":                             "/a/b",
 		"/a/b/":                            "/a/b/",
@@ -52,6 +52,31 @@ func TestReadings(t *testing.T) {
 		"/a%7f":                            "!its path has a backslash or a control character",
 		"/%c0%af":                          "!its path is not UTF-8",
 		"/%ff":                             "!its path is not UTF-8",
+		"/caf%C3%A9/\uff21":                "/café/Ａ /café/A",
+		"/v1/\uff0e\uff0e/admin":           "!its path has dot segments",
+		"/v1/%EF%BC%8E%EF%BC%8E/admin":     "!its path has dot segments",
+		"/v1/\u2025/admin":                 "!its path has dot segments", // one character for two dots
+		"/v1/.\u200b./admin":               "!its path has dot segments",
+		"/v1/\u3002\u3002/admin":           "!its path has dot segments",
+		"/v1/..\u2215admin":                "!its path has dot segments",
+		"/v1\uff0f..\uff0fadmin":           "!its path has dot segments",
+		"/v1/\uff052e\uff052e/admin":       "!its path has dot segments",
+		"/v1/x\uff3cy":                     `!its path has a backslash or a control character`,
+		"/v1/.. /admin":                    "!its path has dot segments",
+		"/v1/%2e%2e%20/admin":              "!its path has dot segments",
+		"/v1/.../admin":                    "!its path has dot segments",
+		"/v1/%u002e%u002e/admin":           "!its path is none",
+		"/v1/%25u002e%25u002e/admin":       "!its path has an escape that is none",
+		"/v1/%C0%AE%C0%AE/admin":           "!its path is not UTF-8",
+		"/v1/%E0%80%AE%E0%80%AE/admin":     "!its path is not UTF-8",
+		"/v1/a%C2%85b":                     "!its path has a character that some servers take for an end of line, or for none",
+		"/v1/a%EF%BF%BDb":                  "!its path has a character that some servers take for an end of line, or for none",
+		"/wiki/\u0645\u06cc\u200c\u062e":   "/wiki/\u0645\u06cc\u200c\u062e /wiki/\u0645\u06cc\u062e",
+		"/col\u00b7lecci\u00f3":            "/col\u00b7lecci\u00f3 /col.lecci\u00f3",
+		"/admin.":                          "/admin. /admin",
+		"/admin%20":                        "/admin  /admin",
+		"/admin%3fx":                       "/admin?x /admin",
+		"/a;x=%2e%2e/b":                    "/a;x=../b /a/b",
 		"/%2525252525252561b":              "!its path is escaped over and over",
 	} {
 		paths, why := readings(in)

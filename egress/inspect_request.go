@@ -2,7 +2,6 @@ package egress
 
 import (
 	"net/http"
-	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,14 +9,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// refusal is what a guest is told of a request that is not made.
+// refusal is the error that a guest receives for a request that is not made.
 type refusal struct {
 	status int
-	why    string // in a few words, for the guest and for the record
+	why    string // a short reason for the guest and the log
 }
 
-// check says what is wrong with a request, whatever the rules are, and else
-// what it may be to servers.
+// check returns a refusal if a request is invalid under any rules, and
+// otherwise all readings of the request.
 func (n *inspection) check(r *http.Request) (asked []brig.Request, no *refusal) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -28,6 +27,8 @@ func (n *inspection) check(r *http.Request) (asked []brig.Request, no *refusal) 
 		return nil, &refusal{http.StatusMisdirectedRequest, "its target is not " + n.scheme()}
 	case r.URL.Opaque != "" || strings.Contains(r.RequestURI, "#"):
 		return nil, &refusal{http.StatusBadRequest, "its target is not a path"}
+	case n.restrictsRequests() && !n.keepsHost(r.Header):
+		return nil, &refusal{http.StatusBadRequest, "a field of its header names another host or path"}
 	case !n.isHost(r.Host) || r.URL.Host != "" && !n.isHost(r.URL.Host):
 		return nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
 	}
@@ -37,13 +38,14 @@ func (n *inspection) check(r *http.Request) (asked []brig.Request, no *refusal) 
 		}
 	}
 	if hosts := r.Header["Host"]; len(hosts) > 1 || len(hosts) == 1 && !n.isHost(hosts[0]) {
-		// Only HTTP/2 leaves it there, beside its :authority.
+		// Only HTTP/2 keeps the field, in addition to :authority.
 		return nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
 	}
-	return requests(r)
+	return requests(r, n.restrictsRequests())
 }
 
-// checkField says what is wrong with a field. HTTP/2 has no gate that has seen it.
+// checkField returns the reason why a header field is invalid. It repeats
+// checks of the gate, which HTTP/2 requests bypass.
 func checkField(name string, values []string) (why string) {
 	if _, _, why := cutField(name + ":"); why != "" {
 		return why
@@ -61,14 +63,15 @@ func (n *inspection) scheme() string {
 	return "http"
 }
 
-// isHost reports whether an authority is that of the inspection: its name,
-// with its port or none.
+// isHost reports whether an authority is that of the inspection: its name, with
+// its port or without a port.
 func (n *inspection) isHost(authority string) bool {
 	name, port, ok := strings.Cut(authority, ":")
 	return canonicalHost(name) == n.host && (!ok || port == strconv.Itoa(n.port))
 }
 
-// authority is how the host is named in requests to it.
+// authorityName returns the host's name in requests, with the port unless it is
+// the default.
 func (n *inspection) authorityName() string {
 	if n.secure && n.port == 443 || !n.secure && n.port == 80 {
 		return n.host
@@ -76,9 +79,10 @@ func (n *inspection) authorityName() string {
 	return n.host + ":" + strconv.Itoa(n.port)
 }
 
-// requests returns what a request may be to one server or another; the first
-// is what it is by the standard.
-func requests(r *http.Request) ([]brig.Request, *refusal) {
+// requests returns all readings of a request. The first is the standard
+// reading. If no rule depends on requests, all readings are judged in the same
+// way.
+func requests(r *http.Request, restrictsRequests bool) ([]brig.Request, *refusal) {
 	escaped := r.URL.EscapedPath()
 	if escaped == "" {
 		escaped = "/"
@@ -87,35 +91,20 @@ func requests(r *http.Request) ([]brig.Request, *refusal) {
 	if why != "" {
 		return nil, &refusal{http.StatusBadRequest, why}
 	}
-	// To some servers the header says which path was "really" asked for, and which
-	// method; a method in the query, or in lower case, is one to others.
-	methods := []string{r.Method, strings.ToUpper(r.Method)}
+	methods := []string{r.Method, strings.ToUpper(r.Method)} // some servers also accept it in lower case
 	for name, values := range r.Header {
-		switch strings.ReplaceAll(strings.ToLower(name), "_", "-") { // alike to those that make variables of them
-		case "x-original-url", "x-rewrite-url":
-			for _, v := range values {
-				p, _, _ := strings.Cut(v, "?")
-				more, why := readings(p)
-				if why != "" {
-					return nil, &refusal{http.StatusBadRequest, why}
-				}
-				paths = append(paths, more...)
-			}
-		case "x-http-method-override", "x-http-method", "x-method-override":
-			for _, v := range values {
-				methods = append(methods, strings.ToUpper(textproto.TrimString(v)))
-			}
+		if !restrictsRequests {
+			break
 		}
-	}
-	for key, values := range r.URL.Query() {
-		if strings.EqualFold(key, "_method") || strings.EqualFold(key, "_httpmethod") {
-			for _, v := range values {
-				if m := strings.ToUpper(strings.TrimSpace(v)); m != "" {
-					methods = append(methods, m)
-				}
-			}
+		more, verbs, why := overrides(name, values)
+		if why != "" {
+			return nil, &refusal{http.StatusBadRequest, why}
 		}
+		paths, methods = append(paths, more...), append(methods, verbs...)
 	}
+	methods = append(methods, queryMethods(r.URL.RawQuery)...)
+	slices.Sort(paths[1:])
+	paths = slices.Compact(paths)
 	slices.Sort(methods[1:])
 	methods = slices.Compact(methods)
 	if len(methods) > 5 || len(paths) > 50 {
@@ -132,8 +121,8 @@ func requests(r *http.Request) ([]brig.Request, *refusal) {
 	return asked, nil
 }
 
-// decide judges all that a request may be. What would be judged differently is
-// refused.
+// decide judges all readings of a request. If the readings are judged
+// differently, it refuses the request.
 func (n *inspection) decide(asked []brig.Request) (rule int, no *refusal) {
 	verdict, rule := n.judge(n.host, n.port, asked[0])
 	if verdict != brig.Allowed {

@@ -17,15 +17,15 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// sink is a server that says what it read, byte by byte.
+// sink is a server that records the bytes that it read.
 type sink struct {
 	mu       sync.Mutex
 	raw      strings.Builder
 	requests []string
-	broken   int // messages that did not end as they should
+	broken   int // messages that ended prematurely
 }
 
-// serve answers requests until there are no more.
+// serve answers requests until the connection ends.
 func (s *sink) serve(conn net.Conn) {
 	defer conn.Close()
 	r := bufio.NewReader(io.TeeReader(conn, s))
@@ -62,16 +62,16 @@ func (s *sink) note(request string, broken bool) {
 	}
 }
 
-// through sends text to an inspector that allows GET and POST of /ok, in the
-// clear, and returns what the guest was answered, what the sink saw, and what
-// was judged and allowed.
-func through(t testing.TB, text []byte, patience time.Duration) (answer string, s *sink, allowed []string, events []Event) {
+// sendThrough sends text over plain HTTP to an inspector that allows GET and
+// POST of /ok. It returns the guest's response, the sink, and the events.
+func sendThrough(t testing.TB, text []byte, patience time.Duration) (answer string, s *sink, allowed []string, events []Event) {
 	s = &sink{}
 	var mu sync.Mutex
 	var sinks sync.WaitGroup
 	i := &inspector{
+		budget: newBudget(DefaultMemory), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
 		given:     &given{},
-		authority: &Authority{}, now: time.Now,
+		authority: &CA{}, now: time.Now,
 		report: func(e Event) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -98,8 +98,8 @@ func through(t testing.TB, text []byte, patience time.Duration) (answer string, 
 		defer close(served)
 		i.serve(t.Context(), host, labHost, 80, false)
 	}()
-	// The guest goes away once it has answers to all that it can have sent, or
-	// is hung up on.
+	// The guest disconnects when it has a response to every possible request,
+	// or when the server disconnects.
 	out := &strings.Builder{}
 	hungUp := make(chan struct{})
 	go func() {
@@ -110,7 +110,7 @@ func through(t testing.TB, text []byte, patience time.Duration) (answer string, 
 	guest.Write(append(text, "\r\nGET /end HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n"...))
 	select {
 	case <-hungUp:
-	case <-time.After(patience): // a body that never comes
+	case <-time.After(patience): // the server waits for a body that never arrives
 	}
 	guest.Close()
 	<-hungUp
@@ -126,9 +126,9 @@ func through(t testing.TB, text []byte, patience time.Duration) (answer string, 
 	return out.String(), s, allowed, events
 }
 
-// judgedAlone is the oracle: what the server saw are requests that were
-// judged and allowed, each once, in order, and nothing else.
-func judgedAlone(t testing.TB, text []byte, s *sink, allowed []string) {
+// checkOnlyJudged is the oracle: the server received only requests that were judged
+// and allowed, each once and in order.
+func checkOnlyJudged(t testing.TB, text []byte, s *sink, allowed []string) {
 	t.Helper()
 	if len(s.requests)+s.broken > len(allowed) {
 		t.Errorf("%q: the server saw %q and %d broken; allowed were %q", text, s.requests, s.broken, allowed)
@@ -145,14 +145,14 @@ func judgedAlone(t testing.TB, text []byte, s *sink, allowed []string) {
 
 const get, host = "GET /ok HTTP/1.1\r\n", "Host: api.test\r\n"
 
-// inner is what a smuggler wants to be taken for a request.
+// inner is the text that an attacker wants a server to read as a request.
 const inner = "GET /smuggled HTTP/1.1\r\nHost: api.test\r\n\r\n"
 
 func TestInspectSmuggling(t *testing.T) {
 	const post = "POST /ok HTTP/1.1\r\n" + host
 	for _, c := range []struct {
 		name, text string
-		want       int // what the first answer is
+		want       int // the status of the first response
 	}{
 		{"control: get", get + host + "\r\n", 200},
 		{"control: length", post + "Content-Length: 5\r\n\r\nhello", 200},
@@ -261,11 +261,11 @@ func TestInspectSmuggling(t *testing.T) {
 			if !strings.HasPrefix(c.name, "control") {
 				attack.Case(t, "NET-11", c.name)
 			}
-			answer, s, allowed, events := through(t, []byte(c.text), 5*time.Second)
+			answer, s, allowed, events := sendThrough(t, []byte(c.text), 5*time.Second)
 			if !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.1 %d ", c.want)) && !strings.HasPrefix(answer, fmt.Sprintf("HTTP/1.0 %d ", c.want)) {
 				t.Errorf("answered %.100q", answer)
 			}
-			judgedAlone(t, []byte(c.text), s, allowed)
+			checkOnlyJudged(t, []byte(c.text), s, allowed)
 			if c.want != 200 && (len(s.requests) > 0 || s.broken == 0 && s.raw.Len() > 0) {
 				t.Errorf("the server saw %q", s.raw.String())
 			}
@@ -282,8 +282,8 @@ func TestInspectSmuggling(t *testing.T) {
 	}
 }
 
-// Without the gate the server takes some of them: what the table shows is the
-// gate's.
+// Without the gate, the server accepts some of the messages. This proves that
+// the gate causes the results of the table.
 func TestInspectSmugglingControl(t *testing.T) {
 	for _, text := range []string{
 		"POST /ok HTTP/1.1\r\n" + host + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -296,13 +296,13 @@ func TestInspectSmugglingControl(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
-		attack.Seen("NET-11", fmt.Sprintf("%q", text), "the gate before the parser", err == nil)
+		attack.RecordMutant("NET-11", fmt.Sprintf("%q", text), "the gate before the parser", err == nil)
 		a.Close()
 	}
 }
 
-// FuzzInspect sends whatever comes: what the server behind sees are requests
-// that were judged.
+// FuzzInspect sends arbitrary bytes. The server behind the inspector must
+// receive only requests that were judged.
 func FuzzInspect(f *testing.F) {
 	for _, text := range []string{
 		get + host + "\r\n",
@@ -316,8 +316,8 @@ func FuzzInspect(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, s, allowed, _ := through(t, text, 50*time.Millisecond)
-		judgedAlone(t, text, s, allowed)
+		_, s, allowed, _ := sendThrough(t, text, 50*time.Millisecond)
+		checkOnlyJudged(t, text, s, allowed)
 		for _, q := range s.requests {
 			if m, rest, _ := strings.Cut(q, " "); m != "GET" && m != "POST" || !strings.HasPrefix(rest, "api.test /ok") {
 				t.Errorf("%q: the server saw %q", text, q)

@@ -13,6 +13,7 @@ import (
 	"net/http/httptrace"
 	"net/textproto"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,15 +22,17 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// Each line of a stream arrives before the next is asked for, in both
-// directions at once: bodies are not gathered.
+// Each line of a stream arrives before the next is requested, in both
+// directions at once. This proves that bodies are not buffered.
 func TestInspectStreamsBothWays(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		for _, searched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("h2=%t,searched=%t", h2, searched), func(t *testing.T) {
 				l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					http.NewResponseController(w).EnableFullDuplex()
-					if !searched { // the length is no reason to wait
+					if searched {
+						w.Header().Set("Content-Type", "application/x-ndjson")
+					} else { // a declared length does not cause buffering
 						w.Header().Set("Content-Length", fmt.Sprint(5*len("data: line 0 of bri\n")))
 					}
 					w.WriteHeader(200)
@@ -111,7 +114,9 @@ func testContinue(t *testing.T, secure bool) {
 		c := l.client(false)
 		c.Transport.(*http.Transport).ExpectContinueTimeout = time.Hour
 		res, body := l.do(c, r)
-		if fmt.Sprint(told) != fmt.Sprint(want) || path == "/yes" && body != "body" || path == "/no" && res.StatusCode != 417 {
+		// The proxy may not wait longer than a second for the server's 100, and then
+		// passes it on after its own.
+		if fmt.Sprint(slices.Compact(told)) != fmt.Sprint(want) || path == "/yes" && body != "body" || path == "/no" && res.StatusCode != 417 {
 			t.Errorf("%s: told %v, %s %q", path, told, res.Status, body)
 		}
 	}
@@ -138,7 +143,8 @@ func TestInspectEarlyHints(t *testing.T) {
 	}
 }
 
-// webSocket answers handshakes and hands over connections.
+// webSocket returns a handler that accepts WebSocket handshakes and passes the
+// connections to talk.
 func webSocket(t *testing.T, talk func(conn net.Conn, r *bufio.ReadWriter, q *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "websocket" || r.ProtoMajor != 1 {
@@ -163,7 +169,7 @@ func webSocket(t *testing.T, talk func(conn net.Conn, r *bufio.ReadWriter, q *ht
 	})
 }
 
-// shake asks for WebSocket on a connection of its own.
+// shake sends a WebSocket handshake on a new connection.
 func (l *lab) shake(path, authorization string) (net.Conn, *bufio.Reader, *http.Response) {
 	l.t.Helper()
 	conn := l.connect()
@@ -185,7 +191,7 @@ func TestInspectWebSocket(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		ended := make(chan string, 1)
 		l := newLab(t, secure, webSocket(t, func(conn net.Conn, buf *bufio.ReadWriter, _ *http.Request) {
-			for { // what is sent comes back, until the guest has said all
+			for { // echo until the guest has sent all bytes
 				line, err := buf.ReadString('\n')
 				if err != nil {
 					io.WriteString(conn, "last words")
@@ -254,11 +260,11 @@ func TestInspectWebSocketSecret(t *testing.T) {
 		switch q.URL.Path {
 		case "/echo":
 			frame(0x81, key)
-		case "/bytes": // on the wire, a byte at a time
+		case "/bytes": // one byte per write
 			for _, c := range append([]byte{0x82, byte(len(key))}, key...) {
 				conn.Write([]byte{c})
 			}
-		case "/frames": // a frame for each byte, with others between them
+		case "/frames": // one frame per byte, with control frames between them
 			for i, c := range []byte(key) {
 				frame(map[bool]byte{true: 1}[i == 0], string([]byte{c}))
 				frame(0x89, "ping")
@@ -271,11 +277,11 @@ func TestInspectWebSocketSecret(t *testing.T) {
 			frame(0x80, "")
 		case "/ping":
 			frame(0x89, key)
-		case "/packed": // as if an extension had been agreed on
+		case "/packed": // as if an extension had been negotiated
 			frame(0xc1, "before")
 		case "/masked":
 			conn.Write([]byte{0x81, 0x81, 1, 2, 3, 4, 5})
-		case "/ends": // as a value begins
+		case "/ends": // ends within the value
 			frame(0x81, key[:len("it is ")+3])
 		}
 		frame(0x81, "after")
@@ -297,9 +303,9 @@ func TestInspectWebSocketSecret(t *testing.T) {
 		if leaks || whole != strings.HasSuffix(bare, "after") || !strings.HasPrefix(bare, "before") {
 			t.Errorf("%s: the guest had %q, want %q", path, got, want)
 		}
-		attack.Tried("SEC-03", "WebSocket "+path, leaks)
+		attack.RecordCase("SEC-03", "WebSocket "+path, leaks)
 	}
-	// The control: without the secret it is all there.
+	// The control: without the secret, the value arrives.
 	for _, path := range []string{"/echo", "/bytes", "/frames", "/ping"} {
 		l := newLab(t, true, webSocket(t, talk))
 		_, r, _ := l.shake(path, value)
@@ -308,6 +314,6 @@ func TestInspectWebSocketSecret(t *testing.T) {
 		if !strings.Contains(bare, value[:5]) {
 			t.Errorf("%s: %q", path, got)
 		}
-		attack.Seen("SEC-03", "WebSocket "+path, "the scrubber", strings.Contains(bare, value[:5]))
+		attack.RecordMutant("SEC-03", "WebSocket "+path, "the scrubber", strings.Contains(bare, value[:5]))
 	}
 }

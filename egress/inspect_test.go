@@ -16,7 +16,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// echo answers with what it was asked.
+// echo responds with a description of the request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	fmt.Fprintf(w, "%s %s %s %s\n", r.Proto, r.Method, r.Host, r.RequestURI)
@@ -56,7 +56,7 @@ func TestInspectServes(t *testing.T) {
 			}
 			e := l.last(Request)
 			e.At = time.Time{}
-			if got, want := fmt.Sprintf("%+v", e), fmt.Sprintf("%+v", Event{What: Request, Host: labHost, Port: l.port, Method: "POST", Path: "/v1/x y", Allowed: true, Rule: 1}); got != want {
+			if got, want := fmt.Sprintf("%+v", e), fmt.Sprintf("%+v", Event{Kind: Request, Host: labHost, Port: l.port, Method: "POST", Path: "/v1/x y", Allowed: true, Rule: 1}); got != want {
 				t.Errorf("reported %s, want %s", got, want)
 			}
 			if n := l.dials.Load(); n != 1 {
@@ -97,8 +97,8 @@ func TestInspectDenies(t *testing.T) {
 	}
 }
 
-// A method that a rule denies is not made by spelling it in a way that some
-// servers take for it.
+// A rule that denies a method also denies spellings that some servers accept as
+// that method.
 func TestInspectMethodReadings(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		l := newLab(t, true, http.HandlerFunc(echo))
@@ -178,7 +178,7 @@ func TestInspectVerifiesServer(t *testing.T) {
 		t.Fatalf("control: %s %s", res.Status, body)
 	}
 	good, was := l.roots, l.server.TLS.Certificates
-	l.roots = trusting(t, &Authority{})
+	l.roots = trusting(t, &CA{})
 	res, body := l.get("/")
 	if res.StatusCode != 502 || !strings.Contains(body, "unknown authority") {
 		t.Errorf("%s: %s", res.Status, body)
@@ -189,7 +189,8 @@ func TestInspectVerifiesServer(t *testing.T) {
 	l.roots, l.server.TLS.Certificates = good, was
 	late := l.now
 	l.now = func() time.Time { return late().Add(-48 * time.Hour) }
-	// The guest's own clock says that our certificate has ended, too.
+	// The inspector's clock is two days slow, so its certificate has expired
+	// for the guest. The guest skips the verification.
 	conn := tls.Client(l.connect(), &tls.Config{ServerName: labHost, InsecureSkipVerify: true})
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n")
 	if text, _ := io.ReadAll(conn); !strings.Contains(string(text), "502") || !strings.Contains(string(text), "not yet valid") {
@@ -197,7 +198,7 @@ func TestInspectVerifiesServer(t *testing.T) {
 	}
 }
 
-func TestInspectSaysWhyThereIsNoAnswer(t *testing.T) {
+func TestInspectReportsUpstreamErrors(t *testing.T) {
 	for _, c := range []struct {
 		err    error
 		status int
@@ -216,7 +217,7 @@ func TestInspectSaysWhyThereIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestInspectPassesOn(t *testing.T) {
+func TestInspectForwardsUnchanged(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/redirect":
@@ -228,6 +229,12 @@ func TestInspectPassesOn(t *testing.T) {
 			w.Header().Set("Alt-Svc", `h3=":443"`)
 			w.Header().Set("Keep-Alive", "timeout=5")
 			w.WriteHeader(http.StatusTeapot)
+		case "/typeless":
+			w.Header()["Content-Type"] = nil
+			io.WriteString(w, "<html>")
+		case "/unchanged":
+			w.Header().Set("Content-Length", "100")
+			w.WriteHeader(http.StatusNotModified)
 		case "/abort":
 			w.Header().Set("Content-Length", "100")
 			io.WriteString(w, "half")
@@ -245,6 +252,16 @@ func TestInspectPassesOn(t *testing.T) {
 		t.Errorf("%s %v", res.Status, res.Header)
 	}
 	for _, h2 := range []bool{false, true} {
+		for range 20 {
+			if res, body := l.do(l.client(h2), l.request("GET", "/typeless", nil)); res.Header["Content-Type"] != nil || body != "<html>" {
+				t.Fatalf("h2 %t: %v %q", h2, res.Header, body)
+			}
+		}
+		// This HTTP/2 client also reports the missing body, but has received
+		// the response.
+		if res, err := l.client(h2).Do(l.request("GET", "/unchanged", nil)); err != nil || res.StatusCode != 304 {
+			t.Errorf("h2 %t: %v, %v", h2, res, err)
+		}
 		res, err := l.client(h2).Do(l.request("GET", "/abort", nil))
 		if err == nil {
 			_, err = io.ReadAll(res.Body)
@@ -272,16 +289,17 @@ func TestInspectEndsWithContext(t *testing.T) {
 		if _, err := io.ReadAll(res.Body); err == nil {
 			t.Error("the answer ended as if it were whole")
 		}
-		l.over.Wait() // serve has returned
+		l.over.Wait() // waits until serve has returned
 	}
 }
 
-// quietly runs serve on pipes, under a clock that jumps.
-func quietly(t *testing.T, f func(t *testing.T, guest net.Conn, served <-chan struct{})) {
+// withJumpingClock runs serve on pipes, under a fake clock.
+func withJumpingClock(t *testing.T, f func(t *testing.T, guest net.Conn, served <-chan struct{})) {
 	synctest.Test(t, func(t *testing.T) {
 		i := &inspector{
+			budget: newBudget(DefaultMemory), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
 			given:     &given{},
-			authority: &Authority{}, now: time.Now, report: func(Event) {},
+			authority: &CA{}, now: time.Now, report: func(Event) {},
 			judge: func(string, int, brig.Request) (brig.Verdict, int) { return brig.Allowed, 0 },
 			dial:  func(context.Context, string, int) (net.Conn, error) { return nil, errors.New("no") },
 		}
@@ -297,8 +315,8 @@ func quietly(t *testing.T, f func(t *testing.T, guest net.Conn, served <-chan st
 	})
 }
 
-func TestInspectTimeForHeader(t *testing.T) {
-	quietly(t, func(t *testing.T, guest net.Conn, served <-chan struct{}) {
+func TestInspectHeaderTimeout(t *testing.T) {
+	withJumpingClock(t, func(t *testing.T, guest net.Conn, served <-chan struct{}) {
 		start, slow := time.Now(), make(chan struct{})
 		go func() {
 			defer close(slow)
@@ -306,7 +324,7 @@ func TestInspectTimeForHeader(t *testing.T) {
 				if _, err := guest.Write([]byte{byte(c)}); err != nil {
 					return
 				}
-				time.Sleep(time.Second) // of the clock that jumps
+				time.Sleep(time.Second) // on the fake clock
 			}
 		}()
 		<-served
@@ -317,8 +335,8 @@ func TestInspectTimeForHeader(t *testing.T) {
 	})
 }
 
-func TestInspectTimeIdle(t *testing.T) {
-	quietly(t, func(t *testing.T, guest net.Conn, served <-chan struct{}) {
+func TestInspectIdleTimeout(t *testing.T) {
+	withJumpingClock(t, func(t *testing.T, guest net.Conn, served <-chan struct{}) {
 		go io.WriteString(guest, "GET / HTTP/1.1\r\nHost: api.test\r\n\r\n")
 		buf := make([]byte, 4096)
 		if n, err := guest.Read(buf); err != nil || !strings.Contains(string(buf[:n]), "502") {
@@ -333,8 +351,8 @@ func TestInspectTimeIdle(t *testing.T) {
 	})
 }
 
-// What panics takes its connection with it, and nothing else.
-func TestInspectPanics(t *testing.T) {
+// A panic in a rule closes only the connection of its request.
+func TestInspectRecoversFromPanic(t *testing.T) {
 	for _, h2 := range []bool{false, true} {
 		l := newLab(t, true, http.HandlerFunc(echo))
 		l.judge = func(_ string, _ int, q brig.Request) (brig.Verdict, int) {

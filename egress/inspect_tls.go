@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -13,21 +15,32 @@ import (
 
 var errWrongName = errors.New("the client hello asks for another name")
 
-// handshake ends the guest's TLS with a certificate for the host, if that is
-// whom the guest asks for.
+// handshake terminates the guest's TLS with a certificate for the host, if the
+// guest requests that host.
 func (n *inspection) handshake(ctx context.Context, conn net.Conn) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
+	select {
+	case n.handshakeSlots <- struct{}{}:
+		defer func() { <-n.handshakeSlots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if !n.budget.wait(ctx, helloCost, 0) {
+		n.reportRefused(reasonNoMemory)
+		return nil, errNoMemory
+	}
+	defer n.budget.release(helloCost)
 	guest := tls.Server(conn, &tls.Config{
 		MinVersion:             tls.VersionTLS12,
 		NextProtos:             []string{"h2", "http/1.1"},
-		SessionTicketsDisabled: true, // another connection does not know this one's keys
+		SessionTicketsDisabled: true, // other connections do not have the ticket keys
 		Time:                   n.now,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if canonicalHost(hello.ServerName) != n.host {
 				return nil, errWrongName
 			}
-			return n.authority.leaf(n.host, n.now())
+			return n.authority.issueLeaf(n.host, n.now())
 		},
 	})
 	err := guest.HandshakeContext(ctx)
@@ -37,23 +50,30 @@ func (n *inspection) handshake(ctx context.Context, conn net.Conn) (*tls.Conn, e
 	case errors.Is(err, errWrongName):
 		n.reportRefused(errWrongName.Error())
 	case ctx.Err() == nil:
-		// Most of all: that it does not trust the authority.
-		n.report(Event{At: n.now(), What: Connect, Host: n.host, Port: n.port, Rule: -1, Why: "TLS with the sandbox failed: " + clip(err.Error())})
+		// The most common cause is that the guest does not trust the CA.
+		n.report(Event{At: n.now(), Kind: Connect, Host: n.host, Port: n.port, Rule: -1, Why: "TLS with the sandbox failed: " + clip(err.Error())})
 	}
 	return nil, err
 }
 
-// upstream makes requests to the host of an inspection, on connections that
-// end with it.
+// upstream makes requests to the host of an inspection, on connections that are
+// closed with the inspection.
 type upstream struct {
 	ctx context.Context
 	n   *inspection
-	// plain makes requests, upgrading those that leave HTTP.
+	// plain sends ordinary requests; upgrading sends those with a protocol
+	// upgrade.
 	plain, upgrading *http.Transport
+	lines            atomic.Bool // the host speaks HTTP/1
+
+	mu      sync.Mutex
+	open    int      // connections to the host, including those being established
+	further []func() // releases the reservations of all but one of them
 }
 
 func newUpstream(ctx context.Context, n *inspection) *upstream {
 	u := &upstream{ctx: ctx, n: n}
+	u.lines.Store(!n.secure)
 	u.plain = u.transport("h2", "http/1.1")
 	u.upgrading = u.transport("http/1.1")
 	return u
@@ -65,11 +85,15 @@ func (u *upstream) transport(protocols ...string) *http.Transport {
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return u.dialTLS(ctx, protocols)
 		},
-		DisableCompression:     true, // what the guest does not ask for it does not get
+		DisableCompression:     true, // a response is compressed only if the guest requested it
 		ForceAttemptHTTP2:      protocols[0] == "h2",
-		MaxResponseHeaderBytes: maxAnswerHead,
+		MaxResponseHeaderBytes: maxResponseHead,
 		IdleConnTimeout:        idleTime,
-		ExpectContinueTimeout:  time.Second, // not every server says that it waits
+		ExpectContinueTimeout:  time.Second, // some servers never send 100 Continue
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize: maxHTTP2Frame, MaxReceiveBufferPerConnection: int(u.n.window),
+			MaxReceiveBufferPerStream: int(max(u.n.window/4, requestWindow)),
+		},
 	}
 	if !t.ForceAttemptHTTP2 {
 		t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -77,26 +101,63 @@ func (u *upstream) transport(protocols ...string) *http.Transport {
 	return t
 }
 
-// RoundTrip makes a request.
+// RoundTrip implements http.RoundTripper.
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
+	// A reused connection was judged only when it was opened.
+	if blocked := u.n.recheck; blocked != nil {
+		if err := blocked(); err != nil {
+			u.plain.CloseIdleConnections()
+			return nil, &dialError{err}
+		}
+	}
 	if r.Header.Get("Upgrade") != "" {
 		return u.upgrading.RoundTrip(r)
 	}
 	return u.plain.RoundTrip(r)
 }
 
-// dial connects to the host, whatever a request says, until the inspection
-// ends.
+// dial connects to the host of the inspection, regardless of the host of a
+// request. The connection is closed when the inspection ends.
 func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
-	conn, err := u.n.inspector.dial(ctx, u.n.host, u.n.port)
+	leave, err := u.reserveConn()
 	if err != nil {
 		return nil, &dialError{err}
 	}
+	conn, err := u.n.inspector.dial(ctx, u.n.host, u.n.port)
+	if err != nil {
+		leave()
+		return nil, &dialError{err}
+	}
 	stop := context.AfterFunc(u.ctx, func() { conn.Close() })
-	return &closing{Conn: conn, ended: func() { stop() }}, nil
+	return &closing{Conn: conn, ended: func() { stop(); leave() }}, nil
 }
 
-// dialTLS speaks TLS with the host, who has to prove that it is it.
+// reserveConn reserves one more connection to the host. One guest connection
+// may need several: the host may speak HTTP/1, or accept few requests on each.
+func (u *upstream) reserveConn() (leave func(), err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.open > 0 && u.n.further != nil {
+		give, why := u.n.further()
+		if why != "" {
+			u.n.report(Event{At: u.n.now(), Kind: Connect, Host: u.n.host, Port: u.n.port, Rule: -1, Why: why})
+			return nil, brig.Errorf(brig.RateLimited, "%s", why)
+		}
+		u.further = append(u.further, give)
+	}
+	u.open++
+	return func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.open--
+		if last := len(u.further) - 1; last >= 0 {
+			u.further[last]()
+			u.further = u.further[:last]
+		}
+	}, nil
+}
+
+// dialTLS connects to the host with TLS and verifies its certificate.
 func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, error) {
 	conn, err := u.dial(ctx)
 	if err != nil {
@@ -115,21 +176,25 @@ func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, e
 		conn.Close()
 		return nil, &handshakeError{err}
 	}
+	if len(protocols) > 1 {
+		u.lines.Store(c.ConnectionState().NegotiatedProtocol != "h2")
+	}
 	return c, nil
 }
 
-// dialError says that there is no connection.
+// dialError is the error of a connection that could not be made.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// handshakeError says that there is one, and no TLS on it.
+// handshakeError is the error of a connection on which the TLS handshake
+// failed.
 type handshakeError struct{ error }
 
 func (e *handshakeError) Unwrap() error { return e.error }
 
-// cause says to the guest why a request failed. Of what came back from the
-// host nothing is quoted: it may hold a value.
+// cause returns the reason of a failed request for the guest. It does not quote
+// the host's data, which may contain a value.
 func cause(err error) string {
 	var (
 		handshake *handshakeError
@@ -150,5 +215,5 @@ func cause(err error) string {
 	return "the connection to it failed"
 }
 
-// clip shortens what somebody else wrote.
+// clip shortens untrusted text.
 func clip(s string) string { return brig.Clip(s, 300) }

@@ -9,12 +9,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// leave readies a connection that leaves HTTP for WebSocket, once the host has
-// proved that it speaks it: what goes by then is not judged.
+// leave prepares a connection that changes from HTTP to WebSocket, after the
+// host has confirmed that it speaks WebSocket. The rules do not judge the
+// messages that follow.
 //
-// Values are not put into what the guest sends on it. What the host sends is
-// searched, on the wire and without the frames that it comes in: a value that
-// shows ends the connection.
+// The broker does not insert values into the guest's messages. It searches each
+// message of the host, and ends the connection if one contains a value.
 func (x *exchange) leave(res *http.Response) error {
 	sum := sha1.Sum([]byte(x.in.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	conn, ok := res.Body.(io.ReadWriteCloser)
@@ -23,30 +23,21 @@ func (x *exchange) leave(res *http.Response) error {
 	}
 	if x.scrub != nil {
 		x.scrubHeader(res.Header)
-		w := &watched{ReadWriteCloser: conn}
-		w.r = x.scrub.values.reader(&frames{src: conn, s: x.scrub.values}, func(string) { w.seen = true })
-		res.Body = w
+		res.Body = &searchedConn{conn, x.scrub.values.frames(conn)}
 	}
 	return nil
 }
 
-// watched is a connection that ends when a value shows on it.
-type watched struct {
+// searchedConn is a connection on which all data from the host is searched.
+type searchedConn struct {
 	io.ReadWriteCloser
-	r    *swapReader
-	seen bool
+	r *frames
 }
 
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.r.Read(p)
-	if w.seen {
-		return 0, io.ErrUnexpectedEOF
-	}
-	return n, err
-}
+func (w *searchedConn) Read(p []byte) (int, error) { return w.r.Read(p) }
 
 // CloseWrite closes the direction to the host.
-func (w *watched) CloseWrite() error {
+func (w *searchedConn) CloseWrite() error {
 	if c, ok := w.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// endpoint is an uplink as the stack sees it.
+// endpoint is the link endpoint of the network stack for an uplink.
 type endpoint struct {
 	link brig.Uplink
 
@@ -21,7 +21,7 @@ type endpoint struct {
 
 var _ stack.LinkEndpoint = (*endpoint)(nil)
 
-// inject gives the stack a packet of the sandbox.
+// inject passes a packet of the sandbox to the stack.
 func (e *endpoint) inject(p []byte) {
 	e.mu.RLock()
 	into := e.into
@@ -34,8 +34,8 @@ func (e *endpoint) inject(p []byte) {
 	into.DeliverNetworkPacket(header.IPv4ProtocolNumber, pkt)
 }
 
-// WritePackets implements stack.LinkWriter. What the sandbox has no room for is
-// lost, and sent again.
+// WritePackets implements stack.LinkWriter. It drops packets for which the
+// sandbox has no buffer space, and TCP retransmits them.
 func (e *endpoint) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
 	for i, pkt := range list.AsSlice() {
 		view := pkt.ToView()

@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// look serves the requests of a connection, each of which is judged.
-func (s *Session) look(f *flow, event Event, answer func() (net.Conn, error)) {
-	f.setLooked()
-	here, err := answer()
+// inspect serves the requests of a connection, and judges each of them.
+func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.Conn, error)) {
+	f.setInspected()
+	here, err := answer(f.buffer)
 	if err != nil {
 		return
 	}
@@ -28,12 +28,29 @@ func (s *Session) look(f *flow, event Event, answer func() (net.Conn, error)) {
 	event.Allowed = true
 	s.report(event)
 	i := &inspector{
-		authority: s.Authority, judge: s.asked, roots: s.Roots, report: s.report, now: time.Now, given: &s.given,
+		authority: s.CA, judge: s.judgeRequest, roots: s.Roots, report: s.report, now: time.Now, given: &s.given,
+		budget: s.budget, handshakeSlots: s.handshakeSlots, further: s.reserveConnection,
 		secrets: func() []Secret {
 			if s.Secrets == nil {
 				return nil
 			}
 			return s.Secrets()
+		},
+		narrow: func(host string, port int) bool {
+			v, _ := s.rules().Named(host, port)
+			return v == brig.Inspect
+		},
+		recheck: func() error {
+			a := f.getAddr()
+			if !a.IsValid() {
+				return nil
+			}
+			r := s.judgeAddress(a, f.port)
+			if r == nil {
+				return nil
+			}
+			s.report(Event{Kind: Connect, Host: f.host, Addr: addrText(a), Port: f.port, Rule: r.rule, Why: r.why})
+			return r
 		},
 		dial: func(ctx context.Context, host string, port int) (net.Conn, error) {
 			c, addr, err := s.dial(ctx, host, port)
@@ -41,21 +58,22 @@ func (s *Session) look(f *flow, event Event, answer func() (net.Conn, error)) {
 				f.setAddr(addr)
 				return c, nil
 			}
-			// What was told so far is that the connection and the request may be made.
-			why, rule, at := whyNot(err)
-			s.report(Event{What: Connect, Host: host, Addr: addrText(at), Port: port, Rule: rule, Why: why})
+			// The events so far report only that the connection and the request
+			// are allowed.
+			why, rule, at := dialFailure(err)
+			s.report(Event{Kind: Connect, Host: host, Addr: addrText(at), Port: port, Rule: rule, Why: why})
 			return nil, err
 		},
 	}
 	i.serve(f.ctx, &replayed{metered{here, s}, first[:n]}, f.host, f.port, first[0] == handshake)
 }
 
-// asked judges a request by the rules as they are now.
-func (s *Session) asked(host string, port int, q brig.Request) (brig.Verdict, int) {
+// judgeRequest judges a request by the current rules.
+func (s *Session) judgeRequest(host string, port int, q brig.Request) (brig.Verdict, int) {
 	return s.rules().Asked(host, port, q)
 }
 
-// replayed is a connection of which something has been read before.
+// replayed is a connection whose first bytes have been read before.
 type replayed struct {
 	metered
 	first []byte

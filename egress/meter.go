@@ -7,31 +7,31 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// usage is what a sandbox has used of the network.
+// usage is the network usage of a sandbox.
 type usage struct {
 	sent, received, dropped atomic.Int64
 }
 
-// maxPiece is how much is carried at once: a bound on bandwidth is kept in
-// such pieces.
-const maxPiece = 64 << 10
+// maxChunk is the maximum number of bytes carried at once. Bandwidth limits are
+// enforced in units of it.
+const maxChunk = 64 << 10
 
-// newLimiter bounds bandwidth. A tenth of a second's worth may go at once, so
-// that short things are not slowed down.
+// newLimiter returns a limiter of bandwidth. It allows bursts of a tenth of a
+// second, so that short transfers are not slowed down.
 func newLimiter(bytesPerSecond int64) *rate.Limiter {
-	return rate.NewLimiter(rate.Limit(bytesPerSecond), int(max(bytesPerSecond/10, maxPiece)))
+	return rate.NewLimiter(rate.Limit(bytesPerSecond), int(max(bytesPerSecond/10, maxChunk)))
 }
 
-// metered is the sandbox's end of a connection: what goes over it is counted
-// and bounded.
+// metered is the sandbox's end of a connection. Its traffic is counted and
+// limited.
 type metered struct {
 	net.Conn
 	s *Session
 }
 
-// Read implements net.Conn: what the sandbox sends.
+// Read implements net.Conn. It counts the bytes that the sandbox sends.
 func (m metered) Read(p []byte) (int, error) {
-	n, err := m.Conn.Read(p[:min(len(p), maxPiece)])
+	n, err := m.Conn.Read(p[:min(len(p), maxChunk)])
 	m.s.usage.sent.Add(int64(n))
 	if l := m.s.policy.Load().up; l != nil && n > 0 {
 		if lost := l.WaitN(m.s.ctx, n); lost != nil {
@@ -41,11 +41,11 @@ func (m metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn: what the sandbox receives.
+// Write implements net.Conn. It counts the bytes that the sandbox receives.
 func (m metered) Write(p []byte) (int, error) {
 	written := 0
 	for len(p) > 0 {
-		piece := p[:min(len(p), maxPiece)]
+		piece := p[:min(len(p), maxChunk)]
 		if l := m.s.policy.Load().down; l != nil {
 			if err := l.WaitN(m.s.ctx, len(piece)); err != nil {
 				return written, err
@@ -62,7 +62,7 @@ func (m metered) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// CloseWrite tells the sandbox that nothing more comes.
+// CloseWrite closes the direction to the sandbox.
 func (m metered) CloseWrite() error { return closeWrite(m.Conn) }
 
 func closeWrite(c net.Conn) error {

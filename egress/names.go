@@ -1,53 +1,83 @@
 package egress
 
 import (
+	"container/list"
 	"net/netip"
 	"sync"
 
 	"github.com/brig-run/brig"
 )
 
-// maxNames bounds the names that one sandbox may have resolved.
-const maxNames = 1 << 16
+// maxNames limits how many names of one sandbox have an address at once.
+const maxNames = 4096
 
-// names gives every name an address of its own, which is nowhere in use: a
-// connection to it says for which name it is.
+// names assigns every name an address that is used on no network, so that a
+// connection to the address identifies the name. A new name replaces the least
+// recently used one. An address is reused only when all others of the network
+// have been used.
 type names struct {
 	mu     sync.Mutex // guards the fields below
-	byName map[string]netip.Addr
-	byAddr map[netip.Addr]string
+	byName map[string]*list.Element
+	byAddr map[netip.Addr]*list.Element
+	used   *list.List // of *named, the most recently used first
 	next   netip.Addr
 }
 
+type named struct {
+	name string
+	addr netip.Addr
+}
+
 func newNames() *names {
+	return &names{byName: map[string]*list.Element{}, byAddr: map[netip.Addr]*list.Element{}, used: list.New(), next: firstNameAddr()}
+}
+
+// firstNameAddr returns the first address that may be assigned to a name.
+func firstNameAddr() netip.Addr {
 	first := brig.UplinkNetwork.Masked().Addr()
 	for range 16 {
-		first = first.Next() // beyond the gateway and the sandbox
+		first = first.Next() // skip the addresses of the gateway and the sandbox
 	}
-	return &names{byName: map[string]netip.Addr{}, byAddr: map[netip.Addr]string{}, next: first}
+	return first
 }
 
-// address returns the address that stands for a name; false when there are
-// too many of them.
-func (n *names) address(name string) (netip.Addr, bool) {
+// address returns the address of a name, and assigns one if needed.
+func (n *names) address(name string) netip.Addr {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if a, ok := n.byName[name]; ok {
-		return a, true
+	if e, ok := n.byName[name]; ok {
+		n.used.MoveToFront(e)
+		return e.Value.(*named).addr
 	}
-	if len(n.byName) >= maxNames || !brig.UplinkNetwork.Contains(n.next) {
-		return netip.Addr{}, false
+	if n.used.Len() >= maxNames {
+		oldest := n.used.Remove(n.used.Back()).(*named)
+		delete(n.byName, oldest.name)
+		delete(n.byAddr, oldest.addr)
 	}
-	a := n.next
-	n.next = a.Next()
-	n.byName[name], n.byAddr[a] = a, name
-	return a, true
+	for n.byAddr[n.next] != nil { // there are many more addresses than names
+		n.advance()
+	}
+	e := n.used.PushFront(&named{name, n.next})
+	n.byName[name], n.byAddr[n.next] = e, e
+	n.advance()
+	return e.Value.(*named).addr
 }
 
-// name returns the name that an address stands for.
+// advance moves to the next address, and from the last one to the first.
+func (n *names) advance() {
+	if n.next = n.next.Next(); !brig.UplinkNetwork.Contains(n.next.Next()) {
+		n.next = firstNameAddr()
+	}
+}
+
+// name returns the name to which an address is assigned.
 func (n *names) name(a netip.Addr) (string, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s, ok := n.byAddr[a]
-	return s, ok
+	e, ok := n.byAddr[a]
+	if !ok {
+		return "", false
+	}
+	n.used.MoveToFront(e)
+	return e.Value.(*named).name, true
 }

@@ -12,8 +12,8 @@ import (
 
 const dnsPort = 53
 
-// admit decides about one packet of the sandbox: TCP goes on to the stack, a
-// question for a name is answered, and everything else ends here.
+// admit judges a packet of the sandbox: TCP is passed to the stack, a DNS query
+// is answered, and all other packets are dropped.
 func (s *Session) admit(p []byte) (goesOn bool) {
 	if len(p) < header.IPv4MinimumSize || header.IPVersion(p) != header.IPv4Version {
 		s.drop("not IPv4", netip.Addr{}, 0)
@@ -25,6 +25,10 @@ func (s *Session) admit(p []byte) (goesOn bool) {
 		return false
 	}
 	to := addrOf(ip.DestinationAddress())
+	if ip.FragmentOffset() != 0 || ip.More() { // an uplink carries whole packets, and reassembly would take memory
+		s.drop("a packet in pieces", to, 0)
+		return false
+	}
 	switch ip.TransportProtocol() {
 	case header.TCPProtocolNumber:
 		return true
@@ -38,11 +42,11 @@ func (s *Session) admit(p []byte) (goesOn bool) {
 	return false
 }
 
-// datagram answers a question for a name, whoever it was sent to.
+// datagram answers a DNS query, regardless of the address that it was sent to.
 func (s *Session) datagram(ip header.IPv4, to netip.Addr) {
 	udp := header.UDP(ip.Payload())
-	if ip.FragmentOffset() != 0 || ip.More() || len(udp) < header.UDPMinimumSize || int(udp.Length()) > len(udp) || udp.Length() < header.UDPMinimumSize {
-		s.drop("UDP in pieces", to, 0)
+	if len(udp) < header.UDPMinimumSize || int(udp.Length()) > len(udp) || udp.Length() < header.UDPMinimumSize {
+		s.drop("UDP that is cut short", to, 0)
 		return
 	}
 	if udp.DestinationPort() != dnsPort {
@@ -50,11 +54,11 @@ func (s *Session) datagram(ip header.IPv4, to netip.Addr) {
 		return
 	}
 	if out := s.answer(udp[header.UDPMinimumSize:udp.Length()]); out != nil {
-		_ = s.link.Send(reply(ip, udp, out)) // a lost answer is asked for again
+		_ = s.link.Send(reply(ip, udp, out)) // the client repeats the query if the answer is lost
 	}
 }
 
-// reply makes the packet that answers one.
+// reply builds the packet that answers a query.
 func reply(ip header.IPv4, udp header.UDP, payload []byte) []byte {
 	length := header.UDPMinimumSize + len(payload)
 	p := make([]byte, header.IPv4MinimumSize+length)

@@ -7,60 +7,67 @@ import (
 )
 
 const (
-	// fewFlows is what one sandbox may have while most of the room is taken,
-	// so that a few sandboxes cannot keep all others from going out.
-	fewFlows = 64
-	// wideFlows is how many connections of a sandbox have wide buffers, and
-	// wideRoom how many of all sandboxes: some 500 MB at most. What is beyond
-	// gets narrow ones, and is slower.
-	wideFlows = 64
-	wideRoom  = 256
-	// What the network stack keeps of a connection each way, in bytes. It is a
-	// way within this machine: wide ones are enough for its full speed.
+	// guaranteedFlows is the number of connections that one sandbox may have
+	// while more than half of the capacity is used. It prevents a few sandboxes
+	// from using all connections.
+	guaranteedFlows = 64
+	// wideBufferConns is the number of open connections of all sandboxes up to
+	// which a new connection gets wide buffers. Further connections get narrow
+	// buffers, and are slower.
+	wideBufferConns = 256
+	// The size of the network stack's buffers of a connection in each
+	// direction. The path is local to this host, so wide buffers suffice for
+	// its full speed.
 	wideBuffer   = 1 << 20
-	narrowBuffer = 32 << 10
+	narrowBuffer = 8 << 10
 )
 
-// Room is what the connections of a server's sandboxes have together: each takes
-// a descriptor of the server's and some of its memory, and many sandboxes with as
-// many as each may have would take all of them.
-type Room struct {
+// ConnLimiter limits the connections of all sandboxes of a server. Each
+// connection uses a file descriptor and some memory of the server, and many
+// sandboxes with the maximum of each would exhaust both.
+type ConnLimiter struct {
 	most int64
 	open atomic.Int64
 }
 
-// NewRoom returns room for so many connections.
-func NewRoom(most int) *Room { return &Room{most: int64(most)} }
+// NewConnLimiter returns a limiter that allows up to the given number of
+// connections.
+func NewConnLimiter(most int) *ConnLimiter { return &ConnLimiter{most: int64(most)} }
 
-// RoomHere returns room for half as many connections as this process may have
-// descriptors, and at most 8192.
-func RoomHere() *Room {
+// DefaultConnLimiter returns a limiter for half as many connections as this
+// process may have file descriptors, and at most 8192.
+func DefaultConnLimiter() *ConnLimiter {
 	most := int64(8192)
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur/2 < uint64(most) {
 		most = int64(l.Cur / 2)
 	}
-	return &Room{most: most}
+	return &ConnLimiter{most: most}
 }
 
-// take takes the room of one connection of a sandbox that has own others. It
-// reports false when there is none.
-func (r *Room) take(own int) bool {
+// take reserves a connection for a sandbox, which already has own connections.
+// It reports false if none is available.
+func (r *ConnLimiter) take(own int) bool {
 	n := r.open.Add(1)
-	if n > r.most || n > r.most/2 && own >= fewFlows {
+	if n > r.most || n > r.most/2 && own >= guaranteedFlows {
 		r.open.Add(-1)
 		return false
 	}
 	return true
 }
 
-func (r *Room) leave() { r.open.Add(-1) }
+func (r *ConnLimiter) leave() { r.open.Add(-1) }
 
-// buffer is how much is kept each way of a connection of a sandbox that has
-// own in all.
-func (r *Room) buffer(own int) int {
-	if own > wideFlows || r.open.Load() > wideRoom {
-		return narrowBuffer
+// bufferSize is a size of a connection's buffers. A connection may have it
+// while the sandbox uses at most within/8 of its memory.
+type bufferSize struct{ each, within int64 }
+
+// buffers returns the buffer sizes that a connection may have now, largest
+// first.
+func (r *ConnLimiter) buffers() []bufferSize {
+	all := []bufferSize{{wideBuffer, 2}, {256 << 10, 3}, {64 << 10, 4}, {narrowBuffer, 8}}
+	if r.open.Load() > wideBufferConns {
+		return all[2:]
 	}
-	return wideBuffer
+	return all
 }

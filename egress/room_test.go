@@ -10,15 +10,15 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 )
 
-// A few sandboxes with as many connections as they can make leave room for
-// others, and all together have no more than there is.
-func TestRoomIsShared(t *testing.T) {
-	room := NewRoom(100)
-	inRoom := func(o *Options) { o.Room = room }
+// A few sandboxes with as many connections as they can open leave capacity for
+// others. All sandboxes together do not exceed the limit.
+func TestConnLimitIsShared(t *testing.T) {
+	room := NewConnLimiter(100)
+	inRoom := func(o *Options) { o.ConnLimiter = room }
 	worlds := []*world{newWorld(t, allow("203.0.113.0/24"), inRoom), newWorld(t, allow("203.0.113.0/24"), inRoom)}
 	var conns []net.Conn
 	fill := func(w *world) (n int) {
-		w.serve("203.0.113.5:80", parrot)
+		w.serve("203.0.113.5:80", echoServer)
 		for range 110 {
 			c, err := w.dial(netip.MustParseAddr("203.0.113.5"), 80)
 			if err != nil {
@@ -29,8 +29,8 @@ func TestRoomIsShared(t *testing.T) {
 		}
 		return n
 	}
-	if a, b := fill(worlds[0]), fill(worlds[1]); a != fewFlows || b != 100-fewFlows {
-		t.Errorf("the sandboxes have %d and %d connections, want %d and %d", a, b, fewFlows, 100-fewFlows)
+	if a, b := fill(worlds[0]), fill(worlds[1]); a != guaranteedFlows || b != 100-guaranteedFlows {
+		t.Errorf("the sandboxes have %d and %d connections, want %d and %d", a, b, guaranteedFlows, 100-guaranteedFlows)
 	}
 	worlds[1].mu.Lock()
 	last := worlds[1].events[len(worlds[1].events)-1]
@@ -51,12 +51,14 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
-// Many connections have narrow buffers, which carry as much as wide ones.
-func TestManyConnectionsKeepLittle(t *testing.T) {
+// If a sandbox has many connections, their buffers are small but carry the same
+// data, and all together stay within the sandbox's memory.
+func TestManyConnectionsHaveSmallBuffers(t *testing.T) {
 	w := newWorld(t, allow("203.0.113.0/24"))
-	w.serve("203.0.113.5:80", parrot)
+	w.serve("203.0.113.5:80", echoServer)
+	const many = 300
 	var last net.Conn
-	for range wideFlows + 10 {
+	for range many {
 		c, err := w.dial(netip.MustParseAddr("203.0.113.5"), 80)
 		if err != nil {
 			t.Fatal(err)
@@ -68,19 +70,28 @@ func TestManyConnectionsKeepLittle(t *testing.T) {
 	if back := said(t, last, long); back != long {
 		t.Errorf("%d of %d bytes came back", len(back), len(long))
 	}
-	var got map[int64]int
-	for range 100 { // a connection has its buffers a moment after the sandbox has it
-		got = map[int64]int{}
+	kept := int64(0)
+	got := map[int64]int{}
+	for range 100 { // the buffers are set a moment after the connection is established
+		kept, got = 0, map[int64]int{}
 		for _, e := range w.stack.RegisteredEndpoints() {
 			o := e.(*tcp.Endpoint).SocketOptions()
-			got[max(o.GetReceiveBufferSize(), o.GetSendBufferSize())]++
+			kept += o.GetReceiveBufferSize() + o.GetSendBufferSize()
+			got[o.GetReceiveBufferSize()]++
 		}
-		if len(got) == 2 {
+		if kept <= DefaultMemory && got[wideBuffer] <= 4 {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if wide, narrow := got[wideBuffer], got[narrowBuffer]; len(got) != 2 || wide == 0 || wide > wideFlows || narrow < 9 {
-		t.Errorf("buffers by size are %v, want at most %d of %d, the others of %d", got, wideFlows, wideBuffer, narrowBuffer)
+	if kept > DefaultMemory || got[wideBuffer] == 0 || got[narrowBuffer] < many/2 {
+		t.Errorf("%d bytes are kept; buffers by size are %v", kept, got)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.events {
+		if !e.Allowed {
+			t.Errorf("%+v", e)
+		}
 	}
 }

@@ -13,41 +13,50 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/hostaddr"
 )
 
-// Options are what a session is told of the sandbox and of the world.
+// Options describe the sandbox and its environment to a session.
 type Options struct {
 	Rules brig.Egress
-	// Secrets returns those that requests may carry, as they are now.
+	// Secrets returns the current secrets that requests may carry.
 	Secrets func() []Secret
-	// Authority ends TLS where requests are looked at; nil: none are, and what
-	// needs it is refused.
-	Authority *Authority
-	// Report is told what the sandbox asks for. It is called from many
-	// goroutines and must not wait.
+	// CA issues the certificates for inspected TLS connections. If CA is nil,
+	// connections that need inspection are refused.
+	CA *CA
+	// Report receives the sandbox's accesses. It is called from many goroutines
+	// and must not block.
 	Report func(Event)
 
-	// Room is shared with the sessions of other sandboxes. Default one of its
-	// own, for as many connections as a sandbox may have.
-	Room *Room
+	// Memory limits the server memory that the sandbox's connections and
+	// requests use. Default DefaultMemory.
+	Memory int64
 
-	// Resolver finds addresses. Default the system's.
+	// ConnLimiter is shared with the sessions of other sandboxes. The default
+	// is a separate limiter, for the maximum number of connections of a
+	// sandbox.
+	ConnLimiter *ConnLimiter
+
+	// Resolver looks up addresses. Default net.DefaultResolver.
 	Resolver Resolver
-	// Roots are who may vouch for servers. Default the system's.
+	// Roots are the CAs trusted for upstream servers. Default the system's.
 	Roots *x509.CertPool
-	// Own reports whether an address is this machine's. Default those of its
-	// interfaces.
-	Own func(netip.Addr) bool
+	// Open are the networks that the operator opened to the rules of all
+	// tenants.
+	Open []netip.Prefix
+	// OwnAddress reports whether an address currently belongs to this host.
+	// Default hostaddr.Has.
+	OwnAddress func(netip.Addr) bool
 	// Dial connects to an address. Default a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// Resolver finds a name's addresses, as net.Resolver does.
+// Resolver looks up a name's addresses. net.Resolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Session is one sandbox's way out.
+// Session carries the network traffic of one sandbox.
 type Session struct {
 	Options
 	link  brig.Uplink
@@ -57,9 +66,14 @@ type Session struct {
 
 	policy atomic.Pointer[policy]
 	events *rate.Limiter
-	lost   atomic.Int64 // events that were too many to report
+	lost   atomic.Int64 // events that were not reported because there were too many
 	usage  usage
 	given  given
+	budget *budget
+	// handshakeSlots and lookupSlots have a slot for each concurrent handshake
+	// and each concurrent name lookup.
+	handshakeSlots, lookupSlots chan struct{}
+	patience                    time.Duration // lingerTime, except in tests
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -68,41 +82,47 @@ type Session struct {
 
 	mu    sync.Mutex // guards the field below
 	flows map[*flow]struct{}
+	more  int // outside connections of inspected flows beyond the first of each
 }
 
-// policy is what rules are right now.
+// policy is the current rules and their limiters.
 type policy struct {
 	brig.Egress
-	up, down *rate.Limiter // nil is no bound
+	up, down *rate.Limiter // nil: no limit
 }
 
-// How many events are reported: what a sandbox does in a burst, and each
-// second. What is beyond is counted.
+// Limits of reported events: the burst size and the rate per second. Further
+// events are only counted.
 const (
 	eventBurst = 200
 	eventRate  = 20
 )
 
-// Start gives a sandbox its way out. The session has the link and ends with it.
+// Start starts a session for a sandbox. The session owns the link, and ends
+// when the link ends.
 func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 	if o.Resolver == nil {
 		o.Resolver = net.DefaultResolver
 	}
-	if o.Own == nil {
-		o.Own = isOwn
+	if o.OwnAddress == nil {
+		o.OwnAddress = hostaddr.Has
 	}
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
 	}
-	if o.Room == nil {
-		o.Room = NewRoom(2 * maxFlows)
+	if o.ConnLimiter == nil {
+		o.ConnLimiter = NewConnLimiter(2 * maxFlows)
+	}
+	if o.Memory == 0 {
+		o.Memory = DefaultMemory
 	}
 	if o.Report == nil {
 		o.Report = func(Event) {}
 	}
 	s := &Session{
 		Options: o, link: link, names: newNames(), end: &endpoint{link: link},
-		events: rate.NewLimiter(eventRate, eventBurst), flows: map[*flow]struct{}{},
+		budget: newBudget(o.Memory), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes), lookupSlots: make(chan struct{}, maxConcurrentLookups),
+		events: rate.NewLimiter(eventRate, eventBurst), flows: map[*flow]struct{}{}, patience: lingerTime,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.Update(o.Rules)
@@ -115,7 +135,7 @@ func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 	return s, nil
 }
 
-// receive takes what the sandbox sends until the link ends.
+// receive processes the sandbox's packets until the link ends.
 func (s *Session) receive() {
 	defer s.cancel()
 	p := make([]byte, brig.UplinkMTU)
@@ -130,8 +150,8 @@ func (s *Session) receive() {
 	}
 }
 
-// Update changes the rules. Connections that they do not allow any more, or
-// not without looking at them, are closed before it returns.
+// Update replaces the rules. Before it returns, it closes the connections that
+// the new rules do not allow, or allow only with inspection.
 func (s *Session) Update(rules brig.Egress) {
 	p := &policy{Egress: rules}
 	if rules.Bandwidth > 0 {
@@ -141,38 +161,38 @@ func (s *Session) Update(rules brig.Egress) {
 	s.mu.Lock()
 	var out []*flow
 	for f := range s.flows {
-		if !s.stillAllowed(f) {
+		if !f.isClosed() && !s.stillAllowed(f) {
 			out = append(out, f)
 		}
 	}
 	s.mu.Unlock()
 	for _, f := range out {
 		f.close()
-		s.report(Event{What: Connect, Host: f.host, Addr: addrText(f.getAddr()), Port: f.port, Rule: -1, Why: "the rules have changed"})
+		s.report(Event{Kind: Connect, Host: f.host, Addr: addrText(f.getAddr()), Port: f.port, Rule: -1, Why: "the rules have changed"})
 	}
 }
 
 func (s *Session) rules() *brig.Egress { return &s.policy.Load().Egress }
 
-// Usage is how many bytes the sandbox has sent and received.
+// Usage returns how many bytes the sandbox has sent and received.
 func (s *Session) Usage() (sent, received int64) {
 	return s.usage.sent.Load(), s.usage.received.Load()
 }
 
-// Untold is how many events were too many to be told since the last that was.
-// It forgets them.
-func (s *Session) Untold() int64 { return s.lost.Swap(0) }
+// Suppressed returns how many events were not reported since the last reported
+// event, and resets the counter.
+func (s *Session) Suppressed() int64 { return s.lost.Swap(0) }
 
 // Done is closed when the session has ended, or its link has.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Close ends the session and everything that goes through it. It may be called
-// more than once, and returns when all has ended.
+// Close ends the session and all its connections, and waits until they have
+// ended. It may be called more than once.
 func (s *Session) Close() { s.closing.Do(s.shut) }
 
 func (s *Session) shut() {
 	s.cancel()
-	_ = s.link.Close() // the stack may be waiting in it
+	_ = s.link.Close() // the stack may be blocked in it
 	s.mu.Lock()
 	for f := range s.flows {
 		f.close()
@@ -183,21 +203,21 @@ func (s *Session) shut() {
 	s.stack.Destroy()
 }
 
-// report tells of an event, unless there are too many. What was let out is
-// always told.
+// report reports an event, unless there are too many. Allowed accesses are
+// always reported.
 func (s *Session) report(e Event) {
-	let := e.Allowed && e.What != Lookup
+	let := e.Allowed && e.Kind != Lookup
 	if !let && !s.events.Allow() {
 		s.lost.Add(1)
 		return
 	}
-	e.At, e.Missed = time.Now().UTC(), s.lost.Swap(0)
+	e.At, e.Suppressed = time.Now().UTC(), s.lost.Swap(0)
 	s.Report(e)
 }
 
 func (s *Session) drop(why string, to netip.Addr, port int) {
 	s.usage.dropped.Add(1)
-	s.report(Event{What: Drop, Addr: addrText(to), Port: port, Rule: -1, Why: why})
+	s.report(Event{Kind: Drop, Addr: addrText(to), Port: port, Rule: -1, Why: why})
 }
 
 func addrText(a netip.Addr) string {

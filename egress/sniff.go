@@ -1,65 +1,136 @@
 package egress
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
 )
 
 const (
-	// sniffTime bounds how long the first words of a connection may take, once
-	// they have begun; maxSniff how long they may be.
+	// sniffTime limits how long the first bytes of a connection may take after
+	// the first of them, and maxSniff limits their length.
 	sniffTime = 10 * time.Second
 	maxSniff  = 64 << 10
+	// singleWordTime is how long sniff waits for further bytes after a single
+	// word.
+	singleWordTime = 100 * time.Millisecond
 )
 
-// handshake is the type of a TLS record with which a client begins; hidden is
-// the extension with which it hides for whom (RFC 9849).
+// handshake is the type of the TLS record that a client sends first. hidden is
+// the extension with which a client encrypts the server name (RFC 9849).
 const (
 	handshake = 0x16
 	hidden    = 0xfe0d
 )
 
-// sniff reads what a client says first, and says why it must not go on if that
-// is TLS or HTTP for another host. Everything that it has read it returns.
-func sniff(c net.Conn, host string) (first []byte, why string) {
+// sniffer has the functions with which sniff reserves memory and forwards data.
+type sniffer struct {
+	take func() bool
+	give func()
+	out  func([]byte) error // forwards bytes before the check is complete
+}
+
+// sniff reads a client's first bytes. It returns a reason why the bytes must
+// not pass if they are TLS or HTTP for another host. It returns all bytes that
+// it has read and not forwarded yet.
+func sniff(c net.Conn, host string, do sniffer) (first []byte, why string) {
 	first = make([]byte, 4<<10)
 	n, err := c.Read(first)
 	first = first[:n]
 	if err != nil || n == 0 {
 		return first, ""
 	}
-	_ = c.SetReadDeadline(time.Now().Add(sniffTime))
 	defer c.SetReadDeadline(time.Time{})
-	if first[0] == handshake {
+	if !do.take() {
+		return first, reasonNoMemory
+	}
+	held := true
+	defer func() {
+		if held {
+			do.give()
+		}
+	}()
+	_ = c.SetReadDeadline(time.Now().Add(sniffTime))
+	if len(first) == 1 && isRecord(first) && first[0] != handshake { // the next byte decides
+		first = slices.Grow(first, 4<<10)
+		n, err := c.Read(first[1:cap(first)])
+		if first = first[:1+n]; n == 0 {
+			if errors.Is(err, io.EOF) {
+				return first, ""
+			}
+			return first, "its first words were cut short"
+		}
+	}
+	if isRecord(first) {
 		return sniffTLS(first, c, host)
 	}
+	sent := 0 // bytes of a single word that were forwarded
 	for {
-		switch kind := looksLike(first); {
+		switch kind := matchProtocol(first); {
 		case kind == notHTTP:
-			return first, ""
+			return first[sent:], ""
 		case kind == isHTTP:
-			return first, checkRequest(first, host)
+			return first[sent:], checkRequest(first, host)
+		case kind == isHTTP2:
+			return first[sent:], checkStream(first, host)
 		case len(first) >= maxSniff:
-			return first, "its first words are too long"
+			return first[sent:], "its first words are too long"
 		}
 		first = slices.Grow(first, 4<<10)
+		bare := isSingleWord(first)
+		if bare && sent < len(first) {
+			_ = c.SetReadDeadline(time.Now().Add(singleWordTime))
+		}
 		n, err := c.Read(first[len(first):cap(first)])
 		first = first[:len(first)+n]
-		if err != nil {
-			return first, "its first words were cut short"
+		switch {
+		case bare && n == 0 && isTimeout(err) && sent < len(first):
+			// A client that sends one word and waits may get a response to it.
+			// The bytes that follow are still checked, together with the word.
+			if do.out(first[sent:]) != nil {
+				return nil, ""
+			}
+			sent = len(first)
+			do.give()
+			_ = c.SetReadDeadline(time.Time{})
+			var more [1]byte
+			n, err := c.Read(more[:])
+			first = slices.Concat(first, more[:n])
+			if held = do.take(); !held {
+				return nil, reasonNoMemory
+			}
+			if n == 0 && err != nil {
+				return nil, ""
+			}
+			_ = c.SetReadDeadline(time.Now().Add(sniffTime))
+		case bare && n == 0 && errors.Is(err, io.EOF):
+			return first[sent:], "" // a single word, after which the connection ended
+		case err != nil:
+			return first[sent:], "its first words were cut short"
+		case bare:
+			_ = c.SetReadDeadline(time.Now().Add(sniffTime))
 		}
 	}
 }
 
-// sniffTLS reads a client hello.
+// isRecord reports whether the first bytes are a TLS record. Servers skip some
+// records before a client hello, such as a warning.
+func isRecord(first []byte) bool {
+	const changeCipherSpec, heartbeat = 0x14, 0x18
+	return first[0] == handshake || first[0] >= changeCipherSpec && first[0] <= heartbeat && (len(first) < 2 || first[1] == 3)
+}
+
+func isTimeout(err error) bool {
+	timeout, ok := errors.AsType[net.Error](err)
+	return ok && timeout.Timeout()
+}
+
+// sniffTLS reads a client hello, and compares its server name with host.
 func sniffTLS(first []byte, c net.Conn, host string) ([]byte, string) {
 	var seen bytes.Buffer
 	why := "it begins as TLS and is not"
@@ -81,7 +152,7 @@ func sniffTLS(first []byte, c net.Conn, host string) ([]byte, string) {
 	return seen.Bytes(), why
 }
 
-// readOnly is a connection of which only what comes is used.
+// readOnly is a connection that only reads.
 type readOnly struct {
 	net.Conn
 	from io.Reader
@@ -93,66 +164,3 @@ func (r readOnly) Close() error                       { return nil }
 func (r readOnly) SetDeadline(time.Time) error        { return nil }
 func (r readOnly) SetReadDeadline(time.Time) error    { return nil }
 func (r readOnly) SetWriteDeadline(t time.Time) error { return nil }
-
-// likeness says what first words look like.
-type likeness int
-
-const (
-	tooShort likeness = iota
-	notHTTP
-	isHTTP // a whole head of a request
-)
-
-// looksLike tells HTTP/1 from everything else. Protocols of lines may have
-// commands of the same names: only the end of the line tells.
-func looksLike(first []byte) likeness {
-	line, _, whole := bytes.Cut(first, []byte("\n"))
-	word, _, spaced := bytes.Cut(line, []byte(" "))
-	if !spaced && !whole {
-		for _, m := range methods() {
-			if strings.HasPrefix(m, string(first)) {
-				return tooShort
-			}
-		}
-		return notHTTP
-	}
-	if !slices.Contains(methods(), string(word)) {
-		return notHTTP
-	}
-	if !whole {
-		return tooShort
-	}
-	if !bytes.Contains(line, []byte(" HTTP/1.")) {
-		return notHTTP
-	}
-	if bytes.Contains(first, []byte("\n\r\n")) || bytes.Contains(first, []byte("\n\n")) {
-		return isHTTP
-	}
-	return tooShort
-}
-
-func methods() []string {
-	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"}
-}
-
-// checkRequest says why the first request of a connection must not go on.
-func checkRequest(head []byte, host string) string {
-	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
-	switch {
-	case err != nil:
-		return "its HTTP is malformed"
-	case r.Method == http.MethodConnect:
-		return "HTTP asks for a tunnel to somewhere else"
-	case hostOnly(r.Host) != host || r.URL.Host != "" && hostOnly(r.URL.Host) != host:
-		return "HTTP is for another host"
-	}
-	return ""
-}
-
-// hostOnly is a Host header without its port, in canonical form.
-func hostOnly(s string) string {
-	if h, _, err := net.SplitHostPort(s); err == nil {
-		s = h
-	}
-	return strings.ToLower(strings.TrimSuffix(s, "."))
-}

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"gvisor.dev/gvisor/pkg/tcpip"
-	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/header"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 	"gvisor.dev/gvisor/pkg/tcpip/stack"
@@ -18,13 +17,14 @@ import (
 )
 
 const (
-	// maxHandshakes bounds connections of one sandbox that are being made.
+	// maxHandshakes limits how many connections of one sandbox are being
+	// established at once.
 	maxHandshakes = 256
 	nic           = 1
 )
 
-// newStack makes the network stack in which a sandbox's connections end,
-// whatever address they are to.
+// newStack creates the network stack that terminates a sandbox's connections,
+// regardless of their destination.
 func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, error) {
 	s := stack.New(stack.Options{
 		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol},
@@ -40,13 +40,14 @@ func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, 
 	check("selective acknowledgements", s.SetTransportProtocolOption(tcp.ProtocolNumber, &sack))
 	receive := tcpip.TCPReceiveBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: wideBuffer, Max: wideBuffer}
 	check("receive buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &receive))
-	// What one connection has on its way fits into what an uplink has room for:
-	// it loses nothing by itself.
+	// The data in flight of one connection fits into the buffers of an uplink,
+	// so a single connection causes no packet loss.
 	send := tcpip.TCPSendBufferSizeRangeOption{Min: tcp.MinBufferSize, Default: wideBuffer, Max: wideBuffer}
 	check("send buffers", s.SetTransportProtocolOption(tcp.ProtocolNumber, &send))
-	// An uplink delivers in order: nothing of an old connection comes after the
-	// SYN of a new one. Without a listener, netstack drops that SYN while the old
-	// connection waits, a minute after the server ended it first.
+	// An uplink delivers packets in order: no packet of an old connection
+	// arrives after the SYN of a new one. Without a listener, netstack drops
+	// that SYN while the old connection is in TIME-WAIT, which lasts a minute
+	// if the server closed it first.
 	wait := tcpip.TCPTimeWaitTimeoutOption(0)
 	check("time to wait", s.SetTransportProtocolOption(tcp.ProtocolNumber, &wait))
 	check("interface", s.CreateNIC(nic, end))
@@ -66,7 +67,7 @@ func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, 
 	return s, nil
 }
 
-// accept decides about one connection that the sandbox asks for.
+// accept judges a connection that the sandbox requests.
 func (s *Session) accept(r *tcp.ForwarderRequest) {
 	id := r.ID()
 	to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)
@@ -76,7 +77,7 @@ func (s *Session) accept(r *tcp.ForwarderRequest) {
 			r.Complete(true)
 		}
 	}()
-	s.connect(to, func() (net.Conn, error) {
+	s.connect(to, func(n int64) (net.Conn, error) {
 		answered = true
 		var queue waiter.Queue
 		ep, err := r.CreateEndpoint(&queue)
@@ -84,9 +85,8 @@ func (s *Session) accept(r *tcp.ForwarderRequest) {
 		if err != nil {
 			return nil, errors.New(err.String())
 		}
-		n := int64(s.buffer()) // they do not grow by themselves
-		ep.SocketOptions().SetReceiveBufferSize(n, true)
+		ep.SocketOptions().SetReceiveBufferSize(n, true) // they do not grow automatically
 		ep.SocketOptions().SetSendBufferSize(n, true)
-		return gonet.NewTCPConn(&queue, ep), nil
+		return newLingering(&queue, ep), nil
 	})
 }

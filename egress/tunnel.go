@@ -6,20 +6,21 @@ import (
 	"sync"
 )
 
-// tunnel carries bytes both ways until both have ended. What the sandbox says
-// first must not be for another host than the one that it was let through to;
-// if it is, tunnel says so and nothing of it has gone out.
-func tunnel(here, there net.Conn, host string) (why string) {
+// tunnel copies bytes in both directions until both have ended. The sandbox's
+// first bytes must not name a host other than the one for which the connection
+// is allowed. If they do, tunnel returns the reason, and none of them has been
+// sent.
+func (s *Session) tunnel(f *flow, here, there net.Conn) (why string) {
 	var ways sync.WaitGroup
 	ways.Go(func() {
-		if _, err := io.Copy(here, there); err != nil {
+		if err := carry(here, there, f.buffer); err != nil {
 			_ = there.Close()
 			_ = here.Close()
 			return
 		}
 		_ = closeWrite(here)
 	})
-	why = forward(there, here, host)
+	why = s.forward(f, there, here)
 	if why != "" {
 		_ = there.Close()
 		_ = here.Close()
@@ -28,10 +29,10 @@ func tunnel(here, there net.Conn, host string) (why string) {
 	return why
 }
 
-// forward carries what the sandbox sends.
-func forward(there, here net.Conn, host string) (why string) {
-	if host != "" {
-		first, why := sniff(here, host)
+// forward copies the bytes that the sandbox sends.
+func (s *Session) forward(f *flow, there, here net.Conn) (why string) {
+	if f.host != "" {
+		first, why := s.sniff(f, there, here)
 		if why != "" {
 			return why
 		}
@@ -40,11 +41,30 @@ func forward(there, here net.Conn, host string) (why string) {
 			return ""
 		}
 	}
-	if _, err := io.Copy(there, here); err != nil {
+	if err := carry(there, here, f.buffer); err != nil {
 		_ = there.Close()
 		_ = here.Close()
 		return ""
 	}
 	_ = closeWrite(there)
 	return ""
+}
+
+// carry copies with a separate buffer: the WriteTo and ReadFrom methods of the
+// connections may use more memory than the sandbox is charged for.
+func carry(to, from net.Conn, buffer int64) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, copyBufferSize(buffer)))
+	return err
+}
+
+// sniff reads the sandbox's first bytes, and charges them to its memory.
+func (s *Session) sniff(f *flow, there, here net.Conn) (first []byte, why string) {
+	return sniff(here, f.host, sniffer{
+		take: func() bool { return s.budget.wait(f.ctx, helloCost, 0) },
+		give: func() { s.budget.release(helloCost) },
+		out: func(b []byte) error {
+			_, err := there.Write(b)
+			return err
+		},
+	})
 }

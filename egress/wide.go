@@ -10,17 +10,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// narrowest are the shortest prefixes of networks that anybody may allow: what
-// is larger is nearly everything.
+// The shortest network prefixes that every tenant may allow. A larger network
+// comprises nearly all addresses.
 const (
 	narrowest4 = 8
 	narrowest6 = 16
 )
 
-// Wide returns an error that names the first rule that allows nearly
-// everything: any name, any name below a public suffix, a large part of all
+// CheckWide returns an error that names the first rule that allows nearly every
+// host: any name, any name below a public suffix, or a large part of all
 // addresses.
-func Wide(e *brig.Egress) error {
+func CheckWide(e *brig.Egress) error {
 	for i, r := range e.Rules {
 		if r.Deny {
 			continue
@@ -44,9 +44,9 @@ func Wide(e *brig.Egress) error {
 	return nil
 }
 
-// Private returns an error that names the first rule that allows a network
-// that is not the public internet, apart from those that are open to all.
-func Private(e *brig.Egress, open []netip.Prefix) error {
+// CheckPrivate returns an error that names the first rule that allows a network
+// outside the public internet, except those that are open to all tenants.
+func CheckPrivate(e *brig.Egress, open []netip.Prefix) error {
 	for i, r := range e.Rules {
 		if r.Deny || r.CIDR == "" {
 			continue

@@ -48,6 +48,18 @@ func (w *wire) Send(p []byte) error {
 	select {
 	case w.out <- slices.Clone(p):
 		return nil
+	default:
+	}
+	// A stack does not receive while it sends. If both sides waited for each
+	// other forever, they would deadlock, so a full link drops packets, as a
+	// network does.
+	full := time.NewTimer(100 * time.Millisecond)
+	defer full.Stop()
+	select {
+	case w.out <- slices.Clone(p):
+		return nil
+	case <-full.C:
+		return nil
 	case <-w.end:
 		return io.ErrClosedPipe
 	}
@@ -58,20 +70,21 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// world is a sandbox with a network stack, its session, and a world of addresses
-// on which servers of the test listen.
+// world is a sandbox with a network stack, its session, and a simulated
+// internet of addresses on which the test's servers listen.
 type world struct {
 	*Session
 	t     *testing.T
 	wire  *wire // the sandbox's end
 	guest *stack.Stack
+	wait  time.Duration // how long the sandbox waits for an answer
 
 	mu     sync.Mutex
 	events []Event
-	dialed []string                // every address that was connected to
+	dialed []string                // every address that was dialled
 	asked  []string                // every name that was resolved outside
 	places map[string]string       // address:port -> listener
-	zone   map[string][]netip.Addr // name. -> addresses, in turns of one if flip
+	zone   map[string][]netip.Addr // addresses by name; if flip is set, one at a time in turn
 	flip   bool
 	udp    chan []byte
 }
@@ -79,9 +92,9 @@ type world struct {
 func newWorld(t *testing.T, rules *brig.Egress, change ...func(*Options)) *world {
 	t.Helper()
 	sandbox, host := newWire()
-	l := &world{t: t, wire: sandbox, places: map[string]string{}, zone: map[string][]netip.Addr{}}
+	l := &world{t: t, wait: 20 * time.Second, wire: sandbox, places: map[string]string{}, zone: map[string][]netip.Addr{}}
 	o := Options{
-		Rules: *rules, Resolver: l, Own: func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") },
+		Rules: *rules, Resolver: l, OwnAddress: func(a netip.Addr) bool { return a == netip.MustParseAddr("203.0.113.99") },
 		Dial: l.connectTo,
 		Report: func(e Event) {
 			l.mu.Lock()
@@ -147,7 +160,7 @@ func (l *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, er
 	return out, nil
 }
 
-// connectTo is the world's way to dial.
+// connectTo is the Dial function of the session.
 func (l *world) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
 	l.mu.Lock()
 	l.dialed = append(l.dialed, address)
@@ -159,7 +172,7 @@ func (l *world) connectTo(ctx context.Context, _, address string) (net.Conn, err
 	return (&net.Dialer{}).DialContext(ctx, "tcp", to)
 }
 
-// serve has f serve connections to an address and port of the world.
+// serve makes f handle the connections to an address and port of the world.
 func (l *world) serve(address string, f func(net.Conn)) {
 	l.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -190,10 +203,10 @@ func (l *world) name(name string, addrs ...string) {
 // dial connects from inside the sandbox.
 func (l *world) dial(a netip.Addr, port int) (net.Conn, error) { return l.dialFrom(0, a, port) }
 
-// dialFrom connects from inside the sandbox, from a port of its own choice or
-// from any.
+// dialFrom connects from inside the sandbox, from a given port, or from any if
+// own is 0.
 func (l *world) dialFrom(own uint16, a netip.Addr, port int) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), l.wait)
 	defer cancel()
 	from := tcpip.FullAddress{NIC: 1, Port: own}
 	if own != 0 {
@@ -202,7 +215,7 @@ func (l *world) dialFrom(own uint16, a netip.Addr, port int) (net.Conn, error) {
 	return gonet.DialTCPWithBind(ctx, l.guest, from, tcpip.FullAddress{NIC: 1, Addr: tcpip.AddrFrom4(a.As4()), Port: uint16(port)}, ipv4.ProtocolNumber)
 }
 
-// lookup asks for a name from inside, by UDP.
+// lookup sends a DNS query from inside the sandbox over UDP.
 func (l *world) lookup(name string, kind dnsmessage.Type) (dnsmessage.Message, bool) {
 	l.t.Helper()
 	n, err := dnsmessage.NewName(name)
@@ -217,7 +230,7 @@ func (l *world) lookup(name string, kind dnsmessage.Type) (dnsmessage.Message, b
 	return l.exchange(b)
 }
 
-// exchange sends one UDP message to the resolver and returns what comes back.
+// exchange sends one UDP message to the resolver and returns the response.
 func (l *world) exchange(message []byte) (dnsmessage.Message, bool) {
 	l.t.Helper()
 	var out dnsmessage.Message
@@ -233,22 +246,23 @@ func (l *world) exchange(message []byte) (dnsmessage.Message, bool) {
 			l.t.Fatal(err)
 		}
 		return out, true
-	case <-time.After(2 * time.Second):
+	case <-time.After(l.wait):
 		return out, false
 	}
 }
 
-// datagram is a UDP packet of the sandbox.
+// datagram returns a UDP packet from the sandbox.
 func datagram(to netip.Addr, port int, payload []byte) []byte {
 	ask := make([]byte, header.IPv4MinimumSize+header.UDPMinimumSize)
 	ip := header.IPv4(ask)
 	ip.Encode(&header.IPv4Fields{TotalLength: uint16(len(ask)), TTL: 1, SrcAddr: tcpip.AddrFrom4(to.As4()), DstAddr: tcpip.AddrFrom4(brig.UplinkNetwork.Addr().As4())})
 	udp := header.UDP(ask[header.IPv4MinimumSize:])
 	udp.Encode(&header.UDPFields{SrcPort: uint16(port), DstPort: 5353, Length: header.UDPMinimumSize})
-	return reply(ip, udp, payload) // of the other direction
+	return reply(ip, udp, payload) // reply swaps the two addresses
 }
 
-// address resolves a name inside, or says that it does not.
+// address resolves a name inside the sandbox, or reports false if it does not
+// resolve.
 func (l *world) address(name string) (netip.Addr, bool) {
 	l.t.Helper()
 	m, ok := l.lookup(name+".", dnsmessage.TypeA)
@@ -263,7 +277,7 @@ func (l *world) address(name string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// connect resolves a name and connects to it, from inside.
+// connectName resolves a name and connects to it, from inside the sandbox.
 func (l *world) connectName(name string, port int) (net.Conn, error) {
 	l.t.Helper()
 	a, ok := l.address(name)
@@ -273,7 +287,8 @@ func (l *world) connectName(name string, port int) (net.Conn, error) {
 	return l.dial(a, port)
 }
 
-// outside says what has been dialled and resolved.
+// outside returns the addresses that were dialled and the names that were
+// resolved.
 func (l *world) outside() (dialed, asked []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

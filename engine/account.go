@@ -10,80 +10,91 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// account is what the server knows of one tenant: what it may use, and what it
-// uses. Everything is decided in memory, under one lock, and counted from the
-// records when a server starts; only what was used up is written down, every
-// few seconds (usage.go).
+// account is the in-memory state of one tenant: its quota, its limits and its
+// usage. Every admission decision is made in memory, under one lock. The counts
+// are rebuilt from the stored records when a server starts. Only the usage is
+// written to the store, every few seconds (usage.go).
 type account struct {
 	now func() time.Time
+	// records and workspaces serialize changes of the tenant's stored records
+	// (ctx_mutex.go). They are acquired before mu.
+	records, workspaces ctxMutex
 
-	mu         sync.Mutex // guards the fields below
-	tenant     brig.Tenant
-	bounds     brig.Bounds // of sandboxes, with the tenant's ceilings
-	closed     bool        // the tenant is being removed
-	sandboxes  int
-	executions int
-	storage    int64
-	open       map[*seat]bool
-	today      string
-	spent      brig.Spent              // today
-	unwritten  map[usageKey]brig.Spent // since the last flush
-	labels     map[usageKey]bool       // those that today has lines of
-	buckets    map[string]*bucket      // of calls: "" is the tenant's, others are keys'
+	mu           sync.Mutex // guards the fields below
+	tenant       brig.Tenant
+	limitRange   brig.Bounds // limits of sandboxes, capped by the tenant's limits
+	closed       bool        // the tenant is being removed
+	sandboxes    int
+	paused       int
+	executions   int
+	storage      int64
+	reservations map[*reservation]bool
+	today        string
+	spent        brig.Spent              // usage of today
+	unflushed    map[usageKey]brig.Spent // usage since the last flush
+	labels       map[usageKey]bool       // labels that have a usage line today
+	buckets      map[string]*bucket      // rate limits of calls, by key ID; "" is the tenant's own
+	endedCount   int                     // sandboxes that ended since the last trim (keep.go)
 }
 
-// usageKey names a line of a tenant's usage.
+// usageKey identifies a line of a tenant's usage.
 type usageKey struct{ day, label, value string }
 
-// maxUsageLabels is how many labels of a tenant usage is told apart by, on one
-// day: what callers choose must not fill the disk. The sums have everything.
+// maxUsageLabels is the maximum number of labels by which one tenant's usage is
+// broken down on one day. Callers choose labels, and must not be able to fill
+// the disk with them. The totals include the usage of all labels.
 const maxUsageLabels = 1000
 
-// seat is what one sandbox or one execution takes up until it ends.
-type seat struct {
-	a      *account
-	exec   bool
-	cpus   float64
-	gib    float64
-	disk   int64
-	labels map[string]string
-	since  time.Time // until when it is accounted for
-	// stop ends an execution before its time; nil where nobody has said how.
-	// over is why it was.
-	stop func(why error)
-	over error
-	// ending says that a sandbox is being ended for its tenant's time. Of all
-	// fields this one is guarded by Engine.mu.
-	ending bool
+// reservation is the share of a tenant's quota that one sandbox or one execution
+// occupies until it ends.
+type reservation struct {
+	a         *account
+	isExec    bool
+	cpus      float64
+	memoryGiB float64
+	disk      int64
+	labels    map[string]string
+	since     time.Time // the time up to which usage is counted
+	counted   bool      // the execution counts as usage
+	isPaused  bool      // the sandbox is paused, and does not count as a sandbox
+	// idle is true while the sandbox or execution has not begun, because it
+	// waits for an instance. An idle reservation counts against the quota, but
+	// accrues no usage.
+	idle bool
+	// stop ends an execution early. It is nil until setStop sets it. stopReason
+	// is the reason for which the execution was stopped.
+	stop       func(why error)
+	stopReason error
 }
 
-// account finds the account of a tenant that there is.
-func (e *Engine) account(ctx context.Context, tenant string) (*account, error) {
-	if a, ok := e.accounts.Load(tenant); ok {
+// account returns the account of an existing tenant.
+func (g *gate) account(ctx context.Context, tenant string) (*account, error) {
+	if a, ok := g.accounts.Load(tenant); ok {
 		return a.(*account), nil
 	}
-	e.tenancy.Lock()
-	defer e.tenancy.Unlock()
-	return e.loadAccount(ctx, tenant)
+	g.tenantMu.Lock()
+	defer g.tenantMu.Unlock()
+	return g.loadAccount(ctx, tenant)
 }
 
-// loadAccount reads what there is to know. The caller holds e.tenancy.
-func (e *Engine) loadAccount(ctx context.Context, tenant string) (*account, error) {
-	if a, ok := e.accounts.Load(tenant); ok {
+// loadAccount reads a tenant's record and today's usage from the store, unless
+// the account is already loaded. The caller holds tenantMu.
+func (g *gate) loadAccount(ctx context.Context, tenant string) (*account, error) {
+	if a, ok := g.accounts.Load(tenant); ok {
 		return a.(*account), nil
 	}
-	t, err := e.Store.GetTenant(ctx, tenant)
+	t, err := g.Store.GetTenant(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	today := brig.DayOf(e.Now())
-	lines, err := e.Store.Usage(ctx, tenant, today, today)
+	today := brig.DayOf(g.Now())
+	lines, err := g.Store.Usage(ctx, tenant, today, today)
 	if err != nil {
 		return nil, err
 	}
 	a := &account{
-		now: e.Now, tenant: *t, bounds: e.Bounds.Within(t.Ceilings), open: map[*seat]bool{}, today: today,
-		unwritten: map[usageKey]brig.Spent{}, labels: map[usageKey]bool{}, buckets: map[string]*bucket{},
+		now: g.Now, records: newCtxMutex(), workspaces: newCtxMutex(), tenant: *t, limitRange: g.LimitRange.Within(t.Ceilings), reservations: map[*reservation]bool{}, today: today,
+		unflushed: map[usageKey]brig.Spent{}, labels: map[usageKey]bool{}, buckets: map[string]*bucket{},
 	}
 	for _, l := range lines {
 		if l.Label == "" {
@@ -92,15 +103,15 @@ func (e *Engine) loadAccount(ctx context.Context, tenant string) (*account, erro
 			a.labels[usageKey{l.Day, l.Label, l.Value}] = true
 		}
 	}
-	e.accounts.Store(tenant, a)
+	g.accounts.Store(tenant, a)
 	return a, nil
 }
 
-// lodge takes a seat for one more sandbox, if the quota has one.
-func (a *account) lodge(spec brig.Spec) (*seat, error) {
+// reserve takes a reservation for one more sandbox, if the quota permits it.
+func (a *account) reserve(spec brig.Spec) (*reservation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.turn()
+	a.resetDaily()
 	q := a.tenant.Quota
 	switch {
 	case a.closed:
@@ -114,36 +125,109 @@ func (a *account) lodge(spec brig.Spec) (*seat, error) {
 	if err := q.FitsReserved(a.spent, a.now()); err != nil {
 		return nil, err
 	}
-	return a.take(spec), nil
+	p := a.newReservation(spec)
+	p.idle = true
+	return p, nil
 }
 
-// keep is lodge of a sandbox that there is already, whatever the quota says.
-func (a *account) keep(spec brig.Spec) *seat {
+// reserveExisting takes a reservation for a sandbox that already exists, regardless of the quota.
+func (a *account) reserveExisting(spec brig.Spec) *reservation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.take(spec)
+	return a.newReservation(spec)
 }
 
-// take makes a seat. The caller holds a.mu.
-func (a *account) take(spec brig.Spec) *seat {
+// reservePaused takes a reservation for a sandbox that is paused already. Only the
+// disk space of the sandbox's save counts.
+func (a *account) reservePaused(bytes int64) *reservation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.addPaused(bytes)
+}
+
+// addPaused adds a reservation for a paused sandbox. The caller holds a.mu.
+func (a *account) addPaused(bytes int64) *reservation {
+	a.paused++
+	a.storage += bytes
+	return a.add(&reservation{disk: bytes, idle: true, isPaused: true})
+}
+
+// reservePause takes a reservation for one more paused sandbox, if the quota permits
+// it. The size of its save is not known yet.
+func (a *account) reservePause() (*reservation, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	most := a.tenant.Quota.PausedBound()
+	switch {
+	case a.closed:
+		return nil, errRemoved(a.tenant.Name)
+	case a.paused >= most:
+		return nil, brig.OverQuota("paused", fmt.Sprintf("%d paused sandboxes", most), time.Second)
+	}
+	return a.addPaused(0), nil
+}
+
+// addDisk adds disk space to the reservation of a paused sandbox, if the quota permits
+// it.
+func (p *reservation) addDisk(bytes int64) error {
+	a := p.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if q := a.tenant.Quota.Storage; q > 0 && a.storage+bytes > q {
+		return brig.OverQuota("storage", brig.FormatBytes(q), time.Second)
+	}
+	if a.reservations[p] {
+		a.storage += bytes
+		p.disk += bytes
+	}
+	return nil
+}
+
+// addStorage counts disk space until release is called.
+func (a *account) addStorage(bytes int64) (release func()) {
+	add := func(n int64) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.storage += n
+	}
+	add(bytes)
+	return func() { add(-bytes) }
+}
+
+// reserveResumed is like reserve, for a paused sandbox that is being resumed.
+// The bytes of its save do not count, because the save is removed once the
+// sandbox runs.
+func (a *account) reserveResumed(spec brig.Spec, bytes int64) (*reservation, error) {
+	a.mu.Lock()
+	a.storage -= bytes
+	a.mu.Unlock()
+	p, err := a.reserve(spec)
+	a.mu.Lock()
+	a.storage += bytes
+	a.mu.Unlock()
+	return p, err
+}
+
+// newReservation creates a reservation. The caller holds a.mu.
+func (a *account) newReservation(spec brig.Spec) *reservation {
 	a.sandboxes++
 	a.storage += spec.Limits.Disk
-	return a.enter(&seat{
-		cpus: spec.Limits.CPUs, gib: float64(spec.Limits.Memory) / brig.GiB, disk: spec.Limits.Disk, labels: spec.Labels,
+	return a.add(&reservation{
+		cpus: spec.Limits.CPUs, memoryGiB: float64(spec.Limits.Memory) / brig.GiB, disk: spec.Limits.Disk, labels: spec.Labels,
 	})
 }
 
-func (a *account) enter(p *seat) *seat {
+func (a *account) add(p *reservation) *reservation {
 	p.a, p.since = a, a.now()
-	a.open[p] = true
+	a.reservations[p] = true
 	return p
 }
 
-// begin takes a seat for one more execution, and counts it.
-func (a *account) begin(labels map[string]string) (*seat, error) {
+// reserveExec takes a reservation for one more execution, and counts the execution as usage.
+func (a *account) reserveExec(labels map[string]string) (*reservation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.turn()
+	a.resetDaily()
 	q := a.tenant.Quota
 	if a.closed {
 		return nil, errRemoved(a.tenant.Name)
@@ -155,86 +239,136 @@ func (a *account) begin(labels map[string]string) (*seat, error) {
 	if err := q.FitsToday(a.spent, a.now()); err != nil {
 		return nil, err
 	}
-	a.executions++
-	a.add(labels, brig.Spent{Executions: 1})
-	return a.enter(&seat{exec: true, labels: labels}), nil
+	return a.newExec(labels, true), nil
 }
 
-// goOn is begin of an execution that an earlier server began and counted.
-func (a *account) goOn(labels map[string]string) *seat {
+// reserveExecs is like reserveExec, for the n executions of a save. If it is not a
+// copy, they count as usage already.
+func (a *account) reserveExecs(labels map[string]string, n int, copied bool) (list []*reservation, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.resetDaily()
+	q := a.tenant.Quota
+	if a.closed {
+		return nil, errRemoved(a.tenant.Name)
+	}
+	if q.Executions > 0 && a.executions+n > q.Executions {
+		return nil, brig.OverQuota("executions", fmt.Sprintf("%d at once", q.Executions), time.Second)
+	}
+	a.catchUp()
+	if copied {
+		if err := q.FitsToday(a.spent.Add(brig.Spent{Executions: int64(n - 1)}), a.now()); err != nil {
+			return nil, err
+		}
+	}
+	for range n {
+		list = append(list, a.newExec(labels, copied))
+	}
+	return list, nil
+}
+
+// newExec creates the reservation of an execution that has not begun. The caller holds
+// a.mu.
+func (a *account) newExec(labels map[string]string, countUsage bool) *reservation {
+	a.executions++
+	if countUsage {
+		a.addUsage(labels, brig.Spent{Executions: 1})
+	}
+	return a.add(&reservation{isExec: true, labels: labels, idle: true, counted: countUsage})
+}
+
+// start marks the sandbox or execution of a reservation as begun: its time counts
+// from now on. Further calls do nothing.
+func (p *reservation) start() {
+	if p == nil {
+		return
+	}
+	p.a.mu.Lock()
+	defer p.a.mu.Unlock()
+	if p.idle {
+		p.idle, p.since = false, p.a.now()
+	}
+}
+
+// resumeExec takes a reservation for an execution that an earlier server began and counted.
+func (a *account) resumeExec(labels map[string]string) *reservation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.executions++
-	return a.enter(&seat{exec: true, labels: labels})
+	return a.add(&reservation{isExec: true, labels: labels})
 }
 
-// end gives a seat back. Further calls do nothing.
-func (p *seat) end() { p.leave(false) }
+// release releases a reservation. Further calls do nothing.
+func (p *reservation) release() { p.close(false) }
 
-// undo gives the seat of an execution back that never began: it does not
-// count.
-func (p *seat) undo() { p.leave(true) }
+// cancel releases the reservation of an execution that never began, and
+// subtracts the execution from the usage.
+func (p *reservation) cancel() { p.close(true) }
 
-func (p *seat) leave(undone bool) {
+func (p *reservation) close(undone bool) {
 	if p == nil {
 		return
 	}
 	a := p.a
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.open[p] {
+	if !a.reservations[p] {
 		return
 	}
-	delete(a.open, p)
-	a.turn()
+	delete(a.reservations, p)
+	a.resetDaily()
 	a.accrue(p, a.now())
 	switch {
-	case !p.exec:
+	case p.isPaused:
+		a.paused--
+		a.storage -= p.disk
+	case !p.isExec:
 		a.sandboxes--
 		a.storage -= p.disk
-	case undone:
+	case undone && p.counted:
 		a.executions--
-		a.add(p.labels, brig.Spent{Executions: -1})
+		a.addUsage(p.labels, brig.Spent{Executions: -1})
 	default:
 		a.executions--
 	}
 }
 
-// charge adds what an execution costs.
+// charge adds the cost of an execution to the usage.
 func (a *account) charge(labels map[string]string, cost float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.turn()
-	a.add(labels, brig.Spent{Cost: cost})
+	a.resetDaily()
+	a.addUsage(labels, brig.Spent{Cost: cost})
 }
 
-// account is whose seat it is, nil for none.
-func (p *seat) account() *account {
+// account returns the account that the reservation belongs to, or nil for a nil reservation.
+func (p *reservation) account() *account {
 	if p == nil {
 		return nil
 	}
 	return p.a
 }
 
-// accrue adds what a seat has used since it was last asked. The caller holds
-// a.mu.
-func (a *account) accrue(p *seat, now time.Time) {
+// accrue adds the usage of a reservation since the last call of accrue. The caller
+// holds a.mu.
+func (a *account) accrue(p *reservation, now time.Time) {
 	d := now.Sub(p.since)
-	if p.since = now; d <= 0 {
-		return // the clock was set back
+	if p.since = now; d <= 0 || p.idle {
+		return // the clock was set back, or the reservation is idle
 	}
-	if p.exec {
-		a.add(p.labels, brig.Spent{ExecutionTime: d})
+	if p.isExec {
+		a.addUsage(p.labels, brig.Spent{ExecutionTime: d})
 		return
 	}
-	a.add(p.labels, brig.Spent{CPUTime: time.Duration(p.cpus * float64(d)), Memory: p.gib * d.Seconds()})
+	a.addUsage(p.labels, brig.Spent{CPUTime: time.Duration(p.cpus * float64(d)), Memory: p.memoryGiB * d.Seconds()})
 }
 
-// add notes what was used. The caller holds a.mu.
-func (a *account) add(labels map[string]string, s brig.Spent) {
+// addUsage adds s to the total and to the lines of the labels. The caller holds
+// a.mu.
+func (a *account) addUsage(labels map[string]string, s brig.Spent) {
 	a.spent = a.spent.Add(s)
 	sum := usageKey{day: a.today}
-	a.unwritten[sum] = a.unwritten[sum].Add(s)
+	a.unflushed[sum] = a.unflushed[sum].Add(s)
 	for k, v := range labels {
 		line := usageKey{a.today, k, v}
 		if !a.labels[line] {
@@ -243,81 +377,84 @@ func (a *account) add(labels map[string]string, s brig.Spent) {
 			}
 			a.labels[line] = true
 		}
-		a.unwritten[line] = a.unwritten[line].Add(s)
+		a.unflushed[line] = a.unflushed[line].Add(s)
 	}
 }
 
-// catchUp accounts for everything until now, if a quota depends on it. The
-// caller holds a.mu.
+// catchUp updates the usage of all open reservations, if a quota depends on it.
+// The caller holds a.mu.
 func (a *account) catchUp() {
 	if !a.tenant.Quota.OfTime() {
 		return
 	}
 	now := a.now()
-	for p := range a.open {
+	for p := range a.reservations {
 		a.accrue(p, now)
 	}
 }
 
-// turn begins a new day when there is one. The caller holds a.mu.
-func (a *account) turn() {
+// resetDaily resets the day's usage when a new day has begun. The caller holds a.mu.
+func (a *account) resetDaily() {
 	if day := brig.DayOf(a.now()); day != a.today {
 		a.today, a.spent = day, brig.Spent{}
 		clear(a.labels)
 	}
 }
 
-// flush returns what is to be written, and forgets it.
+// flush returns the usage that has not been written yet, and clears it.
 func (a *account) flush() (lines []brig.UsageLine) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now()
-	a.turn()
-	for p := range a.open {
+	a.resetDaily()
+	for p := range a.reservations {
 		a.accrue(p, now)
 	}
-	for k, s := range a.unwritten {
+	for k, s := range a.unflushed {
 		if s != (brig.Spent{}) {
 			lines = append(lines, brig.UsageLine{Tenant: a.tenant.Name, Day: k.day, Label: k.label, Value: k.value, Spent: s})
 		}
 	}
-	clear(a.unwritten)
+	clear(a.unflushed)
 	return lines
 }
 
-// restore takes back what could not be written.
+// restore adds back the lines that flush returned and that could not be
+// written.
 func (a *account) restore(lines []brig.UsageLine) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range lines {
 		k := usageKey{l.Day, l.Label, l.Value}
-		a.unwritten[k] = a.unwritten[k].Add(l.Spent)
+		a.unflushed[k] = a.unflushed[k].Add(l.Spent)
 	}
 }
 
-// terms returns what a call of the tenant's is bound by.
-func (a *account) terms() (brig.Bounds, brig.Ceilings) {
+// callLimits returns the limit range and the tenant's limits that apply to the tenant's calls.
+func (a *account) callLimits() (brig.Bounds, brig.Ceilings) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.bounds, a.tenant.Ceilings
+	return a.limitRange, a.tenant.Ceilings
 }
 
-// storesAtMost is how many bytes versions of workspaces may take, 0 for any.
-func (a *account) storesAtMost() int64 {
+// workspaceQuota returns the maximum number of bytes of the tenant's workspace
+// versions, 0 for no limit.
+func (a *account) workspaceQuota() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.tenant.Quota.Workspaces
 }
 
-// change gives the tenant another quota and other ceilings.
-func (a *account) change(t brig.Tenant, bounds brig.Bounds) {
+// change replaces the tenant's quota and limits.
+func (a *account) change(t brig.Tenant, limitRange brig.Bounds) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tenant, a.bounds = t, bounds
+	a.tenant, a.limitRange = t, limitRange
 	clear(a.buckets)
 }
 
-// close lets nothing begin any more, unless something goes on.
+// close closes the account, unless it still has sandboxes or executions. A
+// closed account rejects new ones. close reports whether it closed the account.
 func (a *account) close() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -335,21 +472,20 @@ func errRemoved(tenant string) error {
 	return brig.Errorf(brig.PermissionDenied, "the tenant %q is being removed", tenant)
 }
 
-// house remembers the seat of a sandbox that has a machine.
-func (e *Engine) house(id brig.ID, p *seat) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.seats[id] = p
+// track records the reservation of a sandbox that has an instance.
+func (g *gate) track(id brig.ID, p *reservation) {
+	g.sandboxes.update(id, func(s *sandbox) { s.reservation = p })
 }
 
-// houseKept is house for a sandbox that an earlier server made.
-func (e *Engine) houseKept(ctx context.Context, r *brig.Record) error {
-	a, err := e.account(ctx, r.Tenant)
+// trackExisting takes a reservation for a sandbox that an earlier server
+// created, and records it.
+func (g *gate) trackExisting(ctx context.Context, r *brig.Record) error {
+	a, err := g.account(ctx, r.Tenant)
 	if err != nil {
 		return err
 	}
 	spec := r.Spec
 	spec.Labels = maps.Clone(spec.Labels)
-	e.house(r.ID, a.keep(spec))
+	g.track(r.ID, a.reserveExisting(spec))
 	return nil
 }

@@ -20,8 +20,8 @@ type slowStore struct {
 	fail *error
 }
 
-// slowness is longer than what runs beside such a write.
-const slowness = time.Minute
+// storeDelay is longer than any operation that runs in parallel with a write.
+const storeDelay = time.Minute
 
 func (s slowStore) Soon() brig.Store { s.soon = true; return s }
 
@@ -29,7 +29,7 @@ func (s slowStore) wait() error {
 	if !s.soon {
 		return nil
 	}
-	time.Sleep(slowness)
+	time.Sleep(storeDelay)
 	return *s.fail
 }
 
@@ -41,32 +41,32 @@ func (s slowStore) Append(ctx context.Context, events ...brig.Event) error {
 	return errors.Join(s.wait(), s.Store.Append(ctx, events...))
 }
 
-// told notes when something came out of a sandbox.
-type told struct {
+// timedWriter is a writer that records the time of the sandbox's first output.
+type timedWriter struct {
 	bytes.Buffer
 	at time.Time
 }
 
-func (w *told) Write(p []byte) (int, error) {
+func (w *timedWriter) Write(p []byte) (int, error) {
 	if w.at.IsZero() {
 		w.at = time.Now()
 	}
 	return w.Buffer.Write(p)
 }
 
-// Programs run while their intent is written; nothing comes out of them before
-// it is, and nothing at all when it cannot be.
-func TestNothingComesOutBeforeTheIntent(t *testing.T) {
-	for what, call := range map[string]func(t *testing.T, h *house, out *told) error{
-		"run": func(t *testing.T, h *house, out *told) error {
-			o, err := h.Run(as(t, brig.Operator), python("ann"), brig.IO{Stdout: out})
+// Programs run while the store writes their intent. No output reaches the
+// caller before the intent is written, and none at all if the write fails.
+func TestOutputWaitsForIntentRecord(t *testing.T) {
+	for what, call := range map[string]func(t *testing.T, h *fixture, out *timedWriter) error{
+		"run": func(t *testing.T, h *fixture, out *timedWriter) error {
+			o, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{Stdout: out})
 			if err == nil && o.Pool != brig.PoolHit {
 				t.Errorf("it was a %q", o.Pool)
 			}
 			return err
 		},
-		"code": func(t *testing.T, h *house, out *told) error {
-			_, err := h.RunCode(as(t, brig.Operator), "box", brig.Code{Source: "echo hi"}, func(ev brig.CodeEvent) error {
+		"code": func(t *testing.T, h *fixture, out *timedWriter) error {
+			_, err := h.RunCode(withRole(t, brig.Operator), "box", brig.Code{Source: "echo hi"}, func(ev brig.CodeEvent) error {
 				_, err := out.Write(ev.Stdout)
 				return err
 			})
@@ -82,15 +82,15 @@ func TestNothingComesOutBeforeTheIntent(t *testing.T) {
 				var fail error
 				o := warm(2)
 				o.Store = slowStore{Store: mem.New(), fail: &fail}
-				bubble(t, engine.Options{Pool: o.Pool, Store: o.Store}, func(t *testing.T, h *house, p *tricky) {
-					if _, err := h.Create(as(t, brig.Operator), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+				withFakeClock(t, engine.Options{Pool: o.Pool, Store: o.Store}, func(t *testing.T, h *fixture, p *hookedProvider) {
+					if _, err := h.Create(withRole(t, brig.Operator), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
 						t.Fatal(err)
 					}
-					settled()
+					waitForRefill()
 					if fails {
 						fail = errors.New("the disk is full")
 					}
-					begin, out := time.Now(), &told{}
+					begin, out := time.Now(), &timedWriter{}
 					err := call(t, h, out)
 					if (err != nil) != fails {
 						t.Errorf("the call's error is %v", err)
@@ -98,7 +98,7 @@ func TestNothingComesOutBeforeTheIntent(t *testing.T) {
 					if fails && out.Len() > 0 {
 						t.Errorf("%q came out", out)
 					}
-					if early := out.at.Sub(begin); !fails && early < slowness {
+					if early := out.at.Sub(begin); !fails && early < storeDelay {
 						t.Errorf("something came out after %v", early)
 					}
 					h.Close()
@@ -108,17 +108,17 @@ func TestNothingComesOutBeforeTheIntent(t *testing.T) {
 	}
 }
 
-// wholeStore notes how many events each write through Soon brought.
-type wholeStore struct {
+// countingStore records the number of events in each write through Soon.
+type countingStore struct {
 	brig.Store
 	soon  bool
 	wrote *[]int
 	fail  *error
 }
 
-func (s wholeStore) Soon() brig.Store { s.soon = true; return s }
+func (s countingStore) Soon() brig.Store { s.soon = true; return s }
 
-func (s wholeStore) Append(ctx context.Context, events ...brig.Event) error {
+func (s countingStore) Append(ctx context.Context, events ...brig.Event) error {
 	if s.soon {
 		if *s.fail != nil {
 			return *s.fail
@@ -128,14 +128,14 @@ func (s wholeStore) Append(ctx context.Context, events ...brig.Event) error {
 	return s.Store.Append(ctx, events...)
 }
 
-// Of a cell that nobody listens to and that is over at once, the intent is
-// written with the outcome; of one that takes longer while it runs.
-func TestIntentWithTheOutcome(t *testing.T) {
+// If a cell has no listener and ends at once, its intent is written together
+// with its outcome. If it takes longer, the intent is written while it runs.
+func TestIntentIsBatchedWithOutcome(t *testing.T) {
 	var wrote []int
 	var fail error
 	store := mem.New()
-	bubble(t, engine.Options{Store: wholeStore{Store: store, wrote: &wrote, fail: &fail}}, func(t *testing.T, h *house, p *tricky) {
-		ctx := as(t, brig.Operator)
+	withFakeClock(t, engine.Options{Store: countingStore{Store: store, wrote: &wrote, fail: &fail}}, func(t *testing.T, h *fixture, p *hookedProvider) {
+		ctx := withRole(t, brig.Operator)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}

@@ -7,66 +7,70 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// breaker remembers whether a provider answered lately, so that requests do
-// not wait for one that does not.
+// breaker is a circuit breaker: it records whether a provider responded
+// recently, so that requests do not wait for a provider that does not respond.
 type breaker struct {
-	mu      sync.Mutex // guards the fields below
-	failed  int        // in a row
-	why     error      // of the last failure
-	until   time.Time  // when it may be tried again
-	checked time.Time
+	mu       sync.Mutex // guards the fields below
+	failures int        // consecutive failures
+	lastErr  error      // the error of the last failure
+	retryAt  time.Time  // when the provider may be tried again
+	checked  time.Time
 }
 
-// What a breaker does: how many failures to make a machine open it (one that
-// does not answer does at once), and for how long.
+// The breaker opens after breakAfter consecutive creation failures, and at once
+// if the provider does not respond. It stays open for breakFirst after one
+// failure, and for twice as long after each further one, up to breakMax.
 const (
 	breakAfter = 3
 	breakFirst = 2 * time.Second
-	breakMost  = 30 * time.Second
+	breakMax   = 30 * time.Second
 )
 
-// note says how a call went. It reports whether the breaker has opened by it.
-func (b *breaker) note(err error, now time.Time) bool {
+// record records the outcome of a call. It reports whether this outcome has
+// opened the breaker.
+func (b *breaker) record(err error, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil || !brig.Elsewhere(err) {
-		b.failed, b.why, b.until = 0, nil, time.Time{}
+		b.failures, b.lastErr, b.retryAt = 0, nil, time.Time{}
 		return false
 	}
 	kind := brig.KindOf(err)
 	if kind == brig.RateLimited {
-		return false // it answered
+		return false // the provider responded
 	}
-	b.failed++
-	b.why = err
-	if kind == brig.CreationFailed && b.failed < breakAfter {
+	b.failures++
+	b.lastErr = err
+	if kind == brig.CreationFailed && b.failures < breakAfter {
 		return false
 	}
-	was := b.until
-	wait := breakMost
-	if n := b.failed - 1; n < 4 {
+	was := b.retryAt
+	wait := breakMax
+	if n := b.failures - 1; n < 4 {
 		wait = breakFirst << n
 	}
-	b.until = now.Add(wait)
+	b.retryAt = now.Add(wait)
 	return was.IsZero()
 }
 
-// down reports whether there is no use in trying.
-func (b *breaker) down(now time.Time) bool {
+// isOpen reports whether the breaker is open. While it is, the provider must
+// not be tried.
+func (b *breaker) isOpen(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return now.Before(b.until)
+	return now.Before(b.retryAt)
 }
 
-// broke reports whether the last calls failed, and why.
-func (b *breaker) broke() (bool, error) {
+// lastFailure reports whether the last calls failed, and returns the last error.
+func (b *breaker) lastFailure() (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.until.IsZero(), b.why
+	return !b.retryAt.IsZero(), b.lastErr
 }
 
-// look reports whether it is time to ask again, and notes that somebody does.
-func (b *breaker) look(now time.Time, every time.Duration) bool {
+// checkDue reports whether the next health check is due. If it is, the caller
+// makes the check, and checkDue records its time.
+func (b *breaker) checkDue(now time.Time, every time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now.Sub(b.checked) < every {

@@ -8,45 +8,47 @@ import (
 )
 
 const (
-	// buildPatience is how long a create waits for the image of its template:
-	// E2B's clients wait for a minute.
-	buildPatience = 45 * time.Second
-	// buildAgain is after how long a build that failed is tried again.
-	buildAgain = 10 * time.Minute
+	// buildTimeout is how long a create waits for the image of its template.
+	// E2B's clients time out after a minute.
+	buildTimeout = 45 * time.Second
+	// buildRetryDelay is the delay before a failed build is tried again.
+	buildRetryDelay = 10 * time.Minute
 )
 
-// build is the making of a template's image.
+// build is one build of a template's image.
 type build struct {
 	done  chan struct{}
-	err   error // these are there when done is closed
+	err   error // err and ended are set before done is closed
 	ended time.Time
 }
 
-// ensure makes the image of a template be there, for one create that did not
-// find it, and returns what stands in for it if it cannot be.
-func (e *Engine) ensure(ctx context.Context, t *brig.Template) (image string, err error) {
-	if len(t.Packages) > 0 && e.BuildMissing {
-		err := e.buildMissing(ctx, t)
+// ensureImage builds the missing image of a template for one create. If the
+// image cannot be built, ensureImage returns the template's stand-in image, if
+// it has one.
+func (i *images) ensureImage(ctx context.Context, t *brig.Template) (image string, err error) {
+	if len(t.Packages) > 0 && i.BuildMissing {
+		err := i.buildMissing(ctx, t)
 		if err == nil {
 			return t.Image, nil
 		}
 		if t.StandIn == "" || brig.KindOf(err) == brig.Unavailable || ctx.Err() != nil {
 			return "", err
 		}
-		e.Log.WarnContext(ctx, "a template's image cannot be built", "template", t.Name, "err", err)
+		i.Log.WarnContext(ctx, "a template's image cannot be built", "template", t.Name, "err", err)
 	}
 	if t.StandIn == "" {
-		return "", brig.Errorf(brig.FailedPrecondition, "the image %q of template %q is not here", clip(t.Image), t.Name).
-			WithHint("the operator makes it: brig setup %s", t.Name)
+		return "", brig.Errorf(brig.FailedPrecondition, "the image %q of template %q is not here", truncate(t.Image), t.Name).
+			WithHint("the operator builds it: brig setup %s", t.Name)
 	}
 	return t.StandIn, nil
 }
 
-// buildMissing waits until the image of a template has been built, for a while:
-// the building goes on without whoever waits, and those who come later find it.
-func (e *Engine) buildMissing(ctx context.Context, t *brig.Template) error {
-	b := e.building(t)
-	patience := time.NewTimer(buildPatience)
+// buildMissing waits until the image of a template is built, for at most
+// buildTimeout. The build continues if the caller stops waiting, and later
+// callers find its result.
+func (i *images) buildMissing(ctx context.Context, t *brig.Template) error {
+	b := i.startBuild(t)
+	patience := time.NewTimer(buildTimeout)
 	defer patience.Stop()
 	select {
 	case <-b.done:
@@ -58,14 +60,14 @@ func (e *Engine) buildMissing(ctx context.Context, t *brig.Template) error {
 	}
 }
 
-// building finds or begins the building of a template's image.
-func (e *Engine) building(t *brig.Template) *build {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if b := e.builds[t.Image]; b != nil {
+// startBuild returns the running build of a template's image, or starts one.
+func (i *images) startBuild(t *brig.Template) *build {
+	i.buildMu.Lock()
+	defer i.buildMu.Unlock()
+	if b := i.builds[t.Image]; b != nil {
 		select {
 		case <-b.done:
-			if b.err != nil && e.Now().Sub(b.ended) < buildAgain {
+			if b.err != nil && i.Now().Sub(b.ended) < buildRetryDelay {
 				return b
 			}
 		default:
@@ -73,15 +75,15 @@ func (e *Engine) building(t *brig.Template) *build {
 		}
 	}
 	b := &build{done: make(chan struct{})}
-	e.builds[t.Image] = b
-	e.work.Go(func() {
+	i.builds[t.Image] = b
+	i.background.Go(func() {
 		defer close(b.done)
-		if _, err := e.Options.Images.Resolve(e.ctx, t.Image); err == nil {
-			return // it was built after its caller looked
+		if _, err := i.Options.Images.Resolve(i.ctx, t.Image); err == nil {
+			return // another caller has built it meanwhile
 		}
-		e.Log.Info("build a template's image", "template", t.Name, "image", t.Image)
-		_, b.err = e.Options.Images.Build(e.ctx, brig.ImageBuild{Name: t.Image, Packages: t.Packages}, reporter(nil))
-		b.ended = e.Now()
+		i.Log.Info("build a template's image", "template", t.Name, "image", t.Image)
+		_, b.err = i.Options.Images.Build(i.ctx, brig.ImageBuild{Name: t.Image, Packages: t.Packages}, reporter(nil))
+		b.ended = i.Now()
 	})
 	return b
 }

@@ -2,80 +2,396 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/brig-run/brig"
 )
 
-// Capacity bounds how many machines are made at once. More than the processors
-// can make only makes all of them late.
+// Capacity bounds the number of sandboxes that are created concurrently. More
+// creations than the processors can handle would only delay each other.
 type Capacity struct {
-	// Making is how many are made at once. Default 2 for each processor.
-	Making int
-	// Waiting is how many callers may wait for that. Default 1000.
-	Waiting int
-	// Wait is how long one may wait. Default 30 s.
-	Wait time.Duration
-	// Room, when set, says why there is no room for one more machine.
-	Room func() error
+	// MaxCreating is the number of sandboxes that are created concurrently.
+	// Default 2 per processor. Up to half as many are created in addition for
+	// tenants that have no running creation, so that a tenant with slow
+	// creations does not delay others.
+	MaxCreating int
+	// MaxQueued is the maximum number of callers that wait for a creation, and
+	// MaxTenantQueued the maximum number per tenant. Default 1000 and 250.
+	MaxQueued, MaxTenantQueued int
+	// MaxWait is how long a caller may wait. A creation that is estimated to
+	// begin later is rejected at once. Default 30 s, which suits a single user.
+	// A server for many users sets ServerMaxWait.
+	MaxWait time.Duration
+	// CheckRoom, if set, returns an error if the server has no capacity for
+	// another sandbox.
+	CheckRoom func() error
 }
 
+// ServerMaxWait is how long a call to a server may wait until its sandbox is
+// created, unless the operator configures another time.
+const ServerMaxWait = 2 * time.Second
+
+const (
+	// initialCreateTime is the estimated duration of a creation before the first one
+	// has completed.
+	initialCreateTime = 250 * time.Millisecond
+	// createTimeWeight is the weight of the last creation in the moving average.
+	createTimeWeight = 0.1
+	// createTimeSamples is the number of recent creations that are remembered,
+	// and slowQuantile the quantile of their durations that is used as the
+	// duration of a slow one.
+	createTimeSamples = 50
+	slowQuantile      = 0.9
+	// maxRetryAfter is the longest RetryAfter that a rejected caller receives.
+	maxRetryAfter = 20 * time.Second
+	// capacityField is the error field of a rejection. It lets clients
+	// recognize that the call had no effect and can be retried.
+	capacityField = "capacity"
+)
+
+// errShed is joined to the error of a call that is rejected because the server
+// is overloaded. The engine does no work for such a call and writes no audit
+// events, so that a client that calls too often does not fill the log.
+var errShed = errors.New("the server is at its capacity")
+
+// capacity admits callers that need a new sandbox. It admits as many at a time
+// as there are slots, round-robin over the waiting tenants.
 type capacity struct {
 	Capacity
-	making, waiting chan struct{}
+
+	mu           sync.Mutex // guards the fields below
+	holders      map[*holder]bool
+	queues       map[string]*queue
+	rotation     []*queue // queues of waiting tenants, in round-robin order
+	waiting      int
+	mean         time.Duration   // average duration of a creation
+	recent       []time.Duration // durations of the last creations; the oldest is at next
+	next         int
+	slowDuration time.Duration // the quantile slowQuantile of recent
+}
+
+// holder is a caller that has a slot and creates a sandbox.
+type holder struct {
+	tenant string
+	since  time.Time
+}
+
+// queue holds the waiting callers of one tenant.
+type queue struct {
+	tenant  string
+	waiters []*waiter
+	// rejected is the estimated number of rejected callers that have yet to
+	// retry, as of rejectedAt. The next rejected caller receives a RetryAfter
+	// that places it behind them.
+	rejected   float64
+	rejectedAt time.Time
+}
+
+// waiter waits for a slot.
+type waiter struct {
+	maxWait  time.Duration // how long it may wait
+	admitted chan struct{} // closed when the waiter has a slot
+	slot     *holder       // set before admitted is closed
 }
 
 func newCapacity(o Capacity) *capacity {
-	if o.Making == 0 {
-		o.Making = 2 * runtime.NumCPU()
+	if o.MaxCreating == 0 {
+		o.MaxCreating = 2 * runtime.NumCPU()
 	}
-	if o.Waiting == 0 {
-		o.Waiting = 1000
+	if o.MaxQueued == 0 {
+		o.MaxQueued = 1000
 	}
-	if o.Wait == 0 {
-		o.Wait = 30 * time.Second
+	if o.MaxTenantQueued == 0 {
+		o.MaxTenantQueued = 250
 	}
-	return &capacity{Capacity: o, making: make(chan struct{}, o.Making), waiting: make(chan struct{}, o.Waiting)}
+	if o.MaxWait == 0 {
+		o.MaxWait = 30 * time.Second
+	}
+	return &capacity{Capacity: o, holders: map[*holder]bool{}, queues: map[string]*queue{}, mean: initialCreateTime, slowDuration: initialCreateTime}
 }
 
-// enter waits until a machine may be made. What it returns is called when it
-// has been.
-func (c *capacity) enter(ctx context.Context) (leave func(), err error) {
-	if err := c.room(); err != nil {
+// acquire waits until a sandbox may be created for a tenant. The wait counts
+// from since, the arrival of the call. The caller calls release when the
+// creation has ended; further calls of release do nothing.
+func (c *capacity) acquire(ctx context.Context, tenant string, since time.Time) (release func(), err error) {
+	if err := c.checkRoom(); err != nil {
 		return nil, err
 	}
-	leave = func() { <-c.making }
-	select {
-	case c.making <- struct{}{}:
-		return leave, nil
-	default:
+	w, err := c.join(tenant, since)
+	if err != nil {
+		return nil, err
 	}
+	timer := time.NewTimer(w.maxWait)
+	defer timer.Stop()
 	select {
-	case c.waiting <- struct{}{}:
-		defer func() { <-c.waiting }()
-	default:
-		return nil, brig.Errorf(brig.RateLimited, "too many sandboxes are being made").
-			WithHint("try again in a moment")
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, brig.Errorf(brig.Unavailable, "no sandbox could be made in time").
-		WithHint("try again later, or give the server more processors"))
-	defer cancel()
-	select {
-	case c.making <- struct{}{}:
-		return leave, nil
+	case <-w.admitted:
+		return c.releaser(w.slot), nil
+	case <-timer.C:
+		err = brig.Errorf(brig.RateLimited, "no sandbox could be created within %v", c.MaxWait)
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	return c.abandon(tenant, w, err)
 }
 
-// room says why there is no room for one more machine, if there is none.
-func (c *capacity) room() error {
-	if c.Room == nil {
+// join takes a slot, or a place in the tenant's queue if the queue is short
+// enough.
+func (c *capacity) join(tenant string, since time.Time) (*waiter, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := &waiter{admitted: make(chan struct{})}
+	if c.hasSlot(tenant) {
+		if l := c.queues[tenant]; l != nil {
+			l.rejected = 0 // the rejected callers have not come back
+		}
+		c.grant(w, tenant)
+		return w, nil
+	}
+	now := time.Now()
+	l := c.queueOf(tenant, now)
+	w.maxWait = c.maxQueueTime(now) - now.Sub(since)
+	if err := c.checkQueue(l, w.maxWait, now); err != nil {
+		return nil, err
+	}
+	if len(l.waiters) == 0 {
+		c.rotation = append(c.rotation, l)
+	}
+	l.waiters = append(l.waiters, w)
+	c.waiting++
+	return w, nil
+}
+
+// checkAdmission rejects a newly arrived call of a tenant if its creation could
+// not begin in time. It takes neither a slot nor a place in a queue.
+func (c *capacity) checkAdmission(tenant string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.hasSlot(tenant) {
 		return nil
 	}
-	return c.Room()
+	now := time.Now()
+	return c.checkQueue(c.queueOf(tenant, now), c.maxQueueTime(now), now)
 }
 
-// busy says that callers wait: what is done ahead of time must not compete.
-func (c *capacity) busy() bool { return len(c.waiting) > 0 }
+// hasSlot reports whether the next call of a tenant gets a slot at once. The caller
+// holds c.mu.
+func (c *capacity) hasSlot(tenant string) bool {
+	l := c.queues[tenant]
+	return (l == nil || len(l.waiters) == 0) && c.canStart(tenant)
+}
+
+// queueOf returns the queue of a tenant. The caller holds c.mu.
+func (c *capacity) queueOf(tenant string, now time.Time) *queue {
+	l := c.queues[tenant]
+	if l == nil {
+		l = &queue{tenant: tenant, rejectedAt: now}
+		c.queues[tenant] = l
+	}
+	return l
+}
+
+// checkQueue rejects a call if the queues are full or if the call would wait
+// for longer than most. The caller holds c.mu.
+func (c *capacity) checkQueue(l *queue, most time.Duration, now time.Time) error {
+	if c.waiting < c.MaxQueued && len(l.waiters) < c.MaxTenantQueued && c.estimateStart(l, 0, now) <= most {
+		return nil
+	}
+	return c.reject(l, now, brig.Errorf(brig.RateLimited, "too many sandboxes are being created"))
+}
+
+// abandon removes the waiter from its queue, unless it got a slot at the same
+// moment.
+func (c *capacity) abandon(tenant string, w *waiter, why error) (release func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w.slot != nil {
+		return c.releaser(w.slot), nil
+	}
+	l := c.queues[tenant]
+	for i, other := range l.waiters {
+		if other == w {
+			l.waiters = append(l.waiters[:i], l.waiters[i+1:]...)
+			c.waiting--
+			break
+		}
+	}
+	if len(l.waiters) == 0 {
+		c.removeQueue(l)
+	}
+	if apiErr := brig.AsError(why); apiErr.Kind == brig.RateLimited {
+		return nil, c.reject(l, time.Now(), apiErr)
+	}
+	return nil, why
+}
+
+// removeQueue removes a queue without waiters from the rotation.
+func (c *capacity) removeQueue(l *queue) {
+	for i, other := range c.rotation {
+		if other == l {
+			c.rotation = append(c.rotation[:i], c.rotation[i+1:]...)
+			return
+		}
+	}
+}
+
+// reject rejects a caller. RetryAfter is the estimated time after which the
+// server could serve a new request within MaxWait, behind the tenant's waiting
+// callers and those that were rejected earlier. The caller holds c.mu.
+func (c *capacity) reject(l *queue, now time.Time, e *brig.Error) error {
+	if pace := c.startInterval(now) * time.Duration(max(1, len(c.rotation))); pace > 0 {
+		l.rejected = max(0, l.rejected-now.Sub(l.rejectedAt).Seconds()/pace.Seconds())
+	}
+	l.rejectedAt = now
+	retry := c.estimateStart(l, int(l.rejected), now) - c.maxQueueTime(now)
+	if retry < maxRetryAfter {
+		l.rejected++
+	}
+	e.Field, e.RetryAfter = capacityField, min(max(retry, time.Second), maxRetryAfter)
+	return errors.Join(e.WithHint("try again in %v, or have the operator give the server more processors", e.RetryAfter.Round(time.Second)), errShed)
+}
+
+// maxQueueTime returns the part of MaxWait that a caller may spend in the
+// queue. The rest is for the creation itself. Its duration is estimated as a
+// high quantile: with the average, half of the creations would end late. The
+// caller holds c.mu.
+func (c *capacity) maxQueueTime(now time.Time) time.Duration {
+	takes := max(c.slowDuration, c.startInterval(now)*time.Duration(c.MaxCreating))
+	return max(c.MaxWait-takes, c.MaxWait/2)
+}
+
+// estimateStart estimates how long the next caller in a tenant's queue waits
+// for a slot. before is the number of further callers of the tenant that
+// precede it. The caller holds c.mu.
+func (c *capacity) estimateStart(l *queue, before int, now time.Time) time.Duration {
+	own := len(l.waiters) + before
+	place := own + 1
+	for _, other := range c.rotation {
+		if other != l {
+			place += min(len(other.waiters), own+1)
+		}
+	}
+	return time.Duration(place) * c.startInterval(now)
+}
+
+// startInterval returns the expected time between the starts of two creations.
+// If the running creations already take longer than the average, it uses their
+// mean age. The caller holds c.mu.
+func (c *capacity) startInterval(now time.Time) time.Duration {
+	var ages time.Duration
+	for h := range c.holders {
+		ages += now.Sub(h.since)
+	}
+	takes := c.mean
+	if n := len(c.holders); n > 0 {
+		takes = max(takes, ages/time.Duration(n))
+	}
+	return takes / time.Duration(c.MaxCreating)
+}
+
+// canStart reports whether a sandbox of a tenant may be created now. Waiters
+// that may start have precedence, so the caller must have admitted them before.
+// The caller holds c.mu.
+func (c *capacity) canStart(tenant string) bool {
+	if len(c.holders) < c.MaxCreating {
+		return true
+	}
+	for h := range c.holders {
+		if h.tenant == tenant {
+			return false
+		}
+	}
+	return len(c.holders) < c.MaxCreating+(c.MaxCreating+1)/2
+}
+
+// grant gives a waiter a slot. The caller holds c.mu.
+func (c *capacity) grant(w *waiter, tenant string) {
+	w.slot = &holder{tenant: tenant, since: time.Now()}
+	c.holders[w.slot] = true
+	close(w.admitted)
+}
+
+// releaser returns a function that releases a slot, once, and admits the next
+// waiters.
+func (c *capacity) releaser(h *holder) func() {
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.holders[h] {
+			return
+		}
+		delete(c.holders, h)
+		c.recordDuration(time.Since(h.since))
+		c.admit()
+		if len(c.rotation) == 0 {
+			c.pruneQueues()
+		}
+	}
+}
+
+// recordDuration records the duration of a creation. The caller holds c.mu.
+func (c *capacity) recordDuration(d time.Duration) {
+	c.mean += time.Duration(createTimeWeight * float64(d-c.mean))
+	if len(c.recent) < createTimeSamples {
+		c.recent = append(c.recent, d)
+	} else {
+		c.recent[c.next] = d
+		c.next = (c.next + 1) % createTimeSamples
+	}
+	sorted := slices.Sorted(slices.Values(c.recent))
+	c.slowDuration = sorted[int(slowQuantile*float64(len(sorted)-1))]
+}
+
+// admit grants slots to eligible waiters, round-robin. The caller holds c.mu.
+func (c *capacity) admit() {
+	for {
+		next := slices.IndexFunc(c.rotation, func(l *queue) bool { return c.canStart(l.tenant) })
+		if next < 0 {
+			return
+		}
+		l := c.rotation[next]
+		w := l.waiters[0]
+		l.waiters = l.waiters[1:]
+		c.waiting--
+		if c.rotation = slices.Delete(c.rotation, next, next+1); len(l.waiters) > 0 {
+			c.rotation = append(c.rotation, l)
+		}
+		c.grant(w, l.tenant)
+	}
+}
+
+// pruneQueues drops empty queues that have rejected no caller for a while, so
+// that the queues of former tenants do not accumulate. The caller holds c.mu.
+func (c *capacity) pruneQueues() {
+	for name, l := range c.queues {
+		if len(l.waiters) == 0 && time.Since(l.rejectedAt) > maxRetryAfter {
+			delete(c.queues, name)
+		}
+	}
+}
+
+// checkRoom returns an error if the server has no capacity for another sandbox.
+func (c *capacity) checkRoom() error {
+	if c.CheckRoom == nil {
+		return nil
+	}
+	return c.CheckRoom()
+}
+
+// load returns the number of running creations and the number of waiting
+// callers.
+func (c *capacity) load() (making, waiting int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.holders), c.waiting
+}
+
+// hasWaiters reports whether callers wait. Background creations for the pool
+// must not compete with them.
+func (c *capacity) hasWaiters() bool {
+	_, waiting := c.load()
+	return waiting > 0
+}

@@ -15,78 +15,98 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// heedTime is how long code that was interrupted may take to end, before its
-// interpreter is killed under it.
-const heedTime = 5 * time.Second
-
-// RunCode implements brig.Service.
-func (e *Engine) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (_ *brig.CodeResult, err error) {
-	v, err := e.enter(ctx, brig.OpRunCode, name, func(v *visit) {
-		v.sayCode(code.Language, code.Source)
-		v.mute = on == nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if code, err = e.checkCode(v, code); err != nil {
-		return nil, err
-	}
-	in, rest, err := e.occupy(ctx, v.rec, code.Timeout)
-	if err != nil {
-		return nil, err
-	}
-	defer rest()
-	if err := e.screenCell(ctx, v, code); err != nil {
-		return nil, err
-	}
-	turn, err := v.account.begin(v.rec.Spec.Labels)
-	if err != nil {
-		return nil, err
-	}
-	defer turn.end()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	turn.endsBy(cancel)
-	c, err := e.contextFor(ctx, v.rec, in, code)
-	if err != nil {
-		return nil, err
-	}
-	v.speaks(c.told.Spec.Language)
-	begin := time.Now()
-	leave, err := c.line.join(ctx)
-	if err != nil {
-		return nil, turn.verdict(err)
-	}
-	defer leave()
-	queued := time.Since(begin)
-	c.mu.Lock()
-	dead := c.session == nil
-	c.mu.Unlock()
-	if dead {
-		e.Observer.Restarted(v.rec.Provider, "interpreter")
-		if err := e.startContext(ctx, v.rec, in, c); err != nil {
-			return nil, err
-		}
-	}
-	r := newCodeRun(e, v.rec, in, c, v.withholdEvents(on))
-	r.res.Queued = queued
-	v.begins()
-	cctx, s := span.Start(ctx, "code")
-	s.Set("brig.sandbox", string(v.rec.ID))
-	s.Set("brig.provider", v.rec.Provider)
-	res, err := r.do(cctx, code)
-	endStep(s, err)
-	failpoint.Hit("code.ran")
-	if err = turn.verdict(err); err != nil {
-		return nil, err
-	}
-	v.sayEnd(res.Duration, res.TimedOut, false)
-	v.endedWith(res)
-	return res, e.renew(context.WithoutCancel(ctx), v.rec, in, 0)
+// interpreters runs code in the interpreters of existing sandboxes.
+type interpreters struct {
+	*gate
+	vault     *vault
+	lifecycle *lifecycle
+	programs  *programs
 }
 
-func (e *Engine) checkCode(v *visit, code brig.Code) (brig.Code, error) {
+// interruptGrace is how long interrupted code may continue before the engine
+// kills its interpreter.
+const interruptGrace = 5 * time.Second
+
+// RunCode implements brig.Service. The outcome is recorded, and the context is
+// free for the next run, before the caller has read all output.
+func (i *interpreters) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	outputRelay, on := i.relays.events(brig.ActorFrom(ctx).Tenant, on, cancel)
+	res, err := i.runCode(ctx, name, code, on, outputRelay)
+	if unread := outputRelay.flush(); err == nil && unread != nil {
+		return nil, unread
+	}
+	return res, err
+}
+
+// runCode implements RunCode, except for the final flush of the output relay.
+func (i *interpreters) runCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error, outputRelay *relay) (*brig.CodeResult, error) {
+	return doWithDetails(ctx, i.gate, brig.OpRunCode, name, func(v *call) {
+		v.addCode(code.Language, code.Source)
+		v.buffered = on == nil
+	}, func(v *call) (_ *brig.CodeResult, err error) {
+		if code, err = i.checkCode(v, code); err != nil {
+			return nil, err
+		}
+		in, releaseUse, err := i.lifecycle.useInstanceFor(ctx, v.rec, code.Timeout)
+		if err != nil {
+			return nil, err
+		}
+		defer releaseUse()
+		if err := i.screenCell(ctx, v, code); err != nil {
+			return nil, err
+		}
+		reservation, err := v.account.reserveExec(v.rec.Spec.Labels)
+		if err != nil {
+			return nil, err
+		}
+		defer reservation.release()
+		v.reservations = append(v.reservations, reservation)
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		reservation.setStop(cancel)
+		c, err := i.contextFor(ctx, v.rec, in, code)
+		if err != nil {
+			return nil, err
+		}
+		v.setLanguage(c.info.Spec.Language)
+		begin := time.Now()
+		release, err := c.queue.wait(ctx)
+		if err != nil {
+			return nil, reservation.resultError(err)
+		}
+		defer release()
+		queued := time.Since(begin)
+		c.mu.Lock()
+		dead := c.session == nil
+		c.mu.Unlock()
+		if dead {
+			i.Observer.Restarted(v.rec.Provider, "interpreter")
+			if err := i.startContext(ctx, v.rec, in, c); err != nil {
+				return nil, err
+			}
+		}
+		r := newCodeRun(i, v.rec, in, c, v.holdEvents(on))
+		r.res.Queued = queued
+		outputRelay.setEndCheck(func() bool { return r.session.HasEnded() || hasEnded(in) })
+		v.markStarted()
+		cctx, s := span.Start(ctx, "code")
+		s.Set("brig.sandbox", string(v.rec.ID))
+		s.Set("brig.provider", v.rec.Provider)
+		res, err := r.do(cctx, code)
+		endStep(s, err)
+		failpoint.Hit("code.ran")
+		if err = reservation.resultError(err); err != nil {
+			return nil, err
+		}
+		v.addEnd(res.Duration, res.TimedOut, false)
+		v.setCodeResult(res)
+		return res, i.lifecycle.renew(context.WithoutCancel(ctx), v.rec, in, 0)
+	})
+}
+
+func (i *interpreters) checkCode(v *call, code brig.Code) (brig.Code, error) {
 	switch {
 	case code.Source == "":
 		return code, brig.InvalidField("code", "there is no code").WithHint("give the source to run")
@@ -101,49 +121,51 @@ func (e *Engine) checkCode(v *visit, code brig.Code) (brig.Code, error) {
 			return code, err
 		}
 	}
-	if code.Timeout, err = v.bounds.FillTimeout("timeout_ms", code.Timeout); err != nil {
+	if code.Timeout, err = v.limitRange.FillTimeout("timeout_ms", code.Timeout); err != nil {
 		return code, err
 	}
 	return code, brig.CheckEnv("env", code.Env)
 }
 
-// contextFor finds the context that code is for, or makes the default one of
-// its language.
-func (e *Engine) contextFor(ctx context.Context, rec *brig.Record, in brig.Instance, code brig.Code) (*codeContext, error) {
+// contextFor returns the context that the caller named, or the default context
+// of the language, which it creates if necessary.
+func (i *interpreters) contextFor(ctx context.Context, rec *brig.Record, in brig.Instance, code brig.Code) (*codeContext, error) {
 	if code.Context != "" {
-		return e.context(rec.ID, code.Context)
+		return i.context(rec.ID, code.Context)
 	}
 	id := "default-" + string(code.Language)
-	if c, err := e.context(rec.ID, id); err == nil {
+	if c, err := i.context(rec.ID, id); err == nil {
 		return c, nil
 	}
-	return e.newContext(ctx, rec, in, id, brig.ContextSpec{Language: code.Language})
+	return i.newContext(ctx, rec, in, id, brig.ContextSpec{Language: code.Language})
 }
 
-// codeRun is one run of code in a context, whose turn it is.
+// codeRun is one run of code in a context. It is at the head of the context's
+// queue.
 type codeRun struct {
-	e        *Engine
-	rec      *brig.Record
-	in       brig.Instance
-	c        *codeContext
-	session  *interpreter.Session
-	on       func(brig.CodeEvent) error
-	out, err *capture
-	size     int // of the outputs
-	begin    time.Time
-	begun    bool             // the caller has been told so
-	early    []brig.CodeEvent // output that was read before that
+	e         *interpreters
+	rec       *brig.Record
+	in        brig.Instance
+	c         *codeContext
+	session   *interpreter.Session
+	on        func(brig.CodeEvent) error
+	out, err  *capture
+	size      int // total size of the outputs
+	begin     time.Time
+	announced bool             // the started event has been passed on
+	early     []brig.CodeEvent // output that was read before the started event
 
-	mu      sync.Mutex // guards the fields below
-	res     brig.CodeResult
-	started bool
-	hit     *time.Timer // kills what does not heed an interrupt
-	over    bool        // the interpreter belongs to whoever comes next
-	signals sync.WaitGroup
+	mu        sync.Mutex // guards the fields below
+	res       brig.CodeResult
+	started   bool
+	killTimer *time.Timer // kills the interpreter if the code ignores an interrupt
+	released  bool        // the interpreter belongs to the next run
+	signals   sync.WaitGroup
 }
 
-// withholdEvents returns on, which nobody tells before the intent is on record.
-func (v *visit) withholdEvents(on func(brig.CodeEvent) error) func(brig.CodeEvent) error {
+// holdEvents returns a function that passes events to on, after waiting until
+// the intent is written.
+func (v *call) holdEvents(on func(brig.CodeEvent) error) func(brig.CodeEvent) error {
 	if on == nil {
 		return func(brig.CodeEvent) error { return nil }
 	}
@@ -155,23 +177,23 @@ func (v *visit) withholdEvents(on func(brig.CodeEvent) error) func(brig.CodeEven
 	}
 }
 
-func newCodeRun(e *Engine, rec *brig.Record, in brig.Instance, c *codeContext, on func(brig.CodeEvent) error) *codeRun {
+func newCodeRun(e *interpreters, rec *brig.Record, in brig.Instance, c *codeContext, on func(brig.CodeEvent) error) *codeRun {
 	limit := rec.Spec.Limits.Output
 	r := &codeRun{e: e, rec: rec, in: in, c: c, on: on, out: newCapture(limit), err: newCapture(limit), begin: time.Now()}
 	c.mu.Lock()
 	r.session = c.session
 	c.mu.Unlock()
-	r.res = brig.CodeResult{Context: c.told.ID, Started: e.Now().UTC()}
+	r.res = brig.CodeResult{Context: c.info.ID, Started: e.Now().UTC()}
 	return r
 }
 
-// do runs the code. Time that runs out and a caller who goes away interrupt
-// it; the context lives on.
+// do runs the code. A timeout or a disconnect of the caller interrupts the
+// code; the context persists.
 func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, error) {
 	if r.session == nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
 	}
-	source, wrong, err := r.e.compileCell(ctx, r.c.told.Spec.Language, code.Source)
+	source, wrong, err := r.e.compileCell(ctx, r.c.info.Spec.Language, code.Source)
 	if wrong != nil {
 		r.fail(ctx, *wrong)
 		r.res.Duration = time.Since(r.begin)
@@ -180,37 +202,37 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := r.e.secretEnv(ctx, r.rec)
+	secrets, err := r.e.vault.secretEnv(ctx, r.rec)
 	if err != nil {
 		return nil, err
 	}
-	for k := range r.c.told.Spec.Env { // what the context was made with wins
+	for k := range r.c.info.Spec.Env { // the context's own environment takes precedence
 		delete(secrets, k)
 	}
-	order := interpreter.Order{Op: "cell", Code: source, Env: layer(layer(r.c.env, secrets), code.Env)}
+	order := interpreter.Order{Op: "cell", Code: source, Env: mergeEnv(mergeEnv(r.c.env, secrets), code.Env)}
 	wctx := context.WithoutCancel(ctx)
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
 	_, step := span.Start(ctx, "guest.program")
 	_, err = r.session.Do(order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
 	endStep(step, err)
-	r.flush(wctx) // at the latest
+	r.flush(wctx) // pass on early output that has not been passed on yet
 	r.mu.Lock()
-	r.over = true
-	if r.hit != nil {
-		r.hit.Stop()
+	r.released = true
+	if r.killTimer != nil {
+		r.killTimer.Stop()
 	}
 	r.mu.Unlock()
-	// What comes next is not to be interrupted. The result is this
-	// goroutine's alone from here on.
+	// The next run must not be interrupted. From here on only this goroutine
+	// accesses the result.
 	r.signals.Wait()
 	r.res.Duration = time.Since(r.begin)
 	r.res.Stdout, r.res.Stderr = r.out.output(), r.err.output()
 	r.c.mu.Lock()
-	r.c.told.Count = r.res.Count
+	r.c.info.Count = r.res.Count
 	r.c.mu.Unlock()
 	if err != nil {
-		if err := r.lost(wctx, err); err != nil {
+		if err := r.handleLoss(wctx, err); err != nil {
 			return nil, err
 		}
 	}
@@ -221,18 +243,18 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	return &res, nil
 }
 
-// interrupt ends the code: gently, and if that is not heeded by killing the
-// interpreter.
+// interrupt ends the code. It sends an interrupt, and kills the interpreter if
+// the code ignores it.
 func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hit != nil || r.over {
+	if r.killTimer != nil || r.released {
 		return
 	}
 	r.res.TimedOut, r.res.Interrupted = timedOut, !timedOut
-	r.hit = time.AfterFunc(heedTime, func() {
+	r.killTimer = time.AfterFunc(interruptGrace, func() {
 		if err := r.session.Kill(ctx); err != nil {
-			r.e.Log.ErrorContext(ctx, "kill an interpreter", "context", r.c.told.ID, "err", err)
+			r.e.Log.ErrorContext(ctx, "kill an interpreter", "context", r.c.info.ID, "err", err)
 		}
 	})
 	if r.started {
@@ -240,15 +262,16 @@ func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 	}
 }
 
-// signal interrupts the code. A driver hears it from its word that the code
-// has started; one that does not is killed in the end.
+// signal interrupts the code. A driver handles signals once it has reported
+// that the code has started. An interpreter that ignores the signal is killed
+// after interruptGrace.
 func (r *codeRun) signal(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, heedTime)
+	ctx, cancel := context.WithTimeout(ctx, interruptGrace)
 	defer cancel()
 	_ = r.session.Signal(ctx, "SIGINT")
 }
 
-// output passes on a part of the output.
+// output returns the function that passes on one chunk of output.
 func (r *codeRun) output(ctx context.Context) func(brig.From, []byte) {
 	return func(from brig.From, p []byte) {
 		ev := brig.CodeEvent{Stdout: p}
@@ -256,40 +279,40 @@ func (r *codeRun) output(ctx context.Context) func(brig.From, []byte) {
 		if from == brig.FromStderr {
 			ev, to = brig.CodeEvent{Stderr: p}, r.err
 		}
-		_, _ = to.Write(p) // it never fails
-		if r.begun {
-			r.tell(ctx, ev)
+		_, _ = to.Write(p) // Write never fails
+		if r.announced {
+			r.emit(ctx, ev)
 			return
 		}
-		// The pipes may be read before the driver's word that it has begun.
+		// Output may arrive before the driver's started message.
 		ev.Stdout, ev.Stderr = bytes.Clone(ev.Stdout), bytes.Clone(ev.Stderr)
-		if r.early = append(r.early, ev); len(r.early) >= maxEarly {
+		if r.early = append(r.early, ev); len(r.early) >= maxEarlyChunks {
 			r.flush(ctx)
 		}
 	}
 }
 
-// maxEarly is more parts of the output than two pipes hold: a driver that has
-// not said by then that it has begun is not going to.
-const maxEarly = 16
+// maxEarlyChunks is more chunks of output than two pipes hold. A driver that
+// has not sent its started message by then will not send it.
+const maxEarlyChunks = 16
 
-// flush passes on what was read too early.
+// flush passes on the output that was read before the started message.
 func (r *codeRun) flush(ctx context.Context) {
-	r.begun = true
+	r.announced = true
 	for _, ev := range r.early {
-		r.tell(ctx, ev)
+		r.emit(ctx, ev)
 	}
 	r.early = nil
 }
 
-func (r *codeRun) tell(ctx context.Context, ev brig.CodeEvent) {
+func (r *codeRun) emit(ctx context.Context, ev brig.CodeEvent) {
 	if r.on(ev) != nil {
 		r.on = func(brig.CodeEvent) error { return nil }
 		r.interrupt(ctx, false)
 	}
 }
 
-// message passes on what the driver says.
+// message returns the function that handles the messages of the driver.
 func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 	return func(m *interpreter.Message) {
 		switch m.Type {
@@ -297,34 +320,34 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 			r.mu.Lock()
 			r.res.Count, r.started = m.Count, true
 			started := r.res
-			if r.hit != nil {
+			if r.killTimer != nil {
 				r.signals.Go(func() { r.signal(ctx) })
 			}
 			r.mu.Unlock()
-			r.tell(ctx, brig.CodeEvent{Started: &started})
+			r.emit(ctx, brig.CodeEvent{Started: &started})
 			r.flush(ctx)
 		case "display", "result":
-			r.tell(ctx, brig.CodeEvent{Output: r.keep(m)})
+			r.emit(ctx, brig.CodeEvent{Output: r.addValue(m)})
 		case "error":
 			r.fail(ctx, brig.CodeError{Name: m.Name, Value: m.Value, Traceback: m.Traceback})
 		}
 	}
 }
 
-// keep adds a value to the result, within bounds. Who follows the run is told
-// of all of them: they are not kept for it.
-func (r *codeRun) keep(m *interpreter.Message) *brig.Rich {
+// addValue adds a value to the result if it fits the limits. A caller that follows
+// the run receives every value, including those beyond the limits.
+func (r *codeRun) addValue(m *interpreter.Message) *brig.Rich {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rich, size := richOf(m)
-	if fits(rich, len(r.res.Outputs), r.size+size) {
+	rich, size := richValue(m)
+	if fitsLimits(rich, len(r.res.Outputs), r.size+size) {
 		r.size += size
 		r.res.Outputs = append(r.res.Outputs, rich)
 	}
 	return &rich
 }
 
-// fail notes the exception that ended the code, once.
+// fail records the exception that ended the code. Only the first one counts.
 func (r *codeRun) fail(ctx context.Context, failure brig.CodeError) {
 	r.mu.Lock()
 	first := r.res.Error == nil
@@ -333,15 +356,15 @@ func (r *codeRun) fail(ctx context.Context, failure brig.CodeError) {
 	}
 	r.mu.Unlock()
 	if first {
-		r.tell(ctx, brig.CodeEvent{Error: &failure})
+		r.emit(ctx, brig.CodeEvent{Error: &failure})
 	}
 }
 
-// lost deals with an interpreter that ended under the code. The context starts
-// another when it is used again.
-func (r *codeRun) lost(ctx context.Context, err error) error {
-	if gone(r.in) {
-		return r.e.lost(ctx, r.rec, r.in, err)
+// handleLoss handles the end of an interpreter that was running the code. The
+// context starts a new one on its next use.
+func (r *codeRun) handleLoss(ctx context.Context, err error) error {
+	if hasEnded(r.in) {
+		return r.e.lifecycle.explainLoss(ctx, r.rec, r.in, err)
 	}
 	r.c.mu.Lock()
 	restarted := r.c.session != r.session
@@ -354,12 +377,12 @@ func (r *codeRun) lost(ctx context.Context, err error) error {
 			WithHint("its variables are gone; run the code again if it still makes sense")
 	}
 	value := "the interpreter ended"
-	if waitErr := r.bury(ctx); waitErr != nil {
-		// The machine may have died and not be known to have yet.
+	if waitErr := r.destroyInterpreter(ctx); waitErr != nil {
+		// The instance may have ended without having been reported yet.
 		select {
 		case <-r.in.Done():
-			return r.e.lost(ctx, r.rec, r.in, errors.Join(err, waitErr))
-		case <-time.After(stopTime):
+			return r.e.lifecycle.explainLoss(ctx, r.rec, r.in, errors.Join(err, waitErr))
+		case <-time.After(endReportTimeout):
 		}
 	}
 	if r.res.TimedOut {
@@ -373,9 +396,9 @@ func (r *codeRun) lost(ctx context.Context, err error) error {
 	return nil
 }
 
-// bury makes sure that nothing is left of an interpreter.
-func (r *codeRun) bury(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
+// destroyInterpreter kills the interpreter and releases its resources.
+func (r *codeRun) destroyInterpreter(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endReportTimeout)
 	defer cancel()
 	err := errors.Join(r.session.Kill(ctx), r.in.Keep(ctx, r.session.Process, nil))
 	if res, waitErr := r.session.Wait(ctx); waitErr == nil && res.Signal != "" {
@@ -383,4 +406,17 @@ func (r *codeRun) bury(ctx context.Context) error {
 	}
 	r.session.Close()
 	return err
+}
+
+// useContext is like useInstance, and also returns one of the sandbox's
+// contexts.
+func (i *interpreters) useContext(ctx context.Context, rec *brig.Record, id string) (in brig.Instance, c *codeContext, releaseUse func(), err error) {
+	if in, releaseUse, err = i.lifecycle.useInstance(ctx, rec); err != nil {
+		return nil, nil, nil, err
+	}
+	if c, err = i.context(rec.ID, id); err != nil {
+		releaseUse()
+		return nil, nil, nil, err
+	}
+	return in, c, releaseUse, nil
 }

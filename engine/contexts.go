@@ -9,79 +9,77 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// maxContexts is how many interpreters one sandbox may have.
+// maxContexts is the maximum number of interpreters in one sandbox.
 const maxContexts = 32
 
-// contexts are the interpreters of one sandbox.
+// contexts holds the interpreters of one sandbox.
 type contexts struct {
-	mu      sync.Mutex // guards the fields below
-	by      map[string]*codeContext
-	offered *interpreter.Session // waited in the pool; the first context of its language takes it
-	closed  bool
+	mu     sync.Mutex // guards the fields below
+	byID   map[string]*codeContext
+	pooled *interpreter.Session // started in the pool; the first context of its language takes it
+	closed bool
 }
 
-// codeContext is one interpreter and the line of those who wait for it.
+// codeContext is one interpreter, with a queue of runs.
 type codeContext struct {
-	line line
+	queue runQueue
 
 	mu      sync.Mutex // guards the fields below
-	told    brig.CodeContext
-	session *interpreter.Session // nil when it is dead
-	env     map[string]string    // set for every run, where the interpreter did not start with it
+	info    brig.CodeContext
+	session *interpreter.Session // nil if the interpreter has ended
+	env     map[string]string    // set for every run, if the interpreter was not started with it
 	removed bool
 }
 
-// note is what is kept with an interpreter, or with another process, over a
-// server's death.
-type note struct {
+// reattachState is stored with an interpreter or another process, so that a new server
+// can take the process over.
+type reattachState struct {
 	Context brig.CodeContext
 	Env     map[string]string
-	Process *processNote `json:",omitempty"`
+	Process *processState `json:",omitempty"`
 }
 
-// contextsOf returns the contexts of a sandbox, an empty set at first.
-func (e *Engine) contextsOf(id brig.ID) *contexts {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	cs := e.contexts[id]
-	if cs == nil {
-		cs = &contexts{by: map[string]*codeContext{}}
-		e.contexts[id] = cs
-	}
+// contextsOf returns the contexts of a sandbox, creating an empty set on first
+// use.
+func (i *interpreters) contextsOf(id brig.ID) (cs *contexts) {
+	i.sandboxes.update(id, func(s *sandbox) {
+		if s.contexts == nil {
+			s.contexts = &contexts{byID: map[string]*codeContext{}}
+		}
+		cs = s.contexts
+	})
 	return cs
 }
 
-// offer keeps the interpreter that waited in a machine for the first context
-// that wants one of its language.
-func (e *Engine) offer(m *machine) {
+// addPooledSession stores the interpreter that was started in a pooled instance, for the
+// first context of its language.
+func (i *interpreters) addPooledSession(m *machine) {
 	if m.session == nil {
 		return
 	}
-	cs := e.contextsOf(m.rec.ID)
+	cs := i.contextsOf(m.rec.ID)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	cs.offered, m.session = m.session, nil
+	cs.pooled, m.session = m.session, nil
 }
 
-// take takes the offered interpreter if it is right for spec.
+// take returns the pooled interpreter if it suits spec, and nil otherwise.
 func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.ContextSpec, env map[string]string) *interpreter.Session {
 	cs.mu.Lock()
-	offered := cs.offered != nil
+	offered := cs.pooled != nil
 	cs.mu.Unlock()
-	if !offered || spec.Language != brig.Python || startsWith(env) {
+	if !offered || spec.Language != brig.Python || needsAtStart(env) {
 		return nil
 	}
 	if spec.Dir != workspaceDir {
-		// One that is not there is refused by starting an interpreter in it.
+		// A missing directory is reported when a new interpreter is started in
+		// it.
 		at, err := in.Files().Stat(ctx, brig.Path{Name: spec.Dir})
 		if err != nil || at.Type != brig.Directory {
 			return nil
 		}
 	}
-	cs.mu.Lock()
-	s := cs.offered
-	cs.offered = nil
-	cs.mu.Unlock()
+	s := cs.takePooled()
 	if s != nil && spec.Dir != workspaceDir {
 		if err := s.Chdir(spec.Dir); err != nil {
 			s.Close()
@@ -91,9 +89,9 @@ func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.Contex
 	return s
 }
 
-// startsWith reports whether an interpreter must be started with env, because
-// it looks at it then and never again.
-func startsWith(env map[string]string) bool {
+// needsAtStart reports whether an interpreter must be started with env, because
+// it reads these variables only at its start.
+func needsAtStart(env map[string]string) bool {
 	for k := range env {
 		if strings.HasPrefix(k, "PYTHON") || strings.HasPrefix(k, "LD_") || strings.HasPrefix(k, "BRIG_") {
 			return true
@@ -102,7 +100,7 @@ func startsWith(env map[string]string) bool {
 	return false
 }
 
-// close lets go of every interpreter. Their machine has ended.
+// close closes every interpreter, after the sandbox's instance has ended.
 func (cs *contexts) close() {
 	if cs == nil {
 		return
@@ -110,16 +108,17 @@ func (cs *contexts) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.closed = true
-	if cs.offered != nil {
-		cs.offered.Close()
+	if cs.pooled != nil {
+		cs.pooled.Close()
 	}
-	for _, c := range cs.by {
-		c.end()
+	for _, c := range cs.byID {
+		c.close()
 	}
 }
 
-// end closes the interpreter's channel, and leaves no way to another.
-func (c *codeContext) end() {
+// close closes the interpreter's channel and marks the context as removed, so
+// that no other interpreter is started in it.
+func (c *codeContext) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.removed = true
@@ -129,31 +128,32 @@ func (c *codeContext) end() {
 	}
 }
 
-// has reports whether s is still the context's interpreter: whoever restarts
-// or removes a context takes it away at any moment.
-func (c *codeContext) has(s *interpreter.Session) bool {
+// isCurrent reports whether s is still the context's interpreter. A concurrent
+// restart or removal of the context may replace it at any time.
+func (c *codeContext) isCurrent(s *interpreter.Session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session == s
 }
 
-// prepare has the interpreter load what cells need before the first comes.
-func (c *codeContext) prepare() {
+// preload makes the interpreter preload the modules that cells need, before the
+// first cell arrives.
+func (c *codeContext) preload() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session != nil {
-		_ = c.session.Prepare() // the first cell finds out if it does not listen
+		_ = c.session.Prepare() // if the interpreter does not respond, the first cell fails
 	}
 }
 
-func (c *codeContext) view() *brig.CodeContext {
+func (c *codeContext) infoCopy() *brig.CodeContext {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.told
+	v := c.info
 	switch {
 	case c.session == nil:
 		v.State = brig.ContextDead
-	case c.line.busy():
+	case c.queue.hasWaiters():
 		v.State = brig.ContextBusy
 	default:
 		v.State = brig.ContextIdle

@@ -15,28 +15,25 @@ import (
 )
 
 // CreateContext implements brig.Service.
-func (e *Engine) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (_ *brig.CodeContext, err error) {
-	v, err := e.enter(ctx, brig.OpCreateContext, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	in, rest, err := e.occupy(ctx, v.rec, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer rest()
-	c, err := e.newContext(ctx, v.rec, in, "cx"+strings.ToLower(rand.Text()), spec)
-	if err != nil {
-		return nil, err
-	}
-	c.prepare()
-	return c.view(), nil
+func (i *interpreters) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
+	return do(ctx, i.gate, brig.OpCreateContext, name, func(v *call) (*brig.CodeContext, error) {
+		in, releaseUse, err := i.lifecycle.useInstanceFor(ctx, v.rec, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer releaseUse()
+		c, err := i.newContext(ctx, v.rec, in, "cx"+strings.ToLower(rand.Text()), spec)
+		if err != nil {
+			return nil, err
+		}
+		c.preload()
+		return c.infoCopy(), nil
+	})
 }
 
-// newContext starts a context. Of two that start under one id at once, both
-// callers get the first.
-func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Instance, id string, spec brig.ContextSpec) (*codeContext, error) {
+// newContext starts a context. If two callers concurrently create a context
+// with the same ID, both get the same context.
+func (i *interpreters) newContext(ctx context.Context, rec *brig.Record, in brig.Instance, id string, spec brig.ContextSpec) (*codeContext, error) {
 	var err error
 	if spec.Language, err = contextLanguage(spec.Language); err != nil {
 		return nil, err
@@ -47,39 +44,40 @@ func (e *Engine) newContext(ctx context.Context, rec *brig.Record, in brig.Insta
 	if err := checkCommand("env", brig.Command{Argv: []string{"x"}, Dir: spec.Dir, Env: spec.Env}); err != nil {
 		return nil, err
 	}
-	cs := e.contextsOf(rec.ID)
-	c := &codeContext{told: brig.CodeContext{ID: id, Sandbox: rec.ID, Spec: spec, Created: e.Now().UTC()}}
+	cs := i.contextsOf(rec.ID)
+	c := &codeContext{info: brig.CodeContext{ID: id, Sandbox: rec.ID, Spec: spec, Created: i.Now().UTC()}}
 	cs.mu.Lock()
-	switch other := cs.by[id]; {
+	switch other := cs.byID[id]; {
 	case other != nil:
 		cs.mu.Unlock()
 		return other, nil
 	case cs.closed:
 		cs.mu.Unlock()
 		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q has ended", rec.Spec.Name)
-	case len(cs.by) >= maxContexts:
+	case len(cs.byID) >= maxContexts:
 		cs.mu.Unlock()
 		return nil, brig.Errorf(brig.RateLimited, "the sandbox has %d contexts already", maxContexts).
 			WithHint("remove one that is not used")
 	}
-	// Whoever finds it waits in its line until it has started.
-	leave, err := c.line.join(ctx)
-	cs.by[id] = c
+	// Callers that find the context wait in its queue until it has started.
+	release, err := c.queue.wait(ctx)
+	cs.byID[id] = c
 	cs.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	if err := e.startContext(ctx, rec, in, c); err != nil {
+	defer release()
+	if err := i.startContext(ctx, rec, in, c); err != nil {
 		cs.mu.Lock()
-		delete(cs.by, id)
+		delete(cs.byID, id)
 		cs.mu.Unlock()
 		return nil, err
 	}
 	return c, nil
 }
 
-// contextLanguage is the language that a caller means, Python by default.
+// contextLanguage returns the language that a caller selected, Python by
+// default.
 func contextLanguage(l brig.Language) (brig.Language, error) {
 	if l == "" {
 		return brig.Python, nil
@@ -87,10 +85,10 @@ func contextLanguage(l brig.Language) (brig.Language, error) {
 	return brig.ParseContextLanguage(string(l))
 }
 
-// startContext gives a context an interpreter. The caller has its turn in the
-// context's line.
-func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) error {
-	spec := c.told.Spec
+// startContext starts an interpreter for a context. The caller is at the head
+// of the context's queue.
+func (i *interpreters) startContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) error {
+	spec := c.info.Spec
 	lang, ours := interpreter.Lookup(spec.Language)
 	if !ours {
 		lang = interpreter.Jupyter(spec.Language)
@@ -98,18 +96,18 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 	env := map[string]string{}
 	maps.Copy(env, rec.Spec.Env)
 	maps.Copy(env, spec.Env)
-	secrets, err := e.secretEnv(ctx, rec) // not part of what is kept
+	secrets, err := i.vault.secretEnv(ctx, rec) // secrets are not part of the stored state
 	if err != nil {
 		return err
 	}
-	session := e.contextsOf(rec.ID).take(ctx, in, spec, layer(secrets, env))
+	session := i.carriedSession(ctx, rec, in, i.contextsOf(rec.ID).take(ctx, in, spec, mergeEnv(secrets, env)))
 	if session == nil {
-		env = nil // it is started with it
-		// Never the same again: a server that died may have started one that
-		// nobody knows of.
-		procID := c.told.ID + "." + strings.ToLower(rand.Text())
-		if session, err = open(ctx, in, procID, lang, brig.Command{Env: layer(secrets, spec.Env), Dir: spec.Dir}); err != nil {
-			return e.lost(ctx, rec, in, notStarted(rec.Spec.Image, lang, err))
+		env = nil // the interpreter is started with env
+		// Always use a new ID: under the old one, a server that died may have
+		// started a process that was never recorded.
+		procID := c.info.ID + "." + strings.ToLower(rand.Text())
+		if session, err = openSession(ctx, in, procID, lang, brig.Command{Env: mergeEnv(secrets, spec.Env), Dir: spec.Dir}); err != nil {
+			return i.lifecycle.explainLoss(ctx, rec, in, notStarted(rec.Spec.Image, lang, err))
 		}
 	}
 	failpoint.Hit("context.opened")
@@ -120,8 +118,8 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 		return brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
 	}
 	c.session, c.env = session, env
-	c.told.Flavor, c.told.Version, c.told.Count = session.Flavor, session.Version, 0
-	b, err := json.Marshal(note{Context: c.told, Env: env})
+	c.info.Flavor, c.info.Version, c.info.Count = session.Flavor, session.Version, 0
+	b, err := json.Marshal(reattachState{Context: c.info, Env: env})
 	c.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("encode context: %w", err)
@@ -132,55 +130,56 @@ func (e *Engine) startContext(ctx context.Context, rec *brig.Record, in brig.Ins
 }
 
 // Contexts implements brig.Service.
-func (e *Engine) Contexts(ctx context.Context, name string) (_ []*brig.CodeContext, err error) {
-	v, err := e.enter(ctx, brig.OpContexts, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if v.rec.State == brig.Ended {
-		return nil, nil // they ended with it
-	}
-	cs := e.contextsOf(v.rec.ID)
-	cs.mu.Lock()
-	list := slices.Collect(maps.Values(cs.by))
-	cs.mu.Unlock()
-	out := make([]*brig.CodeContext, 0, len(list))
-	for _, c := range list {
-		out = append(out, c.view())
-	}
-	slices.SortFunc(out, func(a, b *brig.CodeContext) int { return a.Created.Compare(b.Created) })
-	return out, nil
+func (i *interpreters) Contexts(ctx context.Context, name string) ([]*brig.CodeContext, error) {
+	return do(ctx, i.gate, brig.OpContexts, name, func(v *call) ([]*brig.CodeContext, error) {
+		if v.rec.State == brig.Ended {
+			return nil, nil // the contexts ended with the sandbox
+		}
+		if v.rec.State == brig.Paused {
+			_, releaseUse, err := i.lifecycle.useInstance(ctx, v.rec)
+			if err != nil {
+				return nil, err
+			}
+			defer releaseUse()
+		}
+		cs := i.contextsOf(v.rec.ID)
+		cs.mu.Lock()
+		list := slices.Collect(maps.Values(cs.byID))
+		cs.mu.Unlock()
+		out := make([]*brig.CodeContext, 0, len(list))
+		for _, c := range list {
+			out = append(out, c.infoCopy())
+		}
+		slices.SortFunc(out, func(a, b *brig.CodeContext) int { return a.Created.Compare(b.Created) })
+		return out, nil
+	})
 }
 
-// context finds a context by its id.
-func (e *Engine) context(id brig.ID, contextID string) (*codeContext, error) {
-	cs := e.contextsOf(id)
+// context returns a context by its ID.
+func (i *interpreters) context(id brig.ID, contextID string) (*codeContext, error) {
+	cs := i.contextsOf(id)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if c := cs.by[contextID]; c != nil {
+	if c := cs.byID[contextID]; c != nil {
 		return c, nil
 	}
-	return nil, brig.Errorf(brig.NotFound, "no context %q", clip(contextID)).
+	return nil, brig.Errorf(brig.NotFound, "no context %q", truncate(contextID)).
 		WithHint("list the sandbox's contexts to see what exists")
 }
 
 // InterruptContext implements brig.Service.
-func (e *Engine) InterruptContext(ctx context.Context, name, id string) (err error) {
-	v, err := e.enter(ctx, brig.OpInterrupt, name)
-	if err != nil {
-		return err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	_, c, rest, err := e.useContext(ctx, v.rec, id)
-	if err != nil {
-		return err
-	}
-	defer rest()
-	return c.interrupt(ctx)
+func (i *interpreters) InterruptContext(ctx context.Context, name, id string) error {
+	return i.do(ctx, brig.OpInterrupt, name, func(v *call) error {
+		_, c, releaseUse, err := i.useContext(ctx, v.rec, id)
+		if err != nil {
+			return err
+		}
+		defer releaseUse()
+		return c.interrupt(ctx)
+	})
 }
 
-// interrupt interrupts what runs.
+// interrupt sends an interrupt to the code that runs in the context.
 func (c *codeContext) interrupt(ctx context.Context) error {
 	c.mu.Lock()
 	s := c.session
@@ -192,40 +191,37 @@ func (c *codeContext) interrupt(ctx context.Context) error {
 }
 
 // RestartContext implements brig.Service.
-func (e *Engine) RestartContext(ctx context.Context, name, id string) (_ *brig.CodeContext, err error) {
-	v, err := e.enter(ctx, brig.OpRestart, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	in, c, rest, err := e.useContext(ctx, v.rec, id)
-	if err != nil {
-		return nil, err
-	}
-	defer rest()
-	if err := e.stopInterpreter(ctx, in, c); err != nil {
-		return nil, err
-	}
-	leave, err := c.line.join(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	c.mu.Lock()
-	running := c.session != nil
-	c.mu.Unlock()
-	if !running { // otherwise somebody who waited has started it
-		if err := e.startContext(ctx, v.rec, in, c); err != nil {
+func (i *interpreters) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
+	return do(ctx, i.gate, brig.OpRestart, name, func(v *call) (*brig.CodeContext, error) {
+		in, c, releaseUse, err := i.useContext(ctx, v.rec, id)
+		if err != nil {
 			return nil, err
 		}
-	}
-	return c.view(), nil
+		defer releaseUse()
+		if err := i.stopInterpreter(ctx, in, c); err != nil {
+			return nil, err
+		}
+		release, err := c.queue.wait(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		c.mu.Lock()
+		running := c.session != nil
+		c.mu.Unlock()
+		if !running { // otherwise a queued run has started it
+			if err := i.startContext(ctx, v.rec, in, c); err != nil {
+				return nil, err
+			}
+		}
+		return c.infoCopy(), nil
+	})
 }
 
-// stopInterpreter ends a context's interpreter; what runs in it fails, and
-// what waits in line fails too: it was meant for variables that are gone.
-func (e *Engine) stopInterpreter(ctx context.Context, in brig.Instance, c *codeContext) error {
-	c.line.expel(brig.Errorf(brig.FailedPrecondition, "the context was restarted").
+// stopInterpreter ends a context's interpreter. The code that runs in it fails.
+// Queued runs fail too, because they depend on variables that are lost.
+func (i *interpreters) stopInterpreter(ctx context.Context, in brig.Instance, c *codeContext) error {
+	c.queue.failAll(brig.Errorf(brig.FailedPrecondition, "the context was restarted").
 		WithHint("its variables are gone; run the code again if it still makes sense"))
 	c.mu.Lock()
 	s := c.session
@@ -244,22 +240,19 @@ func (e *Engine) stopInterpreter(ctx context.Context, in brig.Instance, c *codeC
 }
 
 // RemoveContext implements brig.Service.
-func (e *Engine) RemoveContext(ctx context.Context, name, id string) (err error) {
-	v, err := e.enter(ctx, brig.OpRemoveContext, name)
-	if err != nil {
+func (i *interpreters) RemoveContext(ctx context.Context, name, id string) error {
+	return i.do(ctx, brig.OpRemoveContext, name, func(v *call) (err error) {
+		in, c, releaseUse, err := i.useContext(ctx, v.rec, id)
+		if err != nil {
+			return err
+		}
+		defer releaseUse()
+		cs := i.contextsOf(v.rec.ID)
+		cs.mu.Lock()
+		delete(cs.byID, id)
+		cs.mu.Unlock()
+		err = i.stopInterpreter(ctx, in, c)
+		c.close()
 		return err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	in, c, rest, err := e.useContext(ctx, v.rec, id)
-	if err != nil {
-		return err
-	}
-	defer rest()
-	cs := e.contextsOf(v.rec.ID)
-	cs.mu.Lock()
-	delete(cs.by, id)
-	cs.mu.Unlock()
-	err = e.stopInterpreter(ctx, in, c)
-	c.end()
-	return err
+	})
 }

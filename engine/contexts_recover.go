@@ -5,70 +5,95 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/interpreter"
 )
 
-// recoverKept takes up what an earlier server kept: processes, and interpreters,
-// of which one does not answer, because it was in the middle of something, is ended; its
-// context stays and starts anew.
-func (e *Engine) recoverKept(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+// reattachProcesses takes over the processes and interpreters that an earlier
+// server left in a sandbox. An interpreter that does not respond, because it
+// was running code, is ended. Its context persists, and starts a new
+// interpreter.
+func (i *interpreters) reattachProcesses(ctx context.Context, rec *brig.Record, in brig.Instance, how attachment) error {
 	kept, err := in.Kept(ctx)
 	if err != nil {
 		return err
 	}
-	cs := e.contextsOf(rec.ID)
+	cs := i.contextsOf(rec.ID)
+	carried := i.takeCarried(rec.ID)
+	defer carried.release() // of processes that ended during a save
+	var recovering sync.WaitGroup
+	if how.copied { // no caller, and no later server, may meet an interpreter that has not reseeded
+		defer recovering.Wait()
+	}
 	for _, k := range kept {
-		var n note
+		var n reattachState
 		if err := json.Unmarshal(k.Note, &n); err != nil {
 			return fmt.Errorf("decode note of %s: %w", k.ID, err)
 		}
 		if n.Process != nil {
-			e.recoverProcess(rec, in, k, n.Process)
+			n.Process.Started = n.Process.Started.Add(how.paused) // the time limit excludes the pause
+			i.programs.recoverProcess(rec, in, k, n.Process, carried.next())
 			continue
 		}
+		n.Context.Sandbox = rec.ID // the sandbox may be a copy
 		s := &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version}
-		c := &codeContext{told: n.Context, env: n.Env, session: s}
-		// Before anybody can find it: nobody is let in until it answers.
-		leave, err := c.line.join(ctx)
+		c := &codeContext{info: n.Context, env: n.Env, session: s}
+		// Join the queue before other callers can find the context, so that
+		// they wait until the interpreter responds.
+		release, err := c.queue.wait(ctx)
 		if err != nil {
 			return err
 		}
 		cs.mu.Lock()
-		cs.by[n.Context.ID] = c
+		cs.byID[n.Context.ID] = c
 		cs.mu.Unlock()
-		e.work.Go(func() {
-			defer leave()
-			e.reviveContext(ctx, rec, in, c, s)
+		recovering.Add(1)
+		i.background.Go(func() {
+			defer recovering.Done()
+			defer release()
+			i.recoverContext(ctx, rec, in, c, s, how)
 		})
 	}
 	return nil
 }
 
-// reviveTime is how long an interpreter that a new server finds may take to
-// end what it is doing: it is interrupted, for nobody waits for it. A machine
-// on which all servers start again is slow, and the variables are worth a wait.
-const reviveTime = 10 * time.Second
+// recoverContextTimeout is how long a recovered interpreter may take to end its
+// current run, which the server interrupts because no caller waits for it. The
+// timeout is long because a host on which all servers restart at once is slow,
+// and because the variables would be lost. A copied interpreter runs no code, but all
+// copies begin at once, so it has copyContextTimeout.
+const (
+	recoverContextTimeout = 10 * time.Second
+	copyContextTimeout    = time.Minute
+)
 
-// reviveContext finds out whether an interpreter answers. The caller has its
-// turn in the context's line.
-func (e *Engine) reviveContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext, s *interpreter.Session) {
+// recoverContext checks whether an interpreter responds. It first interrupts code
+// that may be running, and makes an interpreter in a copy of a sandbox reseed its
+// random generators. The caller is at the head of the context's queue.
+func (i *interpreters) recoverContext(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext, s *interpreter.Session, how attachment) {
 	ctx = context.WithoutCancel(ctx)
-	rest, err := e.awake(ctx, rec, in)
+	releaseUse, err := i.keepAwake(ctx, rec, in)
 	if err != nil {
 		return
 	}
-	defer rest()
-	watchdog := time.AfterFunc(reviveTime, func() {
-		_ = s.Kill(ctx) // the answer does not come then
+	defer releaseUse()
+	respond, timeout := s.Sync, recoverContextTimeout
+	if how.copied {
+		respond, timeout = s.Renew, copyContextTimeout
+	}
+	watchdog := time.AfterFunc(timeout, func() {
+		_ = s.Kill(ctx) // respond then fails
 	})
 	defer watchdog.Stop()
-	_ = s.Signal(ctx, "SIGINT")
-	if err := s.Sync(rand.Text(), interpreter.Sink{}); err != nil && c.has(s) {
-		if err := e.stopInterpreter(ctx, in, c); err != nil {
-			e.Log.ErrorContext(ctx, "end an interpreter that does not answer", "context", c.told.ID, "err", err)
+	if !how.continued {
+		_ = s.Signal(ctx, "SIGINT")
+	}
+	if err := respond(rand.Text(), interpreter.Sink{}); err != nil && c.isCurrent(s) {
+		if err := i.stopInterpreter(ctx, in, c); err != nil {
+			i.Log.ErrorContext(ctx, "end an interpreter that does not answer", "context", c.info.ID, "err", err)
 		}
 	}
 }

@@ -14,17 +14,17 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// inContext is a house with a sandbox "box", and a function that runs code in
-// its default context.
-func inContext(t *testing.T, f func(t *testing.T, h *house, p *tricky, run func(brig.Code) *brig.CodeResult)) {
+// withContext calls f with a fixture that has a sandbox "box", and with a function
+// that runs code in the sandbox's default context.
+func withContext(t *testing.T, f func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult)) {
 	t.Helper()
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, p *tricky) {
-		if _, err := h.Create(as(t, brig.Member), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
+		if _, err := h.Create(withRole(t, brig.Member), brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		f(t, h, p, func(c brig.Code) *brig.CodeResult {
 			t.Helper()
-			res, err := h.RunCode(as(t, brig.Member), "box", c, nil)
+			res, err := h.RunCode(withRole(t, brig.Member), "box", c, nil)
 			if err != nil {
 				t.Fatalf("RunCode(%q) = %v", c.Source, err)
 			}
@@ -33,7 +33,7 @@ func inContext(t *testing.T, f func(t *testing.T, h *house, p *tricky, run func(
 	})
 }
 
-// main is the value of the last expression as text.
+// mainValue returns the value of the last expression as text.
 func mainValue(r *brig.CodeResult) string {
 	for _, o := range r.Outputs {
 		if o.Main {
@@ -43,15 +43,15 @@ func mainValue(r *brig.CodeResult) string {
 	return ""
 }
 
-// Code that ends in the moment in which its time does has ended, one way or
-// the other: nothing comes later, to it or to what follows.
-func TestTheMomentOfTheTimeout(t *testing.T) {
-	inContext(t, func(t *testing.T, _ *house, _ *tricky, run func(brig.Code) *brig.CodeResult) {
+// If code ends at the moment of its timeout, no late interrupt affects its
+// interpreter or the next run.
+func TestInterruptAtTimeoutAffectsOnlyItsRun(t *testing.T) {
+	withContext(t, func(t *testing.T, _ *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		run(brig.Code{Source: "set x here"})
 		for i := range 200 {
 			run(brig.Code{Source: "sleep 1", Timeout: time.Second})
 			if i%2 == 0 {
-				pass(3 * time.Second)
+				advance(3 * time.Second)
 			}
 			if res := run(brig.Code{Source: "get x"}); mainValue(res) != "here" || res.Lost || res.Error != nil {
 				t.Fatalf("after %d: %+v with the error %+v", i, res, res.Error)
@@ -60,13 +60,13 @@ func TestTheMomentOfTheTimeout(t *testing.T) {
 	})
 }
 
-// However much code displays, the value that it ends with comes out, and who
-// follows it is told of everything.
-func TestTheResultAfterManyDisplays(t *testing.T) {
-	inContext(t, func(t *testing.T, h *house, _ *tricky, run func(brig.Code) *brig.CodeResult) {
+// A run returns the value of its last expression regardless of how much it
+// displays, and a caller that follows it receives every value.
+func TestResultFollowsManyDisplays(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		many := brig.Code{Source: "set x here\n" + strings.Repeat("show 1\n", brig.MaxOutputs+10) + "get x"}
 		told := 0
-		if _, err := h.RunCode(as(t, brig.Member), "box", many, func(ev brig.CodeEvent) error {
+		if _, err := h.RunCode(withRole(t, brig.Member), "box", many, func(ev brig.CodeEvent) error {
 			if ev.Output != nil {
 				told++
 			}
@@ -84,10 +84,10 @@ func TestTheResultAfterManyDisplays(t *testing.T) {
 	})
 }
 
-// What does not heed an interrupt loses its interpreter, and the next run has
-// another.
-func TestDeafCode(t *testing.T) {
-	inContext(t, func(t *testing.T, h *house, p *tricky, run func(brig.Code) *brig.CodeResult) {
+// Code that ignores an interrupt loses its interpreter, and the next run gets a
+// new one.
+func TestInterpreterIsReplacedWhenCodeIgnoresInterrupt(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		run(brig.Code{Source: "set x here"})
 		start := time.Now()
 		res := run(brig.Code{Source: "echo before\ndeaf 3600", Timeout: time.Second})
@@ -97,25 +97,25 @@ func TestDeafCode(t *testing.T) {
 		if !res.Lost || !res.TimedOut || res.Error == nil || res.Error.Name != "InterpreterDied" || !strings.Contains(res.Error.Value, "variables are gone") || string(res.Stdout.Head) != "before\n" {
 			t.Errorf("%+v with the error %+v", res, res.Error)
 		}
-		list, err := h.Contexts(as(t, brig.Viewer), "box")
+		list, err := h.Contexts(withRole(t, brig.Viewer), "box")
 		if err != nil || len(list) != 1 || list[0].State != brig.ContextDead {
 			t.Errorf("Contexts = %+v, %v", list, err)
 		}
 		if res := run(brig.Code{Source: "get x"}); mainValue(res) != "" || res.Count != 1 || res.Lost {
 			t.Errorf("afterwards: %+v with the error %+v", res, res.Error)
 		}
-		if err := h.Remove(as(t, brig.Member), "box"); err != nil {
+		if err := h.Remove(withRole(t, brig.Member), "box"); err != nil {
 			t.Fatal(err)
 		}
 		h.Close()
-		p.nothingLeft(t)
+		p.assertClean(t)
 	})
 }
 
-// Runs in one context come one after the other, in the order in which they
-// came, and no more of them wait than may.
-func TestTheLine(t *testing.T) {
-	inContext(t, func(t *testing.T, h *house, _ *tricky, run func(brig.Code) *brig.CodeResult) {
+// Runs in one context execute one after the other, in order of arrival, and the
+// number of those that wait is limited.
+func TestContextRunsAreSerializedAndLimited(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		run(brig.Code{Source: "set x 1"})
 		var wg sync.WaitGroup
 		var mu sync.Mutex // guards the fields below
@@ -123,9 +123,9 @@ func TestTheLine(t *testing.T) {
 		refused := 0
 		for i := range 70 {
 			wg.Go(func() {
-				ctx, cancel := context.WithCancel(as(t, brig.Member))
+				ctx, cancel := context.WithCancel(withRole(t, brig.Member))
 				defer cancel()
-				if i == 3 { // goes away while it waits
+				if i == 3 { // disconnects while it waits
 					time.AfterFunc(500*time.Millisecond, cancel)
 				}
 				res, err := h.RunCode(ctx, "box", brig.Code{Source: "sleep 1"}, nil)
@@ -164,11 +164,10 @@ func TestTheLine(t *testing.T) {
 	})
 }
 
-// A context takes as many contexts as it may, and a context that is removed
-// makes room.
-func TestContextsAreBounded(t *testing.T) {
-	inContext(t, func(t *testing.T, h *house, _ *tricky, _ func(brig.Code) *brig.CodeResult) {
-		ctx := as(t, brig.Member)
+// The number of contexts in a sandbox is limited. Removing one permits another.
+func TestContextCountIsLimited(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, _ func(brig.Code) *brig.CodeResult) {
+		ctx := withRole(t, brig.Member)
 		var last *brig.CodeContext
 		for range 32 {
 			c, err := h.CreateContext(ctx, "box", brig.ContextSpec{})
@@ -189,33 +188,34 @@ func TestContextsAreBounded(t *testing.T) {
 	})
 }
 
-// A context that cannot start is not there.
-func TestContextThatDoesNotStart(t *testing.T) {
-	inContext(t, func(t *testing.T, h *house, p *tricky, run func(brig.Code) *brig.CodeResult) {
-		p.play(tricks{start: func(*trickyInstance) error {
+// A context that fails to start is not listed.
+func TestContextIsUnlistedWhenStartFails(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
+		p.setHooks(hooks{start: func(*hookedInstance) error {
 			return brig.InvalidField("command", "no program").WithHint("another")
 		}})
-		_, err := h.CreateContext(as(t, brig.Member), "box", brig.ContextSpec{})
+		_, err := h.CreateContext(withRole(t, brig.Member), "box", brig.ContextSpec{})
 		if e := brig.AsError(err); e == nil || e.Field != "language" {
 			t.Errorf("in an image without Python: %v", err)
 		}
-		p.play(tricks{start: func(*trickyInstance) error { return errors.New("no") }})
-		if _, err = h.CreateContext(as(t, brig.Member), "box", brig.ContextSpec{}); brig.KindOf(err) != brig.Internal {
+		p.setHooks(hooks{start: func(*hookedInstance) error { return errors.New("no") }})
+		if _, err = h.CreateContext(withRole(t, brig.Member), "box", brig.ContextSpec{}); brig.KindOf(err) != brig.Internal {
 			t.Errorf("CreateContext = %v", err)
 		}
-		if list, err := h.Contexts(as(t, brig.Member), "box"); err != nil || len(list) != 0 {
+		if list, err := h.Contexts(withRole(t, brig.Member), "box"); err != nil || len(list) != 0 {
 			t.Errorf("Contexts = %+v, %v", list, err)
 		}
-		p.play(tricks{})
+		p.setHooks(hooks{})
 		run(brig.Code{Source: "echo hi"})
 	})
 }
 
-// A new engine finds the contexts with their variables. What ran in one is
-// interrupted, for nobody waits for it; what does not heed that is ended.
-func TestContextsOutliveTheServer(t *testing.T) {
-	inContext(t, func(t *testing.T, h *house, p *tricky, run func(brig.Code) *brig.CodeResult) {
-		ctx := as(t, brig.Member)
+// A new engine recovers the contexts with their variables. It interrupts the
+// code that runs in one, because no caller waits for it, and ends an
+// interpreter that ignores the interrupt.
+func TestContextsSurviveServerRestart(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
+		ctx := withRole(t, brig.Member)
 		run(brig.Code{Source: "set x kept"})
 		busy, err := h.CreateContext(ctx, "box", brig.ContextSpec{Env: map[string]string{"E": "env"}})
 		if err != nil {
@@ -230,10 +230,10 @@ func TestContextsOutliveTheServer(t *testing.T) {
 		for id, code := range map[string]string{busy.ID: "set x busy\nsleep 100", deaf.ID: "set x deaf\ndeaf 5000"} {
 			go func() { _, _ = h.RunCode(gone, "box", brig.Code{Context: id, Source: code, Timeout: time.Hour}, nil) }()
 		}
-		pass(time.Second)
+		advance(time.Second)
 
-		defer p.sever()()
-		next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p.Provider, Images: images{}, Bounds: brig.DefaultBounds()})
+		defer p.disconnect()()
+		next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p.Provider, Images: images{}, LimitRange: brig.DefaultBounds()})
 		defer next.Close()
 		if err := next.Recover(t.Context()); err != nil {
 			t.Fatal(err)
@@ -242,7 +242,7 @@ func TestContextsOutliveTheServer(t *testing.T) {
 		if err != nil || len(list) != 3 {
 			t.Fatalf("Contexts = %+v, %v", list, err)
 		}
-		pass(10 * time.Second)
+		advance(10 * time.Second)
 		for id, want := range map[string]string{"default-python": "kept", busy.ID: "busy", deaf.ID: ""} {
 			res, err := next.RunCode(ctx, "box", brig.Code{Context: id, Source: "get x\nenv E"}, nil)
 			if err != nil || mainValue(res) != want {
@@ -252,13 +252,12 @@ func TestContextsOutliveTheServer(t *testing.T) {
 	})
 }
 
-// A context can be restarted, removed and used from the first moment of a
-// server that has found it, while that server still finds out whether its
-// interpreter answers.
-func TestFoundContextsAreAtOnceThere(t *testing.T) {
-	ctx := as(t, brig.Member)
+// A context can be restarted, removed and used as soon as a new server has
+// found it, while that server still checks whether the interpreter responds.
+func TestRecoveredContextsAreUsableAtOnce(t *testing.T) {
+	ctx := withRole(t, brig.Member)
 	for i := range 60 {
-		h := newHouse(t, nil)
+		h := newFixture(t, nil)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 			t.Fatal(err)
 		}
@@ -288,5 +287,86 @@ func TestFoundContextsAreAtOnceThere(t *testing.T) {
 			t.Fatalf("round %d: x is %q, want %q; %v", i, mainValue(r), want, err)
 		}
 		next.Close()
+	}
+}
+
+// If a sandbox is killed while an interpreter starts in it, all callers with a
+// pending operation get an error that reports the end of the sandbox. Their
+// connections break before the engine knows that the instance has ended. In the
+// control, the operation fails but the instance continues to run.
+func TestKillEndsPendingContextCalls(t *testing.T) {
+	for _, end := range []string{"kill", "remove", "crash", ""} {
+		t.Run("end by "+end, func(t *testing.T) {
+			withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, _ func(brig.Code) *brig.CodeResult) {
+				ctx := withRole(t, brig.Member)
+				broken, killed := errors.New("the connection broke"), make(chan struct{})
+				hold := func(in *hookedInstance) error {
+					<-killed
+					return broken
+				}
+				p.setHooks(hooks{start: hold, exec: func(brig.Command) error { return hold(nil) }})
+				got := map[string]error{}
+				var mu sync.Mutex // guards got
+				var calls sync.WaitGroup
+				for name, call := range map[string]func() error{
+					"RunCode": func() error {
+						_, err := h.RunCode(ctx, "box", brig.Code{Source: "echo hi"}, nil)
+						return err
+					},
+					"CreateContext": func() error {
+						_, err := h.CreateContext(ctx, "box", brig.ContextSpec{})
+						return err
+					},
+					"Exec": func() error {
+						_, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"sleep", "1"}}, brig.IO{})
+						return err
+					},
+					"Start": func() error {
+						_, err := h.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "1"}}})
+						return err
+					},
+				} {
+					calls.Go(func() {
+						err := call()
+						mu.Lock()
+						defer mu.Unlock()
+						got[name] = err
+					})
+				}
+				synctest.Wait()
+				var ended sync.WaitGroup
+				ended.Go(func() {
+					switch end {
+					case "kill":
+						if _, err := h.Kill(ctx, "box"); err != nil {
+							t.Error(err)
+						}
+					case "remove":
+						if err := h.Remove(ctx, "box"); err != nil {
+							t.Error(err)
+						}
+					case "crash":
+						time.Sleep(50 * time.Millisecond)
+						for _, in := range p.instances() {
+							_ = in.Instance.Stop(ctx, 0, brig.Crashed)
+						}
+					}
+				})
+				if end != "crash" {
+					ended.Wait()
+				}
+				close(killed)
+				calls.Wait()
+				ended.Wait()
+				for name, err := range got {
+					switch kind := brig.KindOf(err); {
+					case end == "" && kind != brig.Internal:
+						t.Errorf("the control: %s says %v", name, err)
+					case end == "remove" && kind != brig.NotFound, end != "" && end != "remove" && kind != brig.FailedPrecondition:
+						t.Errorf("%s says %s: %v", name, kind, err)
+					}
+				}
+			})
+		})
 	}
 }

@@ -2,22 +2,22 @@ package engine
 
 import "time"
 
-// demand remembers how many machines were asked for in short spans of time.
-// What came in one span may come again, and then there is no time to refill.
+// demand records how many sandboxes were requested in short spans of time. The
+// demand of one span may recur, and the pool cannot be refilled within a span.
 type demand struct {
 	spans [demandSpans]int
 	last  int64 // the number of the newest span
 }
 
 const (
-	// demandSpan is about as long as it takes to refill a few.
+	// demandSpan is about as long as the refill of a few sandboxes takes.
 	demandSpan = 2 * time.Second
-	// demandSpans is how many are remembered: ten minutes.
+	// demandSpans is the number of spans that are kept: ten minutes.
 	demandSpans = int(10 * time.Minute / demandSpan)
 )
 
-// move makes the span of now the newest, and empties those in between.
-func (d *demand) move(now time.Time) {
+// advance makes the span of now the newest, and clears the spans in between.
+func (d *demand) advance(now time.Time) {
 	n := now.UnixNano() / int64(demandSpan)
 	for i := max(d.last+1, n-int64(demandSpans)+1); i <= n; i++ {
 		d.spans[i%int64(demandSpans)] = 0
@@ -25,15 +25,15 @@ func (d *demand) move(now time.Time) {
 	d.last = max(d.last, n)
 }
 
-// count notes that one was asked for.
+// count records one request.
 func (d *demand) count(now time.Time) {
-	d.move(now)
+	d.advance(now)
 	d.spans[d.last%int64(demandSpans)]++
 }
 
-// peak is the most that was asked for in any one span that is remembered.
+// peak returns the largest number of requests in any one recorded span.
 func (d *demand) peak(now time.Time) int {
-	d.move(now)
+	d.advance(now)
 	most := 0
 	for _, n := range d.spans {
 		most = max(most, n)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// What was asked for in one span is remembered for ten minutes, however the
-// clock moves.
-func TestDemand(t *testing.T) {
+// The demand of one span is kept for ten minutes, even if the clock is set back
+// or forward.
+func TestDemandIsKeptForTenMinutes(t *testing.T) {
 	var d demand
 	start := time.Unix(1_000_000, 0)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
@@ -29,7 +29,7 @@ func TestDemand(t *testing.T) {
 	want("after both", at(602), 0)
 
 	d.count(at(700))
-	d.count(at(690)) // the clock was set back: it counts as now
+	d.count(at(690)) // the clock was set back: the request counts for the newest span
 	want("a clock that was set back", at(690), 2)
 	want("and goes on", at(1299), 2)
 	want("until it is over", at(1300), 0)

@@ -11,12 +11,12 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// Whoever came in while a grant was good does nothing more when it has ended,
-// however they are still here. The key from which it came goes on.
-func TestGateKnowsEnds(t *testing.T) {
+// A caller that was admitted by a grant is rejected once the grant has expired,
+// on every kind of call. The key that the grant was derived from remains valid.
+func TestGateRejectsExpiredActors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newSeeded(t)
-		full, _ := h.holder(t, as(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})
+		h := newSeedFixture(t)
+		full, _ := h.newKeyHolder(t, withRole(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})
 		if _, err := h.Create(full, brig.Spec{Name: "one"}); err != nil {
 			t.Fatal(err)
 		}
@@ -24,20 +24,20 @@ func TestGateKnowsEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		granted, err := h.shown(t, g.Secret)
+		granted, err := h.withCredential(t, g.Secret)
 		if err != nil {
 			t.Fatal(err)
 		}
 		calls := map[string]func(context.Context) error{
-			"Get":  func(ctx context.Context) error { return third(h.Get(ctx, "one")) },
-			"Stat": func(ctx context.Context) error { return third(h.Files("one").Stat(ctx, brig.Path{Name: "/"})) },
+			"Get":  func(ctx context.Context) error { return errorOf(h.Get(ctx, "one")) },
+			"Stat": func(ctx context.Context) error { return errorOf(h.Files("one").Stat(ctx, brig.Path{Name: "/"})) },
 			"Exec": func(ctx context.Context) error {
-				return third(h.Exec(ctx, "one", brig.Command{Argv: []string{"echo"}}, brig.IO{}))
+				return errorOf(h.Exec(ctx, "one", brig.Command{Argv: []string{"echo"}}, brig.IO{}))
 			},
 			"Visit": func(ctx context.Context) error {
-				return h.Visit(ctx, brig.OpKernels, "", func(brig.Tenant) error { return nil })
+				return h.Authorize(ctx, brig.OpKernels, "", func(brig.Tenant) error { return nil })
 			},
-			"grant": func(ctx context.Context) error { return third(h.CreateGrant(ctx, brig.GrantSpec{})) },
+			"grant": func(ctx context.Context) error { return errorOf(h.CreateGrant(ctx, brig.GrantSpec{})) },
 		}
 		ask := func(when string, ctx context.Context, want brig.Kind) {
 			t.Helper()
@@ -55,24 +55,25 @@ func TestGateKnowsEnds(t *testing.T) {
 	})
 }
 
-// What is made of a key, a grant, a session or a person's token has no more
-// than they have, and does not outlast them. Keys are made by administrators to
-// last: they end with what made them only where that has an end of its own.
-func TestDerivedCredentials(t *testing.T) {
+// A credential derived from a key, a grant, a session or a person's token has
+// no more rights than its source, and does not outlast it. A new key ends with
+// its source only if the source itself expires, because administrators create
+// keys to last.
+func TestDerivedCredentialsNeverExceedSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFolk()
+		f := newIdentityProvider()
 		f.roles["42"] = brig.Actor{Tenant: "acme", Role: brig.Admin}
-		h := newHouse(t, func(o *engine.Options) { o.People, o.GrantSeed = f, []byte("a seed of this test's own") })
-		admin, k := h.holder(t, as(t, brig.Operator), brig.KeySpec{Name: "a", Role: brig.Admin, Scopes: []string{"sandbox.", "grant.", "key.", "session."}, TTL: time.Hour})
+		h := newFixture(t, func(o *engine.Options) { o.Users, o.GrantSeed = f, []byte("a seed of this test's own") })
+		admin, k := h.newKeyHolder(t, withRole(t, brig.Operator), brig.KeySpec{Name: "a", Role: brig.Admin, Scopes: []string{"sandbox.", "grant.", "key.", "session."}, TTL: time.Hour})
 		g, err := h.CreateGrant(admin, brig.GrantSpec{Scopes: []string{"sandbox.get", "grant.", "key.", "session."}, TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		granted, err := h.shown(t, g.Secret)
+		granted, err := h.withCredential(t, g.Secret)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, ask := h.begin(t, admin)
+		s, ask := h.startSession(t, admin)
 		a, err := ask()
 		if err != nil {
 			t.Fatal(err)
@@ -90,21 +91,21 @@ func TestDerivedCredentials(t *testing.T) {
 				if err != nil {
 					return a, nil, err
 				}
-				return made.Actor, func() error { return third(h.GrantActor(t.Context(), made.Secret)) }, nil
+				return made.Actor, func() error { return errorOf(h.GrantActor(t.Context(), made.Secret)) }, nil
 			},
 			"a key": func(ctx context.Context) (a brig.Actor, good func() error, _ error) {
 				made, err := h.CreateKey(ctx, brig.KeySpec{Name: "k", Role: brig.ActorFrom(ctx).Role, TTL: 24 * time.Hour})
 				if err != nil {
 					return a, nil, err
 				}
-				return made.Actor, func() error { return third(h.KeyActor(t.Context(), sha256.Sum256([]byte(made.Secret)))) }, nil
+				return made.Actor, func() error { return errorOf(h.KeyActor(t.Context(), sha256.Sum256([]byte(made.Secret)))) }, nil
 			},
 			"a session": func(ctx context.Context) (a brig.Actor, good func() error, _ error) {
 				made, err := h.CreateSession(ctx)
 				if err != nil {
 					return a, nil, err
 				}
-				good = func() error { return third(h.SessionActor(t.Context(), sha256.Sum256([]byte(made.Secret)))) }
+				good = func() error { return errorOf(h.SessionActor(t.Context(), sha256.Sum256([]byte(made.Secret)))) }
 				a, err = h.SessionActor(t.Context(), sha256.Sum256([]byte(made.Secret)))
 				a.Expires = made.Expires
 				return a, good, err
@@ -147,7 +148,7 @@ func TestDerivedCredentials(t *testing.T) {
 		if err := h.EndSession(inSession, s.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.RevokeKey(as(t, brig.Operator), k.ID); err != nil {
+		if err := h.RevokeKey(withRole(t, brig.Operator), k.ID); err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"a grant of key", "a session of key"} {

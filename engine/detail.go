@@ -3,7 +3,6 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -12,39 +11,40 @@ import (
 	"github.com/brig-run/brig/egress"
 )
 
-// maxDetail bounds one detail of an event, in bytes.
+// maxDetail is the maximum length of one detail of an event, in bytes.
 const maxDetail = 512
 
-// say adds a detail to the events that the call writes from now on. What is
-// empty is none.
-func (v *visit) say(key, value string) {
+// addDetail adds a detail to the events that the call writes from now on. It ignores
+// an empty value.
+func (a *callAudit) addDetail(key, value string) {
 	if value == "" {
 		return
 	}
 	if len(value) > maxDetail {
 		value = value[:maxDetail] + "…"
 	}
-	if v.detail == nil {
-		v.detail = map[string]string{}
+	if a.detail == nil {
+		a.detail = map[string]string{}
 	}
-	v.detail[key] = value
+	a.detail[key] = value
 }
 
-// sayActor says who acts, where a key's name does not.
-func (v *visit) sayActor() {
-	if p := v.actor.Person; p != nil {
-		v.say(brig.DetailSubject, p.Issuer+"#"+p.Subject)
+// addActor adds the person and the session of the actor, which the name of a
+// key does not identify.
+func (a *callAudit) addActor() {
+	if p := a.actor.Person; p != nil {
+		a.addDetail(brig.DetailSubject, p.Issuer+"#"+p.Subject)
 	}
-	v.say(brig.DetailSession, v.actor.Session)
+	a.addDetail(brig.DetailSession, a.actor.Session)
 }
 
-// sayCode says which code is run.
-func (v *visit) sayCode(language brig.Language, code string) {
+// addCode adds the hash and the language of the code that the call runs.
+func (v *call) addCode(language brig.Language, code string) {
 	if code != "" {
-		v.speaks(language)
+		v.setLanguage(language)
 		v.hash = codeHash(code)
-		v.say(brig.DetailCode, v.hash)
-		v.say(brig.DetailLanguage, string(language))
+		v.addDetail(brig.DetailCode, v.hash)
+		v.addDetail(brig.DetailLanguage, string(language))
 	}
 }
 
@@ -53,14 +53,14 @@ func codeHash(code string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// sayCommand says which command is run.
-func (v *visit) sayCommand(c brig.Command) {
+// addCommand adds the command that the call runs.
+func (a *callAudit) addCommand(c brig.Command) {
 	line := commandLine(c)
-	v.hash = codeHash(line)
-	v.say(brig.DetailCommand, line)
+	a.hash = codeHash(line)
+	a.addDetail(brig.DetailCommand, line)
 }
 
-// commandLine is a command in one line.
+// commandLine returns a command as one line.
 func commandLine(c brig.Command) string {
 	if c.Shell != "" {
 		return c.Shell
@@ -68,92 +68,91 @@ func commandLine(c brig.Command) string {
 	return strings.Join(c.Argv, " ")
 }
 
-// sayRecord says what a sandbox is made of.
-func (v *visit) sayRecord(rec *brig.Record) {
-	v.say(brig.DetailName, rec.Spec.Name)
-	v.say(brig.DetailImage, rec.Digest)
-	v.say(brig.DetailProvider, rec.Provider)
-	v.say(brig.DetailRoute, rec.Route.Reason)
+// addRecord adds the properties of a sandbox: its image, provider, egress
+// rules, secrets and labels.
+func (a *callAudit) addRecord(rec *brig.Record) {
+	a.addDetail(brig.DetailName, rec.Spec.Name)
+	a.addDetail(brig.DetailImage, rec.Digest)
+	a.addDetail(brig.DetailProvider, rec.Provider)
+	a.addDetail(brig.DetailRoute, rec.Route.Reason)
 	if n := len(rec.Spec.Egress.Rules); n > 0 {
-		v.say(brig.DetailEgress, strconv.Itoa(n))
+		a.addDetail(brig.DetailEgress, strconv.Itoa(n))
 	}
 	if len(rec.Spec.Secrets) > 0 {
 		var names []string
 		for _, u := range rec.Spec.Secrets {
 			names = append(names, u.Name)
 		}
-		v.detail[brig.DetailSecrets] = strings.Join(names, ",") // all of them
+		a.detail[brig.DetailSecrets] = strings.Join(names, ",") // not truncated: all names must be recorded
 	}
-	v.sayLabels(rec.Spec.Labels)
+	a.addLabels(rec.Spec.Labels)
 }
 
-func (v *visit) sayLabels(labels map[string]string) {
+func (a *callAudit) addLabels(labels map[string]string) {
 	for k, value := range labels {
-		v.say(brig.DetailLabel+k, value)
+		a.addDetail(brig.DetailLabel+k, value)
 	}
 }
 
-// sayResult says how a command or a program ended.
-func (v *visit) sayResult(r *brig.Result) {
+// addResult adds the outcome of a command or a program.
+func (a *callAudit) addResult(r *brig.Result) {
 	if r == nil || !r.Done {
 		return
 	}
-	v.say(brig.DetailExit, strconv.Itoa(r.ExitCode))
-	v.say(brig.DetailSignal, r.Signal)
-	v.sayEnd(r.Duration, r.TimedOut, r.OOMKilled)
+	a.addDetail(brig.DetailExit, strconv.Itoa(r.ExitCode))
+	a.addDetail(brig.DetailSignal, r.Signal)
+	a.addEnd(r.Duration, r.TimedOut, r.OOMKilled)
 }
 
-func (v *visit) sayEnd(d time.Duration, timedOut, oom bool) {
-	v.say(brig.DetailDuration, strconv.FormatInt(d.Milliseconds(), 10))
+func (a *callAudit) addEnd(d time.Duration, timedOut, oom bool) {
+	a.addDetail(brig.DetailDuration, strconv.FormatInt(d.Milliseconds(), 10))
 	switch {
 	case oom:
-		v.say(brig.DetailVerdict, "oom_killed")
+		a.addDetail(brig.DetailVerdict, "oom_killed")
 	case timedOut:
-		v.say(brig.DetailVerdict, "timed_out")
+		a.addDetail(brig.DetailVerdict, "timed_out")
 	}
 }
 
-// details are a copy of what was said: events are written while calls go on.
-func (v *visit) details() map[string]string { return maps.Clone(v.detail) }
-
-// observed is an event that nobody asked for, about a sandbox.
-func (e *Engine) observed(rec *brig.Record, op string, detail map[string]string) brig.Event {
-	v := visit{detail: detail}
-	v.say(brig.DetailName, rec.Spec.Name)
-	v.sayLabels(rec.Spec.Labels)
+// observedEvent returns an event that occurred in a sandbox without a request
+// from a caller.
+func (e *env) observedEvent(rec *brig.Record, op string, detail map[string]string) brig.Event {
+	v := callAudit{detail: detail}
+	v.addDetail(brig.DetailName, rec.Spec.Name)
+	v.addLabels(rec.Spec.Labels)
 	return brig.Event{
 		At: e.Now().UTC(), Op: op, Tenant: rec.Tenant, Sandbox: rec.ID, Phase: brig.Observed, Detail: v.detail,
 	}
 }
 
-// ended is the event of a sandbox's end.
-func (e *Engine) ended(rec *brig.Record) brig.Event {
+// endedEvent returns the event that records the end of a sandbox.
+func (e *env) endedEvent(rec *brig.Record) brig.Event {
 	detail := map[string]string{}
 	if x := rec.Exit; x != nil {
 		detail[brig.DetailVerdict], detail[brig.DetailExit] = string(x.Reason), strconv.Itoa(x.Code)
 	}
-	return e.observed(rec, "sandbox.end", detail)
+	return e.observedEvent(rec, "sandbox.end", detail)
 }
 
-// egressEvent is the event of a decision about what a sandbox asked of the
-// network.
-func (e *Engine) egressEvent(rec *brig.Record, d egress.Event) brig.Event {
-	v := visit{}
-	v.say(brig.DetailHost, d.Host)
-	v.say(brig.DetailAddr, d.Addr)
+// egressEvent returns the event that records a decision about one network
+// access of a sandbox.
+func (e *env) egressEvent(rec *brig.Record, d egress.Event) brig.Event {
+	v := callAudit{}
+	v.addDetail(brig.DetailHost, d.Host)
+	v.addDetail(brig.DetailAddr, d.Addr)
 	if d.Port != 0 {
-		v.say(brig.DetailPort, strconv.Itoa(d.Port))
+		v.addDetail(brig.DetailPort, strconv.Itoa(d.Port))
 	}
-	v.say(brig.DetailMethod, d.Method)
-	v.say(brig.DetailPath, d.Path)
-	v.say(brig.DetailRule, strconv.Itoa(d.Rule))
-	v.say(brig.DetailWhy, d.Why)
-	v.say(brig.DetailSecrets, strings.Join(d.Secrets, ","))
-	v.say(brig.DetailVerdict, "denied")
+	v.addDetail(brig.DetailMethod, d.Method)
+	v.addDetail(brig.DetailPath, d.Path)
+	v.addDetail(brig.DetailRule, strconv.Itoa(d.Rule))
+	v.addDetail(brig.DetailWhy, d.Why)
+	v.addDetail(brig.DetailSecrets, strings.Join(d.Secrets, ","))
+	v.addDetail(brig.DetailVerdict, "denied")
 	if d.Allowed {
-		v.say(brig.DetailVerdict, "allowed")
+		v.addDetail(brig.DetailVerdict, "allowed")
 	}
-	event := e.observed(rec, "egress."+string(d.What), v.detail)
+	event := e.observedEvent(rec, "egress."+string(d.Kind), v.detail)
 	event.At = d.At.UTC()
 	return event
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"maps"
 	"net"
 	"net/netip"
@@ -13,38 +12,64 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/hostaddr"
 )
 
-// EgressOptions bound where sandboxes may connect to.
+// network opens, counts and records the connections that sandboxes make to the
+// outside.
+type network struct {
+	*gate
+	vault   *vault
+	limiter *egress.ConnLimiter // for connections of all sandboxes
+	notes   egressNotes
+}
+
+// EgressOptions limit the destinations that sandboxes may connect to.
 type EgressOptions struct {
-	// Wide lets everybody have rules that allow nearly everything; otherwise
-	// only those may who run the server.
-	Wide bool
-	// Networks are those that are not of the public internet and that
-	// everybody may have rules for.
+	// AllowWide lets every caller set rules that allow nearly everything. Otherwise
+	// only operators of the server may.
+	AllowWide bool
+	// Networks are non-public networks that every caller may set rules for.
 	Networks []netip.Prefix
-	// Resolver finds addresses. Default the system's.
+	// Memory is the maximum server memory for the connections and requests of
+	// one sandbox. Default egress.DefaultMemory.
+	Memory int64
+	// Resolver resolves host names. Default the system's.
 	Resolver egress.Resolver
-	// Roots are who may vouch for servers where requests are looked at.
-	// Default the system's.
+	// Roots are the certificate authorities that the proxy trusts for servers
+	// whose requests it inspects. Default the system's.
 	Roots *x509.CertPool
-	// Dial connects to addresses. Default a net.Dialer.
+	// Dial opens connections to addresses. Default a net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// way is a sandbox's way out. One that has no rules has none, and no network.
-type way struct {
-	mu        sync.Mutex // guards the fields below, and is held while one is opened
-	session   *egress.Session
-	authority *egress.Authority
-	closed    bool
-	rules     brig.Egress // as they are wanted
-	counted   int64       // bytes of the session that its tenant's usage has
-	spent     bool        // the tenant's quota is, and nothing is let through
+// egressSession is a sandbox's connection to the network. A sandbox without rules has no
+// session, and no network.
+type egressSession struct {
+	mu             sync.Mutex // guards the fields below, and is held while a session is opened
+	session        *egress.Session
+	ca             *egress.CA
+	closed         bool
+	rules          brig.Egress // the configured rules
+	countedBytes   int64       // bytes of the session that the tenant's usage already includes
+	quotaExhausted bool        // the tenant's quota is used up: the session denies all traffic
 }
 
-// close ends what there is of a way, for good.
-func (w *way) close() {
+// usage returns how many bytes the sandbox has sent and received.
+func (w *egressSession) usage() (sent, received int64) {
+	if w == nil {
+		return 0, 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session == nil {
+		return 0, 0
+	}
+	return w.session.Usage()
+}
+
+// close closes the session, and prevents another one from being opened.
+func (w *egressSession) close() {
 	if w == nil {
 		return
 	}
@@ -56,60 +81,62 @@ func (w *way) close() {
 	}
 }
 
-func (e *Engine) wayOf(id brig.ID) *way {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	w := e.ways[id]
-	if w == nil {
-		w = &way{authority: egress.NewAuthority(e.seedOf(id))}
-		e.ways[id] = w
-	}
+func (nw *network) egressOf(id brig.ID) (w *egressSession) {
+	nw.sandboxes.update(id, func(s *sandbox) {
+		if s.egress == nil {
+			s.egress = &egressSession{ca: egress.NewCA(nw.seedOf(id))}
+		}
+		w = s.egress
+	})
 	return w
 }
 
-// seedOf is what a sandbox's authority is made of, the same for each server
-// with the same seed.
-func (e *Engine) seedOf(id brig.ID) []byte {
-	if len(e.Seed) == 0 {
+// seedOf returns the seed of a sandbox's certificate authority. Servers with
+// the same Options.Seed derive the same one.
+func (nw *network) seedOf(id brig.ID) []byte {
+	if len(nw.Seed) == 0 {
 		return nil
 	}
-	return e.derive("authority " + string(id))
+	return nw.deriveKey("authority " + string(id))
 }
 
-// checkEgress refuses rules that are wrong, and those that only an operator
-// may have.
-func (e *Engine) checkEgress(a brig.Actor, rules *brig.Egress) error {
+// checkEgress rejects invalid rules, and rules that only an operator may set.
+// It records in the rules whether an operator set them.
+func (nw *network) checkEgress(a brig.Actor, rules *brig.Egress) error {
 	if err := rules.Check(); err != nil {
 		return err
 	}
-	if a.Role >= brig.Operator {
+	if rules.Operator = a.Role >= brig.Operator; rules.Operator {
 		return nil
 	}
-	if !e.Options.Egress.Wide {
-		if err := egress.Wide(rules); err != nil {
+	if !nw.Options.Egress.AllowWide {
+		if err := egress.CheckWide(rules); err != nil {
 			return err
 		}
 	}
-	return egress.Private(rules, e.Options.Egress.Networks)
+	if err := egress.CheckPrivate(rules, nw.Options.Egress.Networks); err != nil {
+		return err
+	}
+	return egress.OwnAddress(rules, hostaddr.Has, nw.Options.Egress.Networks)
 }
 
-// openWay gives a sandbox the way out that its rules say, none for no rules.
-func (e *Engine) openWay(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+// openEgress opens the network session of a sandbox if the sandbox has rules.
+func (nw *network) openEgress(ctx context.Context, rec *brig.Record, in brig.Instance) error {
 	if len(rec.Spec.Egress.Rules) == 0 {
 		return nil
 	}
-	w := e.wayOf(rec.ID)
+	w := nw.egressOf(rec.ID)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return e.openLocked(ctx, w, rec, in)
+	return nw.openEgressLocked(ctx, w, rec, in)
 }
 
-// openLocked is openWay for who holds w.mu.
-func (e *Engine) openLocked(ctx context.Context, w *way, rec *brig.Record, in brig.Instance) error {
+// openEgressLocked is like openEgress, for a caller that holds w.mu.
+func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *brig.Record, in brig.Instance) error {
 	if w.closed || w.session != nil {
 		return nil
 	}
-	authority, err := w.authority.Certificate()
+	authority, err := w.ca.Certificate()
 	if err != nil {
 		return err
 	}
@@ -117,60 +144,65 @@ func (e *Engine) openLocked(ctx context.Context, w *way, rec *brig.Record, in br
 	if err != nil {
 		return err
 	}
-	o := e.Options.Egress
+	o := nw.Options.Egress
+	rules, spent := rec.Spec.Egress, brig.KindOf(nw.CountEgress(rec.ID, 0)) == brig.RateLimited
+	if spent { // a new session must not let traffic through until the next count
+		rules = brig.Egress{}
+	}
 	w.session, err = egress.Start(ctx, link, egress.Options{
-		Rules: rec.Spec.Egress, Authority: w.authority, Resolver: o.Resolver, Roots: o.Roots, Dial: o.Dial,
-		Room: e.room, Secrets: func() []egress.Secret { return e.brokered(rec) },
-		Report: func(ev egress.Event) { e.noteEgress(rec, ev) },
+		Rules: rules, Open: o.Networks, Memory: o.Memory, CA: w.ca, Resolver: o.Resolver, Roots: o.Roots, Dial: o.Dial,
+		ConnLimiter: nw.limiter, Secrets: func() []egress.Secret { return nw.vault.brokered(rec) },
+		Report: func(ev egress.Event) { nw.noteEgress(rec, ev) },
 	})
 	if err != nil {
-		_ = link.Close() // there is no way out with it
+		_ = link.Close() // the link is useless without a session
 		return err
 	}
-	w.rules, w.counted, w.spent = rec.Spec.Egress, 0, false
+	w.rules, w.countedBytes, w.quotaExhausted = rec.Spec.Egress, 0, spent
 	session := w.session
-	e.work.Go(func() { e.watchWay(rec, in, w, session) })
+	nw.background.Go(func() { nw.watchEgress(rec, in, w, session) })
 	return nil
 }
 
-// watchWay closes a way with its machine, or opens it again when it was lost.
-func (e *Engine) watchWay(rec *brig.Record, in brig.Instance, w *way, session *egress.Session) {
+// watchEgress closes a session when its instance ends, or reopens it if the
+// session was lost.
+func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSession, session *egress.Session) {
 	select {
 	case <-in.Done():
-	case <-e.ctx.Done():
+	case <-nw.ctx.Done():
 	case <-session.Done():
 	}
-	e.countWay(rec.ID, w)
+	nw.countEgress(rec.ID, w)
 	session.Close()
-	e.endNotes(rec, session.Untold())
+	nw.endNotes(rec, session.Suppressed())
 	w.mu.Lock()
 	lost := w.session == session && !w.closed
 	if lost {
 		w.session = nil
 	}
 	w.mu.Unlock()
-	if lost && !gone(in) && e.ctx.Err() == nil {
-		e.Log.Warn("the way out of a sandbox was lost", "sandbox", rec.ID)
-		e.openLater(rec, in)
+	if lost && !hasEnded(in) && nw.ctx.Err() == nil {
+		nw.Log.Warn("the way out of a sandbox was lost", "sandbox", rec.ID)
+		nw.reopenEgressAsync(rec, in)
 	}
 }
 
-// wayPause is how long a sandbox has no way out after it lost one.
-const wayPause = time.Second
+// egressReopenDelay is the delay before a lost session is reopened.
+const egressReopenDelay = time.Second
 
-// openLater tries again to open a way until it is open or not wanted any more.
-func (e *Engine) openLater(rec *brig.Record, in brig.Instance) {
-	e.work.Go(func() {
+// reopenEgressAsync retries to open a session until it is open or no longer wanted.
+func (nw *network) reopenEgressAsync(rec *brig.Record, in brig.Instance) {
+	nw.background.Go(func() {
 		for {
 			select {
 			case <-in.Done():
 				return
-			case <-e.ctx.Done():
+			case <-nw.ctx.Done():
 				return
-			case <-time.After(wayPause):
+			case <-time.After(egressReopenDelay):
 			}
-			ctx, cancel := context.WithTimeout(e.ctx, cleanupTime)
-			err := e.openAgain(ctx, rec, in)
+			ctx, cancel := context.WithTimeout(nw.ctx, cleanupTimeout)
+			err := nw.reopenEgress(ctx, rec, in)
 			cancel()
 			if err == nil {
 				return
@@ -179,13 +211,13 @@ func (e *Engine) openLater(rec *brig.Record, in brig.Instance) {
 	})
 }
 
-// openAgain is openWay with the rules that are on record by now. They are read
-// when nobody can be changing them.
-func (e *Engine) openAgain(ctx context.Context, rec *brig.Record, in brig.Instance) error {
-	w := e.wayOf(rec.ID)
+// reopenEgress opens a session with the currently recorded rules. It reads them
+// while w.mu is held, so that no other goroutine changes them.
+func (nw *network) reopenEgress(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+	w := nw.egressOf(rec.ID)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now, err := e.Store.Get(ctx, rec.Tenant, string(rec.ID))
+	now, err := nw.Store.Get(ctx, rec.Tenant, string(rec.ID))
 	switch {
 	case brig.KindOf(err) == brig.NotFound:
 		return nil
@@ -194,68 +226,14 @@ func (e *Engine) openAgain(ctx context.Context, rec *brig.Record, in brig.Instan
 	case now.State != brig.Running || len(now.Spec.Egress.Rules) == 0:
 		return nil
 	}
-	return e.openLocked(ctx, w, now, in)
+	return nw.openEgressLocked(ctx, w, now, in)
 }
 
-// SetEgress implements brig.Service.
-func (e *Engine) SetEgress(ctx context.Context, name string, rules brig.Egress) (out *brig.Sandbox, err error) {
-	err = e.inside(ctx, brig.OpSetEgress, name, func(v *visit, in brig.Instance) error {
-		if err := e.checkEgress(v.actor, &rules); err != nil {
-			return err
-		}
-		at, err := e.memberOf(&v.rec.Sandbox)
-		if err != nil {
-			return err
-		}
-		if err := checkRules(e.capabilities(at), &rules); err != nil {
-			return err
-		}
-		w := e.wayOf(v.rec.ID)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		var had brig.Egress
-		rec, err := e.update(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
-			had, r.Spec.Egress = r.Spec.Egress, rules
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		switch {
-		case w.session == nil && len(rules.Rules) > 0:
-			if err := e.openLocked(ctx, w, rec, in); err != nil {
-				return errors.Join(err, e.keepRules(ctx, v.rec, had))
-			}
-		case w.session != nil && len(rules.Rules) == 0:
-			e.countLocked(v.rec.ID, w)
-			w.session.Close()
-			w.session = nil
-		case w.session != nil:
-			if w.rules = rules; !w.spent {
-				w.session.Update(rules)
-			}
-		}
-		out = &rec.Sandbox
-		return nil
-	})
-	return out, err
-}
-
-// keepRules puts the rules back on record that a sandbox had, where it was not
-// given others: what is refused changes nothing.
-func (e *Engine) keepRules(ctx context.Context, rec *brig.Record, had brig.Egress) error {
-	_, err := e.update(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
-		r.Spec.Egress = had
-		return nil
-	})
-	return err
-}
-
-// withAuthority returns a sandbox's environment, in which programs that have a
-// list of authorities of their own are told of the sandbox's, if requests are
-// looked at.
-func withAuthority(spec brig.Spec) map[string]string {
-	looked := len(spec.Egress.Rules) > 0 && len(spec.Secrets) > 0 // requests may carry them
+// withCA returns a sandbox's environment. If the proxy inspects requests, the
+// environment makes programs with their own list of certificate authorities
+// trust the sandbox's authority.
+func withCA(spec brig.Spec) map[string]string {
+	looked := len(spec.Egress.Rules) > 0 && len(spec.Secrets) > 0 // requests may carry secrets
 	for i := range spec.Egress.Rules {
 		looked = looked || spec.Egress.Rules[i].IsHTTP()
 	}

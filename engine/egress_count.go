@@ -1,53 +1,50 @@
 package engine
 
-import (
-	"maps"
+import "github.com/brig-run/brig"
 
-	"github.com/brig-run/brig"
-)
-
-// countWays counts what sandboxes have sent and received since it was last
-// asked.
-func (e *Engine) countWays() {
-	e.mu.Lock()
-	ways := maps.Clone(e.ways)
-	e.mu.Unlock()
+// countAllEgress counts the bytes that sandboxes have sent and received since the
+// last count.
+func (nw *network) countAllEgress() {
+	ways := map[brig.ID]*egressSession{}
+	nw.sandboxes.updateEach(func(id brig.ID, s *sandbox) {
+		if s.egress != nil {
+			ways[id] = s.egress
+		}
+	})
 	for id, w := range ways {
-		e.countWay(id, w)
+		nw.countEgress(id, w)
 	}
 }
 
-// countLast counts what a sandbox has left that is about to be dropped.
-func (e *Engine) countLast(id brig.ID) {
-	e.mu.Lock()
-	w := e.ways[id]
-	e.mu.Unlock()
-	if w != nil {
-		e.countWay(id, w)
+// countFinalEgress counts the remaining bytes of a sandbox before it is dropped.
+func (nw *network) countFinalEgress(id brig.ID) {
+	if w := nw.sandboxes.get(id).egress; w != nil {
+		nw.countEgress(id, w)
 	}
 }
 
-// countWay counts what one sandbox has sent and received. Where that is more
-// than its tenant may have today, nothing is let through any more until it may.
-func (e *Engine) countWay(id brig.ID, w *way) {
+// countEgress counts the bytes that one sandbox has sent and received. If the
+// tenant's daily quota is used up, the session denies all traffic until the
+// quota allows it again.
+func (nw *network) countEgress(id brig.ID, w *egressSession) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	e.countLocked(id, w)
+	nw.countEgressLocked(id, w)
 }
 
-// countLocked is countWay for who holds w.mu.
-func (e *Engine) countLocked(id brig.ID, w *way) {
+// countEgressLocked is like countEgress, for a caller that holds w.mu.
+func (nw *network) countEgressLocked(id brig.ID, w *egressSession) {
 	if w.session == nil {
 		return
 	}
 	sent, received := w.session.Usage()
-	more := sent + received - w.counted
-	w.counted += more
-	spent := brig.KindOf(e.CountEgress(id, more)) == brig.RateLimited
-	if spent == w.spent {
+	more := sent + received - w.countedBytes
+	w.countedBytes += more
+	spent := brig.KindOf(nw.CountEgress(id, more)) == brig.RateLimited
+	if spent == w.quotaExhausted {
 		return
 	}
-	w.spent = spent
+	w.quotaExhausted = spent
 	rules := w.rules
 	if spent {
 		rules = brig.Egress{}

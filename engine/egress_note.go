@@ -3,134 +3,303 @@ package engine
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
 )
 
-// The audit log is told of all that was let out. Of what was refused it is told
-// that much for each sandbox, and then how much more there was: what nobody
-// answers costs a guest nothing.
+// The audit log has a full line for the first egress decisions of each kind,
+// and one line with the number of the others in each interval. Network accesses
+// cost a guest nothing, so they must not produce one log line each. The full
+// lines and the kinds of a sandbox are limited, as are all lines of a tenant.
 const (
-	notePause   = 100 * time.Millisecond // between two writes
-	noteDenials = 200                    // at once
-	noteEvery   = 500 * time.Millisecond // one more
+	noteDelay        = 100 * time.Millisecond // between the first event and its line
+	noteInterval     = time.Minute
+	maxFullLines     = 10  // full lines of one kind in an interval
+	fullLineBurst    = 200 // burst of full lines of a sandbox
+	fullLineInterval = 500 * time.Millisecond
+	maxNoteKinds     = 64 // kinds of a sandbox in an interval; all others count as one more kind
+	tenantLineBurst  = 1000
+	tenantLineRate   = 5 // lines per second, on average
 )
 
-// egressNotes are decisions on their way to the audit log.
+// noteKind is the key by which decisions are counted.
+type noteKind struct {
+	what       egress.Kind
+	host, addr string
+	port, rule int
+	allowed    bool
+	why        string
+	secrets    string
+}
+
+// egressNotes holds decisions until they are written to the audit log.
 type egressNotes struct {
-	mu      sync.Mutex // guards the fields below
-	pending []brig.Event
-	denials map[brig.ID]*denials
-	due     bool
+	mu        sync.Mutex // guards the fields below
+	pending   []brig.Event
+	sandboxes map[brig.ID]*sandboxNotes
+	tenants   map[string]*tenantNotes
+	writing   bool
+	wake      chan struct{} // receives a value when events are pending
 }
 
-// denials are what a sandbox was refused.
-type denials struct {
-	rec  *brig.Record
-	room int       // how many may be told
-	at   time.Time // when room was last made
-	more int       // that were not told
-	over bool      // no more come: what is left is told, and then forgotten
+// sandboxNotes counts the decisions about one sandbox.
+type sandboxNotes struct {
+	rec          *brig.Record
+	limiter      *rate.Limiter
+	kinds        map[noteKind]*kindCount
+	last         time.Time
+	sessionEnded bool // the session has ended: the remaining counts are written and then dropped
 }
 
-// noteEgress tells the log what a sandbox asked of the network.
-func (e *Engine) noteEgress(rec *brig.Record, ev egress.Event) {
-	e.Log.Info("egress", "sandbox", rec.ID, "tenant", rec.Tenant, "what", ev.What, "host", ev.Host, "addr", ev.Addr,
-		"port", ev.Port, "allowed", ev.Allowed, "rule", ev.Rule, "why", ev.Why)
-	n := &e.notes
+type kindCount struct {
+	since   time.Time
+	logged  int // decisions that have a full line
+	counted int // decisions that are only counted
+}
+
+// tenantNotes limits the lines of one tenant.
+type tenantNotes struct {
+	rec          *brig.Record // record of any sandbox of the tenant
+	limiter      *rate.Limiter
+	more         int
+	at           time.Time // when the last line was written or counted
+	summarizedAt time.Time // when the last line with the count was written
+}
+
+// noteEgress adds an egress decision about a sandbox to the log, as a line or
+// as a count.
+func (nw *network) noteEgress(rec *brig.Record, ev egress.Event) {
+	n := &nw.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.room(rec, e.Now(), ev) {
-		n.pending = append(n.pending, e.egressEvent(rec, ev))
+	now := nw.Now()
+	b := n.box(rec, now)
+	if ev.Suppressed > 0 {
+		b.count(noteKind{what: egress.Drop, rule: -1}, now).counted += int(ev.Suppressed)
 	}
-	if !n.due && e.ctx.Err() == nil {
-		n.due = true
-		e.work.Go(e.writeNotes)
+	c := b.count(kindOf(ev), now)
+	if c.logged < maxFullLines && b.limiter.AllowN(now, 1) {
+		c.logged++
+		n.pending = append(n.pending, nw.egressEvent(rec, ev))
+		nw.Log.Info("egress", "sandbox", rec.ID, "tenant", rec.Tenant, "what", ev.Kind, "host", ev.Host, "addr", ev.Addr,
+			"port", ev.Port, "allowed", ev.Allowed, "rule", ev.Rule, "why", ev.Why)
+	} else {
+		c.counted++
+	}
+	if nw.ctx.Err() == nil {
+		nw.startNotes()
 	}
 }
 
-// endNotes tells the log what is left to tell of a way out that has ended, of
-// which lost events never came. Who calls it is work of the engine's: what is
-// pending when the engine ends is written, too.
-func (e *Engine) endNotes(rec *brig.Record, lost int64) {
-	n := &e.notes
+// kindOf returns the key that an event is counted by. It consists of all
+// attributes that events can share.
+func kindOf(ev egress.Event) noteKind {
+	return noteKind{ev.Kind, ev.Host, ev.Addr, ev.Port, ev.Rule, ev.Allowed, ev.Why, strings.Join(ev.Secrets, ",")}
+}
+
+// endNotes writes the remaining counts of a session that has ended. lost is the
+// number of events that the session could not report. The caller must run as
+// one of the engine's background goroutines, so that pending lines are also
+// written when the engine ends.
+func (nw *network) endNotes(rec *brig.Record, lost int64) {
+	n := &nw.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	b := n.sandboxes[rec.ID]
 	if lost > 0 {
-		n.of(rec, e.Now()).more += int(lost)
+		b = n.box(rec, nw.Now())
+		b.count(noteKind{what: egress.Drop, rule: -1}, nw.Now()).counted += int(lost)
 	}
-	if d := n.denials[rec.ID]; d != nil {
-		d.over = true
-	}
-	if !n.due && len(n.pending)+len(n.denials) > 0 {
-		n.due = true
-		e.work.Go(e.writeNotes)
+	if b != nil {
+		b.sessionEnded = true
+		nw.startNotes()
 	}
 }
 
-// of returns what a sandbox was refused.
-func (n *egressNotes) of(rec *brig.Record, now time.Time) *denials {
-	d := n.denials[rec.ID]
-	if d == nil {
-		d = &denials{rec: rec, room: noteDenials, at: now}
-		if n.denials == nil {
-			n.denials = map[brig.ID]*denials{}
-		}
-		n.denials[rec.ID] = d
+// startNotes starts or wakes the goroutine that writes the notes. The caller
+// holds notes.mu.
+func (nw *network) startNotes() {
+	n := &nw.notes
+	if n.wake == nil {
+		n.wake = make(chan struct{}, 1)
 	}
-	return d
-}
-
-// room reports whether one more refusal may be told, and counts it otherwise,
-// with those that were missed before.
-func (n *egressNotes) room(rec *brig.Record, now time.Time, ev egress.Event) bool {
-	d := n.of(rec, now)
-	d.more += int(ev.Missed)
-	if ev.Allowed {
-		return true
-	}
-	if made := int(now.Sub(d.at) / noteEvery); made > 0 {
-		d.room, d.at = min(d.room+made, noteDenials), now
-	}
-	if d.room == 0 {
-		d.more++
-		return false
-	}
-	d.room--
-	return true
-}
-
-// writeNotes writes what has come, after a while in which more may come.
-func (e *Engine) writeNotes() {
 	select {
-	case <-time.After(notePause):
-	case <-e.ctx.Done():
+	case n.wake <- struct{}{}:
+	default:
 	}
-	n := &e.notes
+	if !n.writing {
+		n.writing = true
+		nw.background.Go(nw.writeNotes)
+	}
+}
+
+// box returns the notes of a sandbox.
+func (n *egressNotes) box(rec *brig.Record, now time.Time) *sandboxNotes {
+	b := n.sandboxes[rec.ID]
+	if b == nil {
+		b = &sandboxNotes{rec: rec, limiter: rate.NewLimiter(rate.Every(fullLineInterval), fullLineBurst), kinds: map[noteKind]*kindCount{}}
+		if n.sandboxes == nil {
+			n.sandboxes = map[brig.ID]*sandboxNotes{}
+		}
+		n.sandboxes[rec.ID] = b
+	}
+	b.last, b.sessionEnded = now, false
+	return b
+}
+
+// count returns the count of a kind, or the shared count if the sandbox has too
+// many kinds.
+func (b *sandboxNotes) count(k noteKind, now time.Time) *kindCount {
+	c := b.kinds[k]
+	if c == nil && len(b.kinds) >= maxNoteKinds {
+		k = noteKind{allowed: k.allowed, rule: -1}
+		c = b.kinds[k]
+	}
+	if c == nil {
+		c = &kindCount{since: now}
+		b.kinds[k] = c
+	}
+	return c
+}
+
+// writeNotes writes the pending notes after a delay in which more may arrive.
+// It returns when all notes are written.
+func (nw *network) writeNotes() {
+	n := &nw.notes
+	wait := noteDelay
+	for {
+		select {
+		case <-time.After(wait):
+		case <-n.wake:
+			select {
+			case <-time.After(noteDelay):
+			case <-nw.ctx.Done():
+			}
+		case <-nw.ctx.Done():
+		}
+		ended := nw.ctx.Err() != nil
+		n.mu.Lock()
+		events := nw.takeNotes(nw.Now(), ended)
+		done := ended || len(n.sandboxes)+len(n.tenants) == 0
+		n.writing = !done
+		n.mu.Unlock()
+		nw.appendNotes(events)
+		if done {
+			return
+		}
+		wait = noteInterval / 10
+	}
+}
+
+// takeNotes returns the events that are due, or all pending events if end is
+// true.
+func (nw *network) takeNotes(now time.Time, end bool) []brig.Event {
+	n := &nw.notes
+	var events []brig.Event
+	for _, ev := range n.pending {
+		if t := n.tenant(ev.Tenant, now); t.limiter.AllowN(now, 1) {
+			events = append(events, ev)
+		} else {
+			t.more++
+		}
+	}
+	n.pending = nil
+	for id, b := range n.sandboxes {
+		all := end || b.sessionEnded
+		t := n.tenant(b.rec.Tenant, now)
+		t.rec = b.rec
+		for k, c := range b.kinds {
+			if !all && now.Sub(c.since) < noteInterval {
+				continue
+			}
+			delete(b.kinds, k)
+			switch {
+			case c.counted == 0:
+			case t.limiter.AllowN(now, 1):
+				events = append(events, nw.summaryEvent(b.rec, k, c.counted))
+			default:
+				t.more += c.counted
+			}
+		}
+		if all || len(b.kinds) == 0 && now.Sub(b.last) > noteInterval+fullLineBurst*fullLineInterval {
+			delete(n.sandboxes, id)
+		}
+	}
+	for name, t := range n.tenants {
+		if t.more > 0 && t.rec != nil && (end || now.Sub(t.summarizedAt) >= noteInterval) {
+			ev := nw.summaryEvent(t.rec, noteKind{rule: -1}, t.more)
+			ev.Sandbox = ""
+			ev.Detail = map[string]string{brig.DetailCount: strconv.Itoa(t.more), brig.DetailWhy: "too many lines of all sandboxes together"}
+			events = append(events, ev)
+			t.more, t.summarizedAt = 0, now
+		}
+		if t.more == 0 && now.Sub(t.at) > tenantLineBurst/tenantLineRate*time.Second {
+			delete(n.tenants, name)
+		}
+	}
+	return events
+}
+
+// closeNotes writes the pending notes of a tenant that is being removed. A
+// later tenant of the same name does not inherit any of them.
+func (nw *network) closeNotes(tenant string) {
+	n := &nw.notes
 	n.mu.Lock()
-	events := n.pending
-	n.pending, n.due = nil, false
-	for id, d := range n.denials {
-		if d.more > 0 && (d.room > 0 || d.over || e.ctx.Err() != nil) {
-			events = append(events, e.observed(d.rec, "egress.more", map[string]string{
-				brig.DetailVerdict: "denied", brig.DetailWhy: strconv.Itoa(d.more) + " more",
-			}))
-			d.more = 0
+	var events []brig.Event
+	if t := n.tenants[tenant]; t != nil {
+		for _, b := range n.sandboxes { // the sandboxes are gone
+			b.sessionEnded = b.sessionEnded || b.rec.Tenant == tenant
 		}
-		if d.more == 0 && (d.room == noteDenials || d.over) {
-			delete(n.denials, id)
-		}
+		t.summarizedAt = time.Time{} // flushes the remaining counts now
+		events = nw.takeNotes(nw.Now(), false)
+		delete(n.tenants, tenant)
 	}
 	n.mu.Unlock()
+	nw.appendNotes(events)
+}
+
+// tenant returns the line limit of a tenant.
+func (n *egressNotes) tenant(name string, now time.Time) *tenantNotes {
+	t := n.tenants[name]
+	if t == nil {
+		t = &tenantNotes{limiter: rate.NewLimiter(tenantLineRate, tenantLineBurst)}
+		if n.tenants == nil {
+			n.tenants = map[string]*tenantNotes{}
+		}
+		n.tenants[name] = t
+	}
+	t.at = now
+	return t
+}
+
+// summaryEvent returns an event with the number of further decisions of a kind.
+func (nw *network) summaryEvent(rec *brig.Record, k noteKind, more int) brig.Event {
+	ev := nw.egressEvent(rec, egress.Event{
+		At: nw.Now(), Kind: "more", Host: k.host, Addr: k.addr, Port: k.port, Allowed: k.allowed, Rule: k.rule,
+		Why: strconv.Itoa(more) + " more",
+	})
+	ev.Detail[brig.DetailCount] = strconv.Itoa(more)
+	for name, value := range map[string]string{brig.DetailWhat: string(k.what), brig.DetailSecrets: k.secrets} {
+		if value != "" {
+			ev.Detail[name] = value
+		}
+	}
+	return ev
+}
+
+func (nw *network) appendNotes(events []brig.Event) {
 	if len(events) == 0 {
 		return
 	}
-	ctx, cancel := cleanup(context.WithoutCancel(e.ctx))
+	ctx, cancel := detachedContext(context.WithoutCancel(nw.ctx))
 	defer cancel()
-	if err := e.Store.Soon().Append(ctx, events...); err != nil {
-		e.Log.Error("write egress decisions to the audit log", "events", len(events), "err", err)
+	if err := nw.Store.Soon().Append(ctx, events...); err != nil {
+		nw.Log.Error("write egress decisions to the audit log", "events", len(events), "err", err)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// What a sandbox was refused is told or counted to the last packet, also when
-// nothing comes after it that the count could come with.
-func TestEgressNotesOfTheLast(t *testing.T) {
+// Every denied packet of a sandbox is logged or counted, including the last
+// ones before the end of the session.
+func TestLastEgressDenialsAreLogged(t *testing.T) {
 	for _, end := range []string{"remove", "no rules", "close"} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, nil)
-			ctx := as(t, brig.Admin)
+			h := newFixture(t, nil)
+			ctx := withRole(t, brig.Admin)
 			s, err := h.Create(ctx, brig.Spec{Name: "box", Egress: toHost})
 			if err != nil {
 				t.Fatal(err)
@@ -28,7 +28,7 @@ func TestEgressNotesOfTheLast(t *testing.T) {
 				if err := link.Send(ping); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(200 * time.Microsecond) // a link that is full loses some
+				time.Sleep(200 * time.Microsecond) // a full link drops packets
 			}
 			time.Sleep(200 * time.Millisecond)
 			switch end {

@@ -9,25 +9,23 @@ import (
 )
 
 // Capabilities implements brig.Service.
-func (e *Engine) Capabilities(ctx context.Context) (_ *brig.Capabilities, err error) {
-	v, err := e.enter(ctx, brig.OpCapabilities, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	c := e.capabilities(e.home())
-	return &c, nil
+func (ps *providers) Capabilities(ctx context.Context) (*brig.Capabilities, error) {
+	return do(ctx, ps.gate, brig.OpCapabilities, "", func(v *call) (*brig.Capabilities, error) {
+		c := ps.capabilities(ps.builtin())
+		return &c, nil
+	})
 }
 
-// capabilities are what a provider and the engine can do together.
-func (e *Engine) capabilities(at *member) brig.Capabilities {
-	c := at.provider.Capabilities()
-	c.Enforces = e.withOwn(c.Uplinks, c.Enforces)
+// capabilities returns the combined capabilities of a provider and the engine.
+func (ps *providers) capabilities(backend *backend) brig.Capabilities {
+	c := backend.provider.Capabilities()
+	c.Enforces = ps.withEngineControls(c.Uplinks, c.Enforces)
 	return c
 }
 
-// withOwn adds what is the engine's own to what a provider enforces.
-func (e *Engine) withOwn(uplinks bool, areas map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
+// withEngineControls adds the areas that the engine enforces to those that a provider
+// enforces.
+func (ps *providers) withEngineControls(uplinks bool, areas map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
 	out := maps.Clone(areas)
 	if out == nil {
 		out = map[brig.Area]brig.Enforcement{}
@@ -40,14 +38,15 @@ func (e *Engine) withOwn(uplinks bool, areas map[brig.Area]brig.Enforcement) map
 			out[a] = x
 		}
 	}
-	out[brig.AreaSecrets] = e.brokering(uplinks, out[brig.AreaEgress])
-	out[brig.AreaWorkspace] = e.keeping(out[brig.AreaEgress])
+	out[brig.AreaSecrets] = ps.brokerEnforcement(uplinks, out[brig.AreaEgress])
+	out[brig.AreaWorkspace] = ps.workspaceEnforcement(out[brig.AreaEgress])
 	return out
 }
 
-// brokering says how far values of brokered secrets stay outside: as far as
-// nothing leaves but through the proxy that knows them.
-func (e *Engine) brokering(uplinks bool, egress brig.Enforcement) brig.Enforcement {
+// brokerEnforcement reports how strictly the values of brokered secrets are
+// kept outside the sandbox. The level is at most that of egress, because all
+// traffic must pass the proxy, which holds the values.
+func (ps *providers) brokerEnforcement(uplinks bool, egress brig.Enforcement) brig.Enforcement {
 	x := brig.Enforcement{
 		Level: brig.LevelBoundary, At: egress.At,
 		How: "the sandbox has a placeholder; the proxy puts the value into requests to the secret's hosts",
@@ -56,8 +55,8 @@ func (e *Engine) brokering(uplinks bool, egress brig.Enforcement) brig.Enforceme
 		x.Lower(brig.LevelNone, "the provider's machines cannot connect to anything")
 		x.Help = "use a provider whose machines have uplinks"
 	}
-	if e.Options.Keys == nil {
-		x.Lower(brig.LevelNone, "secrets are not kept here")
+	if ps.Options.Keys == nil {
+		x.Lower(brig.LevelNone, "this process stores no secrets")
 		x.Help = "ask a server: brig serve"
 	}
 	if !egress.Level.Meets(x.Level) {
@@ -66,41 +65,54 @@ func (e *Engine) brokering(uplinks bool, egress brig.Enforcement) brig.Enforceme
 	return x
 }
 
-// keeping says what holds a workspace to its mode and prefixes: a sandbox only
-// ever has a copy. It is as old as what was seen of other areas.
-func (e *Engine) keeping(other brig.Enforcement) brig.Enforcement {
+// workspaceEnforcement reports how strictly the mode and the prefixes of a
+// workspace are enforced. A sandbox has only a copy of its workspace. The
+// report takes its observation time from other.
+func (ps *providers) workspaceEnforcement(other brig.Enforcement) brig.Enforcement {
 	x := brig.Enforcement{
 		Level: brig.LevelBoundary, At: other.At,
 		How: "a sandbox has a copy; the server decides what of it becomes a version",
 	}
-	if e.Options.Workspaces == nil {
-		x.Lower(brig.LevelNone, "workspaces are not kept here")
+	if ps.Options.Workspaces == nil {
+		x.Lower(brig.LevelNone, "this process stores no workspaces")
 		x.Help = "ask a server: brig serve"
 	}
 	return x
 }
 
-// required is the least that a sandbox and the service ask for.
-func (e *Engine) required(spec *brig.Spec) brig.Requirement { return spec.Require.With(e.Require) }
+// requirementOf returns the enforcement that the sandbox and the service require.
+func (ps *providers) requirementOf(spec *brig.Spec) brig.Requirement {
+	return spec.Require.With(ps.Require)
+}
 
-// checkEnforced refuses what this provider cannot enforce, before anything is
-// made: what is asked for, and what rules and secrets need.
-func (e *Engine) checkEnforced(ctx context.Context, at *member, tenant string, spec *brig.Spec) error {
-	need := e.required(spec)
+// checkEnforced rejects a sandbox whose requirements, rules or secrets the
+// provider cannot enforce, before an instance is created.
+func (ps *providers) checkEnforced(ctx context.Context, backend *backend, tenant string, spec *brig.Spec) error {
+	if (spec.Pausable || spec.PauseAtEnd || spec.PauseAfter != 0) && !backend.provider.Capabilities().Saves {
+		err := cannotSave(backend.id)
+		switch err.Field = "pausable"; {
+		case spec.PauseAtEnd:
+			err.Field = "pause_at_end"
+		case spec.PauseAfter != 0:
+			err.Field = "pause_after_ms"
+		}
+		return err
+	}
+	need := ps.requirementOf(spec)
 	if len(need)+len(spec.Egress.Rules)+len(spec.Secrets) == 0 {
 		return nil
 	}
-	c := e.capabilities(at)
+	c := ps.capabilities(backend)
 	if err := need.Unmet("require", "the provider "+c.Name, c.Enforces); err != nil {
 		return err
 	}
 	if err := checkRules(c, &spec.Egress); err != nil {
 		return err
 	}
-	return e.checkBrokered(ctx, c, tenant, spec.Secrets)
+	return ps.checkBrokered(ctx, c, tenant, spec.Secrets)
 }
 
-// checkRules refuses rules that nobody would hold a machine to.
+// checkRules rejects rules if the provider cannot enforce them.
 func checkRules(c brig.Capabilities, rules *brig.Egress) error {
 	if len(rules.Rules) == 0 {
 		return nil
@@ -119,15 +131,15 @@ func checkRules(c brig.Capabilities, rules *brig.Egress) error {
 	return nil
 }
 
-// checkBrokered refuses secrets that only a proxy may see where there is none.
-func (e *Engine) checkBrokered(ctx context.Context, c brig.Capabilities, tenant string, uses []brig.SecretUse) error {
+// checkBrokered rejects brokered secrets if the provider has no proxy for them.
+func (ps *providers) checkBrokered(ctx context.Context, c brig.Capabilities, tenant string, uses []brig.SecretUse) error {
 	if c.Enforces[brig.AreaSecrets].Level.Meets(brig.LevelGaps) {
 		return nil
 	}
 	for i, u := range uses {
-		s, err := e.Store.GetSecret(ctx, tenant, u.Name)
+		s, err := ps.Store.GetSecret(ctx, tenant, u.Name)
 		if err != nil || len(s.Hosts) == 0 {
-			continue // findSecrets says what is wrong with it
+			continue // findSecrets reports the error
 		}
 		refused := brig.Errorf(brig.FailedPrecondition, "the provider %s cannot keep the value of %q outside of the sandbox: it does not enforce secrets", c.Name, u.Name)
 		refused.Field = "secrets[" + strconv.Itoa(i) + "].name"

@@ -12,38 +12,40 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// remark is what was found out about an area from inside a sandbox. The guest
-// may have made it up, so it can lower what the host says and never raise it.
-type remark struct {
+// finding is one finding about an area from inside a sandbox. The guest may
+// have forged it, so a finding can lower the level that the host reports but
+// never raise it.
+type finding struct {
 	area  brig.Area
-	level brig.Level // that the area is lowered to; empty for evidence alone
+	level brig.Level // the level that the area is lowered to; empty for evidence alone
 	text  string
 }
 
-// rootThreads is by how much root's limit of processes may be above what was
-// asked for: gVisor counts the agent's threads as root's (see guest/agent).
+// rootThreads is the permitted excess of root's process limit over the
+// configured one: gVisor counts the agent's threads as root's (see
+// guest/agent).
 const rootThreads = 64
 
-// judge says what a posture means for a machine with some limits, which has a
-// network interface if uplink.
-func judge(p wire.Posture, l brig.Limits, uplink bool) []remark {
+// findingsOf returns the findings that follow from a posture, for an instance
+// with limits l that has a network interface if uplink is true.
+func findingsOf(p wire.Posture, l brig.Limits, uplink bool) []finding {
 	who := "user"
 	processes := uint64(l.Processes)
 	if p.UID == 0 {
 		who, processes = "root", processes+rootThreads
 	}
-	var out []remark
+	var out []finding
 	look := func(a brig.Area, bad bool, level brig.Level, gap, fine string) {
 		if bad {
-			out = append(out, remark{a, level, gap + ", as " + who})
+			out = append(out, finding{a, level, gap + ", as " + who})
 		} else {
-			out = append(out, remark{a, "", fine + ", as " + who})
+			out = append(out, finding{a, "", fine + ", as " + who})
 		}
 	}
-	out = append(out, remark{brig.AreaIsolation, "", "inside the kernel is " + clip(p.Kernel)})
+	out = append(out, finding{brig.AreaIsolation, "", "inside the kernel is " + truncate(p.Kernel)})
 	look(brig.AreaIsolation, p.Capabilities != 0, brig.LevelGaps, "programs have capabilities", "programs have no capability")
 	look(brig.AreaIsolation, !p.NoNewPrivs, brig.LevelGaps, "programs may gain privileges", "programs cannot gain privileges")
-	look(brig.AreaIsolation, len(p.Writable) > 0, brig.LevelGaps, "the image's own files can be written to at "+clip(strings.Join(p.Writable, " ")), "the image's own files are read-only")
+	look(brig.AreaIsolation, len(p.Writable) > 0, brig.LevelGaps, "the image's own files can be written to at "+truncate(strings.Join(p.Writable, " ")), "the image's own files are read-only")
 	look(brig.AreaDisk, p.Disk <= 0 || p.Disk > l.Disk+brig.MiB, brig.LevelNone, "the root file system is not of the limit's size", "the root file system is of the limit's size")
 	look(brig.AreaProcesses, p.Processes > processes, brig.LevelNone, "more processes are allowed than the limit", "no more processes are allowed than the limit")
 	look(brig.AreaOpenFiles, p.OpenFiles > uint64(l.OpenFiles), brig.LevelNone, "more open files are allowed than the limit", "no more open files are allowed than the limit")
@@ -51,34 +53,35 @@ func judge(p wire.Posture, l brig.Limits, uplink bool) []remark {
 	if uplink {
 		most = 1
 	}
-	look(brig.AreaEgress, len(p.Interfaces) > most, brig.LevelGaps, "there are network interfaces: "+clip(strings.Join(p.Interfaces, " ")), "there is no network interface but the loopback and an uplink that was given")
+	look(brig.AreaEgress, len(p.Interfaces) > most, brig.LevelGaps, "there are network interfaces: "+truncate(strings.Join(p.Interfaces, " ")), "there is no network interface but the loopback and an uplink that was given")
 	for _, what := range slices.Concat(p.Reached, p.Resolved) {
-		look(brig.AreaEgress, true, brig.LevelNone, "there was an answer from "+clip(what)+", which no rule allows", "")
+		look(brig.AreaEgress, true, brig.LevelNone, "there was an answer from "+truncate(what)+", which no rule allows", "")
 	}
 	for _, what := range slices.Sorted(maps.Keys(p.Failed)) {
-		look(brig.AreaEgress, false, "", "", "no answer from "+clip(what)+" ("+clip(p.Failed[what])+")")
+		look(brig.AreaEgress, false, "", "", "no answer from "+truncate(what)+" ("+truncate(p.Failed[what])+")")
 	}
 	return out
 }
 
-// insideAreas are those of which judge says something.
-func insideAreas() []brig.Area {
+// probedControls returns the areas that findingsOf reports on.
+func probedControls() []brig.Area {
 	return []brig.Area{brig.AreaIsolation, brig.AreaProcesses, brig.AreaOpenFiles, brig.AreaDisk, brig.AreaEgress}
 }
 
-// blind is what is remarked where nobody could look from inside.
-func blind() (out []remark) {
-	for _, a := range insideAreas() {
-		out = append(out, remark{a, brig.LevelGaps, "nobody could look at it from inside"})
+// unprobed returns the findings for an instance that could not be probed from
+// inside.
+func unprobed() (out []finding) {
+	for _, a := range probedControls() {
+		out = append(out, finding{a, brig.LevelGaps, "it could not be checked from inside the sandbox"})
 	}
 	return out
 }
 
-// heed returns what the host says, with remarks. It lowers and never raises,
-// and what it is given stays as it is.
-func heed(host map[brig.Area]brig.Enforcement, remarks []remark, now time.Time) map[brig.Area]brig.Enforcement {
+// applyFindings applies the findings to the levels that the host reports. It
+// lowers levels and never raises them, and does not modify host.
+func applyFindings(host map[brig.Area]brig.Enforcement, findings []finding, now time.Time) map[brig.Area]brig.Enforcement {
 	out := maps.Clone(host)
-	for _, r := range remarks {
+	for _, r := range findings {
 		e, ok := out[r.area]
 		if !ok {
 			continue
@@ -97,9 +100,9 @@ func heed(host map[brig.Area]brig.Enforcement, remarks []remark, now time.Time) 
 	return out
 }
 
-// atMost lowers what a machine is said to enforce to what its provider says of
-// all of them.
-func atMost(have, claimed map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
+// lowerTo lowers the levels that an instance reports to those that its provider
+// claims for all its instances.
+func lowerTo(have, claimed map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
 	out := map[brig.Area]brig.Enforcement{}
 	for _, a := range brig.Areas {
 		e, ok := have[a]
@@ -119,9 +122,10 @@ func atMost(have, claimed map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enf
 	return out
 }
 
-// forbidden is what a sandbox with some rules must get no answer from, beside
-// what the host listens on itself.
-func forbidden(rules *brig.Egress, own ...netip.AddrPort) (out wire.Look) {
+// blockedTargets returns the addresses and names that must not respond to a
+// sandbox with the given rules. own are addresses that the host itself listens
+// on.
+func blockedTargets(rules *brig.Egress, own ...netip.AddrPort) (out wire.Look) {
 	for _, s := range []string{"192.0.2.1:443", "169.254.169.254:80", "[2001:db8::1]:443"} {
 		own = append(own, netip.MustParseAddrPort(s))
 	}
@@ -132,14 +136,40 @@ func forbidden(rules *brig.Egress, own ...netip.AddrPort) (out wire.Look) {
 	}
 	for _, name := range []string{"example.com", "example.net", "example.org"} {
 		if !rules.Answers(name) {
-			out.Resolve = []string{name} // one that there is: a leak would be seen
+			out.Resolve = []string{name} // an existing name, so that a leak is visible
 			break
 		}
 	}
 	return out
 }
 
-// ownAddress is one of this host's that others could reach, or its loopback.
+// hostAddressText replaces an address of the host in evidence.
+const hostAddressText = "an address of the server"
+
+// redactHost returns the posture that a probe reported, without the host's own
+// addresses.
+func redactHost(p wire.Posture, own []netip.AddrPort) wire.Posture {
+	var pairs []string
+	for _, a := range own {
+		pairs = append(pairs, a.String(), hostAddressText, a.Addr().String(), hostAddressText)
+	}
+	hide := strings.NewReplacer(pairs...)
+	p.Reached, p.Resolved = slices.Clone(p.Reached), slices.Clone(p.Resolved)
+	for _, list := range [][]string{p.Reached, p.Resolved} {
+		for i := range list {
+			list[i] = hide.Replace(list[i])
+		}
+	}
+	failed := map[string]string{}
+	for what, why := range p.Failed {
+		failed[hide.Replace(what)] = hide.Replace(why)
+	}
+	p.Failed = failed
+	return p
+}
+
+// ownAddress returns an IPv4 address of this host that other hosts could reach,
+// or its loopback address.
 func ownAddress() netip.Addr {
 	list, err := net.InterfaceAddrs()
 	if err == nil {

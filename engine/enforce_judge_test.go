@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +12,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// good is a posture in which nothing is wrong, for good's limits.
-func good(change func(*wire.Posture)) wire.Posture {
+// cleanPosture returns a posture without defects for the default limits,
+// modified by change.
+func cleanPosture(change func(*wire.Posture)) wire.Posture {
 	p := wire.Posture{UID: 1000, NoNewPrivs: true, Disk: brig.GiB, Processes: 256, OpenFiles: 1024}
 	if change != nil {
 		change(&p)
@@ -19,30 +22,30 @@ func good(change func(*wire.Posture)) wire.Posture {
 	return p
 }
 
-func TestJudge(t *testing.T) {
+func TestFindingsOfPosture(t *testing.T) {
 	limits := brig.DefaultBounds().Default
 	for what, c := range map[string]struct {
 		posture wire.Posture
 		uplink  bool
-		area    brig.Area // the one that is lowered
+		area    brig.Area // the area that is lowered
 		want    brig.Level
 	}{
-		"nothing is wrong":       {good(nil), false, "", ""},
-		"capabilities":           {good(func(p *wire.Posture) { p.Capabilities = 1 }), false, brig.AreaIsolation, brig.LevelGaps},
-		"privileges":             {good(func(p *wire.Posture) { p.NoNewPrivs = false }), false, brig.AreaIsolation, brig.LevelGaps},
-		"the host's files":       {good(func(p *wire.Posture) { p.Writable = []string{"/usr"} }), false, brig.AreaIsolation, brig.LevelGaps},
-		"a larger disk":          {good(func(p *wire.Posture) { p.Disk *= 2 }), false, brig.AreaDisk, brig.LevelNone},
-		"a disk without a size":  {good(func(p *wire.Posture) { p.Disk = 0 }), false, brig.AreaDisk, brig.LevelNone},
-		"more processes":         {good(func(p *wire.Posture) { p.Processes++ }), false, brig.AreaProcesses, brig.LevelNone},
-		"the agent's threads":    {good(func(p *wire.Posture) { p.UID, p.Processes = 0, 256+rootThreads }), false, "", ""},
-		"more than those":        {good(func(p *wire.Posture) { p.UID, p.Processes = 0, 256+rootThreads+1 }), false, brig.AreaProcesses, brig.LevelNone},
-		"any number of files":    {good(func(p *wire.Posture) { p.OpenFiles = 1<<64 - 1 }), false, brig.AreaOpenFiles, brig.LevelNone},
-		"an interface":           {good(func(p *wire.Posture) { p.Interfaces = []string{"eth0"} }), false, brig.AreaEgress, brig.LevelGaps},
-		"an uplink":              {good(func(p *wire.Posture) { p.Interfaces = []string{"eth0"} }), true, "", ""},
-		"more than an uplink":    {good(func(p *wire.Posture) { p.Interfaces = []string{"eth0", "eth1"} }), true, brig.AreaEgress, brig.LevelGaps},
-		"an address answered":    {good(func(p *wire.Posture) { p.Reached = []string{"192.0.2.1:443"} }), false, brig.AreaEgress, brig.LevelNone},
-		"a name was found":       {good(func(p *wire.Posture) { p.Resolved = []string{"example.com"} }), true, brig.AreaEgress, brig.LevelNone},
-		"nothing answered":       {good(func(p *wire.Posture) { p.Failed = map[string]string{"example.com": "no such host"} }), true, "", ""},
+		"nothing is wrong":       {cleanPosture(nil), false, "", ""},
+		"capabilities":           {cleanPosture(func(p *wire.Posture) { p.Capabilities = 1 }), false, brig.AreaIsolation, brig.LevelGaps},
+		"privileges":             {cleanPosture(func(p *wire.Posture) { p.NoNewPrivs = false }), false, brig.AreaIsolation, brig.LevelGaps},
+		"the host's files":       {cleanPosture(func(p *wire.Posture) { p.Writable = []string{"/usr"} }), false, brig.AreaIsolation, brig.LevelGaps},
+		"a larger disk":          {cleanPosture(func(p *wire.Posture) { p.Disk *= 2 }), false, brig.AreaDisk, brig.LevelNone},
+		"a disk without a size":  {cleanPosture(func(p *wire.Posture) { p.Disk = 0 }), false, brig.AreaDisk, brig.LevelNone},
+		"more processes":         {cleanPosture(func(p *wire.Posture) { p.Processes++ }), false, brig.AreaProcesses, brig.LevelNone},
+		"the agent's threads":    {cleanPosture(func(p *wire.Posture) { p.UID, p.Processes = 0, 256+rootThreads }), false, "", ""},
+		"more than those":        {cleanPosture(func(p *wire.Posture) { p.UID, p.Processes = 0, 256+rootThreads+1 }), false, brig.AreaProcesses, brig.LevelNone},
+		"any number of files":    {cleanPosture(func(p *wire.Posture) { p.OpenFiles = 1<<64 - 1 }), false, brig.AreaOpenFiles, brig.LevelNone},
+		"an interface":           {cleanPosture(func(p *wire.Posture) { p.Interfaces = []string{"eth0"} }), false, brig.AreaEgress, brig.LevelGaps},
+		"an uplink":              {cleanPosture(func(p *wire.Posture) { p.Interfaces = []string{"eth0"} }), true, "", ""},
+		"more than an uplink":    {cleanPosture(func(p *wire.Posture) { p.Interfaces = []string{"eth0", "eth1"} }), true, brig.AreaEgress, brig.LevelGaps},
+		"an address answered":    {cleanPosture(func(p *wire.Posture) { p.Reached = []string{"192.0.2.1:443"} }), false, brig.AreaEgress, brig.LevelNone},
+		"a name was found":       {cleanPosture(func(p *wire.Posture) { p.Resolved = []string{"example.com"} }), true, brig.AreaEgress, brig.LevelNone},
+		"nothing answered":       {cleanPosture(func(p *wire.Posture) { p.Failed = map[string]string{"example.com": "no such host"} }), true, "", ""},
 		"a guest that is boring": {wire.Posture{UID: 1000, NoNewPrivs: true, Disk: 1, Processes: 1, OpenFiles: 1}, false, "", ""},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -50,7 +53,7 @@ func TestJudge(t *testing.T) {
 			for _, a := range brig.Areas {
 				host[a] = brig.Enforcement{Level: brig.LevelBoundary}
 			}
-			got := heed(host, judge(c.posture, limits, c.uplink), time.Unix(1, 0))
+			got := applyFindings(host, findingsOf(c.posture, limits, c.uplink), time.Unix(1, 0))
 			for _, a := range brig.Areas {
 				want := brig.LevelBoundary
 				if a == c.area {
@@ -67,15 +70,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Nothing that a guest can say raises what the host knows.
-func TestGuestRaisesNothing(t *testing.T) {
+// No report of a guest raises the level that the host reports.
+func TestGuestCannotRaiseEnforcement(t *testing.T) {
 	for _, level := range brig.Levels {
 		host := map[brig.Area]brig.Enforcement{}
 		for _, a := range brig.Areas {
 			host[a] = brig.Enforcement{Level: level}
 		}
-		for _, p := range []wire.Posture{good(nil), {}, good(func(p *wire.Posture) { p.Capabilities, p.Disk, p.Reached = 7, 1<<60, []string{"x"} })} {
-			for a, e := range heed(host, judge(p, brig.DefaultBounds().Default, false), time.Now()) {
+		for _, p := range []wire.Posture{cleanPosture(nil), {}, cleanPosture(func(p *wire.Posture) { p.Capabilities, p.Disk, p.Reached = 7, 1<<60, []string{"x"} })} {
+			for a, e := range applyFindings(host, findingsOf(p, brig.DefaultBounds().Default, false), time.Now()) {
 				if !level.Meets(e.Level) {
 					t.Errorf("%s was %s and is %s after %+v", a, level, e.Level, p)
 				}
@@ -99,14 +102,14 @@ func TestAtMost(t *testing.T) {
 		if c.claimed != "" {
 			claimed[brig.AreaMemory] = brig.Enforcement{Level: c.claimed}
 		}
-		if got := atMost(have, claimed)[brig.AreaMemory].Level; got != c.want {
+		if got := lowerTo(have, claimed)[brig.AreaMemory].Level; got != c.want {
 			t.Errorf("%q of a provider that claims %q is %s, want %s", c.have, c.claimed, got, c.want)
 		}
 	}
 }
 
-// A probe never asks for what the rules allow.
-func TestForbidden(t *testing.T) {
+// A probe never accesses a destination that the rules allow.
+func TestProbeAvoidsAllowedDestinations(t *testing.T) {
 	own := netip.MustParseAddrPort("203.0.113.9:4000")
 	for what, c := range map[string]struct {
 		rules brig.Egress
@@ -118,9 +121,26 @@ func TestForbidden(t *testing.T) {
 		"everything":  {brig.Egress{Rules: []brig.EgressRule{{CIDR: "0.0.0.0/0"}, {Host: "*"}}}, 2, nil},
 		"a name":      {brig.Egress{Rules: []brig.EgressRule{{Host: "example.com"}}}, 4, []string{"example.net"}},
 	} {
-		look := forbidden(&c.rules, own)
+		look := blockedTargets(&c.rules, own)
 		if len(look.Dial) != c.dial || !slices.Equal(look.Resolve, c.names) {
 			t.Errorf("%s: %+v, want %d addresses and %v", what, look, c.dial, c.names)
 		}
+	}
+}
+
+// Findings from a redacted posture do not contain the host's own addresses. The
+// control, without redaction, does.
+func TestFindingsRedactHostAddresses(t *testing.T) {
+	own := netip.MustParseAddrPort("203.0.113.9:4000")
+	p := wire.Posture{
+		Reached: []string{own.String()}, Resolved: []string{"example.com"},
+		Failed: map[string]string{own.String(): "dial tcp 203.0.113.9:4000: no route", "192.0.2.1:443": "no route"},
+	}
+	told := fmt.Sprint(findingsOf(redactHost(p, []netip.AddrPort{own}), brig.DefaultBounds().Default, true))
+	if strings.Contains(told, "203.0.113.9") || !strings.Contains(told, "192.0.2.1") || !strings.Contains(told, hostAddressText) {
+		t.Error(told)
+	}
+	if control := fmt.Sprint(findingsOf(p, brig.DefaultBounds().Default, true)); !strings.Contains(control, "203.0.113.9") {
+		t.Error("the control:", control)
 	}
 }

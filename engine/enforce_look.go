@@ -15,30 +15,31 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// sights are what was found out about machines of each image.
-type sights struct {
-	mu     sync.Mutex       // guards the fields below
-	images map[string]*seen // by digest
-	busy   map[string]bool  // digests that somebody looks at
-	// one is held while a machine is made for nothing but to be looked at.
-	one sync.Mutex
+// attestations holds the findings about instances of each image.
+type attestations struct {
+	mu     sync.Mutex              // guards the fields below
+	images map[string]*examination // by digest
+	busy   map[string]bool         // digests that are being examined
+	// creating is held while an instance is created only to be examined.
+	creating sync.Mutex
 }
 
-// seen is what was found out about a machine.
-type seen struct {
-	remarks []remark
-	areas   map[brig.Area]brig.Enforcement
+// examination is the result of one examination of an instance.
+type examination struct {
+	findings []finding
+	areas    map[brig.Area]brig.Enforcement
 }
 
-func (s *sights) get(digest string) *seen {
+func (s *attestations) get(digest string) *examination {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.images[digest]
 }
 
-// begin reports whether nobody has looked at an image or does just now; the
-// caller does then, and says with end what was seen.
-func (s *sights) begin(digest string) bool {
+// begin reports whether an image still needs to be examined and is not being
+// examined now. If it returns true, the caller examines it and reports the
+// result with end.
+func (s *attestations) begin(digest string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[digest] || s.images[digest] != nil {
@@ -51,7 +52,7 @@ func (s *sights) begin(digest string) bool {
 	return true
 }
 
-func (s *sights) end(digest string, found *seen) {
+func (s *attestations) end(digest string, found *examination) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.busy, digest)
@@ -59,25 +60,27 @@ func (s *sights) end(digest string, found *seen) {
 		return
 	}
 	if s.images == nil {
-		s.images = map[string]*seen{}
+		s.images = map[string]*examination{}
 	}
 	s.images[digest] = found
 }
 
-// probeTime bounds one look from inside.
-const probeTime = 10 * time.Second
+// probeTimeout is the maximum duration of one probe from inside.
+const probeTimeout = 10 * time.Second
 
-// probe looks around inside a machine, as the user and as root.
-func (e *Engine) probe(ctx context.Context, in brig.Instance, l brig.Limits, uplink bool, look wire.Look) ([]remark, error) {
+// runProbe runs the agent's probe inside an instance, as the user and as root.
+// The findings contain none of the host's own addresses, because tenants read
+// them.
+func (ms *machines) runProbe(ctx context.Context, in brig.Instance, l brig.Limits, uplink bool, look wire.Look, own []netip.AddrPort) ([]finding, error) {
 	order, err := json.Marshal(look)
 	if err != nil {
 		return nil, err
 	}
-	var out []remark
+	var out []finding
 	for _, user := range []string{"user", "root"} {
 		said := newCapture(64 * brig.KiB)
 		res, err := in.Exec(ctx, newExecID(), brig.Command{
-			Argv: []string{wire.AgentFile, wire.ProbeWord, string(order)}, User: user, Dir: "/", Timeout: probeTime,
+			Argv: []string{wire.AgentFile, wire.ProbeWord, string(order)}, User: user, Dir: "/", Timeout: probeTimeout,
 		}, brig.IO{Stdout: said, Stderr: newCapture(brig.KiB)})
 		if err != nil {
 			return nil, err
@@ -86,155 +89,164 @@ func (e *Engine) probe(ctx context.Context, in brig.Instance, l brig.Limits, upl
 		if err := json.Unmarshal(said.output().Head, &p); err != nil || res.ExitCode != 0 {
 			return nil, fmt.Errorf("look around as %s: exit code %d: %w", user, res.ExitCode, err)
 		}
-		out = append(out, judge(p, l, uplink)...)
+		out = append(out, findingsOf(redactHost(p, own), l, uplink)...)
 	}
 	return out, nil
 }
 
-// examine finds out how far a machine enforces each area.
-func (e *Engine) examine(ctx context.Context, at *member, in brig.Instance, spec brig.Spec) (*seen, error) {
-	host, err := e.hostView(ctx, at, in)
+// examine determines how strictly an instance enforces each area. In a vacant
+// instance, which no tenant has yet, the probe also tries to connect to this
+// host. It needs an address of the host for that, which a tenant's programs
+// would see.
+func (ms *machines) examine(ctx context.Context, backend *backend, in brig.Instance, spec brig.Spec, vacant bool) (*examination, error) {
+	host, err := ms.hostReport(ctx, backend, in)
 	if err != nil {
 		return nil, err
 	}
-	out, own := listen(ctx)
+	var out sink
+	var own []netip.AddrPort
+	if vacant {
+		out, own = openSink(ctx)
+	}
 	defer out.close()
-	remarks, err := e.probe(ctx, in, spec.Limits, len(spec.Egress.Rules) > 0, forbidden(&spec.Egress, own...))
+	findings, err := ms.runProbe(ctx, in, spec.Limits, len(spec.Egress.Rules) > 0, blockedTargets(&spec.Egress, own...), own)
 	if err != nil {
-		if gone(in) || ctx.Err() != nil {
+		if hasEnded(in) || ctx.Err() != nil {
 			return nil, err
 		}
-		e.Log.WarnContext(ctx, "look into a sandbox", "err", err)
-		return &seen{areas: e.weigh(at, host, blind())}, nil
+		ms.Log.WarnContext(ctx, "look into a sandbox", "err", err)
+		return &examination{areas: ms.effectiveEnforcement(backend, host, unprobed())}, nil
 	}
-	if out.reached() { // whatever the guest says of it
-		remarks = append(remarks, remark{brig.AreaEgress, brig.LevelNone, "it connected to this host"})
+	if out.wasReached() { // regardless of the guest's report
+		findings = append(findings, finding{brig.AreaEgress, brig.LevelNone, "it connected to this host"})
 	}
-	return &seen{remarks, e.weigh(at, host, remarks)}, nil
+	return &examination{findings, ms.effectiveEnforcement(backend, host, findings)}, nil
 }
 
-// weigh is how far areas are enforced by what the host says, and by what was
-// seen from inside.
-func (e *Engine) weigh(at *member, host map[brig.Area]brig.Enforcement, remarks []remark) map[brig.Area]brig.Enforcement {
-	return e.withOwn(at.provider.Capabilities().Uplinks, heed(host, remarks, e.Now().UTC()))
+// effectiveEnforcement returns the enforcement of each area according to the
+// host's report and the findings.
+func (ms *machines) effectiveEnforcement(backend *backend, host map[brig.Area]brig.Enforcement, findings []finding) map[brig.Area]brig.Enforcement {
+	return ms.providers.withEngineControls(backend.provider.Capabilities().Uplinks, applyFindings(host, findings, ms.Now().UTC()))
 }
 
-// hostView is what the host says of a machine.
-func (e *Engine) hostView(ctx context.Context, at *member, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
+// hostReport returns the host's report on an instance.
+func (ms *machines) hostReport(ctx context.Context, backend *backend, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
 	have, err := in.Enforced(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := e.capabilities(at)
-	return e.withOwn(c.Uplinks, atMost(have, c.Enforces)), nil
+	c := ms.providers.capabilities(backend)
+	return ms.providers.withEngineControls(c.Uplinks, lowerTo(have, c.Enforces)), nil
 }
 
-// seeOnce examines a machine that is nobody's yet, if none of its image was.
-func (e *Engine) seeOnce(ctx context.Context, at *member, in brig.Instance, digest string, spec brig.Spec) {
-	seen := e.sight(at, digest)
-	if !e.sights.begin(seen) {
+// attestOnce examines an instance that belongs to no tenant yet, unless its image
+// was examined before.
+func (ms *machines) attestOnce(ctx context.Context, backend *backend, in brig.Instance, digest string, spec brig.Spec) {
+	seen := ms.providers.attestationKey(backend, digest)
+	if !ms.attestations.begin(seen) {
 		return
 	}
-	found, err := e.examine(ctx, at, in, spec)
+	found, err := ms.examine(ctx, backend, in, spec, true)
 	if err != nil && ctx.Err() == nil {
-		e.Log.WarnContext(ctx, "find out what is enforced", "image", digest, "err", err)
+		ms.Log.WarnContext(ctx, "examine the enforcement of an image", "image", digest, "err", err)
 	}
-	if found != nil && found.remarks == nil {
-		found = nil // nobody could look: the next one may
+	if found != nil && found.findings == nil {
+		found = nil // the probe failed: the next instance is tried
 	}
-	e.sights.end(seen, found)
+	ms.attestations.end(seen, found)
 }
 
-// foresee refuses what is required and not so, as far as other machines of the
-// image show it: before a main program runs. If none was looked at yet, one is
-// made for that.
-func (e *Engine) foresee(ctx context.Context, m *machine) error {
-	need := e.required(&m.rec.Spec)
+// checkAttestation rejects a sandbox, before its main program runs, if other
+// instances of its image do not meet its requirements. If no instance of the
+// image was examined yet, attestImage creates one for that purpose.
+func (ms *machines) checkAttestation(ctx context.Context, m *machine) error {
+	need := ms.providers.requirementOf(&m.rec.Spec)
 	if len(need) == 0 {
 		return nil
 	}
-	found := e.sights.get(e.sight(m.at, m.rec.Digest))
+	found := ms.attestations.get(ms.providers.attestationKey(m.backend, m.rec.Digest))
 	if found == nil {
 		var err error
-		if found, err = e.seeFirst(ctx, m.at, m.rec.Digest); err != nil {
+		if found, err = ms.attestImage(ctx, m.backend, m.rec.Digest); err != nil {
 			return err
 		}
 	}
 	return need.Unmet("require", "a sandbox of this image", found.areas)
 }
 
-// seeFirst makes a machine of an image to examine it.
-func (e *Engine) seeFirst(ctx context.Context, at *member, digest string) (*seen, error) {
-	e.sights.one.Lock()
-	defer e.sights.one.Unlock()
-	if found := e.sights.get(e.sight(at, digest)); found != nil {
+// attestImage creates an instance of an image in order to examine it.
+func (ms *machines) attestImage(ctx context.Context, backend *backend, digest string) (*examination, error) {
+	ms.attestations.creating.Lock()
+	defer ms.attestations.creating.Unlock()
+	if found := ms.attestations.get(ms.providers.attestationKey(backend, digest)); found != nil {
 		return found, nil
 	}
-	leave, err := e.capacity.enter(ctx)
+	release, err := ms.capacity.acquire(ctx, "", time.Now())
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	id, spec := newID(), brig.Spec{Name: newName("probe-"), Image: digest, Limits: e.Bounds.Default, Ephemeral: true, Blank: true, TTL: time.Minute}
-	in, err := at.provider.Create(ctx, id, spec, e.Now().Add(spec.TTL))
+	defer release()
+	id, spec := newID(), brig.Spec{Name: newName("probe-"), Image: digest, Limits: ms.LimitRange.Default, Ephemeral: true, Blank: true, TTL: time.Minute}
+	in, err := backend.provider.Create(ctx, id, spec, ms.Now().Add(spec.TTL))
 	if err != nil {
 		return nil, err
 	}
-	defer e.destroy(ctx, id, in)
-	found, err := e.examine(ctx, at, in, spec)
-	if err == nil && found.remarks != nil {
-		e.sights.end(e.sight(at, digest), found)
+	defer ms.destroyInstance(ctx, id, in)
+	found, err := ms.examine(ctx, backend, in, spec, true)
+	if err == nil && found.findings != nil {
+		ms.attestations.end(ms.providers.attestationKey(backend, digest), found)
 	}
 	return found, err
 }
 
-// confirm has the host look at the very machine of a sandbox of which something
-// is required, and refuses what is not so. The record of any other has nothing
-// of it, and costs nothing: see tellEnforcement.
-func (e *Engine) confirm(ctx context.Context, m *machine) error {
-	need := e.required(&m.rec.Spec)
+// verifyEnforcement makes the host examine the instance of a sandbox that has
+// requirements, and rejects the sandbox if they are not met. Sandboxes without
+// requirements skip this, and their records contain no enforcement (see
+// fillEnforcement).
+func (ms *machines) verifyEnforcement(ctx context.Context, m *machine) error {
+	need := ms.providers.requirementOf(&m.rec.Spec)
 	if len(need) == 0 {
 		return nil
 	}
-	host, err := e.hostView(ctx, m.at, m.in)
+	host, err := ms.hostReport(ctx, m.backend, m.in)
 	if err != nil {
 		return err
 	}
-	remarks := blind()
-	if found := e.sights.get(e.sight(m.at, m.rec.Digest)); found != nil {
-		remarks = found.remarks
+	findings := unprobed()
+	if found := ms.attestations.get(ms.providers.attestationKey(m.backend, m.rec.Digest)); found != nil {
+		findings = found.findings
 	}
-	m.rec.Enforcement = e.weigh(m.at, host, remarks)
+	m.rec.Enforcement = ms.effectiveEnforcement(m.backend, host, findings)
 	return need.Unmet("require", "this sandbox", m.rec.Enforcement)
 }
 
-// tellEnforcement fills in what other machines of a sandbox's image were seen
-// to enforce, where nobody has looked at its own.
-func (e *Engine) tellEnforcement(s *brig.Sandbox) {
+// fillEnforcement fills in the enforcement that was observed in other instances
+// of a sandbox's image, if the sandbox's own instance was not examined.
+func (ms *machines) fillEnforcement(s *brig.Sandbox) {
 	if s.Enforcement != nil || !s.State.Live() {
 		return
 	}
-	at, err := e.memberOf(s)
+	backend, err := ms.providers.backendOf(s)
 	if err != nil {
 		return
 	}
-	if found := e.sights.get(e.sight(at, s.Digest)); found != nil {
+	if found := ms.attestations.get(ms.providers.attestationKey(backend, s.Digest)); found != nil {
 		s.Enforcement = maps.Clone(found.areas)
 	}
 }
 
 // Attest implements brig.Service.
-func (e *Engine) Attest(ctx context.Context, name string) (out *brig.Sandbox, err error) {
-	err = e.inside(ctx, brig.OpAttest, name, func(v *visit, in brig.Instance) error {
-		at, err := e.memberOf(&v.rec.Sandbox)
+func (ms *machines) Attest(ctx context.Context, name string) (out *brig.Sandbox, err error) {
+	err = ms.lifecycle.withInstance(ctx, brig.OpAttest, name, func(v *call, in brig.Instance) error {
+		backend, err := ms.providers.backendOf(&v.rec.Sandbox)
 		if err != nil {
 			return err
 		}
-		found, err := e.examine(ctx, at, in, v.rec.Spec)
+		found, err := ms.examine(ctx, backend, in, v.rec.Spec, false)
 		if err != nil {
 			return err
 		}
-		rec, err := e.update(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
+		rec, err := ms.updateRecord(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
 			r.Enforcement = found.areas
 			return nil
 		})
@@ -247,12 +259,13 @@ func (e *Engine) Attest(ctx context.Context, name string) (out *brig.Sandbox, er
 	return out, err
 }
 
-// sink listens on this host for what should not come out of a sandbox. Nobody
-// accepts: the kernel does, and that is enough to know.
-type sink struct{ ln *net.TCPListener } // nil where nothing can be listened on
+// sink listens on this host for connections that no sandbox must be able to
+// make. No goroutine accepts them: the kernel completes the handshake, which is
+// enough to detect them.
+type sink struct{ ln *net.TCPListener } // nil if no listener could be opened
 
-// listen opens a sink, and returns its address if it has one.
-func listen(ctx context.Context) (sink, []netip.AddrPort) {
+// openSink opens a sink, and returns its address if it has one.
+func openSink(ctx context.Context) (sink, []netip.AddrPort) {
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", netip.AddrPortFrom(ownAddress(), 0).String())
 	if err != nil {
 		return sink{}, nil
@@ -268,8 +281,8 @@ func listen(ctx context.Context) (sink, []netip.AddrPort) {
 	return sink{tcp}, []netip.AddrPort{a}
 }
 
-// reached reports whether anybody has connected.
-func (s sink) reached() (came bool) {
+// wasReached reports whether a client has connected.
+func (s sink) wasReached() (came bool) {
 	if s.ln == nil {
 		return false
 	}
@@ -278,7 +291,7 @@ func (s sink) reached() (came bool) {
 		return false
 	}
 	err = raw.Control(func(fd uintptr) {
-		conn, _, err := syscall.Accept4(int(fd), syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK) // as the listener is
+		conn, _, err := syscall.Accept4(int(fd), syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK) // same flags as the listener
 		if err == nil {
 			came = true
 			_ = syscall.Close(conn)

@@ -1,7 +1,10 @@
 package engine_test
 
 import (
+	"fmt"
+	"net"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,8 +14,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// firm is a provider's word that everything is a boundary.
-func firm() map[brig.Area]brig.Enforcement {
+// fullEnforcement returns the claims of a provider that enforces every area as a boundary.
+func fullEnforcement() map[brig.Area]brig.Enforcement {
 	out := map[brig.Area]brig.Enforcement{}
 	for _, a := range brig.Areas {
 		out[a] = brig.Enforcement{Level: brig.LevelBoundary, How: "so it says"}
@@ -20,9 +23,9 @@ func firm() map[brig.Area]brig.Enforcement {
 	return out
 }
 
-// but is firm, with one area lowered.
-func but(a brig.Area, l brig.Level) map[brig.Area]brig.Enforcement {
-	out := firm()
+// withLevel is like fullEnforcement, with one area lowered.
+func withLevel(a brig.Area, l brig.Level) map[brig.Area]brig.Enforcement {
+	out := fullEnforcement()
 	e := out[a]
 	e.Lower(l, "it leaks")
 	out[a] = e
@@ -31,13 +34,14 @@ func but(a brig.Area, l brig.Level) map[brig.Area]brig.Enforcement {
 
 var toHost = brig.Egress{Rules: []brig.EgressRule{{Host: "api.example.com"}}}
 
-// What a provider cannot enforce is refused before there is any machine.
-func TestAdmission(t *testing.T) {
+// Create rejects requirements that the provider cannot enforce, before it
+// creates an instance.
+func TestCreateRejectsUnenforceableRequirements(t *testing.T) {
 	for what, c := range map[string]struct {
-		provider func(*house)
+		provider func(*fixture)
 		service  brig.Requirement
 		spec     brig.Spec
-		field    string // of the error; empty is none
+		field    string // field of the error; empty for no error
 		kind     brig.Kind
 	}{
 		"nothing is required":          {nil, nil, brig.Spec{}, "", ""},
@@ -47,18 +51,18 @@ func TestAdmission(t *testing.T) {
 		"no area":                      {nil, nil, brig.Spec{Require: brig.Requirement{"memori": brig.LevelGaps}}, "require", brig.InvalidArgument},
 		"no level":                     {nil, nil, brig.Spec{Require: brig.Requirement{brig.AreaMemory: "strong"}}, "require.memory", brig.InvalidArgument},
 		"rules":                        {nil, nil, brig.Spec{Egress: toHost}, "", ""},
-		"rules without an uplink":      {func(h *house) { h.provider.NoUplink = true }, nil, brig.Spec{Egress: toHost}, "egress", brig.FailedPrecondition},
-		"rules that nobody enforces":   {func(h *house) { h.provider.Enforces = but(brig.AreaEgress, brig.LevelNone) }, nil, brig.Spec{Egress: toHost}, "egress", brig.FailedPrecondition},
-		"no rules without an uplink":   {func(h *house) { h.provider.NoUplink = true }, nil, brig.Spec{}, "", ""},
+		"rules without an uplink":      {func(h *fixture) { h.provider.NoUplink = true }, nil, brig.Spec{Egress: toHost}, "egress", brig.FailedPrecondition},
+		"rules that nobody enforces":   {func(h *fixture) { h.provider.Enforces = withLevel(brig.AreaEgress, brig.LevelNone) }, nil, brig.Spec{Egress: toHost}, "egress", brig.FailedPrecondition},
+		"no rules without an uplink":   {func(h *fixture) { h.provider.NoUplink = true }, nil, brig.Spec{}, "", ""},
 		"a brokered secret":            {nil, nil, brig.Spec{Secrets: []brig.SecretUse{{Name: "brokered"}}}, "", ""},
-		"one without a proxy":          {func(h *house) { h.provider.NoUplink = true }, nil, brig.Spec{Secrets: []brig.SecretUse{{Name: "plain"}, {Name: "brokered"}}}, "secrets[1].name", brig.FailedPrecondition},
-		"a variable without a proxy":   {func(h *house) { h.provider.NoUplink = true }, nil, brig.Spec{Secrets: []brig.SecretUse{{Name: "plain"}}}, "", ""},
-		"secrets as well as egress":    {func(h *house) { h.provider.Enforces = but(brig.AreaEgress, brig.LevelGaps) }, nil, brig.Spec{Require: brig.Requirement{brig.AreaSecrets: brig.LevelBoundary}}, "require.secrets", brig.FailedPrecondition},
-		"a provider that says nothing": {func(h *house) { h.provider.Enforces = map[brig.Area]brig.Enforcement{} }, nil, brig.Spec{Require: brig.Requirement{brig.AreaTime: brig.LevelGaps}}, "require.time", brig.FailedPrecondition},
+		"one without a proxy":          {func(h *fixture) { h.provider.NoUplink = true }, nil, brig.Spec{Secrets: []brig.SecretUse{{Name: "plain"}, {Name: "brokered"}}}, "secrets[1].name", brig.FailedPrecondition},
+		"a variable without a proxy":   {func(h *fixture) { h.provider.NoUplink = true }, nil, brig.Spec{Secrets: []brig.SecretUse{{Name: "plain"}}}, "", ""},
+		"secrets as well as egress":    {func(h *fixture) { h.provider.Enforces = withLevel(brig.AreaEgress, brig.LevelGaps) }, nil, brig.Spec{Require: brig.Requirement{brig.AreaSecrets: brig.LevelBoundary}}, "require.secrets", brig.FailedPrecondition},
+		"a provider that says nothing": {func(h *fixture) { h.provider.Enforces = map[brig.Area]brig.Enforcement{} }, nil, brig.Spec{Require: brig.Requirement{brig.AreaTime: brig.LevelGaps}}, "require.time", brig.FailedPrecondition},
 	} {
 		t.Run(what, func(t *testing.T) {
-			h := newHouse(t, func(o *engine.Options) { o.Require = c.service })
-			ctx := as(t, brig.Admin)
+			h := newFixture(t, func(o *engine.Options) { o.Require = c.service })
+			ctx := withRole(t, brig.Admin)
 			for name, hosts := range map[string][]string{"plain": nil, "brokered": {"api.example.com"}} {
 				if _, err := h.PutSecret(ctx, brig.SecretChange{Name: name, Hosts: hosts, Value: []byte("a value that is long")}); err != nil {
 					t.Fatal(err)
@@ -86,11 +90,11 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// Rules are refused for a sandbox that runs, too.
+// SetEgress rejects rules for a running sandbox that has no uplink.
 func TestSetEgressWithoutUplink(t *testing.T) {
-	h := newHouse(t, nil)
+	h := newFixture(t, nil)
 	h.provider.NoUplink = true
-	ctx := as(t, brig.Admin)
+	ctx := withRole(t, brig.Admin)
 	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
@@ -102,12 +106,12 @@ func TestSetEgressWithoutUplink(t *testing.T) {
 	}
 }
 
-// Rules that a sandbox cannot have although others at its provider do are not on
-// record after.
-func TestSetEgressTooLate(t *testing.T) {
-	h := newHouse(t, nil)
+// If a sandbox cannot have rules although others of the same provider can, its
+// record keeps the old rules.
+func TestSetEgressRestoresRulesOnFailure(t *testing.T) {
+	h := newFixture(t, nil)
 	h.provider.Ruled = true
-	ctx := as(t, brig.Admin)
+	ctx := withRole(t, brig.Admin)
 	for name, rules := range map[string]brig.Egress{"without": {}, "with": toHost} {
 		if _, err := h.Create(ctx, brig.Spec{Name: name, Egress: rules}); err != nil {
 			t.Fatal(err)
@@ -125,9 +129,9 @@ func TestSetEgressTooLate(t *testing.T) {
 	}
 }
 
-// A provider that claims more than its machines do: what is required is
-// refused, the machine is gone, and nothing is on record.
-func TestProviderThatLies(t *testing.T) {
+// If a provider claims more than its instances enforce, the engine rejects the
+// requirement, removes the instance, and leaves no record.
+func TestProviderOverclaimIsRejected(t *testing.T) {
 	leaky := func(user string, _ wire.Look) wire.Posture {
 		p := wire.Posture{UID: 1000, NoNewPrivs: true, Disk: brig.GiB, Processes: 256, OpenFiles: 1024}
 		if user == "root" {
@@ -140,20 +144,20 @@ func TestProviderThatLies(t *testing.T) {
 		posture func(string, wire.Look) wire.Posture
 		area    brig.Area
 	}{
-		"the host sees it":         {but(brig.AreaMemory, brig.LevelNone), nil, brig.AreaMemory},
+		"the host sees it":         {withLevel(brig.AreaMemory, brig.LevelNone), nil, brig.AreaMemory},
 		"root sees it from inside": {nil, leaky, brig.AreaIsolation},
 		"nobody sees anything":     {nil, nil, ""}, // the control
 	} {
 		t.Run(what, func(t *testing.T) {
-			h := newHouse(t, nil)
-			h.provider.Enforces, h.provider.Holds = firm(), c.holds
+			h := newFixture(t, nil)
+			h.provider.Enforces, h.provider.Holds = fullEnforcement(), c.holds
 			h.provider.Posture = c.posture
-			ctx := as(t, brig.Admin)
+			ctx := withRole(t, brig.Admin)
 			spec := brig.Spec{Name: "box", Command: &brig.Command{Argv: []string{"sleep", "60"}}, Require: brig.Requirement{}}
 			for _, a := range brig.Areas {
 				spec.Require[a] = brig.LevelBoundary
 			}
-			delete(spec.Require, brig.AreaWorkspace) // there are none here
+			delete(spec.Require, brig.AreaWorkspace) // this engine has no workspaces
 			s, err := h.Create(ctx, spec)
 			if c.area == "" {
 				if err != nil || s.Enforcement[brig.AreaIsolation].Level != brig.LevelBoundary || len(s.Enforcement[brig.AreaIsolation].Evidence) == 0 {
@@ -174,17 +178,18 @@ func TestProviderThatLies(t *testing.T) {
 	}
 }
 
-// A machine may be worse than the one of its image that was looked into.
-func TestOneMachineThatIsWorse(t *testing.T) {
-	h := newHouse(t, nil)
-	h.provider.Enforces = firm()
-	ctx := as(t, brig.Admin)
+// The engine rejects an instance that enforces less than the examined instance
+// of the same image.
+func TestInstanceWorseThanItsImageIsRejected(t *testing.T) {
+	h := newFixture(t, nil)
+	h.provider.Enforces = fullEnforcement()
+	ctx := withRole(t, brig.Admin)
 	spec := brig.Spec{Require: brig.Requirement{brig.AreaMemory: brig.LevelBoundary}}
 	if _, err := h.Create(ctx, spec); err != nil {
 		t.Fatal(err)
 	}
 	before := len(h.provider.Machines())
-	h.provider.Holds = but(brig.AreaMemory, brig.LevelGaps)
+	h.provider.Holds = withLevel(brig.AreaMemory, brig.LevelGaps)
 	_, err := h.Create(ctx, spec)
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "this sandbox") {
 		t.Errorf("%v", err)
@@ -195,9 +200,9 @@ func TestOneMachineThatIsWorse(t *testing.T) {
 }
 
 func TestAttest(t *testing.T) {
-	h := newHouse(t, nil)
-	h.provider.Enforces = firm()
-	ctx := as(t, brig.Admin)
+	h := newFixture(t, nil)
+	h.provider.Enforces = fullEnforcement()
+	ctx := withRole(t, brig.Admin)
 	s, err := h.Create(ctx, brig.Spec{Name: "box"})
 	if err != nil || s.Enforcement != nil {
 		t.Fatalf("before anybody looked: %+v, %v", s, err)
@@ -216,10 +221,72 @@ func TestAttest(t *testing.T) {
 	}
 }
 
-// What waits in the pool was looked into, once for its image.
+// Neither the evidence that tenants read nor the probe that their programs can
+// see contains an address of the server.
+func TestEvidenceHasNoHostAddress(t *testing.T) {
+	own := ownAddresses(t)
+	has := func(text string) bool {
+		return slices.ContainsFunc(own, func(a string) bool { return strings.Contains(text, a) })
+	}
+	answer := func(look wire.Look) wire.Posture {
+		p := wire.Posture{NoNewPrivs: true, Disk: brig.GiB, Failed: map[string]string{}}
+		for i, a := range look.Dial {
+			if i == 0 {
+				p.Reached = []string{a}
+			}
+			p.Failed[a] = "dial tcp " + a + ": connection refused"
+		}
+		return p
+	}
+	t.Run("a tenant's machine", func(t *testing.T) {
+		h := newFixture(t, nil)
+		h.provider.Enforces = fullEnforcement()
+		asked := false
+		h.provider.Posture = func(_ string, look wire.Look) wire.Posture {
+			asked = true
+			if has(fmt.Sprint(look)) {
+				t.Errorf("the sandbox was asked for %v", look)
+			}
+			return answer(look)
+		}
+		ctx := withRole(t, brig.Admin)
+		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := h.Attest(ctx, "box")
+		if err != nil || !asked || has(fmt.Sprint(s.Enforcement)) {
+			t.Errorf("%+v, %v", s.Enforcement, err)
+		}
+	})
+	t.Run("the pool", func(t *testing.T) {
+		withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+			s, err := h.Create(withRole(t, brig.Admin), brig.Spec{Name: "box"})
+			if err != nil || len(s.Enforcement) == 0 || has(fmt.Sprint(s.Enforcement)) {
+				t.Errorf("%+v, %v", s.Enforcement, err)
+			}
+		})
+	})
+}
+
+// ownAddresses returns the addresses of this host's interfaces.
+func ownAddresses(t *testing.T) (out []string) {
+	t.Helper()
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok {
+			out = append(out, n.IP.String()+":")
+		}
+	}
+	return out
+}
+
+// Pooled sandboxes are examined once per image.
 func TestPoolIsAttested(t *testing.T) {
-	bubble(t, warm(2), func(t *testing.T, h *house, p *tricky) {
-		ctx := as(t, brig.Admin)
+	withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+		ctx := withRole(t, brig.Admin)
 		s, err := h.Create(ctx, brig.Spec{Name: "box"})
 		if err != nil || s.Pool != brig.PoolHit {
 			t.Fatalf("%+v, %v", s, err)
@@ -231,8 +298,9 @@ func TestPoolIsAttested(t *testing.T) {
 	})
 }
 
-// What is the engine's own is said by it, whatever a provider says.
-func TestOwnAreas(t *testing.T) {
+// The engine reports the areas that it enforces itself, regardless of the
+// provider's claims.
+func TestEngineReportsItsOwnControls(t *testing.T) {
 	for what, c := range map[string]struct {
 		change             func(*engine.Options)
 		secrets, workspace brig.Level
@@ -241,9 +309,9 @@ func TestOwnAreas(t *testing.T) {
 		"secrets are":     {func(o *engine.Options) { o.Workspaces = nil }, brig.LevelBoundary, brig.LevelNone},
 		"both are":        {func(o *engine.Options) { o.Workspaces = &workspace.Store{} }, brig.LevelBoundary, brig.LevelBoundary},
 	} {
-		h := newHouse(t, c.change)
-		h.provider.Enforces = firm()
-		caps, err := h.Capabilities(as(t, brig.Viewer))
+		h := newFixture(t, c.change)
+		h.provider.Enforces = fullEnforcement()
+		caps, err := h.Capabilities(withRole(t, brig.Viewer))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,26 +1,28 @@
-// Package engine owns the life of sandboxes: who may do what, for how long,
-// in which order things happen, and what is written down about it. It is the
-// only package that decides. It knows providers, images and the store by
-// their interfaces alone; wiring gives it some.
+// Package engine owns the lifecycle of sandboxes: authorization, lifetimes, the
+// order of operations, and the records. It is the only package that makes these
+// decisions. It accesses providers, images and the store only through their
+// interfaces; the server's wiring supplies the implementations.
 //
-// Every operation passes the gate (gate.go). A machine is recorded before it
-// is made and forgotten after it is gone, so that a crash leaves a record
-// that recovery can end (recover.go) and never a machine that nobody knows
-// of.
+// Every operation passes the gate (gate.go). The engine records a sandbox
+// before it creates the instance, and deletes the record after the instance is
+// gone. A crash therefore leaves a record that recovery can end (recover.go),
+// and never an instance without a record.
 //
-// Locks: Engine.mu guards the list of live machines and is held for no call
-// that leaves the package. Engine.imageUse is held over the moment in which an
-// image is resolved and recorded, so that its removal sees every user of it.
-// Engine.tenancy is held over changes of tenants and keys, account.mu over the
-// sums of one tenant.
+// Engine consists of parts, from the gate, which admits every call, up to runs,
+// which run programs in sandboxes of their own. A part embeds the gate, and has
+// fields for the parts below it that it uses; newParts connects them.
+// Operations that concern several parts (engine_calls.go, recover.go) are
+// methods of Engine itself.
+//
+// Locks: the comment of each lock names the fields that it guards. Only
+// gate.tenantMu, images.imageMu and vault.resealMu are held during calls that
+// leave the package.
 package engine
 
 import (
 	"context"
 	"crypto/ed25519"
 	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -29,144 +31,142 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// Options are what an Engine is made of.
+// Options configure an Engine.
 type Options struct {
 	Store brig.Store
-	// Provider is the one that is always there: whatever waits in the pool is
-	// made by it, and the images are its.
+	// Provider is the built-in provider, which always exists. It creates the
+	// sandboxes in the pool, and Images are its images.
 	Provider brig.Provider
-	// Drivers are the kinds of which providers can be configured beside it, and
-	// Site what each is given.
-	Drivers []brig.Driver
-	Site    func(id string) brig.Site
-	// Active is the provider that is active until a setting says otherwise.
-	// Default Provider's; NoProvider is none.
-	Active string
-	Images brig.ImageStore
-	Bounds brig.Bounds
+	// Drivers are the drivers of further providers that operators can
+	// configure. DriverEnv returns the environment that the driver of a
+	// provider receives.
+	Drivers   []brig.Driver
+	DriverEnv func(id string) brig.Site
+	// Active is the provider that is active until an operator changes the
+	// setting. Default Provider; NoProvider selects none.
+	Active     string
+	Images     brig.ImageStore
+	LimitRange brig.Bounds
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 	Log *slog.Logger
-	// Observer is told what happens. Default nobody.
+	// Observer receives notifications of the engine's actions. Default none.
 	Observer brig.Observer
-	// Rates are what providers ask for executions, by their names. One that is
-	// not there costs nothing.
+	// Rates are the prices of executions, by provider name. A provider without
+	// an entry has the prices of its terms.
 	Rates map[string]brig.Rate
-	// Trial is how often a program is run for nothing but to see whether the
+	// HealthCheckInterval is the interval at which a program is run only to check that the
 	// provider works. Default never.
-	Trial time.Duration
-	// Alerts says what alerts there are. Default none, ever.
+	HealthCheckInterval time.Duration
+	// Alerts returns the current alerts. Default none.
 	Alerts func() []brig.Alert
-	// KeepRuns is how long the outcome of a one-shot can be fetched again.
+	// RunRetention is how long the outcome of a one-shot can be fetched again.
 	// Default 1 hour.
-	KeepRuns time.Duration
-	// KeepEnded is how long the record and the logs of a sandbox stay after
+	RunRetention time.Duration
+	// EndedRetention is how long the record and the logs of a sandbox are kept after
 	// its end. Default 24 hours.
-	KeepEnded time.Duration
-	// TypeScript turns TypeScript into JavaScript. Without it there is none.
+	EndedRetention time.Duration
+	// PackAfter is how long a sandbox is paused before its save is compressed and
+	// encrypted, if there are Keys. Default 1 minute; a negative value disables it.
+	PackAfter time.Duration
+	// Retention limits the data of ended sandboxes that is kept. Default
+	// brig.DefaultKeep.
+	Retention brig.Keep
+	// TypeScript compiles TypeScript to JavaScript. If it is nil, TypeScript is
+	// not supported.
 	TypeScript TypeScript
-	// Screen refuses code before anything starts, with an error that the caller
-	// sees. TypeScript comes to it as the JavaScript that it becomes. The actor
-	// is in ctx. Without it all code may run.
+	// Screen rejects code before it starts, with an error that the caller sees.
+	// TypeScript is passed to it as the compiled JavaScript. The actor is in
+	// ctx. If Screen is nil, all code may run.
 	Screen func(ctx context.Context, lang brig.Language, source string) error
-	// ScreenBy is Screen by a tenant's own rules, after Screen. Without it no
-	// tenant can have any.
-	ScreenBy func(ctx context.Context, rules *brig.Screening, lang brig.Language, source string) error
-	// Capacity bounds what goes on at once.
+	// ScreenTenant applies a tenant's own rules, after Screen. If it is nil,
+	// tenants cannot have rules.
+	ScreenTenant func(ctx context.Context, rules *brig.Screening, lang brig.Language, source string) error
+	// Capacity limits concurrent creations.
 	Capacity Capacity
-	// Pool is what waits to be used; the zero value is no pool.
+	// Streams limits long-lived connections into sandboxes.
+	Streams StreamLimits
+	// Pool configures the pool of ready sandboxes; the zero value disables the
+	// pool.
 	Pool PoolOptions
-	// Egress bounds where sandboxes may connect to.
+	// Egress limits the destinations that sandboxes may connect to.
 	Egress EgressOptions
-	// Require is the least that every sandbox must be held to.
+	// Require is the minimum enforcement that every sandbox must have.
 	Require brig.Requirement
-	// Templates are what Spec.Template can name.
+	// Templates are the templates that Spec.Template can name.
 	Templates []brig.Template
-	// BuildMissing has the image of a template that has packages built when it
-	// is first wanted.
+	// BuildMissing makes the engine build a template's image on first use, if
+	// the template has packages.
 	BuildMissing bool
-	// Keys are those that secrets are kept under. Without them there are none.
+	// Keys is the keyring that encrypts the stored secrets. If it is nil,
+	// secrets are not supported.
 	Keys *seal.Keyring
-	// Seed is what placeholders of secrets are made from. Nobody may know it,
-	// and it must stay.
+	// Seed is the secret from which placeholders of secrets are derived. It
+	// must not be disclosed, and must not change.
 	Seed []byte
-	// Workspaces are directories that outlive sandboxes. Without it there are
-	// none.
+	// Workspaces stores directories that outlive sandboxes. If it is nil,
+	// workspaces are not supported.
 	Workspaces *workspace.Store
-	// Tools says how agents' tools are run.
+	// SaveEvery is how often a workspace in direct mode is saved while its
+	// sandbox runs. Default 5 minutes; a negative value disables it.
+	SaveEvery time.Duration
+	// Tools configures how agents' tools run.
 	Tools ToolOptions
-	// AuditKey signs the head of the audit log, if there is one.
+	// AuditKey, if set, signs the head of the audit log.
 	AuditKey ed25519.PrivateKey
-	// KeepAudit is how long lines of the audit log stay. Default for ever.
-	KeepAudit time.Duration
-	// Region is where this is, for the log.
+	// AuditRetention is how long lines of the audit log are kept. Default forever.
+	AuditRetention time.Duration
+	// AuditLines is the maximum number of audit log lines per tenant. Default
+	// unlimited.
+	AuditLines int64
+	// KeyInFile returns the file in the data directory that holds the key with
+	// the given ID, and the key's name on the command line. It returns empty
+	// strings if there is no such file. Each start of the server creates such a
+	// key again.
+	KeyInFile func(id string) (file, name string)
+	// Region is the location of this server, for the log.
 	Region string
-	// Quota is that of tenants that are made without one. Default
+	// Quota applies to tenants that are created without one. Default
 	// brig.DefaultQuota.
 	Quota brig.Quota
-	// GrantSeed is the secret with which grants are signed. Without it there
-	// are none.
+	// GrantSeed is the secret that grants are signed with. If it is empty,
+	// grants are not supported.
 	GrantSeed []byte
-	// People are those who sign in by an identity provider. Without it there
-	// are only keys.
-	People People
-	// SessionIdle is after how long a session ends that nobody uses, and
-	// SessionLife after how long every one does. Default 8 and 24 hours.
+	// Users authenticates persons who sign in through an identity provider. If
+	// it is nil, callers can use only keys.
+	Users Users
+	// SessionIdle is the time after which an unused session ends, and
+	// SessionLife the time after which every session ends. Default 8 and 24
+	// hours.
 	SessionIdle, SessionLife time.Duration
 }
 
-// Engine implements brig.Service over a store, a provider and images.
+// Engine implements brig.Service on top of a store, a provider and images. Each
+// of its parts owns one concern, and has fields for the parts below it that it
+// uses.
 type Engine struct {
-	Options
-	ctx  context.Context // ends with Close
-	end  context.CancelFunc
-	work sync.WaitGroup // what goes on in the background, waited for by Close
-	// visits are calls that are inside, waited for by Close for a while.
-	visits sync.WaitGroup
-
-	imageUse sync.RWMutex
-	looked   atomic.Int64 // processes that are looked after
-	capacity *capacity
-	pool     *pool
-	room     *egress.Room // for connections of all sandboxes
-	boxes    boxes
-	fleet    *fleet
-	homeID   string // the id of Options.Provider
-	// templates have their defaults, and are never changed.
-	templates map[string]brig.Template
-	notes     egressNotes
-	sights    sights
-	tally     tally
-	// sealing is held for writing while secrets are encrypted anew.
-	sealing  sync.RWMutex
-	prunedAt time.Time // of housekeep's
-
-	accounts sync.Map   // of tenants, *account by name
-	tenancy  sync.Mutex // held while tenants and keys change, and accounts are read
-	flushing sync.Mutex // held while what was used is written
-
-	mu        sync.Mutex // guards the fields below
-	live      map[brig.ID]brig.Instance
-	contexts  map[brig.ID]*contexts
-	processes map[brig.ID]*processes
-	sleepers  map[brig.ID]*sleeper
-	ways      map[brig.ID]*way
-	unwanted  map[brig.ID]*brig.Record  // that could not be forgotten
-	doomed    map[brig.ID]brig.Instance // that did not go when they were told to
-	builds    map[string]*build         // by the images' names
-	leaving   map[brig.ID]int           // that somebody is ending, how many do
-	seats     map[brig.ID]*seat         // of live sandboxes in their tenants' quotas
-	places    map[brig.ID]*member       // where live sandboxes are
-	usedKeys  map[string]time.Time      // when, by id; not yet written
-	touched   map[string]time.Time      // when that was last noted
-	// usedSessions and touchedSessions are the same of sessions.
-	usedSessions, touchedSessions map[string]time.Time
+	*env
+	*gate
+	*vault
+	*images
+	*network
+	*providers
+	*workspaces
+	*identity
+	*lifecycle
+	*programs
+	*interpreters
+	*pauses
+	*machines
+	*forks
+	*tools
+	*runs
 }
 
 var _ brig.Service = (*Engine)(nil)
 
-// New returns an Engine. Until Recover has been called it knows nothing of
-// machines that an earlier one made.
+// New returns an Engine. It does not know the instances of an earlier Engine
+// until Recover has been called.
 func New(ctx context.Context, o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -189,141 +189,117 @@ func New(ctx context.Context, o Options) *Engine {
 	if o.SessionLife == 0 {
 		o.SessionLife = 24 * time.Hour
 	}
-	if o.KeepRuns == 0 {
-		o.KeepRuns = time.Hour
+	o.Retention = o.Retention.OrDefault()
+	if o.SaveEvery == 0 {
+		o.SaveEvery = saveInterval
 	}
-	if o.KeepEnded == 0 {
-		o.KeepEnded = 24 * time.Hour
+	if o.RunRetention == 0 {
+		o.RunRetention = time.Hour
 	}
-	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	e := &Engine{
-		Options: o, ctx: ctx, end: end, capacity: newCapacity(o.Capacity),
-		live: map[brig.ID]brig.Instance{}, contexts: map[brig.ID]*contexts{}, processes: map[brig.ID]*processes{}, sleepers: map[brig.ID]*sleeper{}, ways: map[brig.ID]*way{}, doomed: map[brig.ID]brig.Instance{}, unwanted: map[brig.ID]*brig.Record{},
-		leaving: map[brig.ID]int{}, seats: map[brig.ID]*seat{}, places: map[brig.ID]*member{}, usedKeys: map[string]time.Time{}, touched: map[string]time.Time{},
-		usedSessions: map[string]time.Time{}, touchedSessions: map[string]time.Time{},
+	if o.EndedRetention == 0 {
+		o.EndedRetention = 24 * time.Hour
 	}
-	e.homeID = o.Provider.Capabilities().Name
-	e.fleet = newFleet(newMember(e.homeID, o.Provider), e.firstActive())
-	e.pool, e.room = newPool(e, o.Pool), egress.RoomHere()
-	e.builds = map[string]*build{}
+	if o.PackAfter == 0 {
+		o.PackAfter = defaultPackAfter
+	}
+	e := newParts(ctx, o)
+	e.builtinID = o.Provider.Capabilities().Name
+	e.backends = newBackends(newBackend(e.builtinID, o.Provider), e.initialActive())
 	e.fillTemplates(o.Templates)
 	e.guardImages()
 	return e
 }
 
-// closeTime is how long Close waits for calls whose callers have gone: they
-// end what they began.
-const closeTime = 5 * time.Second
+// newParts returns an Engine whose parts are connected.
+func newParts(ctx context.Context, o Options) *Engine {
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	e := &Engine{env: &env{Options: o, ctx: ctx, cancel: end, capacity: newCapacity(o.Capacity), relays: newRelays()}}
+	g := &gate{env: e.env}
+	e.gate = g
+	e.vault = &vault{gate: g}
+	e.images = &images{gate: g, builds: map[string]*build{}}
+	e.network = &network{gate: g, vault: e.vault, limiter: egress.DefaultConnLimiter()}
+	e.providers = &providers{gate: g, vault: e.vault, images: e.images}
+	e.workspaces = &workspaces{gate: g}
+	e.identity = &identity{
+		gate: g, network: e.network,
+		usedKeys: map[string]time.Time{}, touchedKeys: map[string]time.Time{},
+		usedSessions: map[string]time.Time{}, touchedSessions: map[string]time.Time{},
+	}
+	e.lifecycle = &lifecycle{gate: g, network: e.network, providers: e.providers, workspaces: e.workspaces}
+	e.programs = &programs{gate: g, vault: e.vault, lifecycle: e.lifecycle, streams: newStreams(o.Streams)}
+	e.interpreters = &interpreters{gate: g, vault: e.vault, lifecycle: e.lifecycle, programs: e.programs}
+	e.pauses = &pauses{
+		gate: g, network: e.network, providers: e.providers, lifecycle: e.lifecycle, programs: e.programs,
+		interpreters: e.interpreters,
+		packs:        &packs{gate: g, vault: e.vault, providers: e.providers, waiting: map[brig.ID]packJob{}},
+	}
+	e.lifecycle.resumePaused, e.lifecycle.pauseExpired = e.pauses.resumePaused, e.pauses.pauseExpired
+	e.lifecycle.pauseIdle = e.pauses.pauseIdle
+	e.machines = &machines{
+		gate: g, vault: e.vault, images: e.images, network: e.network, providers: e.providers, workspaces: e.workspaces,
+		lifecycle: e.lifecycle, programs: e.programs,
+	}
+	e.forks = &forks{
+		gate: g, vault: e.vault, network: e.network, providers: e.providers, lifecycle: e.lifecycle, interpreters: e.interpreters,
+		pauses: e.pauses, machines: e.machines,
+	}
+	e.machines.pool = newPool(e.machines, o.Pool)
+	e.tools = &tools{
+		gate: g, vault: e.vault, images: e.images, providers: e.providers, lifecycle: e.lifecycle, interpreters: e.interpreters,
+		machines: e.machines,
+	}
+	e.runs = &runs{
+		gate: g, vault: e.vault, images: e.images, providers: e.providers, workspaces: e.workspaces,
+		lifecycle: e.lifecycle, programs: e.programs, interpreters: e.interpreters, machines: e.machines, tools: e.tools,
+	}
+	g.endError, e.images.unpool = e.lifecycle.endError, e.pool.dropImage
+	return e
+}
 
-// Close waits for calls to end what they began, and ends what the engine does
-// in the background. Machines go on.
+// closeTimeout is how long Close waits for running calls to complete.
+const closeTimeout = 5 * time.Second
+
+// Close waits for running calls, and ends the background work of the engine.
+// Instances continue to run.
 func (e *Engine) Close() {
 	left := make(chan struct{})
 	go func() {
-		e.visits.Wait()
+		e.calls.Wait()
 		close(left)
 	}()
 	select {
 	case <-left:
-	case <-time.After(closeTime):
+	case <-time.After(closeTimeout):
 	}
-	e.end()
-	e.work.Wait()
+	e.cancel()
+	e.background.Wait()
 	e.pool.empty()
-	ctx, cancel := cleanup(e.ctx)
+	ctx, cancel := detachedContext(e.ctx)
 	defer cancel()
 	if err := e.flushUsage(ctx); err != nil {
-		e.Log.Error("write what was used", "err", err)
+		e.Log.Error("write the usage", "err", err)
 	}
 }
 
-// cleanupTime bounds work that goes on after its caller has gone.
-const cleanupTime = 30 * time.Second
+// cleanupTimeout is the maximum duration of work that continues after its caller
+// has disconnected.
+const cleanupTimeout = 30 * time.Second
 
-// cleanup returns a context for work that must be done although the caller
-// may have gone.
-func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+// detachedContext returns a context for work that must complete even if the caller
+// disconnects.
+func detachedContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
-// instance returns the live machine of a sandbox, nil if it has none.
-func (e *Engine) instance(id brig.ID) brig.Instance {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.live[id]
-}
-
-// gone reports whether a machine has ended.
-func gone(in brig.Instance) bool {
-	select {
-	case <-in.Done():
-		return true
-	default:
-		return false
-	}
-}
-
-// awaitEnd gives a machine in which something broke the time to turn out to have
-// ended.
-func (e *Engine) awaitEnd(ctx context.Context, in brig.Instance, most time.Duration) {
-	select {
-	case <-in.Done():
-	case <-time.After(most):
-	case <-ctx.Done():
-	case <-e.ctx.Done():
-	}
-}
-
-// adopt takes a machine into the list, of which at has one more user, and
-// watches for its end.
-func (e *Engine) adopt(r *brig.Record, at *member, in brig.Instance) {
-	e.mu.Lock()
-	e.live[r.ID], e.places[r.ID] = in, at
-	e.mu.Unlock()
-	e.watchWorkspace(r, in)
-	id, tenant := r.ID, r.Tenant
-	e.work.Go(func() {
-		select {
-		case <-e.ctx.Done():
-		case <-in.Done():
-			ctx, cancel := cleanup(e.ctx)
-			defer cancel()
-			if _, err := e.settle(ctx, tenant, id, in); err != nil && brig.KindOf(err) != brig.NotFound {
-				e.Log.Error("record the end of a sandbox", "sandbox", id, "err", err)
-			}
+// Live returns the IDs of all sandboxes that have an instance, of every tenant.
+// It is for the wiring of the server; it must not be exposed to callers.
+func (e *Engine) Live() []string {
+	out := []string{}
+	e.sandboxes.updateEach(func(id brig.ID, s *sandbox) {
+		if s.instance != nil {
+			out = append(out, string(id))
 		}
 	})
-}
-
-// drop takes a machine out of the list.
-func (e *Engine) drop(id brig.ID) {
-	e.countLast(id)
-	e.mu.Lock()
-	cs, s, w := e.contexts[id], e.sleepers[id], e.ways[id]
-	delete(e.live, id)
-	delete(e.contexts, id)
-	delete(e.processes, id)
-	delete(e.sleepers, id)
-	delete(e.ways, id)
-	p, at := e.seats[id], e.places[id]
-	delete(e.seats, id)
-	delete(e.places, id)
-	e.mu.Unlock()
-	e.left(at)
-	w.close()
-	cs.close()
-	s.end()
-	p.end()
-}
-
-// Live lists the sandboxes that have a machine, of all tenants. It is for the
-// wiring: what it lists, callers must not see.
-func (e *Engine) Live() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := make([]string, 0, len(e.live))
-	for id := range e.live {
-		out = append(out, string(id))
-	}
 	return out
 }

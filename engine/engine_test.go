@@ -18,7 +18,7 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// images knows one image and refuses everything else.
+// images has one image and rejects every other reference.
 type images struct{ brig.ImageStore }
 
 func (images) Resolve(_ context.Context, ref string) (*brig.Image, error) {
@@ -31,17 +31,17 @@ func (images) Resolve(_ context.Context, ref string) (*brig.Image, error) {
 func (images) List(context.Context) ([]*brig.Image, error) { return nil, nil }
 func (images) Remove(context.Context, string) error        { return nil }
 
-// house is an engine with all that it stands on.
-type house struct {
+// fixture is an engine with its in-memory store and its fake provider.
+type fixture struct {
 	*engine.Engine
 	store    *mem.Store
 	provider *fake.Provider
 }
 
-func newHouse(t *testing.T, change func(*engine.Options)) *house {
+func newFixture(t *testing.T, change func(*engine.Options)) *fixture {
 	t.Helper()
-	h := &house{store: mem.New(), provider: &fake.Provider{}}
-	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds(), Keys: ring(t), Seed: []byte("seed")}
+	h := &fixture{store: mem.New(), provider: &fake.Provider{}}
+	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultBounds(), Keys: newKeyring(t), Seed: []byte("seed")}
 	objects, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -50,14 +50,14 @@ func newHouse(t *testing.T, change func(*engine.Options)) *house {
 	if change != nil {
 		change(&o)
 	}
-	founded(t, o.Store, "acme", "rival", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9")
+	createTenants(t, o.Store, "acme", "rival", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9")
 	h.Engine = engine.New(t.Context(), o)
 	t.Cleanup(h.Close)
 	return h
 }
 
-// ring is a new key.
-func ring(t *testing.T) *seal.Keyring {
+// newKeyring returns a keyring with a new key.
+func newKeyring(t *testing.T) *seal.Keyring {
 	t.Helper()
 	k, err := seal.Open(t.Context(), seal.File{Path: filepath.Join(t.TempDir(), "keys")})
 	if err != nil {
@@ -66,8 +66,8 @@ func ring(t *testing.T) *seal.Keyring {
 	return k
 }
 
-// founded makes tenants without quotas.
-func founded(t testing.TB, s brig.Store, names ...string) {
+// createTenants creates tenants without quotas.
+func createTenants(t testing.TB, s brig.Store, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if err := s.PutTenant(t.Context(), &brig.Tenant{Name: name}); err != nil {
@@ -76,13 +76,14 @@ func founded(t testing.TB, s brig.Store, names ...string) {
 	}
 }
 
-func as(t *testing.T, role brig.Role) context.Context {
+func withRole(t *testing.T, role brig.Role) context.Context {
 	return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: role})
 }
 
-// Every method of Service, called by a nobody and by a role that is too weak,
-// is refused as its row says, and one event with the row's name says so. A
-// method that does not pass the gate cannot pass this.
+// Every method of Service rejects a caller without a role and a caller whose
+// role is too weak. The error has the kind that the operation's row in brig.Ops
+// requires, and the audit log gets one event with the row's name. A method that
+// does not pass the gate fails this test.
 func TestEveryMethodIsGated(t *testing.T) {
 	for _, op := range brig.Ops {
 		for _, c := range []struct {
@@ -92,13 +93,13 @@ func TestEveryMethodIsGated(t *testing.T) {
 			if c.role == brig.Nobody && c.want == brig.PermissionDenied {
 				continue
 			}
-			h := newHouse(t, nil)
+			h := newFixture(t, nil)
 			m := method(h.Engine, op.Method)
 			if !m.IsValid() {
 				t.Errorf("row %s: no method %s", op.Name, op.Method)
 				continue
 			}
-			args := []reflect.Value{reflect.ValueOf(as(t, c.role))}
+			args := []reflect.Value{reflect.ValueOf(withRole(t, c.role))}
 			for i := 1; i < m.Type().NumIn(); i++ {
 				args = append(args, reflect.Zero(m.Type().In(i)))
 			}
@@ -115,7 +116,8 @@ func TestEveryMethodIsGated(t *testing.T) {
 	}
 }
 
-// method finds what a row names: "Exec", or "Files.Stat" of no sandbox.
+// method returns the method that a row of brig.Ops names: "Exec", or
+// "Files.Stat" for an empty sandbox name.
 func method(e *engine.Engine, name string) reflect.Value {
 	v := reflect.ValueOf(e)
 	if of, rest, nested := strings.Cut(name, "."); nested {
@@ -124,10 +126,10 @@ func method(e *engine.Engine, name string) reflect.Value {
 	return v.MethodByName(name)
 }
 
-// A changing operation leaves its intent and its outcome.
+// An operation that changes state records its intent and its outcome.
 func TestChangesAreAudited(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Operator)
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	s, err := h.Create(ctx, brig.Spec{Name: "one"})
 	if err != nil {
 		t.Fatal(err)
@@ -152,27 +154,27 @@ func TestChangesAreAudited(t *testing.T) {
 	}
 }
 
-// faulty fails the nth call of Put.
-type faulty struct {
+// failNthPut fails the nth call of Put.
+type failNthPut struct {
 	*mem.Store
 	n, puts int
 }
 
-func (f *faulty) Put(ctx context.Context, r *brig.Record, ev ...brig.Event) error {
+func (f *failNthPut) Put(ctx context.Context, r *brig.Record, ev ...brig.Event) error {
 	if f.puts++; f.puts == f.n {
 		return errors.New("disk full")
 	}
 	return f.Store.Put(ctx, r, ev...)
 }
 
-func (f *faulty) Soon() brig.Store { return f }
+func (f *failNthPut) Soon() brig.Store { return f }
 
-// However Create fails, no machine and no record outlives it, and the caller
-// is told nothing of the disk.
+// If Create fails at any step, it leaves no instance and no record, and the
+// error does not mention the disk.
 func TestCreateNeverLeaks(t *testing.T) {
 	for n := 1; n <= 2; n++ {
-		h := newHouse(t, func(o *engine.Options) { o.Store = &faulty{Store: o.Store.(*mem.Store), n: n} })
-		ctx := as(t, brig.Member)
+		h := newFixture(t, func(o *engine.Options) { o.Store = &failNthPut{Store: o.Store.(*mem.Store), n: n} })
+		ctx := withRole(t, brig.Member)
 		_, err := h.Create(ctx, brig.Spec{Name: "one"})
 		if brig.KindOf(err) != brig.Internal || strings.Contains(brig.AsError(err).Message, "disk") {
 			t.Errorf("put %d fails: caller is told %v", n, brig.AsError(err).Message)
@@ -184,9 +186,9 @@ func TestCreateNeverLeaks(t *testing.T) {
 			t.Errorf("put %d fails: a record is left (%v)", n, err)
 		}
 	}
-	h := newHouse(t, nil)
+	h := newFixture(t, nil)
 	h.provider.CreateError = brig.Errorf(brig.CreationFailed, "no")
-	if _, err := h.Create(as(t, brig.Member), brig.Spec{Name: "one"}); brig.KindOf(err) != brig.CreationFailed {
+	if _, err := h.Create(withRole(t, brig.Member), brig.Spec{Name: "one"}); brig.KindOf(err) != brig.CreationFailed {
 		t.Errorf("Create = %v", err)
 	}
 	if _, err := h.store.Get(t.Context(), "acme", "one"); brig.KindOf(err) != brig.NotFound {
@@ -194,28 +196,28 @@ func TestCreateNeverLeaks(t *testing.T) {
 	}
 }
 
-// The record is there before the machine.
-func TestRecordFirst(t *testing.T) {
-	h := newHouse(t, nil)
+// The engine writes the record before it creates the instance.
+func TestRecordIsWrittenBeforeInstance(t *testing.T) {
+	h := newFixture(t, nil)
 	h.provider.OnCreate = func(id brig.ID) {
 		r, err := h.store.Get(t.Context(), "acme", string(id))
 		if err != nil || r.State != brig.Creating {
 			t.Errorf("while the machine is made: %+v, %v", r, err)
 		}
 	}
-	if _, err := h.Create(as(t, brig.Member), brig.Spec{}); err != nil {
+	if _, err := h.Create(withRole(t, brig.Member), brig.Spec{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A one-shot leaves no machine and no record, whatever becomes of it.
+// A one-shot leaves no instance and no record, regardless of its outcome.
 func TestRunLeavesNothing(t *testing.T) {
 	for _, cmd := range [][]string{{"echo", "hi"}, {"exit", "3"}, {"oom"}, {"crash"}, {"nonsense"}, {"sleep", "9"}} {
-		h := newHouse(t, nil)
-		ctx, cancel := context.WithTimeout(as(t, brig.Member), 200*time.Millisecond)
+		h := newFixture(t, nil)
+		ctx, cancel := context.WithTimeout(withRole(t, brig.Member), 200*time.Millisecond)
 		_, err := h.Run(ctx, brig.Program{Command: cmd, Timeout: 100 * time.Millisecond}, brig.IO{})
 		cancel()
-		h.Close() // which waits for what goes on in the background
+		h.Close() // Close waits for background work
 		if m := h.provider.Machines(); len(m) != 0 {
 			t.Errorf("%v (%v): machines %v are left", cmd, err, m)
 		}
@@ -225,11 +227,11 @@ func TestRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// A new engine on the same store and provider finds what runs, ends what was
-// never acknowledged, and removes what nobody owns.
+// A new engine on the same store and provider recovers running sandboxes, ends
+// those whose creation was never acknowledged, and removes orphaned instances.
 func TestRecover(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Member)
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "kept", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +240,7 @@ func TestRecover(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Close()
-	// Half made, half dead, and nobody's.
+	// A half-created sandbox, a dead sandbox, and an orphan.
 	half := &brig.Record{Sandbox: brig.Sandbox{ID: "half", Tenant: "acme", State: brig.Creating, Spec: brig.Spec{Name: "half"}}}
 	if err := h.store.Put(ctx, half); err != nil {
 		t.Fatal(err)
@@ -257,7 +259,7 @@ func TestRecover(t *testing.T) {
 	}
 
 	later := func() time.Time { return time.Now().Add(10 * time.Minute) }
-	e := engine.New(t.Context(), engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds(), Now: later})
+	e := engine.New(t.Context(), engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultBounds(), Now: later})
 	defer e.Close()
 	if err := e.Recover(ctx); err != nil {
 		t.Fatal(err)
@@ -286,8 +288,8 @@ func TestRecover(t *testing.T) {
 }
 
 func TestLogsTail(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Member)
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "one"}); err != nil {
 		t.Fatal(err)
 	}
@@ -311,8 +313,8 @@ func TestLogsTail(t *testing.T) {
 
 func BenchmarkGate(b *testing.B) {
 	store := mem.New()
-	founded(b, store, "t")
-	e := engine.New(b.Context(), engine.Options{Store: store, Provider: &fake.Provider{}, Images: images{}, Bounds: brig.DefaultBounds()})
+	createTenants(b, store, "t")
+	e := engine.New(b.Context(), engine.Options{Store: store, Provider: &fake.Provider{}, Images: images{}, LimitRange: brig.DefaultBounds()})
 	defer e.Close()
 	ctx := brig.WithActor(b.Context(), brig.Actor{Name: "a", Tenant: "t", Role: brig.Member})
 	s, err := e.Create(ctx, brig.Spec{TTL: time.Hour})

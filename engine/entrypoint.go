@@ -6,10 +6,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ofImage returns spec with what its image says where neither the caller nor a
-// template does: environment, working directory and user. Root is never the
-// image's to choose: who wants it asks for it.
-func ofImage(img *brig.Image, spec brig.Spec) (brig.Spec, error) {
+// withImageDefaults returns spec with the image's environment, working directory and user
+// filled in where neither the caller nor a template sets them. An image cannot
+// select root: a caller that wants root must request it.
+func withImageDefaults(img *brig.Image, spec brig.Spec) (brig.Spec, error) {
 	spec.Env = withImage(img, spec.Env)
 	if dir := img.Config.WorkingDir; spec.Dir == "" && dir != "/" {
 		spec.Dir = dir
@@ -36,8 +36,8 @@ func ofImage(img *brig.Image, spec brig.Spec) (brig.Spec, error) {
 	return spec, nil
 }
 
-// entrypoint is what an image runs, with arguments in the stead of its own if
-// there are any.
+// entrypoint returns the command line of an image. Arguments from the caller
+// replace the image's own command.
 func entrypoint(img *brig.Image, given *brig.Command) ([]string, error) {
 	args := img.Config.Command
 	if given != nil && len(given.Argv) > 0 {

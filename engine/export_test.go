@@ -1,20 +1,111 @@
 package engine
 
 import (
+	"context"
+
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
 )
 
-// Brokered are the secrets of a sandbox that requests may carry.
+// Brokered returns the brokered secrets of a sandbox.
 func (e *Engine) Brokered(rec *brig.Record) []egress.Secret { return e.brokered(rec) }
 
-// Reshelve puts a machine that was claimed back, as no pool may.
-func (e *Engine) Reshelve(id brig.ID, in brig.Instance) {
+// ReturnToPool returns a claimed sandbox to the pool. The pool itself must
+// never do that.
+func (e *Engine) ReturnToPool(id brig.ID, in brig.Instance) {
 	e.pool.mu.Lock()
 	defer e.pool.mu.Unlock()
-	for _, s := range e.pool.shelves {
+	for _, s := range e.pool.classes {
 		if s.language == "" {
-			s.ready = append(s.ready, &waiting{id: id, name: "again", in: in})
+			s.ready = append(s.ready, &pooledInstance{id: id, name: "again", in: in})
 		}
 	}
 }
+
+// TrimAll deletes all records beyond the limits, as housekeeping does.
+func (e *Engine) TrimAll(ctx context.Context) error { return e.trimAll(ctx) }
+
+// PruneExpired removes records whose retention has expired, as housekeeping
+// does.
+func (e *Engine) PruneExpired(ctx context.Context) error { return e.pruneExpired(ctx) }
+
+// Users returns the number of calls that use a sandbox's instance.
+func (e *Engine) Users(id brig.ID) int {
+	g := e.usesOf(id)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.users
+}
+
+// Waiting returns the number of calls that wait until a sandbox's instance can be
+// used.
+func (e *Engine) Waiting(id brig.ID) int {
+	g := e.usesOf(id)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.waiting
+}
+
+// StorageOf returns the storage that counts against a tenant's quota.
+func (e *Engine) StorageOf(tenant string) int64 {
+	a, err := e.account(e.ctx, tenant)
+	if err != nil {
+		return -1
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.storage
+}
+
+// MaxSecrets sets the maximum number of secrets of a tenant, until the test
+// ends.
+func MaxSecrets(t interface{ Cleanup(func()) }, n int) { setMax(t, &maxTenantSecrets, n) }
+
+// MaxRecords sets the maximum numbers of secrets, keys, sessions and tool
+// variables, until the test ends.
+func MaxRecords(t interface{ Cleanup(func()) }, n int) {
+	for _, most := range []*int{&maxTenantSecrets, &maxKeys, &maxSessions, &maxToolVariables} {
+		setMax(t, most, n)
+	}
+}
+
+func setMax(t interface{ Cleanup(func()) }, most *int, n int) {
+	was := *most
+	*most = n
+	t.Cleanup(func() { *most = was })
+}
+
+// DisableLocks disables the locks that serialize changes of a tenant's records,
+// until the test ends.
+func DisableLocks(t interface{ Cleanup(func()) }) {
+	locksDisabled = true
+	t.Cleanup(func() { locksDisabled = false })
+}
+
+// EgressSpent reports whether a sandbox's session denies all traffic because
+// its tenant's quota is used up.
+func (e *Engine) EgressSpent(id brig.ID) bool {
+	w := e.egressOf(id)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.session != nil && w.quotaExhausted
+}
+
+// DisableRelays disables relays, so that an execution waits for a caller that
+// streams its output.
+func (e *Engine) DisableRelays() { e.relays.off = true }
+
+// RelayBudget sets the buffer budgets for slow callers, per tenant and for the
+// server.
+func (e *Engine) RelayBudget(tenant, all int) { e.relays.tenant, e.relays.all = tenant, all }
+
+// Relayed returns the number of bytes that are buffered for slow callers.
+func (e *Engine) Relayed() int {
+	e.relays.mu.Lock()
+	defer e.relays.mu.Unlock()
+	return e.relays.held
+}
+
+// CountRefusals fetches the refused requests of each sandbox, as the engine
+// does each minute.
+func (e *Engine) CountRefusals() { e.countRefusals() }

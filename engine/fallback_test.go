@@ -8,46 +8,47 @@ import (
 )
 
 func TestFallback(t *testing.T) {
-	h, s := above(t, nil)
-	ctx := as(t, brig.Operator)
+	h, s := newCloudFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
 	if err := h.SetRouting(ctx, "", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := where(t, h, brig.Placement{}); got != "cloud (first of the order)" {
+	if got := providerOf(t, h, brig.Placement{}); got != "cloud (first of the order)" {
 		t.Error(got)
 	}
 	s.last("cloud").down.Store(true)
-	// The first call finds out, and the ones after it know.
-	if got := where(t, h, brig.Placement{}); got != "fake (fallback: cloud failed) cloud SB003" {
+	// The first call discovers the failure, and the later ones skip the
+	// provider.
+	if got := providerOf(t, h, brig.Placement{}); got != "fake (fallback: cloud failed) cloud SB003" {
 		t.Error(got)
 	}
-	if got := where(t, h, brig.Placement{}); got != "fake (fallback: cloud is unavailable)" {
+	if got := providerOf(t, h, brig.Placement{}); got != "fake (fallback: cloud is unavailable)" {
 		t.Error(got)
 	}
 	box, err := h.Create(ctx, brig.Spec{Name: "box"})
 	if err != nil || box.Provider != "fake" || box.Route.Reason != "fallback: cloud is unavailable" {
 		t.Fatalf("%+v, %v", box, err)
 	}
-	// An operation that was tried twice is on record as one that succeeded.
-	if got := where(t, h, brig.Placement{Provider: "cloud", Only: true}); !strings.HasPrefix(got, "SB003: the cloud does not answer") {
+	// A placement with Only has no fallback.
+	if got := providerOf(t, h, brig.Placement{Provider: "cloud", Only: true}); !strings.HasPrefix(got, "SB003: the cloud does not answer") {
 		t.Error(got)
 	}
 	s.last("cloud").down.Store(false)
-	eventually(t, func() bool { return where(t, h, brig.Placement{}) == "cloud (first of the order)" })
+	eventually(t, func() bool { return providerOf(t, h, brig.Placement{}) == "cloud (first of the order)" })
 }
 
-// Every operation that was acknowledged has one intent and one outcome, also if
-// it was tried twice.
+// Every acknowledged operation has one intent and one outcome, even if it was
+// attempted twice.
 func TestFallbackAudit(t *testing.T) {
-	h, s := above(t, nil)
-	ctx := as(t, brig.Operator)
+	h, s := newCloudFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
 	if err := h.SetRouting(ctx, "acme", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
 		t.Fatal(err)
 	}
 	s.last("cloud").down.Store(true)
-	if got := where(t, h, brig.Placement{}); !strings.HasPrefix(got, "fake") {
+	if got := providerOf(t, h, brig.Placement{}); !strings.HasPrefix(got, "fake") {
 		t.Fatal(got)
 	}
 	events, err := h.store.Events(ctx, 100)
@@ -86,10 +87,10 @@ func TestFallbackAudit(t *testing.T) {
 	}
 }
 
-// A run that could be made nowhere does not count.
-func TestFallbackDoesNotCount(t *testing.T) {
-	h, s := above(t, nil)
-	ctx := as(t, brig.Operator)
+// A run that no provider could execute does not count as usage.
+func TestFailedFallbackIsNotBilled(t *testing.T) {
+	h, s := newCloudFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
 	if err := h.SetRouting(ctx, "", brig.Routing{Order: []string{"cloud", "fake"}}); err != nil {
 		t.Fatal(err)
@@ -97,7 +98,7 @@ func TestFallbackDoesNotCount(t *testing.T) {
 	s.last("cloud").down.Store(true)
 	h.provider.CreateError = brig.Errorf(brig.CreationFailed, "no room")
 	for _, place := range []brig.Placement{{}, {Provider: "fake", Only: true}} {
-		if got := where(t, h, place); !strings.HasPrefix(got, "SB004: no room") {
+		if got := providerOf(t, h, place); !strings.HasPrefix(got, "SB004: no room") {
 			t.Error(got)
 		}
 	}
@@ -113,8 +114,8 @@ func TestFallbackDoesNotCount(t *testing.T) {
 }
 
 func TestOverflow(t *testing.T) {
-	h, _ := above(t, nil)
-	ctx := as(t, brig.Operator)
+	h, _ := newCloudFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	configure(t, h, "cloud", nil)
 	if _, err := h.ConfigureProvider(ctx, brig.ProviderConfig{ID: "fake", Terms: &brig.Terms{Max: 1}}); err != nil {
 		t.Fatal(err)
@@ -126,16 +127,16 @@ func TestOverflow(t *testing.T) {
 	if err != nil || first.Provider != "fake" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if got := where(t, h, brig.Placement{}); got != "cloud (overflow: fake is full)" {
+	if got := providerOf(t, h, brig.Placement{}); got != "cloud (overflow: fake is full)" {
 		t.Error(got)
 	}
-	if got := where(t, h, brig.Placement{Provider: "fake", Only: true}); !strings.HasPrefix(got, "SB008: the provider fake is full") {
+	if got := providerOf(t, h, brig.Placement{Provider: "fake", Only: true}); !strings.HasPrefix(got, "SB008: the provider fake is full") {
 		t.Error(got)
 	}
 	if err := h.Remove(ctx, "base"); err != nil {
 		t.Fatal(err)
 	}
-	if got := where(t, h, brig.Placement{}); got != "fake (active)" {
+	if got := providerOf(t, h, brig.Placement{}); got != "fake (active)" {
 		t.Error(got)
 	}
 }

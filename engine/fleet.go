@@ -12,29 +12,37 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// member is a provider in use.
-type member struct {
+// providers holds the configured providers, and selects one for each sandbox.
+type providers struct {
+	*gate
+	vault   *vault
+	images  *images
+	skipped skipped
+}
+
+// backend is a configured provider and the number of its users.
+type backend struct {
 	id       string
 	provider brig.Provider
-	runsOnly bool // as its capabilities say
+	runsOnly bool // from its capabilities
 	health   breaker
 
 	mu      sync.Mutex // guards the fields below
-	users   int        // sandboxes and programs that are there
-	retired bool       // nobody new comes
+	users   int        // current sandboxes and programs
+	retired bool       // no new users are admitted
 }
 
-func newMember(id string, p brig.Provider) *member {
-	return &member{id: id, provider: p, runsOnly: p.Capabilities().RunsOnly}
+func newBackend(id string, p brig.Provider) *backend {
+	return &backend{id: id, provider: p, runsOnly: p.Capabilities().RunsOnly}
 }
 
-// enter counts one more user, of at most so many; 0 is no bound.
-func (m *member) enter(most int) error {
+// acquire counts one more user, up to most users; 0 means no limit.
+func (m *backend) acquire(most int) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.retired:
-		return brig.Errorf(brig.Unavailable, "the provider %s was just changed", m.id).WithHint("try again").Because(errChanged)
+		return brig.WithRetry(brig.Errorf(brig.Unavailable, "the provider %s was just changed", m.id).WithHint("try again"), brig.RetryRoute)
 	case most > 0 && m.users >= most:
 		err := brig.Errorf(brig.RateLimited, "the provider %s is full: it has %d", m.id, most).WithHint("try again in a moment, or have others take what it cannot: brig provider route")
 		err.RetryAfter = time.Second
@@ -44,15 +52,15 @@ func (m *member) enter(most int) error {
 	return nil
 }
 
-// hold counts a user that is there already once more, until leave.
-func (m *member) hold() {
+// retain counts another use by an existing user. release ends that use.
+func (m *backend) retain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.users++
 }
 
-// leave counts one user less. The last one of a retired member closes it.
-func (m *member) leave() error {
+// release removes one user. The last user of a retired backend closes it.
+func (m *backend) release() error {
 	m.mu.Lock()
 	m.users--
 	over := m.retired && m.users == 0
@@ -63,8 +71,9 @@ func (m *member) leave() error {
 	return nil
 }
 
-// retire lets nobody new come. What is there stays until it ends.
-func (m *member) retire() error {
+// retire makes the backend reject new users. Existing users keep using it until
+// they end.
+func (m *backend) retire() error {
 	m.mu.Lock()
 	over := !m.retired && m.users == 0
 	m.retired = true
@@ -75,130 +84,112 @@ func (m *member) retire() error {
 	return nil
 }
 
-func (m *member) close() error {
+func (m *backend) close() error {
 	if c, ok := m.provider.(io.Closer); ok {
 		return c.Close()
 	}
 	return nil
 }
 
-// busy is how many users there are.
-func (m *member) busy() int {
+// userCount returns the number of users.
+func (m *backend) userCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.users
 }
 
-// fleet are the providers that there are. What is known of them at one moment
-// is never changed, and replaced as a whole: what goes on is not disturbed by
-// an administrator.
-type fleet struct {
-	now      atomic.Pointer[lineup]
-	changing sync.Mutex // held while now is replaced
+// backends holds the providers of the server. The snapshot is immutable and is
+// replaced as a whole, so that an administrator's change does not disturb
+// running operations.
+type backends struct {
+	current  atomic.Pointer[snapshot]
+	updateMu sync.Mutex // held while current is replaced
 }
 
-// lineup is what is known of all providers at one moment.
-type lineup struct {
-	active  string // the id of the active one, or none
-	members map[string]*member
-	broken  map[string]error // those that are configured and could not be opened
-	terms   map[string]brig.Terms
-	routing map[string]brig.Routing // by tenant, "" for everybody
-	rows    map[string]brig.Setting // what all this was made of
+// snapshot is a consistent view of all providers and their settings.
+type snapshot struct {
+	active   string // the ID of the active provider, or empty
+	backends map[string]*backend
+	broken   map[string]error // configured providers that could not be opened
+	terms    map[string]brig.Terms
+	routing  map[string]brig.Routing // by tenant, "" for all tenants
+	settings map[string]brig.Setting // the settings from which the snapshot was built
 }
 
-// NoProvider, as Options.Active, has no provider be active until a setting
-// names one.
+// NoProvider, as Options.Active, leaves no provider active until a setting
+// selects one.
 const NoProvider = "none"
 
-// newFleet returns a fleet of the one provider that a server always has.
-func newFleet(home *member, active string) *fleet {
-	f := &fleet{}
-	f.now.Store(&lineup{active: active, members: map[string]*member{home.id: home}})
+// newBackends returns backends with only the built-in provider.
+func newBackends(home *backend, active string) *backends {
+	f := &backends{}
+	f.current.Store(&snapshot{active: active, backends: map[string]*backend{home.id: home}})
 	return f
 }
 
-// firstActive is the provider that is active until a setting says otherwise.
-func (e *Engine) firstActive() string {
-	if e.Active == NoProvider {
+// initialActive returns the ID of the provider that is active until an operator
+// changes the setting.
+func (ps *providers) initialActive() string {
+	if ps.Active == NoProvider {
 		return ""
 	}
-	return cmp.Or(e.Active, e.homeID)
+	return cmp.Or(ps.Active, ps.builtinID)
 }
 
-// home is the member that is always there: the pool is its, and so are images.
-func (e *Engine) home() *member { return e.fleet.now.Load().members[e.homeID] }
+// builtin returns the backend of the built-in provider. It owns
+// the pool and the images.
+func (ps *providers) builtin() *backend { return ps.backends.current.Load().backends[ps.builtinID] }
 
-// isHome reports whether a member is the one that is always there.
-func (e *Engine) isHome(m *member) bool { return m.id == e.homeID }
+// isBuiltin reports whether m is the backend of the built-in provider.
+func (ps *providers) isBuiltin(m *backend) bool { return m.id == ps.builtinID }
 
-// memberOf finds the provider that made a sandbox.
-func (e *Engine) memberOf(s *brig.Sandbox) (*member, error) {
-	state := e.fleet.now.Load()
-	if m := state.members[cmp.Or(s.Provider, e.homeID)]; m != nil {
+// backendOf returns the backend of the provider that created a sandbox.
+func (ps *providers) backendOf(s *brig.Sandbox) (*backend, error) {
+	state := ps.backends.current.Load()
+	if m := state.backends[cmp.Or(s.Provider, ps.builtinID)]; m != nil {
 		return m, nil
 	}
 	if cause := state.broken[s.Provider]; cause != nil {
-		told := brig.AsError(cause)
-		return nil, brig.Errorf(brig.Unavailable, "the provider %q of this sandbox cannot be used: %s", clip(s.Provider), told.Message).
-			WithHint("%s", told.Hint).Because(cause)
+		apiErr := brig.AsError(cause)
+		return nil, brig.Errorf(brig.Unavailable, "the provider %q of this sandbox cannot be used: %s", truncate(s.Provider), apiErr.Message).
+			WithHint("%s", apiErr.Hint).Because(cause)
 	}
-	return nil, brig.Errorf(brig.Unavailable, "the provider %q of this sandbox is not configured any more", clip(s.Provider)).
+	return nil, brig.Errorf(brig.Unavailable, "the provider %q of this sandbox is not configured any more", truncate(s.Provider)).
 		WithHint("configure it again: brig provider configure").Because(errNotConfigured)
 }
 
-// errChanged is a cause of an error: the provider is not used any more.
-var errChanged = errors.New("changed")
-
-// errNotConfigured is a cause of an error: there is no such provider.
+// errNotConfigured is the cause of errors about a provider that is not
+// configured.
 var errNotConfigured = errors.New("not configured")
 
-// recovered finds the machine of a sandbox again.
-func (e *Engine) recovered(ctx context.Context, r *brig.Record) (brig.Instance, error) {
-	at, err := e.memberOf(&r.Sandbox)
+// recoverInstance recovers the instance of a sandbox from its provider.
+func (ps *providers) recoverInstance(ctx context.Context, r *brig.Record) (brig.Instance, error) {
+	backend, err := ps.backendOf(&r.Sandbox)
 	if err != nil {
 		return nil, err
 	}
-	return at.provider.Recover(ctx, r.ID, r.Handle)
+	return backend.provider.Recover(ctx, r.ID, r.Handle)
 }
 
-// sweep removes what nobody owns, at every provider.
-func (e *Engine) sweep(ctx context.Context, known map[brig.ID]bool) (n int, err error) {
-	for _, m := range e.fleet.now.Load().members {
-		found, lost := m.provider.Sweep(ctx, known)
-		n, err = n+found, errors.Join(err, lost)
+// imageAt resolves ref to an image of the given provider.
+func (ps *providers) imageAt(ctx context.Context, backend *backend, ref string) (*brig.Image, error) {
+	if ps.isBuiltin(backend) {
+		return ps.images.resolveImage(ctx, ref)
 	}
-	return n, err
-}
-
-// imageAt finds the image that is meant at a provider.
-func (e *Engine) imageAt(ctx context.Context, at *member, ref string) (*brig.Image, error) {
-	if e.isHome(at) {
-		return e.resolve(ctx, ref)
-	}
-	if p, ok := at.provider.(brig.Imager); ok {
+	if p, ok := backend.provider.(brig.Imager); ok {
 		return p.Image(ctx, ref)
 	}
 	if ref != brig.HostImage {
-		return nil, brig.InvalidField("image", "the provider %s has no images", at.id).WithHint("leave it out: sandboxes have there what is there")
+		return nil, brig.InvalidField("image", "the provider %s has no images", backend.id).WithHint("omit it: sandboxes of this provider use its host's files")
 	}
-	return &brig.Image{Digest: brig.HostImage + ":" + at.id, Names: []string{brig.HostImage}, Source: "host"}, nil
+	return &brig.Image{Digest: brig.HostImage + ":" + backend.id, Names: []string{brig.HostImage}, Source: "host"}, nil
 }
 
-// sight is under what is kept what machines of an image were seen to enforce.
-func (e *Engine) sight(at *member, digest string) string {
-	if e.isHome(at) {
+// attestationKey returns the key under which the findings about an image at a provider
+// are stored in attestations.
+func (ps *providers) attestationKey(backend *backend, digest string) string {
+	if ps.isBuiltin(backend) {
 		return digest
 	}
-	return at.id + " " + digest
-}
-
-// left says that a member has one user less.
-func (e *Engine) left(at *member) {
-	if at == nil {
-		return
-	}
-	if err := at.leave(); err != nil {
-		e.Log.Warn("close a provider that nobody uses any more", "provider", at.id, "err", err)
-	}
+	return backend.id + " " + digest
 }

@@ -3,121 +3,188 @@ package engine
 import (
 	"context"
 	"io"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
 )
 
-// lostTime is how long a machine in which something broke has to turn out to
-// have ended, before it is told that something broke.
-const lostTime = 2 * time.Second
+// fileErrorWait is how long a failed file operation waits for its instance to be
+// reported as ended, before the caller gets the error.
+const fileErrorWait = 2 * time.Second
 
-// files is brig.Files of one sandbox, behind the gate.
+// files implements brig.Files for one sandbox, behind the gate.
 type files struct {
-	e    *Engine
+	e    *programs
 	name string
 }
 
 // Files implements brig.Service.
-func (e *Engine) Files(name string) brig.Files { return files{e, name} }
+func (pg *programs) Files(name string) brig.Files { return files{pg, name} }
 
-// do checks the paths of a call and does it.
-func (f files) do(ctx context.Context, op brig.Op, paths []brig.Path, g func(brig.Files) error) error {
-	return f.e.inside(ctx, op, f.name, func(_ *visit, in brig.Instance) error {
+// withFiles makes the paths of a call absolute, checks them, and calls g.
+func (f files) withFiles(ctx context.Context, op brig.Op, paths []brig.Path, g func(ctx context.Context, in brig.Files, at []brig.Path) error) error {
+	note := func(v *call) {
+		paths = v.absolutePaths(paths)
+		v.addPaths(op, paths)
+	}
+	return f.e.lifecycle.withInstanceDetails(ctx, op, f.name, note, func(v *call, in brig.Instance) error {
+		use := ctx
+		if op == brig.OpWatch {
+			release, err := f.e.streams.open(v)
+			if err != nil {
+				return err
+			}
+			defer release()
+			watchCtx, done := f.e.endedByPause(ctx, v.rec.ID)
+			defer done()
+			use = watchCtx
+		}
 		for _, p := range paths {
-			if err := checkPath(p); err != nil {
+			if err := v.checkPath(use, p); err != nil {
 				return err
 			}
 		}
-		err := g(in.Files())
+		err := g(use, in.Files(), paths)
 		if brig.KindOf(err) == brig.Internal {
-			// Perhaps its machine dies: whoever kills a sandbox ends its agent
-			// first. Who is told so then finds it dead.
-			f.e.awaitEnd(ctx, in, lostTime)
+			// The instance may be about to end, because a kill ends the agent
+			// first. Wait, so that a caller that then checks the sandbox's
+			// state sees that it has ended.
+			f.e.awaitEnd(use, in, fileErrorWait)
 		}
 		return err
-	}, func(v *visit) { v.sayPaths(op, paths) })
+	})
 }
 
-// sayPaths says which files a call changes.
-func (v *visit) sayPaths(op brig.Op, paths []brig.Path) {
+// absolutePaths returns absolute paths. It resolves relative paths against the
+// directory in which the sandbox's commands start. The provider resolves "~",
+// because it knows the user's home directory.
+func (v *call) absolutePaths(paths []brig.Path) []brig.Path {
+	dir := workspaceDir
+	if v.rec != nil && v.rec.Spec.Dir != "" {
+		dir = v.rec.Spec.Dir
+	}
+	out := slices.Clone(paths)
+	for i, p := range out {
+		if !path.IsAbs(p.Name) && !strings.HasPrefix(p.Name, "~") {
+			out[i].Name = path.Join(dir, p.Name)
+		}
+	}
+	return out
+}
+
+// addPaths records in the audit events of a call the paths that the call
+// changes.
+func (v *call) addPaths(op brig.Op, paths []brig.Path) {
 	if !op.Changes || len(paths) == 0 {
 		return
 	}
-	v.say(brig.DetailPath, paths[0].Name)
+	v.addDetail(brig.DetailPath, paths[0].Name)
 	if last := len(paths) - 1; last > 0 {
-		v.say(brig.DetailTo, paths[last].Name)
+		v.addDetail(brig.DetailTo, paths[last].Name)
 	}
 }
 
-func checkPath(p brig.Path) error {
+// checkPath checks the form of a path, and that the caller may act as its user.
+func (v *call) checkPath(ctx context.Context, p brig.Path) error {
 	if strings.ContainsRune(p.Name, 0) || len(p.Name) > 4096 {
-		return brig.InvalidField("path", "%q is not a path", clip(p.Name)).WithHint("give up to 4096 bytes without NUL")
+		return brig.InvalidField("path", "%q is not a path", truncate(p.Name)).WithHint("give up to 4096 bytes without NUL")
 	}
-	return checkUser("user", p.User)
+	if err := checkUser("user", p.User); err != nil {
+		return err
+	}
+	if p.User != "root" || v.canExec() {
+		return nil
+	}
+	err := brig.Errorf(brig.PermissionDenied, "files as root are for callers that may run commands")
+	err.Field = "user"
+	if !v.op.Changes { // otherwise the outcome records it
+		_ = v.append(ctx, v.event(brig.Refused, err))
+	}
+	return err.WithHint("leave the user out, or use a key with the role %s and %s in its scopes", brig.OpExec.Role, brig.OpExec.Name)
+}
+
+// canExec reports whether the caller may run commands, which can run as root.
+// Other callers must not obtain root access through files either.
+func (v *call) canExec() bool {
+	return v.actor.Role >= brig.OpExec.Role &&
+		(brig.InScope(v.actor.Scopes, brig.OpExec.Name) || brig.InScope(v.actor.Scopes, brig.OpStart.Name))
 }
 
 func (f files) Stat(ctx context.Context, p brig.Path) (out *brig.Entry, err error) {
-	err = f.do(ctx, brig.OpStat, []brig.Path{p}, func(in brig.Files) error { out, err = in.Stat(ctx, p); return err })
+	err = f.withFiles(ctx, brig.OpStat, []brig.Path{p}, func(ctx context.Context, in brig.Files, at []brig.Path) error {
+		out, err = in.Stat(ctx, at[0])
+		return err
+	})
 	return out, err
 }
 
 func (f files) List(ctx context.Context, p brig.Path, depth int) (out []*brig.Entry, err error) {
-	err = f.do(ctx, brig.OpListDir, []brig.Path{p}, func(in brig.Files) error {
-		out, err = in.List(ctx, p, max(depth, 1))
+	err = f.withFiles(ctx, brig.OpListDir, []brig.Path{p}, func(ctx context.Context, in brig.Files, at []brig.Path) error {
+		out, err = in.List(ctx, at[0], max(depth, 1))
 		return err
 	})
 	return out, err
 }
 
 func (f files) MakeDir(ctx context.Context, p brig.Path) (out *brig.Entry, err error) {
-	err = f.do(ctx, brig.OpMakeDir, []brig.Path{p}, func(in brig.Files) error { out, err = in.MakeDir(ctx, p); return err })
+	err = f.withFiles(ctx, brig.OpMakeDir, []brig.Path{p}, func(ctx context.Context, in brig.Files, at []brig.Path) error {
+		out, err = in.MakeDir(ctx, at[0])
+		return err
+	})
 	return out, err
 }
 
 func (f files) Move(ctx context.Context, from, to brig.Path) (out *brig.Entry, err error) {
-	err = f.do(ctx, brig.OpMove, []brig.Path{from, to}, func(in brig.Files) error {
-		out, err = in.Move(ctx, from, to)
+	err = f.withFiles(ctx, brig.OpMove, []brig.Path{from, to}, func(ctx context.Context, in brig.Files, at []brig.Path) error {
+		out, err = in.Move(ctx, at[0], at[1])
 		return err
 	})
 	return out, err
 }
 
 func (f files) Remove(ctx context.Context, p brig.Path) error {
-	return f.do(ctx, brig.OpUnlink, []brig.Path{p}, func(in brig.Files) error { return in.Remove(ctx, p) })
+	return f.withFiles(ctx, brig.OpUnlink, []brig.Path{p}, func(ctx context.Context, in brig.Files, at []brig.Path) error { return in.Remove(ctx, at[0]) })
 }
 
 func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (e *brig.Entry, r io.ReadCloser, err error) {
-	err = f.e.inside(ctx, brig.OpRead, f.name, func(v *visit, in brig.Instance) error {
-		if err := checkPath(p); err != nil {
+	err = f.e.lifecycle.withInstance(ctx, brig.OpRead, f.name, func(v *call, in brig.Instance) error {
+		p := v.absolutePaths([]brig.Path{p})[0]
+		if err := v.checkPath(ctx, p); err != nil {
 			return err
 		}
 		if from < 0 {
 			return brig.InvalidField("offset", "%d is negative", from)
 		}
-		entry, body, err := in.Files().Read(ctx, p, from, n)
+		release, err := f.e.streams.open(v)
 		if err != nil {
 			return err
 		}
-		e, r = entry, heldReader{body, v.takeRest()}
+		entry, body, err := in.Files().Read(ctx, p, from, n)
+		if err != nil {
+			release()
+			return err
+		}
+		e, r = entry, streamReader{activeReader{body, v.takeRelease()}, release}
 		return nil
 	})
 	return e, r, err
 }
 
 func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Reader) (out *brig.Entry, err error) {
-	err = f.do(ctx, brig.OpWrite, []brig.Path{p}, func(in brig.Files) error {
+	err = f.withFiles(ctx, brig.OpWrite, []brig.Path{p}, func(ctx context.Context, in brig.Files, at []brig.Path) error {
 		if err := checkFileWrite(w); err != nil {
 			return err
 		}
-		out, err = in.Write(ctx, p, w, r)
+		out, err = in.Write(ctx, at[0], w, r)
 		return err
 	})
 	return out, err
 }
 
-// maxMetadata is how large a file's metadata may be, in bytes.
+// maxMetadata is the maximum size of a file's metadata, in bytes.
 const maxMetadata = 4096
 
 func checkFileWrite(w brig.FileWrite) error {
@@ -129,7 +196,7 @@ func checkFileWrite(w brig.FileWrite) error {
 		size += len(k) + len(v)
 		outside := func(c rune) bool { return c < ' ' || c > '~' }
 		if k == "" || len(k) > 246 || k != strings.ToLower(k) || strings.IndexFunc(k+v, outside) >= 0 {
-			return brig.InvalidField("metadata", "%q cannot be a file's metadata", clip(k)).
+			return brig.InvalidField("metadata", "%q cannot be a file's metadata", truncate(k)).
 				WithHint("keys are lower case and have 1 to 246 bytes; keys and values are printable ASCII")
 		}
 	}
@@ -140,16 +207,18 @@ func checkFileWrite(w brig.FileWrite) error {
 }
 
 func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (out *brig.Entry, err error) {
-	err = f.do(ctx, brig.OpCompose, append([]brig.Path{to}, from...), func(in brig.Files) error {
+	err = f.withFiles(ctx, brig.OpCompose, append([]brig.Path{to}, from...), func(ctx context.Context, in brig.Files, at []brig.Path) error {
 		if len(from) == 0 || len(from) > maxFiles {
 			return brig.InvalidField("source_paths", "%d files cannot be composed", len(from)).WithHint("give 1 to %d", maxFiles)
 		}
-		out, err = in.Compose(ctx, from, to)
+		out, err = in.Compose(ctx, at[1:], at[0])
 		return err
 	})
 	return out, err
 }
 
 func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
-	return f.do(ctx, brig.OpWatch, []brig.Path{p}, func(in brig.Files) error { return in.Watch(ctx, p, recursive, on) })
+	return f.withFiles(ctx, brig.OpWatch, []brig.Path{p}, func(ctx context.Context, in brig.Files, at []brig.Path) error {
+		return in.Watch(ctx, at[0], recursive, on)
+	})
 }

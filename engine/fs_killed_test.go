@@ -10,34 +10,34 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// severing makes machines in which what is begun with files lasts until their
-// agent is lost.
-type severing struct {
+// severingProvider creates instances whose file operations block until the agent is
+// lost.
+type severingProvider struct {
 	*fake.Provider
 	begun, lost chan struct{}
 }
 
-type severed struct {
+type severedInstance struct {
 	brig.Instance
-	p *severing
+	p *severingProvider
 }
 
 type severedFiles struct {
 	brig.Files
-	p *severing
+	p *severingProvider
 }
 
 // Create implements brig.Provider.
-func (p *severing) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+func (p *severingProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
 	in, err := p.Provider.Create(ctx, id, spec, lease)
 	if err != nil {
 		return nil, err
 	}
-	return &severed{in, p}, nil
+	return &severedInstance{in, p}, nil
 }
 
 // Files implements brig.Instance.
-func (in *severed) Files() brig.Files { return severedFiles{in.Instance.Files(), in.p} }
+func (in *severedInstance) Files() brig.Files { return severedFiles{in.Instance.Files(), in.p} }
 
 // Watch implements brig.Files.
 func (f severedFiles) Watch(context.Context, brig.Path, bool, func(brig.FileChange) error) error {
@@ -51,12 +51,13 @@ func (f severedFiles) List(ctx context.Context, p brig.Path, _ int) ([]*brig.Ent
 	return nil, f.Watch(ctx, p, false, nil)
 }
 
-// A killed sandbox loses its agent a moment before it has ended: what is under
-// way with its files says that the sandbox ended, and not that something broke.
-func TestFilesOfWhatIsKilled(t *testing.T) {
-	p := &severing{Provider: &fake.Provider{}, begun: make(chan struct{}), lost: make(chan struct{})}
-	h := newHouse(t, func(o *engine.Options) { o.Provider = p })
-	ctx := as(t, brig.Member)
+// A killed sandbox loses its agent shortly before the instance is reported as
+// ended. Pending file operations report that the sandbox has ended, instead of
+// an internal error.
+func TestFileCallsReportKilledSandbox(t *testing.T) {
+	p := &severingProvider{Provider: &fake.Provider{}, begun: make(chan struct{}), lost: make(chan struct{})}
+	h := newFixture(t, func(o *engine.Options) { o.Provider = p })
+	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestFilesOfWhatIsKilled(t *testing.T) {
 	<-p.begun
 	<-p.begun
 	close(p.lost)
-	time.Sleep(50 * time.Millisecond) // what is not waited for has been told by then
+	time.Sleep(50 * time.Millisecond) // an operation that does not wait has returned its error by then
 	if _, err := h.Kill(ctx, "box"); err != nil {
 		t.Fatal(err)
 	}

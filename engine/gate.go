@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"io"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -10,125 +10,117 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
 )
 
-// visit is one call's way through the engine: enter and leave are the only
-// way in and out.
-type visit struct {
-	e     *Engine
-	op    brig.Op
-	actor brig.Actor
-	rec   *brig.Record // of the sandbox that the call names, if it names one
-	// account is the tenant's; bounds and ceilings hold for what it asks for.
-	account  *account
-	bounds   brig.Bounds
-	ceilings brig.Ceilings
-	id       brig.ID // what the audit log is told
-	// pending says that the intent is not on record yet: it goes with the
-	// record that the call writes first. told says that the outcome is.
-	pending, told bool
-	aside         bool              // an errand of another visit, which alone is on record
-	detail        map[string]string // of the events that come; see say
-	hash          string            // of the code that is run
-	rest          func()            // lets the machine sleep again
-	beside        func() error      // waits for what is written beside the call; nil for nothing
-	mute          bool              // the caller is told nothing before the call's end
-	// unwritten takes back an intent that is to be written and is not yet; nil for
-	// none.
-	unwritten func() (brig.Event, bool)
-
-	// ran is what is told of an execution; nil for calls that are none.
-	ran     *brig.Ran
-	place   *brig.Record // where it is
-	began   time.Time    // when the program was given to its machine
-	running string       // the provider where it goes on
-	lined   bool         // its line is in the log, or will be
+// gate admits or rejects every call, and records its events before the call's
+// effect is visible. It holds the tenants' accounts.
+type gate struct {
+	*env
+	// calls counts running calls. Close waits for them, up to closeTimeout.
+	calls    sync.WaitGroup
+	accounts sync.Map   // *account by tenant name
+	tenantMu sync.Mutex // held while tenants and keys change, and while accounts are loaded
+	prunedAt time.Time  // last pruning of the audit log; only housekeep accesses it
+	// endError describes the end of a sandbox that existed when a call began.
+	endError func(context.Context, *brig.Record, time.Duration) error
 }
 
-// enter lets a call in or refuses it: who is it, may they, and is the sandbox
-// theirs. The intent of a changing call is on record before anything changes;
-// a call that begins with a record of its own writes both at once. What is
-// known of the call from the beginning, say says.
-func (e *Engine) enter(ctx context.Context, op brig.Op, name string, say ...func(*visit)) (*visit, error) {
-	v := &visit{e: e, op: op, actor: brig.ActorFrom(ctx)}
-	v.sayActor()
+// call is one call in the engine. begin creates it and finish ends it.
+type call struct {
+	callAudit
+	e   *gate
+	rec *brig.Record // record of the sandbox that the call names, if any
+	// arrived is when the engine received the call. The wait for a slot counts
+	// from this time.
+	arrived time.Time
+	// account is the account of the caller's tenant. limitRange and
+	// tenantLimits limit the caller's requests.
+	account      *account
+	limitRange   brig.Bounds
+	tenantLimits brig.Ceilings
+	checkOnly    bool   // only the gate is checked; the call itself follows later
+	release      func() // permits the sandbox to be paused again
+
+	// ran is the observer's report of an execution; nil for calls that are not
+	// executions.
+	ran          *brig.Ran
+	sandbox      *brig.Record   // record of the sandbox that runs the execution
+	reservations []*reservation // reservations whose time counts from the start of the execution
+	started      time.Time      // when the program was handed to its instance
+	running      string         // the provider at which it is running
+	logged       bool           // the log line has been or will be written
+}
+
+// begin admits or rejects a call: it checks the actor, the permissions and the
+// owner of the sandbox. The intent of a changing call is written before any
+// change. A call that begins by writing a record writes the intent together
+// with it. note adds the details that are known at the start.
+func (g *gate) begin(ctx context.Context, op brig.Op, name string, note func(*call)) (*call, error) {
+	v := &call{e: g, callAudit: g.newAudit(ctx, op), arrived: time.Now()}
 	_, s := span.Start(ctx, "gate")
 	s.Set("brig.operation", op.Name)
 	defer s.End()
-	if err := e.admit(ctx, v, name); err != nil {
-		if brig.KindOf(err) != brig.RateLimited { // what comes too often must not be written as often
-			_ = v.note(ctx, v.event(brig.Refused, err)) // the caller is told no in any case
-		}
-		e.Observer.Refused(op.Name, brig.KindOf(err))
+	if err := g.admit(ctx, v, name); err != nil {
+		v.recordRejection(ctx, err)
 		s.Fail(brig.KindOf(err).Code())
 		return nil, err
 	}
 	if v.rec != nil && op.Changes {
-		v.say(brig.DetailName, v.rec.Spec.Name)
-		v.sayLabels(v.rec.Spec.Labels)
+		v.addDetail(brig.DetailName, v.rec.Spec.Name)
+		v.addLabels(v.rec.Spec.Labels)
 	}
-	v.expect()
-	for _, f := range say {
-		f(v)
+	v.trackExecution()
+	if note != nil {
+		note(v)
 	}
-	switch {
-	case op == brig.OpRun, op == brig.OpCreate:
-		v.pending = true
-	case op == brig.OpRunCode && len(v.rec.Spec.Egress.Rules) == 0:
-		intent := v.event(brig.Intent, nil)
-		write := func() error { return v.store().Append(context.WithoutCancel(ctx), intent) }
-		if v.mute {
-			v.writeSoon(intent, write)
-		} else {
-			v.writeBeside(write)
-		}
-	case op.Changes:
-		if err := v.store().Append(ctx, v.event(brig.Intent, nil)); err != nil {
-			return nil, err
-		}
-		failpoint.Hit("gate.intent")
+	if err := v.open(ctx, op == brig.OpRunCode && len(v.rec.Spec.Egress.Rules) == 0); err != nil {
+		return nil, err
 	}
-	e.visits.Add(1)
+	g.calls.Add(1)
 	return v, nil
 }
 
-func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
+var _ brig.Gate = (*Engine)(nil)
+
+// recordRejection records that the gate has rejected a call.
+func (v *call) recordRejection(ctx context.Context, err error) {
+	if brig.KindOf(err) != brig.RateLimited { // excessive calls must not fill the log
+		_ = v.append(ctx, v.event(brig.Refused, err)) // the caller gets the rejection in any case
+	}
+	v.e.Observer.Refused(v.op.Name, brig.KindOf(err))
+}
+
+func (g *gate) admit(ctx context.Context, v *call, name string) error {
 	if v.actor.Role == brig.Nobody {
-		return brig.Errorf(brig.Unauthenticated, "no credentials").
-			WithHint("send the key as `Authorization: Bearer KEY`")
+		return v.actor.May(v.op)
 	}
-	if end := v.actor.Expires; !end.IsZero() && !e.Now().Before(end) {
-		// A door has looked when the caller came. A connection, or a token that was
-		// made of what the caller has shown, may have lasted longer.
-		return brig.Errorf(brig.Unauthenticated, "what the caller has shown has expired").WithHint("ask whoever gave it for a new one")
+	if end := v.actor.Expires; !end.IsZero() && !g.Now().Before(end) {
+		// The API server checked the expiry when the caller authenticated. A
+		// connection, or a token derived from the caller's credential, may have
+		// lasted longer.
+		return brig.Errorf(brig.Unauthenticated, "the caller's credential has expired").WithHint("ask its issuer for a new one")
 	}
-	if v.actor.Role < v.op.Role {
-		return brig.Errorf(brig.PermissionDenied, "%s needs the role %s, this key has %s", v.op.Name, v.op.Role, v.actor.Role).
-			WithHint("use a key with that role")
+	if err := v.actor.May(v.op); err != nil {
+		return err
 	}
-	if !brig.InScope(v.actor.Scopes, v.op.Name) {
-		return brig.Errorf(brig.PermissionDenied, "%s is not in the scope of this key", v.op.Name).
-			WithHint("its scopes are %s", clip(strings.Join(v.actor.Scopes, ", ")))
-	}
-	if err := e.onBehalf(ctx, v); err != nil {
+	if err := g.loadAccountOf(ctx, v); err != nil {
 		return err
 	}
 	if !v.op.Sandbox {
-		return v.beyondGrant("")
+		return v.checkGrant("")
 	}
-	rec, err := e.find(ctx, v.actor.Tenant, name)
-	if err == nil && e.isUnwanted(rec.ID) {
-		err = brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).WithHint("list sandboxes to see what exists")
+	rec, err := g.findSandbox(ctx, v.actor.Tenant, name)
+	if err == nil && g.isPendingDelete(rec.ID) {
+		err = brig.Errorf(brig.NotFound, "no sandbox %q", truncate(name)).WithHint("list sandboxes to see what exists")
 	}
 	if len(v.actor.Sandboxes) > 0 && (err == nil || brig.KindOf(err) == brig.NotFound) {
-		// Whether there is another is not the bearer's to know.
+		// The bearer must not learn whether another sandbox exists.
 		asked := name
 		if err == nil {
 			asked = rec.Spec.Name
 		}
-		if denied := v.beyondGrant(asked); denied != nil {
+		if denied := v.checkGrant(asked); denied != nil {
 			return denied
 		}
 	}
@@ -139,29 +131,33 @@ func (e *Engine) admit(ctx context.Context, v *visit, name string) error {
 	return nil
 }
 
-// onBehalf finds the tenant for which the caller acts, and counts the call.
-func (e *Engine) onBehalf(ctx context.Context, v *visit) (err error) {
-	v.account, err = e.account(ctx, v.actor.Tenant)
+// loadAccountOf loads the account of the caller's tenant, and counts the call
+// against the rate limits.
+func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
+	v.account, err = g.account(ctx, v.actor.Tenant)
 	if brig.KindOf(err) == brig.NotFound {
-		return brig.Errorf(brig.PermissionDenied, "there is no tenant %q to act for", clip(v.actor.Tenant)).
+		return brig.Errorf(brig.PermissionDenied, "there is no tenant %q to act for", truncate(v.actor.Tenant)).
 			WithHint("an operator creates tenants with brig tenant create")
 	}
 	if err != nil {
 		return err
 	}
-	v.bounds, v.ceilings = v.account.terms()
-	return v.account.allow(v.actor.Key)
+	if t := v.account.tenantCopy(); !v.actor.Founded.IsZero() && !v.actor.Founded.Equal(t.Created) {
+		return brig.Errorf(brig.Unauthenticated, "the credential is for a removed tenant %q", truncate(t.Name)).WithHint("use a key of the current tenant")
+	}
+	v.limitRange, v.tenantLimits = v.account.callLimits()
+	return v.account.allow(v.actor.Key, !v.checkOnly)
 }
 
-// find finds a sandbox of a tenant by its name, its id, or both in the form
+// findSandbox returns a sandbox of a tenant by its name, its ID, or both in the form
 // {tenant}:{name}:{id}.
-func (e *Engine) find(ctx context.Context, tenant, name string) (*brig.Record, error) {
+func (g *gate) findSandbox(ctx context.Context, tenant, name string) (*brig.Record, error) {
 	whose, called, id, ok := brig.ParseScopedID(name)
 	if !ok {
-		return e.Store.Get(ctx, tenant, name)
+		return g.Store.Get(ctx, tenant, name)
 	}
 	if whose == tenant {
-		rec, err := e.Store.Get(ctx, tenant, string(id))
+		rec, err := g.Store.Get(ctx, tenant, string(id))
 		if err == nil && rec.ID == id && rec.Spec.Name == called {
 			return rec, nil
 		}
@@ -169,163 +165,94 @@ func (e *Engine) find(ctx context.Context, tenant, name string) (*brig.Record, e
 			return nil, err
 		}
 	}
-	return nil, brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).WithHint("list sandboxes to see what exists")
+	return nil, brig.Errorf(brig.NotFound, "no sandbox %q", truncate(name)).WithHint("list sandboxes to see what exists")
 }
 
-// beyondGrant refuses whoever may use some sandboxes what is not about one of
-// them. Whoever creates one is asked again for its name.
-func (v *visit) beyondGrant(name string) error {
+// checkGrant rejects a call if the caller is limited to some sandboxes and
+// name is not one of them. It admits a create without a name; the create checks
+// again with the name of the sandbox.
+func (v *call) checkGrant(name string) error {
 	if len(v.actor.Sandboxes) == 0 || slices.Contains(v.actor.Sandboxes, name) ||
 		name == "" && (v.op == brig.OpCreate || v.op == brig.OpCreateGrant) {
 		return nil
 	}
-	return brig.Errorf(brig.PermissionDenied, "this is beyond the grant").
-		WithHint("it is for the sandboxes %s", clip(strings.Join(v.actor.Sandboxes, ", ")))
+	return brig.Errorf(brig.PermissionDenied, "the grant does not cover this").
+		WithHint("it covers the sandboxes %s", truncate(strings.Join(v.actor.Sandboxes, ", ")))
 }
 
-func (v *visit) event(p brig.Phase, err error) brig.Event {
-	return brig.Event{
-		At: v.e.Now().UTC(), Op: v.op.Name, Actor: v.actor.Name, Tenant: v.actor.Tenant,
-		Sandbox: v.id, Phase: p, Kind: brig.KindOf(err), Detail: v.details(),
+// finish ends the call. It is deferred with the address of the operation's
+// named error, and replaces that error by the one that the caller receives.
+// Causes appear only in the log.
+func (v *call) finish(ctx context.Context, err *error) {
+	defer v.e.calls.Done()
+	defer func() { v.report(ctx, *err) }()
+	if v.state == intentPending && errors.Is(*err, errShed) {
+		*err = brig.AsError(*err)
+		return
 	}
-}
-
-// store is where the call's events go. What is done inside a sandbox does not
-// outlive a power cut, so its events need not wait for the disk.
-func (v *visit) store() brig.Store {
-	switch v.op {
-	case brig.OpRunCode, brig.OpRun, brig.OpStart, brig.OpSignal,
-		brig.OpMakeDir, brig.OpMove, brig.OpUnlink, brig.OpWrite, brig.OpCompose:
-		return v.e.Store.Soon()
-	}
-	return v.e.Store
-}
-
-// writeBeside has f write the intent while the call goes on. It is for code
-// that runs in a sandbox: what it does stays in there, and nothing comes out
-// before recorded has returned.
-func (v *visit) writeBeside(f func() error) {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	v.beside = sync.OnceValue(func() error { return <-done })
-}
-
-// writeSoon calls write, which writes the intent, in a moment beside the call. One that
-// is over by then writes it with its outcome: one commit less, for cells that
-// take as long as a commit does.
-func (v *visit) writeSoon(intent brig.Event, write func() error) {
-	done := make(chan error, 1)
-	timer := time.AfterFunc(moment, func() { done <- write() })
-	v.beside = sync.OnceValue(func() error {
-		if timer.Stop() {
-			return write()
-		}
-		return <-done
-	})
-	v.unwritten = func() (brig.Event, bool) { return intent, timer.Stop() }
-}
-
-// moment is how long an intent waits for an outcome to go with.
-const moment = time.Millisecond
-
-// recorded returns when the intent is on record, or says why it is not.
-func (v *visit) recorded() error {
-	if v.beside == nil {
-		return nil
-	}
-	return v.beside()
-}
-
-// withhold returns sio, to which nothing goes before the intent is on record.
-func (v *visit) withhold(sio brig.IO) brig.IO {
-	if v.beside == nil {
-		return sio
-	}
-	for _, w := range []*io.Writer{&sio.Stdout, &sio.Stderr} {
-		if *w != nil {
-			*w = recordedWriter{v, *w}
-		}
-	}
-	if started := sio.Started; started != nil {
-		sio.Started = func(id string) {
-			if v.recorded() == nil {
-				started(id)
-			}
-		}
-	}
-	return sio
-}
-
-type recordedWriter struct {
-	v *visit
-	io.Writer
-}
-
-func (w recordedWriter) Write(p []byte) (int, error) {
-	if err := w.v.recorded(); err != nil {
-		return 0, err
-	}
-	return w.Writer.Write(p)
-}
-
-// note writes events, also when the caller has gone.
-func (v *visit) note(ctx context.Context, events ...brig.Event) error {
-	err := v.store().Append(context.WithoutCancel(ctx), events...)
-	if err != nil {
-		v.e.Log.ErrorContext(ctx, "write audit events", "op", v.op.Name, "err", err)
-	}
-	return err
-}
-
-// intent is the event that goes with the call's first record, or with its
-// outcome, if it is not on record yet.
-func (v *visit) intent() []brig.Event {
-	if v.unwritten != nil {
-		if intent, ok := v.unwritten(); ok {
-			v.beside = nil
-			return []brig.Event{intent}
-		}
-	}
-	if !v.pending {
-		return nil
-	}
-	v.pending = false
-	return []brig.Event{v.event(brig.Intent, nil)}
-}
-
-// outcome is the event that goes with the call's last record.
-func (v *visit) outcome() brig.Event {
-	v.told = true
-	return v.event(brig.Finish, nil)
-}
-
-// leave ends the visit. It is deferred with the address of the operation's
-// named error, and makes of that error what the caller may see: causes stay
-// in the log.
-func (v *visit) leave(ctx context.Context, err *error) {
-	defer v.e.visits.Done()
-	defer func() { v.observed(ctx, *err) }()
-	events := v.intent()
-	if lost := v.recorded(); *err == nil {
-		*err = lost
-	}
-	if v.op.Changes && (!v.told || *err != nil) {
-		events = append(events, v.event(brig.Finish, *err))
-		if lost := v.note(ctx, events...); *err == nil {
-			// What is not on record is not acknowledged.
-			*err = lost
-		}
-	}
+	*err = v.flush(ctx, v.explainEnd(ctx, *err))
 	if *err == nil {
 		return
 	}
-	told := brig.AsError(*err)
-	if told.Err != nil && told.Kind != brig.Canceled {
+	apiErr := brig.AsError(*err)
+	if apiErr.Err != nil && apiErr.Kind != brig.Canceled {
 		level := slog.LevelError
-		if told.Kind == brig.InvalidArgument || told.Kind == brig.NotFound {
-			level = slog.LevelDebug // it is the caller's own doing
+		if apiErr.Kind == brig.InvalidArgument || apiErr.Kind == brig.NotFound {
+			level = slog.LevelDebug // the caller caused it
 		}
-		v.e.Log.Log(ctx, level, v.op.Name, "sandbox", v.id, "code", told.Kind.Code(), "err", *err)
+		v.e.Log.Log(ctx, level, v.op.Name, "sandbox", v.id, "code", apiErr.Kind.Code(), "err", *err)
 	}
-	*err = told
+	*err = apiErr
+}
+
+// do runs f as one call of an operation, on the sandbox with the given name if
+// the operation has one. The gate admits or rejects the call, and its events
+// are written when do returns. The returned error is the one for the caller.
+func do[T any](ctx context.Context, e *gate, op brig.Op, name string, f func(*call) (T, error)) (T, error) {
+	return doWithDetails(ctx, e, op, name, nil, f)
+}
+
+// doWithDetails is like do. note adds details of the call before the intent is
+// recorded.
+func doWithDetails[T any](ctx context.Context, e *gate, op brig.Op, name string, note func(*call), f func(*call) (T, error)) (out T, err error) {
+	v, err := e.begin(ctx, op, name, note)
+	if err != nil {
+		return out, err
+	}
+	defer func() { v.finish(ctx, &err) }()
+	return f(v)
+}
+
+// do is like the function do, for a call without a result.
+func (g *gate) do(ctx context.Context, op brig.Op, name string, f func(*call) error) error {
+	return g.doWithDetails(ctx, op, name, nil, f)
+}
+
+// doWithDetails is like the function doWithDetails, for a call without a
+// result.
+func (g *gate) doWithDetails(ctx context.Context, op brig.Op, name string, note func(*call), f func(*call) error) error {
+	_, err := doWithDetails(ctx, g, op, name, note, func(v *call) (struct{}, error) { return struct{}{}, f(v) })
+	return err
+}
+
+// withDetail returns a function that adds one detail of a call.
+func withDetail(key, value string) func(*call) {
+	return func(v *call) { v.addDetail(key, value) }
+}
+
+// Authorize authorizes a call of one of brig.DoorOps like any other call, and
+// calls do with the caller's tenant. Such a call is about an object that an API
+// itself keeps for tenants; name is the object's name in the audit log. do must
+// not block.
+func (g *gate) Authorize(ctx context.Context, op brig.Op, name string, do func(brig.Tenant) error) error {
+	return g.doWithDetails(ctx, op, "", withDetail(brig.DetailName, name), func(v *call) error {
+		return do(v.account.tenantCopy())
+	})
+}
+
+// tenantCopy returns the current state of the tenant.
+func (a *account) tenantCopy() brig.Tenant {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tenant
 }

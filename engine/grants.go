@@ -11,64 +11,64 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// How long a grant is good for.
+// Default and maximum lifetime of a grant.
 const (
 	grantTTL    = time.Hour
 	maxGrantTTL = 24 * time.Hour
 )
 
-// grant is what a grant says, under our signature. Nothing of it is kept: the
-// key from which it came is, and the grant ends with that.
+// grant is the signed content of a grant. The server does not store grants: it
+// stores the key that a grant was derived from, and the grant ends with that
+// key.
 type grant struct {
 	Key string `json:"key"`
 	brig.Narrowing
 }
 
 // CreateGrant implements brig.Service.
-func (e *Engine) CreateGrant(ctx context.Context, spec brig.GrantSpec) (_ *brig.NewGrant, err error) {
-	v, err := e.enter(ctx, brig.OpCreateGrant, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	switch {
-	case len(e.GrantSeed) == 0:
-		return nil, brig.Errorf(brig.Unimplemented, "this server makes no grants")
-	case v.actor.Key == "":
-		return nil, brig.Errorf(brig.FailedPrecondition, "a grant comes from a key, and the caller has none").WithHint("ask a server, with a key")
-	case v.actor.Session != "":
-		// A session can be left at any moment, and the grant would not know.
-		return nil, brig.Errorf(brig.PermissionDenied, "a grant is not made in a session").WithHint("use the key itself")
-	case spec.TTL < 0 || spec.TTL > maxGrantTTL:
-		return nil, brig.InvalidField("ttl_ms", "%v is out of bounds", spec.TTL).WithHint("give up to %v, or leave it out for %v", maxGrantTTL, grantTTL)
-	}
-	if spec.TTL == 0 {
-		spec.TTL = grantTTL
-	}
-	if spec.Role == brig.Nobody {
-		spec.Role = v.actor.Role
-	}
-	if err := brig.CheckScopes(spec.Scopes); err != nil {
-		return nil, err
-	}
-	if err := checkSandboxNames(spec.Sandboxes); err != nil {
-		return nil, err
-	}
-	a := v.actor
-	a.Role, a.Scopes, a.Sandboxes, a.Expires = spec.Role, spec.Scopes, spec.Sandboxes, time.Time{}
-	a.Grant = "g" + strings.ToLower(rand.Text())
-	e.narrow(v, &a, spec.TTL)
-	if a.Role < brig.Viewer || !v.actor.Covers(a) {
-		return nil, errBeyond()
-	}
-	payload, err := json.Marshal(grant{a.Key, a.Narrowing()})
-	if err != nil {
-		return nil, err
-	}
-	enc := base64.RawURLEncoding
-	return &brig.NewGrant{Actor: a, Secret: brig.GrantPrefix + enc.EncodeToString(payload) + "." + enc.EncodeToString(e.sign(payload))}, nil
+func (d *identity) CreateGrant(ctx context.Context, spec brig.GrantSpec) (*brig.NewGrant, error) {
+	return do(ctx, d.gate, brig.OpCreateGrant, "", func(v *call) (*brig.NewGrant, error) {
+		switch {
+		case len(d.GrantSeed) == 0:
+			return nil, brig.Errorf(brig.Unimplemented, "this server does not issue grants")
+		case v.actor.Key == "":
+			return nil, brig.Errorf(brig.FailedPrecondition, "only a caller with a key can create a grant").WithHint("ask a server, with a key")
+		case v.actor.Session != "":
+			// A session can be ended at any moment, and the grant would remain
+			// valid.
+			return nil, brig.Errorf(brig.PermissionDenied, "a session cannot create a grant").WithHint("use the key itself")
+		case spec.TTL < 0 || spec.TTL > maxGrantTTL:
+			return nil, brig.InvalidField("ttl_ms", "%v is out of bounds", spec.TTL).WithHint("give up to %v, or leave it out for %v", maxGrantTTL, grantTTL)
+		}
+		if spec.TTL == 0 {
+			spec.TTL = grantTTL
+		}
+		if spec.Role == brig.Nobody {
+			spec.Role = v.actor.Role
+		}
+		if err := brig.CheckScopes(spec.Scopes); err != nil {
+			return nil, err
+		}
+		if err := checkSandboxNames(spec.Sandboxes); err != nil {
+			return nil, err
+		}
+		a := v.actor
+		a.Role, a.Scopes, a.Sandboxes, a.Expires = spec.Role, spec.Scopes, spec.Sandboxes, time.Time{}
+		a.Grant = "g" + strings.ToLower(rand.Text())
+		d.narrowToCaller(v, &a, spec.TTL)
+		if a.Role < brig.Viewer || !v.actor.Covers(a) {
+			return nil, errExceedsRights()
+		}
+		payload, err := json.Marshal(grant{a.Key, a.Narrowing()})
+		if err != nil {
+			return nil, err
+		}
+		enc := base64.RawURLEncoding
+		return &brig.NewGrant{Actor: a, Secret: brig.GrantPrefix + enc.EncodeToString(payload) + "." + enc.EncodeToString(d.sign(payload))}, nil
+	})
 }
 
 func checkSandboxNames(names []string) error {
@@ -83,36 +83,37 @@ func checkSandboxNames(names []string) error {
 	return nil
 }
 
-// sign is for grants alone, whatever else the seed may be used for.
-func (e *Engine) sign(payload []byte) []byte {
-	m := hmac.New(sha256.New, e.GrantSeed)
+// sign signs the content of a grant. The prefix separates grants from all other
+// uses of the seed.
+func (d *identity) sign(payload []byte) []byte {
+	m := hmac.New(sha256.New, d.GrantSeed)
 	m.Write([]byte("grant:"))
 	m.Write(payload)
 	return m.Sum(nil)
 }
 
-// GrantActor says what a grant lets its bearer do, while it and its key are
-// good.
-func (e *Engine) GrantActor(ctx context.Context, token string) (brig.Actor, error) {
-	bad := brig.Errorf(brig.Unauthenticated, "the grant is not one of this server's").WithHint("ask whoever gave it for a new one")
+// GrantActor returns the actor that a grant authenticates. It fails if the
+// grant or its key is no longer valid.
+func (d *identity) GrantActor(ctx context.Context, token string) (brig.Actor, error) {
+	bad := brig.Errorf(brig.Unauthenticated, "the grant is from another server").WithHint("ask its issuer for a new one")
 	text, ok := strings.CutPrefix(token, brig.GrantPrefix)
 	body, mac, cut := strings.Cut(text, ".")
 	enc := base64.RawURLEncoding.Strict()
 	payload, err := enc.DecodeString(body)
-	if !ok || !cut || err != nil || len(e.GrantSeed) == 0 {
+	if !ok || !cut || err != nil || len(d.GrantSeed) == 0 {
 		return brig.Actor{}, bad
 	}
-	if sum, err := enc.DecodeString(mac); err != nil || !hmac.Equal(sum, e.sign(payload)) {
+	if sum, err := enc.DecodeString(mac); err != nil || !hmac.Equal(sum, d.sign(payload)) {
 		return brig.Actor{}, bad
 	}
 	var g grant
-	if err := json.Unmarshal(payload, &g); err != nil {
+	if err := exactjson.Unmarshal(payload, &g); err != nil {
 		return brig.Actor{}, bad.Because(err)
 	}
-	if err := g.Ended(e.Now()); err != nil {
+	if err := g.Ended(d.Now()); err != nil {
 		return brig.Actor{}, err
 	}
-	a, err := e.KeyByID(ctx, g.Key)
+	a, err := d.KeyByID(ctx, g.Key)
 	if err != nil {
 		return brig.Actor{}, err
 	}

@@ -12,42 +12,43 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// forging makes machines whose agents say of executions what they are told to.
-type forging struct {
+// forgingProvider creates instances whose agents report executions that the
+// test sets.
+type forgingProvider struct {
 	*fake.Provider
 	says map[brig.ID]*atomic.Pointer[[]*brig.Execution]
 }
 
-type forged struct {
+type forgedInstance struct {
 	brig.Instance
 	says *atomic.Pointer[[]*brig.Execution]
 }
 
 // Create implements brig.Provider.
-func (p *forging) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+func (p *forgingProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
 	in, err := p.Provider.Create(ctx, id, spec, lease)
 	if err != nil {
 		return nil, err
 	}
 	p.says[id] = &atomic.Pointer[[]*brig.Execution]{}
-	return &forged{in, p.says[id]}, nil
+	return &forgedInstance{in, p.says[id]}, nil
 }
 
 // Execs implements brig.Instance.
-func (in *forged) Execs(ctx context.Context) ([]*brig.Execution, error) {
+func (in *forgedInstance) Execs(ctx context.Context) ([]*brig.Execution, error) {
 	if says := in.says.Load(); says != nil {
 		return *says, nil
 	}
 	return in.Instance.Execs(ctx)
 }
 
-// Whose an execution is, the connection says on which an agent answers, and
-// nothing that it answers with: one that says how another sandbox's execution
-// ended changes nothing there, and makes none of its own.
-func TestIdentityIsTheChannel(t *testing.T) {
-	p := &forging{Provider: &fake.Provider{}, says: map[brig.ID]*atomic.Pointer[[]*brig.Execution]{}}
-	h := newHouse(t, func(o *engine.Options) { o.Provider = p })
-	acme := as(t, brig.Member)
+// The connection of an agent's response identifies the sandbox; the content
+// does not. An agent that reports the end of another sandbox's execution does
+// not affect that execution, and creates no execution of its own.
+func TestConnectionIdentifiesSandbox(t *testing.T) {
+	p := &forgingProvider{Provider: &fake.Provider{}, says: map[brig.ID]*atomic.Pointer[[]*brig.Execution]{}}
+	h := newFixture(t, func(o *engine.Options) { o.Provider = p })
+	acme := withRole(t, brig.Member)
 	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Member})
 	start := func(ctx context.Context, name string) (brig.ID, string) {
 		t.Helper()
@@ -90,14 +91,14 @@ func TestIdentityIsTheChannel(t *testing.T) {
 		if escaped {
 			t.Errorf("%s: the victim's is %+v of %d, the liar has %+v", name, x, len(all), mine)
 		}
-		attack.Tried("GST-02", "an agent tells of "+name, escaped)
+		attack.RecordCase("GST-02", "an agent tells of "+name, escaped)
 	}
-	// The control: on the victim's own connection the same words are believed.
+	// The control: the same report on the victim's own connection is accepted.
 	p.says[victim].Store(&[]*brig.Execution{end(victim, theirs)})
 	x, err := h.GetExec(acme, "victim", theirs)
 	seen := err == nil && x.Done && x.ExitCode == 66
 	if !seen {
 		t.Errorf("the victim's own agent is not believed: %+v, %v", x, err)
 	}
-	attack.Seen("GST-02", "the same, said on the victim's connection", "a connection for each sandbox", seen)
+	attack.RecordMutant("GST-02", "the same, said on the victim's connection", "a connection for each sandbox", seen)
 }

@@ -5,67 +5,80 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"sync"
 
 	"github.com/brig-run/brig"
 )
 
+// images resolves, pulls, builds and removes images, and holds the templates that
+// name them.
+type images struct {
+	*gate
+	// imageMu is held while an image is resolved and recorded, so that the
+	// removal of an image sees all users of the image.
+	imageMu sync.RWMutex
+	// templates have their defaults filled in, and are immutable.
+	templates map[string]brig.Template
+	// unpool destroys the pooled instances of an image.
+	unpool func(digest string)
+
+	buildMu sync.Mutex        // guards builds
+	builds  map[string]*build // by image name
+}
+
 // Images implements brig.Service.
-func (e *Engine) Images(ctx context.Context) (_ []*brig.Image, err error) {
-	v, err := e.enter(ctx, brig.OpImages, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	return e.Options.Images.List(ctx)
+func (i *images) Images(ctx context.Context) ([]*brig.Image, error) {
+	return do(ctx, i.gate, brig.OpImages, "", func(v *call) ([]*brig.Image, error) {
+		return i.Options.Images.List(ctx)
+	})
 }
 
 // GetImage implements brig.Service.
-func (e *Engine) GetImage(ctx context.Context, ref string) (_ *brig.Image, err error) {
-	v, err := e.enter(ctx, brig.OpGetImage, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	return e.Options.Images.Resolve(ctx, ref)
+func (i *images) GetImage(ctx context.Context, ref string) (*brig.Image, error) {
+	return do(ctx, i.gate, brig.OpGetImage, "", func(v *call) (*brig.Image, error) {
+		return i.Options.Images.Resolve(ctx, ref)
+	})
 }
 
 // ImportImage implements brig.Service.
-func (e *Engine) ImportImage(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (_ *brig.Image, err error) {
-	v, err := e.enter(ctx, brig.OpImportImage, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if r == nil {
-		return nil, brig.InvalidField("body", "no archive").WithHint("send a tar archive of a root file system")
-	}
-	return e.Options.Images.Import(ctx, name, r, reporter(report))
+func (i *images) ImportImage(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
+	return do(ctx, i.gate, brig.OpImportImage, "", func(v *call) (*brig.Image, error) {
+		if r == nil {
+			return nil, brig.InvalidField("body", "no archive").WithHint("send a tar archive of a root file system")
+		}
+		return i.Options.Images.Import(ctx, name, r, reporter(report))
+	})
 }
 
 // BuildImage implements brig.Service.
-func (e *Engine) BuildImage(ctx context.Context, b brig.ImageBuild, report func(brig.Progress)) (_ *brig.Image, err error) {
-	v, err := e.enter(ctx, brig.OpBuildImage, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	return e.Options.Images.Build(ctx, b, reporter(report))
+func (i *images) BuildImage(ctx context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
+	return do(ctx, i.gate, brig.OpBuildImage, "", func(v *call) (*brig.Image, error) {
+		return i.Options.Images.Build(ctx, b, reporter(report))
+	})
 }
 
 // PullImage implements brig.Service.
-func (e *Engine) PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (_ *brig.Image, err error) {
-	v, err := e.enter(ctx, brig.OpPullImage, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	return e.Options.Images.Pull(ctx, p, reporter(report))
+func (i *images) PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
+	return do(ctx, i.gate, brig.OpPullImage, "", func(v *call) (*brig.Image, error) {
+		return i.Options.Images.Pull(ctx, p, reporter(report))
+	})
 }
 
-// pullMissing pulls the image of a sandbox that is not here, where that is
-// allowed. Who creates one gives no credentials.
-func (e *Engine) pullMissing(ctx context.Context, ref string) error {
-	p, ok := e.Options.Images.(brig.ImagePuller)
+// TagImage implements brig.Service.
+func (i *images) TagImage(ctx context.Context, ref, name string) (*brig.Image, error) {
+	return do(ctx, i.gate, brig.OpTagImage, "", func(v *call) (*brig.Image, error) {
+		t, ok := i.Options.Images.(brig.ImageTagger)
+		if !ok {
+			return nil, brig.Errorf(brig.Unimplemented, "images have no aliases here")
+		}
+		return t.Tag(ctx, ref, name)
+	})
+}
+
+// pullMissing pulls a missing image for a sandbox, if pulling is allowed. It
+// uses no credentials, because a create has none.
+func (i *images) pullMissing(ctx context.Context, ref string) error {
+	p, ok := i.Options.Images.(brig.ImagePuller)
 	if !ok {
 		return errNoPuller
 	}
@@ -73,50 +86,51 @@ func (e *Engine) pullMissing(ctx context.Context, ref string) error {
 	return err
 }
 
-// errNoPuller says that images are only those that are here.
+// errNoPuller is returned if the image store cannot pull images.
 var errNoPuller = errors.New("images are not pulled here")
 
-// guardImages has images removed only while no sandbox uses them.
-func (e *Engine) guardImages() {
-	if k, ok := e.Options.Images.(brig.ImageEvictor); ok {
+// guardImages makes the image store evict an image only while no sandbox uses
+// it.
+func (i *images) guardImages() {
+	if k, ok := i.Options.Images.(brig.ImageEvictor); ok {
 		k.EvictThrough(func(ctx context.Context, digest string, remove func() error) error {
-			return e.removeUnused(ctx, digest, digest, remove)
+			return i.removeUnused(ctx, digest, digest, remove)
 		})
 	}
 }
 
 // RemoveImage implements brig.Service.
-func (e *Engine) RemoveImage(ctx context.Context, ref string) (err error) {
-	v, err := e.enter(ctx, brig.OpRemoveImage, "")
-	if err != nil {
-		return err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	img, err := e.Options.Images.Resolve(ctx, ref)
-	if err != nil {
-		return err
-	}
-	return e.removeUnused(ctx, clip(ref), img.Digest, func() error {
-		// The name may have come to mean another one meanwhile.
-		now, err := e.Options.Images.Resolve(ctx, ref)
+func (i *images) RemoveImage(ctx context.Context, ref string) error {
+	return i.do(ctx, brig.OpRemoveImage, "", func(v *call) error {
+		img, err := i.Options.Images.Resolve(ctx, ref)
 		if err != nil {
 			return err
 		}
-		if now.Digest != img.Digest {
-			return brig.Errorf(brig.FailedPrecondition, "image %q has just changed", clip(ref)).WithHint("try again")
+		if img.Alias != "" { // remove only the alias
+			return i.Options.Images.Remove(ctx, ref)
 		}
-		return e.Options.Images.Remove(ctx, ref)
+		return i.removeUnused(ctx, truncate(ref), img.Digest, func() error {
+			// The name may refer to another image now.
+			now, err := i.Options.Images.Resolve(ctx, ref)
+			if err != nil {
+				return err
+			}
+			if now.Digest != img.Digest {
+				return brig.Errorf(brig.FailedPrecondition, "image %q has just changed", truncate(ref)).WithHint("try again")
+			}
+			return i.Options.Images.Remove(ctx, ref)
+		})
 	})
 }
 
-// removeUnused calls remove if no sandbox uses the image of that digest. None
-// is recorded between the look and the removal.
-func (e *Engine) removeUnused(ctx context.Context, name, digest string, remove func() error) error {
-	e.imageUse.Lock()
-	defer e.imageUse.Unlock()
+// removeUnused calls remove if no sandbox uses the image with that digest. No
+// sandbox with the image can be recorded between the check and the removal.
+func (i *images) removeUnused(ctx context.Context, name, digest string, remove func() error) error {
+	i.imageMu.Lock()
+	defer i.imageMu.Unlock()
 	users := 0
-	err := e.Store.All(ctx, func(r *brig.Record) error {
-		if r.Digest == digest && r.State.Live() {
+	err := i.Store.All(ctx, func(r *brig.Record) error {
+		if r.Digest == digest && r.State.Lasts() {
 			users++
 		}
 		return nil
@@ -128,12 +142,12 @@ func (e *Engine) removeUnused(ctx context.Context, name, digest string, remove f
 		return brig.Errorf(brig.FailedPrecondition, "image %q is in use by %d sandboxes", name, users).
 			WithHint("stop them first")
 	}
-	e.pool.drop(digest)
+	i.unpool(digest)
 	return remove()
 }
 
-// withImage returns the environment of a sandbox of an image: the caller's
-// over the image's.
+// withImage returns the environment of a sandbox: the variables of the image,
+// overridden by those of the caller.
 func withImage(img *brig.Image, env map[string]string) map[string]string {
 	if len(img.Config.Env) == 0 {
 		return env
@@ -143,7 +157,7 @@ func withImage(img *brig.Image, env map[string]string) map[string]string {
 	return all
 }
 
-// reporter makes a function that can always be called.
+// reporter returns f, or a function that does nothing if f is nil.
 func reporter(f func(brig.Progress)) func(brig.Progress) {
 	if f == nil {
 		return func(brig.Progress) {}

@@ -10,17 +10,17 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// shop is a store of images that can be pulled.
-type shop struct {
+// pullingStore is an image store that can pull images.
+type pullingStore struct {
 	images
-	mu    sync.Mutex
-	here  map[string]*brig.Image
-	sells map[string]*brig.Image
-	pulls int
-	evict func(ctx context.Context, digest string, remove func() error) error
+	mu           sync.Mutex
+	here         map[string]*brig.Image
+	remoteImages map[string]*brig.Image
+	pulls        int
+	evict        func(ctx context.Context, digest string, remove func() error) error
 }
 
-func (s *shop) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
+func (s *pullingStore) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, i := range s.here {
@@ -31,19 +31,19 @@ func (s *shop) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	return s.images.Resolve(ctx, ref)
 }
 
-func (s *shop) Pull(_ context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
+func (s *pullingStore) Pull(_ context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
 	report(brig.Progress{Step: "pull"})
 	return s.PullMissing(context.Background(), p.Ref)
 }
 
-func (s *shop) PullMissing(_ context.Context, ref string) (*brig.Image, error) {
+func (s *pullingStore) PullMissing(_ context.Context, ref string) (*brig.Image, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pulls++
 	if ref == "blocked:1" {
 		return nil, brig.Errorf(brig.PolicyBlocked, "not from there")
 	}
-	i := s.sells[ref]
+	i := s.remoteImages[ref]
 	if i == nil {
 		return nil, brig.Errorf(brig.NotFound, "there is no image %s", ref).WithHint("brig image pull %s", ref)
 	}
@@ -51,20 +51,20 @@ func (s *shop) PullMissing(_ context.Context, ref string) (*brig.Image, error) {
 	return i, nil
 }
 
-func (s *shop) EvictThrough(f func(context.Context, string, func() error) error) { s.evict = f }
+func (s *pullingStore) EvictThrough(f func(context.Context, string, func() error) error) { s.evict = f }
 
-func newShop() *shop {
-	return &shop{here: map[string]*brig.Image{}, sells: map[string]*brig.Image{
+func newPullingStore() *pullingStore {
+	return &pullingStore{here: map[string]*brig.Image{}, remoteImages: map[string]*brig.Image{
 		"python:3": {Digest: "sha256:py", Config: brig.ImageConfig{Env: map[string]string{"A": "image", "B": "image"}}},
 	}}
 }
 
-// A sandbox's image is pulled if that is allowed, once it is looked for and
-// not here; what is wrong with it is told of the field.
+// A missing image of a sandbox is pulled once, if pulling is allowed. An error
+// about the image sets the field "image".
 func TestCreatePullsItsImage(t *testing.T) {
-	s := newShop()
-	h := newHouse(t, func(o *engine.Options) { o.Images = s })
-	ctx := as(t, brig.Member)
+	s := newPullingStore()
+	h := newFixture(t, func(o *engine.Options) { o.Images = s })
+	ctx := withRole(t, brig.Member)
 	for range 2 {
 		got, err := h.Create(ctx, brig.Spec{Image: "python:3", Env: map[string]string{"B": "caller", "C": "caller"}})
 		if err != nil {
@@ -88,17 +88,17 @@ func TestCreatePullsItsImage(t *testing.T) {
 	if err != nil || len(page.Sandboxes) != 2 {
 		t.Errorf("%+v, %v", page, err)
 	}
-	// Nothing is pulled where images cannot be.
-	h = newHouse(t, nil)
+	// If the image store cannot pull, no image is pulled.
+	h = newFixture(t, nil)
 	if _, err := h.Create(ctx, brig.Spec{Image: "python:3"}); brig.AsError(err).Field != "image" {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestPullImageIsAudited(t *testing.T) {
-	s := newShop()
-	h := newHouse(t, func(o *engine.Options) { o.Images = s })
-	ctx := as(t, brig.Operator)
+	s := newPullingStore()
+	h := newFixture(t, func(o *engine.Options) { o.Images = s })
+	ctx := withRole(t, brig.Operator)
 	if _, err := h.PullImage(ctx, brig.ImagePull{Ref: "python:3"}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -108,11 +108,11 @@ func TestPullImageIsAudited(t *testing.T) {
 	}
 }
 
-// The store makes room only by what no sandbox uses.
+// The store evicts only images that no sandbox uses.
 func TestImagesInUseAreNotEvicted(t *testing.T) {
-	s := newShop()
-	h := newHouse(t, func(o *engine.Options) { o.Images = s })
-	ctx := as(t, brig.Operator)
+	s := newPullingStore()
+	h := newFixture(t, func(o *engine.Options) { o.Images = s })
+	ctx := withRole(t, brig.Operator)
 	box, err := h.Create(ctx, brig.Spec{Image: "python:3"})
 	if err != nil {
 		t.Fatal(err)
@@ -129,5 +129,39 @@ func TestImagesInUseAreNotEvicted(t *testing.T) {
 	}
 	if err := evict(); err != nil || removed != 1 {
 		t.Errorf("%v, %d removed", err, removed)
+	}
+}
+
+// aliasStore is an image store in which one image has an alias.
+type aliasStore struct{ brig.ImageStore }
+
+func (s aliasStore) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
+	if ref != "python:3.11-slim" {
+		return s.ImageStore.Resolve(ctx, ref)
+	}
+	i, err := s.ImageStore.Resolve(ctx, brig.HostImage)
+	if err != nil {
+		return nil, err
+	}
+	named := *i
+	named.Alias = ref
+	return &named, nil
+}
+
+// If a caller requests an image by an alias, the result names the image that
+// was used.
+func TestResultNamesResolvedImage(t *testing.T) {
+	h := newFixture(t, func(o *engine.Options) { o.Images = aliasStore{o.Images} })
+	ctx := withRole(t, brig.Member)
+	box, err := h.Create(ctx, brig.Spec{Image: "python:3.11-slim"})
+	if err != nil || box.Spec.Image != brig.HostImage || !strings.Contains(strings.Join(box.Notes, "\n"), "image: host, by the alias python:3.11-slim") {
+		t.Errorf("%+v, %v", box, err)
+	}
+	o, err := h.Run(ctx, brig.Program{Image: "python:3.11-slim", Command: []string{"echo", "hi"}}, brig.IO{})
+	if err != nil || o.Image != brig.HostImage {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err = h.Run(ctx, brig.Program{Command: []string{"echo", "hi"}}, brig.IO{}); err != nil || o.Image != "" {
+		t.Errorf("without an alias: %+v, %v", o, err)
 	}
 }

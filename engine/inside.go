@@ -5,66 +5,134 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/brig-run/brig"
 )
 
-// inside lets a call in, wakes the machine of the sandbox that it names, and
-// does f in it. The lease is renewed. What f returns may go on being used after
-// the call: f then takes over v.rest, which lets the machine sleep again.
-func (e *Engine) inside(ctx context.Context, op brig.Op, name string, f func(v *visit, in brig.Instance) error, say ...func(*visit)) (err error) {
-	v, err := e.enter(ctx, op, name, say...)
-	if err != nil {
-		return err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	in, rest, err := e.occupy(ctx, v.rec, 0)
-	if err != nil {
-		return err
-	}
-	v.rest = rest
-	defer func() { v.rest() }()
-	if err := f(v, in); err != nil {
-		return e.lost(ctx, v.rec, in, err)
-	}
-	return nil
+// withInstance runs f as one call on the instance of a sandbox. It resumes the
+// sandbox and renews the lease. If the result of f is used after the call, f
+// takes over v.release, which permits the sandbox to be paused again.
+func (l *lifecycle) withInstance(ctx context.Context, op brig.Op, name string, f func(v *call, in brig.Instance) error) error {
+	return l.withInstanceDetails(ctx, op, name, nil, f)
 }
 
-// takeRest takes over what lets the machine sleep again; it is called once,
-// however often the returned function is.
-func (v *visit) takeRest() func() {
-	rest := v.rest
-	v.rest = func() {}
-	return sync.OnceFunc(rest)
+// withInstanceDetails is like withInstance. note adds details of the call
+// before the intent is recorded.
+func (l *lifecycle) withInstanceDetails(ctx context.Context, op brig.Op, name string, note func(*call), f func(v *call, in brig.Instance) error) error {
+	return l.doWithDetails(ctx, op, name, note, func(v *call) error {
+		in, releaseUse, err := l.useInstanceFor(ctx, v.rec, 0)
+		if err != nil {
+			return err
+		}
+		v.release = releaseUse
+		defer func() { v.release() }()
+		if err := f(v, in); err != nil {
+			return l.explainLoss(ctx, v.rec, in, err)
+		}
+		return nil
+	})
 }
 
-// heldConn and heldReader keep a machine awake until they are closed.
-type heldConn struct {
+// takeRelease takes over v.release, which permits the sandbox to be paused
+// again. The returned function calls it only once.
+func (v *call) takeRelease() func() {
+	releaseUse := v.release
+	v.release = func() {}
+	return sync.OnceFunc(releaseUse)
+}
+
+// activeConn and activeReader keep a sandbox awake until they are closed.
+type activeConn struct {
 	net.Conn
-	rest func()
+	release func()
 }
 
 // Close implements net.Conn.
-func (c heldConn) Close() error {
-	defer c.rest()
+func (c activeConn) Close() error {
+	defer c.release()
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent, where the connection can.
-func (c heldConn) CloseWrite() error {
+// CloseWrite closes the sending side, if the connection supports it.
+func (c activeConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil
 }
 
-type heldReader struct {
+type activeReader struct {
 	io.ReadCloser
-	rest func()
+	release func()
 }
 
 // Close implements io.Closer.
-func (r heldReader) Close() error {
-	defer r.rest()
+func (r activeReader) Close() error {
+	defer r.release()
 	return r.ReadCloser.Close()
+}
+
+// useInstance returns the instance of a running sandbox, and keeps it awake
+// until releaseUse is called. It resumes a paused sandbox first, and updates
+// rec.
+func (l *lifecycle) useInstance(ctx context.Context, rec *brig.Record) (in brig.Instance, releaseUse func(), err error) {
+	for {
+		leave, err := l.usesOf(rec.ID).enter(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		in, err := l.runningInstance(rec)
+		if err == nil {
+			releaseUse, err := l.keepAwake(ctx, rec, in)
+			if err != nil {
+				leave()
+				return nil, nil, err
+			}
+			return in, func() { releaseUse(); leave() }, nil
+		}
+		leave()
+		again, resumeErr := l.resumePaused(ctx, rec)
+		if resumeErr != nil {
+			return nil, nil, resumeErr
+		}
+		if !again {
+			l.dropUses(rec.ID)
+			return nil, nil, err
+		}
+	}
+}
+
+// useInstanceFor is like useInstance, for an operation that may take as long as
+// timeout. It also renews the lease.
+func (l *lifecycle) useInstanceFor(ctx context.Context, rec *brig.Record, timeout time.Duration) (in brig.Instance, releaseUse func(), err error) {
+	if in, releaseUse, err = l.useInstance(ctx, rec); err != nil {
+		return nil, nil, err
+	}
+	if err = l.renew(ctx, rec, in, timeout); err != nil {
+		releaseUse()
+		return nil, nil, err
+	}
+	return in, releaseUse, nil
+}
+
+// renew extends the lease of a sandbox in use to its TTL from now, or to the
+// timeout of a command if that is longer. It skips extensions that are too
+// short to justify a write.
+func (l *lifecycle) renew(ctx context.Context, rec *brig.Record, in brig.Instance, timeout time.Duration) error {
+	if rec.Spec.Ephemeral || rec.Spec.FixedLease {
+		return nil
+	}
+	if hasEnded(in) {
+		return nil
+	}
+	want := l.Now().Add(max(rec.Spec.TTL, timeout+execLeaseMargin))
+	if want.Sub(rec.Expires) < rec.Spec.TTL/20 {
+		return nil
+	}
+	now, err := l.setLease(ctx, rec, in, want)
+	if err == nil {
+		rec.Expires = now.Expires
+	}
+	return err
 }

@@ -15,104 +15,105 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// stopTime bounds how long it may take to be told that a machine has ended.
-const stopTime = 5 * time.Second
+// endReportTimeout is the maximum wait for the report that an instance has ended.
+const endReportTimeout = 5 * time.Second
 
-// attempt is one program on its way through an interpreter.
-type attempt struct {
-	e        *Engine
+// programRun is one run of a program in an interpreter.
+type programRun struct {
+	e        *interpreters
 	m        *machine
 	res      brig.Result
 	out      *capture
 	err      *capture
 	sio      brig.IO
 	stopOnce sync.Once
-	step     *stepRun // nil for a program
+	step     *stepRun // nil unless the program is a step
 
-	mu       sync.Mutex // guards the fields below
-	timedOut bool
-	asked    bool  // to end, its time being over
-	deaf     bool  // to that
-	gone     error // of the caller
+	mu            sync.Mutex // guards the fields below
+	timedOut      bool
+	stopRequested bool  // the program was asked to end after its timeout
+	ignoredStop   bool  // the program ignored the request
+	disconnectErr error // why the caller disconnected
 }
 
-// interpret has a program run by the interpreter of its machine. Time that
-// runs out, and a caller who goes away, end the machine: nothing that the
-// program started can outlive that.
-func (e *Engine) interpret(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
+// interpret runs a program in the interpreter of its instance. A timeout or a
+// disconnect of the caller ends the instance, so that no process that the
+// program started outlives it.
+func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
 	limit := m.rec.Spec.Limits.Output
-	a := &attempt{e: e, m: m, sio: sio, out: newCapture(limit), err: newCapture(limit)}
-	a.res = brig.Result{ExecID: newExecID(), Started: e.Now().UTC()}
+	a := &programRun{e: i, m: m, sio: sio, out: newCapture(limit), err: newCapture(limit)}
+	a.res = brig.Result{ExecID: newExecID(), Started: i.Now().UTC()}
 	if j.order.Op == opStep {
-		a.step = &stepRun{packages: j.packages, asked: tool.Asked(j.order.Code)}
+		a.step = &stepRun{packages: j.packages, requested: tool.PipRequirements(j.order.Code)}
 	}
 	if sio.Started != nil {
 		sio.Started(a.res.ExecID)
 	}
-	a.feed(sio.Stdin)
+	a.copyStdin(sio.Stdin)
 	begin := time.Now()
-	defer context.AfterFunc(ctx, func() { a.stop(context.Cause(ctx), false) })()
-	defer a.clock(j.cmd.Timeout, j.grace)()
+	defer context.AfterFunc(ctx, func() { a.stopInstance(context.Cause(ctx), false) })()
+	defer a.startTimeout(j.cmd.Timeout, j.grace)()
 	_, s := span.Start(ctx, "guest.program")
 	end, err := m.session.Do(j.order, interpreter.Sink{Output: a.output, Message: a.step.message})
 	a.res.Duration = time.Since(begin)
 	endStep(s, err)
 	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()
-	if err := a.conclude(ctx, end, err); err != nil {
+	if err := a.setResult(ctx, end, err); err != nil {
 		return nil, err
 	}
 	o := &brig.Outcome{Result: a.res, Sandbox: m.rec.Spec.Name, ID: m.rec.ID}
 	o.Step = a.step.outcome(end)
-	if o.Error = verdict(&a.res); o.Error != nil || end == nil {
+	if o.Error = observedError(&a.res); o.Error != nil || end == nil {
 		return o, nil
 	}
 	if a.step != nil {
 		o.Error = a.step.failure
 		return o, nil
 	}
-	o.Value, o.Error = returned(end)
+	o.Value, o.Error = reportedResult(end)
 	if end.Artifacts {
-		return o, e.collect(ctx, m.in, o)
+		return o, i.collectArtifacts(ctx, m.in, o)
 	}
 	return o, nil
 }
 
-// feed gives the program its input.
-func (a *attempt) feed(stdin io.Reader) {
+// copyStdin copies the caller's input to the program.
+func (a *programRun) copyStdin(stdin io.Reader) {
 	w := a.m.session.Stdin()
 	if stdin == nil {
-		_ = w.Close() // an input that cannot be closed has ended
+		_ = w.Close() // if Close fails, the input has already ended
 		return
 	}
 	go func() {
-		_, _ = io.Copy(w, stdin) // a program need not read its input
+		_, _ = io.Copy(w, stdin) // the program need not read its input
 		_ = w.Close()
 	}()
 }
 
-// output takes a part of the output.
-func (a *attempt) output(from brig.From, p []byte) {
+// output handles one chunk of output.
+func (a *programRun) output(from brig.From, p []byte) {
 	to, w := a.out, a.sio.Stdout
 	if from == brig.FromStderr {
 		to, w = a.err, a.sio.Stderr
 	}
-	_, _ = to.Write(p) // it never fails
+	_, _ = to.Write(p) // Write never fails
 	if w == nil {
 		return
 	}
 	if _, err := w.Write(p); err != nil {
-		a.stop(fmt.Errorf("write output: %w", err), false)
+		a.stopInstance(fmt.Errorf("write output: %w", err), false)
 	}
 }
 
-// clock ends the program when its time is over: at once, or when it has been
-// asked to and did not. What it returns ends the clock.
-func (a *attempt) clock(timeout, grace time.Duration) (end func()) {
-	session := a.m.session // the machine's own, as long as nobody has let it go
+// startTimeout ends the program after its timeout. With a grace period, it
+// first asks the program to end, and ends it only after that period. The caller
+// stops the timer with end.
+func (a *programRun) startTimeout(timeout, grace time.Duration) (end func()) {
+	session := a.m.session // read now: the engine clears the field when it releases the instance
 	over := make(chan struct{})
 	timer := time.AfterFunc(timeout, func() {
-		if grace == 0 || !a.ask(session, grace, over) {
-			a.stop(nil, true)
+		if grace == 0 || !a.requestStop(session, grace, over) {
+			a.stopInstance(nil, true)
 		}
 	})
 	return func() {
@@ -121,11 +122,11 @@ func (a *attempt) clock(timeout, grace time.Duration) (end func()) {
 	}
 }
 
-// ask asks the program to end, and reports whether it is over before its grace
-// is.
-func (a *attempt) ask(session *interpreter.Session, grace time.Duration, over <-chan struct{}) bool {
+// requestStop asks the program to end, and reports whether it ended within the grace
+// period.
+func (a *programRun) requestStop(session *interpreter.Session, grace time.Duration, over <-chan struct{}) bool {
 	a.mu.Lock()
-	a.asked = true
+	a.stopRequested = true
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.e.ctx), grace)
 	defer cancel()
@@ -144,18 +145,19 @@ func (a *attempt) ask(session *interpreter.Session, grace time.Duration, over <-
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.deaf = lost == nil
+	a.ignoredStop = lost == nil
 	return false
 }
 
-// stop ends the machine under the program, once.
-func (a *attempt) stop(gone error, timedOut bool) {
+// stopInstance ends the instance while the program runs. Further calls do
+// nothing.
+func (a *programRun) stopInstance(gone error, timedOut bool) {
 	a.stopOnce.Do(func() {
 		a.mu.Lock()
-		a.gone, a.timedOut = gone, timedOut
+		a.disconnectErr, a.timedOut = gone, timedOut
 		a.mu.Unlock()
 		go func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(a.e.ctx), cleanupTime)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(a.e.ctx), cleanupTimeout)
 			defer cancel()
 			if err := a.m.in.Stop(ctx, 0, brig.Killed); err != nil {
 				a.e.Log.ErrorContext(ctx, "stop a one-shot", "sandbox", a.m.rec.ID, "err", err)
@@ -164,11 +166,11 @@ func (a *attempt) stop(gone error, timedOut bool) {
 	})
 }
 
-// conclude says how the program ended: by its own word, or by what the host
-// knows when that did not come.
-func (a *attempt) conclude(ctx context.Context, end *interpreter.Message, err error) error {
+// setResult sets the outcome of the program, from the program's final message
+// or, if there is none, from the host's observations.
+func (a *programRun) setResult(ctx context.Context, end *interpreter.Message, err error) error {
 	a.mu.Lock()
-	timedOut, asked, deaf, gone := a.timedOut, a.asked, a.deaf, a.gone
+	timedOut, asked, deaf, gone := a.timedOut, a.stopRequested, a.ignoredStop, a.disconnectErr
 	a.mu.Unlock()
 	switch {
 	case gone != nil:
@@ -185,22 +187,22 @@ func (a *attempt) conclude(ctx context.Context, end *interpreter.Message, err er
 		}
 		return nil
 	}
-	return a.postMortem(ctx, err)
+	return a.diagnoseEnd(ctx, err)
 }
 
-// postMortem finds out why an interpreter ended without a word: it was killed,
-// or its machine was.
-func (a *attempt) postMortem(ctx context.Context, err error) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
+// diagnoseEnd determines why an interpreter ended without a final message:
+// either the interpreter or its instance was killed.
+func (a *programRun) diagnoseEnd(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, endReportTimeout)
 	defer cancel()
 	res, waitErr := a.m.session.Wait(ctx)
 	if waitErr == nil {
 		a.res.Done, a.res.ExitCode, a.res.Signal = true, res.ExitCode, res.Signal
-		// The kernel may have killed one process of the sandbox for its
-		// memory, which ends the rest of it in a moment.
+		// The kernel may have killed one process of the sandbox because of its
+		// memory use. The other processes end shortly after.
 		select {
 		case <-a.m.in.Done():
-		case <-time.After(oomTime(res)):
+		case <-time.After(oomReportDelay(res)):
 			return nil
 		}
 	}
@@ -220,35 +222,37 @@ func (a *attempt) postMortem(ctx context.Context, err error) error {
 	return errors.Join(err, waitErr)
 }
 
-// oomTime is how long after an interpreter's end its machine may turn out to
-// have hit its memory limit: only a SIGKILL looks like that.
-func oomTime(res *brig.Result) time.Duration {
+// oomReportDelay returns the maximum delay between the end of an interpreter
+// and the report that its instance reached its memory limit. It is zero unless
+// SIGKILL ended the interpreter.
+func oomReportDelay(res *brig.Result) time.Duration {
 	if res.Signal == "SIGKILL" {
 		return 100 * time.Millisecond
 	}
 	return 0
 }
 
-// verdict says what the host says went wrong.
-func verdict(r *brig.Result) *brig.ProgramError {
+// observedError returns the error that the host observed, or nil.
+func observedError(r *brig.Result) *brig.ProgramError {
 	switch {
 	case r.OOMKilled:
 		return &brig.ProgramError{
 			Code: brig.OutOfMemory.Code(), Name: string(brig.OutOfMemory),
-			Message: "the program used more memory than it may", Hint: "raise limits.memory",
+			Message: "the program exceeded its memory limit", Hint: "raise limits.memory",
 		}
 	case r.TimedOut:
 		return &brig.ProgramError{
 			Code: brig.Timeout.Code(), Name: string(brig.Timeout),
-			Message: fmt.Sprintf("the program did not end within its time (%v)", r.Duration.Round(time.Millisecond)),
+			Message: fmt.Sprintf("the program timed out after %v", r.Duration.Round(time.Millisecond)),
 			Hint:    "raise timeout_ms",
 		}
 	}
 	return nil
 }
 
-// returned says what a program says: the value of its main, or how it failed.
-func returned(end *interpreter.Message) (json.RawMessage, *brig.ProgramError) {
+// reportedResult returns the result that the program reported: the value of its main
+// function, or its error.
+func reportedResult(end *interpreter.Message) (json.RawMessage, *brig.ProgramError) {
 	switch {
 	case end.Failure != nil:
 		return nil, &brig.ProgramError{Name: end.Failure.Name, Message: end.Failure.Message, Traceback: end.Failure.Traceback}
@@ -259,4 +263,23 @@ func returned(end *interpreter.Message) (json.RawMessage, *brig.ProgramError) {
 		}
 	}
 	return end.Returned, nil
+}
+
+// collectArtifacts copies the artifacts out of an instance that is still
+// running.
+func (i *interpreters) collectArtifacts(ctx context.Context, in brig.Instance, o *brig.Outcome) error {
+	if o.OOMKilled || o.TimedOut {
+		return nil
+	}
+	ctx, s := span.Start(ctx, "collect")
+	defer s.End()
+	files, skipped, err := in.Collect(ctx, artifactsDir)
+	if err != nil && hasEnded(in) {
+		return nil // the program ended its sandbox
+	}
+	if err != nil {
+		return err
+	}
+	o.Artifacts, o.Skipped = files, skipped
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -13,113 +14,131 @@ import (
 	"github.com/brig-run/brig"
 )
 
+// identity authenticates callers, and manages tenants, keys and sessions.
+type identity struct {
+	*gate
+	network *network
+	flushMu sync.Mutex // held while usage is written
+
+	mu          sync.Mutex           // guards the fields below
+	usedKeys    map[string]time.Time // unwritten times of last use, by key ID
+	touchedKeys map[string]time.Time // when the last use was last written, by key ID
+	// usedSessions and touchedSessions are the same by session ID.
+	usedSessions, touchedSessions map[string]time.Time
+}
+
 const (
-	// maxKeys is how many keys a tenant may have.
-	maxKeys = 1000
-	// maxKeyTTL is the longest that a key with an end may be good for.
+	// maxKeyTTL is the longest lifetime of a key that expires.
 	maxKeyTTL = 10 * 365 * 24 * time.Hour
-	// touchEvery is how coarse the time of a key's last use is.
-	touchEvery = time.Minute
-	// shownOfKey is how much of a key may be shown.
-	shownOfKey = 9
+	// touchInterval is the resolution of the time of a key's last use.
+	touchInterval = time.Minute
+	// shownKeyPrefix is the length of the prefix of a key that may be shown.
+	shownKeyPrefix = 9
 )
 
-// KeyActor says whose a key is, while it is good. It is what doors ask, and
-// everything that ends a key's use shows here at once.
-func (e *Engine) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
-	k, err := e.Store.FindKey(ctx, hash)
+// maxKeys is the maximum number of keys of a tenant.
+var maxKeys = 1000
+
+// KeyActor returns the actor of a valid key. API servers call it to
+// authenticate callers, so a revocation or an expiry takes effect at once.
+func (d *identity) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
+	k, err := d.Store.FindKey(ctx, hash)
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	return e.vouch(ctx, k)
+	return d.actorOfKey(ctx, k)
 }
 
-// KeyByID is KeyActor for whoever knows the key by its id alone, and has shown
-// something that is bound to it.
-func (e *Engine) KeyByID(ctx context.Context, id string) (brig.Actor, error) {
-	k, err := e.Store.GetKey(ctx, id)
+// KeyByID is like KeyActor, for a caller that has only the key's ID and has
+// presented a credential that is bound to the key.
+func (d *identity) KeyByID(ctx context.Context, id string) (brig.Actor, error) {
+	k, err := d.Store.GetKey(ctx, id)
 	if brig.KindOf(err) == brig.NotFound {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key was revoked").WithHint("ask an administrator for a new one")
 	}
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	return e.vouch(ctx, k)
+	return d.actorOfKey(ctx, k)
 }
 
-// vouch returns the actor of a key that is on record, if it is good now.
-func (e *Engine) vouch(ctx context.Context, k *brig.Key) (brig.Actor, error) {
-	now := e.Now()
+// actorOfKey returns the actor of a stored key, if the key is valid now.
+func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, error) {
+	now := d.Now()
 	if end := k.Actor.Expires; !end.IsZero() && !now.Before(end) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key has expired").WithHint("ask an administrator for a new one")
 	}
-	if err := e.mayExist(ctx, k.Actor.Tenant); err != nil {
+	founded, err := d.tenantCreated(ctx, k.Actor.Tenant)
+	if err != nil {
 		return brig.Actor{}, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if now.Sub(e.touched[k.ID]) >= touchEvery && now.Sub(k.Used) >= touchEvery {
-		e.usedKeys[k.ID], e.touched[k.ID] = now.UTC(), now
+	k.Actor.Founded = founded
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Sub(d.touchedKeys[k.ID]) >= touchInterval && now.Sub(k.Used) >= touchInterval {
+		d.usedKeys[k.ID], d.touchedKeys[k.ID] = now.UTC(), now
 	}
 	return k.Actor, nil
 }
 
-// mayExist reports why nobody can be of a tenant.
-func (e *Engine) mayExist(ctx context.Context, tenant string) error {
-	_, err := e.account(ctx, tenant)
+// tenantCreated returns the time at which a tenant was created, or an error if the
+// tenant does not exist.
+func (d *identity) tenantCreated(ctx context.Context, tenant string) (founded time.Time, err error) {
+	a, err := d.account(ctx, tenant)
+	if err == nil {
+		return a.tenantCopy().Created, nil
+	}
 	if brig.KindOf(err) == brig.NotFound {
-		return brig.Errorf(brig.Unauthenticated, "there is no tenant %q any more, or never was", clip(tenant)).
+		err = brig.Errorf(brig.Unauthenticated, "there is no tenant %q any more, or never was", truncate(tenant)).
 			WithHint("an operator creates tenants with brig tenant create").Because(err)
 	}
-	return err
+	return time.Time{}, err
 }
 
 // CreateKey implements brig.Service.
-func (e *Engine) CreateKey(ctx context.Context, spec brig.KeySpec) (_ *brig.NewKey, err error) {
-	v, err := e.enter(ctx, brig.OpCreateKey, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	actor, err := e.checkKey(v, &spec)
-	if err != nil {
-		return nil, err
-	}
-	e.tenancy.Lock() // so that no key is left of a tenant that is being removed
-	defer e.tenancy.Unlock()
-	if err := e.mayTenantLocked(ctx, v, actor.Tenant); err != nil {
-		return nil, err
-	}
-	list, err := e.Store.ListKeys(ctx, actor.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	if len(list) >= maxKeys {
-		return nil, brig.Errorf(brig.FailedPrecondition, "the tenant has %d keys already", maxKeys).WithHint("revoke those that are not used")
-	}
-	secret := "brig_" + strings.ToLower(rand.Text()+rand.Text())
-	if spec.Kind == brig.E2BKey {
-		var b [20]byte
-		_, _ = rand.Read(b[:]) // never fails
-		secret = "e2b_" + hex.EncodeToString(b[:])
-	}
-	actor.Key = "k" + strings.ToLower(rand.Text())
-	k := brig.Key{
-		ID: actor.Key, Hash: sha256.Sum256([]byte(secret)), Kind: spec.Kind, Prefix: secret[:shownOfKey],
-		Actor: actor, Created: e.Now().UTC(),
-	}
-	if err := e.Store.PutKey(ctx, k); err != nil {
-		return nil, err
-	}
-	k.Hash = [32]byte{}
-	return &brig.NewKey{Key: k, Secret: secret}, nil
+func (d *identity) CreateKey(ctx context.Context, spec brig.KeySpec) (*brig.NewKey, error) {
+	return do(ctx, d.gate, brig.OpCreateKey, "", func(v *call) (*brig.NewKey, error) {
+		actor, err := d.checkKey(v, &spec)
+		if err != nil {
+			return nil, err
+		}
+		d.tenantMu.Lock() // prevents the creation of a key for a tenant that is being removed
+		defer d.tenantMu.Unlock()
+		if err := d.checkTenantAccessLocked(ctx, v, actor.Tenant); err != nil {
+			return nil, err
+		}
+		list, err := d.Store.ListKeys(ctx, actor.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) >= maxKeys {
+			return nil, brig.Errorf(brig.FailedPrecondition, "the tenant has %d keys already", maxKeys).WithHint("revoke those that are not used")
+		}
+		secret := "brig_" + strings.ToLower(rand.Text()+rand.Text())
+		if spec.Kind == brig.E2BKey {
+			var b [20]byte
+			_, _ = rand.Read(b[:]) // Read never fails
+			secret = "e2b_" + hex.EncodeToString(b[:])
+		}
+		actor.Key = "k" + strings.ToLower(rand.Text())
+		k := brig.Key{
+			ID: actor.Key, Hash: sha256.Sum256([]byte(secret)), Kind: spec.Kind, Prefix: secret[:shownKeyPrefix],
+			Actor: actor, Created: d.Now().UTC(),
+		}
+		if err := d.Store.PutKey(ctx, k); err != nil {
+			return nil, err
+		}
+		k.Hash = [32]byte{}
+		return &brig.NewKey{Key: k, Secret: secret}, nil
+	})
 }
 
-// checkKey fills in what is asked for, and returns whom such a key proves.
-func (e *Engine) checkKey(v *visit, spec *brig.KeySpec) (brig.Actor, error) {
+// checkKey validates spec, fills in its defaults, and returns the actor that
+// the new key authenticates.
+func (d *identity) checkKey(v *call, spec *brig.KeySpec) (brig.Actor, error) {
 	var none brig.Actor
 	if v.actor.Grant != "" {
-		return none, brig.Errorf(brig.PermissionDenied, "keys are not made by grants").WithHint("make a narrower grant instead")
+		return none, brig.Errorf(brig.PermissionDenied, "a grant cannot create keys").WithHint("create a narrower grant instead")
 	}
 	if err := checkKeyName(spec.Name); err != nil {
 		return none, err
@@ -129,7 +148,7 @@ func (e *Engine) checkKey(v *visit, spec *brig.KeySpec) (brig.Actor, error) {
 		spec.Kind = brig.NativeKey
 	case brig.NativeKey, brig.E2BKey:
 	default:
-		return none, brig.InvalidField("kind", "no keys of kind %q", clip(string(spec.Kind))).WithHint("use brig or e2b")
+		return none, brig.InvalidField("kind", "no keys of kind %q", truncate(string(spec.Kind))).WithHint("use brig or e2b")
 	}
 	if spec.Role < brig.Viewer || spec.Role > brig.Operator {
 		return none, brig.InvalidField("role", "the key needs a role").WithHint("use viewer, member, admin or operator")
@@ -144,18 +163,18 @@ func (e *Engine) checkKey(v *visit, spec *brig.KeySpec) (brig.Actor, error) {
 	if a.Tenant == "" {
 		a.Tenant = v.actor.Tenant
 	}
-	e.narrow(v, &a, spec.TTL)
+	d.narrowToCaller(v, &a, spec.TTL)
 	if !v.actor.Covers(a) {
-		return none, errBeyond()
+		return none, errExceedsRights()
 	}
 	return a, nil
 }
 
-// narrow fills in what a key or grant that the caller makes has of the
-// caller's own bounds.
-func (e *Engine) narrow(v *visit, a *brig.Actor, ttl time.Duration) {
+// narrowToCaller limits a new key or grant to the caller's own expiry, scopes and
+// sandboxes.
+func (d *identity) narrowToCaller(v *call, a *brig.Actor, ttl time.Duration) {
 	if ttl > 0 {
-		a.Expires = e.Now().Add(ttl).UTC()
+		a.Expires = d.Now().Add(ttl).UTC()
 	}
 	if end := v.actor.Expires; !end.IsZero() && (a.Expires.IsZero() || a.Expires.After(end)) {
 		a.Expires = end
@@ -168,58 +187,66 @@ func (e *Engine) narrow(v *visit, a *brig.Actor, ttl time.Duration) {
 	}
 }
 
-func errBeyond() error {
-	return brig.Errorf(brig.PermissionDenied, "that is more than the caller's own rights").
+func errExceedsRights() error {
+	return brig.Errorf(brig.PermissionDenied, "the key would have more rights than the caller").
 		WithHint("ask for no higher role and no wider scopes than your own")
 }
 
+// isHidden reports whether a character controls how text is displayed, or is
+// invisible.
+func isHidden(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp)
+}
+
+// checkKeyName checks the length of a key's name, and rejects hidden
+// characters, because the audit log and the console show the name as the actor.
 func checkKeyName(name string) error {
-	if name == "" || len(name) > 128 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return brig.InvalidField("name", "%q cannot be a key's name", clip(name)).WithHint("say in 1 to 128 bytes whose it is")
+	if name == "" || len(name) > 128 || !utf8.ValidString(name) || strings.ContainsFunc(name, isHidden) {
+		return brig.InvalidField("name", "%q cannot be a key's name", truncate(name)).WithHint("give 1 to 128 bytes without invisible characters")
 	}
 	return nil
 }
 
 // Keys implements brig.Service.
-func (e *Engine) Keys(ctx context.Context, tenant string) (_ []*brig.Key, err error) {
-	v, err := e.enter(ctx, brig.OpKeys, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if tenant, err = e.ofTenant(ctx, v, tenant); err != nil {
-		return nil, err
-	}
-	if err := e.flushUsage(ctx); err != nil { // for when they were used
-		return nil, err
-	}
-	list, err := e.Store.ListKeys(ctx, tenant)
-	for _, k := range list {
-		k.Hash = [32]byte{}
-	}
-	return list, err
+func (d *identity) Keys(ctx context.Context, tenant string) ([]*brig.Key, error) {
+	return do(ctx, d.gate, brig.OpKeys, "", func(v *call) (_ []*brig.Key, err error) {
+		if tenant, err = d.ofTenant(ctx, v, tenant); err != nil {
+			return nil, err
+		}
+		if err := d.flushUsage(ctx); err != nil { // write the last uses of the keys first
+			return nil, err
+		}
+		list, err := d.Store.ListKeys(ctx, tenant)
+		for _, k := range list {
+			k.Hash = [32]byte{}
+		}
+		return list, err
+	})
 }
 
 // RevokeKey implements brig.Service.
-func (e *Engine) RevokeKey(ctx context.Context, id string) (err error) {
-	v, err := e.enter(ctx, brig.OpRevokeKey, "")
-	if err != nil {
-		return err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if v.actor.Grant != "" {
-		return brig.Errorf(brig.PermissionDenied, "keys are not revoked by grants").WithHint("use a key")
-	}
-	k, err := e.Store.GetKey(ctx, id)
-	if brig.KindOf(err) == brig.NotFound || err == nil && k.Actor.Tenant != v.actor.Tenant && v.actor.Role < brig.Operator {
-		return brig.Errorf(brig.NotFound, "no key %q", clip(id)).WithHint("list keys to see their ids")
-	}
-	if err != nil {
-		return err
-	}
-	if k.Actor.Role > v.actor.Role {
-		return brig.Errorf(brig.PermissionDenied, "the key has the role %s, the caller %s", k.Actor.Role, v.actor.Role).
-			WithHint("ask an operator")
-	}
-	return e.Store.DeleteKey(ctx, id)
+func (d *identity) RevokeKey(ctx context.Context, id string) error {
+	return d.do(ctx, brig.OpRevokeKey, "", func(v *call) error {
+		if v.actor.Grant != "" {
+			return brig.Errorf(brig.PermissionDenied, "a grant cannot revoke keys").WithHint("use a key")
+		}
+		k, err := d.Store.GetKey(ctx, id)
+		if brig.KindOf(err) == brig.NotFound || err == nil && k.Actor.Tenant != v.actor.Tenant && v.actor.Role < brig.Operator {
+			return brig.Errorf(brig.NotFound, "no key %q", truncate(id)).WithHint("list keys to see their ids")
+		}
+		if err != nil {
+			return err
+		}
+		if k.Actor.Role > v.actor.Role {
+			return brig.Errorf(brig.PermissionDenied, "the key has the role %s, the caller %s", k.Actor.Role, v.actor.Role).
+				WithHint("ask an operator")
+		}
+		if d.KeyInFile != nil {
+			if file, name := d.KeyInFile(id); file != "" {
+				return brig.Errorf(brig.FailedPrecondition, "the key is the one in %s of the server's data folder, which makes it again", file).
+					WithHint("put another one in its place, on the server's machine: brig key rotate %s", name)
+			}
+		}
+		return d.Store.DeleteKey(ctx, id)
+	})
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// state is what a sandbox's record says now.
-func (h *house) state(t *testing.T, name string) *brig.Sandbox {
+// state returns the sandbox's current record.
+func (h *fixture) state(t *testing.T, name string) *brig.Sandbox {
 	t.Helper()
-	pass(0)
-	s, err := h.Get(as(t, brig.Operator), name)
+	advance(0)
+	s, err := h.Get(withRole(t, brig.Operator), name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-// wantLease fails the test unless a sandbox runs until d from now, and its
-// machine thinks so too.
-func (h *house) wantLease(t *testing.T, when, name string, d time.Duration) {
+// wantLease fails the test unless the sandbox is running and its lease ends d
+// from now.
+func (h *fixture) wantLease(t *testing.T, when, name string, d time.Duration) {
 	t.Helper()
 	s := h.state(t, name)
 	if left := time.Until(s.Expires); s.State != brig.Running || left > d || left < d-time.Second {
@@ -29,11 +29,11 @@ func (h *house) wantLease(t *testing.T, when, name string, d time.Duration) {
 	}
 }
 
-// A sandbox ends when nobody has used it for its TTL, to the moment, and every
-// use moves that moment.
+// A sandbox ends exactly when it has been idle for its TTL, and every use
+// renews the lease.
 func TestLeaseFollowsUse(t *testing.T) {
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
-		ctx := as(t, brig.Member)
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+		ctx := withRole(t, brig.Member)
 		if _, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 5 * time.Minute}); err != nil {
 			t.Fatal(err)
 		}
@@ -76,8 +76,8 @@ func TestLeaseFollowsUse(t *testing.T) {
 	})
 }
 
-// rev is how often a record was written.
-func (h *house) rev(t *testing.T, name string) int64 {
+// rev returns the number of writes of a record.
+func (h *fixture) rev(t *testing.T, name string) int64 {
 	t.Helper()
 	r, err := h.store.Get(t.Context(), "acme", name)
 	if err != nil {
@@ -86,11 +86,11 @@ func (h *house) rev(t *testing.T, name string) int64 {
 	return r.Rev
 }
 
-// A command that may take longer than the TTL is not cut off by the lease, and
-// the lease is the TTL again afterwards.
+// The lease does not cut off a command that takes longer than the TTL. After
+// the command it is at least the TTL.
 func TestLeaseCoversTheCommand(t *testing.T) {
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
-		ctx := as(t, brig.Member)
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+		ctx := withRole(t, brig.Member)
 		if _, err := h.Create(ctx, brig.Spec{Name: "one", TTL: time.Minute}); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,8 @@ func TestLeaseCoversTheCommand(t *testing.T) {
 		if err != nil || res.TimedOut || res.ExitCode != 0 || res.Duration < 30*time.Minute {
 			t.Fatalf("%+v, %v", res, err)
 		}
-		// What it was given for the command it keeps: nobody takes time back.
+		// The sandbox keeps the lease that was set for the command, because
+		// renew never shortens a lease.
 		s := h.state(t, "one")
 		if left := time.Until(s.Expires); s.State != brig.Running || left < time.Minute-time.Second {
 			t.Errorf("afterwards it is %s for another %v", s.State, left)
@@ -106,17 +107,17 @@ func TestLeaseCoversTheCommand(t *testing.T) {
 	})
 }
 
-// No use and no wish makes a sandbox live longer than the longest life.
-func TestLongestLife(t *testing.T) {
-	bounds := brig.DefaultBounds()
-	bounds.MaxLife = 50 * time.Hour // the usual week is half a minute of the engine's ticks
-	bubble(t, engine.Options{Bounds: bounds}, func(t *testing.T, h *house, _ *tricky) {
-		ctx := as(t, brig.Member)
+// Neither use nor extension makes a sandbox live longer than MaxLife.
+func TestMaxLifeLimitsLease(t *testing.T) {
+	limitRange := brig.DefaultBounds()
+	limitRange.MaxLife = 50 * time.Hour // with the default of a week, the engine's ticks take half a minute
+	withFakeClock(t, engine.Options{LimitRange: limitRange}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+		ctx := withRole(t, brig.Member)
 		made, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 20 * time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		end := made.Created.Add(h.Bounds.MaxLife)
+		end := made.Created.Add(h.LimitRange.MaxLife)
 		for time.Until(end) > 10*time.Hour {
 			time.Sleep(10 * time.Hour)
 			s, err := h.Extend(ctx, "one", 24*time.Hour)
@@ -134,11 +135,11 @@ func TestLongestLife(t *testing.T) {
 	})
 }
 
-// A lease goes on while no server is there: the next one finds the machine
-// with what is left of it, or what became of it.
+// A lease continues while no server runs. The next server finds either the
+// instance with its remaining lease, or its end.
 func TestLeaseWithoutServer(t *testing.T) {
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, p *tricky) {
-		ctx := as(t, brig.Member)
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
+		ctx := withRole(t, brig.Member)
 		for name, ttl := range map[string]time.Duration{"short": time.Minute, "long": time.Hour} {
 			if _, err := h.Create(ctx, brig.Spec{Name: name, TTL: ttl}); err != nil {
 				t.Fatal(err)
@@ -146,7 +147,7 @@ func TestLeaseWithoutServer(t *testing.T) {
 		}
 		h.Close()
 		time.Sleep(10 * time.Minute)
-		h.Engine = engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, Bounds: brig.DefaultBounds()})
+		h.Engine = engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, LimitRange: brig.DefaultBounds()})
 		defer h.Close()
 		if err := h.Recover(ctx); err != nil {
 			t.Fatal(err)
@@ -158,11 +159,11 @@ func TestLeaseWithoutServer(t *testing.T) {
 	})
 }
 
-// What has ended, and what a one-shot answered, can be asked for as long as
-// was promised, and is forgotten then.
-func TestForgetting(t *testing.T) {
-	bubble(t, engine.Options{KeepRuns: time.Hour}, func(t *testing.T, h *house, _ *tricky) {
-		ctx := as(t, brig.Member)
+// Ended sandboxes and the outcomes of one-shots are available for the
+// configured time, and are then deleted.
+func TestEndedSandboxesArePruned(t *testing.T) {
+	withFakeClock(t, engine.Options{RunRetention: time.Hour}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+		ctx := withRole(t, brig.Member)
 		if _, err := h.Create(ctx, brig.Spec{Name: "one"}); err != nil {
 			t.Fatal(err)
 		}

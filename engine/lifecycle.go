@@ -1,124 +1,85 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"io"
+	"strconv"
 	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Create implements brig.Service.
-func (e *Engine) Create(ctx context.Context, spec brig.Spec) (_ *brig.Sandbox, err error) {
-	v, err := e.enter(ctx, brig.OpCreate, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	spec, t, err := e.fromTemplate(spec)
-	if err != nil {
-		return nil, err
-	}
-	if spec, err = e.complete(v, spec); err != nil {
-		return nil, err
-	}
-	if err := v.beyondGrant(cmp.Or(spec.Name, "-")); err != nil {
-		return nil, err
-	}
-	if err := e.checkEgress(v.actor, &spec.Egress); err != nil {
-		return nil, err
-	}
-	if err := e.findSecrets(ctx, v.actor.Tenant, spec.Secrets); err != nil {
-		return nil, err
-	}
-	if spec.Workspace, err = e.findWorkspace(ctx, v.actor.Tenant, spec); err != nil {
-		return nil, err
-	}
-	spec.Ephemeral, spec.Blank, spec.Held = false, false, false
-	way := errand{tenant: v.actor.Tenant, spec: &spec, place: spec.Placement}
-	stops, err := e.route(ctx, way)
-	if err != nil {
-		return nil, err
-	}
-	var m *machine
-	err = e.travel(ctx, v, way, stops, func(s stop) (err error) {
-		m, err = e.obtain(ctx, v, s, spec, wish{prefix: "sandbox-", kinds: []brig.Language{brig.Python, ""}, template: t})
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	e.offer(m)
-	e.sleep(ctx, m.rec, m.in)
-	out := m.rec.Sandbox
-	e.tellEnforcement(&out)
-	return &out, nil
-}
-
-// Get implements brig.Service.
-func (e *Engine) Get(ctx context.Context, name string) (_ *brig.Sandbox, err error) {
-	v, err := e.enter(ctx, brig.OpGet, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	e.tellEnforcement(&v.rec.Sandbox)
-	return &v.rec.Sandbox, nil
+// lifecycle changes the state of existing sandboxes, and records their ends.
+type lifecycle struct {
+	*gate
+	network    *network
+	providers  *providers
+	workspaces *workspaces
+	// resumePaused resumes a sandbox for a call that uses it, if the sandbox is
+	// paused. It updates the call's record, and reports whether the call can
+	// try again.
+	resumePaused func(ctx context.Context, rec *brig.Record) (again bool, err error)
+	// pauseExpired pauses a sandbox whose lease has ended.
+	pauseExpired func(ctx context.Context, rec *brig.Record) error
+	// pauseIdle pauses a sandbox that is idle.
+	pauseIdle func(ctx context.Context, rec *brig.Record, s *idlePauser) error
 }
 
 // List implements brig.Service.
-func (e *Engine) List(ctx context.Context, o brig.ListOptions) (_ *brig.Page, err error) {
-	v, err := e.enter(ctx, brig.OpList, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if o.Limit < 0 || o.Limit > 1000 {
-		return nil, brig.InvalidField("limit", "%d is out of bounds", o.Limit).WithHint("give 1 to 1000")
-	}
-	recs, next, err := e.Store.List(ctx, v.actor.Tenant, o)
-	if err != nil {
-		return nil, err
-	}
-	page := &brig.Page{Next: next}
-	for _, r := range recs {
-		if !e.isUnwanted(r.ID) {
-			page.Sandboxes = append(page.Sandboxes, &r.Sandbox)
+func (l *lifecycle) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
+	return do(ctx, l.gate, brig.OpList, "", func(v *call) (*brig.Page, error) {
+		if o.Limit < 0 || o.Limit > 1000 {
+			return nil, brig.InvalidField("limit", "%d is out of bounds", o.Limit).WithHint("give 1 to 1000")
 		}
-	}
-	return page, nil
+		recs, next, err := l.Store.List(ctx, v.actor.Tenant, o)
+		if err != nil {
+			return nil, err
+		}
+		page := &brig.Page{Next: next}
+		for _, r := range recs {
+			if !l.isPendingDelete(r.ID) {
+				page.Sandboxes = append(page.Sandboxes, &r.Sandbox)
+			}
+		}
+		return page, nil
+	})
 }
 
 // Extend implements brig.Service.
-func (e *Engine) Extend(ctx context.Context, name string, ttl time.Duration) (_ *brig.Sandbox, err error) {
-	v, err := e.enter(ctx, brig.OpExtend, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if ttl, err = v.bounds.FillTTL("ttl_ms", ttl); err != nil {
-		return nil, err
-	}
-	in, err := e.running(v.rec)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := e.setLease(ctx, v.rec, in, e.Now().Add(ttl))
-	if err != nil {
-		return nil, err
-	}
-	return &rec.Sandbox, nil
+func (l *lifecycle) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
+	return do(ctx, l.gate, brig.OpExtend, name, func(v *call) (_ *brig.Sandbox, err error) {
+		if ttl, err = v.limitRange.FillTTL("ttl_ms", ttl); err != nil {
+			return nil, err
+		}
+		in, err := l.runningInstance(v.rec)
+		if err != nil {
+			return nil, err
+		}
+		rec, err := l.setLease(ctx, v.rec, in, l.Now().Add(ttl))
+		if err != nil {
+			return nil, err
+		}
+		return &rec.Sandbox, nil
+	})
 }
 
-// running returns the machine of a sandbox that runs.
-func (e *Engine) running(rec *brig.Record) (brig.Instance, error) {
-	in := e.instance(rec.ID)
+// runningInstance returns the instance of a running sandbox.
+func (l *lifecycle) runningInstance(rec *brig.Record) (brig.Instance, error) {
+	in := l.instance(rec.ID)
+	if rec.State == brig.Running && in == nil {
+		if err := l.providers.checkReachable(&rec.Sandbox); err != nil {
+			return nil, err
+		}
+	}
 	if rec.State != brig.Running || in == nil {
 		state := string(rec.State)
 		if rec.Exit != nil {
 			state += " (" + string(rec.Exit.Reason) + ")"
+		}
+		if rec.State == brig.Paused {
+			return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is paused", rec.Spec.Name).WithHint("resume it first")
 		}
 		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", rec.Spec.Name, state).
 			WithHint("create a new one; logs and exit of this one are kept")
@@ -126,107 +87,250 @@ func (e *Engine) running(rec *brig.Record) (brig.Instance, error) {
 	return in, nil
 }
 
-// setLease moves the end of a lease, never beyond the longest life.
-func (e *Engine) setLease(ctx context.Context, rec *brig.Record, in brig.Instance, end time.Time) (*brig.Record, error) {
-	a, err := e.account(ctx, rec.Tenant)
+// setLease changes the end of a lease, up to the maximum life of the sandbox.
+func (l *lifecycle) setLease(ctx context.Context, rec *brig.Record, in brig.Instance, end time.Time) (*brig.Record, error) {
+	a, err := l.account(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	bounds, _ := a.terms()
-	if last := rec.Created.Add(bounds.MaxLife); end.After(last) {
+	limitRange, _ := a.callLimits()
+	if last := endOfLife(rec, l.Now(), limitRange.MaxLife); end.After(last) {
 		end = last
 	}
-	if err := in.Extend(ctx, end.Add(spare(rec.Spec))); err != nil {
-		return nil, e.lost(ctx, rec, in, err)
+	if err := in.Extend(ctx, end.Add(saveAllowance(rec.Spec))); err != nil {
+		return nil, l.explainLoss(ctx, rec, in, err)
 	}
 	failpoint.Hit("lease.extended")
-	return e.update(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+	return l.updateRecord(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
 		r.Expires = end.UTC()
 		return nil
 	})
 }
 
-// lost makes of a machine's silence what it means, if the machine is gone.
-func (e *Engine) lost(ctx context.Context, rec *brig.Record, in brig.Instance, err error) error {
-	if !gone(in) {
+// explainLoss replaces err by an error that describes the end of the sandbox,
+// if its instance has ended.
+func (l *lifecycle) explainLoss(ctx context.Context, rec *brig.Record, in brig.Instance, err error) error {
+	if !hasEnded(in) {
 		return err
 	}
-	if now, settleErr := e.settle(context.WithoutCancel(ctx), rec.Tenant, rec.ID, in); settleErr == nil {
-		if _, ended := e.running(now); ended != nil {
+	if now, settleErr := l.recordEnd(context.WithoutCancel(ctx), rec.Tenant, rec.ID, in); settleErr == nil {
+		if _, ended := l.runningInstance(now); ended != nil {
 			return brig.AsError(ended).Because(err)
 		}
 	}
 	return err
 }
 
-// update changes a record, again if somebody else was faster.
-func (e *Engine) update(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error) (*brig.Record, error) {
-	return e.updateAnd(ctx, tenant, id, change, func(*brig.Record) []brig.Event { return nil })
-}
-
-// updateAnd is update, with events of what has changed.
-func (e *Engine) updateAnd(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error, tell func(*brig.Record) []brig.Event) (*brig.Record, error) {
-	for {
-		rec, err := e.Store.Get(ctx, tenant, string(id))
-		if err != nil {
-			return nil, err
-		}
-		before := rec.State
-		if err := change(rec); err != nil {
-			return nil, err
-		}
-		if err := before.To(rec.State); err != nil {
-			return nil, err
-		}
-		err = e.Store.Put(ctx, rec, tell(rec)...)
-		if brig.KindOf(err) != brig.FailedPrecondition {
-			return rec, err
-		}
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
+// recordEnd records the end of a sandbox whose instance is gone.
+func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in brig.Instance) (*brig.Record, error) {
+	if exit := in.Exit(); exit != nil && exit.Reason == brig.Saved {
+		if rec, err := l.Store.Get(ctx, tenant, string(id)); err != nil || rec.State != brig.Stopping {
+			return rec, err // the sandbox is paused
 		}
 	}
-}
-
-// settle records the end of a machine that is gone.
-func (e *Engine) settle(ctx context.Context, tenant string, id brig.ID, in brig.Instance) (*brig.Record, error) {
-	defer e.drop(id)
-	rec, err := e.updateAnd(ctx, tenant, id, func(r *brig.Record) error {
+	defer l.unregister(id)
+	rec, err := l.updateRecordWith(ctx, tenant, id, func(r *brig.Record) error {
 		if r.State == brig.Ended {
-			return errSettled
+			return errAlreadyEnded
 		}
 		r.State = brig.Ended
 		r.Exit = in.Exit()
-		r.Ended = e.Now().UTC()
+		r.Ended = l.Now().UTC()
 		if r.Exit != nil && !r.Exit.At.IsZero() {
 			r.Ended = r.Exit.At
 		}
 		return nil
-	}, func(r *brig.Record) []brig.Event { return []brig.Event{e.ended(r)} })
+	}, func(r *brig.Record) []brig.Event { return []brig.Event{l.endedEvent(r)} })
 	failpoint.Hit("settle.recorded")
-	if errors.Is(err, errSettled) {
-		return e.Store.Get(ctx, tenant, string(id))
+	if errors.Is(err, errAlreadyEnded) {
+		return l.Store.Get(ctx, tenant, string(id))
 	}
-	// The record of a one-shot is mostly removed before its machine's end is seen:
-	// counted here, it would depend on who is faster.
+	if err == nil && !rec.Spec.Ephemeral {
+		l.trimLater(ctx, tenant)
+	}
+	// The record of a one-shot is usually removed before the end of its
+	// instance is observed. If one-shots were counted here, the count would
+	// depend on that race.
 	if err == nil && rec.Exit != nil && !rec.Spec.Ephemeral {
-		e.Observer.Gone(rec.Provider, rec.Exit.Reason)
+		l.Observer.Gone(rec.Provider, rec.Exit.Reason)
+		if rec.Exit.Reason == brig.AgentLost {
+			l.Log.Warn("a sandbox was ended because its agent did no work any more", "sandbox", id, "tenant", tenant, "provider", rec.Provider)
+		}
 	}
 	return rec, err
 }
 
-var errSettled = errors.New("settled before")
+var errAlreadyEnded = errors.New("settled before")
 
-// Usage says what a sandbox has used. Whoever may see the sandbox may know.
-func (e *Engine) Usage(ctx context.Context, name string) (_ *brig.Usage, err error) {
-	v, err := e.enter(ctx, brig.OpGet, name)
-	if err != nil {
-		return nil, err
+// Usage implements brig.Service.
+func (l *lifecycle) Usage(ctx context.Context, name string) (*brig.Usage, error) {
+	return do(ctx, l.gate, brig.OpUsage, name, func(v *call) (*brig.Usage, error) {
+		in, err := l.runningInstance(v.rec)
+		if err != nil {
+			return nil, err
+		}
+		u, err := in.Usage(ctx)
+		if err != nil {
+			return nil, err
+		}
+		u.Sent, u.Received = l.sandboxes.get(v.rec.ID).egress.usage()
+		return u, nil
+	})
+}
+
+// adopt registers an instance and watches for its end. The caller has counted
+// the instance as a user of the backend.
+func (l *lifecycle) adopt(r *brig.Record, backend *backend, in brig.Instance) {
+	detached := make(chan struct{})
+	l.sandboxes.update(r.ID, func(s *sandbox) {
+		s.instance, s.backend, s.detached, s.refusals = in, backend, detached, newRefusals(r, in)
+	})
+	l.watchWorkspace(r, in)
+	l.watchPauseAtEnd(r, in, detached)
+	l.watchIdle(r, in, detached)
+	l.workspaces.saveWorkspace(r, in)
+	id, tenant := r.ID, r.Tenant
+	l.background.Go(func() {
+		select {
+		case <-l.ctx.Done():
+		case <-detached:
+		case <-in.Done():
+			ctx, cancel := detachedContext(l.ctx)
+			defer cancel()
+			if _, err := l.recordEnd(ctx, tenant, id, in); err != nil && brig.KindOf(err) != brig.NotFound {
+				l.Log.Error("record the end of a sandbox", "sandbox", id, "err", err)
+			}
+		}
+	})
+}
+
+// unregister unregisters an instance that has ended permanently, and releases
+// all resources that belong to it.
+func (l *lifecycle) unregister(id brig.ID) {
+	l.detachInstance(id)
+	l.dropUses(id)
+}
+
+// detachInstance unregisters an instance, and releases this server's resources
+// for it. The instance itself is not changed.
+func (l *lifecycle) detachInstance(id brig.ID) {
+	l.network.countFinalEgress(id)
+	was := l.sandboxes.takeInstance(id)
+	if was.detached != nil {
+		close(was.detached)
 	}
-	defer func() { v.leave(ctx, &err) }()
-	in, err := e.running(v.rec)
-	if err != nil {
-		return nil, err
-	}
-	return in.Usage(ctx)
+	l.releaseBackend(was.backend)
+	was.egress.close()
+	l.network.recordLastRefusals(was.refusals)
+	was.contexts.close()
+	was.processes.removeAll()
+	was.carried.release()
+	was.idlePauser.end()
+	was.reservation.release()
+}
+
+// SetEgress implements brig.Service.
+func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egress) (out *brig.Sandbox, err error) {
+	same := rules.Bandwidth == brig.SameBandwidth
+	err = l.withInstance(ctx, brig.OpSetEgress, name, func(v *call, in brig.Instance) error {
+		if same {
+			rules.Bandwidth = v.rec.Spec.Egress.Bandwidth
+		}
+		if err := l.network.checkEgress(v.actor, &rules); err != nil {
+			return err
+		}
+		backend, err := l.providers.backendOf(&v.rec.Sandbox)
+		if err != nil {
+			return err
+		}
+		if err := checkRules(l.providers.capabilities(backend), &rules); err != nil {
+			return err
+		}
+		w := l.network.egressOf(v.rec.ID)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var had brig.Egress
+		rec, err := l.updateRecord(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
+			if same { // the bandwidth may have changed meanwhile
+				rules.Bandwidth = r.Spec.Egress.Bandwidth
+			}
+			had, r.Spec.Egress = r.Spec.Egress, rules
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		switch {
+		case w.session == nil && len(rules.Rules) > 0:
+			if err := l.network.openEgressLocked(ctx, w, rec, in); err != nil {
+				return errors.Join(err, l.restoreRules(ctx, v.rec, had))
+			}
+		case w.session != nil && len(rules.Rules) == 0:
+			l.network.countEgressLocked(v.rec.ID, w)
+			w.session.Close()
+			w.session = nil
+		case w.session != nil:
+			if w.rules = rules; !w.quotaExhausted {
+				w.session.Update(rules)
+			}
+		}
+		out = &rec.Sandbox
+		return nil
+	})
+	return out, err
+}
+
+// restoreRules restores the former rules in the record of a sandbox if the new
+// rules could not be applied, because a rejected request must change nothing.
+func (l *lifecycle) restoreRules(ctx context.Context, rec *brig.Record, had brig.Egress) error {
+	_, err := l.updateRecord(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
+		r.Spec.Egress = had
+		return nil
+	})
+	return err
+}
+
+// CommitWorkspace implements brig.Service.
+func (l *lifecycle) CommitWorkspace(ctx context.Context, sandbox string) (out *brig.WorkspaceCommit, err error) {
+	err = l.withInstance(ctx, brig.OpCommitWorkspace, sandbox, func(v *call, in brig.Instance) error {
+		use := v.rec.Spec.Workspace
+		v.addDetail(brig.DetailWorkspace, use.Name)
+		switch {
+		case use.Name == "":
+			return brig.Errorf(brig.FailedPrecondition, "sandbox %q has no workspace", v.rec.Spec.Name).
+				WithHint("create one with a workspace")
+		case use.Mode == brig.WorkspaceReadOnly:
+			return brig.Errorf(brig.FailedPrecondition, "sandbox %q has its workspace to read only", v.rec.Spec.Name).
+				WithHint("create one with the mode overlay or direct")
+		}
+		if out, err = l.workspaces.commit(ctx, v.rec, in, v.actor.Name); err == nil && out.Version != nil {
+			v.addDetail(brig.DetailVersion, strconv.Itoa(out.Version.Number))
+		}
+		return err
+	})
+	return out, err
+}
+
+// Logs implements brig.Service.
+func (l *lifecycle) Logs(ctx context.Context, name string, o brig.LogOptions) (io.ReadCloser, error) {
+	return do(ctx, l.gate, brig.OpLogs, name, func(v *call) (_ io.ReadCloser, err error) {
+		if o.Tail < 0 {
+			return nil, brig.InvalidField("tail", "%d is negative", o.Tail).WithHint("give a number of lines, or leave it out for all")
+		}
+		in := l.instance(v.rec.ID)
+		if in == nil {
+			if in, err = l.providers.recoverInstance(ctx, v.rec); err != nil {
+				return nil, err
+			}
+		}
+		read := in.Logs
+		if o.Times {
+			read = in.TimedLogs
+		}
+		all, err := read(ctx)
+		if err != nil || o.Tail == 0 {
+			return all, err
+		}
+		return tailLines(all, o.Tail)
+	})
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -11,7 +10,7 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// noObserver is what an engine has that was given none.
+// noObserver is the default Observer; it ignores every call.
 type noObserver struct{}
 
 func (noObserver) Ran(brig.Ran)                       {}
@@ -20,15 +19,16 @@ func (noObserver) Made(brig.Making)                   {}
 func (noObserver) Gone(string, brig.ExitReason)       {}
 func (noObserver) Restarted(string, string)           {}
 func (noObserver) Tried(string, time.Duration, error) {}
+func (noObserver) Answered(string, error)             {}
 
-// tally counts the executions that go on at this moment, by provider.
-type tally struct {
+// executionCounter counts the current executions by provider.
+type executionCounter struct {
 	mu         sync.Mutex // guards the field below
 	executions map[string]int
 }
 
-// runs notes that n more executions go on.
-func (t *tally) runs(provider string, n int) {
+// add adds n to the current executions at a provider.
+func (t *executionCounter) add(provider string, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.executions == nil {
@@ -37,51 +37,36 @@ func (t *tally) runs(provider string, n int) {
 	t.executions[provider] += n
 }
 
-// Load says what goes on at this moment. It is for the wiring: it tells of all
-// tenants.
-func (e *Engine) Load() brig.Load {
-	l := brig.Load{Sandboxes: map[string]int{}, Making: len(e.capacity.making), Waiting: len(e.capacity.waiting)}
-	e.tally.mu.Lock()
-	l.Executions = maps.Clone(e.tally.executions)
-	e.tally.mu.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, at := range e.places {
-		l.Sandboxes[at.id]++
-	}
-	return l
-}
-
-// executes says whether an operation is an execution, of which a line is
-// written and which is counted.
-func executes(op brig.Op) bool {
+// isExecution reports whether an operation is an execution, which gets a log line
+// and is counted.
+func isExecution(op brig.Op) bool {
 	return op == brig.OpRun || op == brig.OpExec || op == brig.OpRunCode || op == brig.OpRunTool
 }
 
-// expect notes that the call is an execution. Nothing is known of it yet but
-// where it is to be.
-func (v *visit) expect() {
-	if !executes(v.op) {
+// trackExecution records that the call is an execution. At this point the
+// engine may know only the sandbox.
+func (v *call) trackExecution() {
+	if !isExecution(v.op) {
 		return
 	}
 	v.ran = &brig.Ran{At: v.e.Now().UTC(), Tenant: v.actor.Tenant, Provider: brig.NoProvider, Op: v.op.Name, Language: "command"}
 	if v.op == brig.OpRunCode {
-		v.ran.Language = "other" // until its context is known
+		v.ran.Language = "other" // until the context is known
 	}
-	v.takesPlace(v.rec)
+	v.setSandbox(v.rec)
 }
 
-// takesPlace says in which sandbox the call's execution is.
-func (v *visit) takesPlace(rec *brig.Record) {
+// setSandbox records the sandbox in which the call's execution runs.
+func (v *call) setSandbox(rec *brig.Record) {
 	if v.ran == nil || rec == nil {
 		return
 	}
-	v.place, v.ran.Provider, v.ran.Sandbox = rec, rec.Provider, rec.ID
+	v.sandbox, v.ran.Provider, v.ran.Sandbox = rec, rec.Provider, rec.ID
 }
 
-// speaks says what language the call's execution is in: callers may name what
-// there is not, and must not make words of the metrics.
-func (v *visit) speaks(l brig.Language) {
+// setLanguage records the language of the call's execution. An unknown name counts
+// as "other", so that callers cannot add labels to the metrics.
+func (v *call) setLanguage(l brig.Language) {
 	if v.ran == nil {
 		return
 	}
@@ -91,46 +76,52 @@ func (v *visit) speaks(l brig.Language) {
 	}
 }
 
-// begins notes that the call's execution begins.
-func (v *visit) begins() {
-	if v.ran == nil {
-		return // as when an administrator tries a provider
+// markStarted records that the call's execution begins. Its reservations count
+// from now on.
+func (v *call) markStarted() {
+	for _, p := range v.reservations {
+		p.start()
 	}
-	v.pauses()
-	v.began, v.running = time.Now(), v.ran.Provider
-	v.e.tally.runs(v.running, 1)
+	v.reservations = nil
+	if v.ran == nil {
+		return // for example when an administrator tests a provider
+	}
+	v.markStopped()
+	v.started, v.running = time.Now(), v.ran.Provider
+	v.e.executionCounter.add(v.running, 1)
 }
 
-// pauses notes that the execution does not go on where it was: it is over, or
-// another provider begins it anew.
-func (v *visit) pauses() {
+// markStopped records that the execution no longer runs at its provider: it has
+// ended, or another provider starts it again.
+func (v *call) markStopped() {
 	if v.running != "" {
-		v.e.tally.runs(v.running, -1)
+		v.e.executionCounter.add(v.running, -1)
 		v.running = ""
 	}
 }
 
-// tells returns what there is to tell of the call's execution, whose line
-// somebody writes; nil of what is none.
-func (v *visit) tells() *brig.Ran {
+// ranForLog returns a copy of the call's execution for the caller, which writes
+// the log line of the execution. It returns nil if the call is not an
+// execution.
+func (v *call) ranForLog() *brig.Ran {
 	if v.ran == nil {
 		return nil
 	}
-	v.ran.CodeHash, v.lined = v.hash, true
-	told := *v.ran
-	return &told
+	v.ran.CodeHash, v.logged = v.hash, true
+	copied := *v.ran
+	return &copied
 }
 
-// ended notes how the call's execution ended.
-func (v *visit) ended(took time.Duration, exit int, timedOut, oom, failed bool) {
+// setEnd records how the call's execution ended.
+func (v *call) setEnd(took time.Duration, exit int, timedOut, oom, failed bool) {
 	if v.ran == nil {
 		return
 	}
 	v.ran.Duration, v.ran.ExitCode = took, exit
-	v.ran.Status, v.ran.Kind = howEnded(exit, timedOut, oom, failed)
+	v.ran.Status, v.ran.Kind = statusOf(exit, timedOut, oom, failed)
 }
 
-func howEnded(exit int, timedOut, oom, failed bool) (brig.RunStatus, brig.Kind) {
+func statusOf(exit int, timedOut, oom, failed bool) (brig.RunStatus, brig.Kind) {
 	switch {
 	case oom:
 		return brig.RunOutOfMemory, brig.OutOfMemory
@@ -142,13 +133,14 @@ func howEnded(exit int, timedOut, oom, failed bool) (brig.RunStatus, brig.Kind) 
 	return brig.RunSuccess, ""
 }
 
-// endedAs is ended, of an outcome.
-func (v *visit) endedAs(o *brig.Outcome) {
-	v.ended(o.Duration, o.ExitCode, o.TimedOut, o.OOMKilled, o.Error != nil)
+// setOutcome is like setEnd, for an outcome.
+func (v *call) setOutcome(o *brig.Outcome) {
+	v.setEnd(o.Duration, o.ExitCode, o.TimedOut, o.OOMKilled, o.Error != nil)
 }
 
-// endedWith is ended, of code in a context, which has no exit code of its own.
-func (v *visit) endedWith(r *brig.CodeResult) {
+// setCodeResult is like setEnd, for code in a context, which has no exit code
+// of its own.
+func (v *call) setCodeResult(r *brig.CodeResult) {
 	exit := 0
 	switch {
 	case r.TimedOut:
@@ -156,63 +148,63 @@ func (v *visit) endedWith(r *brig.CodeResult) {
 	case r.Error != nil || r.Lost:
 		exit = 1
 	}
-	v.ended(r.Duration, exit, r.TimedOut, false, false)
+	v.setEnd(r.Duration, exit, r.TimedOut, false, false)
 }
 
-// observed tells of the call when it is over, and bills what it has run.
-func (v *visit) observed(ctx context.Context, err error) {
+// report reports a finished call to the observer, and bills its execution.
+func (v *call) report(ctx context.Context, err error) {
 	if err != nil {
 		v.e.Observer.Refused(v.op.Name, brig.KindOf(err))
 	}
 	if v.ran == nil {
 		return
 	}
-	v.pauses()
+	v.markStopped()
 	if err != nil {
 		v.ran.Kind, v.ran.ExitCode = brig.KindOf(err), -1
 		v.ran.Status = brig.RunStatusOf(v.ran.Kind)
-		if !v.began.IsZero() {
-			v.ran.Duration = time.Since(v.began)
+		if !v.started.IsZero() {
+			v.ran.Duration = time.Since(v.started)
 		}
 	}
-	if v.ran.CodeHash = v.hash; !v.began.IsZero() {
-		v.e.bill(v.ran, v.account, v.place)
+	if v.ran.CodeHash = v.hash; !v.started.IsZero() {
+		v.e.bill(v.ran, v.account, v.sandbox)
 	}
 	v.e.Observer.Ran(*v.ran)
-	if !v.lined {
-		v.e.tellLater(ctx, v.ran)
+	if !v.logged {
+		v.e.logRunAsync(ctx, v.ran)
 	}
 }
 
-// bill adds what an execution costs to its tenant's usage.
-func (e *Engine) bill(r *brig.Ran, a *account, rec *brig.Record) {
-	rate, ok := e.Rates[r.Provider]
-	if !ok || a == nil || rec == nil {
+// bill adds the cost of an execution to its tenant's usage.
+func (g *gate) bill(r *brig.Ran, a *account, rec *brig.Record) {
+	rate := g.rateOf(g.backends.current.Load(), r.Provider)
+	if rate == (brig.Rate{}) || a == nil || rec == nil {
 		return
 	}
 	r.Cost = rate.Cost(1, r.Duration, rec.Spec.Limits.Memory)
 	a.charge(rec.Spec.Labels, r.Cost)
 }
 
-// processEnded tells of a background process, and bills it.
-func (e *Engine) processEnded(rec *brig.Record, p *process, res *brig.Result, err error) {
+// processEnded reports the end of a background process, and bills it.
+func (g *gate) processEnded(rec *brig.Record, p *process, res *brig.Result, err error) {
 	r := &brig.Ran{
 		At: p.started, Tenant: rec.Tenant, Provider: rec.Provider, Op: brig.OpStart.Name, Sandbox: rec.ID, Language: "command",
-		CodeHash: codeHash(commandLine(p.spec.Command)), Duration: e.Now().Sub(p.started),
+		CodeHash: codeHash(commandLine(p.spec.Command)), Duration: g.Now().Sub(p.started),
 	}
 	if err != nil {
 		r.Kind, r.ExitCode = brig.KindOf(err), -1
 		r.Status = brig.RunStatusOf(r.Kind)
 	} else {
 		r.ExitCode = res.ExitCode
-		r.Status, r.Kind = howEnded(res.ExitCode, res.TimedOut, res.OOMKilled, false)
+		r.Status, r.Kind = statusOf(res.ExitCode, res.TimedOut, res.OOMKilled, false)
 	}
-	e.bill(r, p.turn.account(), rec)
-	e.Observer.Ran(*r)
-	e.tellLater(e.ctx, r)
+	g.bill(r, p.reservation.account(), rec)
+	g.Observer.Ran(*r)
+	g.logRunAsync(g.ctx, r)
 }
 
-// endStep ends a step of a trace, with the code of what went wrong.
+// endStep ends a step of a trace, with the error code if the step failed.
 func endStep(s span.Span, err error) {
 	if err != nil {
 		s.Fail(brig.KindOf(err).Code())
@@ -220,7 +212,12 @@ func endStep(s span.Span, err error) {
 	s.End()
 }
 
-// made tells of a machine that is there, or could not be made.
-func (e *Engine) made(provider string, what brig.MadeFor, begin time.Time, err error) {
-	e.Observer.Made(brig.Making{Provider: provider, For: what, Took: time.Since(begin), Err: err})
+// Alerts implements brig.Service.
+func (g *gate) Alerts(ctx context.Context) ([]brig.Alert, error) {
+	return do(ctx, g, brig.OpAlerts, "", func(v *call) ([]brig.Alert, error) {
+		if g.Options.Alerts == nil {
+			return nil, nil
+		}
+		return g.Options.Alerts(), nil
+	})
 }

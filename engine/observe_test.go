@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// seen is an observer that remembers.
-type seen struct {
+// recordingObserver is an observer that records its calls.
+type recordingObserver struct {
 	mu      sync.Mutex // guards the fields below
 	ran     []brig.Ran
 	refused map[string]int
@@ -22,24 +22,27 @@ type seen struct {
 	tried   []error
 }
 
-func (s *seen) Ran(r brig.Ran) { s.note(func() { s.ran = append(s.ran, r) }) }
-func (s *seen) Refused(op string, kind brig.Kind) {
+func (s *recordingObserver) Ran(r brig.Ran) { s.note(func() { s.ran = append(s.ran, r) }) }
+func (s *recordingObserver) Refused(op string, kind brig.Kind) {
 	s.note(func() { s.refused[op+" "+string(kind)]++ })
 }
-func (s *seen) Made(m brig.Making)                 { s.note(func() { s.made[m.For]++ }) }
-func (s *seen) Gone(_ string, why brig.ExitReason) { s.note(func() { s.gone = append(s.gone, why) }) }
-func (s *seen) Restarted(string, string)           {}
-func (s *seen) Tried(_ string, _ time.Duration, err error) {
+func (s *recordingObserver) Made(m brig.Making) { s.note(func() { s.made[m.For]++ }) }
+func (s *recordingObserver) Gone(_ string, why brig.ExitReason) {
+	s.note(func() { s.gone = append(s.gone, why) })
+}
+func (s *recordingObserver) Restarted(string, string) {}
+func (s *recordingObserver) Answered(string, error)   {}
+func (s *recordingObserver) Tried(_ string, _ time.Duration, err error) {
 	s.note(func() { s.tried = append(s.tried, err) })
 }
 
-func (s *seen) note(f func()) {
+func (s *recordingObserver) note(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-func (s *seen) last(t *testing.T) brig.Ran {
+func (s *recordingObserver) last(t *testing.T) brig.Ran {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,16 +52,16 @@ func (s *seen) last(t *testing.T) brig.Ran {
 	return s.ran[len(s.ran)-1]
 }
 
-// watched is an engine that is observed, on a provider that is not real.
-func watched(t *testing.T, change func(*engine.Options)) (*engine.Engine, *seen, context.Context) {
+// newObservedEngine returns an engine with an observer, on a fake provider.
+func newObservedEngine(t *testing.T, change func(*engine.Options)) (*engine.Engine, *recordingObserver, context.Context) {
 	t.Helper()
-	s := &seen{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
+	s := &recordingObserver{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
 	store := mem.New()
 	if err := store.PutTenant(t.Context(), &brig.Tenant{Name: "acme", Quota: brig.Quota{ExecutionsPerDay: 6}}); err != nil {
 		t.Fatal(err)
 	}
 	o := engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: &images{}, Bounds: brig.DefaultBounds(), Observer: s,
+		Store: store, Provider: &fake.Provider{}, Images: &images{}, LimitRange: brig.DefaultBounds(), Observer: s,
 		Rates: map[string]brig.Rate{fake.Name: {PerCall: 1, PerGiBSecond: 1e9}},
 	}
 	change(&o)
@@ -67,10 +70,10 @@ func watched(t *testing.T, change func(*engine.Options)) (*engine.Engine, *seen,
 	return e, s, brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator})
 }
 
-// An execution is told once, with how it ended and what it cost, before its
-// caller has the answer; so is one that never began.
-func TestObserved(t *testing.T) {
-	e, s, ctx := watched(t, func(*engine.Options) {})
+// The observer gets each execution once, with its outcome and its cost, before
+// the caller receives the result. That includes executions that never began.
+func TestObserverGetsEachExecutionOnce(t *testing.T) {
+	e, s, ctx := newObservedEngine(t, func(*engine.Options) {})
 	if _, err := e.Run(ctx, brig.Program{Command: []string{"echo", "hi"}, Labels: map[string]string{"team": "a"}}, brig.IO{}); err != nil {
 		t.Fatal(err)
 	}
@@ -138,11 +141,11 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// Only sandboxes that stay are counted when they end, however late the record of
-// a one-shot is removed.
-func TestEndsOfOneShotsAreNotCounted(t *testing.T) {
+// Only sandboxes that persist are counted when they end, even if the record of
+// a one-shot is removed late.
+func TestRunEndsAreNotCountedAsSandboxEnds(t *testing.T) {
 	p := &fake.Provider{}
-	e, s, ctx := watched(t, func(o *engine.Options) { o.Provider = p })
+	e, s, ctx := newObservedEngine(t, func(o *engine.Options) { o.Provider = p })
 	_, err := e.Run(ctx, brig.Program{Command: []string{"echo", "hi"}}, brig.IO{Started: func(string) {
 		for _, id := range p.Machines() {
 			in, err := p.Recover(ctx, id, brig.Handle{})
@@ -153,7 +156,7 @@ func TestEndsOfOneShotsAreNotCounted(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		time.Sleep(100 * time.Millisecond) // in which the engine sees it
+		time.Sleep(100 * time.Millisecond) // wait until the engine sees the end
 	}})
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,21 +165,22 @@ func TestEndsOfOneShotsAreNotCounted(t *testing.T) {
 	}
 }
 
-// lame is a provider that makes nothing.
-type lame struct{ fake.Provider }
+// failingProvider is a provider that fails to create instances.
+type failingProvider struct{ fake.Provider }
 
-func (*lame) Create(context.Context, brig.ID, brig.Spec, time.Time) (brig.Instance, error) {
+func (*failingProvider) Create(context.Context, brig.ID, brig.Spec, time.Time) (brig.Instance, error) {
 	return nil, brig.Errorf(brig.CreationFailed, "no")
 }
 
-// Trials tell a provider that works from one that does not, and leave nothing.
-func TestTrials(t *testing.T) {
+// Health checks distinguish a working provider from a broken one, and leave no
+// instance.
+func TestHealthChecks(t *testing.T) {
 	good := &fake.Provider{}
 	for name, c := range map[string]struct {
 		provider brig.Provider
 		fails    bool
-	}{"good": {good, false}, "lame": {&lame{}, true}} {
-		e, s, _ := watched(t, func(o *engine.Options) { o.Provider, o.Trial = c.provider, 20*time.Millisecond })
+	}{"good": {good, false}, "lame": {&failingProvider{}, true}} {
+		e, s, _ := newObservedEngine(t, func(o *engine.Options) { o.Provider, o.HealthCheckInterval = c.provider, 20*time.Millisecond })
 		if err := e.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,8 @@ func (c *capture) output() brig.Output {
 	return brig.Output(c.ht.Output())
 }
 
-// tee writes to all of ws that are not nil, in order; the last may fail.
+// tee returns a writer that writes to all non-nil ws, in order. Only the last
+// one may fail.
 func tee(ws ...io.Writer) io.Writer {
 	var out []io.Writer
 	for _, w := range ws {
@@ -44,26 +45,26 @@ func tee(ws ...io.Writer) io.Writer {
 	return io.MultiWriter(out...)
 }
 
-// logTee copies the beginning of an execution's streams into the sandbox's
-// log as they come, and their ends when it has ended, so that a flood of
-// output costs the log no more than the execution's limit.
+// logTee copies the beginning of an execution's streams into the sandbox's log
+// as they arrive, and the tails after the execution has ended. A flood of
+// output thus takes no more space in the log than the execution's output limit.
 type logTee struct {
 	in brig.Instance
 
 	mu   sync.Mutex // guards the fields below
-	left int64      // bytes that are still copied as they come
+	left int64      // remaining bytes to copy as they arrive
 	err  error
 }
 
 func newLogTee(in brig.Instance, limit int64) *logTee { return &logTee{in: in, left: limit / 2} }
 
-// stream is the log's end of one stream.
+// stream returns a writer that copies one stream to the log.
 func (l *logTee) stream() io.Writer { return logStream{l} }
 
 type logStream struct{ l *logTee }
 
-// Write implements io.Writer. A log that cannot be written does not stop the
-// program.
+// Write implements io.Writer. If the log cannot be written, the program
+// continues.
 func (s logStream) Write(p []byte) (int, error) {
 	l := s.l
 	l.mu.Lock()
@@ -77,7 +78,7 @@ func (s logStream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish writes what is at the ends of streams that were too long to copy.
+// finish writes the tails of streams that were too long to copy completely.
 func (l *logTee) finish(streams ...brig.Output) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,7 +94,7 @@ func (l *logTee) finish(streams ...brig.Output) error {
 	return l.err
 }
 
-// tailLines returns the last n lines of r, which it closes.
+// tailLines returns the last n lines of r, and closes r.
 func tailLines(r io.ReadCloser, n int) (io.ReadCloser, error) {
 	defer r.Close()
 	lines := make([][]byte, 0, min(n, 1024))

@@ -8,36 +8,38 @@ import (
 )
 
 const (
-	// overdueEvery is how often is looked whether a tenant has used up a day's
-	// time: by as much, times what goes on, a quota may be exceeded.
-	overdueEvery = 250 * time.Millisecond
-	// overdueGrace is how long programs of a sandbox have to end by themselves.
+	// overdueInterval is how often the engine checks whether a tenant has used
+	// up a day's time. Each running execution and sandbox may exceed the quota
+	// by up to this interval.
+	overdueInterval = 250 * time.Millisecond
+	// overdueGrace is how long the programs of a sandbox have to exit on their
+	// own.
 	overdueGrace = time.Second
 )
 
-// endOverdue ends what goes on of tenants that have used up a quota of time,
-// until the engine ends. To bound each execution when it begins would not do:
-// those that go on beside each other use up the same time.
-func (e *Engine) endOverdue() {
-	e.every(overdueEvery, func() {
-		e.accounts.Range(func(_, v any) bool {
+// enforceTimeQuotas ends the executions and sandboxes of tenants that have used
+// up a time quota, until the engine ends. A limit on each execution at its
+// start would not suffice, because concurrent executions use up the same quota.
+func (l *lifecycle) enforceTimeQuotas() {
+	l.runEvery(overdueInterval, func() {
+		l.accounts.Range(func(_, v any) bool {
 			a := v.(*account)
-			if a.endOverdue() {
-				e.endLives(a)
+			if a.stopOverdue() {
+				l.endSandboxes(a)
 			}
 			return true
 		})
 	})
 }
 
-// endOverdue ends the executions of a tenant that has used up its time, and
-// reports whether its sandboxes have to end, too.
-func (a *account) endOverdue() (all bool) {
+// stopOverdue ends the executions of a tenant that has used up its time, and
+// reports whether the tenant's sandboxes have to end too.
+func (a *account) stopOverdue() (all bool) {
 	a.mu.Lock()
-	var stops []func(error)
+	var candidates []func(error)
 	var why error
-	if a.tenant.Quota.OfTime() && len(a.open) > 0 {
-		a.turn()
+	if a.tenant.Quota.OfTime() && len(a.reservations) > 0 {
+		a.resetDaily()
 		a.catchUp()
 		lives, executions := a.tenant.Quota.Ends(a.spent, a.now())
 		if all, why = lives != nil, executions; all {
@@ -45,23 +47,23 @@ func (a *account) endOverdue() (all bool) {
 		}
 	}
 	if why != nil {
-		for p := range a.open {
-			if p.exec && p.stop != nil && p.over == nil {
-				p.over = why
-				stops = append(stops, p.stop)
+		for p := range a.reservations {
+			if p.isExec && p.stop != nil && p.stopReason == nil {
+				p.stopReason = why
+				candidates = append(candidates, p.stop)
 			}
 		}
 	}
 	a.mu.Unlock()
-	for _, stop := range stops {
+	for _, stop := range candidates {
 		stop(why)
 	}
 	return all
 }
 
-// endsBy says how an execution is ended before its time. A nil seat is of what
-// is not counted.
-func (p *seat) endsBy(stop func(why error)) {
+// setStop sets the function that ends an execution early. The reservation is
+// nil if the execution is not counted.
+func (p *reservation) setStop(stop func(why error)) {
 	if p == nil {
 		return
 	}
@@ -70,69 +72,74 @@ func (p *seat) endsBy(stop func(why error)) {
 	p.stop = stop
 }
 
-// verdict is how an execution ended: over quota if it was ended for that,
-// whatever became of it then.
-func (p *seat) verdict(err error) error {
+// detachStop removes the function that ends an execution early, until the next
+// setStop.
+func (p *reservation) detachStop() {
+	if p == nil {
+		return
+	}
 	p.a.mu.Lock()
 	defer p.a.mu.Unlock()
-	if p.over != nil {
-		return p.over
+	p.stop, p.stopReason = nil, nil
+}
+
+// resultError returns the error of an execution: the quota error if the engine
+// ended the execution for that reason, and err otherwise.
+func (p *reservation) resultError(err error) error {
+	p.a.mu.Lock()
+	defer p.a.mu.Unlock()
+	if p.stopReason != nil {
+		return p.stopReason
 	}
 	return err
 }
 
-// endLives ends the sandboxes of a tenant.
-func (e *Engine) endLives(a *account) {
+// endSandboxes ends the sandboxes of a tenant.
+func (l *lifecycle) endSandboxes(a *account) {
 	var ids []brig.ID
-	e.mu.Lock()
-	for id, p := range e.seats {
-		if p != nil && p.a == a {
+	l.sandboxes.updateEach(func(id brig.ID, s *sandbox) {
+		if s.reservation != nil && s.reservation.a == a {
 			ids = append(ids, id)
 		}
-	}
-	e.mu.Unlock()
+	})
 	for _, id := range ids {
-		e.endOver(a.tenant.Name, id)
+		l.endOverQuota(a.tenant.Name, id)
 	}
 }
 
-// endOver begins to end a sandbox whose tenant has used up its time, once.
-// One-shots end with what is executed in them.
-func (e *Engine) endOver(tenant string, id brig.ID) {
-	e.mu.Lock()
-	p := e.seats[id]
-	again := p == nil || p.ending
-	if !again {
-		p.ending = true
-	}
-	in := e.live[id]
-	e.mu.Unlock()
-	if again || in == nil {
+// endOverQuota starts to end a sandbox whose tenant has used up its time,
+// unless it is already being ended. A one-shot ends with its execution.
+func (l *lifecycle) endOverQuota(tenant string, id brig.ID) {
+	var in brig.Instance
+	l.sandboxes.update(id, func(s *sandbox) {
+		if s.reservation != nil && s.instance != nil && !s.endingOverQuota {
+			s.endingOverQuota, in = true, s.instance
+		}
+	})
+	if in == nil {
 		return
 	}
-	e.work.Go(func() {
-		rec, err := e.Store.Get(e.ctx, tenant, string(id))
+	l.background.Go(func() {
+		rec, err := l.Store.Get(l.ctx, tenant, string(id))
 		if err == nil && !rec.Spec.Ephemeral {
-			e.finish(rec, in, overdueGrace, brig.OverTime)
+			l.endSandbox(rec, in, overdueGrace, brig.OverTime)
 		}
-		if err != nil && brig.KindOf(err) != brig.NotFound && e.ctx.Err() == nil {
-			e.Log.Error("find a sandbox whose tenant has used up its time", "sandbox", id, "err", err)
+		if err != nil && brig.KindOf(err) != brig.NotFound && l.ctx.Err() == nil {
+			l.Log.Error("find a sandbox whose tenant has used up its time", "sandbox", id, "err", err)
 		}
-		e.mu.Lock()
-		p.ending = false // if it lives all the same, it is tried again
-		e.mu.Unlock()
+		l.sandboxes.update(id, func(s *sandbox) { s.endingOverQuota = false }) // if the sandbox still runs, the next check tries again
 	})
 }
 
 // endProcess ends a process whose tenant has used up its time.
-func (e *Engine) endProcess(rec *brig.Record, p *process) {
-	e.work.Go(func() {
-		ctx, cancel := context.WithTimeout(e.ctx, cleanupTime)
+func (l *lifecycle) endProcess(rec *brig.Record, p *process) {
+	l.background.Go(func() {
+		ctx, cancel := context.WithTimeout(l.ctx, cleanupTimeout)
 		defer cancel()
 		if err := p.Kill(ctx); err != nil && ctx.Err() == nil {
-			// What cannot be ended alone ends with its sandbox.
-			e.Log.WarnContext(ctx, "end a process whose tenant has used up its time", "sandbox", rec.ID, "err", err)
-			e.endOver(rec.Tenant, rec.ID)
+			// If the process cannot be ended alone, end its sandbox.
+			l.Log.WarnContext(ctx, "end a process whose tenant has used up its time", "sandbox", rec.ID, "err", err)
+			l.endOverQuota(rec.Tenant, rec.ID)
 		}
 	})
 }

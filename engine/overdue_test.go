@@ -12,28 +12,28 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// everythingThatTakesTime is how everything that takes time is begun. What it returns ends with
-// the thing itself.
-var everythingThatTakesTime = map[string]func(ctx context.Context, h *house) error{
-	"Exec": func(ctx context.Context, h *house) error {
+// timedOperations holds a function for each operation that takes time. The
+// function returns when the operation has ended.
+var timedOperations = map[string]func(ctx context.Context, h *fixture) error{
+	"Exec": func(ctx context.Context, h *fixture) error {
 		_, err := h.Exec(ctx, "box", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{})
 		return err
 	},
-	"Run": func(ctx context.Context, h *house) error {
+	"Run": func(ctx context.Context, h *fixture) error {
 		_, err := h.Run(ctx, brig.Program{Command: []string{"sleep", "60"}}, brig.IO{})
 		return err
 	},
 }
 
-// Whatever goes on when a tenant has used up a day's time ends, at most a
-// quarter of a second late for each thing that does; the caller is told why.
-func TestTimeThatIsUsedUpEndsExecutions(t *testing.T) {
-	for name, begin := range everythingThatTakesTime {
+// When a tenant has used up a day's time, the engine ends all executions of the
+// tenant, each at most a quarter of a second late. The caller gets the reason.
+func TestTimeQuotaEndsExecutions(t *testing.T) {
+	for name, begin := range timedOperations {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				attack.Case(t, "API-07", name+" that goes on when a day's time is used up")
-				h := newBounded(t, brig.Quota{ExecutionTimePerDay: 10 * time.Second}, brig.Ceilings{})
-				ctx := as(t, brig.Admin)
+				h := newQuotaFixture(t, brig.Quota{ExecutionTimePerDay: 10 * time.Second}, brig.Ceilings{})
+				ctx := withRole(t, brig.Admin)
 				if err := h.Recover(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -42,7 +42,7 @@ func TestTimeThatIsUsedUpEndsExecutions(t *testing.T) {
 				}
 				at := time.Now()
 				var wg sync.WaitGroup
-				for range 4 { // which use the same ten seconds
+				for range 4 { // all four share the ten seconds
 					wg.Go(func() { wantQuota(t, name, begin(ctx, h), "execution_ms_per_day") })
 				}
 				wg.Wait()
@@ -57,8 +57,8 @@ func TestTimeThatIsUsedUpEndsExecutions(t *testing.T) {
 					t.Errorf("the sandbox, whose time is not bounded: %+v, %v", s, err)
 				}
 				wantQuota(t, "one more", begin(ctx, h), "execution_ms_per_day")
-				// The control: whose quota is larger is not ended.
-				bounded(t, h.store, brig.Quota{}, brig.Ceilings{})
+				// The control: a tenant with a larger quota continues.
+				setQuota(t, h.store, brig.Quota{}, brig.Ceilings{})
 				operator := brig.WithActor(t.Context(), brig.Actor{Name: "op", Tenant: "rival", Role: brig.Operator})
 				if _, err := h.UpdateTenant(operator, brig.Tenant{Name: "acme", Quota: brig.Quota{ExecutionTimePerDay: time.Hour}}); err != nil {
 					t.Fatal(err)
@@ -67,19 +67,19 @@ func TestTimeThatIsUsedUpEndsExecutions(t *testing.T) {
 				if err != nil {
 					t.Errorf("with an hour: %v", err)
 				}
-				attack.Seen("API-07", "the same with an hour a day", "ten seconds a day", err == nil)
+				attack.RecordMutant("API-07", "the same with an hour a day", "ten seconds a day", err == nil)
 				h.Close()
 			})
 		})
 	}
 }
 
-// Processes and commands that outlive their callers have nobody who waits for
-// them, and end all the same.
-func TestTimeThatIsUsedUpEndsWhatIsLeftAlone(t *testing.T) {
+// Processes and commands that outlive their callers end too, although no caller
+// waits for them.
+func TestTimeQuotaEndsDetachedProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBounded(t, brig.Quota{ExecutionTimePerDay: 10 * time.Second}, brig.Ceilings{})
-		ctx := as(t, brig.Admin)
+		h := newQuotaFixture(t, brig.Quota{ExecutionTimePerDay: 10 * time.Second}, brig.Ceilings{})
+		ctx := withRole(t, brig.Admin)
 		if err := h.Recover(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -114,16 +114,16 @@ func TestTimeThatIsUsedUpEndsWhatIsLeftAlone(t *testing.T) {
 	})
 }
 
-// Sandboxes use up what they reserve by living, and end when that is all.
-func TestTimeThatIsUsedUpEndsSandboxes(t *testing.T) {
+// Sandboxes use up the quota while they live, and end when it is exhausted.
+func TestTimeQuotaEndsSandboxes(t *testing.T) {
 	for field, q := range map[string]brig.Quota{
 		"cpu_ms_per_day":      {CPUTimePerDay: 20 * time.Second},
 		"gib_seconds_per_day": {MemoryPerDay: 10},
 	} {
 		t.Run(field, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBounded(t, q, brig.Ceilings{})
-				ctx := as(t, brig.Admin)
+				h := newQuotaFixture(t, q, brig.Ceilings{})
+				ctx := withRole(t, brig.Admin)
 				if err := h.Recover(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -136,8 +136,8 @@ func TestTimeThatIsUsedUpEndsSandboxes(t *testing.T) {
 				if _, err := h.Create(brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Member}), spec); err != nil {
 					t.Fatal(err)
 				}
-				// A server that is started in between knows what was used, and ends
-				// what the one before began.
+				// A server that starts in between loads the usage so far, and
+				// ends the sandboxes of the previous server.
 				time.Sleep(5 * time.Second)
 				h.Close()
 				h.Engine = engine.New(t.Context(), h.Options)
@@ -177,11 +177,11 @@ func TestTimeThatIsUsedUpEndsSandboxes(t *testing.T) {
 	}
 }
 
-// The outcome of a one-shot is found by its scoped id, within its tenant and
-// in all its parts.
+// GetRun finds the outcome of a one-shot by its scoped ID. The tenant and all
+// parts of the ID must match.
 func TestGetRunByScopedID(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Member)
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
 	o, err := h.Run(ctx, brig.Program{Name: "job", Command: []string{"echo", "hi"}}, brig.IO{})
 	if err != nil || o.ID == "" {
 		t.Fatal(o, err)

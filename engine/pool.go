@@ -11,20 +11,21 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// PoolOptions say what waits to be used.
+// PoolOptions configures the pool of waiting instances.
 type PoolOptions struct {
-	// Memory bounds what all that waits may use, in bytes. Zero is no pool.
+	// Memory bounds the memory of all waiting instances, in bytes. Zero
+	// disables the pool.
 	Memory int64
-	// Each is how much one is taken to use. Default 32 MiB.
-	Each int64
-	// Warm are the kinds that are kept ready from the start; others are when
-	// they have been asked for. Image is a name or a digest.
+	// InstanceMemory is the assumed memory of one instance. Default 32 MiB.
+	InstanceMemory int64
+	// Warm lists the kinds that are kept ready from the start. Other kinds are
+	// kept ready once they have been requested. Image is a name or a digest.
 	Warm []Warm
-	// Most is the largest number of one kind. Default 1000.
-	Most int
+	// MaxPerClass is the largest number of instances of one kind. Default 1000.
+	MaxPerClass int
 }
 
-// Warm asks for some machines of one kind to wait at all times.
+// Warm is the number of instances of one kind that wait at all times.
 type Warm struct {
 	Image    string
 	Language brig.Language
@@ -32,91 +33,93 @@ type Warm struct {
 	Count    int
 }
 
-// kind is what machines in the pool are told apart by. Everything else is
-// bound when one is claimed.
-type kind struct {
+// poolKey holds the properties that distinguish instances in the pool. All
+// other properties are bound when an instance is claimed.
+type poolKey struct {
 	image    string // digest
 	language brig.Language
 	limits   brig.Limits
 }
 
-// shelved returns k without what does not matter while a machine waits.
-func (k kind) shelved() kind {
+// normalized returns k without the limits that do not affect a waiting
+// instance.
+func (k poolKey) normalized() poolKey {
 	k.limits.Output = 0
 	return k
 }
 
-// waiting is a machine that nobody has claimed.
-type waiting struct {
+// pooledInstance is an instance that has not been claimed.
+type pooledInstance struct {
 	id      brig.ID
 	name    string // its host name
 	in      brig.Instance
-	session *interpreter.Session // nil for machines without an interpreter
+	session *interpreter.Session // nil for instances without an interpreter
 }
 
-// shelf holds what waits of one kind.
-type shelf struct {
-	kind
-	ready  []*waiting
-	dead   []*waiting
-	making int
-	least  int  // what is asked for at all times
-	stays  bool // whether the last one was for a sandbox that stays
-	demand demand
+// poolClass holds the waiting instances of one kind.
+type poolClass struct {
+	poolKey
+	ready      []*pooledInstance
+	dead       []*pooledInstance
+	making     int
+	minReady   int  // the number of instances to keep ready at all times
+	persistent bool // whether the last claim was for a sandbox that persists
+	demand     demand
 
 	hits, misses, failed int64
-	refills              []time.Duration // the last ones
-	pause                time.Time       // after a failure
+	refills              []time.Duration // the last 32
+	retryAt              time.Time       // after a failure
 	backoff              time.Duration
 }
 
-// pool keeps machines ready. A machine is claimed once and never comes back.
+// pool keeps instances ready. Each is claimed once and never returned.
 type pool struct {
-	e *Engine
+	e *machines
 	PoolOptions
-	wake chan struct{} // a claim or a failure: look what is missing
+	wake chan struct{} // signals a claim or a failure, so that run checks the classes
 
 	mu      sync.Mutex // guards the fields below
-	shelves map[kind]*shelf
+	classes map[poolKey]*poolClass
 	closed  bool
 }
 
-func newPool(e *Engine, o PoolOptions) *pool {
-	if o.Each == 0 {
-		o.Each = 32 * brig.MiB
+func newPool(e *machines, o PoolOptions) *pool {
+	if o.InstanceMemory == 0 {
+		o.InstanceMemory = 32 * brig.MiB
 	}
-	if o.Most == 0 {
-		o.Most = 1000
+	if o.MaxPerClass == 0 {
+		o.MaxPerClass = 1000
 	}
-	return &pool{e: e, PoolOptions: o, wake: make(chan struct{}, 1), shelves: map[kind]*shelf{}}
+	return &pool{e: e, PoolOptions: o, wake: make(chan struct{}, 1), classes: map[poolKey]*poolClass{}}
 }
 
-// claim takes a machine of the first of some kinds that has one, or none: the
-// last kind is what was missed then. Without a pool it says neither.
-func (p *pool) claim(stays bool, kinds ...kind) (*waiting, brig.PoolUse) {
+// claim takes an instance of the first kind that has one. If none has, it
+// returns nil and counts a miss for the last kind. If the pool is disabled, it
+// returns nil and an empty PoolUse.
+func (p *pool) claim(persistent bool, kinds ...poolKey) (*pooledInstance, brig.PoolUse) {
 	if p.Memory == 0 {
 		return nil, ""
 	}
-	// Whoever claims is about to run something, and that comes first, while
-	// anything waits for the next.
+	// The caller is about to run a program, which has priority over a refill
+	// while other instances wait for the next claim.
 	delay := refillDelay
-	defer func() { time.AfterFunc(delay, p.poke) }()
+	defer func() { time.AfterFunc(delay, p.wakeUp) }()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, k := range kinds {
 		last := i == len(kinds)-1
-		if p.shelves[k.shelved()] == nil && !last {
+		if p.classes[k.normalized()] == nil && !last {
 			continue
 		}
-		s := p.shelf(k.shelved())
+		s := p.class(k.normalized())
 		w := s.pop()
 		if w == nil && !last {
 			continue
 		}
 		s.demand.count(p.e.Now())
-		s.stays = stays
-		if stays && len(s.ready) > 0 {
-			delay = refillStays
+		s.persistent = persistent
+		if persistent && len(s.ready) > 0 {
+			delay = persistentRefillDelay
 		}
 		if w != nil {
 			s.hits++
@@ -127,13 +130,40 @@ func (p *pool) claim(stays bool, kinds ...kind) (*waiting, brig.PoolUse) {
 	return nil, brig.PoolMiss
 }
 
-// pop takes the newest machine: what it has touched is the most likely to be
-// in caches. One that has died is put aside for its watcher.
-func (s *shelf) pop() *waiting {
+// hasAny reports whether an instance of one of the kinds appears to be ready.
+func (p *pool) hasAny(kinds []poolKey) bool {
+	if p.Memory == 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range kinds {
+		if s := p.classes[k.normalized()]; s != nil && len(s.ready) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// hasInstance reports whether the pool appears to have an instance of any kind.
+func (p *pool) hasInstance() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.classes {
+		if len(s.ready) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pop takes the newest live instance, since its memory is the most likely to be
+// in caches. It sets dead instances aside for their watchers.
+func (s *poolClass) pop() *pooledInstance {
 	for len(s.ready) > 0 {
 		w := s.ready[len(s.ready)-1]
 		s.ready = s.ready[:len(s.ready)-1]
-		if !gone(w.in) {
+		if !hasEnded(w.in) {
 			return w
 		}
 		s.dead = append(s.dead, w)
@@ -141,36 +171,36 @@ func (s *shelf) pop() *waiting {
 	return nil
 }
 
-// clear takes everything off the shelf, so that its watchers leave it alone.
+// clear removes all instances from the class, so that their watchers ignore them.
 // The caller holds p.mu.
-func (s *shelf) clear() []*waiting {
+func (s *poolClass) clear() []*pooledInstance {
 	out := slices.Concat(s.ready, s.dead)
 	s.ready, s.dead = nil, nil
 	return out
 }
 
-// shelf returns the shelf of a kind. The caller holds p.mu.
-func (p *pool) shelf(k kind) *shelf {
-	s := p.shelves[k]
+// class returns the class of a kind. The caller holds p.mu.
+func (p *pool) class(k poolKey) *poolClass {
+	s := p.classes[k]
 	if s == nil {
-		s = &shelf{kind: k}
-		p.shelves[k] = s
+		s = &poolClass{poolKey: k}
+		p.classes[k] = s
 	}
 	return s
 }
 
-func (p *pool) poke() {
+func (p *pool) wakeUp() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
 	}
 }
 
-// drop ends everything that waits of an image, so that it can be removed.
-func (p *pool) drop(digest string) {
+// dropImage ends all waiting instances of an image, so that it can be removed.
+func (p *pool) dropImage(digest string) {
 	p.mu.Lock()
-	var out []*waiting
-	maps.DeleteFunc(p.shelves, func(k kind, s *shelf) bool {
+	var out []*pooledInstance
+	maps.DeleteFunc(p.classes, func(k poolKey, s *poolClass) bool {
 		if k.image != digest {
 			return false
 		}
@@ -181,58 +211,48 @@ func (p *pool) drop(digest string) {
 	p.end(out)
 }
 
-// empty ends everything that waits, for good.
+// empty ends all waiting instances and closes the pool.
 func (p *pool) empty() {
 	p.mu.Lock()
 	p.closed = true
-	var out []*waiting
-	for _, s := range p.shelves {
+	var out []*pooledInstance
+	for _, s := range p.classes {
 		out = append(out, s.clear()...)
 	}
 	p.mu.Unlock()
 	p.end(out)
-	p.e.work.Wait()
+	p.e.background.Wait()
 }
 
-func (p *pool) end(list []*waiting) {
+func (p *pool) end(list []*pooledInstance) {
 	for _, w := range list {
 		if w.session != nil {
 			w.session.Close()
 		}
-		p.e.discard(context.WithoutCancel(p.e.ctx), w.id, w.in)
+		p.e.destroyAsync(context.WithoutCancel(p.e.ctx), w.id, w.in)
 	}
 }
 
-// status says what the pool has, the shelves with the most hits first.
-func (p *pool) status() []brig.PoolShelf {
+// status returns the state of the pool, the classes with the most hits first.
+func (p *pool) status() []brig.PoolClass {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.e.Now()
-	var out []brig.PoolShelf
-	for _, s := range p.shelves {
-		out = append(out, brig.PoolShelf{
-			Provider: p.e.homeID, Image: s.image, Language: s.language, Limits: s.limits,
+	var out []brig.PoolClass
+	for _, s := range p.classes {
+		out = append(out, brig.PoolClass{
+			Provider: p.e.builtinID, Image: s.image, Language: s.language, Limits: s.limits,
 			Target: p.target(s, now), Ready: len(s.ready), Making: s.making,
-			Hits: s.hits, Misses: s.misses, Failed: s.failed, Refill: middle(s.refills),
+			Hits: s.hits, Misses: s.misses, Failed: s.failed, Refill: median(s.refills),
 		})
 	}
-	slices.SortFunc(out, func(a, b brig.PoolShelf) int { return int(b.Hits - a.Hits) })
+	slices.SortFunc(out, func(a, b brig.PoolClass) int { return int(b.Hits - a.Hits) })
 	return out
 }
 
-func middle(d []time.Duration) time.Duration {
+func median(d []time.Duration) time.Duration {
 	if len(d) == 0 {
 		return 0
 	}
 	return slices.Sorted(slices.Values(d))[len(d)/2]
-}
-
-// Pool implements brig.Service.
-func (e *Engine) Pool(ctx context.Context) (_ []brig.PoolShelf, err error) {
-	v, err := e.enter(ctx, brig.OpPool, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	return e.pool.status(), nil
 }

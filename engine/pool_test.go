@@ -15,21 +15,22 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// warm asks for n interpreters of Python at all times.
+// warm returns options with n Python interpreters ready at all times.
 func warm(n int) engine.Options {
 	return engine.Options{Pool: engine.PoolOptions{
 		Memory: brig.GiB, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: n}},
 	}}
 }
 
-// python is a program in the fake's language, of which a variable says whose.
+// python returns a program in the language of the fake interpreter, with its
+// owner in an environment variable.
 func python(owner string) brig.Program {
 	return brig.Program{Language: brig.Python, Code: "env OWNER", Env: map[string]string{"OWNER": owner}}
 }
 
-func mustRun(t *testing.T, h *house, p brig.Program, want brig.PoolUse) *brig.Outcome {
+func mustRun(t *testing.T, h *fixture, p brig.Program, want brig.PoolUse) *brig.Outcome {
 	t.Helper()
-	o, err := h.Run(as(t, brig.Operator), p, brig.IO{})
+	o, err := h.Run(withRole(t, brig.Operator), p, brig.IO{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,33 +44,34 @@ func mustRun(t *testing.T, h *house, p brig.Program, want brig.PoolUse) *brig.Ou
 }
 
 func TestPoolHitAndRefill(t *testing.T) {
-	bubble(t, warm(3), func(t *testing.T, h *house, p *tricky) {
-		if s := h.shelf(t); s.Target != 3 || s.Ready != 3 || s.Making != 0 || s.Language != brig.Python || s.Image != "sha256:host" {
+	withFakeClock(t, warm(3), func(t *testing.T, h *fixture, p *hookedProvider) {
+		if s := h.poolClass(t); s.Target != 3 || s.Ready != 3 || s.Making != 0 || s.Language != brig.Python || s.Image != "sha256:host" {
 			t.Fatalf("when all is quiet: %+v", s)
 		}
-		// No time passes while they run, and so none is made meanwhile.
+		// The fake clock stands still while they run, so the pool makes no
+		// instances meanwhile.
 		for i, want := range []brig.PoolUse{brig.PoolHit, brig.PoolHit, brig.PoolHit, brig.PoolMiss} {
 			if o := mustRun(t, h, python(fmt.Sprint("ann", i)), want); !strings.HasPrefix(o.Sandbox, "py-") {
 				t.Errorf("its sandbox is called %q", o.Sandbox)
 			}
 		}
-		settled()
-		if s := h.shelf(t); s.Ready < 3 || s.Hits != 3 || s.Misses != 1 || s.Failed != 0 {
+		waitForRefill()
+		if s := h.poolClass(t); s.Ready < 3 || s.Hits != 3 || s.Misses != 1 || s.Failed != 0 {
 			t.Errorf("after a while: %+v", s)
 		}
 		mustRun(t, h, python("ann"), brig.PoolHit)
 
-		// What is not of the kind that waits is none of the pool's.
+		// Programs of another kind do not use the pool's instances.
 		other := python("ann")
 		other.Limits.Memory = 256 * brig.MiB
 		mustRun(t, h, other, brig.PoolMiss)
 		root := python("ann")
 		root.User = "root"
 		mustRun(t, h, root, brig.PoolMiss)
-		// How much of the output is kept is nothing that a machine knows of.
+		// The output limit does not distinguish instances.
 		short := python("ann")
 		short.Limits.Output = 2 * brig.KiB
-		settled()
+		waitForRefill()
 		mustRun(t, h, short, brig.PoolHit)
 		named := python("ann")
 		named.Name = "mine"
@@ -77,28 +79,28 @@ func TestPoolHitAndRefill(t *testing.T) {
 			t.Errorf("it is called %q", o.Sandbox)
 		}
 		h.Close()
-		p.nothingLeft(t)
+		p.assertClean(t)
 	})
 }
 
-func TestNoPoolSaysNeither(t *testing.T) {
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, p *tricky) {
+func TestRunWithoutPoolReportsNoPoolUse(t *testing.T) {
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
 		mustRun(t, h, python("ann"), "")
-		if list := h.shelves(t); len(list) != 0 {
+		if list := h.poolClasses(t); len(list) != 0 {
 			t.Errorf("shelves %+v", list)
 		}
-		pass(time.Hour)
+		advance(time.Hour)
 		if n, _, _ := p.counted(); n != 1 {
 			t.Errorf("%d machines were made for one program", n)
 		}
 	})
 }
 
-// A sandbox that is created takes the machine of an interpreter, and its first
-// context takes the interpreter.
+// A created sandbox claims an instance with an interpreter, and its first
+// context uses that interpreter.
 func TestCreateFromPool(t *testing.T) {
-	bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
-		ctx := as(t, brig.Operator)
+	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+		ctx := withRole(t, brig.Operator)
 		s, err := h.Create(ctx, brig.Spec{Name: "mine", Env: map[string]string{"OWNER": "ann"}, TTL: time.Hour})
 		if err != nil {
 			t.Fatal(err)
@@ -117,8 +119,8 @@ func TestCreateFromPool(t *testing.T) {
 		if err := h.Remove(ctx, "mine"); err != nil {
 			t.Fatal(err)
 		}
-		// One whose program comes first has no use for it.
-		settled()
+		// A sandbox with a main program does not use the pool.
+		waitForRefill()
 		s, err = h.Create(ctx, brig.Spec{Name: "main", Command: &brig.Command{Argv: []string{"sleep", "1"}}})
 		if err != nil || s.Pool != "" {
 			t.Errorf("with a main program: %+v, %v", s, err)
@@ -127,13 +129,14 @@ func TestCreateFromPool(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Close()
-		p.nothingLeft(t)
+		p.assertClean(t)
 	})
 }
 
-// reused says which machines were bound to more than one program. That none
-// ever is, is what keeps one tenant's secrets from the next.
-func reused(p *tricky) (out []string) {
+// reused returns the instances that were bound to more than one program. It
+// must return none, since a reused instance could leak one tenant's secrets to
+// the next.
+func reused(p *hookedProvider) (out []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, owners := range p.binds {
@@ -144,8 +147,8 @@ func reused(p *tricky) (out []string) {
 	return out
 }
 
-// rush has five tenants run programs and commands, all at once.
-func rush(t *testing.T, h *house, n int) {
+// runConcurrently runs programs and commands of five tenants concurrently.
+func runConcurrently(t *testing.T, h *fixture, n int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
@@ -178,16 +181,16 @@ func bothKinds() engine.Options {
 	return o
 }
 
-// A machine is claimed once and never comes back.
-func TestMachinesAreUsedOnce(t *testing.T) {
+// An instance is claimed once and never returned.
+func TestPooledInstancesAreUsedOnce(t *testing.T) {
 	const n = 200
-	bubble(t, bothKinds(), func(t *testing.T, h *house, p *tricky) {
-		rush(t, h, n)
+	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
+		runConcurrently(t, h, n)
 		if list := reused(p); len(list) > 0 {
 			t.Errorf("machines were used again: %v", list)
 		}
 		hits := int64(0)
-		for _, s := range h.shelves(t) {
+		for _, s := range h.poolClasses(t) {
 			hits += s.Hits
 		}
 		if hits < n/4 {
@@ -211,56 +214,57 @@ func TestMachinesAreUsedOnce(t *testing.T) {
 			t.Errorf("%d runs are on record, want %d", len(whose), n)
 		}
 		h.Close()
-		p.nothingLeft(t)
+		p.assertClean(t)
 	})
 }
 
-// The test above must be able to fail: here a pool puts machines back.
-func TestReuseIsSeen(t *testing.T) {
-	bubble(t, bothKinds(), func(t *testing.T, h *house, p *tricky) {
-		p.play(tricks{
-			bind: func(in *trickyInstance) error {
-				h.Reshelve(in.id, in)
+// This is the control for TestPooledInstancesAreUsedOnce: here the pool reuses
+// instances.
+func TestPooledInstanceReuseIsDetected(t *testing.T) {
+	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
+		p.setHooks(hooks{
+			bind: func(in *hookedInstance) error {
+				h.ReturnToPool(in.id, in)
 				return nil
 			},
-			destroy: func(*trickyInstance) error { return errors.New("it is still of use") },
+			destroy: func(*hookedInstance) error { return errors.New("it is still of use") },
 		})
 		for i := range 3 {
-			// What becomes of a program whose machine is another's is not the point.
+			// The result of a program in a reused instance does not matter.
 			_, _ = h.Run(ofTenant(t, fmt.Sprint("t", i)), brig.Program{Command: []string{"env", "OWNER"}}, brig.IO{})
 		}
 		if len(reused(p)) == 0 {
 			t.Error("machines were put back, and nobody noticed")
 		}
-		p.play(tricks{})
-		pass(5 * time.Minute)
+		p.setHooks(hooks{})
+		advance(5 * time.Minute)
 	})
 }
 
-// A machine that dies while it waits is handed to nobody, and another takes
-// its place.
-func TestDeathOnTheShelf(t *testing.T) {
-	bubble(t, warm(3), func(t *testing.T, h *house, p *tricky) {
+// The pool does not hand out an instance that died while it waited, and
+// replaces it.
+func TestDeadPooledInstanceIsReplaced(t *testing.T) {
+	withFakeClock(t, warm(3), func(t *testing.T, h *fixture, p *hookedProvider) {
 		dead := p.instances()
 		for _, in := range dead {
 			if err := in.Stop(t.Context(), 0, brig.Crashed); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := h.Run(as(t, brig.Operator), python("ann"), brig.IO{}); err != nil { // nobody had time to notice
+		if _, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{}); err != nil { // before the pool detects the dead instances
 			t.Error(err)
 		}
-		settled()
+		waitForRefill()
 		now := p.instances()
 		for id := range dead {
 			if now[id] != nil || len(p.binds[id]) > 0 {
 				t.Errorf("the dead machine %s is still there, or was bound for %q", id, p.binds[id])
 			}
 		}
-		if s := h.shelf(t); s.Ready != 3 || len(now) != 3 {
+		if s := h.poolClass(t); s.Ready != 3 || len(now) != 3 {
 			t.Errorf("%d machines, and the shelf is %+v", len(now), s)
 		}
-		// One that dies a moment before the end of all.
+		// Another instance dies shortly before the end of the test.
 		for _, in := range now {
 			if err := in.Stop(t.Context(), 0, brig.Crashed); err != nil {
 				t.Fatal(err)
@@ -269,21 +273,21 @@ func TestDeathOnTheShelf(t *testing.T) {
 		}
 		mustRun(t, h, python("ann"), brig.PoolHit)
 		h.Close()
-		p.nothingLeft(t)
+		p.assertClean(t)
 	})
 }
 
 func TestPoolMemory(t *testing.T) {
 	o := warm(10)
-	o.Pool.Each, o.Pool.Memory = 32*brig.MiB, 4*32*brig.MiB+1
+	o.Pool.InstanceMemory, o.Pool.Memory = 32*brig.MiB, 4*32*brig.MiB+1
 	o.Pool.Warm = append(o.Pool.Warm, engine.Warm{Image: brig.HostImage, Language: brig.Bash, Count: 1})
-	bubble(t, o, func(t *testing.T, h *house, p *tricky) {
-		pass(time.Minute)
+	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
+		advance(time.Minute)
 		if _, most, _ := p.counted(); len(p.instances()) != 4 || most != 4 {
 			t.Errorf("%d machines wait, at most %d did, want 4", len(p.instances()), most)
 		}
 		ready := map[brig.Language]int{}
-		for _, s := range h.shelves(t) {
+		for _, s := range h.poolClasses(t) {
 			ready[s.Language] = s.Ready
 		}
 		if ready[brig.Bash] != 1 || ready[brig.Python] != 3 {
@@ -292,17 +296,18 @@ func TestPoolMemory(t *testing.T) {
 	})
 }
 
-// The pool follows what is asked for: what came in a moment may come again,
-// and after a while without it nothing waits and nothing is remembered.
+// The pool follows the demand: it keeps enough instances for the largest recent
+// burst of claims. After a while without claims, no instance waits and the pool
+// forgets the class.
 func TestPoolFollowsDemand(t *testing.T) {
-	o := engine.Options{Pool: engine.PoolOptions{Memory: brig.GiB, Most: 15}}
-	bubble(t, o, func(t *testing.T, h *house, p *tricky) {
-		if list := h.shelves(t); len(list) != 0 {
+	o := engine.Options{Pool: engine.PoolOptions{Memory: brig.GiB, MaxPerClass: 15}}
+	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
+		if list := h.poolClasses(t); len(list) != 0 {
 			t.Fatalf("before anybody asked: %+v", list)
 		}
 		mustRun(t, h, python("ann"), brig.PoolMiss)
-		pass(time.Minute)
-		if s := h.shelf(t); s.Target != 1 || s.Ready != 1 {
+		advance(time.Minute)
+		if s := h.poolClass(t); s.Target != 1 || s.Ready != 1 {
 			t.Errorf("after one: %+v", s)
 		}
 		for i := range 9 {
@@ -312,36 +317,37 @@ func TestPoolFollowsDemand(t *testing.T) {
 			}
 			mustRun(t, h, python("ann"), use)
 		}
-		pass(time.Minute)
-		if s := h.shelf(t); s.Target != 9 || s.Ready != 9 {
+		advance(time.Minute)
+		if s := h.poolClass(t); s.Target != 9 || s.Ready != 9 {
 			t.Errorf("after a burst of 9: %+v", s)
 		}
-		// The next burst finds all it needs. One that comes alone changes nothing.
+		// The next burst finds enough instances. A single claim does not change
+		// the target.
 		for range 9 {
 			mustRun(t, h, python("ann"), brig.PoolHit)
 		}
-		pass(5 * time.Minute)
+		advance(5 * time.Minute)
 		mustRun(t, h, python("ann"), brig.PoolHit)
-		settled()
-		if s := h.shelf(t); s.Target != 9 || s.Ready != 9 {
+		waitForRefill()
+		if s := h.poolClass(t); s.Target != 9 || s.Ready != 9 {
 			t.Errorf("after one that came alone: %+v", s)
 		}
-		pass(6 * time.Minute) // 11 since the burst, 6 since the last
-		if s := h.shelf(t); s.Target != 1 || s.Ready != 1 || len(p.instances()) != 1 {
+		advance(6 * time.Minute) // 11 since the burst, 6 since the last
+		if s := h.poolClass(t); s.Target != 1 || s.Ready != 1 || len(p.instances()) != 1 {
 			t.Errorf("when the burst is forgotten: %+v, %d machines", s, len(p.instances()))
 		}
-		pass(5 * time.Minute)
-		if list := h.shelves(t); len(list) != 0 || len(p.instances()) != 0 {
+		advance(5 * time.Minute)
+		if list := h.poolClasses(t); len(list) != 0 || len(p.instances()) != 0 {
 			t.Errorf("when all is forgotten: %+v, %d machines", list, len(p.instances()))
 		}
 		for range 40 {
-			if _, err := h.Run(as(t, brig.Member), python("ann"), brig.IO{}); err != nil {
+			if _, err := h.Run(withRole(t, brig.Member), python("ann"), brig.IO{}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(5 * time.Millisecond) // until what was used is gone
+			time.Sleep(5 * time.Millisecond) // until the used instances have been destroyed
 		}
-		pass(time.Minute)
-		if s := h.shelf(t); s.Target != 15 || s.Ready != 15 {
+		advance(time.Minute)
+		if s := h.poolClass(t); s.Target != 15 || s.Ready != 15 {
 			t.Errorf("more than the most of one kind: %+v", s)
 		}
 		if _, most, _ := p.counted(); most > 16 {
@@ -350,12 +356,13 @@ func TestPoolFollowsDemand(t *testing.T) {
 	})
 }
 
-// An image that goes takes what waits with it, what is being made included.
-func TestRemoveImageEmptiesItsShelf(t *testing.T) {
-	bubble(t, warm(2), func(t *testing.T, h *house, p *tricky) {
-		ctx := as(t, brig.Operator)
+// Removing an image ends its waiting instances, including those that are being
+// made.
+func TestRemoveImageEndsItsPooledInstances(t *testing.T) {
+	withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+		ctx := withRole(t, brig.Operator)
 		going, goOn := make(chan struct{}), make(chan struct{})
-		p.play(tricks{create: func(context.Context, brig.ID) error {
+		p.setHooks(hooks{create: func(context.Context, brig.ID) error {
 			going <- struct{}{}
 			<-goOn
 			return nil
@@ -365,7 +372,7 @@ func TestRemoveImageEmptiesItsShelf(t *testing.T) {
 			defer close(done)
 			mustRun(t, h, python("ann"), brig.PoolHit)
 		}()
-		<-going // the one that takes its place
+		<-going // the refill that replaces the claimed one
 		<-done
 		if err := h.RemoveImage(ctx, brig.HostImage); err != nil {
 			t.Fatal(err)
@@ -376,129 +383,135 @@ func TestRemoveImageEmptiesItsShelf(t *testing.T) {
 		}
 		close(goOn)
 		synctest.Wait()
-		if list, n := h.shelves(t), len(p.instances()); n != 0 || len(list) != 0 {
+		if list, n := h.poolClasses(t), len(p.instances()); n != 0 || len(list) != 0 {
 			t.Errorf("what was being made: %d machines, shelves %+v", n, list)
 		}
 		h.Close()
-		p.nothingLeft(t)
+		p.assertClean(t)
 	})
 }
 
-// What cannot be made is tried again, less and less often, and what can be
-// again is.
+// A failed refill is retried at growing intervals, and succeeds when the
+// provider works again.
 func TestRefillBacksOff(t *testing.T) {
 	o := warm(2)
-	bubble(t, o, func(t *testing.T, h *house, p *tricky) {
-		p.play(tricks{create: func(context.Context, brig.ID) error { return errors.New("no") }})
+	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
+		p.setHooks(hooks{create: func(context.Context, brig.ID) error { return errors.New("no") }})
 		for range 2 {
 			mustRunHit(t, h)
 		}
 		before, _, _ := p.counted()
-		pass(10 * time.Minute)
+		advance(10 * time.Minute)
 		after, _, _ := p.counted()
-		p.play(tricks{})
+		p.setHooks(hooks{})
 		tries := after - before
 		if tries < 5 || tries > 30 {
 			t.Errorf("%d tries in ten minutes", tries)
 		}
-		if s := h.shelf(t); s.Failed < int64(tries) || s.Ready != 0 || s.Making != 0 {
+		if s := h.poolClass(t); s.Failed < int64(tries) || s.Ready != 0 || s.Making != 0 {
 			t.Errorf("meanwhile the shelf is %+v", s)
 		}
-		pass(2 * time.Minute)
-		if s := h.shelf(t); s.Ready != 2 {
+		advance(2 * time.Minute)
+		if s := h.poolClass(t); s.Ready != 2 {
 			t.Errorf("afterwards it is %+v", s)
 		}
 	})
 }
 
-func mustRunHit(t *testing.T, h *house) {
+func mustRunHit(t *testing.T, h *fixture) {
 	t.Helper()
 	mustRun(t, h, python("ann"), brig.PoolHit)
 }
 
-// An interpreter that does not start is a failure as well, and leaves nothing.
+// An interpreter that does not start also counts as a failure, and leaves no
+// instance.
 func TestRefillWithoutInterpreter(t *testing.T) {
-	bubble(t, warm(2), func(t *testing.T, h *house, p *tricky) {
+	withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
 		for _, in := range p.instances() {
 			if err := in.Stop(t.Context(), 0, brig.Crashed); err != nil {
 				t.Fatal(err)
 			}
 		}
-		p.play(tricks{start: func(in *trickyInstance) error { return in.Stop(t.Context(), 0, brig.Crashed) }})
-		pass(5 * time.Minute)
+		p.setHooks(hooks{start: func(in *hookedInstance) error { return in.Stop(t.Context(), 0, brig.Crashed) }})
+		advance(5 * time.Minute)
 		h.Close()
-		p.nothingLeft(t)
+		p.assertClean(t)
 	})
 }
 
-// Close ends what waits, and nothing is made after it.
+// Close ends the waiting instances, and the pool makes none afterwards.
 func TestCloseEmptiesThePool(t *testing.T) {
-	bubble(t, bothKinds(), func(t *testing.T, h *house, p *tricky) {
+	withFakeClock(t, bothKinds(), func(t *testing.T, h *fixture, p *hookedProvider) {
 		mustRunHit(t, h)
 		if len(p.instances()) < 9 {
 			t.Fatalf("%d machines", len(p.instances()))
 		}
 		h.Close()
-		pass(time.Minute)
-		p.nothingLeft(t)
+		advance(time.Minute)
+		p.assertClean(t)
 	})
-	bubble(t, warm(3), func(t *testing.T, h *house, p *tricky) {
-		p.play(tricks{create: func(ctx context.Context, _ brig.ID) error { // as slow as can be
+	withFakeClock(t, warm(3), func(t *testing.T, h *fixture, p *hookedProvider) {
+		p.setHooks(hooks{create: func(ctx context.Context, _ brig.ID) error { // never finishes
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}})
 		mustRunHit(t, h)
-		settled()
+		waitForRefill()
 		h.Close()
-		p.nothingLeft(t)
+		p.assertClean(t)
 	})
 }
 
-// A machine that is bound when it dies, or cannot be bound, leaves nothing.
+// An instance that dies while it is bound, or that cannot be bound, is removed
+// completely.
 func TestBindFails(t *testing.T) {
-	for what, f := range map[string]func(*trickyInstance) error{
-		"an error":  func(*trickyInstance) error { return errors.New("no") },
-		"its death": func(in *trickyInstance) error { return in.Stop(context.Background(), 0, brig.Crashed) },
+	for what, f := range map[string]func(*hookedInstance) error{
+		"an error":  func(*hookedInstance) error { return errors.New("no") },
+		"its death": func(in *hookedInstance) error { return in.Stop(context.Background(), 0, brig.Crashed) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
-				p.play(tricks{bind: f})
-				ctx := as(t, brig.Operator)
+			withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+				p.setHooks(hooks{bind: f})
+				ctx := withRole(t, brig.Operator)
 				if _, err := h.Run(ctx, python("ann"), brig.IO{}); err == nil {
 					t.Error("Run says nothing")
 				}
-				settled()
+				waitForRefill()
 				if _, err := h.Create(ctx, brig.Spec{Name: "mine"}); err == nil {
 					t.Error("Create says nothing")
 				}
 				if n := h.records(t); n != 0 {
 					t.Errorf("%d records are left", n)
 				}
-				settled()
-				if s := h.shelf(t); s.Ready == 0 || s.Ready != len(p.instances()) {
+				waitForRefill()
+				if s := h.poolClass(t); s.Ready == 0 || s.Ready != len(p.instances()) {
 					t.Errorf("%d machines, want those that wait: %+v", len(p.instances()), s)
 				}
 				h.Close()
-				p.nothingLeft(t)
+				p.assertClean(t)
 			})
 		})
 	}
 }
 
-// A server that dies while it binds leaves nothing that the next does not end.
+// If a server dies while it binds an instance, the next server removes the
+// instance.
 func TestServerDiesWhileBinding(t *testing.T) {
-	for what, call := range map[string]func(*testing.T, *house) error{
-		"run": func(t *testing.T, h *house) error {
-			_, err := h.Run(as(t, brig.Operator), python("ann"), brig.IO{})
+	for what, call := range map[string]func(*testing.T, *fixture) error{
+		"run": func(t *testing.T, h *fixture) error {
+			_, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{})
 			return err
 		},
-		"create": func(t *testing.T, h *house) error { _, err := h.Create(as(t, brig.Operator), brig.Spec{}); return err },
+		"create": func(t *testing.T, h *fixture) error {
+			_, err := h.Create(withRole(t, brig.Operator), brig.Spec{})
+			return err
+		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			bubble(t, warm(1), func(t *testing.T, h *house, p *tricky) {
-				p.play(tricks{bind: func(in *trickyInstance) error {
-					synctest.Wait() // for what is written beside the call: the dead write nothing later
-					next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, Bounds: brig.DefaultBounds()})
+			withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+				p.setHooks(hooks{bind: func(in *hookedInstance) error {
+					synctest.Wait() // wait for concurrent writes, since a dead server cannot write later
+					next := engine.New(t.Context(), engine.Options{Store: h.store, Provider: p, Images: images{}, LimitRange: brig.DefaultBounds()})
 					defer next.Close()
 					if err := next.Recover(t.Context()); err != nil {
 						t.Errorf("Recover: %v", err)
@@ -519,26 +532,29 @@ func TestServerDiesWhileBinding(t *testing.T) {
 	}
 }
 
-// However the store fails, no machine from the pool and no interpreter
-// outlives the call.
+// If a write to the store fails, no pooled instance and no interpreter outlives
+// the call.
 func TestClaimNeverLeaks(t *testing.T) {
 	for n := 1; n <= 2; n++ {
-		for what, call := range map[string]func(*testing.T, *house) error{
-			"run": func(t *testing.T, h *house) error {
-				_, err := h.Run(as(t, brig.Operator), python("ann"), brig.IO{})
+		for what, call := range map[string]func(*testing.T, *fixture) error{
+			"run": func(t *testing.T, h *fixture) error {
+				_, err := h.Run(withRole(t, brig.Operator), python("ann"), brig.IO{})
 				return err
 			},
-			"create": func(t *testing.T, h *house) error { _, err := h.Create(as(t, brig.Operator), brig.Spec{}); return err },
+			"create": func(t *testing.T, h *fixture) error {
+				_, err := h.Create(withRole(t, brig.Operator), brig.Spec{})
+				return err
+			},
 		} {
 			t.Run(fmt.Sprintf("%s, put %d", what, n), func(t *testing.T) {
-				store := &faulty{n: n}
+				store := &failNthPut{n: n}
 				o := warm(1)
-				bubble(t, o, func(t *testing.T, h *house, p *tricky) {
+				withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 					store.Store = h.store
 					h.Engine.Options.Store = store
 					err := call(t, h)
 					if what == "run" && n == 2 {
-						if err != nil { // there is no second Put
+						if err != nil { // without a second Put the call succeeds
 							t.Error(err)
 						}
 					} else if err == nil {
@@ -548,32 +564,32 @@ func TestClaimNeverLeaks(t *testing.T) {
 						t.Errorf("%d records are left", n)
 					}
 					h.Close()
-					p.nothingLeft(t)
+					p.assertClean(t)
 				})
 			})
 		}
 	}
 }
 
-// A machine that does not go is told to again, until it does.
-func TestDoomedMachines(t *testing.T) {
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, p *tricky) {
+// The engine retries a failed Destroy until the instance is gone.
+func TestFailedDestroyIsRetried(t *testing.T) {
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
 		var tries atomic.Int64
-		p.play(tricks{destroy: func(*trickyInstance) error {
+		p.setHooks(hooks{destroy: func(*hookedInstance) error {
 			if tries.Add(1) < 3 {
 				return errors.New("busy")
 			}
 			return nil
 		}})
 		mustRun(t, h, python("ann"), "")
-		pass(time.Second)
+		advance(time.Second)
 		if n := len(p.instances()); n != 1 || tries.Load() != 1 {
 			t.Fatalf("%d machines after %d tries", n, tries.Load())
 		}
 		if n := h.records(t); n != 0 {
 			t.Errorf("%d records: the caller has been told that it is over", n)
 		}
-		pass(5 * time.Minute)
+		advance(5 * time.Minute)
 		if n := len(p.instances()); n != 0 || tries.Load() != 3 {
 			t.Errorf("%d machines after %d tries", n, tries.Load())
 		}

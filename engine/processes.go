@@ -18,211 +18,250 @@ import (
 )
 
 const (
-	// maxProcesses is how many processes of one sandbox are remembered,
-	// those that run included; each costs a thread and its output.
+	// maxProcesses is the largest number of processes of one sandbox that the
+	// engine remembers, including those that run. Each costs a thread and the
+	// memory for its output.
 	maxProcesses = 128
-	// maxAllProcesses is how many run in all sandboxes at once: Go ends a
-	// program with ten thousand threads.
-	maxAllProcesses = 4000
-	// keepProcess is for how long one that has ended is remembered.
-	keepProcess = 10 * time.Minute
-	// settleTime is how long a process runs before it is kept over a server's
-	// death: most end sooner.
-	settleTime = 200 * time.Millisecond
+	// maxTotalProcesses is the largest number of processes in all sandboxes at
+	// once. The Go runtime aborts a program that has ten thousand threads.
+	maxTotalProcesses = 4000
+	// processRetention is the time for which the engine remembers a process
+	// after its end.
+	processRetention = 10 * time.Minute
+	// detachDelay is the time after which the engine prepares a process to
+	// outlive the server. Most processes end sooner.
+	detachDelay = 200 * time.Millisecond
 )
 
-// processes are those of one sandbox, by their ids inside.
+// processes holds the processes of one sandbox, by their PIDs inside the
+// sandbox.
 type processes struct {
 	mu       sync.Mutex // guards the fields below
-	by       map[int]*process
+	byPID    map[int]*process
 	starting int
 }
 
-// process is a program that runs, or has, without anybody waiting for it.
+// process is a background process that is running or has ended.
 type process struct {
 	brig.Process
-	spec    brig.ProcessSpec
-	started time.Time
-	tape    *tape
-	turn    *seat // in the tenant's quota, while it runs
+	spec         brig.ProcessSpec
+	started      time.Time
+	outputBuffer *outputBuffer
 
 	timedOut atomic.Bool
 	input    sync.Mutex // one write at a time
 
-	keeping sync.Mutex // guards the field below, and what is kept
-	kept    bool       // somebody else has its descriptors, too
+	detachMu    sync.Mutex   // guards the fields below, and serializes calls of Keep
+	detached    bool         // whether the supervisor holds the process's descriptors too
+	reservation *reservation // in the tenant's quota, while the process runs; nil if it was taken over
+
+	// unwatch stops watching a process that keeps running. unwatched is closed
+	// afterwards.
+	unwatch   func()
+	unwatched chan struct{}
 }
 
-// processNote is what is kept with a process over a server's death.
-type processNote struct {
+// processState is stored with a process that outlives the server.
+type processState struct {
 	Spec    brig.ProcessSpec
 	Started time.Time
 }
 
-// processesOf returns the processes of a sandbox, an empty set at first.
-func (e *Engine) processesOf(id brig.ID) *processes {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	ps := e.processes[id]
-	if ps == nil {
-		ps = &processes{by: map[int]*process{}}
-		e.processes[id] = ps
-	}
+// processesOf returns the processes of a sandbox. The set is created if
+// necessary.
+func (pg *programs) processesOf(id brig.ID) (ps *processes) {
+	pg.sandboxes.update(id, func(s *sandbox) {
+		if s.processes == nil {
+			s.processes = &processes{byPID: map[int]*process{}}
+		}
+		ps = s.processes
+	})
 	return ps
 }
 
-// startProcess starts a process in a machine and looks after it.
-func (e *Engine) startProcess(ctx context.Context, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
-	ps := e.processesOf(rec.ID)
+// startProcess starts a process in an instance and watches it.
+func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
+	ps := pg.processesOf(rec.ID)
 	if err := ps.reserve(); err != nil {
 		return nil, err
 	}
 	defer ps.unreserve()
-	defer e.looked.Add(-1) // from then on look counts it
-	if e.looked.Add(1) > maxAllProcesses {
-		return nil, brig.Errorf(brig.Unavailable, "the server looks after %d processes already", maxAllProcesses).WithHint("try again later")
+	defer pg.watchedProcesses.Add(-1) // watchProcess counts it from then on
+	if pg.watchedProcesses.Add(1) > maxTotalProcesses {
+		return nil, tooManyProcesses()
 	}
-	run, err := e.withSecrets(ctx, rec, spec.Command) // which nobody is told
+	run, err := pg.vault.withSecrets(ctx, rec, spec.Command) // not stored in p.spec, which callers see
 	if err != nil {
 		return nil, err
 	}
-	a, err := e.account(ctx, rec.Tenant)
+	a, err := pg.account(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	turn, err := a.begin(rec.Spec.Labels)
+	reservation, err := a.reserveExec(rec.Spec.Labels)
 	if err != nil {
 		return nil, err
 	}
+	reservation.start()
 	proc, err := in.Start(ctx, newExecID(), run, brig.Streams{Terminal: spec.Terminal})
 	if err != nil {
-		turn.undo()
+		reservation.cancel()
 		return nil, err
 	}
 	if spec.NoInput {
-		_ = proc.Stdin().Close() // an input that cannot be closed has ended
+		_ = proc.Stdin().Close() // it fails only if the input has ended
 	}
-	p := &process{Process: proc, spec: spec, started: e.Now().UTC(), tape: newTape().hold(), turn: turn}
+	p := &process{Process: proc, spec: spec, started: pg.Now().UTC(), outputBuffer: pg.relays.newOutputBuffer(rec.Tenant).holdForFollower(), reservation: reservation}
 	if !ps.add(p) {
-		turn.end()
-		// Only an agent that was tampered with says so.
+		reservation.release()
+		// Only a compromised agent reuses the PID of a running process.
 		err := proc.Kill(ctx)
 		return nil, errors.Join(fmt.Errorf("the agent says that process %d is another", p.PID()), err, proc.Close())
 	}
-	e.look(rec, in, ps, p)
+	pg.watchProcess(rec, in, ps, p)
 	return p.info(), nil
 }
 
-// look looks after a process until it ends, or the engine does.
-func (e *Engine) look(rec *brig.Record, in brig.Instance, ps *processes, p *process) {
+func tooManyProcesses() error {
+	return brig.Errorf(brig.Unavailable, "the server looks after %d processes already", maxTotalProcesses).WithHint("try again later")
+}
+
+// watchProcess watches a process until the process ends or the engine closes.
+func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *processes, p *process) {
 	done := make(chan struct{})
-	e.looked.Add(1)
-	e.work.Go(func() {
-		defer e.looked.Add(-1)
+	ctx, unwatch := context.WithCancel(pg.ctx)
+	p.unwatch, p.unwatched = unwatch, done
+	p.reservation.setStop(func(error) { pg.lifecycle.endProcess(rec, p) })
+	pg.watchedProcesses.Add(1)
+	pg.background.Go(func() {
+		defer pg.watchedProcesses.Add(-1)
 		defer close(done)
-		defer p.turn.end()
-		p.turn.endsBy(func(error) { e.endProcess(rec, p) })
-		defer context.AfterFunc(e.ctx, func() {
-			// The process goes on; the next server finds it.
-			e.keepProcess(in, p)
-			p.tape.finish(nil, brig.Errorf(brig.Unavailable, "the server stops").WithHint("attach again"))
+		defer unwatch()
+		defer func() { p.takeReservation().release() }()
+		defer context.AfterFunc(ctx, func() {
+			// The process continues; the next server, or the resumed sandbox,
+			// finds it.
+			pg.detachProcess(in, p)
+			why := "the sandbox was paused"
+			if pg.ctx.Err() != nil {
+				why = "the server stops"
+			}
+			p.outputBuffer.finish(nil, brig.Errorf(brig.Unavailable, "%s", why).WithHint("attach again"))
 			_ = p.Close()
 		})()
 		if d := p.spec.Command.Timeout; d > 0 {
-			defer time.AfterFunc(time.Until(p.started.Add(d)), func() { e.expire(rec, p) }).Stop()
+			defer time.AfterFunc(time.Until(p.started.Add(d)), func() { pg.killExpired(rec, p) }).Stop()
 		}
+		pg.background.Go(func() {
+			if _, err := p.Wait(ctx); err == nil { // if the instance ended, no more output follows
+				p.outputBuffer.markEnded()
+			}
+		})
 		p.record(newLogTee(in, rec.Spec.Limits.Output).stream())
-		res, err := p.Wait(e.ctx)
+		res, err := p.Wait(ctx)
 		switch {
-		case e.ctx.Err() != nil:
+		case ctx.Err() != nil:
 			return
 		case err != nil:
-			// Its machine dies. Who is told so finds it dead.
-			e.awaitEnd(e.ctx, in, stopTime)
-			p.tape.finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
-			e.processEnded(rec, p, nil, brig.Errorf(brig.FailedPrecondition, ""))
+			// The instance is ending. Wait for that, so that a notified caller
+			// finds the instance ended.
+			pg.awaitEnd(pg.ctx, in, endReportTimeout)
+			p.outputBuffer.finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
+			pg.processEnded(rec, p, nil, brig.Errorf(brig.FailedPrecondition, ""))
 		default:
 			end := *res
-			end.Started, end.Duration = p.started, e.Now().Sub(p.started)
+			end.Started, end.Duration = p.started, pg.Now().Sub(p.started)
 			if end.TimedOut = p.timedOut.Load() && end.Signal == "SIGKILL"; end.TimedOut {
 				end.ExitCode = 124
 			}
-			p.tape.finish(&end, nil)
-			e.processEnded(rec, p, &end, nil)
+			p.outputBuffer.finish(&end, nil)
+			pg.processEnded(rec, p, &end, nil)
 		}
 		_ = p.Close()
-		time.AfterFunc(keepProcess, func() { ps.forget(p) })
+		time.AfterFunc(processRetention, func() { ps.remove(p) })
 	})
-	e.work.Go(func() {
+	pg.background.Go(func() {
 		select {
 		case <-done:
-		case <-time.After(settleTime):
-			e.keepProcess(in, p)
+		case <-time.After(detachDelay):
+			pg.detachProcess(in, p)
 		}
 		<-done
-		e.letGo(in, p)
+		pg.releaseProcess(in, p)
 	})
 }
 
-// keepProcess makes a process outlive this server, once.
-func (e *Engine) keepProcess(in brig.Instance, p *process) {
-	p.keeping.Lock()
-	defer p.keeping.Unlock()
-	if !p.kept {
-		p.kept = true
-		e.tellKeeper(in, p)
+// takeReservation takes over the reservation of a process. It returns nil if it was
+// taken before.
+func (p *process) takeReservation() *reservation {
+	p.detachMu.Lock()
+	defer p.detachMu.Unlock()
+	r := p.reservation
+	p.reservation = nil
+	return r
+}
+
+// detachProcess makes a process outlive this server. Later calls have no
+// effect.
+func (pg *programs) detachProcess(in brig.Instance, p *process) {
+	p.detachMu.Lock()
+	defer p.detachMu.Unlock()
+	if !p.detached {
+		p.detached = true
+		pg.updateSupervisor(in, p)
 	}
 }
 
-// tellKeeper has the machine keep a process as it is now. The caller holds
-// p.keeping.
-func (e *Engine) tellKeeper(in brig.Instance, p *process) {
-	ctx, cancel := cleanup(e.ctx)
+// updateSupervisor stores the current state of a process in the instance's
+// supervisor. The caller holds p.detachMu.
+func (pg *programs) updateSupervisor(in brig.Instance, p *process) {
+	ctx, cancel := detachedContext(pg.ctx)
 	defer cancel()
-	b, err := json.Marshal(note{Process: &processNote{p.spec, p.started}})
+	b, err := json.Marshal(reattachState{Process: &processState{p.spec, p.started}})
 	if err == nil {
 		err = in.Keep(ctx, p.Process, b)
 	}
-	if err != nil && !gone(in) {
-		e.Log.ErrorContext(ctx, "keep a process over the server's death", "err", err)
+	if err != nil && !hasEnded(in) {
+		pg.Log.ErrorContext(ctx, "keep a process over the server's death", "err", err)
 	}
 }
 
-// closeInput ends a process's standard input, everywhere.
-func (e *Engine) closeInput(in brig.Instance, p *process) {
-	p.keeping.Lock()
-	defer p.keeping.Unlock()
-	_ = p.Stdin().Close() // twice is as good as once
-	if p.kept {
-		e.tellKeeper(in, p)
+// closeStdin closes a process's standard input, including the supervisor's
+// copy.
+func (pg *programs) closeStdin(in brig.Instance, p *process) {
+	p.detachMu.Lock()
+	defer p.detachMu.Unlock()
+	_ = p.Stdin().Close() // closing twice is harmless
+	if p.detached {
+		pg.updateSupervisor(in, p)
 	}
 }
 
-// letGo undoes keepProcess for one that has ended; one that has not is the next
-// server's.
-func (e *Engine) letGo(in brig.Instance, p *process) {
-	p.keeping.Lock()
-	defer p.keeping.Unlock()
-	if _, end, _ := p.tape.state(); !p.kept || end == nil || gone(in) {
+// releaseProcess undoes detachProcess for a process that has ended. A process
+// that still runs is left to the next server.
+func (pg *programs) releaseProcess(in brig.Instance, p *process) {
+	p.detachMu.Lock()
+	defer p.detachMu.Unlock()
+	if _, end, _ := p.outputBuffer.state(); !p.detached || end == nil || hasEnded(in) {
 		return
 	}
-	ctx, cancel := cleanup(e.ctx)
+	ctx, cancel := detachedContext(pg.ctx)
 	defer cancel()
-	_ = in.Keep(ctx, p.Process, nil) // a note too much is found to have ended
+	_ = in.Keep(ctx, p.Process, nil) // if it fails, recovery finds that the process has ended
 }
 
-// expire ends a process whose time is over.
-func (e *Engine) expire(rec *brig.Record, p *process) {
+// killExpired kills a process whose timeout has expired.
+func (pg *programs) killExpired(rec *brig.Record, p *process) {
 	p.timedOut.Store(true)
-	ctx, cancel := cleanup(e.ctx)
+	ctx, cancel := detachedContext(pg.ctx)
 	defer cancel()
 	if err := p.Kill(ctx); err != nil {
-		e.Log.ErrorContext(ctx, "kill a process whose time is over", "sandbox", rec.ID, "err", err)
+		pg.Log.ErrorContext(ctx, "kill a process whose time is over", "sandbox", rec.ID, "err", err)
 	}
 }
 
-// record carries a process's output to its tape until there is no more, and the
-// beginning of it to the sandbox's log.
+// record copies a process's output to its output buffer until the output ends.
+// It copies the beginning to the sandbox's log.
 func (p *process) record(log io.Writer) {
 	for {
 		from, b, err := p.Receive()
@@ -230,23 +269,26 @@ func (p *process) record(log io.Writer) {
 			return
 		}
 		_, _ = log.Write(b) // it never fails
-		p.tape.write(from, b)
+		p.outputBuffer.write(from, b)
 	}
 }
 
 func (p *process) info() *brig.ProcessInfo {
-	written, end, _ := p.tape.state()
+	written, end, _ := p.outputBuffer.state()
 	return &brig.ProcessInfo{PID: p.PID(), Spec: p.spec, Started: p.started, Written: written, Result: end}
 }
 
-// reserve makes room for one more process, until unreserve.
+// reserve reserves a place for one more process, until unreserve is called.
 func (ps *processes) reserve() error {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	full := func() bool { return len(ps.by)+ps.starting >= maxProcesses }
+	full := func() bool { return len(ps.byPID)+ps.starting >= maxProcesses }
 	if full() {
-		maps.DeleteFunc(ps.by, func(_ int, p *process) bool {
-			_, _, over := p.tape.state()
+		maps.DeleteFunc(ps.byPID, func(_ int, p *process) bool {
+			_, _, over := p.outputBuffer.state()
+			if over {
+				p.outputBuffer.releaseCharge()
+			}
 			return over
 		})
 	}
@@ -263,38 +305,52 @@ func (ps *processes) unreserve() {
 	ps.starting--
 }
 
-// add reports whether the process is known now: its id must be one, and not
-// that of another that runs.
+// add registers a process and reports whether it succeeded. It fails if the PID
+// is invalid or is that of another running process.
 func (ps *processes) add(p *process) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	if p.PID() < 1 || p.PID() > math.MaxInt32 {
 		return false
 	}
-	if other := ps.by[p.PID()]; other != nil {
-		if _, _, over := other.tape.state(); !over {
+	if other := ps.byPID[p.PID()]; other != nil {
+		if _, _, over := other.outputBuffer.state(); !over {
 			return false
 		}
+		other.outputBuffer.releaseCharge()
 	}
-	ps.by[p.PID()] = p
+	ps.byPID[p.PID()] = p
 	return true
 }
 
-func (ps *processes) forget(p *process) {
+// removeAll forgets all processes after their sandbox has been removed.
+func (ps *processes) removeAll() {
+	if ps == nil {
+		return
+	}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if ps.by[p.PID()] == p {
-		delete(ps.by, p.PID())
+	for _, p := range ps.byPID {
+		p.outputBuffer.releaseCharge()
 	}
 }
 
-// find returns a process, one that runs if it must.
+func (ps *processes) remove(p *process) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.byPID[p.PID()] == p {
+		delete(ps.byPID, p.PID())
+		p.outputBuffer.releaseCharge()
+	}
+}
+
+// find returns a process. If running is set, the process must not have ended.
 func (ps *processes) find(pid int, running bool) (*process, error) {
 	ps.mu.Lock()
-	p := ps.by[pid]
+	p := ps.byPID[pid]
 	ps.mu.Unlock()
 	if p != nil && running {
-		if _, _, over := p.tape.state(); over {
+		if _, _, over := p.outputBuffer.state(); over {
 			p = nil
 		}
 	}
@@ -307,10 +363,10 @@ func (ps *processes) find(pid int, running bool) (*process, error) {
 func (ps *processes) list() []*brig.ProcessInfo {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	out := make([]*brig.ProcessInfo, 0, len(ps.by))
-	for _, p := range ps.by {
-		// Of one that was lost nobody knows how it ended.
-		if _, end, over := p.tape.state(); end != nil || !over {
+	out := make([]*brig.ProcessInfo, 0, len(ps.byPID))
+	for _, p := range ps.byPID {
+		// Skip a process that was lost, since its result is unknown.
+		if _, end, over := p.outputBuffer.state(); end != nil || !over {
 			out = append(out, p.info())
 		}
 	}
@@ -320,7 +376,19 @@ func (ps *processes) list() []*brig.ProcessInfo {
 	return out
 }
 
-// write gives a process input, for as long as ctx lasts.
+// running returns the processes that have not ended.
+func (ps *processes) running() (out []*process) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	for _, p := range ps.byPID {
+		if _, _, over := p.outputBuffer.state(); !over {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// write writes to a process's input until ctx is done.
 func (p *process) write(ctx context.Context, b []byte) error {
 	if p.spec.NoInput {
 		return brig.Errorf(brig.FailedPrecondition, "the process has no input").WithHint("start it with one")
@@ -329,7 +397,7 @@ func (p *process) write(ctx context.Context, b []byte) error {
 	defer p.input.Unlock()
 	in := p.Stdin()
 	if d, ok := in.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		_ = d.SetWriteDeadline(time.Time{}) // not all can; those wait
+		_ = d.SetWriteDeadline(time.Time{}) // an input without deadlines blocks
 		defer context.AfterFunc(ctx, func() { _ = d.SetWriteDeadline(time.Unix(1, 0)) })()
 	}
 	_, err := in.Write(b)
@@ -342,17 +410,19 @@ func (p *process) write(ctx context.Context, b []byte) error {
 	return brig.Errorf(brig.FailedPrecondition, "the process's input is closed").Because(err)
 }
 
-// recoverProcess takes up a process that an earlier server kept.
-func (e *Engine) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processNote) {
-	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, tape: newTape(), kept: true}
-	if a, err := e.account(e.ctx, rec.Tenant); err == nil {
-		p.turn = a.goOn(rec.Spec.Labels)
+// recoverProcess takes over a process that an earlier server kept, or that is in an
+// instance that was saved. Its reservation is nil if an earlier server made it.
+func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processState, reserved *reservation) {
+	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, outputBuffer: pg.relays.newOutputBuffer(rec.Tenant), detached: true, reservation: reserved}
+	if a, err := pg.account(pg.ctx, rec.Tenant); err == nil && reserved == nil {
+		p.reservation = a.resumeExec(rec.Spec.Labels)
 	}
-	ps := e.processesOf(rec.ID)
+	reserved.start()
+	ps := pg.processesOf(rec.ID)
 	if !ps.add(p) {
-		_ = p.Close() // what was kept is whatever the agent made of it
-		p.turn.end()
+		_ = p.Close() // the agent controls this PID, so it may be invalid
+		p.reservation.release()
 		return
 	}
-	e.look(rec, in, ps, p)
+	pg.watchProcess(rec, in, ps, p)
 }

@@ -9,24 +9,26 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// processDoor is brig.Processes of one sandbox, behind the gate.
-type processDoor struct {
-	e    *Engine
+// processService implements brig.Processes for one sandbox, and checks every
+// call.
+type processService struct {
+	e    *programs
 	name string
 }
 
 // Processes implements brig.Service.
-func (e *Engine) Processes(name string) brig.Processes { return processDoor{e, name} }
+func (pg *programs) Processes(name string) brig.Processes { return processService{pg, name} }
 
-func (d processDoor) Start(ctx context.Context, spec brig.ProcessSpec) (out *brig.ProcessInfo, err error) {
-	err = d.e.inside(ctx, brig.OpStart, d.name, func(v *visit, in brig.Instance) error {
+func (d processService) Start(ctx context.Context, spec brig.ProcessSpec) (out *brig.ProcessInfo, err error) {
+	note := func(v *call) { v.addCommand(spec.Command) }
+	err = d.e.lifecycle.withInstanceDetails(ctx, brig.OpStart, d.name, note, func(v *call, in brig.Instance) error {
 		if err := checkProcess(spec); err != nil {
 			return err
 		}
 		spec.Command = inSandbox(v.rec.Spec, spec.Command)
 		out, err = d.e.startProcess(ctx, v.rec, in, spec)
 		return err
-	}, func(v *visit) { v.sayCommand(spec.Command) })
+	})
 	return out, err
 }
 
@@ -35,7 +37,7 @@ func checkProcess(spec brig.ProcessSpec) error {
 		return brig.InvalidField("timeout_ms", "%v is negative", spec.Command.Timeout)
 	}
 	if len(spec.Tag) > 256 || strings.ContainsRune(spec.Tag, 0) {
-		return brig.InvalidField("tag", "%q cannot be a tag", clip(spec.Tag)).WithHint("give up to 256 bytes without NUL")
+		return brig.InvalidField("tag", "%q cannot be a tag", truncate(spec.Tag)).WithHint("give up to 256 bytes without NUL")
 	}
 	if spec.Terminal != nil {
 		if err := checkTerminal(*spec.Terminal); err != nil {
@@ -52,28 +54,35 @@ func checkTerminal(t brig.Terminal) error {
 	return nil
 }
 
-func (d processDoor) List(ctx context.Context) (out []*brig.ProcessInfo, err error) {
-	err = d.e.inside(ctx, brig.OpProcesses, d.name, func(v *visit, _ brig.Instance) error {
+func (d processService) List(ctx context.Context) (out []*brig.ProcessInfo, err error) {
+	err = d.e.lifecycle.withInstance(ctx, brig.OpProcesses, d.name, func(v *call, _ brig.Instance) error {
 		out = d.e.processesOf(v.rec.ID).list()
 		return nil
 	})
 	return out, err
 }
 
-func (d processDoor) Attach(ctx context.Context, pid int, from int64, on func(brig.ProcessEvent) error) error {
-	return d.e.inside(ctx, brig.OpAttach, d.name, func(v *visit, in brig.Instance) error {
+func (d processService) Attach(ctx context.Context, pid int, from int64, on func(brig.ProcessEvent) error) error {
+	return d.e.lifecycle.withInstance(ctx, brig.OpAttach, d.name, func(v *call, in brig.Instance) error {
 		p, err := d.e.processesOf(v.rec.ID).find(pid, false)
 		if err != nil {
 			return err
 		}
-		defer d.e.stay(ctx, v.rec, in)()
-		return p.tape.follow(ctx, from, on)
+		release, err := d.e.streams.open(v)
+		if err != nil {
+			return err
+		}
+		defer release()
+		ctx, done := d.e.endedByPause(ctx, v.rec.ID)
+		defer done()
+		defer d.e.renewWhileConnected(ctx, v.rec, in)()
+		return p.outputBuffer.follow(ctx, from, on)
 	})
 }
 
-// stay renews a lease while somebody is there, until the returned function is
-// called.
-func (e *Engine) stay(ctx context.Context, rec *brig.Record, in brig.Instance) (leave func()) {
+// renewWhileConnected renews a lease while a caller is connected, until the
+// returned function is called.
+func (pg *programs) renewWhileConnected(ctx context.Context, rec *brig.Record, in brig.Instance) (release func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -85,16 +94,16 @@ func (e *Engine) stay(ctx context.Context, rec *brig.Record, in brig.Instance) (
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				_ = e.renew(ctx, rec, in, 0) // a lease that is not renewed ends, and that is told
+				_ = pg.lifecycle.renew(ctx, rec, in, 0) // if it fails, the sandbox ends, and the caller sees that
 			}
 		}
 	}()
 	return func() { cancel(); <-done }
 }
 
-// to does something to a process that runs.
-func (d processDoor) to(ctx context.Context, op brig.Op, pid int, f func(in brig.Instance, p *process) error) error {
-	return d.e.inside(ctx, op, d.name, func(v *visit, in brig.Instance) error {
+// withProcess calls f with a running process.
+func (d processService) withProcess(ctx context.Context, op brig.Op, pid int, f func(in brig.Instance, p *process) error) error {
+	return d.e.lifecycle.withInstance(ctx, op, d.name, func(v *call, in brig.Instance) error {
 		p, err := d.e.processesOf(v.rec.ID).find(pid, true)
 		if err != nil {
 			return err
@@ -103,22 +112,22 @@ func (d processDoor) to(ctx context.Context, op brig.Op, pid int, f func(in brig
 	})
 }
 
-func (d processDoor) Input(ctx context.Context, pid int, b []byte) error {
-	return d.to(ctx, brig.OpInput, pid, func(_ brig.Instance, p *process) error { return p.write(ctx, b) })
+func (d processService) Input(ctx context.Context, pid int, b []byte) error {
+	return d.withProcess(ctx, brig.OpInput, pid, func(_ brig.Instance, p *process) error { return p.write(ctx, b) })
 }
 
-func (d processDoor) CloseInput(ctx context.Context, pid int) error {
-	return d.to(ctx, brig.OpCloseInput, pid, func(in brig.Instance, p *process) error {
+func (d processService) CloseInput(ctx context.Context, pid int) error {
+	return d.withProcess(ctx, brig.OpCloseInput, pid, func(in brig.Instance, p *process) error {
 		if p.spec.Terminal != nil {
 			return brig.Errorf(brig.FailedPrecondition, "a terminal cannot be closed").WithHint("send it Ctrl-D, the byte 4")
 		}
-		d.e.closeInput(in, p)
+		d.e.closeStdin(in, p)
 		return nil
 	})
 }
 
-func (d processDoor) Signal(ctx context.Context, pid int, name string) error {
-	return d.to(ctx, brig.OpSignal, pid, func(_ brig.Instance, p *process) error {
+func (d processService) Signal(ctx context.Context, pid int, name string) error {
+	return d.withProcess(ctx, brig.OpSignal, pid, func(_ brig.Instance, p *process) error {
 		if name == "SIGKILL" {
 			return p.Kill(ctx)
 		}
@@ -126,8 +135,8 @@ func (d processDoor) Signal(ctx context.Context, pid int, name string) error {
 	})
 }
 
-func (d processDoor) Resize(ctx context.Context, pid int, size brig.Terminal) error {
-	return d.to(ctx, brig.OpResize, pid, func(_ brig.Instance, p *process) error {
+func (d processService) Resize(ctx context.Context, pid int, size brig.Terminal) error {
+	return d.withProcess(ctx, brig.OpResize, pid, func(_ brig.Instance, p *process) error {
 		if p.spec.Terminal == nil {
 			return brig.Errorf(brig.FailedPrecondition, "the process has no terminal").WithHint("start it with one")
 		}
@@ -139,13 +148,23 @@ func (d processDoor) Resize(ctx context.Context, pid int, size brig.Terminal) er
 }
 
 // Dial implements brig.Service.
-func (e *Engine) Dial(ctx context.Context, name string, port int) (out net.Conn, err error) {
-	err = e.inside(ctx, brig.OpDial, name, func(v *visit, in brig.Instance) error {
-		c, err := in.Dial(ctx, port)
+func (pg *programs) Dial(ctx context.Context, name string, port int) (out net.Conn, err error) {
+	err = pg.lifecycle.withInstance(ctx, brig.OpDial, name, func(v *call, in brig.Instance) error {
+		release, err := pg.streams.open(v)
 		if err != nil {
 			return err
 		}
-		out = heldConn{c, v.takeRest()}
+		c, err := in.Dial(ctx, port)
+		if err != nil {
+			release()
+			return err
+		}
+		releaseUse := v.takeRelease()
+		remove := pg.usesOf(v.rec.ID).addPassive(func() {
+			_ = c.Close()
+			releaseUse()
+		})
+		out = streamConn{activeConn{c, func() { remove(); releaseUse() }}, release}
 		return nil
 	})
 	return out, err

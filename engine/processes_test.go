@@ -9,9 +9,10 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// ended is how a process ended that was attached to from the start.
-func ended(t *testing.T, ps brig.Processes, pid int) (out string, end *brig.Result, err error) {
-	err = ps.Attach(as(t, brig.Viewer), pid, 0, func(ev brig.ProcessEvent) error {
+// attachUntilEnd attaches to a process from the start of its output. It returns
+// the output and the result.
+func attachUntilEnd(t *testing.T, ps brig.Processes, pid int) (out string, end *brig.Result, err error) {
+	err = ps.Attach(withRole(t, brig.Viewer), pid, 0, func(ev brig.ProcessEvent) error {
 		out, end = out+string(ev.Output), ev.End
 		return nil
 	})
@@ -19,8 +20,8 @@ func ended(t *testing.T, ps brig.Processes, pid int) (out string, end *brig.Resu
 }
 
 func TestProcessLife(t *testing.T) {
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
-		ctx := as(t, brig.Member)
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+		ctx := withRole(t, brig.Member)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
@@ -32,38 +33,39 @@ func TestProcessLife(t *testing.T) {
 			}
 			return p
 		}
-		if out, end, err := ended(t, ps, start("echo", "hi").PID); err != nil || out != "hi\n" || end.ExitCode != 0 || !end.Done {
+		if out, end, err := attachUntilEnd(t, ps, start("echo", "hi").PID); err != nil || out != "hi\n" || end.ExitCode != 0 || !end.Done {
 			t.Errorf("echo: %q, %+v, %v", out, end, err)
 		}
-		if _, end, err := ended(t, ps, start("exit", "7").PID); err != nil || end.ExitCode != 7 {
+		if _, end, err := attachUntilEnd(t, ps, start("exit", "7").PID); err != nil || end.ExitCode != 7 {
 			t.Errorf("exit: %+v, %v", end, err)
 		}
 		begin := time.Now()
-		if _, end, err := ended(t, ps, start("sleep", "1000").PID); err != nil || !end.TimedOut || end.ExitCode != 124 || time.Since(begin) != time.Minute {
+		if _, end, err := attachUntilEnd(t, ps, start("sleep", "1000").PID); err != nil || !end.TimedOut || end.ExitCode != 124 || time.Since(begin) != time.Minute {
 			t.Errorf("sleep: %+v after %v, %v", end, time.Since(begin), err)
 		}
 		p := start("cat")
 		if err := ps.Signal(ctx, p.PID, "SIGTERM"); err != nil {
 			t.Error(err)
 		}
-		if _, end, err := ended(t, ps, p.PID); err != nil || end.Signal != "SIGTERM" || end.TimedOut {
+		if _, end, err := attachUntilEnd(t, ps, p.PID); err != nil || end.Signal != "SIGTERM" || end.TimedOut {
 			t.Errorf("cat: %+v, %v", end, err)
 		}
 		if list, err := ps.List(ctx); err != nil || len(list) != 4 || list[3].PID != p.PID || list[3].Result == nil {
 			t.Errorf("List = %+v, %v", list, err)
 		}
-		pass(10 * time.Minute)
+		advance(10 * time.Minute)
 		if list, err := ps.List(ctx); err != nil || len(list) != 0 {
 			t.Errorf("List after a while = %+v, %v", list, err)
 		}
-		if _, _, err := ended(t, ps, p.PID); brig.KindOf(err) != brig.NotFound {
+		if _, _, err := attachUntilEnd(t, ps, p.PID); brig.KindOf(err) != brig.NotFound {
 			t.Errorf("Attach to one that is forgotten: %v", err)
 		}
-		// Who is attached keeps the sandbox alive, and hears of its end.
+		// An attached client keeps the sandbox alive, and is notified when the
+		// sandbox ends.
 		p = start("sleep", "50")
 		told := make(chan error, 1)
 		go func() {
-			_, _, err := ended(t, ps, p.PID)
+			_, _, err := attachUntilEnd(t, ps, p.PID)
 			told <- err
 		}()
 		synctest.Wait()
@@ -78,8 +80,8 @@ func TestProcessLife(t *testing.T) {
 
 func TestAttachKeepsLease(t *testing.T) {
 	for _, fixed := range []bool{false, true} {
-		bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
-			ctx := as(t, brig.Member)
+		withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+			ctx := withRole(t, brig.Member)
 			if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Minute, FixedLease: fixed}); err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +89,7 @@ func TestAttachKeepsLease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, end, err := ended(t, h.Processes("box"), p.PID)
+			_, end, err := attachUntilEnd(t, h.Processes("box"), p.PID)
 			if fixed && brig.KindOf(err) != brig.FailedPrecondition || !fixed && (err != nil || !end.Done) {
 				t.Errorf("with a lease that is fixed (%v): %+v, %v", fixed, end, err)
 			}
@@ -95,9 +97,9 @@ func TestAttachKeepsLease(t *testing.T) {
 	}
 }
 
-func TestProcessesAreChecked(t *testing.T) {
-	bubble(t, engine.Options{}, func(t *testing.T, h *house, _ *tricky) {
-		ctx := as(t, brig.Member)
+func TestProcessSpecsAreValidated(t *testing.T) {
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+		ctx := withRole(t, brig.Member)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 			t.Fatal(err)
 		}

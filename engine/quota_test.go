@@ -14,23 +14,23 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// bounded makes the tenant acme one with a quota and ceilings.
-func bounded(t *testing.T, s brig.Store, q brig.Quota, c brig.Ceilings) {
+// setQuota gives the tenant acme a quota and limits.
+func setQuota(t *testing.T, s brig.Store, q brig.Quota, c brig.Ceilings) {
 	t.Helper()
 	if err := s.PutTenant(t.Context(), &brig.Tenant{Name: "acme", Quota: q, Ceilings: c}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func newBounded(t *testing.T, q brig.Quota, c brig.Ceilings) *house {
+func newQuotaFixture(t *testing.T, q brig.Quota, c brig.Ceilings) *fixture {
 	t.Helper()
-	h := newHouse(t, nil)
-	bounded(t, h.store, q, c) // nobody has asked for it yet
+	h := newFixture(t, nil)
+	setQuota(t, h.store, q, c) // before the tenant's first request
 	return h
 }
 
-// wantQuota fails the test unless err says that a quota is used up, and when
-// it may be otherwise.
+// wantQuota fails the test unless err names the exceeded quota and the time to
+// retry after.
 func wantQuota(t *testing.T, what string, err error, field string) {
 	t.Helper()
 	e := brig.AsError(err)
@@ -39,13 +39,13 @@ func wantQuota(t *testing.T, what string, err error, field string) {
 	}
 }
 
-// Of two hundred that are created at once exactly as many succeed as the quota
-// says, however many fail on the way; what fails and what ends gives its place
-// back, and a new server counts the same.
+// Of 200 concurrent creates, exactly as many succeed as the quota allows, even
+// if some fail for other reasons. A failed create and an ended sandbox release
+// their quota, and a new server has the same count.
 func TestSandboxQuotaIsExact(t *testing.T) {
 	attack.Case(t, "API-07", "200 at once where ten may be, 50 where three may, again after a restart")
-	h := newBounded(t, brig.Quota{Sandboxes: 10}, brig.Ceilings{})
-	ctx := as(t, brig.Member)
+	h := newQuotaFixture(t, brig.Quota{Sandboxes: 10}, brig.Ceilings{})
+	ctx := withRole(t, brig.Member)
 	create := func(n int, spec brig.Spec) (made int) {
 		var wg sync.WaitGroup
 		var ok atomic.Int64
@@ -111,20 +111,20 @@ func TestSandboxQuotaIsExact(t *testing.T) {
 	if n := create(20, brig.Spec{}); n != 2 {
 		t.Errorf("two were removed after a restart, and %d more could be made", n)
 	}
-	// The control: where more may be, more are.
-	h = newBounded(t, brig.Quota{Sandboxes: 30}, brig.Ceilings{})
+	// The control: a larger quota allows more.
+	h = newQuotaFixture(t, brig.Quota{Sandboxes: 30}, brig.Ceilings{})
 	n := create(60, brig.Spec{})
 	if n != 30 {
 		t.Errorf("%d of 60 succeed, the quota is 30", n)
 	}
-	attack.Seen("API-07", "60 at once where 30 may be", "the quota of ten", n > 10)
+	attack.RecordMutant("API-07", "60 at once where 30 may be", "the quota of ten", n > 10)
 }
 
-// As many executions go on at once as the quota says, of every kind; another
-// tenant's do not count.
+// The quota bounds the concurrent executions of all kinds. Executions of other
+// tenants do not count.
 func TestExecutionQuota(t *testing.T) {
-	h := newBounded(t, brig.Quota{Executions: 3}, brig.Ceilings{})
-	ctx := as(t, brig.Member)
+	h := newQuotaFixture(t, brig.Quota{Executions: 3}, brig.Ceilings{})
+	ctx := withRole(t, brig.Member)
 	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
@@ -153,12 +153,12 @@ func TestExecutionQuota(t *testing.T) {
 	}
 }
 
-// So many executions a day, exact under races, over a restart, and again the
-// next day.
+// The daily execution quota is exact under concurrency, persists over a
+// restart, and starts again the next day.
 func TestExecutionsPerDay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBounded(t, brig.Quota{ExecutionsPerDay: 7}, brig.Ceilings{})
-		ctx := as(t, brig.Member)
+		h := newQuotaFixture(t, brig.Quota{ExecutionsPerDay: 7}, brig.Ceilings{})
+		ctx := withRole(t, brig.Member)
 		run := func(n int) (done int) {
 			var wg sync.WaitGroup
 			var ok atomic.Int64
@@ -198,11 +198,12 @@ func TestExecutionsPerDay(t *testing.T) {
 	})
 }
 
-// What is used is told by day, as a whole and by label, and over a restart.
+// Usage is reported per day, in total and by label, and persists over a
+// restart.
 func TestUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBounded(t, brig.Quota{}, brig.Ceilings{})
-		admin := as(t, brig.Admin)
+		h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{})
+		admin := withRole(t, brig.Admin)
 		if err := h.Recover(admin); err != nil {
 			t.Fatal(err)
 		}
@@ -253,8 +254,9 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// Every quota of a day that is used up refuses, and names itself.
-func TestQuotasOfADay(t *testing.T) {
+// When a daily quota is used up, the engine rejects calls with an error that
+// names the quota.
+func TestDailyQuotas(t *testing.T) {
 	for field, q := range map[string]brig.Quota{
 		"execution_ms_per_day": {ExecutionTimePerDay: 5 * time.Second},
 		"cpu_ms_per_day":       {CPUTimePerDay: 5 * time.Second},
@@ -263,8 +265,8 @@ func TestQuotasOfADay(t *testing.T) {
 	} {
 		t.Run(field, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newBounded(t, q, brig.Ceilings{})
-				ctx := as(t, brig.Member)
+				h := newQuotaFixture(t, q, brig.Ceilings{})
+				ctx := withRole(t, brig.Member)
 				if err := h.Recover(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -287,9 +289,9 @@ func TestQuotasOfADay(t *testing.T) {
 			})
 		})
 	}
-	h := newBounded(t, brig.Quota{Storage: 3 * brig.GiB}, brig.Ceilings{})
+	h := newQuotaFixture(t, brig.Quota{Storage: 3 * brig.GiB}, brig.Ceilings{})
 	for i := range 4 {
-		_, err := h.Create(as(t, brig.Member), brig.Spec{Limits: brig.Limits{Disk: brig.GiB}})
+		_, err := h.Create(withRole(t, brig.Member), brig.Spec{Limits: brig.Limits{Disk: brig.GiB}})
 		if i < 3 && err != nil {
 			t.Error(err)
 		} else if i == 3 {
@@ -298,11 +300,11 @@ func TestQuotasOfADay(t *testing.T) {
 	}
 }
 
-// Calls come as often as the rate says, after some at once.
+// After an initial burst, calls are admitted at the quota's rate.
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newBounded(t, brig.Quota{Rate: 5}, brig.Ceilings{})
-		ctx := as(t, brig.Viewer)
+		h := newQuotaFixture(t, brig.Quota{Rate: 5}, brig.Ceilings{})
+		ctx := withRole(t, brig.Viewer)
 		count := func() (n int) {
 			for range 100 {
 				if _, err := h.List(ctx, brig.ListOptions{}); err == nil {
@@ -327,13 +329,13 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// What is asked for stays under the tenant's ceilings, and so do defaults.
-func TestCeilings(t *testing.T) {
-	h := newBounded(t, brig.Quota{}, brig.Ceilings{
+// Requested values and defaults stay under the tenant's limits.
+func TestTenantCeilings(t *testing.T) {
+	h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{
 		Limits: brig.Limits{Memory: 256 * brig.MiB, CPUs: 0.5}, MaxTTL: time.Minute, MaxLife: 2 * time.Minute, MaxTimeout: 10 * time.Second,
 		Images: []string{"ho*"},
 	})
-	ctx := as(t, brig.Member)
+	ctx := withRole(t, brig.Member)
 	s, err := h.Create(ctx, brig.Spec{Name: "box"})
 	if err != nil || s.Spec.Limits.Memory != 256*brig.MiB || s.Spec.Limits.CPUs != 0.5 || s.Spec.TTL != time.Minute {
 		t.Fatalf("defaults: %+v, %v", s, err)
@@ -359,22 +361,22 @@ func TestCeilings(t *testing.T) {
 			t.Errorf("image %s: %v, want %q", ref, err, want)
 		}
 	}
-	pinned := newBounded(t, brig.Quota{}, brig.Ceilings{Images: []string{"sha256:host"}, DigestsOnly: true})
+	pinned := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{Images: []string{"sha256:host"}, DigestsOnly: true})
 	for ref, want := range map[string]brig.Kind{"": brig.PolicyBlocked, "host": brig.PolicyBlocked, "sha256:host": ""} {
 		if _, err := pinned.Run(ctx, brig.Program{Command: []string{"echo"}, Image: ref}, brig.IO{}); brig.KindOf(err) != want {
 			t.Errorf("pinned, image %q: %v, want %q", ref, err, want)
 		}
 	}
-	foreign := newBounded(t, brig.Quota{}, brig.Ceilings{Images: []string{"sha256:other"}})
+	foreign := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{Images: []string{"sha256:other"}})
 	if _, err := foreign.Create(ctx, brig.Spec{Image: "sha256:host"}); brig.KindOf(err) != brig.PolicyBlocked {
 		t.Errorf("a digest that is not allowed: %v", err)
 	}
 }
 
-// Labels that callers make up do not fill the disk.
-func TestUsageLabelsAreBounded(t *testing.T) {
-	h := newBounded(t, brig.Quota{}, brig.Ceilings{})
-	ctx := as(t, brig.Admin)
+// Callers cannot fill the disk with arbitrary labels.
+func TestUsageLabelsAreLimited(t *testing.T) {
+	h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{})
+	ctx := withRole(t, brig.Admin)
 	for i := range 1100 {
 		if _, err := h.Run(ctx, brig.Program{Command: []string{"echo"}, Labels: map[string]string{"n": fmt.Sprint(i)}}, brig.IO{}); err != nil {
 			t.Fatal(err)

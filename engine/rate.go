@@ -6,21 +6,23 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// burst is for how long nothing may have been asked for the most to come at
-// once.
+// burst is the idle time after which a caller may make the largest number of
+// calls at once.
 const burst = 2 * time.Second
 
-// maxBuckets bounds the keys of a tenant that calls are counted of.
+// maxBuckets bounds the number of keys per tenant whose calls are counted.
 const maxBuckets = 10_000
 
-// bucket holds the calls that may be made now.
+// bucket holds the number of calls that are allowed now.
 type bucket struct {
 	tokens float64
 	at     time.Time
 }
 
-// allow counts a call, or says after how long there may be another one.
-func (a *account) allow(key string) error {
+// allow counts a call, or returns an error with the time after which the next
+// call is allowed. If count is false, it only checks whether a call is allowed
+// now.
+func (a *account) allow(key string, count bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := a.tenant.Quota
@@ -32,7 +34,7 @@ func (a *account) allow(key string) error {
 	if key != "" {
 		one = a.bucket(key, q.RatePerKey, now)
 	}
-	// A call that one of them refuses costs nothing of the other.
+	// A call that one bucket rejects takes no token from the other.
 	for _, b := range []struct {
 		*bucket
 		field string
@@ -46,14 +48,14 @@ func (a *account) allow(key string) error {
 		}
 	}
 	for _, b := range []*bucket{all, one} {
-		if b != nil {
+		if b != nil && count {
 			b.tokens--
 		}
 	}
 	return nil
 }
 
-// bucket returns one, filled up to now; nil where there is no bound.
+// bucket returns a bucket, refilled up to now, or nil if the rate is unlimited.
 func (a *account) bucket(name string, rate float64, now time.Time) *bucket {
 	if rate == 0 {
 		return nil

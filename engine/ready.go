@@ -10,36 +10,38 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxSaid bounds what an error tells of what a command of a template printed.
-const maxSaid = 300
+// maxQuotedOutput bounds the output of a template's command that an error
+// quotes, in bytes.
+const maxQuotedOutput = 300
 
-// prepare starts what a template starts in its sandboxes, and returns when it is
-// ready. The machine is on record as being created, and nobody else's yet.
-func (e *Engine) prepare(ctx context.Context, m *machine, t *brig.Template) error {
+// startTemplateCommands starts the start command of a template in a new
+// sandbox, and returns when the sandbox is ready. The sandbox is in the state
+// Creating, so no other call can use it yet.
+func (ms *machines) startTemplateCommands(ctx context.Context, m *machine, t *brig.Template) error {
 	if t == nil {
 		return nil
 	}
-	started, err := e.startTemplate(ctx, m, t)
+	started, err := ms.startTemplate(ctx, m, t)
 	if err != nil {
 		return err
 	}
 	if t.Ready != nil {
 		ctx, cancel := context.WithTimeout(ctx, t.ReadyTimeout)
 		defer cancel()
-		if err := e.awaitReady(ctx, m, t, started); err != nil {
+		if err := ms.awaitReady(ctx, m, t, started); err != nil {
 			return err
 		}
 	}
 	if t.Ready == nil {
 		return nil
 	}
-	// Its lease begins now.
-	m.rec.Expires = e.Now().UTC().Add(m.rec.Spec.TTL)
-	return m.in.Extend(ctx, m.rec.Expires.Add(spare(m.rec.Spec)))
+	// The lease begins now.
+	m.rec.Expires = ms.Now().UTC().Add(m.rec.Spec.TTL)
+	return m.in.Extend(ctx, m.rec.Expires.Add(saveAllowance(m.rec.Spec)))
 }
 
-// startTemplate starts the start command, if there is one.
-func (e *Engine) startTemplate(ctx context.Context, m *machine, t *brig.Template) (*process, error) {
+// startTemplate starts the start command, if the template has one.
+func (ms *machines) startTemplate(ctx context.Context, m *machine, t *brig.Template) (*process, error) {
 	start := t.Start
 	if t.Entrypoint {
 		argv, err := entrypoint(m.img, nil)
@@ -54,7 +56,7 @@ func (e *Engine) startTemplate(ctx context.Context, m *machine, t *brig.Template
 	if start == nil {
 		return nil, nil
 	}
-	p, err := e.startProcess(ctx, m.rec, m.in, brig.ProcessSpec{
+	p, err := ms.programs.startProcess(ctx, m.rec, m.in, brig.ProcessSpec{
 		Command: inSandbox(m.rec.Spec, *start), NoInput: true, Tag: brig.StartTag,
 	})
 	if err != nil {
@@ -63,13 +65,13 @@ func (e *Engine) startTemplate(ctx context.Context, m *machine, t *brig.Template
 		}
 		return nil, err
 	}
-	return e.processesOf(m.rec.ID).find(p.PID, false)
+	return ms.programs.processesOf(m.rec.ID).find(p.PID, false)
 }
 
-// awaitReady runs the ready command until it exits with 0, or ctx ends, or what
-// was started has failed.
-func (e *Engine) awaitReady(ctx context.Context, m *machine, t *brig.Template, started *process) error {
-	cmd, err := e.withSecrets(ctx, m.rec, inSandbox(m.rec.Spec, *t.Ready))
+// awaitReady runs the ready command until it exits with code 0, ctx is done, or
+// the start command fails.
+func (ms *machines) awaitReady(ctx context.Context, m *machine, t *brig.Template, started *process) error {
+	cmd, err := ms.vault.withSecrets(ctx, m.rec, inSandbox(m.rec.Spec, *t.Ready))
 	if err != nil {
 		return err
 	}
@@ -81,15 +83,15 @@ func (e *Engine) awaitReady(ctx context.Context, m *machine, t *brig.Template, s
 		case err == nil && res.ExitCode == 0:
 			return nil
 		case err == nil && !res.TimedOut:
-			said = fmt.Sprintf("it exits with %d%s", res.ExitCode, printed(out.output()))
+			said = fmt.Sprintf("it exits with %d%s", res.ExitCode, outputTail(out.output()))
 		case err != nil && brig.KindOf(err) == brig.InvalidArgument:
 			return brig.Errorf(brig.CreationFailed, "template %q: its ready command cannot be started: %s", t.Name, brig.AsError(err).Message).Because(err)
-		case err != nil && gone(m.in):
+		case err != nil && hasEnded(m.in):
 			return brig.Errorf(brig.CreationFailed, "template %q: the sandbox ended before it was ready", t.Name).Because(err)
 		case err != nil && ctx.Err() == nil:
 			return err
 		}
-		if err := failed(t, started); err != nil {
+		if err := startFailure(t, started); err != nil {
 			return err
 		}
 		select {
@@ -104,7 +106,7 @@ func (e *Engine) awaitReady(ctx context.Context, m *machine, t *brig.Template, s
 	}
 }
 
-// withinTime returns a command that ends when ctx does.
+// withinTime returns c with a timeout that ends at ctx's deadline.
 func withinTime(ctx context.Context, c brig.Command) brig.Command {
 	if end, ok := ctx.Deadline(); ok {
 		c.Timeout = max(time.Until(end), time.Millisecond)
@@ -112,23 +114,25 @@ func withinTime(ctx context.Context, c brig.Command) brig.Command {
 	return c
 }
 
-// failed says how what was started has ended, unless it was well.
-func failed(t *brig.Template, started *process) error {
+// startFailure returns an error if the start command has exited with a nonzero
+// code.
+func startFailure(t *brig.Template, started *process) error {
 	if started == nil {
 		return nil
 	}
-	_, end, _ := started.tape.state()
+	_, end, _ := started.outputBuffer.state()
 	if end == nil || end.ExitCode == 0 {
 		return nil
 	}
-	return brig.Errorf(brig.CreationFailed, "template %q: its start command exited with %d%s", t.Name, end.ExitCode, printed(started.tape.last()))
+	return brig.Errorf(brig.CreationFailed, "template %q: its start command exited with %d%s", t.Name, end.ExitCode, outputTail(started.outputBuffer.newestOutput()))
 }
 
-// printed is the end of what a command said, fit for a terminal.
-func printed(o brig.Output) string {
+// outputTail returns the end of a command's output, safe to print on a
+// terminal.
+func outputTail(o brig.Output) string {
 	b := append(append([]byte{}, o.Head...), o.Tail...)
-	if len(b) > maxSaid {
-		b = b[len(b)-maxSaid:]
+	if len(b) > maxQuotedOutput {
+		b = b[len(b)-maxQuotedOutput:]
 	}
 	s := strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -10,12 +11,12 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Recover makes the machines of this host match the records, as an earlier
-// engine left both: what runs is adopted, what was never acknowledged or was
-// tied to a caller is ended, and what nobody owns is removed. It must be
+// Recover reconciles the instances of this host with the records of an earlier
+// engine. It adopts running instances, ends those that were never acknowledged
+// or were tied to a caller, and removes those without an owner. It must be
 // called once, before the engine is used.
 func (e *Engine) Recover(ctx context.Context) error {
-	if err := e.reload(ctx); err != nil {
+	if err := e.reloadSettings(ctx); err != nil {
 		return err
 	}
 	var recs []*brig.Record
@@ -25,32 +26,36 @@ func (e *Engine) Recover(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	e.checkProviders(ctx)
 	known, errs := e.recoverAll(ctx, recs)
 	n, err := e.sweep(ctx, known)
 	failpoint.Hit("recover.swept")
 	if n > 0 {
 		e.Log.InfoContext(ctx, "removed what nobody owned", "count", n)
 	}
-	if shelf := e.Options.Tools.Layers; shelf != nil {
-		shelf.Sweep()
+	if layers := e.Options.Tools.Layers; layers != nil {
+		layers.Sweep()
 	}
-	e.work.Go(e.housekeep)
-	e.work.Go(e.countUsage)
+	e.background.Go(e.housekeep)
+	e.background.Go(e.countUsage)
+	e.background.Go(func() { e.runEvery(refusalsInterval, e.countRefusals) })
 	if len(e.Drivers) > 0 {
-		e.work.Go(e.watchSettings)
-		e.work.Go(e.askProviders)
+		e.background.Go(e.watchSettings)
+		e.background.Go(e.pingProviders)
+		e.background.Go(func() { e.runEvery(skippedInterval, e.recoverSkipped) })
 	}
-	e.work.Go(e.endOverdue)
-	e.work.Go(e.trials)
-	e.work.Go(func() { e.pool.run(e.ctx) })
+	e.background.Go(e.enforceTimeQuotas)
+	e.background.Go(e.packs.run)
+	e.background.Go(e.healthChecks)
+	e.background.Go(func() { e.pool.run(e.ctx) })
 	return errors.Join(append(errs, err)...)
 }
 
-// recoverAtOnce is how many records are dealt with at once: most of the time
-// is spent waiting for machines to end.
+// recoverAtOnce is the number of records that are recovered concurrently. Most
+// of the time is spent waiting for instances to end.
 const recoverAtOnce = 16
 
-// recoverAll deals with all records, and returns those that stay.
+// recoverAll recovers all records, and returns those that persist.
 func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.ID]bool, []error) {
 	var (
 		work sync.WaitGroup
@@ -67,6 +72,12 @@ func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.
 			failpoint.Hit("recover.one")
 			mu.Lock()
 			defer mu.Unlock()
+			if err != nil && cmp.Or(r.Provider, e.builtinID) != e.builtinID {
+				e.Log.WarnContext(ctx, "recover a sandbox at a provider; it is tried again", "sandbox", r.ID, "provider", r.Provider, "err", err)
+				e.skipped.add(r)
+				known[r.ID] = true
+				return
+			}
 			if err != nil {
 				e.Log.ErrorContext(ctx, "recover a sandbox", "sandbox", r.ID, "err", err)
 				errs = append(errs, err)
@@ -80,118 +91,177 @@ func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.
 	return known, errs
 }
 
-// recoverOne deals with one record and reports whether what there is of its
-// machine stays.
+// recoverOne recovers one record and reports whether the remains of its
+// instance must persist.
 func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
-	if r.State == brig.Creating || r.Spec.Ephemeral || unequipped(r) {
-		// Nobody was told of it, or whoever was told is gone.
-		return false, e.remove(ctx, r)
-	}
-	if r.State == brig.Ended {
-		return true, nil
-	}
-	if err := e.houseKept(ctx, r); err != nil {
+	if err := e.checkReachable(&r.Sandbox); err != nil && r.State != brig.Ended {
 		return true, err
 	}
-	in, err := e.recovered(ctx, r)
+	if r.State == brig.Creating || r.Spec.Ephemeral || lacksPackages(r) {
+		// No caller knows the sandbox, or its caller has disconnected.
+		return false, e.destroyAndDelete(ctx, r)
+	}
+	if r.State == brig.Ended {
+		e.removeStaleSave(ctx, r)
+		return true, nil
+	}
+	if r.State == brig.Paused {
+		running, err := e.recoverPaused(ctx, r)
+		if err != nil || !running {
+			return true, err
+		}
+	}
+	if err := e.trackExisting(ctx, r); err != nil {
+		return true, err
+	}
+	in, err := e.recoverInstance(ctx, r)
 	if brig.KindOf(err) == brig.NotFound {
-		defer e.drop(r.ID)
-		_, err = e.updateAnd(ctx, r.Tenant, r.ID, func(r *brig.Record) error {
+		defer e.unregister(r.ID)
+		_, err = e.updateRecordWith(ctx, r.Tenant, r.ID, func(r *brig.Record) error {
 			r.State, r.Ended = brig.Ended, e.Now().UTC()
 			r.Exit = &brig.Exit{Code: 137, Reason: brig.Crashed, At: r.Ended}
 			return nil
-		}, func(r *brig.Record) []brig.Event { return []brig.Event{e.ended(r)} })
-		// What its provider does not know is swept: a server may have died
-		// while it removed that.
+		}, func(r *brig.Record) []brig.Event { return []brig.Event{e.endedEvent(r)} })
+		// Sweep removes the remains of an instance that its provider does not
+		// know. A server may have died during the removal.
 		return false, err
 	}
 	if err != nil {
 		return true, err
 	}
-	at, err := e.memberOf(&r.Sandbox)
+	backend, err := e.backendOf(&r.Sandbox)
 	if err != nil {
 		return true, err
 	}
-	at.hold()
-	e.adopt(r, at, in)
-	if gone(in) {
-		_, err = e.settle(ctx, r.Tenant, r.ID, in)
+	if exit := in.Exit(); hasEnded(in) && exit.Reason == brig.Saved {
+		return true, e.recoverSave(ctx, r)
+	}
+	e.removeStaleSave(ctx, r)
+	backend.retain()
+	e.adopt(r, backend, in)
+	if hasEnded(in) {
+		_, err = e.recordEnd(ctx, r.Tenant, r.ID, in)
 		return true, err
 	}
 	if r.State == brig.Stopping {
-		// It was being stopped when the server died.
-		_, err = e.halt(ctx, r, 0, brig.Stopped)
+		// The server died while it stopped the sandbox.
+		_, err = e.stopInstance(ctx, r, 0, brig.Stopped)
 		return true, err
 	}
-	if err := e.openWay(ctx, r, in); err != nil {
-		// Without it nothing leaves the sandbox, and it goes on.
+	if err := e.openEgress(ctx, r, in); err != nil {
+		// The sandbox runs, but has no network access until its egress session
+		// is open.
 		e.Log.WarnContext(ctx, "open the way out of a sandbox", "sandbox", r.ID, "err", err)
-		e.openLater(r, in)
+		e.reopenEgressAsync(r, in)
 	}
-	e.sleep(ctx, r, in)
-	e.boxes.inherit(r)
-	if err := e.recoverKept(ctx, r, in); err != nil {
+	e.startPauser(ctx, r, in)
+	e.boxes.adopt(r)
+	if err := e.reattachProcesses(ctx, r, in, attachment{copied: r.Copied}); err != nil {
 		return true, err
 	}
 	list, err := e.Store.ListExecs(ctx, r.ID)
 	if err != nil {
 		return true, err
 	}
-	err = e.catchUp(ctx, r, list)
+	err = e.recoverExecs(ctx, r, list)
 	a, lost := e.account(ctx, r.Tenant)
 	for _, x := range list {
 		if lost == nil && !x.Done {
-			e.await(r, in, x.ExecID, a.goOn(r.Spec.Labels))
+			e.holdReservation(r, in, x.ExecID, a.resumeExec(r.Spec.Labels))
 		}
 	}
 	return true, errors.Join(err, lost)
 }
 
-// housekeeping happens this often.
-const houseEvery = time.Minute
+// housekeepInterval is the interval of housekeeping.
+const housekeepInterval = time.Minute
 
-// housekeep forgets what has been kept long enough.
+// pruneWait is how long the removal of an expired paused sandbox waits for a fork or
+// resume of the sandbox.
+const pruneWait = time.Second
+
+// housekeep periodically retries failed removals, and removes data that has
+// been kept long enough.
 func (e *Engine) housekeep() {
-	e.every(houseEvery, func() {
-		e.destroyDoomed(e.ctx)
-		e.forgetUnwanted(e.ctx)
-		if err := e.tidy(e.ctx); err != nil && e.ctx.Err() == nil {
+	e.runEvery(housekeepInterval, func() {
+		e.retryDestroys(e.ctx)
+		e.retryDeletes(e.ctx)
+		if err := e.pruneExpired(e.ctx); err != nil && e.ctx.Err() == nil {
 			e.Log.Error("forget old things", "err", err)
 		}
 	})
 }
 
-// every does f again and again until the engine ends.
-func (e *Engine) every(d time.Duration, f func()) {
-	t := time.NewTicker(d)
-	defer t.Stop()
-	for {
-		select {
-		case <-e.ctx.Done():
-			return
-		case <-t.C:
-			f()
-		}
-	}
-}
-
-// tidy forgets old outcomes and sandboxes that ended long ago.
-func (e *Engine) tidy(ctx context.Context) error {
+// pruneExpired removes old outcomes and sandboxes that ended long ago.
+func (e *Engine) pruneExpired(ctx context.Context) error {
 	now := e.Now()
 	errs := []error{
-		e.Store.PruneRuns(ctx, now.Add(-e.KeepRuns)), e.pruneAudit(ctx, now),
+		e.Store.PruneRuns(ctx, now.Add(-e.RunRetention)), e.pruneAudit(ctx, now),
 		e.Store.PruneSessions(ctx, now, now.Add(-e.SessionIdle)),
-		e.Store.PruneUsage(ctx, brig.DayOf(now.AddDate(0, 0, -keepUsage))),
+		e.Store.PruneUsage(ctx, brig.DayOf(now.AddDate(0, 0, -usageRetention))),
 	}
-	var old []*brig.Record
+	var old, paused []*brig.Record
 	errs = append(errs, e.Store.All(ctx, func(r *brig.Record) error {
-		if r.State == brig.Ended && now.Sub(r.Ended) > e.KeepEnded {
+		if r.State == brig.Ended && now.Sub(r.Ended) > e.EndedRetention {
 			old = append(old, r)
+		}
+		if r.State == brig.Paused && now.After(r.Expires) {
+			paused = append(paused, r)
 		}
 		return nil
 	}))
 	for _, r := range old {
-		errs = append(errs, e.remove(ctx, r))
+		errs = append(errs, e.destroyAndDelete(ctx, r))
 	}
-	return errors.Join(errs...)
+	for _, r := range paused {
+		// A fork or resume of the sandbox must not hold up the others. The next round
+		// tries again.
+		short, cancel := context.WithTimeout(ctx, pruneWait)
+		_, err := e.endPaused(short, r, brig.LeaseExpired)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, e.trimAll(ctx))...)
+}
+
+// recoverSkipped recovers the skipped sandboxes whose provider responds again.
+func (e *Engine) recoverSkipped() {
+	for id, s := range e.skipped.list() {
+		r, err := e.Store.Get(e.ctx, s.tenant, s.name)
+		if brig.KindOf(err) == brig.NotFound || err == nil && (r.ID != id || !r.State.Lasts()) {
+			e.skipped.remove(id)
+			continue
+		}
+		if err != nil || e.checkReachable(&r.Sandbox) != nil || e.instance(id) != nil {
+			continue
+		}
+		if _, err := e.recoverOne(e.ctx, r); err != nil {
+			e.Log.WarnContext(e.ctx, "recover a sandbox whose provider was away", "sandbox", id, "err", err)
+			continue
+		}
+		e.skipped.remove(id)
+		e.Log.InfoContext(e.ctx, "recovered a sandbox whose provider was away", "sandbox", id, "provider", r.Provider)
+	}
+}
+
+// sweep removes orphaned instances at every provider that responds. It returns
+// only the built-in provider's error, and logs the errors of other providers.
+func (e *Engine) sweep(ctx context.Context, known map[brig.ID]bool) (n int, err error) {
+	for _, m := range e.backends.current.Load().backends {
+		if broke, _ := m.health.lastFailure(); broke && !e.isBuiltin(m) {
+			continue
+		}
+		found, lost := m.provider.Sweep(ctx, known)
+		if n += found; lost == nil {
+			continue
+		}
+		if e.isBuiltin(m) {
+			err = errors.Join(err, lost)
+		} else {
+			e.Log.WarnContext(ctx, "remove unknown sandboxes at a provider", "provider", m.id, "err", lost)
+		}
+	}
+	return n, err
 }

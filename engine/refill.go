@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"time"
@@ -14,45 +15,47 @@ import (
 )
 
 const (
-	// refillEvery is how often the pool looks what is missing without a claim.
-	refillEvery = 5 * time.Second
-	// refillDelay is how long after a claim the pool looks what is missing, and
-	// refillStays how long after one of a sandbox that stays: whoever created it
-	// is about to have a first command run, and that comes first as well.
-	refillDelay = 10 * time.Millisecond
-	refillStays = 60 * time.Millisecond
-	// refillTime bounds the making of one machine.
-	refillTime = 60 * time.Second
-	// waitTTL is the lease of a machine that waits; the tether to this server
-	// is what ends it.
-	waitTTL = 30 * 24 * time.Hour
+	// refillInterval is the interval at which the pool checks its classes if
+	// there are no claims.
+	refillInterval = 5 * time.Second
+	// refillDelay is the delay between a claim and the check of the classes.
+	// persistentRefillDelay is the delay after a claim for a sandbox that
+	// persists. The creator of such a sandbox is about to run a first command,
+	// which also has priority.
+	refillDelay           = 10 * time.Millisecond
+	persistentRefillDelay = 60 * time.Millisecond
+	// refillTimeout is the timeout for creating one instance.
+	refillTimeout = 60 * time.Second
+	// pooledTTL is the lease of a waiting instance. The instance ends earlier
+	// if this server does.
+	pooledTTL = 30 * 24 * time.Hour
 )
 
-// run keeps the pool filled until ctx ends.
+// run keeps the pool filled until ctx is done.
 func (p *pool) run(ctx context.Context) {
 	if p.Memory == 0 {
 		return
 	}
-	p.expect(ctx)
-	// The other half of the processors is for those who do not wait.
+	p.updateMinimums(ctx)
+	// The other half of the processors is reserved for callers' requests.
 	slots := make(chan struct{}, max(runtime.NumCPU()/2, 1))
-	tick := time.NewTicker(refillEvery)
+	tick := time.NewTicker(refillInterval)
 	defer tick.Stop()
 	for {
 		p.trim()
-		for !p.e.capacity.busy() && p.e.capacity.room() == nil {
-			s := p.missing()
+		for !p.e.capacity.hasWaiters() && p.e.capacity.checkRoom() == nil {
+			s := p.nextToFill()
 			if s == nil {
 				break
 			}
 			select {
 			case slots <- struct{}{}:
 			case <-ctx.Done():
-				p.made(s, 0, ctx.Err(), nil)
+				p.recordRefill(s, 0, ctx.Err(), nil)
 				return
 			}
-			p.e.work.Go(func() {
-				defer func() { <-slots; p.poke() }()
+			p.e.background.Go(func() {
+				defer func() { <-slots; p.wakeUp() }()
 				p.refill(ctx, s)
 			})
 		}
@@ -61,15 +64,15 @@ func (p *pool) run(ctx context.Context) {
 			return
 		case <-p.wake:
 		case <-tick.C:
-			p.expect(ctx)
+			p.updateMinimums(ctx)
 		}
 	}
 }
 
-// expect sets how many of which kinds are asked for at all times. A name may
-// mean another image by now.
-func (p *pool) expect(ctx context.Context) {
-	least := map[kind]int{}
+// updateMinimums updates the minimum number of ready instances of each kind. It
+// resolves the image names again, since a name may now refer to another image.
+func (p *pool) updateMinimums(ctx context.Context) {
+	least := map[poolKey]int{}
 	for _, w := range p.Warm {
 		k, err := p.kindOf(ctx, w)
 		if err != nil {
@@ -80,97 +83,100 @@ func (p *pool) expect(ctx context.Context) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.shelves {
-		s.least = 0
+	for _, s := range p.classes {
+		s.minReady = 0
 	}
 	for k, n := range least {
-		p.shelf(k).least = n
+		p.class(k).minReady = n
 	}
 }
 
-func (p *pool) kindOf(ctx context.Context, w Warm) (kind, error) {
-	limits, err := p.e.Bounds.Fill(w.Limits)
+func (p *pool) kindOf(ctx context.Context, w Warm) (poolKey, error) {
+	limits, err := p.e.LimitRange.Fill(w.Limits)
 	if err != nil {
-		return kind{}, err
+		return poolKey{}, err
 	}
-	img, err := p.e.resolve(ctx, w.Image)
+	img, err := p.e.images.resolveImage(ctx, w.Image)
 	if err != nil {
-		return kind{}, err
+		return poolKey{}, err
 	}
-	return kind{img.Digest, w.Language, limits}.shelved(), nil
+	return poolKey{img.Digest, w.Language, limits}.normalized(), nil
 }
 
-// target is how many of a kind should wait. The caller holds p.mu.
-func (p *pool) target(s *shelf, now time.Time) int {
-	return min(max(s.least, s.demand.peak(now)), p.Most)
+// target returns the number of instances of a kind that should be ready. The
+// caller holds p.mu.
+func (p *pool) target(s *poolClass, now time.Time) int {
+	return min(max(s.minReady, s.demand.peak(now)), p.MaxPerClass)
 }
 
-// missing picks the shelf that is the furthest behind, and counts one as
-// being made; nil when all is well or there is no room.
-func (p *pool) missing() *shelf {
+// nextToFill picks the class that is furthest below its target, and counts one
+// instance as being made. It returns nil if all classes are full or the memory
+// is used up.
+func (p *pool) nextToFill() *poolClass {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, used := p.e.Now(), int64(0)
-	var worst *shelf
+	var worst *poolClass
 	gap := 0.0
-	for _, s := range p.shelves {
-		used += int64(len(s.ready)+s.making) * p.Each
+	for _, s := range p.classes {
+		used += int64(len(s.ready)+s.making) * p.InstanceMemory
 		want := p.target(s, now)
 		have := len(s.ready) + s.making
-		if g := float64(want-have) / float64(max(want, 1)); g > gap && now.After(s.pause) {
+		if g := float64(want-have) / float64(max(want, 1)); g > gap && now.After(s.retryAt) {
 			worst, gap = s, g
 		}
 	}
-	if worst == nil || p.closed || used+p.Each > p.Memory {
+	if worst == nil || p.closed || used+p.InstanceMemory > p.Memory {
 		return nil
 	}
 	worst.making++
 	return worst
 }
 
-// trim ends what is not wanted any more, and forgets shelves that nobody has
-// asked for in a long time.
+// trim ends instances in excess of the target, and deletes classes that have
+// not been used in a long time.
 func (p *pool) trim() {
 	p.mu.Lock()
 	now := p.e.Now()
-	var out []*waiting
-	for k, s := range p.shelves {
+	var out []*pooledInstance
+	for k, s := range p.classes {
 		if n := len(s.ready) - p.target(s, now); n > 0 {
 			out = append(out, s.ready[:n]...) // the oldest
-			s.ready = append([]*waiting(nil), s.ready[n:]...)
+			s.ready = append([]*pooledInstance(nil), s.ready[n:]...)
 		}
-		if len(s.ready)+s.making+s.least == 0 && s.demand.peak(now) == 0 {
-			delete(p.shelves, k)
+		if len(s.ready)+s.making+s.minReady == 0 && s.demand.peak(now) == 0 {
+			delete(p.classes, k)
 		}
 	}
 	p.mu.Unlock()
 	p.end(out)
 }
 
-// refill makes one machine for a shelf.
-func (p *pool) refill(ctx context.Context, s *shelf) {
+// refill makes one instance for a class.
+func (p *pool) refill(ctx context.Context, s *poolClass) {
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, refillTime)
+	ctx, cancel := context.WithTimeout(ctx, refillTimeout)
 	defer cancel()
-	w, err := p.make(ctx, s.kind)
-	if err == nil && p.stays(s) {
-		p.rehearse(ctx, w)
+	w, err := p.createInstance(ctx, s.poolKey)
+	if err == nil && p.isPersistent(s) {
+		p.warmUp(ctx, w)
 	}
 	if err != nil && ctx.Err() == nil {
 		p.e.Log.ErrorContext(ctx, "make a sandbox ahead of time", "image", s.image, "language", s.language, "err", err)
 	}
-	p.made(s, time.Since(start), err, w)
+	p.recordRefill(s, time.Since(start), err, w)
 }
 
-// made counts one that was being made, and puts it where it can be claimed:
-// at every moment it is counted once.
-func (p *pool) made(s *shelf, took time.Duration, err error, w *waiting) {
+// recordRefill records the result of making an instance. It makes the instance
+// claimable under the same lock, so that the instance is always counted exactly
+// once.
+func (p *pool) recordRefill(s *poolClass, took time.Duration, err error, w *pooledInstance) {
 	p.mu.Lock()
 	s.making--
 	if err != nil {
 		s.failed++
 		s.backoff = min(max(2*s.backoff, time.Second), time.Minute)
-		s.pause = p.e.Now().Add(s.backoff)
+		s.retryAt = p.e.Now().Add(s.backoff)
 		p.mu.Unlock()
 		return
 	}
@@ -178,39 +184,40 @@ func (p *pool) made(s *shelf, took time.Duration, err error, w *waiting) {
 	if s.refills = append(s.refills, took); len(s.refills) > 32 {
 		s.refills = s.refills[1:]
 	}
-	gone := p.closed || p.shelves[s.kind] != s
+	gone := p.closed || p.classes[s.poolKey] != s
 	if !gone {
 		s.ready = append(s.ready, w)
 	}
 	p.mu.Unlock()
 	if gone {
-		p.end([]*waiting{w})
+		p.end([]*pooledInstance{w})
 		return
 	}
 	p.watch(s, w)
 }
 
-// watch ends a machine that dies while it waits.
-func (p *pool) watch(s *shelf, w *waiting) {
-	p.e.work.Go(func() {
+// watch removes an instance that dies while it waits.
+func (p *pool) watch(s *poolClass, w *pooledInstance) {
+	p.e.background.Go(func() {
 		select {
 		case <-p.e.ctx.Done():
 		case <-w.in.Done():
-			// If it was claimed meanwhile, its end is somebody else's.
-			if p.take(s, w) {
-				p.e.Observer.Restarted(p.e.homeID, "sandbox")
-				p.end([]*waiting{w})
-				p.poke()
+			// If the instance was claimed meanwhile, the claimer handles its
+			// end.
+			if p.remove(s, w) {
+				p.e.Observer.Restarted(p.e.builtinID, "sandbox")
+				p.end([]*pooledInstance{w})
+				p.wakeUp()
 			}
 		}
 	})
 }
 
-// take takes one machine from its shelf, if it is still there.
-func (p *pool) take(s *shelf, w *waiting) bool {
+// remove takes one instance from its class, if it is still there.
+func (p *pool) remove(s *poolClass, w *pooledInstance) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, list := range []*[]*waiting{&s.ready, &s.dead} {
+	for _, list := range []*[]*pooledInstance{&s.ready, &s.dead} {
 		if i := slices.Index(*list, w); i >= 0 {
 			*list = slices.Delete(slices.Clone(*list), i, i+1)
 			return true
@@ -219,36 +226,37 @@ func (p *pool) take(s *shelf, w *waiting) bool {
 	return false
 }
 
-// make makes a machine that nobody owns, with an interpreter that waits.
-func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
+// createInstance creates an instance without an owner, with a waiting
+// interpreter.
+func (p *pool) createInstance(ctx context.Context, k poolKey) (_ *pooledInstance, err error) {
 	prefix := "sandbox-"
 	lang, known := interpreter.Lookup(k.language)
 	if known {
 		prefix = lang.Prefix
 	}
 	limits := k.limits
-	limits.Output = p.e.Bounds.Default.Output
-	spec := brig.Spec{Name: newName(prefix), Image: k.image, Limits: limits, Ephemeral: true, Blank: true, TTL: waitTTL}
+	limits.Output = p.e.LimitRange.Default.Output
+	spec := brig.Spec{Name: newName(prefix), Image: k.image, Limits: limits, Ephemeral: true, Blank: true, TTL: pooledTTL}
 	if img, err := p.e.Options.Images.Resolve(ctx, k.image); err == nil {
-		spec.Env = withImage(img, nil) // its interpreter has it as any other
+		spec.Env = withImage(img, nil) // the same environment as any other interpreter
 	}
-	w := &waiting{id: newID(), name: spec.Name}
-	at, begin := p.e.home(), time.Now()
-	w.in, err = at.provider.Create(ctx, w.id, spec, p.e.Now().Add(waitTTL))
-	if p.e.made(at.id, brig.MadePool, begin, err); err != nil {
+	w := &pooledInstance{id: newID(), name: spec.Name}
+	backend, begin := p.e.providers.builtin(), time.Now()
+	w.in, err = backend.provider.Create(ctx, w.id, spec, p.e.Now().Add(pooledTTL))
+	if p.e.reportCreation(backend.id, brig.MadePool, begin, err); err != nil {
 		return nil, err
 	}
 	failpoint.Hit("pool.made")
 	defer func() {
 		if err != nil {
-			p.e.discard(ctx, w.id, w.in)
+			p.e.destroyAsync(ctx, w.id, w.in)
 		}
 	}()
-	p.e.seeOnce(ctx, p.e.home(), w.in, k.image, spec)
+	p.e.attestOnce(ctx, p.e.providers.builtin(), w.in, k.image, spec)
 	if !known {
 		return w, nil
 	}
-	if w.session, err = open(ctx, w.in, "interpreter", lang, brig.Command{}); err != nil {
+	if w.session, err = openSession(ctx, w.in, "interpreter", lang, brig.Command{}); err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { w.session.Close() })()
@@ -260,8 +268,8 @@ func (p *pool) make(ctx context.Context, k kind) (_ *waiting, err error) {
 	return w, nil
 }
 
-// open starts an interpreter in a machine.
-func open(ctx context.Context, in brig.Instance, id string, lang interpreter.Language, cmd brig.Command) (*interpreter.Session, error) {
+// openSession starts an interpreter in an instance.
+func openSession(ctx context.Context, in brig.Instance, id string, lang interpreter.Language, cmd brig.Command) (*interpreter.Session, error) {
 	if len(lang.Files) > 0 {
 		if err := in.Put(ctx, interpreter.Dir, lang.Files); err != nil {
 			return nil, err
@@ -278,4 +286,23 @@ func open(ctx context.Context, in brig.Instance, id string, lang interpreter.Lan
 		return nil, err
 	}
 	return s, nil
+}
+
+// warmUpTimeout is the timeout of a warm-up.
+const warmUpTimeout = 5 * time.Second
+
+// isPersistent reports whether the last claim from a class was for a sandbox
+// that persists, since the next claim may be, too.
+func (p *pool) isPersistent(s *poolClass) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return s.persistent
+}
+
+// warmUp runs an empty command in an instance's shell, so that the files that
+// commands need are cached before the claimer's first command. Instances for
+// one-shots skip this, since their interpreter is already warm. The result is
+// ignored, since an image need not have a shell.
+func (p *pool) warmUp(ctx context.Context, w *pooledInstance) {
+	_, _ = w.in.Exec(ctx, newExecID(), brig.Command{Shell: ":", Timeout: warmUpTimeout}, brig.IO{Stdout: io.Discard, Stderr: io.Discard})
 }

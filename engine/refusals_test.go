@@ -7,11 +7,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A refusal names the field that is wrong, and not another one that is there,
-// too; and it repeats no more of what was sent than somebody reads.
-func TestRefusalsNameTheField(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Member)
+// An error names the invalid field and no other field of the request. It
+// repeats only a short part of the caller's input.
+func TestErrorsNameTheField(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
 	box, err := h.Create(ctx, brig.Spec{})
 	if err != nil {
 		t.Fatal(err)
@@ -52,10 +52,10 @@ func TestRefusalsNameTheField(t *testing.T) {
 	}
 }
 
-// A tenant that there is not has no routing to be looked at.
-func TestRoutingOfNobody(t *testing.T) {
-	h := newHouse(t, nil)
-	if r, err := h.Routing(as(t, brig.Operator), "nobody"); brig.KindOf(err) != brig.NotFound {
+// Routing returns NotFound for a tenant that does not exist.
+func TestRoutingOfUnknownTenant(t *testing.T) {
+	h := newFixture(t, nil)
+	if r, err := h.Routing(withRole(t, brig.Operator), "nobody"); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"sync/atomic"
@@ -11,71 +11,73 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// stop is a provider on the way of a request.
-type stop struct {
-	at    *member
-	most  int // users that it may have
-	route brig.Route
+// candidate is a provider to try for a request.
+type candidate struct {
+	backend  *backend
+	maxUsers int // the maximum number of users of the backend
+	route    brig.Route
 }
 
-// errand is a request that looks for a provider.
-type errand struct {
-	tenant string
-	spec   *brig.Spec
-	place  brig.Placement
-	// program says that it is a one-shot, which providers without machines can
-	// have, too.
-	program bool
+// placement is a request that needs a provider.
+type placement struct {
+	tenant      string
+	spec        *brig.Spec
+	constraints brig.Placement
+	// isRun is true for a one-shot, which providers without sandboxes can also
+	// run.
+	isRun bool
 }
 
-// route says at which providers a request may be made, in the order in which
-// they are tried. None of them lacks what the request needs to be enforced.
-func (e *Engine) route(ctx context.Context, r errand) ([]stop, error) {
-	if err := r.place.Check("placement"); err != nil {
+// route returns the providers that may take a request, in the order in which
+// they are tried. Each can enforce the request's requirements.
+func (ps *providers) route(ctx context.Context, r placement) ([]candidate, error) {
+	if err := r.constraints.Check("placement"); err != nil {
 		return nil, err
 	}
 	if err := r.spec.Require.Check("require"); err != nil {
 		return nil, err
 	}
-	now := e.fleet.now.Load()
-	if home := now.members[e.homeID]; len(now.members) == 1 && now.active == e.homeID && len(now.routing)+len(now.broken)+len(now.terms) == 0 && r.place.IsZero() {
-		// There is nothing to choose, and nothing that it would cost to.
-		if err := e.checkEnforced(ctx, home, r.tenant, r.spec); err != nil {
+	now := ps.backends.current.Load()
+	if home := now.backends[ps.builtinID]; len(now.backends) == 1 && now.active == ps.builtinID && len(now.routing)+len(now.broken)+len(now.terms) == 0 && r.constraints.IsZero() {
+		// With one provider there is no choice to compute.
+		if err := ps.checkEnforced(ctx, home, r.tenant, r.spec); err != nil {
 			return nil, err
 		}
-		return []stop{{home, 0, brig.Route{Provider: home.id, Reason: "active"}}}, nil
+		return []candidate{{home, 0, brig.Route{Provider: home.id, Reason: "active"}}}, nil
 	}
 	policy, own := now.routing[r.tenant]
 	if !own {
 		policy = now.routing[""]
 	}
-	choices, err := policy.With(r.place).Plan(now.active, rand.Float64(), e.options(ctx, now, r)) //nolint:gosec // it is no secret
+	choices, err := policy.With(r.constraints).Plan(now.active, rand.Float64(), ps.placementOptions(ctx, now, r)) //nolint:gosec // placement need not be unpredictable
 	if err != nil {
 		return nil, err
 	}
-	stops := make([]stop, 0, len(choices))
+	candidates := make([]candidate, 0, len(choices))
 	for _, c := range choices {
-		stops = append(stops, stop{now.members[c.Provider], now.terms[c.Provider].Max, brig.Route{Provider: c.Provider, Reason: c.Reason}})
+		candidates = append(candidates, candidate{now.backends[c.Provider], now.terms[c.Provider].Max, brig.Route{Provider: c.Provider, Reason: c.Reason}})
 	}
-	return stops, nil
+	return candidates, nil
 }
 
-// options are all providers, as a request sees them.
-func (e *Engine) options(ctx context.Context, now *lineup, r errand) []brig.Option {
+// placementOptions describes all providers for a request.
+func (ps *providers) placementOptions(ctx context.Context, now *snapshot, r placement) []brig.Option {
 	var least map[brig.Area]brig.Enforcement
-	if m := now.members[now.active]; m != nil {
+	if m := now.backends[now.active]; m != nil {
 		least = m.provider.Capabilities().Enforces
 	}
+	memory := cmp.Or(r.spec.Limits.Memory, ps.LimitRange.Default.Memory)
 	var out []brig.Option
 	for id, why := range now.broken {
 		out = append(out, brig.Option{ID: id, Terms: now.terms[id], Unfit: brig.Errorf(brig.Unavailable, "the provider %s cannot be used: %s", id, brig.AsError(why).Message).
 			WithHint("%s", brig.AsError(why).Hint).Because(why)})
 	}
-	for id, m := range now.members {
-		o := brig.Option{ID: id, Terms: now.terms[id], Down: m.health.down(e.Now()), Unfit: e.fits(ctx, m, r)}
-		o.Full = o.Terms.Max > 0 && m.busy() >= o.Terms.Max
-		if e.isHome(m) && !o.Full {
-			o.Full = e.capacity.busy() || e.capacity.room() != nil
+	for id, m := range now.backends {
+		o := brig.Option{ID: id, Terms: now.terms[id], Down: m.health.isOpen(ps.Now()), Unfit: ps.checkPlacement(ctx, m, r)}
+		o.Price = ps.rateOf(now, id).Cost(1, time.Second, memory)
+		o.Full = o.Terms.Max > 0 && m.userCount() >= o.Terms.Max
+		if ps.isBuiltin(m) && !o.Full {
+			o.Full = ps.capacity.hasWaiters() || ps.capacity.checkRoom() != nil
 		}
 		has := m.provider.Capabilities().Enforces
 		for _, a := range []brig.Area{brig.AreaIsolation, brig.AreaEgress} {
@@ -86,9 +88,9 @@ func (e *Engine) options(ctx context.Context, now *lineup, r errand) []brig.Opti
 	return out
 }
 
-// fits says why a provider cannot have a request, nil if it can.
-func (e *Engine) fits(ctx context.Context, m *member, r errand) error {
-	if err := e.checkEnforced(ctx, m, r.tenant, r.spec); err != nil {
+// checkPlacement returns an error if a provider cannot take a request.
+func (ps *providers) checkPlacement(ctx context.Context, m *backend, r placement) error {
+	if err := ps.checkEnforced(ctx, m, r.tenant, r.spec); err != nil {
 		return err
 	}
 	if !m.runsOnly {
@@ -100,7 +102,7 @@ func (e *Engine) fits(ctx context.Context, m *member, r errand) error {
 		return err.WithHint("leave it out, or choose another provider")
 	}
 	switch {
-	case !r.program:
+	case !r.isRun:
 		return refused("placement", "it has no sandboxes that stay")
 	case len(r.spec.Secrets) > 0:
 		return refused("secrets", "they get no secrets")
@@ -110,118 +112,127 @@ func (e *Engine) fits(ctx context.Context, m *member, r errand) error {
 	return nil
 }
 
-// The pause between two attempts: half of it and up to as much again.
-const pause = 20 * time.Millisecond
+// retryPause is the mean delay between two attempts. The delay varies randomly
+// between half and one and a half times that.
+const retryPause = 20 * time.Millisecond
 
-// rounds is how often a way is looked for again when an administrator changed
-// everything that was on it.
-const rounds = 10
+// maxRouteLookups is the maximum number of rounds of dispatch, if
+// administrators keep changing the candidates.
+const maxRouteLookups = 10
 
-// travel has a request done at one of the stops that route has found for it, or
-// finds others if an administrator has changed them meanwhile.
-func (e *Engine) travel(ctx context.Context, v *visit, r errand, stops []stop, try func(stop) error) error {
+// dispatch tries a request with the candidates that route has found for it. If
+// an administrator has changed them meanwhile, it calls route again.
+func (ps *providers) dispatch(ctx context.Context, v *call, r placement, candidates []candidate, try func(candidate) error) error {
 	for n := 1; ; n++ {
-		err := e.onward(ctx, v, stops, try)
-		if !errors.Is(err, errChanged) || n == rounds {
+		err := ps.tryCandidates(ctx, v, candidates, try)
+		if brig.RetryOf(err) != brig.RetryRoute || n == maxRouteLookups {
 			return err
 		}
-		if stops, err = e.route(ctx, r); err != nil {
+		if candidates, err = ps.route(ctx, r); err != nil {
 			return err
 		}
 	}
 }
 
-// onward tries one provider after the other until one does it, or fails in a
-// way in which every other would, too. What was tried in vain is in the route
-// of the next.
-func (e *Engine) onward(ctx context.Context, v *visit, stops []stop, try func(stop) error) error {
+// tryCandidates tries the providers in order until one succeeds, or fails with
+// an error that the others would also return. The route of each provider lists
+// the earlier failed attempts.
+func (ps *providers) tryCandidates(ctx context.Context, v *call, candidates []candidate, try func(candidate) error) error {
 	var failed []brig.Attempt
-	for i, s := range stops {
+	var full error // preferred over other errors, since the caller can succeed later
+	for i, s := range candidates {
 		s.route.Attempts = failed
 		begin := time.Now()
 		lost := try(s)
 		if lost == nil {
 			return nil
 		}
-		if errors.Is(lost, errOver) || !brig.Elsewhere(lost) || ctx.Err() != nil {
+		if brig.RetryOf(lost) == brig.RetryNever || !brig.Elsewhere(lost) || ctx.Err() != nil {
 			return lost
 		}
-		if i == len(stops)-1 {
-			return tried(lost, failed)
-		}
 		err := brig.AsError(lost)
-		if !v.aside && !v.pending && v.id != "" {
-			// What has begun ends, on record: the next attempt is another.
-			_ = v.note(ctx, v.event(brig.Finish, err)) // it is in the log if it is lost
-			v.pending, v.told = true, false
+		if err.Kind == brig.RateLimited && full == nil {
+			full = lost
 		}
-		v.beside, v.id = nil, ""
-		failed = append(failed, brig.Attempt{Provider: s.at.id, Code: err.Kind.Code(), Message: err.Message, Took: time.Since(begin)})
-		next := &stops[i+1]
-		e.Log.WarnContext(ctx, "a provider failed; the next one is tried", "provider", s.at.id, "next", next.at.id, "err", err)
+		if i == len(candidates)-1 {
+			if full != nil {
+				return withAttempts(full, append(failed, attemptOf(s, err, begin)))
+			}
+			return withAttempts(lost, failed)
+		}
+		v.nextAttempt(ctx, err)
+		failed = append(failed, attemptOf(s, err, begin))
+		next := &candidates[i+1]
+		ps.Log.WarnContext(ctx, "a provider failed; the next one is tried", "provider", s.backend.id, "next", next.backend.id, "err", err)
 		if next.route.Reason == "fallback" {
-			next.route.Reason = "fallback: " + s.at.id + " failed"
+			next.route.Reason = "fallback: " + s.backend.id + " failed"
 		}
 		select {
-		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // it is no secret
+		case <-time.After(retryPause/2 + rand.N(retryPause)): //nolint:gosec // jitter need not be unpredictable
 		case <-ctx.Done():
 		}
 	}
 	return brig.Errorf(brig.NotInitialized, "there is no provider to try").WithHint("configure one: brig provider configure")
 }
 
-// tried says in an error what else was tried, and keeps its causes.
-func tried(lost error, failed []brig.Attempt) error {
+// attemptOf describes a failed attempt.
+func attemptOf(s candidate, err *brig.Error, begin time.Time) brig.Attempt {
+	return brig.Attempt{Provider: s.backend.id, Code: err.Kind.Code(), Message: err.Message, Took: time.Since(begin)}
+}
+
+// withAttempts adds the failed attempts to an error, and preserves its causes.
+func withAttempts(lost error, failed []brig.Attempt) error {
 	if len(failed) == 0 {
 		return lost
 	}
 	out := *brig.AsError(lost)
+	own := out.Message
 	for _, a := range failed {
+		if a.Message == own {
+			continue
+		}
 		out.Message += "; before that " + a.Provider + ": " + a.Message + " (" + a.Code + ")"
 	}
 	return out.Because(lost)
 }
 
-// errOver is a cause of an error after which nothing else is tried: something
-// may have left the sandbox already.
-var errOver = errors.New("it cannot be done again")
+// withoutRetry marks err so that no other provider is tried, for example
+// because output may already have left the sandbox.
+func withoutRetry(err error) error { return brig.WithRetry(err, brig.RetryNever) }
 
-// over has err be the last word.
-func over(err error) error { return errors.Join(err, errOver) }
-
-// noteHealth remembers how a provider did.
-func (e *Engine) noteHealth(m *member, err error) {
-	if m.health.note(err, e.Now()) {
-		e.Log.Warn("a provider does not answer; others are tried before it", "provider", m.id, "err", err)
+// noteHealth records whether a call of a provider succeeded.
+func (ps *providers) noteHealth(m *backend, err error) {
+	if m.health.record(err, ps.Now()) {
+		ps.Log.Warn("a provider does not answer; others are tried before it", "provider", m.id, "err", err)
 	}
 }
 
-// spoken reports whether anything of a program's output has come out.
-type spoken struct{ atomic.Bool }
+// outputFlag reports whether a program has written any output.
+type outputFlag struct{ atomic.Bool }
 
-// hear returns sio, of which s knows.
-func (s *spoken) hear(sio brig.IO) brig.IO {
+// watch returns sio with writers that set s.
+func (s *outputFlag) watch(sio brig.IO) brig.IO {
 	for _, w := range []*io.Writer{&sio.Stdout, &sio.Stderr} {
 		if *w != nil {
-			*w = heardWriter{s, *w}
+			*w = flagWriter{s, *w}
 		}
 	}
 	return sio
 }
 
-type heardWriter struct {
-	s *spoken
+type flagWriter struct {
+	s *outputFlag
 	io.Writer
 }
 
 // Write implements io.Writer.
-func (w heardWriter) Write(p []byte) (int, error) {
+func (w flagWriter) Write(p []byte) (int, error) {
 	w.s.Store(true)
 	return w.Writer.Write(p)
 }
 
-// again reports whether a program of which something may have run can be run
-// from the beginning: nothing has left its sandbox.
-func again(j *job, s *spoken, sio brig.IO) bool {
+// canRunAgain reports whether a program that may have started can be run again,
+// because it has had no effect outside its sandbox.
+func canRunAgain(j *job, s *outputFlag, sio brig.IO) bool {
 	return !s.Load() && sio.Stdin == nil && len(j.spec.Egress.Rules) == 0 && j.spec.Workspace.Mode != brig.WorkspaceDirect
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -13,215 +16,238 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
+// runs is the part of the engine that runs programs in their own sandboxes.
+type runs struct {
+	*gate
+	vault        *vault
+	images       *images
+	providers    *providers
+	workspaces   *workspaces
+	lifecycle    *lifecycle
+	programs     *programs
+	interpreters *interpreters
+	machines     *machines
+	tools        *tools
+}
+
 const (
 	workspaceDir = "/workspace"
 	artifactsDir = workspaceDir + "/artifacts"
-	// maxValue is the size of the largest value that main may return, in bytes
-	// of JSON.
+	// maxValue is the maximum size of the value that main returns, in bytes of
+	// JSON.
 	maxValue = 8 * brig.MiB
-	// runMargin is how much longer a one-shot's machine may live than its
-	// program: time to start and to collect.
+	// runMargin is the time by which a one-shot's instance may outlive its
+	// program, to start it and to collect artifacts.
 	runMargin = 2 * time.Minute
 )
 
 // Run implements brig.Service.
-func (e *Engine) Run(ctx context.Context, p brig.Program, sio brig.IO) (_ *brig.Outcome, err error) {
-	v, err := e.enter(ctx, brig.OpRun, "", func(v *visit) {
-		if v.sayCode(p.Language, p.Code); len(p.Command) > 0 {
-			v.sayCommand(brig.Command{Argv: p.Command})
-		}
-	})
-	if err != nil {
-		return nil, err
+func (rs *runs) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	outputRelay, sio := rs.relays.wrap(brig.ActorFrom(ctx).Tenant, sio, cancel)
+	o, err := rs.run(ctx, p, sio, outputRelay)
+	if unread := outputRelay.flush(); err == nil {
+		err = unread
 	}
-	defer func() { v.leave(ctx, &err) }()
-	job, err := e.plan(v, p)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.checkEgress(v.actor, &job.spec.Egress); err != nil {
-		return nil, err
-	}
-	if err := e.findSecrets(ctx, v.actor.Tenant, job.spec.Secrets); err != nil {
-		return nil, err
-	}
-	if job.spec.Workspace, err = e.findWorkspace(ctx, v.actor.Tenant, job.spec); err != nil {
-		return nil, err
-	}
-	way := errand{tenant: v.actor.Tenant, spec: &job.spec, place: p.Placement, program: true}
-	stops, err := e.route(ctx, way)
-	if err != nil {
-		return nil, err
-	}
-	if o, err := e.compileProgram(ctx, p, job, sio); o != nil || err != nil {
-		if err == nil {
-			v.endedAs(o)
-			err = v.store().PutRun(ctx, v.actor.Tenant, o)
-		}
-		return o, err
-	}
-	if err := e.screenProgram(ctx, v, job); err != nil {
-		return nil, err
-	}
-	turn, err := v.account.begin(job.spec.Labels)
-	if err != nil {
-		return nil, err
-	}
-	defer turn.end()
-	ctx, overTime := context.WithCancelCause(ctx)
-	defer overTime(nil)
-	turn.endsBy(overTime)
-	var o *brig.Outcome
-	err = e.travel(ctx, v, way, stops, func(s stop) (err error) {
-		if s.at.runsOnly {
-			o, err = e.runWhole(ctx, v, s, p, job, sio)
-		} else {
-			o, err = e.runAt(ctx, v, s, job, sio)
-		}
-		return err
-	})
-	if errors.Is(err, errUnbegun) {
-		turn.undo()
-	}
-	return o, turn.verdict(err)
+	return o, err
 }
 
-// errUnbegun is a cause of an error before which nothing of a program ran.
-var errUnbegun = errors.New("nothing has begun")
+// run implements Run, with the caller's streams already wrapped by outputRelay.
+func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRelay *relay) (*brig.Outcome, error) {
+	return doWithDetails(ctx, rs.gate, brig.OpRun, "", func(v *call) {
+		if v.addCode(p.Language, p.Code); len(p.Command) > 0 {
+			v.addCommand(brig.Command{Argv: p.Command})
+		}
+	}, func(v *call) (_ *brig.Outcome, err error) {
+		job, err := rs.plan(v, p)
+		if err != nil {
+			return nil, err
+		}
+		if err := rs.machines.admitSpec(ctx, v, &job.spec); err != nil {
+			return nil, err
+		}
+		placement := placement{tenant: v.actor.Tenant, spec: &job.spec, constraints: p.Placement, isRun: true}
+		candidates, err := rs.providers.route(ctx, placement)
+		if err != nil {
+			return nil, err
+		}
+		if o, err := rs.interpreters.compileProgram(ctx, p, job, sio); o != nil || err != nil {
+			if err == nil {
+				v.setOutcome(o)
+				err = rs.putUncharged(ctx, v, o)
+				rs.lifecycle.trim(ctx, v.actor.Tenant, noSandbox)
+			}
+			return o, err
+		}
+		if err := rs.interpreters.screenProgram(ctx, v, job); err != nil {
+			return nil, err
+		}
+		reservation, err := v.account.reserveExec(job.spec.Labels)
+		if err != nil {
+			return nil, err
+		}
+		defer reservation.release()
+		v.reservations = append(v.reservations, reservation)
+		ctx, overTime := context.WithCancelCause(ctx)
+		defer overTime(nil)
+		reservation.setStop(overTime)
+		var o *brig.Outcome
+		err = rs.providers.dispatch(ctx, v, placement, candidates, func(s candidate) (err error) {
+			if s.backend.runsOnly {
+				o, err = rs.runAtRunner(ctx, v, s, p, job, sio)
+			} else {
+				o, err = rs.runAt(ctx, v, s, job, sio, outputRelay)
+			}
+			return err
+		})
+		if errors.Is(err, errNotStarted) {
+			reservation.cancel()
+		}
+		return o, reservation.resultError(err)
+	})
+}
 
-// runAt runs a program in a machine of its own.
-func (e *Engine) runAt(ctx context.Context, v *visit, s stop, job *job, sio brig.IO) (*brig.Outcome, error) {
-	m, err := e.obtain(ctx, v, s, job.spec, job.wish())
+// errNotStarted is joined to errors that occurred before the program started.
+var errNotStarted = errors.New("nothing has begun")
+
+// runAt runs a program in its own sandbox with one provider.
+func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio brig.IO, outputRelay *relay) (*brig.Outcome, error) {
+	m, err := rs.machines.acquire(ctx, v, s, job.spec, job.requirements())
 	if err != nil {
-		return nil, errors.Join(err, errUnbegun)
+		return nil, errors.Join(err, errNotStarted)
 	}
-	// Whatever happens from here on, the sandbox ends.
-	var said spoken
+	defer m.releaseSlot()
+	// From here on, the sandbox ends on every path.
+	var said outputFlag
 	var o *brig.Outcome
-	if err = e.carry(ctx, v, m, job); err == nil {
-		v.begins()
-		o, err = e.perform(ctx, m, job, said.hear(v.withhold(sio)))
+	if err = rs.restorePackages(ctx, v, m, job); err == nil {
+		v.markStarted()
+		o, err = rs.runJob(ctx, m, job, said.watch(v.holdOutput(sio)), outputRelay)
 	}
 	failpoint.Hit("run.performed")
 	if err == nil {
-		e.keepRun(ctx, v, m, o)
+		rs.workspaces.writeBackRun(ctx, v, m, o)
+	} else if ctx.Err() != nil {
+		rs.workspaces.writeBackCanceled(ctx, v, m)
 	}
 	switch lost := v.recorded(); {
 	case err == nil:
 		err = lost
 	case ctx.Err() == nil:
-		err = e.lost(ctx, m.rec, m.in, err)
+		err = rs.lifecycle.explainLoss(ctx, m.rec, m.in, err)
 	}
-	m.at.hold() // until its machine is gone
-	e.drop(m.rec.ID)
+	m.backend.retain() // until its instance is destroyed
+	rs.lifecycle.unregister(m.rec.ID)
 	if err != nil {
-		e.undo(ctx, m)
-		defer e.left(m.at)
-		return nil, e.atFault(ctx, m, err, again(job, &said, sio))
+		rs.machines.rollback(ctx, m)
+		defer rs.releaseBackend(m.backend)
+		return nil, rs.asProviderError(ctx, m, err, canRunAgain(job, &said, sio))
 	}
 	o.Pool, o.Route = m.rec.Pool, m.rec.Route
-	// Nobody can reach it any more, so nobody waits for that.
-	v.endedAs(o)
-	told := v.tells()
-	e.discardSoon(ctx, m, func() {
-		m.letGo()
-		e.tellRun(ctx, told, m.in)
+	if m.img != nil && m.img.Alias != "" {
+		o.Image = m.rec.Spec.Image
+	}
+	// No caller can reach the instance any more, so it ends in the background.
+	v.setOutcome(o)
+	logged := v.ranForLog()
+	rs.machines.destroyLater(ctx, m, func() {
+		m.closeUnusedSession()
+		rs.logRun(ctx, logged, m.in)
 	})
 	failpoint.Hit("run.discarded")
-	v.sayResult(&o.Result)
-	wctx, cancel := cleanup(ctx)
+	v.addResult(&o.Result)
+	wctx, cancel := detachedContext(ctx)
 	defer cancel()
-	if v.op != brig.OpRun { // what an administrator tries is not kept
+	if v.op != brig.OpRun { // the outcome of an administrator's test is not stored
 		if err := v.store().Delete(wctx, m.rec.ID); err != nil {
-			e.forget(ctx, m.rec)
-			return nil, over(err)
+			rs.deleteRecord(ctx, m.rec)
+			return nil, withoutRetry(err)
 		}
 		return o, nil
 	}
-	if err := v.store().EndRun(wctx, m.rec.ID, v.actor.Tenant, remembered(o), v.outcome()); err != nil {
-		e.forget(ctx, m.rec)
-		return nil, over(err)
+	if err := v.store().EndRun(wctx, m.rec.ID, v.actor.Tenant, withoutState(o), v.outcome()); err != nil {
+		rs.deleteRecord(ctx, m.rec)
+		return nil, withoutRetry(err)
 	}
 	failpoint.Hit("run.ended")
+	rs.lifecycle.trim(wctx, v.actor.Tenant, noSandbox)
 	return o, nil
 }
 
 // GetRun implements brig.Service.
-func (e *Engine) GetRun(ctx context.Context, name string) (_ *brig.Outcome, err error) {
-	v, err := e.enter(ctx, brig.OpGetRun, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	return e.findRun(ctx, v.actor.Tenant, name)
+func (rs *runs) GetRun(ctx context.Context, name string) (*brig.Outcome, error) {
+	return do(ctx, rs.gate, brig.OpGetRun, "", func(v *call) (*brig.Outcome, error) {
+		return rs.findRun(ctx, v.actor.Tenant, name)
+	})
 }
 
-// findRun finds an outcome of a tenant's by its sandbox's name, alone or in the
-// form {tenant}:{name}:{id}.
-func (e *Engine) findRun(ctx context.Context, tenant, name string) (*brig.Outcome, error) {
+// findRun finds a tenant's outcome by the name of its sandbox, or by
+// {tenant}:{name}:{id}.
+func (rs *runs) findRun(ctx context.Context, tenant, name string) (*brig.Outcome, error) {
 	whose, called, id, scoped := brig.ParseScopedID(name)
 	if !scoped {
-		return e.Store.GetRun(ctx, tenant, name)
+		return rs.Store.GetRun(ctx, tenant, name)
 	}
 	if whose == tenant {
-		o, err := e.Store.GetRun(ctx, tenant, called)
+		o, err := rs.Store.GetRun(ctx, tenant, called)
 		if err == nil && o.ID == id || err != nil && brig.KindOf(err) != brig.NotFound {
 			return o, err
 		}
 	}
-	// One that is not there is told about as the store does.
-	_, err := e.Store.GetRun(ctx, tenant, name)
+	// Return the store's own error for a missing outcome.
+	_, err := rs.Store.GetRun(ctx, tenant, name)
 	return nil, err
 }
 
-// job is a program, translated into what a machine does.
+// job is a program, translated into operations on an instance.
 type job struct {
 	spec  brig.Spec
-	cmd   brig.Command // the command, or how the interpreter is started
+	cmd   brig.Command // the command, or the command that starts the interpreter
 	lang  *interpreter.Language
 	order interpreter.Order
 	files []brig.File
-	grace time.Duration // after the command's time, to end by itself
-	// packages are requirements of a step, which are installed before it begins.
+	grace time.Duration // time to exit after the command's timeout
+	// packages are a step's requirements, installed before the step starts.
 	packages []string
 }
 
-// wish says which machines are right for a job. The interpreter that waits in
-// one belongs to the user; root needs one of its own.
-func (j *job) wish() wish {
+// requirements returns the requirements for a job's instance. A waiting
+// interpreter runs as the default user, so root needs a new one.
+func (j *job) requirements() requirements {
 	if j.lang == nil {
-		return wish{prefix: "sh-", kinds: []brig.Language{""}}
+		return requirements{prefix: "sh-", languages: []brig.Language{""}}
 	}
-	w := wish{prefix: j.lang.Prefix, kinds: []brig.Language{j.lang.Name}}
+	w := requirements{prefix: j.lang.Prefix, languages: []brig.Language{j.lang.Name}}
 	if j.cmd.User == "root" {
-		w.kinds = []brig.Language{""}
+		w.languages = []brig.Language{""}
 	}
 	return w
 }
 
 // plan checks a program and translates it.
-func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
+func (rs *runs) plan(v *call, p brig.Program) (*job, error) {
 	if (len(p.Command) == 0) == (p.Code == "" && p.Language == "") {
 		return nil, brig.InvalidField("code", "give code with its language, or a command, and not both").
 			WithHint(`for example {"language":"python","code":"print(6*7)"} or {"command":["uname","-a"]}`)
 	}
 	j := &job{files: p.Files, cmd: brig.Command{Argv: p.Command, User: p.User}}
 	if len(p.Command) == 0 {
-		if err := j.program(p); err != nil {
+		if err := j.setProgram(p); err != nil {
 			return nil, err
 		}
 		if p.Step != nil {
-			if err := e.step(j, p); err != nil {
+			if err := rs.setStep(j, p); err != nil {
 				return nil, err
 			}
 		}
 	} else if p.Step != nil {
-		return nil, brig.InvalidField("step", "a command is no step").WithHint("give code in Python, or leave out step")
+		return nil, brig.InvalidField("step", "a command cannot be a step").WithHint("give code in Python, or leave out step")
 	} else if len(p.Arguments) > 0 {
 		return nil, brig.InvalidField("arguments", "a command takes no arguments object").WithHint("put them into the command")
 	}
 	var err error
-	if j.cmd.Timeout, err = v.bounds.FillTimeout("timeout_ms", p.Timeout); err != nil {
+	if j.cmd.Timeout, err = v.limitRange.FillTimeout("timeout_ms", p.Timeout); err != nil {
 		return nil, err
 	}
 	switch {
@@ -230,30 +256,31 @@ func (e *Engine) plan(v *visit, p brig.Program) (*job, error) {
 	case p.Grace > 0 && j.lang == nil:
 		return nil, brig.InvalidField("grace_ms", "a command is killed when its time is over").WithHint("leave it out, or begin the command with timeout")
 	}
-	j.grace = min(p.Grace, max(0, v.bounds.MaxTimeout-j.cmd.Timeout))
+	j.grace = min(p.Grace, max(0, v.limitRange.MaxTimeout-j.cmd.Timeout))
 	if err := checkCommand("env", j.cmd); err != nil {
 		return nil, err
 	}
 	if err := checkFiles(p.Files); err != nil {
 		return nil, err
 	}
-	j.spec, err = e.complete(v, brig.Spec{
+	j.spec, err = rs.images.completeSpec(v, brig.Spec{
 		Name: p.Name, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
 		Workspace: p.Workspace, Require: p.Require,
-		TTL: min(j.cmd.Timeout+j.grace+runMargin, v.bounds.MaxTTL),
+		TTL: min(j.cmd.Timeout+j.grace+runMargin, v.limitRange.MaxTTL),
 	})
 	if err != nil {
 		return nil, err
 	}
 	if len(j.packages) > 0 { // they may have to be installed first
-		j.spec.TTL = min(j.spec.TTL+builderTTL, v.bounds.MaxTTL)
+		j.spec.TTL = min(j.spec.TTL+builderTTL, v.limitRange.MaxTTL)
 	}
 	j.spec.Ephemeral, j.order.Env = true, j.spec.Env
 	return j, nil
 }
 
-// program checks a program's code and arguments and makes an order of them.
-func (j *job) program(p brig.Program) error {
+// setProgram checks a program's code and arguments, and sets the order for the
+// interpreter.
+func (j *job) setProgram(p brig.Program) error {
 	lang, err := languageOf(p.Language)
 	if err != nil {
 		return err
@@ -272,7 +299,7 @@ func (j *job) program(p brig.Program) error {
 		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(p.Arguments, &object); err != nil || object == nil {
-			return brig.InvalidField("arguments", "they are not a JSON object").WithHint(`for example {"name":"World","count":3}`)
+			return brig.InvalidField("arguments", "the value is not a JSON object").WithHint(`for example {"name":"World","count":3}`)
 		}
 	}
 	j.lang, j.cmd.Argv = &lang, lang.Argv
@@ -286,47 +313,50 @@ func languageOf(l brig.Language) (interpreter.Language, error) {
 	}
 	_, err := brig.ParseLanguage(string(l))
 	if err == nil {
-		err = brig.InvalidField("language", "unknown language %q", clip(string(l)))
+		err = brig.InvalidField("language", "unknown language %q", truncate(string(l)))
 	}
 	return interpreter.Language{}, err
 }
 
-// perform does a job in its machine.
-func (e *Engine) perform(ctx context.Context, m *machine, j *job, sio brig.IO) (_ *brig.Outcome, err error) {
+// runJob runs a job in its sandbox.
+func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, outputRelay *relay) (_ *brig.Outcome, err error) {
 	ctx, s := span.Start(ctx, "run")
 	s.Set("brig.sandbox", string(m.rec.ID))
 	s.Set("brig.provider", m.rec.Provider)
 	defer func() { endStep(s, err) }()
-	secrets, err := e.secretEnv(ctx, m.rec)
+	secrets, err := rs.vault.secretEnv(ctx, m.rec)
 	if err != nil {
 		return nil, err
 	}
-	// An interpreter that waited gets its environment with the order.
-	j.cmd.Env, j.order.Env = secrets, layer(secrets, j.order.Env)
+	// A waiting interpreter receives its environment with the order.
+	j.cmd.Env, j.order.Env = secrets, mergeEnv(secrets, j.order.Env)
 	if len(j.files) > 0 {
 		if err := m.in.Put(ctx, workspaceDir, j.files); err != nil {
 			return nil, err
 		}
 	}
 	if j.lang == nil {
-		res, err := e.execOnce(ctx, m, j.cmd, sio)
+		m.releaseSlot()
+		res, err := rs.programs.execOnce(ctx, m, j.cmd, sio, outputRelay)
 		if err != nil {
 			return nil, err
 		}
 		o := &brig.Outcome{Result: *res, Sandbox: m.rec.Spec.Name, ID: m.rec.ID}
-		o.Error = verdict(res)
-		return o, e.collect(ctx, m.in, o)
+		o.Error = observedError(res)
+		return o, rs.interpreters.collectArtifacts(ctx, m.in, o)
 	}
 	if m.session == nil {
-		if m.session, err = open(ctx, m.in, "interpreter", *j.lang, j.cmd); err != nil {
+		if m.session, err = openSession(ctx, m.in, "interpreter", *j.lang, j.cmd); err != nil {
 			return nil, notStarted(m.rec.Spec.Image, *j.lang, err)
 		}
 	}
-	return e.interpret(ctx, m, j, sio)
+	m.releaseSlot()
+	outputRelay.setEndCheck(func() bool { return m.session.HasEnded() || hasEnded(m.in) })
+	return rs.interpreters.interpret(ctx, m, j, sio)
 }
 
-// notStarted explains why an interpreter did not start: mostly the image has
-// none.
+// notStarted explains why an interpreter did not start. Usually the image does
+// not contain it.
 func notStarted(image string, lang interpreter.Language, err error) error {
 	missing := brig.InvalidField("language", "image %q has no %s", image, lang.Program).
 		WithHint("choose an image that has it, or build one: brig image build debian --packages …").Because(err)
@@ -334,28 +364,51 @@ func notStarted(image string, lang interpreter.Language, err error) error {
 	switch {
 	case brig.AsError(err).Field == "command":
 		return missing
-	case failed && said.Said != "" && errors.Is(err, interpreter.ErrGone):
-		// What it said is the guest's own, and tells its owner most.
-		missing.Message += ": " + clip(said.Said)
+	case failed && said.Stderr != "" && errors.Is(err, interpreter.ErrGone):
+		// The output comes from the guest, but it is the most helpful to the
+		// owner.
+		missing.Message += ": " + truncate(said.Stderr)
 		return missing
 	}
 	return err
 }
 
-// collect takes the artifacts out of a machine that still lives.
-func (e *Engine) collect(ctx context.Context, in brig.Instance, o *brig.Outcome) error {
-	if o.OOMKilled || o.TimedOut {
-		return nil
-	}
-	ctx, s := span.Start(ctx, "collect")
-	defer s.End()
-	files, skipped, err := in.Collect(ctx, artifactsDir)
-	if err != nil && gone(in) {
-		return nil // the program took its sandbox down with it
-	}
+// putUncharged stores the outcome of a program without a reservation in its
+// tenant's quota.
+func (rs *runs) putUncharged(ctx context.Context, v *call, o *brig.Outcome) error {
+	done, err := v.account.lockRecords(ctx)
 	if err != nil {
 		return err
 	}
-	o.Artifacts, o.Skipped = files, skipped
+	defer done()
+	return v.store().PutRun(ctx, v.actor.Tenant, o)
+}
+
+// Limits on the input files of a program.
+const (
+	maxFiles    = 1000
+	maxFileSize = 64 * brig.MiB // bytes of all files together
+)
+
+func checkFiles(files []brig.File) error {
+	if len(files) > maxFiles {
+		return brig.InvalidField("files", "%d files are too many", len(files)).WithHint("give at most %d", maxFiles)
+	}
+	size := 0
+	for i, f := range files {
+		size += len(f.Data)
+		clean := path.Clean(f.Path)
+		if f.Path == "" || clean == "." || path.IsAbs(f.Path) || clean == ".." || strings.HasPrefix(clean, "../") ||
+			strings.ContainsRune(f.Path, 0) || len(f.Path) > 1024 || strings.HasSuffix(f.Path, "/") {
+			return brig.InvalidField(fmt.Sprintf("files[%d].path", i), "%q cannot be a file in %s", truncate(f.Path), workspaceDir).
+				WithHint("give a path relative to it that stays inside, for example data/in.csv")
+		}
+		if f.Mode > 0o777 {
+			return brig.InvalidField(fmt.Sprintf("files[%d].mode", i), "%o is not a file's mode", f.Mode).WithHint("give permission bits, for example 0644 (420)")
+		}
+	}
+	if size > maxFileSize {
+		return brig.InvalidField("files", "%d bytes are too many", size).WithHint("give at most %s", brig.FormatBytes(maxFileSize))
+	}
 	return nil
 }

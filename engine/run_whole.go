@@ -9,72 +9,75 @@ import (
 	"github.com/brig-run/brig/internal/span"
 )
 
-// checkTime bounds the question whether a provider can be reached.
-const checkTime = 3 * time.Second
+// providerCheckTimeout is the timeout of a provider's health check.
+const providerCheckTimeout = 3 * time.Second
 
-// runWhole has a provider without machines run a program. There is no record of
-// a sandbox: nobody could find one.
-func (e *Engine) runWhole(ctx context.Context, v *visit, s stop, p brig.Program, j *job, sio brig.IO) (*brig.Outcome, error) {
+// runAtRunner runs a program with a provider that has no sandboxes. It does not
+// write a sandbox record, since no call could use one.
+func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Program, j *job, sio brig.IO) (*brig.Outcome, error) {
 	if p.Step != nil {
-		return nil, errors.Join(brig.InvalidField("step", "the provider %s takes whole programs, and no steps", s.at.id).
-			WithHint("leave out step, or place the program with another provider"), errUnbegun)
+		return nil, errors.Join(brig.InvalidField("step", "the provider %s takes whole programs, and no steps", s.backend.id).
+			WithHint("leave out step, or place the program with another provider"), errNotStarted)
 	}
-	runner, ok := s.at.provider.(brig.Runner)
+	runner, ok := s.backend.provider.(brig.Runner)
 	if !ok {
-		return nil, over(brig.Errorf(brig.Internal, "the provider %s runs programs only, and cannot", s.at.id))
+		return nil, withoutRetry(brig.Errorf(brig.Internal, "the provider %s runs programs only, and cannot", s.backend.id))
 	}
-	seat, err := v.account.lodge(j.spec)
+	reservation, err := v.account.reserve(j.spec)
 	if err != nil {
-		return nil, errors.Join(over(err), errUnbegun)
+		return nil, errors.Join(withoutRetry(err), errNotStarted)
 	}
-	defer seat.end()
-	if err := s.at.enter(s.most); err != nil {
-		return nil, errors.Join(err, errUnbegun)
+	defer reservation.release()
+	v.reservations = append(v.reservations, reservation)
+	if err := s.backend.acquire(s.maxUsers); err != nil {
+		return nil, errors.Join(err, errNotStarted)
 	}
-	defer e.left(s.at)
-	rec := &brig.Record{Sandbox: brig.Sandbox{ID: newID(), Tenant: v.actor.Tenant, Spec: j.spec, Provider: s.at.id, Route: s.route}}
+	defer rs.releaseBackend(s.backend)
+	rec := &brig.Record{Sandbox: brig.Sandbox{ID: newID(), Tenant: v.actor.Tenant, Spec: j.spec, Provider: s.backend.id, Route: s.route}}
 	if rec.Spec.Name == "" {
-		rec.Spec.Name = newName(j.wish().prefix)
+		rec.Spec.Name = newName(j.requirements().prefix)
 	}
 	v.id = rec.ID
-	v.takesPlace(rec)
-	v.sayRecord(rec)
+	v.setSandbox(rec)
+	v.addRecord(rec)
 	if err := v.store().Append(ctx, v.intent()...); err != nil {
-		return nil, over(err)
+		return nil, withoutRetry(err)
 	}
-	v.begins()
-	var said spoken
+	v.markStarted()
+	var said outputFlag
 	rctx, step := span.Start(ctx, "run")
 	step.Set("brig.provider", rec.Provider)
-	o, err := runner.Run(rctx, rec.ID, whole(p, j), said.hear(sio))
+	o, err := runner.Run(rctx, rec.ID, resolvedProgram(p, j), said.watch(sio))
 	endStep(step, err)
-	e.noteHealth(s.at, err)
+	rs.providers.noteHealth(s.backend, err)
 	switch {
 	case err == nil:
-	case errors.Is(err, brig.ErrBegan) && !again(j, &said, sio):
-		return nil, over(err)
-	case errors.Is(err, brig.ErrBegan):
+	case brig.RetryOf(err) == brig.RetryContained && !canRunAgain(j, &said, sio):
+		return nil, withoutRetry(err)
+	case brig.RetryOf(err) == brig.RetryContained:
 		return nil, err
 	default:
-		return nil, errors.Join(err, errUnbegun)
+		return nil, errors.Join(err, errNotStarted)
 	}
 	o.Sandbox, o.ID, o.Route = rec.Spec.Name, rec.ID, s.route
-	v.sayResult(&o.Result)
-	v.endedAs(o)
-	if v.op != brig.OpRun { // what an administrator tries is not kept
+	v.addResult(&o.Result)
+	v.setOutcome(o)
+	if v.op != brig.OpRun { // the outcome of an administrator's test is not stored
 		return o, nil
 	}
-	wctx, cancel := cleanup(ctx)
+	wctx, cancel := detachedContext(ctx)
 	defer cancel()
 	if err := v.store().PutRun(wctx, v.actor.Tenant, o, v.outcome()); err != nil {
-		return nil, over(err)
+		return nil, withoutRetry(err)
 	}
-	e.tellRun(ctx, v.tells(), nil)
+	rs.lifecycle.trim(wctx, v.actor.Tenant, noSandbox)
+	rs.logRun(ctx, v.ranForLog(), nil)
 	return o, nil
 }
 
-// whole is a program as it was planned: with every default, and compiled.
-func whole(p brig.Program, j *job) brig.Program {
+// resolvedProgram returns a program with all defaults applied and TypeScript
+// compiled.
+func resolvedProgram(p brig.Program, j *job) brig.Program {
 	p.Limits, p.Timeout, p.Env, p.Labels = j.spec.Limits, j.cmd.Timeout, j.spec.Env, j.spec.Labels
 	if p.Language == brig.TypeScript {
 		p.Language, p.Code = brig.JavaScript, j.order.Code
@@ -82,21 +85,21 @@ func whole(p brig.Program, j *job) brig.Program {
 	return p
 }
 
-// atFault says of an error of a program whose machine is gone whether its
-// provider is to blame: then another one may run it from the beginning, if
-// nothing has come out.
-func (e *Engine) atFault(ctx context.Context, m *machine, err error, again bool) error {
-	if c, ok := m.at.provider.(brig.Checker); ok && ctx.Err() == nil && (gone(m.in) || brig.Elsewhere(err)) {
-		cctx, cancel := context.WithTimeout(ctx, checkTime)
+// asProviderError turns the error of a program into an error of its provider,
+// if the provider caused it. If again is true, another provider may then run
+// the program from the beginning.
+func (rs *runs) asProviderError(ctx context.Context, m *machine, err error, again bool) error {
+	if c, ok := m.backend.provider.(brig.Checker); ok && ctx.Err() == nil && (hasEnded(m.in) || brig.Elsewhere(err)) {
+		cctx, cancel := context.WithTimeout(ctx, providerCheckTimeout)
 		defer cancel()
 		if down := c.Check(cctx); down != nil {
-			err = brig.Errorf(brig.Unavailable, "the provider %s went away while the program ran", m.at.id).
+			err = brig.Errorf(brig.Unavailable, "the provider %s went away while the program ran", m.backend.id).
 				WithHint("run it again").Because(errors.Join(err, down))
-			e.noteHealth(m.at, err)
+			rs.providers.noteHealth(m.backend, err)
 		}
 	}
 	if brig.Elsewhere(err) && !again {
-		return over(err)
+		return withoutRetry(err)
 	}
 	return err
 }

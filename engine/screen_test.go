@@ -11,8 +11,9 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// screened has an engine refuse what says "bad", and tells what it was asked.
-func screened(asked *[]string) func(*engine.Options) {
+// rejectBadSources makes an engine reject sources that contain "bad", and
+// records the checked sources.
+func rejectBadSources(asked *[]string) func(*engine.Options) {
 	return func(o *engine.Options) {
 		o.Screen = func(ctx context.Context, lang brig.Language, source string) error {
 			*asked = append(*asked, brig.ActorFrom(ctx).Name+" "+string(lang)+" "+source)
@@ -21,25 +22,27 @@ func screened(asked *[]string) func(*engine.Options) {
 			}
 			return nil
 		}
-		o.TypeScript = shouting{}
+		o.TypeScript = markingCompiler{}
 	}
 }
 
-// shouting is a compiler of TypeScript that can be told from none.
-type shouting struct{}
+// markingCompiler is a TypeScript compiler whose output shows that it was used.
+type markingCompiler struct{}
 
-func (shouting) Program(_ context.Context, s string) (string, error) { return "compiled " + s, nil }
-func (shouting) Cell(_ context.Context, s string) (string, error)    { return "cell " + s, nil }
+func (markingCompiler) Program(_ context.Context, s string) (string, error) {
+	return "compiled " + s, nil
+}
+func (markingCompiler) Cell(_ context.Context, s string) (string, error) { return "cell " + s, nil }
 
-// A program that is refused has no machine, and the audit says why it has not.
+// A rejected program gets no instance, and the audit log records the reason.
 func TestProgramsAreScreened(t *testing.T) {
 	var asked []string
 	made := 0
-	h := newHouse(t, func(o *engine.Options) {
-		screened(&asked)(o)
+	h := newFixture(t, func(o *engine.Options) {
+		rejectBadSources(&asked)(o)
 		o.Provider = &fake.Provider{OnCreate: func(brig.ID) { made++ }}
 	})
-	ctx := as(t, brig.Operator)
+	ctx := withRole(t, brig.Operator)
 	for _, p := range []brig.Program{
 		{Language: brig.Python, Code: "bad"}, {Language: brig.JavaScript, Code: "bad"},
 		{Language: brig.TypeScript, Code: "bad"}, {Language: brig.Bash, Code: "bad"},
@@ -58,7 +61,7 @@ func TestProgramsAreScreened(t *testing.T) {
 	if want := []string{"ann python bad", "ann javascript bad", "ann javascript compiled bad", "ann bash bad"}; !slices.Equal(asked, want) {
 		t.Errorf("asked about %q, want %q", asked, want)
 	}
-	// What is not code is not screened, and what is not refused gets a machine.
+	// Commands are not screened, and code that passes gets an instance.
 	if _, err := h.Run(ctx, brig.Program{Command: []string{"echo", "bad"}}, brig.IO{}); err != nil || made != 1 {
 		t.Errorf("a command: %v, %d machines", err, made)
 	}
@@ -67,14 +70,13 @@ func TestProgramsAreScreened(t *testing.T) {
 	}
 }
 
-// A cell that is refused starts no interpreter, in whatever way its context is
-// named.
+// A rejected cell starts no interpreter, however the call names its context.
 func TestCellsAreScreened(t *testing.T) {
 	var asked []string
 	var o engine.Options
-	screened(&asked)(&o)
-	bubble(t, o, func(t *testing.T, h *house, _ *tricky) {
-		ctx := as(t, brig.Operator)
+	rejectBadSources(&asked)(&o)
+	withFakeClock(t, o, func(t *testing.T, h *fixture, _ *hookedProvider) {
+		ctx := withRole(t, brig.Operator)
 		if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 			t.Fatal(err)
 		}
@@ -102,22 +104,22 @@ func TestCellsAreScreened(t *testing.T) {
 	}
 }
 
-// A tenant's own rules refuse more than everybody's, never less, and another
-// tenant's nothing.
-func TestTenantsAreScreenedByTheirOwnRules(t *testing.T) {
+// A tenant's own rules reject more than the server's, never less, and do not
+// affect other tenants.
+func TestTenantScreeningRules(t *testing.T) {
 	own := &brig.Screening{Rules: map[brig.Language]brig.ScreenRules{brig.Python: {Imports: []string{"ours"}}}}
 	var asked []string
-	h := newHouse(t, func(o *engine.Options) {
-		screened(&asked)(o)
-		o.ScreenBy = func(_ context.Context, s *brig.Screening, lang brig.Language, source string) error {
+	h := newFixture(t, func(o *engine.Options) {
+		rejectBadSources(&asked)(o)
+		o.ScreenTenant = func(_ context.Context, s *brig.Screening, lang brig.Language, source string) error {
 			if strings.Contains(source, s.Rules[brig.Python].Imports[0]) {
 				return brig.Errorf(brig.PolicyBlocked, "not by this tenant, in %s", lang)
 			}
 			return nil
 		}
 	})
-	bounded(t, h.store, brig.Quota{}, brig.Ceilings{Screening: own})
-	ctx := as(t, brig.Operator)
+	setQuota(t, h.store, brig.Quota{}, brig.Ceilings{Screening: own})
+	ctx := withRole(t, brig.Operator)
 	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Member})
 	if _, err := h.Create(ctx, brig.Spec{Name: "box"}); err != nil {
 		t.Fatal(err)
@@ -140,14 +142,15 @@ func TestTenantsAreScreenedByTheirOwnRules(t *testing.T) {
 			t.Errorf("acme's cell %q: %v", source, err)
 		}
 	}
-	// A server that cannot screen takes no rules, and runs nothing that has some.
-	blind := newHouse(t, nil)
+	// A server that cannot screen code rejects rules, and does not run code of
+	// a tenant that has rules.
+	blind := newFixture(t, nil)
 	op := brig.WithActor(t.Context(), brig.Actor{Name: "op", Tenant: "rival", Role: brig.Operator})
 	_, err := blind.UpdateTenant(op, brig.Tenant{Name: "acme", Ceilings: brig.Ceilings{Screening: own}})
 	if e := brig.AsError(err); e == nil || e.Field != "ceilings.screening" {
 		t.Errorf("rules for a server that cannot screen: %v", err)
 	}
-	bounded(t, blind.store, brig.Quota{}, brig.Ceilings{Screening: own})
+	setQuota(t, blind.store, brig.Quota{}, brig.Ceilings{Screening: own})
 	if _, err := blind.Run(ctx, brig.Program{Language: brig.Python, Code: "fine"}, brig.IO{}); brig.KindOf(err) != brig.PolicyBlocked {
 		t.Errorf("a program on it: %v", err)
 	}

@@ -11,180 +11,206 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxSessions is how many sessions one key or person may have at once.
-const maxSessions = 100
+// maxSessions is the maximum number of concurrent sessions of one key or
+// person.
+var maxSessions = 100
 
-// People are those whom an identity provider vouches for. Both methods are
-// asked each time, so that what the operator changes holds at once.
-type People interface {
-	// Person returns whom a token of the provider's proves, and until when.
+// Users authenticates users through an identity provider. The engine calls its
+// methods on each request, so that an operator's changes apply immediately.
+type Users interface {
+	// Person returns the person that a token of the provider authenticates, and
+	// when the token expires.
 	Person(ctx context.Context, token string) (*brig.Person, time.Time, error)
-	// Actor is what a person may do now, or Unauthenticated.
+	// Actor returns the actor with a person's current rights, or
+	// Unauthenticated.
 	Actor(p *brig.Person) (brig.Actor, error)
+	// TokenRule returns the rule for the tokens that the server accepts.
+	TokenRule() brig.TokenRule
 }
 
-// PersonActor says whom a token of the identity provider's proves, as KeyActor
-// does of a key.
-func (e *Engine) PersonActor(ctx context.Context, token string) (brig.Actor, error) {
-	if e.People == nil {
+// TakesToken reports whether a token appears to be of the kind that the server
+// accepts.
+func (d *identity) TakesToken(token string) bool {
+	return d.Users != nil && d.Users.TokenRule().Takes(token)
+}
+
+// PersonActor returns the actor for a token of the identity provider, as
+// KeyActor does for a key.
+func (d *identity) PersonActor(ctx context.Context, token string) (brig.Actor, error) {
+	if d.Users == nil {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "this server takes no tokens").WithHint("use a key")
 	}
-	p, expires, err := e.People.Person(ctx, token)
+	p, expires, err := d.Users.Person(ctx, token)
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	a, err := e.person(ctx, p)
-	a.Expires = expires.UTC() // and what is made with it
+	a, err := d.userActor(ctx, p)
+	a.Expires = expires.UTC() // also bounds the lifetime of credentials created with the token
 	return a, err
 }
 
-// person makes an actor of somebody who has been vouched for.
-func (e *Engine) person(ctx context.Context, p *brig.Person) (brig.Actor, error) {
-	if e.People == nil {
-		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "nobody signs in to this server any more").WithHint("use a key")
+// userActor returns the actor for an authenticated person.
+func (d *identity) userActor(ctx context.Context, p *brig.Person) (brig.Actor, error) {
+	if d.Users == nil {
+		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "sign-in is disabled on this server").WithHint("use a key")
 	}
-	a, err := e.People.Actor(p)
+	a, err := d.Users.Actor(p)
 	if err != nil {
 		return brig.Actor{}, err
 	}
 	a.Name, a.Person = p.Name(), p
-	return a, e.mayExist(ctx, a.Tenant)
+	a.Founded, err = d.tenantCreated(ctx, a.Tenant)
+	return a, err
 }
 
-// SessionActor says whose a session is, while it is good: not left alone for
-// too long, not too old, and its key or person good themselves.
-func (e *Engine) SessionActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
-	s, err := e.Store.FindSession(ctx, hash)
+// SessionActor returns the actor of a valid session. A session is invalid if it
+// is too old, has been idle for too long, or if its key or person is no longer
+// valid.
+func (d *identity) SessionActor(ctx context.Context, hash [32]byte) (brig.Actor, error) {
+	s, err := d.Store.FindSession(ctx, hash)
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	now := e.Now()
-	e.mu.Lock()
+	now := d.Now()
+	d.mu.Lock()
 	used := s.Used
-	for _, at := range []time.Time{e.touchedSessions[s.ID], e.usedSessions[s.ID]} {
+	for _, at := range []time.Time{d.touchedSessions[s.ID], d.usedSessions[s.ID]} {
 		if at.After(used) {
 			used = at
 		}
 	}
-	e.mu.Unlock()
-	if !now.Before(s.Expires) || now.Sub(used) >= e.SessionIdle {
+	d.mu.Unlock()
+	if !now.Before(s.Expires) || now.Sub(used) >= d.SessionIdle {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the session has ended").WithHint("sign in again")
 	}
 	a := s.Actor
 	if a.Person != nil {
-		a, err = e.person(ctx, a.Person)
+		a, err = d.userActor(ctx, a.Person)
 	} else {
-		a, err = e.KeyByID(ctx, a.Key)
+		a, err = d.KeyByID(ctx, a.Key)
 	}
 	if err != nil {
 		return brig.Actor{}, err
 	}
 	if a.Tenant != s.Actor.Tenant {
-		// It is on record, and listed, as one of the other's.
-		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the session was begun in another tenant").WithHint("sign in again")
+		// The store lists it as a session of the other tenant.
+		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the session is from another tenant").WithHint("sign in again")
 	}
 	a.Session = s.ID
-	if now.Sub(used) >= min(touchEvery, e.SessionIdle/4) {
-		e.mu.Lock()
-		e.usedSessions[s.ID] = now.UTC()
-		e.mu.Unlock()
+	if end := s.Actor.Expires; !end.IsZero() && (a.Expires.IsZero() || end.Before(a.Expires)) {
+		a.Expires = end // credentials created in the session expire with the credential that started it
+	}
+	if now.Sub(used) >= min(touchInterval, d.SessionIdle/4) {
+		d.mu.Lock()
+		d.usedSessions[s.ID] = now.UTC()
+		d.mu.Unlock()
 	}
 	return a, nil
 }
 
-// flushSessions writes when sessions were used.
-func (e *Engine) flushSessions(ctx context.Context) error {
-	e.mu.Lock()
-	used := e.usedSessions
-	e.usedSessions = map[string]time.Time{}
-	maps.Copy(e.touchedSessions, used)
-	maps.DeleteFunc(e.touchedSessions, func(_ string, at time.Time) bool { return e.Now().Sub(at) > e.SessionIdle })
-	e.mu.Unlock()
+// SessionCSRF returns the SHA-256 of the CSRF token of a session. It does not
+// check that the session is valid; SessionActor does.
+func (d *identity) SessionCSRF(ctx context.Context, hash [32]byte) (token [32]byte, err error) {
+	s, err := d.Store.FindSession(ctx, hash)
+	if err != nil {
+		return token, err
+	}
+	return s.CSRF, nil
+}
+
+// flushSessions writes the times at which sessions were last used.
+func (d *identity) flushSessions(ctx context.Context) error {
+	d.mu.Lock()
+	used := d.usedSessions
+	d.usedSessions = map[string]time.Time{}
+	maps.Copy(d.touchedSessions, used)
+	maps.DeleteFunc(d.touchedSessions, func(_ string, at time.Time) bool { return d.Now().Sub(at) > d.SessionIdle })
+	d.mu.Unlock()
 	if len(used) == 0 {
 		return nil
 	}
-	return e.Store.Soon().TouchSessions(ctx, used)
+	return d.Store.Soon().TouchSessions(ctx, used)
 }
 
 // CreateSession implements brig.Service.
-func (e *Engine) CreateSession(ctx context.Context) (_ *brig.NewSession, err error) {
-	v, err := e.enter(ctx, brig.OpCreateSession, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	a := v.actor
-	switch {
-	case a.Grant != "":
-		return nil, brig.Errorf(brig.PermissionDenied, "a session is not begun with a grant").WithHint("use a key")
-	case a.Session != "":
-		return nil, brig.Errorf(brig.PermissionDenied, "a session is not begun with another").WithHint("use a key, or sign in")
-	case a.Person == nil && a.Key == "":
-		return nil, brig.Errorf(brig.FailedPrecondition, "a session stands for a key or a person, and the caller is neither").
-			WithHint("ask a server, with a key")
-	}
-	list, err := e.Store.Sessions(ctx, a.Tenant)
-	if err != nil {
-		return nil, err
-	}
-	mine := 0
-	for _, s := range list {
-		if s.Actor.Same(a) {
-			mine++
+func (d *identity) CreateSession(ctx context.Context) (*brig.NewSession, error) {
+	return do(ctx, d.gate, brig.OpCreateSession, "", func(v *call) (*brig.NewSession, error) {
+		a := v.actor
+		switch {
+		case a.Grant != "":
+			return nil, brig.Errorf(brig.PermissionDenied, "a grant cannot begin a session").WithHint("use a key")
+		case a.Session != "":
+			return nil, brig.Errorf(brig.PermissionDenied, "a session cannot begin another session").WithHint("use a key, or sign in")
+		case a.Person == nil && a.Key == "":
+			return nil, brig.Errorf(brig.FailedPrecondition, "a session stands for a key or a person, and the caller is neither").
+				WithHint("ask a server, with a key")
 		}
-	}
-	if mine >= maxSessions {
-		return nil, brig.Errorf(brig.FailedPrecondition, "there are %d sessions of the caller already", maxSessions).WithHint("end some first")
-	}
-	now := e.Now().UTC()
-	secret := brig.SessionPrefix + strings.ToLower(rand.Text()+rand.Text())
-	s := brig.Session{
-		ID: "s" + strings.ToLower(rand.Text()), Hash: sha256.Sum256([]byte(secret)), Actor: a,
-		Created: now, Used: now, Expires: now.Add(e.SessionLife),
-	}
-	if end := a.Expires; !end.IsZero() && end.Before(s.Expires) {
-		s.Expires = end // no longer than what it was begun with
-	}
-	if err := e.Store.PutSession(ctx, s); err != nil {
-		return nil, err
-	}
-	v.say(brig.DetailSession, s.ID)
-	s.Hash = [32]byte{}
-	return &brig.NewSession{Session: s, Secret: secret}, nil
+		done, err := v.account.lockRecords(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		list, err := d.Store.Sessions(ctx, a.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		mine := 0
+		for _, s := range list {
+			if s.Actor.Same(a) {
+				mine++
+			}
+		}
+		if mine >= maxSessions {
+			return nil, brig.Errorf(brig.FailedPrecondition, "there are %d sessions of the caller already", maxSessions).WithHint("end some first")
+		}
+		now := d.Now().UTC()
+		secret := brig.SessionPrefix + strings.ToLower(rand.Text()+rand.Text())
+		token := rand.Text()
+		s := brig.Session{
+			ID: "s" + strings.ToLower(rand.Text()), Hash: sha256.Sum256([]byte(secret)), CSRF: sha256.Sum256([]byte(token)), Actor: a,
+			Created: now, Used: now, Expires: now.Add(d.SessionLife),
+		}
+		if end := a.Expires; !end.IsZero() && end.Before(s.Expires) {
+			s.Expires = end // a session ends with the credential that it was created with
+		}
+		if err := d.Store.PutSession(ctx, s); err != nil {
+			return nil, err
+		}
+		v.addDetail(brig.DetailSession, s.ID)
+		s.Hash, s.CSRF = [32]byte{}, [32]byte{}
+		return &brig.NewSession{Session: s, Secret: secret, CSRFToken: token}, nil
+	})
 }
 
 // Sessions implements brig.Service.
-func (e *Engine) Sessions(ctx context.Context, tenant string) (_ []*brig.Session, err error) {
-	v, err := e.enter(ctx, brig.OpSessions, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if tenant, err = e.ofTenant(ctx, v, tenant); err != nil {
-		return nil, err
-	}
-	if err := e.flushSessions(ctx); err != nil { // for when they were used
-		return nil, err
-	}
-	list, err := e.Store.Sessions(ctx, tenant)
-	if err != nil {
-		return nil, err
-	}
-	var out []*brig.Session
-	now := e.Now()
-	for _, s := range list {
-		if now.Before(s.Expires) && now.Sub(s.Used) < e.SessionIdle && v.ownsSession(s) {
-			s.Hash = [32]byte{}
-			out = append(out, s)
+func (d *identity) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
+	return do(ctx, d.gate, brig.OpSessions, "", func(v *call) (_ []*brig.Session, err error) {
+		if tenant, err = d.ofTenant(ctx, v, tenant); err != nil {
+			return nil, err
 		}
-	}
-	return out, nil
+		if err := d.flushSessions(ctx); err != nil { // so that the times of use are current
+			return nil, err
+		}
+		list, err := d.Store.Sessions(ctx, tenant)
+		if err != nil {
+			return nil, err
+		}
+		var out []*brig.Session
+		now := d.Now()
+		for _, s := range list {
+			if now.Before(s.Expires) && now.Sub(s.Used) < d.SessionIdle && v.ownsSession(s) {
+				s.Hash, s.CSRF = [32]byte{}, [32]byte{}
+				out = append(out, s)
+			}
+		}
+		return out, nil
+	})
 }
 
-// ownsSession reports whether the caller may know of a session: their own, and
-// to admins those of others with no higher role. Whoever shows a grant has
-// none.
-func (v *visit) ownsSession(s *brig.Session) bool {
+// ownsSession reports whether the caller may see a session. Callers see their
+// own sessions, and admins also those of others whose role is not higher. A
+// caller with a grant sees none.
+func (v *call) ownsSession(s *brig.Session) bool {
 	switch {
 	case v.actor.Grant != "":
 		return false
@@ -197,35 +223,32 @@ func (v *visit) ownsSession(s *brig.Session) bool {
 }
 
 // EndSession implements brig.Service.
-func (e *Engine) EndSession(ctx context.Context, id string) (err error) {
-	if id == "" { // who is in may leave
+func (d *identity) EndSession(ctx context.Context, id string) error {
+	if id == "" { // a caller may always end its own session
 		a := brig.ActorFrom(ctx)
 		a.Scopes, a.Sandboxes = nil, nil
 		ctx = brig.WithActor(ctx, a)
 	}
-	v, err := e.enter(ctx, brig.OpEndSession, "", func(v *visit) { v.say(brig.DetailSession, id) })
-	if err != nil {
-		return err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if id == "" {
-		if id = v.actor.Session; id == "" {
-			return brig.Errorf(brig.FailedPrecondition, "the caller is not here by a session").WithHint("name one; list sessions to see their ids")
+	return d.doWithDetails(ctx, brig.OpEndSession, "", withDetail(brig.DetailSession, id), func(v *call) error {
+		if id == "" {
+			if id = v.actor.Session; id == "" {
+				return brig.Errorf(brig.FailedPrecondition, "the caller does not use a session").WithHint("name one; list sessions to see their ids")
+			}
+			return d.Store.DeleteSession(ctx, v.actor.Tenant, id)
 		}
-		return e.Store.DeleteSession(ctx, v.actor.Tenant, id)
-	}
-	tenant := v.actor.Tenant
-	if v.actor.Role >= brig.Operator {
-		tenant = brig.AllTenants
-	}
-	list, err := e.Store.Sessions(ctx, tenant)
-	if err != nil {
-		return err
-	}
-	for _, s := range list {
-		if s.ID == id && v.ownsSession(s) {
-			return e.Store.DeleteSession(ctx, s.Actor.Tenant, id)
+		tenant := v.actor.Tenant
+		if v.actor.Role >= brig.Operator {
+			tenant = brig.AllTenants
 		}
-	}
-	return brig.Errorf(brig.NotFound, "no session %q", clip(id)).WithHint("list sessions to see their ids")
+		list, err := d.Store.Sessions(ctx, tenant)
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			if s.ID == id && v.ownsSession(s) {
+				return d.Store.DeleteSession(ctx, s.Actor.Tenant, id)
+			}
+		}
+		return brig.Errorf(brig.NotFound, "no session %q", truncate(id)).WithHint("list sessions to see their ids")
+	})
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// folk are people whom a test knows, by their tokens, and their roles.
-type folk struct {
+// identityProvider is a fake identity provider.
+type identityProvider struct {
 	people map[string]*brig.Person
 	roles  map[string]brig.Actor // by subject
 }
 
-func (f *folk) Person(_ context.Context, token string) (*brig.Person, time.Time, error) {
+func (f *identityProvider) Person(_ context.Context, token string) (*brig.Person, time.Time, error) {
 	p, ok := f.people[token]
 	if !ok {
 		return nil, time.Time{}, brig.Errorf(brig.Unauthenticated, "no such token")
@@ -27,7 +27,9 @@ func (f *folk) Person(_ context.Context, token string) (*brig.Person, time.Time,
 	return p, time.Now().Add(time.Hour), nil
 }
 
-func (f *folk) Actor(p *brig.Person) (brig.Actor, error) {
+func (f *identityProvider) TokenRule() brig.TokenRule { return brig.TokenRule{} }
+
+func (f *identityProvider) Actor(p *brig.Person) (brig.Actor, error) {
 	a, ok := f.roles[p.Subject]
 	if !ok {
 		return a, brig.Errorf(brig.Unauthenticated, "no role")
@@ -35,17 +37,18 @@ func (f *folk) Actor(p *brig.Person) (brig.Actor, error) {
 	return a, nil
 }
 
-func newFolk() *folk {
+func newIdentityProvider() *identityProvider {
 	ann := &brig.Person{Issuer: "https://login.example.com", Subject: "42", Email: "ann@example.com"}
-	return &folk{map[string]*brig.Person{"token": ann}, map[string]brig.Actor{"42": {Tenant: "acme", Role: brig.Member}}}
+	return &identityProvider{map[string]*brig.Person{"token": ann}, map[string]brig.Actor{"42": {Tenant: "acme", Role: brig.Member}}}
 }
 
-func newPeopled(t *testing.T, f *folk) *house {
-	return newHouse(t, func(o *engine.Options) { o.People = f })
+func newUserFixture(t *testing.T, f *identityProvider) *fixture {
+	return newFixture(t, func(o *engine.Options) { o.Users = f })
 }
 
-// begin begins a session and returns how to ask about it.
-func (h *house) begin(t *testing.T, ctx context.Context) (*brig.NewSession, func() (brig.Actor, error)) {
+// startSession creates a session, and returns a function that authenticates
+// with it.
+func (h *fixture) startSession(t *testing.T, ctx context.Context) (*brig.NewSession, func() (brig.Actor, error)) {
 	t.Helper()
 	s, err := h.CreateSession(ctx)
 	if err != nil {
@@ -57,13 +60,14 @@ func (h *house) begin(t *testing.T, ctx context.Context) (*brig.NewSession, func
 	return s, func() (brig.Actor, error) { return h.SessionActor(t.Context(), sha256.Sum256([]byte(s.Secret))) }
 }
 
-// A session ends when nobody uses it, when it is too old, when its key does,
-// and when its person has no role any more; also after a restart.
+// A session ends when it has been idle for too long or is too old, when its key
+// ends, or when its person has no role any more. The same holds after a
+// restart.
 func TestSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFolk()
-		h := newPeopled(t, f)
-		admin := as(t, brig.Admin)
+		f := newIdentityProvider()
+		h := newUserFixture(t, f)
+		admin := withRole(t, brig.Admin)
 		ended := func(what string, ask func() (brig.Actor, error)) {
 			t.Helper()
 			if a, err := ask(); brig.KindOf(err) != brig.Unauthenticated {
@@ -78,7 +82,7 @@ func TestSessionEnds(t *testing.T) {
 			}
 			return a
 		}
-		key, k := h.holder(t, admin, brig.KeySpec{Name: "console", Role: brig.Member})
+		key, k := h.newKeyHolder(t, admin, brig.KeySpec{Name: "console", Role: brig.Member})
 		person, err := h.PersonActor(t.Context(), "token")
 		if err != nil || person.Name != "ann@example.com" || person.Expires.IsZero() {
 			t.Fatal(person, err)
@@ -86,9 +90,9 @@ func TestSessionEnds(t *testing.T) {
 		person.Expires = time.Time{} // as after a login
 		signedIn := brig.WithActor(t.Context(), person)
 
-		idle, askIdle := h.begin(t, key)
-		used, askUsed := h.begin(t, key)
-		_, askPerson := h.begin(t, signedIn)
+		idle, askIdle := h.startSession(t, key)
+		used, askUsed := h.startSession(t, key)
+		_, askPerson := h.startSession(t, signedIn)
 		if a := goesOn("at first", askIdle); a.Key != k.ID || a.Session != idle.ID || a.Role != brig.Member || a.Name != "console" {
 			t.Errorf("a key's session is %+v", a)
 		}
@@ -101,14 +105,14 @@ func TestSessionEnds(t *testing.T) {
 			goesOn("a person's, too", askPerson)
 		}
 		ended("not used for 21 hours", askIdle)
-		h.Close() // with when it was used written down
+		h.Close() // stores when the session was last used
 		h.Engine = engine.New(t.Context(), h.Options)
 		goesOn("after a restart", askUsed)
 		time.Sleep(3*time.Hour + time.Second)
 		ended("24 hours old", askUsed)
 
-		_, askKey := h.begin(t, key)
-		_, askPerson = h.begin(t, signedIn)
+		_, askKey := h.startSession(t, key)
+		_, askPerson = h.startSession(t, signedIn)
 		f.roles["42"] = brig.Actor{Tenant: "acme", Role: brig.Viewer}
 		if a := goesOn("with another role", askPerson); a.Role != brig.Viewer {
 			t.Errorf("a person with another role is %+v", a)
@@ -130,16 +134,18 @@ func TestSessionEnds(t *testing.T) {
 	})
 }
 
-// Sessions stand for keys and people: not for grants, nor for each other. Who
-// may not know of one is told that there is none.
+// Keys and people can create sessions; grants and other sessions cannot. To a
+// caller without the right to see a session, it does not exist.
 func TestSessionRights(t *testing.T) {
-	h := newHouse(t, func(o *engine.Options) { o.People, o.GrantSeed = newFolk(), []byte("a seed of this test's own") })
-	admin := as(t, brig.Admin)
-	member, k := h.holder(t, admin, brig.KeySpec{Name: "m", Role: brig.Member, TTL: time.Hour})
-	other, _ := h.holder(t, admin, brig.KeySpec{Name: "o", Role: brig.Member})
-	boss, _ := h.holder(t, admin, brig.KeySpec{Name: "b", Role: brig.Admin})
+	h := newFixture(t, func(o *engine.Options) {
+		o.Users, o.GrantSeed = newIdentityProvider(), []byte("a seed of this test's own")
+	})
+	admin := withRole(t, brig.Admin)
+	member, k := h.newKeyHolder(t, admin, brig.KeySpec{Name: "m", Role: brig.Member, TTL: time.Hour})
+	other, _ := h.newKeyHolder(t, admin, brig.KeySpec{Name: "o", Role: brig.Member})
+	boss, _ := h.newKeyHolder(t, admin, brig.KeySpec{Name: "b", Role: brig.Admin})
 	op := brig.WithActor(t.Context(), brig.Actor{Name: "op", Tenant: "rival", Role: brig.Operator})
-	s, ask := h.begin(t, member)
+	s, ask := h.startSession(t, member)
 	if !s.Expires.Equal(k.Actor.Expires) {
 		t.Errorf("a session of a key that ends at %v ends at %v", k.Actor.Expires, s.Expires)
 	}
@@ -152,7 +158,7 @@ func TestSessionRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	granted, err := h.shown(t, g.Secret)
+	granted, err := h.withCredential(t, g.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +173,8 @@ func TestSessionRights(t *testing.T) {
 			t.Errorf("with %s: %v", name, err)
 		}
 	}
-	_, askOther := h.begin(t, other)
-	bosss, _ := h.begin(t, boss)
+	_, askOther := h.startSession(t, other)
+	bosss, _ := h.startSession(t, boss)
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		want int
@@ -206,9 +212,10 @@ func TestSessionRights(t *testing.T) {
 	}
 }
 
-// What a person did is on record under their name and the provider's.
-func TestPeopleAreOnRecord(t *testing.T) {
-	h := newPeopled(t, newFolk())
+// The audit log records a person's calls with the names of the person and of
+// the identity provider.
+func TestAuditNamesUsers(t *testing.T) {
+	h := newUserFixture(t, newIdentityProvider())
 	a, err := h.PersonActor(t.Context(), "token")
 	if err != nil {
 		t.Fatal(err)
@@ -232,10 +239,10 @@ func TestPeopleAreOnRecord(t *testing.T) {
 	if _, err := h.PersonActor(t.Context(), "other"); brig.KindOf(err) != brig.Unauthenticated {
 		t.Error(err)
 	}
-	// No key of theirs outlives the token with which it was made.
-	f := newFolk()
+	// A key does not outlive the token with which it was created.
+	f := newIdentityProvider()
 	f.roles["42"] = brig.Actor{Tenant: "acme", Role: brig.Admin}
-	h = newPeopled(t, f)
+	h = newUserFixture(t, f)
 	if a, err = h.PersonActor(t.Context(), "token"); err != nil {
 		t.Fatal(err)
 	}
@@ -243,4 +250,37 @@ func TestPeopleAreOnRecord(t *testing.T) {
 	if err != nil || !k.Actor.Expires.Equal(a.Expires) || k.Actor.Person != nil {
 		t.Errorf("%+v, %v; the token ends at %v", k, err, a.Expires)
 	}
+}
+
+// A key that is created in a session started with a token expires with the
+// token. A key that is created in a session started by a login does not expire.
+func TestKeysNeverOutlastTokenSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newIdentityProvider()
+		f.roles["42"] = brig.Actor{Tenant: "acme", Role: brig.Admin}
+		h := newUserFixture(t, f)
+		byToken, err := h.PersonActor(t.Context(), "token")
+		if err != nil || byToken.Expires.IsZero() {
+			t.Fatal(byToken, err)
+		}
+		byLogin := byToken
+		byLogin.Expires = time.Time{}
+		for name, c := range map[string]struct {
+			actor brig.Actor
+			stays bool
+		}{"a token": {byToken, false}, "a login": {byLogin, true}} {
+			_, ask := h.startSession(t, brig.WithActor(t.Context(), c.actor))
+			a, err := ask()
+			if err != nil {
+				t.Fatal(err)
+			}
+			k, err := h.CreateKey(brig.WithActor(t.Context(), a), brig.KeySpec{Name: "mine", Role: brig.Member})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if end := k.Actor.Expires; end.IsZero() != c.stays || !c.stays && end.After(byToken.Expires) {
+				t.Errorf("the key of a session that was begun with %s ends at %v, and that at %v", name, end, byToken.Expires)
+			}
+		}
+	})
 }

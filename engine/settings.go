@@ -14,25 +14,27 @@ import (
 )
 
 const (
-	// reloadEvery is how soon a change that another server made is seen here.
+	// reloadEvery is the interval at which the engine reads changes by other
+	// servers.
 	reloadEvery = 400 * time.Millisecond
-	// openTime bounds the opening of a provider.
-	openTime = 10 * time.Second
-	// sealedMark begins a secret of a configuration as it is kept.
-	sealedMark = "sealed:"
+	// providerOpenTimeout is the timeout for opening a provider.
+	providerOpenTimeout = 10 * time.Second
+	// sealedPrefix is the prefix of an encrypted secret in a stored
+	// configuration.
+	sealedPrefix = "sealed:"
 )
 
-// reload reads the settings, and lets what has changed hold.
-func (e *Engine) reload(ctx context.Context) error {
-	e.fleet.changing.Lock()
-	defer e.fleet.changing.Unlock()
-	return e.reloadHeld(ctx, false)
+// reloadSettings reads the settings and applies changes.
+func (ps *providers) reloadSettings(ctx context.Context) error {
+	ps.backends.updateMu.Lock()
+	defer ps.backends.updateMu.Unlock()
+	return ps.reloadLocked(ctx, false)
 }
 
-// reloadHeld is reload by whoever holds changing. What could not be opened is
-// tried again if retry.
-func (e *Engine) reloadHeld(ctx context.Context, retry bool) error {
-	list, err := e.Store.Settings(ctx)
+// reloadLocked is reloadSettings for a caller that holds backends.updateMu. If
+// retry is set, it also retries providers that could not be opened before.
+func (ps *providers) reloadLocked(ctx context.Context, retry bool) error {
+	list, err := ps.Store.Settings(ctx)
 	if err != nil {
 		return err
 	}
@@ -40,40 +42,59 @@ func (e *Engine) reloadHeld(ctx context.Context, retry bool) error {
 	for _, s := range list {
 		rows[s.Name] = s
 	}
-	old := e.fleet.now.Load()
+	old := ps.backends.current.Load()
 	retry = retry && len(old.broken) > 0
-	if !retry && maps.EqualFunc(rows, old.rows, sameSetting) {
+	if !retry && maps.EqualFunc(rows, old.settings, sameSetting) {
 		return nil
 	}
-	next := &lineup{
-		active:  e.firstActive(),
-		members: map[string]*member{e.homeID: old.members[e.homeID]}, broken: map[string]error{},
-		terms: map[string]brig.Terms{}, routing: map[string]brig.Routing{}, rows: rows,
+	next := &snapshot{
+		active:   ps.initialActive(),
+		backends: map[string]*backend{ps.builtinID: old.backends[ps.builtinID]}, broken: map[string]error{},
+		terms: map[string]brig.Terms{}, routing: map[string]brig.Routing{}, settings: rows,
 	}
 	for name, s := range rows {
-		e.apply(ctx, next, old, name, s)
+		ps.applySetting(ctx, next, old, name, s)
 	}
-	e.fleet.now.Store(next)
-	for id, m := range old.members {
-		if next.members[id] == m {
+	ps.backends.current.Store(next)
+	for id, m := range old.backends {
+		if next.backends[id] == m {
 			continue
 		}
 		if err := m.retire(); err != nil {
-			e.Log.WarnContext(ctx, "close a provider", "provider", id, "err", err)
+			ps.Log.WarnContext(ctx, "close a provider", "provider", id, "err", err)
 		}
 	}
 	return nil
+}
+
+// rev returns the revision of the named settings: the time of their last change
+// in microseconds, which a JSON number can hold exactly. The revision of
+// settings that do not exist is constant.
+func (l *snapshot) rev(names ...string) int64 {
+	rev := int64(1)
+	for _, name := range names {
+		if s, ok := l.settings[name]; ok {
+			rev = max(rev, s.Updated.UnixMicro())
+		}
+	}
+	return rev
+}
+
+// changeTime returns the time of a change that is made now. It is always at
+// least a microsecond later than the previous change.
+func (l *snapshot) changeTime(now time.Time, names ...string) time.Time {
+	return time.UnixMicro(nextRev(now, l.rev(names...))).UTC()
 }
 
 func sameSetting(a, b brig.Setting) bool {
 	return a.Type == b.Type && a.Updated.Equal(b.Updated) && bytes.Equal(a.Value, b.Value)
 }
 
-// apply lets one setting hold in next.
-func (e *Engine) apply(ctx context.Context, next, old *lineup, name string, s brig.Setting) {
+// applySetting applies one setting to next.
+func (ps *providers) applySetting(ctx context.Context, next, old *snapshot, name string, s brig.Setting) {
 	bad := func(err error) {
 		if err != nil {
-			e.Log.ErrorContext(ctx, "a setting cannot be read; it does not hold", "setting", name, "err", err)
+			ps.Log.ErrorContext(ctx, "a setting cannot be read; it does not hold", "setting", name, "err", err)
 		}
 	}
 	if name == brig.SettingProvider {
@@ -81,17 +102,17 @@ func (e *Engine) apply(ctx context.Context, next, old *lineup, name string, s br
 		return
 	}
 	if id, ok := strings.CutPrefix(name, brig.SettingConfig("")); ok {
-		if was, same := old.rows[name]; same && sameSetting(was, s) && old.members[id] != nil {
-			next.members[id] = old.members[id]
+		if was, same := old.settings[name]; same && sameSetting(was, s) && old.backends[id] != nil {
+			next.backends[id] = old.backends[id]
 			return
 		}
-		m, err := e.openKept(ctx, id, s.Value)
+		m, err := ps.openStored(ctx, id, s.Value)
 		if err != nil {
-			e.Log.ErrorContext(ctx, "open a provider", "provider", id, "err", err)
+			ps.Log.ErrorContext(ctx, "open a provider", "provider", id, "err", err)
 			next.broken[id] = err
 			return
 		}
-		next.members[id] = m
+		next.backends[id] = m
 		return
 	}
 	if id, ok := strings.CutPrefix(name, brig.SettingTerms("")); ok {
@@ -106,61 +127,61 @@ func (e *Engine) apply(ctx context.Context, next, old *lineup, name string, s br
 	}
 }
 
-// driver finds the kind of a provider.
-func (e *Engine) driver(id string) (*brig.Driver, error) {
+// driverOf returns the driver of a provider.
+func (ps *providers) driverOf(id string) (*brig.Driver, error) {
 	kind := brig.ProviderDriver(id)
 	var known []string
-	for i := range e.Drivers {
-		if e.Drivers[i].Name == kind {
-			return &e.Drivers[i], nil
+	for i := range ps.Drivers {
+		if ps.Drivers[i].Name == kind {
+			return &ps.Drivers[i], nil
 		}
-		known = append(known, e.Drivers[i].Name)
+		known = append(known, ps.Drivers[i].Name)
 	}
 	err := brig.Errorf(brig.InvalidConfig, "Unknown provider type: %s", brig.Clip(kind, 63))
 	err.Field = "provider_type"
 	return nil, err.WithHint("use one of: %s", strings.Join(known, ", "))
 }
 
-// openKept opens a provider with a configuration as it is kept.
-func (e *Engine) openKept(ctx context.Context, id string, kept []byte) (*member, error) {
-	d, err := e.driver(id)
+// openStored opens a provider with its stored configuration.
+func (ps *providers) openStored(ctx context.Context, id string, kept []byte) (*backend, error) {
+	d, err := ps.driverOf(id)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := e.unsealConfig(id, kept, schema.Fields(d.Config()))
+	raw, err := ps.unsealConfig(id, kept, schema.Fields(d.Config()))
 	if err != nil {
 		return nil, err
 	}
-	return e.open(ctx, id, d, raw)
+	return ps.openProvider(ctx, id, d, raw)
 }
 
-// open opens a provider.
-func (e *Engine) open(ctx context.Context, id string, d *brig.Driver, raw []byte) (*member, error) {
+// openProvider opens a provider.
+func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver, raw []byte) (*backend, error) {
 	config := d.Config()
 	if wrong := schema.Decode(raw, config); len(wrong) > 0 {
-		return nil, wrongConfig(wrong)
+		return nil, configError(wrong)
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTime)
+	ctx, cancel := context.WithTimeout(ctx, providerOpenTimeout)
 	defer cancel()
 	site := brig.Site{ID: id}
-	if e.Site != nil {
-		site = e.Site(id)
+	if ps.DriverEnv != nil {
+		site = ps.DriverEnv(id)
 	}
 	if site.Called == nil {
 		site.Called = func(brig.Call) {}
 	}
 	if site.Log == nil {
-		site.Log = e.Log.With("provider", id)
+		site.Log = ps.Log.With("provider", id)
 	}
 	p, err := d.Open(ctx, site, config)
 	if err != nil {
 		return nil, err
 	}
-	return newMember(id, p), nil
+	return newBackend(id, p), nil
 }
 
-// wrongConfig is the error of a configuration with wrong fields.
-func wrongConfig(wrong []brig.FieldError) error {
+// configError returns the error for a configuration with invalid fields.
+func configError(wrong []brig.FieldError) error {
 	err := brig.Errorf(brig.InvalidConfig, "%s", wrong[0].Message)
 	err.Field, err.Fields = wrong[0].Field, wrong
 	if more := len(wrong) - 1; more > 0 {
@@ -170,34 +191,34 @@ func wrongConfig(wrong []brig.FieldError) error {
 }
 
 // sealConfig encrypts the secrets of a configuration, for the store.
-func (e *Engine) sealConfig(id string, raw []byte, fields []brig.ConfigField) ([]byte, error) {
-	return e.eachSecret(raw, fields, func(name, value string) (string, error) {
+func (ps *providers) sealConfig(id string, raw []byte, fields []brig.ConfigField) ([]byte, error) {
+	return ps.eachSecret(raw, fields, func(name, value string) (string, error) {
 		if value == "" {
 			return "", nil
 		}
-		if err := e.noSecrets(); err != nil {
+		if err := ps.vault.noSecrets(); err != nil {
 			return "", err
 		}
-		key, sealed := e.Options.Keys.Seal([]byte(value), "settings", id, name)
-		return sealedMark + key + ":" + base64.StdEncoding.EncodeToString(sealed), nil
+		key, sealed := ps.Options.Keys.Seal([]byte(value), "settings", id, name)
+		return sealedPrefix + key + ":" + base64.StdEncoding.EncodeToString(sealed), nil
 	})
 }
 
 // unsealConfig is the inverse of sealConfig.
-func (e *Engine) unsealConfig(id string, kept []byte, fields []brig.ConfigField) ([]byte, error) {
-	return e.eachSecret(kept, fields, func(name, value string) (string, error) {
-		rest, ok := strings.CutPrefix(value, sealedMark)
+func (ps *providers) unsealConfig(id string, kept []byte, fields []brig.ConfigField) ([]byte, error) {
+	return ps.eachSecret(kept, fields, func(name, value string) (string, error) {
+		rest, ok := strings.CutPrefix(value, sealedPrefix)
 		if !ok {
-			return value, nil // written by hand; it is sealed when it is saved again
+			return value, nil // written directly to the database; the next save encrypts it
 		}
-		if err := e.noSecrets(); err != nil {
+		if err := ps.vault.noSecrets(); err != nil {
 			return "", err
 		}
 		key, text, _ := strings.Cut(rest, ":")
 		sealed, err := base64.StdEncoding.DecodeString(text)
 		if err == nil {
 			var plain []byte
-			if plain, err = e.Options.Keys.Open(key, sealed, "settings", id, name); err == nil {
+			if plain, err = ps.Options.Keys.Open(key, sealed, "settings", id, name); err == nil {
 				return string(plain), nil
 			}
 		}
@@ -206,35 +227,35 @@ func (e *Engine) unsealConfig(id string, kept []byte, fields []brig.ConfigField)
 	})
 }
 
-// resealSettings encrypts the secrets of all providers with the newest key.
-func (e *Engine) resealSettings(ctx context.Context) error {
-	rows, err := e.Store.Settings(ctx)
+// resealSettings re-encrypts the secrets of all providers with the newest key.
+func (ps *providers) resealSettings(ctx context.Context) error {
+	rows, err := ps.Store.Settings(ctx)
 	if err != nil {
 		return err
 	}
 	var changed []brig.Setting
 	for _, s := range rows {
 		id, ok := strings.CutPrefix(s.Name, brig.SettingConfig(""))
-		d, lost := e.driver(id)
+		d, lost := ps.driverOf(id)
 		if !ok || lost != nil {
 			continue
 		}
 		fields := schema.Fields(d.Config())
-		raw, err := e.unsealConfig(id, s.Value, fields)
+		raw, err := ps.unsealConfig(id, s.Value, fields)
 		if err != nil {
-			e.Log.ErrorContext(ctx, "a provider's secrets cannot be encrypted anew", "provider", id, "err", err)
+			ps.Log.ErrorContext(ctx, "a provider's secrets cannot be encrypted anew", "provider", id, "err", err)
 			continue
 		}
-		if s.Value, err = e.sealConfig(id, raw, fields); err != nil {
+		if s.Value, err = ps.sealConfig(id, raw, fields); err != nil {
 			return err
 		}
 		changed = append(changed, s)
 	}
-	return e.Store.PutSettings(ctx, changed)
+	return ps.Store.PutSettings(ctx, changed)
 }
 
-// eachSecret replaces the secrets of a configuration.
-func (e *Engine) eachSecret(raw []byte, fields []brig.ConfigField, f func(name, value string) (string, error)) (out []byte, err error) {
+// eachSecret replaces each secret of a configuration with the result of f.
+func (ps *providers) eachSecret(raw []byte, fields []brig.ConfigField, f func(name, value string) (string, error)) (out []byte, err error) {
 	out, lost := schema.Replace(raw, fields, func(name, value string) string {
 		replaced, failed := f(name, value)
 		if failed != nil && err == nil {
@@ -248,64 +269,72 @@ func (e *Engine) eachSecret(raw []byte, fields []brig.ConfigField, f func(name, 
 	return out, lost
 }
 
-// watchSettings sees what other servers, and whoever writes to the database,
-// change.
-func (e *Engine) watchSettings() {
+// watchSettings applies changes by other servers, and direct writes to the
+// database.
+func (ps *providers) watchSettings() {
 	n := 0
-	e.every(reloadEvery, func() {
+	ps.runEvery(reloadEvery, func() {
 		n++
-		e.fleet.changing.Lock()
-		err := e.reloadHeld(e.ctx, n%retryOpen == 0)
-		e.fleet.changing.Unlock()
-		if err != nil && e.ctx.Err() == nil {
-			e.Log.Error("read the settings", "err", err)
+		ps.backends.updateMu.Lock()
+		err := ps.reloadLocked(ps.ctx, n%reopenAfter == 0)
+		ps.backends.updateMu.Unlock()
+		if err != nil && ps.ctx.Err() == nil {
+			ps.Log.Error("read the settings", "err", err)
 		}
 	})
 }
 
-// retryOpen is after how many reloads a provider that could not be opened is
-// tried again.
-const retryOpen = 25
+// reopenAfter is the number of reloads after which the engine retries a
+// provider that could not be opened.
+const reopenAfter = 25
 
-// The question whether providers answer: how often it is asked of those that
-// did, and of those that did not.
+// The intervals of health checks, for providers that responded to the last
+// check and for those that did not.
 const (
-	askEvery  = 5 * time.Second
-	askFailed = time.Second
+	pingInterval       = 5 * time.Second
+	pingFailedInterval = time.Second
 )
 
-// askProviders asks each provider that can be out of reach whether it is.
-func (e *Engine) askProviders() {
-	e.every(askFailed/2, func() {
-		for _, m := range e.fleet.now.Load().members {
+// pingProviders checks each provider that may be unreachable.
+func (ps *providers) pingProviders() {
+	ps.runEvery(pingFailedInterval/2, func() {
+		now := ps.backends.current.Load()
+		for _, m := range now.backends {
 			c, ok := m.provider.(brig.Checker)
 			if !ok {
 				continue
 			}
-			every := askEvery
-			if broke, _ := m.health.broke(); broke {
-				every = askFailed
+			every := pingInterval
+			if broke, _ := m.health.lastFailure(); broke {
+				every = pingFailedInterval
 			}
-			if m.health.look(e.Now(), every) {
-				e.work.Go(func() { e.ask(m, c) })
+			if m.health.checkDue(ps.Now(), every) {
+				ps.background.Go(func() { ps.ping(ps.ctx, m, c) })
 			}
+		}
+		for id, why := range now.broken {
+			ps.Observer.Answered(id, why)
 		}
 	})
 }
 
-func (e *Engine) ask(m *member, c brig.Checker) {
-	ctx, cancel := context.WithTimeout(e.ctx, checkTime)
+// ping checks whether a provider responds, and records and reports the result.
+func (ps *providers) ping(ctx context.Context, m *backend, c brig.Checker) {
+	ctx, cancel := context.WithTimeout(ctx, providerCheckTimeout)
 	defer cancel()
 	err := c.Check(ctx)
-	if e.ctx.Err() != nil {
+	if ps.ctx.Err() != nil {
 		return
+	}
+	if !ps.isBuiltin(m) || ps.HealthCheckInterval <= 0 {
+		ps.Observer.Answered(m.id, err)
 	}
 	if err != nil && !brig.Elsewhere(err) {
 		err = brig.Errorf(brig.Unavailable, "%s", brig.AsError(err).Message).WithHint("%s", brig.AsError(err).Hint).Because(err)
 	}
-	broke, _ := m.health.broke()
-	e.noteHealth(m, err)
+	broke, _ := m.health.lastFailure()
+	ps.noteHealth(m, err)
 	if broke && err == nil {
-		e.Log.Info("a provider answers again", "provider", m.id)
+		ps.Log.Info("a provider answers again", "provider", m.id)
 	}
 }

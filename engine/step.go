@@ -10,11 +10,11 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// opStep is the order of a step to a driver.
+// opStep is the operation of a step's order.
 const opStep = "step"
 
-// step makes the order of a job that is a step.
-func (e *Engine) step(j *job, p brig.Program) error {
+// setStep completes the order of a job that runs a step.
+func (rs *runs) setStep(j *job, p brig.Program) error {
 	switch {
 	case p.Language != brig.Python:
 		return brig.InvalidField("step", "only Python has steps").WithHint("leave out step, or use a context, which keeps its variables")
@@ -33,12 +33,12 @@ func (e *Engine) step(j *job, p brig.Program) error {
 			return err
 		}
 	}
-	j.order.Op, j.order.State, j.order.Count, j.order.Carried = opStep, state, p.Step.Count, e.Options.Tools.Layers != nil
+	j.order.Op, j.order.State, j.order.Count, j.order.Carried = opStep, state, p.Step.Count, rs.Options.Tools.Layers != nil
 	return nil
 }
 
-// checkState refuses what no step has left: too much, or something that is no
-// document. What is in it only the next sandbox finds out.
+// checkState rejects a state that no step can have left: one that is too large,
+// or not a JSON object. Its content is checked only in the next sandbox.
 func checkState(state []byte) error {
 	if len(state) > brig.MaxState {
 		return brig.InvalidField("step.state", "it has %d bytes", len(state)).WithHint("at most %s are carried; put data into a workspace", brig.FormatBytes(brig.MaxState))
@@ -49,18 +49,20 @@ func checkState(state []byte) error {
 	return nil
 }
 
-// stepRun is what a driver has said of a step.
+// stepRun collects the driver's messages about a step.
 type stepRun struct {
 	outputs []brig.Rich
 	size    int
 	failure *brig.ProgramError
-	// packages are those that it has, and has installed of the ones that its code
-	// asks for by name. What else its sandbox says is an intruder's.
-	packages, asked []string
+	// packages lists the packages that the step started with, and the requested
+	// packages that the driver has installed since. requested lists the
+	// packages that the code names; any other name comes from an intruder in
+	// the sandbox.
+	packages, requested []string
 }
 
-// message takes what the driver says before the end. Programs have nothing to
-// say.
+// message handles a message that the driver sends before the end. If s is nil,
+// the program is not a step, and the message is ignored.
 func (s *stepRun) message(m *interpreter.Message) {
 	if s == nil {
 		return
@@ -68,13 +70,13 @@ func (s *stepRun) message(m *interpreter.Message) {
 	switch m.Type {
 	case "installed":
 		for _, r := range m.Packages[:min(len(m.Packages), tool.MaxPackages)] {
-			if slices.Contains(s.asked, r) {
+			if slices.Contains(s.requested, r) {
 				s.packages = tool.Merge(s.packages, r)
 			}
 		}
 	case "display", "result":
-		rich, size := richOf(m)
-		if fits(rich, len(s.outputs), s.size+size) {
+		rich, size := richValue(m)
+		if fitsLimits(rich, len(s.outputs), s.size+size) {
 			s.size += size
 			s.outputs = append(s.outputs, rich)
 		}
@@ -85,8 +87,8 @@ func (s *stepRun) message(m *interpreter.Message) {
 	}
 }
 
-// richOf is a value that a driver has told, and its size.
-func richOf(m *interpreter.Message) (rich brig.Rich, size int) {
+// richValue returns the value of a driver's message and its size.
+func richValue(m *interpreter.Message) (rich brig.Rich, size int) {
 	rich = brig.Rich{Data: m.Data, Main: m.Type == "result"}
 	for k, v := range rich.Data {
 		size += len(k) + len(v)
@@ -95,10 +97,10 @@ func richOf(m *interpreter.Message) (rich brig.Rich, size int) {
 	return rich, size
 }
 
-// fits reports whether a value is within bounds, beside count others and with
-// size bytes in all. Displays leave a place for the value of the last
-// expression, which is what was asked for.
-func fits(rich brig.Rich, count, size int) bool {
+// fitsLimits reports whether a value is within bounds if there are count other
+// values and the total size is size bytes. One place is reserved for the main
+// result, the value of the last expression.
+func fitsLimits(rich brig.Rich, count, size int) bool {
 	most := brig.MaxOutputs
 	if !rich.Main {
 		most--
@@ -106,8 +108,8 @@ func fits(rich brig.Rich, count, size int) bool {
 	return count < most && size <= brig.MaxOutputSize
 }
 
-// outcome is what a step leaves. A state that the next one would refuse is
-// none.
+// outcome returns the outcome of a step. It omits a state that the next step
+// would reject.
 func (s *stepRun) outcome(end *interpreter.Message) *brig.StepOutcome {
 	if s == nil {
 		return nil
@@ -127,8 +129,9 @@ func (s *stepRun) outcome(end *interpreter.Message) *brig.StepOutcome {
 	return o
 }
 
-// remembered is an outcome as it is kept: what a step leaves is its caller's.
-func remembered(o *brig.Outcome) *brig.Outcome {
+// withoutState returns an outcome for the store, without the step's state and
+// outputs, which only the caller receives.
+func withoutState(o *brig.Outcome) *brig.Outcome {
 	if o.Step == nil {
 		return o
 	}

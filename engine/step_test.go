@@ -8,11 +8,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A step that cannot be one is refused before anything is made, by the name of
-// the field.
-func TestStepsThatAreRefused(t *testing.T) {
-	e := newHouse(t, nil)
-	ctx := as(t, brig.Member)
+// The engine rejects an invalid step before it creates a sandbox, and the error
+// names the field.
+func TestInvalidStepsAreRejected(t *testing.T) {
+	e := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
 	deep := strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40)
 	for name, c := range map[string]struct {
 		p     brig.Program

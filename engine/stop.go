@@ -9,101 +9,135 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// maxGrace is the longest time that programs may take to stop.
+// maxGrace is the maximum grace period for programs to stop.
 const maxGrace = 10 * time.Minute
 
 // Stop implements brig.Service.
-func (e *Engine) Stop(ctx context.Context, name string, grace time.Duration) (_ *brig.Sandbox, err error) {
-	v, err := e.enter(ctx, brig.OpStop, name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if grace < 0 || grace > maxGrace {
-		return nil, brig.InvalidField("grace_ms", "%v is out of bounds", grace).WithHint("give up to %v", maxGrace)
-	}
-	return e.halt(ctx, v.rec, grace, brig.Stopped)
+func (l *lifecycle) Stop(ctx context.Context, name string, grace time.Duration) (*brig.Sandbox, error) {
+	return do(ctx, l.gate, brig.OpStop, name, func(v *call) (*brig.Sandbox, error) {
+		if grace < 0 || grace > maxGrace {
+			return nil, brig.InvalidField("grace_ms", "%v is out of bounds", grace).WithHint("give up to %v", maxGrace)
+		}
+		return l.stopInstance(ctx, v.rec, grace, brig.Stopped)
+	})
 }
 
 // Kill implements brig.Service.
-func (e *Engine) Kill(ctx context.Context, name string) (_ *brig.Sandbox, err error) {
-	v, err := e.enter(ctx, brig.OpKill, name)
+func (l *lifecycle) Kill(ctx context.Context, name string) (*brig.Sandbox, error) {
+	return do(ctx, l.gate, brig.OpKill, name, func(v *call) (*brig.Sandbox, error) {
+		return l.stopInstance(ctx, v.rec, 0, brig.Killed)
+	})
+}
+
+// stopInstance ends a sandbox's instance and keeps its record. It continues if
+// the caller disconnects.
+func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace time.Duration, why brig.ExitReason) (*brig.Sandbox, error) {
+	leave, rec, err := l.enterLatest(ctx, rec, why)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { v.leave(ctx, &err) }()
-	return e.halt(ctx, v.rec, 0, brig.Killed)
-}
-
-// halt ends a sandbox's machine and keeps its record. A caller that goes away
-// meanwhile does not change that.
-func (e *Engine) halt(ctx context.Context, rec *brig.Record, grace time.Duration, why brig.ExitReason) (*brig.Sandbox, error) {
+	defer leave()
 	if rec.State == brig.Ended {
 		return &rec.Sandbox, nil
 	}
-	in := e.instance(rec.ID)
+	in := l.instance(rec.ID)
 	if in == nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is still being created", rec.Spec.Name).
 			WithHint("try again in a moment")
 	}
-	if err := e.keepWorkspace(ctx, rec, in, grace, why); err != nil {
+	if err := l.workspaces.writeBackWorkspace(ctx, rec, in, grace, why); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+cleanupTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+cleanupTimeout)
 	defer cancel()
-	_, err := e.update(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+	_, err = l.updateRecord(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
 		if r.State == brig.Ended {
-			return errSettled
+			return errAlreadyEnded
 		}
 		r.State = brig.Stopping
 		return nil
 	})
-	if err != nil && err != errSettled {
+	if err != nil && err != errAlreadyEnded {
 		return nil, err
 	}
-	if rest, err := e.awake(ctx, rec, in); err == nil { // programs that are frozen do not hear
-		defer rest()
+	if releaseUse, err := l.keepAwake(ctx, rec, in); err == nil { // paused programs do not receive signals
+		defer releaseUse()
 	}
 	failpoint.Hit("halt.recorded")
 	if err := in.Stop(ctx, grace, why); err != nil {
 		return nil, err
 	}
 	failpoint.Hit("halt.stopped")
-	done, err := e.settle(ctx, rec.Tenant, rec.ID, in)
+	done, err := l.recordEnd(ctx, rec.Tenant, rec.ID, in)
 	if err != nil {
 		return nil, err
 	}
 	return &done.Sandbox, nil
 }
 
-// Remove implements brig.Service.
-func (e *Engine) Remove(ctx context.Context, name string) (err error) {
-	v, err := e.enter(ctx, brig.OpRemove, name)
-	if err != nil {
-		return err
+// enterLatest waits for a pause or resume in progress and returns the updated
+// record, so that the caller can end the sandbox. No pause or resume starts
+// until leave is called. If the sandbox is paused, enterLatest ends it with the
+// reason why.
+func (l *lifecycle) enterLatest(ctx context.Context, rec *brig.Record, why brig.ExitReason) (leave func(), _ *brig.Record, err error) {
+	if rec.State != brig.Running && rec.State != brig.Paused {
+		return func() {}, rec, nil
 	}
-	defer func() { v.leave(ctx, &err) }()
-	if v.rec.State == brig.Creating {
-		return brig.Errorf(brig.FailedPrecondition, "sandbox %q is still being created", v.rec.Spec.Name).
-			WithHint("try again in a moment")
-	}
-	if in := e.instance(v.rec.ID); in != nil {
-		if err := e.keepWorkspace(ctx, v.rec, in, 0, brig.Stopped); err != nil {
-			return err
+	for {
+		leave, err = l.usesOf(rec.ID).enter(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if l.instance(rec.ID) != nil {
+			return leave, rec, nil
+		}
+		now, err := l.Store.Get(ctx, rec.Tenant, string(rec.ID))
+		if err != nil || now.State != brig.Paused {
+			leave()
+			l.dropUses(rec.ID)
+			return func() {}, now, err
+		}
+		leave()
+		if rec, err = l.endPaused(ctx, now, why); err != nil {
+			return nil, nil, err
+		}
+		if rec.State != brig.Paused {
+			return func() {}, rec, nil
 		}
 	}
-	ctx, cancel := cleanup(ctx)
-	defer cancel()
-	return e.remove(ctx, v.rec)
 }
 
-// remove ends the machine, removes what is left of it, and forgets it, in
-// this order: what cannot be removed stays on record.
-func (e *Engine) remove(ctx context.Context, rec *brig.Record) error {
-	in := e.instance(rec.ID)
+// Remove implements brig.Service.
+func (l *lifecycle) Remove(ctx context.Context, name string) error {
+	return l.do(ctx, brig.OpRemove, name, func(v *call) error {
+		if v.rec.State == brig.Creating {
+			return brig.Errorf(brig.FailedPrecondition, "sandbox %q is still being created", v.rec.Spec.Name).
+				WithHint("try again in a moment")
+		}
+		leave, rec, err := l.enterLatest(ctx, v.rec, brig.Killed)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		v.rec = rec
+		if in := l.instance(v.rec.ID); in != nil {
+			if err := l.workspaces.writeBackWorkspace(ctx, v.rec, in, 0, brig.Stopped); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := detachedContext(ctx)
+		defer cancel()
+		return l.destroyAndDelete(ctx, v.rec)
+	})
+}
+
+// destroyAndDelete destroys the instance and then deletes the record. If the
+// instance cannot be destroyed, the record persists.
+func (l *lifecycle) destroyAndDelete(ctx context.Context, rec *brig.Record) error {
+	in := l.instance(rec.ID)
 	if in == nil {
 		var err error
-		in, err = e.recovered(ctx, rec)
+		in, err = l.providers.recoverInstance(ctx, rec)
 		if err != nil && brig.KindOf(err) != brig.NotFound && !errors.Is(err, errNotConfigured) {
 			return err
 		}
@@ -113,17 +147,76 @@ func (e *Engine) remove(ctx context.Context, rec *brig.Record) error {
 			return err
 		}
 		if rec.State.Live() && rec.State != brig.Creating && !rec.Spec.Ephemeral {
-			// Also the end of what is removed is on record, and only once.
-			if _, err := e.settle(ctx, rec.Tenant, rec.ID, in); err != nil && brig.KindOf(err) != brig.NotFound {
+			// Record the end of a removed sandbox exactly once.
+			if _, err := l.recordEnd(ctx, rec.Tenant, rec.ID, in); err != nil && brig.KindOf(err) != brig.NotFound {
 				return err
 			}
 		}
 	}
 	failpoint.Hit("remove.destroyed")
-	if err := e.Store.Delete(ctx, rec.ID); err != nil {
+	if err := l.Store.Delete(ctx, rec.ID); err != nil {
 		return err
 	}
 	failpoint.Hit("remove.deleted")
-	e.drop(rec.ID)
+	l.unregister(rec.ID)
 	return nil
+}
+
+// endSandbox ends a sandbox without a caller's request. If its workspace cannot
+// be written back, the changes are lost, and the record notes that.
+func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Duration, why brig.ExitReason) {
+	_, err := l.stopInstance(l.ctx, rec, grace, why)
+	if err == nil || l.ctx.Err() != nil {
+		return
+	}
+	ctx, cancel := detachedContext(l.ctx)
+	defer cancel()
+	l.Log.ErrorContext(ctx, "write back a workspace", "sandbox", rec.ID, "err", err)
+	l.workspaces.noteWorkspace(ctx, rec, brig.AsError(err).Message)
+	if err := in.Stop(ctx, 0, why); err != nil {
+		l.Log.ErrorContext(ctx, "end a sandbox", "sandbox", rec.ID, "err", err)
+	}
+}
+
+// watchWorkspace ends a sandbox whose workspace has the mode direct. It ends
+// the sandbox when the lease ends, before the instance ends automatically. It
+// also ends the sandbox after the main program has ended, since the instance
+// waits then.
+func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance) {
+	if !isWrittenBack(rec.Spec) {
+		return
+	}
+	var over chan struct{}
+	if rec.Spec.Command != nil {
+		over = make(chan struct{})
+		l.background.Go(func() {
+			if in.WaitMain(l.ctx) == nil {
+				close(over)
+			}
+		})
+	}
+	l.background.Go(func() {
+		for expires := rec.Expires; ; {
+			why := brig.LeaseExpired
+			select {
+			case <-in.Done():
+				return
+			case <-l.ctx.Done():
+				return
+			case <-over:
+				why, over = brig.Exited, nil
+			case <-time.After(max(expires.Sub(l.Now()), 10*time.Millisecond)):
+			}
+			now, err := l.Store.Get(l.ctx, rec.Tenant, string(rec.ID))
+			if err != nil || now.State != brig.Running {
+				return
+			}
+			expires = now.Expires
+			if why == brig.LeaseExpired && l.Now().Before(expires) || why == brig.Exited && l.workspaces.isEnding(rec.ID) {
+				continue // the call that ends all programs also ends the main program
+			}
+			l.endSandbox(now, in, leaseGrace, why)
+			return
+		}
+	})
 }

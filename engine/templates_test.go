@@ -14,10 +14,10 @@ import (
 
 func argv(words ...string) *brig.Command { return &brig.Command{Argv: words} }
 
-// withTemplates is a house with templates, and images that can be built.
-func withTemplates(t *testing.T, b *builder, all ...brig.Template) *house {
+// withTemplates returns a fixture with templates, and images that can be built.
+func withTemplates(t *testing.T, b *builder, all ...brig.Template) *fixture {
 	t.Helper()
-	return newHouse(t, func(o *engine.Options) {
+	return newFixture(t, func(o *engine.Options) {
 		o.Templates = all
 		if b != nil {
 			o.Images, o.BuildMissing = b, true
@@ -30,7 +30,7 @@ func TestCreateFromTemplate(t *testing.T) {
 		Name: "web", Image: brig.HostImage, Limits: brig.Limits{Memory: brig.GiB}, Env: map[string]string{"A": "1"}, TTL: time.Hour,
 		User: "root", Dir: "/srv", Start: argv("sleep", "60"), Ready: argv("echo", "yes"), ReadyTimeout: 10 * time.Minute,
 	})
-	ctx := as(t, brig.Member)
+	ctx := withRole(t, brig.Member)
 	s, err := h.Create(ctx, brig.Spec{Template: "web"})
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,8 @@ func TestCreateFromTemplate(t *testing.T) {
 	}
 }
 
-// What does not become ready leaves nothing, and says why.
+// A sandbox that does not become ready is removed, and the error contains the
+// reason.
 func TestTemplateIsNotReady(t *testing.T) {
 	for name, c := range map[string]struct {
 		template brig.Template
@@ -86,7 +87,7 @@ func TestTemplateIsNotReady(t *testing.T) {
 			t.Parallel()
 			c.template.Name, c.template.Image = "web", brig.HostImage
 			h := withTemplates(t, nil, c.template)
-			ctx := as(t, brig.Member)
+			ctx := withRole(t, brig.Member)
 			_, err := h.Create(ctx, brig.Spec{Name: "box", Template: "web"})
 			e := brig.AsError(err)
 			if e == nil || e.Kind != brig.CreationFailed {
@@ -107,20 +108,20 @@ func TestTemplateIsNotReady(t *testing.T) {
 	}
 }
 
-// Who goes away while a sandbox becomes ready leaves nothing.
-func TestTemplateCallerGoes(t *testing.T) {
+// If the caller disconnects before a sandbox is ready, the sandbox is removed.
+func TestTemplateCallerDisconnects(t *testing.T) {
 	h := withTemplates(t, nil, brig.Template{Name: "web", Image: brig.HostImage, Ready: argv("exit", "1")})
-	ctx, cancel := context.WithCancel(as(t, brig.Member))
+	ctx, cancel := context.WithCancel(withRole(t, brig.Member))
 	time.AfterFunc(100*time.Millisecond, cancel)
 	if _, err := h.Create(ctx, brig.Spec{Name: "box", Template: "web"}); brig.KindOf(err) != brig.Canceled {
 		t.Errorf("%v", err)
 	}
-	if _, err := h.Get(as(t, brig.Member), "box"); brig.KindOf(err) != brig.NotFound || len(h.provider.Machines()) > 0 {
+	if _, err := h.Get(withRole(t, brig.Member), "box"); brig.KindOf(err) != brig.NotFound || len(h.provider.Machines()) > 0 {
 		t.Errorf("%v, %v", err, h.provider.Machines())
 	}
 }
 
-// builder makes images when it is let.
+// builder builds an image when it receives from gate.
 type builder struct {
 	images
 	gate chan error
@@ -159,8 +160,8 @@ func (b *builder) Build(ctx context.Context, what brig.ImageBuild, _ func(brig.P
 	return &brig.Image{Digest: "sha256:" + what.Name}, nil
 }
 
-// A template's image is built when it is first wanted, once for all who want
-// it; what stands in for it is used when it cannot be.
+// A template's image is built on first use, once for all concurrent callers. If
+// the build fails, the stand-in is used.
 func TestTemplateIsBuilt(t *testing.T) {
 	all := []brig.Template{
 		{Name: "data", Packages: []string{"git"}},
@@ -168,7 +169,7 @@ func TestTemplateIsBuilt(t *testing.T) {
 	}
 	b := newBuilder()
 	h := withTemplates(t, b, all...)
-	ctx := as(t, brig.Member)
+	ctx := withRole(t, brig.Member)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -184,7 +185,7 @@ func TestTemplateIsBuilt(t *testing.T) {
 		t.Errorf("%d builds", b.builds)
 	}
 	b.gate <- errors.New("no network")
-	for range 2 { // it is not tried again at once
+	for range 2 { // the build is not retried immediately
 		s, err := h.Create(ctx, brig.Spec{Template: "both"})
 		if err != nil || s.Spec.Image != brig.HostImage || !strings.Contains(strings.Join(s.Notes, "\n"), "host, which stands in for both") {
 			t.Errorf("%+v, %v", s, err)
@@ -193,7 +194,8 @@ func TestTemplateIsBuilt(t *testing.T) {
 	if b.builds != 2 {
 		t.Errorf("%d builds", b.builds)
 	}
-	// Where nobody builds, it stands in; and what nothing stands in for is told of.
+	// Without a builder the stand-in is used. A template without a stand-in
+	// fails.
 	h = withTemplates(t, nil, all...)
 	if s, err := h.Create(ctx, brig.Spec{Template: "both"}); err != nil || s.Spec.Image != brig.HostImage {
 		t.Errorf("%+v, %v", s, err)

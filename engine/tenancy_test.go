@@ -12,8 +12,9 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// shown is the context of whoever shows a key or a grant, or an error.
-func (h *house) shown(t *testing.T, secret string) (context.Context, error) {
+// withCredential returns the context of a caller with a key or a grant, or an
+// error.
+func (h *fixture) withCredential(t *testing.T, secret string) (context.Context, error) {
 	t.Helper()
 	a, err := h.KeyActor(t.Context(), sha256.Sum256([]byte(secret)))
 	if strings.HasPrefix(secret, brig.GrantPrefix) {
@@ -22,29 +23,31 @@ func (h *house) shown(t *testing.T, secret string) (context.Context, error) {
 	return brig.WithActor(t.Context(), a), err
 }
 
-// holder is shown of a new key.
-func (h *house) holder(t *testing.T, by context.Context, spec brig.KeySpec) (context.Context, *brig.NewKey) {
+// newKeyHolder creates a key and returns it with the context of a caller who
+// uses it.
+func (h *fixture) newKeyHolder(t *testing.T, by context.Context, spec brig.KeySpec) (context.Context, *brig.NewKey) {
 	t.Helper()
 	k, err := h.CreateKey(by, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, err := h.shown(t, k.Secret)
+	ctx, err := h.withCredential(t, k.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ctx, k
 }
 
-func newSeeded(t *testing.T) *house {
-	return newHouse(t, func(o *engine.Options) { o.GrantSeed = []byte("a seed of this test's own") })
+func newSeedFixture(t *testing.T) *fixture {
+	return newFixture(t, func(o *engine.Options) { o.GrantSeed = []byte("a seed of this test's own") })
 }
 
-// A key is told once, proves whom it was made for, and ends when it is revoked.
+// A key is shown once, authenticates its holder, and is invalid after its
+// revocation.
 func TestKeyLife(t *testing.T) {
-	h := newSeeded(t)
-	admin := as(t, brig.Admin)
-	ctx, k := h.holder(t, admin, brig.KeySpec{Name: "ci", Role: brig.Member, Scopes: []string{"sandbox."}})
+	h := newSeedFixture(t)
+	admin := withRole(t, brig.Admin)
+	ctx, k := h.newKeyHolder(t, admin, brig.KeySpec{Name: "ci", Role: brig.Member, Scopes: []string{"sandbox."}})
 	if a := brig.ActorFrom(ctx); a.Name != "ci" || a.Tenant != "acme" || a.Role != brig.Member || a.Key != k.ID {
 		t.Errorf("it proves %+v", a)
 	}
@@ -63,9 +66,9 @@ func TestKeyLife(t *testing.T) {
 		t.Errorf("in its scope: %v", err)
 	}
 	for what, err := range map[string]error{
-		"Run":  third(h.Run(ctx, brig.Program{Command: []string{"echo"}}, brig.IO{})),
-		"Stat": third(h.Files("box").Stat(ctx, brig.Path{Name: "/"})),
-		"Keys": third(h.Keys(ctx, "")),
+		"Run":  errorOf(h.Run(ctx, brig.Program{Command: []string{"echo"}}, brig.IO{})),
+		"Stat": errorOf(h.Files("box").Stat(ctx, brig.Path{Name: "/"})),
+		"Keys": errorOf(h.Keys(ctx, "")),
 	} {
 		if brig.KindOf(err) != brig.PermissionDenied {
 			t.Errorf("%s beyond the scope or the role: %v", what, err)
@@ -74,19 +77,19 @@ func TestKeyLife(t *testing.T) {
 	if err := h.RevokeKey(admin, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.shown(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
+	if _, err := h.withCredential(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("a revoked key: %v", err)
 	}
 }
 
-func third[T any](_ T, err error) error { return err }
+func errorOf[T any](_ T, err error) error { return err }
 
-// Nobody hands on more than they have: no higher role, no wider scope, no later
-// end, no other tenant.
+// A caller cannot create a key with more rights than its own: no higher role,
+// no wider scope, no later expiry and no other tenant.
 func TestKeysNeverWiden(t *testing.T) {
-	h := newSeeded(t)
-	admin := as(t, brig.Admin)
-	narrow, _ := h.holder(t, admin, brig.KeySpec{Name: "narrow", Role: brig.Admin, Scopes: []string{"key.", "sandbox.get"}, TTL: time.Hour})
+	h := newSeedFixture(t)
+	admin := withRole(t, brig.Admin)
+	narrow, _ := h.newKeyHolder(t, admin, brig.KeySpec{Name: "narrow", Role: brig.Admin, Scopes: []string{"key.", "sandbox.get"}, TTL: time.Hour})
 	for what, c := range map[string]struct {
 		by   context.Context
 		spec brig.KeySpec
@@ -104,9 +107,9 @@ func TestKeysNeverWiden(t *testing.T) {
 		"ten years":           {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: 10 * 365 * 24 * time.Hour}, ""},
 		"more than ten years": {admin, brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: 10*365*24*time.Hour + 1}, brig.InvalidArgument},
 		"a wider scope":       {narrow, brig.KeySpec{Name: "x", Role: brig.Viewer, Scopes: []string{"sandbox."}}, brig.PermissionDenied},
-		"an operator's":       {as(t, brig.Operator), brig.KeySpec{Name: "x", Role: brig.Admin, Tenant: "rival"}, ""},
+		"an operator's":       {withRole(t, brig.Operator), brig.KeySpec{Name: "x", Role: brig.Admin, Tenant: "rival"}, ""},
 		"as much as its own":  {narrow, brig.KeySpec{Name: "x", Role: brig.Admin}, ""},
-		"a member makes none": {as(t, brig.Member), brig.KeySpec{Name: "x", Role: brig.Viewer}, brig.PermissionDenied},
+		"a member makes none": {withRole(t, brig.Member), brig.KeySpec{Name: "x", Role: brig.Viewer}, brig.PermissionDenied},
 	} {
 		if _, err := h.CreateKey(c.by, c.spec); brig.KindOf(err) != c.want {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
@@ -116,7 +119,7 @@ func TestKeysNeverWiden(t *testing.T) {
 	if err != nil || !k.Actor.Expires.Equal(brig.ActorFrom(narrow).Expires) || len(k.Actor.Scopes) != 2 {
 		t.Errorf("made by a key that ends: %+v, %v", k, err)
 	}
-	_, above := h.holder(t, as(t, brig.Operator), brig.KeySpec{Name: "op", Role: brig.Operator})
+	_, above := h.newKeyHolder(t, withRole(t, brig.Operator), brig.KeySpec{Name: "op", Role: brig.Operator})
 	if err := h.RevokeKey(admin, above.ID); brig.KindOf(err) != brig.PermissionDenied {
 		t.Errorf("an admin revokes an operator's key: %v", err)
 	}
@@ -127,29 +130,44 @@ func TestKeysNeverWiden(t *testing.T) {
 	}
 }
 
-// A key that has an end is good until then.
+// A key's name appears as the actor of calls, so it must not contain invisible
+// or reordering characters. As a control, letters of any script are valid.
+func TestKeyNames(t *testing.T) {
+	h := newSeedFixture(t)
+	for name, good := range map[string]bool{
+		"deploy": true, "Zoë's laptop": true, "クラスタ": true,
+		"ann\u202enimda": false, "admin\u200b": false, "\u2066admin": false, "ad\u00admin": false,
+		"a\u2028b": false, "a\u009b31m": false, "a\x1b]52;c;aGk=\a": false, "a\ue000": false, "a\xff": false,
+	} {
+		if _, err := h.CreateKey(withRole(t, brig.Admin), brig.KeySpec{Name: name, Role: brig.Viewer}); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// A key with an expiry is valid until it expires.
 func TestKeysExpire(t *testing.T) {
 	now := time.Now()
-	h := newHouse(t, func(o *engine.Options) { o.Now = func() time.Time { return now } })
-	k, err := h.CreateKey(as(t, brig.Admin), brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: time.Hour})
+	h := newFixture(t, func(o *engine.Options) { o.Now = func() time.Time { return now } })
+	k, err := h.CreateKey(withRole(t, brig.Admin), brig.KeySpec{Name: "x", Role: brig.Viewer, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Hour - 1)
-	if _, err := h.shown(t, k.Secret); err != nil {
+	if _, err := h.withCredential(t, k.Secret); err != nil {
 		t.Errorf("before its end: %v", err)
 	}
 	now = now.Add(1)
-	if _, err := h.shown(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
+	if _, err := h.withCredential(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("after its end: %v", err)
 	}
 }
 
-// A grant is a part of a key's rights; what is made of it is a part of that,
-// and all of it ends with the key.
+// A grant has a subset of a key's rights, and a grant derived from it has a
+// subset of those. All of them end with the key.
 func TestGrants(t *testing.T) {
-	h := newSeeded(t)
-	member, k := h.holder(t, as(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})
+	h := newSeedFixture(t)
+	member, k := h.newKeyHolder(t, withRole(t, brig.Admin), brig.KeySpec{Name: "m", Role: brig.Member})
 	for _, name := range []string{"one", "two"} {
 		if _, err := h.Create(member, brig.Spec{Name: name}); err != nil {
 			t.Fatal(err)
@@ -159,7 +177,7 @@ func TestGrants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := h.shown(t, g.Secret)
+	one, err := h.withCredential(t, g.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,15 +191,15 @@ func TestGrants(t *testing.T) {
 		t.Errorf("its own sandbox by id: %v", err)
 	}
 	for what, err := range map[string]error{
-		"a sibling":         third(h.Get(one, "two")),
-		"what never was":    third(h.Get(one, "never")),
-		"another name":      third(h.Create(one, brig.Spec{Name: "four"})),
-		"no name":           third(h.Create(one, brig.Spec{})),
-		"all sandboxes":     third(h.List(one, brig.ListOptions{})),
-		"beyond its scope":  third(h.Files("one").Stat(one, brig.Path{Name: "/"})),
-		"a wider grant":     third(h.CreateGrant(one, brig.GrantSpec{Scopes: []string{"file."}})),
-		"a sibling's grant": third(h.CreateGrant(one, brig.GrantSpec{Sandboxes: []string{"two"}})),
-		"a higher grant":    third(h.CreateGrant(one, brig.GrantSpec{Role: brig.Admin})),
+		"a sibling":         errorOf(h.Get(one, "two")),
+		"what never was":    errorOf(h.Get(one, "never")),
+		"another name":      errorOf(h.Create(one, brig.Spec{Name: "four"})),
+		"no name":           errorOf(h.Create(one, brig.Spec{})),
+		"all sandboxes":     errorOf(h.List(one, brig.ListOptions{})),
+		"beyond its scope":  errorOf(h.Files("one").Stat(one, brig.Path{Name: "/"})),
+		"a wider grant":     errorOf(h.CreateGrant(one, brig.GrantSpec{Scopes: []string{"file."}})),
+		"a sibling's grant": errorOf(h.CreateGrant(one, brig.GrantSpec{Sandboxes: []string{"two"}})),
+		"a higher grant":    errorOf(h.CreateGrant(one, brig.GrantSpec{Role: brig.Admin})),
 	} {
 		if brig.KindOf(err) != brig.PermissionDenied {
 			t.Errorf("%s: %v", what, err)
@@ -191,7 +209,7 @@ func TestGrants(t *testing.T) {
 	if err != nil || less.Actor.Expires.After(g.Actor.Expires) || less.Actor.Role != brig.Viewer {
 		t.Fatalf("a narrower grant: %+v, %v", less, err)
 	}
-	viewer, err := h.shown(t, less.Secret)
+	viewer, err := h.withCredential(t, less.Secret)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,29 +217,29 @@ func TestGrants(t *testing.T) {
 		t.Errorf("a viewer's grant kills: %v", err)
 	}
 	for _, bad := range []string{"", "x", "x.y", g.Secret[len(brig.GrantPrefix):] + "x", strings.Replace(g.Secret[len(brig.GrantPrefix):], ".", "A.", 1)} {
-		if _, err := h.shown(t, brig.GrantPrefix+bad); brig.KindOf(err) != brig.Unauthenticated {
+		if _, err := h.withCredential(t, brig.GrantPrefix+bad); brig.KindOf(err) != brig.Unauthenticated {
 			t.Errorf("the grant %.20q is taken: %v", bad, err)
 		}
 	}
-	other := newHouse(t, func(o *engine.Options) { o.GrantSeed, o.Store = []byte("another"), h.store })
+	other := newFixture(t, func(o *engine.Options) { o.GrantSeed, o.Store = []byte("another"), h.store })
 	if _, err := other.GrantActor(t.Context(), g.Secret); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("another server's grant: %v", err)
 	}
-	if err := h.RevokeKey(as(t, brig.Admin), k.ID); err != nil {
+	if err := h.RevokeKey(withRole(t, brig.Admin), k.ID); err != nil {
 		t.Fatal(err)
 	}
 	for _, secret := range []string{g.Secret, less.Secret} {
-		if _, err := h.shown(t, secret); brig.KindOf(err) != brig.Unauthenticated {
+		if _, err := h.withCredential(t, secret); brig.KindOf(err) != brig.Unauthenticated {
 			t.Errorf("the grant of a revoked key: %v", err)
 		}
 	}
 }
 
-// A tenant is made, bounded, and removed with its keys; one that is not there
-// cannot be acted for.
+// A tenant can be created, limited, and removed with its keys. No caller can
+// act for a tenant that does not exist.
 func TestTenantLife(t *testing.T) {
-	h := newSeeded(t)
-	op := as(t, brig.Operator)
+	h := newSeedFixture(t)
+	op := withRole(t, brig.Operator)
 	made, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"})
 	if err != nil || made.Quota.Executions != 10 {
 		t.Fatalf("CreateTenant: %+v, %v", made, err)
@@ -234,7 +252,7 @@ func TestTenantLife(t *testing.T) {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}
-	member, k := h.holder(t, op, brig.KeySpec{Name: "m", Role: brig.Member, Tenant: "fresh"})
+	member, k := h.newKeyHolder(t, op, brig.KeySpec{Name: "m", Role: brig.Member, Tenant: "fresh"})
 	if _, err := h.Create(member, brig.Spec{Name: "box"}); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +280,7 @@ func TestTenantLife(t *testing.T) {
 	if err := h.RemoveTenant(op, "fresh"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.shown(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
+	if _, err := h.withCredential(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("a key of a tenant that is gone: %v", err)
 	}
 	if _, err := h.Create(member, brig.Spec{}); brig.KindOf(err) != brig.PermissionDenied {
@@ -271,19 +289,82 @@ func TestTenantLife(t *testing.T) {
 	if _, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.shown(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
+	if _, err := h.withCredential(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("a key of an earlier tenant of that name: %v", err)
 	}
 }
 
-// However a removal and creates race, no sandbox is left of a tenant that is
-// gone.
+// An administrator of a tenant cannot read the audit log of a former tenant of
+// the same name. An operator can.
+func TestFormerTenantAuditIsHidden(t *testing.T) {
+	h := newSeedFixture(t)
+	op := withRole(t, brig.Operator)
+	read := func(role brig.Role) (lines []brig.AuditLine) {
+		t.Helper()
+		ctx := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "fresh", Role: role})
+		for q := (brig.AuditQuery{Limit: 2}); ; {
+			p, err := h.Audit(ctx, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, p.Lines...)
+			if p.Next == 0 {
+				return lines
+			}
+			q.After = p.Next
+		}
+	}
+	begin := func() context.Context {
+		t.Helper()
+		if _, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"}); err != nil {
+			t.Fatal(err)
+		}
+		member, _ := h.newKeyHolder(t, op, brig.KeySpec{Name: "m", Role: brig.Member, Tenant: "fresh"})
+		return member
+	}
+	member := begin()
+	for range 3 {
+		if _, err := h.Create(member, brig.Spec{Name: "box"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Remove(member, "box"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	former := read(brig.Admin)
+	if len(former) < 6 {
+		t.Fatalf("the tenant's own log has %d lines", len(former))
+	}
+	if err := h.RemoveTenant(op, "fresh"); err != nil {
+		t.Fatal(err)
+	}
+	member = begin()
+	if _, err := h.Create(member, brig.Spec{Name: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	last := former[len(former)-1].Seq
+	lines := read(brig.Admin)
+	if len(lines) == 0 {
+		t.Error("the new tenant's own lines are missing")
+	}
+	for _, l := range lines {
+		if l.Seq <= last {
+			t.Errorf("an administrator reads line %d of the former tenant: %s %s", l.Seq, l.Op, l.Sandbox)
+		}
+	}
+	// The control: the lines still exist.
+	if all := read(brig.Operator); len(all) < len(former)+len(lines) || all[0].Seq != former[0].Seq {
+		t.Errorf("an operator reads %d lines, want at least %d", len(all), len(former)+len(lines))
+	}
+}
+
+// When a removal and creates race, no sandbox of the removed tenant remains.
 func TestRemoveTenantRaces(t *testing.T) {
 	for range 20 {
-		h := newHouse(t, nil)
-		founded(t, h.store, "fresh")
+		h := newFixture(t, nil)
+		createTenants(t, h.store, "fresh")
 		member := brig.WithActor(t.Context(), brig.Actor{Name: "m", Tenant: "fresh", Role: brig.Member})
-		op := as(t, brig.Operator)
+		op := withRole(t, brig.Operator)
 		var wg sync.WaitGroup
 		for range 5 {
 			wg.Go(func() { _, _ = h.Create(member, brig.Spec{}) })
@@ -297,10 +378,10 @@ func TestRemoveTenantRaces(t *testing.T) {
 	}
 }
 
-// A scoped id names its own tenant's sandbox, and nobody else's.
+// A scoped ID refers only to a sandbox of its own tenant.
 func TestScopedIDs(t *testing.T) {
-	h := newSeeded(t)
-	ctx := as(t, brig.Member)
+	h := newSeedFixture(t)
+	ctx := withRole(t, brig.Member)
 	s, err := h.Create(ctx, brig.Spec{Name: "box"})
 	if err != nil {
 		t.Fatal(err)

@@ -11,22 +11,21 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// boxIdle is after how long a box ends that nobody uses, if its setup does not
-// say.
-const boxIdle = 5 * time.Minute
+// boxIdleTimeout is the default time after which an unused box ends.
+const boxIdleTimeout = 5 * time.Minute
 
-// The labels of boxes, by which the next server finds them again. No caller may
-// give them to a sandbox: it would be given a tenant's tools, with the secrets
-// that they are called with.
+// The labels of boxes, by which the next server finds them. Callers must not
+// set them on a sandbox, since the server would run a tenant's tools in it,
+// with their secrets.
 const (
-	labelsOfTools = "brig.tool."
-	labelReady    = labelsOfTools + "ready"       // its key, when it has its packages
-	labelKind     = labelsOfTools + "kind"        // of its setup
-	labelPrint    = labelsOfTools + "fingerprint" // of its setup
+	toolLabelPrefix  = "brig.tool."
+	labelReady       = toolLabelPrefix + "ready"       // the box's key, set once its packages are installed
+	labelKind        = toolLabelPrefix + "kind"        // the kind of the box's setup
+	labelFingerprint = toolLabelPrefix + "fingerprint" // the fingerprint of the box's setup
 )
 
-// box is a sandbox in which a tenant's tools run, one after the other: what one
-// leaves in files others of the same setup find, but none runs beside another.
+// box is a sandbox in which a tenant's tools run one at a time. The files of
+// one tool are visible to the next tool with the same setup.
 type box struct {
 	id          brig.ID
 	name        string
@@ -35,42 +34,42 @@ type box struct {
 	fingerprint string
 	key         string
 	reused      bool
-	stale       bool // it ends when it is left
-	inherited   bool // an earlier server has left it, and maybe what ran in it
+	stale       bool // the box ends after its current call
+	adopted     bool // an earlier server created it, and its programs may still run
 }
 
-// boxes are those of all tenants.
+// boxes holds the boxes of all tenants.
 type boxes struct {
 	mu   sync.Mutex // guards the fields below
 	idle []*box
 	busy []*box
 
-	layers turns // of those that are being made, by digest
-	vain   vain  // of those that could not be made, by digest
+	layers        keyedMutex    // locks the layers that are being made, by digest
+	negativeCache negativeCache // the layers that could not be made, by digest
 }
 
-// turns let one at a time do what has a name.
-type turns struct {
-	mu    sync.Mutex // guards the field below
-	going map[string]chan struct{}
+// keyedMutex serializes work by name.
+type keyedMutex struct {
+	mu   sync.Mutex // guards held
+	held map[string]chan struct{}
 }
 
-// join waits for its turn, and returns what ends it.
-func (t *turns) join(ctx context.Context, name string) (leave func(), err error) {
+// lock locks name. The returned function unlocks it.
+func (t *keyedMutex) lock(ctx context.Context, name string) (release func(), err error) {
 	for {
 		t.mu.Lock()
-		before := t.going[name]
+		before := t.held[name]
 		if before == nil {
 			done := make(chan struct{})
-			if t.going == nil {
-				t.going = map[string]chan struct{}{}
+			if t.held == nil {
+				t.held = map[string]chan struct{}{}
 			}
-			t.going[name] = done
+			t.held[name] = done
 			t.mu.Unlock()
 			return func() {
 				t.mu.Lock()
 				defer t.mu.Unlock()
-				delete(t.going, name)
+				delete(t.held, name)
 				close(done)
 			}, nil
 		}
@@ -83,19 +82,19 @@ func (t *turns) join(ctx context.Context, name string) (leave func(), err error)
 	}
 }
 
-// claim takes a box for a call, nil if there is none. Those that are of
-// another time of the setup are returned, to be ended; the ones in which
-// somebody is end when they are left.
-func (b *boxes) claim(e *Engine, tenant string, j *toolJob) (found *box, old []*box) {
+// acquire takes a box for a call, or returns nil if none fits. It also returns
+// idle boxes with an older fingerprint of the setup, which the caller must end.
+// Busy boxes with an older fingerprint end after their calls.
+func (b *boxes) acquire(e *tools, tenant string, j *toolJob) (found *box, old []*box) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var idle []*box
 	for _, x := range b.idle {
 		in := e.instance(x.id)
 		switch {
-		case in == nil || gone(in):
-			// Its lease has ended, or somebody has ended it.
-		case x.tenant != tenant || x.kind != j.says.Kind:
+		case in == nil || hasEnded(in):
+			// The box's lease has ended, or a caller has removed the box.
+		case x.tenant != tenant || x.kind != j.setup.Kind:
 			idle = append(idle, x)
 		case x.fingerprint != j.fingerprint:
 			old = append(old, x)
@@ -107,7 +106,7 @@ func (b *boxes) claim(e *Engine, tenant string, j *toolJob) (found *box, old []*
 	}
 	b.idle = idle
 	for _, x := range b.busy {
-		x.stale = x.stale || x.tenant == tenant && x.kind == j.says.Kind && x.fingerprint != j.fingerprint
+		x.stale = x.stale || x.tenant == tenant && x.kind == j.setup.Kind && x.fingerprint != j.fingerprint
 	}
 	if found != nil {
 		found.reused = true
@@ -116,8 +115,9 @@ func (b *boxes) claim(e *Engine, tenant string, j *toolJob) (found *box, old []*
 	return found, old
 }
 
-// leave gives a box back, and reports whether it may be used again.
-func (b *boxes) leave(x *box, sound bool) bool {
+// release returns a box to the idle boxes, and reports whether it may be used
+// again.
+func (b *boxes) release(x *box, sound bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.busy = slices.DeleteFunc(b.busy, func(y *box) bool { return y == x })
@@ -128,9 +128,9 @@ func (b *boxes) leave(x *box, sound bool) bool {
 	return true
 }
 
-// take takes all of a tenant's idle boxes of a kind of setup, to be ended. The
-// others end when they are left.
-func (b *boxes) take(tenant string, kind brig.ToolKind) (out []*box) {
+// removeIdle removes and returns a tenant's idle boxes for a kind of setup,
+// which the caller must end. Busy boxes end after their calls.
+func (b *boxes) removeIdle(tenant string, kind brig.ToolKind) (out []*box) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.idle = slices.DeleteFunc(b.idle, func(x *box) bool {
@@ -146,175 +146,178 @@ func (b *boxes) take(tenant string, kind brig.ToolKind) (out []*box) {
 	return out
 }
 
-// enterBox gets a box for a call: one that is there, or a new one. What the packages of a call say why there is none is
-// its result.
-func (e *Engine) enterBox(ctx context.Context, v *visit, j *toolJob) (*room, *brig.ProgramError, error) {
+// acquireBox returns an idle or a new box for a call. If the call's packages
+// cannot be installed, the ProgramError is the call's result.
+func (ts *tools) acquireBox(ctx context.Context, v *call, j *toolJob) (*heldBox, *brig.ProgramError, error) {
 	for {
-		found, old := e.boxes.claim(e, v.actor.Tenant, j)
+		found, old := ts.boxes.acquire(ts, v.actor.Tenant, j)
 		for _, x := range old {
-			e.endBox(ctx, x)
+			ts.endBox(ctx, x)
 		}
 		if found == nil {
 			break
 		}
-		if e.settled(ctx, found, j) {
-			if r, err := e.openBox(ctx, found, j); err == nil {
+		if ts.endLeftPrograms(ctx, found, j) {
+			if r, err := ts.openBox(ctx, found, j); err == nil {
 				return r, nil, nil
 			}
 		}
-		// Its lease has ended this moment, or it is of no use otherwise: another
-		// one, or a new one, is as good.
-		e.leaveBox(ctx, found, false)
+		// The box's lease has just ended, or the box is unusable for another
+		// reason. Try another box.
+		ts.releaseBox(ctx, found, false)
 		if err := context.Cause(ctx); err != nil {
 			return nil, nil, err
 		}
 	}
-	made, failed, err := e.makeBox(ctx, v, j)
+	made, failed, err := ts.makeBox(ctx, v, j)
 	if failed != nil || err != nil {
 		return nil, failed, err
 	}
-	r, err := e.openBox(ctx, made, j)
+	r, err := ts.openBox(ctx, made, j)
 	if err != nil {
-		e.leaveBox(ctx, made, false)
+		ts.releaseBox(ctx, made, false)
 	}
 	return r, nil, err
 }
 
 var errBoxGone = errors.New("the box ended before the call")
 
-// room is a box in which a call is, which does not end meanwhile.
-type room struct {
+// heldBox is a box that is reserved for a call, so that it does not end
+// meanwhile.
+type heldBox struct {
 	*box
-	rec  *brig.Record
-	in   brig.Instance
-	rest func() // when the call has left
+	rec     *brig.Record
+	in      brig.Instance
+	release func() // must be called after the call
 }
 
 // openBox opens a box for a call.
-func (e *Engine) openBox(ctx context.Context, x *box, j *toolJob) (*room, error) {
-	rec, err := e.Store.Get(ctx, x.tenant, string(x.id))
+func (ts *tools) openBox(ctx context.Context, x *box, j *toolJob) (*heldBox, error) {
+	rec, err := ts.Store.Get(ctx, x.tenant, string(x.id))
 	if err != nil {
 		return nil, err
 	}
-	in, rest, err := e.occupy(ctx, rec, j.tool.Timeout+toolGrace)
+	in, releaseUse, err := ts.lifecycle.useInstanceFor(ctx, rec, j.tool.Timeout+toolGrace)
 	if err != nil {
 		return nil, err
 	}
-	if gone(in) {
-		rest()
-		return nil, e.lost(ctx, rec, in, errBoxGone)
+	if hasEnded(in) {
+		releaseUse()
+		return nil, ts.lifecycle.explainLoss(ctx, rec, in, errBoxGone)
 	}
-	return &room{x, rec, in, rest}, nil
+	return &heldBox{x, rec, in, releaseUse}, nil
 }
 
-// leaveBox gives a box back. One in which a call has not ended cleanly is used
-// no more.
-func (e *Engine) leaveBox(ctx context.Context, x *box, sound bool) {
-	if !e.boxes.leave(x, sound) {
-		e.endBox(ctx, x)
+// releaseBox returns a box after a call. If the call did not end cleanly, it
+// ends the box.
+func (ts *tools) releaseBox(ctx context.Context, x *box, sound bool) {
+	if !ts.boxes.release(x, sound) {
+		ts.endBox(ctx, x)
 	}
 }
 
-// endBox ends a box that nobody can find any more.
-func (e *Engine) endBox(ctx context.Context, x *box) {
+// endBox ends a box that calls can no longer find.
+func (ts *tools) endBox(ctx context.Context, x *box) {
 	ctx = context.WithoutCancel(ctx)
-	e.work.Go(func() {
-		ctx, cancel := cleanup(ctx)
+	ts.background.Go(func() {
+		ctx, cancel := detachedContext(ctx)
 		defer cancel()
-		rec, err := e.Store.Get(ctx, x.tenant, string(x.id))
+		rec, err := ts.Store.Get(ctx, x.tenant, string(x.id))
 		if err == nil {
-			err = e.remove(ctx, rec)
+			err = ts.lifecycle.destroyAndDelete(ctx, rec)
 		}
 		if err != nil && brig.KindOf(err) != brig.NotFound {
-			e.Log.ErrorContext(ctx, "end a box of tools", "sandbox", x.id, "err", err)
+			ts.Log.ErrorContext(ctx, "end a box of tools", "sandbox", x.id, "err", err)
 		}
 	})
 }
 
-// inherit takes in a box of an earlier server, whose machine goes on.
-func (b *boxes) inherit(r *brig.Record) {
+// adopt takes over a box of an earlier server, whose instance still runs.
+func (b *boxes) adopt(r *brig.Record) {
 	l := r.Spec.Labels
 	if l[labelReady] == "" {
-		return // it is a sandbox like others
+		return // an ordinary sandbox
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.idle = append(b.idle, &box{
-		id: r.ID, name: r.Spec.Name, tenant: r.Tenant, kind: brig.ToolKind(l[labelKind]), fingerprint: l[labelPrint], key: l[labelReady], inherited: true,
+		id: r.ID, name: r.Spec.Name, tenant: r.Tenant, kind: brig.ToolKind(l[labelKind]), fingerprint: l[labelFingerprint], key: l[labelReady], adopted: true,
 	})
 }
 
-// unequipped reports whether a record is that of a box which an earlier server
-// has not filled.
-func unequipped(r *brig.Record) bool {
+// lacksPackages reports whether a record belongs to a box whose packages an
+// earlier server did not finish installing.
+func lacksPackages(r *brig.Record) bool {
 	return r.State != brig.Ended && r.Spec.Labels[labelKind] != "" && r.Spec.Labels[labelReady] == ""
 }
 
-// settled ends what may still run in a box that an earlier server has left, and
-// reports whether nothing does.
-func (e *Engine) settled(ctx context.Context, x *box, j *toolJob) bool {
-	if !x.inherited {
+// endLeftPrograms ends the programs that may still run in an adopted box, and
+// reports whether all have ended. It skips a box whose template has a start
+// command.
+func (ts *tools) endLeftPrograms(ctx context.Context, x *box, j *toolJob) bool {
+	if !x.adopted {
 		return true
 	}
-	x.inherited = false
-	in := e.instance(x.id)
-	return in != nil && (e.templates[j.says.Template].Start != nil || in.Quiet(ctx, 0) == nil)
+	x.adopted = false
+	in := ts.instance(x.id)
+	return in != nil && (ts.images.templates[j.setup.Template].Start != nil || in.Quiet(ctx, 0) == nil)
 }
 
-// makeBox makes a box with the packages of a call.
-func (e *Engine) makeBox(ctx context.Context, v *visit, j *toolJob) (*box, *brig.ProgramError, error) {
+// makeBox creates a box with the packages of a call.
+func (ts *tools) makeBox(ctx context.Context, v *call, j *toolJob) (*box, *brig.ProgramError, error) {
 	spec := brig.Spec{
-		Name: newName("tool-"), Template: j.says.Template, TTL: min(cmp.Or(j.says.Idle, boxIdle), v.bounds.MaxTTL),
+		Name: newName("tool-"), Template: j.setup.Template, TTL: min(cmp.Or(j.setup.Idle, boxIdleTimeout), v.limitRange.MaxTTL),
 	}
-	labels := map[string]string{labelKind: string(j.says.Kind), labelPrint: j.fingerprint}
+	labels := map[string]string{labelKind: string(j.setup.Kind), labelFingerprint: j.fingerprint}
 	if len(j.layers) == 0 {
 		labels[labelReady] = j.key
 	}
 	if spec.Template == "" {
-		spec.Image = e.Options.Tools.Image
+		spec.Image = ts.Options.Tools.Image
 	}
-	m, err := e.makeToolSandbox(ctx, v, spec, labels, e.Options.Tools.Egress)
+	m, err := ts.makeToolSandbox(ctx, v, spec, labels, ts.Options.Tools.Egress)
 	if err != nil {
 		return nil, nil, err
 	}
 	x := &box{
 		id: m.rec.ID, name: m.rec.Spec.Name, tenant: v.actor.Tenant,
-		kind: j.says.Kind, fingerprint: j.fingerprint, key: j.key,
+		kind: j.setup.Kind, fingerprint: j.fingerprint, key: j.key,
 	}
-	if failed, err := e.equip(ctx, v, x, j); failed != nil || err != nil {
-		e.endBox(ctx, x)
+	if failed, err := ts.installPackages(ctx, v, x, j); failed != nil || err != nil {
+		ts.endBox(ctx, x)
 		return nil, failed, err
 	}
-	e.boxes.mu.Lock()
-	e.boxes.busy = append(e.boxes.busy, x)
-	e.boxes.mu.Unlock()
+	ts.boxes.mu.Lock()
+	ts.boxes.busy = append(ts.boxes.busy, x)
+	ts.boxes.mu.Unlock()
 	return x, nil, nil
 }
 
-// makeToolSandbox makes a sandbox that stays, for tools or for their packages.
-func (e *Engine) makeToolSandbox(ctx context.Context, v *visit, spec brig.Spec, labels map[string]string, out brig.Egress) (*machine, error) {
-	spec, t, err := e.fromTemplate(spec)
+// makeToolSandbox creates a persistent sandbox for tools or for the
+// installation of their packages.
+func (ts *tools) makeToolSandbox(ctx context.Context, v *call, spec brig.Spec, labels map[string]string, out brig.Egress) (*machine, error) {
+	spec, t, err := ts.images.fromTemplate(spec)
 	if err != nil {
 		return nil, err
 	}
-	if spec, err = e.complete(v, spec); err != nil {
+	if spec, err = ts.images.completeSpec(v, spec); err != nil {
 		return nil, err
 	}
-	// These are the operator's own, whatever the caller might ask for.
+	// The operator sets these, regardless of the request.
 	spec.Egress, spec.Labels = out, labels
-	way := errand{tenant: v.actor.Tenant, spec: &spec}
-	stops, err := e.route(ctx, way)
+	placement := placement{tenant: v.actor.Tenant, spec: &spec}
+	candidates, err := ts.providers.route(ctx, placement)
 	if err != nil {
 		return nil, err
 	}
 	var m *machine
-	err = e.travel(ctx, v, way, stops, func(s stop) (err error) {
-		m, err = e.obtain(ctx, v, s, spec, wish{prefix: "tool-", kinds: []brig.Language{brig.Python, ""}, template: t})
+	err = ts.providers.dispatch(ctx, v, placement, candidates, func(s candidate) (err error) {
+		m, err = ts.machines.acquire(ctx, v, s, spec, requirements{prefix: "tool-", languages: []brig.Language{brig.Python, ""}, template: t})
 		return err
 	})
 	if err == nil {
-		// The interpreter that waited knows another environment.
-		m.letGo()
+		// The waiting interpreter has a different environment.
+		m.closeUnusedSession()
 	}
 	return m, err
 }

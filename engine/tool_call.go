@@ -15,40 +15,41 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// toolGrace is how long a tool whose time is over may take to end.
+// toolGrace is the time that a tool has to exit after its timeout.
 const toolGrace = 5 * time.Second
 
-// callTool makes a call in a box. The box is sound if nothing of the call is
-// left in it.
-func (e *Engine) callTool(ctx context.Context, v *visit, b *room, j *toolJob) (_ *brig.ToolResult, sound bool, err error) {
+// callTool makes a call in a box. The box is sound if no process of the call
+// remains in it.
+func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) (_ *brig.ToolResult, sound bool, err error) {
 	rec, in := b.rec, b.in
 	v.id = rec.ID
-	v.takesPlace(rec)
+	v.setSandbox(rec)
 	cmd := inSandbox(rec.Spec, brig.Command{Argv: tool.Argv(j.tool.Language), Env: j.env})
 	p, err := in.Start(ctx, newExecID(), cmd, brig.Streams{Channel: true})
 	if err != nil {
-		return nil, false, e.lost(ctx, rec, in, noInterpreter(rec, j.tool.Language, err))
+		return nil, false, ts.lifecycle.explainLoss(ctx, rec, in, noInterpreter(rec, j.tool.Language, err))
 	}
-	v.begins()
-	c := &toolCall{e: e, j: j, in: in, p: p, alone: e.templates[rec.Spec.Template].Start == nil, limit: rec.Spec.Limits.Output, log: newLogTee(in, rec.Spec.Limits.Output)}
+	v.markStarted()
+	c := &toolCall{e: ts, j: j, in: in, p: p, exclusive: ts.images.templates[rec.Spec.Template].Start == nil, limit: rec.Spec.Limits.Output, log: newLogTee(in, rec.Spec.Limits.Output)}
 	err = c.do(ctx)
 	sound = c.end(ctx) && err == nil
 	if err != nil {
-		return nil, false, e.lost(ctx, rec, in, err)
+		return nil, false, ts.lifecycle.explainLoss(ctx, rec, in, err)
 	}
 	c.res.Name, c.res.Sandbox, c.res.Reused, c.res.Fingerprint = j.tool.Name, b.name, b.reused, j.fingerprint
 	if !sound {
 		return &c.res, false, nil
 	}
-	// From now on, and not from when it had to be over at the latest.
-	if _, err := e.setLease(context.WithoutCancel(ctx), rec, in, e.Now().Add(rec.Spec.TTL)); err != nil {
-		e.Log.WarnContext(ctx, "renew the lease of a box of tools", "sandbox", rec.ID, "err", err)
+	// Renew the lease from now, instead of from the latest possible end of the
+	// call.
+	if _, err := ts.lifecycle.setLease(context.WithoutCancel(ctx), rec, in, ts.Now().Add(rec.Spec.TTL)); err != nil {
+		ts.Log.WarnContext(ctx, "renew the lease of a box of tools", "sandbox", rec.ID, "err", err)
 		sound = false
 	}
 	return &c.res, sound, nil
 }
 
-// noInterpreter explains why a driver did not start: mostly the image has no
+// noInterpreter explains why a driver did not start. Usually the image has no
 // interpreter.
 func noInterpreter(rec *brig.Record, l brig.Language, err error) error {
 	if brig.AsError(err).Field != "command" {
@@ -60,13 +61,13 @@ func noInterpreter(rec *brig.Record, l brig.Language, err error) error {
 
 // toolCall is one call of a function.
 type toolCall struct {
-	e     *Engine
-	j     *toolJob
-	in    brig.Instance
-	p     brig.Process
-	alone bool // nothing else runs in the box
-	limit int64
-	log   *logTee
+	e         *tools
+	j         *toolJob
+	in        brig.Instance
+	p         brig.Process
+	exclusive bool // whether no other program runs in the box
+	limit     int64
+	log       *logTee
 
 	timedOut atomic.Bool
 	receiver tool.Receiver
@@ -74,9 +75,9 @@ type toolCall struct {
 	res      brig.ToolResult
 }
 
-// do has the function called, and returns when there is a report or will be
-// none. Time that runs out asks the program to end, and kills it if it does
-// not; a caller who goes away has it killed.
+// do calls the function, and returns when its report has arrived or can no
+// longer arrive. After a timeout it sends SIGTERM, and kills the program if it
+// does not exit. If the caller disconnects, it kills the program.
 func (c *toolCall) do(ctx context.Context) error {
 	begin := time.Now()
 	out, errs := newCapture(c.limit), newCapture(c.limit)
@@ -88,7 +89,7 @@ func (c *toolCall) do(ctx context.Context) error {
 		late.Store(time.AfterFunc(toolGrace, func() { c.kill(wctx) }))
 		sctx, cancel := context.WithTimeout(wctx, toolGrace)
 		defer cancel()
-		_ = c.p.Signal(sctx, "SIGTERM") // who does not hear it is killed
+		_ = c.p.Signal(sctx, "SIGTERM") // a program that ignores the signal is killed
 	})
 	defer func() {
 		clock.Stop()
@@ -96,8 +97,8 @@ func (c *toolCall) do(ctx context.Context) error {
 			t.Stop()
 		}
 	}()
-	_ = c.p.Stdin().Close() // an input that cannot be closed has ended
-	err := c.converse(out, errs)
+	_ = c.p.Stdin().Close() // it fails only if the input has ended
+	err := c.exchange(out, errs)
 	c.res.Duration = time.Since(begin)
 	c.res.Stdout, c.res.Stderr = out.output(), errs.output()
 	if lost := c.log.finish(c.res.Stdout, c.res.Stderr); lost != nil {
@@ -109,11 +110,11 @@ func (c *toolCall) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.conclude(ctx)
+	return c.setResult(ctx)
 }
 
-// converse sends the order and reads what comes until the report is there.
-func (c *toolCall) converse(out, errs io.Writer) error {
+// exchange sends the order and reads the output until the report arrives.
+func (c *toolCall) exchange(out, errs io.Writer) error {
 	c.receiver.Key = tool.NewKey()
 	c.j.order.Key = c.receiver.Key.String()
 	order, err := json.Marshal(c.j.order)
@@ -121,7 +122,7 @@ func (c *toolCall) converse(out, errs io.Writer) error {
 		return fmt.Errorf("encode order: %w", err)
 	}
 	if err := c.p.Send(order); err != nil && !errors.Is(err, net.ErrClosed) {
-		// It has ended, or does not listen: what it said is read all the same.
+		// The program has ended or does not read. Read its output anyway.
 		c.e.Log.Debug("send an order to a tool", "err", err)
 	}
 	stdout, stderr := tee(out, c.log.stream()), tee(errs, c.log.stream())
@@ -143,43 +144,43 @@ func (c *toolCall) converse(out, errs io.Writer) error {
 	return nil
 }
 
-// kill ends the program and all that it started.
+// kill ends the program and all processes that it started.
 func (c *toolCall) kill(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	ctx, cancel := context.WithTimeout(ctx, endReportTimeout)
 	defer cancel()
 	if err := c.p.Kill(ctx); err != nil {
 		c.e.Log.DebugContext(ctx, "kill a tool", "err", err)
-		_ = c.p.Close() // nobody waits for it any longer
+		_ = c.p.Close() // so that exchange stops waiting
 	}
 }
 
-// end makes sure that nothing of the call goes on, and reports whether it is
-// sure.
+// end ends all processes of the call, and reports whether none remains.
 func (c *toolCall) end(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endReportTimeout)
 	defer cancel()
 	killed := c.p.Kill(ctx)
 	_, waited := c.p.Wait(ctx)
-	_ = c.p.Close() // it has ended
-	if killed != nil || waited != nil || gone(c.in) {
+	_ = c.p.Close() // the process has ended
+	if killed != nil || waited != nil || hasEnded(c.in) {
 		return false
 	}
-	if c.alone {
+	if c.exclusive {
 		return c.in.Quiet(ctx, 0) == nil
 	}
-	// A tree is known by its first process, which waits with the report.
+	// Kill finds the process tree by its first process, which stays alive after
+	// its report.
 	return c.report != nil
 }
 
-// conclude says how the call went: by the function's report, or by what the
-// host knows when that did not come.
-func (c *toolCall) conclude(ctx context.Context) error {
+// setResult sets the result of the call from the function's report. If there is
+// no report, it uses the engine's observations.
+func (c *toolCall) setResult(ctx context.Context) error {
 	name := cmp.Or(c.j.tool.Name, tool.LastFunction(c.j.tool.Source))
 	var failure *brig.ProgramError
 	switch r := c.report; {
 	case r == nil:
 		var err error
-		if failure, err = c.postMortem(ctx); err != nil {
+		if failure, err = c.diagnoseEnd(ctx); err != nil {
 			return err
 		}
 	case r.Failure != nil:
@@ -208,22 +209,22 @@ func (c *toolCall) conclude(ctx context.Context) error {
 	return nil
 }
 
-// postMortem says why there was no report.
-func (c *toolCall) postMortem(ctx context.Context) (*brig.ProgramError, error) {
-	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
+// diagnoseEnd returns the reason for a missing report.
+func (c *toolCall) diagnoseEnd(ctx context.Context) (*brig.ProgramError, error) {
+	wctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endReportTimeout)
 	defer cancel()
 	res, waitErr := c.p.Wait(wctx)
 	if waitErr == nil {
 		c.res.ExitCode = res.ExitCode
 		select {
 		case <-c.in.Done():
-		case <-time.After(oomTime(res)):
+		case <-time.After(oomReportDelay(res)):
 		}
 	}
-	if gone(c.in) {
+	if hasEnded(c.in) {
 		if exit := c.in.Exit(); exit != nil && exit.OOMKilled {
 			c.res.ExitCode = 137
-			return verdict(&brig.Result{OOMKilled: true}), nil
+			return observedError(&brig.Result{OOMKilled: true}), nil
 		}
 		if waitErr != nil {
 			return nil, waitErr
@@ -236,7 +237,7 @@ func (c *toolCall) postMortem(ctx context.Context) (*brig.ProgramError, error) {
 			Code: brig.Timeout.Code(), Name: "TimeoutError",
 			Message: fmt.Sprintf("the function did not return within %v", c.j.tool.Timeout), Hint: "raise its timeout",
 		}, nil
-	case c.receiver.Garbled || waitErr == nil && res.ExitCode == tool.LostChannel:
+	case c.receiver.Garbled || waitErr == nil && res.ExitCode == tool.ExitLostChannel:
 		return &brig.ProgramError{Name: "CorruptedOutput", Message: "Function ran, but output is corrupted."}, nil
 	case waitErr != nil:
 		return nil, waitErr

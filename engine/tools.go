@@ -13,96 +13,108 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// ToolOptions are how tools are run.
+// tools runs agents' tools, and keeps their setups, variables and sandboxes.
+type tools struct {
+	*gate
+	vault        *vault
+	images       *images
+	providers    *providers
+	lifecycle    *lifecycle
+	interpreters *interpreters
+	machines     *machines
+	boxes        boxes
+}
+
+// ToolOptions configures how tools run.
 type ToolOptions struct {
-	// Image is what boxes are made from whose setup names no template. Default
+	// Image is the image of boxes whose setup names no template. Default
 	// brig.HostImage.
 	Image string
-	// Egress is where tools may connect to. Default nowhere.
+	// Egress lists the hosts that tools may connect to. By default there are
+	// none.
 	Egress brig.Egress
-	// Layers keeps packages that were installed. Without it none can be.
-	Layers *tool.Shelf
-	// Index is where packages come from, and PackageEgress where they may be
-	// fetched from.
+	// Layers caches installed packages. If it is nil, packages cannot be
+	// installed.
+	Layers *tool.LayerCache
+	// Index is the source of packages, and PackageEgress lists the hosts from
+	// which they may be fetched.
 	Index         tool.Index
 	PackageEgress brig.Egress
 }
 
-// toolTimeout is how long a tool may take that does not say.
+// toolTimeout is the default timeout of a tool.
 const toolTimeout = 3 * time.Minute
 
-// toolJob is a call of a tool, translated into what a box does.
+// toolJob is a call of a tool, translated into operations on a box.
 type toolJob struct {
 	tool        brig.Tool
-	says        tool.Setup
+	setup       tool.Setup
 	fingerprint string
-	key         string // of its boxes
+	key         string // the key of suitable boxes
 	env         map[string]string
 	order       tool.Order
 	layers      []toolLayer
 }
 
-// toolLayer is a set of packages, and who asked for them.
+// toolLayer is a set of packages and its origin.
 type toolLayer struct {
 	tool.Layer
-	own bool // the tool itself; otherwise the setup
+	fromTool bool // whether the tool requested it, rather than the setup
 }
 
 // RunTool implements brig.Service.
-func (e *Engine) RunTool(ctx context.Context, t brig.Tool) (_ *brig.ToolResult, err error) {
-	v, err := e.enter(ctx, brig.OpRunTool, "", func(v *visit) {
-		v.sayCode(cmp.Or(t.Language, brig.Python), t.Source)
-		v.say(brig.DetailName, clip(t.Name))
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	j, err := e.planTool(ctx, v, t)
-	if err != nil {
-		return nil, err
-	}
-	if res, err := e.compileTool(ctx, j); res != nil || err != nil {
-		return res, err
-	}
-	if e.screens(v) {
-		if err := e.screenSource(ctx, v, j.tool.Language, j.order.Source); err != nil {
+func (ts *tools) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, error) {
+	return doWithDetails(ctx, ts.gate, brig.OpRunTool, "", func(v *call) {
+		v.addCode(cmp.Or(t.Language, brig.Python), t.Source)
+		v.addDetail(brig.DetailName, truncate(t.Name))
+	}, func(v *call) (*brig.ToolResult, error) {
+		j, err := ts.planTool(ctx, v, t)
+		if err != nil {
 			return nil, err
 		}
-	}
-	turn, err := v.account.begin(nil)
-	if err != nil {
-		return nil, err
-	}
-	defer turn.end()
-	ctx, overTime := context.WithCancelCause(ctx)
-	defer overTime(nil)
-	turn.endsBy(overTime)
-	b, failed, err := e.enterBox(ctx, v, j)
-	if err != nil {
-		return nil, turn.verdict(err)
-	}
-	if failed != nil { // it has no packages to run with
-		v.ended(0, 1, false, false, true)
-		return j.failed(failed), nil
-	}
-	res, sound, err := e.callTool(ctx, v, b, j)
-	b.rest()
-	e.leaveBox(ctx, b.box, sound)
-	if err != nil {
-		return nil, turn.verdict(err)
-	}
-	v.ended(res.Duration, res.ExitCode, res.TimedOut, false, res.Error != nil)
-	return res, nil
+		if res, err := ts.compileTool(ctx, j); res != nil || err != nil {
+			return res, err
+		}
+		if ts.interpreters.screens(v) {
+			if err := ts.interpreters.screenSource(ctx, v, j.tool.Language, j.order.Source); err != nil {
+				return nil, err
+			}
+		}
+		reservation, err := v.account.reserveExec(nil)
+		if err != nil {
+			return nil, err
+		}
+		defer reservation.release()
+		v.reservations = append(v.reservations, reservation)
+		ctx, overTime := context.WithCancelCause(ctx)
+		defer overTime(nil)
+		reservation.setStop(overTime)
+		b, failed, err := ts.acquireBox(ctx, v, j)
+		if err != nil {
+			return nil, reservation.resultError(err)
+		}
+		if failed != nil { // the packages could not be installed
+			v.setEnd(0, 1, false, false, true)
+			return j.failed(failed), nil
+		}
+		res, sound, err := ts.callTool(ctx, v, b, j)
+		b.release()
+		ts.releaseBox(ctx, b.box, sound)
+		if err != nil {
+			return nil, reservation.resultError(err)
+		}
+		v.setEnd(res.Duration, res.ExitCode, res.TimedOut, false, res.Error != nil)
+		return res, nil
+	})
 }
 
-// planTool checks a call and finds out how it is to be made.
-func (e *Engine) planTool(ctx context.Context, v *visit, t brig.Tool) (*toolJob, error) {
+// planTool checks a call and translates it into a job.
+func (ts *tools) planTool(ctx context.Context, v *call, t brig.Tool) (*toolJob, error) {
 	t.Language = cmp.Or(t.Language, brig.Python)
 	t.Limit = cmp.Or(t.Limit, brig.DefaultToolText)
 	switch {
 	case t.Language != brig.Python && t.Language != brig.TypeScript:
-		return nil, brig.InvalidField("source_type", "tools are not written in %q", clip(string(t.Language))).WithHint("use python or typescript")
+		return nil, brig.InvalidField("source_type", "tools are not written in %q", truncate(string(t.Language))).WithHint("use python or typescript")
 	case strings.TrimSpace(t.Source) == "":
 		return nil, brig.InvalidField("source_code", "there is no source").WithHint("give the source of a function")
 	case len(t.Source) > maxCode || len(t.Arguments) > maxCode || len(t.State) > maxCode:
@@ -113,10 +125,10 @@ func (e *Engine) planTool(ctx context.Context, v *visit, t brig.Tool) (*toolJob,
 		return nil, brig.InvalidField("agent_state", "it is not JSON").WithHint("give the agent's state as JSON")
 	}
 	if t.Timeout == 0 {
-		t.Timeout = min(toolTimeout, v.bounds.MaxTimeout)
+		t.Timeout = min(toolTimeout, v.limitRange.MaxTimeout)
 	}
 	var err error
-	if t.Timeout, err = v.bounds.FillTimeout("timeout_ms", t.Timeout); err != nil {
+	if t.Timeout, err = v.limitRange.FillTimeout("timeout_ms", t.Timeout); err != nil {
 		return nil, err
 	}
 	if err := brig.CheckEnv("env_vars", t.Env); err != nil {
@@ -143,11 +155,11 @@ func (e *Engine) planTool(ctx context.Context, v *visit, t brig.Tool) (*toolJob,
 	if j.order.Arguments, err = s.Arguments(t.Arguments); err != nil {
 		return nil, err
 	}
-	return j, e.underSetup(ctx, v.actor.Tenant, j)
+	return j, ts.applySetup(ctx, v.actor.Tenant, j)
 }
 
-// schemaOf reads the schema of a call's arguments, and gives the call the name
-// that its schemas have for the function if it has none.
+// schemaOf parses the schema of a call's arguments. If the call does not name
+// its function, schemaOf takes the name from the schemas.
 func schemaOf(t *brig.Tool) (*tool.Schema, error) {
 	s, err := tool.ParseSchema(t.Schema)
 	if err != nil {
@@ -165,26 +177,26 @@ func schemaOf(t *brig.Tool) (*tool.Schema, error) {
 	return s, err
 }
 
-// checkFunction checks which function is meant.
+// checkFunction checks the name of the function.
 func checkFunction(t brig.Tool, s *tool.Schema) error {
 	if t.Language == brig.TypeScript && (s == nil || t.Name == "") {
 		return brig.InvalidField("json_schema", "a tool in TypeScript needs one that names the function").
 			WithHint(`for example {"name":"add","parameters":{"type":"object","properties":{"a":{"type":"number"}}}}`)
 	}
 	if t.Name != "" && !tool.ValidName(t.Name) {
-		return brig.InvalidField("name", "%q cannot be a function", clip(t.Name)).WithHint("use letters, digits and _")
+		return brig.InvalidField("name", "%q cannot be a function", truncate(t.Name)).WithHint("use letters, digits and _")
 	}
 	return nil
 }
 
-// underSetup finds the setup of a call, and what of it holds.
-func (e *Engine) underSetup(ctx context.Context, tenant string, j *toolJob) error {
-	list, err := e.Store.ToolSetups(ctx, tenant)
+// applySetup finds the setup of a call, and applies it.
+func (ts *tools) applySetup(ctx context.Context, tenant string, j *toolJob) error {
+	list, err := ts.Store.ToolSetups(ctx, tenant)
 	if err != nil {
 		return err
 	}
-	setup := tool.Choose(tenant, list)
-	if j.says, err = tool.Read(setup.Kind, setup.Config); err != nil {
+	setup := tool.ChooseSetup(tenant, list)
+	if j.setup, err = tool.Read(setup.Kind, setup.Config); err != nil {
 		return err
 	}
 	if j.fingerprint, err = tool.Fingerprint(setup); err != nil {
@@ -192,19 +204,19 @@ func (e *Engine) underSetup(ctx context.Context, tenant string, j *toolJob) erro
 	}
 	vars := map[string]string{}
 	if setup.ID != "" {
-		kept, err := e.Store.ToolVariables(ctx, tenant, setup.ID)
+		kept, err := ts.Store.ToolVariables(ctx, tenant, setup.ID)
 		if err != nil {
 			return err
 		}
 		for _, x := range kept {
-			if vars[x.Key], err = e.unsealVariable(x); err != nil {
+			if vars[x.Key], err = ts.unsealVariable(x); err != nil {
 				return err
 			}
 		}
 	}
 	j.env = tool.Environment(vars, j.tool.Env)
 	for _, l := range []toolLayer{
-		{tool.Layer{Language: brig.Python, Packages: j.says.Python}, false}, {tool.Layer{Language: brig.TypeScript, Packages: j.says.Node}, false},
+		{tool.Layer{Language: brig.Python, Packages: j.setup.Python}, false}, {tool.Layer{Language: brig.TypeScript, Packages: j.setup.Node}, false},
 		{tool.Layer{Language: brig.Python, Packages: j.tool.Python}, true}, {tool.Layer{Language: brig.TypeScript, Packages: j.tool.Node}, true},
 	} {
 		if len(l.Packages) > 0 {
@@ -216,7 +228,7 @@ func (e *Engine) underSetup(ctx context.Context, tenant string, j *toolJob) erro
 		parts = append(parts, l.Digest(""))
 	}
 	j.key = tool.BoxKey(j.fingerprint, parts...)
-	// The tool's own win over the setup's.
+	// The tool's own packages take precedence over the setup's.
 	for n := len(j.layers) - 1; n >= 0; n-- {
 		if j.layers[n].Language == j.tool.Language {
 			j.order.Packages = append(j.order.Packages, layerPath(n))
@@ -225,13 +237,13 @@ func (e *Engine) underSetup(ctx context.Context, tenant string, j *toolJob) erro
 	return nil
 }
 
-// compileTool makes JavaScript of a tool in TypeScript. What is wrong with the
-// source is the result.
-func (e *Engine) compileTool(ctx context.Context, j *toolJob) (*brig.ToolResult, error) {
+// compileTool compiles a TypeScript tool to JavaScript. A syntax error is the
+// call's result.
+func (ts *tools) compileTool(ctx context.Context, j *toolJob) (*brig.ToolResult, error) {
 	if j.tool.Language != brig.TypeScript {
 		return nil, nil
 	}
-	js, err := e.Options.TypeScript.Program(ctx, j.order.Source)
+	js, err := ts.Options.TypeScript.Program(ctx, j.order.Source)
 	if wrong, bad := errors.AsType[*interpreter.SyntaxError](err); bad {
 		return j.failed(&brig.ProgramError{Name: "SyntaxError", Message: wrong.Message, Traceback: wrong.Traceback("tool.ts")}), nil
 	}
@@ -239,7 +251,7 @@ func (e *Engine) compileTool(ctx context.Context, j *toolJob) (*brig.ToolResult,
 	return nil, err
 }
 
-// failed is the result of a call that did not get as far as its function.
+// failed returns the result of a call that failed before its function ran.
 func (j *toolJob) failed(err *brig.ProgramError) *brig.ToolResult {
 	said := []byte(cmp.Or(err.Traceback, err.Message) + "\n")
 	return &brig.ToolResult{

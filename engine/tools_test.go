@@ -14,28 +14,28 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// say is a tool that returns a value.
-func say(value string) brig.Tool { return brig.Tool{Name: "f", Source: "return " + value} }
+// toolReturning returns a tool that returns a value.
+func toolReturning(value string) brig.Tool { return brig.Tool{Name: "f", Source: "return " + value} }
 
-// A box serves one call after the other.
+// A box is reused for successive calls.
 func TestToolBoxes(t *testing.T) {
-	e := newHouse(t, nil)
-	ctx := as(t, brig.Member)
-	first, err := e.RunTool(ctx, say("1"))
+	e := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	first, err := e.RunTool(ctx, toolReturning("1"))
 	if err != nil || first.Text != "1" || first.Reused || first.Name != "f" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	second, err := e.RunTool(ctx, say("2"))
+	second, err := e.RunTool(ctx, toolReturning("2"))
 	if err != nil || second.Text != "2" || !second.Reused || second.Sandbox != first.Sandbox {
 		t.Fatalf("%+v, %v", second, err)
 	}
 }
 
-// Nobody can make a sandbox that is taken for a box: it would be given a
-// tenant's tools and their secrets.
+// A caller cannot create a sandbox that the server mistakes for a box. Such a
+// sandbox would receive a tenant's tools and their secrets.
 func TestToolLabelsAreReserved(t *testing.T) {
-	e := newHouse(t, nil)
-	ctx := as(t, brig.Member)
+	e := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
 	for k, ok := range map[string]bool{"brig.tool.ready": false, "brig.tool.": false, "brig.tool": true, "brig.e2b/door": true, "tool": true} {
 		labels := map[string]string{k: "x"}
 		_, create := e.Create(ctx, brig.Spec{Labels: labels})
@@ -46,7 +46,7 @@ func TestToolLabelsAreReserved(t *testing.T) {
 			}
 		}
 	}
-	res, err := e.RunTool(ctx, say("1"))
+	res, err := e.RunTool(ctx, toolReturning("1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,16 +55,16 @@ func TestToolLabelsAreReserved(t *testing.T) {
 	}
 }
 
-// withPackages lets an engine install packages of tools.
+// withPackages returns an option that lets an engine install packages of tools.
 func withPackages(t *testing.T) func(*engine.Options) {
-	shelf := &tool.Shelf{Dir: filepath.Join(t.TempDir(), "layers"), Largest: brig.GiB}
+	shelf := &tool.LayerCache{Dir: filepath.Join(t.TempDir(), "layers"), MaxLayer: brig.GiB}
 	return func(o *engine.Options) { o.Tools.Layers = shelf }
 }
 
-// after is the server that comes after another one, whose machines go on.
-func (h *house) after(t *testing.T, change func(*engine.Options)) *engine.Engine {
+// nextServer returns a new server that recovers the instances of h.
+func (h *fixture) nextServer(t *testing.T, change func(*engine.Options)) *engine.Engine {
 	t.Helper()
-	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, Bounds: brig.DefaultBounds(), Keys: ring(t)}
+	o := engine.Options{Store: h.store, Provider: h.provider, Images: images{}, LimitRange: brig.DefaultBounds(), Keys: newKeyring(t)}
 	if change != nil {
 		change(&o)
 	}
@@ -76,13 +76,13 @@ func (h *house) after(t *testing.T, change func(*engine.Options)) *engine.Engine
 	return e
 }
 
-// A server that dies while packages are installed leaves no box that lacks
-// them, and one that has them is used again.
+// If a server dies while packages are being installed, the next server does not
+// use the box. It uses a box whose packages are installed.
 func TestToolBoxesWithoutPackages(t *testing.T) {
 	packages := withPackages(t)
-	h := newHouse(t, packages)
-	ctx := as(t, brig.Member)
-	with := say("1")
+	h := newFixture(t, packages)
+	ctx := withRole(t, brig.Member)
+	with := toolReturning("1")
 	with.Python = []string{"cowsay"}
 	var cut []*brig.Sandbox
 	h.provider.OnInstall = func() {
@@ -104,11 +104,11 @@ func TestToolBoxesWithoutPackages(t *testing.T) {
 	if b, err := h.Get(ctx, res.Sandbox); err != nil || !unready || b.Spec.Labels["brig.tool.ready"] == "" {
 		t.Fatalf("while packages are installed there are %+v, and then %+v, %v", cut, b, err)
 	}
-	e := h.after(t, packages)
+	e := h.nextServer(t, packages)
 	if again, err := e.RunTool(ctx, with); err != nil || !again.Reused || again.Sandbox != res.Sandbox {
 		t.Fatalf("a box with its packages: %+v, %v", again, err)
 	}
-	// As it was while they were installed.
+	// The state of the record during the installation.
 	rec, err := h.store.Get(ctx, "acme", res.Sandbox)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestToolBoxesWithoutPackages(t *testing.T) {
 	if err := h.store.Put(ctx, rec); err != nil {
 		t.Fatal(err)
 	}
-	third, err := h.after(t, packages).RunTool(ctx, with)
+	third, err := h.nextServer(t, packages).RunTool(ctx, with)
 	if err != nil || third.Reused {
 		t.Errorf("a box without its packages: %+v, %v", third, err)
 	}
@@ -126,21 +126,21 @@ func TestToolBoxesWithoutPackages(t *testing.T) {
 	}
 }
 
-// Who renews or removes a setup ends its boxes, also those that the server has
-// found when it started, and no others.
-func TestToolBoxesOfAnEarlierServer(t *testing.T) {
+// Renewing or removing a setup ends its boxes, including boxes of an earlier
+// server, and no other boxes.
+func TestToolBoxesOfPreviousServer(t *testing.T) {
 	for what, end := range map[string]func(*engine.Engine, *testing.T, string) error{
 		"renewed": func(e *engine.Engine, t *testing.T, _ string) error {
-			_, err := e.RenewToolSetup(as(t, brig.Member), brig.ToolLocal)
+			_, err := e.RenewToolSetup(withRole(t, brig.Member), brig.ToolLocal)
 			return err
 		},
 		"removed": func(e *engine.Engine, t *testing.T, id string) error {
-			return e.RemoveToolSetup(as(t, brig.Member), id)
+			return e.RemoveToolSetup(withRole(t, brig.Member), id)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			h := newHouse(t, nil)
-			ctx := as(t, brig.Member)
+			h := newFixture(t, nil)
+			ctx := withRole(t, brig.Member)
 			if _, err := h.Create(ctx, brig.Spec{Name: "other"}); err != nil {
 				t.Fatal(err)
 			}
@@ -148,19 +148,19 @@ func TestToolBoxesOfAnEarlierServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			res, err := h.RunTool(ctx, say("1"))
+			res, err := h.RunTool(ctx, toolReturning("1"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			rivals, err := h.RunTool(brig.WithActor(ctx, brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Member}), say("1"))
+			rivals, err := h.RunTool(brig.WithActor(ctx, brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Member}), toolReturning("1"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := h.after(t, nil)
+			e := h.nextServer(t, nil)
 			if err := end(e, t, s.ID); err != nil {
 				t.Fatal(err)
 			}
-			e.Close() // which waits for boxes to end
+			e.Close() // it waits for boxes to end
 			if _, err := h.store.Get(ctx, "acme", res.Sandbox); brig.KindOf(err) != brig.NotFound {
 				t.Errorf("its box stays: %v", err)
 			}
@@ -173,18 +173,18 @@ func TestToolBoxesOfAnEarlierServer(t *testing.T) {
 	}
 }
 
-// removing is a store in which somebody removes a variable whenever one was read.
-type removing struct {
+// removingStore is a store that removes a variable after it has been read.
+type removingStore struct {
 	brig.Store
 	armed bool
 }
 
-func (s *removing) GetToolVariable(ctx context.Context, tenant, id string) (*brig.SealedToolVariable, error) {
+func (s *removingStore) GetToolVariable(ctx context.Context, tenant, id string) (*brig.SealedToolVariable, error) {
 	x, err := s.Store.GetToolVariable(ctx, tenant, id)
 	return x, errors.Join(err, s.remove(ctx, x))
 }
 
-func (s *removing) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVariable, error) {
+func (s *removingStore) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVariable, error) {
 	list, err := s.Store.AllToolVariables(ctx)
 	for _, x := range list {
 		err = errors.Join(err, s.remove(ctx, x))
@@ -192,18 +192,19 @@ func (s *removing) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVari
 	return list, err
 }
 
-func (s *removing) remove(ctx context.Context, x *brig.SealedToolVariable) error {
+func (s *removingStore) remove(ctx context.Context, x *brig.SealedToolVariable) error {
 	if !s.armed || x == nil {
 		return nil
 	}
 	return s.DeleteToolVariable(ctx, x.Tenant, x.ID)
 }
 
-// A variable that is removed while it is changed or encrypted anew stays away.
+// A variable that is removed while it is changed or re-encrypted remains
+// removed.
 func TestToolVariablesStayRemoved(t *testing.T) {
-	store := &removing{Store: mem.New()}
-	e := newHouse(t, func(o *engine.Options) { o.Store = store })
-	ctx := as(t, brig.Admin)
+	store := &removingStore{Store: mem.New()}
+	e := newFixture(t, func(o *engine.Options) { o.Store = store })
+	ctx := withRole(t, brig.Admin)
 	s, err := e.PutToolSetup(ctx, brig.ToolSetup{Kind: brig.ToolLocal})
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +219,7 @@ func TestToolVariablesStayRemoved(t *testing.T) {
 			return nil
 		},
 		"encrypted anew": func(string) error {
-			_, err := e.RotateKey(as(t, brig.Operator))
+			_, err := e.RotateKey(withRole(t, brig.Operator))
 			return err
 		},
 	} {
@@ -237,25 +238,25 @@ func TestToolVariablesStayRemoved(t *testing.T) {
 	}
 }
 
-// dying is a store in which a box has ended when its record is read.
-type dying struct {
+// endingStore is a store that ends a box when its record is read.
+type endingStore struct {
 	brig.Store
 	end func(id string)
 }
 
-func (s *dying) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
+func (s *endingStore) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
 	if s.end != nil {
 		s.end(name)
 	}
 	return s.Store.Get(ctx, tenant, name)
 }
 
-// A box that ends before the call is in it is nothing that its caller hears of.
-func TestToolBoxesThatEnd(t *testing.T) {
-	store := &dying{Store: mem.New()}
-	e := newHouse(t, func(o *engine.Options) { o.Store = store })
-	ctx := as(t, brig.Member)
-	first, err := e.RunTool(ctx, say("1"))
+// If a box ends before a call uses it, the call uses another box.
+func TestEndedToolBoxIsReplaced(t *testing.T) {
+	store := &endingStore{Store: mem.New()}
+	e := newFixture(t, func(o *engine.Options) { o.Store = store })
+	ctx := withRole(t, brig.Member)
+	first, err := e.RunTool(ctx, toolReturning("1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +279,7 @@ func TestToolBoxesThatEnd(t *testing.T) {
 			}
 		})
 	}
-	second, err := e.RunTool(ctx, say("2"))
+	second, err := e.RunTool(ctx, toolReturning("2"))
 	if err != nil || second.Text != "2" || second.Reused || second.Sandbox == first.Sandbox {
 		t.Errorf("%+v, %v", second, err)
 	}

@@ -12,46 +12,47 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// tricky is a provider that counts what is done to its machines, and lets a
-// test have a say in it.
-type tricky struct {
+// hookedProvider is a provider that counts the calls of its instances and lets
+// a test intercept them.
+type hookedProvider struct {
 	brig.Provider
 
 	mu sync.Mutex // guards the fields below
-	tricks
-	creates  int
-	made     map[brig.ID]*trickyInstance // and not destroyed
-	binds    map[brig.ID][]string        // for whom, by a variable of the spec
-	most     int                         // that there were at once
-	open     int                         // processes that were not closed
-	procs    []*trickyProcess
-	severed  chan struct{}
-	destroys map[brig.ID]int
-	shells   []brig.ID // machines whose shell did nothing, in order
+	hooks
+	creates      int
+	made         map[brig.ID]*hookedInstance // the instances that are not destroyed
+	binds        map[brig.ID][]string        // the owners, from a variable of the spec
+	most         int                         // the largest number of instances at once
+	open         int                         // number of open processes
+	procs        []*hookedProcess
+	disconnected chan struct{}
+	destroys     map[brig.ID]int
+	shells       []brig.ID // instances whose shell ran the empty command, in order
 }
 
-// tricks, when set, are asked first; what they return is the error.
-type tricks struct {
+// hooks are called before the methods of the provider. If a hook returns an
+// error, the method returns it.
+type hooks struct {
 	create  func(context.Context, brig.ID) error
-	bind    func(*trickyInstance) error
-	start   func(*trickyInstance) error
-	destroy func(*trickyInstance) error
+	bind    func(*hookedInstance) error
+	start   func(*hookedInstance) error
+	destroy func(*hookedInstance) error
 	exec    func(brig.Command) error
 }
 
-type trickyInstance struct {
+type hookedInstance struct {
 	brig.Instance
-	p  *tricky
+	p  *hookedProvider
 	id brig.ID
 }
 
-type trickyProcess struct {
+type hookedProcess struct {
 	brig.Process
-	p      *tricky
+	p      *hookedProvider
 	closed func()
 }
 
-func (p *tricky) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+func (p *hookedProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
 	p.mu.Lock()
 	p.creates++
 	create := p.create
@@ -68,15 +69,15 @@ func (p *tricky) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease t
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.made == nil {
-		p.made, p.binds, p.destroys = map[brig.ID]*trickyInstance{}, map[brig.ID][]string{}, map[brig.ID]int{}
+		p.made, p.binds, p.destroys = map[brig.ID]*hookedInstance{}, map[brig.ID][]string{}, map[brig.ID]int{}
 	}
-	w := &trickyInstance{Instance: in, p: p, id: id}
+	w := &hookedInstance{Instance: in, p: p, id: id}
 	p.made[id] = w
 	p.most = max(p.most, len(p.made))
 	return w, nil
 }
 
-func (i *trickyInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
+func (i *hookedInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
 	i.p.mu.Lock()
 	i.p.binds[i.id] = append(i.p.binds[i.id], spec.Env["OWNER"])
 	bind := i.p.bind
@@ -89,7 +90,7 @@ func (i *trickyInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Ti
 	return i.Instance.Bind(ctx, spec, lease)
 }
 
-func (i *trickyInstance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+func (i *hookedInstance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	i.p.mu.Lock()
 	if cmd.Shell == ":" {
 		i.p.shells = append(i.p.shells, i.id)
@@ -104,7 +105,7 @@ func (i *trickyInstance) Exec(ctx context.Context, id string, cmd brig.Command, 
 	return i.Instance.Exec(ctx, id, cmd, sio)
 }
 
-func (i *trickyInstance) Destroy(ctx context.Context) error {
+func (i *hookedInstance) Destroy(ctx context.Context) error {
 	i.p.mu.Lock()
 	destroy := i.p.destroy
 	i.p.mu.Unlock()
@@ -120,7 +121,7 @@ func (i *trickyInstance) Destroy(ctx context.Context) error {
 	return i.Instance.Destroy(ctx)
 }
 
-func (i *trickyInstance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
+func (i *hookedInstance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
 	proc, err := i.Instance.Start(ctx, id, cmd, s)
 	if err != nil {
 		return nil, err
@@ -134,90 +135,97 @@ func (i *trickyInstance) Start(ctx context.Context, id string, cmd brig.Command,
 		}
 	}
 	i.p.opened(1)
-	w := &trickyProcess{proc, i.p, sync.OnceFunc(func() { i.p.opened(-1) })}
+	w := &hookedProcess{proc, i.p, sync.OnceFunc(func() { i.p.opened(-1) })}
 	i.p.mu.Lock()
 	defer i.p.mu.Unlock()
 	i.p.procs = append(i.p.procs, w)
 	return w, nil
 }
 
-func (i *trickyInstance) Keep(ctx context.Context, p brig.Process, note []byte) error {
-	if w, ok := p.(*trickyProcess); ok {
+func (i *hookedInstance) Keep(ctx context.Context, p brig.Process, note []byte) error {
+	if w, ok := p.(*hookedProcess); ok {
 		p = w.Process
 	}
 	return i.Instance.Keep(ctx, p, note)
 }
 
-// sever makes of whoever uses the processes that there are one who is dead:
-// it hears nothing and does nothing, until the function is called that sever
-// returns.
-func (p *tricky) sever() func() {
+// disconnect makes the engine lose its connections to the existing processes,
+// as if the server had died, until the returned function is called.
+func (p *hookedProvider) disconnect() func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.severed = make(chan struct{})
+	p.disconnected = make(chan struct{})
 	for _, proc := range p.procs {
 		_ = proc.Process.Close()
 	}
-	return func() { close(p.severed) }
+	return func() { close(p.disconnected) }
 }
 
-func (p *tricky) isSevered() chan struct{} {
+func (p *hookedProvider) isDisconnected() chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.severed
+	return p.disconnected
 }
 
-func (p *trickyProcess) Receive() (brig.From, []byte, error) {
+func (p *hookedProcess) Receive() (brig.From, []byte, error) {
 	from, b, err := p.Process.Receive()
-	if c := p.p.isSevered(); c != nil {
+	if c := p.p.isDisconnected(); c != nil {
 		<-c
 	}
 	return from, b, err
 }
 
-func (p *trickyProcess) Kill(ctx context.Context) error {
-	if p.p.isSevered() != nil {
+// Ahead calls the fake's method, which the embedded interface hides.
+func (p *hookedProcess) Ahead() (sent []byte, ended bool) {
+	if a, ok := p.Process.(interface{ Ahead() ([]byte, bool) }); ok {
+		return a.Ahead()
+	}
+	return nil, false
+}
+
+func (p *hookedProcess) Kill(ctx context.Context) error {
+	if p.p.isDisconnected() != nil {
 		return nil
 	}
 	return p.Process.Kill(ctx)
 }
 
-func (p *trickyProcess) Close() error {
+func (p *hookedProcess) Close() error {
 	p.closed()
 	return p.Process.Close()
 }
 
-// play sets the tricks.
-func (p *tricky) play(tr tricks) {
+// setHooks sets the hooks.
+func (p *hookedProvider) setHooks(tr hooks) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tricks = tr
+	p.hooks = tr
 }
 
-// counted returns how many machines were asked for, how many there were at
-// once, and how many processes are open.
-func (p *tricky) counted() (creates, most, open int) {
+// counted returns the number of created instances, the largest number that
+// existed at once, and the number of open processes.
+func (p *hookedProvider) counted() (creates, most, open int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.creates, p.most, p.open
 }
 
-func (p *tricky) opened(n int) {
+func (p *hookedProvider) opened(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open += n
 }
 
-// instances returns what there is now.
-func (p *tricky) instances() map[brig.ID]*trickyInstance {
+// instances returns the existing instances.
+func (p *hookedProvider) instances() map[brig.ID]*hookedInstance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.made)
 }
 
-// nothingLeft fails the test unless everything is gone and closed. Machines
-// that are on record may stay.
-func (p *tricky) nothingLeft(t *testing.T) {
+// assertClean fails the test unless all instances are destroyed and all
+// processes are closed. Instances with a record may remain.
+func (p *hookedProvider) assertClean(t *testing.T) {
 	t.Helper()
 	if made := p.instances(); len(made) > 0 {
 		t.Errorf("%d machines are left", len(made))
@@ -234,23 +242,23 @@ func (p *tricky) nothingLeft(t *testing.T) {
 	}
 }
 
-// bubble runs f with a clock of its own, in a house whose provider is tricky
-// and whose engine is at work.
-func bubble(t *testing.T, o engine.Options, f func(t *testing.T, h *house, p *tricky)) {
+// withFakeClock runs f with a fake clock, in a fixture with a hooked provider
+// and a recovered engine.
+func withFakeClock(t *testing.T, o engine.Options, f func(t *testing.T, h *fixture, p *hookedProvider)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &tricky{}
-		t.Cleanup(func() { // after the engine's end: what went on without it
+		p := &hookedProvider{}
+		t.Cleanup(func() { // after the engine has closed, for instances that outlive it
 			for _, in := range p.instances() {
 				_ = in.Instance.Destroy(context.WithoutCancel(t.Context()))
 			}
 		})
-		h := newHouse(t, func(all *engine.Options) {
+		h := newFixture(t, func(all *engine.Options) {
 			p.Provider = all.Provider
-			all.Provider, all.Pool, all.Capacity, all.KeepRuns = p, o.Pool, o.Capacity, o.KeepRuns
+			all.Provider, all.Pool, all.Capacity, all.RunRetention = p, o.Pool, o.Capacity, o.RunRetention
 			all.Screen, all.TypeScript = o.Screen, o.TypeScript
-			if o.Bounds != (brig.Bounds{}) {
-				all.Bounds = o.Bounds
+			if o.LimitRange != (brig.Bounds{}) {
+				all.LimitRange = o.LimitRange
 			}
 			if o.Images != nil {
 				all.Images = o.Images
@@ -262,47 +270,47 @@ func bubble(t *testing.T, o engine.Options, f func(t *testing.T, h *house, p *tr
 		if err := h.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		settled()
+		waitForRefill()
 		f(t, h, p)
 	})
 }
 
-// pass lets some time go by, and a little more: what a test does next is not
-// to fall into the moment in which the pool looks what is missing.
-func pass(d time.Duration) {
+// advance advances the clock by slightly more than d, so that the next step of
+// a test does not coincide with a check of the pool.
+func advance(d time.Duration) {
 	time.Sleep(d + 37*time.Millisecond)
 	synctest.Wait()
 }
 
-// settled lets the pool do what it does.
-func settled() { pass(time.Second) }
+// waitForRefill waits until the pool has refilled its classes.
+func waitForRefill() { advance(time.Second) }
 
 func ofTenant(t *testing.T, name string) context.Context {
 	return brig.WithActor(t.Context(), brig.Actor{Name: name, Tenant: name, Role: brig.Operator})
 }
 
-// shelves is what the pool says of itself.
-func (h *house) shelves(t *testing.T) []brig.PoolShelf {
+// poolClasses returns the status of the pool.
+func (h *fixture) poolClasses(t *testing.T) []brig.PoolClass {
 	t.Helper()
-	list, err := h.Pool(as(t, brig.Operator))
+	list, err := h.Pool(withRole(t, brig.Operator))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return list
 }
 
-// shelf is the pool's only shelf.
-func (h *house) shelf(t *testing.T) brig.PoolShelf {
+// poolClass returns the status of the pool's only class.
+func (h *fixture) poolClass(t *testing.T) brig.PoolClass {
 	t.Helper()
-	list := h.shelves(t)
+	list := h.poolClasses(t)
 	if len(list) != 1 {
 		t.Fatalf("the pool has %d shelves, want one: %+v", len(list), list)
 	}
 	return list[0]
 }
 
-// records counts what is on record.
-func (h *house) records(t *testing.T) (n int) {
+// records returns the number of records in the store.
+func (h *fixture) records(t *testing.T) (n int) {
 	t.Helper()
 	if err := h.store.All(t.Context(), func(*brig.Record) error { n++; return nil }); err != nil {
 		t.Fatal(err)

@@ -9,14 +9,14 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// TypeScript turns TypeScript into JavaScript on the same lines. What is wrong
-// with the source is an *interpreter.SyntaxError.
+// TypeScript compiles TypeScript to JavaScript, and keeps line numbers. For an
+// error in the source it returns an *interpreter.SyntaxError.
 type TypeScript interface {
 	Program(ctx context.Context, source string) (string, error)
 	Cell(ctx context.Context, source string) (string, error)
 }
 
-// noTypeScript is the compiler of an engine that was given none.
+// noTypeScript is the compiler that an engine uses if none is configured.
 type noTypeScript struct{}
 
 // Program implements TypeScript.
@@ -29,13 +29,13 @@ func (n noTypeScript) Cell(ctx context.Context, source string) (string, error) {
 	return n.Program(ctx, source)
 }
 
-// compileProgram makes JavaScript of a job's TypeScript. What is wrong with
-// the source is the outcome, without a sandbox.
-func (e *Engine) compileProgram(ctx context.Context, p brig.Program, j *job, sio brig.IO) (*brig.Outcome, error) {
+// compileProgram compiles a job's TypeScript to JavaScript. If there is a
+// syntax error, it returns the outcome, and no sandbox is created.
+func (i *interpreters) compileProgram(ctx context.Context, p brig.Program, j *job, sio brig.IO) (*brig.Outcome, error) {
 	if j.lang == nil || j.lang.Name != brig.TypeScript {
 		return nil, nil
 	}
-	js, err := e.Options.TypeScript.Program(ctx, j.order.Code)
+	js, err := i.Options.TypeScript.Program(ctx, j.order.Code)
 	wrong, bad := errors.AsType[*interpreter.SyntaxError](err)
 	if !bad {
 		j.order.Code = js
@@ -48,7 +48,7 @@ func (e *Engine) compileProgram(ctx context.Context, p brig.Program, j *job, sio
 		o.Sandbox = newName(j.lang.Prefix)
 	}
 	said := []byte(o.Error.Traceback + "\n")
-	o.Result = brig.Result{ExecID: newExecID(), ExitCode: 1, Started: e.Now().UTC(), Done: true}
+	o.Result = brig.Result{ExecID: newExecID(), ExitCode: 1, Started: i.Now().UTC(), Done: true}
 	o.Stderr = brig.Output{Head: said, Total: int64(len(said))}
 	if sio.Stderr != nil {
 		if _, err := sio.Stderr.Write(said); err != nil {
@@ -58,13 +58,13 @@ func (e *Engine) compileProgram(ctx context.Context, p brig.Program, j *job, sio
 	return o, nil
 }
 
-// compileCell makes JavaScript of a cell of TypeScript, or says what is wrong
-// with it.
-func (e *Engine) compileCell(ctx context.Context, language brig.Language, source string) (string, *brig.CodeError, error) {
+// compileCell compiles a TypeScript cell to JavaScript, or returns its syntax
+// error.
+func (i *interpreters) compileCell(ctx context.Context, language brig.Language, source string) (string, *brig.CodeError, error) {
 	if language != brig.TypeScript {
 		return source, nil, nil
 	}
-	js, err := e.Options.TypeScript.Cell(ctx, source)
+	js, err := i.Options.TypeScript.Cell(ctx, source)
 	if wrong, bad := errors.AsType[*interpreter.SyntaxError](err); bad {
 		return "", &brig.CodeError{Name: "SyntaxError", Value: wrong.Message, Traceback: wrong.Traceback("cell.ts")}, nil
 	}

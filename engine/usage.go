@@ -11,44 +11,44 @@ import (
 )
 
 const (
-	// usageEvery is how often what was used is written down: as much as that
-	// is forgotten when a server is killed.
-	usageEvery = 3 * time.Second
-	// keepUsage is for how many days usage is kept, maxUsageDays how many may
-	// be asked for at once.
-	keepUsage    = 400
-	maxUsageDays = 400
+	// usageInterval is the interval at which usage is written to the store. A
+	// server that is killed loses at most the usage of one interval.
+	usageInterval = 3 * time.Second
+	// usageRetention is the number of days for which usage is kept.
+	// maxUsageDays is the longest range of a query.
+	usageRetention = 400
+	maxUsageDays   = 400
 )
 
-// countUsage writes what was used until the engine ends.
-func (e *Engine) countUsage() {
-	e.every(usageEvery, func() {
-		if err := e.flushUsage(e.ctx); err != nil && e.ctx.Err() == nil {
-			e.Log.Error("write what was used; it is tried again", "err", err)
+// countUsage writes the usage periodically until the engine closes.
+func (d *identity) countUsage() {
+	d.runEvery(usageInterval, func() {
+		if err := d.flushUsage(d.ctx); err != nil && d.ctx.Err() == nil {
+			d.Log.Error("write the usage; the engine tries again", "err", err)
 		}
 	})
 }
 
-// flushUsage writes what was used until now, and when keys were.
-func (e *Engine) flushUsage(ctx context.Context) error {
-	e.countWays()
-	e.flushing.Lock()
-	defer e.flushing.Unlock()
+// flushUsage writes the usage so far, and the times when keys were last used.
+func (d *identity) flushUsage(ctx context.Context) error {
+	d.network.countAllEgress()
+	d.flushMu.Lock()
+	defer d.flushMu.Unlock()
 	var lines []brig.UsageLine
 	back := map[*account][]brig.UsageLine{}
-	e.accounts.Range(func(_, v any) bool {
+	d.accounts.Range(func(_, v any) bool {
 		a := v.(*account)
 		back[a] = a.flush()
 		lines = append(lines, back[a]...)
 		return true
 	})
-	e.mu.Lock()
-	used := e.usedKeys
-	e.usedKeys = map[string]time.Time{}
-	e.mu.Unlock()
+	d.mu.Lock()
+	used := d.usedKeys
+	d.usedKeys = map[string]time.Time{}
+	d.mu.Unlock()
 	var errs []error
 	if len(lines) > 0 {
-		if err := e.Store.Soon().AddUsage(ctx, lines); err != nil {
+		if err := d.Store.Soon().AddUsage(ctx, lines); err != nil {
 			errs = append(errs, err)
 			for a, lines := range back {
 				a.restore(lines)
@@ -56,54 +56,51 @@ func (e *Engine) flushUsage(ctx context.Context) error {
 		}
 	}
 	if len(used) > 0 {
-		errs = append(errs, e.Store.Soon().TouchKeys(ctx, used))
-		e.mu.Lock()
-		maps.Copy(e.touched, used)
-		e.mu.Unlock()
+		errs = append(errs, d.Store.Soon().TouchKeys(ctx, used))
+		d.mu.Lock()
+		maps.Copy(d.touchedKeys, used)
+		d.mu.Unlock()
 	}
-	return errors.Join(append(errs, e.flushSessions(ctx))...)
+	return errors.Join(append(errs, d.flushSessions(ctx))...)
 }
 
 // TenantUsage implements brig.Service.
-func (e *Engine) TenantUsage(ctx context.Context, q brig.UsageQuery) (_ []brig.UsageLine, err error) {
-	v, err := e.enter(ctx, brig.OpTenantUsage, "")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { v.leave(ctx, &err) }()
-	if q.Tenant, err = e.ofTenant(ctx, v, q.Tenant); err != nil {
-		return nil, err
-	}
-	if err := e.checkDays(&q); err != nil {
-		return nil, err
-	}
-	if err := e.flushUsage(ctx); err != nil {
-		return nil, err
-	}
-	lines, err := e.Store.Usage(ctx, q.Tenant, q.From, q.To)
-	if err != nil {
-		return nil, err
-	}
-	var out []brig.UsageLine
-	for _, l := range lines {
-		if l.Label == q.Label {
-			out = append(out, l)
+func (d *identity) TenantUsage(ctx context.Context, q brig.UsageQuery) ([]brig.UsageLine, error) {
+	return do(ctx, d.gate, brig.OpTenantUsage, "", func(v *call) (_ []brig.UsageLine, err error) {
+		if q.Tenant, err = d.ofTenant(ctx, v, q.Tenant); err != nil {
+			return nil, err
 		}
-	}
-	if q.Label != "" || q.To < brig.DayOf(e.Now()) {
-		return out, nil
-	}
-	return e.tellStored(ctx, q.Tenant, out)
+		if err := d.checkDays(&q); err != nil {
+			return nil, err
+		}
+		if err := d.flushUsage(ctx); err != nil {
+			return nil, err
+		}
+		lines, err := d.Store.Usage(ctx, q.Tenant, q.From, q.To)
+		if err != nil {
+			return nil, err
+		}
+		var out []brig.UsageLine
+		for _, l := range lines {
+			if l.Label == q.Label {
+				out = append(out, l)
+			}
+		}
+		if q.Label != "" || q.To < brig.DayOf(d.Now()) {
+			return out, nil
+		}
+		return d.addStorage(ctx, q.Tenant, out)
+	})
 }
 
-// tellStored adds to the lines of today what tenants' workspaces take now.
-func (e *Engine) tellStored(ctx context.Context, tenant string, lines []brig.UsageLine) ([]brig.UsageLine, error) {
-	if e.Options.Workspaces == nil {
+// addStorage adds the current size of tenants' workspaces to today's lines.
+func (g *gate) addStorage(ctx context.Context, tenant string, lines []brig.UsageLine) ([]brig.UsageLine, error) {
+	if g.Options.Workspaces == nil {
 		return lines, nil
 	}
 	tenants := []string{tenant}
 	if tenant == brig.AllTenants {
-		all, err := e.Store.Tenants(ctx)
+		all, err := g.Store.Tenants(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -112,14 +109,14 @@ func (e *Engine) tellStored(ctx context.Context, tenant string, lines []brig.Usa
 			tenants = append(tenants, t.Name)
 		}
 	}
-	today := brig.DayOf(e.Now())
+	today := brig.DayOf(g.Now())
 	for _, name := range tenants {
-		stored, err := e.Options.Workspaces.Stored(ctx, name)
+		stored, err := g.Options.Workspaces.Stored(ctx, name)
 		if ctx.Err() != nil {
 			return nil, err
 		}
-		if err != nil { // what was used is known all the same
-			e.Log.WarnContext(ctx, "count what workspaces take", "tenant", name, "err", err)
+		if err != nil { // report the other usage anyway
+			g.Log.WarnContext(ctx, "count what workspaces take", "tenant", name, "err", err)
 			continue
 		}
 		at := slices.IndexFunc(lines, func(l brig.UsageLine) bool { return l.Tenant == name && l.Day == today })
@@ -133,9 +130,12 @@ func (e *Engine) tellStored(ctx context.Context, tenant string, lines []brig.Usa
 	return lines, nil
 }
 
-// checkDays fills in the days of a query.
-func (e *Engine) checkDays(q *brig.UsageQuery) error {
-	today := brig.DayOf(e.Now())
+// checkDays checks the range of days of a query and fills in its defaults.
+func (g *gate) checkDays(q *brig.UsageQuery) error {
+	today := brig.DayOf(g.Now())
+	if q.From == "" && q.To != "" && q.To < today {
+		q.From = q.To
+	}
 	for _, f := range []struct {
 		name string
 		day  *string
@@ -144,34 +144,14 @@ func (e *Engine) checkDays(q *brig.UsageQuery) error {
 			*f.day = today
 		}
 		if _, err := time.Parse(time.DateOnly, *f.day); err != nil {
-			return brig.InvalidField(f.name, "%q is not a day", clip(*f.day)).WithHint("write it as %s", today)
+			return brig.InvalidField(f.name, "%q is not a day", truncate(*f.day)).WithHint("write it as %s", today)
 		}
 	}
-	from, _ := time.Parse(time.DateOnly, q.From) // parsed before
+	from, _ := time.Parse(time.DateOnly, q.From) // validated above
 	to, _ := time.Parse(time.DateOnly, q.To)
 	if days := to.Sub(from).Hours() / 24; days < 0 || days > maxUsageDays {
 		return brig.InvalidField("from", "%s to %s is not a time that can be asked for", q.From, q.To).
 			WithHint("give up to %d days, the first one first", maxUsageDays)
-	}
-	return nil
-}
-
-// CountEgress counts what a sandbox has sent and received beyond itself. An
-// error of kind RateLimited says that its tenant may not have more today.
-func (e *Engine) CountEgress(id brig.ID, bytes int64) error {
-	e.mu.Lock()
-	p := e.seats[id]
-	e.mu.Unlock()
-	if p == nil {
-		return brig.Errorf(brig.FailedPrecondition, "the sandbox has ended")
-	}
-	a := p.a
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.turn()
-	a.add(p.labels, brig.Spent{Egress: bytes})
-	if q := a.tenant.Quota; q.EgressPerDay > 0 && a.spent.Egress > q.EgressPerDay {
-		return brig.OverQuota("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
 	}
 	return nil
 }

@@ -8,30 +8,40 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
 )
 
-// secretEnv are the variables that a sandbox's secrets make: a value, or a
-// placeholder of one that does not enter sandboxes. They are looked up
-// whenever something is started, and kept nowhere: not in records, not in the
-// provider's files. So a new value is seen by what comes next.
-func (e *Engine) secretEnv(ctx context.Context, rec *brig.Record) (map[string]string, error) {
+// vault stores secrets and provides sandboxes with their values or with
+// placeholders.
+type vault struct {
+	*gate
+	// resealMu is held for writing while secrets are re-encrypted.
+	resealMu sync.RWMutex
+}
+
+// secretEnv returns the environment variables of a sandbox's secrets. A
+// variable holds the value, or a placeholder if the value must not enter
+// sandboxes. The engine looks up the values for each program that starts, so
+// later programs see new values. It does not store them in records or in the
+// provider's files.
+func (vt *vault) secretEnv(ctx context.Context, rec *brig.Record) (map[string]string, error) {
 	if len(rec.Spec.Secrets) == 0 {
 		return nil, nil
 	}
 	env := map[string]string{}
 	for _, u := range rec.Spec.Secrets {
-		s, err := e.used(ctx, rec, u)
+		s, err := vt.secretOf(ctx, rec, u)
 		if err != nil {
 			return nil, err
 		}
 		if len(s.Hosts) > 0 {
-			env[u.Variable()] = e.placeholder(rec.ID, u.Name)
+			env[u.Variable()] = vt.placeholder(rec.ID, u.Name)
 			continue
 		}
-		value, err := e.unseal(s)
+		value, err := vt.unseal(s)
 		if err != nil {
 			return nil, err
 		}
@@ -40,9 +50,9 @@ func (e *Engine) secretEnv(ctx context.Context, rec *brig.Record) (map[string]st
 	return env, nil
 }
 
-// used finds a secret of a sandbox.
-func (e *Engine) used(ctx context.Context, rec *brig.Record, u brig.SecretUse) (*brig.SealedSecret, error) {
-	s, err := e.Store.GetSecret(ctx, rec.Tenant, u.Name)
+// secretOf returns a secret of a sandbox.
+func (vt *vault) secretOf(ctx context.Context, rec *brig.Record, u brig.SecretUse) (*brig.SealedSecret, error) {
+	s, err := vt.Store.GetSecret(ctx, rec.Tenant, u.Name)
 	if brig.KindOf(err) == brig.NotFound {
 		return nil, brig.Errorf(brig.FailedPrecondition, "secret %q, which the sandbox has, was removed", u.Name).
 			WithHint("set it again, or create a sandbox without it")
@@ -50,16 +60,17 @@ func (e *Engine) used(ctx context.Context, rec *brig.Record, u brig.SecretUse) (
 	return s, err
 }
 
-// withSecrets returns c with the variables of the sandbox's secrets beneath its own.
-func (e *Engine) withSecrets(ctx context.Context, rec *brig.Record, c brig.Command) (brig.Command, error) {
-	env, err := e.secretEnv(ctx, rec)
-	c.Env = layer(env, c.Env)
+// withSecrets returns c with the variables of the sandbox's secrets added. The
+// variables of c take precedence.
+func (vt *vault) withSecrets(ctx context.Context, rec *brig.Record, c brig.Command) (brig.Command, error) {
+	env, err := vt.secretEnv(ctx, rec)
+	c.Env = mergeEnv(env, c.Env)
 	return c, err
 }
 
-// layer returns the variables of low and high, of which high's win. It changes
-// neither.
-func layer(low, high map[string]string) map[string]string {
+// mergeEnv merges the variables of low and high, and high takes precedence. It
+// modifies neither.
+func mergeEnv(low, high map[string]string) map[string]string {
 	if len(low) == 0 {
 		return high
 	}
@@ -68,33 +79,35 @@ func layer(low, high map[string]string) map[string]string {
 	return all
 }
 
-// placeholder stands for a secret in one sandbox, for as long as it lives.
-// Nobody who does not know the seed can make it.
-func (e *Engine) placeholder(id brig.ID, name string) string {
-	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(e.derive("placeholder\x00" + string(id) + "\x00" + name))
+// placeholder returns the placeholder for a secret in one sandbox, which is
+// constant for the sandbox's lifetime. It cannot be computed without the seed.
+func (vt *vault) placeholder(id brig.ID, name string) string {
+	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(vt.deriveKey("placeholder\x00" + string(id) + "\x00" + name))
 	return "brig-secret-" + strings.ToLower(text[:32])
 }
 
-// derive makes of the seed what only who knows it can make, for one purpose.
-func (e *Engine) derive(purpose string) []byte {
+// deriveKey returns a key for one purpose, which cannot be computed without the
+// seed.
+func (e *env) deriveKey(purpose string) []byte {
 	mac := hmac.New(sha256.New, e.Seed)
 	mac.Write([]byte(purpose)) // a hash's Write never fails
 	return mac.Sum(nil)
 }
 
-// brokered are the secrets of a sandbox that do not enter it, as they are now:
-// what its placeholders stand for, for which hosts. One that was removed is none,
-// so that a placeholder stays one. One that cannot be read is every host's, and
-// has no value: what it forbids is not known, so nothing goes out by name.
-func (e *Engine) brokered(rec *brig.Record) []egress.Secret {
+// brokered returns the secrets of a sandbox that do not enter it, in their
+// current state: their placeholders, and the hosts that receive the values. A
+// removed secret is omitted, so that its placeholder is not replaced. A secret
+// that cannot be read applies to every host and has no value, since its
+// restrictions are unknown.
+func (vt *vault) brokered(rec *brig.Record) []egress.Secret {
 	var out []egress.Secret
 	for _, u := range rec.Spec.Secrets {
-		s, err := e.used(e.ctx, rec, u)
+		s, err := vt.secretOf(vt.ctx, rec, u)
 		if err != nil {
-			e.Log.Warn("a secret of a sandbox cannot be read", "sandbox", rec.ID, "secret", u.Name, "err", err)
-			if brig.KindOf(err) != brig.FailedPrecondition { // as one has that was removed
-				out = append(out, egress.Secret{
-					Name: u.Name, Placeholder: e.placeholder(rec.ID, u.Name), Hosts: []string{"*"},
+			vt.Log.Warn("a secret of a sandbox cannot be read", "sandbox", rec.ID, "secret", u.Name, "err", err)
+			if brig.KindOf(err) != brig.FailedPrecondition { // a removed secret has this kind
+				out = vt.appendSecret(out, rec, egress.Secret{
+					Name: u.Name, Hosts: []string{"*"},
 					Value: func(context.Context) ([]byte, error) { return nil, err },
 				})
 			}
@@ -103,21 +116,32 @@ func (e *Engine) brokered(rec *brig.Record) []egress.Secret {
 		if len(s.Hosts) == 0 {
 			continue
 		}
-		out = append(out, egress.Secret{
-			Name: s.Name, Placeholder: e.placeholder(rec.ID, u.Name), Hosts: s.Hosts, Places: s.Places, Exclusive: s.Exclusive, Plain: s.Plain,
+		out = vt.appendSecret(out, rec, egress.Secret{
+			Name: s.Name, Hosts: s.Hosts, Places: s.Places, Exclusive: s.Exclusive, Allow: s.Allow, Plain: s.Plain,
 			Value: func(ctx context.Context) ([]byte, error) {
-				now, err := e.used(ctx, rec, u)
+				now, err := vt.secretOf(ctx, rec, u)
 				if err != nil {
 					return nil, err
 				}
 				if !slices.Equal(now.Hosts, s.Hosts) || now.Plain != s.Plain {
-					// The value may not be for these any more.
+					// These hosts may no longer be allowed to receive the
+					// value.
 					return nil, brig.Errorf(brig.FailedPrecondition, "the hosts of secret %q were changed", u.Name).
 						WithHint("connect again")
 				}
-				return e.unseal(now)
+				return vt.unseal(now)
 			},
 		})
 	}
 	return out
+}
+
+// appendSecret appends a secret with the placeholder of a sandbox, and with those of the
+// sandboxes of which it is a copy, since programs that were copied use them.
+func (vt *vault) appendSecret(list []egress.Secret, rec *brig.Record, s egress.Secret) []egress.Secret {
+	for _, id := range append([]brig.ID{rec.ID}, rec.Former...) {
+		s.Placeholder = vt.placeholder(id, s.Name)
+		list = append(list, s)
+	}
+	return list
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// A row of the database that was moved, or put back from an older version,
-// opens for nobody, and neither does one of another key.
-func TestMovedSecrets(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Operator)
+// A database row that was moved, restored from an older version, or encrypted
+// with another key cannot be decrypted.
+func TestMovedSecretRowsCannotBeDecrypted(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	put := func(name, value string) {
 		t.Helper()
 		if _, err := h.PutSecret(ctx, brig.SecretChange{Name: name, Value: []byte(value)}); err != nil {
@@ -65,7 +65,7 @@ func TestMovedSecrets(t *testing.T) {
 		if err := h.store.PutSecret(ctx, good, good.Version); err != nil {
 			t.Fatal(err)
 		}
-		if err := run("mine"); err != nil { // the control: put back it opens
+		if err := run("mine"); err != nil { // the control: the original row can be decrypted
 			t.Errorf("after %s: %v", what, err)
 		}
 	}
@@ -87,14 +87,15 @@ func TestMovedSecrets(t *testing.T) {
 	}
 }
 
-// A server with another key says so, and does not take one for the other.
+// A server with another key reports that, and does not treat the other key as
+// its own.
 func TestWrongMasterKey(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Operator)
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "a", Value: []byte("value")}); err != nil {
 		t.Fatal(err)
 	}
-	h.Options.Keys = ring(t)
+	h.Options.Keys = newKeyring(t)
 	_, err := h.Run(ctx, brig.Program{Command: []string{"env", "A"}, Secrets: []brig.SecretUse{{Name: "a"}}}, brig.IO{})
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(brig.AsError(err).Message, "a key that this server does not have") {
 		t.Errorf("%v", err)
@@ -109,10 +110,11 @@ func TestWrongMasterKey(t *testing.T) {
 	}
 }
 
-// A secret that is set while the key is rotated opens afterwards, always.
-func TestRotateWhileSetting(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Operator)
+// A secret that is set during a key rotation can always be decrypted
+// afterwards.
+func TestSecretSetDuringKeyRotation(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	done := make(chan error, 1)
 	go func() {
 		for i := range 50 {
@@ -142,19 +144,19 @@ func TestRotateWhileSetting(t *testing.T) {
 	}
 }
 
-// One run is one line in the log, with every field that H04 names, and the
-// same hash in the audit log.
-func TestRunIsTold(t *testing.T) {
+// The log has one line for each run, with all fields of requirement H04 and the
+// same hash as the audit log.
+func TestRunIsLogged(t *testing.T) {
 	var out lockedBuffer
-	h := newHouse(t, func(o *engine.Options) {
+	h := newFixture(t, func(o *engine.Options) {
 		o.Log, o.Region = slog.New(slog.NewJSONHandler(&out, nil)), "eu-1"
 	})
-	ctx := as(t, brig.Operator)
+	ctx := withRole(t, brig.Operator)
 	o, err := h.Run(ctx, brig.Program{Command: []string{"exit", "3"}, Labels: map[string]string{"team": "a"}}, brig.IO{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Close() // what is told in the background has been
+	h.Close() // wait for the line that is written in the background
 	var line map[string]any
 	for text := range strings.SplitSeq(out.String(), "\n") {
 		var l map[string]any
@@ -189,19 +191,19 @@ func TestRunIsTold(t *testing.T) {
 	}
 }
 
-// What calls of all kinds leave is one chain.
-func TestEngineWritesAChain(t *testing.T) {
-	h := newHouse(t, nil)
-	ctx := as(t, brig.Operator)
+// The audit events of calls of all kinds form one chain.
+func TestAuditEventsFormAChain(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
 	for range 3 {
 		if _, err := h.Run(ctx, brig.Program{Command: []string{"echo", "hi"}}, brig.IO{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := h.Run(as(t, brig.Viewer), brig.Program{}, brig.IO{}); brig.KindOf(err) != brig.PermissionDenied {
+	if _, err := h.Run(withRole(t, brig.Viewer), brig.Program{}, brig.IO{}); brig.KindOf(err) != brig.PermissionDenied {
 		t.Fatal(err)
 	}
-	_, _ = h.Run(context.Background(), brig.Program{}, brig.IO{}) // nobody, who has a chain too
+	_, _ = h.Run(context.Background(), brig.Program{}, brig.IO{}) // a call without an actor, which also has a chain
 	p, err := h.Audit(ctx, brig.AuditQuery{})
 	if err != nil || len(p.Lines) != 7 || p.Next != 0 {
 		t.Fatalf("%+v, %v", p, err)
@@ -217,7 +219,7 @@ func TestEngineWritesAChain(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a log that several write to.
+// lockedBuffer is a buffer for concurrent writers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -235,26 +237,26 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// unreadable is a store that cannot read secrets for a while.
-type unreadable struct {
+// failingSecrets is a store that cannot read secrets while err is set.
+type failingSecrets struct {
 	brig.Store
 	err error
 }
 
-func (s *unreadable) GetSecret(ctx context.Context, tenant, name string) (*brig.SealedSecret, error) {
+func (s *failingSecrets) GetSecret(ctx context.Context, tenant, name string) (*brig.SealedSecret, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
 	return s.Store.GetSecret(ctx, tenant, name)
 }
 
-// While the store cannot read a secret nobody knows which hosts take no other
-// credentials: it is bound to all of them, and has no value to give. One that was
-// removed is nobody's.
+// While the store cannot read a secret, its exclusive hosts are unknown. The
+// secret is then bound to all hosts and has no value. A removed secret is bound
+// to no host.
 func TestUnreadableSecret(t *testing.T) {
-	store := &unreadable{Store: mem.New()}
-	h := newHouse(t, func(o *engine.Options) { o.Store = store })
-	ctx := as(t, brig.Operator)
+	store := &failingSecrets{Store: mem.New()}
+	h := newFixture(t, func(o *engine.Options) { o.Store = store })
+	ctx := withRole(t, brig.Operator)
 	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "key", Hosts: []string{"api.example.com"}, Exclusive: new(true), Value: []byte("a long enough value")}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,35 +10,35 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// A program from the pool ends as one from scratch does.
-func TestVerdicts(t *testing.T) {
+// A program in a pooled instance ends like one in a new instance.
+func TestPooledAndNewInstancesEndAlike(t *testing.T) {
 	for what, c := range map[string]struct {
 		program brig.Program
 		want    brig.Outcome
-		kind    brig.Kind // of the error, for those without an outcome
+		kind    brig.Kind // of the error, for programs without an outcome
 	}{
 		"output": {brig.Program{Code: "echo out\nstderr err"}, brig.Outcome{Result: brig.Result{
-			Done: true, Stdout: whole("out\n"), Stderr: whole("err\n")}}, ""},
+			Done: true, Stdout: resolvedProgram("out\n"), Stderr: resolvedProgram("err\n")}}, ""},
 		"an exit code":      {brig.Program{Code: "exit 3\necho no"}, brig.Outcome{Result: brig.Result{Done: true, ExitCode: 3}}, ""},
 		"a large exit code": {brig.Program{Code: "exit 259"}, brig.Outcome{Result: brig.Result{Done: true, ExitCode: 3}}, ""},
 		"a value": {brig.Program{Code: `return {"a":[1,null]}`, Arguments: []byte(`{"n":1}`)},
 			brig.Outcome{Result: brig.Result{Done: true}, Value: []byte(`{"a":[1,null]}`)}, ""},
 		"an exception": {brig.Program{Code: "echo before\nraise ValueError it is bad\necho no"}, brig.Outcome{
-			Result: brig.Result{Done: true, ExitCode: 1, Stdout: whole("before\n")},
+			Result: brig.Result{Done: true, ExitCode: 1, Stdout: resolvedProgram("before\n")},
 			Error:  &brig.ProgramError{Name: "ValueError", Message: "it is bad"}}, ""},
 		"an artifact": {brig.Program{Code: "write artifacts/a.csv 1,2"}, brig.Outcome{
 			Result: brig.Result{Done: true}, Artifacts: []brig.File{{Path: "a.csv", Data: []byte("1,2"), Mode: 0o644}}}, ""},
 		"time runs out": {brig.Program{Code: "echo before\nsleep 60", Timeout: time.Second}, brig.Outcome{
-			Result: brig.Result{Done: true, ExitCode: 124, TimedOut: true, Stdout: whole("before\n")},
+			Result: brig.Result{Done: true, ExitCode: 124, TimedOut: true, Stdout: resolvedProgram("before\n")},
 			Error:  &brig.ProgramError{Code: brig.Timeout.Code(), Name: string(brig.Timeout)}}, ""},
 		"time runs out for the deaf": {brig.Program{Code: "deaf 60", Timeout: time.Second}, brig.Outcome{
 			Result: brig.Result{Done: true, ExitCode: 124, TimedOut: true},
 			Error:  &brig.ProgramError{Code: brig.Timeout.Code(), Name: string(brig.Timeout)}}, ""},
 		"memory runs out": {brig.Program{Code: "echo before\noom"}, brig.Outcome{
-			Result: brig.Result{Done: true, ExitCode: 137, OOMKilled: true, Signal: "SIGKILL", Stdout: whole("before\n")},
+			Result: brig.Result{Done: true, ExitCode: 137, OOMKilled: true, Signal: "SIGKILL", Stdout: resolvedProgram("before\n")},
 			Error:  &brig.ProgramError{Code: brig.OutOfMemory.Code(), Name: string(brig.OutOfMemory)}}, ""},
 		"the interpreter dies": {brig.Program{Code: "echo before\ndie"}, brig.Outcome{
-			Result: brig.Result{Done: true, ExitCode: 1, Stdout: whole("before\n")}}, ""},
+			Result: brig.Result{Done: true, ExitCode: 1, Stdout: resolvedProgram("before\n")}}, ""},
 		"the machine dies": {brig.Program{Code: "crash"}, brig.Outcome{}, brig.FailedPrecondition},
 	} {
 		for _, use := range []brig.PoolUse{brig.PoolHit, brig.PoolMiss} {
@@ -47,15 +47,15 @@ func TestVerdicts(t *testing.T) {
 				if use == brig.PoolMiss {
 					o.Pool.Warm = nil
 				}
-				bubble(t, o, func(t *testing.T, h *house, p *tricky) {
+				withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 					c.program.Language = brig.Python
-					got, err := h.Run(as(t, brig.Member), c.program, brig.IO{})
+					got, err := h.Run(withRole(t, brig.Member), c.program, brig.IO{})
 					if brig.KindOf(err) != c.kind {
 						t.Fatalf("Run = %v, want the kind %q", err, c.kind)
 					}
 					if err == nil {
 						sameOutcome(t, got, c.want, use)
-						if again, err := h.GetRun(as(t, brig.Viewer), got.Sandbox); err != nil {
+						if again, err := h.GetRun(withRole(t, brig.Viewer), got.Sandbox); err != nil {
 							t.Errorf("GetRun = %v", err)
 						} else if sameOutcome(t, again, c.want, use); again.ExecID != got.ExecID {
 							t.Errorf("GetRun found the execution %s of %s", again.ExecID, got.ExecID)
@@ -65,26 +65,27 @@ func TestVerdicts(t *testing.T) {
 						t.Errorf("%d records are left", n)
 					}
 					h.Close()
-					p.nothingLeft(t)
+					p.assertClean(t)
 				})
 			})
 		}
 	}
 }
 
-// A value that is too large is the program's failure, not the server's burden.
-func TestTooLargeAValue(t *testing.T) {
-	h := newHouse(t, nil)
-	o, err := h.Run(as(t, brig.Member), brig.Program{Language: brig.Python, Code: `return "` + strings.Repeat("x", 8*brig.MiB) + `"`}, brig.IO{})
+// A value that is too large is an error of the program, and does not affect the
+// server.
+func TestOversizedValueIsAProgramError(t *testing.T) {
+	h := newFixture(t, nil)
+	o, err := h.Run(withRole(t, brig.Member), brig.Program{Language: brig.Python, Code: `return "` + strings.Repeat("x", 8*brig.MiB) + `"`}, brig.IO{})
 	if err != nil || !o.Done || o.Value != nil || o.Error == nil || o.Error.Name != "ValueTooLarge" || o.Error.Hint == "" {
 		t.Errorf("Run = %v with the error %+v and %d bytes", err, o.Error, len(o.Value))
 	}
 }
 
-func whole(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
+func resolvedProgram(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
 
-// sameOutcome compares what matters to a caller. What a message says of an
-// error is not checked unless it is the program's, but that it says something is.
+// sameOutcome compares the parts of an outcome that matter to a caller. For an
+// error that the program did not cause, it only checks that there is a message.
 func sameOutcome(t *testing.T, got *brig.Outcome, want brig.Outcome, use brig.PoolUse) {
 	t.Helper()
 	if got.ExecID == "" || got.Started.IsZero() || got.Sandbox == "" || got.Pool != use {
@@ -110,13 +111,13 @@ func sameOutcome(t *testing.T, got *brig.Outcome, want brig.Outcome, use brig.Po
 	}
 }
 
-// A program that outlives its caller's patience, or whose output nobody takes,
-// ends with its machine.
-func TestRunNobodyWaitsFor(t *testing.T) {
+// If the caller disconnects or does not accept the output, the program and its
+// instance end.
+func TestRunEndsWhenCallerDisconnects(t *testing.T) {
 	for _, o := range []engine.Options{{}, warm(1)} {
-		bubble(t, o, func(t *testing.T, h *house, p *tricky) {
+		withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 			start := time.Now()
-			_, err := h.Run(as(t, brig.Member), brig.Program{Language: brig.Python, Code: "echo hi\nsleep 60"}, brig.IO{Stdout: broken{}})
+			_, err := h.Run(withRole(t, brig.Member), brig.Program{Language: brig.Python, Code: "echo hi\nsleep 60"}, brig.IO{Stdout: failingWriter{}})
 			if err == nil || time.Since(start) > time.Second {
 				t.Errorf("after %v Run = %v", time.Since(start), err)
 			}
@@ -124,13 +125,13 @@ func TestRunNobodyWaitsFor(t *testing.T) {
 				t.Errorf("%d records are left", n)
 			}
 			h.Close()
-			p.nothingLeft(t)
+			p.assertClean(t)
 		})
 	}
 }
 
-type broken struct{}
+type failingWriter struct{}
 
-func (broken) Write([]byte) (int, error) {
+func (failingWriter) Write([]byte) (int, error) {
 	return 0, brig.Errorf(brig.Canceled, "nobody listens").WithHint("stay")
 }

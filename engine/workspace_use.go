@@ -11,24 +11,25 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// findWorkspace checks which workspace a sandbox asks for, and finds it.
-func (e *Engine) findWorkspace(ctx context.Context, tenant string, spec brig.Spec) (brig.WorkspaceUse, error) {
+// findWorkspace checks a sandbox's request for a workspace and finds the
+// workspace.
+func (ws *workspaces) findWorkspace(ctx context.Context, tenant string, spec brig.Spec) (brig.WorkspaceUse, error) {
 	use := spec.Workspace
 	use.ID = ""
 	if use.Name == "" {
 		if use.Mode != "" || use.Version != 0 || len(use.Prefixes)+len(use.Capture) > 0 {
-			return use, brig.InvalidField("workspace.name", "there is none").WithHint("name a workspace, or leave it out")
+			return use, brig.InvalidField("workspace.name", "the workspace has no name").WithHint("name a workspace, or leave it out")
 		}
 		return use, nil
 	}
-	if err := e.noWorkspaces(); err != nil {
+	if err := ws.noWorkspaces(); err != nil {
 		return use, err
 	}
 	if use.Mode == "" {
 		use.Mode = brig.WorkspaceOverlay
 	}
 	if !slices.Contains(brig.WorkspaceModes, use.Mode) {
-		return use, brig.InvalidField("workspace.mode", "no mode %q", clip(string(use.Mode))).WithHint("use one of: %v", brig.WorkspaceModes)
+		return use, brig.InvalidField("workspace.mode", "no mode %q", truncate(string(use.Mode))).WithHint("use one of: %v", brig.WorkspaceModes)
 	}
 	if use.Mode == brig.WorkspaceReadOnly && len(use.Prefixes) > 0 {
 		return use, brig.InvalidField("workspace.prefixes", "nothing can be written").WithHint("use the mode overlay or direct")
@@ -46,28 +47,28 @@ func (e *Engine) findWorkspace(ctx context.Context, tenant string, spec brig.Spe
 	if use.Capture, err = workspace.CheckCapture(use.Capture); err != nil {
 		return use, err
 	}
-	use.ID, use.Version, err = e.Options.Workspaces.Find(ctx, tenant, use.Name, use.Version)
+	use.ID, use.Version, err = ws.Options.Workspaces.Find(ctx, tenant, use.Name, use.Version)
 	if brig.KindOf(err) == brig.NotFound {
 		field := "workspace.name"
 		if spec.Workspace.Version != 0 && strings.Contains(err.Error(), "version") {
 			field = "workspace.version"
 		}
-		told := brig.AsError(err)
-		return use, brig.InvalidField(field, "%s", told.Message).WithHint("%s", told.Hint)
+		apiErr := brig.AsError(err)
+		return use, brig.InvalidField(field, "%s", apiErr.Message).WithHint("%s", apiErr.Hint)
 	}
 	return use, err
 }
 
-// fillWorkspace puts a version of its workspace into a machine that nothing
-// has run in.
-func (e *Engine) fillWorkspace(ctx context.Context, m *machine) error {
+// fillWorkspace unpacks a version of the workspace into an instance, before any
+// program runs in it.
+func (ws *workspaces) fillWorkspace(ctx context.Context, m *machine) error {
 	use := m.rec.Spec.Workspace
 	if use.Name == "" {
 		return nil
 	}
 	o := brig.UnpackOptions{User: m.rec.Spec.User, Sealed: use.Mode == brig.WorkspaceReadOnly}
 	err := m.in.Unpack(ctx, workspaceDir, o, func(put func(brig.Node, io.Reader) error) error {
-		return e.Options.Workspaces.Unpack(ctx, m.rec.Tenant, use, put)
+		return ws.Options.Workspaces.Unpack(ctx, m.rec.Tenant, use, put)
 	})
 	if err != nil {
 		return err
@@ -76,18 +77,19 @@ func (e *Engine) fillWorkspace(ctx context.Context, m *machine) error {
 	return nil
 }
 
-// workspaceNote says how a sandbox has its workspace.
+// workspaceNote describes how a sandbox's workspace is used.
 func workspaceNote(use brig.WorkspaceUse) string {
 	what := map[brig.WorkspaceMode]string{
 		brig.WorkspaceReadOnly: "nothing can be written",
 		brig.WorkspaceOverlay:  "what is written is kept when somebody commits it",
-		brig.WorkspaceDirect:   "what is written is kept when the sandbox is stopped or removed, when its main program or its lease ends, and when somebody commits it",
+		brig.WorkspaceDirect:   "what is written is kept when the sandbox is stopped, killed or removed, when its main program or its lease ends, every few minutes, and when somebody commits it",
 	}[use.Mode]
 	return fmt.Sprintf("workspace: snapshot bridge: a copy of version %d of %s, made at the beginning; %s", use.Version, use.Name, what)
 }
 
-// capture takes what a machine has, and makes a version of it.
-func (e *Engine) capture(ctx context.Context, c *workspace.Capture, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
+// captureWorkspace reads the files of an instance and creates a version from
+// them.
+func (ws *workspaces) captureWorkspace(ctx context.Context, c *workspace.Capture, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
 	err := in.Pack(ctx, workspaceDir, func(n brig.Node, r io.Reader) error { return c.Add(ctx, n, r) })
 	if paths := rec.Spec.Workspace.Capture; err == nil && len(paths) > 0 {
 		err = in.Changed(ctx, paths, rec.Created, func(n brig.Node, r io.Reader) error { return c.AddOutside(ctx, n, r) })
@@ -98,30 +100,39 @@ func (e *Engine) capture(ctx context.Context, c *workspace.Capture, rec *brig.Re
 	return c.Commit(ctx, actor)
 }
 
-// commit makes a version of what a machine has in its workspace.
-func (e *Engine) commit(ctx context.Context, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
-	if err := e.noWorkspaces(); err != nil {
+// commit creates a version of an instance's workspace.
+func (ws *workspaces) commit(ctx context.Context, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
+	if err := ws.noWorkspaces(); err != nil {
 		return nil, err
 	}
-	a, err := e.account(ctx, rec.Tenant)
+	defer ws.commitLock(rec.ID)()
+	if !rec.Spec.Ephemeral { // the workspace's version may have changed meanwhile
+		now, err := ws.Store.Get(ctx, rec.Tenant, string(rec.ID))
+		if err != nil {
+			return nil, err
+		}
+		rec = now
+	}
+	a, err := ws.account(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.Options.Workspaces.Begin(ctx, rec.Tenant, rec.ID, rec.Spec.Workspace, a.storesAtMost())
+	c, err := ws.Options.Workspaces.Begin(ctx, rec.Tenant, rec.ID, rec.Spec.Workspace, a.workspaceQuota())
 	if err != nil {
 		return nil, err
 	}
-	out, err := e.capture(ctx, c, rec, in, actor)
+	out, err := ws.captureWorkspace(ctx, c, rec, in, actor)
 	c.Close()
 	if brig.KindOf(err) == brig.RateLimited {
-		e.sweepWorkspaces(rec.Tenant) // what was written before it was too much
+		ws.sweepWorkspaces(rec.Tenant) // removes objects that were written before the quota was exceeded
 	}
 	if err != nil || out.Changed == 0 || rec.Spec.Ephemeral {
 		return out, err
 	}
-	// The next commit is compared with this one. If the server dies before the
-	// record says so, the store finds the sandbox's last version by itself.
-	_, err = e.update(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
+	// The next commit is compared with this one. If the server dies before it
+	// updates the record, the workspace store still finds the sandbox's last
+	// version.
+	_, err = ws.updateRecord(context.WithoutCancel(ctx), rec.Tenant, rec.ID, func(r *brig.Record) error {
 		r.Spec.Workspace.Version = max(r.Spec.Workspace.Version, out.Version.Number)
 		return nil
 	})

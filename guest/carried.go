@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,14 +15,15 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Carried is a program whose descriptors the agent has, for machines to which
-// none can be handed over. Its bytes come in calls of their own, in the order
-// in which they were written. It implements brig.Process.
+// Carried is a program whose descriptors the agent holds, for sandboxes that
+// cannot receive descriptors or that are saved. Its output and messages arrive over a separate
+// call, in the order in which the program wrote them. It implements
+// brig.Process.
 type Carried struct {
 	program
-	output net.Conn // its output and messages, and messages for it
+	output net.Conn // its output, and messages in both directions
 	frames *wire.Reader
-	begun  []byte // of a message: not the end
+	begun  []byte // the beginning of an incomplete message
 	input  *input
 
 	sendMu sync.Mutex // one message at a time
@@ -29,35 +31,36 @@ type Carried struct {
 
 var _ brig.Process = (*Carried)(nil)
 
-// StartCarried implements the Start of brig.Instance where no descriptor can
-// be handed over.
+// StartCarried implements the Start of brig.Instance for sandboxes that cannot
+// receive descriptors.
 func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (*Carried, error) {
 	req := g.request(id, cmd, brig.IO{})
 	req.Carried, req.TimeoutMS, req.Plain = true, 0, !s.Channel
 	if s.Terminal != nil {
 		req.Terminal = &wire.Terminal{Columns: s.Terminal.Columns, Rows: s.Terminal.Rows}
 	}
-	return g.carried(ctx, id, wire.Call{Op: wire.OpExec, Exec: req})
+	return g.startCarried(ctx, id, wire.Call{Op: wire.OpExec, Exec: req})
 }
 
-// Readopt takes charge of a carried process that is kept. It is NotFound when
-// there is none.
-func (g *Guest) Readopt(ctx context.Context, id string) (*Carried, error) {
-	p, err := g.carried(ctx, id, wire.Call{Op: wire.OpAdopt, ID: id})
+// ReattachCarried takes over a carried process that was kept. It returns
+// NotFound if the process does not exist.
+func (g *Guest) ReattachCarried(ctx context.Context, id string) (*Carried, error) {
+	p, err := g.startCarried(ctx, id, wire.Call{Op: wire.OpReattach, ID: id})
 	if brig.KindOf(err) == brig.InvalidArgument {
 		return nil, brig.Errorf(brig.NotFound, "the process is gone").Because(err)
 	}
 	return p, err
 }
 
-// KeepCarried says whether a carried process stays when nobody has charge of it.
-func (g *Guest) KeepCarried(ctx context.Context, id string, on bool) error {
-	return g.simple(ctx, wire.Call{Op: wire.OpKeep, Keep: &wire.Keep{ID: id, On: on}})
+// DetachCarried sets whether a carried process keeps running when no client
+// holds it.
+func (g *Guest) DetachCarried(ctx context.Context, id string, on bool) error {
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpDetach, Keep: &wire.Keep{ID: id, On: on}})
 }
 
-// carried makes the calls that a carried process has. They outlive ctx, which
-// only bounds the start.
-func (g *Guest) carried(ctx context.Context, id string, c wire.Call) (_ *Carried, err error) {
+// startCarried makes the calls of a carried process. The calls outlive ctx,
+// which limits only the start.
+func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Carried, err error) {
 	var open []net.Conn
 	defer func() {
 		if err != nil {
@@ -102,7 +105,7 @@ func (p *Carried) Receive() (brig.From, []byte, error) {
 			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 				return 0, nil, err
 			}
-			return 0, nil, fmt.Errorf("read agent: %w (%w)", ErrLost, err)
+			return 0, nil, unreadable(err)
 		}
 		if len(f.Payload) == 0 {
 			continue
@@ -117,12 +120,12 @@ func (p *Carried) Receive() (brig.From, []byte, error) {
 				return brig.FromMessage, message, err
 			}
 		default:
-			return 0, nil, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+			return 0, nil, violation("unexpected frame %d", f.Type)
 		}
 	}
 }
 
-// message adds a part of a message, the last of which ends with a line feed.
+// message appends a part of a message. The last part ends with a line feed.
 func (p *Carried) message(part []byte) (message []byte, whole bool, err error) {
 	if len(p.begun)+len(part) > maxMessage {
 		return nil, false, brig.Errorf(brig.FailedPrecondition, "the interpreter sent a message that is too long").
@@ -145,7 +148,7 @@ func (p *Carried) Send(message []byte) error {
 	p.sendMu.Lock()
 	defer p.sendMu.Unlock()
 	select {
-	case <-p.exited: // what carries it may not know yet
+	case <-p.exited: // the connection may still accept data after the exit
 		return fmt.Errorf("send to a process: %w", io.ErrClosedPipe)
 	default:
 	}
@@ -167,7 +170,7 @@ func (p *Carried) Close() error {
 type input struct {
 	conn net.Conn
 
-	mu     sync.Mutex // guards the field below, and one frame at a time
+	mu     sync.Mutex // guards the field below, and serializes frames
 	closed bool
 }
 
@@ -190,8 +193,8 @@ func (in *input) Write(p []byte) (int, error) {
 	}
 }
 
-// Close implements io.Closer. It is the process that is told, and another
-// server after this one finds it closed.
+// Close implements io.Closer. It closes the standard input of the process
+// itself, so that another server also finds it closed.
 func (in *input) Close() error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -202,41 +205,41 @@ func (in *input) Close() error {
 	return wire.Write(in.conn, wire.TypeStdinEOF, nil)
 }
 
-// SetWriteDeadline bounds how long a Write may wait.
+// SetWriteDeadline sets the deadline of Write calls.
 func (in *input) SetWriteDeadline(at time.Time) error { return in.conn.SetWriteDeadline(at) }
 
-// Lease tells the agent how long its machine has. Own says that it no longer
-// ends with who it was for.
+// Lease sets the remaining lease of the agent's sandbox. If own is set, the
+// sandbox no longer ends with the client that created it.
 func (g *Guest) Lease(ctx context.Context, left time.Duration, own bool) error {
-	return g.simple(ctx, wire.Call{Op: wire.OpLease, Lease: &wire.Lease{MS: max(left.Milliseconds(), 0), Own: own}})
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpLease, Lease: &wire.Lease{MS: max(left.Milliseconds(), 0), Own: own}})
 }
 
-// Main has the agent run the main program, whose end is the machine's unless it
-// lingers. It writes to the agent's own output.
-func (g *Guest) Main(ctx context.Context, cmd brig.Command, lingers bool) error {
+// RunMain makes the agent run the main program, which writes to the agent's own
+// output. The sandbox ends with the program unless lingers is set.
+func (g *Guest) RunMain(ctx context.Context, cmd brig.Command, lingers bool) error {
 	req := g.request("main", cmd, brig.IO{})
 	req.Keep, req.Lingers = 0, lingers
-	return g.simple(ctx, wire.Call{Op: wire.OpMain, Exec: req})
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpMain, Exec: req})
 }
 
-// Over waits until the main program of a machine that lingers has ended, and
+// WaitMain waits until the main program of a lingering sandbox has ended, and
 // returns its exit code.
-func (g *Guest) Over(ctx context.Context) (code int, err error) {
-	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpOver})
+func (g *Guest) WaitMain(ctx context.Context) (code int, err error) {
+	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpWaitMain})
 	if err != nil {
 		return 0, err
 	}
 	defer end()
 	f, err := wire.NewReader(conn).Read()
 	if err != nil {
-		return 0, lost(ctx, err)
+		return 0, causeOrFailure(ctx, err)
 	}
 	if f.Type != wire.TypeExit {
-		return 0, errors.Join(endOf(f), fmt.Errorf("no exit: %w", ErrLost))
+		return 0, cmp.Or(endOf(f), violation("no exit"))
 	}
 	var e wire.Exit
 	if err := json.Unmarshal(f.Payload, &e); err != nil {
-		return 0, fmt.Errorf("decode exit: %w (%w)", ErrLost, err)
+		return 0, malformed("exit", err)
 	}
 	return e.Code & 0xff, nil
 }

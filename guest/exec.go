@@ -20,53 +20,58 @@ import (
 )
 
 const (
-	// killGrace is the default of Guest.Grace. A healthy agent answers within
-	// milliseconds. On an overloaded machine it may need seconds, and that is no
-	// reason to end a sandbox and lose its state.
-	killGrace = 5 * time.Second
-	// backstop is how far the agent's own clock runs behind the host's.
-	backstop = 2 * time.Second
-	// kept is how much of each stream the agent itself remembers, in bytes.
+	// agentTimeoutSlack is the difference between the agent's own timeout and
+	// the earlier timeout of the host.
+	agentTimeoutSlack = 2 * time.Second
+	// kept is the amount of each stream that the agent retains, in bytes.
 	kept = 64 << 10
 )
 
-// exec is one call of Exec under way.
+// exec is an Exec call in progress.
 type exec struct {
 	g        *Guest
 	id       string
 	conn     net.Conn
 	timedOut atomic.Bool
-	ending   sync.WaitGroup // what ends the process, or may yet
+	treeKill *treeKill
+	after    afterKill      // the limits that apply once the process tree is gone
+	ending   sync.WaitGroup // the callbacks that may kill the process
 }
 
-// Exec implements the Exec of brig.Instance. It returns ErrLost, wrapped, and
-// what is known of the result, when the agent is gone.
+// Exec implements the Exec of brig.Instance. If the agent is lost, Exec returns
+// the known part of the result and an error that wraps ErrLost.
 func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res := &brig.Result{ExecID: id, Started: time.Now().UTC()}
 	defer func() { res.Duration = time.Since(res.Started) }()
-	// The call outlives ctx by what it takes to kill the process: its
-	// connection is not closed by ctx but by us.
+	// The call must outlive ctx until the process is killed, so Exec closes the
+	// connection itself.
 	conn, end, err := g.call(context.WithoutCancel(ctx), wire.Call{Op: wire.OpExec, Exec: g.request(id, cmd, sio)})
 	if err != nil {
 		return res, err
 	}
 	defer end()
-	x := &exec{g: g, id: id, conn: conn}
+	x := &exec{g: g, id: id, treeKill: newTreeKill(ctx)}
+	x.conn = timedConn{conn, &x.after}
 	defer x.watch(ctx, cmd)()
-	// An agent that is lost over the kill does not undo that time ran out.
+	// A timeout counts even if the agent is lost during the kill.
 	defer func() { res.TimedOut = res.TimedOut || !res.Done && x.timedOut.Load() }()
 	if sio.Stdin != nil {
-		go x.feed(sio.Stdin)
+		go x.sendStdin(sio.Stdin)
 	} else {
-		// An agent that refuses has answered and closed already: its answer
-		// counts, not that this could not be written.
+		// If the agent rejects the call, it has already answered and closed the
+		// connection. The reader returns that answer, so ignore the failed
+		// write.
 		_ = wire.Write(conn, wire.TypeStdinEOF, nil)
 	}
-	return res, x.read(ctx, cmd, sio, res)
+	err = x.read(ctx, cmd, sio, res)
+	if err != nil && !res.Done {
+		err = x.treeKill.stopped(err) // the caller decides how to end the process tree
+	}
+	return res, err
 }
 
-// watch ends the process when its time is over or its caller is gone. The
-// function that it returns ends the watch.
+// watch kills the process at its timeout or when ctx ends. The returned
+// function ends the watch.
 func (x *exec) watch(ctx context.Context, cmd brig.Command) func() {
 	x.ending.Add(1)
 	stopHangup := context.AfterFunc(ctx, func() {
@@ -75,7 +80,7 @@ func (x *exec) watch(ctx context.Context, cmd brig.Command) func() {
 			x.conn.Close()
 			return
 		}
-		x.kill(ctx)
+		x.kill()
 	})
 	clock := func() bool { return false }
 	if cmd.Timeout > 0 {
@@ -83,38 +88,24 @@ func (x *exec) watch(ctx context.Context, cmd brig.Command) func() {
 		clock = time.AfterFunc(cmd.Timeout, func() {
 			defer x.ending.Done()
 			x.timedOut.Store(true)
-			x.kill(ctx)
+			x.kill()
 		}).Stop
 	}
 	return func() {
+		defer x.treeKill.stop()
 		for _, stop := range []func() bool{stopHangup, clock} {
 			if stop() {
 				x.ending.Done()
 			}
 		}
-		// The first process ends before the last of its tree. A kill that is
-		// stuck on its way to the agent has had its time.
-		ended := make(chan struct{})
-		go func() { x.ending.Wait(); close(ended) }()
-		select {
-		case <-ended:
-		case <-time.After(cmp.Or(x.g.Grace, killGrace)):
-		}
+		// The first process may end before the rest of its tree, so wait for
+		// the kill.
+		x.ending.Wait()
 	}
 }
 
-// kill tells the agent to kill the process tree, and gives it a moment.
-func (x *exec) kill(ctx context.Context) {
-	grace := cmp.Or(x.g.Grace, killGrace)
-	x.conn.SetReadDeadline(time.Now().Add(grace))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
-	defer cancel()
-	// Whether it worked is seen on the exec's own connection.
-	_ = x.g.simple(ctx, wire.Call{Op: wire.OpKill, Kill: &wire.Kill{ID: x.id}})
-}
-
-// feed sends the process its input.
-func (x *exec) feed(stdin io.Reader) {
+// sendStdin sends the standard input to the process.
+func (x *exec) sendStdin(stdin io.Reader) {
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := stdin.Read(buf)
@@ -128,10 +119,10 @@ func (x *exec) feed(stdin io.Reader) {
 	}
 }
 
-// read carries the process's output to its caller until it ends.
+// read passes the process's output to the caller until the process ends.
 func (x *exec) read(ctx context.Context, cmd brig.Command, sio brig.IO, res *brig.Result) error {
 	r := wire.NewReader(x.conn)
-	var gone error // of the caller, who does not want more output
+	var gone error // the caller's error, after which it accepts no more output
 	write := func(w io.Writer, p []byte) {
 		if w == nil || gone != nil {
 			return
@@ -139,20 +130,27 @@ func (x *exec) read(ctx context.Context, cmd brig.Command, sio brig.IO, res *bri
 		if _, err := w.Write(p); err != nil {
 			gone = fmt.Errorf("write output: %w", err)
 			if !cmd.Survive {
-				x.ending.Go(func() { x.kill(ctx) })
+				x.ending.Go(func() { x.kill() })
 			}
 		}
 	}
-	for {
+	for begun := false; ; {
 		f, err := r.Read()
 		if err != nil {
 			if ctx.Err() != nil && cmd.Survive {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("read agent: %w (%w)", ErrLost, err)
+			if lost := cmp.Or(x.treeKill.goneError(), x.after.goneError()); lost != nil {
+				return lost
+			}
+			return unreadable(err)
 		}
 		switch f.Type {
 		case wire.TypeStarted:
+			if begun {
+				return violation("it started twice")
+			}
+			begun = true
 			if sio.Started != nil {
 				sio.Started(x.id)
 			}
@@ -163,25 +161,28 @@ func (x *exec) read(ctx context.Context, cmd brig.Command, sio brig.IO, res *bri
 			res.Stderr.Total += int64(len(f.Payload))
 			write(sio.Stderr, f.Payload)
 		case wire.TypeResult:
+			if sio.Result == nil {
+				return violation("a result that was not asked for")
+			}
 			write(sio.Result, f.Payload)
 		case wire.TypeError:
 			return agentError(f.Payload)
 		case wire.TypeExit:
 			var exit wire.Exit
 			if err := json.Unmarshal(f.Payload, &exit); err != nil {
-				return fmt.Errorf("decode exit: %w (%w)", ErrLost, err)
+				return malformed("exit", err)
 			}
-			conclude(res, exit, x.timedOut.Load())
+			setResult(res, exit, x.timedOut.Load())
 			return errors.Join(gone, context.Cause(ctx))
 		default:
-			return fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+			return violation("unexpected frame %d", f.Type)
 		}
 	}
 }
 
-// conclude writes down how a process ended. A process that ended by itself in
-// the moment in which its time ran out was in time.
-func conclude(res *brig.Result, exit wire.Exit, timedOut bool) {
+// setResult records how a process ended. A process that ended by itself just at
+// its timeout did not time out.
+func setResult(res *brig.Result, exit wire.Exit, timedOut bool) {
 	res.Done = true
 	sig := syscall.Signal(exit.Signal & 0x7f)
 	switch {

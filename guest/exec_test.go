@@ -13,15 +13,15 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// The first process of a tree ends before the last: Exec returns when the
-// agent has said that the whole of it is gone.
-func TestExecWaitsForTheKill(t *testing.T) {
+// The first process of a tree ends before the others. Exec returns once the
+// agent has reported that the whole tree is gone.
+func TestExecWaitsForKill(t *testing.T) {
 	for name, how := range map[string]struct {
-		timeout time.Duration
-		hangUp  bool
+		timeout    time.Duration
+		disconnect bool
 	}{
 		"timeout": {timeout: 10 * time.Millisecond},
-		"hang up": {hangUp: true},
+		"hang up": {disconnect: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var gone atomic.Bool
@@ -44,7 +44,7 @@ func TestExecWaitsForTheKill(t *testing.T) {
 						_ = wire.Write(theirs, wire.TypeOK, nil)
 						return
 					}
-					go func() { _, _ = r.Read() }() // the end of the input
+					go func() { _, _ = r.Read() }() // reads the end of the input
 					<-killed
 					_ = wire.WriteJSON(theirs, wire.TypeExit, wire.Exit{Signal: 9})
 				}()
@@ -52,14 +52,14 @@ func TestExecWaitsForTheKill(t *testing.T) {
 			}}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			if how.hangUp {
+			if how.disconnect {
 				time.AfterFunc(10*time.Millisecond, cancel)
 			}
 			res, err := g.Exec(ctx, "x", brig.Command{Shell: "x", Timeout: how.timeout}, brig.IO{})
 			if !gone.Load() {
 				t.Error("Exec returned before the tree was gone")
 			}
-			if res.TimedOut == how.hangUp || errors.Is(err, context.Canceled) != how.hangUp {
+			if res.TimedOut == how.disconnect || errors.Is(err, context.Canceled) != how.disconnect {
 				t.Errorf("%+v %v", res, err)
 			}
 		})

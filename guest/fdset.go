@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// fdset is one side of a process's descriptors 0 to 3.
+// fdset is one side of the descriptors 0 to 3 of a process.
 type fdset [wire.Donated]int
 
 func (s fdset) close() {
@@ -19,9 +19,9 @@ func (s fdset) close() {
 	}
 }
 
-// channels makes a process's descriptors: pipes for its streams, as programs
-// expect them, and a socket for its messages.
-func channels() (ours, theirs fdset, err error) {
+// newChannels creates a process's descriptors: pipes for its standard streams,
+// as programs expect, and a socket for its messages.
+func newChannels() (ours, theirs fdset, err error) {
 	var open []int
 	defer func() {
 		if err != nil {
@@ -49,7 +49,7 @@ func channels() (ours, theirs fdset, err error) {
 	return ours, theirs, unix.SetNonblock(ours[0], true)
 }
 
-// sendTo hands the descriptors over on a connection to the agent.
+// sendTo passes the descriptors over a connection to the agent.
 func (s fdset) sendTo(c net.Conn) error {
 	uc, ok := c.(*net.UnixConn)
 	if !ok {

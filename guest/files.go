@@ -3,17 +3,16 @@ package guest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// chunk is how much of a file goes into one frame, in bytes.
+// chunk is the size of a frame of file content, in bytes.
 const chunk = 512 << 10
 
-// Put implements the Put of brig.Instance. The files belong to "user".
+// Put implements the Put of brig.Instance. The files are owned by "user".
 func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
 	u := account("")
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPut, Put: &wire.Put{Dir: dir, UID: u.uid, GID: u.gid}})
@@ -21,8 +20,9 @@ func (g *Guest) Put(ctx context.Context, dir string, files []brig.File) error {
 		return err
 	}
 	defer end()
-	// An agent that refuses answers while we still write; its answer counts,
-	// not the write that failed because of it.
+	// An agent that rejects the call may answer while the host still writes.
+	// Return the agent's answer, not the error of the write that failed because
+	// of it.
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -62,11 +62,11 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 	}
 	defer end()
 	r := wire.NewReader(conn)
-	left := int64(0) // bytes of the last file that are still to come
+	left := int64(0) // remaining bytes of the current file
 	for {
 		f, err := r.Read()
 		if err != nil {
-			return nil, nil, lost(ctx, err)
+			return nil, nil, causeOrFailure(ctx, err)
 		}
 		switch {
 		case f.Type == wire.TypeFileData && len(files) > 0 && int64(len(f.Payload)) <= left:
@@ -76,19 +76,20 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 		case f.Type == wire.TypeFile && left == 0:
 			var file wire.File
 			if err := json.Unmarshal(f.Payload, &file); err != nil {
-				return nil, nil, fmt.Errorf("decode artifact: %w (%w)", ErrLost, err)
+				return nil, nil, malformed("artifact", err)
 			}
 			switch {
 			case file.Size < 0:
 				skipped = skip(skipped, file.Path)
 			case len(files) == brig.MaxArtifacts || file.Size > brig.MaxArtifactSize:
-				return nil, nil, fmt.Errorf("artifact beyond what was asked for: %w", ErrLost)
+				return nil, nil, violation("artifact beyond what was asked for")
 			default:
 				files = append(files, brig.File{Path: file.Path, Mode: file.Mode & 0o777})
 				left = file.Size
 			}
 		case f.Type == wire.TypeOK && left == 0:
-			// A name leads nowhere for whoever saves it, whatever system that is.
+			// The name must not refer to another directory on any operating
+			// system that a client may use.
 			files = slices.DeleteFunc(files, func(f brig.File) bool {
 				wrong := !brig.ArtifactName(f.Path)
 				if wrong {
@@ -100,12 +101,12 @@ func (g *Guest) Collect(ctx context.Context, dir string) (files []brig.File, ski
 		case f.Type == wire.TypeError:
 			return nil, nil, agentError(f.Payload)
 		default:
-			return nil, nil, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+			return nil, nil, violation("unexpected frame %d", f.Type)
 		}
 	}
 }
 
-// maxSkipped is how many artifacts are named that do not come out.
+// maxSkipped is the maximum number of skipped artifacts that Collect names.
 const maxSkipped = 100
 
 func skip(skipped []string, name string) []string {

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// What an agent says that a program left has a name that leads nowhere, and says
-// little of what does not come out.
+// Artifact names from a hostile agent cannot refer to other directories, and
+// the list of skipped artifacts is limited.
 func TestCollectHostileNames(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()

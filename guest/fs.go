@@ -15,81 +15,81 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// maxListing bounds how many bytes an agent may answer to a List, and with
-// them what the host keeps of it.
+// maxListing is the maximum size of an agent's answer to a List, in bytes. It
+// limits the memory that the host uses for the answer.
 const maxListing = 64 << 20
 
-// files implements brig.Files by the agent.
+// files implements brig.Files with calls to the agent.
 type files struct{ g *Guest }
 
 // Files implements the Files of brig.Instance.
 func (g *Guest) Files() brig.Files { return files{g} }
 
-// at says in the agent's words what a path is.
-func at(p brig.Path) wire.Path {
+// wirePath converts a path to its form in the agent's protocol.
+func wirePath(p brig.Path) wire.Path {
 	u := account(p.User)
 	return wire.Path{Name: p.Name, Home: u.home, UID: u.uid, GID: u.gid}
 }
 
 // Stat implements brig.Files.
 func (f files) Stat(ctx context.Context, p brig.Path) (*brig.Entry, error) {
-	return f.one(ctx, wire.OpStat, wire.FS{Path: at(p)})
+	return f.callForEntry(ctx, wire.OpStat, wire.FS{Path: wirePath(p)})
 }
 
 // List implements brig.Files.
 func (f files) List(ctx context.Context, p brig.Path, depth int) ([]*brig.Entry, error) {
-	out, err := f.ask(ctx, wire.OpList, wire.FS{Path: at(p), Depth: max(depth, 1), Max: brig.MaxEntries}, brig.MaxEntries)
+	out, err := f.callForEntries(ctx, wire.OpList, wire.FS{Path: wirePath(p), Depth: max(depth, 1), Max: brig.MaxEntries}, brig.MaxEntries)
 	slices.SortFunc(out, func(a, b *brig.Entry) int { return strings.Compare(a.Path, b.Path) })
 	return out, err
 }
 
 // MakeDir implements brig.Files.
 func (f files) MakeDir(ctx context.Context, p brig.Path) (*brig.Entry, error) {
-	return f.one(ctx, wire.OpMakeDir, wire.FS{Path: at(p)})
+	return f.callForEntry(ctx, wire.OpMakeDir, wire.FS{Path: wirePath(p)})
 }
 
 // Move implements brig.Files.
 func (f files) Move(ctx context.Context, from, to brig.Path) (*brig.Entry, error) {
-	target := at(to)
-	return f.one(ctx, wire.OpMove, wire.FS{Path: at(from), To: &target})
+	target := wirePath(to)
+	return f.callForEntry(ctx, wire.OpMove, wire.FS{Path: wirePath(from), To: &target})
 }
 
 // Remove implements brig.Files.
 func (f files) Remove(ctx context.Context, p brig.Path) error {
-	_, err := f.ask(ctx, wire.OpRemove, wire.FS{Path: at(p)}, 0)
+	_, err := f.callForEntries(ctx, wire.OpRemove, wire.FS{Path: wirePath(p)}, 0)
 	return err
 }
 
 // Compose implements brig.Files.
 func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (*brig.Entry, error) {
-	call := wire.FS{Path: at(to)}
+	call := wire.FS{Path: wirePath(to)}
 	for _, p := range from {
-		call.From = append(call.From, at(p))
+		call.From = append(call.From, wirePath(p))
 	}
-	e, err := f.one(ctx, wire.OpCompose, call)
+	e, err := f.callForEntry(ctx, wire.OpCompose, call)
 	if errors.Is(err, wire.ErrTooLarge) {
 		return nil, brig.InvalidField("path", "the names of %d files are too long", len(from)).WithHint("compose fewer at once")
 	}
 	return e, err
 }
 
-// one makes a call that answers one entry.
-func (f files) one(ctx context.Context, op wire.Op, call wire.FS) (*brig.Entry, error) {
-	return single(f.ask(ctx, op, call, 1))
+// callForEntry makes a call that returns one entry.
+func (f files) callForEntry(ctx context.Context, op wire.Op, call wire.FS) (*brig.Entry, error) {
+	return singleEntry(f.callForEntries(ctx, op, call, 1))
 }
 
-func single(es []*brig.Entry, err error) (*brig.Entry, error) {
+func singleEntry(es []*brig.Entry, err error) (*brig.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
 	if len(es) != 1 {
-		return nil, fmt.Errorf("%d entries, want one: %w", len(es), ErrLost)
+		return nil, violation("%d entries, want one", len(es))
 	}
 	return es[0], nil
 }
 
-// ask makes a call that answers at most so many entries.
-func (f files) ask(ctx context.Context, op wire.Op, call wire.FS, most int) ([]*brig.Entry, error) {
+// callForEntries makes a call that returns at most the given number of entries.
+func (f files) callForEntries(ctx context.Context, op wire.Op, call wire.FS, most int) ([]*brig.Entry, error) {
 	conn, end, err := f.g.call(ctx, wire.Call{Op: op, FS: &call})
 	if err != nil {
 		return nil, err
@@ -98,12 +98,12 @@ func (f files) ask(ctx context.Context, op wire.Op, call wire.FS, most int) ([]*
 	return entries(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), most)
 }
 
-// entries reads the entries that answer a call, to its end.
+// entries reads all entries of an answer.
 func entries(ctx context.Context, r *wire.Reader, most int) (out []*brig.Entry, err error) {
 	for size := 0; ; {
 		f, err := r.Read()
 		if err != nil {
-			return nil, lost(ctx, err)
+			return nil, causeOrFailure(ctx, err)
 		}
 		switch size += len(f.Payload); {
 		case f.Type == wire.TypeOK:
@@ -111,7 +111,7 @@ func entries(ctx context.Context, r *wire.Reader, most int) (out []*brig.Entry, 
 		case f.Type == wire.TypeError:
 			return nil, agentError(f.Payload)
 		case f.Type != wire.TypeEntry || len(out) == most:
-			return nil, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+			return nil, violation("unexpected frame %d", f.Type)
 		case size > maxListing:
 			return nil, brig.Errorf(brig.FailedPrecondition, "the directory has more names than can be listed").
 				WithHint("list a smaller one, or not as deep")
@@ -124,23 +124,22 @@ func entries(ctx context.Context, r *wire.Reader, most int) (out []*brig.Entry, 
 	}
 }
 
-// decodeEntry reads an entry as it came in a frame.
+// decodeEntry decodes the payload of an entry frame.
 func decodeEntry(payload []byte) (*brig.Entry, error) {
 	var e wire.Entry
 	if len(payload) > wire.MaxEntry {
-		return nil, fmt.Errorf("an entry of %d bytes: %w", len(payload), ErrLost)
+		return nil, violation("an entry of %d bytes", len(payload))
 	}
 	if err := json.Unmarshal(payload, &e); err != nil {
-		return nil, fmt.Errorf("decode entry: %w (%w)", ErrLost, err)
+		return nil, malformed("entry", err)
 	}
 	return entry(e)
 }
 
-// entry checks what an agent says of a file, and makes of it what callers may
-// rely on.
+// entry validates an entry from an agent and converts it.
 func entry(e wire.Entry) (*brig.Entry, error) {
 	if !path.IsAbs(e.Path) || path.Clean(e.Path) != e.Path {
-		return nil, fmt.Errorf("an entry of %.100q: %w", e.Path, ErrLost)
+		return nil, violation("an entry of %.100q", e.Path)
 	}
 	out := &brig.Entry{
 		Name: path.Base(e.Path), Path: e.Path, Type: brig.OtherFile, Size: max(e.Size, 0), Mode: e.Mode & 0o777,
@@ -151,11 +150,15 @@ func entry(e wire.Entry) (*brig.Entry, error) {
 		out.Type = t
 	case brig.Symlink:
 		out.Type, out.Target = t, e.Target
+		switch to := brig.EntryType(e.TargetType); to {
+		case brig.RegularFile, brig.Directory, brig.OtherFile:
+			out.TargetType, out.TargetMode = to, e.TargetMode&0o777
+		}
 	}
 	size := 0
 	for k, v := range e.Metadata {
 		if size += len(k) + len(v); size > maxMetadata || k == "" || k != strings.ToLower(k) || strings.ContainsFunc(k+v, unprintable) {
-			continue // a program in the sandbox, or a hostile agent, made this up
+			continue // a program in the sandbox or a hostile agent set an invalid key
 		}
 		if out.Metadata == nil {
 			out.Metadata = map[string]string{}
@@ -165,12 +168,12 @@ func entry(e wire.Entry) (*brig.Entry, error) {
 	return out, nil
 }
 
-// maxMetadata is how large a file's metadata may be, in bytes.
+// maxMetadata is the maximum size of a file's metadata, in bytes.
 const maxMetadata = 4096
 
 func unprintable(c rune) bool { return c < ' ' || c > '~' }
 
-// pathError is agentError for what is wrong with a path.
+// pathError is like agentError, for errors that concern a path.
 func pathError(e wire.Error) error {
 	of := func(k brig.Kind) *brig.Error {
 		err := brig.Errorf(k, "%s", e.Message)
@@ -179,11 +182,13 @@ func pathError(e wire.Error) error {
 	}
 	switch e.Kind {
 	case "not_found":
-		return of(brig.NotFound).WithHint("list the directory to see what is there")
+		return of(brig.NotFound).WithHint("list the directory to see its files")
 	case "exists":
 		return of(brig.AlreadyExists)
 	case "invalid":
 		return of(brig.InvalidArgument)
+	case "denied":
+		return of(brig.PermissionDenied).WithHint("file operations have the rights of their user: change the file's mode or owner, or ask as root with a key that may run commands")
 	case "loop":
 		return of(brig.FailedPrecondition).WithHint("remove one of the links")
 	case "excess":

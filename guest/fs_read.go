@@ -14,12 +14,12 @@ import (
 
 // Read implements brig.Files.
 func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (*brig.Entry, io.ReadCloser, error) {
-	conn, end, err := f.g.call(ctx, wire.Call{Op: wire.OpRead, FS: &wire.FS{Path: at(p), Offset: from, Length: n}})
+	conn, end, err := f.g.call(ctx, wire.Call{Op: wire.OpRead, FS: &wire.FS{Path: wirePath(p), Offset: from, Length: n}})
 	if err != nil {
 		return nil, nil, err
 	}
 	r := wire.NewReader(conn)
-	e, err := opened(ctx, r)
+	e, err := readFirstEntry(ctx, r)
 	if err != nil {
 		end()
 		return nil, nil, err
@@ -27,28 +27,28 @@ func (f files) Read(ctx context.Context, p brig.Path, from, n int64) (*brig.Entr
 	return e, &content{ctx: ctx, r: r, end: end, bounded: n >= 0, left: n}, nil
 }
 
-// opened reads the entry that comes before a file's content.
-func opened(ctx context.Context, r *wire.Reader) (*brig.Entry, error) {
+// readFirstEntry reads the entry that precedes a file's content.
+func readFirstEntry(ctx context.Context, r *wire.Reader) (*brig.Entry, error) {
 	f, err := r.Read()
 	switch {
 	case err != nil:
-		return nil, lost(ctx, err)
+		return nil, causeOrFailure(ctx, err)
 	case f.Type == wire.TypeError:
 		return nil, agentError(f.Payload)
 	case f.Type != wire.TypeEntry:
-		return nil, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		return nil, violation("unexpected frame %d", f.Type)
 	}
 	return decodeEntry(f.Payload)
 }
 
-// content is a file's content as the agent sends it. Only the end that the
-// agent tells is one.
+// content is the content of a file as the agent sends it. It returns io.EOF
+// only after the agent has reported the end.
 type content struct {
-	ctx     context.Context // of the call that opened it, and bounds it
+	ctx     context.Context // the context of the call that opened it
 	r       *wire.Reader
 	end     func()
 	bounded bool
-	left    int64 // bytes that may come, if it is bounded
+	left    int64 // remaining bytes, if the length is limited
 	rest    []byte
 	err     error
 }
@@ -76,13 +76,13 @@ func (c *content) next() error {
 	f, err := c.r.Read()
 	switch n := int64(len(f.Payload)); {
 	case err != nil:
-		return lost(c.ctx, err)
+		return causeOrFailure(c.ctx, err)
 	case f.Type == wire.TypeOK:
 		return io.EOF
 	case f.Type == wire.TypeError:
 		return agentError(f.Payload)
 	case f.Type != wire.TypeFileData || n == 0 || c.bounded && n > c.left:
-		return fmt.Errorf("unexpected frame %d of %d bytes: %w", f.Type, n, ErrLost)
+		return violation("unexpected frame %d of %d bytes", f.Type, n)
 	default:
 		c.rest = f.Payload
 		c.left -= n
@@ -90,40 +90,41 @@ func (c *content) next() error {
 	}
 }
 
-// Close implements io.Closer. It ends a Read that waits.
+// Close implements io.Closer. It interrupts a pending Read.
 func (c *content) Close() error {
 	c.end()
 	return nil
 }
 
-// sourceTime is how long Write waits for a read of its source that nobody
-// needs any more. A source that blocks for longer may still be read once after
-// Write has returned an error.
-const sourceTime = time.Second
+// sourceTimeout is how long Write waits for a pending read of its source whose
+// data it no longer needs. If the source blocks longer, Write may return before
+// that read does.
+const sourceTimeout = time.Second
 
 // Write implements brig.Files.
 func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Reader) (*brig.Entry, error) {
-	conn, end, err := f.g.call(ctx, wire.Call{Op: wire.OpWrite, FS: &wire.FS{Path: at(p), Mode: w.Mode, Metadata: w.Metadata}})
+	conn, end, err := f.g.call(ctx, wire.Call{Op: wire.OpWrite, FS: &wire.FS{Path: wirePath(p), Mode: w.Mode, Metadata: w.Metadata}})
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	// An agent that refuses answers while we still write; its answer counts,
-	// not the write that failed because of it.
+	// An agent that rejects the call may answer while the host still writes.
+	// Return the agent's answer, not the error of the write that failed because
+	// of it.
 	sent := make(chan error, 1)
 	go func() {
 		err := send(conn, r)
 		if _, ok := errors.AsType[sourceError](err); ok {
-			hangUp(conn)
+			disconnect(conn)
 		}
 		sent <- err
 	}()
-	e, err := single(entries(ctx, wire.NewReader(conn), 1))
+	e, err := singleEntry(entries(ctx, wire.NewReader(conn), 1))
 	conn.Close()
 	var broken error
 	select {
 	case broken = <-sent:
-	case <-time.After(sourceTime):
+	case <-time.After(sourceTimeout):
 		broken = errors.New("the source goes on")
 	}
 	source, failed := errors.AsType[sourceError](broken)
@@ -139,22 +140,22 @@ func (f files) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r io.Re
 	return e, nil
 }
 
-// hangUp says that nothing more comes, and lets the agent answer what became
-// of it, for a moment.
-func hangUp(conn net.Conn) {
+// disconnect closes the write side of a connection. It closes the connection
+// after sourceTimeout, so that the agent can answer.
+func disconnect(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		conn.Close()
 		return
 	}
-	time.AfterFunc(sourceTime, func() { conn.Close() })
+	time.AfterFunc(sourceTimeout, func() { conn.Close() })
 }
 
-// sourceError is what the source of a Write returned.
+// sourceError is an error of the source of a Write.
 type sourceError struct{ error }
 
-// send sends all that r has, and that this was all. It stops at the first
-// error of either side.
+// send sends the content of r and the end marker. It stops at the first error
+// of r or conn.
 func send(conn io.Writer, r io.Reader) error {
 	for buf := make([]byte, wire.HeaderSize+chunk); ; {
 		n, err := fill(r, buf[wire.HeaderSize:])
@@ -173,8 +174,9 @@ func send(conn io.Writer, r io.Reader) error {
 	}
 }
 
-// fill is io.ReadFull but for the error, which is r's own: an upload that was
-// cut off says io.ErrUnexpectedEOF, too, and is no end.
+// fill is like io.ReadFull but returns the error of r unchanged. For an
+// interrupted upload r returns io.ErrUnexpectedEOF, which is not the end of the
+// content.
 func fill(r io.Reader, b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		var k int

@@ -17,7 +17,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// answering is a Guest whose agent answers every call with these bytes.
+// answering returns a Guest whose agent answers every call with the given
+// bytes.
 func answering(answer []byte) *Guest {
 	return &Guest{Dial: func(context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()
@@ -31,7 +32,7 @@ func answering(answer []byte) *Guest {
 	}}
 }
 
-// frames are frames one after the other: a type, a payload, a type, ...
+// frames encodes a sequence of frames, given as alternating types and payloads.
 func frames(all ...any) []byte {
 	var b bytes.Buffer
 	for i := 0; i < len(all); i += 2 {
@@ -44,8 +45,8 @@ func frames(all ...any) []byte {
 
 const fine = `{"Path":"/a/b","Type":"file","Size":3,"Mode":420,"Owner":"user","Metadata":{"k":"v"}}`
 
-// What an agent that lies answers is no answer.
-func TestFilesOfALiar(t *testing.T) {
+// The host rejects invalid answers of an agent.
+func TestFilesRejectsInvalidAnswers(t *testing.T) {
 	for what, b := range map[string][]byte{
 		"nothing":            nil,
 		"no entry":           frames(wire.TypeOK, ""),
@@ -72,13 +73,15 @@ func TestFilesOfALiar(t *testing.T) {
 	if err != nil || e.Type != brig.OtherFile || e.Size != 0 || e.Mode != 0o777 || len(e.Metadata) != 1 || e.Metadata["ok"] != "yes" {
 		t.Errorf("%+v, %v", e, err)
 	}
-	// A success before the file has come is none.
+	// It is an error if the agent reports success before the whole file was
+	// sent.
 	if e, err := answering(frames(wire.TypeEntry, fine, wire.TypeOK, "")).Files().Write(t.Context(), brig.Path{Name: "/a"}, brig.FileWrite{}, bytes.NewReader(make([]byte, 9<<20))); !errors.Is(err, ErrLost) {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
 
-// FuzzFiles holds the host to its bounds, whatever an agent answers.
+// FuzzFiles checks that the host enforces its limits for any answer of an
+// agent.
 func FuzzFiles(f *testing.F) {
 	f.Add(frames(wire.TypeEntry, fine, wire.TypeOK, ""))
 	f.Add(frames(wire.TypeEntry, fine, wire.TypeFileData, "abc", wire.TypeOK, ""))
@@ -124,9 +127,9 @@ func FuzzFiles(f *testing.F) {
 	})
 }
 
-// The agent's side runs under the race detector here, which it does not in a
-// sandbox.
-func TestFilesOfAnAgent(t *testing.T) {
+// This test runs the agent's code under the race detector, which is not
+// possible inside a sandbox.
+func TestFilesWithAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an agent gives files to another user, which takes root")
 	}

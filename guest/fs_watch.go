@@ -4,19 +4,19 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// changeKinds are the kinds in the order in which one change has them.
+// changeKinds lists the kinds of change, in the order in which FileChange lists
+// them.
 var changeKinds = [...]brig.ChangeKind{brig.Created, brig.Renamed, brig.ModeSet, brig.Written, brig.Vanished}
 
 // Watch implements brig.Files.
 func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
-	conn, end, err := f.g.call(ctx, wire.Call{Op: wire.OpWatch, FS: &wire.FS{Path: at(p), Recursive: recursive}})
+	conn, end, err := f.g.call(ctx, wire.Call{Op: wire.OpWatch, FS: &wire.FS{Path: wirePath(p), Recursive: recursive}})
 	if err != nil {
 		return err
 	}
@@ -24,24 +24,25 @@ func (f files) Watch(ctx context.Context, p brig.Path, recursive bool, on func(b
 	return changes(ctx, wire.NewReader(bufio.NewReaderSize(conn, 64<<10)), on)
 }
 
-// changes hands on what an agent tells, until there is an error.
+// changes calls on for each change that an agent reports, until an error
+// occurs.
 func changes(ctx context.Context, r *wire.Reader, on func(brig.FileChange) error) error {
 	for first := true; ; first = false {
 		f, err := r.Read()
 		switch {
 		case err != nil:
-			return lost(ctx, err)
+			return causeOrFailure(ctx, err)
 		case f.Type == wire.TypeError:
 			return agentError(f.Payload)
 		case f.Type != wire.TypeChange || len(f.Payload) > 2*wire.MaxEntry:
-			return fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+			return violation("unexpected frame %d", f.Type)
 		}
 		c, err := decodeChange(f.Payload)
 		if err != nil {
 			return err
 		}
 		if first != (len(c.Kinds) == 0) {
-			return fmt.Errorf("a change that is none: %w", ErrLost)
+			return violation("a change that is none")
 		}
 		if err := on(c); err != nil {
 			return err
@@ -52,16 +53,16 @@ func changes(ctx context.Context, r *wire.Reader, on func(brig.FileChange) error
 	}
 }
 
-// maxName is the longest name of what has changed, in bytes.
+// maxName is the maximum length of the name of a changed file, in bytes.
 const maxName = 4096
 
 func decodeChange(payload []byte) (brig.FileChange, error) {
 	var c wire.Change
 	if err := json.Unmarshal(payload, &c); err != nil {
-		return brig.FileChange{}, fmt.Errorf("decode change: %w (%w)", ErrLost, err)
+		return brig.FileChange{}, malformed("change", err)
 	}
 	if len(c.Name) > maxName {
-		return brig.FileChange{}, fmt.Errorf("a change of a name of %d bytes: %w", len(c.Name), ErrLost)
+		return brig.FileChange{}, violation("a change of a name of %d bytes", len(c.Name))
 	}
 	out := brig.FileChange{Name: c.Name}
 	for _, k := range changeKinds {

@@ -1,7 +1,7 @@
 // Package guest is the host's side of the agent inside a sandbox. A provider
-// that can dial an agent embeds Guest and gets processes, files and artifacts
-// for nothing. It treats the agent as compromised: lengths are bounded, and
-// clocks and verdicts are the host's.
+// that can connect to an agent embeds Guest, which implements processes, files
+// and artifacts. The package treats the agent as compromised: it limits the
+// length of all data, and relies only on the host's clocks and decisions.
 package guest
 
 import (
@@ -17,36 +17,70 @@ import (
 	"github.com/brig-run/brig/internal/span"
 )
 
-// ErrLost says that the agent is gone or does not answer. The provider knows
-// whether its machine has died, and why.
+// ErrLost means that the agent is gone or does not answer. The provider knows
+// whether the sandbox has ended, and why.
 var ErrLost = errors.New("the agent in the sandbox does not answer")
 
-// ErrUnasked is an ErrLost of an agent that was not even asked: whatever it was
-// to do has not begun.
-var ErrUnasked = fmt.Errorf("%w: it was not reached", ErrLost)
+// ErrNotReached is an ErrLost for a call that did not reach the agent, so that
+// the requested work was not started.
+var ErrNotReached = fmt.Errorf("%w: it was not reached", ErrLost)
 
-// Guest talks to one agent, over one connection for each call.
+// ErrViolation is an ErrLost for an agent that violated the protocol: it sent a
+// malformed, oversized or unexpected frame. Load makes an agent slow but never
+// causes violations, so the host does not wait.
+var ErrViolation = fmt.Errorf("%w as the protocol says", ErrLost)
+
+// violation returns an ErrViolation with a description.
+func violation(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrViolation)
+}
+
+// malformed returns the ErrViolation for a payload that cannot be decoded.
+func malformed(what string, err error) error {
+	return fmt.Errorf("decode %s: %w (%w)", what, ErrViolation, err)
+}
+
+// unreadable returns the error for an answer that could not be read.
+func unreadable(err error) error {
+	if errors.Is(err, wire.ErrTooLarge) {
+		return fmt.Errorf("read agent: %w (%w)", ErrViolation, err)
+	}
+	return fmt.Errorf("read agent: %w (%w)", ErrLost, err)
+}
+
+// Guest communicates with one agent, over a separate connection for each call.
 type Guest struct {
 	// Dial connects to the agent.
 	Dial func(context.Context) (net.Conn, error)
-	// Env and Limits are the sandbox's.
+	// Env and Limits are the environment and the limits of the sandbox.
 	Env    map[string]string
 	Limits brig.Limits
-	// Grace is how long the agent has to report the end of a process tree
-	// that it was told to kill, before the machine counts as lost. Default 5 s.
+	// Grace, if set, is the time in which the agent must report the end of a
+	// process tree that it has to kill. Afterwards the sandbox counts as lost.
+	// Grace is for sandboxes that are about to end anyway. The default is
+	// AgentTimeout.
 	Grace time.Duration
+	// Done, if set, is closed when the sandbox has ended. Afterwards the host
+	// does not wait for answers from the agent.
+	Done <-chan struct{}
+	// Remote means that the connection to the agent may fail while the sandbox
+	// is healthy.
+	Remote bool
+
+	kills kills
+	test  *killTimeouts // set only in tests
 }
 
-// call opens a connection and asks one thing. The connection is closed when
-// ctx ends.
+// call opens a connection and sends one call. The connection is closed when ctx
+// ends.
 func (g *Guest) call(ctx context.Context, c wire.Call) (net.Conn, func(), error) {
-	// The step lasts as long as the connection does.
+	// The span lasts as long as the connection.
 	_, s := span.Start(ctx, "guest.", string(c.Op))
 	conn, err := g.Dial(ctx)
 	if err != nil {
 		s.Fail("lost")
 		s.End()
-		return nil, nil, fmt.Errorf("dial agent: %w (%w)", ErrUnasked, err)
+		return nil, nil, fmt.Errorf("dial agent: %w (%w)", ErrNotReached, err)
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	end := func() { stop(); conn.Close(); s.End() }
@@ -58,8 +92,8 @@ func (g *Guest) call(ctx context.Context, c wire.Call) (net.Conn, func(), error)
 	return conn, end, nil
 }
 
-// simple makes a call whose only answer is its end.
-func (g *Guest) simple(ctx context.Context, c wire.Call) error {
+// callWithoutResult makes a call that returns only success or an error.
+func (g *Guest) callWithoutResult(ctx context.Context, c wire.Call) error {
 	conn, end, err := g.call(ctx, c)
 	if err != nil {
 		return err
@@ -72,12 +106,13 @@ func (g *Guest) simple(ctx context.Context, c wire.Call) error {
 func finish(ctx context.Context, r *wire.Reader) error {
 	f, err := r.Read()
 	if err != nil {
-		return lost(ctx, err)
+		return causeOrFailure(ctx, err)
 	}
 	return endOf(f)
 }
 
-// endOf is what a frame says that ends a call; any other is an error.
+// endOf returns the result in the last frame of a call. It returns an error for
+// any other frame.
 func endOf(f wire.Frame) error {
 	switch f.Type {
 	case wire.TypeOK:
@@ -85,24 +120,25 @@ func endOf(f wire.Frame) error {
 	case wire.TypeError:
 		return agentError(f.Payload)
 	default:
-		return fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		return violation("unexpected frame %d", f.Type)
 	}
 }
 
-// lost tells a caller's own end from the agent's.
-func lost(ctx context.Context, err error) error {
+// causeOrFailure returns the cause of ctx if ctx has ended, and otherwise the
+// agent's failure.
+func causeOrFailure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("read agent: %w (%w)", ErrLost, err)
+	return unreadable(err)
 }
 
-// agentError turns what an agent says went wrong into an error for callers.
-// The message is the guest's own and goes back to whoever owns the guest.
+// agentError converts an agent's error to an error for callers. The message
+// comes from the guest and is returned to the sandbox's owner.
 func agentError(payload []byte) error {
 	var e wire.Error
 	if err := json.Unmarshal(payload, &e); err != nil {
-		return fmt.Errorf("decode error: %w (%w)", ErrLost, err)
+		return malformed("error", err)
 	}
 	if len(e.Message) > 1000 {
 		e.Message = e.Message[:1000]
@@ -138,21 +174,25 @@ func agentError(payload []byte) error {
 
 // Ping returns when the agent has answered.
 func (g *Guest) Ping(ctx context.Context) error {
-	return g.simple(ctx, wire.Call{Op: wire.OpPing})
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpPing})
 }
 
-// Terminate asks every process to end and the agent with them, and returns
-// when it has, at most a moment after grace.
+// Terminate asks all processes and then the agent to end. It returns when the
+// agent has ended, or shortly after grace.
 func (g *Guest) Terminate(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+500*time.Millisecond)
 	defer cancel()
-	return g.simple(ctx, wire.Call{Op: wire.OpStop, Stop: &wire.Stop{GraceMS: grace.Milliseconds()}})
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpStop, Stop: &wire.Stop{GraceMS: grace.Milliseconds()}})
 }
 
-// maxExecs bounds how many executions an agent may say it remembers.
-const maxExecs = 10_000
+// Limits of a list that an agent or a supervisor sends.
+const (
+	maxExecs     = 10_000
+	maxExecBytes = 64 << 20 // of all executions, including their output
+	maxStates    = 4 << 20  // bytes
+)
 
-// Execs returns the executions that the agent remembers.
+// Execs returns the executions that the agent has retained.
 func (g *Guest) Execs(ctx context.Context) ([]*brig.Execution, error) {
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpExecs})
 	if err != nil {
@@ -161,22 +201,23 @@ func (g *Guest) Execs(ctx context.Context) ([]*brig.Execution, error) {
 	defer end()
 	r := wire.NewReader(conn)
 	var out []*brig.Execution
-	for {
+	for size := 0; ; {
 		f, err := r.Read()
 		if err != nil {
-			return nil, lost(ctx, err)
+			return nil, causeOrFailure(ctx, err)
 		}
+		size += len(f.Payload)
 		switch {
 		case f.Type == wire.TypeOK:
 			return out, nil
 		case f.Type == wire.TypeError:
 			return nil, agentError(f.Payload)
-		case f.Type != wire.TypeExec || len(out) == maxExecs:
-			return nil, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		case f.Type != wire.TypeExec || len(out) == maxExecs || size > maxExecBytes:
+			return nil, violation("unexpected frame %d", f.Type)
 		}
 		var x wire.Execution
 		if err := json.Unmarshal(f.Payload, &x); err != nil {
-			return nil, fmt.Errorf("decode execution: %w (%w)", ErrLost, err)
+			return nil, malformed("execution", err)
 		}
 		out = append(out, execution(x))
 	}
@@ -187,7 +228,7 @@ func execution(x wire.Execution) *brig.Execution {
 	e.Result = brig.Result{ExecID: x.ID, Started: time.UnixMilli(x.StartedMS).UTC()}
 	e.Stdout, e.Stderr = brig.Output(x.Stdout), brig.Output(x.Stderr)
 	if x.Exit != nil {
-		conclude(&e.Result, *x.Exit, false)
+		setResult(&e.Result, *x.Exit, false)
 		e.Duration = time.Duration(x.EndedMS-x.StartedMS) * time.Millisecond
 	}
 	return e

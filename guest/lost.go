@@ -2,21 +2,22 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/brig-run/brig"
 )
 
-// LostTime is how long a machine whose agent does not answer has to turn out to
-// have ended, before it is killed for it.
-const LostTime = 2 * time.Second
+// LostTimeout is how long the host waits for a sandbox to end by itself after
+// its agent has stopped answering. Then the host kills the sandbox.
+const LostTimeout = 2 * time.Second
 
-// EndsItself waits as long as a machine whose agent was lost in the middle of an
-// execution has to end by itself, and reports whether it did.
-func EndsItself(ctx context.Context, res *brig.Result, done <-chan struct{}) bool {
-	wait := LostTime
+// WaitSelfEnd waits up to LostTimeout for a sandbox to end by itself after its
+// agent was lost during an execution. It reports whether the sandbox ended.
+func WaitSelfEnd(ctx context.Context, res *brig.Result, done <-chan struct{}) bool {
+	wait := LostTimeout
 	if res.TimedOut || ctx.Err() != nil {
-		wait = 0 // it has had its time: the process tree must go now
+		wait = 0 // the time limit has passed, so the process tree must end now
 	}
 	select {
 	case <-done:
@@ -26,9 +27,45 @@ func EndsItself(ctx context.Context, res *brig.Result, done <-chan struct{}) boo
 	}
 }
 
-// Verdict is what an execution came to whose agent was lost, by how its machine
-// ended if it did. It reports false when that says nothing of it.
-func Verdict(ctx context.Context, res *brig.Result, exit *brig.Exit, cause error) (known bool, err error) {
+// EndReason returns the reason why a sandbox whose agent was lost during an
+// execution must end. It returns nil if the sandbox has ended by itself or the
+// call never reached the agent. It also returns nil if the agent can be reached
+// again and has ended the process tree. Silence ends only a sandbox without a
+// working agent. A sandbox whose agent violates the protocol ends at once,
+// because the agent's answers cannot be trusted.
+func (g *Guest) EndReason(ctx context.Context, id string, res *brig.Result, cause error) error {
+	switch {
+	case errors.Is(cause, ErrAgentGone), errors.Is(cause, ErrViolation):
+		return cause
+	case errors.Is(cause, ErrNotReached):
+		return nil
+	case WaitSelfEnd(ctx, res, g.Done):
+		return nil
+	}
+	f := newTreeKill(ctx)
+	defer f.stop()
+	if u, ok := errors.AsType[pendingKillError](cause); ok {
+		f.began.Store(u.began)
+		f.alive.Store(u.alive)
+	}
+	return g.runTreeKill(f, id, true)
+}
+
+// ConnectionBroken returns the error of an execution whose connection broke
+// while the sandbox continues.
+func ConnectionBroken(cause error) error {
+	if errors.Is(cause, ErrNotReached) {
+		return brig.Errorf(brig.Unavailable, "the sandbox's agent could not be reached, and nothing was started").
+			WithHint("try again in a moment").Because(cause)
+	}
+	return brig.Errorf(brig.Unavailable, "the connection to the sandbox's agent broke while the command ran, and its processes were ended").
+		WithHint("check its effects before you run it again").Because(cause)
+}
+
+// SetLostResult sets the result of an execution whose agent was lost. If the
+// sandbox has ended, it derives the result from the sandbox's exit. It returns
+// false if the result is unknown.
+func SetLostResult(ctx context.Context, res *brig.Result, exit *brig.Exit, cause error) (known bool, err error) {
 	switch {
 	case exit != nil && exit.OOMKilled:
 		res.Done, res.OOMKilled, res.ExitCode, res.Signal = true, true, 137, "SIGKILL"

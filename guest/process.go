@@ -17,8 +17,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Process is a program whose descriptors are the host's own, so that its
-// bytes do not pass through the agent. It implements brig.Process.
+// Process is a program whose descriptors the host owns, so that its data does
+// not pass through the agent. It implements brig.Process.
 type Process struct {
 	program
 	stdin  *os.File
@@ -31,7 +31,7 @@ var _ brig.Process = (*Process)(nil)
 
 // Start implements the Start of brig.Instance.
 func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (*Process, error) {
-	ours, theirs, err := channels()
+	ours, theirs, err := newChannels()
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.S
 	if s.Terminal != nil {
 		req.Terminal = &wire.Terminal{Columns: s.Terminal.Columns, Rows: s.Terminal.Rows}
 	}
-	// The connection outlives ctx, which only bounds the start.
+	// The connection outlives ctx, which limits only the start.
 	conn, end, err := g.call(context.WithoutCancel(ctx), wire.Call{Op: wire.OpExec, Exec: req})
 	if err != nil {
 		ours.close()
@@ -63,25 +63,26 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.S
 	return g.process(id, pid, conn, ours, req.Plain)
 }
 
-// started reads the agent's word that the process runs, and its id.
+// started reads the agent's report that the process has started, and returns
+// the process's id.
 func started(ctx context.Context, conn net.Conn) (pid int, err error) {
 	f, err := wire.NewReader(conn).Read()
 	switch {
 	case err != nil:
-		return 0, lost(ctx, err)
+		return 0, causeOrFailure(ctx, err)
 	case f.Type == wire.TypeError:
 		return 0, agentError(f.Payload)
 	case f.Type != wire.TypeStarted:
-		return 0, fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+		return 0, violation("unexpected frame %d", f.Type)
 	}
 	var s wire.Started
 	if err := json.Unmarshal(f.Payload, &s); err != nil {
-		return 0, fmt.Errorf("decode start: %w (%w)", ErrLost, err)
+		return 0, malformed("start", err)
 	}
 	return s.PID, nil
 }
 
-// process takes charge of a process that runs.
+// process takes over a running process.
 func (g *Guest) process(id string, pid int, conn net.Conn, fds fdset, plain bool) (*Process, error) {
 	s, err := newStream(fds[1], fds[2], fds[3], plain)
 	if err != nil {
@@ -95,7 +96,7 @@ func (g *Guest) process(id string, pid int, conn net.Conn, fds fdset, plain bool
 	}
 	go func() {
 		p.await()
-		s.hangUp() // children may hold the channel open
+		s.disconnect() // children may keep the channel open
 	}()
 	return p, nil
 }
@@ -113,7 +114,7 @@ func (p *Process) Receive() (brig.From, []byte, error) { return p.stream.receive
 // Stdin implements brig.Process.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Plain reports whether it has no channel.
+// Plain reports whether the process has no message channel.
 func (p *Process) Plain() bool { return p.stream.plain }
 
 // Close implements brig.Process.
@@ -123,20 +124,26 @@ func (p *Process) Close() error {
 	return err
 }
 
-// Name gives the sandbox its host name.
+// Name sets the host name of the sandbox.
 func (g *Guest) Name(ctx context.Context, name string) error {
-	return g.simple(ctx, wire.Call{Op: wire.OpName, Name: name})
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpName, Name: name})
 }
 
-// Descriptors calls f with what Adopt takes, so that they can be kept.
+// Renew gives a copy of a sandbox its own host name and generation.
+func (g *Guest) Renew(ctx context.Context, r wire.Renew) error {
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpRenew, Renew: &r})
+}
+
+// Descriptors calls f with the descriptors that Reattach expects, so that the
+// caller can keep them.
 func (p *Process) Descriptors(f func(fds []int) error) error {
-	if !p.stream.enter() {
+	if !p.stream.beginUse() {
 		return net.ErrClosed
 	}
-	defer p.stream.leave()
+	defer p.stream.endUse()
 	stdin := syscall.Conn(p.stdin)
-	if raw(stdin, func(int) error { return nil }) != nil {
-		// It is closed. Whoever adopts the process has one on which nobody reads.
+	if controlFD(stdin, func(int) error { return nil }) != nil {
+		// The input is closed. Pass a descriptor without a reader in its place.
 		none, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -144,15 +151,15 @@ func (p *Process) Descriptors(f func(fds []int) error) error {
 		defer none.Close()
 		stdin = none
 	}
-	return raw(stdin, func(stdin int) error {
-		return raw(p.conn.(syscall.Conn), func(conn int) error {
+	return controlFD(stdin, func(stdin int) error {
+		return controlFD(p.conn.(syscall.Conn), func(conn int) error {
 			return f([]int{stdin, p.stream.stdout, p.stream.stderr, p.stream.control, conn})
 		})
 	})
 }
 
-// raw calls f with the descriptor of c.
-func raw(c syscall.Conn, f func(fd int) error) error {
+// controlFD calls f with the descriptor of c.
+func controlFD(c syscall.Conn, f func(fd int) error) error {
 	rc, err := c.SyscallConn()
 	if err != nil {
 		return err
@@ -164,9 +171,9 @@ func raw(c syscall.Conn, f func(fd int) error) error {
 	return ferr
 }
 
-// Adopt takes charge of a process by its descriptors, which are the process's
-// from now on, errors included.
-func (g *Guest) Adopt(id string, pid int, plain bool, fds []int) (*Process, error) {
+// Reattach takes over a process by its descriptors. It takes ownership of the
+// descriptors, even if it returns an error.
+func (g *Guest) Reattach(id string, pid int, plain bool, fds []int) (*Process, error) {
 	if len(fds) != len(fdset{})+1 {
 		for _, fd := range fds {
 			unix.Close(fd)

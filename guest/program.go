@@ -3,7 +3,6 @@ package guest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"time"
 
@@ -13,13 +12,13 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// program is what every process that runs on has, however its bytes are
-// carried.
+// program is the common part of the processes that the server keeps running,
+// regardless of which side holds their descriptors.
 type program struct {
 	g    *Guest
 	id   string
 	pid  int
-	conn net.Conn // of the agent's exec call, on which its exit comes
+	conn net.Conn // the agent's exec call, on which the exit arrives
 
 	exited chan struct{}
 	res    brig.Result // valid once exited is closed
@@ -30,25 +29,30 @@ func newProgram(g *Guest, id string, pid int, conn net.Conn) program {
 	return program{g: g, id: id, pid: pid, conn: conn, exited: make(chan struct{})}
 }
 
-// await waits for the agent to say how the process ended.
+// await waits for the agent to report how the process ended.
 func (p *program) await() {
 	defer close(p.exited)
 	p.res = brig.Result{ExecID: p.id, Started: time.Now().UTC()}
 	f, err := wire.NewReader(p.conn).Read()
 	var exit wire.Exit
-	if err == nil && f.Type == wire.TypeExit {
-		err = json.Unmarshal(f.Payload, &exit)
-	} else if err == nil {
-		err = fmt.Errorf("unexpected frame %d", f.Type)
+	switch {
+	case err != nil:
+		err = unreadable(err)
+	case f.Type != wire.TypeExit:
+		err = violation("unexpected frame %d", f.Type)
+	default:
+		if err = json.Unmarshal(f.Payload, &exit); err != nil {
+			err = malformed("exit", err)
+		}
 	}
 	if err != nil {
-		p.resErr = fmt.Errorf("read agent: %w (%w)", ErrLost, err)
+		p.resErr = err
 		return
 	}
-	conclude(&p.res, exit, false)
+	setResult(&p.res, exit, false)
 }
 
-// ID is the id under which the process was started.
+// ID returns the id under which the process was started.
 func (p *program) ID() string { return p.id }
 
 // PID implements brig.Process.
@@ -58,19 +62,19 @@ func (p *program) PID() int { return p.pid }
 func (p *program) Signal(ctx context.Context, name string) error {
 	n := unix.SignalNum(name)
 	if n == 0 {
-		return brig.InvalidField("signal", "no signal %q", clipped(name)).WithHint("give its name, for example SIGTERM, SIGINT or SIGKILL")
+		return brig.InvalidField("signal", "no signal %q", clipGuestText(name)).WithHint("give its name, for example SIGTERM, SIGINT or SIGKILL")
 	}
-	return p.g.simple(ctx, wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{ID: p.id, Number: int(n)}})
+	return p.g.callWithoutResult(ctx, wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{ID: p.id, Number: int(n)}})
 }
 
 // Kill implements brig.Process.
 func (p *program) Kill(ctx context.Context) error {
-	return p.g.simple(ctx, wire.Call{Op: wire.OpKill, Kill: &wire.Kill{ID: p.id}})
+	return p.g.killTree(ctx, p.id)
 }
 
 // Resize implements brig.Process.
 func (p *program) Resize(ctx context.Context, size brig.Terminal) error {
-	return p.g.simple(ctx, wire.Call{Op: wire.OpResize, Resize: &wire.Resize{ID: p.id, Terminal: wire.Terminal(size)}})
+	return p.g.callWithoutResult(ctx, wire.Call{Op: wire.OpResize, Resize: &wire.Resize{ID: p.id, Terminal: wire.Terminal(size)}})
 }
 
 // Wait implements brig.Process.

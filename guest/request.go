@@ -10,13 +10,14 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// DefaultDir is where commands run that name no directory.
+// DefaultDir is the working directory of commands that do not specify one.
 const DefaultDir = "/workspace"
 
-// DefaultPath is the PATH of processes that are not given another.
-const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+// DefaultPath is the default PATH of processes.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + wire.ProgramsDir
 
-// user is one of the two accounts of a sandbox, or one of its image's.
+// user is one of the sandbox's two standard accounts, or an account of its
+// image.
 type user struct {
 	uid, gid   uint32
 	name, home string
@@ -28,7 +29,7 @@ func account(name string) user {
 	}
 	u := user{1000, 1000, "user", "/home/user"}
 	if uid, gid, ok := strings.Cut(name, ":"); ok {
-		// The engine has made it of what an image says.
+		// The engine has set the ids from the image's configuration.
 		n, err := strconv.ParseUint(uid, 10, 16)
 		m, err2 := strconv.ParseUint(gid, 10, 16)
 		if err == nil && err2 == nil && n != 0 && n != wire.AgentID && m != wire.AgentID {
@@ -38,7 +39,7 @@ func account(name string) user {
 	return u
 }
 
-// request says in the agent's words what a command is.
+// request converts a command to its form in the agent's protocol.
 func (g *Guest) request(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
 	u := account(cmd.User)
 	dir := cmd.Dir
@@ -52,13 +53,13 @@ func (g *Guest) request(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
 		Keep: kept, Result: sio.Result != nil,
 	}
 	if cmd.Timeout > 0 {
-		e.TimeoutMS = (cmd.Timeout + backstop).Milliseconds()
+		e.TimeoutMS = (cmd.Timeout + agentTimeoutSlack).Milliseconds()
 	}
 	return e
 }
 
-// environ layers what every process has, what the sandbox sets, and what the
-// command sets, in a stable order.
+// environ merges the default environment and the given layers, in a stable
+// order. Later layers take precedence.
 func environ(u user, layers ...map[string]string) []string {
 	env := map[string]string{
 		"PATH": DefaultPath,

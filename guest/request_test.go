@@ -2,7 +2,7 @@ package guest
 
 import "testing"
 
-// A user that an image names is believed, but for the agent's own.
+// A command runs as the user that the image names, except the agent's own user.
 func TestAccount(t *testing.T) {
 	for name, want := range map[string]uint32{
 		"": 1000, "user": 1000, "root": 0, "101:102": 101, "0:0": 1000, "64999:64999": 1000, "64999:5": 1000, "5:64999": 1000, "x:y": 1000,

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,43 +13,46 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
-// maxMessage is the longest message that a process may send, in bytes. One
-// that is longer ends the channel.
+// maxMessage is the maximum length of a message from a process, in bytes. A
+// longer message ends the channel.
 const maxMessage = 64 * brig.MiB
 
-// pipeful is how much of an output is read at once: what a pipe holds.
-const pipeful = 64 << 10
+// pipeCapacity is the capacity of a pipe, and the maximum amount of output to
+// read at once.
+const pipeCapacity = 64 << 10
 
-// stream reads a process's output and messages in the order in which they
-// were written, as far as that can be told: what is in the pipes when a
-// message is there was written before it, or is output of something else that
-// still runs. A message before whose line stands a place, "=12,0", comes after
-// as many bytes of each output as were unread when it was sent: what has been
-// written since is left for later.
+// stream reads a process's output and messages in the order in which they were
+// written, as far as the order is known. Data that is in the pipes when a
+// message arrives was either written before the message or comes from other
+// processes that are still running. A process may send a line with a position,
+// "=12,0", before a message. The position is the number of unread bytes in each
+// output when the message was sent. The stream returns that much output, then
+// the message, then later output.
 //
-// It polls its descriptors itself. With a goroutine for each, a message could
-// overtake the output before it.
+// It polls its descriptors itself. With a goroutine for each descriptor, a
+// message could overtake the output before it.
 type stream struct {
 	stdout, stderr, control int
-	wake                    int // an eventfd: hung up or closed
+	wake                    int // an eventfd, signalled by disconnect and close
 
 	buf      []byte
-	pending  []byte // of control: what has not been returned, and perhaps no whole line
-	searched int    // of pending: how far there is no line feed
-	next     []byte // a whole message, due when the output before it is out
+	pending  []byte // unread data of control, possibly without a complete line
+	searched int    // length of the prefix of pending that contains no line feed
+	next     []byte // a complete message, due once the output before it was returned
 	due      bool
-	place    [2]int  // how much of each output is before next, or what becomes that
-	plain    bool    // no messages: it ends when nobody holds the outputs
-	drained  [2]bool // which outputs have been read to the end for next
+	place    [2]int  // number of bytes of each output that precede the next message
+	plain    bool    // there are no messages; the stream ends when all writers have closed the outputs
+	drained  [2]bool // whether the output that precedes next was read
 	outEnd   [2]bool
 	ctlEnd   bool
 
 	mu     sync.Mutex // guards the fields below
 	hung   bool
 	closed bool
-	users  int // calls that use the descriptors
+	users  int // number of calls that use the descriptors
 }
 
 func newStream(stdout, stderr, control int, plain bool) (*stream, error) {
@@ -62,12 +66,12 @@ func newStream(stdout, stderr, control int, plain bool) (*stream, error) {
 			return nil, fmt.Errorf("prepare stream: %w", err)
 		}
 	}
-	return &stream{stdout: stdout, stderr: stderr, control: control, wake: wake, plain: plain, place: anyPlace}, nil
+	return &stream{stdout: stdout, stderr: stderr, control: control, wake: wake, plain: plain, place: noPosition}, nil
 }
 
-// enter marks that the descriptors are in use, and reports whether they may
-// be.
-func (s *stream) enter() bool {
+// beginUse marks the descriptors as in use, and returns false if the stream is
+// closed.
+func (s *stream) beginUse() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -76,8 +80,9 @@ func (s *stream) enter() bool {
 	return !s.closed
 }
 
-// leave ends the use; a close that came meanwhile is carried out.
-func (s *stream) leave() {
+// endUse ends the use of the descriptors, and completes a close that was
+// requested meanwhile.
+func (s *stream) endUse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users--
@@ -88,20 +93,20 @@ func (s *stream) leave() {
 
 // receive implements the Receive of brig.Process.
 func (s *stream) receive() (brig.From, []byte, error) {
-	if !s.enter() {
+	if !s.beginUse() {
 		return 0, nil, net.ErrClosed
 	}
-	defer s.leave()
+	defer s.endUse()
 	if s.buf == nil {
-		s.buf = make([]byte, pipeful)
+		s.buf = make([]byte, pipeCapacity)
 	}
 	for {
 		if s.due {
-			if from, p := s.before(); p != nil {
+			if from, p := s.readEarlierOutput(); p != nil {
 				return from, p, nil
 			}
 			p := s.next
-			s.due, s.next, s.place = false, nil, anyPlace
+			s.due, s.next, s.place = false, nil, noPosition
 			return brig.FromMessage, p, nil
 		}
 		if s.line() {
@@ -111,10 +116,10 @@ func (s *stream) receive() (brig.From, []byte, error) {
 			return 0, nil, io.EOF
 		}
 		if s.ctlEnd && !s.plain {
-			// Nothing tells when the output of what it left behind ends: what
-			// is there is what is returned.
-			s.drained, s.place = [2]bool{}, anyPlace
-			if from, p := s.before(); p != nil {
+			// The output of the processes that the program left behind has no
+			// known end, so return only the available output.
+			s.drained, s.place = [2]bool{}, noPosition
+			if from, p := s.readEarlierOutput(); p != nil {
 				return from, p, nil
 			}
 			return 0, nil, io.EOF
@@ -126,7 +131,7 @@ func (s *stream) receive() (brig.From, []byte, error) {
 	}
 }
 
-// line takes the next whole line of control, if there is one.
+// line takes the next complete line from pending, if there is one.
 func (s *stream) line() bool {
 	i := bytes.IndexByte(s.pending[s.searched:], '\n')
 	if i < 0 {
@@ -135,7 +140,7 @@ func (s *stream) line() bool {
 	}
 	i += s.searched
 	s.next, s.pending, s.searched = s.pending[:i:i], s.pending[i+1:], 0
-	if place, ok := parsePlace(s.next); ok {
+	if place, ok := parsePosition(s.next); ok {
 		s.place, s.next = place, nil
 		return true
 	}
@@ -143,12 +148,13 @@ func (s *stream) line() bool {
 	return true
 }
 
-// anyPlace is that of a message that does not say how much output is before it.
-var anyPlace = [2]int{pipeful, pipeful}
+// noPosition is the position of a message that is not preceded by a position
+// line.
+var noPosition = [2]int{pipeCapacity, pipeCapacity}
 
-// parsePlace reads a line that says where the next message stands. Whoever
-// breaks it has its own output in disorder.
-func parsePlace(line []byte) (place [2]int, ok bool) {
+// parsePosition parses a line with the position of the next message. A process
+// that sends a wrong position only disorders its own output.
+func parsePosition(line []byte) (place [2]int, ok bool) {
 	marked, ok := bytes.CutPrefix(line, []byte("="))
 	if !ok {
 		return place, false
@@ -158,18 +164,20 @@ func parsePlace(line []byte) (place [2]int, ok bool) {
 		if err != nil {
 			return place, false
 		}
-		place[i], ok = min(int(n), pipeful), i == 1
+		place[i], ok = min(int(n), pipeCapacity), i == 1
 	}
 	return place, ok
 }
 
-// took counts what was read of an output: it is no longer before the message.
-func (s *stream) took(i, n int) { s.place[i] = max(s.place[i]-n, 0) }
+// consumed subtracts the n bytes that were read from the amount of output
+// before the message.
+func (s *stream) consumed(i, n int) { s.place[i] = max(s.place[i]-n, 0) }
 
-// before returns output that was written before the message that is due. One
-// read of each pipe is all of that: what does not fit into a pipe had to be
-// read before the message could be sent.
-func (s *stream) before() (brig.From, []byte) {
+// readEarlierOutput returns output that was written before the due message. One
+// read of each pipe returns all of it. Output in excess of a pipe's capacity
+// was read earlier, because otherwise the process could not have sent the
+// message.
+func (s *stream) readEarlierOutput() (brig.From, []byte) {
 	for i, fd := range [2]int{s.stdout, s.stderr} {
 		if s.drained[i] || s.outEnd[i] {
 			continue
@@ -187,15 +195,15 @@ func (s *stream) before() (brig.From, []byte) {
 	return 0, nil
 }
 
-// wait waits until there is something, and reads it. Output is returned,
-// messages go to pending.
+// wait waits for data and reads it. It returns output, and appends messages to
+// pending.
 func (s *stream) wait() (brig.From, []byte, error) {
 	fds := []unix.PollFd{
 		{Fd: int32(s.control), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN},
 		{Fd: int32(s.stdout), Events: unix.POLLIN}, {Fd: int32(s.stderr), Events: unix.POLLIN},
 	}
 	if s.plain {
-		fds[0].Fd = -1 // nobody has the other end
+		fds[0].Fd = -1 // no process has the other end open
 	}
 	for i := range s.outEnd {
 		if s.outEnd[i] {
@@ -219,10 +227,11 @@ func (s *stream) wait() (brig.From, []byte, error) {
 			return 0, nil, net.ErrClosed
 		}
 		if s.plain {
-			// It has exited. Whatever it left behind may go on writing.
+			// The process has exited, but processes that it left behind may
+			// continue to write.
 			_, _ = unix.Read(s.wake, make([]byte, 8))
 		}
-		s.ctlEnd = true // it has exited, and what it sent before is read
+		s.ctlEnd = true // the process has exited, and all its messages were read
 		return 0, nil, nil
 	}
 	for i := range s.outEnd {
@@ -231,8 +240,8 @@ func (s *stream) wait() (brig.From, []byte, error) {
 		}
 		n, err := read(int(fds[2+i].Fd), s.buf)
 		if n > 0 {
-			if s.place != anyPlace {
-				s.took(i, n)
+			if s.place != noPosition {
+				s.consumed(i, n)
 			}
 			return brig.From(i + 1), s.buf[:n], nil
 		}
@@ -265,12 +274,12 @@ func read(fd int, b []byte) (int, error) {
 	}
 }
 
-// send writes to control, and waits when it is full.
+// send writes to control, and blocks while control is full.
 func (s *stream) send(p []byte) error {
-	if !s.enter() {
+	if !s.beginUse() {
 		return net.ErrClosed
 	}
-	defer s.leave()
+	defer s.endUse()
 	for len(p) > 0 {
 		n, err := unix.SendmsgN(s.control, p, nil, nil, unix.MSG_NOSIGNAL)
 		switch {
@@ -292,18 +301,18 @@ func (s *stream) send(p []byte) error {
 	return nil
 }
 
-// hangUp makes receive return what is there and then end.
-func (s *stream) hangUp() {
+// disconnect makes receive return the available data and then io.EOF.
+func (s *stream) disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.hung && !s.closed {
 		s.hung = true
-		s.poke()
+		s.signalWake()
 	}
 }
 
-// close ends a receive that waits, and closes the descriptors when nobody
-// uses them any more.
+// close ends a pending receive, and closes the descriptors once no call uses
+// them.
 func (s *stream) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,15 +320,15 @@ func (s *stream) close() {
 		return
 	}
 	s.closed = true
-	s.poke()
+	s.signalWake()
 	if s.users == 0 {
 		s.release()
 	}
 }
 
-// poke wakes whoever polls. The caller holds s.mu.
-func (s *stream) poke() {
-	// An eventfd that is full has been poked.
+// signalWake wakes a poll. The caller holds s.mu.
+func (s *stream) signalWake() {
+	// A full eventfd wakes the poll anyway.
 	_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
@@ -328,4 +337,31 @@ func (s *stream) release() {
 	for _, fd := range []int{s.stdout, s.stderr, s.control, s.wake} {
 		unix.Close(fd)
 	}
+}
+
+// DialPort implements the Dial of brig.Instance.
+func (g *Guest) DialPort(ctx context.Context, port int) (net.Conn, error) {
+	if port < 1 || port > 65535 {
+		return nil, brig.InvalidField("port", "%d is not a port", port).WithHint("give a number from 1 to 65535")
+	}
+	return g.stream(ctx, wire.Call{Op: wire.OpDial, Port: port})
+}
+
+// stream makes a call whose connection belongs to the caller after the answer.
+// The connection outlives ctx, which limits only the wait for the answer.
+func (g *Guest) stream(ctx context.Context, c wire.Call) (net.Conn, error) {
+	conn, _, err := g.call(context.WithoutCancel(ctx), c)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	err = finish(ctx, wire.NewReader(conn))
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }

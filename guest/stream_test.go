@@ -15,13 +15,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// far is the program's side of a stream.
-type far struct {
+// programSide is the program's side of a stream.
+type programSide struct {
 	t   *testing.T
 	fds fdset
 }
 
-func (f far) write(i int, p string) {
+func (f programSide) write(i int, p string) {
 	f.t.Helper()
 	for b := []byte(p); len(b) > 0; {
 		n, err := unix.Write(f.fds[i], b)
@@ -33,26 +33,26 @@ func (f far) write(i int, p string) {
 	}
 }
 
-func (f far) out(p string) { f.write(1, p) }
-func (f far) err(p string) { f.write(2, p) }
-func (f far) say(p string) { f.write(3, p) }
+func (f programSide) out(p string) { f.write(1, p) }
+func (f programSide) err(p string) { f.write(2, p) }
+func (f programSide) say(p string) { f.write(3, p) }
 
-func (f far) closeAll() {
+func (f programSide) closeAll() {
 	for i := range f.fds {
 		f.close(i)
 	}
 }
 
-func (f far) close(i int) {
+func (f programSide) close(i int) {
 	if f.fds[i] >= 0 {
 		unix.Close(f.fds[i])
 	}
 }
 
-// streams makes a stream, and the program's side of it.
-func streams(t *testing.T) (*stream, far) {
+// streams creates a stream and the program's side of it.
+func streams(t *testing.T) (*stream, programSide) {
 	t.Helper()
-	ours, theirs, err := channels()
+	ours, theirs, err := newChannels()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +61,12 @@ func streams(t *testing.T) (*stream, far) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.close(); unix.Close(ours[0]) })
-	return s, far{t, theirs}
+	return s, programSide{t, theirs}
 }
 
-// heard receives n things, or until an error, in short.
-func heard(s *stream, n int) string {
+// receiveItems receives n items, or fewer if an error occurs, and returns them
+// in a short form.
+func receiveItems(s *stream, n int) string {
 	var out []string
 	for range n {
 		from, p, err := s.receive()
@@ -83,44 +84,45 @@ func heard(s *stream, n int) string {
 
 func TestStreamOrder(t *testing.T) {
 	for what, c := range map[string]struct {
-		do   func(far)
+		do   func(programSide)
 		n    int
 		want string
 	}{
-		"output before a message":       {func(f far) { f.out("a"); f.say("m\n") }, 2, "1:a|3:m"},
-		"both outputs":                  {func(f far) { f.err("e"); f.out("o"); f.say("m\n") }, 3, "1:o|2:e|3:m"},
-		"only output":                   {func(f far) { f.err("e") }, 1, "2:e"},
-		"two messages at once":          {func(f far) { f.say("m\nn\n") }, 2, "3:m|3:n"},
-		"an empty message":              {func(f far) { f.say("\nn\n") }, 2, "3:|3:n"},
-		"a message in parts":            {func(f far) { f.say("m"); f.say("m"); f.say("m\nn"); f.say("\n") }, 2, "3:mmm|3:n"},
-		"the end":                       {func(f far) { f.out("o"); f.say("m\n"); f.closeAll() }, 5, "1:o|3:m|EOF"},
-		"half a message at the end":     {func(f far) { f.out("o"); f.say("half"); f.closeAll() }, 5, "1:o|EOF"},
-		"output after the channel":      {func(f far) { f.close(3); f.out("o"); f.close(1); f.close(2) }, 5, "1:o|EOF"},
-		"one output ends early":         {func(f far) { f.close(1); f.err("e"); f.say("m\n"); f.close(3); f.close(2) }, 5, "2:e|3:m|EOF"},
-		"no output ever":                {func(f far) { f.close(1); f.close(2); f.say("m\n"); f.close(3) }, 5, "3:m|EOF"},
-		"bytes that are no text":        {func(f far) { f.out("\x00\xff\n"); f.say("\x00\xff\n") }, 2, "1:\x00\xff\n|3:\x00\xff"},
-		"output after a placed message": {func(f far) { f.out("ab"); f.err("e"); f.say("=2,0\nm\n"); f.out("c") }, 4, "1:ab|3:m|1:c|2:e"},
-		"a place before a place":        {func(f far) { f.out("abc"); f.say("=1,0\nm\n=1,0\nn\n") }, 5, "1:a|3:m|1:b|3:n|1:c"},
-		"a place is for one message":    {func(f far) { f.say("=0,0\nm\nn\n"); f.out("a") }, 3, "3:m|1:a|3:n"},
-		"a place at the end":            {func(f far) { f.out("ab"); f.say("=1,0\n"); f.closeAll() }, 3, "1:ab|EOF"},
-		"what is no place":              {func(f far) { f.say("=1\n=1,\n=,1\n=-1,1\n=1,2,3\n= 1,2\n=1,99999999999\n") }, 7, "3:=1|3:=1,|3:=,1|3:=-1,1|3:=1,2,3|3:= 1,2|3:=1,99999999999"},
-		"output waits for no message":   {func(f far) { f.say("half"); f.out("o") }, 1, "1:o"},
+		"output before a message":       {func(f programSide) { f.out("a"); f.say("m\n") }, 2, "1:a|3:m"},
+		"both outputs":                  {func(f programSide) { f.err("e"); f.out("o"); f.say("m\n") }, 3, "1:o|2:e|3:m"},
+		"only output":                   {func(f programSide) { f.err("e") }, 1, "2:e"},
+		"two messages at once":          {func(f programSide) { f.say("m\nn\n") }, 2, "3:m|3:n"},
+		"an empty message":              {func(f programSide) { f.say("\nn\n") }, 2, "3:|3:n"},
+		"a message in parts":            {func(f programSide) { f.say("m"); f.say("m"); f.say("m\nn"); f.say("\n") }, 2, "3:mmm|3:n"},
+		"the end":                       {func(f programSide) { f.out("o"); f.say("m\n"); f.closeAll() }, 5, "1:o|3:m|EOF"},
+		"half a message at the end":     {func(f programSide) { f.out("o"); f.say("half"); f.closeAll() }, 5, "1:o|EOF"},
+		"output after the channel":      {func(f programSide) { f.close(3); f.out("o"); f.close(1); f.close(2) }, 5, "1:o|EOF"},
+		"one output ends early":         {func(f programSide) { f.close(1); f.err("e"); f.say("m\n"); f.close(3); f.close(2) }, 5, "2:e|3:m|EOF"},
+		"no output ever":                {func(f programSide) { f.close(1); f.close(2); f.say("m\n"); f.close(3) }, 5, "3:m|EOF"},
+		"bytes that are no text":        {func(f programSide) { f.out("\x00\xff\n"); f.say("\x00\xff\n") }, 2, "1:\x00\xff\n|3:\x00\xff"},
+		"output after a placed message": {func(f programSide) { f.out("ab"); f.err("e"); f.say("=2,0\nm\n"); f.out("c") }, 4, "1:ab|3:m|1:c|2:e"},
+		"a place before a place":        {func(f programSide) { f.out("abc"); f.say("=1,0\nm\n=1,0\nn\n") }, 5, "1:a|3:m|1:b|3:n|1:c"},
+		"a place is for one message":    {func(f programSide) { f.say("=0,0\nm\nn\n"); f.out("a") }, 3, "3:m|1:a|3:n"},
+		"a place at the end":            {func(f programSide) { f.out("ab"); f.say("=1,0\n"); f.closeAll() }, 3, "1:ab|EOF"},
+		"what is no place":              {func(f programSide) { f.say("=1\n=1,\n=,1\n=-1,1\n=1,2,3\n= 1,2\n=1,99999999999\n") }, 7, "3:=1|3:=1,|3:=,1|3:=-1,1|3:=1,2,3|3:= 1,2|3:=1,99999999999"},
+		"output waits for no message":   {func(f programSide) { f.say("half"); f.out("o") }, 1, "1:o"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, f := streams(t)
 			c.do(f)
-			if got := heard(s, c.n); got != c.want {
+			if got := receiveItems(s, c.n); got != c.want {
 				t.Errorf("heard %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// However much is written before a message, all of it comes before it: what
-// does not fit into a pipe must have been read before.
+// All output before a message is received before it, whatever its size. Output
+// in excess of a pipe's capacity must have been read before the message was
+// sent.
 func TestStreamLargeOutput(t *testing.T) {
 	s, f := streams(t)
-	const n = 5 * pipeful
+	const n = 5 * pipeCapacity
 	go func() {
 		for i := range 20 {
 			f.out(strings.Repeat("x", n))
@@ -148,7 +150,7 @@ func TestStreamLargeOutput(t *testing.T) {
 	}
 }
 
-// A program that never stops to write does not keep its messages back.
+// A program that writes without a pause does not delay its messages.
 func TestStreamFlood(t *testing.T) {
 	s, f := streams(t)
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -189,34 +191,34 @@ func TestStreamFlood(t *testing.T) {
 		case <-stopped:
 			done = true
 		default:
-			s.hangUp() // which ends a receive that waits
+			s.disconnect() // ends a pending receive
 			_, _, _ = s.receive()
 		}
 	}
 }
 
-// When the program has ended its channel ends, although what it started holds
-// it open: what it wrote comes first.
-func TestStreamHangUp(t *testing.T) {
+// The channel ends when the program has ended, even if its children keep it
+// open. The program's remaining output is received first.
+func TestStreamDisconnect(t *testing.T) {
 	s, f := streams(t)
 	f.out("last words")
 	f.say("m\n")
-	s.hangUp()
-	if got, want := heard(s, 9), "1:last words|3:m|EOF"; got != want {
+	s.disconnect()
+	if got, want := receiveItems(s, 9), "1:last words|3:m|EOF"; got != want {
 		t.Errorf("heard %q, want %q", got, want)
 	}
 	f.closeAll()
 
 	s, f = streams(t)
 	got := make(chan string)
-	go func() { got <- heard(s, 9) }()
-	time.Sleep(20 * time.Millisecond) // until it waits
-	s.hangUp()
-	s.hangUp()
+	go func() { got <- receiveItems(s, 9) }()
+	time.Sleep(20 * time.Millisecond) // until receive blocks
+	s.disconnect()
+	s.disconnect()
 	if h := <-got; h != "EOF" {
 		t.Errorf("who waited heard %q", h)
 	}
-	if h := heard(s, 1); h != "EOF" {
+	if h := receiveItems(s, 1); h != "EOF" {
 		t.Errorf("afterwards one hears %q", h)
 	}
 	f.closeAll()
@@ -237,7 +239,7 @@ func TestStreamClose(t *testing.T) {
 		go func() { _, _ = unix.Write(f.fds[1], []byte("something")) }()
 		s.close()
 		s.close()
-		s.hangUp()
+		s.disconnect()
 		if err := <-got; !errors.Is(err, net.ErrClosed) {
 			t.Fatalf("who waited was told %v", err)
 		}
@@ -247,14 +249,14 @@ func TestStreamClose(t *testing.T) {
 	}
 }
 
-// A program that does not read what it is told holds up its sender, until
-// somebody lets go of it or it ends.
+// If a program does not read its messages, the sender blocks until the stream
+// is closed or the program ends.
 func TestStreamSendBlocks(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), 8<<20)
-	for what, end := range map[string]func(*stream, far){
-		"close":   func(s *stream, _ far) { s.close() },
-		"hang-up": func(s *stream, _ far) { s.hangUp() },
-		"its end": func(_ *stream, f far) { f.close(3) },
+	for what, end := range map[string]func(*stream, programSide){
+		"close":   func(s *stream, _ programSide) { s.close() },
+		"hang-up": func(s *stream, _ programSide) { s.disconnect() },
+		"its end": func(_ *stream, f programSide) { f.close(3) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, f := streams(t)
@@ -292,7 +294,7 @@ func TestStreamSendBlocks(t *testing.T) {
 	}
 }
 
-// A message that does not end is not kept for ever.
+// The host does not buffer an endless message.
 func TestStreamMessageTooLong(t *testing.T) {
 	s, f := streams(t)
 	go func() {
@@ -301,7 +303,7 @@ func TestStreamMessageTooLong(t *testing.T) {
 			for b := chunk; len(b) > 0; {
 				n, err := unix.SendmsgN(f.fds[3], b, nil, nil, unix.MSG_NOSIGNAL)
 				if err != nil {
-					return // they have hung up
+					return // the reader has closed the channel
 				}
 				b = b[n:]
 			}
@@ -315,26 +317,26 @@ func TestStreamMessageTooLong(t *testing.T) {
 	f.closeAll()
 }
 
-// FuzzStream: whatever a guest sends, in whatever pieces, comes out as its
-// lines and its output, and nothing else.
+// FuzzStream checks that data of a guest is received as exactly its lines and
+// its output, however it is split.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte("a\nb\n"), []byte("out"), uint8(1))
 	f.Add([]byte("\n\n\nhalf"), []byte(""), uint8(3))
 	f.Add([]byte("=1,0\nm\n=0,0\n=x\n"), []byte("out"), uint8(3))
 	f.Add([]byte("{\"type\":\"ready\"}\n\x00\xff\n"), []byte("\n\n"), uint8(200))
 	f.Fuzz(func(t *testing.T, control, output []byte, step uint8) {
-		if len(control)+len(output) > pipeful {
+		if len(control)+len(output) > pipeCapacity {
 			return
 		}
-		s, far := streams(t)
+		s, programSide := streams(t)
 		go func() {
-			far.out(string(output))
+			programSide.out(string(output))
 			for rest := control; len(rest) > 0; {
 				n := min(len(rest), int(step)+1)
-				far.say(string(rest[:n]))
+				programSide.say(string(rest[:n]))
 				rest = rest[n:]
 			}
-			far.closeAll()
+			programSide.closeAll()
 		}()
 		var lines, out []byte
 		for {
@@ -357,7 +359,7 @@ func FuzzStream(f *testing.F) {
 		var whole []byte
 		for line := range bytes.Lines(control) {
 			if text, ended := bytes.CutSuffix(line, []byte("\n")); ended {
-				if _, place := parsePlace(text); !place {
+				if _, place := parsePosition(text); !place {
 					whole = append(whole, line...)
 				}
 			}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"path"
 	"path/filepath"
@@ -24,8 +23,9 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 		return err
 	}
 	defer end()
-	// An agent that refuses answers while we still write; its answer counts,
-	// not the write that failed because of it.
+	// An agent that rejects the call may answer while the host still writes.
+	// Return the agent's answer, not the error of the write that failed because
+	// of it.
 	sent := make(chan error, 1)
 	go func() {
 		w := bufio.NewWriterSize(conn, chunk)
@@ -37,7 +37,7 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 		if err == nil {
 			err = w.Flush()
 		} else {
-			conn.Close() // nobody waits for the answer to half a tree
+			conn.Close() // the agent's answer to an incomplete tree is not needed
 		}
 		sent <- err
 	}()
@@ -84,7 +84,8 @@ func (g *Guest) Changed(ctx context.Context, paths []string, since time.Time, on
 	return g.nodes(ctx, wire.Call{Op: wire.OpChanged, Tree: &wire.Tree{Paths: paths, SinceNS: since.UnixNano(), MaxFile: brig.MaxWorkspaceFile}}, on)
 }
 
-// nodes makes a call that is answered with nodes.
+// nodes makes a call whose answer is a sequence of nodes, and calls on for each
+// node.
 func (g *Guest) nodes(ctx context.Context, call wire.Call, on func(brig.Node, io.Reader) error) error {
 	conn, end, err := g.call(ctx, call)
 	if err != nil {
@@ -95,7 +96,7 @@ func (g *Guest) nodes(ctx context.Context, call wire.Call, on func(brig.Node, io
 	for {
 		f, err := r.Read()
 		if err != nil {
-			return lost(ctx, err)
+			return causeOrFailure(ctx, err)
 		}
 		if f.Type != wire.TypeNode {
 			return endOf(f)
@@ -120,27 +121,27 @@ func (g *Guest) nodes(ctx context.Context, call wire.Call, on func(brig.Node, io
 	}
 }
 
-// decodeNode reads a node, and lets none pass that is not what it says, or not
-// below its tree.
+// decodeNode decodes a node. It rejects inconsistent nodes and paths outside
+// the tree.
 func decodeNode(payload []byte) (brig.Node, error) {
 	var w wire.Node
 	if len(payload) > wire.MaxNode {
-		return brig.Node{}, fmt.Errorf("a node of %d bytes: %w", len(payload), ErrLost)
+		return brig.Node{}, violation("a node of %d bytes", len(payload))
 	}
 	if err := json.Unmarshal(payload, &w); err != nil {
-		return brig.Node{}, fmt.Errorf("decode node: %w (%w)", ErrLost, err)
+		return brig.Node{}, malformed("node", err)
 	}
 	n := brig.Node{Path: string(w.Path), Type: brig.EntryType(w.Type), Skipped: w.Skipped}
 	if n.Skipped != "" {
 		if n.Path == "" {
 			n.Path = "."
 		}
-		n.Skipped = clipped(strings.ToValidUTF8(n.Skipped, "?"))
+		n.Skipped = clipGuestText(strings.ToValidUTF8(n.Skipped, "?"))
 		n.Type = brig.OtherFile
 		return n, nil
 	}
 	if !localPath(n.Path) || len(w.Target) > wire.MaxNodePath || w.Size < 0 {
-		return brig.Node{}, fmt.Errorf("a node of %.100q: %w", n.Path, ErrLost)
+		return brig.Node{}, violation("a node of %.100q", n.Path)
 	}
 	n.Mode = w.Mode & 0o777
 	switch n.Type {
@@ -150,22 +151,22 @@ func decodeNode(payload []byte) (brig.Node, error) {
 	case brig.Symlink:
 		n.Target, n.Mode = string(w.Target), 0o777
 	default:
-		return brig.Node{}, fmt.Errorf("a node of type %.20q: %w", w.Type, ErrLost)
+		return brig.Node{}, violation("a node of type %.20q", w.Type)
 	}
 	return n, nil
 }
 
-// localPath reports whether a path names something below its tree.
+// localPath reports whether a path is inside the tree.
 func localPath(p string) bool {
 	return p != "." && len(p) <= wire.MaxNodePath && path.Clean(p) == p && filepath.IsLocal(p) && !strings.ContainsRune(p, 0)
 }
 
-// clipped bounds what a guest says that goes on to callers.
-func clipped(s string) string { return s[:min(len(s), 200)] }
+// clipGuestText shortens text from a guest for use in error messages.
+func clipGuestText(s string) string { return s[:min(len(s), 200)] }
 
 // nodeBody is the content of a node, up to the frame that ends it.
 type nodeBody struct {
-	ctx  context.Context // of the call that it belongs to
+	ctx  context.Context // the context of the call that receives the node
 	r    *wire.Reader
 	rest []byte
 	err  error
@@ -180,13 +181,13 @@ func (b *nodeBody) Read(p []byte) (int, error) {
 		f, err := b.r.Read()
 		switch {
 		case err != nil:
-			b.err = lost(b.ctx, err)
+			b.err = causeOrFailure(b.ctx, err)
 		case f.Type == wire.TypeNodeEnd:
 			b.err = io.EOF
 		case f.Type == wire.TypeError:
 			b.err = agentError(f.Payload)
 		case f.Type != wire.TypeFileData || len(f.Payload) == 0:
-			b.err = fmt.Errorf("unexpected frame %d: %w", f.Type, ErrLost)
+			b.err = violation("unexpected frame %d", f.Type)
 		default:
 			b.rest = f.Payload
 		}
@@ -198,5 +199,5 @@ func (b *nodeBody) Read(p []byte) (int, error) {
 
 // Quiet implements the Quiet of brig.Trees.
 func (g *Guest) Quiet(ctx context.Context, grace time.Duration) error {
-	return g.simple(ctx, wire.Call{Op: wire.OpQuiet, Stop: &wire.Stop{GraceMS: grace.Milliseconds()}})
+	return g.callWithoutResult(ctx, wire.Call{Op: wire.OpQuiet, Stop: &wire.Stop{GraceMS: grace.Milliseconds()}})
 }

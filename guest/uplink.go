@@ -22,21 +22,22 @@ func (g *Guest) Uplink(ctx context.Context, authority []byte) (brig.Uplink, erro
 	return newUplink(conn), nil
 }
 
-// queued is how much may wait for a machine to take it, in bytes. What comes
-// then is lost, as on any wire.
+// queued is the maximum amount of data that waits for the sandbox to read it,
+// in bytes. Further packets are dropped, as on any network.
 const queued = 4 << 20
 
-// uplink is the host's end of a machine's interface. What it reads is a
-// stranger's; what it writes it gathers, so that many small packets cost few
-// calls, and so that nobody waits for a machine that does not read.
+// uplink is the host's end of a sandbox's network link. The packets that it
+// reads are untrusted. It queues the packets to write, so that many small
+// packets need few system calls and senders never wait for a sandbox that does
+// not read.
 type uplink struct {
 	conn net.Conn
 	in   *wire.Packets
 
 	mu   sync.Mutex // guards the fields below
-	more sync.Cond  // out is no longer empty, or err no longer nil
+	more sync.Cond  // signalled when out is not empty or err is set
 	out  []byte
-	err  error // why it has ended
+	err  error // the reason why the link has ended
 }
 
 func newUplink(conn net.Conn) *uplink {
@@ -78,7 +79,7 @@ func (u *uplink) Close() error {
 	return nil
 }
 
-// end ends the uplink, once, and returns why it has ended.
+// end ends the network link, and returns the reason of the first call.
 func (u *uplink) end(why error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -90,10 +91,11 @@ func (u *uplink) end(why error) error {
 	return u.err
 }
 
-// smallBatch is how much room is kept between batches, in bytes.
+// smallBatch is the maximum capacity of the buffer that is kept between
+// batches, in bytes.
 const smallBatch = 256 << 10
 
-// write writes what is sent, all that there is at once.
+// write repeatedly writes all queued packets at once.
 func (u *uplink) write() {
 	var batch []byte
 	for {

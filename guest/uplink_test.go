@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// uplinkTo returns an uplink to an agent that a test plays: it is asked once
-// and says yes.
+// uplinkTo returns a network link to an agent that the test plays. The agent
+// receives one call and accepts it.
 func uplinkTo(t *testing.T) (brig.Uplink, net.Conn, wire.Uplink) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -48,7 +48,7 @@ func TestUplinkCall(t *testing.T) {
 	}
 }
 
-// Whatever comes that is no packet ends it, for both directions.
+// Data that is not a valid packet ends the link in both directions.
 func TestUplinkHostile(t *testing.T) {
 	for name, bytes := range map[string][]byte{"no length": {0, 0}, "cut": {0, 5, 1}, "half a length": {9}} {
 		up, agent, _ := uplinkTo(t)
@@ -71,9 +71,9 @@ func TestUplinkHostile(t *testing.T) {
 	}
 }
 
-// A machine that does not read holds up nobody, and gets what there was room
-// for when it reads again.
-func TestUplinkNobodyReads(t *testing.T) {
+// A sandbox that does not read does not block senders. It receives the queued
+// packets when it reads again.
+func TestUplinkWithoutReader(t *testing.T) {
 	up, agent, _ := uplinkTo(t)
 	packet := bytes.Repeat([]byte("x"), 60000)
 	const sent = 3 * queued / 60000
@@ -100,7 +100,7 @@ func TestUplinkNobodyReads(t *testing.T) {
 	}
 }
 
-// Closing ends a call that waits, and a write that nobody reads.
+// Close ends a pending call, even a write that is not being read.
 func TestUplinkClose(t *testing.T) {
 	up, agent, _ := uplinkTo(t)
 	received := make(chan error, 1)
@@ -127,7 +127,7 @@ func TestUplinkClose(t *testing.T) {
 	}
 }
 
-// A guest that does not answer is waited for as long as the caller wants.
+// The wait for a guest that does not answer ends with the caller's context.
 func TestUplinkNoAnswer(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()

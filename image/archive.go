@@ -16,42 +16,42 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdWindow is the largest window that a zstd archive may ask us to keep in
-// memory; it is what the zstd command itself admits without being told.
+// zstdWindow is the largest window of a zstd archive that the decoder keeps in
+// memory. It equals the default limit of the zstd command.
 const zstdWindow = 128 << 20
 
-// refuse says what is wrong with an archive.
+// refuse returns an InvalidArgument error for the field "archive".
 func refuse(format string, args ...any) *brig.Error {
 	return brig.InvalidField("archive", format, args...)
 }
 
-// archive reads the tar stream inside what a caller sent. It counts what goes
-// in and what comes out, and digests what comes out.
+// archive reads the tar stream inside an uploaded archive. It counts the bytes
+// on both sides of the decompressor and hashes the decompressed stream.
 type archive struct {
-	in    io.Reader // as it was sent
+	in    io.Reader // as the client sent it
 	out   io.Reader // the tar stream
 	alive func() error
 
 	taken, given int64
 	sum          hash.Hash
 	ended        bool  // the tar stream was read to its end
-	inErr        error // the sender's fault, or the context's end
-	limitErr     error // a limit that was hit
+	inErr        error // an error of the sender, or the end of the context
+	limitErr     error // the limit that the archive exceeded
 
 	max, ratio, floor int64
 	closeOut          func()
 }
 
-// openArchive finds out how an archive is compressed.
+// openArchive detects the compression of an archive and opens it.
 func openArchive(ctx context.Context, in io.Reader, o *Options) (*archive, error) {
 	a := &archive{
 		in: in, alive: ctx.Err, sum: sha256.New(), closeOut: func() {},
-		// Headers and padding come on top of the files; they never come to
-		// as much as the largest image.
+		// The tar stream also holds headers and padding. They never take as many
+		// bytes as the largest image.
 		max: 2*o.MaxSize + 64<<20, ratio: o.MaxRatio, floor: o.ratioFloor,
 	}
-	buffered := bufio.NewReaderSize(taker{a}, 128<<10)
-	head, _ := buffered.Peek(6) // an error comes again with the next read
+	buffered := bufio.NewReaderSize(compressedReader{a}, 128<<10)
+	head, _ := buffered.Peek(6) // the next read returns the error again
 	var err error
 	switch h := string(head); {
 	case strings.HasPrefix(h, "\x1f\x8b"):
@@ -80,7 +80,7 @@ func (a *archive) openZstd(r io.Reader) error {
 	return nil
 }
 
-// formatOf names what people send by mistake, by its first bytes.
+// formatOf identifies a common unsupported format by its magic bytes.
 func formatOf(head string) string {
 	for _, f := range []struct{ magic, name string }{
 		{"\xfd7zXZ\x00", "xz"}, {"BZh", "bzip2"}, {"PK\x03\x04", "zip"}, {"\x04\x22\x4d\x18", "lz4"},
@@ -94,10 +94,10 @@ func formatOf(head string) string {
 	return ""
 }
 
-// taker is the archive as it was sent, counted.
-type taker struct{ *archive }
+// compressedReader counts the compressed bytes that it reads from the archive.
+type compressedReader struct{ *archive }
 
-func (t taker) Read(p []byte) (int, error) {
+func (t compressedReader) Read(p []byte) (int, error) {
 	if err := t.alive(); err != nil {
 		t.inErr = err
 		return 0, err
@@ -110,7 +110,7 @@ func (t taker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Read reads the tar stream.
+// Read reads from the tar stream.
 func (a *archive) Read(p []byte) (int, error) {
 	if a.limitErr != nil {
 		return 0, a.limitErr
@@ -124,8 +124,8 @@ func (a *archive) Read(p []byte) (int, error) {
 	}
 	if errors.Is(err, io.EOF) {
 		if n > 0 {
-			// The tar reader shall see the end only when it asks for more,
-			// so that ended tells whether it had to.
+			// Return the end with the next read only, so that ended reports
+			// whether the tar reader had to read past its last block.
 			return n, nil
 		}
 		a.ended = true
@@ -133,8 +133,8 @@ func (a *archive) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bounded refuses n bytes out of what was taken in so far. A sparse file
-// counts with the size that it claims.
+// bounded returns an error if n output bytes exceed the limits for the input
+// read so far. A sparse file counts with its declared size.
 func (a *archive) bounded(n int64) error {
 	if n > a.max {
 		return refuse("it holds more than %d bytes of tar stream", a.max)
@@ -145,7 +145,7 @@ func (a *archive) bounded(n int64) error {
 	return nil
 }
 
-// drain reads what follows the archive's end, which may be padding only.
+// drain reads the bytes after the end mark, which may only be padding.
 func (a *archive) drain() error {
 	if a.ended {
 		return refuse("it ends before its end mark: it was cut short")
@@ -165,10 +165,10 @@ func (a *archive) drain() error {
 	}
 }
 
-// digest is the digest of the tar stream, once it is drained.
+// digest returns the digest of the tar stream. drain must be called first.
 func (a *archive) digest() string { return digestPrefix + hex.EncodeToString(a.sum.Sum(nil)) }
 
-// explain tells the caller's faults from others in an error of reading.
+// explain distinguishes read errors that the caller caused from internal ones.
 func (a *archive) explain(err error) error {
 	switch {
 	case a.inErr != nil:
@@ -186,7 +186,7 @@ func (a *archive) explain(err error) error {
 		WithHint("send a tar archive of a root file system, plain or compressed with zstd or gzip")
 }
 
-// inEntry adds the name of the entry at which an archive was refused.
+// inEntry adds the name of the refused entry to an error of an archive.
 func inEntry(name string, err error) error {
 	e := brig.AsError(err)
 	if e.Kind != brig.InvalidArgument {

@@ -16,16 +16,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The limits of an arena's store: small, so that a bomb need not be large.
+// The limits of an arena's store are small, so that a bomb can be small too.
 const (
 	arenaSize  = 4 << 20
 	arenaFiles = 500
 )
 
-// canaryText is what no image may come to hold.
+// canaryText is the content that no image may contain.
 const canaryText = "the canary's secret 7f3b1c\n"
 
-// arena is a store beside a canary: files that no archive may read or touch.
+// arena is a store next to a canary: files that no archive may read or touch.
 type arena struct {
 	dir, canary string
 	store       *Store
@@ -70,7 +70,7 @@ func testOptions(dir string) Options {
 	}
 }
 
-// snapshot describes everything beside the store.
+// snapshot describes all files outside the store.
 func (a *arena) snapshot() (map[string]string, error) {
 	all := map[string]string{}
 	err := filepath.WalkDir(a.dir, func(p string, d fs.DirEntry, err error) error {
@@ -101,9 +101,8 @@ func (a *arena) snapshot() (map[string]string, error) {
 	return all, err
 }
 
-// check says what is wrong after an archive has been dealt with: whether the
-// canary was touched, or its secret got into the store, or something of a kind
-// that no image may hold.
+// check reports damage after an archive was processed: the canary was touched,
+// its secret reached the store, or the store holds a file of a forbidden type.
 func (a *arena) check() error {
 	after, err := a.snapshot()
 	if err != nil {
@@ -148,15 +147,15 @@ func (a *arena) check() error {
 	})
 }
 
-// up is a name that leads from any folder of the store to target.
+// up returns a name that leads from any folder of the store to target.
 func up(target string) string { return strings.Repeat("../", 24) + target[1:] }
 
-// maker writes archives, also such as archive/tar would not.
+// maker writes archives, including those that archive/tar refuses to write.
 type maker struct {
 	t   testing.TB
 	buf bytes.Buffer
 	w   *tar.Writer
-	raw bool // the end was written by hand
+	raw bool // the caller writes the end of the archive
 }
 
 func newMaker(t testing.TB) *maker {
@@ -165,7 +164,7 @@ func newMaker(t testing.TB) *maker {
 	return m
 }
 
-// put writes one entry; a regular file's size is its content's.
+// put writes one entry. For a regular file, the size is the content's length.
 func (m *maker) put(h tar.Header, content string) {
 	m.t.Helper()
 	if h.Typeflag == 0 {

@@ -13,16 +13,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// grace is how long a builder may take to end once its archive has ended.
+// grace is the time that a builder may take to exit after its archive has
+// ended.
 const grace = 10 * time.Second
 
-// Build implements brig.ImageStore. It needs mmdebstrap, or debootstrap and to
-// be root, and takes packages from where this machine takes its own.
+// Build implements brig.ImageStore. It needs mmdebstrap, or debootstrap and
+// root privileges. It uses the package sources of the host.
 func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
 	if err := checkBuild(b); err != nil {
 		return nil, err
 	}
-	m, err := openMachine(s.opts.hostRoot)
+	m, err := openHostFS(s.opts.hostRoot)
 	if err != nil {
 		return nil, err
 	}
@@ -45,31 +46,33 @@ func (s *Store) Build(ctx context.Context, b brig.ImageBuild, report func(brig.P
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	// The child shall not outlive us, which to the kernel means this thread.
+	// The kernel kills the child when this thread ends (PR_SET_PDEATHSIG), so
+	// that the child does not outlive the server.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := c.start(ctx, report); err != nil {
 		return nil, err
 	}
-	img, err := s.take(ctx, delivery{
-		name: b.Name, source: sourceDebian, tar: c.out, arrived: c.wait, edit: forgetBuilder,
+	img, err := s.take(ctx, importJob{
+		name: b.Name, source: sourceDebian, tar: c.out, arrived: c.wait, edit: removeBuilderFiles,
 	}, report)
 	if err == nil {
 		return img, nil
 	}
-	if !c.silent() {
-		stop() // it would go on writing what nobody reads
+	if !c.stdoutClosed() {
+		stop() // otherwise it keeps writing to a pipe without a reader
 	}
 	defer time.AfterFunc(grace, stop).Stop()
-	// When the builder failed, its archive is cut short: the reason is the
-	// builder's and not the archive's.
+	// A failed builder leaves a truncated archive. Report the builder's error and
+	// not the archive's.
 	if werr := c.wait(); werr != nil && !c.stopped() && brig.KindOf(err) == brig.InvalidArgument {
 		err = werr
 	}
 	return nil, err
 }
 
-// checkBuild refuses what a builder could take for an option or for a pattern.
+// checkBuild rejects values that a builder could read as an option or a
+// pattern.
 func checkBuild(b brig.ImageBuild) error {
 	if err := checkNewName(b.Name); err != nil {
 		return err
@@ -93,8 +96,9 @@ func checkBuild(b brig.ImageBuild) error {
 
 const lowerAndDigits = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-// validPackage admits Debian's package names, with an architecture behind a
-// colon. A "-" at the end is not admitted: for apt it means to remove.
+// validPackage accepts Debian package names, optionally followed by a colon and
+// an architecture. It rejects a trailing "-", because apt reads it as a request
+// to remove the package.
 func validPackage(p string) bool {
 	name, arch, hasArch := strings.Cut(p, ":")
 	if hasArch && (arch == "" || strings.Trim(arch, lowerAndDigits) != "") {
@@ -108,7 +112,8 @@ func validSuite(s string) bool {
 	return len(s) <= 64 && strings.Trim(s[:1], lowerAndDigits) == "" && strings.Trim(s, lowerAndDigits+".-") == ""
 }
 
-// builder chooses the command that builds b and writes it as a tar archive.
+// builder chooses the command that builds b and writes the result as a tar
+// archive.
 func (s *Store) builder(b brig.ImageBuild, from *packageSources, w *scratch) (*child, error) {
 	tmp := filepath.Join(w.dir, "tmp")
 	if err := os.Mkdir(tmp, 0o755); err != nil {
@@ -119,14 +124,14 @@ func (s *Store) builder(b brig.ImageBuild, from *packageSources, w *scratch) (*c
 		c.path = path
 		c.args = []string{
 			"--variant=minbase", "--format=tar",
-			// A name that no package has is a mistake and not a pattern.
+			// Treat an unknown package name as an error and not as a pattern.
 			`--aptopt=APT::Cmd::Pattern-Only "true"`,
 		}
 		if len(b.Packages) > 0 {
 			c.args = append(c.args, "--include="+strings.Join(b.Packages, ","))
 		}
-		// Sources go in by the standard input: they may hold a password, and
-		// everybody on the machine can read a command line.
+		// Pass the sources through standard input: they may contain a password,
+		// and every user on the host can read a command line.
 		c.args = append(c.args, "--", from.suite, "-", "-")
 		c.in = from.String()
 		return c, nil
@@ -141,10 +146,10 @@ func (s *Store) builder(b brig.ImageBuild, from *packageSources, w *scratch) (*c
 // useDebootstrap makes c run debootstrap, which fills a folder, and then tar.
 func (c *child) useDebootstrap(path string, b brig.ImageBuild, from *packageSources) error {
 	if strings.ContainsAny(from.uri(), "@") {
-		return brig.Errorf(brig.Unavailable, "this machine's package source has a password, which debootstrap would show to everybody").
+		return brig.Errorf(brig.Unavailable, "this machine's package source has a password, which debootstrap would show to all users").
 			WithHint("apt-get install mmdebstrap")
 	}
-	// The arguments are the script's own and never part of its text.
+	// The values are arguments of the script and never part of its text.
 	const script = `set -e; rootfs=$1; shift; "$@" >&2; exec tar --numeric-owner --one-file-system -C "$rootfs" -c .`
 	rootfs := filepath.Join(c.dir, "rootfs")
 	c.path = "/bin/sh"
@@ -153,13 +158,13 @@ func (c *child) useDebootstrap(path string, b brig.ImageBuild, from *packageSour
 		c.args = append(c.args, "--include="+strings.Join(b.Packages, ","))
 	}
 	c.args = append(c.args, from.suite, rootfs, from.uri())
-	c.needNamespaces = true // it mounts things below rootfs, which we delete
+	c.needNamespaces = true // debootstrap mounts file systems below rootfs, which we delete
 	return nil
 }
 
-// forgetBuilder removes what a builder copies of the machine that it runs on:
-// package sources, which may hold passwords, its name and its resolver.
-func forgetBuilder(f *finisher) error {
+// removeBuilderFiles removes the files that a builder copies from its host: package
+// sources, which may contain passwords, the host name and the resolver.
+func removeBuilderFiles(f *finisher) error {
 	for _, name := range []string{
 		"etc/apt/sources.list", "etc/apt/sources.list.d", "etc/apt/auth.conf", "etc/apt/auth.conf.d",
 		"etc/apt/apt.conf.d/99mmdebstrap", "var/lib/apt/lists", "var/cache/apt/archives",
@@ -185,8 +190,8 @@ func forgetBuilder(f *finisher) error {
 	return nil
 }
 
-// oneAtATime makes report safe to call from the reader of messages and the
-// reader of the archive.
+// oneAtATime serializes calls of report, because the goroutine that reads
+// messages and the one that reads the archive both call it.
 func oneAtATime(report func(brig.Progress)) func(brig.Progress) {
 	if report == nil {
 		return func(brig.Progress) {}

@@ -42,7 +42,7 @@ func TestBuildArguments(t *testing.T) {
 		_, err := s.Build(t.Context(), b, nil)
 		want := brig.InvalidArgument
 		if c.field == "" {
-			want = brig.Unavailable // it got as far as looking for a builder
+			want = brig.Unavailable // validation passed and the search for a builder failed
 		}
 		if e := brig.AsError(err); e.Kind != want || e.Field != c.field {
 			t.Errorf("package %q, suite %q: %v, want %s in %q", c.pkg, c.suite, err, want, c.field)
@@ -58,7 +58,7 @@ func TestBuildArguments(t *testing.T) {
 	}
 }
 
-// debianHost is a machine with package sources in both formats.
+// debianHost creates a host tree with package sources in both formats.
 func debianHost(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "debian")
@@ -92,7 +92,7 @@ Components: main
 
 func TestPackageSources(t *testing.T) {
 	t.Parallel()
-	m, err := openMachine(debianHost(t))
+	m, err := openHostFS(debianHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ Signed-By:
 	if got := other.String(); strings.Count(got, "Suites:") != 1 || !strings.Contains(got, "Suites: trixie\n") {
 		t.Errorf("trixie:\n%s", got)
 	}
-	empty, err := openMachine(t.TempDir())
+	empty, err := openHostFS(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,8 @@ Signed-By:
 	}
 }
 
-// fakeBuilder is a store whose mmdebstrap is a script, with archive in $ARCHIVE.
+// fakeBuilder returns an arena whose mmdebstrap is a script. The script finds
+// archive in $ARCHIVE.
 func fakeBuilder(t *testing.T, archive []byte, script string) *arena {
 	t.Helper()
 	a := newArena(t)
@@ -227,7 +228,7 @@ func TestBuildFails(t *testing.T) {
 			t.Parallel()
 			a := fakeBuilder(t, small(t), c.script)
 			if name == "does not end" {
-				c.script = "" // the tar reader wants a block before it complains
+				c.script = "" // the tar reader needs a whole block before it reports an error
 				a = fakeBuilder(t, small(t), "head -c 1000 /dev/urandom; sleep 600 & sleep 600")
 			}
 			start := time.Now()
@@ -254,7 +255,7 @@ func TestBuildFails(t *testing.T) {
 
 func TestBuildIsCanceled(t *testing.T) {
 	t.Parallel()
-	// The mark tells this test's processes from all others.
+	// The mark distinguishes the processes of this test from all others.
 	mark := fmt.Sprintf("60%d", time.Now().UnixNano()%1e7)
 	a := fakeBuilder(t, nil, "echo 'I: sleeping' >&2; mkdir -p $TMPDIR/a/b; setsid sleep "+mark+" & sleep "+mark)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -295,8 +296,8 @@ func running(t *testing.T, arg string) bool {
 	return false
 }
 
-// TestBuildDebian builds a real image; it needs mmdebstrap, root and a source
-// of packages, and takes half a minute.
+// TestBuildDebian builds a real image. It needs mmdebstrap, root and a package
+// source, and takes half a minute.
 func TestBuildDebian(t *testing.T) {
 	if !testenv.Full() {
 		t.Skip("downloads a Debian system: runs at full size (make test-all PART=packages)")

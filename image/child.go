@@ -13,25 +13,27 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// child is the program that builds a root file system. As root it gets a
-// process namespace, so that none of its own children outlives it, and a mount
-// namespace, so that nothing that it mounts is in the way of deleting its folder.
+// child is a program that builds a root file system. If the server is root, the
+// child gets a process namespace, so that none of its own children outlives it.
+// It also gets a mount namespace, so that its mounts do not prevent the removal
+// of its folder.
 type child struct {
 	path, in, dir  string
 	args, extraEnv []string
-	namespaces     bool // try to have them
-	needNamespaces bool // do not start without them
+	namespaces     bool // use them if possible
+	needNamespaces bool // fail to start without them
 
 	cmd    *exec.Cmd
 	ctx    func() error
 	out    *lastReader // its standard output
-	said   *listener
+	stderr *listener
 	waited bool
 	result error
 }
 
-// start starts the child. It is killed, with its whole group, when ctx ends,
-// and when the thread of the caller ends, which has to keep it until then.
+// start starts the child. The kernel kills the child's process group when ctx
+// ends or when the calling thread ends, so the caller must keep its thread
+// until then.
 func (c *child) start(ctx context.Context, report func(brig.Progress)) error {
 	err := c.try(ctx, report, c.namespaces)
 	if errors.Is(err, syscall.EPERM) && c.namespaces && !c.needNamespaces {
@@ -44,7 +46,7 @@ func (c *child) start(ctx context.Context, report func(brig.Progress)) error {
 }
 
 func (c *child) try(ctx context.Context, report func(brig.Progress), namespaces bool) error {
-	c.said = &listener{report: report}
+	c.stderr = &listener{report: report}
 	c.ctx = ctx.Err
 	c.cmd = exec.CommandContext(ctx, c.path, c.args...)
 	c.cmd.Dir = c.dir
@@ -53,7 +55,7 @@ func (c *child) try(ctx context.Context, report func(brig.Progress), namespaces 
 		"HOME=" + c.dir, "TMPDIR=" + c.dir, "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
 	}, c.extraEnv...)
 	c.cmd.Stdin = strings.NewReader(c.in)
-	c.cmd.Stderr = c.said
+	c.cmd.Stderr = c.stderr
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if namespaces {
 		c.cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID
@@ -69,7 +71,7 @@ func (c *child) try(ctx context.Context, report func(brig.Progress), namespaces 
 	return c.cmd.Start()
 }
 
-// wait waits for the child, once, and says what went wrong with it.
+// wait waits for the child once and returns its error.
 func (c *child) wait() error {
 	if c.waited {
 		return c.result
@@ -80,22 +82,22 @@ func (c *child) wait() error {
 	case err == nil:
 	case c.ctx() != nil:
 		c.result = fmt.Errorf("build image: %w", c.ctx())
-	case c.said.missing != "":
-		c.result = brig.InvalidField("packages", "there is no package %.80q", c.said.missing).Because(c.said.cause(err))
+	case c.stderr.missing != "":
+		c.result = brig.InvalidField("packages", "there is no package %.80q", c.stderr.missing).Because(c.stderr.cause(err))
 	default:
 		c.result = brig.Errorf(brig.CreationFailed, "the packages could not be put together").
-			WithHint("the server's log has what the builder said").Because(c.said.cause(err))
+			WithHint("the server's log has what the builder said").Because(c.stderr.cause(err))
 	}
 	return c.result
 }
 
-// stopped reports whether the child ended because it was told to.
+// stopped reports whether the child ended because its context was canceled.
 func (c *child) stopped() bool { return errors.Is(c.result, context.Canceled) }
 
-// silent reports whether the child has closed its standard output.
-func (c *child) silent() bool { return c.out.ended }
+// stdoutClosed reports whether the child has closed its standard output.
+func (c *child) stdoutClosed() bool { return c.out.ended }
 
-// lastReader remembers whether it came to the end.
+// lastReader records whether it reached the end of the stream.
 type lastReader struct {
 	r     io.Reader
 	ended bool
@@ -108,12 +110,13 @@ func (l *lastReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// listener is a child's standard error: it reports steps, and keeps the end.
+// listener reads a child's standard error. It reports steps and keeps the last
+// lines.
 type listener struct {
 	report  func(brig.Progress)
 	line    []byte
 	last    []string
-	missing string // a package that there is not
+	missing string // a package that does not exist
 }
 
 // Write implements io.Writer.
@@ -126,13 +129,13 @@ func (l *listener) Write(p []byte) (int, error) {
 			}
 			continue
 		}
-		l.heard(string(l.line))
+		l.handleLine(string(l.line))
 		l.line = l.line[:0]
 	}
 	return len(p), nil
 }
 
-func (l *listener) heard(line string) {
+func (l *listener) handleLine(line string) {
 	const keep = 20
 	if l.last = append(l.last, line); len(l.last) > keep {
 		l.last = l.last[1:]
@@ -142,14 +145,15 @@ func (l *listener) heard(line string) {
 	} else if _, names, ok := strings.Cut(line, "Couldn't find these debs: "); ok {
 		l.missing = strings.TrimSpace(names)
 	}
-	// The caller gets the steps only: no address of a package source, and no
-	// path of this machine.
+	// Report only the steps to the caller: no address of a package source and no
+	// path of the host.
 	if step, ok := strings.CutPrefix(line, "I: "); ok && !strings.Contains(step, "/") {
 		l.report(brig.Progress{Step: fmt.Sprintf("%.200s", strings.ToValidUTF8(step, "?"))})
 	}
 }
 
-// cause is what the child said at its end, for the operator's log.
+// cause adds the last lines of the child's output to err, for the operator's
+// log.
 func (l *listener) cause(err error) error {
 	return fmt.Errorf("%w: %s", err, strings.Join(append(l.last, string(l.line)), " | "))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// corpusContents are archives that lie, explode, or bring what no image may hold.
+// corpusContents are archives with false sizes, bombs and forbidden contents.
 func corpusContents() []hostile {
 	node := func(typ byte) func(*maker, string) []byte {
 		return func(m *maker, _ string) []byte {
@@ -142,29 +142,29 @@ func corpusContents() []hostile {
 		}},
 		{name: "gzip bomb", want: refused, says: "50 times", make: func(m *maker, _ string) []byte {
 			m.file("zeros", strings.Repeat("\x00", 3<<20))
-			return squeeze(m.bytes(), "gzip")
+			return compress(m.bytes(), "gzip")
 		}},
 		{name: "zstd bomb", want: refused, says: "50 times", make: func(m *maker, _ string) []byte {
 			m.file("zeros", strings.Repeat("\x00", 3<<20))
-			return squeeze(m.bytes(), "zstd")
+			return compress(m.bytes(), "zstd")
 		}},
 		{name: "padding bomb", want: refused, says: "50 times", make: func(m *maker, _ string) []byte {
 			m.file("x", "x")
-			return squeeze(append(m.bytes(), make([]byte, 8<<20)...), "gzip")
+			return compress(append(m.bytes(), make([]byte, 8<<20)...), "gzip")
 		}},
 		{name: "zstd window of 4 GiB", want: refused, make: func(*maker, string) []byte {
 			b := binary.LittleEndian.AppendUint32(nil, 0xfd2fb528)
 			return append(b, 0x00, 22<<3, 1, 0, 0)
 		}},
 		{name: "gzip in gzip", want: refused, make: func(m *maker, _ string) []byte {
-			return squeeze(squeeze(plain(m), "gzip"), "gzip")
+			return compress(compress(plain(m), "gzip"), "gzip")
 		}},
 		{name: "gzip cut short", want: refused, make: func(m *maker, _ string) []byte {
-			b := squeeze(plain(m), "gzip")
+			b := compress(plain(m), "gzip")
 			return b[:len(b)-6]
 		}},
 		{name: "garbage behind gzip", want: refused, make: func(m *maker, _ string) []byte {
-			return append(squeeze(plain(m), "gzip"), "garbage"...)
+			return append(compress(plain(m), "gzip"), "garbage"...)
 		}},
 		{name: "garbage behind the end", want: refused, says: "behind its end", make: func(m *maker, _ string) []byte {
 			return append(plain(m), "garbage"...)
@@ -211,8 +211,8 @@ func corpusContents() []hostile {
 	}
 }
 
-// squeeze compresses b.
-func squeeze(b []byte, how string) []byte {
+// compress compresses b.
+func compress(b []byte, how string) []byte {
 	var buf bytes.Buffer
 	var w io.WriteCloser = gzip.NewWriter(&buf)
 	if how == "zstd" {

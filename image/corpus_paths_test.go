@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// corpusPaths are archives that lead out of the image by names and links.
+// corpusPaths are archives whose names and links lead out of the image.
 func corpusPaths() []hostile {
 	return []hostile{
 		{name: "dotdot file", want: refused, says: `".."`, escapes: true, make: func(m *maker, c string) []byte {
@@ -117,7 +117,7 @@ func corpusPaths() []hostile {
 		{name: "directory over a link then write", want: confined, escapes: true, make: func(m *maker, c string) []byte {
 			m.link("a", c)
 			m.dir("a/")
-			m.file("a/pwned", "x") // in the directory that took the link's place
+			m.file("a/pwned", "x") // in the directory that replaced the link
 			return nil
 		}},
 		{name: "hard link to dotdot", want: refused, says: "hard link", escapes: true, make: func(m *maker, c string) []byte {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// corpusPlaces are archives in which a place that is written to or mounted
-// upon after unpacking is a link, or of another unfit kind.
+// corpusPlaces are archives that contain a link or another unsuitable type at a
+// path that is written to or mounted on after unpacking.
 func corpusPlaces() []hostile {
 	var all []hostile
 	for _, place := range []string{"etc", "proc", "dev", "sys", "tmp", "run", "workspace", "home", "home/user"} {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// treeDigest identifies a tree by what a sandbox sees of it: names, kinds,
-// modes, owners, contents and what is mounted on top; not by times.
+// treeDigest returns the digest of a tree as a sandbox sees it: names, types,
+// modes, owners, contents and bind mounts. It ignores times.
 func treeDigest(root *os.Root, binds []Bind) (string, error) {
 	h := sha256.New()
 	for _, b := range binds {

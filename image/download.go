@@ -16,13 +16,13 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// ahead is how many layers are fetched at once.
-const ahead = 3
+// concurrentDownloads is the number of layers that are fetched concurrently.
+const concurrentDownloads = 3
 
-// fetch writes one blob to out, and fetches it again from its start where it
-// breaks off. What it has written has the digest and the size of d.
+// fetch writes one blob to out. It restarts from the beginning when the
+// connection breaks. The written content has the digest and the size of d.
 func (r *registry) fetch(ctx context.Context, what string, d v1.Descriptor, out blobWriter, told func(int64)) error {
-	return r.again(ctx, func() error {
+	return r.retry(ctx, func() error {
 		if err := out.reset(); err != nil {
 			return err
 		}
@@ -30,7 +30,7 @@ func (r *registry) fetch(ctx context.Context, what string, d v1.Descriptor, out 
 	})
 }
 
-// blobWriter can be made empty again.
+// blobWriter is a writer that can be reset.
 type blobWriter interface {
 	io.Writer
 	reset() error
@@ -39,8 +39,8 @@ type blobWriter interface {
 func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, out io.Writer, told func(int64)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A registry that says nothing for a minute has gone.
-	quiet := time.AfterFunc(stall, func() { cancel(errCut) })
+	// Give up on a registry that sends nothing for a minute.
+	quiet := time.AfterFunc(stall, func() { cancel(errTruncated) })
 	defer quiet.Stop()
 	l, err := r.puller.Layer(ctx, r.repo.Digest(d.Digest.String()))
 	if err != nil {
@@ -70,14 +70,14 @@ func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, 
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("%w: %w", errCut, rerr)
+			return fmt.Errorf("%w: %w", errTruncated, rerr)
 		}
 		if rerr != nil {
-			break // the library's own check, which ours is about to repeat
+			break // the library check failed; the digest check below reports it
 		}
 	}
 	if n < d.Size {
-		return errCut
+		return errTruncated
 	}
 	if got := digestPrefix + hex.EncodeToString(sum.Sum(nil)); got != d.Digest.String() {
 		return &wrongContent{what, d.Digest.String(), got}
@@ -85,7 +85,7 @@ func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, 
 	return nil
 }
 
-// memory is a small blob.
+// memory is a small blob in memory.
 type memory struct{ b []byte }
 
 func (m *memory) reset() error { m.b = nil; return nil }
@@ -107,8 +107,8 @@ func (f blobFile) reset() error {
 	return err
 }
 
-// downloads fetches the layers of an image, a few at once and in their order,
-// into the scratch folder. Each can be opened when it is there, once.
+// downloads fetches the layers of an image into the scratch folder, in order
+// and a few at a time. Each layer can be opened once, after it was fetched.
 type downloads struct {
 	r      *registry
 	dir    string
@@ -117,7 +117,8 @@ type downloads struct {
 	work   sync.WaitGroup
 }
 
-// start begins to fetch. Whoever cancels ctx waits for what it began.
+// start starts to fetch the layers. A caller that cancels ctx then waits for
+// the running fetches.
 func (d *downloads) start(ctx context.Context, all []v1.Descriptor) []layer {
 	layers := make([]layer, len(all))
 	before := make(chan struct{})
@@ -131,7 +132,7 @@ func (d *downloads) start(ctx context.Context, all []v1.Descriptor) []layer {
 			select {
 			case d.slots <- struct{}{}:
 				close(next)
-				done <- d.one(ctx, i, len(all), desc, path)
+				done <- d.downloadBlob(ctx, i, len(all), desc, path)
 			case <-ctx.Done():
 				close(next)
 				done <- ctx.Err()
@@ -145,14 +146,14 @@ func (d *downloads) start(ctx context.Context, all []v1.Descriptor) []layer {
 			if err != nil {
 				return nil, err
 			}
-			_ = os.Remove(path) // its space is free when it is closed
+			_ = os.Remove(path) // the kernel frees its space when it is closed
 			return &slotFile{f, d.slots}, nil
 		}}
 	}
 	return layers
 }
 
-// slotFile lets the next layer be fetched when it is closed.
+// slotFile allows the next layer to be fetched when it is closed.
 type slotFile struct {
 	*os.File
 	slots chan struct{}
@@ -164,7 +165,7 @@ func (f *slotFile) Close() error {
 	return f.File.Close()
 }
 
-func (d *downloads) one(ctx context.Context, i, of int, desc v1.Descriptor, path string) error {
+func (d *downloads) downloadBlob(ctx context.Context, i, of int, desc v1.Descriptor, path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

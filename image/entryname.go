@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// The limits of one entry's name.
+// Limits of an entry's name.
 const (
 	maxPath  = 4095
 	maxName  = 255
 	maxDepth = 128
 )
 
-// cleanName returns the name of an entry relative to the root, "." for the
-// root itself. A name with ".." is refused and not cleaned: no honest archive
-// has one, and what it means depends on links that are not followed.
+// cleanName returns the name of an entry relative to the root, "." for the root
+// itself. It refuses a name with ".." instead of cleaning it: no valid archive
+// has one, and its meaning depends on links that are not followed.
 func cleanName(name string) (string, error) {
 	switch {
 	case strings.Contains(name, "\x00"):
@@ -41,8 +41,8 @@ func cleanName(name string) (string, error) {
 	return clean, nil
 }
 
-// quote shows a name that somebody else chose: short, and with nothing in it
-// that a terminal or a log would act on.
+// quote formats an untrusted name: short, and without characters that a
+// terminal or a log would interpret.
 func quote(name string) string {
 	return fmt.Sprintf("%.120q", name)
 }

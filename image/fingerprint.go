@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// hostVersion changes with every change to what the host image is made of.
-const hostVersion = 1
+// hostVersion changes with every change to the contents of the host image.
+const hostVersion = 2
 
-// fingerprint gathers what tells one state of the machine from another.
+// fingerprint hashes the state of the host that the host image depends on.
 type fingerprint struct{ h hash.Hash }
 
 func newFingerprint(privileged bool) *fingerprint {
@@ -22,15 +22,16 @@ func newFingerprint(privileged bool) *fingerprint {
 	return p
 }
 
-// add adds a file or directory, and where it leads if it is a link.
-func (p *fingerprint) add(m *machine, name string) {
+// add adds a file or directory, and the target if it is a link.
+func (p *fingerprint) add(m *hostFS, name string) {
 	fi, err := m.lstat(name)
 	if err != nil {
 		fmt.Fprintf(p.h, "%q: nothing\n", name)
 		return
 	}
 	if name == "usr" || name == "etc" {
-		// Their times change with files that we do not look at.
+		// The times of these directories change with files that the image does
+		// not use.
 		fmt.Fprintf(p.h, "%q: %s\n", name, fi.Mode())
 	} else {
 		p.addInfo(name, fi)
@@ -59,9 +60,9 @@ func (p *fingerprint) addInfo(name string, fi fs.FileInfo) {
 
 func (p *fingerprint) sum() string { return hex.EncodeToString(p.h.Sum(nil)) }
 
-// fingerprint tells one state of the machine from another, as far as the host
-// image depends on it, without reading any file.
-func (m *machine) fingerprint(privileged bool) string {
+// fingerprint returns a hash of the host's state, as far as the host image
+// depends on it. It reads no file contents.
+func (m *hostFS) fingerprint(privileged bool) string {
 	p := newFingerprint(privileged)
 	p.add(m, "usr")
 	for _, name := range hostLinks() {
@@ -74,8 +75,8 @@ func (m *machine) fingerprint(privileged bool) string {
 	for _, name := range m.hostTreeNames() {
 		p.addTree(m, name)
 	}
-	// These two are large, and their files are replaced and not rewritten, so
-	// that the directory's own time tells.
+	// These two directories are large. Their files are replaced and not
+	// rewritten, so the time of the directory shows a change.
 	p.add(m, "etc/alternatives")
 	p.add(m, certsDir)
 	p.add(m, certsDir+"/ca-certificates.crt")
@@ -84,7 +85,7 @@ func (m *machine) fingerprint(privileged bool) string {
 }
 
 // addTree adds everything below dir without following links, dir included.
-func (p *fingerprint) addTree(m *machine, dir string) {
+func (p *fingerprint) addTree(m *hostFS, dir string) {
 	p.add(m, dir)
 	if fi, err := m.lstat(dir); err != nil || !fi.IsDir() {
 		return

@@ -12,22 +12,22 @@ import (
 	"strings"
 )
 
-// finisher makes a root file system fit to start from: with the places where
-// things are mounted, and with the user that programs run as. It follows no
-// link. Where an image has a link or a file in such a place, a directory takes
-// its stead, for a mount would follow the link.
+// finisher prepares a root file system for use as an image: it adds the mount
+// points and the user that programs run as. It follows no link. Where an image
+// has a link or a file in such a place, a directory replaces it, because a
+// mount would follow the link.
 type finisher struct {
 	root  *os.Root
 	chown bool
 }
 
-// maxAccounts is the largest /etc/passwd or /etc/group that is looked at.
+// maxAccounts is the largest /etc/passwd or /etc/group that is read.
 const maxAccounts = 1 << 20
 
 func (f *finisher) finish() error {
 	for _, name := range []string{"proc", "dev", "sys"} {
-		// Something is always mounted there, so whatever is below is of no
-		// use, and a link there could lead a mount astray.
+		// A file system is always mounted there, so the contents are unused, and
+		// a link there could redirect a mount.
 		if err := f.root.RemoveAll(name); err != nil {
 			return fmt.Errorf("clear %s: %w", name, err)
 		}
@@ -38,18 +38,18 @@ func (f *finisher) finish() error {
 		{"etc", 0o755, false}, {"workspace", 0o755, true},
 		{"home", 0o755, false}, {"home/user", 0o755, true},
 	} {
-		if err := f.place(p); err != nil {
+		if err := f.placeDir(p); err != nil {
 			return fmt.Errorf("make %s: %w", p.name, err)
 		}
 	}
 	if err := f.accounts(); err != nil {
 		return err
 	}
-	return nil
+	return f.python()
 }
 
-// place makes p a directory of its own, whatever it was.
-func (f *finisher) place(p place) error {
+// placeDir makes p a real directory and replaces any other file.
+func (f *finisher) placeDir(p place) error {
 	fi, err := f.root.Lstat(p.name)
 	if err == nil && !fi.IsDir() {
 		if err := f.root.Remove(p.name); err != nil {
@@ -77,7 +77,7 @@ func (f *finisher) place(p place) error {
 	return f.root.Chmod(p.name, p.mode)
 }
 
-// accounts sees to it that uid and gid 1000 have a name.
+// accounts ensures that uid and gid 1000 have a name.
 func (f *finisher) accounts() error {
 	shell := "/bin/sh"
 	if isThere(f.root, "usr/bin/bash") || isThere(f.root, "bin/bash") {
@@ -90,8 +90,8 @@ func (f *finisher) accounts() error {
 	return f.account("etc/group", "root:x:0:", ":1000:")
 }
 
-// account appends a line for ID 1000, the third field, to a file of accounts
-// that has none. rest is the line behind the name and its "x".
+// account appends an entry for ID 1000, the third field, to an account file
+// that has none. rest is the part of the line after the name and its "x".
 func (f *finisher) account(name, first, rest string) error {
 	b, err := f.readAccounts(name)
 	if err != nil {
@@ -118,8 +118,7 @@ func (f *finisher) account(name, first, rest string) error {
 	return f.write(name, append(b, user+":x"+rest+"\n"...))
 }
 
-// readAccounts reads a file of accounts; one that is missing, or a link and
-// thus somewhere else, is empty.
+// readAccounts reads an account file. A missing file or a link counts as empty.
 func (f *finisher) readAccounts(name string) ([]byte, error) {
 	fi, err := f.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,8 +147,8 @@ func (f *finisher) readAccounts(name string) ([]byte, error) {
 	return b, nil
 }
 
-// write replaces a file. It never writes into the one that is there, which may
-// have another name as well, or be a link.
+// write replaces a file. It never writes into the existing file, which may be a
+// link or have another hard link.
 func (f *finisher) write(name string, content []byte) error {
 	err := f.root.Remove(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -174,4 +173,35 @@ func (f *finisher) create(name string, content []byte) error {
 		err = cerr
 	}
 	return err
+}
+
+// pipConfig allows pip to install beside the packages of the image's
+// distribution. A sandbox is temporary, so damage to the distribution's
+// packages is temporary, too.
+const pipConfig = "[global]\nbreak-system-packages = true\n"
+
+// python links python to python3 in an image without python, and allows its pip
+// to install packages. It keeps an existing python and pip configuration.
+func (f *finisher) python() error {
+	dirWith := func(name string) string {
+		for _, dir := range [...]string{"usr/local/bin", "usr/bin", "bin"} {
+			if isThere(f.root, path.Join(dir, name)) {
+				return dir
+			}
+		}
+		return ""
+	}
+	if dir := dirWith("python3"); dir != "" && dirWith("python") == "" {
+		err := f.root.Symlink("python3", path.Join(dir, "python"))
+		// Without root privileges, we may not be able to write to a directory of
+		// the image.
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("link python: %w", err)
+		}
+	}
+	managed, _ := fs.Glob(f.root.FS(), "usr/lib/python3*/EXTERNALLY-MANAGED") // fails only for a bad pattern
+	if len(managed) == 0 || isThere(f.root, "etc/pip.conf") {
+		return nil
+	}
+	return f.write("etc/pip.conf", []byte(pipConfig))
 }

@@ -9,49 +9,48 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// How many images are pulled at once, how many more may wait in line for that,
-// and how long one may take: a registry that says a byte now and then is not to
-// keep everybody waiting.
+// Limits of concurrent pulls: running pulls, queued pulls and the duration of
+// one pull. The time limit keeps a slow registry from blocking all other pulls.
 const (
-	atOnce     = 4
-	mostInLine = 32
-	longest    = 2 * time.Hour
+	maxConcurrentPulls = 4
+	maxQueuedPulls     = 32
+	longest            = 2 * time.Hour
 )
 
-// flights are pulls that go on. Who asks for the same waits for the same.
+// flights tracks the pulls in progress. Identical requests share one pull.
 type flights struct {
-	mu    sync.Mutex // guards the fields below, and how many wait for each
-	by    map[flightKey]*flight
-	slots chan struct{} // held by those that are not in line
-	going int           // in line or not
+	mu     sync.Mutex // guards the fields below and each flight's waiting count
+	by     map[flightKey]*flight
+	slots  chan struct{} // held by pulls that are not queued
+	active int           // queued or running
 }
 
-// flightKey tells what is the same: credentials are part of it, since an
-// answer is for who had them.
+// flightKey identifies identical pulls. It includes the credentials, because a
+// result is only for a caller that has them.
 type flightKey struct {
 	pull    brig.ImagePull
 	missing bool
 }
 
-// flight is one pull, and who waits for it.
+// flight is one pull with its waiting callers.
 type flight struct {
 	waiting int
 	end     context.CancelFunc
 	done    chan struct{}
-	img     *brig.Image // this and err are there when done is closed
+	img     *brig.Image // img and err are set before done is closed
 	err     error
 
-	mu        sync.Mutex // held while it is told how far it is
+	mu        sync.Mutex // held while progress is reported
 	listeners map[int]func(brig.Progress)
 	next      int
 }
 
-// work is what a flight does.
+// work is the function that a flight runs.
 type work func(context.Context, func(brig.Progress)) (*brig.Image, error)
 
-// do has f called once for all who ask at the same time. It ends when it is
-// done, or when nobody waits for it any more; the last who goes waits until
-// nothing of it is left.
+// do runs f once for all concurrent callers with the same key. The work ends
+// when it is done or when its last caller leaves. That caller waits until the
+// work has stopped.
 func (fs *flights) do(ctx context.Context, k flightKey, report func(brig.Progress), f work) (*brig.Image, error) {
 	fl, err := fs.join(ctx, k, f)
 	if err != nil {
@@ -73,7 +72,7 @@ func (fs *flights) do(ctx context.Context, k flightKey, report func(brig.Progres
 	if fl.img == nil {
 		return nil, fl.err
 	}
-	img := *fl.img // one for each
+	img := *fl.img // each caller gets its own copy
 	return &img, fl.err
 }
 
@@ -85,13 +84,13 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 		return fl, nil
 	}
 	if fs.slots == nil {
-		fs.slots = make(chan struct{}, atOnce)
+		fs.slots = make(chan struct{}, maxConcurrentPulls)
 	}
-	if fs.going >= atOnce+mostInLine {
-		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled, or wait for that, already", fs.going).
+	if fs.active >= maxConcurrentPulls+maxQueuedPulls {
+		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled, or wait for that, already", fs.active).
 			WithHint("try again when some of them are there")
 	}
-	fs.going++
+	fs.active++
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	fl := &flight{waiting: 1, end: end, done: make(chan struct{}), listeners: map[int]func(brig.Progress){}}
 	if fs.by == nil {
@@ -100,9 +99,9 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 	fs.by[k] = fl
 	go func() {
 		defer end()
-		fl.img, fl.err = fs.inTurn(ctx, fl, f)
+		fl.img, fl.err = fs.runQueued(ctx, fl, f)
 		fs.mu.Lock()
-		fs.going--
+		fs.active--
 		if fs.by[k] == fl {
 			delete(fs.by, k)
 		}
@@ -112,24 +111,24 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 	return fl, nil
 }
 
-// inTurn does the work when few enough others are at theirs.
-func (fs *flights) inTurn(ctx context.Context, fl *flight, f work) (*brig.Image, error) {
-	if err := fs.waitInLine(ctx, fl); err != nil {
+// runQueued waits for a free slot and then does the work.
+func (fs *flights) runQueued(ctx context.Context, fl *flight, f work) (*brig.Image, error) {
+	if err := fs.waitForSlot(ctx, fl); err != nil {
 		return nil, err
 	}
 	defer func() { <-fs.slots }()
-	ctx, cancel := context.WithTimeoutCause(ctx, longest, errLong)
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, errPullTimeout)
 	defer cancel()
 	img, err := f(ctx, fl.tell)
-	if err != nil && errors.Is(context.Cause(ctx), errLong) {
+	if err != nil && errors.Is(context.Cause(ctx), errPullTimeout) {
 		err = brig.Errorf(brig.Timeout, "the image did not come within %v", longest).Because(err)
 	}
 	return img, err
 }
 
-var errLong = errors.New("the pull took too long")
+var errPullTimeout = errors.New("the pull took too long")
 
-func (fs *flights) waitInLine(ctx context.Context, fl *flight) error {
+func (fs *flights) waitForSlot(ctx context.Context, fl *flight) error {
 	select {
 	case fs.slots <- struct{}{}:
 		return nil
@@ -144,7 +143,8 @@ func (fs *flights) waitInLine(ctx context.Context, fl *flight) error {
 	}
 }
 
-// leave ends the work when nobody else waits for it, and reports that.
+// leave removes one waiting caller. If no other caller waits for the work,
+// leave ends it and returns true.
 func (fs *flights) leave(k flightKey, fl *flight) (last bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -158,7 +158,7 @@ func (fs *flights) leave(k flightKey, fl *flight) (last bool) {
 	return true
 }
 
-// listen has report called until stop has returned.
+// listen registers report until the caller calls stop.
 func (fl *flight) listen(report func(brig.Progress)) (stop func()) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
@@ -172,7 +172,7 @@ func (fl *flight) listen(report func(brig.Progress)) (stop func()) {
 	}
 }
 
-// tell reports to everybody who waits, one report at a time.
+// tell reports progress to all waiting callers, one report at a time.
 func (fl *flight) tell(p brig.Progress) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()

@@ -13,14 +13,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// However many images are asked for, a few are pulled at once, some more wait
-// and are pulled then, and the rest are refused.
-func TestPullsInLine(t *testing.T) {
+// TestPullsAreQueued checks the limits of concurrent pulls: a few run at once,
+// some more wait in a queue, and the rest are refused.
+func TestPullsAreQueued(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	img := imageOf(t, small(t))
 	var refs []string
-	for i := range atOnce + mostInLine + 1 {
+	for i := range maxConcurrentPulls + maxQueuedPulls + 1 {
 		refs = append(refs, h.push(img, fmt.Sprintf("x:%d", i)))
 	}
 	var mu sync.Mutex
@@ -56,27 +56,27 @@ func TestPullsInLine(t *testing.T) {
 		})
 	}
 	gone := <-waits
-	for going := 0; going < len(errs); time.Sleep(time.Millisecond) {
+	for active := 0; active < len(errs); time.Sleep(time.Millisecond) {
 		a.store.flights.mu.Lock()
-		going = a.store.flights.going
+		active = a.store.flights.active
 		a.store.flights.mu.Unlock()
 	}
 	_, err := a.pull(t, refs[len(errs)])
 	a.refused(t, err, brig.RateLimited, "", "36 images are being pulled")
-	// Who waits for what somebody else pulls is not one more.
+	// A caller that joins a running pull does not count as another pull.
 	joined, leave := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer leave()
 	if _, err := a.store.Pull(joined, brig.ImagePull{Ref: refs[0]}, nil); brig.KindOf(err) != brig.Timeout {
 		t.Errorf("who joins: %v", err)
 	}
-	cancels[gone]() // who waits in line may go, and leaves the place
-	for going := 99; going > len(errs)-1; time.Sleep(time.Millisecond) {
+	cancels[gone]() // a queued caller may leave and free its place
+	for active := 99; active > len(errs)-1; time.Sleep(time.Millisecond) {
 		a.store.flights.mu.Lock()
-		going = a.store.flights.going
+		active = a.store.flights.active
 		a.store.flights.mu.Unlock()
 	}
 	wg.Go(func() { _, err = a.pull(t, refs[len(errs)]) })
-	for n := 0; n < atOnce; time.Sleep(time.Millisecond) {
+	for n := 0; n < maxConcurrentPulls; time.Sleep(time.Millisecond) {
 		mu.Lock()
 		n = asking
 		mu.Unlock()
@@ -86,14 +86,14 @@ func TestPullsInLine(t *testing.T) {
 	if brig.KindOf(errs[gone]) != brig.Canceled {
 		t.Errorf("who went: %v", errs[gone])
 	}
-	errs[gone] = err // of the one in its place
+	errs[gone] = err // the error of the pull that took its place
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
-	if most != atOnce {
-		t.Errorf("%d were pulled at once, want %d", most, atOnce)
+	if most != maxConcurrentPulls {
+		t.Errorf("%d were pulled at once, want %d", most, maxConcurrentPulls)
 	}
-	if a.store.flights.going != 0 || len(a.store.flights.slots) != 0 {
-		t.Errorf("%d go on, %d places are taken", a.store.flights.going, len(a.store.flights.slots))
+	if a.store.flights.active != 0 || len(a.store.flights.slots) != 0 {
+		t.Errorf("%d go on, %d places are taken", a.store.flights.active, len(a.store.flights.slots))
 	}
 }

@@ -6,16 +6,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// FuzzImport feeds the importer anything: it never touches the canary, leaves
-// nothing behind, and blames the caller for what the caller sent.
+// FuzzImport feeds arbitrary bytes to the importer. It must never touch the
+// canary, must leave no files behind, and must report invalid input as the
+// caller's error.
 func FuzzImport(f *testing.F) {
 	for _, h := range corpus() {
 		if b := h.bytes(f, "/nowhere/canary"); len(b) < 16<<10 {
 			f.Add(b)
 		}
 	}
-	f.Add(squeeze(small(f), "zstd"))
-	f.Add(squeeze(small(f), "gzip"))
+	f.Add(compress(small(f), "zstd"))
+	f.Add(compress(small(f), "gzip"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		a := newArena(t)
 		img, err := a.importBytes(t, b)

@@ -11,35 +11,36 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// lookAgain is how old a look may be before another is taken in the
+// hostRefreshAge is the age of a check after which the next one starts in the
 // background.
-const lookAgain = time.Second
+const hostRefreshAge = time.Second
 
-// lookLater is how long such a look waits: whoever asks for the image is about to
-// need the processors for a sandbox.
-const lookLater = 200 * time.Millisecond
+// hostRefreshDelay delays a background check, because the client that requested
+// the image will soon need the processors for a sandbox.
+const hostRefreshDelay = 200 * time.Millisecond
 
-// keepLooking is how long the image is looked at by itself after somebody has asked
-// for it, so that whoever comes back finds it known: an agent that thinks
-// between two sandboxes, a person who reads. Then nothing happens at all.
-const keepLooking = 10 * time.Minute
+// hostWatchTime is how long the store checks the host image in the background
+// after the last request. The next request then finds a recent result, for
+// example from an agent that thinks between two sandboxes. After that,
+// background checks stop.
+const hostWatchTime = 10 * time.Minute
 
-// recentHost returns the host image as it was a short while ago. What a
-// sandbox sees of it is the machine's own folders in any case.
+// recentHost returns the host image as of a recent check. A stale result is
+// acceptable, because a sandbox sees the host's current folders in any case.
 func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
 	s.hostMu.Lock()
-	s.asked = s.opts.Now()
-	age, found := s.asked.Sub(s.seenAt), s.seen
+	s.lastRequest = s.opts.Now()
+	age, found := s.lastRequest.Sub(s.seenAt), s.seen
 	fresh := !s.seenAt.IsZero() && age >= 0 && age < s.opts.HostAge
-	again := fresh && age > lookAgain && !s.look
-	s.look = s.look || again
+	again := fresh && age > hostRefreshAge && !s.checking
+	s.checking = s.checking || again
 	s.hostMu.Unlock()
 	if !fresh {
-		return s.lookAtHost(ctx)
+		return s.checkHost(ctx)
 	}
 	if again {
-		time.AfterFunc(lookLater, func() {
-			if _, err := s.lookAtHost(context.WithoutCancel(ctx)); err != nil {
+		time.AfterFunc(hostRefreshDelay, func() {
+			if _, err := s.checkHost(context.WithoutCancel(ctx)); err != nil {
 				s.opts.Log.Warn("host image cannot be looked at", "error", err)
 			}
 		})
@@ -48,12 +49,12 @@ func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
 	return &found, nil
 }
 
-func (s *Store) lookAtHost(ctx context.Context) (*brig.Image, error) {
+func (s *Store) checkHost(ctx context.Context) (*brig.Image, error) {
 	at := s.opts.Now()
 	img, err := s.host(ctx)
 	s.hostMu.Lock()
 	defer s.hostMu.Unlock()
-	s.look = false
+	s.checking = false
 	if err == nil {
 		s.seen, s.seenAt = *img, at
 		s.seen.Names = slices.Clone(img.Names)
@@ -62,8 +63,8 @@ func (s *Store) lookAtHost(ctx context.Context) (*brig.Image, error) {
 	return img, err
 }
 
-// watch has the next look come by itself before this one is too old. The caller
-// holds s.hostMu.
+// watch schedules the next check before the current result is too old. The
+// caller holds s.hostMu.
 func (s *Store) watch(ctx context.Context) {
 	if s.watching || s.opts.HostAge == 0 {
 		return
@@ -73,26 +74,26 @@ func (s *Store) watch(ctx context.Context) {
 		s.hostMu.Lock()
 		s.watching = false
 		now := s.opts.Now()
-		over, young := now.Sub(s.asked) > keepLooking, now.Sub(s.seenAt) < s.opts.HostAge/4
+		over, young := now.Sub(s.lastRequest) > hostWatchTime, now.Sub(s.seenAt) < s.opts.HostAge/4
 		if young && !over {
-			s.watch(ctx) // somebody has just asked
+			s.watch(ctx) // a caller has just requested the image
 		}
 		s.hostMu.Unlock()
 		if over || young {
 			return
 		}
-		if _, err := s.lookAtHost(ctx); err != nil {
+		if _, err := s.checkHost(ctx); err != nil {
 			s.opts.Log.Warn("host image cannot be looked at", "error", err)
 		}
 	})
 }
 
-// host returns the host image that fits this machine as it is now.
+// host returns the host image that matches the current state of the host.
 func (s *Store) host(ctx context.Context) (*brig.Image, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m, err := openMachine(s.opts.hostRoot)
+	m, err := openHostFS(s.opts.hostRoot)
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +115,8 @@ func (s *Store) host(ctx context.Context) (*brig.Image, error) {
 	return s.buildHost(ctx, m, mark)
 }
 
-// buildHost makes the synthetic part of the host image anew.
-func (s *Store) buildHost(ctx context.Context, m *machine, mark string) (*brig.Image, error) {
+// buildHost rebuilds the synthetic part of the host image.
+func (s *Store) buildHost(ctx context.Context, m *hostFS, mark string) (*brig.Image, error) {
 	start := s.opts.Now()
 	w, err := s.newScratch()
 	if err != nil {
@@ -146,13 +147,13 @@ func (s *Store) buildHost(ctx context.Context, m *machine, mark string) (*brig.I
 	return img, nil
 }
 
-// makeRoot makes and opens the folder that becomes an image's root.
+// makeRoot creates and opens the folder that becomes an image's root.
 func (w *scratch) makeRoot() (*os.Root, error) {
 	dir := filepath.Join(w.dir, "image", "root")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make image folder: %w", err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // whatever the umask
+	if err := os.Chmod(dir, 0o755); err != nil { // independent of the umask
 		return nil, fmt.Errorf("open image folder to others: %w", err)
 	}
 	root, err := os.OpenRoot(dir)

@@ -24,7 +24,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// fakeHost is a machine full of secrets, and of what an image needs.
+// fakeHost creates a host tree with many secrets and with all files that an
+// image needs.
 func fakeHost(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join(t.TempDir(), "machine")
@@ -40,7 +41,7 @@ func fakeHost(t *testing.T) string {
 		"etc/ssl/certs/ca-certificates.crt": canaryText + cert + cert,
 		"etc/ssl/certs/regular.pem":         cert,
 		"etc/ssl/certs/java/cacerts":        trustStore(2),
-		// Not for sandboxes. The reader would find the canary's text.
+		// Not for sandboxes. A reader would find the canary's text.
 		"etc/shadow": canaryText, "etc/passwd": canaryText, "etc/group": canaryText, "etc/gshadow": canaryText,
 		"etc/hostname": canaryText, "etc/hosts": canaryText, "etc/resolv.conf": canaryText,
 		"etc/machine-id": canaryText, "etc/ssh/ssh_host_key": canaryText, "etc/ssh/sshd_config": canaryText,
@@ -87,7 +88,7 @@ func fakeHost(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	// Closed to others, by its own mode and by that of its folder.
+	// Not readable by others, because of its own mode or that of its folder.
 	put(t, filepath.Join(root, "etc/python3.11/closed.cfg"), canaryText)
 	put(t, filepath.Join(root, "etc/python3.11/closed.d/a.cfg"), canaryText)
 	for name, mode := range map[string]fs.FileMode{"closed.cfg": 0o640, "closed.d": 0o750} {
@@ -136,7 +137,8 @@ func certificate(t *testing.T) (cert, key string) {
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}))
 }
 
-// trustStore is a Java key store with one entry of a kind: 1 a key, 2 a certificate.
+// trustStore is a Java key store with one entry of the given kind: 1 is a key,
+// 2 a certificate.
 func trustStore(kind uint32) string {
 	var b []byte
 	text := func(s string) {
@@ -154,7 +156,7 @@ func trustStore(kind uint32) string {
 	return string(append(b, make([]byte, 20)...))
 }
 
-// listing describes a tree: each name with its kind, mode and target.
+// listing describes a tree: each name with its type, mode and target.
 func listing(t *testing.T, root string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -188,7 +190,8 @@ func listing(t *testing.T, root string) map[string]string {
 	return all
 }
 
-// top is what every host image has beside the links of the machine's layout.
+// top lists the top-level directories of every host image, without the layout
+// links of the host.
 func top() []string {
 	return []string{
 		"dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr", "var", "workspace",
@@ -234,7 +237,7 @@ func TestHostImageHoldsNoSecrets(t *testing.T) {
 		t.Errorf("binds %v, want %v", r.Binds, want)
 	}
 	all := listing(t, r.Dir)
-	// lib64 leads somewhere else than into /usr, and is left out.
+	// lib64 is not a link into /usr and is left out.
 	if names := append(top(), "bin", "lib", "lib32", "sbin"); !slices.Equal(topOf(all), sorted(names)) {
 		t.Errorf("top level %v, want %v", topOf(all), sorted(names))
 	}
@@ -279,7 +282,7 @@ func TestTrustStoreWithKey(t *testing.T) {
 	}
 }
 
-func TestHostImageFollowsTheMachine(t *testing.T) {
+func TestHostImageFollowsHost(t *testing.T) {
 	t.Parallel()
 	host := fakeHost(t)
 	s := hostStore(t, host)
@@ -303,7 +306,7 @@ func TestHostImageFollowsTheMachine(t *testing.T) {
 			t.Errorf("another data folder has %v, %v", img, err)
 		}
 	}
-	put(t, filepath.Join(host, "etc/shadow"), "changed") // is none of its business
+	put(t, filepath.Join(host, "etc/shadow"), "changed") // the image does not depend on it
 	if resolve() != first {
 		t.Error("the digest depends on /etc/shadow")
 	}
@@ -317,7 +320,7 @@ func TestHostImageFollowsTheMachine(t *testing.T) {
 		}
 		seen = append(seen, is)
 	}
-	// What an older sandbox stands on stays until somebody removes it.
+	// The image of an older sandbox persists until a client removes it.
 	if _, err := s.Root(first); err != nil {
 		t.Error(err)
 	}
@@ -333,7 +336,7 @@ func TestHostImageFollowsTheMachine(t *testing.T) {
 	}
 }
 
-func TestNoUserLand(t *testing.T) {
+func TestHostWithoutUsr(t *testing.T) {
 	t.Parallel()
 	s := hostStore(t, t.TempDir())
 	if _, err := s.Resolve(t.Context(), brig.HostImage); brig.KindOf(err) != brig.Unavailable {
@@ -344,8 +347,8 @@ func TestNoUserLand(t *testing.T) {
 	}
 }
 
-// TestThisMachine looks at the image of the machine that runs the test.
-func TestThisMachine(t *testing.T) {
+// TestThisHost checks the host image of the machine that runs the test.
+func TestThisHost(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	img, err := s.Resolve(t.Context(), brig.HostImage)
@@ -404,9 +407,9 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-// While somebody keeps coming back, nobody waits for a look; and when nobody
-// does, there is none.
-func TestHostImageIsWatched(t *testing.T) {
+// TestHostImageIsRefreshedInBackground checks that no caller waits for a check while requests
+// keep coming, and that checks stop when requests stop.
+func TestHostImageIsRefreshedInBackground(t *testing.T) {
 	host := fakeHost(t)
 	s := hostStore(t, host)
 	s.opts.HostAge = 10 * time.Second
@@ -438,7 +441,7 @@ func TestHostImageIsWatched(t *testing.T) {
 			t.Error("what has changed was not seen by itself")
 		}
 		s.hostMu.Unlock()
-		time.Sleep(keepLooking + time.Minute)
+		time.Sleep(hostWatchTime + time.Minute)
 		synctest.Wait()
 		if age() < 30*time.Second {
 			t.Errorf("nobody asks, and it was looked at %v ago", age())

@@ -9,8 +9,8 @@ import (
 
 const certsDir = "etc/ssl/certs"
 
-// certificates copies the public certificates that this machine trusts, so
-// that a sandbox with a network can check whom it talks to.
+// certificates copies the public certificates that the host trusts, so that a
+// sandbox with network access can verify its peers.
 func (t *hostTree) certificates() error {
 	for _, e := range t.m.list(certsDir) {
 		name := path.Join(certsDir, e.Name())
@@ -36,10 +36,11 @@ func (t *hostTree) certificates() error {
 	return t.certificate(java, java, onlyTrusted)
 }
 
-// certificate copies the machine's file from as to: what pick leaves of it.
+// certificate copies the host's file from to the path to. pick filters its
+// content.
 func (t *hostTree) certificate(from, to string, pick func([]byte) []byte) error {
 	p, err := t.m.resolve(from)
-	if err != nil || !visible(p) && !strings.HasPrefix(p, "etc/") {
+	if err != nil || !isVisible(p) && !strings.HasPrefix(p, "etc/") {
 		return nil
 	}
 	b, err := t.m.read(from, maxHostFile)
@@ -56,19 +57,19 @@ func (t *hostTree) certificate(from, to string, pick func([]byte) []byte) error 
 		}
 	}
 	if ok && from == to {
-		if !t.fits(from, 0) {
+		if !t.countCopied(from, 0) {
 			return nil
 		}
 		return t.link(target, to)
 	}
-	if !t.fits(from, int64(len(b))) {
+	if !t.countCopied(from, int64(len(b))) {
 		return nil
 	}
 	return t.write(to, b)
 }
 
 // onlyCertificates returns the certificates of a PEM file, without the text
-// between them; nothing if there is a block of another kind.
+// between them. It returns nil if the file has a block of another type.
 func onlyCertificates(b []byte) []byte {
 	var out []byte
 	for {
@@ -125,5 +126,5 @@ func isTrustStore(b []byte) bool {
 		}
 		next(u32())
 	}
-	return count > 0 && len(b) == 20 // a SHA-1 and nothing more
+	return count > 0 && len(b) == 20 // only a SHA-1 digest remains
 }

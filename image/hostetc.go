@@ -11,21 +11,22 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// What may be copied of the machine's /etc, at most.
+// Limits of the data copied from the host's /etc.
 const (
 	maxHostFile  = 4 << 20
 	maxHostBytes = 32 << 20
 	maxHostFiles = 20_000
 )
 
-// What an image says of names instead of what this machine says.
+// syntheticHosts replaces the host's /etc/hosts in an image.
 const syntheticHosts = "127.0.0.1 localhost sandbox\n::1 localhost\n"
 
-// syntheticResolver is the one that the agent writes to other images.
+// syntheticResolver returns the resolv.conf that the agent writes to other
+// images.
 func syntheticResolver() string { return wire.ResolverFile(brig.UplinkGateway.String()) }
 
 // hostFiles are the single files of /etc that programs under /usr need: the
-// loader's, and public tables. None of them is a place for secrets.
+// loader's files and public tables. None of them normally holds secrets.
 func hostFiles() []string {
 	return []string{
 		"os-release", "debian_version", "ld.so.cache", "ld.so.conf", "localtime", "timezone",
@@ -33,8 +34,8 @@ func hostFiles() []string {
 	}
 }
 
-// hostTrees are the directories of /etc, as patterns, into which programs and
-// interpreters under /usr have links. A name that is not here is not copied.
+// hostTrees are patterns of directories in /etc to which programs and
+// interpreters under /usr have links. Other directories are not copied.
 func hostTrees() []string {
 	return []string{"ld.so.conf.d", "python3*", "perl", "java-*", "R", "node*", "fonts", "ImageMagick-*"}
 }
@@ -71,7 +72,8 @@ func (t *hostTree) etc() error {
 		"resolv.conf":   syntheticResolver(),
 		"nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n",
 		"shells":        "/bin/sh\n/bin/bash\n",
-		"profile":       "PATH=/usr/local/bin:/usr/bin:/bin\nexport PATH\n",
+		"profile":       "PATH=/usr/local/bin:/usr/bin:/bin:" + wire.ProgramsDir + "\nexport PATH\n",
+		"pip.conf":      pipConfig,
 	} {
 		if err := t.write("etc/"+name, []byte(content)); err != nil {
 			return err
@@ -93,8 +95,8 @@ func (t *hostTree) etc() error {
 	return t.certificates()
 }
 
-// hostTreeNames are the directories of this machine that hostTrees mean.
-func (m *machine) hostTreeNames() []string {
+// hostTreeNames returns the directories of the host that match hostTrees.
+func (m *hostFS) hostTreeNames() []string {
 	var names []string
 	for _, e := range m.list("etc") {
 		for _, pattern := range hostTrees() {
@@ -107,13 +109,13 @@ func (m *machine) hostTreeNames() []string {
 	return names
 }
 
-// copyFile copies one file of the machine, if it is there and public. A link
-// into /usr stays a link, because /usr is there in the sandbox as well.
+// copyFile copies one file of the host if it exists and is public. It keeps a
+// link into /usr as a link, because the sandbox has /usr as well.
 func (t *hostTree) copyFile(name string) error {
 	if target, ok := t.linkIntoUsr(name); ok {
 		return t.link(target, name)
 	}
-	if p, err := t.m.resolve(name); err == nil && p != name && !visible(p) {
+	if p, err := t.m.resolve(name); err == nil && p != name && !isVisible(p) {
 		t.log.Warn("left out of the host image: it leads elsewhere", "file", name)
 		return nil
 	}
@@ -132,14 +134,15 @@ func (t *hostTree) copyContent(name string) error {
 		t.log.Warn("left out of the host image: it holds a private key", "file", name)
 		return nil
 	}
-	if !t.fits(name, int64(len(b))) {
+	if !t.countCopied(name, int64(len(b))) {
 		return nil
 	}
 	return t.write(name, b)
 }
 
-// fits counts what is copied and reports whether it is still within bounds.
-func (t *hostTree) fits(name string, n int64) bool {
+// countCopied counts the copied data and reports whether it is still within the
+// limits.
+func (t *hostTree) countCopied(name string, n int64) bool {
 	if t.copied+1 > maxHostFiles || t.size+n > maxHostBytes {
 		t.log.Warn("left out of the host image: there is too much of it", "file", name)
 		return false
@@ -148,25 +151,26 @@ func (t *hostTree) fits(name string, n int64) bool {
 	return true
 }
 
-// visible reports whether the sandbox sees a file of the machine, named without
-// links, where the machine has it.
-func visible(name string) bool {
+// isVisible reports whether the sandbox sees a host file at its host path. The
+// name must not contain links.
+func isVisible(name string) bool {
 	first, _, ok := strings.Cut(name, "/")
 	return ok && (first == "usr" || slices.Contains(hostLinks(), first))
 }
 
 // linkIntoUsr returns the target of name if it is a link that ends in /usr, or
-// in a /bin or /lib of its own where the machine still has these.
+// in a separate /bin or /lib where the host still has these.
 func (t *hostTree) linkIntoUsr(name string) (string, bool) {
 	target, err := t.m.readlink(name)
 	if err != nil {
 		return "", false
 	}
 	p, err := t.m.resolve(name)
-	if err != nil || !visible(p) {
+	if err != nil || !isVisible(p) {
 		return "", false
 	}
-	// A relative target keeps its meaning only where name really is there.
+	// A relative target keeps its meaning only if the path of name contains no
+	// link.
 	if real, err := t.m.resolve(path.Dir(name)); err != nil || real != path.Dir(name) {
 		return "", false
 	}
@@ -199,7 +203,8 @@ func (t *hostTree) copyTree(dir string) error {
 	return nil
 }
 
-// copyLink copies a link that ends in /usr or beside itself, and no other.
+// copyLink copies a link only if its target is in /usr or in the link's own
+// directory.
 func (t *hostTree) copyLink(name string) error {
 	target, ok := t.linkIntoUsr(name)
 	if !ok {
@@ -209,13 +214,13 @@ func (t *hostTree) copyLink(name string) error {
 		}
 		target = beside
 	}
-	if !t.fits(name, 0) {
+	if !t.countCopied(name, 0) {
 		return nil
 	}
 	return t.link(target, name)
 }
 
-// alternatives copies the links by which awk, java and others are chosen.
+// alternatives copies the links that select awk, java and others.
 func (t *hostTree) alternatives() error {
 	const dir = "etc/alternatives"
 	for _, e := range t.m.list(dir) {
@@ -224,8 +229,8 @@ func (t *hostTree) alternatives() error {
 		}
 		name := path.Join(dir, e.Name())
 		target, ok := t.linkIntoUsr(name)
-		// Most of them are of manual pages, which nobody reads in a sandbox.
-		if !ok || strings.Contains(target, "/man/") || !t.fits(name, 0) {
+		// Most of them point to manual pages, which a sandbox does not need.
+		if !ok || strings.Contains(target, "/man/") || !t.countCopied(name, 0) {
 			continue
 		}
 		if err := t.link(target, name); err != nil {

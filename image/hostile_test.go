@@ -14,19 +14,19 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// What is to become of a hostile archive.
+// Expected results of a hostile archive.
 const (
-	refused  = "refused"  // Import fails, and says why
-	confined = "confined" // Import succeeds, and nothing got out
+	refused  = "refused"  // Import fails with an error that names the reason
+	confined = "confined" // Import succeeds, and no file escaped
 )
 
 // hostile is one archive of the corpus.
 type hostile struct {
 	name string
-	make func(m *maker, canary string) []byte // nil result: the maker's own
+	make func(m *maker, canary string) []byte // a nil result means the maker's own bytes
 	want string
-	says string // what the error of a refusal mentions
-	// escapes says that a naive extractor falls for it.
+	says string // text that the error of a refusal contains
+	// escapes reports whether a naive extractor is vulnerable to it.
 	escapes bool
 	class   string // in the catalogue of attacks
 }
@@ -98,7 +98,8 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// checkPlaces checks what every image has: real directories to mount upon.
+// checkPlaces checks the mount points that every image has: they must be real
+// directories.
 func (a *arena) checkPlaces(t *testing.T, digest string) {
 	t.Helper()
 	r, err := a.store.Root(digest)
@@ -119,8 +120,8 @@ func (a *arena) checkPlaces(t *testing.T, digest string) {
 	}
 }
 
-// TestNaiveExtractorIsCaught is the control: the arena has to notice what an
-// extractor without care does.
+// TestNaiveExtractorIsCaught is the control: the arena must detect the damage
+// of a careless extractor.
 func TestNaiveExtractorIsCaught(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -146,8 +147,8 @@ func TestNaiveExtractorIsCaught(t *testing.T) {
 	}
 }
 
-// TestBombsWithoutLimits is the control of the limits: where there are none,
-// what explodes is taken for an image.
+// TestBombsWithoutLimits is the control for the limits: without them, an import
+// accepts bombs as images.
 func TestBombsWithoutLimits(t *testing.T) {
 	t.Parallel()
 	bombs := []string{"gzip bomb", "zstd bomb", "padding bomb", "too many files", "too many directories between", "too many bytes"}
@@ -173,7 +174,7 @@ func TestBombsWithoutLimits(t *testing.T) {
 	}
 }
 
-// naive extracts as it is done too often.
+// naive extracts an archive in the common careless way.
 func naive(t *testing.T, root string, archive []byte) {
 	if err := os.MkdirAll(filepath.Join(root, "etc"), 0o755); err != nil {
 		t.Fatal(err)
@@ -209,7 +210,7 @@ func naive(t *testing.T, root string, archive []byte) {
 			}
 		}
 	}
-	// The last step of an import, done without care.
+	// The last step of an import, without checks.
 	for _, name := range []string{"proc", "dev", "sys", "tmp", "run", "workspace", "home", "home/user"} {
 		_ = os.MkdirAll(filepath.Join(root, name), 0o755)
 		_ = os.Chmod(filepath.Join(root, name), 0o777)

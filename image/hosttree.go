@@ -13,18 +13,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// userID is the user and the group that programs in a sandbox run as.
+// userID is the user ID and group ID of programs in a sandbox.
 const userID = 1000
 
 // hostTree builds the synthetic part of the host image in out.
 type hostTree struct {
 	out   *os.Root
-	m     *machine
+	m     *hostFS
 	chown bool
 	log   *slog.Logger
 	binds []Bind
 
-	copied, size int64               // what was copied from the machine so far
+	copied, size int64               // data copied from the host so far
 	dirs         map[string]*os.Root // the directories that parent has opened
 }
 
@@ -35,7 +35,7 @@ type place struct {
 	user bool // belongs to the sandbox's user
 }
 
-// hostPlaces are the directories that every host image has.
+// hostPlaces are the directories of every host image.
 func hostPlaces() []place {
 	const sticky = fs.ModeSticky | 0o777
 	return []place{
@@ -51,7 +51,8 @@ func hostPlaces() []place {
 	}
 }
 
-// hostLinks are the names beside /usr that lead into it, or did once.
+// hostLinks are the top-level names that are links into /usr on a merged-/usr
+// system.
 func hostLinks() []string { return []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} }
 
 func (t *hostTree) build() error {
@@ -71,7 +72,7 @@ func (t *hostTree) build() error {
 	return t.etc()
 }
 
-// userland lays out /usr, /bin, /lib and their kin as this machine has them.
+// userland lays out /usr, /bin, /lib and related directories as on the host.
 func (t *hostTree) userland() error {
 	usr, err := t.m.resolve("usr")
 	if err != nil {
@@ -119,10 +120,10 @@ func (t *hostTree) mkdir(p place) error {
 			return err
 		}
 	}
-	return t.out.Chmod(p.name, p.mode) // and not by Mkdir, which the umask bends
+	return t.out.Chmod(p.name, p.mode) // not by Mkdir, which applies the umask
 }
 
-// write makes a file of the tree, and the directories above it.
+// write creates a file of the tree and its parent directories.
 func (t *hostTree) write(name string, content []byte) error {
 	dir, err := t.parent(name)
 	if err != nil {
@@ -142,7 +143,7 @@ func (t *hostTree) write(name string, content []byte) error {
 	return err
 }
 
-// link makes a symbolic link of the tree, and the directories above it.
+// link creates a symbolic link of the tree and its parent directories.
 func (t *hostTree) link(target, name string) error {
 	dir, err := t.parent(name)
 	if err != nil {
@@ -151,8 +152,9 @@ func (t *hostTree) link(target, name string) error {
 	return dir.Symlink(target, path.Base(name))
 }
 
-// parent returns the directory of name, and makes it if it is missing. It is
-// kept open: hundreds of links go into the same few.
+// parent returns the directory of name and creates it if it is missing. It
+// keeps the directory open, because hundreds of links are created in a few
+// directories.
 func (t *hostTree) parent(name string) (*os.Root, error) {
 	dir := path.Dir(name)
 	if dir == "." {
@@ -177,7 +179,7 @@ func (t *hostTree) parent(name string) (*os.Root, error) {
 	return r, nil
 }
 
-// close closes what parent has opened.
+// close closes the directories that parent has opened.
 func (t *hostTree) close() {
 	for _, r := range t.dirs {
 		_ = r.Close()

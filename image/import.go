@@ -11,29 +11,30 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Import implements brig.ImageStore. What kind of archive it is shows when it
-// is unpacked. Devices, fifos and sockets of the archive
-// are left out, and the last step that is reported says how many.
+// Import implements brig.ImageStore. The contents of the archive determine its
+// kind. Import skips devices, fifos and sockets; the last reported step
+// includes their number.
 func (s *Store) Import(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
 	if err := checkNewName(name); err != nil {
 		return nil, err
 	}
-	return s.take(ctx, delivery{name: name, source: sourceTarball, tar: r}, report)
+	return s.take(ctx, importJob{name: name, source: sourceTarball, tar: r}, report)
 }
 
-// delivery is an archive that becomes an image.
-type delivery struct {
+// importJob is an archive that becomes an image.
+type importJob struct {
 	name, source string
 	tar          io.Reader
-	// arrived is asked once the archive was read to its end; an error of it
-	// means that the archive is not to be used. It may be nil.
+	// arrived is called after the archive was read to its end. If it returns an
+	// error, the archive is discarded. It may be nil.
 	arrived func() error
-	// edit changes the unpacked files before they become an image. May be nil.
+	// edit changes the unpacked files before they become an image. It may be nil.
 	edit func(*finisher) error
 }
 
-// take unpacks an archive and makes an image of it, or leaves nothing.
-func (s *Store) take(ctx context.Context, d delivery, report func(brig.Progress)) (*brig.Image, error) {
+// take unpacks an archive and makes an image of it. If it fails, it leaves no
+// files.
+func (s *Store) take(ctx context.Context, d importJob, report func(brig.Progress)) (*brig.Image, error) {
 	if report == nil {
 		report = func(brig.Progress) {}
 	}
@@ -55,10 +56,10 @@ func (s *Store) take(ctx context.Context, d delivery, report func(brig.Progress)
 	defer a.closeOut()
 	u := &unpacker{
 		root: root, a: a, chown: s.privileged,
-		maxSize: s.largest(), maxFiles: s.opts.MaxFiles,
+		maxSize: s.maxImageSize(), maxFiles: s.opts.MaxFiles,
 	}
 	defer u.close()
-	if err := u.all(report); err != nil {
+	if err := u.unpackAll(report); err != nil {
 		return nil, err
 	}
 	if d.arrived != nil {
@@ -70,7 +71,7 @@ func (s *Store) take(ctx context.Context, d delivery, report func(brig.Progress)
 		report(brig.Progress{Step: fmt.Sprintf("left out %d devices and fifos", u.skipped), Done: u.size})
 	}
 	if kind := archiveKind(root); kind != "" && d.source == sourceTarball {
-		return s.takeImages(ctx, d.name, kind, root, report)
+		return s.importImages(ctx, d.name, kind, root, report)
 	}
 	report(brig.Progress{Step: "finish", Done: u.size})
 	f := &finisher{root: root, chown: s.privileged}
@@ -95,8 +96,8 @@ func (s *Store) take(ctx context.Context, d delivery, report func(brig.Progress)
 	return img, nil
 }
 
-// all unpacks the whole archive and checks that nothing follows it.
-func (u *unpacker) all(report func(brig.Progress)) error {
+// unpackAll unpacks the whole archive and checks that only padding follows it.
+func (u *unpacker) unpackAll(report func(brig.Progress)) error {
 	err := u.entries(func() { report(brig.Progress{Step: "unpack", Done: u.size}) })
 	if err != nil {
 		return err
@@ -110,11 +111,12 @@ func (u *unpacker) all(report func(brig.Progress)) error {
 	return nil
 }
 
-// entries unpacks every entry up to the end mark, and reports now and then.
+// entries unpacks every entry up to the end mark and reports progress
+// regularly.
 func (u *unpacker) entries(report func()) error {
 	const step = 16 << 20
 	next := u.a.given
-	last := "" // the entry before, to say where an archive is damaged
+	last := "" // the previous entry, to locate damage in the archive
 	t := tar.NewReader(u.a)
 	for {
 		h, err := t.Next()
@@ -138,7 +140,7 @@ func (u *unpacker) entries(report func()) error {
 	}
 }
 
-// isThere reports whether name is in root, without following it.
+// isThere reports whether name exists in root. It does not follow links.
 func isThere(root *os.Root, name string) bool {
 	_, err := root.Lstat(name)
 	return err == nil

@@ -21,7 +21,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// small is an archive with one of each kind that an image keeps.
+// small is an archive with one entry of each type that an image keeps.
 func small(t testing.TB) []byte {
 	m := newMaker(t)
 	m.dir("./")
@@ -51,7 +51,7 @@ func TestImport(t *testing.T) {
 				a.store.privileged = privileged
 				b := plain
 				if how != "plain" {
-					b = squeeze(plain, how)
+					b = compress(plain, how)
 				}
 				var steps []string
 				img, err := a.store.Import(t.Context(), "test", iotest.OneByteReader(bytes.NewReader(b)),
@@ -151,7 +151,7 @@ func TestImportOwnerOutOfRange(t *testing.T) {
 	}
 }
 
-func TestImportHardLinksStayApart(t *testing.T) {
+func TestImportReplacedHardLinks(t *testing.T) {
 	t.Parallel()
 	m := newMaker(t)
 	m.file("a", "first")
@@ -178,7 +178,7 @@ func TestImportHardLinksStayApart(t *testing.T) {
 	}
 }
 
-func TestImportErrorsThatAreNotTheCallers(t *testing.T) {
+func TestImportInternalErrors(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	torn := errors.New("connection torn")
@@ -216,7 +216,7 @@ func TestImportConcurrently(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	b := small(t)
-	second := open(t, filepath.Join(a.dir, "data")) // as another process would
+	second := open(t, filepath.Join(a.dir, "data")) // simulates another process
 	const n = 16
 	var wg sync.WaitGroup
 	errs := make([]error, n)

@@ -9,19 +9,24 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
+
+	"github.com/brig-run/brig"
 )
 
-// index says which name means which digest.
+// index maps names to digests.
 type index struct {
 	Version int               `json:"version"`
 	Names   map[string]string `json:"names"`
 	Host    hostPointer       `json:"host"`
-	// Manifests says which manifest, of a registry or a layout, is which
-	// digest of ours.
+	// Manifests maps the digest of a manifest, from a registry or a layout, to
+	// the image's digest.
 	Manifests map[string]string `json:"manifests,omitempty"`
+	// Aliases maps an alias to its target: a name or a digest.
+	Aliases map[string]string `json:"aliases,omitempty"`
 }
 
-// hostPointer is the host image that fits the machine with that fingerprint.
+// hostPointer is the host image for a fingerprint of the host.
 type hostPointer struct {
 	Fingerprint string `json:"fingerprint"`
 	Digest      string `json:"digest"`
@@ -36,11 +41,38 @@ func (x *index) namesOf(digest string) []string {
 			names = append(names, n)
 		}
 	}
+	for a, target := range x.Aliases {
+		if x.Names[a] == "" && (x.find(target) == digest || target == brig.HostImage && x.Host.Digest == digest) {
+			names = append(names, a)
+		}
+	}
 	slices.Sort(names)
 	return names
 }
 
-// readIndex needs no lock: the file is only ever replaced as a whole.
+// hasName reports whether an image has a name. An alias is not a name.
+func (x *index) hasName(digest string) bool {
+	for _, d := range x.Names {
+		if d == digest {
+			return true
+		}
+	}
+	return false
+}
+
+// aliasOf returns the alias that ref refers to, and its target. An image's name
+// takes precedence over an alias.
+func (x *index) aliasOf(ref string) (alias, target string) {
+	if isDigest(ref) || x.find(ref) != "" {
+		return "", ""
+	}
+	if r, err := parseReference(ref); err == nil && x.Aliases[ref] == "" {
+		ref = r.shortName()
+	}
+	return ref, x.Aliases[ref]
+}
+
+// readIndex needs no lock, because writers replace the file as a whole.
 func (s *Store) readIndex() (*index, error) {
 	x := &index{Version: indexVersion, Names: map[string]string{}, Manifests: map[string]string{}}
 	b, err := os.ReadFile(s.path("index.json"))
@@ -65,8 +97,8 @@ func (s *Store) readIndex() (*index, error) {
 	return x, nil
 }
 
-// change lets f change the index while no other process does. Nothing is
-// written when f returns an error.
+// change calls f with the index under an exclusive lock across processes. It
+// writes nothing when f returns an error.
 func (s *Store) change(ctx context.Context, f func(*index) error) error {
 	unlock, err := lockFile(ctx, s.path("lock"))
 	if err != nil {
@@ -90,11 +122,11 @@ func (s *Store) change(ctx context.Context, f func(*index) error) error {
 	return nil
 }
 
-// writeWhole replaces a file so that a crash leaves the old or the new one.
-// Only one writer at a time may replace the same file.
+// writeWhole replaces a file atomically: a crash leaves either the old or the
+// new one. Only one writer at a time may replace the same file.
 func writeWhole(path string, b []byte) error {
 	tmp := path + ".new"
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
@@ -114,7 +146,7 @@ func writeWhole(path string, b []byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// syncDir makes the renames in a directory survive a power cut.
+// syncDir makes the renames in a directory durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

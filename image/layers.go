@@ -11,29 +11,29 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// layered is an image as a registry or an archive of images has it.
+// layered is an image as stored in a registry or an archive of images.
 type layered struct {
 	name, source string
-	manifest     string   // the digest of its manifest, if it has one
-	also         []string // digests of lists in which the manifest was found
+	manifest     string   // the digest of its manifest, if known
+	also         []string // digests of the lists that contained the manifest
 	raw          []byte   // its configuration
 	file         *v1.ConfigFile
 	config       brig.ImageConfig
 	notes        []string
-	layers       []layer // the lowest first
+	layers       []layer // lowest first
 }
 
 // layer is one archive of changes to the layers below it.
 type layer struct {
-	digest string // as it is kept; empty if that is not known
-	// open returns it as it is kept, most often compressed. Whoever opened it
-	// has seen to it that it has its digest, or will by its content's.
+	digest string // of the stored form; empty if unknown
+	// open returns the layer in its stored form, usually compressed. Its digest
+	// was verified before, or the caller verifies the digest of its content.
 	open func(context.Context) (io.ReadCloser, error)
 }
 
-// digest is the digest of the configuration, which names the content of every
-// layer: what docker calls the image's ID. It is the same from wherever the
-// image came.
+// digest returns the digest of the configuration, which docker calls the image
+// ID. The configuration lists the content of every layer, so the digest does
+// not depend on the image's source.
 func (l *layered) digest() string { return digestOf(l.raw) }
 
 func digestOf(b []byte) string {
@@ -41,7 +41,7 @@ func digestOf(b []byte) string {
 	return digestPrefix + hex.EncodeToString(sum[:])
 }
 
-// setConfig reads the configuration, and holds it against the layers.
+// setConfig parses the configuration and checks it against the layers.
 func (l *layered) setConfig(raw []byte) (err error) {
 	l.raw = raw
 	if l.file, l.config, l.notes, err = readConfig(raw); err != nil {
@@ -53,8 +53,8 @@ func (l *layered) setConfig(raw []byte) (err error) {
 	return nil
 }
 
-// known returns the image of a layered one that is here already, newly named.
-func (s *Store) known(ctx context.Context, l *layered, digest string) (*brig.Image, error) {
+// storedImage returns the stored image for l, if it exists, under its new name.
+func (s *Store) storedImage(ctx context.Context, l *layered, digest string) (*brig.Image, error) {
 	if _, err := s.readMeta(digest); err != nil {
 		return nil, err
 	}
@@ -64,15 +64,15 @@ func (s *Store) known(ctx context.Context, l *layered, digest string) (*brig.Ima
 		if err != nil {
 			return err
 		}
-		l.point(x, digest)
+		l.addTo(x, digest)
 		img = m.image(x)
 		return nil
 	})
 	return img, err
 }
 
-// point lets the index say by what the image is known.
-func (l *layered) point(x *index, digest string) {
+// addTo adds the names and manifests of the image to the index.
+func (l *layered) addTo(x *index, digest string) {
 	if l.name != "" {
 		x.Names[l.name] = digest
 	}
@@ -83,15 +83,15 @@ func (l *layered) point(x *index, digest string) {
 	}
 }
 
-// assemble applies the layers one upon the other and makes an image of it, or
-// leaves nothing.
+// assemble applies the layers in order and makes an image of them. If it fails,
+// it leaves no files.
 func (s *Store) assemble(ctx context.Context, w *scratch, l *layered, report func(brig.Progress)) (*brig.Image, error) {
 	root, err := w.makeRoot()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	u := &unpacker{root: root, chown: s.privileged, maxSize: s.largest(), maxFiles: s.opts.MaxFiles}
+	u := &unpacker{root: root, chown: s.privileged, maxSize: s.maxImageSize(), maxFiles: s.opts.MaxFiles}
 	defer u.close()
 	for i, part := range l.layers {
 		step := fmt.Sprintf("unpack layer %d of %d", i+1, len(l.layers))
@@ -110,7 +110,7 @@ func (s *Store) assemble(ctx context.Context, w *scratch, l *layered, report fun
 	if err := f.finish(); err != nil {
 		return nil, err
 	}
-	notes, err := f.settle(&l.config, l.file.Config.User)
+	notes, err := f.resolveConfig(&l.config, l.file.Config.User)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (s *Store) assemble(ctx context.Context, w *scratch, l *layered, report fun
 	img, err := s.publish(ctx, w, &meta{
 		Version: metaVersion, Digest: digest, Size: u.size, Files: u.files, Skipped: u.skipped,
 		Created: s.opts.Now().UTC(), Source: l.source, Manifest: l.manifest, Config: l.config, Notes: l.notes,
-	}, func(x *index) { l.point(x, digest) })
+	}, func(x *index) { l.addTo(x, digest) })
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (s *Store) assemble(ctx context.Context, w *scratch, l *layered, report fun
 	return img, nil
 }
 
-// apply applies one layer, whose content has to have the digest diffID.
+// apply applies one layer, whose content must have the digest diffID.
 func (s *Store) apply(ctx context.Context, u *unpacker, l layer, diffID string, report func()) error {
 	in, err := l.open(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Store) apply(ctx context.Context, u *unpacker, l layer, diffID string, 
 		return err
 	}
 	defer a.closeOut()
-	if u.a != nil { // limits are the image's and not the layer's
+	if u.a != nil { // limits apply to the image and not to a layer
 		a.taken, a.given = a.taken+u.a.taken, u.a.given
 	}
 	u.close()
@@ -154,8 +154,8 @@ func (s *Store) apply(ctx context.Context, u *unpacker, l layer, diffID string, 
 	return nil
 }
 
-// changes unpacks every entry of a layer. What follows the end mark is only
-// read, since the layer's digest says that it is meant to be there.
+// changes unpacks every entry of a layer. It reads and discards the bytes after
+// the end mark, because the layer's digest covers them.
 func (u *unpacker) changes(report func()) error {
 	if err := u.entries(report); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (u *unpacker) changes(report func()) error {
 	return nil
 }
 
-// inLayer says in which layer an image was refused.
+// inLayer adds the refused layer to the error of an image.
 func inLayer(i, of int, digest string, err error) error {
 	if brig.KindOf(err) != brig.InvalidArgument {
 		return err

@@ -42,7 +42,7 @@ func zstded(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-// What layers do to each other.
+// TestLayers checks how layers change the layers below them.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	below := func(m *maker) {
@@ -103,8 +103,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// hostileLayers are images whose layers are not meant well. Each comes after a
-// layer with links of all kinds, and none may touch what is outside.
+// hostileLayers are images with malicious layers. Each follows a layer with
+// links of all kinds. No layer may touch files outside of the image.
 func hostileLayers() []hostile {
 	own := []hostile{
 		{name: "whiteout through a link", want: refused, says: "links are not followed", make: func(m *maker, _ string) []byte { m.file("abs/.wh.passwd", ""); return nil }},
@@ -148,7 +148,8 @@ func hostileLayers() []hostile {
 			return nil
 		}},
 	}
-	// And all that is hostile to an import, but for what layers may do.
+	// Add the archives that are hostile to an import, except for those with
+	// features that are legal in layers.
 	for _, h := range corpus() {
 		for _, allowed := range []string{"whiteout", "not empty", "link", "end mark", "cut short", "nothing in it", "nothing", "behind", "images"} {
 			if strings.Contains(h.says, allowed) || h.name == "nothing" {
@@ -199,7 +200,8 @@ func TestHostileLayers(t *testing.T) {
 	}
 }
 
-// Limits are an image's, however many layers it is spread over.
+// TestLayersShareLimits checks that limits apply to the whole image, regardless
+// of its number of layers.
 func TestLayersShareLimits(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
@@ -227,7 +229,7 @@ func TestLayersShareLimits(t *testing.T) {
 	a.refused(t, err, brig.InvalidArgument, "ref", "501 layers, the most is 500")
 }
 
-// What a configuration says is kept within bounds.
+// TestHostileConfig checks the limits on values from a configuration.
 func TestHostileConfig(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
@@ -267,8 +269,8 @@ func TestHostileConfig(t *testing.T) {
 	a.refused(t, err, brig.InvalidArgument, "ref", "configuration is larger")
 }
 
-// A layer whose content is not what the configuration says is not used, even
-// if the manifest knows it.
+// TestWrongDiffID checks that a layer is refused if its content differs from
+// the configuration, even if the manifest lists it.
 func TestWrongDiffID(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)

@@ -12,8 +12,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// archiveKind tells an unpacked archive of images from a root file system:
-// sourceLayout or sourceDocker, or empty. docker save makes what is both.
+// archiveKind distinguishes an archive of images from a root file system. It
+// returns sourceLayout, sourceDocker or "". An archive from docker save matches
+// both kinds, and counts as a layout.
 func archiveKind(root *os.Root) string {
 	switch {
 	case isThere(root, "usr") || isThere(root, "bin") || isThere(root, "etc"):
@@ -26,11 +27,11 @@ func archiveKind(root *os.Root) string {
 	return ""
 }
 
-// takeImages makes an image of the one that an unpacked archive of images
-// holds. Whatever is in there is read through root, which nothing leaves.
-func (s *Store) takeImages(ctx context.Context, name, kind string, root *os.Root, report func(brig.Progress)) (*brig.Image, error) {
+// importImages imports the only image of an unpacked archive of images. It
+// reads all files through root, so that no path can escape.
+func (s *Store) importImages(ctx context.Context, name, kind string, root *os.Root, report func(brig.Progress)) (*brig.Image, error) {
 	l := &layered{name: name, source: kind}
-	box := crate{root}
+	box := layoutReader{root}
 	read := box.layout
 	if kind == sourceDocker {
 		read = box.docker
@@ -41,7 +42,7 @@ func (s *Store) takeImages(ctx context.Context, name, kind string, root *os.Root
 	if a := l.file.Architecture; a != "" && a != thisPlatform().Architecture {
 		return nil, refuse("its image is for %s, and this machine is %s", l.config.Platform, thisPlatform())
 	}
-	if img, err := s.known(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
+	if img, err := s.storedImage(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
 		return img, err
 	}
 	w, err := s.newScratch()
@@ -52,11 +53,11 @@ func (s *Store) takeImages(ctx context.Context, name, kind string, root *os.Root
 	return s.assemble(ctx, w, l, report)
 }
 
-// crate is an unpacked archive of images.
-type crate struct{ root *os.Root }
+// layoutReader is an unpacked archive of images.
+type layoutReader struct{ root *os.Root }
 
-// small reads a file of the archive that is not a layer.
-func (c crate) small(name string) ([]byte, error) {
+// readSmall reads a file of the archive that is not a layer.
+func (c layoutReader) readSmall(name string) ([]byte, error) {
 	f, err := c.open(name)
 	if err != nil {
 		return nil, err
@@ -69,8 +70,9 @@ func (c crate) small(name string) ([]byte, error) {
 	return b, err
 }
 
-// open opens a file of the archive. docker save had links between layers once.
-func (c crate) open(name string) (*os.File, error) {
+// open opens a file of the archive. Old versions of docker save wrote links
+// between layers.
+func (c layoutReader) open(name string) (*os.File, error) {
 	clean, err := cleanName(name)
 	if err != nil {
 		return nil, err
@@ -88,12 +90,12 @@ func (c crate) open(name string) (*os.File, error) {
 
 func blobName(d v1.Hash) string { return "blobs/" + d.Algorithm + "/" + d.Hex }
 
-// blob reads a small blob of a layout, which has to have its digest.
-func (c crate) blob(d v1.Hash) ([]byte, error) {
+// blob reads a small blob of a layout and verifies its digest.
+func (c layoutReader) blob(d v1.Hash) ([]byte, error) {
 	if err := checkDigest(d.String()); err != nil {
 		return nil, refuse("%s is not a sha256 digest", quote(d.String()))
 	}
-	b, err := c.small(blobName(d))
+	b, err := c.readSmall(blobName(d))
 	if err == nil && digestOf(b) != d.String() {
 		err = refuse("entry %s: its digest is %s", quote(blobName(d)), digestOf(b))
 	}
@@ -101,8 +103,8 @@ func (c crate) blob(d v1.Hash) ([]byte, error) {
 }
 
 // layout reads an OCI layout.
-func (c crate) layout(l *layered) error {
-	b, err := c.small("index.json")
+func (c layoutReader) layout(l *layered) error {
+	b, err := c.readSmall("index.json")
 	if err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func (c crate) layout(l *layered) error {
 		return refuse("it is an archive of images, but there is no image in it")
 	case len(images) > 1: // one image for several platforms, or several images
 		if d, err = choose(b, thisPlatform()); err != nil || tagged(list) {
-			return several(names)
+			return severalImagesError(names)
 		}
 	}
 	kind := d.MediaType
@@ -161,9 +163,9 @@ func (c crate) layout(l *layered) error {
 	return l.setConfig(config)
 }
 
-// layer is a layer that is a file of the archive. Its content has to have the
-// digest that the configuration says, which is checked when it is applied.
-func (c crate) layer(name, digest string) layer {
+// layer returns a layer that is a file of the archive. apply later checks its
+// content against the digest in the configuration.
+func (c layoutReader) layer(name, digest string) layer {
 	return layer{digest: digest, open: func(context.Context) (io.ReadCloser, error) { return c.open(name) }}
 }
 
@@ -180,7 +182,7 @@ func tagged(list *v1.IndexManifest) bool {
 	return len(names) > 1
 }
 
-// The annotations by which an image in a layout is named.
+// The annotations with the name of an image in a layout.
 const (
 	imageName = "io.containerd.image.name"
 	refName   = "org.opencontainers.image.ref.name"
@@ -195,8 +197,8 @@ func nameIn(d v1.Descriptor) string {
 	return d.Digest.String()
 }
 
-// several says that it is not clear which image of an archive is meant.
-func several(names []string) error {
+// severalImagesError reports that an archive contains more than one image.
+func severalImagesError(names []string) error {
 	const most = 10
 	list := ""
 	for i, n := range names {
@@ -210,9 +212,9 @@ func several(names []string) error {
 		WithHint("make an archive of one image, for example docker save NAME:TAG")
 }
 
-// docker reads what docker save made before it made layouts.
-func (c crate) docker(l *layered) error {
-	b, err := c.small("manifest.json")
+// docker reads the format that docker save wrote before it used OCI layouts.
+func (c layoutReader) docker(l *layered) error {
+	b, err := c.readSmall("manifest.json")
 	if err != nil {
 		return err
 	}
@@ -232,7 +234,7 @@ func (c crate) docker(l *layered) error {
 		if len(all) == 0 {
 			return refuse("it is an archive of images, but there is no image in it")
 		}
-		return several(names)
+		return severalImagesError(names)
 	}
 	if n := len(all[0].Layers); n > maxLayers {
 		return refuse("it has %d layers, the most is %d", n, maxLayers)
@@ -240,7 +242,7 @@ func (c crate) docker(l *layered) error {
 	for _, name := range all[0].Layers {
 		l.layers = append(l.layers, c.layer(name, ""))
 	}
-	config, err := c.small(all[0].Config)
+	config, err := c.readSmall(all[0].Config)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,8 @@ func dockerTar(t testing.TB, images map[string]v1.Image) []byte {
 	return b.Bytes()
 }
 
-// An image is the same image from wherever it comes.
+// TestImportArchivesOfImages checks that the source of an image does not change
+// its identity.
 func TestImportArchivesOfImages(t *testing.T) {
 	t.Parallel()
 	img := configured(t, v1.Config{Env: []string{"A=1"}},
@@ -117,7 +118,8 @@ func TestImportOfSeveralImages(t *testing.T) {
 	}
 }
 
-// Nothing in an archive of images leads out of it.
+// TestHostileArchivesOfImages checks that no path in an archive of images
+// escapes from it.
 func TestHostileArchivesOfImages(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -139,11 +141,11 @@ func TestHostileArchivesOfImages(t *testing.T) {
 		_, err := a.importBytes(t, tarOf(t, f))
 		a.refused(t, err, brig.InvalidArgument, "archive", says)
 	}
-	// A layer of it is unpacked as carefully as one from a registry.
+	// Layers from an archive get the same checks as layers from a registry.
 	b := layoutTar(t, imageOf(t, tarOf(t, func(m *maker) { m.link("a", a.canary); m.file("a/.wh.secret", "") })))
 	_, err := a.importBytes(t, b)
 	a.refused(t, err, brig.InvalidArgument, "archive", "links are not followed")
-	// A blob that is not what its name says.
+	// A blob whose content does not match its name.
 	i := bytes.Index(b, []byte(`"rootfs"`))
 	b[i+2] ^= 1
 	_, err = a.importBytes(t, b)

@@ -11,36 +11,36 @@ import (
 	"syscall"
 )
 
-// machine reads the files of this machine, or of the tree that a test puts in
-// its place. Names are relative to its root, where absolute links lead too.
-// What is read goes through root; to look at a name, which happens hundreds of
-// times before a sandbox starts, one system call has to do.
-type machine struct {
+// hostFS reads the files of the host, or of the tree that a test substitutes.
+// Names are relative to its root, and absolute links resolve below it too.
+// Reads go through root. lstat and readlink use a single system call, because
+// they run hundreds of times before a sandbox starts.
+type hostFS struct {
 	dir  string
 	root *os.Root
 }
 
-func openMachine(dir string) (*machine, error) {
+func openHostFS(dir string) (*hostFS, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the machine's root: %w", err)
 	}
-	return &machine{dir: dir, root: root}, nil
+	return &hostFS{dir: dir, root: root}, nil
 }
 
-func (m *machine) lstat(name string) (fs.FileInfo, error) { return os.Lstat(m.dir + "/" + name) }
+func (m *hostFS) lstat(name string) (fs.FileInfo, error) { return os.Lstat(m.dir + "/" + name) }
 
-func (m *machine) readlink(name string) (string, error) { return os.Readlink(m.dir + "/" + name) }
+func (m *hostFS) readlink(name string) (string, error) { return os.Readlink(m.dir + "/" + name) }
 
-func (m *machine) close() { _ = m.root.Close() }
+func (m *hostFS) close() { _ = m.root.Close() }
 
-// errPrivate says that not everybody on this machine may read a file.
+// errPrivate means that a file of the host is not world-readable.
 var errPrivate = errors.New("not everybody may read it")
 
-// resolve follows every link of name and returns a name without any. It is an
-// error when a directory on the way is closed to others: a file in there may
-// look readable by everybody and is not.
-func (m *machine) resolve(name string) (string, error) {
+// resolve follows every link of name and returns a name without links. It fails
+// if a directory on the path is not accessible to others, because a file in
+// such a directory may have world-readable permissions without being readable.
+func (m *hostFS) resolve(name string) (string, error) {
 	todo, done := strings.Split(name, "/"), "."
 	for links := 0; len(todo) > 0; {
 		c := todo[0]
@@ -79,14 +79,14 @@ func (m *machine) resolve(name string) (string, error) {
 	return done, nil
 }
 
-// read follows links and returns the content of a regular file that everybody
-// may read and that is no larger than max.
-func (m *machine) read(name string, max int64) ([]byte, error) {
+// read follows links and returns the content of a regular file. The file must
+// be world-readable and no larger than max.
+func (m *hostFS) read(name string, max int64) ([]byte, error) {
 	p, err := m.resolve(name)
 	if err != nil {
 		return nil, err
 	}
-	// Non-blocking, so that a fifo cannot hold us.
+	// Non-blocking, so that a fifo cannot block us.
 	f, err := m.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (m *machine) read(name string, max int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, max))
 }
 
-// list returns the entries of a directory in the order of their names, links
-// to it followed; none if others may not list it.
-func (m *machine) list(name string) []fs.DirEntry {
+// list returns the sorted entries of a directory and follows links to it. It
+// returns nil if others may not list the directory.
+func (m *hostFS) list(name string) []fs.DirEntry {
 	p, err := m.resolve(name)
 	if err != nil {
 		return nil
@@ -125,8 +125,8 @@ func (m *machine) list(name string) []fs.DirEntry {
 	return entries
 }
 
-// exists reports whether name leads to something that others may reach.
-func (m *machine) exists(name string) bool {
+// exists reports whether name resolves to a file that others can reach.
+func (m *hostFS) exists(name string) bool {
 	_, err := m.resolve(name)
 	return err == nil
 }

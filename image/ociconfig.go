@@ -12,25 +12,25 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// The bounds of what is kept of an image's configuration.
+// Limits of the values kept from an image's configuration.
 const (
 	maxLayers       = 500
 	maxConfig       = 4 << 20 // bytes of a configuration or a manifest
 	maxConfigLabels = 100
 	maxConfigEnv    = 500
 	maxConfigWords  = 200      // of an entrypoint or a command
-	maxConfigBytes  = 64 << 10 // of each of these
+	maxConfigBytes  = 64 << 10 // for each of them
 )
 
-// ReadConfig reads an image's configuration, in JSON as OCI has it, and keeps
-// what is honoured, within bounds. The notes say what is not.
+// ReadConfig parses an OCI image configuration in JSON and keeps the supported
+// values, within limits. The notes list the ignored values.
 func ReadConfig(raw []byte) (brig.ImageConfig, []string, error) {
 	_, c, notes, err := readConfig(raw)
 	return c, notes, err
 }
 
-// readConfig reads a configuration and keeps what is on the list of things
-// that are honoured. The notes say what is not.
+// readConfig parses a configuration and keeps the supported values. The notes
+// list the ignored values.
 func readConfig(raw []byte) (*v1.ConfigFile, brig.ImageConfig, []string, error) {
 	var out brig.ImageConfig
 	if len(raw) > maxConfig {
@@ -73,7 +73,7 @@ func platformOf(f *v1.ConfigFile) *v1.Platform {
 	return &v1.Platform{OS: "linux", Architecture: f.Architecture, Variant: f.Variant}
 }
 
-// clip makes what an image says fit for a terminal.
+// clip makes text from an image safe for a terminal.
 func clip(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == utf8.RuneError || r == 0x7f {
@@ -85,9 +85,9 @@ func clip(s string) string {
 
 func clean(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// steers reports whether a variable could change how programs are loaded, or
-// what Brig's own programs do.
-func steers(key string) bool {
+// affectsLoading reports whether a variable could change how programs are loaded or how
+// Brig's own programs behave.
+func affectsLoading(key string) bool {
 	return strings.HasPrefix(key, "LD_") || strings.HasPrefix(key, "BRIG_") ||
 		strings.HasPrefix(key, "E2B_") || key == "GLIBC_TUNABLES"
 }
@@ -100,7 +100,7 @@ func keepEnv(all []string, note func(string, ...any)) map[string]string {
 		switch {
 		case !ok || k == "" || !clean(kv):
 			left++
-		case steers(k):
+		case affectsLoading(k):
 			if len(dropped) < 10 && len(k) <= 80 {
 				dropped = append(dropped, clip(k))
 			} else {
@@ -132,7 +132,7 @@ func keepLabels(all map[string]string, note func(string, ...any)) map[string]str
 			keys = append(keys, k)
 		}
 	}
-	slices.Sort(keys) // so that the same ones are kept every time
+	slices.Sort(keys) // for a deterministic selection
 	labels, size := map[string]string{}, 0
 	for _, k := range keys {
 		n := len(k) + len(all[k])

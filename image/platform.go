@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// isList tells a list of manifests from a manifest: by what the registry
-// says, or else by what is in it.
+// isList reports whether b is a list of manifests, and not a manifest. The
+// registry's media type takes precedence over the content.
 func isList(b []byte, kind types.MediaType) bool {
 	if kind.IsIndex() || kind.IsImage() {
 		return kind.IsIndex()
@@ -25,7 +25,7 @@ func isList(b []byte, kind types.MediaType) bool {
 	return json.Unmarshal(b, &in) == nil && (in.MediaType.IsIndex() || in.Manifests != nil && in.Layers == nil)
 }
 
-// choose finds what a list has for a platform.
+// choose returns the entry of a list that matches a platform.
 func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
 	list, err := v1.ParseIndexManifest(bytes.NewReader(b))
 	if err != nil {
@@ -43,7 +43,7 @@ func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
 			images, only = images+1, d
 		case d.Platform.Satisfies(want):
 			return d, nil
-		case d.Platform.OS != "unknown": // attestations have that
+		case d.Platform.OS != "unknown": // attestations have this platform
 			images = 2
 			if s := clip(d.Platform.String()); len(there) < 50 && len(s) <= 80 && !slices.Contains(there, s) {
 				there = append(there, s)
@@ -51,12 +51,12 @@ func choose(b []byte, want v1.Platform) (v1.Descriptor, error) {
 		}
 	}
 	if images == 1 {
-		return only, nil // its configuration will tell
+		return only, nil // its configuration decides
 	}
 	return v1.Descriptor{}, otherPlatform(want, there)
 }
 
-// otherPlatform says that an image is for other machines than it is wanted for.
+// otherPlatform reports that an image does not support the wanted platform.
 func otherPlatform(want v1.Platform, there []string) error {
 	slices.Sort(there)
 	list := strings.Join(there, ", ")

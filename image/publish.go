@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// publish makes the image in w one of the store's, under the digest of m, and
-// lets point change the index in the same step. When the store has the digest
-// already, that image stays and w's is left to be discarded.
+// publish moves the image in w to the store under the digest of m, and changes
+// the index with point in the same step. If the store already has the digest,
+// it keeps the existing image and the caller discards w.
 func (s *Store) publish(ctx context.Context, w *scratch, m *meta, point func(*index)) (*brig.Image, error) {
 	b, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -28,8 +28,8 @@ func (s *Store) publish(ctx context.Context, w *scratch, m *meta, point func(*in
 		return nil, err
 	}
 	defer keep()
-	// An image that has its name must be whole even after a power cut, and
-	// one sync of the file system costs less than one of every file.
+	// A named image must be complete even after a power failure. One sync of the
+	// file system costs less than one for each file.
 	if err := s.opts.sync(from); err != nil {
 		return nil, fmt.Errorf("write image %s to the disk: %w", m.Digest, err)
 	}
@@ -56,7 +56,7 @@ func (s *Store) publish(ctx context.Context, w *scratch, m *meta, point func(*in
 	return img, err
 }
 
-// syncFS writes everything that the file system of dir holds back to its disk.
+// syncFS flushes the file system of dir to its disk.
 func syncFS(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Pull implements brig.ImageStore. Who asks for an image that is being pulled
-// waits for the same work.
+// Pull implements brig.ImageStore. Concurrent requests for the same image share
+// one pull.
 func (s *Store) Pull(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
 	return s.pullOnce(ctx, p, false, oneAtATime(report))
 }
@@ -19,13 +19,13 @@ func (s *Store) Pull(ctx context.Context, p brig.ImagePull, report func(brig.Pro
 // PullMissing implements brig.ImagePuller.
 func (s *Store) PullMissing(ctx context.Context, ref string) (*brig.Image, error) {
 	if _, err := parseReference(ref); err != nil || !s.opts.PullMissing || isDigest(ref) {
-		return nil, unknown(ref)
+		return nil, unknownImage(ref)
 	}
 	return s.pullOnce(ctx, brig.ImagePull{Ref: ref}, true, func(brig.Progress) {})
 }
 
-// wanted is what a pull is to get.
-type wanted struct {
+// pullTarget is the target of a pull.
+type pullTarget struct {
 	ref      reference
 	platform v1.Platform
 	pull     brig.ImagePull
@@ -44,20 +44,20 @@ func (s *Store) pullOnce(ctx context.Context, p brig.ImagePull, missing bool, re
 	if err != nil {
 		return nil, err
 	}
-	if err := s.allowed(ref); err != nil {
+	if err := s.checkAllowed(ref); err != nil {
 		return nil, err
 	}
 	key := flightKey{pull: p, missing: missing}
-	key.pull.Ref, key.pull.Platform = ref.familiar(), platform.String()
+	key.pull.Ref, key.pull.Platform = ref.shortName(), platform.String()
 	return s.flights.do(ctx, key, report, func(ctx context.Context, report func(brig.Progress)) (*brig.Image, error) {
-		return s.pull(ctx, wanted{ref, platform, p}, missing, report)
+		return s.pull(ctx, pullTarget{ref, platform, p}, missing, report)
 	})
 }
 
-// pull asks one place after the other.
-func (s *Store) pull(ctx context.Context, want wanted, missing bool, report func(brig.Progress)) (*brig.Image, error) {
-	places, err := s.places(want.ref, want.pull, missing)
-	for _, at := range places {
+// pull tries the sources in order.
+func (s *Store) pull(ctx context.Context, want pullTarget, missing bool, report func(brig.Progress)) (*brig.Image, error) {
+	sources, err := s.sources(want.ref, want.pull, missing)
+	for _, at := range sources {
 		if at != nil {
 			defer at.close()
 		}
@@ -65,13 +65,13 @@ func (s *Store) pull(ctx context.Context, want wanted, missing bool, report func
 	if err != nil {
 		return nil, err
 	}
-	for i, at := range places {
+	for i, at := range sources {
 		img, perr := s.pullFrom(ctx, at, want, report)
 		if perr == nil {
 			return img, nil
 		}
 		err = explainPull(ctx, want.ref, at, want.pull, perr)
-		if ctx.Err() != nil || i == len(places)-1 || brig.KindOf(err) == brig.FailedPrecondition {
+		if ctx.Err() != nil || i == len(sources)-1 || brig.KindOf(err) == brig.FailedPrecondition {
 			break
 		}
 		s.opts.Log.Warn("a mirror does not have an image", "mirror", at.repo.String(), "error", perr)
@@ -79,19 +79,19 @@ func (s *Store) pull(ctx context.Context, want wanted, missing bool, report func
 	return nil, err
 }
 
-func (s *Store) pullFrom(ctx context.Context, at *registry, want wanted, report func(brig.Progress)) (*brig.Image, error) {
+func (s *Store) pullFrom(ctx context.Context, at *registry, want pullTarget, report func(brig.Progress)) (*brig.Image, error) {
 	report(brig.Progress{Step: "ask " + registryName(at.repo.RegistryStr())})
 	m, also, err := at.manifest(ctx, want)
 	if err != nil {
 		return nil, err
 	}
-	l := &layered{name: want.ref.familiar(), source: sourcePull, manifest: m.digest, also: also}
+	l := &layered{name: want.ref.shortName(), source: sourcePull, manifest: m.digest, also: also}
 	x, err := s.readIndex()
 	if err != nil {
 		return nil, err
 	}
 	if here := x.Manifests[m.digest]; here != "" {
-		img, err := s.known(ctx, l, here)
+		img, err := s.storedImage(ctx, l, here)
 		if brig.KindOf(err) != brig.NotFound {
 			return img, err
 		}
@@ -100,15 +100,15 @@ func (s *Store) pullFrom(ctx context.Context, at *registry, want wanted, report 
 	if err := at.fetch(ctx, "the configuration", m.Config, &config, func(int64) {}); err != nil {
 		return nil, err
 	}
-	l.layers = make([]layer, len(m.Layers)) // for the count
+	l.layers = make([]layer, len(m.Layers)) // setConfig needs only the number of layers
 	if err := l.setConfig(config.b); err != nil {
 		return nil, err
 	}
 	if a := l.file.Architecture; a != "" && a != want.platform.Architecture {
 		return nil, otherPlatform(want.platform, []string{l.config.Platform})
 	}
-	// Another manifest may have had the same content.
-	if img, err := s.known(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
+	// The content may already be stored under another manifest.
+	if img, err := s.storedImage(ctx, l, l.digest()); brig.KindOf(err) != brig.NotFound {
 		return img, err
 	}
 	if err := s.checkSize(m.Layers); err != nil {
@@ -117,19 +117,19 @@ func (s *Store) pullFrom(ctx context.Context, at *registry, want wanted, report 
 	return s.download(ctx, at, l, m.Layers, report)
 }
 
-// checkSize refuses what is larger packed than it may be unpacked, before any of
-// it is on the disk.
+// checkSize refuses an image whose compressed size exceeds the limit for
+// unpacked data, before it downloads any layer.
 func (s *Store) checkSize(layers []v1.Descriptor) error {
-	left := s.largest()
+	left := s.maxImageSize()
 	for i, d := range layers {
 		if left -= d.Size; left < 0 {
-			return refuse("layer %d of %d: packed it is already above the limit of %d bytes", i+1, len(layers), s.largest())
+			return refuse("layer %d of %d: packed it is already above the limit of %d bytes", i+1, len(layers), s.maxImageSize())
 		}
 	}
 	return nil
 }
 
-// download fetches layers while it applies those that are there.
+// download fetches layers and concurrently applies those that have arrived.
 func (s *Store) download(ctx context.Context, at *registry, l *layered, layers []v1.Descriptor, report func(brig.Progress)) (*brig.Image, error) {
 	w, err := s.newScratch()
 	if err != nil {
@@ -137,22 +137,22 @@ func (s *Store) download(ctx context.Context, at *registry, l *layered, layers [
 	}
 	defer w.discard()
 	ctx, cancel := context.WithCancel(ctx)
-	d := &downloads{r: at, dir: w.dir, report: report, slots: make(chan struct{}, ahead)}
+	d := &downloads{r: at, dir: w.dir, report: report, slots: make(chan struct{}, concurrentDownloads)}
 	defer d.work.Wait()
 	defer cancel()
 	l.layers = d.start(ctx, layers)
 	return s.assemble(ctx, w, l, report)
 }
 
-// manifest is what a registry says that an image is made of.
+// manifest is the parsed manifest of an image with its digest.
 type manifest struct {
 	*v1.Manifest
 	digest string
 }
 
-// manifest finds the manifest for a platform, and the digest of the list in
-// which it was found.
-func (r *registry) manifest(ctx context.Context, want wanted) (*manifest, []string, error) {
+// manifest finds the manifest for a platform. It also returns the digests of
+// the lists that contain it.
+func (r *registry) manifest(ctx context.Context, want pullTarget) (*manifest, []string, error) {
 	b, kind, err := r.document(ctx, want.ref.Identifier())
 	if err != nil {
 		return nil, nil, err
@@ -185,7 +185,7 @@ func (r *registry) manifest(ctx context.Context, want wanted) (*manifest, []stri
 func (r *registry) document(ctx context.Context, tagOrDigest string) ([]byte, types.MediaType, error) {
 	var b []byte
 	var kind types.MediaType
-	err := r.again(ctx, func() error {
+	err := r.retry(ctx, func() error {
 		ref := reference{r.repo.Tag(tagOrDigest)}
 		if isDigest(tagOrDigest) {
 			ref = reference{r.repo.Digest(tagOrDigest)}

@@ -30,15 +30,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// hub is a registry on the loopback, with what a test puts in front of it.
+// hub is a registry on the loopback address, with an optional front handler of
+// a test.
 type hub struct {
 	t     testing.TB
 	inner http.Handler
 	host  string
-	gets  atomic.Int64 // of blobs
+	gets  atomic.Int64 // number of blob requests
 
 	mu    sync.Mutex
-	front func(w http.ResponseWriter, r *http.Request) bool // true: answered
+	front func(w http.ResponseWriter, r *http.Request) bool // true: the front answered
 }
 
 func newHub(t testing.TB) *hub {
@@ -61,14 +62,14 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// put puts something in front of the registry.
+// put installs a handler in front of the registry.
 func (h *hub) put(f func(w http.ResponseWriter, r *http.Request) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.front = f
 }
 
-// push pushes an image, past whatever is in front, and returns its reference.
+// push pushes an image without the front handler and returns its reference.
 func (h *hub) push(img v1.Image, what string) string {
 	h.t.Helper()
 	h.mu.Lock()
@@ -86,7 +87,7 @@ func (h *hub) push(img v1.Image, what string) string {
 	return h.host + "/" + what
 }
 
-// imageOf makes an image of layers, each the bytes of a tar archive,
+// imageOf makes an image of layers. Each is the bytes of a tar archive,
 // compressed or not.
 func imageOf(t testing.TB, layers ...[]byte) v1.Image {
 	t.Helper()
@@ -115,7 +116,7 @@ func configured(t testing.TB, c v1.Config, layers ...[]byte) v1.Image {
 	return img
 }
 
-// layerOf is a layer exactly as it is given, with a digest of what it holds.
+// layerOf returns b unchanged as a layer, with the digest of its content.
 func layerOf(t testing.TB, b []byte) v1.Layer {
 	t.Helper()
 	a, err := openArchive(t.Context(), bytes.NewReader(b), &Options{MaxSize: 1 << 40, MaxRatio: 1 << 40})
@@ -148,7 +149,7 @@ func (a *arena) pull(t testing.TB, ref string) (*brig.Image, error) {
 	return a.store.Pull(t.Context(), brig.ImagePull{Ref: ref}, nil)
 }
 
-// files lists what an image holds, as "name=content" or "name->target".
+// files lists the files of an image, as "name=content" or "name->target".
 func (a *arena) files(t testing.TB, digest string) []string {
 	t.Helper()
 	r, err := a.store.Root(digest)
@@ -189,7 +190,7 @@ func (a *arena) expect(t testing.TB, img *brig.Image, want ...string) {
 	}
 }
 
-// refused holds an error to what callers may see.
+// refused checks the parts of an error that callers see.
 func (a *arena) refused(t testing.TB, err error, kind brig.Kind, field, says string) {
 	t.Helper()
 	e := brig.AsError(err)
@@ -241,7 +242,7 @@ func TestPull(t *testing.T) {
 		t.Errorf("steps %v", steps)
 	}
 
-	// Every form of the name finds it, and what is here is not fetched again.
+	// Every form of the name resolves, and a stored image is not fetched again.
 	n := h.gets.Load()
 	for _, form := range []string{ref, ref + "@" + manifest.String(), got.Digest, manifest.String()} {
 		if r, err := a.store.Resolve(t.Context(), form); err != nil || r.Digest != got.Digest {
@@ -277,11 +278,11 @@ func TestFamiliarNames(t *testing.T) {
 		"registry.example/library/x:1": "registry.example/library/x:1",
 	} {
 		r, err := parseReference(s)
-		if err != nil || r.familiar() != want {
+		if err != nil || r.shortName() != want {
 			t.Errorf("%s: %v, %v; want %s", s, r, err, want)
 			continue
 		}
-		if again, err := parseReference(want); err != nil || again.familiar() != want {
+		if again, err := parseReference(want); err != nil || again.shortName() != want {
 			t.Errorf("%s is not its own short form: %v, %v", want, again, err)
 		}
 	}
@@ -291,14 +292,14 @@ func TestFamiliarNames(t *testing.T) {
 		strings.Repeat("a/", 300) + "b", "%2e%2e/x",
 	} {
 		if r, err := parseReference(s); err == nil {
-			t.Errorf("%q is %s", s, r.familiar())
+			t.Errorf("%q is %s", s, r.shortName())
 		} else if e := brig.AsError(err); e.Kind != brig.InvalidArgument || e.Field != "ref" || e.Hint == "" {
 			t.Errorf("%q: %+v", s, e)
 		}
 	}
 }
 
-// A name that was resolved in one form is found in all.
+// TestResolvePulledNames checks that all forms of a name resolve to the image.
 func TestResolvePulledNames(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -308,7 +309,7 @@ func TestResolvePulledNames(t *testing.T) {
 	}
 	manifest := "sha256:" + strings.Repeat("e", 64)
 	l := &layered{name: "python:3.11-slim", manifest: manifest}
-	if _, err := a.store.known(t.Context(), l, img.Digest); err != nil {
+	if _, err := a.store.storedImage(t.Context(), l, img.Digest); err != nil {
 		t.Fatal(err)
 	}
 	for _, form := range []string{"python:3.11-slim", "docker.io/library/python:3.11-slim", "python:3.11-slim@" + manifest, "python@" + manifest, "test"} {
@@ -356,7 +357,7 @@ func TestPullConcurrently(t *testing.T) {
 		}
 		a.store.flights.mu.Unlock()
 	}
-	cancel() // one goes, maybe the one who began
+	cancel() // one caller leaves, possibly the first
 	time.Sleep(20 * time.Millisecond)
 	close(gate)
 	wg.Wait()

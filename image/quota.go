@@ -15,40 +15,40 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// room keeps images within the quota.
-type room struct {
-	making sync.Mutex // held from the moment room was made until it is taken
+// quotaState is the state with which the store enforces its quota.
+type quotaState struct {
+	making sync.Mutex // held from the reservation until the image is published
 
 	mu      sync.Mutex           // guards the fields below
-	evict   evictor              // nil: nothing is ever removed
-	touched map[string]time.Time // when a use was last recorded
+	evict   evictor              // nil: the store evicts no image
+	touched map[string]time.Time // the time of the last recorded use
 }
 
 type evictor func(ctx context.Context, digest string, remove func() error) error
 
 // EvictThrough implements brig.ImageEvictor.
 func (s *Store) EvictThrough(f func(ctx context.Context, digest string, remove func() error) error) {
-	s.room.mu.Lock()
-	defer s.room.mu.Unlock()
-	s.room.evict = f
+	s.quotaState.mu.Lock()
+	defer s.quotaState.mu.Unlock()
+	s.quotaState.evict = f
 }
 
-// touchAgain is how exactly the last use of an image is recorded.
-const touchAgain = time.Minute
+// touchInterval is the resolution of the recorded last use of an image.
+const touchInterval = time.Minute
 
-// touch records that an image is used: as the time of its meta.json, so that
-// every process that shares the folder knows.
+// touch records the use of an image as the modification time of its meta.json,
+// so that all processes that share the folder see it.
 func (s *Store) touch(digest string) {
 	now := s.opts.Now()
-	s.room.mu.Lock()
-	if s.room.touched == nil {
-		s.room.touched = map[string]time.Time{}
+	s.quotaState.mu.Lock()
+	if s.quotaState.touched == nil {
+		s.quotaState.touched = map[string]time.Time{}
 	}
-	due := now.Sub(s.room.touched[digest]) >= touchAgain
+	due := now.Sub(s.quotaState.touched[digest]) >= touchInterval
 	if due {
-		s.room.touched[digest] = now
+		s.quotaState.touched[digest] = now
 	}
-	s.room.mu.Unlock()
+	s.quotaState.mu.Unlock()
 	if !due {
 		return
 	}
@@ -58,36 +58,36 @@ func (s *Store) touch(digest string) {
 	}
 }
 
-// largest is how large one image may be.
-func (s *Store) largest() int64 {
+// maxImageSize returns the size limit of one image.
+func (s *Store) maxImageSize() int64 {
 	if q := s.opts.Quota; q > 0 {
 		return min(q, s.opts.MaxSize)
 	}
 	return s.opts.MaxSize
 }
 
-// stored is an image as the quota sees it.
+// stored is the quota's view of an image.
 type stored struct {
 	digest string
 	size   int64
 	used   time.Time
 }
 
-// reserve makes room for an image that is about to be published; the caller
-// calls done when it is.
+// reserve frees space for an image that is about to be published. The caller
+// calls done after it has published the image.
 func (s *Store) reserve(ctx context.Context, m *meta) (done func(), err error) {
 	if s.opts.Quota <= 0 || m.Size == 0 {
 		return func() {}, nil
 	}
-	s.room.making.Lock()
-	if err := s.makeRoom(ctx, m); err != nil {
-		s.room.making.Unlock()
+	s.quotaState.making.Lock()
+	if err := s.evictToFit(ctx, m); err != nil {
+		s.quotaState.making.Unlock()
 		return nil, err
 	}
-	return s.room.making.Unlock, nil
+	return s.quotaState.making.Unlock, nil
 }
 
-func (s *Store) makeRoom(ctx context.Context, m *meta) error {
+func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 	all, err := s.stored()
 	if err != nil {
 		return err
@@ -95,13 +95,13 @@ func (s *Store) makeRoom(ctx context.Context, m *meta) error {
 	total := m.Size
 	for _, i := range all {
 		if i.digest == m.Digest {
-			return nil // it is here already
+			return nil // the image is already stored
 		}
 		total += i.size
 	}
-	s.room.mu.Lock()
-	evict := s.room.evict
-	s.room.mu.Unlock()
+	s.quotaState.mu.Lock()
+	evict := s.quotaState.evict
+	s.quotaState.mu.Unlock()
 	for _, i := range all {
 		if total <= s.opts.Quota || evict == nil {
 			break
@@ -116,7 +116,7 @@ func (s *Store) makeRoom(ctx context.Context, m *meta) error {
 			total -= i.size
 		case brig.NotFound:
 			total -= i.size
-		case brig.FailedPrecondition: // it is in use
+		case brig.FailedPrecondition: // a sandbox uses it
 		default:
 			return err
 		}
@@ -128,7 +128,7 @@ func (s *Store) makeRoom(ctx context.Context, m *meta) error {
 	return nil
 }
 
-// stored lists images, the one that was not used for the longest time first.
+// stored lists images, the least recently used first.
 func (s *Store) stored() ([]stored, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Store) stored() ([]stored, error) {
 		}
 		m, err := s.readMeta(digestPrefix + hex)
 		if err != nil {
-			continue // removed meanwhile, or not ours to judge
+			continue // removed meanwhile, or unreadable
 		}
 		fi, err := os.Stat(filepath.Join(s.imageDir(m.Digest), "meta.json"))
 		if err != nil {

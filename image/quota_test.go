@@ -42,7 +42,7 @@ func TestQuota(t *testing.T) {
 		if _, err := a.pull(t, refs[n]); err != nil {
 			t.Fatal(err)
 		}
-		// What the time of the file says is what counts.
+		// The file's time is the only record of the last use.
 		d, _ := s.readIndex()
 		if err := os.Chtimes(filepath.Join(s.imageDir(d.find(refs[n])), "meta.json"), now, now); err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func TestQuota(t *testing.T) {
 		return remove()
 	})
 	now = now.Add(time.Hour)
-	img, err := s.Resolve(t.Context(), refs["a"]) // a use
+	img, err := s.Resolve(t.Context(), refs["a"]) // counts as a use
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,8 @@ func TestQuota(t *testing.T) {
 	used[x.find(refs["e"])] = true
 	_, err = a.pull(t, refs["b"])
 	a.refused(t, err, brig.FailedPrecondition, "", "in use")
-	// What is here needs no room, and what is larger than all never has it.
+	// A stored image needs no additional space, and an image above the quota is
+	// refused.
 	if _, err := a.pull(t, refs["a"]); err != nil {
 		t.Error(err)
 	}

@@ -11,7 +11,7 @@ const digestPrefix = "sha256:"
 
 func isDigest(ref string) bool { return strings.HasPrefix(ref, digestPrefix) }
 
-// checkDigest refuses what is not "sha256:" and 64 lower-case hex digits; such
+// checkDigest accepts only "sha256:" followed by 64 lower-case hex digits. Such
 // a digest is safe as part of a path.
 func checkDigest(digest string) error {
 	h, ok := strings.CutPrefix(digest, digestPrefix)
@@ -21,8 +21,8 @@ func checkDigest(digest string) error {
 	return nil
 }
 
-// checkRef refuses what can be neither a name, nor a reference to an image of
-// a registry, nor a digest.
+// checkRef rejects a string that is not a name, a reference to an image of a
+// registry, or a digest.
 func checkRef(ref string) error {
 	if isDigest(ref) {
 		return checkDigest(ref)
@@ -37,7 +37,7 @@ func checkRef(ref string) error {
 	return nil
 }
 
-// checkNewName refuses what an image may not be given as a name.
+// checkNewName rejects names that a client may not give to an image.
 func checkNewName(name string) error {
 	if name == brig.HostImage {
 		return brig.InvalidField("name", "%q is this machine's own image", name).WithHint("pick another name")
@@ -49,12 +49,12 @@ func checkNewName(name string) error {
 	return nil
 }
 
-// unknown says that there is no such image, and what to do about it.
-func unknown(ref string) *brig.Error {
+// unknownImage returns a NotFound error for ref, with a hint.
+func unknownImage(ref string) *brig.Error {
 	pull := "python:3.11-slim"
 	if !isDigest(ref) {
 		pull = ref
 	}
-	return brig.Errorf(brig.NotFound, "there is no image %s", ref).
-		WithHint("use the image %q, pull one (brig image pull %s), build one (brig image build debian NAME --packages ...), or import a root file system (brig image import NAME FILE); brig image ls shows what there is", brig.HostImage, pull)
+	return brig.Errorf(brig.NotFound, "no image %s", ref).
+		WithHint("pull it (brig image pull %s), or list the images that exist (brig image ls)", pull)
 }

@@ -10,17 +10,17 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// The parts of a reference. The library admits more, for example "a/../b",
-// which would become part of an address.
+// The allowed forms of a reference's parts. The library also accepts, for
+// example, "a/../b", which would become part of a URL.
 var (
 	repositoryForm = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*$`)
 	registryForm   = regexp.MustCompile(`^(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]{1,5})?$`)
 )
 
-// reference names an image in a registry, by a tag or by a digest.
+// reference names an image in a registry by a tag or by a digest.
 type reference struct{ name.Reference }
 
-// parseReference reads a reference as docker has them.
+// parseReference parses a reference in docker's syntax.
 func parseReference(s string, opts ...name.Option) (reference, error) {
 	bad := func(err error) error {
 		return brig.InvalidField("ref", "%.80q does not name an image of a registry", s).
@@ -45,7 +45,8 @@ func parseReference(s string, opts ...name.Option) (reference, error) {
 	return ref, nil
 }
 
-// digest is that of the manifest, if the reference has it.
+// digest returns the digest of the manifest if the reference has one, or else
+// "".
 func (r reference) digest() string {
 	if d, ok := r.Reference.(name.Digest); ok {
 		return d.DigestStr()
@@ -53,7 +54,7 @@ func (r reference) digest() string {
 	return ""
 }
 
-// registry is the registry's name as people write it.
+// registry returns the registry's familiar name.
 func (r reference) registry() string { return registryName(r.Context().RegistryStr()) }
 
 func registryName(s string) string {
@@ -63,12 +64,13 @@ func registryName(s string) string {
 	return s
 }
 
-// repository is the full name of the repository as people write it.
+// repository returns the full familiar name of the repository.
 func (r reference) repository() string { return r.registry() + "/" + r.Context().RepositoryStr() }
 
-// familiar is the short form, by which a pulled image is known. It always has
-// a ":" or an "@", and so is never a name that an import or a build may take.
-func (r reference) familiar() string {
+// shortName returns the short form, under which a pulled image is stored. It
+// always has a ":" or an "@", so it never equals a name from an import or a
+// build.
+func (r reference) shortName() string {
 	repo := strings.TrimPrefix(r.repository(), "docker.io/")
 	if r.registry() == "docker.io" {
 		repo = strings.TrimPrefix(repo, "library/")
@@ -79,7 +81,7 @@ func (r reference) familiar() string {
 	return repo + ":" + r.Identifier()
 }
 
-// find returns the digest of the image that ref means: by our digest, by a
+// find returns the digest of the image that ref names: by image digest, by
 // name, by another form of the name, or by a manifest's digest.
 func (x *index) find(ref string) string {
 	if isDigest(ref) {
@@ -95,29 +97,30 @@ func (x *index) find(ref string) string {
 	if err != nil {
 		return ""
 	}
-	if d := x.Names[r.familiar()]; d != "" {
+	if d := x.Names[r.shortName()]; d != "" {
 		return d
 	}
 	return x.Manifests[r.digest()]
 }
 
-// nameOf returns the name in the index that ref is a form of.
+// nameOf returns the name in the index that ref refers to.
 func (x *index) nameOf(ref string) string {
 	if _, ok := x.Names[ref]; ok {
 		return ref
 	}
 	if r, err := parseReference(ref); err == nil {
-		if _, ok := x.Names[r.familiar()]; ok {
-			return r.familiar()
+		if _, ok := x.Names[r.shortName()]; ok {
+			return r.shortName()
 		}
 	}
 	return ""
 }
 
-// thisPlatform is what images for this machine say that they are for.
+// thisPlatform returns the platform of this host.
 func thisPlatform() v1.Platform { return v1.Platform{OS: "linux", Architecture: runtime.GOARCH} }
 
-// parsePlatform reads for example "linux/arm64/v8"; empty is this machine's.
+// parsePlatform parses, for example, "linux/arm64/v8". The empty string means
+// the host's platform.
 func parsePlatform(s string) (v1.Platform, error) {
 	if s == "" {
 		return thisPlatform(), nil

@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// errCut says that a registry sent less than it promised.
-var errCut = errors.New("it was cut short")
+// errTruncated means that a registry sent less than it announced.
+var errTruncated = errors.New("it was cut short")
 
-// passing reports whether an error of a registry may pass by itself.
-func passing(err error) bool {
+// isTemporary reports whether an error of a registry is temporary.
+func isTemporary(err error) bool {
 	var answer *transport.Error
 	if errors.As(err, &answer) {
 		return answer.Temporary() || answer.StatusCode >= 500
@@ -25,14 +25,14 @@ func passing(err error) bool {
 		return false
 	}
 	var nerr net.Error
-	return errors.Is(err, errCut) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
+	return errors.Is(err, errTruncated) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &nerr)
 }
 
-// explainPull makes of an error of a registry what its caller can use. What
-// the registry said itself goes to the log only.
+// explainPull converts a registry error into one for the caller. The registry's
+// own message goes only to the log.
 func explainPull(ctx context.Context, ref reference, at *registry, p brig.ImagePull, err error) error {
-	what, where := clip(ref.familiar()), clip(registryName(at.repo.RegistryStr()))
+	what, where := clip(ref.shortName()), clip(registryName(at.repo.RegistryStr()))
 	var answer *transport.Error
 	var ours *brig.Error
 	switch {
@@ -42,7 +42,7 @@ func explainPull(ctx context.Context, ref reference, at *registry, p brig.ImageP
 		if ours.Field != "archive" {
 			return ours
 		}
-		e := *ours // what an import calls its archive is what the reference means
+		e := *ours // the field "archive" of an import is the field "ref" of a pull
 		e.Field = "ref"
 		if e.Kind == brig.InvalidArgument {
 			e.Message = "image " + what + ": " + e.Message
@@ -58,7 +58,7 @@ func explainPull(ctx context.Context, ref reference, at *registry, p brig.ImageP
 		return brig.InvalidField("ref", "image %s: its manifest is larger than %d bytes", what, maxConfig).Because(err)
 	case errors.As(err, &answer):
 		return explainAnswer(what, where, p, answer)
-	case passing(err):
+	case isTemporary(err):
 		return brig.Errorf(brig.ConnectionFailed, "registry %s cannot be reached, or breaks off", where).
 			WithHint("try again; brig image import takes archives of images, too").Because(err)
 	}
@@ -66,8 +66,8 @@ func explainPull(ctx context.Context, ref reference, at *registry, p brig.ImageP
 	if errors.As(err, &fault) {
 		return brig.InvalidField("ref", "image %s: %s", what, fault.Error())
 	}
-	return brig.Errorf(brig.ConnectionFailed, "registry %s answers what is not understood", where).
-		WithHint("the server's log has the answer").Because(err)
+	return brig.Errorf(brig.ConnectionFailed, "registry %s sent an invalid response", where).
+		WithHint("the server's log has the response").Because(err)
 }
 
 func explainAnswer(what, where string, p brig.ImagePull, answer *transport.Error) error {
@@ -80,7 +80,7 @@ func explainAnswer(what, where string, p brig.ImagePull, answer *transport.Error
 		return brig.InvalidField("username", "registry %s does not accept these credentials for %s", where, what).
 			WithHint("check user name and password, and that the image is there").Because(answer)
 	case denied:
-		return brig.InvalidField("ref", "registry %s has no image %s for everybody", where, what).
+		return brig.InvalidField("ref", "registry %s has no public image %s", where, what).
 			WithHint("check the name, or give a user name and a password").Because(answer)
 	case answer.StatusCode == http.StatusNotFound:
 		return brig.Errorf(brig.NotFound, "registry %s has no image %s", where, what).
@@ -93,7 +93,7 @@ func explainAnswer(what, where string, p brig.ImagePull, answer *transport.Error
 		WithHint("try again later").Because(answer)
 }
 
-// wrongContent says that what a registry sent is not what its digest says.
+// wrongContent reports that content from a registry does not match its digest.
 type wrongContent struct{ what, want, got string }
 
 // Error implements error.

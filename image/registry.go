@@ -9,55 +9,56 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/hostaddr"
+	"github.com/brig-run/brig/internal/outbound"
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// registry is one place from which an image can be had: the registry that its
-// reference names, or a mirror of it.
+// registry is one source of an image: the registry that its reference names, or
+// a mirror of it.
 type registry struct {
 	repo   name.Repository
 	puller *remote.Puller
-	wait   time.Duration // before it is asked again
+	wait   time.Duration // before a retry
 	close  func()
 }
 
-// stall is how long a registry may say nothing.
+// stall is how long a registry may send no data before a transfer is aborted.
 const stall = 60 * time.Second
 
-// places lists where to ask for an image, in that order.
-func (s *Store) places(ref reference, p brig.ImagePull, missing bool) ([]*registry, error) {
+// sources lists the registries to try for an image, in order.
+func (s *Store) sources(ref reference, p brig.ImagePull, missing bool) ([]*registry, error) {
 	var all []*registry
 	for _, m := range append(s.opts.Mirrors[ref.registry()], s.opts.Mirrors[ref.Context().RegistryStr()]...) {
 		host, plain := strings.CutPrefix(m, "http://")
 		host = strings.TrimSuffix(strings.TrimPrefix(host, "https://"), "/")
-		r, err := s.place(host+"/"+ref.Context().RepositoryStr(), access{plain: plain, anywhere: true})
+		r, err := s.openRegistry(host+"/"+ref.Context().RepositoryStr(), access{plain: plain, anywhere: true})
 		if err != nil {
 			return nil, brig.Errorf(brig.InvalidConfig, "images.mirrors: %.80q is not a registry", m).
 				WithHint("for example mirror.example:5000").Because(err)
 		}
 		all = append(all, r)
 	}
-	// What the caller knows is for the registry that the caller named, and
-	// what the operator allows by name may have any address.
-	own, err := s.place(ref.repository(), access{
+	// Credentials of the caller go only to the registry that the caller named. A
+	// registry that the operator allows by name may have any address.
+	own, err := s.openRegistry(ref.repository(), access{
 		plain: p.Insecure, anywhere: !missing || len(s.opts.Registries) > 0, username: p.Username, password: p.Password,
 	})
 	return append(all, own), err
 }
 
-// access is what is allowed with a registry.
+// access holds the permissions and credentials for a registry.
 type access struct {
 	plain, anywhere    bool // over plain HTTP; at private addresses
 	username, password string
 }
 
-func (s *Store) place(repo string, a access) (*registry, error) {
+func (s *Store) openRegistry(repo string, a access) (*registry, error) {
 	var nameOpts []name.Option
 	if a.plain {
 		nameOpts = append(nameOpts, name.Insecure)
@@ -69,7 +70,8 @@ func (s *Store) place(repo string, a access) (*registry, error) {
 	g := newGuard(a)
 	opts := []remote.Option{
 		remote.WithTransport(g), remote.WithUserAgent("brig"),
-		// We ask again ourselves, for what was cut in the middle, too.
+		// Disable the library's retries: registry.again retries, also after a
+		// broken download.
 		remote.WithRetryBackoff(remote.Backoff{Duration: time.Millisecond, Steps: 1}),
 	}
 	switch {
@@ -87,56 +89,51 @@ func (s *Store) place(repo string, a access) (*registry, error) {
 	return &registry{repo: r, puller: puller, wait: s.opts.retryWait, close: g.close}, nil
 }
 
-// guard is how we speak with registries: it holds requests to what is allowed,
-// whatever a registry answers and wherever it sends us.
-type guard struct {
+// guardedTransport is the HTTP transport for registries. It limits requests to permitted
+// addresses, including redirects.
+type guardedTransport struct {
 	access
-	direct, proxied *http.Transport
+	transport *outbound.Transport
 }
 
-func newGuard(a access) *guard {
-	dialer := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
-	base := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+func newGuard(a access) *guardedTransport {
+	return &guardedTransport{a, outbound.NewTransport(&http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 1 << 20,
 		TLSHandshakeTimeout: 15 * time.Second, ResponseHeaderTimeout: stall, IdleConnTimeout: stall,
-	}
-	g := &guard{access: a, proxied: base, direct: base.Clone()}
-	g.direct.Proxy = nil
-	if !a.anywhere {
-		careful := *dialer
-		careful.Control = func(_, address string, _ syscall.RawConn) error { return checkPublic(address) }
-		g.direct.DialContext = careful.DialContext
-	}
-	return g
+	}, net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}, a.checkAddress)}
 }
 
-func (g *guard) close() {
-	g.direct.CloseIdleConnections()
-	g.proxied.CloseIdleConnections()
+// checkAddress refuses addresses that are not public. A registry that the operator has
+// named may be in a private network, but not at a cloud metadata address.
+func (a access) checkAddress(host string, addr netip.Addr) error {
+	if a.anywhere {
+		if brig.JudgeConfigured(host, addr) != nil {
+			return errNotPublic
+		}
+		return nil
+	}
+	if !isPublic(addr) || hostaddr.Has(addr) {
+		return errNotPublic
+	}
+	return nil
 }
 
-// The refusals of a guard.
+func (g *guardedTransport) close() { g.transport.CloseIdleConnections() }
+
+// Errors of a guard.
 var (
 	errPlain     = errors.New("plain HTTP is not allowed")
 	errNotPublic = errors.New("the address is not public")
 )
 
 // RoundTrip implements http.RoundTripper.
-func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g *guardedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	host := r.URL.Hostname()
 	if r.URL.Scheme != "https" && !g.plain && !isLoopback(host) {
 		return nil, fmt.Errorf("%s: %w", host, errPlain)
 	}
-	t := g.direct
-	if proxy, err := http.ProxyFromEnvironment(r); err == nil && proxy != nil {
-		// The proxy resolves names and so has to judge them.
-		if ip, err := netip.ParseAddr(host); err == nil && !g.anywhere && !isPublic(ip) {
-			return nil, fmt.Errorf("%s: %w", host, errNotPublic)
-		}
-		t = g.proxied
-	}
-	resp, err := t.RoundTrip(r)
-	first := r // a layer may be somewhere else by now
+	resp, err := g.transport.RoundTrip(r)
+	first := r // a layer may have been redirected
 	for first.Response != nil && first.Response.Request != nil {
 		first = first.Response.Request
 	}
@@ -146,7 +143,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// boundBody ends with an error when there is more than n bytes of it.
+// boundBody returns an error after more than n bytes.
 type boundBody struct {
 	io.ReadCloser
 	n int
@@ -168,24 +165,13 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-func checkPublic(address string) error {
-	ap, err := netip.ParseAddrPort(address)
-	if err != nil || !isPublic(ap.Addr()) {
-		return errNotPublic
-	}
-	return nil
-}
-
 func isPublic(ip netip.Addr) bool {
-	ip = ip.Unmap()
-	shared := netip.MustParsePrefix("100.64.0.0/10")
-	nat64 := netip.MustParsePrefix("64:ff9b::/96")
-	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !shared.Contains(ip) && !nat64.Contains(ip) &&
-		!netip.MustParsePrefix("0.0.0.0/8").Contains(ip) && !netip.MustParsePrefix("2002::/16").Contains(ip)
+	_, special := brig.SpecialNetwork(ip)
+	return !special
 }
 
-// allowed refuses registries that the operator's list does not have.
-func (s *Store) allowed(ref reference) error {
+// checkAllowed refuses registries that are not on the operator's list.
+func (s *Store) checkAllowed(ref reference) error {
 	if len(s.opts.Registries) == 0 {
 		return nil
 	}
@@ -201,12 +187,12 @@ func (s *Store) allowed(ref reference) error {
 		WithHint("these are allowed: %s", strings.Join(s.opts.Registries, ", "))
 }
 
-// again calls f up to three times, as long as what goes wrong may pass.
-func (r *registry) again(ctx context.Context, f func() error) error {
+// retry calls f up to three times, as long as its error is temporary.
+func (r *registry) retry(ctx context.Context, f func() error) error {
 	wait := r.wait
 	for n := 1; ; n++ {
 		err := f()
-		if err == nil || n == 3 || !passing(err) || ctx.Err() != nil {
+		if err == nil || n == 3 || !isTemporary(err) || ctx.Err() != nil {
 			return err
 		}
 		select {

@@ -68,7 +68,7 @@ func TestPullWithCredentials(t *testing.T) {
 	}
 }
 
-func TestPullWhatIsNotThere(t *testing.T) {
+func TestPullNotFound(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	h.push(imageOf(t, small(t)), "x:1")
@@ -89,9 +89,9 @@ func TestPullWhatIsNotThere(t *testing.T) {
 	a.refused(t, err, brig.InvalidArgument, "ref", "which registry")
 }
 
-// Whatever a registry does wrong with blobs and manifests is told, and leaves
-// nothing.
-func TestPullOfWrongContent(t *testing.T) {
+// TestPullRejectsWrongContent checks that a pull reports wrong blobs and manifests
+// of a registry and leaves no files.
+func TestPullRejectsWrongContent(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	img := imageOf(t, gzipped(t, small(t)))
@@ -109,7 +109,7 @@ func TestPullOfWrongContent(t *testing.T) {
 			h.inner.ServeHTTP(rec, r)
 			b := change(rec.Body.Bytes())
 			w.Header().Set("Content-Type", rec.Header().Get("Content-Type"))
-			if b == nil { // a connection that breaks off
+			if b == nil { // a broken connection
 				w.Header().Set("Content-Length", rec.Header().Get("Content-Length"))
 				_, _ = w.Write(rec.Body.Bytes()[:10])
 				panic(http.ErrAbortHandler)
@@ -158,8 +158,9 @@ func TestPullOfWrongContent(t *testing.T) {
 	}
 }
 
-// A connection that breaks off is tried again, from the start.
-func TestPullTriesAgain(t *testing.T) {
+// TestPullRetries checks that a pull restarts a broken download from the
+// beginning.
+func TestPullRetries(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	ref := h.push(imageOf(t, small(t)), "x:1")
@@ -199,7 +200,7 @@ func TestPullIsCanceled(t *testing.T) {
 			return false
 		}
 		w.Header().Set("Content-Length", "100000")
-		for { // a byte now and then
+		for { // one byte at a time
 			if _, err := w.Write([]byte("x")); err != nil || r.Context().Err() != nil {
 				return true
 			}
@@ -210,7 +211,7 @@ func TestPullIsCanceled(t *testing.T) {
 	})
 	start := time.Now()
 	_, err := a.store.Pull(ctx, brig.ImagePull{Ref: ref}, nil)
-	if brig.KindOf(err) != brig.Canceled || time.Since(start) > time.Minute { // all of it would take eight
+	if brig.KindOf(err) != brig.Canceled || time.Since(start) > time.Minute { // the complete download would take eight
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 	if err := a.check(); err != nil {
@@ -218,7 +219,7 @@ func TestPullIsCanceled(t *testing.T) {
 	}
 }
 
-func TestMirrorsAndTheList(t *testing.T) {
+func TestMirrorsAndAllowlist(t *testing.T) {
 	t.Parallel()
 	mirror, h, a := newHub(t), newHub(t), newArena(t)
 	img := imageOf(t, small(t))
@@ -247,7 +248,8 @@ func TestMirrorsAndTheList(t *testing.T) {
 	}
 }
 
-// Who may create sandboxes does not reach into our network that way.
+// TestPullMissing checks that a client that creates sandboxes cannot use a pull
+// to reach the server's network.
 func TestPullMissing(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
@@ -273,7 +275,27 @@ func TestPullMissing(t *testing.T) {
 	}
 }
 
-// Plain HTTP is for the loopback, and where it is said.
+// TestRegistryAddresses checks that no registry can reach a cloud's metadata
+// address, even with the operator's permission. The control is an address that
+// only an operator can allow.
+func TestRegistryAddresses(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]struct{ anyone, operator bool }{
+		"1.1.1.1": {true, true}, "10.1.2.3": {false, true}, "127.0.0.1": {false, true}, "fd00::1": {false, true},
+		"169.254.169.254": {}, "fd00:ec2::254": {}, "100.100.100.200": {}, "168.63.129.16": {}, "0.0.0.0": {}, "::": {}, "fe80::1": {},
+		"::ffff:169.254.169.254": {}, "64:ff9b::a9fe:a9fe": {}, "2002:a9fe:a9fe::1": {}, "224.0.0.1": {},
+	} {
+		for _, anywhere := range []bool{false, true} {
+			err := access{anywhere: anywhere}.checkAddress("x", netip.MustParseAddr(addr))
+			if allowed := want.anyone || anywhere && want.operator; (err == nil) != allowed {
+				t.Errorf("%s, anywhere %v: %v", addr, anywhere, err)
+			}
+		}
+	}
+}
+
+// TestPullOverPlainHTTP checks that plain HTTP works only on the loopback
+// address and for registries that are configured for it.
 func TestPullOverPlainHTTP(t *testing.T) {
 	t.Parallel()
 	g := newGuard(access{anywhere: true})
@@ -289,7 +311,7 @@ func TestPullOverPlainHTTP(t *testing.T) {
 	}
 }
 
-func TestPullOfWhatIsNoImage(t *testing.T) {
+func TestPullRejectsNonImages(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	img := imageOf(t, small(t))

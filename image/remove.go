@@ -12,8 +12,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Remove implements brig.ImageStore. By a name it removes the name, and the
-// files with the last one; by a digest it removes the files and every name.
+// Remove implements brig.ImageStore. Given a name, it removes the name, and the
+// files if it was the last name. Given a digest, it removes the files and all
+// names.
 func (s *Store) Remove(ctx context.Context, ref string) error {
 	if ref == brig.HostImage {
 		return inUse()
@@ -25,26 +26,30 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	defer w.discard() // and with it the files, when nobody waits for the lock any more
+	defer w.discard() // deletes the files after the lock is released
 	return s.change(ctx, func(x *index) error {
+		if alias, target := x.aliasOf(ref); target != "" {
+			delete(x.Aliases, alias)
+			return nil
+		}
 		digest := x.find(ref)
 		if digest == "" {
-			return unknown(ref)
+			return unknownImage(ref)
 		}
 		if name := x.nameOf(ref); name != "" {
 			delete(x.Names, name)
-			if len(x.namesOf(digest)) > 0 || digest == x.Host.Digest {
+			if x.hasName(digest) || digest == x.Host.Digest {
 				return nil
 			}
 		}
 		if digest == x.Host.Digest {
 			return inUse()
 		}
-		// The files go before their names: a name without files is no image,
-		// but files that nobody knows of would stay for ever.
+		// Remove the files before their names: a name without files is ignored,
+		// but files without a name would persist forever.
 		err := os.Rename(s.imageDir(digest), filepath.Join(w.dir, "trash"))
-		if errors.Is(err, fs.ErrNotExist) && isDigest(ref) && len(x.namesOf(digest)) == 0 {
-			return unknown(ref)
+		if errors.Is(err, fs.ErrNotExist) && isDigest(ref) && !x.hasName(digest) {
+			return unknownImage(ref)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove image %s: %w", digest, err)

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scratch is a folder for work in progress. A lock beside it is held for as
-// long as somebody works there, so that Open can tell a leftover.
+// scratch is a folder for work in progress. A process that works there holds a
+// lock next to it, so that Open can identify leftovers.
 type scratch struct {
 	dir  string
 	lock string
@@ -34,15 +34,15 @@ func (s *Store) newScratch() (*scratch, error) {
 	return w, nil
 }
 
-// errBusy says that another process holds a lock.
+// errBusy means that another process holds a lock.
 var errBusy = errors.New("another process is working there")
 
-// claimScratch takes the lock of the scratch folder of that name, errBusy if
-// another holds it.
+// claimScratch takes the lock of the scratch folder with that name. It returns
+// errBusy if another process holds it.
 func (s *Store) claimScratch(name string) (*scratch, error) {
 	w := &scratch{dir: s.path("tmp", name), lock: s.path("tmp", name+".lock")}
 	for {
-		f, err := os.OpenFile(w.lock, os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := os.OpenFile(w.lock, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, fmt.Errorf("lock work folder: %w", err)
 		}
@@ -53,9 +53,9 @@ func (s *Store) claimScratch(name string) (*scratch, error) {
 			}
 			return nil, fmt.Errorf("lock work folder: %w", err)
 		}
-		// Whoever held the lock before us may have removed the file, and then
-		// another process could lock its successor: be sure to hold the one
-		// that has the name.
+		// The previous holder may have removed the file, and another process
+		// may have locked a new file with the same name. Check that the locked
+		// file still has the name.
 		mine, err1 := f.Stat()
 		named, err2 := os.Stat(w.lock)
 		if err1 == nil && err2 == nil && os.SameFile(mine, named) {
@@ -66,16 +66,16 @@ func (s *Store) claimScratch(name string) (*scratch, error) {
 	}
 }
 
-// discard removes the folder with all that is in it, then lets go of it.
+// discard removes the folder with its contents and then releases the lock.
 func (w *scratch) discard() {
-	// What cannot be removed now is a leftover for the next Open.
+	// The next Open removes the files that cannot be removed now.
 	if err := os.RemoveAll(w.dir); err == nil {
 		_ = os.Remove(w.lock)
 	}
 	_ = w.f.Close()
 }
 
-// clearLeftovers removes the scratch folders that nobody works in.
+// clearLeftovers removes the scratch folders that no process uses.
 func (s *Store) clearLeftovers() {
 	entries, err := os.ReadDir(s.path("tmp"))
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Store) clearLeftovers() {
 
 // lockFile waits for an exclusive lock on a file that is never removed.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

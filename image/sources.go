@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// packageSources are where packages of one release come from.
+// packageSources are the package sources of one release.
 type packageSources struct {
 	suite   string
 	sources []source
@@ -22,9 +22,9 @@ type source struct {
 	signedBy, trusted        string
 }
 
-// packageSources reads where this machine takes its own packages from. For
-// another release than its own it takes the same archive, without the updates.
-func (m *machine) packageSources(suite string) (*packageSources, error) {
+// packageSources reads the host's own package sources. For a release other than
+// the host's, it uses the same archive without the updates.
+func (m *hostFS) packageSources(suite string) (*packageSources, error) {
 	var all []source
 	names := []string{"etc/apt/sources.list"}
 	for _, e := range m.list("etc/apt/sources.list.d") {
@@ -33,7 +33,7 @@ func (m *machine) packageSources(suite string) (*packageSources, error) {
 	for _, name := range names {
 		b, err := m.read(name, 1<<20)
 		switch {
-		case err != nil: // none, or not for everybody
+		case err != nil: // missing, or not world-readable
 		case strings.HasSuffix(name, ".list"):
 			all = append(all, parseList(b)...)
 		case strings.HasSuffix(name, ".sources"):
@@ -50,7 +50,7 @@ func (m *machine) packageSources(suite string) (*packageSources, error) {
 	}
 	for _, src := range all {
 		if !slices.Contains(src.components, "main") {
-			continue // somebody else's
+			continue // a third-party source
 		}
 		var suites []string
 		for _, s := range src.suites {
@@ -75,8 +75,8 @@ func (m *machine) packageSources(suite string) (*packageSources, error) {
 	return p, nil
 }
 
-// codename is the name of the release that this machine runs.
-func (m *machine) codename() string {
+// codename returns the name of the host's release.
+func (m *hostFS) codename() string {
 	b, err := m.read("etc/os-release", 64<<10)
 	if err != nil {
 		return ""
@@ -91,7 +91,8 @@ func (m *machine) codename() string {
 	return ""
 }
 
-// parseList reads the one-line format: deb [option=value...] uri suite component...
+// parseList parses the one-line format: deb [option=value...] uri suite
+// component...
 func parseList(b []byte) []source {
 	var found []source
 	for line := range bytes.Lines(b) {
@@ -120,7 +121,7 @@ func parseList(b []byte) []source {
 	return found
 }
 
-// parseDeb822 reads the format of stanzas with fields.
+// parseDeb822 parses the deb822 format: stanzas with fields.
 func parseDeb822(b []byte) []source {
 	var found []source
 	for stanza := range strings.SplitSeq(string(b), "\n\n") {
@@ -165,7 +166,7 @@ func (p *packageSources) String() string {
 	return b.String()
 }
 
-// uri is the archive of the release itself.
+// uri returns the archive of the release itself.
 func (p *packageSources) uri() string {
 	for _, src := range p.sources {
 		if slices.Contains(src.suites, p.suite) && len(src.uris) > 0 {

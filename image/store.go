@@ -18,14 +18,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The limits of an image unless Options say otherwise.
+// Default limits of an image.
 const (
 	DefaultMaxSize  = 20 << 30
 	DefaultMaxFiles = 2_000_000
 	DefaultMaxRatio = 200
 )
 
-// Where an image came from: brig.Image.Source.
+// Origins of an image: the values of brig.Image.Source.
 const (
 	sourceHost    = "host"
 	sourceTarball = "tarball"
@@ -37,85 +37,86 @@ const (
 
 // Options configure a Store.
 type Options struct {
-	// Dir is the data folder; the store keeps to Dir/images.
+	// Dir is the data folder. The store only uses Dir/images.
 	Dir string
-	// MaxSize bounds the bytes of one image, unpacked. Default 20 GiB.
+	// MaxSize bounds the unpacked bytes of one image. Default 20 GiB.
 	MaxSize int64
 	// MaxFiles bounds the entries of one image. Default 2 million.
 	MaxFiles int64
-	// MaxRatio bounds how many bytes come out of one byte of an archive, once
-	// 128 MiB have come out. Default 200.
+	// MaxRatio bounds the compression ratio of an archive. It applies after 128
+	// MiB of output. Default 200.
 	MaxRatio int64
-	// Quota bounds the bytes of all images together. Where one more would
-	// exceed it, those that were not used for the longest time and that no
-	// sandbox uses are removed. Default 0: no bound.
+	// Quota bounds the bytes of all images together. When a new image would
+	// exceed it, the store removes the least recently used images that no
+	// sandbox uses. Default 0: no limit.
 	Quota int64
-	// Registries are those that images may be pulled from: "registry.example", or
-	// "registry.example/owner". Empty is all.
+	// Registries are the registries that images may be pulled from:
+	// "registry.example", or "registry.example/owner". Empty allows all.
 	Registries []string
-	// Mirrors are asked before the registry, in that order: of "docker.io" for
-	// example "mirror.example:5000", or "http://mirror.example" for plain HTTP.
+	// Mirrors are tried before the registry, in order. The key is a registry such
+	// as "docker.io"; a mirror is "mirror.example:5000", or
+	// "http://mirror.example" for plain HTTP.
 	Mirrors map[string][]string
-	// PullMissing lets a sandbox's creation pull the image that it names, by
-	// whoever may create one. Then only registries with a public address are
-	// asked, and those that Registries and Mirrors name.
+	// PullMissing allows every client that may create a sandbox to pull the
+	// image for it. The store then uses only registries with a public address,
+	// and those in Registries and Mirrors.
 	PullMissing bool
-	// DockerConfig has the credentials that `docker login` left for our user
-	// used for registries that nobody gave others for.
+	// DockerConfig enables the credentials that `docker login` stored for the
+	// server's user. They apply to registries for which the caller gave none.
 	DockerConfig bool
-	// BuildEnv is added to the environment of the builder of Debian images,
-	// for example "http_proxy=...". Default: nothing of ours.
+	// BuildEnv is added to the environment of the builder of Debian images, for
+	// example "http_proxy=...". By default, the builder inherits no
+	// environment.
 	BuildEnv []string
-	// Now tells the time. Default time.Now.
+	// Now returns the current time. Default time.Now.
 	Now func() time.Time
-	// HostAge is for how long the host image may be taken to be what it was
-	// when it was last looked at; a look takes milliseconds. Default 0: it is
-	// looked at every time.
+	// HostAge is how long the result of a check of the host image remains valid.
+	// A check takes milliseconds. Default 0: the store checks on every request.
 	HostAge time.Duration
-	// Log is the operator's. Default: nobody listens.
+	// Log is the operator's log. By default messages are discarded.
 	Log *slog.Logger
 
-	hostRoot   string                       // the machine's root; tests use another
-	ratioFloor int64                        // bytes that may come out whatever the ratio
+	hostRoot   string                       // the host's root; tests use another
+	ratioFloor int64                        // output bytes that are allowed at any ratio
 	lookPath   func(string) (string, error) // finds the builder of Debian images
-	sync       func(dir string) error       // makes what is in dir survive a power cut
-	retryWait  time.Duration                // before a registry is asked again, longer each time
+	sync       func(dir string) error       // makes the contents of dir durable
+	retryWait  time.Duration                // before a retry of a registry, longer each time
 }
 
 // Store implements brig.ImageStore in a folder.
 type Store struct {
 	opts       Options
 	dir        string // Dir/images
-	privileged bool   // may give files away: we are root
+	privileged bool   // the server is root and can change file owners
 
-	hostMu   sync.Mutex // guards the fields below
-	seen     brig.Image // the host image at the last look
-	seenAt   time.Time
-	asked    time.Time // when somebody last wanted to know
-	look     bool      // somebody is looking
-	watching bool      // the next look comes by itself
+	hostMu      sync.Mutex // guards the fields below
+	seen        brig.Image // the host image at the last check
+	seenAt      time.Time
+	lastRequest time.Time // when a caller last requested the image
+	checking    bool      // a check is running
+	watching    bool      // the next check is scheduled
 
-	flights flights
-	room    room
+	flights    flights
+	quotaState quotaState
 }
 
 var _ brig.ImageStore = (*Store)(nil)
 
-// Root is what a provider mounts: a directory to use read-only as the root,
-// and read-only binds on top of it.
+// Root is the part of an image that a provider mounts: a directory to use as
+// the read-only root, and read-only binds on top of it.
 type Root struct {
 	Dir   string
 	Binds []Bind
 }
 
-// Bind shows the machine's Source at Target in the sandbox, read-only.
+// Bind mounts Source of the host read-only at Target in the sandbox.
 type Bind struct {
 	Source string `json:"source"`
 	Target string `json:"target"`
 }
 
-// Open opens the store in o.Dir, makes it if there is none, and clears what a
-// crash left there.
+// Open opens the store in o.Dir, creates it if it does not exist, and removes
+// the leftovers of a crash.
 func Open(o Options) (*Store, error) {
 	if o.Dir == "" {
 		e := brig.Errorf(brig.InvalidConfig, "the image store has no data folder")
@@ -171,7 +172,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Root returns what to mount for the image of a digest.
+// Root returns the mounts for the image with the digest.
 func (s *Store) Root(digest string) (Root, error) {
 	if err := checkDigest(digest); err != nil {
 		return Root{}, err
@@ -183,8 +184,8 @@ func (s *Store) Root(digest string) (Root, error) {
 	return Root{Dir: filepath.Join(s.imageDir(digest), "root"), Binds: m.Binds}, nil
 }
 
-// Resolve implements brig.ImageStore. The host image is made, or made anew
-// when the machine has changed, by the first Resolve that wants it.
+// Resolve implements brig.ImageStore. The first Resolve of the host image
+// builds it, and rebuilds it after the host has changed.
 func (s *Store) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	if ref == brig.HostImage {
 		return s.recentHost(ctx)
@@ -196,13 +197,22 @@ func (s *Store) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	if alias, target := x.aliasOf(ref); target != "" {
+		img, err := s.Resolve(ctx, target) // target is not an alias
+		if err != nil {
+			return nil, err
+		}
+		named := *img
+		named.Alias = alias
+		return &named, nil
+	}
 	digest := x.find(ref)
 	if digest == "" {
-		return nil, unknown(ref)
+		return nil, unknownImage(ref)
 	}
 	m, err := s.readMeta(digest)
 	if brig.KindOf(err) == brig.NotFound {
-		return nil, unknown(ref) // a name may outlive its files for a moment
+		return nil, unknownImage(ref) // a name can briefly outlive its files
 	}
 	if err != nil {
 		return nil, err
@@ -211,7 +221,8 @@ func (s *Store) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
 	return m.image(x), nil
 }
 
-// List implements brig.ImageStore: the host image first, then by name.
+// List implements brig.ImageStore. The host image comes first, then the others
+// by name.
 func (s *Store) List(ctx context.Context) ([]*brig.Image, error) {
 	var images []*brig.Image
 	host, err := s.host(ctx)
@@ -220,7 +231,7 @@ func (s *Store) List(ctx context.Context) ([]*brig.Image, error) {
 		images = append(images, host)
 	case ctx.Err() != nil:
 		return nil, err
-	default: // a machine without a usable user land still has other images
+	default: // a host without a usable user land still has other images
 		s.opts.Log.Warn("host image is not available", "error", err)
 	}
 	x, err := s.readIndex()
@@ -262,7 +273,7 @@ func sortKey(m *brig.Image) string {
 	return m.Names[0]
 }
 
-// meta is what an image's meta.json says.
+// meta is the content of an image's meta.json.
 type meta struct {
 	Version int       `json:"version"`
 	Digest  string    `json:"digest"`
@@ -272,7 +283,7 @@ type meta struct {
 	Created time.Time `json:"created"`
 	Source  string    `json:"source"`
 	Binds   []Bind    `json:"binds,omitempty"`
-	// What follows is of images that have a configuration.
+	// The fields below are only set for images with a configuration.
 	Manifest string           `json:"manifest,omitempty"`
 	Config   brig.ImageConfig `json:"config,omitzero"`
 	Notes    []string         `json:"notes,omitempty"`
@@ -291,11 +302,12 @@ func (m *meta) image(x *index) *brig.Image {
 	}
 }
 
-// readMeta reads the meta.json of an image, NotFound if there is none.
+// readMeta reads the meta.json of an image. It returns NotFound if the image
+// does not exist.
 func (s *Store) readMeta(digest string) (*meta, error) {
 	b, err := os.ReadFile(filepath.Join(s.imageDir(digest), "meta.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, unknown(digest)
+		return nil, unknownImage(digest)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read image %s: %w", digest, err)

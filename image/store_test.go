@@ -97,7 +97,7 @@ func archiveOf(t *testing.T, text string) []byte {
 	return m.bytes()
 }
 
-func TestNamesMoveAndGo(t *testing.T) {
+func TestNamesMoveAndDelete(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	s := a.store
@@ -164,14 +164,14 @@ func TestNamesMoveAndGo(t *testing.T) {
 	}
 }
 
-func TestNameWhoseFilesAreGone(t *testing.T) {
+func TestNameWithoutFiles(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	img, err := s.Import(t.Context(), "x", bytes.NewReader(archiveOf(t, "1")), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As a crash between the two steps of Remove leaves it.
+	// Simulate a crash between the two steps of Remove.
 	if err := os.RemoveAll(s.imageDir(img.Digest)); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestNameWhoseFilesAreGone(t *testing.T) {
 	}
 }
 
-func TestHostImageStays(t *testing.T) {
+func TestHostImageCannotBeRemoved(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	img, err := s.Resolve(t.Context(), brig.HostImage)

@@ -13,25 +13,26 @@ import (
 	"time"
 )
 
-// unpacker writes the entries of an archive below root and nowhere else. It
-// trusts os.Root to stay inside, and on top of that lets the system follow no
-// link at all: those of layers it follows itself, from one real directory to
-// the next (walk.go).
+// unpacker writes the entries of an archive below root and nowhere else.
+// os.Root prevents escapes. In addition, the unpacker never lets the kernel
+// follow a link: it resolves the links of layers itself, from one real
+// directory to the next (walk.go).
 type unpacker struct {
 	root  *os.Root
 	a     *archive
 	layer *layerState // nil unless this is one layer of several
-	chown bool        // keep owners; else everything is ours
+	chown bool        // keep owners; otherwise the server's user owns all files
 
 	maxSize, maxFiles    int64
 	size, files, skipped int64
 
-	// parent is the directory of the entry before, which most often is this
-	// one's as well. It cannot go stale: to replace a directory its parent
-	// has to be opened, and then that is the one we keep.
+	// parent is the directory of the previous entry, which is usually also that
+	// of the current one. It cannot become stale: to replace a directory, the
+	// unpacker must open that directory's parent, which then replaces this
+	// field.
 	parent     *os.Root
 	parentName string
-	parentReal string // parentName without any link
+	parentReal string // parentName without links
 	buf        []byte
 }
 
@@ -66,16 +67,16 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	case name == "." && h.Typeflag != tar.TypeDir:
 		return refuse("entry %s: the root is not a directory", quote(h.Name))
 	case name == ".":
-		return nil // every image's root is ours and 0755
+		return nil // the image's root belongs to the server's user and has mode 0755
 	}
 	if u.chown && (h.Uid < 0 || h.Gid < 0 || h.Uid > 1<<31 || h.Gid > 1<<31) {
 		return refuse("entry %s: its owner %d:%d is out of range", quote(name), h.Uid, h.Gid)
 	}
-	return u.place(h, name, base, content)
+	return u.unpackEntry(h, name, base, content)
 }
 
-// place unpacks an entry that has passed the general rules.
-func (u *unpacker) place(h *tar.Header, name, base string, content io.Reader) error {
+// unpackEntry unpacks an entry that has passed the general checks.
+func (u *unpacker) unpackEntry(h *tar.Header, name, base string, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 		u.skipped++
@@ -108,8 +109,9 @@ func (u *unpacker) place(h *tar.Header, name, base string, content io.Reader) er
 	return nil
 }
 
-// clear removes what has an entry's name already, as tar does: a file is never
-// written through, since it may have another name as well.
+// clear removes an existing file with the entry's name, as tar does. The
+// unpacker never overwrites the content of a file, which may have another hard
+// link.
 func (u *unpacker) clear(name, base string) error {
 	err := u.parent.Remove(base)
 	switch {
@@ -117,7 +119,7 @@ func (u *unpacker) clear(name, base string) error {
 		return nil
 	case errors.Is(err, syscall.ENOTEMPTY), errors.Is(err, syscall.EEXIST):
 		if u.layer != nil {
-			return u.parent.RemoveAll(base) // a directory of a layer below
+			return u.parent.RemoveAll(base) // a directory of a lower layer
 		}
 		return refuse("entry %s: it would replace a directory that is not empty", quote(name))
 	}
@@ -146,7 +148,7 @@ func (u *unpacker) directory(h *tar.Header, name, base string) error {
 		mode |= fs.ModeSticky
 	}
 	if !u.chown {
-		mode |= 0o700 // we are not root, and have to get in and remove it one day
+		mode |= 0o700 // the server is not root, and must be able to enter and remove it
 	}
 	return u.parent.Chmod(base, mode)
 }
@@ -170,7 +172,7 @@ func (u *unpacker) symlink(h *tar.Header, name, base string) error {
 	return nil
 }
 
-// hardLink gives another name to a file that the archive has brought already.
+// hardLink adds another name to a file that the archive already contains.
 func (u *unpacker) hardLink(h *tar.Header, name, base string) error {
 	target, err := cleanName(h.Linkname)
 	if err != nil {
@@ -179,7 +181,8 @@ func (u *unpacker) hardLink(h *tar.Header, name, base string) error {
 	if target == name {
 		return refuse("entry %s: it is a hard link to itself", quote(name))
 	}
-	// Walk both ways without following links; what is left to follow is none.
+	// Walk both paths without following links, so that the link system call
+	// resolves none.
 	if err := u.enter(path.Dir(target)); err != nil {
 		return err
 	}
@@ -244,12 +247,13 @@ func (u *unpacker) fill(f *os.File, h *tar.Header, name string, content io.Reade
 	}
 	mode := fs.FileMode(h.Mode & 0o777) // without set-user-ID, set-group-ID and sticky
 	if !u.chown {
-		mode |= 0o400 // we are not root, and have to show it to the sandbox
+		mode |= 0o400 // the server is not root, and must be able to read it for the sandbox
 	}
 	return f.Chmod(mode)
 }
 
-// copy tells errors of the archive, which it explains, from errors of the disk.
+// copy separates errors of the archive, which it explains, from errors of the
+// disk.
 func (u *unpacker) copy(f *os.File, content io.Reader) (written int64, err error) {
 	if u.buf == nil {
 		u.buf = make([]byte, 128<<10)
@@ -271,7 +275,7 @@ func (u *unpacker) copy(f *os.File, content io.Reader) (written int64, err error
 	}
 }
 
-// clampTime keeps a time within what every file system can store.
+// clampTime limits a time to the range that every file system can store.
 func clampTime(t time.Time) time.Time {
 	if s := t.Unix(); s < 0 || s > 1<<33 {
 		return time.Unix(0, 0)

@@ -9,11 +9,12 @@ import (
 	"strings"
 )
 
-// maxSteps bounds the directories that one walk opens, links followed: links
-// that go up and down again could make it long.
+// maxSteps limits how many directories one walk opens, including those of
+// links: links that alternate between parents and children could make it very
+// long.
 const maxSteps = 2048
 
-// enter makes dir the parent, and makes it if it is missing.
+// enter makes dir the current parent and creates it if it is missing.
 func (u *unpacker) enter(dir string) error {
 	if u.parent != nil && u.parentName == dir {
 		return nil
@@ -27,11 +28,11 @@ func (u *unpacker) enter(dir string) error {
 	return nil
 }
 
-// walk opens dir, and makes it if it is missing. Each step must be a directory
-// itself. A link to one is followed only if follow says so, as upper layers
-// expect it of "lib/x" when a lower one has the link "lib -> usr/lib": its
-// target is taken to be below the root, and walked to in the same way. It also
-// returns the name of dir without any link.
+// walk opens dir and creates it if it is missing. Each component must be a real
+// directory. walk follows a link only if follow is set, because upper layers
+// write "lib/x" where a lower one has the link "lib -> usr/lib". It interprets
+// the target below the root and walks to it in the same way. It also returns
+// the name of dir without links.
 func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 	at, err := u.top()
 	if err != nil {
@@ -44,7 +45,7 @@ func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 		if part == "" || part == "." {
 			continue
 		}
-		if part == ".." { // of a link: names have none
+		if part == ".." { // from a link target: entry names contain no ".."
 			todo = append(done[:max(len(done)-1, 0):max(len(done)-1, 0)], todo...)
 			part = ""
 		}
@@ -62,7 +63,7 @@ func (u *unpacker) walk(dir string, follow bool) (*os.Root, string, error) {
 			}
 			todo = append(append(done[:len(done):len(done)], strings.Split(target, "/")...), todo...)
 		}
-		if err == nil && next == nil { // from the top again
+		if err == nil && next == nil { // start from the top again
 			done = nil
 			next, err = u.top()
 		} else {
@@ -89,12 +90,12 @@ func (u *unpacker) top() (*os.Root, error) {
 	return at, nil
 }
 
-// step opens one directory of a walk, or returns where a link leads.
+// step opens one directory of a walk or returns the target of a link.
 func (u *unpacker) step(at *os.Root, part, dir string, follow bool) (next *os.Root, target string, err error) {
 	fi, err := at.Lstat(part)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// An archive may leave out directories; they count nevertheless.
+		// An archive may leave out directories. They count against the limit.
 		if u.files++; u.files > u.maxFiles {
 			return nil, "", refuse("entry %s: the archive has more than %d entries, the limit", quote(dir), u.maxFiles)
 		}

@@ -11,54 +11,55 @@ import (
 	"syscall"
 )
 
-// Whiteouts are entries of a layer that say what of the layers below it is
-// gone: ".wh.name" hides name, and ".wh..wh..opq" all that its directory had.
+// Whiteouts are entries of a layer that delete files of the layers below it:
+// ".wh.name" hides name, and ".wh..wh..opq" hides the previous contents of its
+// directory.
 const (
 	whiteoutPrefix = ".wh."
 	whiteoutMeta   = ".wh..wh."
 	whiteoutOpaque = ".wh..wh..opq"
 )
 
-// layerState is what is known of the layer that is being applied: a whiteout
-// hides what layers below brought and nothing of its own layer.
+// layerState is the state of the layer being applied. A whiteout hides only
+// files of lower layers and none of its own layer.
 type layerState struct {
-	seed   maphash.Seed // random, so that nobody can make two names look alike
+	seed   maphash.Seed // random, so that no archive can construct a collision
 	mine   map[uint64]struct{}
-	hidden map[uint64]struct{} // what a whiteout was applied to before
+	hidden map[uint64]struct{} // names that a whiteout was already applied to
 }
 
 func newLayerState() *layerState {
 	return &layerState{seed: maphash.MakeSeed(), mine: map[uint64]struct{}{}, hidden: map[uint64]struct{}{}}
 }
 
-// add takes note of a name that this layer brings.
+// add records a name that this layer contains.
 func (l *layerState) add(name string) {
 	if l != nil {
 		l.mine[maphash.String(l.seed, name)] = struct{}{}
 	}
 }
 
-func (l *layerState) has(name string) bool {
+func (l *layerState) contains(name string) bool {
 	_, ok := l.mine[maphash.String(l.seed, name)]
 	return ok
 }
 
-// once reports whether it is called for the first time with name: to look for
-// the same again finds nothing, and could be made to take for ever.
-func (l *layerState) once(name string) bool {
+// markHidden reports whether this is its first call with name. A repeated
+// search would find no files, and an archive could make it take very long.
+func (l *layerState) markHidden(name string) bool {
 	k := maphash.String(l.seed, name)
 	_, before := l.hidden[k]
 	l.hidden[k] = struct{}{}
 	return !before
 }
 
-// whiteout applies a whiteout. It follows no link: no tool writes one that
-// would need it.
+// whiteout applies a whiteout. It does not follow links: no tool writes a
+// whiteout whose path contains one.
 func (u *unpacker) whiteout(name string) error {
 	dir, base := path.Split(name)
 	dir = path.Clean("./" + dir)
 	if strings.HasPrefix(base, whiteoutMeta) && base != whiteoutOpaque {
-		return nil // of aufs
+		return nil // metadata of aufs
 	}
 	what := strings.TrimPrefix(base, whiteoutPrefix)
 	if what == "" || what == "." || what == ".." {
@@ -71,10 +72,10 @@ func (u *unpacker) whiteout(name string) error {
 	}
 	defer func() { _ = at.Close() }()
 	if base == whiteoutOpaque {
-		if u.layer.once(real + "/") {
+		if u.layer.markHidden(real + "/") {
 			err = u.hideAll(at, real)
 		}
-	} else if real = path.Join(real, what); u.layer.once(real) {
+	} else if real = path.Join(real, what); u.layer.markHidden(real) {
 		err = u.hide(at, what, real)
 	}
 	if err != nil {
@@ -83,7 +84,7 @@ func (u *unpacker) whiteout(name string) error {
 	return nil
 }
 
-// hide removes base, which is name, as far as layers below brought it.
+// hide removes base, whose full name is name, if a lower layer created it.
 func (u *unpacker) hide(at *os.Root, base, name string) error {
 	fi, err := at.Lstat(base)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -103,17 +104,17 @@ func (u *unpacker) hide(at *os.Root, base, name string) error {
 			return err
 		}
 	}
-	if u.layer.has(name) {
+	if u.layer.contains(name) {
 		return nil
 	}
 	err = at.Remove(base)
 	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
-		return nil // there is something of this layer in it
+		return nil // it contains a file of this layer
 	}
 	return err
 }
 
-// hideAll removes what a directory holds of layers below.
+// hideAll removes a directory's files that lower layers created.
 func (u *unpacker) hideAll(dir *os.Root, name string) error {
 	f, err := dir.Open(".")
 	if err != nil {

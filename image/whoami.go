@@ -11,22 +11,23 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// maxUser is the highest user that a configuration may mean, which is nobody. The
-// agent's own may be nothing else's.
+// maxUser is the highest user ID that a configuration may select (65534, the
+// conventional overflow user). It prevents a program of an image from running
+// as the agent's user.
 const maxUser = 65534
 
-// settle holds what a configuration says of the image's files against them, and
-// notes what of it is not used. It comes after finish.
-func (f *finisher) settle(c *brig.ImageConfig, user string) (notes []string, err error) {
+// resolveConfig checks a configuration against the image's files and returns notes on
+// the ignored values. The caller calls finish first.
+func (f *finisher) resolveConfig(c *brig.ImageConfig, user string) (notes []string, err error) {
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
 	if dir := c.WorkingDir; dir != "" && dir != "/" {
-		// A link that leads out of the image leads nowhere.
+		// A link that leads out of the image does not resolve.
 		if fi, err := f.root.Stat(strings.TrimPrefix(path.Clean(dir), "/")); err != nil || !fi.IsDir() {
 			note("working directory %s is not used: the image does not have it", quote(dir))
 			c.WorkingDir = ""
 		}
 	}
-	uid, gid, err := f.whois(user)
+	uid, gid, err := f.resolveUser(user)
 	switch {
 	case err != nil:
 		return nil, err
@@ -45,16 +46,16 @@ func (f *finisher) settle(c *brig.ImageConfig, user string) (notes []string, err
 	return notes, nil
 }
 
-// whois finds who a configuration means by "name:group", either of which may be
-// a number. The user is -1 when it cannot be used.
-func (f *finisher) whois(user string) (uid, gid int, err error) {
+// resolveUser resolves the user of a configuration, "name:group", of which each
+// part may be a number. It returns user -1 if the user cannot be used.
+func (f *finisher) resolveUser(user string) (uid, gid int, err error) {
 	name, group, grouped := strings.Cut(user, ":")
 	passwd, err := f.readAccounts("etc/passwd")
 	if err != nil {
 		return -1, 0, err
 	}
-	uid, gid = inAccounts(passwd, name)
-	if gid < 0 { // nobody is in root's group because of a number
+	uid, gid = findAccount(passwd, name)
+	if gid < 0 { // a numeric user does not imply the root group
 		gid = uid
 	}
 	if grouped && group != "" {
@@ -62,7 +63,7 @@ func (f *finisher) whois(user string) (uid, gid int, err error) {
 		if err != nil {
 			return -1, 0, err
 		}
-		gid, _ = inAccounts(groups, group)
+		gid, _ = findAccount(groups, group)
 	}
 	if uid < 0 || uid > maxUser || uid == wire.AgentID || gid < 0 || gid > maxUser || gid == wire.AgentID {
 		return -1, 0, nil
@@ -70,9 +71,10 @@ func (f *finisher) whois(user string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// inAccounts finds a name or a number in a file of accounts: its own number, and
-// that in the field behind; -1 for what is not there. A number need not be.
-func inAccounts(file []byte, name string) (id, next int) {
+// findAccount looks up a name or a number in an account file. It returns the
+// number and the next field, or -1 for a missing value. A number does not have
+// to be listed.
+func findAccount(file []byte, name string) (id, next int) {
 	want, err := strconv.ParseUint(name, 10, 31)
 	numeric := err == nil
 	for line := range bytes.Lines(file) {

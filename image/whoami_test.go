@@ -8,8 +8,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// What a configuration says of users and directories is held against the
-// image's own files.
+// TestConfigAndFiles checks that users and directories of a configuration are
+// resolved with the image's own files.
 func TestConfigAndFiles(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
@@ -47,7 +47,7 @@ func TestConfigAndFiles(t *testing.T) {
 		{"101", "", "user", "101:102", "entrypoint"},
 		{"65532", "", "user", "65532:65532", "entrypoint"},
 		{"65532:0", "", "user", "65532:0", "entrypoint"},
-		{"5", "", "user", "300:300", "entrypoint"}, // a name first, as everywhere
+		{"5", "", "user", "300:300", "entrypoint"}, // a name takes precedence, as in other tools
 		{"nobody-here", "", "user", "", "is not used"},
 		{"web:nothing", "", "user", "", "is not used"},
 		{"web:agent", "", "user", "", "is not used"},

@@ -17,11 +17,11 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// patience is how long a driver may take to say its next message.
+// patience is how long a driver may take to send its next message.
 const patience = 60 * time.Second
 
-// A driver is a driver's process on this machine, without a sandbox, as leader
-// of its process group, in a folder of its own.
+// driver is a driver's process on this host, without a sandbox. It leads its
+// own process group and has its own working directory.
 type driver struct {
 	t           *testing.T
 	cmd         *exec.Cmd
@@ -29,11 +29,11 @@ type driver struct {
 	stdin       io.WriteCloser
 	socket      *os.File
 	messages    *bufio.Reader
-	places      []string // of displays
+	places      []string // position lines of displays
 	out, errout *pipe
 }
 
-// driverFile is the path of a file in driver/.
+// driverFile returns the path of a file in driver/.
 func driverFile(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("driver", name))
@@ -43,15 +43,16 @@ func driverFile(t *testing.T, name string) string {
 	return path
 }
 
-// startDriver starts a driver with nothing in its environment but PATH, HOME
-// and env. It does not wait for it to be ready.
+// startDriver starts a driver with only PATH, HOME and env in its environment.
+// It does not wait until the driver is ready.
 func startDriver(t *testing.T, argv, env []string) *driver {
 	t.Helper()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The driver's end blocks, as one that is handed to any program does.
+	// The driver's end is blocking, like a descriptor that any program
+	// inherits.
 	if err := syscall.SetNonblock(pair[1], false); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func startDriver(t *testing.T, argv, env []string) *driver {
 	return d
 }
 
-// send gives the driver an order.
+// send sends an order to the driver.
 func (d *driver) send(o interpreter.Order) {
 	d.t.Helper()
 	line, err := json.Marshal(o)
@@ -96,7 +97,7 @@ func (d *driver) send(o interpreter.Order) {
 	}
 }
 
-// next is the driver's next message; the test fails when none comes.
+// next returns the driver's next message. The test fails if none arrives.
 func (d *driver) next() interpreter.Message {
 	d.t.Helper()
 	m, err := d.read()
@@ -106,7 +107,7 @@ func (d *driver) next() interpreter.Message {
 	return m
 }
 
-// read is the driver's next message, or io.EOF when it is gone.
+// read returns the driver's next message, or io.EOF when the driver has exited.
 func (d *driver) read() (m interpreter.Message, err error) {
 	if err := d.socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return m, err
@@ -122,11 +123,11 @@ func (d *driver) read() (m interpreter.Message, err error) {
 		if line[0] != '=' {
 			return m, json.Unmarshal(line, &m)
 		}
-		d.places = append(d.places, string(line)) // of the next one
+		d.places = append(d.places, string(line)) // the position of the next message
 	}
 }
 
-// ready waits for the driver to be ready.
+// ready waits until the driver is ready.
 func (d *driver) ready() interpreter.Message {
 	d.t.Helper()
 	m := d.next()
@@ -136,26 +137,28 @@ func (d *driver) ready() interpreter.Message {
 	return m
 }
 
-// cell runs one cell to its end and returns what was said, the end included,
-// and what was written meanwhile.
+// cell runs one cell to its end and returns the messages, including the end,
+// and the output.
 func (d *driver) cell(code string) (said []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	return d.order(interpreter.Order{Op: "cell", Code: code})
 }
 
-// order is cell with an order of any kind that ends in "end".
+// order is like cell for any order that ends with an "end" message.
 func (d *driver) order(o interpreter.Order) (said []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	d.send(o)
 	return d.finish()
 }
 
-// finish collects what is said until the end of an order that was sent.
+// finish collects the messages of the current order, up to its end.
 func (d *driver) finish() (said []interpreter.Message, stdout, stderr string) {
 	d.t.Helper()
 	for {
 		m := d.next()
-		said = append(said, m)
+		if said = append(said, m); len(said) > 1_000_000 {
+			d.t.Fatal("the cell does not end")
+		}
 		if m.Type == "end" {
 			return said, d.out.take(), d.errout.take()
 		}
@@ -171,7 +174,7 @@ func (d *driver) program(o interpreter.Order) (end interpreter.Message, code int
 	return end, d.wait(), d.out.take(), d.errout.take()
 }
 
-// interrupt sends SIGINT to the driver and to all that it started.
+// interrupt sends SIGINT to the driver and its children.
 func (d *driver) interrupt() {
 	d.t.Helper()
 	if err := syscall.Kill(-d.cmd.Process.Pid, syscall.SIGINT); err != nil {
@@ -191,7 +194,7 @@ func (d *driver) wait() int {
 	return d.cmd.ProcessState.ExitCode()
 }
 
-// A pipe collects what is written into it.
+// pipe collects the data that is written to a pipe.
 type pipe struct {
 	file *os.File
 	mu   sync.Mutex
@@ -214,7 +217,7 @@ func newPipe(t *testing.T) (p *pipe, end *os.File) {
 	return p, w
 }
 
-// drain takes over all that is in the pipe now, and reports whether it ended.
+// drain reads all data that is in the pipe, and reports whether the pipe ended.
 func (p *pipe) drain(fd uintptr) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -231,8 +234,8 @@ func (p *pipe) drain(fd uintptr) bool {
 	}
 }
 
-// take returns what came since the last take. What was written before a
-// message arrived is in it: it need not wait for the goroutine that reads.
+// take returns the output since the last take. It includes all output that was
+// written before the call, and does not depend on the goroutine that reads.
 func (p *pipe) take() string {
 	if raw, err := p.file.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { p.drain(fd) })
@@ -244,8 +247,8 @@ func (p *pipe) take() string {
 	return text
 }
 
-// await waits until the driver has written something that contains want, and
-// returns all that came until then.
+// await waits until the driver has written output that contains want, and
+// returns all output up to then.
 func (p *pipe) await(t *testing.T, want string) string {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -270,8 +273,8 @@ func find(said []interpreter.Message, kind string) (found []interpreter.Message)
 	return found
 }
 
-// data is one of a message's forms: text for what is a JSON string, JSON for
-// anything else, empty when there is none.
+// data returns one of a message's forms: the text of a JSON string, the JSON of
+// other values, and "" if the form is missing.
 func data(m interpreter.Message, mime string) string {
 	var text string
 	if json.Unmarshal(m.Data[mime], &text) == nil {

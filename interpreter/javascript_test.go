@@ -24,13 +24,13 @@ func startNode(t *testing.T) *driver {
 	return d
 }
 
-// A step is one cell, or an order of another kind, and what comes of it. What
-// is empty is not looked at, "-" is that there is none.
+// step is one cell, or another kind of order, and its expected results. An
+// empty field is not checked, and "-" means that the result is absent.
 type step struct {
 	what          string
 	code          string
 	order         interpreter.Order // instead of code
-	interruptWhen string            // what it has written when it is interrupted
+	interruptWhen string            // the output after which it is interrupted
 	value         string            // the result as text
 	json          string
 	display       string // the first display, as JSON of its data
@@ -42,7 +42,7 @@ type step struct {
 
 func (s step) run(t *testing.T, d *driver) {
 	t.Helper()
-	t.Log(s.what) // for the failure of a helper
+	t.Log(s.what) // context for the failure of a helper
 	o := s.order
 	if o.Op = "cell"; s.code != "" {
 		o.Code = s.code
@@ -208,7 +208,7 @@ func TestNodeBetweenCells(t *testing.T) {
 	d.cell("setTimeout(() => { process.stdout.write('later'); setTimeout(() => { throw new Error('late') }, 1) }, 500)")
 	d.out.await(t, "later")
 	d.errout.await(t, "Error: late")
-	d.interrupt() // for nobody
+	d.interrupt() // no cell is running
 	d.send(interpreter.Order{Op: "ping", Nonce: "n"})
 	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
 		t.Errorf("said %+v", m)
@@ -278,7 +278,8 @@ func TestNodePrograms(t *testing.T) {
 			if got := strings.TrimSuffix(stdout, "\n"); got != c.out {
 				t.Errorf("stdout %q, want %q", got, c.out)
 			}
-			// Node.js itself writes of an error after the end, when nobody reads.
+			// Node.js writes its own error report after the end message, when
+			// no client reads it any more.
 			if (stderr != "") != (c.code0 == 1) || strings.Contains(stderr, "Node.js v") {
 				t.Errorf("stderr %q", stderr)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// jupyterCells share one kernel, from first to last.
+// jupyterCells run in one kernel, in this order.
 var jupyterCells = []cellCase{
 	{name: "value", code: "1+1", result: "2"},
 	{name: "state", code: "x = 5"},
@@ -45,7 +45,7 @@ func TestJupyter(t *testing.T) {
 	if m := d.ready(); m.Flavor != "jupyter" || !strings.HasPrefix(m.Version, "3.") {
 		t.Errorf("ready: %+v", m)
 	}
-	d.errout.take() // a kernel may have warned of something as it started
+	d.errout.take() // a kernel may have written warnings during its start
 	d.send(interpreter.Order{Op: "warm"})
 	d.send(interpreter.Order{Op: "ping", Nonce: "n"})
 	if m := d.next(); m.Type != "pong" || m.Nonce != "n" {
@@ -59,7 +59,7 @@ func TestJupyter(t *testing.T) {
 	same(t, "in the cell", out, "'ä /usr\n")
 	_, out, _ = d.cell("print(os.environ.get('A'), os.getcwd())")
 	same(t, "after it", out, "None /usr\n")
-	d.interrupt() // none runs: it is ignored
+	d.interrupt() // no cell is running, so it is ignored
 	d.send(interpreter.Order{Op: "cell", Code: "import time; print('go'); time.sleep(60)"})
 	d.out.await(t, "go")
 	d.interrupt()

@@ -10,30 +10,30 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Dir is where drivers are put in a sandbox.
+// Dir is the directory of the drivers in a sandbox.
 const Dir = "/tmp/.brig"
 
 //go:embed driver
 var drivers embed.FS
 
-// Language is how code in one language is interpreted.
+// Language has the driver of a programming language and its properties.
 type Language struct {
 	Name brig.Language
-	// Prefix begins the names of sandboxes for its programs.
+	// Prefix is the prefix of the names of sandboxes for its programs.
 	Prefix string
-	// Argv starts the driver, of which Files are put into Dir.
+	// Argv starts the driver. Files are its files in Dir.
 	Argv  []string
 	Files []brig.File
-	// Program is what an image must have, by the name that people know.
+	// Program is the interpreter that an image must have, by its common name.
 	Program string
-	// Values says that programs take arguments and return a value.
+	// Values means that programs take arguments and return a value.
 	Values bool
-	// Limits says that the driver can take on a program's limits by itself.
+	// Limits means that the driver itself can set a program's limits.
 	Limits bool
 }
 
-// Lookup returns how a language is interpreted; ok is false when it is none of
-// ours.
+// Lookup returns the driver of a language. ok is false if the language has no
+// built-in driver.
 func Lookup(l brig.Language) (Language, bool) {
 	switch l {
 	case brig.Python:
@@ -47,13 +47,13 @@ func Lookup(l brig.Language) (Language, bool) {
 			Program: "node", Values: true,
 		}, true
 	case brig.Bash:
-		return Language{Name: l, Prefix: "sh-", Argv: []string{wireAgent, "shell-driver"}, Program: "bash"}, true
+		return Language{Name: l, Prefix: "sh-", Argv: []string{agentFile, "shell-driver"}, Program: "bash"}, true
 	}
 	return Language{}, false
 }
 
-// Jupyter returns how code in a language that is none of ours is interpreted:
-// by a Jupyter kernel of the image, of that name or for that language.
+// Jupyter returns the driver of a language without a built-in one: a Jupyter
+// kernel of the image, with that name or for that language.
 func Jupyter(l brig.Language) Language {
 	name := strings.TrimPrefix(string(l), brig.JupyterPrefix)
 	return Language{
@@ -62,11 +62,11 @@ func Jupyter(l brig.Language) Language {
 	}
 }
 
-// wireAgent is the agent's own program: it drives shells itself.
-const wireAgent = "/proc/1/exe"
+// agentFile is the agent's own program, which drives shells itself.
+const agentFile = "/proc/1/exe"
 
 // files returns the drivers whose names begin with prefix. Callers share their
-// bytes, which every run would copy otherwise.
+// content, which every run would copy otherwise.
 func files(prefix string) []brig.File {
 	var out []brig.File
 	for _, f := range readDrivers() {
@@ -80,7 +80,7 @@ func files(prefix string) []brig.File {
 var readDrivers = sync.OnceValue(func() []brig.File {
 	entries, err := drivers.ReadDir("driver")
 	if err != nil {
-		return nil // embedded: it is there
+		return nil // embedded files always exist
 	}
 	var out []brig.File
 	for _, e := range entries {

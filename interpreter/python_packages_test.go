@@ -10,17 +10,18 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// What a step has pip install is told to the host if the next step can have it,
-// and on standard error if not.
+// The driver reports the packages that a step installs with pip. It reports
+// them to the host if the next step can use them, and on standard error
+// otherwise.
 func TestPythonInstalled(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		offline := map[string]string{"PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 		for _, c := range []struct {
 			name, code string
-			uncarried  bool // where the host carries nothing
+			uncarried  bool // whether the host carries no packages
 			told       []string
-			stderr     string // contains
+			stderr     string // expected substring
 		}{
 			{name: "a package", code: "!pip install -q pip", told: []string{"pip"}},
 			{name: "magic", code: "%pip install --quiet --no-input 'pip>=1'", told: []string{"pip>=1"}},
@@ -46,8 +47,38 @@ func TestPythonInstalled(t *testing.T) {
 	})
 }
 
-// Packages that a step is given are found after all others, by the programs that
-// it starts too, and nothing of them runs because it is there.
+// If the pip of a command installs packages for the user, the next cell of an
+// idle interpreter finds them. They take precedence over packages of the
+// distribution with the same name.
+func TestPythonFindsPackagesOfCommands(t *testing.T) {
+	flavors(t, func(t *testing.T, _ func(t *testing.T) *driver, flavor string) {
+		base := t.TempDir()
+		env := []string{"PYTHONUSERBASE=" + base}
+		if flavor == "cpython" {
+			env = append(env, "BRIG_NO_IPYTHON=1")
+		}
+		d := startPython(t, env...)
+		_, out, _ := d.cell("import site; print(site.getusersitepackages())")
+		dir := strings.TrimSpace(out)
+		if !strings.HasPrefix(dir, base) {
+			t.Skipf("this Python has no packages of its user: %q", dir)
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"brigtestlate", "pip"} {
+			if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte("late = 1\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, out, errs := d.cell("import brigtestlate, pip; print(brigtestlate.late, pip.late)"); out != "1 1\n" {
+			t.Errorf("%q %s", out, errs)
+		}
+	})
+}
+
+// The packages of a step are found after all others, also by the programs that
+// the step starts. Code in a package runs only if the package is imported.
 func TestPythonPackages(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

@@ -10,13 +10,14 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// A programCase is one program and how it ends. Texts are as in cellCase.
+// programCase is one program and its expected results. Texts are as in
+// cellCase.
 type programCase struct {
 	name           string
 	code           string
 	arguments      string // JSON, empty for none
 	exit           int
-	returned       string // JSON, empty for nothing
+	returned       string // JSON, empty for no value
 	stdout, stderr string
 	failure        string // the exception's name
 	message        string
@@ -73,8 +74,8 @@ func TestPythonPrograms(t *testing.T) {
 	}
 }
 
-// The smallest Pythons have no json, no threading that could be counted on and
-// no traceback.
+// Minimal Python installations have no json, no usable threading and no
+// traceback.
 func TestPythonProgramsWithoutJSON(t *testing.T) {
 	site := t.TempDir()
 	hide := "import sys\nfor m in ('json', '_json', 'traceback', 'resource', 'linecache', 'tokenize', 're', 'subprocess'): sys.modules[m] = None\n"
@@ -140,8 +141,9 @@ func TestPythonProgramOrder(t *testing.T) {
 	}
 }
 
-// Programs that count on artifacts/ find it, and leave none that is empty.
-func TestProgramsHaveArtifacts(t *testing.T) {
+// A program that uses artifacts/ finds the directory, and an empty one is
+// removed.
+func TestProgramArtifacts(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		start     func(*testing.T) *driver
@@ -173,8 +175,8 @@ func TestProgramsHaveArtifacts(t *testing.T) {
 	}
 }
 
-// A program that takes the channel away, or ends without its driver, is seen
-// as gone, with the code that it chose.
+// A program that closes the channel, or exits without its driver, is reported
+// as gone, with its own exit code.
 func TestPythonProgramWithoutEnd(t *testing.T) {
 	for code, want := range map[string]int{
 		"import os; os._exit(5)":                             5,

@@ -3,13 +3,14 @@ package interpreter_test
 import (
 	"encoding/json"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/brig-run/brig/interpreter"
 )
 
-// charts are cells that draw, and what must be in the data of their chart.
+// charts are cells that draw charts, and the expected data of the charts.
 var charts = []struct{ name, code, want string }{
 	{"line", "plt.plot([1, 2], [3, float('nan')], label='a'); plt.xlabel('Time (s)'); plt.ylabel('L [m]'); plt.title('T')", `{"type":"line","title":"T","x_label":"Time (s)","x_unit":"s","y_unit":"m","x_scale":"linear","elements":[{"label":"a","points":[[1,3],[2,null]]}]}`},
 	{"unlabelled", "plt.plot([1]); plt.plot([2]); plt.yscale('log')", `{"type":"line","title":null,"x_label":null,"y_scale":"log","elements":[{"label":"Line 0","points":[[0,1]]},{"label":"Line 1","points":[[0,2]]}]}`},
@@ -58,7 +59,7 @@ func TestPythonCharts(t *testing.T) {
 	})
 }
 
-// canonical is JSON that compares equal when its values are.
+// canonical returns JSON that is equal for equal values.
 func canonical(text json.RawMessage) string {
 	var v any
 	if json.Unmarshal(text, &v) != nil {
@@ -71,7 +72,7 @@ func canonical(text json.RawMessage) string {
 	return string(b)
 }
 
-// Figures are shown once each, when it is asked for or when the cell ends.
+// Each figure is displayed once, on request or at the end of the cell.
 func TestPythonFigures(t *testing.T) {
 	needs(t, "matplotlib")
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
@@ -127,8 +128,43 @@ func TestPythonImages(t *testing.T) {
 	})
 }
 
-// A display says after how much unread output it stands, and nothing else does.
-func TestPythonDisplayStands(t *testing.T) {
+// An image that is saved to a file is displayed only in E2B's mode. Each way to
+// show an image displays it once.
+func TestPythonSavedImages(t *testing.T) {
+	needs(t, "PIL")
+	const cell = "import io, os, pathlib, tempfile\nfrom PIL import Image, ImageShow\ni = Image.new('RGB', (2, 2))\nd = tempfile.mkdtemp()\n"
+	for _, flavor := range [][]string{{"BRIG_NO_IPYTHON=1"}, nil} {
+		if flavor == nil {
+			needs(t, "IPython")
+		}
+		for _, c := range []struct {
+			code         string
+			env          []string
+			shown, wrote int
+		}{
+			{"i.save(d + '/x.png')", []string{"E2B_SANDBOX_ID=x"}, 1, 1},
+			{"i.save(d + '/x.jpg', 'JPEG', quality=5)", []string{"E2B_SANDBOX_ID=x"}, 1, 1},
+			{"i.save(pathlib.Path(d, 'x.png'))", []string{"E2B_SANDBOX_ID=x"}, 0, 1},
+			{"i.save(io.BytesIO(), 'PNG')", []string{"E2B_SANDBOX_ID=x"}, 0, 0},
+			{"try:\n    i.save(d + '/none/x.png')\nexcept OSError:\n    pass", []string{"E2B_SANDBOX_ID=x"}, 1, 0},
+			{"i.save(d + '/x.png')", nil, 0, 1},
+			{"i.show()", nil, 1, 0},
+			{"ImageShow.show(i)", nil, 1, 0},
+			{"ImageShow.UnixViewer().show(i)", []string{"E2B_SANDBOX_ID=x"}, 1, 0},
+		} {
+			d := startPython(t, append(c.env, flavor...)...)
+			said, stdout, stderr := d.cell(cell + c.code + "\nprint(len(os.listdir(d)))")
+			shown := find(said, "display")
+			if len(shown) != c.shown || len(shown) > 0 && !strings.HasPrefix(data(shown[0], "image/png"), "iVBORw0KGgo") || strings.TrimSpace(stdout) != strconv.Itoa(c.wrote) {
+				t.Errorf("%s with %v: %d displays, %s files, want %d and %d\n%s", c.code, c.env, len(shown), stdout, c.shown, c.wrote, stderr)
+			}
+		}
+	}
+}
+
+// A display carries the amount of unread output before it, and no other message
+// does.
+func TestPythonDisplayPositions(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
 		d.cell("print('one')\ndisplay('two')\nprint('three', end='')\n5")

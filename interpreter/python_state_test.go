@@ -11,17 +11,17 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// A notebook whose steps are run in an interpreter each, or, which is what the
-// others are held to, as cells of one.
+// notebook is a list of steps. Each step runs in a new interpreter or, as the
+// reference, as a cell of one interpreter.
 type notebook struct {
 	t     *testing.T
 	start func(t *testing.T) *driver
-	one   *driver // nil for an interpreter each
+	one   *driver // nil for one interpreter per step
 	state json.RawMessage
 	count int
 }
 
-// run runs a step and tells its result, its output and the name of its error.
+// run runs a step and returns its result, its output and the name of its error.
 func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 	n.t.Helper()
 	var said []interpreter.Message
@@ -52,9 +52,10 @@ func (n *notebook) run(code string) (result, stdout, stderr, failed string) {
 	return result, stdout, stderr, failed
 }
 
-// stories are notebooks: each line is a step, and the last one's value is what
-// the steps before have left, in one interpreter as in many.
-var stories = []struct {
+// notebooks are notebooks in which each line is a step. The value of the last
+// step depends on the state of the earlier ones, and must be the same with one
+// interpreter as with one per step.
+var notebooks = []struct {
 	name  string
 	steps []string
 	want  string
@@ -99,12 +100,12 @@ var stories = []struct {
 	{"magics", []string{"x = 1\n!true\ndef f():\n    return x + 1", "f()"}, "2", ""},
 }
 
-// Notebooks say the same, whether one interpreter runs them or one for each step.
+// Notebooks have the same results with one interpreter and with one per step.
 func TestPythonSteps(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
-		for _, s := range stories {
+		for _, s := range notebooks {
 			if flavor != "cpython" && !slices.Contains([]string{"closure", "class", "tool", "magics", "error keeps"}, s.name) {
-				continue // what is carried is the same, only where sources are found is not
+				continue // the carried state is the same; only the location of sources differs
 			}
 			t.Run(s.name, func(t *testing.T) {
 				if s.needs != "" {
@@ -127,8 +128,8 @@ func TestPythonSteps(t *testing.T) {
 	})
 }
 
-// What cannot be carried is said, and takes nothing else with it.
-func TestPythonStepsSayWhatIsLeft(t *testing.T) {
+// State that cannot be carried over is reported, and does not affect the rest.
+func TestPythonStepsReportLostState(t *testing.T) {
 	n := &notebook{t: t, start: func(t *testing.T) *driver { return startPython(t, "BRIG_NO_IPYTHON=1") }}
 	_, _, said, _ := n.run("import threading, io\nlock = threading.Lock()\nx = [1]\nboth = [x, lock]\ng = (i for i in x)\nclass D:\n    def __del__(self): print('deleted')\nd = D()\nimport enum\nclass E(enum.Enum):\n    X = 1\n    @property\n    def low(self): return 'x'\nclass G(enum.Enum):\n    X = 1\n    @classmethod\n    def of(cls): return 'x'\nbig = 'x' * (9 << 20)\ndeep = []\nfor _ in range(5000): deep = [deep]\nsix = 6")
 	for _, name := range []string{"lock", "both", "g", "D", "d", "E", "G", "big", "deep"} {
@@ -144,8 +145,8 @@ func TestPythonStepsSayWhatIsLeft(t *testing.T) {
 	}
 }
 
-// forged are states that no step of ours writes: each would have something run,
-// in a file called ran, while it is read.
+// forged are states that no driver writes. Each tries to run code while it is
+// read, and the code creates a file called ran.
 var forged = []struct{ name, state string }{
 	{"a decorator", `{"v":1,"names":{"f":{"at":0}},"heap":[["function","c",1,"f",0,[],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}]],"sources":{"c":"@open('ran', 'w')\ndef f(x=open('ran', 'w')) -> open('ran', 'w'):\n    open('ran', 'w')\n"}}`},
 	{"a free name", `{"v":1,"names":{"f":{"at":0}},"heap":[["function","c",1,"f",0,[["x=open('ran','w')",[]]],{"name":"f","qualname":"f","doc":null,"defaults":null,"kwdefaults":null,"dict":[]}]],"sources":{"c":"def f():\n    pass\n"}}`},
@@ -166,12 +167,12 @@ var forged = []struct{ name, state string }{
 	{"itself", `{"v":1,"names":{"x":{"at":0}},"heap":[["tuple",[{"at":0}]]],"sources":{}}`},
 }
 
-// A state is data: whoever writes one cannot have anything run in the next step.
-func TestPythonStatesRunNothing(t *testing.T) {
+// A state is treated as data: a forged state cannot run code in the next step.
+func TestPythonForgedStateIsData(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
 		for _, f := range forged {
 			if flavor != "cpython" && f.name != "builtins" {
-				continue // who reads a state is the same; the shell's own names are not
+				continue // the code that reads a state is shared; only the shell's own names differ
 			}
 			t.Run(f.name, func(t *testing.T) {
 				d := start(t)
@@ -190,7 +191,7 @@ func TestPythonStatesRunNothing(t *testing.T) {
 				}
 			})
 		}
-		// What these look for can happen: a cell may do it.
+		// The control: a cell can create the file.
 		d := start(t)
 		d.cell("open('ran', 'w')")
 		if _, err := os.Stat(filepath.Join(d.dir, "ran")); err != nil {

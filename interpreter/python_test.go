@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// python is the interpreter under test: BRIG_TEST_PYTHON, or the system's.
+// python returns the interpreter under test: BRIG_TEST_PYTHON, or the system's.
 func python(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{os.Getenv("BRIG_TEST_PYTHON"), "/usr/bin/python3", "python3"} {
@@ -39,7 +39,7 @@ func startPython(t *testing.T, env ...string) *driver {
 	return d
 }
 
-// flavors runs a test with Python's own cells and with IPython's.
+// flavors runs a test both with plain Python and with IPython.
 func flavors(t *testing.T, test func(t *testing.T, start func(t *testing.T) *driver, flavor string)) {
 	t.Run("cpython", func(t *testing.T) {
 		test(t, func(t *testing.T) *driver { return startPython(t, "BRIG_NO_IPYTHON=1") }, "cpython")
@@ -50,9 +50,9 @@ func flavors(t *testing.T, test func(t *testing.T, start func(t *testing.T) *dri
 	})
 }
 
-// A cellCase is one cell and what comes of it. Empty fields want nothing,
-// except for texts that begin with "~": those want something that contains
-// the rest.
+// cellCase is one cell and its expected results. An empty field means that the
+// result is absent. A text that begins with "~" means that the result contains
+// the rest of the text.
 type cellCase struct {
 	name           string
 	code           string
@@ -62,10 +62,10 @@ type cellCase struct {
 	error          string // the error's name
 	value          string
 	trace          string
-	flavor         string // empty for both
+	flavor         string // empty for both flavors
 }
 
-// pythonCells share one interpreter, from first to last.
+// pythonCells run in one interpreter, in this order.
 var pythonCells = []cellCase{
 	{name: "value", code: "1+1", result: "2"},
 	{name: "none", code: "None"},
@@ -206,7 +206,7 @@ func (c cellCase) check(t *testing.T, d *driver, count int) {
 	}
 }
 
-// same compares a text with what is wanted of it; see cellCase.
+// same compares a text with the expected one (see cellCase).
 func same(t *testing.T, what, got, want string) {
 	t.Helper()
 	if part, ok := strings.CutPrefix(want, "~"); ok {
@@ -218,8 +218,7 @@ func same(t *testing.T, what, got, want string) {
 	}
 }
 
-// What is said and what is written stay in order, and nothing waits for the
-// end of a cell.
+// Messages and output stay in order, and arrive before the end of the cell.
 func TestPythonStreams(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
@@ -228,8 +227,8 @@ func TestPythonStreams(t *testing.T) {
 		d.out.await(t, "half") // while the cell runs
 		d.interrupt()
 		d.finish()
-		// A signal that comes just before a sleep begins does not end it: Python
-		// looks at signals after that.
+		// A signal that arrives just before a sleep begins does not interrupt
+		// it: Python handles the signal after the sleep.
 		d.send(interpreter.Order{Op: "cell", Code: "print('before')\ndisplay(1)\nwhile True: time.sleep(0.01)"})
 		d.next()
 		if m := d.next(); m.Type != "display" || d.out.take() != "before\n" {
@@ -251,10 +250,10 @@ func TestPythonInterrupt(t *testing.T) {
 			"print('go')\nsubprocess.run(['sleep', '60'])",
 			"!echo go; sleep 60",
 			"print('go')\nwhile True: display(1)",
-			// Python does not raise what strikes here.
+			// Python does not raise exceptions in __del__.
 			"class D:\n    def __del__(self):\n        print('go')\n        end = time.time() + 1\n        while time.time() < end: pass\nD()\nwhile True: pass",
 		} {
-			d.interrupt() // none runs: it is ignored
+			d.interrupt() // no cell is running, so it is ignored
 			d.send(interpreter.Order{Op: "cell", Code: code})
 			d.out.await(t, "go")
 			d.interrupt()
@@ -265,7 +264,7 @@ func TestPythonInterrupt(t *testing.T) {
 		}
 		for range 50 {
 			d.send(interpreter.Order{Op: "cell", Code: "1"})
-			d.interrupt() // at some moment of a cell
+			d.interrupt() // at a random moment of a cell
 			d.finish()
 			d.interrupt()
 			d.interrupt()
@@ -273,6 +272,20 @@ func TestPythonInterrupt(t *testing.T) {
 		if said, _, stderr := d.cell("2"); len(find(said, "result")) != 1 || stderr != "" {
 			t.Errorf("after late interrupts: %+v, %s", said, stderr)
 		}
+	})
+}
+
+// An interrupt that arrives while a display flushes the cell's output is not
+// lost.
+func TestPythonInterruptInFlush(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		said, _, _ := d.cell("import os, sys\nclass Out:\n    def write(self, text): return len(text)\n    def flush(self):\n        os.kill(os.getpid(), 2)\n        for _ in range(100): pass\nkept = sys.stdout\nsys.stdout = Out()\ndisplay(1)\nmissed = True")
+		if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "KeyboardInterrupt" {
+			t.Errorf("%+v", errs)
+		}
+		_, out, _ := d.cell("sys.stdout = kept\nprint('missed' in globals())")
+		same(t, "afterwards", out, "False\n")
 	})
 }
 
@@ -305,20 +318,20 @@ func TestPythonOrders(t *testing.T) {
 	})
 }
 
-// Tasks go on between cells.
-func TestPythonTasksWhileIdle(t *testing.T) {
+// Tasks continue to run between cells.
+func TestPythonTasksRunWhileIdle(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)
 		_, out, _ := d.cell("import asyncio\nasync def tick():\n    for i in range(3):\n        await asyncio.sleep(0.02)\n        print('tick', i)\nt = asyncio.ensure_future(tick())\nawait asyncio.sleep(0)")
-		if !strings.Contains(out, "tick 2\n") { // on a slow machine, before the cell has ended
+		if !strings.Contains(out, "tick 2\n") { // on a slow machine, the tick may come before the end of the cell
 			d.out.await(t, "tick 2\n")
 		}
 		cellCase{code: "t.done()", result: "True"}.check(t, d, 0)
 	})
 }
 
-// Where there is no IPython, what is usually imported of it is there.
-func TestPythonStandsIn(t *testing.T) {
+// Without IPython, the names that programs usually import from it still exist.
+func TestPythonWithoutIPython(t *testing.T) {
 	d := startDriver(t, []string{python(t), "-S", driverFile(t, "python.py")}, nil) // -S: without packages
 	d.ready()
 	cellCase{
@@ -327,8 +340,8 @@ func TestPythonStandsIn(t *testing.T) {
 	}.check(t, d, 0)
 }
 
-// What is too long to be shown leaves the text, cut; and however much a value
-// says of itself, the host takes the message.
+// A form that is too long is left out, and text is truncated. So the host
+// accepts the message, regardless of how a value is displayed.
 func TestPythonLongForms(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)

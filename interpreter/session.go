@@ -11,62 +11,64 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ErrGone says that the interpreter ended without the message that was due.
+// ErrGone means that the interpreter ended without the expected message.
 var ErrGone = errors.New("the interpreter has ended")
 
-// StartError is an interpreter that did not get ready, and what it said.
+// StartError is the error of an interpreter that did not become ready. It
+// includes the interpreter's output.
 type StartError struct {
-	Said string
-	Err  error
+	Stderr string
+	Err    error
 }
 
 // Error implements error.
-func (e *StartError) Error() string { return fmt.Sprintf("start interpreter: %v: %s", e.Err, e.Said) }
+func (e *StartError) Error() string { return fmt.Sprintf("start interpreter: %v: %s", e.Err, e.Stderr) }
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Sink receives what a run produces, in order. What Output is given is only
-// valid during the call.
+// Sink receives the output and the messages of a run, in order. The bytes for
+// Output are only valid during the call.
 type Sink struct {
 	Output  func(brig.From, []byte)
 	Message func(*Message)
 }
 
-// Session speaks with one interpreter, about one thing at a time.
+// Session communicates with one interpreter, one order at a time.
 type Session struct {
 	brig.Process
-	// Version and Flavor are what the driver says it is.
+	// Version and Flavor are those that the driver reported.
 	Version, Flavor string
 }
 
-// Open returns a Session when the driver on p is ready.
+// Open waits until the driver on p is ready, and returns a Session.
 func Open(ctx context.Context, p brig.Process) (*Session, error) {
 	s := &Session{Process: p}
 	defer context.AfterFunc(ctx, func() { p.Close() })()
 	var said bytes.Buffer
-	m, err := s.until("ready", Sink{Output: func(_ brig.From, b []byte) {
+	m, err := s.readUntil("ready", Sink{Output: func(_ brig.From, b []byte) {
 		if said.Len() < 4<<10 {
 			said.Write(b)
 		}
 	}})
 	if err != nil {
-		return nil, errors.Join(&StartError{Said: string(bytes.TrimSpace(said.Bytes())), Err: err}, context.Cause(ctx))
+		return nil, errors.Join(&StartError{Stderr: string(bytes.TrimSpace(said.Bytes())), Err: err}, context.Cause(ctx))
 	}
 	s.Version, s.Flavor = m.Version, m.Flavor
 	return s, nil
 }
 
-// Do has an order carried out and returns the message that ends it. It
-// returns ErrGone when the interpreter ends instead.
+// Do sends an order and returns the message that ends it. It returns ErrGone if
+// the interpreter exits instead.
 func (s *Session) Do(o Order, sink Sink) (*Message, error) {
 	if err := s.send(o); err != nil {
 		return nil, errors.Join(ErrGone, err)
 	}
-	return s.until("end", sink)
+	return s.readUntil("end", sink)
 }
 
-// Warm has the driver load what programs are likely to use.
+// Warm makes the driver load modules that programs are likely to use, and waits
+// for it.
 func (s *Session) Warm() error {
 	if err := s.send(Order{Op: "warm"}); err != nil {
 		return errors.Join(ErrGone, err)
@@ -74,33 +76,48 @@ func (s *Session) Warm() error {
 	return s.Sync("warm", Sink{})
 }
 
-// Prepare has the driver load what cells need, while nobody waits.
+// Prepare makes the driver load the modules that cells use. It is called while
+// the interpreter is idle.
 func (s *Session) Prepare() error {
 	return s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
 }
 
-// Chdir has the driver of Python, before its first cell, change to a directory
-// that there is.
+// Chdir makes the Python driver change to an existing directory. It must be
+// called before the first cell.
 func (s *Session) Chdir(dir string) error { return s.send(Order{Op: "chdir", Dir: dir}) }
 
-// Rouse wakes an interpreter that has waited for long, so that the order that
-// follows finds it awake. Its answer is of no interest.
-func (s *Session) Rouse() {
-	_ = s.send(Order{Op: "ping", Nonce: "rouse"}) // the order finds out if it does not listen
+// Park makes the driver replace its descriptors by the pipes in a directory of the
+// guest. The process of s then no longer communicates with the driver.
+func (s *Session) Park(dir string) error { return s.send(Order{Op: "park", Dir: dir}) }
+
+// Wake wakes an interpreter that has been idle for a long time, before the next
+// order. It does not wait for the response.
+func (s *Session) Wake() {
+	_ = s.send(Order{Op: "ping", Nonce: "rouse"}) // the next order reports the error
 }
 
-// Sync makes sure that nothing is on its way of what somebody else asked, and
-// that the driver answers. Output that comes meanwhile goes to sink.
+// Sync discards the remaining messages of earlier orders, and checks that the
+// driver responds. Output that arrives meanwhile is passed to sink.
 func (s *Session) Sync(nonce string, sink Sink) error {
 	if err := s.send(Order{Op: "ping", Nonce: nonce}); err != nil {
 		return errors.Join(ErrGone, err)
 	}
 	for {
-		m, err := s.until("pong", Sink{Output: sink.Output})
+		m, err := s.readUntil("pong", Sink{Output: sink.Output})
 		if err != nil || m.Nonce == nonce {
 			return err
 		}
 	}
+}
+
+// Renew makes the driver reseed the random generators of its process, which continues
+// in a copy of its sandbox. It waits until that is done, and discards the remaining
+// messages of earlier orders. A driver without such generators ignores the order.
+func (s *Session) Renew(nonce string, sink Sink) error {
+	if err := s.send(Order{Op: "renew"}); err != nil {
+		return errors.Join(ErrGone, err)
+	}
+	return s.Sync(nonce, sink)
 }
 
 func (s *Session) send(o Order) error {
@@ -111,9 +128,9 @@ func (s *Session) send(o Order) error {
 	return s.Send(b)
 }
 
-// until passes on what comes until a message of type last. What is no message
-// is not worth an error: it is the guest's own to break.
-func (s *Session) until(last string, sink Sink) (*Message, error) {
+// readUntil passes on output and messages up to a message of type last. It
+// ignores malformed messages, which only harm the guest itself.
+func (s *Session) readUntil(last string, sink Sink) (*Message, error) {
 	for {
 		from, b, err := s.Receive()
 		switch {

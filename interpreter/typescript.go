@@ -10,16 +10,16 @@ import (
 	"github.com/evanw/esbuild/pkg/api"
 )
 
-// maxTypeScript is how much TypeScript is looked at, in bytes.
+// maxTypeScript is the maximum length of TypeScript code, in bytes.
 const maxTypeScript = 16 << 20
 
-// typesErased ends a cell that was TypeScript. Its imports may name what is
-// only a type, so that what is missing from a module is not an error yet.
+// typesErased marks the end of a cell that was TypeScript. Its imports may name
+// types only, so a name that is missing from a module is not yet an error.
 const typesErased = "// types erased"
 
-// SyntaxError is what is wrong with TypeScript.
+// SyntaxError is an error in TypeScript code.
 type SyntaxError struct {
-	Line    int    `json:"line,omitempty"`   // from 1, or 0 for no place in particular
+	Line    int    `json:"line,omitempty"`   // from 1, or 0 for no position
 	Column  int    `json:"column,omitempty"` // from 1, in characters
 	Message string `json:"message"`
 	Text    string `json:"text,omitempty"` // of the line
@@ -33,7 +33,7 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
 }
 
-// Traceback shows the error as Node.js shows one of JavaScript in a file.
+// Traceback formats the error as Node.js formats one of JavaScript in a file.
 func (e *SyntaxError) Traceback(file string) string {
 	if e.Line == 0 {
 		return "SyntaxError: " + e.Message
@@ -49,19 +49,19 @@ func (e *SyntaxError) Traceback(file string) string {
 		file, e.Line, e.Text, string(before), e.Message, file, e.Line, e.Column)
 }
 
-// TypeScript makes JavaScript of a TypeScript program. Types are taken away,
-// not checked, and what is imported for its type alone is not imported.
-// Statements stay on the lines that they were on, so that tracebacks are true
-// without a source map. A failure is a [SyntaxError].
+// TypeScript compiles a TypeScript program to JavaScript. It removes types
+// without checking them, and removes imports that are used as types only.
+// Statements stay on their lines, so that tracebacks are correct without a
+// source map. A failure is a [SyntaxError].
 //
-// It runs for as long as it takes, and there are programs of a hundred bytes
-// for which that is for ever: see [Transpiler] for code that others wrote.
+// It has no time limit, and programs of a hundred bytes exist for which it
+// never ends: see [Transpiler] for untrusted code.
 func TypeScript(code string) (js string, err error) {
 	return typeScript(code, `{}`)
 }
 
-// TypeScriptCell is [TypeScript] for a cell: imports that it does not use
-// itself are kept for the cells to come.
+// TypeScriptCell is [TypeScript] for a cell: it keeps unused imports for later
+// cells.
 func TypeScriptCell(code string) (js string, err error) {
 	const config = `{"compilerOptions":{"verbatimModuleSyntax":true}}`
 	err = errors.ErrUnsupported
@@ -82,7 +82,7 @@ func typeScript(code, config string) (js string, err error) {
 		return "", &SyntaxError{Message: fmt.Sprintf("%d bytes of TypeScript are too many, the most is %d", len(code), maxTypeScript)}
 	}
 	defer func() {
-		// The compiler is not ours, and its input is anybody's.
+		// The compiler is third-party code, and its input is untrusted.
 		if r := recover(); r != nil {
 			js, err = "", &SyntaxError{Message: fmt.Sprintf("the TypeScript compiler failed: %.200v", r)}
 		}
@@ -98,14 +98,14 @@ func typeScript(code, config string) (js string, err error) {
 	if err := json.Unmarshal(mapped, &m); err != nil {
 		return plain, nil
 	}
-	laid := layLines(plain, m.Mappings)
-	if laid != plain && !same(laid, plain) {
+	laid := alignLines(plain, m.Mappings)
+	if laid != plain && !sameJavaScript(laid, plain) {
 		return plain, nil
 	}
 	return laid, nil
 }
 
-// compile runs the compiler with the options that are always the same.
+// compile runs the compiler with the options that all calls share.
 func compile(code string, o api.TransformOptions) (js string, mapped []byte, err error) {
 	o.Target = api.ES2022
 	o.Engines = []api.Engine{{Name: api.EngineNode, Version: "18"}}
@@ -126,8 +126,9 @@ func compile(code string, o api.TransformOptions) (js string, mapped []byte, err
 	return "", nil, e
 }
 
-// same reports whether two texts are the same JavaScript but for their lines.
-func same(a, b string) bool {
+// sameJavaScript reports whether two texts are the same JavaScript except for
+// line breaks.
+func sameJavaScript(a, b string) bool {
 	var out [2]string
 	for i, code := range []string{a, b} {
 		js, _, err := compile(code, api.TransformOptions{Loader: api.LoaderJS, MinifyWhitespace: true})

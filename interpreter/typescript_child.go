@@ -7,34 +7,38 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// Limits of a process that turns TypeScript into JavaScript.
+// Limits of a process that compiles TypeScript to JavaScript.
 const (
-	transpileTime  = 5 * time.Second // for one program, unless it is said
-	transpileStack = 512 << 20       // bytes: more is a program to refuse
-	transpileIdle  = 2               // how many wait for work
-	transpileMost  = 4               // how many work at once
+	transpileTime  = 5 * time.Second // for one program, by default
+	transpileStack = 512 << 20       // bytes: a program that needs more is refused
+	transpileIdle  = 2               // maximum number of idle processes
+	transpileMax   = 4               // maximum number of concurrent programs
 )
 
-// A Transpiler turns TypeScript into JavaScript in processes of its own, for
-// the compiler may take for ever, or overflow its stack, and no code of ours
-// could stop it then. A process that did its work waits for more.
+// Transpiler compiles TypeScript to JavaScript in separate processes: the
+// compiler may never end, or overflow its stack, and the server could not stop
+// it in its own process. A process that has finished its work is reused.
 type Transpiler struct {
-	// Binary is a program that, started as Argv, is [TypeScriptMain] on its
+	// Binary is a program that, started as Argv, runs [TypeScriptMain] on its
 	// standard input and output.
 	Binary string
 	Argv   []string
-	// Patience is how long one program may take, 5 s if it is 0.
-	Patience time.Duration
+	// Timeout is how long one program may take, 5 s if it is 0.
+	Timeout time.Duration
 
 	once sync.Once
-	busy chan struct{}       // as many as work
-	idle chan *transpileWork // who waits
+	busy chan struct{}       // one entry per concurrent program
+	idle chan *transpileWork // idle processes
 }
 
 type transpileOrder struct {
@@ -53,8 +57,8 @@ type transpileWork struct {
 	out *json.Decoder
 }
 
-// TypeScriptMain answers programs of TypeScript with JavaScript until there
-// are no more. It is the main of a process of a [Transpiler].
+// TypeScriptMain compiles TypeScript programs to JavaScript until its input
+// ends. It is the main function of a Transpiler's process.
 func TypeScriptMain(r io.Reader, w io.Writer) error {
 	debug.SetMaxStack(transpileStack)
 	orders, answers := json.NewDecoder(r), json.NewEncoder(w)
@@ -91,9 +95,9 @@ func (t *Transpiler) Cell(ctx context.Context, code string) (js string, err erro
 	return t.run(ctx, transpileOrder{Code: code, Cell: true})
 }
 
-// Close ends the processes that wait. Those that work end when they are done.
+// Close ends the idle processes. Busy ones end when they are done.
 func (t *Transpiler) Close() {
-	t.prepare()
+	t.startSpare()
 	for {
 		select {
 		case w := <-t.idle:
@@ -104,17 +108,17 @@ func (t *Transpiler) Close() {
 	}
 }
 
-func (t *Transpiler) prepare() {
+func (t *Transpiler) startSpare() {
 	t.once.Do(func() {
-		t.busy, t.idle = make(chan struct{}, transpileMost), make(chan *transpileWork, transpileIdle)
+		t.busy, t.idle = make(chan struct{}, transpileMax), make(chan *transpileWork, transpileIdle)
 	})
 }
 
 func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err error) {
 	if len(o.Code) > maxTypeScript {
-		return TypeScript(o.Code) // which says so
+		return TypeScript(o.Code) // it returns the error
 	}
-	t.prepare()
+	t.startSpare()
 	select {
 	case t.busy <- struct{}{}:
 	case <-ctx.Done():
@@ -125,7 +129,7 @@ func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err 
 	if err != nil {
 		return "", fmt.Errorf("start the TypeScript compiler: %w", err)
 	}
-	clock, stop := context.WithTimeout(ctx, cmp.Or(t.Patience, transpileTime))
+	clock, stop := context.WithTimeout(ctx, cmp.Or(t.Timeout, transpileTime))
 	defer stop()
 	kept := context.AfterFunc(clock, func() { _ = w.cmd.Process.Kill() })
 	var a transpileAnswer
@@ -146,12 +150,12 @@ func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err 
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	default:
-		// It ran out of time, or of its stack: the program is to blame.
+		// The program made the process exceed its time or its stack.
 		return "", &SyntaxError{Message: "the TypeScript is too deeply nested to be compiled"}
 	}
 }
 
-// take returns a process that waits, or a new one.
+// take returns an idle process, or a new one.
 func (t *Transpiler) take() (*transpileWork, error) {
 	select {
 	case w := <-t.idle:
@@ -159,7 +163,7 @@ func (t *Transpiler) take() (*transpileWork, error) {
 	default:
 	}
 	w := &transpileWork{cmd: &exec.Cmd{Path: t.Binary, Args: t.Argv}}
-	w.cmd.Env, w.cmd.Dir, w.cmd.SysProcAttr = []string{}, "/", confined()
+	w.cmd.Env, w.cmd.Dir, w.cmd.SysProcAttr = []string{}, "/", unprivilegedAttr()
 	in, err := w.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -172,7 +176,7 @@ func (t *Transpiler) take() (*transpileWork, error) {
 	return w, w.cmd.Start()
 }
 
-// give lets a process wait for more work, if not enough do.
+// give keeps a process as idle, or ends it if enough are idle.
 func (t *Transpiler) give(w *transpileWork) {
 	select {
 	case t.idle <- w:
@@ -183,6 +187,37 @@ func (t *Transpiler) give(w *transpileWork) {
 
 func (w *transpileWork) end() {
 	w.in.Close()
-	_ = w.cmd.Process.Kill() // it may have ended
+	_ = w.cmd.Process.Kill() // it may have ended already
 	_ = w.cmd.Wait()
+}
+
+// Limits of a compiler's process, which reads only untrusted code.
+const (
+	transpileMemory = 1 << 30 // bytes
+	nobodyID        = 65534
+)
+
+// unprivilegedAttr returns the attributes of an unprivileged process: it runs
+// as the user nobody if the server is root, and has no network. The process
+// exits when its input ends, which happens at the latest when the server exits.
+func unprivilegedAttr() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setpgid: true}
+	if os.Geteuid() == 0 {
+		attr.Credential = &syscall.Credential{Uid: nobodyID, Gid: nobodyID, Groups: []uint32{}}
+		attr.Cloneflags = unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWNS | unix.CLONE_NEWPID
+	}
+	return attr
+}
+
+// Confine limits the resources of this process permanently. It is called before
+// TypeScriptMain.
+func Confine() error {
+	for resource, n := range map[int]uint64{
+		unix.RLIMIT_DATA: transpileMemory, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_CORE: 0, unix.RLIMIT_NOFILE: 64,
+	} {
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			return os.NewSyscallError("setrlimit", err)
+		}
+	}
+	return nil
 }

@@ -2,12 +2,12 @@ package interpreter
 
 import "strings"
 
-// A mark says on which line of the source a piece of the output was that
-// begins at a column. Both count from 0, columns in UTF-16.
+// mark records that the output from a column on originates from a source line.
+// Both count from 0, and columns are in UTF-16.
 type mark struct{ column, line int }
 
-// marksOf reads the mappings of a source map, line by line of the output.
-// What cannot be read ends it.
+// marksOf parses the mappings of a source map, line by line of the output. It
+// stops at the first invalid segment.
 func marksOf(mappings string) [][]mark {
 	var lines [][]mark
 	source := 0
@@ -15,7 +15,7 @@ func marksOf(mappings string) [][]mark {
 		var marks []mark
 		column := 0
 		for segment := range strings.SplitSeq(line, ",") {
-			fields, ok := numbers(segment)
+			fields, ok := decodeNumbers(segment)
 			if !ok {
 				return lines
 			}
@@ -32,8 +32,8 @@ func marksOf(mappings string) [][]mark {
 	return lines
 }
 
-// numbers reads the variable-length numbers of a segment.
-func numbers(segment string) (out []int, ok bool) {
+// decodeNumbers decodes the variable-length numbers of a segment.
+func decodeNumbers(segment string) (out []int, ok bool) {
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	n, shift := 0, 0
 	for i := range len(segment) {
@@ -56,22 +56,21 @@ func numbers(segment string) (out []int, ok bool) {
 	return out, shift == 0
 }
 
-// layLines breaks and joins the lines of a compiler's output so that each
-// piece is on the line of the source that it comes from, as far as JavaScript
-// allows. The output ends each statement with a semicolon, which makes most
-// lines' ends mere space.
-func layLines(js, mappings string) string {
+// alignLines breaks and joins the lines of a compiler's output so that each piece
+// is on its source line, as far as JavaScript allows. The output ends each
+// statement with a semicolon, so most line breaks are only white space.
+func alignLines(js, mappings string) string {
 	out := make([]byte, 0, len(js)+len(js)/8)
 	marks := marksOf(mappings)
-	fixed := fixedEnds(js)
-	at := 0   // the line of the source that the output is on
-	end := -1 // where the line before ended
+	fixed := fixedLineBreaks(js)
+	at := 0   // the present source line of the output
+	end := -1 // the end of the previous line
 	for line := range strings.SplitSeq(js, "\n") {
 		var here []mark
 		if len(marks) > 0 {
 			here, marks = marks[0], marks[1:]
 		}
-		from := 0 // what is written of the line
+		from := 0 // the start of the part that is not written yet
 		switch {
 		case end < 0:
 		case len(fixed) > 0 && fixed[0] == end:
@@ -83,9 +82,9 @@ func layLines(js, mappings string) string {
 			from = len(line) - len(strings.TrimLeft(line, " "))
 		}
 		for _, m := range here {
-			// A piece begins with its indentation, of which nothing is left.
+			// A piece begins with its indentation, which is already removed.
 			column := max(byteColumn(line, m.column), from)
-			if m.line <= at || !breakable(line[:column], from) {
+			if m.line <= at || !canBreakBefore(line[:column], from) {
 				continue
 			}
 			out = append(out, line[from:column]...)
@@ -98,14 +97,14 @@ func layLines(js, mappings string) string {
 	return string(out)
 }
 
-// breakable reports whether a line of output may be broken after a part of
-// it: where a line begins, or after a sign that wants more to come.
-func breakable(before string, from int) bool {
+// canBreakBefore reports whether a line of output may be broken after a part of
+// it: at the start of a line, or after a character that needs a continuation.
+func canBreakBefore(before string, from int) bool {
 	before = strings.TrimRight(before[from:], " ")
 	return before == "" || strings.IndexByte("([{,.;=&|?:+", before[len(before)-1]) >= 0
 }
 
-// byteColumn is the place in bytes of a column in UTF-16.
+// byteColumn converts a column in UTF-16 to an offset in bytes.
 func byteColumn(line string, column int) int {
 	for i, r := range line {
 		if column <= 0 {
@@ -119,13 +118,13 @@ func byteColumn(line string, column int) int {
 	return len(line)
 }
 
-// fixedEnds finds the line ends of JavaScript that are more than space: those
-// in templates and after comments. It knows what the compiler writes, not all
-// that one may write.
-func fixedEnds(js string) (fixed []int) {
-	var braces []bool // whether each open brace is one of a template
+// fixedLineBreaks finds the line breaks that are significant in JavaScript:
+// those in templates and after comments. It understands only the compiler's
+// output, not arbitrary JavaScript.
+func fixedLineBreaks(js string) (fixed []int) {
+	var braces []bool // whether each open brace belongs to a template
 	inTemplate := false
-	last := byte(0) // the last sign, or 'a' for a word's end
+	last := byte(0) // the last character, or 'a' for the end of a word
 	for i := 0; i < len(js); i++ {
 		c := js[i]
 		if inTemplate {
@@ -150,7 +149,7 @@ func fixedEnds(js string) (fixed []int) {
 			continue
 		case c == '\n':
 			if last == '}' {
-				last = ';' // what a line begins with after a block is no division
+				last = ';' // a slash at the start of a line after a block is not a division
 			}
 			continue
 		case c == '`':
@@ -175,7 +174,7 @@ func fixedEnds(js string) (fixed []int) {
 			}
 			i += 2 + n + 1
 			continue
-		case c == '/' && !divides(js[:i], last):
+		case c == '/' && !isDivision(js[:i], last):
 			for class := false; i+1 < len(js) && (class || js[i+1] != '/'); i++ {
 				switch js[i+1] {
 				case '\\':
@@ -198,17 +197,17 @@ func fixedEnds(js string) (fixed []int) {
 	return fixed
 }
 
-// divides reports whether a slash after js is a division.
-func divides(js string, last byte) bool {
+// isDivision reports whether a slash after js is a division.
+func isDivision(js string, last byte) bool {
 	switch {
 	case strings.IndexByte(")]}\"'/", last) >= 0:
 		return true
-	case last < 0x80 && !word(last):
+	case last < 0x80 && !isWordChar(last):
 		return false
 	}
 	js = strings.TrimRight(js, " \n")
 	start := len(js)
-	for start > 0 && (js[start-1] >= 0x80 || word(js[start-1])) {
+	for start > 0 && (js[start-1] >= 0x80 || isWordChar(js[start-1])) {
 		start--
 	}
 	switch js[start:] {
@@ -218,6 +217,6 @@ func divides(js string, last byte) bool {
 	return true
 }
 
-func word(c byte) bool {
+func isWordChar(c byte) bool {
 	return c == '_' || c == '$' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
 }

@@ -62,8 +62,8 @@ func TestTypeScriptErrors(t *testing.T) {
 	}
 }
 
-// TestTypeScriptChild is no test, but the process of a Transpiler.
-func TestTypeScriptChild(t *testing.T) {
+// TestTranspilerProcess is not a test, but the process of a Transpiler.
+func TestTranspilerProcess(t *testing.T) {
 	if flag.Arg(0) != "child" {
 		t.Skip("the process of a Transpiler")
 	}
@@ -77,7 +77,7 @@ func TestTranspiler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as a program may")
 	}
-	tr := &interpreter.Transpiler{Binary: "/proc/self/exe", Argv: []string{os.Args[0], "-test.run=^TestTypeScriptChild$", "child"}, Patience: 2 * time.Second}
+	tr := &interpreter.Transpiler{Binary: "/proc/self/exe", Argv: []string{os.Args[0], "-test.run=^TestTranspilerProcess$", "child"}, Timeout: 2 * time.Second}
 	defer tr.Close()
 	good := func() {
 		t.Helper()
@@ -91,8 +91,8 @@ func TestTranspiler(t *testing.T) {
 		t.Errorf("%#v", err)
 	}
 	good()
-	// Each of these would be the end of a process that compiles it: one of its
-	// stack, one of its time.
+	// Each of these would break a process that compiles it: one by its stack,
+	// one by its time.
 	for _, code := range []string{
 		strings.Repeat("[", 8<<20),
 		strings.Repeat("a?(b):c=>", 60) + "1" + strings.Repeat(":d", 60),
@@ -138,7 +138,7 @@ func FuzzTypeScript(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, code string) {
 		if len(code) > 300 || strings.Count(code, "?") > 8 {
-			return // what may take long is for a Transpiler
+			return // slow programs are tested with a Transpiler
 		}
 		for _, compile := range []func(string) (string, error){interpreter.TypeScript, interpreter.TypeScriptCell} {
 			js, err := compile(code)

@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/observe"
 )
 
-// What every execution pays for being counted.
+// BenchmarkRan measures the cost of metrics for each execution.
 func BenchmarkRan(b *testing.B) {
 	m, err := observe.New(prometheus.NewRegistry(), observe.Options{})
 	if err != nil {

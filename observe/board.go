@@ -7,37 +7,37 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// board keeps the last word of each provider and region, for a while: a provider
-// that nobody calls any more does not stay at its limit.
-type board struct {
-	kept time.Duration // how long a word is good for
+// latestValues keeps the last value of each provider and region for a limited
+// time, so that a provider without calls does not remain at its rate limit.
+type latestValues struct {
+	lifetime time.Duration // the time for which a value remains valid
 
 	mu sync.Mutex // guards the field below
-	by map[place]word
+	by map[providerRegion]timedValue
 }
 
-type place struct{ provider, region string }
+type providerRegion struct{ provider, region string }
 
-type word struct {
+type timedValue struct {
 	value float64
 	at    time.Time
 }
 
-func (b *board) set(provider, region string, v float64, now time.Time) {
+func (b *latestValues) set(provider, region string, v float64, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.by == nil {
-		b.by = map[place]word{}
+		b.by = map[providerRegion]timedValue{}
 	}
-	b.by[place{provider, region}] = word{v, now}
+	b.by[providerRegion{provider, region}] = timedValue{v, now}
 }
 
-// samples are the words that are still good.
-func (b *board) samples(now time.Time) (out []brig.Sample) {
+// samples returns the values that are still valid.
+func (b *latestValues) samples(now time.Time) (out []brig.Sample) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for p, w := range b.by {
-		if now.Sub(w.at) > b.kept {
+		if now.Sub(w.at) > b.lifetime {
 			continue
 		}
 		s := brig.Sample{Labels: map[string]string{"provider": p.provider}, Value: w.value, Count: 1}
@@ -49,8 +49,12 @@ func (b *board) samples(now time.Time) (out []brig.Sample) {
 	return out
 }
 
-// Up is whether the last trial of each provider succeeded: 1 or 0.
-func (m *Metrics) Up(time.Duration) []brig.Sample { return m.ups.samples(m.now()) }
+// Up returns 1 for each provider whose last trial succeeded, and 0 otherwise.
+// For a provider without trials, it returns whether the provider responds.
+func (m *Metrics) Up(time.Duration) []brig.Sample {
+	now := m.now()
+	return append(m.upStates.samples(now), m.answers.samples(now)...)
+}
 
-// RateLimit is how much of each provider's rate limit is used up.
-func (m *Metrics) RateLimit(time.Duration) []brig.Sample { return m.allowances.samples(m.now()) }
+// RateLimit returns the used share of each provider's rate limit.
+func (m *Metrics) RateLimit(time.Duration) []brig.Sample { return m.rateLimits.samples(m.now()) }

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// computed shows what is worked out of the last five minutes.
+// computed exports metrics computed from the last five minutes.
 type computed struct{ m *Metrics }
 
 var (
@@ -19,7 +19,7 @@ var (
 	errorDesc    = prometheus.NewDesc("brig_execution_error_ratio", "Share of executions of the last five minutes that hit a limit or failed, of those that count.", []string{"provider"}, nil)
 	availDesc    = prometheus.NewDesc("brig_availability_ratio", "Share of executions and trials of the last five minutes that neither Brig nor the provider failed.", []string{"provider"}, nil)
 	apiUpDesc    = prometheus.NewDesc("brig_api_availability_ratio", "Share of calls of a provider's API in the last five minutes that were answered, and with less than 500.", []string{"provider", "region"}, nil)
-	upDesc       = prometheus.NewDesc("brig_provider_up", "Whether the last trial of the provider succeeded.", []string{"provider"}, nil)
+	upDesc       = prometheus.NewDesc("brig_provider_up", "Whether the last trial of the provider succeeded, or whether it answers, for one without trials.", []string{"provider"}, nil)
 	usedDesc     = prometheus.NewDesc("brig_api_rate_limit_used_ratio", "How much of a provider's rate limit was used up when it last said so, in the last five minutes.", []string{"provider", "region"}, nil)
 	uptimeDesc   = prometheus.NewDesc("brig_uptime_seconds", "For how long this server has been up.", nil, nil)
 )
@@ -31,8 +31,8 @@ func (c computed) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector. Where nothing has happened there is
-// no figure.
+// Collect implements prometheus.Collector. It exports no values for providers
+// without data.
 func (c computed) Collect(ch chan<- prometheus.Metric) {
 	now := c.m.now()
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
@@ -70,8 +70,8 @@ func (c computed) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// over reads one figure of every provider over a window.
-func (m *Metrics) over(window time.Duration, f func(past) (v float64, n int64)) (out []brig.Sample) {
+// perProvider computes one value for every provider over a window.
+func (m *Metrics) perProvider(window time.Duration, f func(past) (v float64, n int64)) (out []brig.Sample) {
 	w := m.windows[window]
 	if w == nil {
 		w = m.windows[DefaultWindow]
@@ -85,23 +85,23 @@ func (m *Metrics) over(window time.Duration, f func(past) (v float64, n int64)) 
 	return out
 }
 
-// Availability is the share of executions and trials that neither Brig nor the
-// provider failed.
+// Availability returns the share of executions and trials that did not fail
+// because of Brig or the provider.
 func (m *Metrics) Availability(window time.Duration) []brig.Sample {
-	return m.over(window, func(p past) (float64, int64) { return ratio(p.attempts-p.failed, p.attempts), p.attempts })
+	return m.perProvider(window, func(p past) (float64, int64) { return ratio(p.attempts-p.failed, p.attempts), p.attempts })
 }
 
-// ErrorRate is the share of executions that hit a limit or failed.
+// ErrorRate returns the share of executions that hit a limit or failed.
 func (m *Metrics) ErrorRate(window time.Duration) []brig.Sample {
-	return m.over(window, func(p past) (float64, int64) { return ratio(p.erred, p.counted), p.counted })
+	return m.perProvider(window, func(p past) (float64, int64) { return ratio(p.erred, p.counted), p.counted })
 }
 
-// MeanSeconds is how long executions took on average.
+// MeanSeconds returns the mean duration of executions.
 func (m *Metrics) MeanSeconds(window time.Duration) []brig.Sample {
-	return m.over(window, func(p past) (float64, int64) { return p.mean(), p.timed })
+	return m.perProvider(window, func(p past) (float64, int64) { return p.mean(), p.timed })
 }
 
-// P95Seconds is how long 95 of 100 executions took at most.
+// P95Seconds returns the 95th percentile of the duration of executions.
 func (m *Metrics) P95Seconds(window time.Duration) []brig.Sample {
-	return m.over(window, func(p past) (float64, int64) { return p.quantile(0.95), p.timed })
+	return m.perProvider(window, func(p past) (float64, int64) { return p.quantile(0.95), p.timed })
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Host shows what the machine uses.
+// Host exports the resource usage of the host.
 type Host struct {
-	// Dir is on the file system that is looked at: the data folder.
+	// Dir is the data directory, whose file system is measured.
 	Dir string
-	// Meminfo is the kernel's file about memory. Default /proc/meminfo.
+	// Meminfo is the kernel's memory information file. Default /proc/meminfo.
 	Meminfo string
 
 	mu         sync.Mutex // guards the fields below
-	busy, idle float64    // seconds of all processors, when they were last looked at
+	busy, idle float64    // seconds of all processors at the last measurement
 	at         time.Time
 	used       float64
 }
@@ -54,7 +54,7 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	if busy, idle, err := processors("/proc/stat"); err == nil {
 		ch <- prometheus.MustNewConstMetric(cpuDesc, prometheus.CounterValue, busy, "busy")
 		ch <- prometheus.MustNewConstMetric(cpuDesc, prometheus.CounterValue, idle, "idle")
-		gauge(cpuUsed, h.since(busy, idle, time.Now()))
+		gauge(cpuUsed, h.busyShare(busy, idle, time.Now()))
 	} else {
 		ch <- prometheus.NewInvalidMetric(cpuDesc, err)
 	}
@@ -76,8 +76,8 @@ func (h *Host) Collect(ch chan<- prometheus.Metric) {
 	gauge(diskUsed, 1-free/total)
 }
 
-// since is the share of time that was busy since it was last looked.
-func (h *Host) since(busy, idle float64, now time.Time) float64 {
+// busyShare returns the busy share of the time since the last measurement.
+func (h *Host) busyShare(busy, idle float64, now time.Time) float64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now.Sub(h.at) < time.Second {
@@ -90,7 +90,7 @@ func (h *Host) since(busy, idle float64, now time.Time) float64 {
 	return h.used
 }
 
-// Memory is the share of the machine's memory that is used.
+// Memory returns the used share of the host's memory.
 func (h *Host) Memory() ([]brig.Sample, error) {
 	total, free, err := memory(cmp.Or(h.Meminfo, "/proc/meminfo"))
 	if err != nil {
@@ -99,10 +99,10 @@ func (h *Host) Memory() ([]brig.Sample, error) {
 	return []brig.Sample{{Value: 1 - free/total, Count: 1}}, nil
 }
 
-// tick is the unit of /proc/stat, which is the same on all Linux machines.
+// tick is the unit of /proc/stat, which is the same on all Linux systems.
 const tick = 100
 
-// processors reads how long all processors were busy and idle, in seconds.
+// processors reads the busy and idle time of all processors, in seconds.
 func processors(file string) (busy, idle float64, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -113,8 +113,8 @@ func processors(file string) (busy, idle float64, err error) {
 	if len(words) < 6 || words[0] != "cpu" {
 		return 0, 0, fmt.Errorf("%s begins with %.40q", file, line)
 	}
-	// user nice system idle iowait irq softirq steal; what guests used is in
-	// user already.
+	// user nice system idle iowait irq softirq steal; guest time is included in
+	// user.
 	for i, w := range words[1:min(len(words), 9)] {
 		v, err := strconv.ParseFloat(w, 64)
 		if err != nil {
@@ -129,7 +129,7 @@ func processors(file string) (busy, idle float64, err error) {
 	return busy, idle, nil
 }
 
-// memory reads what memory the machine has, and what of it could be had.
+// memory reads the total and the available memory of the host.
 func memory(file string) (total, free float64, err error) {
 	f, err := os.Open(file)
 	if err != nil {

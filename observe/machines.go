@@ -9,30 +9,30 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Machines shows what goes on and what waits, whenever it is asked.
+// Machines exports the current and the waiting work on each scrape.
 type Machines struct {
 	Load func() brig.Load
-	Pool func(context.Context) ([]brig.PoolShelf, error)
-	// Context is that of Pool.
+	Pool func(context.Context) ([]brig.PoolClass, error)
+	// Context is the context of calls to Pool.
 	Context context.Context
 }
 
 var (
-	shelfLabels = []string{"provider", "image", "language", "limits"}
+	poolClassLabels = []string{"provider", "image", "language", "limits"}
 
 	sandboxesDesc  = prometheus.NewDesc("brig_sandboxes_active", "Sandboxes that live, one-shots included.", []string{"provider"}, nil)
 	executionsDesc = prometheus.NewDesc("brig_executions_active", "Executions that go on.", []string{"provider"}, nil)
 	queueDesc      = prometheus.NewDesc("brig_queue_depth", "Callers that wait until a machine may be made for them.", nil, nil)
 	makingDesc     = prometheus.NewDesc("brig_queue_making", "Machines that are being made for callers.", nil, nil)
 
-	sizeDesc    = prometheus.NewDesc("brig_pool_size", "Sandboxes that should wait.", shelfLabels, nil)
-	readyDesc   = prometheus.NewDesc("brig_pool_ready", "Sandboxes that wait.", shelfLabels, nil)
-	refillsDesc = prometheus.NewDesc("brig_pool_making", "Sandboxes that are being made ahead of time.", shelfLabels, nil)
-	hitsDesc    = prometheus.NewDesc("brig_pool_hits_total", "Sandboxes that waited when they were asked for.", shelfLabels, nil)
-	missesDesc  = prometheus.NewDesc("brig_pool_misses_total", "Sandboxes that had to be made when they were asked for.", shelfLabels, nil)
-	failedDesc  = prometheus.NewDesc("brig_pool_failures_total", "Sandboxes that could not be made ahead of time.", shelfLabels, nil)
-	refillDesc  = prometheus.NewDesc("brig_pool_refill_seconds", "Median time to make one of the last ones.", shelfLabels, nil)
-	inUseDesc   = prometheus.NewDesc("brig_pool_utilisation_ratio", "Share of the sandboxes that should wait and do not, since they are in use and not yet replaced.", shelfLabels, nil)
+	sizeDesc    = prometheus.NewDesc("brig_pool_size", "Sandboxes that should wait.", poolClassLabels, nil)
+	readyDesc   = prometheus.NewDesc("brig_pool_ready", "Sandboxes that wait.", poolClassLabels, nil)
+	refillsDesc = prometheus.NewDesc("brig_pool_making", "Sandboxes that are being made ahead of time.", poolClassLabels, nil)
+	hitsDesc    = prometheus.NewDesc("brig_pool_hits_total", "Sandboxes that waited when they were asked for.", poolClassLabels, nil)
+	missesDesc  = prometheus.NewDesc("brig_pool_misses_total", "Sandboxes that had to be made when they were asked for.", poolClassLabels, nil)
+	failedDesc  = prometheus.NewDesc("brig_pool_failures_total", "Sandboxes that could not be made ahead of time.", poolClassLabels, nil)
+	refillDesc  = prometheus.NewDesc("brig_pool_refill_seconds", "Median time to make one of the last ones.", poolClassLabels, nil)
+	inUseDesc   = prometheus.NewDesc("brig_pool_utilisation_ratio", "Share of the sandboxes that should wait and do not, since they are in use and not yet replaced.", poolClassLabels, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -58,12 +58,12 @@ func (m *Machines) Collect(ch chan<- prometheus.Metric) {
 	for provider, n := range load.Executions {
 		show(executionsDesc, prometheus.GaugeValue, float64(n), provider)
 	}
-	shelves, err := m.Pool(m.Context)
+	classes, err := m.Pool(m.Context)
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(sizeDesc, err)
 		return
 	}
-	for _, s := range shelves {
+	for _, s := range classes {
 		l := s.Limits
 		labels := []string{s.Provider, s.Image, string(s.Language), fmt.Sprintf("memory=%s cpus=%g disk=%s processes=%d files=%d",
 			brig.FormatBytes(l.Memory), l.CPUs, brig.FormatBytes(l.Disk), l.Processes, l.OpenFiles)}
@@ -80,12 +80,12 @@ func (m *Machines) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// PoolFree is how many sandboxes of each provider wait, of those providers of
-// which some should.
+// PoolFree returns the number of ready sandboxes of each provider that has a
+// pool.
 func (m *Machines) PoolFree() ([]brig.Sample, error) {
-	shelves, err := m.Pool(m.Context)
+	classes, err := m.Pool(m.Context)
 	free, wanted := map[string]int{}, map[string]int{}
-	for _, s := range shelves {
+	for _, s := range classes {
 		free[s.Provider] += s.Ready
 		wanted[s.Provider] += s.Target
 	}

@@ -11,36 +11,36 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// DefaultWindow is over how long quantiles and ratios look back.
+// DefaultWindow is the period for quantiles and ratios.
 const DefaultWindow = 5 * time.Minute
 
-// Options are what Metrics are made of.
+// Options configure Metrics.
 type Options struct {
-	// Providers are known from the start: their series begin at zero.
+	// Providers are known from the start. Their series begin at zero.
 	Providers []string
-	// Windows are those of alerts, beside DefaultWindow.
+	// Windows are the windows of alerts, in addition to DefaultWindow.
 	Windows []time.Duration
-	// Trial is how often providers are tried: what a trial has told is good
-	// until the one after the next is due, and for DefaultWindow at least.
-	// Default never.
-	Trial time.Duration
+	// HealthInterval is the interval of provider trials. The result of a trial
+	// remains valid for two intervals, and at least for DefaultWindow. Default:
+	// no trials.
+	HealthInterval time.Duration
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
 
-// Metrics counts what it is told.
+// Metrics counts the events that it receives.
 type Metrics struct {
 	now     func() time.Time
 	began   time.Time
 	windows map[time.Duration]*window // of executions, by provider
-	apis    *window                   // of providers' interfaces, by provider and region
+	apis    *window                   // of calls of provider APIs, by provider and region
 
-	executions, attempts, errors, made, gone, restarts, trials *prometheus.CounterVec
-	cost, calls, apiErrors, throttled                          *prometheus.CounterVec
-	seconds, making, api                                       *prometheus.HistogramVec
-	trialSeconds                                               *prometheus.GaugeVec
+	executions, attempts, errors, made, gone, restarts, healthChecks *prometheus.CounterVec
+	cost, calls, apiErrors, throttled                                *prometheus.CounterVec
+	seconds, making, api                                             *prometheus.HistogramVec
+	healthCheckSeconds                                               *prometheus.GaugeVec
 
-	ups, allowances board
+	upStates, answers, rateLimits latestValues
 }
 
 var (
@@ -48,23 +48,25 @@ var (
 	_ brig.Meter    = (*Metrics)(nil)
 )
 
-// runBuckets are those of executions: from code in a context, which takes a
-// millisecond, to what runs for hours.
+// runBuckets are the buckets of execution durations, from a millisecond for
+// code in a context to half an hour.
 var runBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 
-// makeBuckets are those of machines: from a claim to a slow cloud.
+// makeBuckets are the buckets of sandbox creation times, from a pool claim to a
+// slow cloud.
 var makeBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .4, .8, 1.5, 3, 6, 15, 60}
 
-// apiBuckets are those of calls over a network.
+// apiBuckets are the buckets of the durations of network calls.
 var apiBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
-// New returns metrics that are registered with reg.
+// New returns metrics registered with reg.
 func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	m := &Metrics{now: o.Now, began: o.Now(), windows: map[time.Duration]*window{}, apis: newWindow(DefaultWindow)}
-	m.ups.kept, m.allowances.kept = max(DefaultWindow, 2*o.Trial), DefaultWindow
+	m.upStates.lifetime, m.rateLimits.lifetime = max(DefaultWindow, 2*o.HealthInterval), DefaultWindow
+	m.answers.lifetime = answerLifetime
 	for _, d := range append(o.Windows, DefaultWindow) {
 		if m.windows[d] == nil {
 			m.windows[d] = newWindow(d)
@@ -85,7 +87,7 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	m.made = counter("brig_sandbox_failures_total", "Machines that could not be made, by what for and the error's code.", "provider", "for", "code")
 	m.gone = counter("brig_sandboxes_ended_total", "Sandboxes that stayed and have ended, by why.", "provider", "reason")
 	m.restarts = counter("brig_restarts_total", "What died and was replaced: sandboxes that waited, interpreters of contexts.", "provider", "what")
-	m.trials = counter("brig_trials_total", "Programs that were run to see whether the provider works.", "provider", "result")
+	m.healthChecks = counter("brig_trials_total", "Programs that were run to see whether the provider works.", "provider", "result")
 	m.cost = counter("brig_cost_total", "What executions have cost, by the configured rates.", "provider")
 	m.calls = counter("brig_api_calls_total", "Calls of a provider's API, by the status that it answered, none without one.", "provider", "region", "code")
 	m.apiErrors = counter("brig_api_errors_total", "Calls of a provider's API that failed: a status of 400 and above, or none.", "provider", "region", "code")
@@ -93,10 +95,10 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	m.seconds = histogram("brig_execution_seconds", "How long executions took that ran.", runBuckets, "provider", "operation", "language")
 	m.making = histogram("brig_sandbox_create_seconds", "How long it took to make a machine, or to bind one that waited (for claim).", makeBuckets, "provider", "for")
 	m.api = histogram("brig_api_seconds", "How long calls of a provider's API took.", apiBuckets, "provider", "region", "operation")
-	m.trialSeconds = gauge("brig_trial_seconds", "How long the last trial took, the making of its sandbox included.", "provider")
+	m.healthCheckSeconds = gauge("brig_trial_seconds", "How long the last trial took, the making of its sandbox included.", "provider")
 	for _, c := range []prometheus.Collector{
-		m.executions, m.attempts, m.errors, m.made, m.gone, m.restarts, m.trials, m.cost, m.calls, m.apiErrors, m.throttled,
-		m.seconds, m.making, m.api, m.trialSeconds, computed{m},
+		m.executions, m.attempts, m.errors, m.made, m.gone, m.restarts, m.healthChecks, m.cost, m.calls, m.apiErrors, m.throttled,
+		m.seconds, m.making, m.api, m.healthCheckSeconds, computed{m},
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics: %w", err)
@@ -108,8 +110,8 @@ func New(reg prometheus.Registerer, o Options) (*Metrics, error) {
 	return m, nil
 }
 
-// begin has a provider's series begin at zero, so that what grows from there
-// is seen to.
+// begin initializes a provider's series to zero, so that their first increase
+// is visible.
 func (m *Metrics) begin(provider string) {
 	m.attempts.WithLabelValues(provider, "ok")
 	m.attempts.WithLabelValues(provider, "failed")
@@ -188,10 +190,23 @@ func (m *Metrics) Tried(provider string, took time.Duration, err error) {
 	if err != nil {
 		s.failed, result, up = 1, "failed", 0
 	}
-	m.trials.WithLabelValues(provider, result).Inc()
-	m.ups.set(provider, "", up, m.now())
-	m.trialSeconds.WithLabelValues(provider).Set(took.Seconds())
+	m.healthChecks.WithLabelValues(provider, result).Inc()
+	m.upStates.set(provider, "", up, m.now())
+	m.healthCheckSeconds.WithLabelValues(provider).Set(took.Seconds())
 	m.attempt(provider, s)
+}
+
+// answerLifetime is the time for which a provider's last response counts. A
+// provider that was removed from the configuration disappears after this time.
+const answerLifetime = time.Minute
+
+// Answered implements brig.Observer.
+func (m *Metrics) Answered(provider string, err error) {
+	up := 1.0
+	if err != nil {
+		up = 0
+	}
+	m.answers.set(provider, "", up, m.now())
 }
 
 // Called implements brig.Meter.
@@ -218,6 +233,6 @@ func (m *Metrics) Called(provider, region, operation string, status int, took ti
 // Allowance implements brig.Meter.
 func (m *Metrics) Allowance(provider, region string, limit, left float64) {
 	if limit > 0 {
-		m.allowances.set(provider, region, min(max(1-left/limit, 0), 1), m.now())
+		m.rateLimits.set(provider, region, min(max(1-left/limit, 0), 1), m.now())
 	}
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/brig-run/brig/observe"
 )
 
-// counted are metrics whose clock a test sets.
-type counted struct {
+// testMetrics is Metrics with a clock that the test sets.
+type testMetrics struct {
 	*observe.Metrics
 	reg *prometheus.Registry
 	now time.Time
 }
 
-func newCounted(t *testing.T, windows ...time.Duration) *counted {
+func newTestMetrics(t *testing.T, windows ...time.Duration) *testMetrics {
 	t.Helper()
-	c := &counted{reg: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
+	c := &testMetrics{reg: prometheus.NewRegistry(), now: time.Unix(1e9, 0)}
 	var err error
 	c.Metrics, err = observe.New(c.reg, observe.Options{Windows: windows, Now: func() time.Time { return c.now }})
 	if err != nil {
@@ -35,12 +35,12 @@ func newCounted(t *testing.T, windows ...time.Duration) *counted {
 	return c
 }
 
-func (c *counted) ran(status brig.RunStatus, took time.Duration) {
+func (c *testMetrics) ran(status brig.RunStatus, took time.Duration) {
 	c.Ran(brig.Ran{Provider: "p", Op: "run", Language: "python", Status: status, Duration: took})
 }
 
-// want compares some metrics with the text in which they are shown.
-func (c *counted) want(t *testing.T, text string, names ...string) {
+// want compares some metrics with their expected text format.
+func (c *testMetrics) want(t *testing.T, text string, names ...string) {
 	t.Helper()
 	var plain []string
 	for line := range strings.Lines(text) {
@@ -59,9 +59,10 @@ func only(t *testing.T, list []brig.Sample) brig.Sample {
 	return list[0]
 }
 
-// Quantiles are those of the durations themselves, off by a twentieth at most.
+// TestQuantiles checks that quantiles differ by at most a twentieth from the
+// quantiles of the actual durations.
 func TestQuantiles(t *testing.T) {
-	c := newCounted(t)
+	c := newTestMetrics(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var all []float64
 	for range 5000 {
@@ -84,10 +85,10 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-// What happened longer ago than the window is forgotten, in each window by
-// itself.
+// TestWindows checks that each window drops events that are older than the
+// window.
 func TestWindows(t *testing.T) {
-	c := newCounted(t, time.Minute)
+	c := newTestMetrics(t, time.Minute)
 	for range 10 {
 		c.ran(brig.RunTimeout, time.Second)
 	}
@@ -109,15 +110,16 @@ func TestWindows(t *testing.T) {
 	if list := c.ErrorRate(observe.DefaultWindow); len(list) != 0 {
 		t.Errorf("after an hour: %+v", list)
 	}
-	c.ran(brig.RunSuccess, time.Second) // in a slot that was used before
+	c.ran(brig.RunSuccess, time.Second) // in a slot that is reused
 	if s := only(t, c.ErrorRate(observe.DefaultWindow)); s.Count != 1 || s.Value != 0 {
 		t.Errorf("a slot remembers what was in it an hour ago: %+v", s)
 	}
 }
 
-// What callers do wrong says nothing about the service; a trial does.
-func TestWhatCounts(t *testing.T) {
-	c := newCounted(t)
+// TestAvailabilityCounts checks that a caller's errors do not affect
+// availability, and that trials do.
+func TestAvailabilityCounts(t *testing.T) {
+	c := newTestMetrics(t)
 	for _, s := range brig.RunStatuses {
 		c.ran(s, time.Second)
 	}
@@ -141,10 +143,10 @@ func TestWhatCounts(t *testing.T) {
 	`, "brig_attempts_total")
 }
 
-// What a provider that is reached over a network tells of its calls is what the
-// metrics say: some were throttled, some failed, one was slow.
+// TestMeter checks that the metrics match the calls that a network provider
+// reports. Some calls are throttled, some fail, and one is slow.
 func TestMeter(t *testing.T) {
-	c := newCounted(t)
+	c := newTestMetrics(t)
 	for i, status := range []int{200, 429, 500, 200, 429, 404, 200, 0} {
 		took := time.Millisecond
 		if i == 3 {
@@ -200,7 +202,7 @@ func TestMeter(t *testing.T) {
 	if s := only(t, c.RateLimit(0)); s.Value != 0.35 || s.Labels["provider"] != "cloud" || s.Labels["region"] != "eu-1" {
 		t.Errorf("the rate limit: %+v", s)
 	}
-	// Who is not called any more is at no limit.
+	// A provider without recent calls has no rate limit.
 	c.now = c.now.Add(10 * time.Minute)
 	if list := c.RateLimit(0); len(list) != 0 {
 		t.Errorf("after ten minutes: %+v", list)
@@ -231,7 +233,8 @@ func TestSpending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nine today; two and four on the two days of the week before.
+	// The cost is nine today, and two and four on two days of the previous
+	// week.
 	if r := only(t, ratio); r.Value != 3 || r.Count != 2 {
 		t.Errorf("%+v", r)
 	}
@@ -242,7 +245,7 @@ func TestSpending(t *testing.T) {
 	if b := only(t, budgets); b.Value != 0.9 || b.Labels["tenant"] != "a" {
 		t.Errorf("%+v", b)
 	}
-	// The series of tenants are those of tenants with a budget.
+	// Only tenants with a budget have series.
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(s)
 	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP brig_cost_daily_average What executions of one of the seven days before have cost on average, of those on which there were any.
@@ -262,11 +265,12 @@ func TestSpending(t *testing.T) {
 	}
 }
 
-// What a trial has told is good until the next one could tell something else,
-// however long that takes; a rate limit is not.
-func TestWords(t *testing.T) {
+// TestHealthCheckValidity checks that the result of a trial remains valid until
+// the next trial can replace it, even if the interval is long. A rate limit
+// expires earlier.
+func TestHealthCheckValidity(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	m, err := observe.New(prometheus.NewRegistry(), observe.Options{Trial: time.Hour, Now: func() time.Time { return now }})
+	m, err := observe.New(prometheus.NewRegistry(), observe.Options{HealthInterval: time.Hour, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

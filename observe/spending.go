@@ -10,14 +10,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Spending shows what was spent, as it is on record: over restarts, by day and
-// by month.
+// Spending exports the recorded costs by day and by month. They persist across
+// restarts.
 type Spending struct {
 	// Tenants and Usage read the records.
 	Tenants func(context.Context) ([]*brig.Tenant, error)
 	Usage   func(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error)
 	Context context.Context
-	// Every is how often they are read at most. Default half a minute.
+	// Every is the minimum interval between reads. Default half a minute.
 	Every time.Duration
 	Now   func() time.Time
 
@@ -27,10 +27,10 @@ type Spending struct {
 	err  error
 }
 
-// spent is what was found out.
+// spent holds the computed costs.
 type spent struct {
-	today, average float64 // of all tenants; average of a day of the week before
-	days           int     // of that week on which there is anything
+	today, average float64 // of all tenants; average is the mean daily cost of the previous week
+	days           int     // number of days of that week with costs
 	month, budget  map[string]float64
 }
 
@@ -66,7 +66,7 @@ func (s *Spending) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// read reads the records, if they were not read just now.
+// read reads the records, unless it has read them recently.
 func (s *Spending) read() (spent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +124,8 @@ func (s *Spending) sum(now time.Time) (spent, error) {
 	return out, nil
 }
 
-// CostRatio is how many times the daily average this day has cost. Without one
-// there is none.
+// CostRatio returns the cost of the current day as a multiple of the daily
+// average. If there is no average, it returns no sample.
 func (s *Spending) CostRatio() ([]brig.Sample, error) {
 	now, err := s.read()
 	if err != nil || now.average == 0 {
@@ -134,7 +134,7 @@ func (s *Spending) CostRatio() ([]brig.Sample, error) {
 	return []brig.Sample{{Value: now.today / now.average, Count: int64(now.days)}}, nil
 }
 
-// Budgets are how much of its budget each tenant has spent that has one.
+// Budgets returns the spent share of the budget of each tenant that has one.
 func (s *Spending) Budgets() (out []brig.Sample, err error) {
 	now, err := s.read()
 	for tenant, budget := range now.budget {

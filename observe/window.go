@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Durations are counted in buckets that grow by a twentieth each, from a tenth
-// of a millisecond to some hours: what a quantile says is off by at most that.
+// Durations are counted in buckets from a tenth of a millisecond to some hours.
+// Each bucket is a twentieth larger than the one before, which bounds the error
+// of a quantile.
 const (
 	growth   = 1.05
 	shortest = 1e-4 // seconds
@@ -16,8 +17,8 @@ const (
 	slots    = 60
 )
 
-// window remembers what happened in the last while, by a name. A while is
-// cut into slots; the oldest is forgotten as a whole.
+// window counts recent events by name. It is divided into slots, and drops the
+// oldest slot as a whole.
 type window struct {
 	slot time.Duration
 
@@ -27,19 +28,19 @@ type window struct {
 
 type ring [slots]cell
 
-// cell is what happened in one slot.
+// cell holds the events of one slot.
 type cell struct {
 	at int64 // number of the slot, since 1970
 	sums
-	took []uint32 // by bucket of duration; nil while there is none
+	took []uint32 // by duration bucket; nil if there are none
 }
 
-// sums are counts of things that happened.
+// sums are counts of events.
 type sums struct {
-	attempts, failed int64 // executions and trials, and those that failed on our account
+	attempts, failed int64 // executions and trials, and those that failed because of Brig or the provider
 	counted, erred   int64 // executions that count, and those that were errors
 	good             int64 // those that succeeded
-	timed            int64 // those that have a duration
+	timed            int64 // those with a duration
 	seconds          float64
 }
 
@@ -57,7 +58,8 @@ func newWindow(d time.Duration) *window {
 	return &window{slot: max(d/slots, time.Millisecond), by: map[string]*ring{}}
 }
 
-// add notes what happened at a moment. A thing with a duration has timed 1.
+// add records an event that occurred at now. If timed is 1, the event has a
+// duration.
 func (w *window) add(name string, now time.Time, s sums) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,13 +90,13 @@ func bucketOf(seconds float64) int {
 	return min(int(math.Log(seconds/shortest)/math.Log(growth)), buckets-1)
 }
 
-// past is what a window has of one name.
+// past holds the sums of a window for one name.
 type past struct {
 	sums
 	took []uint32
 }
 
-// names lists what a window knows, also what it has forgotten all of.
+// names lists all names in a window, including those without recent events.
 func (w *window) names() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +108,7 @@ func (w *window) names() []string {
 	return out
 }
 
-// past sums up what happened in the window that ends now.
+// past returns the sum of the events in the window that ends now.
 func (w *window) past(name string, now time.Time) past {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -129,7 +131,7 @@ func (w *window) past(name string, now time.Time) past {
 	return p
 }
 
-// mean is the average duration, in seconds.
+// mean returns the mean duration in seconds.
 func (p past) mean() float64 {
 	if p.timed == 0 {
 		return 0
@@ -137,7 +139,8 @@ func (p past) mean() float64 {
 	return p.seconds / float64(p.timed)
 }
 
-// quantile is the duration that a share of all took at most, in seconds.
+// quantile returns the duration in seconds that a share of the events does not
+// exceed.
 func (p past) quantile(q float64) float64 {
 	rank := int64(math.Ceil(q * float64(p.timed)))
 	if p.timed == 0 {
@@ -152,7 +155,7 @@ func (p past) quantile(q float64) float64 {
 	return 0
 }
 
-// ratio is a share, 1 of nothing.
+// ratio returns part divided by whole, or 1 if whole is 0.
 func ratio(part, whole int64) float64 {
 	if whole == 0 {
 		return 1

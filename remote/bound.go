@@ -1,21 +1,26 @@
 package remote
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/brig-run/brig"
 )
 
 const (
-	// maxValue is the size of the largest value that main may return, in bytes
-	// of JSON: as here.
+	// maxValue is the maximum size of main's return value in bytes of JSON, the
+	// same as for local sandboxes.
 	maxValue = 8 * brig.MiB
-	// maxSkipped is how many artifacts are named that did not come.
+	// maxSkipped is the maximum number of listed artifacts that were not
+	// returned.
 	maxSkipped = 100
 )
 
-// Bound holds an outcome to what one of this machine's is held to. What another
-// service says of a program it may have from the program itself.
+// Bound applies the limits of a local outcome to a remote one. The program may
+// control the data that the remote service returns.
 func Bound(o *brig.Outcome, p brig.Program) {
 	limit := p.Limits.Output
 	if limit <= 0 {
@@ -50,4 +55,32 @@ func Bound(o *brig.Outcome, p brig.Program) {
 	for i, name := range o.Skipped {
 		o.Skipped[i] = brig.Clip(name, 255)
 	}
+}
+
+// DecodeList decodes a JSON list of at most the given number of items. null is
+// an empty list. It stops at the first excess item: a list of empty objects
+// takes many times its encoded size in memory, so a limit on the bytes is not
+// enough.
+func DecodeList[T any](b []byte, most int) ([]T, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	t, err := d.Token()
+	if err == nil && t == nil {
+		return nil, nil
+	}
+	if err != nil || t != json.Delim('[') {
+		return nil, errors.Join(err, errors.New("it is not a list"))
+	}
+	var list []T
+	for d.More() {
+		if len(list) == most {
+			return nil, fmt.Errorf("a list has more than %d items", most)
+		}
+		var item T
+		if err := d.Decode(&item); err != nil {
+			return nil, err
+		}
+		list = append(list, item)
+	}
+	_, err = d.Token()
+	return list, err
 }

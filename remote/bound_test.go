@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// Whatever another service says, nothing is larger than it would be of a
-// sandbox here, and no name leads anywhere.
+// TestBound checks that data from a remote service is never larger than data
+// from a local sandbox, and that no file name escapes.
 func TestBound(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), 9*brig.MiB)
 	o := &brig.Outcome{Value: append(append(json.RawMessage(`"`), big...), '"')}

@@ -1,11 +1,12 @@
-// Package remote is what providers share that have their machines elsewhere:
-// how another service is called. An answer is bounded, redirects lead nowhere,
-// addresses are judged when they are connected to, certificates can be pinned,
-// and an error says whether the service may have begun to do what it was asked.
+// Package remote is the shared client of providers whose sandboxes run on
+// another service. It bounds responses, does not follow redirects, checks
+// addresses when it connects, supports pinned certificates, and returns errors
+// that state whether the service may have started the request.
 package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,34 +19,37 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/hostaddr"
+	"github.com/brig-run/brig/internal/outbound"
+	"github.com/brig-run/brig/internal/version"
 )
 
-// The bounds of a call.
+// Limits of a call.
 const (
 	dialTimeout = 5 * time.Second
-	// Servers close connections that are not used, some after 5 s, and a request
-	// that crosses such an end may have been done or not.
+	// Servers close idle connections, some after 5 s. A request that crosses such
+	// a close may or may not have been processed.
 	idleTimeout = 4 * time.Second
-	defaultMax  = 256 << 20 // bytes of an answer
+	defaultMax  = 256 << 20 // bytes of a response
 )
 
-// Options are what a Client is made of. Endpoint is needed.
+// Options configure a Client. Endpoint is required.
 type Options struct {
 	Endpoint *brig.Endpoint
-	// Pin is that of the service's certificate; see Pin.
+	// Pin is the pin of the service's certificate; see the function Pin.
 	Pin string
-	// Authority is PEM of authorities that are trusted besides the system's.
+	// Authority holds PEM certificates of authorities to trust in addition to the
+	// system's.
 	Authority string
-	// Max bounds the bytes of an answer. Default 256 MiB.
+	// Max bounds the bytes of a response. Default 256 MiB.
 	Max int64
-	// Region is where the service is, for Called.
+	// Region is the region of the service, for Called.
 	Region string
-	// Called is told of every call. Default: nobody is.
-	Called func(brig.Call)
+	// OnCall receives every call. It may be nil.
+	OnCall func(brig.Call)
 }
 
 // Client calls one service.
@@ -54,47 +58,46 @@ type Client struct {
 	http *http.Client
 }
 
-// New returns a client. What is wrong with the pin or the authority is an
-// InvalidArgument.
+// New returns a client. If the pin or the authority is invalid, it returns an
+// InvalidArgument error.
 func New(o Options) (*Client, error) {
 	if o.Max == 0 {
 		o.Max = defaultMax
 	}
-	if o.Called == nil {
-		o.Called = func(brig.Call) {}
+	if o.OnCall == nil {
+		o.OnCall = func(brig.Call) {}
 	}
 	trust, err := trusted(o.Pin, o.Authority)
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: dialTimeout, Control: func(_, address string, _ syscall.RawConn) error {
-		ap, err := netip.ParseAddrPort(address)
-		if err != nil {
-			return fmt.Errorf("connect to %s: %w", address, err)
-		}
-		if err := o.Endpoint.Judge(ap.Addr()); err != nil {
-			return &misled{err}
-		}
-		return nil
-	}}
 	return &Client{Options: o, http: &http.Client{
-		// No proxy of the environment: it would resolve the name, and connect.
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSClientConfig: trust, TLSHandshakeTimeout: dialTimeout,
+		// Ignore the proxy settings of the environment: a proxy would resolve
+		// the name and connect without the client's checks.
+		Transport: outbound.NewTransport(&http.Transport{
+			TLSClientConfig: trust, TLSHandshakeTimeout: dialTimeout,
 			IdleConnTimeout: idleTimeout, MaxIdleConnsPerHost: 64, ForceAttemptHTTP2: true,
 			MaxResponseHeaderBytes: 64 << 10,
-		},
+		}, net.Dialer{Timeout: dialTimeout}, func(_ string, addr netip.Addr) error { return CheckAddress(o.Endpoint, addr) }),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// misled is an endpoint whose name leads to where it may not.
-type misled struct{ error }
+// CheckAddress returns an error if an endpoint must not have an address. Unless
+// it is private, an endpoint must not be at this host, even if the host's
+// address is public.
+func CheckAddress(e *brig.Endpoint, addr netip.Addr) error {
+	if err := e.Judge(addr); err != nil {
+		return err
+	}
+	if !e.Private && hostaddr.Has(addr) {
+		return brig.InvalidField(e.Field, "%s is an address of this machine", addr).
+			WithHint("set allow_private if the service is meant to be there")
+	}
+	return nil
+}
 
-// Unwrap implements errors' interface.
-func (m *misled) Unwrap() error { return m.error }
-
-// Close lets go of connections.
+// Close closes idle connections.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
@@ -102,27 +105,30 @@ func (c *Client) Close() error {
 
 // Request is one call.
 type Request struct {
-	// Operation is what it is, for Called and for errors.
+	// Operation names the call, for Called and for errors.
 	Operation, Method string
-	// Path is below the endpoint's, escaped already.
+	// Path is relative to the endpoint's path and already escaped.
 	Path   string
 	Query  url.Values
 	Header http.Header
 	Body   []byte
-	// Sign is called last, if it is set.
+	// Max bounds the bytes of the response. Default Options.Max.
+	Max int64
+	// Sign, if set, is called last, right before the request is sent.
 	Sign func(*http.Request) error
 }
 
-// Answer is what a service answered, whatever its status is. No redirect is
-// followed.
+// Answer is the response of a service, with any status. The client does not
+// follow redirects.
 type Answer struct {
 	Status int
 	Header http.Header
 	Body   []byte
 }
 
-// Do makes one call. Its errors are of kind ConnectionFailed, before anything
-// was sent, or Unavailable with brig.ErrBegan; if ctx ended, its cause.
+// Do makes one call. The error is of kind ConnectionFailed if no data was sent,
+// and otherwise Unavailable with brig.RetryContained. If ctx ended, the error
+// is its cause.
 func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 	req, err := c.request(ctx, r)
 	if err != nil {
@@ -133,37 +139,34 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 		WroteHeaders: func() { sent.Store(true) },
 	}))
 	begin := time.Now()
-	a, err := c.exchange(req)
+	a, err := c.exchange(req, cmp.Or(r.Max, c.Max))
 	call := brig.Call{Operation: r.Operation, Region: c.Region, Seconds: time.Since(begin).Seconds()}
 	if a != nil {
 		call.Status = a.Status
 		call.Used, call.Limit = rate(a.Header)
 	}
-	c.Called(call)
+	c.OnCall(call)
 	switch {
 	case err == nil:
 		return a, nil
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%s: %w", r.Operation, errors.Join(context.Cause(ctx), began(sent.Load())))
+		err = fmt.Errorf("%s: %w", r.Operation, context.Cause(ctx))
+		if sent.Load() {
+			return nil, brig.WithRetry(err, brig.RetryContained)
+		}
+		return nil, err
 	case sent.Load():
-		return nil, brig.Errorf(brig.Unavailable, "the service went away during %s", r.Operation).
-			WithHint("look whether what was asked for was done").Because(errors.Join(err, brig.ErrBegan))
+		return nil, brig.WithRetry(brig.Errorf(brig.Unavailable, "the service went away during %s", r.Operation).
+			WithHint("look whether what was asked for was done").Because(err), brig.RetryContained)
 	}
 	return nil, unreachable(r.Operation, err)
 }
 
-func began(sent bool) error {
-	if sent {
-		return brig.ErrBegan
-	}
-	return nil
-}
-
-// unreachable explains why nothing could be sent.
+// unreachable returns the error for a call whose request could not be sent.
 func unreachable(operation string, err error) error {
 	e := brig.Errorf(brig.ConnectionFailed, "the service cannot be reached for %s", operation).Because(err)
-	if m, ok := errors.AsType[*misled](err); ok {
-		e.Message += ": " + brig.AsError(m.error).Message
+	if r, ok := errors.AsType[*outbound.Refusal](err); ok {
+		e.Message += ": " + brig.AsError(r.Err).Message
 		return e.WithHint("have an operator look at the provider's endpoint and allow_private")
 	}
 	if errors.Is(err, ErrPin) {
@@ -194,7 +197,7 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 		req.Header[k] = v
 	}
 	if req.Header.Get("User-Agent") == "" {
-		req.Header.Set("User-Agent", "brig")
+		req.Header.Set("User-Agent", version.UserAgent())
 	}
 	if r.Sign != nil {
 		err = r.Sign(req)
@@ -202,26 +205,26 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	return req, err
 }
 
-// errTooLong is an answer that is longer than anything sensible.
+// errTooLong means that a response exceeds its limit.
 var errTooLong = errors.New("the answer is too long")
 
-func (c *Client) exchange(req *http.Request) (*Answer, error) {
+func (c *Client) exchange(req *http.Request, most int64) (*Answer, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	a := &Answer{Status: resp.StatusCode, Header: resp.Header}
-	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, c.Max+1)); err != nil {
+	if a.Body, err = io.ReadAll(io.LimitReader(resp.Body, most+1)); err != nil {
 		return a, err
 	}
-	if int64(len(a.Body)) > c.Max {
+	if int64(len(a.Body)) > most {
 		return a, errTooLong
 	}
 	return a, nil
 }
 
-// rate reads the headers by which services tell how much is left.
+// rate reads the rate-limit headers of a response.
 func rate(h http.Header) (used, limit float64) {
 	limit, err := strconv.ParseFloat(h.Get("X-RateLimit-Limit"), 64)
 	left, err2 := strconv.ParseFloat(h.Get("X-RateLimit-Remaining"), 64)

@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Fits refuses what a service that is only given code cannot do, and names it.
-// The provider's title is who; the languages are its.
-func Fits(p brig.Program, sio brig.IO, who string, languages ...brig.Language) error {
+// CheckSupported returns an error that names the first feature of a program that a
+// code-only service does not support. who is the provider's title.
+func CheckSupported(p brig.Program, sio brig.IO, who string, languages ...brig.Language) error {
 	refuse := func(field, what, instead string) error {
 		e := brig.Errorf(brig.FailedPrecondition, "%s %s", who, what)
 		e.Field = field
@@ -26,7 +26,7 @@ func Fits(p brig.Program, sio brig.IO, who string, languages ...brig.Language) e
 	case p.Language == brig.TypeScript && !slices.Contains(languages, brig.TypeScript):
 		return refuse("language", "runs no TypeScript that is not compiled", "give JavaScript")
 	case !slices.Contains(languages, p.Language):
-		return refuse("language", fmt.Sprintf("runs no %s", brig.Clip(string(p.Language), 40)), "use "+spoken(languages))
+		return refuse("language", fmt.Sprintf("runs no %s", brig.Clip(string(p.Language), 40)), "use "+joinLanguages(languages))
 	case p.Image != "":
 		return refuse("image", "has images of its own", "leave it out")
 	case len(p.Env) > 0:
@@ -47,7 +47,7 @@ func Fits(p brig.Program, sio brig.IO, who string, languages ...brig.Language) e
 	return nil
 }
 
-func spoken(languages []brig.Language) string {
+func joinLanguages(languages []brig.Language) string {
 	var names []string
 	for _, l := range languages {
 		names = append(names, string(l))
@@ -55,7 +55,7 @@ func spoken(languages []brig.Language) string {
 	return strings.Join(names, " or ")
 }
 
-// Begin makes the outcome of a program that begins now.
+// Begin creates the outcome of a program that starts now.
 func Begin(p brig.Program, sio brig.IO) *brig.Outcome {
 	o := &brig.Outcome{Sandbox: p.Name}
 	o.ExecID, o.Started = "ex"+strings.ToLower(rand.Text()), time.Now().UTC()
@@ -65,7 +65,8 @@ func Begin(p brig.Program, sio brig.IO) *brig.Outcome {
 	return o
 }
 
-// Finish fills in what the program wrote, and gives it to whoever listens.
+// Finish adds the program's output to the outcome and writes it to the caller's
+// streams.
 func Finish(o *brig.Outcome, p brig.Program, sio brig.IO, stdout, stderr []byte) error {
 	o.Done = true
 	for _, s := range []struct {
@@ -83,38 +84,39 @@ func Finish(o *brig.Outcome, p brig.Program, sio brig.IO, stdout, stderr []byte)
 	return nil
 }
 
-// TimedOut makes o that of a program whose time ran out. The bound is whose it
-// was.
+// TimedOut sets the outcome of a program that exceeded its time. bound
+// describes the limit.
 func TimedOut(o *brig.Outcome, bound string) {
 	o.Duration = time.Since(o.Started)
 	o.ExitCode, o.TimedOut = 124, true
 	o.Error = &brig.ProgramError{
 		Code: brig.Timeout.Code(), Name: string(brig.Timeout),
-		Message: fmt.Sprintf("the program did not end within its time (%s)", bound),
+		Message: fmt.Sprintf("the program timed out (%s)", bound),
 		Hint:    "raise timeout_ms, and the provider's timeout if that is less",
 	}
 }
 
-// OutOfMemory makes o that of a program whose memory ran out.
+// OutOfMemory sets the outcome of a program that exceeded its memory.
 func OutOfMemory(o *brig.Outcome) {
 	o.ExitCode, o.OOMKilled, o.Signal = 137, true, "SIGKILL"
 	o.Error = &brig.ProgramError{
 		Code: brig.OutOfMemory.Code(), Name: string(brig.OutOfMemory),
-		Message: "the program used more memory than it may", Hint: "use less, or choose a provider that gives more",
+		Message: "the program exceeded its memory limit", Hint: "use less, or choose a provider that gives more",
 	}
 }
 
-// lastWord is how Python ends a traceback, firstWord how JavaScript begins one.
+// lastLinePattern matches the last line of a Python traceback, and firstWord the first
+// line of a JavaScript one.
 var (
-	lastWord  = regexp.MustCompile(`(?m)^((?:\w+\.)*\w+)(?:: (.*))?\s*\z`)
-	firstWord = regexp.MustCompile(`(?m)^(?:Uncaught )?(\w*(?:Error|Exception)): (.*)$`)
+	lastLinePattern = regexp.MustCompile(`(?m)^((?:\w+\.)*\w+)(?:: (.*))?\s*\z`)
+	firstWord       = regexp.MustCompile(`(?m)^(?:Uncaught )?(\w*(?:Error|Exception)): (.*)$`)
 )
 
-// maxTraceback is how much of a traceback is told apart from the output.
+// maxTraceback is the maximum size of the traceback in an error.
 const maxTraceback = 20000
 
-// Exception finds in what a program wrote the exception that ended it; nil if
-// there is none.
+// Exception extracts the exception that ended a program from its standard
+// error. It returns nil if there is none.
 func Exception(language brig.Language, stderr string) *brig.ProgramError {
 	trace := strings.TrimRight(stderr, "\n")
 	var m []string
@@ -124,7 +126,7 @@ func Exception(language brig.Language, stderr string) *brig.ProgramError {
 			return nil
 		}
 		trace = trace[at:]
-		m = lastWord.FindStringSubmatch(trace)
+		m = lastLinePattern.FindStringSubmatch(trace)
 	} else {
 		m = firstWord.FindStringSubmatch(trace)
 	}
@@ -135,9 +137,9 @@ func Exception(language brig.Language, stderr string) *brig.ProgramError {
 	return &brig.ProgramError{Name: name, Message: brig.Clip(m[2], 4000), Traceback: trace[max(0, len(trace)-maxTraceback):]}
 }
 
-// Elsewhere is what is enforced of a program that another service runs, by what
-// that service is.
-func Elsewhere(service string) map[brig.Area]brig.Enforcement {
+// RemoteEnforcement returns the enforcement levels of a program that another service
+// runs. service describes that service.
+func RemoteEnforcement(service string) map[brig.Area]brig.Enforcement {
 	out := map[brig.Area]brig.Enforcement{}
 	for _, a := range brig.Areas {
 		e := brig.Enforcement{Level: brig.LevelNone, How: "what " + service + " does"}

@@ -34,8 +34,9 @@ func client(t *testing.T, o remote.Options, raw string, private bool) *remote.Cl
 
 var get = remote.Request{Operation: "look", Method: http.MethodGet, Path: "/"}
 
-// A pin narrows: the right authority with another key is refused, before
-// anything is sent. Without the pin the same service is believed.
+// TestPin checks that a pin restricts trust: a client refuses a valid
+// certificate with another key before it sends a request. Without the pin, it
+// trusts the same service.
 func TestPin(t *testing.T) {
 	served := 0
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
@@ -63,7 +64,7 @@ func TestPin(t *testing.T) {
 		if c.good {
 			continue
 		}
-		if served != before || brig.KindOf(err) != brig.ConnectionFailed || errors.Is(err, brig.ErrBegan) {
+		if served != before || brig.KindOf(err) != brig.ConnectionFailed || brig.RetryOf(err) == brig.RetryContained {
 			t.Errorf("%s: something was sent: %v", c.name, err)
 		}
 		if c.name == "another key" && !(errors.Is(err, remote.ErrPin) && strings.Contains(brig.AsError(err).Message, "pinned")) {
@@ -77,8 +78,9 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// A name that leads to this machine is found out when it is connected to. The
-// control: with the permission the same name is fine.
+// TestMisleadingName checks that the client rejects a name that resolves to
+// this host when it connects. The control: with the permission, the same name
+// is allowed.
 func TestMisleadingName(t *testing.T) {
 	served := 0
 	srv := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served++ }))
@@ -90,7 +92,7 @@ func TestMisleadingName(t *testing.T) {
 	if brig.KindOf(err) != brig.ConnectionFailed || served != 0 || !strings.Contains(brig.AsError(err).Hint, "allow_private") {
 		t.Errorf("a public endpoint that is this machine: %v", err)
 	}
-	// The name is not in the certificate, which is looked at after the address.
+	// The name is not in the certificate, which is checked after the address.
 	if _, err := client(t, remote.Options{Authority: authority}, named, true).Do(t.Context(), get); err == nil || strings.Contains(err.Error(), "allow_private") {
 		t.Errorf("with the permission: %v", err)
 	}
@@ -99,9 +101,9 @@ func TestMisleadingName(t *testing.T) {
 	}
 }
 
-// No redirect is followed, no answer is read without end, and no proxy of the
-// environment is used.
-func TestAnswers(t *testing.T) {
+// TestResponses checks that the client follows no redirect, bounds responses, and
+// uses no proxy of the environment.
+func TestResponses(t *testing.T) {
 	elsewhere := 0
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere++ }))
 	defer other.Close()
@@ -119,12 +121,12 @@ func TestAnswers(t *testing.T) {
 	}))
 	defer srv.Close()
 	var calls []brig.Call
-	c := client(t, remote.Options{Max: 1024, Region: "here", Called: func(c brig.Call) { calls = append(calls, c) }}, srv.URL, true)
+	c := client(t, remote.Options{Max: 1024, Region: "here", OnCall: func(c brig.Call) { calls = append(calls, c) }}, srv.URL, true)
 	a, err := c.Do(t.Context(), remote.Request{Operation: "away", Method: http.MethodPost, Path: "/away", Body: []byte("{}")})
 	if err != nil || a.Status != http.StatusTemporaryRedirect || elsewhere != 0 {
 		t.Errorf("a redirect: %+v, %v, %d requests elsewhere", a, err, elsewhere)
 	}
-	if _, err := c.Do(t.Context(), remote.Request{Operation: "long", Method: http.MethodGet, Path: "/long"}); brig.KindOf(err) != brig.Unavailable || !errors.Is(err, brig.ErrBegan) {
+	if _, err := c.Do(t.Context(), remote.Request{Operation: "long", Method: http.MethodGet, Path: "/long"}); brig.KindOf(err) != brig.Unavailable || brig.RetryOf(err) != brig.RetryContained {
 		t.Errorf("a long answer: %v", err)
 	}
 	a, err = c.Do(t.Context(), remote.Request{Operation: "path", Method: http.MethodGet, Path: "/a%20b/%C3%A9", Query: url.Values{"q": {"1 2"}}})

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -11,15 +10,15 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// How long is waited before a call is repeated: up to firstPause, then up to
-// twice as much, and so on.
+// Pauses between attempts: the first is at most firstPause, and each later one
+// at most twice as long.
 const (
 	firstPause   = 200 * time.Millisecond
 	longestPause = 5 * time.Second
 )
 
-// Retry calls f until it succeeds, up to 1+retries times. It repeats only what
-// another try can mend and what cannot have begun; see brig.Elsewhere.
+// Retry calls f until it succeeds, up to 1+retries times. It repeats only
+// temporary errors of calls that cannot have started; see brig.Elsewhere.
 func Retry(ctx context.Context, log *slog.Logger, operation string, retries int, f func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := f()
@@ -40,11 +39,14 @@ func Retry(ctx context.Context, log *slog.Logger, operation string, retries int,
 	}
 }
 
-// Repeatable reports whether what failed may be done once more.
-func Repeatable(err error) bool { return brig.Elsewhere(err) && !errors.Is(err, brig.ErrBegan) }
+// Repeatable reports whether a failed call may be repeated.
+func Repeatable(err error) bool {
+	return brig.Elsewhere(err) && brig.RetryOf(err) < brig.RetryContained
+}
 
-// pause waits before the next attempt, at random, so that callers who failed
-// together do not come back together. It is false if there is no time for that.
+// pause waits a random time before the next attempt, so that callers that
+// failed together do not retry together. It returns false if not enough time is
+// left before the deadline.
 func pause(ctx context.Context, attempt int, least time.Duration) bool {
 	most := min(firstPause<<min(attempt-1, 10), longestPause)
 	d := min(least, longestPause) + rand.N(most)
@@ -61,8 +63,7 @@ func pause(ctx context.Context, attempt int, least time.Duration) bool {
 	}
 }
 
-// Output is what a service says that a program wrote, as far as limit bytes
-// keep it.
+// Output converts the output in a service's response, limited to limit bytes.
 func Output(text []byte, limit int64) brig.Output {
 	if limit <= 0 {
 		limit = brig.DefaultBounds().Default.Output

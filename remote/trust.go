@@ -12,12 +12,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ErrPin is a service that shows a certificate which is not the pinned one.
+// ErrPin means that a service presented a certificate other than the pinned
+// one.
 var ErrPin = errors.New("its certificate is not the one that is pinned")
 
-// Pin reads a pin: the SHA-256 of a certificate's public key (its
-// SubjectPublicKeyInfo), as hexadecimal digits or in base64, also with curl's
-// "sha256//" before it. Of none it is empty.
+// Pin parses a pin: the SHA-256 of a certificate's public key (its
+// SubjectPublicKeyInfo) in hexadecimal or base64, optionally with curl's prefix
+// "sha256//". It returns nil for an empty string.
 func Pin(field, s string) ([]byte, error) {
 	s = strings.TrimPrefix(strings.TrimSpace(s), "sha256//")
 	if s == "" {
@@ -34,7 +35,8 @@ func Pin(field, s string) ([]byte, error) {
 	return b, nil
 }
 
-// CheckAuthority refuses what holds no certificate. None is good.
+// CheckAuthority returns an error if the text contains no certificate. An empty
+// text is valid.
 func CheckAuthority(field, pem string) error {
 	if strings.TrimSpace(pem) != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(pem)) {
 		return brig.InvalidField(field, "there is no certificate in it").WithHint("give certificates in PEM")
@@ -42,8 +44,8 @@ func CheckAuthority(field, pem string) error {
 	return nil
 }
 
-// trusted is whom a client believes. A pin comes on top of what is believed
-// anyway: it narrows.
+// trusted returns the TLS configuration of a client. A pin restricts the trust
+// in authorities and does not extend it.
 func trusted(pin, authority string) (*tls.Config, error) {
 	want, err := Pin("pin_sha256", pin)
 	if err != nil {
@@ -62,7 +64,7 @@ func trusted(pin, authority string) (*tls.Config, error) {
 	if want == nil {
 		return c, nil
 	}
-	// Called for resumed connections as well.
+	// The TLS package calls this for resumed connections as well.
 	c.VerifyConnection = func(s tls.ConnectionState) error {
 		for _, chain := range s.VerifiedChains {
 			for _, cert := range chain {

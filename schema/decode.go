@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Decode fills a configuration, a pointer to a struct with its defaults, with
-// what an administrator wrote, and names everything that is wrong with it. A
-// field that is left out, or null, keeps its default.
+// Decode decodes an administrator's configuration into a pointer to a struct
+// that holds the defaults, and returns all errors in it. An omitted or null
+// field keeps its default.
 func Decode(raw []byte, into any) []brig.FieldError {
 	var given map[string]json.RawMessage
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -33,8 +33,8 @@ func Decode(raw []byte, into any) []brig.FieldError {
 		if ok && string(v) == "null" {
 			ok = false
 		}
-		if !ok && preset(into, f.Name) {
-			continue // a secret, too, may be there already: of the environment
+		if !ok && hasDefault(into, f.Name) {
+			continue // the environment may have set a secret as well
 		}
 		if why := check(f, v, ok); why != "" {
 			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: why})
@@ -43,13 +43,13 @@ func Decode(raw []byte, into any) []brig.FieldError {
 		if !ok {
 			continue
 		}
-		// Alone, so that one that does not fit is known by its name.
+		// Decode each field separately, so that the error names the field.
 		one, err := json.Marshal(map[string]json.RawMessage{f.Name: v})
 		if err == nil {
 			err = json.Unmarshal(one, into)
 		}
 		if err != nil {
-			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: mustBe(f)})
+			wrong = append(wrong, brig.FieldError{Field: f.Name, Message: typeMessage(f)})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -62,8 +62,8 @@ func Decode(raw []byte, into any) []brig.FieldError {
 	return wrong
 }
 
-// preset reports whether a field has a default.
-func preset(config any, name string) bool {
+// hasDefault reports whether a field has a default.
+func hasDefault(config any, name string) bool {
 	v := reflect.Indirect(reflect.ValueOf(config))
 	for i := range v.NumField() {
 		if tag, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ","); tag == name {
@@ -73,8 +73,8 @@ func preset(config any, name string) bool {
 	return false
 }
 
-// check says what is wrong with the value of one field. The words are those
-// that administrators of RAGFlow know from its own checks of a provider.
+// check returns an error message about the value of one field, or "". The
+// wording matches RAGFlow's own checks of a provider.
 func check(f brig.ConfigField, v json.RawMessage, given bool) string {
 	if !given {
 		if f.Required && f.Default == nil {
@@ -86,7 +86,7 @@ func check(f brig.ConfigField, v json.RawMessage, given bool) string {
 	case "string":
 		var s string
 		if json.Unmarshal(v, &s) != nil {
-			return mustBe(f)
+			return typeMessage(f)
 		}
 		if f.Required && strings.TrimSpace(s) == "" {
 			return fmt.Sprintf("Required field '%s' is missing", f.Name)
@@ -97,32 +97,32 @@ func check(f brig.ConfigField, v json.RawMessage, given bool) string {
 	case "integer", "number":
 		var n float64
 		if json.Unmarshal(v, &n) != nil || f.Type == "integer" && n != math.Trunc(n) {
-			return mustBe(f)
+			return typeMessage(f)
 		}
 		if f.Min != nil && n < *f.Min {
-			return fmt.Sprintf("Field '%s' must be >= %s", f.Name, text(*f.Min))
+			return fmt.Sprintf("Field '%s' must be >= %s", f.Name, formatNumber(*f.Min))
 		}
 		if f.Max != nil && n > *f.Max {
-			return fmt.Sprintf("Field '%s' must be <= %s", f.Name, text(*f.Max))
+			return fmt.Sprintf("Field '%s' must be <= %s", f.Name, formatNumber(*f.Max))
 		}
 	case "boolean":
 		if b := string(v); b != "true" && b != "false" {
-			return mustBe(f)
+			return typeMessage(f)
 		}
 	case "array":
 		var list []string
 		if json.Unmarshal(v, &list) != nil {
-			return mustBe(f)
+			return typeMessage(f)
 		}
 	}
 	return ""
 }
 
-func mustBe(f brig.ConfigField) string {
+func typeMessage(f brig.ConfigField) string {
 	what := map[string]string{
 		"integer": "an integer", "number": "a number", "boolean": "a boolean", "string": "a string", "array": "a list of strings",
 	}[f.Type]
 	return fmt.Sprintf("Field '%s' must be %s", f.Name, what)
 }
 
-func text(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+func formatNumber(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -1,19 +1,19 @@
-// Package schema reads what a configuration is from the struct that holds it:
-// which fields it has and what their values may be. From that come the JSON
-// Schema, the forms of the console, the checks of what an administrator wrote,
-// and how secrets are hidden.
+// Package schema derives the description of a configuration from its struct:
+// the fields and their allowed values. The JSON Schema, the forms of the
+// console, the validation of an administrator's input and the masking of
+// secrets use that description.
 //
-// A field is a string, bool, int, float64 or []string with a json tag, and
-// beside it
+// A field is a string, bool, int, float64 or []string with a json tag. Further
+// tags are:
 //
-//	title:"Endpoint"             what people call it
+//	title:"Endpoint"             the label
 //	doc:"Where it listens."      a sentence
 //	placeholder:"http://…"
-//	min:"5" max:"300"            of numbers
-//	options:"us,eu"              the values that there are
+//	min:"5" max:"300"            for numbers
+//	options:"us,eu"              the allowed values
 //	form:"required,secret,multiline,readonly"
 //
-// Its default is what the struct holds that Driver.Config returns.
+// The struct that Driver.Config returns holds the defaults.
 package schema
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Fields lists the fields of a configuration with its defaults, a pointer to a
-// struct, in their order.
+// Fields lists the fields of a configuration in order, given a pointer to a
+// struct with its defaults.
 func Fields(config any) []brig.ConfigField {
 	v := reflect.Indirect(reflect.ValueOf(config))
 	var out []brig.ConfigField
@@ -48,7 +48,7 @@ func field(t reflect.StructField, v reflect.Value) (brig.ConfigField, bool) {
 		Name: name, Type: typeOf(v.Kind()), Label: t.Tag.Get("title"), Doc: t.Tag.Get("doc"), Placeholder: t.Tag.Get("placeholder"),
 		Required: slices.Contains(form, "required"), Secret: slices.Contains(form, "secret"),
 		Multiline: slices.Contains(form, "multiline"), ReadOnly: slices.Contains(form, "readonly"),
-		Min: number(t.Tag.Get("min")), Max: number(t.Tag.Get("max")),
+		Min: parseNumber(t.Tag.Get("min")), Max: parseNumber(t.Tag.Get("max")),
 	}
 	if f.Label == "" {
 		f.Label = name
@@ -76,7 +76,7 @@ func typeOf(k reflect.Kind) string {
 	return "string"
 }
 
-func number(s string) *float64 {
+func parseNumber(s string) *float64 {
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil {
 		return nil
@@ -84,8 +84,8 @@ func number(s string) *float64 {
 	return &n
 }
 
-// JSON is the JSON Schema (2020-12) of a configuration. Beside what that has,
-// "order" lists the fields as they are to be shown.
+// JSON returns the JSON Schema (2020-12) of a configuration. The additional key
+// "order" lists the fields in display order.
 func JSON(fields []brig.ConfigField) map[string]any {
 	properties, order := map[string]any{}, []string{}
 	required := []string{}

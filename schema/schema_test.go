@@ -30,7 +30,7 @@ func (c *config) Wrong() []brig.FieldError {
 	return nil
 }
 
-func fresh() *config { return &config{Region: "us", Timeout: 30, Image: "a:1", hidden: 1} }
+func newConfig() *config { return &config{Region: "us", Timeout: 30, Image: "a:1", hidden: 1} }
 
 func TestDecode(t *testing.T) {
 	for name, c := range map[string]struct{ raw, wrong string }{
@@ -56,7 +56,7 @@ func TestDecode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said []string
-			for _, w := range schema.Decode([]byte(c.raw), fresh()) {
+			for _, w := range schema.Decode([]byte(c.raw), newConfig()) {
 				said = append(said, w.Field+": "+w.Message)
 			}
 			if got := strings.Join(said, "; "); got != c.wrong {
@@ -64,7 +64,7 @@ func TestDecode(t *testing.T) {
 			}
 		})
 	}
-	c := fresh()
+	c := newConfig()
 	if wrong := schema.Decode([]byte(`{"endpoint":"http://x","api_key":"k","timeout":7,"hosts":["a","b"]}`), c); wrong != nil {
 		t.Fatal(wrong)
 	}
@@ -74,7 +74,7 @@ func TestDecode(t *testing.T) {
 }
 
 func TestFields(t *testing.T) {
-	fields := schema.Fields(fresh())
+	fields := schema.Fields(newConfig())
 	raw, err := json.Marshal(fields)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestFields(t *testing.T) {
 }
 
 func TestMask(t *testing.T) {
-	fields := schema.Fields(fresh())
+	fields := schema.Fields(newConfig())
 	const secret = "sk-0123456789abcd"
 	shown, err := schema.Masked([]byte(`{"endpoint":"http://x","api_key":"`+secret+`"}`), fields)
 	if err != nil || strings.Contains(string(shown), "0123") || !strings.Contains(string(shown), `"****abcd"`) {
@@ -127,7 +127,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"endpoint":"http://x","timeout":7}`))
 	f.Add([]byte(`{"hosts":[null],"tls":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		c := fresh()
+		c := newConfig()
 		if schema.Decode(raw, c) == nil && (c.Timeout < 5 || c.Timeout > 300 || c.Endpoint == "" || c.Key == "") {
 			t.Errorf("%q gave %+v", raw, c)
 		}

@@ -7,14 +7,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// mask stands for what is not shown of a secret.
+// mask replaces the hidden part of a secret.
 const mask = "****"
 
-// shown is how many of a secret's last characters are shown, and hidden how
-// many more it must have for that: of a short one nothing is.
+// shown is the number of trailing characters of a secret that are shown. hidden
+// is the minimum number of hidden characters: a shorter secret is hidden
+// completely.
 const shown, hidden = 4, 8
 
-// Mask returns a secret as it may be seen.
+// Mask returns the masked form of a secret.
 func Mask(s string) string {
 	if s == "" {
 		return ""
@@ -25,13 +26,13 @@ func Mask(s string) string {
 	return mask + s[len(s)-shown:]
 }
 
-// Masked returns a configuration, as JSON, with its secrets masked.
+// Masked returns a JSON configuration with its secrets masked.
 func Masked(raw []byte, fields []brig.ConfigField) ([]byte, error) {
 	return Replace(raw, fields, func(_, s string) string { return Mask(s) })
 }
 
-// Unmasked returns a configuration in which every secret that is as Masked
-// shows it is what it was before.
+// Unmasked replaces every secret that is still in its masked form with its
+// value in before.
 func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 	was := map[string]json.RawMessage{}
 	if len(before) > 0 {
@@ -48,11 +49,11 @@ func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 	})
 }
 
-// Replace replaces the secrets of a configuration. What is not an object stays
-// as it is, for Decode to say so.
+// Replace replaces the secrets of a configuration. It returns JSON other than
+// an object unchanged, because Decode reports the error.
 func Replace(raw []byte, fields []brig.ConfigField, f func(name, s string) string) ([]byte, error) {
 	var given map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &given) // what is none leaves nothing to replace
+	_ = json.Unmarshal(raw, &given) // other JSON has no secrets to replace
 	if given == nil {
 		return raw, nil
 	}

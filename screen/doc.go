@@ -1,34 +1,34 @@
-// Package screen reads Python and JavaScript before it runs and finds what an
-// operator does not want in it: imports, calls and attributes. It is advice
-// and defence in depth. It is never the boundary: that is the sandbox, which
-// holds what this package does not see.
+// Package screen checks Python and JavaScript sources before they run, and
+// finds constructs that an operator forbids: imports, calls and attributes. It
+// is advisory defence in depth and not the security boundary. The boundary is
+// the sandbox, which also contains code that this package misses.
 //
-// Sources are parsed by tree-sitter's grammars, compiled to WebAssembly and
-// run by wazero: a parser of hostile input that can reach nothing, with bounds
-// on its memory and its time. What is beyond the bounds is an error, and
+// Tree-sitter's grammars, compiled to WebAssembly and run by wazero, parse the
+// sources. So hostile input is parsed without access to the host, and with
+// limits on memory and time. A source that exceeds the limits is an error, and
 // callers refuse it.
 //
-// # What is followed
+// # Followed
 //
-// Names under which a module or a function is known (import os as x, f = eval,
-// const {exec} = require("child_process"), globalThis.eval), constant strings
-// (concatenated, escaped, in templates), and the usual ways to import by a
-// string or to look up an attribute by one. A module that is named only at run
-// time is a finding of its own. Scopes are not told apart: a name is what any
-// part of the source makes of it.
+// Aliases of a module or a function are followed (import os as x, f = eval,
+// const {exec} = require("child_process"), globalThis.eval). So are constant
+// strings (concatenated, escaped, in templates), and the usual ways to import a
+// module or look up an attribute by a string. An import whose name is only
+// known at run time is a finding, too. Scopes are not distinguished: a name has
+// all values that any part of the source assigns to it.
 //
-// # What is not seen
+// # Not followed
 //
-//   - values that are passed on: through arguments, returns, containers, loops,
-//     attributes of objects, exceptions
-//   - strings that are computed ("so"[::-1], chr, join, decode), unless a module
-//     is imported by one; formats that look up attributes ("{0.__class__}")
-//   - what other code does: modules that are allowed and what they import
-//     (random._os), files that come with the program or that it writes, packages
-//     that it installs; deserialization; variables of the environment that
-//     interpreters heed
-//   - names that a source binds itself, as a parameter for example, and then
-//     passes on without calling them
-//   - what an earlier cell of a context left behind
+//   - values that are passed on: through arguments, return values, containers,
+//     loops, attributes of objects, exceptions
+//   - computed strings ("so"[::-1], chr, join, decode), unless they are the
+//     name of an imported module; formats that look up attributes
+//     ("{0.__class__}")
+//   - other code: allowed modules and their imports (random._os), files that
+//     belong to the program or that it writes, packages that it installs;
+//     deserialization; environment variables that affect interpreters
+//   - names that a source binds itself, for example as a parameter, and passes
+//     on without calling them
+//   - the state of earlier cells of a context
 //   - commands, and languages without a grammar here
 package screen

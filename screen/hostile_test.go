@@ -13,9 +13,9 @@ import (
 	"github.com/brig-run/brig/screen"
 )
 
-// hostile are sources that parsers and walkers of trees choke on. All end with
-// a call of eval: whoever gets to the end finds it.
-func hostile() map[string]string {
+// hostileSources are sources that overload parsers and tree walkers. All end
+// with a call of eval, which a walker that reaches the end finds.
+func hostileSources() map[string]string {
 	n := 20_000
 	return map[string]string{
 		"brackets":        strings.Repeat("(", n) + strings.Repeat(")", n) + "\neval('1')",
@@ -52,10 +52,10 @@ func aliases(n int) string {
 	return b.String()
 }
 
-// Whatever a source is, it ends, with findings or with an error that refuses.
+// The check of any source ends, either with findings or with an error.
 func TestHostileSources(t *testing.T) {
-	c := screen.Screener{Patience: time.Second}
-	for name, code := range hostile() {
+	c := screen.Screener{Timeout: time.Second}
+	for name, code := range hostileSources() {
 		for _, lang := range []brig.Language{brig.Python, brig.JavaScript} {
 			t.Run(string(lang)+" "+name, func(t *testing.T) {
 				found, err := c.Check(t.Context(), lang, []byte(code), screen.Rules{Calls: []string{"eval"}})
@@ -70,7 +70,7 @@ func TestHostileSources(t *testing.T) {
 	}
 }
 
-// What is too large is refused before it is parsed.
+// A source that is too large is refused before it is parsed.
 func TestTooLarge(t *testing.T) {
 	_, err := checker.Check(t.Context(), brig.Python, make([]byte, 5<<20), screen.Rules{})
 	if err == nil {
@@ -81,7 +81,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// A chain of names that is longer than what is followed is itself a finding.
+// If a chain of names exceeds the limit, the check reports a finding.
 func TestLongChainIsFound(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("def f(a0): a0('1')\n")
@@ -111,21 +111,21 @@ func TestOtherLanguages(t *testing.T) {
 	}
 }
 
-func TestCallerGoesAway(t *testing.T) {
+func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := checker.Check(ctx, brig.Python, []byte("eval('1')"), screen.PythonRules()); !errors.Is(err, context.Canceled) {
 		t.Errorf("checked for a caller who has gone: %v", err)
 	}
-	// And the next one is not harmed by it.
+	// The next check is not affected.
 	found, err := checker.Check(t.Context(), brig.Python, []byte("eval('1')"), screen.PythonRules())
 	if err != nil || len(found) != 1 {
 		t.Errorf("found %v, %v", found, err)
 	}
 }
 
-// Sources that are checked at the same time do not see each other.
-func TestTogether(t *testing.T) {
+// Concurrent checks do not affect each other.
+func TestConcurrentChecks(t *testing.T) {
 	var c screen.Screener
 	var all sync.WaitGroup
 	for i := range 16 {
@@ -145,7 +145,8 @@ func TestTogether(t *testing.T) {
 	all.Wait()
 }
 
-// FuzzCheck holds that any source is judged, and that findings are in it.
+// FuzzCheck checks that every source gets a result, and that the positions of
+// findings are within the source.
 func FuzzCheck(f *testing.F) {
 	for _, s := range []string{"import os", "f'{eval(x)!r:{y}}'", "require(`x${1}`)", "const {a: {b}} = globalThis", "%%bash\n\u2028!x", "match x:\n case a.b: pass"} {
 		f.Add(s, true)

@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// javascriptGrammar knows JavaScript's nodes.
+// javascriptGrammar interprets the nodes of JavaScript's grammar.
 type javascriptGrammar struct{}
 
-// javascriptRoots are names that matter to any rule.
+// javascriptRoots are names that are followed under any rules.
 func javascriptRoots() []string {
 	return []string{"globalThis", "global", "self", "window", "this", "require", "module", "process", "Reflect", "Object"}
 }
 
-// javascriptSpace is what all that is global is a member of.
-func javascriptSpace(name string) bool {
+// isJavaScriptGlobal reports whether name is an object whose members are the
+// globals.
+func isJavaScriptGlobal(name string) bool {
 	switch name {
 	case "globalThis", "global", "self", "window":
 		return true
@@ -23,10 +24,10 @@ func javascriptSpace(name string) bool {
 }
 
 func (javascriptGrammar) member(of, name string) string {
-	if javascriptSpace(of) || of == "this" {
+	if isJavaScriptGlobal(of) || of == "this" {
 		return name
 	}
-	if name == "default" { // of a module that is not one of JavaScript's own
+	if name == "default" { // the default export of a CommonJS module is the module
 		return of
 	}
 	return of + "." + name
@@ -34,7 +35,7 @@ func (javascriptGrammar) member(of, name string) string {
 
 func (javascriptGrammar) ident(s *scan, i int32) string { return unescape(s.text(i), true) }
 
-// module is a module's name without what Node.js takes away.
+// module returns the name of a module without the "node:" prefix.
 func (javascriptGrammar) module(name string) string { return strings.TrimPrefix(name, "node:") }
 
 func (g javascriptGrammar) visit(s *scan, i int32) {
@@ -50,11 +51,11 @@ func (g javascriptGrammar) visit(s *scan, i int32) {
 			name := g.ident(s, at)
 			s.read(at, name)
 			s.set(i, value{paths: s.member(s.value(s.child(i, "object")), name)})
-			g.named(s, i)
+			g.checkName(s, i)
 		}
 	case "subscript_expression":
-		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "object")), s.value(s.child(i, "index")), javascriptSpace)})
-		g.named(s, i)
+		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "object")), s.value(s.child(i, "index")), isJavaScriptGlobal)})
+		g.checkName(s, i)
 	case "call_expression", "new_expression":
 		g.call(s, i)
 	case "variable_declarator":
@@ -68,31 +69,31 @@ func (g javascriptGrammar) visit(s *scan, i int32) {
 			g.load(s, i, s.value(source))
 		}
 	case "string", "template_string":
-		g.str(s, i)
+		g.recordString(s, i)
 	case "binary_expression":
 		if sign := s.child(i, "operator"); sign >= 0 {
 			if t := s.text(sign); t == "||" || t == "&&" || t == "??" {
-				s.pass(i, s.child(i, "left"), s.child(i, "right"))
+				s.copyValue(i, s.child(i, "left"), s.child(i, "right"))
 				return
 			}
 		}
-		s.plus(i)
+		s.recordSum(i)
 	case "parenthesized_expression", "await_expression", "template_substitution", "computed_property_name":
-		s.pass(i, s.only(i))
+		s.copyValue(i, s.onlyChild(i))
 	case "sequence_expression":
 		last := int32(-1)
-		for c := range s.named(i) {
+		for c := range s.namedChildren(i) {
 			last = c
 		}
-		s.pass(i, last)
+		s.copyValue(i, last)
 	case "ternary_expression":
-		s.pass(i, s.child(i, "consequence"), s.child(i, "alternative"))
+		s.copyValue(i, s.child(i, "consequence"), s.child(i, "alternative"))
 	}
 }
 
-// identifier tells a name that is read from one that is bound.
+// identifier distinguishes a use of a name from a binding.
 func (g javascriptGrammar) identifier(s *scan, i int32) {
-	name, at := g.ident(s, i), s.place(i)
+	name, at := g.ident(s, i), s.fieldName(i)
 	switch s.kind(s.nodes[i].parent) {
 	case "variable_declarator", "function_declaration", "function_expression", "generator_function", "generator_function_declaration",
 		"class_declaration", "class":
@@ -123,14 +124,14 @@ func (g javascriptGrammar) identifier(s *scan, i int32) {
 	}
 	s.name(i, name)
 	s.read(i, name)
-	g.named(s, i)
+	g.checkName(s, i)
 }
 
-// named judges what is named but perhaps not called. What is called, and what
-// a member is read of, is judged there.
-func (g javascriptGrammar) named(s *scan, i int32) {
+// checkName checks a name that is not called. Calls and member accesses are
+// checked at their own nodes.
+func (g javascriptGrammar) checkName(s *scan, i int32) {
 	up := s.nodes[i].parent
-	switch at := s.place(i); s.kind(up) {
+	switch at := s.fieldName(i); s.kind(up) {
 	case "call_expression", "new_expression":
 		if at == "function" || at == "constructor" {
 			return
@@ -146,46 +147,46 @@ func (g javascriptGrammar) named(s *scan, i int32) {
 	}
 	v := s.value(i)
 	if s.kind(i) == "member_expression" {
-		// Function.prototype is no way to make one.
+		// Function.prototype cannot create a function.
 		v.paths = slices.DeleteFunc(slices.Clone(v.paths), func(p path) bool { return strings.Contains(p.name, ".prototype") })
 	}
 	s.use(i, v, false)
 	switch s.kind(up) {
 	case "variable_declarator", "assignment_expression", "assignment_pattern", "parenthesized_expression", "sequence_expression":
 	default:
-		s.passed(i, javascriptImporter)
+		s.checkPassedImporter(i, isJavaScriptImporter)
 	}
 }
 
-// javascriptImporter reports whether a function imports.
-func javascriptImporter(name string) bool {
+// isJavaScriptImporter reports whether a function imports modules.
+func isJavaScriptImporter(name string) bool {
 	return name == "require" || name == "module.require" || name == "process.getBuiltinModule"
 }
 
-// assign learns what a name or a pattern is given.
+// assign records the value assigned to a name or a pattern.
 func (g javascriptGrammar) assign(s *scan, i, to, from int32) {
 	if to < 0 || from < 0 {
 		return
 	}
-	s.pass(i, from)
+	s.copyValue(i, from)
 	if v := s.value(from); len(v.paths) > 0 || s.kind(to) == "object_pattern" {
-		g.give(s, to, v, 0)
+		g.destructure(s, to, v, 0)
 	}
 }
 
-// give takes a value apart as a pattern says.
-func (g javascriptGrammar) give(s *scan, to int32, v value, deep int) {
-	if to < 0 || deep > maxDeep {
-		s.tangled = s.tangled || deep > maxDeep
+// destructure assigns the parts of a value to the names in a pattern.
+func (g javascriptGrammar) destructure(s *scan, to int32, v value, deep int) {
+	if to < 0 || deep > maxDepth {
+		s.incomplete = s.incomplete || deep > maxDepth
 		return
 	}
 	switch s.kind(to) {
 	case "identifier", "shorthand_property_identifier_pattern":
-		s.learn(g.ident(s, to), v.paths)
+		s.recordPaths(g.ident(s, to), v.paths)
 	case "assignment_pattern":
-		g.give(s, s.child(to, "left"), v, deep+1)
+		g.destructure(s, s.child(to, "left"), v, deep+1)
 	case "object_pattern":
-		for c := range s.named(to) {
+		for c := range s.namedChildren(to) {
 			key, name := c, c
 			switch s.kind(c) {
 			case "pair_pattern":
@@ -201,14 +202,14 @@ func (g javascriptGrammar) give(s *scan, to int32, v value, deep int) {
 			if kind := s.kind(key); kind == "property_identifier" || kind == "shorthand_property_identifier_pattern" {
 				k = value{text: g.ident(s, key), known: true}
 			}
-			member := value{paths: s.lookup(key, v, k, javascriptSpace)}
+			member := value{paths: s.lookup(key, v, k, isJavaScriptGlobal)}
 			s.use(key, member, false)
-			g.give(s, name, member, deep+1)
+			g.destructure(s, name, member, deep+1)
 		}
 	}
 }
 
-// load checks an import.
+// load checks an import, and returns the imported paths.
 func (g javascriptGrammar) load(s *scan, i int32, v value) []path {
 	if scheme, _, ok := strings.Cut(v.text, ":"); v.known && ok && (scheme == "data" || strings.HasPrefix(scheme, "http") || scheme == "blob") {
 		s.find(i, DynamicRule, scheme+":", "import of a %s: address is denied", clip(scheme))
@@ -223,17 +224,17 @@ func (g javascriptGrammar) importStatement(s *scan, i int32) {
 		return
 	}
 	from := g.load(s, i, s.value(source))
-	for clause := range s.named(i) {
+	for clause := range s.namedChildren(i) {
 		if s.kind(clause) != "import_clause" {
 			continue
 		}
-		for c := range s.named(clause) {
+		for c := range s.namedChildren(clause) {
 			switch s.kind(c) {
 			case "identifier":
-				s.learn(g.ident(s, c), from)
+				s.recordPaths(g.ident(s, c), from)
 			case "namespace_import":
-				if name := s.only(c); name >= 0 {
-					s.learn(g.ident(s, name), from)
+				if name := s.onlyChild(c); name >= 0 {
+					s.recordPaths(g.ident(s, name), from)
 				}
 			case "named_imports":
 				g.namedImports(s, c, from)
@@ -243,7 +244,7 @@ func (g javascriptGrammar) importStatement(s *scan, i int32) {
 }
 
 func (g javascriptGrammar) namedImports(s *scan, i int32, from []path) {
-	for c := range s.named(i) {
+	for c := range s.namedChildren(i) {
 		name, alias := s.child(c, "name"), s.child(c, "alias")
 		if name < 0 {
 			continue
@@ -258,6 +259,6 @@ func (g javascriptGrammar) namedImports(s *scan, i int32, from []path) {
 		s.read(name, text)
 		paths := s.member(value{paths: from}, text)
 		s.use(name, value{paths: paths}, false)
-		s.learn(g.ident(s, alias), paths)
+		s.recordPaths(g.ident(s, alias), paths)
 	}
 }

@@ -14,11 +14,11 @@ func (g javascriptGrammar) call(s *scan, i int32) {
 	s.use(function, v, true)
 	var at []int32
 	if list := s.child(i, "arguments"); s.kind(list) == "arguments" {
-		for c := range s.named(list) {
+		for c := range s.namedChildren(list) {
 			at = append(at, c)
 		}
 	} else if list >= 0 {
-		at = append(at, list) // a template
+		at = append(at, list) // a tagged template
 	}
 	arg := func(n int) value {
 		if n < len(at) {
@@ -31,25 +31,25 @@ func (g javascriptGrammar) call(s *scan, i int32) {
 		out = g.load(s, i, arg(0))
 	}
 	for _, p := range v.paths {
-		out = join(out, g.gives(s, i, p.name, arg, len(at)))
+		out = join(out, g.resultOf(s, i, p.name, arg, len(at)))
 	}
 	if len(out) == 0 && s.kind(function) == "member_expression" && len(v.paths) == 0 {
-		// A require that came from somewhere else.
+		// A require method of an unknown object.
 		if name := s.child(function, "property"); name >= 0 && g.ident(s, name) == "require" && arg(0).known {
 			out = g.load(s, i, arg(0))
 		}
 	}
 	s.set(i, value{paths: out})
-	g.named(s, i)
+	g.checkName(s, i)
 }
 
-// gives is what a function that is known gives.
-func (g javascriptGrammar) gives(s *scan, i int32, name string, arg func(int) value, n int) []path {
+// resultOf returns the result of a call of a known function.
+func (g javascriptGrammar) resultOf(s *scan, i int32, name string, arg func(int) value, n int) []path {
 	switch name {
 	case "require", "module.require", "process.mainModule.require", "process.getBuiltinModule":
 		return g.load(s, i, arg(0))
 	case "Reflect.get", "Object.getOwnPropertyDescriptor":
-		return s.lookup(i, arg(0), arg(1), javascriptSpace)
+		return s.lookup(i, arg(0), arg(1), isJavaScriptGlobal)
 	case "require.call", "require.apply", "require.bind":
 		var out []path
 		for k := range n {
@@ -65,10 +65,10 @@ func (g javascriptGrammar) gives(s *scan, i int32, name string, arg func(int) va
 	return nil
 }
 
-// str is a string or a template, constant or not.
-func (g javascriptGrammar) str(s *scan, i int32) {
+// recordString records the value of a string or a template if it is constant.
+func (g javascriptGrammar) recordString(s *scan, i int32) {
 	var b strings.Builder
-	for c := range s.named(i) {
+	for c := range s.namedChildren(i) {
 		switch s.kind(c) {
 		case "string_fragment", "escape_sequence":
 			if s.nodes[c].end-s.nodes[c].start > 10*maxConst {

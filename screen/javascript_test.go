@@ -68,7 +68,7 @@ func TestJavaScriptFinds(t *testing.T) {
 	})
 }
 
-func TestJavaScriptLetsPass(t *testing.T) {
+func TestJavaScriptAllows(t *testing.T) {
 	run(t, brig.JavaScript, screen.JavaScriptRules(), []vector{
 		{"comments", "// eval('1')\n/* require('fs') */", nil},
 		{"strings", "const s = \"eval('1')\" + `require('fs')` + 'process.binding'", nil},

@@ -8,20 +8,20 @@ import (
 	"unicode/utf8"
 )
 
-// foldFile has what Python takes for a letter or a digit of ASCII in names, by
-// Unicode's normal form KC.
+// foldFile lists the characters that Python normalizes to ASCII letters or
+// digits in names, by Unicode's normalization form KC.
 //
 //go:embed fold.txt
 var foldFile string
 
-// folds is foldFile, read when it is first needed.
-type folds struct {
+// foldTable is the parsed foldFile. It is parsed on first use.
+type foldTable struct {
 	once sync.Once
 	to   map[rune]string
 }
 
-// fold is a name as Python reads it.
-func (f *folds) fold(name string) string {
+// fold returns a name as Python normalizes it.
+func (f *foldTable) fold(name string) string {
 	if ascii(name) {
 		return name
 	}
@@ -54,9 +54,9 @@ func ascii(s string) bool {
 	return true
 }
 
-// unescape decodes the escapes of Python's and JavaScript's strings and of
-// JavaScript's names. What it does not know it leaves as it is, but for the
-// backslash where the language takes it away.
+// unescape decodes the escapes of Python and JavaScript strings and of
+// JavaScript names. It keeps unknown escapes, but removes the backslash if the
+// language does.
 func unescape(s string, js bool) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -74,15 +74,15 @@ func unescape(s string, js bool) string {
 		switch {
 		case js && c == 'u' && strings.HasPrefix(rest, "{"):
 			hex, after, _ := strings.Cut(rest[1:], "}")
-			s = put(&b, hex, 16, after)
+			s = writeRune(&b, hex, 16, after)
 		case digits > 0 && len(rest) >= digits && (c != 'U' || !js):
-			s = put(&b, rest[:digits], 16, rest[digits:])
+			s = writeRune(&b, rest[:digits], 16, rest[digits:])
 		case c >= '0' && c <= '7':
 			n := 1
 			for n < 3 && n < len(s)-1 && s[1+n] >= '0' && s[1+n] <= '7' {
 				n++
 			}
-			s = put(&b, s[1:1+n], 8, s[1+n:])
+			s = writeRune(&b, s[1:1+n], 8, s[1+n:])
 		case c == '\n':
 			s = rest
 		case strings.IndexByte(`abfnrtv`, c) >= 0 && (!js || c != 'a'):
@@ -99,8 +99,8 @@ func unescape(s string, js bool) string {
 	return b.String()
 }
 
-// put writes the character that a number stands for, and returns what is left.
-func put(b *strings.Builder, digits string, base int, rest string) string {
+// writeRune writes the character with the given code point, followed by rest.
+func writeRune(b *strings.Builder, digits string, base int, rest string) string {
 	if n, err := strconv.ParseUint(digits, base, 32); err == nil && n <= utf8.MaxRune {
 		b.WriteRune(rune(n))
 	} else {

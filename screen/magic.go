@@ -6,17 +6,18 @@ import (
 	"unicode/utf8"
 )
 
-// breaks end lines for IPython's cells, and not for the grammar.
+// breaks are the characters that end a line in IPython's cells, but not in the
+// grammar.
 const breaks = "\v\f\x1c\x1d\x1e\u0085\u2028\u2029"
 
-// magics finds commands of IPython: they run in cells, and no grammar says what
-// they do. No Python is one, so that they are looked for where something is
-// wrong, and after signs that only cells take for a line's end.
-func (s *scan) magics() {
+// findCommands finds IPython commands: they run in cells, and no grammar covers
+// them. No command is a valid Python line, so findCommands checks lines with a
+// syntax error, and text after characters that end a line only in cells.
+func (s *scan) findCommands() {
 	if s.m.Commands || !s.broken && !bytes.ContainsAny(s.source, breaks) {
 		return
 	}
-	inside := s.strings()
+	inside := s.stringPositions()
 	for at := 0; at < len(s.source); {
 		end := at
 		for end < len(s.source) && s.source[end] != '\n' {
@@ -26,8 +27,8 @@ func (s *scan) magics() {
 			}
 			end += n
 		}
-		after := at > 0 && s.source[at-1] != '\n' // a sign that ends lines only in cells
-		if (after || s.broken && !inside(at)) && magic(string(s.source[at:end])) {
+		after := at > 0 && s.source[at-1] != '\n' // a character that ends lines only in cells
+		if (after || s.broken && !inside(at)) && isCommand(string(s.source[at:end])) {
 			s.findAt(uint32(at), CommandRule, "", "a command of IPython is denied")
 		}
 		_, n := utf8.DecodeRune(s.source[end:])
@@ -35,8 +36,8 @@ func (s *scan) magics() {
 	}
 }
 
-// magic reports whether a line is a command, of IPython or of pip.
-func magic(line string) bool {
+// isCommand reports whether a line is a command, of IPython or of pip.
+func isCommand(line string) bool {
 	line = strings.TrimLeft(line, " \t\f\v")
 	if strings.HasPrefix(line, "%") || strings.HasPrefix(line, "!") || strings.HasPrefix(line, "pip ") || strings.HasPrefix(line, "pip3 ") {
 		return true
@@ -49,8 +50,9 @@ func magic(line string) bool {
 	return ok && plain && (strings.HasPrefix(right, "%") || strings.HasPrefix(right, "!"))
 }
 
-// strings returns whether a byte is in a string.
-func (s *scan) strings() func(at int) bool {
+// stringPositions returns a function that reports whether a byte is in a
+// string. The function must be called with increasing positions.
+func (s *scan) stringPositions() func(at int) bool {
 	var spans [][2]int
 	for i := range s.nodes {
 		if s.kind(int32(i)) == "string" {

@@ -17,45 +17,46 @@ import (
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 )
 
-// Bounds of one check.
+// Limits of one check.
 const (
-	maxSource = 4 << 20         // bytes
-	maxPages  = 512 << 20 >> 16 // of memory, 64 KiB each
-	maxNodes  = 4 << 20         // that are kept of a tree
-	checkTime = 5 * time.Second // unless it is said
-	atOnce    = 2               // checks
+	maxSource     = 4 << 20         // bytes
+	maxPages      = 512 << 20 >> 16 // WebAssembly memory, in pages of 64 KiB
+	maxNodes      = 4 << 20         // nodes of a tree
+	checkTime     = 5 * time.Second // default of Screener.Timeout
+	maxConcurrent = 2               // concurrent checks
 )
 
-// ErrTooLarge is that a source is beyond the bounds of what is screened.
+// ErrTooLarge means that a source exceeds the limits of screening.
 var ErrTooLarge = errors.New("the source is too large, too deeply nested or too tangled to be screened")
 
 //go:embed grammar/parser.wasm.gz
 var parserFile []byte
 
-// tongue is a language that the parser knows, as it numbers them.
-type tongue int
+// grammarID is the number of a language in the parser.
+type grammarID int
 
 const (
-	python tongue = iota
+	python grammarID = iota
 	javascript
-	tongues
+	grammarCount
 )
 
-// parser is the compiled parser. It is made when it is first needed.
+// parser is the compiled parser. It is compiled on first use.
 type parser struct {
 	once    sync.Once
 	err     error
 	runtime wazero.Runtime
 	module  wazero.CompiledModule
-	busy    chan struct{}     // as many as check
-	symbols [tongues][]string // names of nodes' kinds
-	fields  [tongues][]string // names of their places in their parents
+	busy    chan struct{}          // one entry per running check
+	symbols [grammarCount][]string // names of node kinds
+	fields  [grammarCount][]string // field names of nodes in their parents
 }
 
 // prepare compiles the parser, which takes a third of a second.
 func (p *parser) prepare(ctx context.Context) error {
 	p.once.Do(func() {
-		// Who comes first must not spoil it for the others by going away.
+		// The first caller may disconnect, but the others still need the
+		// parser.
 		if p.err = p.compile(context.WithoutCancel(ctx)); p.err != nil {
 			p.err = fmt.Errorf("compile the parser: %w", p.err)
 		}
@@ -72,7 +73,7 @@ func (p *parser) compile(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.busy = make(chan struct{}, atOnce)
+	p.busy = make(chan struct{}, maxConcurrent)
 	p.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithMemoryLimitPages(maxPages).WithCloseOnContextDone(true))
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, p.runtime); err != nil {
 		return err
@@ -80,12 +81,12 @@ func (p *parser) compile(ctx context.Context) error {
 	if p.module, err = p.runtime.CompileModule(ctx, wasm); err != nil {
 		return err
 	}
-	c, err := p.cage(ctx)
+	c, err := p.instance(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close(ctx)
-	for l := range tongues {
+	for l := range grammarCount {
 		if p.symbols[l], err = c.names(ctx, l, "symbols", "symbol"); err != nil {
 			return err
 		}
@@ -96,8 +97,9 @@ func (p *parser) compile(ctx context.Context) error {
 	return nil
 }
 
-// enter waits for leave to parse, which is given back by the function returned.
-func (p *parser) enter(ctx context.Context) (leave func(), err error) {
+// acquire waits until another check may run. The returned function releases the
+// slot.
+func (p *parser) acquire(ctx context.Context) (release func(), err error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -109,11 +111,11 @@ func (p *parser) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// parse makes a tree of a source. What the parser cannot do, for it is out of
-// memory or of time or has a fault, is an error: nobody knows what the source
-// is then.
-func (p *parser) parse(ctx context.Context, l tongue, source []byte) (*tree, error) {
-	c, err := p.cage(ctx)
+// parse returns the tree of a source. If the parser fails (out of memory, out
+// of time or a crash), parse returns an error, because the content of the
+// source is then unknown.
+func (p *parser) parse(ctx context.Context, l grammarID, source []byte) (*tree, error) {
+	c, err := p.instance(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("start the parser: %w", err)
 	}
@@ -126,17 +128,17 @@ func (p *parser) parse(ctx context.Context, l tongue, source []byte) (*tree, err
 	return t, nil
 }
 
-// cage is one run of the parser, with a memory of its own.
-type cage struct{ m api.Module }
+// instance is one run of the parser, with a separate memory.
+type instance struct{ m api.Module }
 
-func (p *parser) cage(ctx context.Context) (cage, error) {
+func (p *parser) instance(ctx context.Context) (instance, error) {
 	m, err := p.runtime.InstantiateModule(ctx, p.module, wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize"))
-	return cage{m}, err
+	return instance{m}, err
 }
 
-func (c cage) close(ctx context.Context) { _ = c.m.Close(ctx) }
+func (c instance) close(ctx context.Context) { _ = c.m.Close(ctx) }
 
-func (c cage) call(ctx context.Context, name string, args ...uint64) (uint32, error) {
+func (c instance) call(ctx context.Context, name string, args ...uint64) (uint32, error) {
 	out, err := c.m.ExportedFunction(name).Call(ctx, args...)
 	if err != nil {
 		return 0, err
@@ -144,8 +146,8 @@ func (c cage) call(ctx context.Context, name string, args ...uint64) (uint32, er
 	return api.DecodeU32(out[0]), nil
 }
 
-// names asks for a table of names.
-func (c cage) names(ctx context.Context, l tongue, count, one string) ([]string, error) {
+// names reads a table of names from the parser.
+func (c instance) names(ctx context.Context, l grammarID, count, one string) ([]string, error) {
 	n, err := c.call(ctx, count, uint64(l))
 	if err != nil {
 		return nil, err
@@ -172,8 +174,8 @@ func (c cage) names(ctx context.Context, l tongue, count, one string) ([]string,
 
 var errParser = errors.New("the parser failed")
 
-// tree parses and reads the tree, some nodes at a time.
-func (c cage) tree(ctx context.Context, l tongue, source []byte) (*tree, error) {
+// tree parses a source, and reads the tree in batches of nodes.
+func (c instance) tree(ctx context.Context, l grammarID, source []byte) (*tree, error) {
 	at, err := c.call(ctx, "allocate", uint64(len(source)+1))
 	if err != nil {
 		return nil, err

@@ -9,13 +9,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// told is how many findings an error names.
-const told = 10
+// maxReported is how many findings an error names.
+const maxReported = 10
 
-// ScreenBy returns nil for code that may run by such a screening, and otherwise
-// an error of kind PolicyBlocked that names what was found. The actor who wants
-// to run it is in ctx. TypeScript is to be given as the JavaScript that is made
-// of it.
+// ScreenBy returns nil for code that the rules allow, and otherwise an error of
+// kind PolicyBlocked with the finding. The actor is in ctx. The caller passes
+// TypeScript as the JavaScript that it compiles to.
 func (c *Screener) ScreenBy(ctx context.Context, s *brig.Screening, lang brig.Language, source string) error {
 	rules, ok := s.Rules[lang]
 	if !ok && s.Others {
@@ -48,8 +47,8 @@ func refuse(format string, args ...any) *brig.Error {
 func Summary(found []Finding) string {
 	var b strings.Builder
 	for i, f := range found {
-		if i == told {
-			fmt.Fprintf(&b, "; and %d more", len(found)-told)
+		if i == maxReported {
+			fmt.Fprintf(&b, "; and %d more", len(found)-maxReported)
 			break
 		}
 		if i > 0 {

@@ -43,7 +43,8 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// A tenant's rules are those of the server, and what has none may not run.
+// The server's rules apply to a tenant, and code in a language without rules is
+// refused.
 func TestScreenBy(t *testing.T) {
 	var c screen.Screener
 	s := &brig.Screening{Rules: map[brig.Language]brig.ScreenRules{

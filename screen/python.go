@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// pythonGrammar knows Python's nodes.
-type pythonGrammar struct{ folds *folds }
+// pythonGrammar interprets the nodes of Python's grammar.
+type pythonGrammar struct{ foldTable *foldTable }
 
-// pythonRoots are names that matter to any rule.
+// pythonRoots are names that are followed under any rules.
 func pythonRoots() []string {
 	return []string{
 		"builtins", "__builtins__", "importlib", "sys", "__import__", "getattr", "setattr", "delattr", "vars",
@@ -16,8 +16,9 @@ func pythonRoots() []string {
 	}
 }
 
-// The functions that give more than their name says.
-func pythonImporter(name string) bool {
+// isPythonImporter reports whether a function imports the module that its
+// argument names.
+func isPythonImporter(name string) bool {
 	switch name {
 	case "__import__", "importlib.import_module", "importlib.__import__", "importlib.reload", "runpy.run_module", "pkgutil.resolve_name":
 		return true
@@ -25,34 +26,36 @@ func pythonImporter(name string) bool {
 	return false
 }
 
-// pythonSpace is what all builtins are members of.
-func pythonSpace(name string) bool { return name == "builtins" || name == "__builtins__" }
+// isPythonGlobal reports whether name is a module whose members are the
+// builtins.
+func isPythonGlobal(name string) bool { return name == "builtins" || name == "__builtins__" }
 
-// pythonHolds reports whether what is looked up in something by a name is a
+// isPythonNamespace reports whether looking up a name in this object returns a
 // function or a module.
-func pythonHolds(name string) bool {
-	return pythonSpace(name) || name == "sys.modules" || strings.HasSuffix(name, ".__dict__")
+func isPythonNamespace(name string) bool {
+	return isPythonGlobal(name) || name == "sys.modules" || strings.HasSuffix(name, ".__dict__")
 }
 
 func (pythonGrammar) member(of, name string) string {
 	switch {
-	case pythonSpace(of) && name == "__dict__":
+	case isPythonGlobal(of) && name == "__dict__":
 		return of
-	case pythonSpace(of), of == "sys.modules":
+	case isPythonGlobal(of), of == "sys.modules":
 		return name
 	}
 	return strings.TrimSuffix(of, ".__dict__") + "." + name
 }
 
-func (g pythonGrammar) ident(s *scan, i int32) string { return g.folds.fold(s.text(i)) }
+func (g pythonGrammar) ident(s *scan, i int32) string { return g.foldTable.fold(s.text(i)) }
 
-// dotted is the name of a module, without what may be between its parts.
+// dotted returns the name of a module, without comments and blanks between its
+// parts.
 func (g pythonGrammar) dotted(s *scan, i int32) string {
 	if s.kind(i) == "identifier" {
 		return g.ident(s, i)
 	}
 	var parts []string
-	for c := range s.named(i) {
+	for c := range s.namedChildren(i) {
 		switch s.kind(c) {
 		case "identifier":
 			parts = append(parts, g.ident(s, c))
@@ -81,9 +84,9 @@ func (g pythonGrammar) visit(s *scan, i int32) {
 	case "attribute":
 		g.attribute(s, i)
 	case "subscript":
-		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "value")), s.value(s.child(i, "subscript")), pythonHolds)})
+		s.set(i, value{paths: s.lookup(i, s.value(s.child(i, "value")), s.value(s.child(i, "subscript")), isPythonNamespace)})
 		g.modules(s, i, s.value(i))
-		g.named(s, i)
+		g.checkName(s, i)
 	case "call":
 		g.call(s, i)
 	case "assignment", "named_expression", "default_parameter", "typed_default_parameter":
@@ -95,20 +98,20 @@ func (g pythonGrammar) visit(s *scan, i int32) {
 	case "exec_statement":
 		s.use(i, value{paths: []path{{name: "exec"}}}, true)
 	case "string":
-		g.str(s, i)
+		g.recordString(s, i)
 	case "concatenated_string":
 		g.concatenated(s, i)
 	case "binary_operator":
-		s.plus(i)
+		s.recordSum(i)
 	case "parenthesized_expression", "await", "interpolation":
-		s.pass(i, s.only(i))
+		s.copyValue(i, s.onlyChild(i))
 	case "conditional_expression", "boolean_operator":
-		s.pass(i, slices.Collect(s.named(i))...)
+		s.copyValue(i, slices.Collect(s.namedChildren(i))...)
 	}
 }
 
-// plus is the sum of two constant strings.
-func (s *scan) plus(i int32) {
+// recordSum records the sum of two constant strings.
+func (s *scan) recordSum(i int32) {
 	left, right, sign := s.child(i, "left"), s.child(i, "right"), s.child(i, "operator")
 	a, b := s.value(left), s.value(right)
 	if a.known && b.known && sign >= 0 && s.text(sign) == "+" {
@@ -118,9 +121,9 @@ func (s *scan) plus(i int32) {
 	}
 }
 
-// identifier tells a name that is read from one that is bound.
+// identifier distinguishes a use of a name from a binding.
 func (g pythonGrammar) identifier(s *scan, i int32) {
-	up, at := s.nodes[i].parent, s.place(i)
+	up, at := s.nodes[i].parent, s.fieldName(i)
 	name := g.ident(s, i)
 	switch kind := s.kind(up); kind {
 	case "attribute":
@@ -155,25 +158,26 @@ func (g pythonGrammar) identifier(s *scan, i int32) {
 	}
 	s.name(i, name)
 	s.read(i, name)
-	g.named(s, i)
+	g.checkName(s, i)
 }
 
-// named judges what is named but perhaps not called. What is called, and what
-// an attribute is read of, is judged there.
-func (pythonGrammar) named(s *scan, i int32) {
+// checkName checks a name that is not called. Calls and attribute accesses are
+// checked at their own nodes.
+func (pythonGrammar) checkName(s *scan, i int32) {
 	up := s.kind(s.nodes[i].parent)
-	if at := s.place(i); at == "function" && up == "call" || at == "object" && up == "attribute" {
+	if at := s.fieldName(i); at == "function" && up == "call" || at == "object" && up == "attribute" {
 		return
 	}
 	s.use(i, s.value(i), false)
 	switch up {
 	case "assignment", "named_expression", "default_parameter", "typed_default_parameter", "parenthesized_expression", "attribute":
 	default:
-		s.passed(i, pythonImporter)
+		s.checkPassedImporter(i, isPythonImporter)
 	}
 }
 
-// dottedName is one outside of imports: a pattern of a match.
+// dottedName handles a dotted name outside of imports, which is a pattern of a
+// match statement.
 func (g pythonGrammar) dottedName(s *scan, i int32) {
 	switch s.kind(s.nodes[i].parent) {
 	case "import_statement", "import_from_statement", "aliased_import", "relative_import", "future_import_statement":
@@ -201,17 +205,17 @@ func (g pythonGrammar) attribute(s *scan, i int32) {
 	of := s.value(object)
 	s.set(i, value{paths: s.member(of, name)})
 	if !s.m.Only && s.kind(object) == "identifier" {
-		// A module that came from somewhere else.
+		// A module that the source does not import itself.
 		module := g.ident(s, object)
 		if _, wrong := s.m.imports(module); wrong && !s.bound[module] {
 			s.find(i, ImportRule, module, "use of %s is denied", clip(module+"."+name))
 		}
 	}
 	g.modules(s, i, s.value(i))
-	g.named(s, i)
+	g.checkName(s, i)
 }
 
-// modules checks a member that is a module which may not be imported.
+// modules checks for a member that is a module which may not be imported.
 func (g pythonGrammar) modules(s *scan, i int32, v value) {
 	for _, p := range v.paths {
 		if slices.Contains(s.m.Imports, p.name) && !s.m.Only && !p.soft {
@@ -220,7 +224,7 @@ func (g pythonGrammar) modules(s *scan, i int32, v value) {
 	}
 }
 
-// assign learns what a name is given.
+// assign records the value assigned to a name.
 func (g pythonGrammar) assign(s *scan, i int32) {
 	to, from := s.child(i, "left"), s.child(i, "right")
 	if to < 0 {
@@ -229,29 +233,29 @@ func (g pythonGrammar) assign(s *scan, i int32) {
 	if to < 0 || from < 0 {
 		return
 	}
-	s.pass(i, from)
-	g.give(s, to, from)
+	s.copyValue(i, from)
+	g.destructure(s, to, from)
 	if k := s.kind(to); k != "pattern_list" && k != "tuple_pattern" && k != "list_pattern" {
 		return
 	}
-	values := slices.Collect(s.named(from))
+	values := slices.Collect(s.namedChildren(from))
 	n := 0
-	for c := range s.named(to) {
+	for c := range s.namedChildren(to) {
 		if n < len(values) {
-			g.give(s, c, values[n])
+			g.destructure(s, c, values[n])
 		}
 		n++
 	}
 }
 
-func (g pythonGrammar) give(s *scan, to, from int32) {
+func (g pythonGrammar) destructure(s *scan, to, from int32) {
 	if paths := s.value(from).paths; s.kind(to) == "identifier" && len(paths) > 0 {
-		s.learn(g.ident(s, to), paths)
+		s.recordPaths(g.ident(s, to), paths)
 	}
 }
 
 func (g pythonGrammar) importStatement(s *scan, i int32) {
-	for c := range s.named(i) {
+	for c := range s.namedChildren(i) {
 		name, alias := c, int32(-1)
 		if s.kind(c) == "aliased_import" {
 			name, alias = s.child(c, "name"), s.child(c, "alias")
@@ -262,9 +266,9 @@ func (g pythonGrammar) importStatement(s *scan, i int32) {
 		}
 		s.load(c, module)
 		if alias >= 0 {
-			s.learn(g.ident(s, alias), s.follow(module))
+			s.recordPaths(g.ident(s, alias), s.follow(module))
 		} else {
-			s.learn(root(module), s.follow(root(module)))
+			s.recordPaths(root(module), s.follow(root(module)))
 		}
 	}
 }
@@ -279,11 +283,11 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 	if wrong && !s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
 	}
-	for c := range s.named(i) {
+	for c := range s.namedChildren(i) {
 		if s.kind(c) == "wildcard_import" {
-			g.star(s, i, module, message, wrong)
+			g.importAll(s, i, module, message, wrong)
 		}
-		if s.place(c) != "name" {
+		if s.fieldName(c) != "name" {
 			continue
 		}
 		name, alias := c, c
@@ -301,16 +305,16 @@ func (g pythonGrammar) importFrom(s *scan, i int32) {
 		}
 		s.read(name, g.dotted(s, name))
 		paths := s.follow(whole)
-		if pythonSpace(module) {
+		if isPythonGlobal(module) {
 			paths = s.follow(g.dotted(s, name))
 		}
 		s.use(i, value{paths: paths}, false)
-		s.learn(g.dotted(s, alias), paths)
+		s.recordPaths(g.dotted(s, alias), paths)
 	}
 }
 
-// star is an import of all that a module has.
-func (g pythonGrammar) star(s *scan, i int32, module, message string, wrong bool) {
+// importAll checks a wildcard import of a module.
+func (g pythonGrammar) importAll(s *scan, i int32, module, message string, wrong bool) {
 	if wrong && s.m.Only {
 		s.find(i, ImportRule, module, "%s", message)
 	}

@@ -9,12 +9,12 @@ import (
 type args struct {
 	at    []int32          // by position
 	names map[string]int32 // by name
-	more  bool             // and others, which are known only at run time
+	more  bool             // further arguments are only known at run time
 }
 
 func (g pythonGrammar) args(s *scan, i int32) args {
 	a := args{names: map[string]int32{}}
-	for c := range s.named(s.child(i, "arguments")) {
+	for c := range s.namedChildren(s.child(i, "arguments")) {
 		switch s.kind(c) {
 		case "keyword_argument":
 			if name := s.child(c, "name"); name >= 0 {
@@ -29,7 +29,8 @@ func (g pythonGrammar) args(s *scan, i int32) args {
 	return a
 }
 
-// get is the argument at a position or of a name, -1 if there is none.
+// get returns the argument at a position or with a name, or -1 if there is
+// none.
 func (a args) get(position int, name string) int32 {
 	if at, ok := a.names[name]; ok {
 		return at
@@ -59,7 +60,7 @@ func (g pythonGrammar) call(s *scan, i int32) {
 	a := g.args(s, i)
 	var out []path
 	for _, p := range v.paths {
-		out = join(out, g.gives(s, i, p, a))
+		out = join(out, g.resultOf(s, i, p, a))
 	}
 	switch method {
 	case "load_module", "import_module", "find_spec", "find_module":
@@ -67,19 +68,19 @@ func (g pythonGrammar) call(s *scan, i int32) {
 			out = s.loadValue(i, s.value(a.get(0, "name")), rootModule)
 		}
 	case "get", "pop", "setdefault", "__getitem__", "__getattribute__":
-		if slices.ContainsFunc(of.paths, func(p path) bool { return pythonHolds(p.name) || method[0] == '_' }) {
-			out = join(out, s.lookup(i, of, s.value(a.get(0, "key")), pythonHolds))
+		if slices.ContainsFunc(of.paths, func(p path) bool { return isPythonNamespace(p.name) || method[0] == '_' }) {
+			out = join(out, s.lookup(i, of, s.value(a.get(0, "key")), isPythonNamespace))
 			g.modules(s, i, value{paths: out})
 		}
 	}
 	s.set(i, value{paths: out})
-	g.named(s, i)
+	g.checkName(s, i)
 }
 
-// gives is what a function that is known gives.
-func (g pythonGrammar) gives(s *scan, i int32, p path, a args) []path {
+// resultOf returns the result of a call of a known function.
+func (g pythonGrammar) resultOf(s *scan, i int32, p path, a args) []path {
 	switch {
-	case pythonImporter(p.name):
+	case isPythonImporter(p.name):
 		return s.loadValue(i, s.value(a.get(0, "name")), func(name string) string {
 			if p.name == "__import__" && a.get(3, "fromlist") < 0 {
 				s.load(i, name)
@@ -95,19 +96,19 @@ func (g pythonGrammar) gives(s *scan, i int32, p path, a args) []path {
 	case p.name == "vars":
 		return s.member(s.value(a.at[0]), "__dict__")
 	case p.name == "open" && s.m.write:
-		g.opens(s, i, a)
+		g.checkOpen(s, i, a)
 	}
 	return nil
 }
 
-// rootModule is the name of a module as it was given.
+// rootModule returns the name of the module in an argument.
 func rootModule(name string) string {
-	name, _, _ = strings.Cut(name, ":") // pkgutil's way to name what is in one
+	name, _, _ = strings.Cut(name, ":") // pkgutil's syntax for an attribute of a module
 	return name
 }
 
-// opens checks that a file is opened to be read.
-func (g pythonGrammar) opens(s *scan, i int32, a args) {
+// checkOpen checks that a file is opened for reading only.
+func (g pythonGrammar) checkOpen(s *scan, i int32, a args) {
 	mode := a.get(1, "mode")
 	switch v := s.value(mode); {
 	case a.more, mode >= 0 && !v.known:
@@ -117,12 +118,12 @@ func (g pythonGrammar) opens(s *scan, i int32, a args) {
 	}
 }
 
-// str is a string of Python, constant or not.
-func (g pythonGrammar) str(s *scan, i int32) {
+// recordString records the value of a Python string if it is constant.
+func (g pythonGrammar) recordString(s *scan, i int32) {
 	start, end := s.nodes[i].start, s.nodes[i].end
 	var b strings.Builder
 	prefix := ""
-	for c := range s.named(i) {
+	for c := range s.namedChildren(i) {
 		switch s.kind(c) {
 		case "string_start":
 			prefix = strings.ToLower(strings.TrimRight(s.text(c), `"'`))
@@ -145,7 +146,7 @@ func (g pythonGrammar) str(s *scan, i int32) {
 	if end < start || end-start > 10*maxConst {
 		return
 	}
-	if text := string(s.source[start:end]); !strings.Contains(text, `\N{`) { // a character by its name
+	if text := string(s.source[start:end]); !strings.Contains(text, `\N{`) { // \N names a character
 		b.WriteString(g.content(text, prefix))
 	} else {
 		return
@@ -160,10 +161,10 @@ func (pythonGrammar) content(raw, prefix string) string {
 	return unescape(raw, false)
 }
 
-// concatenated is strings one after another, which are one.
+// concatenated records the value of adjacent strings, which Python joins.
 func (g pythonGrammar) concatenated(s *scan, i int32) {
 	var b strings.Builder
-	for c := range s.named(i) {
+	for c := range s.namedChildren(i) {
 		v := s.value(c)
 		if !v.known || b.Len() > maxConst {
 			return

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Rules say what is not wanted in sources of one language.
+// Rules are the rules for sources of one language.
 type Rules = brig.ScreenRules
 
 // The rules that a Finding may name.
@@ -17,31 +17,31 @@ const (
 	ImportRule    = "import"    // a module
 	CallRule      = "call"      // a function
 	AttributeRule = "attribute" // a member
-	DynamicRule   = "dynamic"   // what is named only at run time
+	DynamicRule   = "dynamic"   // a name that is only known at run time
 	CommandRule   = "command"   // a command of IPython
-	SyntaxRule    = "syntax"    // what cannot be parsed, where only the allowed may run
-	EncodingRule  = "encoding"  // bytes that interpreters take for something else
+	SyntaxRule    = "syntax"    // code that cannot be parsed
+	EncodingRule  = "encoding"  // bytes that interpreters may decode differently
 )
 
-// A Finding is one thing that the rules do not want.
+// Finding is a construct that the rules forbid.
 type Finding struct {
 	Line, Column int    // from 1; columns in characters
-	Rule         string // which kind of rule
-	Name         string // of what was found, as the rule knows it
+	Rule         string // the kind of rule
+	Name         string // the name of the construct, as in the rule
 	Message      string
 }
 
-// String is the finding on its line.
+// String returns the message with the line number.
 func (f Finding) String() string { return fmt.Sprintf("Line %d: %s", f.Line, f.Message) }
 
-// minParts is how many parts of a path matter at least:
-// process.mainModule.require is known without any rule.
+// minParts is the minimum number of parts of a path that are kept:
+// process.mainModule.require is recognized under any rules.
 const minParts = 4
 
-// maxFindings is how many findings are told.
+// maxFindings is the maximum number of reported findings.
 const maxFindings = 100
 
-// PythonRules are the rules for Python of an operator who names none.
+// PythonRules returns the default rules for Python.
 func PythonRules() Rules {
 	return Rules{
 		Imports: []string{
@@ -62,8 +62,8 @@ func PythonRules() Rules {
 	}
 }
 
-// JavaScriptRules are the rules for JavaScript, and for what TypeScript
-// becomes, of an operator who names none.
+// JavaScriptRules returns the default rules for JavaScript, and for JavaScript
+// that was compiled from TypeScript.
 func JavaScriptRules() Rules {
 	return Rules{
 		Imports: []string{"child_process", "fs", "worker_threads", "cluster", "inspector", "module", "process", "repl", "vm", "wasi"},
@@ -74,15 +74,15 @@ func JavaScriptRules() Rules {
 	}
 }
 
-// matcher is rules, made ready to be asked.
+// matcher is rules in a form that is fast to query.
 type matcher struct {
 	Rules
-	roots map[string]bool // first names of what calls and imports name
+	roots map[string]bool // first parts of the names in calls and imports
 	attrs map[string]bool
-	stars map[string]bool // members of anything
+	stars map[string]bool // members that are denied on any object
 	calls map[string]bool
-	write bool // open is denied but for reading
-	parts int  // of the longest name that matters
+	write bool // open is allowed for reading only
+	parts int  // parts of the longest relevant name
 }
 
 func newMatcher(r Rules, always []string) *matcher {
@@ -108,8 +108,8 @@ func newMatcher(r Rules, always []string) *matcher {
 	return m
 }
 
-// cut shortens a path to as many parts as matter to any rule. So names that
-// are given their own members, over and over, do not grow.
+// cut shortens a path to the number of parts that any rule can match. So a name
+// that is repeatedly assigned one of its own members does not grow.
 func (m *matcher) cut(path string) string {
 	for i, n := 0, 0; i < len(path); i++ {
 		if path[i] == '.' {
@@ -121,14 +121,14 @@ func (m *matcher) cut(path string) string {
 	return path
 }
 
-// root is the first name of a path.
+// root returns the first part of a path.
 func root(path string) string {
 	path, _, _ = strings.Cut(path, ".")
 	path, _, _ = strings.Cut(path, "/")
 	return path
 }
 
-// denied finds the rule that does not want a function to be used.
+// denied returns the rule that forbids the use of a function.
 func (m *matcher) denied(path string) (rule string, ok bool) {
 	for at := path; ; {
 		if m.calls[at] {
@@ -146,27 +146,27 @@ func (m *matcher) denied(path string) (rule string, ok bool) {
 	return "", false
 }
 
-// imports says what is wrong with importing a module, if something is.
+// imports returns the message for a forbidden import.
 func (m *matcher) imports(module string) (message string, ok bool) {
 	if m.Only {
-		if slices.ContainsFunc(m.Allow, func(a string) bool { return within(module, a) }) {
+		if slices.ContainsFunc(m.Allow, func(a string) bool { return isWithin(module, a) }) {
 			return "", false
 		}
 		return fmt.Sprintf("import of %s is not allowed", clip(module)), true
 	}
-	if slices.ContainsFunc(m.Imports, func(d string) bool { return within(module, d) }) {
+	if slices.ContainsFunc(m.Imports, func(d string) bool { return isWithin(module, d) }) {
 		return fmt.Sprintf("import of %s is denied", clip(module)), true
 	}
 	return "", false
 }
 
-// within reports whether a module is another one, or in it.
-func within(module, other string) bool {
+// isWithin reports whether a module is other, or is contained in it.
+func isWithin(module, other string) bool {
 	rest, ok := strings.CutPrefix(module, other)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '/')
 }
 
-// clip shortens what a source named.
+// clip shortens a name from the source.
 func clip(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -176,7 +176,7 @@ func clip(s string) string {
 	}, brig.Clip(s, 80))
 }
 
-// order sorts findings by where they are and takes away what is told twice.
+// order sorts findings by position and removes duplicates.
 func order(all []Finding) []Finding {
 	slices.SortFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))

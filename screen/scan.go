@@ -7,56 +7,57 @@ import (
 	"strings"
 )
 
-// Bounds of what is followed.
+// Limits of the analysis.
 const (
-	maxPasses = 8   // over a source, until names mean what they mean
-	maxPaths  = 64  // that one name may mean
-	maxPath   = 200 // bytes of one
-	maxConst  = 100 // bytes of a constant string: longer ones name nothing
-	maxDeep   = 50  // patterns in patterns
+	maxPasses = 8   // over a source, until the values of names do not change
+	maxPaths  = 64  // possible paths of one name
+	maxPath   = 200 // bytes of one path
+	maxConst  = 100 // bytes of a constant string: a longer one is not a name
+	maxDepth  = 50  // nesting of patterns
 )
 
-// path is what an expression may be: "os.system". A soft one is known by its
-// name alone, and the source makes something else of that name somewhere.
+// path is a possible value of an expression, such as "os.system". A soft path
+// is derived from the name alone, and the source assigns another value to that
+// name somewhere.
 type path struct {
 	name string
 	soft bool
 }
 
-// value is what is known of an expression.
+// value is the known value of an expression.
 type value struct {
 	paths []path
-	text  string // of a constant string
-	known bool   // that it is one
+	text  string // a constant string
+	known bool   // text is valid
 }
 
 func (v value) empty() bool { return !v.known && len(v.paths) == 0 }
 
-// scan is one source on its way through the rules.
+// scan is the analysis of one source.
 type scan struct {
 	*tree
 	m       *matcher
 	grammar grammar
-	names   map[string][]path // what the source makes of names
-	bound   map[string]bool   // names that it binds
-	values  map[int32]value   // of nodes, as far as anything is known
+	names   map[string][]path // the possible values of names
+	bound   map[string]bool   // names that the source binds
+	values  map[int32]value   // known values of nodes
 
-	steps   int  // nodes that were visited
-	changed bool // a name has come to mean more in this pass
-	tell    bool // this pass is the one that finds
-	tangled bool // not all was followed
-	found   []Finding
+	steps      int  // nodes that were visited
+	changed    bool // a name got a new value in this pass
+	reporting  bool // findings are recorded in this pass
+	incomplete bool // a limit was reached
+	found      []Finding
 }
 
-// grammar is what languages differ in.
+// grammar is the language-specific part of the analysis.
 type grammar interface {
-	// visit looks at a node whose children have been looked at.
+	// visit handles a node after its children.
 	visit(s *scan, i int32)
-	// member is what a member of something is called.
+	// member returns the path of a member.
 	member(of, name string) string
 }
 
-// run finds what the rules do not want.
+// run finds constructs that the rules forbid.
 func (s *scan) run(ctx context.Context) error {
 	s.names, s.bound = map[string][]path{}, map[string]bool{}
 	for pass := 1; ; pass++ {
@@ -69,47 +70,47 @@ func (s *scan) run(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if s.tell {
+		if s.reporting {
 			break
 		}
-		if s.tangled = s.tangled || s.changed && pass == maxPasses; !s.changed || s.tangled {
-			s.tell = true
+		if s.incomplete = s.incomplete || s.changed && pass == maxPasses; !s.changed || s.incomplete {
+			s.reporting = true
 		}
 	}
-	if s.tangled {
+	if s.incomplete {
 		s.find(0, DynamicRule, "", "names are passed on too often to be followed")
 	}
 	return nil
 }
 
-// find notes a finding. Only the last pass does.
+// find records a finding. Only the last pass records findings.
 func (s *scan) find(i int32, rule, name, format string, args ...any) {
-	if !s.tell || len(s.found) > 10*maxFindings || len(s.nodes) == 0 {
+	if !s.reporting || len(s.found) > 10*maxFindings || len(s.nodes) == 0 {
 		return
 	}
 	s.findAt(s.nodes[i].start, rule, name, format, args...)
 }
 
-// findAt is find for a place without a node.
+// findAt is find for a position without a node.
 func (s *scan) findAt(at uint32, rule, name, format string, args ...any) {
-	line, column := s.at(at)
+	line, column := s.position(at)
 	s.found = append(s.found, Finding{Line: line, Column: column, Rule: rule, Name: clip(name), Message: fmt.Sprintf(format, args...)})
 }
 
-// set notes what is known of a node.
+// set records the value of a node.
 func (s *scan) set(i int32, v value) {
 	if len(v.text) > maxConst {
 		v.text, v.known = "", false
 	}
 	if len(v.paths) > maxPaths {
-		v.paths, s.tangled = v.paths[:maxPaths], true
+		v.paths, s.incomplete = v.paths[:maxPaths], true
 	}
 	if !v.empty() {
 		s.values[i] = v
 	}
 }
 
-// value is what is known of a node.
+// value returns the known value of a node.
 func (s *scan) value(i int32) value {
 	if i < 0 {
 		return value{}
@@ -117,8 +118,8 @@ func (s *scan) value(i int32) value {
 	return s.values[i]
 }
 
-// pass gives a node what is known of others.
-func (s *scan) pass(i int32, from ...int32) {
+// copyValue sets the value of a node to the values of others.
+func (s *scan) copyValue(i int32, from ...int32) {
 	var v value
 	for _, f := range from {
 		one := s.value(f)
@@ -133,7 +134,8 @@ func (s *scan) pass(i int32, from ...int32) {
 	s.set(i, v)
 }
 
-// join adds paths to others; one that is not soft counts.
+// join adds paths to others. If a path is in both, it is soft only if both are
+// soft.
 func join(to, more []path) []path {
 	for _, p := range more {
 		at := slices.IndexFunc(to, func(q path) bool { return q.name == p.name })
@@ -148,21 +150,21 @@ func join(to, more []path) []path {
 	return to
 }
 
-// bind notes that the source binds a name.
+// bind records that the source binds a name.
 func (s *scan) bind(name string) {
 	if !s.bound[name] {
 		s.bound[name], s.changed = true, true
 	}
 }
 
-// learn notes what a name may mean.
-func (s *scan) learn(name string, paths []path) {
+// recordPaths records the possible paths of a name.
+func (s *scan) recordPaths(name string, paths []path) {
 	s.bind(name)
 	paths = slices.DeleteFunc(slices.Clone(paths), func(p path) bool { return p.soft && p.name == name })
 	old := s.names[name]
 	next := join(old, paths)
 	if len(next) > maxPaths {
-		s.tangled = true
+		s.incomplete = true
 		return
 	}
 	if !slices.Equal(old, next) {
@@ -170,7 +172,7 @@ func (s *scan) learn(name string, paths []path) {
 	}
 }
 
-// follow tells the paths that may matter to a rule.
+// follow returns the paths among names that a rule can match.
 func (s *scan) follow(names ...string) (out []path) {
 	for _, name := range names {
 		if len(name) <= maxPath && (s.m.roots[root(name)] || strings.HasPrefix(name, "*.")) {
@@ -180,7 +182,7 @@ func (s *scan) follow(names ...string) (out []path) {
 	return out
 }
 
-// name is what is known of a name that is read.
+// name records the value of a name that is used.
 func (s *scan) name(i int32, name string) {
 	paths := slices.Clip(s.names[name])
 	if s.m.roots[name] {
@@ -189,7 +191,7 @@ func (s *scan) name(i int32, name string) {
 	s.set(i, value{paths: paths})
 }
 
-// member is what is known of a member of something.
+// member returns the paths of a member of a value.
 func (s *scan) member(of value, name string) (out []path) {
 	for _, p := range of.paths {
 		if s.m.stars[name] && strings.HasPrefix(p.name, "*.") {
@@ -213,7 +215,7 @@ func (s *scan) read(i int32, name string) {
 	}
 }
 
-// use checks a function that is called, or only named.
+// use checks a function that is called, or used without a call.
 func (s *scan) use(i int32, v value, called bool) {
 	verb := "use"
 	if called {
@@ -229,9 +231,9 @@ func (s *scan) use(i int32, v value, called bool) {
 	}
 }
 
-// passed finds a function that imports, where it is neither called nor given a
-// name that is followed.
-func (s *scan) passed(i int32, importer func(string) bool) {
+// checkPassedImporter finds an importing function that is neither called nor
+// assigned to a name that is followed.
+func (s *scan) checkPassedImporter(i int32, importer func(string) bool) {
 	for _, p := range s.value(i).paths {
 		if importer(p.name) && !p.soft {
 			s.find(i, DynamicRule, p.name, "%s is passed on", clip(p.name))
@@ -239,14 +241,15 @@ func (s *scan) passed(i int32, importer func(string) bool) {
 	}
 }
 
-// load checks an import by name.
+// load checks an import of a named module.
 func (s *scan) load(i int32, module string) {
 	if message, wrong := s.m.imports(module); wrong {
 		s.find(i, ImportRule, module, "%s", message)
 	}
 }
 
-// loadValue checks an import by what a value says, and tells what it gives.
+// loadValue checks an import of the module that a value names, and returns the
+// imported paths.
 func (s *scan) loadValue(i int32, v value, module func(string) string) []path {
 	if !v.known {
 		s.find(i, DynamicRule, "import", "a module is imported by a name that is made at run time")
@@ -257,7 +260,8 @@ func (s *scan) loadValue(i int32, v value, module func(string) string) []path {
 	return s.follow(name)
 }
 
-// lookup is a member that is looked up by a value, in what may hold functions.
+// lookup returns the member that a value names. If the value is unknown, lookup
+// reports a finding if the object may contain functions.
 func (s *scan) lookup(i int32, of, name value, holds func(string) bool) []path {
 	if name.known {
 		s.read(i, name.text)

@@ -13,34 +13,35 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ErrLanguage is that there is no grammar for a language.
+// ErrLanguage means that the package has no grammar for a language.
 var ErrLanguage = errors.New("the language cannot be screened")
 
-// A Screener checks sources. Its zero value is ready; the first Check takes a
-// third of a second more, and some 30 MB that stay. Of checks that are asked for
-// at the same time two go on.
+// Screener checks sources. The zero value is ready to use. The first Check
+// takes a third of a second longer, and uses about 30 MB permanently. At most
+// two checks run concurrently.
 type Screener struct {
-	// Patience is how long one source may take, 5 s if it is 0.
-	Patience time.Duration
+	// Timeout is how long one source may take, 5 s if it is 0.
+	Timeout time.Duration
 
-	parser parser
-	folds  folds
+	parser    parser
+	foldTable foldTable
 }
 
-// Warm makes ready what the first Check would.
+// Warm prepares the parser for the first Check.
 func (c *Screener) Warm(ctx context.Context) error { return c.parser.prepare(ctx) }
 
-// Check finds what rules do not want in a source, in its order. TypeScript is
-// to be checked as the JavaScript that is made of it, for that is what runs;
-// it is ErrLanguage, as all but Python and JavaScript is. What is beyond the
-// bounds is ErrTooLarge. A source with an error in it is checked as far as it
-// can be read.
+// Check returns the findings in a source, in order. The caller passes
+// TypeScript as the JavaScript that it compiles to, because that is the code
+// that runs. Check returns ErrLanguage for every language except Python and
+// JavaScript, including TypeScript. It returns ErrTooLarge for a source that
+// exceeds the limits. A source with a syntax error is checked as far as it can
+// be parsed.
 func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte, rules Rules) ([]Finding, error) {
 	var s scan
-	var l tongue
+	var l grammarID
 	switch lang {
 	case brig.Python:
-		l, s.m, s.grammar = python, newMatcher(rules, pythonRoots()), pythonGrammar{&c.folds}
+		l, s.m, s.grammar = python, newMatcher(rules, pythonRoots()), pythonGrammar{&c.foldTable}
 	case brig.JavaScript:
 		l, s.m, s.grammar = javascript, newMatcher(rules, javascriptRoots()), javascriptGrammar{}
 	default:
@@ -52,12 +53,12 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 	if f, wrong := encoding(l, source); wrong {
 		return []Finding{f}, nil
 	}
-	leave, err := c.parser.enter(ctx)
+	release, err := c.parser.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	clock, stop := context.WithTimeout(ctx, cmp.Or(c.Patience, checkTime))
+	defer release()
+	clock, stop := context.WithTimeout(ctx, cmp.Or(c.Timeout, checkTime))
 	defer stop()
 	if s.tree, err = c.parser.parse(clock, l, plainLines(source)); err == nil {
 		err = s.run(clock)
@@ -69,15 +70,17 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 		return nil, fmt.Errorf("%w: %w", ErrTooLarge, err)
 	}
 	if l == python {
-		s.magics()
+		s.findCommands()
 	}
-	if rules.Only {
+	// Do not accept invalid Python because of the part that can be parsed. If
+	// IPython commands are allowed, the syntax error may be one of them.
+	if rules.Only || l == python && !s.m.Commands && len(s.found) == 0 {
 		s.syntax()
 	}
 	return order(s.found), nil
 }
 
-// syntax finds the first place that is not of the language.
+// syntax reports the first syntax error.
 func (s *scan) syntax() {
 	for i, n := range s.nodes {
 		if n.wrong {
@@ -87,8 +90,8 @@ func (s *scan) syntax() {
 	}
 }
 
-// plainLines ends all lines as interpreters do, with a line feed, and takes a
-// byte order mark away.
+// plainLines ends all lines with a line feed, as interpreters do, and removes a
+// byte order mark.
 func plainLines(source []byte) []byte {
 	source = bytes.TrimPrefix(source, []byte("\ufeff"))
 	if bytes.IndexByte(source, '\r') < 0 {
@@ -98,9 +101,9 @@ func plainLines(source []byte) []byte {
 	return bytes.ReplaceAll(source, []byte("\r"), []byte("\n"))
 }
 
-// encoding finds bytes that an interpreter may take for something else than
-// the grammar does.
-func encoding(l tongue, source []byte) (Finding, bool) {
+// encoding finds bytes that an interpreter may decode differently from the
+// grammar.
+func encoding(l grammarID, source []byte) (Finding, bool) {
 	f := Finding{Line: 1, Column: 1, Rule: EncodingRule}
 	switch {
 	case bytes.IndexByte(source, 0) >= 0:
@@ -109,7 +112,7 @@ func encoding(l tongue, source []byte) (Finding, bool) {
 		f.Message = "there is a NUL"
 	case !utf8.Valid(source):
 		f.Message = "the code is not UTF-8"
-	case l == python && foreign(source):
+	case l == python && declaresForeignEncoding(source):
 		f.Message = "a coding other than UTF-8 is declared"
 	default:
 		return f, false
@@ -117,9 +120,9 @@ func encoding(l tongue, source []byte) (Finding, bool) {
 	return f, true
 }
 
-// foreign reports whether one of the first two lines declares a coding that
-// is not UTF-8 nor in it.
-func foreign(source []byte) bool {
+// declaresForeignEncoding reports whether one of the first two lines declares
+// an encoding other than UTF-8 or a subset of it.
+func declaresForeignEncoding(source []byte) bool {
 	rest := string(plainLines(source[:min(len(source), 4096)]))
 	for range 2 {
 		var line string

@@ -2,14 +2,14 @@ package screen
 
 import "unicode/utf8"
 
-// node is one node of a tree. Nodes are in the order of the source, parents
-// before their children.
+// node is one node of a tree. Nodes are in source order, parents before their
+// children.
 type node struct {
-	start, end  uint32 // of its bytes
-	next        int32  // the first node after it that is not in it
+	start, end  uint32 // byte offsets
+	next        int32  // the first node after this one and its descendants
 	parent      int32  // -1 for the root
 	kind, field uint16
-	wrong       bool // it is what the grammar does not know, or is missing
+	wrong       bool // an error node or a missing one
 }
 
 // tree is a source and its nodes.
@@ -17,18 +17,18 @@ type tree struct {
 	source          []byte
 	nodes           []node
 	symbols, fields []string
-	broken          bool // some of it is wrong
+	broken          bool // it contains an error
 	open            []place
-	lines           []int // where lines start; made when it is needed
+	lines           []int // the start of each line; computed on first use
 }
 
-// place is a node whose end has not come yet, and how deep it is.
+// place is a node whose end has not been reached, with its depth.
 type place struct {
 	at    int32
 	depth uint32
 }
 
-// add takes a node as the parser tells it.
+// add appends a node from the parser.
 func (t *tree) add(w [6]uint32) {
 	n := node{kind: uint16(w[0]), field: uint16(w[1]), start: w[2], end: w[3], wrong: w[5] != 0, parent: -1}
 	n.end = min(n.end, uint32(len(t.source)))
@@ -42,7 +42,7 @@ func (t *tree) add(w [6]uint32) {
 	t.nodes = append(t.nodes, n)
 }
 
-// close ends what is not above a depth.
+// close ends the nodes below a depth.
 func (t *tree) close(depth uint32) {
 	for n := len(t.open); n > 0 && t.open[n-1].depth >= depth; n-- {
 		t.nodes[t.open[n-1].at].next = int32(len(t.nodes))
@@ -52,13 +52,14 @@ func (t *tree) close(depth uint32) {
 
 func (t *tree) kind(i int32) string {
 	if i < 0 || int(t.nodes[i].kind) >= len(t.symbols) {
-		return "ERROR" // the parser gives it a number of its own
+		return "ERROR" // the parser uses a special number for it
 	}
 	return t.symbols[t.nodes[i].kind]
 }
 
-// place is the name of a node's place in its parent, empty for most.
-func (t *tree) place(i int32) string {
+// fieldName returns the field name of a node in its parent, which is empty for
+// most nodes.
+func (t *tree) fieldName(i int32) string {
 	if f := int(t.nodes[i].field); f < len(t.fields) {
 		return t.fields[f]
 	}
@@ -69,10 +70,10 @@ func (t *tree) text(i int32) string {
 	return string(t.source[t.nodes[i].start:t.nodes[i].end])
 }
 
-// child returns the first child at a place, -1 if there is none.
+// child returns the first child with a field name, or -1 if there is none.
 func (t *tree) child(i int32, place string) int32 {
 	for c := range t.children(i) {
-		if t.place(c) == place {
+		if t.fieldName(c) == place {
 			return c
 		}
 	}
@@ -93,8 +94,8 @@ func (t *tree) children(i int32) func(yield func(int32) bool) {
 	}
 }
 
-// named yields the children of a node that are no comments.
-func (t *tree) named(i int32) func(yield func(int32) bool) {
+// namedChildren yields the children of a node except for comments.
+func (t *tree) namedChildren(i int32) func(yield func(int32) bool) {
 	return func(yield func(int32) bool) {
 		for c := range t.children(i) {
 			if t.kind(c) != "comment" && !yield(c) {
@@ -104,10 +105,10 @@ func (t *tree) named(i int32) func(yield func(int32) bool) {
 	}
 }
 
-// only returns the single child of a node, -1 if it has none or several.
-func (t *tree) only(i int32) int32 {
+// onlyChild returns the only child of a node, or -1 if it has none or several.
+func (t *tree) onlyChild(i int32) int32 {
 	found := int32(-1)
-	for c := range t.named(i) {
+	for c := range t.namedChildren(i) {
 		if found >= 0 {
 			return -1
 		}
@@ -116,8 +117,8 @@ func (t *tree) only(i int32) int32 {
 	return found
 }
 
-// ascend calls f for every node after its children, in the source's order,
-// until it says that it is enough.
+// ascend calls f for every node after its children, in source order, until it
+// returns false.
 func (t *tree) ascend(f func(i int32) bool) {
 	var open []int32
 	for i := int32(0); int(i) < len(t.nodes); i++ {
@@ -136,8 +137,8 @@ func (t *tree) ascend(f func(i int32) bool) {
 	}
 }
 
-// at is the line and column of a byte, both from 1.
-func (t *tree) at(offset uint32) (line, column int) {
+// position returns the line and column of a byte, both from 1.
+func (t *tree) position(offset uint32) (line, column int) {
 	if t.lines == nil {
 		t.lines = []int{0}
 		for i, c := range t.source {

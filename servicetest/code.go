@@ -13,10 +13,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// code is source in Python of what lines of the fake provider's interpreter
-// say: set NAME WORD, get NAME, echo WORD, stderr WORD, env NAME, spew N,
-// raise NAME WORD, sleep SECONDS, deaf SECONDS, die.
-func (h Harness) code(lines ...string) string {
+// codeCases are the cases about contexts and code.
+type codeCases struct{ Harness }
+
+// code returns Python source that has the effect of lines in the language of
+// the fake provider's interpreter: set NAME WORD, get NAME, echo WORD, stderr
+// WORD, env NAME, spew N, raise NAME WORD, sleep SECONDS, deaf SECONDS, die.
+func (h codeCases) code(lines ...string) string {
 	if !h.Real {
 		return strings.Join(lines, "\n")
 	}
@@ -39,8 +42,8 @@ func (h Harness) code(lines ...string) string {
 	return strings.Join(out, "\n")
 }
 
-// runCode runs lines in a context, or in the default one, to their end.
-func (h Harness) runCode(t *testing.T, box, contextID string, lines ...string) *brig.CodeResult {
+// runCode runs lines to completion in a context, or in the default one.
+func (h codeCases) runCode(t *testing.T, box, contextID string, lines ...string) *brig.CodeResult {
 	t.Helper()
 	res, err := h.Service.RunCode(h.Context(t), box, brig.Code{Context: contextID, Source: h.code(lines...)}, nil)
 	if err != nil {
@@ -49,7 +52,7 @@ func (h Harness) runCode(t *testing.T, box, contextID string, lines ...string) *
 	return res
 }
 
-// value is the value of the last expression, as text without quotes.
+// value returns the value of the last expression as text without quotes.
 func value(r *brig.CodeResult) string {
 	for _, o := range r.Outputs {
 		if o.Main {
@@ -59,15 +62,15 @@ func value(r *brig.CodeResult) string {
 	return "(none)"
 }
 
-// wantValue checks what a variable is in a context.
-func (h Harness) wantValue(t *testing.T, box, contextID, name, want string) {
+// wantValue checks the value of a variable in a context.
+func (h codeCases) wantValue(t *testing.T, box, contextID, name, want string) {
 	t.Helper()
 	if res := h.runCode(t, box, contextID, "get "+name); value(res) != want || res.Error != nil {
 		t.Errorf("%s in %q is %q (error %+v), want %q", name, contextID, value(res), res.Error, want)
 	}
 }
 
-func (h Harness) newContext(t *testing.T, box string, spec brig.ContextSpec) *brig.CodeContext {
+func (h codeCases) newContext(t *testing.T, box string, spec brig.ContextSpec) *brig.CodeContext {
 	t.Helper()
 	c, err := h.Service.CreateContext(h.Context(t), box, spec)
 	if err != nil {
@@ -76,9 +79,9 @@ func (h Harness) newContext(t *testing.T, box string, spec brig.ContextSpec) *br
 	return c
 }
 
-// begun runs lines in the background, and returns when they have started. The
-// function that it returns waits for their end.
-func (h Harness) begun(ctx context.Context, t *testing.T, box string, code brig.Code) func() (*brig.CodeResult, error) {
+// startCode runs lines in the background and returns when they have started. The
+// returned function waits for their end.
+func (h codeCases) startCode(ctx context.Context, t *testing.T, box string, code brig.Code) func() (*brig.CodeResult, error) {
 	t.Helper()
 	started, done := make(chan struct{}), make(chan struct{})
 	var res *brig.CodeResult
@@ -96,21 +99,21 @@ func (h Harness) begun(ctx context.Context, t *testing.T, box string, code brig.
 	case <-started:
 	case <-done:
 		t.Fatalf("it ended before it started: %+v, %v", res, err)
-	case <-time.After(patience):
-		t.Fatalf("it did not start within %v", patience)
+	case <-time.After(timeout):
+		t.Fatalf("it did not start within %v", timeout)
 	}
 	return func() (*brig.CodeResult, error) {
 		t.Helper()
 		select {
 		case <-done:
-		case <-time.After(patience):
-			t.Fatalf("the code has not ended after %v", patience)
+		case <-time.After(timeout):
+			t.Fatalf("the code has not ended after %v", timeout)
 		}
 		return res, err
 	}
 }
 
-func (h Harness) contexts(t *testing.T) {
+func (h codeCases) contexts(t *testing.T) {
 	box := h.sandbox(t, brig.Spec{Env: map[string]string{"A": "sandbox", "B": "sandbox"}, Limits: brig.Limits{Output: limit}}).Spec.Name
 	t.Run("life", func(t *testing.T) { h.contextLife(t, box) })
 	t.Run("variables", func(t *testing.T) { h.variables(t, box) })
@@ -119,7 +122,7 @@ func (h Harness) contexts(t *testing.T) {
 	t.Run("interrupts", func(t *testing.T) { h.interrupts(t, box) })
 	t.Run("the interpreter ends", func(t *testing.T) { h.interpreterEnds(t, box) })
 	t.Run("restart", func(t *testing.T) { h.restart(t, box) })
-	t.Run("the line", func(t *testing.T) { h.codeLine(t, box) })
+	t.Run("the line", func(t *testing.T) { h.codeOrder(t, box) })
 	t.Run("refusals", func(t *testing.T) { h.badCode(t, box) })
 	t.Run("no sandbox", h.codeInEnded)
 	t.Run("the pool", func(t *testing.T) {
@@ -129,7 +132,7 @@ func (h Harness) contexts(t *testing.T) {
 	})
 }
 
-func (h Harness) contextLife(t *testing.T, box string) {
+func (h codeCases) contextLife(t *testing.T, box string) {
 	ctx := h.Context(t)
 	if list, err := h.Service.Contexts(ctx, box); err != nil || len(list) != 0 {
 		t.Errorf("a new sandbox has the contexts %+v, %v", list, err)
@@ -151,14 +154,14 @@ func (h Harness) contextLife(t *testing.T, box string) {
 	if err != nil || len(list) != 2 || list[1].ID != c.ID || list[1].Count != 1 || list[0].Count != 1 || list[0].Spec.Language != brig.Python {
 		t.Fatalf("Contexts = %+v, %v; want the default one and then the new one, of one run each", list, err)
 	}
-	// The default context is one of its sandbox's, by its id as well.
+	// The ID of the default context also refers to the sandbox's own context.
 	h.wantValue(t, box, list[0].ID, "x", "default")
 	res, err := h.Service.RunCode(ctx, box, brig.Code{Language: brig.Python, Source: h.code("get x")}, nil)
 	if err != nil || value(res) != "default" || res.Context != list[0].ID || res.Count != 3 {
 		t.Errorf("in the default context of the language: %+v, %v", res, err)
 	}
 
-	wait := h.begun(ctx, t, box, brig.Code{Context: c.ID, Source: h.code("sleep 300")})
+	wait := h.startCode(ctx, t, box, brig.Code{Context: c.ID, Source: h.code("sleep 300")})
 	if list, err := h.Service.Contexts(ctx, box); err != nil || len(list) != 2 || list[1].State != brig.ContextBusy || list[0].State != brig.ContextIdle {
 		t.Errorf("while one runs: %+v, %v", list, err)
 	}
@@ -176,8 +179,8 @@ func (h Harness) contextLife(t *testing.T, box string) {
 	h.wantValue(t, box, "", "x", "default")
 }
 
-// noContext checks that a context is NotFound to every operation.
-func (h Harness) noContext(t *testing.T, box, id string) {
+// noContext checks that every operation returns NotFound for a context.
+func (h codeCases) noContext(t *testing.T, box, id string) {
 	t.Helper()
 	ctx := h.Context(t)
 	_, err := h.Service.RunCode(ctx, box, brig.Code{Context: id, Source: "1"}, nil)
@@ -190,12 +193,12 @@ func (h Harness) noContext(t *testing.T, box, id string) {
 	wantKind(t, "RemoveContext of none", h.Service.RemoveContext(ctx, box, id), brig.NotFound)
 }
 
-func (h Harness) variables(t *testing.T, box string) {
+func (h codeCases) variables(t *testing.T, box string) {
 	a, b := h.newContext(t, box, brig.ContextSpec{}), h.newContext(t, box, brig.ContextSpec{Env: map[string]string{"B": "context", "C": "context"}})
 	h.runCode(t, box, a.ID, "set x a")
 	h.wantValue(t, box, b.ID, "x", "")
 	h.runCode(t, box, b.ID, "set x b")
-	for i := range 3 { // in turn, and none sees the other's
+	for i := range 3 { // neither context sees the other's value
 		h.wantValue(t, box, a.ID, "x", "a")
 		h.wantValue(t, box, b.ID, "x", "b")
 		if list, err := h.Service.Contexts(h.Context(t), box); err != nil || list[len(list)-1].Count != i+3 {
@@ -226,7 +229,7 @@ func (h Harness) variables(t *testing.T, box string) {
 			}
 			wantOutput(t, variable, res.Stdout, want+"\n")
 		}
-		for variable, want := range map[string]string{"C": "context", "D": ""} { // it was set for that run only
+		for variable, want := range map[string]string{"C": "context", "D": ""} { // D was set only for that run
 			wantOutput(t, variable, h.runCode(t, box, b.ID, "env "+variable).Stdout, want+"\n")
 		}
 	})
@@ -237,7 +240,7 @@ func (h Harness) variables(t *testing.T, box string) {
 	}
 }
 
-func (h Harness) codeResults(t *testing.T, box string) {
+func (h codeCases) codeResults(t *testing.T, box string) {
 	res := h.runCode(t, box, "", "set v 1", "echo out", "stderr err", "get v")
 	wantOutput(t, "stdout", res.Stdout, "out\n")
 	wantOutput(t, "stderr", res.Stderr, "err\n")
@@ -260,9 +263,9 @@ func (h Harness) codeResults(t *testing.T, box string) {
 	}
 }
 
-// codeEvents checks that a caller hears what happens in the order in which it
-// does, before it is all over, and finds it in the result again.
-func (h Harness) codeEvents(t *testing.T, box string) {
+// codeEvents checks that a caller receives events in order before the run has
+// ended, and that the result contains them.
+func (h codeCases) codeEvents(t *testing.T, box string) {
 	listen := func(t *testing.T, lines ...string) (string, *brig.CodeResult) {
 		t.Helper()
 		var heard []string
@@ -307,7 +310,7 @@ func (h Harness) codeEvents(t *testing.T, box string) {
 	}
 }
 
-func (h Harness) interrupts(t *testing.T, box string) {
+func (h codeCases) interrupts(t *testing.T, box string) {
 	ctx := h.Context(t)
 	h.runCode(t, box, "", "set x here")
 	list, err := h.Service.Contexts(ctx, box)
@@ -317,7 +320,7 @@ func (h Harness) interrupts(t *testing.T, box string) {
 	id := list[0].ID
 	long := brig.Code{Source: h.code("sleep 300")}
 	t.Run("asked for", func(t *testing.T) {
-		wait := h.begun(ctx, t, box, long)
+		wait := h.startCode(ctx, t, box, long)
 		if err := h.Service.InterruptContext(ctx, box, id); err != nil {
 			t.Fatal(err)
 		}
@@ -337,14 +340,14 @@ func (h Harness) interrupts(t *testing.T, box string) {
 		if err != nil || !res.TimedOut || res.Interrupted || res.Lost || res.Error == nil || res.Error.Name != "KeyboardInterrupt" {
 			t.Errorf("RunCode = %+v, %v", res, err)
 		}
-		if took := time.Since(start); took < code.Timeout || took > patience {
+		if took := time.Since(start); took < code.Timeout || took > timeout {
 			t.Errorf("it took %v", took)
 		}
 		h.wantValue(t, box, "", "x", "here")
 	})
 	t.Run("the caller goes away", func(t *testing.T) {
 		gone, leave := context.WithCancel(ctx)
-		wait := h.begun(gone, t, box, long)
+		wait := h.startCode(gone, t, box, long)
 		leave()
 		_, err := wait()
 		wantKind(t, "RunCode whose caller went away", err, brig.Canceled)
@@ -360,14 +363,14 @@ func (h Harness) interrupts(t *testing.T, box string) {
 			}
 			return nil
 		})
-		if took := time.Since(start); took > patience || heard != 1 {
+		if took := time.Since(start); took > timeout || heard != 1 {
 			t.Errorf("it took %v, and %d events were told", took, heard)
 		}
 		h.wantValue(t, box, "", "x", "here")
 	})
 }
 
-func (h Harness) interpreterEnds(t *testing.T, box string) {
+func (h codeCases) interpreterEnds(t *testing.T, box string) {
 	ctx := h.Context(t)
 	for what, c := range map[string]struct {
 		code     brig.Code
@@ -400,11 +403,11 @@ func (h Harness) interpreterEnds(t *testing.T, box string) {
 	}
 }
 
-func (h Harness) restart(t *testing.T, box string) {
+func (h codeCases) restart(t *testing.T, box string) {
 	ctx := h.Context(t)
 	c := h.newContext(t, box, brig.ContextSpec{Env: map[string]string{"E": "env"}})
 	h.runCode(t, box, c.ID, "set x gone")
-	running := h.begun(ctx, t, box, brig.Code{Context: c.ID, Source: h.code("sleep 300")})
+	running := h.startCode(ctx, t, box, brig.Code{Context: c.ID, Source: h.code("sleep 300")})
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
@@ -412,7 +415,7 @@ func (h Harness) restart(t *testing.T, box string) {
 			wantKind(t, "what waited", err, brig.FailedPrecondition)
 		})
 	}
-	time.Sleep(300 * time.Millisecond) // until they wait
+	time.Sleep(300 * time.Millisecond) // until the runs are queued
 	again, err := h.Service.RestartContext(ctx, box, c.ID)
 	if err != nil || again.ID != c.ID || again.Count != 0 || again.Spec.Env["E"] != "env" || again.State == brig.ContextDead {
 		t.Fatalf("RestartContext = %+v, %v", again, err)
@@ -431,11 +434,10 @@ func (h Harness) restart(t *testing.T, box string) {
 	}
 }
 
-// codeLine checks that runs in one context come in the order in which they
-// were asked for.
-func (h Harness) codeLine(t *testing.T, box string) {
+// codeOrder checks that runs in one context execute in the order of their calls.
+func (h codeCases) codeOrder(t *testing.T, box string) {
 	c := h.newContext(t, box, brig.ContextSpec{})
-	first := h.begun(h.Context(t), t, box, brig.Code{Context: c.ID, Source: h.code("sleep 2")})
+	first := h.startCode(h.Context(t), t, box, brig.Code{Context: c.ID, Source: h.code("sleep 2")})
 	var wg sync.WaitGroup
 	for i := range 5 {
 		wg.Go(func() {
@@ -444,7 +446,7 @@ func (h Harness) codeLine(t *testing.T, box string) {
 				t.Errorf("the one that came as number %d: %+v, %v", i+2, res, err)
 			}
 		})
-		time.Sleep(200 * time.Millisecond) // until it waits
+		time.Sleep(200 * time.Millisecond) // until the run is queued
 	}
 	wg.Wait()
 	if res, err := first(); err != nil || res.Count != 1 {
@@ -455,7 +457,7 @@ func (h Harness) codeLine(t *testing.T, box string) {
 	}
 }
 
-func (h Harness) badCode(t *testing.T, box string) {
+func (h codeCases) badCode(t *testing.T, box string) {
 	ctx := h.Context(t)
 	list, err := h.Service.Contexts(ctx, box)
 	if err != nil || len(list) == 0 {
@@ -498,11 +500,11 @@ func (h Harness) badCode(t *testing.T, box string) {
 	}
 }
 
-func (h Harness) codeInEnded(t *testing.T) {
+func (h codeCases) codeInEnded(t *testing.T) {
 	ctx := h.Context(t)
 	s := h.sandbox(t, brig.Spec{})
 	h.runCode(t, s.Spec.Name, "", "echo 1")
-	running := h.begun(ctx, t, s.Spec.Name, brig.Code{Source: h.code("sleep 300")})
+	running := h.startCode(ctx, t, s.Spec.Name, brig.Code{Source: h.code("sleep 300")})
 	if _, err := h.Service.Kill(ctx, s.Spec.Name); err != nil {
 		t.Fatal(err)
 	}

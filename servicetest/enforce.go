@@ -6,9 +6,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// enforcement checks that what is said to be enforced is said of every area,
-// that what was seen is never more than what is claimed, and that what is not
-// so can be required by nobody.
+// enforcement checks that every area has an enforcement claim, that the
+// observed level never exceeds the claimed level, and that a client cannot
+// require a level that is not enforced.
 func (h Harness) enforcement(t *testing.T) {
 	ctx := h.Context(t)
 	caps, err := h.Service.Capabilities(ctx)

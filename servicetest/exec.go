@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// limit is the least output that is kept, so that it is soon too little.
+// limit is the smallest output limit, so that tests exceed it quickly.
 const limit = 1 * brig.KiB
 
 func (h Harness) exec(t *testing.T) {
@@ -87,7 +87,7 @@ func (h Harness) exec(t *testing.T) {
 		if res := run(t, cmd, brig.IO{}); !res.TimedOut || res.ExitCode != 124 || res.OOMKilled {
 			t.Errorf("%+v, want one that timed out with 124", res)
 		}
-		if took := time.Since(start); took > patience {
+		if took := time.Since(start); took > timeout {
 			t.Errorf("it took %v", took)
 		}
 	})
@@ -116,11 +116,11 @@ func (h Harness) exec(t *testing.T) {
 		wantKind(t, "GetExec of none", err, brig.NotFound)
 	})
 	t.Run("a caller who goes away ends it", func(t *testing.T) {
-		h.hangUp(t, box.Spec.Name, brig.IO{})
-		h.hangUp(t, box.Spec.Name, brig.IO{Stdout: new(bytes.Buffer)})
+		h.disconnect(t, box.Spec.Name, brig.IO{})
+		h.disconnect(t, box.Spec.Name, brig.IO{Stdout: new(bytes.Buffer)})
 	})
 	if h.Real {
-		t.Run("unless it is to survive", func(t *testing.T) { h.survive(t, box.Spec.Name) })
+		t.Run("unless it is to survive", func(t *testing.T) { h.detach(t, box.Spec.Name) })
 		return
 	}
 	t.Run("memory runs out", func(t *testing.T) { // ends the sandbox
@@ -138,9 +138,9 @@ func wantOutput(t *testing.T, what string, o brig.Output, want string) {
 	}
 }
 
-// hangUp starts a command that would take long, goes away, and checks that
-// the call returns soon and the command ends.
-func (h Harness) hangUp(t *testing.T, box string, sio brig.IO) {
+// disconnect starts a long command, cancels the call, and checks that the call
+// returns soon and the command ends.
+func (h Harness) disconnect(t *testing.T, box string, sio brig.IO) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(h.Context(t))
 	defer cancel()
@@ -149,7 +149,7 @@ func (h Harness) hangUp(t *testing.T, box string, sio brig.IO) {
 	start := time.Now()
 	_, err := h.Service.Exec(ctx, box, h.cmd("sleep", "300"), sio)
 	wantKind(t, "Exec whose caller went away", err, brig.Canceled)
-	if took := time.Since(start); took > patience {
+	if took := time.Since(start); took > timeout {
 		t.Errorf("Exec took %v to notice that its caller went away", took)
 	}
 	select {
@@ -163,7 +163,7 @@ func (h Harness) hangUp(t *testing.T, box string, sio brig.IO) {
 	}
 }
 
-func (h Harness) survive(t *testing.T, box string) {
+func (h Harness) detach(t *testing.T, box string) {
 	ctx, cancel := context.WithCancel(h.Context(t))
 	defer cancel()
 	id := make(chan string, 1)

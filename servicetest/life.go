@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (h Harness) life(t *testing.T) {
+func (h Harness) lifecycle(t *testing.T) {
 	t.Run("create", h.create)
 	t.Run("a name is taken once", h.nameTaken)
 	t.Run("stop", h.stop)
@@ -34,6 +34,10 @@ func (h Harness) create(t *testing.T) {
 			got.Spec.TTL != want.TTL || got.Spec.Limits.Memory == 0 || got.Spec.Image == "" || got.Exit != nil || !got.Ended.IsZero() {
 			t.Errorf("Get(%s) = %+v", by, got)
 		}
+	}
+	// A provider that measures usage reports some memory.
+	if u, err := h.Service.Usage(h.Context(t), s.Spec.Name); brig.KindOf(err) != brig.Unimplemented && (err != nil || u.Memory <= 0 || u.At.IsZero()) {
+		t.Errorf("Usage = %+v, %v", u, err)
 	}
 	if unnamed := h.sandbox(t, brig.Spec{}); !brig.ValidName(unnamed.Spec.Name) {
 		t.Errorf("one without a name is named %q", unnamed.Spec.Name)
@@ -87,7 +91,7 @@ func (h Harness) stop(t *testing.T) {
 	if log := h.logs(t, s.Spec.Name, 0); !strings.Contains(log, "first\n") || !strings.Contains(log, "last words\n") {
 		t.Errorf("the log is %q", log)
 	}
-	for range 2 { // stopping what has ended succeeds
+	for range 2 { // stopping an ended sandbox succeeds
 		got, err := h.Service.Stop(h.Context(t), s.Spec.Name, time.Second)
 		if err != nil {
 			t.Fatalf("Stop: %v", err)
@@ -113,6 +117,8 @@ func (h Harness) stop(t *testing.T) {
 		wantKind(t, "Exec", err, brig.FailedPrecondition)
 		_, err = h.Service.Extend(h.Context(t), s.Spec.Name, time.Minute)
 		wantKind(t, "Extend", err, brig.FailedPrecondition)
+		_, err = h.Service.Usage(h.Context(t), s.Spec.Name)
+		wantKind(t, "Usage", err, brig.FailedPrecondition)
 	})
 	if got, err := h.Service.Kill(h.Context(t), s.Spec.Name); err != nil || got.Exit == nil || got.Exit.Reason != brig.Stopped {
 		t.Errorf("Kill of one that was stopped = %+v, %v", got, err)

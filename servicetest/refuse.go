@@ -109,7 +109,7 @@ func (h Harness) badPrograms(t *testing.T) {
 	}
 }
 
-// missing checks that a sandbox is NotFound to every operation.
+// missing checks that every operation returns NotFound for a sandbox.
 func (h Harness) missing(ctx context.Context, t *testing.T, svc brig.Service, box string) {
 	t.Helper()
 	_, err := svc.Get(ctx, box)
@@ -120,6 +120,8 @@ func (h Harness) missing(ctx context.Context, t *testing.T, svc brig.Service, bo
 	wantKind(t, "GetExec", err, brig.NotFound)
 	_, err = svc.ListExecs(ctx, box)
 	wantKind(t, "ListExecs", err, brig.NotFound)
+	_, err = svc.Usage(ctx, box)
+	wantKind(t, "Usage", err, brig.NotFound)
 	_, err = svc.Logs(ctx, box, brig.LogOptions{})
 	wantKind(t, "Logs", err, brig.NotFound)
 	_, err = svc.Extend(ctx, box, time.Minute)

@@ -73,7 +73,7 @@ func (h Harness) run(t *testing.T) {
 		start := time.Now()
 		_, err := h.Service.Run(ctx, program("sleep", "300"), brig.IO{Started: func(string) { cancel() }})
 		wantKind(t, "Run whose caller went away", err, brig.Canceled)
-		if took := time.Since(start); took > patience {
+		if took := time.Since(start); took > timeout {
 			t.Errorf("Run took %v to notice that its caller went away", took)
 		}
 	})
@@ -88,7 +88,7 @@ func (h Harness) run(t *testing.T) {
 	})
 }
 
-// values checks what main is given and what it returns. It needs Python.
+// values checks the arguments and the return value of main. It needs Python.
 func (h Harness) values(t *testing.T) {
 	for what, c := range map[string]struct{ code, arguments, value, output string }{
 		"a value":     {"def main(name, n):\n    print('out')\n    return {'greeting': name * n}", `{"name":"ab","n":2}`, `{"greeting":"abab"}`, "out\n"},
@@ -123,8 +123,8 @@ func (h Harness) values(t *testing.T) {
 	}
 }
 
-// grace checks what becomes of code whose time is over and that is asked to end:
-// one hears it, the other has to be killed. It needs Python.
+// grace checks how code that exceeds its timeout ends. One program handles the
+// signal, and the other must be killed. It needs Python.
 func (h Harness) grace(t *testing.T) {
 	for what, c := range map[string]struct {
 		code   string
@@ -163,7 +163,7 @@ func sameJSON(t *testing.T, got json.RawMessage, want string) bool {
 	return reflect.DeepEqual(g, w)
 }
 
-// files checks that files go in and artifacts come out.
+// files checks that a program receives files and returns artifacts.
 func (h Harness) files(t *testing.T) {
 	data := []byte("a,b\n\x00\xff\n")
 	o, err := h.Service.Run(h.Context(t), brig.Program{

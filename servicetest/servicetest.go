@@ -1,6 +1,6 @@
-// Package servicetest checks that something is a brig.Service. The engine
-// passes it directly, and the client through a door: whoever holds a Service
-// cannot tell which.
+// Package servicetest is the conformance suite for brig.Service. The engine
+// passes it directly, and the client passes it through an API, so a caller
+// cannot distinguish them.
 package servicetest
 
 import (
@@ -15,22 +15,23 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// patience is how long the suite waits for what ought to happen at once, on a
-// machine that is busy.
-const patience = 10 * time.Second
+// timeout is the time for which the suite waits for an immediate effect on a
+// busy host.
+const timeout = 10 * time.Second
 
-// Harness is what the suite runs on.
+// Harness is the configuration of the suite.
 type Harness struct {
-	// Service is the one under test, and Context makes the contexts with
-	// which it is called: as an operator of some tenant. Default: the test's own.
+	// Service is the service under test. Context creates the contexts of its
+	// calls, for an operator of some tenant. The default is the test's context.
 	Service brig.Service
 	Context func(t *testing.T) context.Context
-	// Other is a Service, and OtherContext makes contexts, for an operator of
-	// another tenant. Defaults: Service and Context; one of the two is needed.
+	// Other is a Service, and OtherContext creates contexts, for an operator of
+	// another tenant. They default to Service and Context; at least one of the
+	// two must be set.
 	Other        brig.Service
 	OtherContext func(t *testing.T) context.Context
-	// Real says that commands really run. Otherwise they are in the language
-	// of the fake provider.
+	// Real is set if the service runs real commands. Otherwise, commands are in
+	// the language of the fake provider.
 	Real bool
 }
 
@@ -50,21 +51,20 @@ func Run(t *testing.T, h Harness) {
 	}
 	t.Run("exec", h.exec)
 	t.Run("refusals", h.refusals)
-	t.Run("life", h.life)
+	t.Run("life", h.lifecycle)
 	t.Run("list", h.list)
-	t.Run("tenancy", h.tenancy)
+	t.Run("tenancy", tenancyCases{h}.tenancy)
 	t.Run("run", h.run)
-	t.Run("contexts", h.contexts)
-	t.Run("tenants", h.tenants)
+	t.Run("contexts", codeCases{h}.contexts)
+	t.Run("tenants", tenancyCases{h}.tenants)
 	t.Run("images", h.images)
-	t.Run("secrets", h.secrets)
+	t.Run("secrets", secretCases{h}.secrets)
 	t.Run("enforcement", h.enforcement)
-	t.Run("workspaces", h.workspaces)
+	t.Run("workspaces", workspaceCases{h}.workspaces)
 }
 
-// argv says in the machine's own words what a command of the fake provider's
-// language says: echo WORDS…, stderr WORDS…, exit N, sleep SECONDS, cat,
-// env NAME, spew N.
+// argv translates a command of the fake provider's language to a real command:
+// echo WORDS…, stderr WORDS…, exit N, sleep SECONDS, cat, env NAME, spew N.
 func (h Harness) argv(words ...string) []string {
 	if !h.Real {
 		return words
@@ -81,10 +81,10 @@ func (h Harness) argv(words ...string) []string {
 	return append([]string{"/bin/sh", "-c", scripts[words[0]], "sh"}, words[1:]...)
 }
 
-// cmd is a command of the fake provider's language.
+// cmd returns a command of the fake provider's language.
 func (h Harness) cmd(words ...string) brig.Command { return brig.Command{Argv: h.argv(words...)} }
 
-// name returns a name that nobody has.
+// name returns a random, unused name.
 func name() string { return "t-" + strings.ToLower(rand.Text()[:12]) }
 
 // sandbox creates a sandbox that is removed when the test ends.
@@ -112,8 +112,8 @@ func wantKind(t *testing.T, what string, err error, k brig.Kind) {
 	}
 }
 
-// wantField fails the test unless err blames one of the given fields of the
-// caller's.
+// wantField fails the test unless err names one of the given fields of the
+// request.
 func wantField(t *testing.T, what string, err error, fields ...string) {
 	t.Helper()
 	if k := brig.KindOf(err); k != brig.InvalidArgument && k != brig.NotFound {
@@ -125,19 +125,19 @@ func wantField(t *testing.T, what string, err error, fields ...string) {
 	}
 }
 
-// eventually waits until ok.
+// eventually waits until ok returns true, or fails the test.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
+	for deadline := time.Now().Add(timeout); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
+			t.Fatalf("%s: not within %v", what, timeout)
 		}
 	}
 }
 
-// logs reads a sandbox's whole log.
+// logs reads the last tail lines of a sandbox's log, or all of it if tail is 0.
 func (h Harness) logs(t *testing.T, sandbox string, tail int) string {
 	t.Helper()
 	r, err := h.Service.Logs(h.Context(t), sandbox, brig.LogOptions{Tail: tail})

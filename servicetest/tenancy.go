@@ -9,15 +9,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// tenancy is called as an operator.
-func (h Harness) tenancy(t *testing.T) {
+// tenancyCases are the cases about tenants, keys, sessions and usage.
+type tenancyCases struct{ Harness }
+
+// tenancy runs the tests that need the operator role.
+func (h tenancyCases) tenancy(t *testing.T) {
 	t.Run("keys", h.keys)
 	t.Run("sessions", h.sessions)
 	t.Run("tenant", h.tenantLife)
 	t.Run("usage", h.usage)
 }
 
-func (h Harness) keys(t *testing.T) {
+func (h tenancyCases) keys(t *testing.T) {
 	ctx := h.Context(t)
 	k, err := h.Service.CreateKey(ctx, brig.KeySpec{Name: "ci " + name(), Role: brig.Member, Scopes: []string{"run"}, TTL: time.Hour})
 	if err != nil {
@@ -63,7 +66,7 @@ func (h Harness) keys(t *testing.T) {
 	}
 }
 
-func (h Harness) sessions(t *testing.T) {
+func (h tenancyCases) sessions(t *testing.T) {
 	ctx := h.Context(t)
 	s, err := h.Service.CreateSession(ctx)
 	if err != nil {
@@ -99,7 +102,7 @@ func (h Harness) sessions(t *testing.T) {
 	}
 }
 
-func (h Harness) tenantLife(t *testing.T) {
+func (h tenancyCases) tenantLife(t *testing.T) {
 	ctx := h.Context(t)
 	own, err := h.Service.GetTenant(ctx, "")
 	if err != nil || own.Name == "" {
@@ -112,7 +115,7 @@ func (h Harness) tenantLife(t *testing.T) {
 		},
 		Ceilings: brig.Ceilings{
 			Limits: brig.Limits{Memory: brig.GiB, CPUs: 0.5, Processes: 10, OpenFiles: 100, Disk: brig.GiB, Output: brig.MiB},
-			MaxTTL: time.Minute, MaxLife: time.Hour, MaxTimeout: time.Second, Images: []string{"host", "python:*"}, DigestsOnly: true,
+			MaxTTL: time.Minute, MaxLife: time.Hour, MaxPause: 2 * time.Hour, MaxTimeout: time.Second, Images: []string{"host", "python:*"}, DigestsOnly: true,
 		},
 	}
 	if _, err := h.Service.CreateTenant(ctx, want); err != nil {
@@ -121,7 +124,7 @@ func (h Harness) tenantLife(t *testing.T) {
 	_, err = h.Service.CreateTenant(ctx, want)
 	wantKind(t, "CreateTenant again", err, brig.AlreadyExists)
 	got, err := h.Service.GetTenant(ctx, want.Name)
-	if err != nil || got.Quota != want.Quota || got.Ceilings.Limits != want.Ceilings.Limits || got.Ceilings.MaxLife != time.Hour ||
+	if err != nil || got.Quota != want.Quota || got.Ceilings.Limits != want.Ceilings.Limits || got.Ceilings.MaxLife != time.Hour || got.Ceilings.MaxPause != 2*time.Hour ||
 		len(got.Ceilings.Images) != 2 || !got.Ceilings.DigestsOnly || got.Created.IsZero() {
 		t.Errorf("GetTenant = %+v, %v; want %+v", got, err, want)
 	}
@@ -143,7 +146,7 @@ func (h Harness) tenantLife(t *testing.T) {
 	wantField(t, "CreateTenant", err, "name")
 }
 
-func (h Harness) usage(t *testing.T) {
+func (h tenancyCases) usage(t *testing.T) {
 	ctx, mark := h.Context(t), name()
 	if _, err := h.Service.Run(ctx, brig.Program{Command: h.argv("echo"), Labels: map[string]string{"mark": mark}}, brig.IO{}); err != nil {
 		t.Fatalf("Run: %v", err)

@@ -10,9 +10,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// secrets checks what is promised of secrets and of the audit log. The tenant
-// must be able to keep secrets.
-func (h Harness) secrets(t *testing.T) {
+// secretCases are the cases about secrets.
+type secretCases struct{ Harness }
+
+// secrets checks the contract of secrets and of the audit log. The tenant must
+// be able to store secrets.
+func (h secretCases) secrets(t *testing.T) {
 	ctx := h.Context(t)
 	plain, brokered := name(), name()
 	value := "plain-" + name()
@@ -80,8 +83,8 @@ func (h Harness) secrets(t *testing.T) {
 	wantKind(t, "RemoveSecret", h.Service.RemoveSecret(ctx, plain), brig.NotFound)
 }
 
-// env is a variable of a sandbox's commands.
-func (h Harness) env(t *testing.T, box *brig.Sandbox, name string) string {
+// env returns the value of an environment variable in a sandbox's commands.
+func (h secretCases) env(t *testing.T, box *brig.Sandbox, name string) string {
 	t.Helper()
 	res, err := h.Service.Exec(h.Context(t), box.Spec.Name, h.cmd("env", name), brig.IO{})
 	if err != nil {
@@ -90,7 +93,7 @@ func (h Harness) env(t *testing.T, box *brig.Sandbox, name string) string {
 	return strings.TrimSuffix(string(res.Stdout.Head), "\n")
 }
 
-func (h Harness) useSecrets(t *testing.T, plain, brokered, value string) {
+func (h secretCases) useSecrets(t *testing.T, plain, brokered, value string) {
 	ctx := h.Context(t)
 	box := h.sandbox(t, brig.Spec{Secrets: []brig.SecretUse{{Name: plain}, {Name: brokered, Env: "TOKEN"}}})
 	variable := strings.ReplaceAll(strings.ToUpper(plain), "-", "_")
@@ -105,7 +108,7 @@ func (h Harness) useSecrets(t *testing.T, plain, brokered, value string) {
 	if got := h.env(t, other, "TOKEN"); got == token || h.env(t, box, "TOKEN") != token {
 		t.Errorf("placeholders are %q and %q", token, got)
 	}
-	for what, s := range map[string]*brig.Sandbox{"created": box, "got": must(t, h.Service.Get, h, box.Spec.Name)} {
+	for what, s := range map[string]*brig.Sandbox{"created": box, "got": must(t, h.Service.Get, h.Harness, box.Spec.Name)} {
 		if len(s.Spec.Secrets) != 2 || s.Spec.Secrets[0].Env != variable || len(s.Spec.Env) != 0 {
 			t.Errorf("%s: secrets %+v, env %v", what, s.Spec.Secrets, s.Spec.Env)
 		}
@@ -134,12 +137,12 @@ func (h Harness) useSecrets(t *testing.T, plain, brokered, value string) {
 	}
 }
 
-// changeSecrets checks that a change leaves alone what it does not name.
-func (h Harness) changeSecrets(t *testing.T) {
+// changeSecrets checks that a change keeps the fields that it does not set.
+func (h secretCases) changeSecrets(t *testing.T) {
 	ctx := h.Context(t)
 	all := brig.SecretChange{
 		Name: name(), Value: []byte("the first value"), Hosts: []string{"api.example.com", "*.example.org"},
-		Places: []brig.SecretPlace{brig.SecretQuery}, Exclusive: new(true), Plain: new(true),
+		Places: []brig.SecretPlace{brig.SecretQuery}, Exclusive: new(true), Plain: new(true), Allow: []string{"X-Tenant", "?region*"},
 	}
 	want, err := h.Service.PutSecret(ctx, all)
 	if err != nil {
@@ -156,6 +159,7 @@ func (h Harness) changeSecrets(t *testing.T) {
 		{"hosts", brig.SecretChange{Hosts: []string{"other.example.com"}}, func(s *brig.Secret) { s.Hosts = []string{"other.example.com"} }},
 		{"places", brig.SecretChange{Places: []brig.SecretPlace{brig.SecretBody}}, func(s *brig.Secret) { s.Places = []brig.SecretPlace{brig.SecretBody} }},
 		{"exclusive", brig.SecretChange{Exclusive: new(false)}, func(s *brig.Secret) { s.Exclusive = false }},
+		{"allow", brig.SecretChange{Allow: []string{"?zone"}}, func(s *brig.Secret) { s.Allow = []string{"?zone"} }},
 		{"plain", brig.SecretChange{Plain: new(false)}, func(s *brig.Secret) { s.Plain = false }},
 		{"no places", brig.SecretChange{Places: []brig.SecretPlace{}}, func(s *brig.Secret) { s.Places = []brig.SecretPlace{brig.SecretHeader} }},
 	} {
@@ -171,7 +175,8 @@ func (h Harness) changeSecrets(t *testing.T) {
 			t.Errorf("after a change of %s it is %+v, want %+v", step.what, got, want)
 		}
 	}
-	// Only with a word of its own a value becomes visible, and the log says so.
+	// A value becomes visible only if the change sets Plain explicitly. The log
+	// records this.
 	hidden := brig.SecretChange{Name: all.Name, Value: []byte("a third value"), Hosts: []string{}}
 	_, err = h.Service.PutSecret(ctx, hidden)
 	wantKind(t, "without hosts", err, brig.FailedPrecondition)
@@ -196,7 +201,7 @@ func (h Harness) changeSecrets(t *testing.T) {
 	}
 	hidden.Reveal = true
 	got, err := h.Service.PutSecret(ctx, hidden)
-	if err != nil || len(got.Hosts)+len(got.Places) > 0 || got.Exclusive || got.Plain {
+	if err != nil || len(got.Hosts)+len(got.Places) > 0 || got.Exclusive || got.Plain || got.Allow != nil {
 		t.Errorf("revealed it is %+v, %v", got, err)
 	}
 	if n := revealed(); n != 1 {
@@ -213,7 +218,7 @@ func must(t *testing.T, get func(ctx context.Context, name string) (*brig.Sandbo
 	return s
 }
 
-func (h Harness) refuseSecrets(t *testing.T, known string) {
+func (h secretCases) refuseSecrets(t *testing.T, known string) {
 	ctx := h.Context(t)
 	for what, c := range map[string]struct {
 		spec  brig.Spec
@@ -242,6 +247,7 @@ func (h Harness) refuseSecrets(t *testing.T, known string) {
 		"bad host":     {brig.SecretChange{Name: "a", Hosts: []string{"*"}}, "12345678", "hosts[0]"},
 		"address":      {brig.SecretChange{Name: "a", Hosts: []string{"127.0.0.1"}}, "12345678", "hosts[0]"},
 		"bad place":    {brig.SecretChange{Name: "a", Hosts: []string{"api.example.com"}, Places: []brig.SecretPlace{"path"}}, "12345678", "places[0]"},
+		"no field":     {brig.SecretChange{Name: "a", Hosts: []string{"a.example.com"}, Allow: []string{"X-Tenant", "a b"}}, "12345678", "allow[1]"},
 		"no hosts":     {brig.SecretChange{Name: "a", Exclusive: new(true)}, "12345678", "hosts"},
 		"no hosts two": {brig.SecretChange{Name: "a", Places: []brig.SecretPlace{brig.SecretBody}}, "12345678", "hosts"},
 	} {
@@ -254,7 +260,7 @@ func (h Harness) refuseSecrets(t *testing.T, known string) {
 	}
 }
 
-func (h Harness) audit(t *testing.T) {
+func (h secretCases) audit(t *testing.T) {
 	ctx := h.Context(t)
 	label := map[string]string{"audit": name()}
 	begin := time.Now().Add(-time.Minute)

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// write puts a file into a sandbox's workspace.
+// write writes a file to a sandbox's workspace.
 func (h Harness) write(t *testing.T, box *brig.Sandbox, path, content string) {
 	t.Helper()
 	_, err := h.Service.Files(box.Spec.Name).Write(h.Context(t), brig.Path{Name: "/workspace/" + path}, brig.FileWrite{}, strings.NewReader(content))
@@ -20,7 +20,8 @@ func (h Harness) write(t *testing.T, box *brig.Sandbox, path, content string) {
 	}
 }
 
-// read is what a file of a sandbox's workspace has, or how it cannot be read.
+// read returns the content of a file in a sandbox's workspace, or the kind of
+// the error.
 func (h Harness) read(t *testing.T, box *brig.Sandbox, path string) string {
 	t.Helper()
 	_, r, err := h.Service.Files(box.Spec.Name).Read(h.Context(t), brig.Path{Name: "/workspace/" + path}, 0, -1)
@@ -35,8 +36,11 @@ func (h Harness) read(t *testing.T, box *brig.Sandbox, path string) string {
 	return string(b)
 }
 
-// ofVersion is what a file of a version has.
-func (h Harness) ofVersion(t *testing.T, ws string, version int, path string) string {
+// workspaceCases are the cases about workspaces.
+type workspaceCases struct{ Harness }
+
+// ofVersion returns the content of a file in a version.
+func (h workspaceCases) ofVersion(t *testing.T, ws string, version int, path string) string {
 	t.Helper()
 	size, r, err := h.Service.ReadWorkspaceFile(h.Context(t), ws, version, path)
 	if err != nil {
@@ -50,8 +54,8 @@ func (h Harness) ofVersion(t *testing.T, ws string, version int, path string) st
 	return string(b)
 }
 
-// captures checks what comes along from outside /workspace.
-func (h Harness) captures(t *testing.T, ws string) {
+// captures checks that files outside /workspace are captured.
+func (h workspaceCases) captures(t *testing.T, ws string) {
 	ctx := h.Context(t)
 	box := h.sandbox(t, brig.Spec{Workspace: brig.WorkspaceUse{Name: ws, Capture: []string{"/home/user/kept/", "/etc/none"}}})
 	if u := box.Spec.Workspace; !slices.Equal(u.Capture, []string{"/home/user/kept", "/etc/none"}) {
@@ -72,9 +76,9 @@ func (h Harness) captures(t *testing.T, ws string) {
 	}
 }
 
-// mainInWorkspace checks that the main program of a sandbox finds its workspace, and
-// that what it leaves is kept.
-func (h Harness) mainInWorkspace(t *testing.T, ws string) {
+// mainInWorkspace checks that the main program of a sandbox finds its
+// workspace, and that the files that it leaves are stored.
+func (h workspaceCases) mainInWorkspace(t *testing.T, ws string) {
 	ctx := h.Context(t)
 	box := h.sandbox(t, brig.Spec{Command: &brig.Command{Argv: h.argv("exit", "0")}, Workspace: brig.WorkspaceUse{Name: ws, Mode: brig.WorkspaceDirect}})
 	for range 100 {
@@ -93,9 +97,9 @@ func (h Harness) mainInWorkspace(t *testing.T, ws string) {
 	t.Error("it does not end")
 }
 
-// workspaces checks what is promised of directories that outlive sandboxes.
-// The service must be able to keep them.
-func (h Harness) workspaces(t *testing.T) {
+// workspaces checks the contract of workspaces. The service must be able to
+// store them.
+func (h workspaceCases) workspaces(t *testing.T) {
 	ctx := h.Context(t)
 	ws := name()
 	w, err := h.Service.CreateWorkspace(ctx, ws)
@@ -198,7 +202,7 @@ func (h Harness) workspaces(t *testing.T) {
 	wantKind(t, "a commit to what is gone", err, brig.NotFound)
 }
 
-func (h Harness) refuseWorkspaces(t *testing.T, ws string) {
+func (h workspaceCases) refuseWorkspaces(t *testing.T, ws string) {
 	ctx := h.Context(t)
 	for what, c := range map[string]struct {
 		spec  brig.Spec
@@ -244,7 +248,7 @@ func (h Harness) refuseWorkspaces(t *testing.T, ws string) {
 	wantKind(t, "a commit of nothing", err, brig.FailedPrecondition)
 }
 
-func (h Harness) foreignWorkspaces(t *testing.T, ws string) {
+func (h workspaceCases) foreignWorkspaces(t *testing.T, ws string) {
 	ctx := h.OtherContext(t)
 	list, err := h.Other.Workspaces(ctx)
 	if err != nil || len(list) != 0 {

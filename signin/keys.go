@@ -14,39 +14,41 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// algorithms are those by which a token may be signed: none, and those for
-// which the verifier's key would be the signer's, are not among them.
+// algorithms are the accepted signature algorithms. They exclude "none" and the
+// symmetric algorithms, in which the verifier could also sign.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
 const (
-	// keysAge is for how long the provider's keys are taken to be its keys
-	// still. One that it has taken back is good for as long at most.
-	keysAge = 5 * time.Minute
-	// keysLast is for how long they are when it does not answer.
-	keysLast = time.Hour
-	// keysPause is how often it is asked at most, whatever keys tokens name.
-	keysPause = 10 * time.Second
-	// maxAnswer bounds what the provider answers.
+	// keysTTL is how long fetched keys remain valid. The server accepts a revoked
+	// key for at most this time.
+	keysTTL = 5 * time.Minute
+	// keysStaleTTL is how long fetched keys remain valid while the provider
+	// does not respond.
+	keysStaleTTL = time.Hour
+	// keysMinInterval is the minimum interval between fetches, regardless of the key
+	// IDs in tokens.
+	keysMinInterval = 10 * time.Second
+	// maxAnswer bounds the provider's response.
 	maxAnswer = 1 << 20
 )
 
 var errNoKey = errors.New("no key of the provider's signed the token")
 
-// keySet are the provider's keys. It implements oidc.KeySet.
+// keySet holds the provider's keys. It implements oidc.KeySet.
 type keySet struct {
 	now  func() time.Time
 	http *http.Client
 
-	mu    sync.Mutex // guards the fields below, also while keys are fetched
-	url   string
-	keys  []jose.JSONWebKey
-	had   time.Time // when they were fetched
-	tried time.Time
+	mu        sync.Mutex // guards the fields below, also while keys are fetched
+	url       string
+	keys      []jose.JSONWebKey
+	fetchedAt time.Time // the time of the last fetch
+	triedAt   time.Time
 }
 
-func (s *keySet) at(url string) {
+func (s *keySet) setURL(url string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.url = url
@@ -62,7 +64,7 @@ func (s *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 		return nil, errNoKey
 	}
 	h := jws.Signatures[0].Header
-	keys, err := s.of(ctx, h)
+	keys, err := s.keysFor(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -74,42 +76,43 @@ func (s *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return nil, errNoKey
 }
 
-// of returns the keys that a header may mean.
-func (s *keySet) of(ctx context.Context, h jose.Header) ([]jose.JSONWebKey, error) {
+// keysFor returns the keys that match a header.
+func (s *keySet) keysFor(ctx context.Context, h jose.Header) ([]jose.JSONWebKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	found := s.named(h)
-	if age := now.Sub(s.had); len(found) > 0 && age < keysAge {
+	found := s.matchingKeys(h)
+	if age := now.Sub(s.fetchedAt); len(found) > 0 && age < keysTTL {
 		return found, nil
 	}
 	var failed error
-	if s.tried.IsZero() || now.Sub(s.tried) >= keysPause {
-		s.tried = now
+	if s.triedAt.IsZero() || now.Sub(s.triedAt) >= keysMinInterval {
+		s.triedAt = now
 		var keys []jose.JSONWebKey
 		keys, failed = s.fetch(ctx)
-		s.tried = s.now() // whoever waited for this answer does not ask again
+		s.triedAt = s.now() // callers that waited for this response do not send another request
 		if failed == nil {
-			s.keys, s.had = keys, now
-			found = s.named(h)
+			s.keys, s.fetchedAt = keys, now
+			found = s.matchingKeys(h)
 		}
 	}
-	if now.Sub(s.had) >= keysLast {
+	if now.Sub(s.fetchedAt) >= keysStaleTTL {
 		return nil, fmt.Errorf("the provider's keys cannot be had: %w", errors.Join(failed, ctx.Err()))
 	}
 	return found, nil
 }
 
-// stale reports whether there are no keys by which anything could be told.
+// stale reports whether no valid keys are available, so that no signature can
+// be verified.
 func (s *keySet) stale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now().Sub(s.had) >= keysLast
+	return s.now().Sub(s.fetchedAt) >= keysStaleTTL
 }
 
-// named are the keys of a name and an algorithm. A header without a name means
-// the only key that there is.
-func (s *keySet) named(h jose.Header) (out []jose.JSONWebKey) {
+// matchingKeys returns the keys that match the key ID and the algorithm of a
+// header. If the header has no key ID, it refers to the only key.
+func (s *keySet) matchingKeys(h jose.Header) (out []jose.JSONWebKey) {
 	for _, k := range s.keys {
 		if (k.KeyID == h.KeyID || h.KeyID == "" && len(s.keys) == 1) && (k.Algorithm == "" || k.Algorithm == h.Algorithm) {
 			out = append(out, k)
@@ -119,7 +122,7 @@ func (s *keySet) named(h jose.Header) (out []jose.JSONWebKey) {
 }
 
 func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime) // it is for all who wait
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout) // all waiting callers use the result
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {
@@ -140,7 +143,7 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var out []jose.JSONWebKey
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
-		// One that is not understood is not ours to use.
+		// Ignore keys that are invalid or not for signatures.
 		if json.Unmarshal(raw, &k) == nil && k.Valid() && k.IsPublic() && (k.Use == "" || k.Use == "sig") && !symmetric(k) {
 			out = append(out, k)
 		}
@@ -153,16 +156,12 @@ func symmetric(k jose.JSONWebKey) bool {
 	return secret || k.Algorithm != "" && !slices.Contains(algorithms, jose.SignatureAlgorithm(k.Algorithm))
 }
 
-// bounded is a transport whose answers are not read beyond a bound.
+// bounded is a transport that limits the size of responses.
 type bounded struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := b.RoundTripper
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	resp, err := next.RoundTrip(r)
+	resp, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
 		resp.Body = struct {
 			io.Reader

@@ -7,8 +7,8 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
-	"maps"
 	"net/url"
 	"strconv"
 	"strings"
@@ -21,29 +21,29 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// CallbackPath is where the provider sends browsers back to. It has to be told
-// to the provider, behind this server's URL.
+// CallbackPath is the path to which the provider redirects browsers. The
+// operator registers it with the provider, prefixed by this server's URL.
 const CallbackPath = "/v1/auth/callback"
 
 const (
-	// LoginTime is how long a login may take.
+	// LoginTime is the time limit of a login.
 	LoginTime = 10 * time.Minute
-	// maxNext bounds where a login leads, in bytes.
+	// maxNext bounds the target path of a login, in bytes.
 	maxNext = 1024
-	// maxReplays bounds the logins that are remembered.
-	maxReplays = 100_000
+	// maxReplays bounds the number of remembered finished logins.
+	maxReplays = 10_000
 )
 
-// Begun is the beginning of a login.
-type Begun struct {
-	// URL is where the browser goes now.
+// LoginStart is a started login.
+type LoginStart struct {
+	// URL is the address to which the browser goes now.
 	URL string
-	// Cookie is what it must bring back, and nobody else may know.
+	// Cookie is the value that the browser must return. It must be kept secret.
 	Cookie string
 }
 
-// Begin begins a login that leads to next, a path of this server.
-func (p *Provider) Begin(ctx context.Context, next string) (*Begun, error) {
+// Begin starts a login that leads to next, a path of this server.
+func (p *Provider) Begin(ctx context.Context, next string) (*LoginStart, error) {
 	if next == "" {
 		next = "/"
 	}
@@ -57,13 +57,13 @@ func (p *Provider) Begin(ctx context.Context, next string) (*Begun, error) {
 	secret := rand.Text() + rand.Text()
 	text := secret + "." + strconv.FormatInt(p.Now().Add(LoginTime).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(next))
 	l := login{secret: secret}
-	return &Begun{
+	return &LoginStart{
 		URL:    p.flow(m).AuthCodeURL(l.part("state"), oidc.Nonce(l.part("nonce")), oauth2.S256ChallengeOption(l.part("verifier"))),
 		Cookie: text + "." + p.seal(text),
 	}, nil
 }
 
-// checkNext refuses what would lead to another site, however browsers read it.
+// checkNext rejects a path that some browser could interpret as another site.
 func checkNext(next string) error {
 	u, err := url.Parse(next)
 	odd := func(c rune) bool { return c <= ' ' || c == '\\' || c >= 0x7f }
@@ -74,8 +74,8 @@ func checkNext(next string) error {
 	return nil
 }
 
-// login is what a login's beginning and its end have in common. All that the
-// provider and the browser are shown of it is made from one secret.
+// login holds the values that link the start and the end of a login. All values
+// that the provider and the browser see are derived from one secret.
 type login struct {
 	secret, next string
 	expires      time.Time
@@ -93,7 +93,7 @@ func (p *Provider) seal(text string) string {
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// open reads a cookie of ours.
+// open verifies and parses a login cookie.
 func (p *Provider) open(cookie string) (*login, error) {
 	bad := brig.Errorf(brig.Unauthenticated, "this login was not begun here, or too long ago").WithHint("begin again at /v1/auth/login")
 	i := strings.LastIndexByte(cookie, '.')
@@ -113,15 +113,18 @@ func (p *Provider) open(cookie string) (*login, error) {
 	return l, nil
 }
 
-// Returned is with what a browser comes back from the provider.
-type Returned struct {
+// Callback holds the parameters with which a browser returns from the provider.
+type Callback struct {
 	Cookie, State, Code, Issuer string
-	// Error is the provider's, when it let nobody in.
+	// Error is the provider's error, if it refused the login.
 	Error string
+	// Exchange is called before the code is exchanged with the provider. An error
+	// ends the login. It may be nil.
+	Exchange func() error
 }
 
-// Finish ends a login: who it is, and where it leads.
-func (p *Provider) Finish(ctx context.Context, r Returned) (person *brig.Person, next string, err error) {
+// Finish completes a login. It returns the person and the target path.
+func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person, next string, err error) {
 	l, err := p.open(r.Cookie)
 	if err != nil {
 		return nil, "", err
@@ -129,8 +132,8 @@ func (p *Provider) Finish(ctx context.Context, r Returned) (person *brig.Person,
 	if subtle.ConstantTimeCompare([]byte(l.part("state")), []byte(r.State)) != 1 {
 		return nil, "", brig.Errorf(brig.Unauthenticated, "this is the end of another login than the browser began").WithHint("begin again at /v1/auth/login")
 	}
-	if !p.used.once(l.secret, l.expires, p.Now()) {
-		return nil, "", brig.Errorf(brig.Unauthenticated, "this login has ended before").WithHint("begin again at /v1/auth/login")
+	if p.used.isFinished(l.secret) {
+		return nil, "", errEndedBefore()
 	}
 	m, err := p.discover(ctx)
 	if err != nil {
@@ -140,10 +143,15 @@ func (p *Provider) Finish(ctx context.Context, r Returned) (person *brig.Person,
 		return nil, "", brig.Errorf(brig.Unauthenticated, "this is the answer of another identity provider")
 	}
 	if r.Error != "" || r.Code == "" {
-		return nil, "", brig.Errorf(brig.Unauthenticated, "the identity provider let nobody in").
+		return nil, "", brig.Errorf(brig.Unauthenticated, "the identity provider did not sign the person in").
 			WithHint("begin again at /v1/auth/login").Because(errors.New(brig.Clip(r.Error, 80)))
 	}
-	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.HTTP), askTime)
+	if r.Exchange != nil {
+		if err := r.Exchange(); err != nil {
+			return nil, "", err
+		}
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.HTTP), requestTimeout)
 	defer cancel()
 	token, err := p.flow(m).Exchange(ctx, r.Code, oauth2.VerifierOption(l.part("verifier")))
 	if err != nil {
@@ -156,7 +164,12 @@ func (p *Provider) Finish(ctx context.Context, r Returned) (person *brig.Person,
 		return nil, "", err
 	}
 	if subtle.ConstantTimeCompare([]byte(l.part("nonce")), []byte(s.Nonce)) != 1 {
-		return nil, "", untrusted("it is of another login")
+		return nil, "", errUntrusted("it is of another login")
+	}
+	// Remember only logins whose code the provider accepted: a request without
+	// a valid code must not leave any state.
+	if !p.used.claim(l.secret, l.expires, p.Now()) {
+		return nil, "", errEndedBefore()
 	}
 	if person, err = p.complete(ctx, m, token, s.all, person); err != nil {
 		return nil, "", err
@@ -164,8 +177,12 @@ func (p *Provider) Finish(ctx context.Context, r Returned) (person *brig.Person,
 	return person, l.next, nil
 }
 
-// complete asks the provider for claims that the token does not have. What it
-// says of somebody else does not count.
+func errEndedBefore() error {
+	return brig.Errorf(brig.Unauthenticated, "this login has ended before").WithHint("begin again at /v1/auth/login")
+}
+
+// complete fetches the claims that the token lacks from the userinfo endpoint.
+// It ignores a response about another subject.
 func (p *Provider) complete(ctx context.Context, m *metadata, token *oauth2.Token, all claims, person *brig.Person) (*brig.Person, error) {
 	mapping, err := p.mapping()
 	if err != nil {
@@ -183,38 +200,57 @@ func (p *Provider) complete(ctx context.Context, m *metadata, token *oauth2.Toke
 		return nil, brig.Errorf(brig.Unavailable, "the identity provider does not say who this is").WithHint("try again in a moment").Because(err)
 	}
 	if info.Subject != person.Subject {
-		return nil, untrusted("the identity provider says that it is of somebody else")
+		return nil, errUntrusted("the identity provider says that it is of somebody else")
 	}
+	var told json.RawMessage
 	more := claims{}
-	if err := info.Claims(&more); err != nil {
-		return nil, untrusted("it cannot be read").Because(err)
+	err = info.Claims(&told)
+	if err == nil {
+		err = more.read(told)
+	}
+	if err != nil {
+		return nil, errUntrusted("what the identity provider says of it cannot be read").Because(err)
 	}
 	all.fill(more)
 	return p.person(person.Subject, all)
 }
 
-// replays are logins that have ended, until they would have anyway.
+// replays holds finished logins until their expiry. A provider accepts a code
+// only once, so this is a second check: above the limit, the oldest entry is
+// dropped and no login is blocked.
 type replays struct {
-	mu   sync.Mutex // guards ends
-	ends map[string]time.Time
+	mu    sync.Mutex // guards the fields below
+	ends  map[string]bool
+	order []replay // oldest first
 }
 
-// once reports whether it is asked about a secret for the first time.
-func (r *replays) once(secret string, expires, now time.Time) bool {
+type replay struct {
+	secret string
+	end    time.Time
+}
+
+// isFinished reports whether a login has finished.
+func (r *replays) isFinished(secret string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, again := r.ends[secret]; again {
+	return r.ends[secret]
+}
+
+// claim reports whether this is its first call with the secret.
+func (r *replays) claim(secret string, expires, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ends[secret] {
 		return false
 	}
 	if r.ends == nil {
-		r.ends = map[string]time.Time{}
+		r.ends = map[string]bool{}
 	}
-	if len(r.ends) >= maxReplays {
-		maps.DeleteFunc(r.ends, func(_ string, end time.Time) bool { return !now.Before(end) })
+	for len(r.order) > 0 && (len(r.order) >= maxReplays || !now.Before(r.order[0].end)) {
+		delete(r.ends, r.order[0].secret)
+		r.order = r.order[1:]
 	}
-	if len(r.ends) >= maxReplays {
-		return false // rather nobody than somebody twice
-	}
-	r.ends[secret] = expires
+	r.ends[secret] = true
+	r.order = append(r.order, replay{secret, expires})
 	return true
 }

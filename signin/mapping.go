@@ -7,58 +7,61 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Mapping says who of a provider's people is whom here. Whom it does not speak
-// of has no role.
+// Mapping maps the provider's users to tenants and roles. A user that no rule
+// matches has no role.
 type Mapping struct {
-	// Domains are the only ones of which addresses may be; empty is all,
-	// and then none is needed.
+	// Domains are the allowed domains of email addresses. If empty, every domain
+	// is allowed and no address is required.
 	Domains []string
-	// Tenant is whose somebody is.
+	// Tenant determines a user's tenant.
 	Tenant TenantRule
-	// Role is what they may do.
+	// Role determines a user's role.
 	Role RoleRule
 }
 
-// TenantRule finds a tenant.
+// TenantRule determines a user's tenant.
 type TenantRule struct {
-	// Claim has it: its values by Values, or as they are where that is nil.
+	// Claim is the claim with the tenant. Values maps its values to tenants; if
+	// nil, the values are the tenants.
 	Claim  string
 	Values map[string]string
-	// Default is the tenant of those whose claim says nothing; empty is none.
+	// Default is the tenant of users without the claim; empty means none.
 	Default string
 }
 
-// RoleRule finds a role: the highest of those of somebody's values.
+// RoleRule determines a role: the highest of the roles to which the user's
+// values are mapped.
 type RoleRule struct {
 	Claim  string
 	Values map[string]brig.Role
-	// Default is the role of those whose values say nothing; Nobody is none.
+	// Default is the role of users whose values map to no role; the zero role is
+	// no access.
 	Default brig.Role
 }
 
-// mapping is the operator's, as it is now.
+// mapping returns the operator's current mapping.
 func (p *Provider) mapping() (*Mapping, error) {
 	m, err := p.Mapping()
 	if err != nil {
-		// Who may not any more must not be let in by what was.
+		// An outdated mapping could admit a user who has lost access.
 		return nil, brig.Errorf(brig.Unavailable, "who may sign in cannot be read").WithHint("the operator finds the reason in the server's log").Because(err)
 	}
 	return m, nil
 }
 
-// Actor implements what the engine asks of people: what somebody may do now.
+// Actor implements the engine's People: it returns a user's current rights.
 func (p *Provider) Actor(person *brig.Person) (brig.Actor, error) {
 	m, err := p.mapping()
 	if err != nil {
 		return brig.Actor{}, err
 	}
 	if person.Issuer != p.Issuer {
-		return brig.Actor{}, stranger(person, "signed in elsewhere")
+		return brig.Actor{}, errNoAccess(person, "signed in elsewhere")
 	}
 	return m.actor(person)
 }
 
-func stranger(p *brig.Person, why string) error {
+func errNoAccess(p *brig.Person, why string) error {
 	return brig.Errorf(brig.Unauthenticated, "%s has no access here: %s", brig.Clip(p.Name(), 80), why).
 		WithHint("ask the operator for a role")
 }
@@ -68,25 +71,25 @@ func (m *Mapping) actor(p *brig.Person) (brig.Actor, error) {
 	if len(m.Domains) > 0 {
 		_, domain, _ := strings.Cut(p.Email, "@")
 		if !slices.Contains(m.Domains, domain) {
-			return none, stranger(p, "the address is not of a domain that may")
+			return none, errNoAccess(p, "the address is not of a domain that may")
 		}
 	}
-	tenant, ok := m.Tenant.of(p)
+	tenant, ok := m.Tenant.tenantFor(p)
 	if !ok {
-		return none, stranger(p, "the tenant is not clear")
+		return none, errNoAccess(p, "the tenant is not clear")
 	}
 	a := brig.Actor{Name: p.Name(), Tenant: tenant, Role: m.Role.Default, Person: p}
 	for _, v := range p.Claims[m.Role.Claim] {
 		a.Role = max(a.Role, m.Role.Values[v])
 	}
 	if a.Role == brig.Nobody {
-		return none, stranger(p, "there is no role")
+		return none, errNoAccess(p, "there is no role")
 	}
 	return a, nil
 }
 
-// of finds somebody's tenant, if there is exactly one.
-func (r TenantRule) of(p *brig.Person) (string, bool) {
+// tenantFor returns a user's tenant, if there is exactly one.
+func (r TenantRule) tenantFor(p *brig.Person) (string, bool) {
 	found := map[string]bool{}
 	for _, v := range p.Claims[r.Claim] {
 		if r.Values == nil {
@@ -104,29 +107,29 @@ func (r TenantRule) of(p *brig.Person) (string, bool) {
 	return "", false
 }
 
-// Check refuses a mapping that means nothing.
+// Check returns an error for an invalid mapping.
 func (m *Mapping) Check() error {
 	for _, d := range m.Domains {
-		if d == "" || d != strings.ToLower(d) || strings.ContainsAny(d, "@* /") {
-			return wrong("oidc.domains", "%q is no domain", brig.Clip(d, 80)).WithHint("write it as example.com; one below it is another")
+		if d == "" || d != asciiLower(d) || strings.ContainsAny(d, "@* /") {
+			return configError("oidc.domains", "%q is no domain", brig.Clip(d, 80)).WithHint("write it as example.com; one below it is another")
 		}
 	}
 	if m.Tenant.Claim == "" && m.Tenant.Default == "" {
-		return wrong("oidc.tenant", "it says nothing").WithHint("give a claim, or a default")
+		return configError("oidc.tenant", "it says nothing").WithHint("give a claim, or a default")
 	}
 	if m.Tenant.Default != "" && !brig.ValidName(m.Tenant.Default) {
-		return wrong("oidc.tenant.default", "%q is no tenant's name", brig.Clip(m.Tenant.Default, 80)).WithHint("names are 1 to 63 of a-z, 0-9 and -")
+		return configError("oidc.tenant.default", "%q is no tenant's name", brig.Clip(m.Tenant.Default, 80)).WithHint("names are 1 to 63 of a-z, 0-9 and -")
 	}
 	for v, t := range m.Tenant.Values {
 		if !brig.ValidName(t) {
-			return wrong("oidc.tenant.values", "%q is no tenant's name, for %q", brig.Clip(t, 80), brig.Clip(v, 80)).WithHint("names are 1 to 63 of a-z, 0-9 and -")
+			return configError("oidc.tenant.values", "%q is no tenant's name, for %q", brig.Clip(t, 80), brig.Clip(v, 80)).WithHint("names are 1 to 63 of a-z, 0-9 and -")
 		}
 	}
 	if m.Role.Claim == "" && m.Role.Default == brig.Nobody {
-		return wrong("oidc.role", "it says nothing").WithHint("give a claim with values, or a default")
+		return configError("oidc.role", "it says nothing").WithHint("give a claim with values, or a default")
 	}
 	if (m.Role.Claim == "") != (len(m.Role.Values) == 0) {
-		return wrong("oidc.role", "claim and values belong together").WithHint("for example {claim: groups, values: {developers: member}}")
+		return configError("oidc.role", "claim and values belong together").WithHint("for example {claim: groups, values: {developers: member}}")
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestClaims(t *testing.T) {
 		"one": {"a"}, "list": {"a", "b"}, "n": nil, "none": nil, "": nil, "o": nil, "o.roles": {"x"}, "o.p.q": {"y"}, "o.none": nil,
 		"https://x.y/groups": {"z"}, "email": {"ann@example.com"}, "one.two": nil,
 	} {
-		if got := c.strings(name); !slices.Equal(got, want) {
+		if got := c.stringValues(name); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -91,22 +91,22 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, c.email(), want)
 		}
 	}
-	// An address of one source is not verified by another.
+	// The verification in one source does not apply to an address from another.
 	c = claims{"email": json.RawMessage(`"evil@example.com"`)}
 	c.fill(claims{"email": json.RawMessage(`"good@example.com"`), "email_verified": json.RawMessage("true"), "groups": json.RawMessage(`["x"]`)})
-	if c.email() != "" || len(c.strings("groups")) != 1 {
+	if c.email() != "" || len(c.stringValues("groups")) != 1 {
 		t.Errorf("filled up: %s", c)
 	}
 }
 
-// FuzzToken: what anybody may send is looked at before the provider's keys
-// are, and nothing of it gets far.
+// FuzzToken checks that arbitrary input is validated before the provider's keys
+// are used, and that it is never accepted.
 func FuzzToken(f *testing.F) {
 	f.Add("eyJhbGciOiJSUzI1NiJ9.e30.x")
 	f.Add("eyJ.e30.")
 	f.Fuzz(func(t *testing.T, token string) {
-		if plausible(token) {
-			s := &keySet{now: time.Now, tried: time.Now()}
+		if isPlausible(token) {
+			s := &keySet{now: time.Now, triedAt: time.Now()}
 			if _, err := s.VerifySignature(t.Context(), token); err == nil {
 				t.Errorf("%q is believed", token)
 			}

@@ -1,16 +1,16 @@
-// Package signin lets people in by an OpenID Connect provider: it verifies the
-// provider's tokens (token.go) by its published keys (keys.go), takes a browser
-// there and back (login.go), and says by the operator's mapping who is whom
-// here (mapping.go).
+// Package signin authenticates users by an OpenID Connect provider. It verifies
+// the provider's tokens (token.go) with its published keys (keys.go), and
+// handles a browser's login (login.go). It maps users to tenants and roles by
+// the operator's mapping (mapping.go).
 //
-// It keeps nothing of anybody. What a token says is believed only as far as the
-// provider signed it for this server; what the bearer may do is the mapping's to
-// say, each time that it is asked.
+// It stores no users. A token only proves what the provider has signed for this
+// server. The mapping determines the bearer's rights at each request.
 package signin
 
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -20,46 +20,51 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/hostaddr"
+	"github.com/brig-run/brig/internal/outbound"
 )
 
-// Options say which provider it is, and what this server is to it.
+// Options configure the provider and this server's registration with it.
 type Options struct {
 	// Issuer is the provider's URL: https, or http on a loopback address.
 	Issuer string
-	// ClientID is this server's name there. Without a secret it is a public
-	// client, which proves itself by PKCE alone; PKCE is used in any case.
+	// ClientID is this server's client ID. Without a secret it is a public
+	// client, which authenticates only by PKCE. Logins use PKCE in any case.
 	ClientID, ClientSecret string
-	// Audiences are those whose tokens are taken, beside ClientID. Clients are
-	// other programs, by their names at the provider, to which such tokens may
-	// have been given.
+	// Audiences are accepted audiences of tokens, in addition to ClientID.
+	// Clients are the client IDs of other programs to which such tokens may have
+	// been issued.
 	Audiences, Clients []string
-	// Scopes are what is asked for at a login, openid among them.
+	// Scopes are requested at a login; openid is among them.
 	Scopes []string
-	// URL is where browsers find this server.
+	// URL is the URL of this server for browsers.
 	URL string
-	// Mapping says who is whom. It is asked each time.
+	// Mapping returns the current mapping. It is called at each request.
 	Mapping func() (*Mapping, error)
-	// Seed is the secret by which a login's beginning is known again at its end.
+	// Seed is the secret that authenticates the cookie of a login.
 	Seed []byte
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
-	// HTTP asks the provider. Default: one with bounds.
+	// AllowPrivate allows private addresses for the hosts that the provider's
+	// documents name. The issuer's own host may have one in any case.
+	AllowPrivate bool
+	// HTTP is the client for requests to the provider. Default: one with limits.
 	HTTP *http.Client
 }
 
-// Provider is an OpenID Connect provider. It is asked for nothing before
-// somebody comes with a token or wants to log in.
+// Provider is an OpenID Connect provider. It is not contacted before the first
+// token or login.
 type Provider struct {
 	Options
 	keys *keySet
 	used replays
 
-	mu    sync.Mutex // guards the fields below
-	meta  *metadata
-	tried time.Time
+	mu      sync.Mutex // guards the fields below
+	meta    *metadata
+	triedAt time.Time
 }
 
-// metadata is what the provider says of itself.
+// metadata is the provider's discovery document.
 type metadata struct {
 	*oidc.Provider
 	JWKS        string `json:"jwks_uri"`
@@ -67,9 +72,10 @@ type metadata struct {
 }
 
 const (
-	// askTime bounds one question to the provider.
-	askTime = 10 * time.Second
-	// retryAfter is how soon a provider that did not answer is asked again.
+	// requestTimeout bounds one request to the provider.
+	requestTimeout = 10 * time.Second
+	// retryAfter is the minimum interval between requests to a provider that does
+	// not respond.
 	retryAfter = 5 * time.Second
 )
 
@@ -83,19 +89,43 @@ func New(o Options) (*Provider, error) {
 	}
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{
-			Timeout: askTime,
-			// What it publishes is where it says.
+			Timeout: requestTimeout,
+			// The provider's documents must be at their published URL, so do
+			// not follow redirects.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}
-	o.HTTP = &http.Client{Timeout: o.HTTP.Timeout, CheckRedirect: o.HTTP.CheckRedirect, Transport: bounded{o.HTTP.Transport}}
+	asks := o.HTTP.Transport
+	if asks == nil {
+		asks = o.transport()
+	}
+	o.HTTP = &http.Client{Timeout: o.HTTP.Timeout, CheckRedirect: o.HTTP.CheckRedirect, Transport: bounded{asks}}
 	p := &Provider{Options: o}
 	p.keys = &keySet{now: o.Now, http: o.HTTP}
 	return p, nil
 }
 
-// wrong is an error about a field of the configuration.
-func wrong(field, format string, args ...any) *brig.Error {
+// transport connects to the issuer and to the hosts that its documents name.
+// The provider chooses those hosts, so they must be public.
+func (o Options) transport() http.RoundTripper {
+	issuer := ""
+	if u, err := url.Parse(o.Issuer); err == nil {
+		issuer = u.Hostname()
+	}
+	return outbound.Default(func(host string, addr netip.Addr) error {
+		if o.AllowPrivate || host == issuer {
+			return brig.JudgeConfigured(host, addr)
+		}
+		if hostaddr.Has(addr) {
+			return brig.Errorf(brig.PolicyBlocked, "the identity provider names a host at %s, which is this machine", addr).
+				WithHint("set oidc.allow_private if that is meant")
+		}
+		return brig.JudgeForeign(addr)
+	})
+}
+
+// configError is an error about a field of the configuration.
+func configError(field, format string, args ...any) *brig.Error {
 	e := brig.Errorf(brig.InvalidConfig, format, args...)
 	e.Field = field
 	return e
@@ -103,23 +133,24 @@ func wrong(field, format string, args ...any) *brig.Error {
 
 func (o Options) check() error {
 	if !secure(o.Issuer) {
-		return wrong("oidc.issuer", "%q is no issuer", brig.Clip(o.Issuer, 80)).
+		return configError("oidc.issuer", "%q is no issuer", brig.Clip(o.Issuer, 80)).
 			WithHint("give its URL, with https (http on a loopback address alone), as its own documents have it")
 	}
 	if o.ClientID == "" {
-		return wrong("oidc.client_id", "it is missing").WithHint("give this server's name at the provider")
+		return configError("oidc.client_id", "it is missing").WithHint("give this server's name at the provider")
 	}
 	if !secure(o.URL) || strings.HasSuffix(o.URL, "/") {
-		return wrong("url", "%q is not where browsers find this server", brig.Clip(o.URL, 80)).
+		return configError("url", "%q is not where browsers find this server", brig.Clip(o.URL, 80)).
 			WithHint("write it as https://brig.example.com; oidc needs it")
 	}
 	if len(o.Seed) < 16 || o.Mapping == nil {
-		return wrong("oidc", "the wiring is incomplete")
+		return configError("oidc", "the wiring is incomplete")
 	}
 	return nil
 }
 
-// secure reports whether nobody on the way to a URL can change what it says.
+// secure reports whether a connection to a URL is protected against
+// modification.
 func secure(s string) bool {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -134,7 +165,7 @@ func secure(s string) bool {
 	return false
 }
 
-// discover asks the provider what there is to know, once.
+// discover fetches the discovery document once.
 func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,14 +173,14 @@ func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 		return p.meta, nil
 	}
 	down := brig.Errorf(brig.Unavailable, "the identity provider cannot be asked").WithHint("try again in a moment; keys work meanwhile")
-	if !p.tried.IsZero() && p.Now().Sub(p.tried) < retryAfter {
+	if !p.triedAt.IsZero() && p.Now().Sub(p.triedAt) < retryAfter {
 		return nil, down
 	}
-	p.tried = p.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+	p.triedAt = p.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 	defer cancel()
 	found, err := oidc.NewProvider(oidc.ClientContext(ctx, p.HTTP), p.Issuer)
-	p.tried = p.Now() // whoever waited for this answer does not ask again
+	p.triedAt = p.Now() // callers that waited for this response do not send another request
 	if err != nil {
 		return nil, down.Because(err)
 	}
@@ -160,12 +191,12 @@ func (p *Provider) discover(ctx context.Context) (*metadata, error) {
 	if !secure(found.Endpoint().TokenURL) || !secure(m.JWKS) {
 		return nil, brig.Errorf(brig.InvalidConfig, "the identity provider's endpoints are not secure")
 	}
-	p.keys.at(m.JWKS)
+	p.keys.setURL(m.JWKS)
 	p.meta = m
 	return m, nil
 }
 
-// flow is the exchange with the provider by which people log in.
+// flow returns the OAuth 2.0 configuration of a login.
 func (p *Provider) flow(m *metadata) *oauth2.Config {
 	return &oauth2.Config{
 		ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: m.Endpoint(),

@@ -1,6 +1,7 @@
 package signin_test
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,17 +21,18 @@ import (
 	"github.com/brig-run/brig/signin"
 )
 
-// idp stands for a provider that does what no real one does: e2e has a real
-// one. It is as wrong as a test wants it to be.
+// idp is a fake provider that misbehaves as a test configures it. The
+// end-to-end tests use a real provider.
 type idp struct {
 	*httptest.Server
 	mu      sync.Mutex // guards the fields below
 	keys    map[string]*ecdsa.PrivateKey
 	fetched int
 	down    bool
-	leaks   bool           // the key set has private keys
-	claims  map[string]any // of the token that a code gives
-	info    map[string]any // that userinfo tells
+	leaks   bool           // the key set contains private keys
+	jwks    string         // the URL of the keys, if not at the issuer
+	claims  map[string]any // of the token for a code
+	info    map[string]any // the userinfo response
 }
 
 func newIDP(t *testing.T) *idp {
@@ -51,9 +53,12 @@ func newIDP(t *testing.T) *idp {
 		}
 	}
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		i.mu.Lock()
+		jwks := cmp.Or(i.jwks, i.URL+"/jwks")
+		i.mu.Unlock()
 		answer(w, map[string]any{
 			"issuer": i.URL, "authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token",
-			"jwks_uri": i.URL + "/jwks", "userinfo_endpoint": i.URL + "/me",
+			"jwks_uri": jwks, "userinfo_endpoint": i.URL + "/me",
 		})
 	})
 	mux.HandleFunc("/jwks", func(w http.ResponseWriter, _ *http.Request) {
@@ -82,7 +87,7 @@ func newIDP(t *testing.T) *idp {
 	return i
 }
 
-// rotate makes a key the only one.
+// rotate replaces all keys by a new one.
 func (i *idp) rotate(t *testing.T, kid string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -139,9 +144,9 @@ func (i *idp) open(t *testing.T, now *time.Time, change func(*signin.Options)) *
 	return p
 }
 
-// The server rejects a token signed with a key whose private half the provider
-// publishes.
-func TestPrivateKeyOfTheProvider(t *testing.T) {
+// TestPublishedPrivateKeyIsRejected checks that the server rejects a token
+// signed with a key of which the provider publishes the private part.
+func TestPublishedPrivateKeyIsRejected(t *testing.T) {
 	for _, leaks := range []bool{false, true} {
 		i, now := newIDP(t), time.Now()
 		i.leaks = leaks
@@ -152,8 +157,8 @@ func TestPrivateKeyOfTheProvider(t *testing.T) {
 	}
 }
 
-// The provider's clock may be half a minute ahead or behind, and no more; the name
-// of a person has a bound.
+// TestTokenBounds checks that the provider's clock may differ by half a minute
+// and no more, and that the length of a person's name is limited.
 func TestTokenBounds(t *testing.T) {
 	i, now := newIDP(t), time.Now().Truncate(time.Second)
 	p := i.open(t, &now, nil)
@@ -178,9 +183,10 @@ func TestTokenBounds(t *testing.T) {
 	}
 }
 
-// The provider's keys are remembered, follow its changes, are not asked for
-// more often than they may be, and are good for a while when it is down.
-func TestKeysOfTheProvider(t *testing.T) {
+// TestProviderKeys checks that the provider's keys are cached, follow its
+// changes, are fetched no more often than allowed, and remain valid for a while
+// when the provider is down.
+func TestProviderKeys(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, nil)
 	good := func(token string) brig.Kind {
@@ -206,7 +212,7 @@ func TestKeysOfTheProvider(t *testing.T) {
 		t.Errorf("a key that was taken back: %q", k)
 	}
 	attack.Case(t, "API-08", "a key that the provider has taken back")
-	// Names of keys that nobody has do not make the server ask.
+	// Unknown key IDs do not cause requests.
 	now = now.Add(time.Minute)
 	other := newIDP(t)
 	other.rotate(t, "nobody's")
@@ -221,8 +227,9 @@ func TestKeysOfTheProvider(t *testing.T) {
 		t.Errorf("fifty strange tokens cost %d questions", n)
 	}
 	attack.Case(t, "API-08", "names of keys that make the server ask the provider")
-	attack.Seen("API-08", "a new key of the provider's own", "the provider's keys", good(second) == "")
-	// What it has taken back without another key's use is noticed, too.
+	attack.RecordMutant("API-08", "a new key of the provider's own", "the provider's keys", good(second) == "")
+	// The verifier also notices that a key was withdrawn if no other key has
+	// been used.
 	i.rotate(t, "three")
 	now = now.Add(6 * time.Minute)
 	if k := good(second); k != brig.Unauthenticated {
@@ -248,8 +255,9 @@ func TestKeysOfTheProvider(t *testing.T) {
 	}
 }
 
-// A login's answer counts once, in the browser that began it, for what it
-// began: state and nonce, each alone.
+// TestLogin checks that the response to a login is accepted only once, only in
+// the browser that started the login, and only for that login. The state and
+// the nonce are each tested separately.
 func TestLogin(t *testing.T) {
 	i, now := newIDP(t), time.Now()
 	p := i.open(t, &now, nil)
@@ -272,7 +280,7 @@ func TestLogin(t *testing.T) {
 		i.mu.Lock()
 		i.claims = claims
 		i.mu.Unlock()
-		person, next, err := p.Finish(t.Context(), signin.Returned{Cookie: cookie, State: state, Code: "c"})
+		person, next, err := p.Finish(t.Context(), signin.Callback{Cookie: cookie, State: state, Code: "c"})
 		if err == nil && (person.Subject != "ann" || next != "/ui/?a=b#c") {
 			t.Errorf("%+v goes to %s", person, next)
 		}
@@ -287,7 +295,7 @@ func TestLogin(t *testing.T) {
 	if err := finish(cookie, state, with("nonce", nonce)); err != nil {
 		t.Fatalf("a good login: %v", err)
 	}
-	attack.Seen("API-09", "a login with its own nonce", "the nonce", true)
+	attack.RecordMutant("API-09", "a login with its own nonce", "the nonce", true)
 	if err := finish(cookie, state, with("nonce", nonce)); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("again: %v", err)
 	}
@@ -315,13 +323,107 @@ func TestLogin(t *testing.T) {
 	if err := finish(cookie, state, with("nonce", nonce)); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("eleven minutes later: %v", err)
 	}
-	// What the provider tells of somebody else does not count.
+	// A userinfo response about another subject is ignored.
 	i.info = map[string]any{"sub": "boss", "groups": []string{"dev"}}
 	cookie, state, nonce = begin()
 	c := with("nonce", nonce)
 	delete(c, "groups")
 	if err := finish(cookie, state, c); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("userinfo of somebody else: %v", err)
+	}
+}
+
+// TestLoginsWithoutCodes checks that callbacks without a code, or with codes
+// that the provider refuses, block no other login and leave no state.
+func TestLoginsWithoutCodes(t *testing.T) {
+	i, now := newIDP(t), time.Now()
+	p := i.open(t, &now, nil)
+	begin := func() (cookie string, q url.Values) {
+		b, err := p.Begin(t.Context(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Cookie, u.Query()
+	}
+	attack.Case(t, "API-09", "100,000 callbacks without a code")
+	for range 100_000 {
+		cookie, q := begin()
+		if _, _, err := p.Finish(t.Context(), signin.Callback{Cookie: cookie, State: q.Get("state")}); brig.KindOf(err) != brig.Unauthenticated {
+			t.Fatal(err)
+		}
+	}
+	if n := signin.Remembered(p); n != 0 {
+		t.Errorf("%d logins are remembered", n)
+	}
+	// A code that the provider refuses has no effect: the same login may still
+	// succeed.
+	cookie, q := begin()
+	i.claims = i.of("ann", now)
+	i.claims["nonce"] = q.Get("nonce")
+	i.down = true
+	if _, _, err := p.Finish(t.Context(), signin.Callback{Cookie: cookie, State: q.Get("state"), Code: "c"}); brig.KindOf(err) != brig.Unauthenticated {
+		t.Error(err)
+	}
+	i.down = false
+	_, _, err := p.Finish(t.Context(), signin.Callback{Cookie: cookie, State: q.Get("state"), Code: "c"})
+	if err != nil {
+		t.Errorf("a login after them: %v", err)
+	}
+	attack.RecordMutant("API-09", "a login with a code, after 100,000 without", "what counts as a login", err == nil && signin.Remembered(p) == 1)
+}
+
+// TestReplayLimit checks that only the newest of many logins are
+// remembered and that none is refused.
+func TestReplayLimit(t *testing.T) {
+	now := time.Now()
+	if kept, refused := signin.Replay(30_000, now); kept != 10_000 || refused != 0 {
+		t.Errorf("%d are remembered and %d were refused", kept, refused)
+	}
+}
+
+// TestTokenAudience checks that a token is accepted if it was issued to
+// a client that the operator configured, regardless of the claim that names the
+// client. Claim names are compared exactly.
+func TestTokenAudience(t *testing.T) {
+	i, now := newIDP(t), time.Now()
+	p := i.open(t, &now, func(o *signin.Options) { o.Audiences, o.Clients = []string{"api"}, []string{"cli"} })
+	for name, c := range map[string]struct {
+		claims map[string]any
+		ok     bool
+	}{
+		"ours":                            {nil, true},
+		"the API's, of a program":         {map[string]any{"aud": "api", "azp": "cli"}, true},
+		"the API's, of Microsoft's":       {map[string]any{"aud": "api", "appid": "cli"}, true},
+		"the API's, of Okta's":            {map[string]any{"aud": "api", "cid": "cli"}, true},
+		"the API's, of nobody":            {map[string]any{"aud": "api"}, false},
+		"another program's, by azp":       {map[string]any{"azp": "evil"}, false},
+		"another program's, by client_id": {map[string]any{"client_id": "evil"}, false},
+		"another program's, by appid":     {map[string]any{"appid": "evil"}, false},
+		"another program's, by cid":       {map[string]any{"cid": "evil"}, false},
+		"two programs'":                   {map[string]any{"azp": "cli", "cid": "evil"}, false},
+		"a program that is no text":       {map[string]any{"azp": []string{"cli"}}, false},
+		"ISS beside iss":                  {map[string]any{"ISS": "https://evil.test"}, false},
+		"EXP beside exp":                  {map[string]any{"EXP": now.Add(1000 * time.Hour).Unix()}, false},
+		"Sub beside sub":                  {map[string]any{"Sub": "boss"}, false},
+		"an invisible character":          {map[string]any{"sub": "ann\u200b"}, false},
+		"a control character":             {map[string]any{"sub": "ann\u0007"}, false},
+		"a mark of direction":             {map[string]any{"sub": "ann\u202e"}, false},
+	} {
+		claims := i.of("ann", now)
+		for k, v := range c.claims {
+			claims[k] = v
+		}
+		_, _, err := p.Person(t.Context(), i.sign(t, "one", claims))
+		if (err == nil) != c.ok || !c.ok && brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("%s: %v, want ok %v", name, err, c.ok)
+		}
+		if !c.ok {
+			attack.Case(t, "API-08", "a token: "+name)
+		}
 	}
 }
 

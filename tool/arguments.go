@@ -8,33 +8,35 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/brig-run/brig"
 )
 
-// Arguments gives arguments, a JSON object, the types that the schema says,
-// where they come as text that means them. Those that it does not know are left
-// out: agents have further ones of their own.
+// Arguments converts arguments, a JSON object, to the types in the schema. It
+// converts a text if the text represents a value of that type. It leaves out
+// arguments that the schema does not have, because agents add arguments of
+// their own.
 func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
-	args, err := object(raw)
+	args, err := parseObject(raw)
 	if err != nil || s == nil {
 		return raw, err
 	}
-	c := coercer{left: leastWork + 2*len(raw)}
+	c := coercer{left: minWork + 2*len(raw)}
 	out := map[string]any{}
 	for _, name := range s.Parameters {
 		v, ok := args[name]
 		if !ok {
 			continue
 		}
-		var wrong *misfit
-		if out[name], wrong = c.value(v, s.root.Properties[name], 0); wrong != nil {
-			return nil, wrong.in(name).err()
+		var wrong *mismatch
+		if out[name], wrong = c.coerceValue(v, s.root.Properties[name], 0); wrong != nil {
+			return nil, wrong.inField(name).err()
 		}
 	}
 	for _, name := range s.root.Required {
 		_, ok := out[name]
-		if _, known := s.root.Properties[name]; known && !ok && !given(name) {
+		if _, known := s.root.Properties[name]; known && !ok && !isCallerArgument(name) {
 			return nil, brig.InvalidField("args."+name, "the function needs it").WithHint("give every argument that the schema requires")
 		}
 	}
@@ -45,11 +47,11 @@ func (s *Schema) Arguments(raw json.RawMessage) (json.RawMessage, error) {
 	return b, nil
 }
 
-// given reports whether an argument is given by who runs the tool.
-func given(name string) bool { return name == "agent_state" || name == "request_heartbeat" }
+// isCallerArgument reports whether the caller of the tool supplies an argument.
+func isCallerArgument(name string) bool { return name == "agent_state" || name == "request_heartbeat" }
 
-// object reads a JSON object. Numbers stay as they are written.
-func object(raw json.RawMessage) (map[string]any, error) {
+// parseObject parses a JSON object. Numbers keep their original text.
+func parseObject(raw json.RawMessage) (map[string]any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	var args map[string]any
@@ -60,41 +62,41 @@ func object(raw json.RawMessage) (map[string]any, error) {
 		}
 	}
 	if err != nil || args == nil {
-		return nil, brig.InvalidField("args", "they are not a JSON object").WithHint(`for example {"name":"World","count":3}`)
+		return nil, brig.InvalidField("args", "the value is not a JSON object").WithHint(`for example {"name":"World","count":3}`)
 	}
 	return args, nil
 }
 
-// leastWork is how many values may be looked at, whatever the arguments are.
-// Longer ones have more values, and more looks at them.
-const leastWork = 10_000
+// minWork is the minimum number of values that the coercer may visit. Longer
+// arguments have more values and allow more visits.
+const minWork = 10_000
 
-// coercer gives values their types.
+// coercer converts values to the types in a schema.
 type coercer struct {
-	left int // of the work that the arguments are worth
+	left int // remaining work; the size of the arguments sets it
 }
 
-// misfit says where a value is not what its schema says, and why.
-type misfit struct {
-	path []string // the innermost first
+// mismatch describes where and why a value does not match its schema.
+type mismatch struct {
+	path []string // innermost first
 	text string
-	hint func() string // nil for none
-	work bool          // it was too much work to find out
+	hint func() string // nil: no hint
+	work bool          // the check exceeded the work limit
 }
 
-// in returns w as one of a field of a value.
-func (w *misfit) in(field string) *misfit {
+// inField adds the field that contains the value to the path of w.
+func (w *mismatch) inField(field string) *mismatch {
 	w.path = append(w.path, "."+brig.Clip(field, 80))
 	return w
 }
 
-// at is in for an element of a list.
-func (w *misfit) at(i int) *misfit {
+// atIndex is like inField, for an element of a list.
+func (w *mismatch) atIndex(i int) *mismatch {
 	w.path = append(w.path, "["+strconv.Itoa(i)+"]")
 	return w
 }
 
-func (w *misfit) err() error {
+func (w *mismatch) err() error {
 	if w.work {
 		return brig.InvalidField("json_schema", "%s", w.text).WithHint("give one that does not refer to its own parts over and over")
 	}
@@ -110,9 +112,10 @@ func (w *misfit) err() error {
 	return err
 }
 
-// work notes that a value is looked at, and reports whether that is not too
-// much. A schema can say of one value that it is twice another, and so on.
-func (c *coercer) work(v any) *misfit {
+// countWork counts a visit of a value and returns an error when the work limit
+// is exceeded. A schema can refer to a part twice, and that part to another one
+// twice, so the work can grow exponentially.
+func (c *coercer) countWork(v any) *mismatch {
 	c.left--
 	switch v := v.(type) {
 	case string:
@@ -121,24 +124,24 @@ func (c *coercer) work(v any) *misfit {
 		c.left -= len(v) / 8
 	}
 	if c.left < 0 {
-		return &misfit{text: "to give the arguments its types is too much work", work: true}
+		return &mismatch{text: "to give the arguments its types is too much work", work: true}
 	}
 	return nil
 }
 
-// value gives one value the type that its schema says. Of several that it
-// could have, the first that fits counts.
-func (c *coercer) value(v any, s *schema, depth int) (any, *misfit) {
-	if wrong := c.work(v); wrong != nil {
+// coerceValue converts one value to the type in its schema. If several types
+// are possible, the first match counts.
+func (c *coercer) coerceValue(v any, s *schema, depth int) (any, *mismatch) {
+	if wrong := c.countWork(v); wrong != nil {
 		return nil, wrong
 	}
 	if s = s.target(); s == nil || depth > maxDepth {
 		return v, nil
 	}
 	if len(s.choices) > 0 {
-		var first *misfit
+		var first *mismatch
 		for _, one := range s.choices {
-			out, wrong := c.value(v, one, depth+1)
+			out, wrong := c.coerceValue(v, one, depth+1)
 			if wrong == nil || wrong.work {
 				return out, wrong
 			}
@@ -148,9 +151,9 @@ func (c *coercer) value(v any, s *schema, depth int) (any, *misfit) {
 		}
 		return nil, first
 	}
-	var wrong *misfit
+	var wrong *mismatch
 	for _, one := range s.AllOf {
-		if v, wrong = c.value(v, one, depth+1); wrong != nil {
+		if v, wrong = c.coerceValue(v, one, depth+1); wrong != nil {
 			return nil, wrong
 		}
 	}
@@ -161,27 +164,27 @@ func (c *coercer) value(v any, s *schema, depth int) (any, *misfit) {
 			break
 		}
 		if i == len(s.kinds)-1 {
-			return nil, &misfit{text: "it is not of the type " + strings.Join(s.kinds, " or "), hint: func() string { return "see the tool's schema" }}
+			return nil, &mismatch{text: "it is not of the type " + strings.Join(s.kinds, " or "), hint: func() string { return "see the tool's schema" }}
 		}
 	}
 	if len(s.allowed) > 0 {
 		said := fmt.Sprint(v)
-		if wrong := c.work(said); wrong != nil {
+		if wrong := c.countWork(said); wrong != nil {
 			return nil, wrong
 		}
 		if !s.allowed[said] {
-			return nil, &misfit{
+			return nil, &mismatch{
 				text: "it is none of the values that the schema allows",
 				hint: func() string { return "it allows " + brig.Clip(fmt.Sprint(s.Enum), 200) },
 			}
 		}
 	}
-	return c.within(v, s, depth)
+	return c.coerceElements(v, s, depth)
 }
 
-// within gives what is in a value its types.
-func (c *coercer) within(v any, s *schema, depth int) (any, *misfit) {
-	var wrong *misfit
+// coerceElements converts the elements or fields of a value.
+func (c *coercer) coerceElements(v any, s *schema, depth int) (any, *mismatch) {
+	var wrong *mismatch
 	switch v := v.(type) {
 	case []any:
 		if s.Items == nil {
@@ -189,21 +192,21 @@ func (c *coercer) within(v any, s *schema, depth int) (any, *misfit) {
 		}
 		out := make([]any, len(v))
 		for i := range v {
-			if out[i], wrong = c.value(v[i], s.Items, depth+1); wrong != nil {
-				return nil, wrong.at(i)
+			if out[i], wrong = c.coerceValue(v[i], s.Items, depth+1); wrong != nil {
+				return nil, wrong.atIndex(i)
 			}
 		}
 		return out, nil
 	case map[string]any:
 		out := map[string]any{}
 		for k := range v {
-			if out[k], wrong = c.value(v[k], s.Properties[k], depth+1); wrong != nil {
-				return nil, wrong.in(k)
+			if out[k], wrong = c.coerceValue(v[k], s.Properties[k], depth+1); wrong != nil {
+				return nil, wrong.inField(k)
 			}
 		}
 		for _, name := range s.Required {
 			if _, ok := out[name]; !ok {
-				return nil, (&misfit{text: "the schema requires it"}).in(name)
+				return nil, (&mismatch{text: "the schema requires it"}).inField(name)
 			}
 		}
 		return out, nil
@@ -211,8 +214,8 @@ func (c *coercer) within(v any, s *schema, depth int) (any, *misfit) {
 	return v, nil
 }
 
-// convert returns v as a value of a type, if it is one or is text that means
-// one.
+// convert returns v as a value of a type. It reports false if v neither has the
+// type nor is text that represents a value of the type.
 func convert(v any, kind string) (any, bool) {
 	text, isText := v.(string)
 	switch kind {
@@ -253,7 +256,7 @@ func convert(v any, kind string) (any, bool) {
 	return v, true
 }
 
-// integer returns v as a whole number: 3, 3.0 and "3" are.
+// integer returns v as an integer. It accepts 3, 3.0 and "3".
 func integer(v any) (any, bool) {
 	text, isText := v.(string)
 	if n, ok := v.(json.Number); ok {
@@ -271,4 +274,34 @@ func integer(v any) (any, bool) {
 		return nil, false
 	}
 	return json.Number(whole), true
+}
+
+// maxError is the maximum number of characters in an error message.
+const maxError = 1000
+
+// Truncate returns at most limit characters of a text, with a note if it was
+// truncated.
+func Truncate(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	n := utf8.RuneCountInString(text)
+	if n <= limit {
+		return text
+	}
+	at := 0
+	for range limit {
+		_, size := utf8.DecodeRuneInString(text[at:])
+		at += size
+	}
+	return fmt.Sprintf("%s... [NOTE: function output was truncated since it exceeded the character limit (%d > %d)]", text[:at], n, limit)
+}
+
+// ErrorText returns the message about a failed call.
+func ErrorText(name string, e *brig.ProgramError) string {
+	text := fmt.Sprintf("Error executing function %s: %s: %s", name, e.Name, e.Message)
+	if utf8.RuneCountInString(text) <= maxError {
+		return text
+	}
+	return string([]rune(text)[:maxError])
 }

@@ -9,10 +9,10 @@ import (
 	"encoding/json"
 )
 
-// Key signs what comes out of one call. A tool's output, whatever it prints and
-// wherever it writes, is not signed with it, and neither is that of a call
-// before. It is no secret from the function itself, which may return what it
-// likes in any case.
+// Key signs the report of one call. The output of a tool is not signed with it,
+// regardless of where it is written, and neither is the report of an earlier
+// call. The key is not secret from the called function, which may return any
+// value in any case.
 type Key [32]byte
 
 // NewKey returns a key for one call.
@@ -21,20 +21,20 @@ func NewKey() (k Key) {
 	return k
 }
 
-// String is the key in the form in which a driver is given it.
+// String returns the key in the form that a driver receives.
 func (k Key) String() string { return hex.EncodeToString(k[:]) }
 
-// Report is what a driver says of a call.
+// Report is a driver's report about a call.
 type Report struct {
-	// Name is the function that was called.
+	// Name is the called function.
 	Name string `json:"name"`
-	// Value is what it returned, and Text the same as people read it; empty if
-	// that is Value itself, which is a string then.
+	// Value is the returned value, and Text its readable form. Text is empty if
+	// Value is a string, which is its own readable form.
 	Value json.RawMessage `json:"value"`
 	Text  string          `json:"text"`
-	// State is the agent's after the call, if the function was given it.
+	// State is the agent's state after the call, if the function received it.
 	State json.RawMessage `json:"state"`
-	// Failure is how the function failed, if it did.
+	// Failure is the error of the function, if it failed.
 	Failure *Failure `json:"failure"`
 }
 
@@ -45,16 +45,16 @@ type Failure struct {
 	Traceback string `json:"traceback"`
 }
 
-// Receiver reads what comes out of a channel, on which a box may write what it
-// likes.
+// Receiver reads the reports from a channel to which a box may write arbitrary
+// data.
 type Receiver struct {
 	Key Key
-	// Garbled says that something came that nobody has signed, or that was to
-	// come and did not.
+	// Garbled is set if a message was not signed, or if an announced message did
+	// not arrive.
 	Garbled bool
 }
 
-// signed is the form in which a report comes.
+// signed is the form of a report on the channel.
 type signed struct {
 	Type    string `json:"type"` // "returning" before, "report"
 	Size    int    `json:"size"` // of the payload, in bytes
@@ -62,10 +62,10 @@ type signed struct {
 	Payload string `json:"payload"`
 }
 
-// Receive returns the report that a message is, nil if it is none.
+// Receive returns the report in a message, or nil if the message is not one.
 func (r *Receiver) Receive(message []byte) *Report {
 	if len(bytes.TrimSpace(message)) == 0 {
-		return nil // drivers begin a line of their own
+		return nil // drivers start with a line break
 	}
 	before := r.Garbled
 	r.Garbled = true

@@ -13,14 +13,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Setup is what a configuration says, whatever its kind.
+// Setup is the content of a configuration of any kind.
 type Setup struct {
 	Kind brig.ToolKind
-	// Template is what boxes are made from; empty for the server's default.
+	// Template is the template of boxes; empty means the server's default.
 	Template string
-	// Idle is after how long a box ends that nobody uses; 0 for the default.
+	// Idle is the time after which an unused box ends; 0 means the default.
 	Idle time.Duration
-	// Python and Node are the packages that every box has.
+	// Python and Node are the packages in every box.
 	Python, Node []string
 }
 
@@ -45,17 +45,16 @@ type (
 	}
 )
 
-// PipPackage is a package as configurations of the kind local have them, and
-// tools.
+// PipPackage is a package in a configuration of the kind local, or in a tool.
 type PipPackage struct {
 	Name    string  `json:"name"`
 	Version *string `json:"version"`
 }
 
-// Python is the package as pip knows it.
+// Python returns the package in pip's syntax.
 func (p PipPackage) Python() string { return p.join("==") }
 
-// Node is the package as npm knows it.
+// Node returns the package in npm's syntax.
 func (p PipPackage) Node() string { return p.join("@") }
 
 func (p PipPackage) join(with string) string {
@@ -65,21 +64,21 @@ func (p PipPackage) join(with string) string {
 	return p.Name + with + *p.Version
 }
 
-// workDir is where tools run if nobody says otherwise.
+// workDir is the default working directory of tools.
 const workDir = "/workspace"
 
 // maxIdle is the longest time in seconds that a configuration may name.
 const maxIdle = 24 * 60 * 60
 
-// The bounds of a configuration, which is kept, and read for each call.
+// Limits of a configuration, which is stored and is parsed for each call.
 const (
 	maxConfig = 64 << 10 // bytes
 	maxDir    = 4096     // of sandbox_dir
 	maxLabel  = 255      // of other names
 )
 
-// fresh returns a configuration of a kind with its defaults.
-func fresh(kind brig.ToolKind) any {
+// newConfig returns a configuration of a kind with its defaults.
+func newConfig(kind brig.ToolKind) any {
 	switch kind {
 	case brig.ToolE2B:
 		return &e2b{Timeout: 300}
@@ -89,24 +88,25 @@ func fresh(kind brig.ToolKind) any {
 	return &local{Dir: workDir, VenvName: "venv"}
 }
 
-// fields are those of each kind.
+// fields lists the fields of each kind.
 var fields = map[brig.ToolKind][]string{
 	brig.ToolLocal: {"sandbox_dir", "use_venv", "venv_name", "pip_requirements"},
 	brig.ToolE2B:   {"timeout", "template", "template_id", "pip_requirements"},
 	brig.ToolModal: {"timeout", "pip_requirements", "npm_requirements", "language"},
 }
 
-// Default returns the configuration of a kind that says nothing.
+// Default returns the default configuration of a kind.
 func Default(kind brig.ToolKind) json.RawMessage {
-	b, err := json.Marshal(fresh(kind))
+	b, err := json.Marshal(newConfig(kind))
 	if err != nil {
-		return nil // these marshal
+		return nil // these always marshal
 	}
 	return b
 }
 
-// Config returns the kind of a configuration and all of its fields. It is of
-// the first kind that it fits, since it does not say of which it is.
+// Config returns the kind of a configuration and its complete fields. A
+// configuration does not state its kind; Config returns the first kind that
+// matches.
 func Config(raw json.RawMessage) (brig.ToolKind, json.RawMessage, error) {
 	given, err := givenFields(raw)
 	if err != nil {
@@ -114,20 +114,20 @@ func Config(raw json.RawMessage) (brig.ToolKind, json.RawMessage, error) {
 	}
 	var nearest error
 	for _, kind := range []brig.ToolKind{brig.ToolLocal, brig.ToolE2B, brig.ToolModal} {
-		full, err := as(kind, given)
+		full, err := configAs(kind, given)
 		if err == nil {
 			return kind, full, nil
 		}
-		if nearest == nil || nearness(err) > nearness(nearest) {
+		if nearest == nil || matchRank(err) > matchRank(nearest) {
 			nearest = err
 		}
 	}
 	return "", nil, nearest
 }
 
-// nearness is how far a configuration got: one without the field, with a value
-// of another type, or with a value that is wrong.
-func nearness(err error) int {
+// matchRank ranks how close a configuration came to a kind: an unknown field, a
+// value of the wrong type, or an invalid value.
+func matchRank(err error) int {
 	switch e := brig.AsError(err); {
 	case e.Field == "config":
 		return 0
@@ -137,16 +137,17 @@ func nearness(err error) int {
 	return 2
 }
 
-// As is Config of a configuration whose kind is known.
-func As(kind brig.ToolKind, raw json.RawMessage) (json.RawMessage, error) {
+// ConfigOf is like Config for a configuration of a known kind.
+func ConfigOf(kind brig.ToolKind, raw json.RawMessage) (json.RawMessage, error) {
 	given, err := givenFields(raw)
 	if err != nil {
 		return nil, err
 	}
-	return as(kind, given)
+	return configAs(kind, given)
 }
 
-// givenFields are those of a configuration that is a JSON object.
+// givenFields returns the fields of a configuration, which must be a JSON
+// object.
 func givenFields(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	if len(raw) > maxConfig {
 		return nil, brig.InvalidField("config", "%d bytes are too many", len(raw)).WithHint("give at most %s", brig.FormatBytes(maxConfig))
@@ -158,20 +159,20 @@ func givenFields(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	return given, nil
 }
 
-func as(kind brig.ToolKind, given map[string]json.RawMessage) (json.RawMessage, error) {
+func configAs(kind brig.ToolKind, given map[string]json.RawMessage) (json.RawMessage, error) {
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if !slices.Contains(fields[kind], name) {
 			return nil, brig.InvalidField("config", "a configuration of the kind %s has no field %q", kind, brig.Clip(name, 80)).
 				WithHint("it has %s", strings.Join(fields[kind], ", "))
 		}
 	}
-	// The text that founded it called the field otherwise.
+	// An earlier text of the API named the field differently.
 	if id, ok := given["template_id"]; ok {
 		given = maps.Clone(given)
 		delete(given, "template_id")
 		given["template"] = id
 	}
-	c := fresh(kind)
+	c := newConfig(kind)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		one, err := json.Marshal(map[string]json.RawMessage{name: given[name]})
 		if err == nil {
@@ -191,10 +192,9 @@ func as(kind brig.ToolKind, given map[string]json.RawMessage) (json.RawMessage, 
 	return full, err
 }
 
-// Read returns what a whole configuration says, or names the field that is
-// wrong.
+// Read parses a complete configuration. Its error names the invalid field.
 func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
-	s, c := Setup{Kind: kind}, fresh(kind)
+	s, c := Setup{Kind: kind}, newConfig(kind)
 	if err := json.Unmarshal(full, c); err != nil {
 		return s, fmt.Errorf("read configuration of the kind %s: %w", kind, err)
 	}
@@ -204,7 +204,7 @@ func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
 		if c.Dir == "" || strings.ContainsRune(c.Dir, 0) {
 			return s, brig.InvalidField("config.sandbox_dir", "it is empty").WithHint("for example /workspace, or leave it out")
 		}
-		if err := errors.Join(short("sandbox_dir", c.Dir, maxDir), short("venv_name", c.VenvName, maxLabel)); err != nil {
+		if err := errors.Join(checkLength("sandbox_dir", c.Dir, maxDir), checkLength("venv_name", c.VenvName, maxLabel)); err != nil {
 			return s, err
 		}
 		for _, p := range c.Python {
@@ -215,7 +215,7 @@ func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
 		if c.Template != nil {
 			s.Template = *c.Template
 		}
-		if err := short("template", s.Template, maxLabel); err != nil {
+		if err := checkLength("template", s.Template, maxLabel); err != nil {
 			return s, err
 		}
 	case *modal:
@@ -234,10 +234,25 @@ func Read(kind brig.ToolKind, full json.RawMessage) (Setup, error) {
 	return s, CheckNode("config.npm_requirements", s.Node)
 }
 
-// short refuses a field with more than so many bytes.
-func short(name, value string, most int) error {
+// checkLength returns an error if a field exceeds a number of bytes.
+func checkLength(name, value string, most int) error {
 	if len(value) > most {
 		return brig.InvalidField("config."+name, "%d bytes are too many", len(value)).WithHint("give at most %d", most)
 	}
 	return nil
+}
+
+// quietEnvironment holds the lowest-priority variables of every tool, because programs
+// parse its output.
+var quietEnvironment = map[string]string{
+	"PYTHONWARNINGS": "ignore", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUNBUFFERED": "1",
+}
+
+// Environment merges layers of variables. Later layers take precedence.
+func Environment(layers ...map[string]string) map[string]string {
+	out := maps.Clone(quietEnvironment)
+	for _, l := range layers {
+		maps.Copy(out, l)
+	}
+	return out
 }

@@ -1,8 +1,9 @@
-// Package tool holds the rules by which agents' tools are run: what a
-// configuration says, when a box may be used again, which variables win, how
-// arguments get their types, what is told of a value or an error, and how what
-// a function returned comes out of a box unforged.
+// Package tool holds the rules for running agents' tools. They define how a
+// configuration is parsed, when a box may be reused, which variables take
+// precedence, and how arguments get their types. They also define how values
+// and errors are reported, and how a function's result leaves a box without
+// being forged.
 //
-// They are Letta's, as far as its clients can tell. Nothing here has a
-// machine: the engine does what they say.
+// The rules are compatible with Letta for its clients. The package starts no
+// sandboxes: the engine applies the rules.
 package tool

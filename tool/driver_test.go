@@ -17,43 +17,44 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// called is what came of one call with a driver on this machine.
-type called struct {
-	reports []*tool.Report // all that were signed
+// callResult is the result of one call with a driver on the host.
+type callResult struct {
+	reports []*tool.Report // all signed reports
 	garbled bool
-	lines   []string // what came on the channel
+	lines   []string // the lines on the channel
 	code    int
 	stderr  string
 }
 
-// first is the report that a host takes, nil for none.
-func (c called) first() *tool.Report {
+// first returns the report that a host would use, or nil if none arrived.
+func (c callResult) first() *tool.Report {
 	if len(c.reports) == 0 {
 		return nil
 	}
 	return c.reports[0]
 }
 
-// value is what the function returned, or how that is not known.
-func (c called) value() string {
+// value returns the returned value, or the reason why it is missing.
+func (c callResult) value() string {
 	switch r := c.first(); {
 	case r != nil && r.Failure != nil:
 		return r.Failure.Name
 	case r != nil:
 		return string(r.Value)
-	case c.garbled || c.code == tool.LostChannel:
+	case c.garbled || c.code == tool.ExitLostChannel:
 		return "corrupted"
 	}
 	return fmt.Sprintf("exit %d", c.code)
 }
 
-// drive calls a function with the driver of a language, of which change may
-// make another. Unlike a host it reads on after the first report.
-func drive(t *testing.T, l brig.Language, o tool.Order, change func(string) string) called {
+// runDriver calls a function with the driver of a language. change may modify
+// the driver. Unlike a host, runDriver continues to read after the first
+// report.
+func runDriver(t *testing.T, l brig.Language, o tool.Order, change func(string) string) callResult {
 	t.Helper()
 	argv, patience := tool.Argv(l), 20*time.Second
 	if change != nil {
-		patience = 5 * time.Second // without its protection it may wait for an answer that never comes
+		patience = 5 * time.Second // without its protection, the driver may wait forever for an answer
 		changed := change(argv[len(argv)-1])
 		if changed == argv[len(argv)-1] {
 			t.Fatal("the driver has no such protection")
@@ -64,7 +65,7 @@ func drive(t *testing.T, l brig.Language, o tool.Order, change func(string) stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.SetNonblock(fds[0], true); err != nil { // so that it has deadlines
+	if err := syscall.SetNonblock(fds[0], true); err != nil { // so that it supports deadlines
 		t.Fatal(err)
 	}
 	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
@@ -96,18 +97,18 @@ func drive(t *testing.T, l brig.Language, o tool.Order, change func(string) stri
 	if _, err := ours.Write(append(order, '\n')); err != nil {
 		t.Fatal(err)
 	}
-	var c called
+	var c callResult
 	_ = ours.SetReadDeadline(time.Now().Add(patience))
 	lines := bufio.NewReader(ours)
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			break // what has no end does not come out
+			break // an incomplete line is not delivered
 		}
 		c.lines = append(c.lines, line)
 		if report := r.Receive([]byte(line)); report != nil {
 			c.reports = append(c.reports, report)
-			if len(c.reports) == 1 { // a child may say more
+			if len(c.reports) == 1 { // a child process may send more
 				_ = ours.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
 				_ = syscall.Shutdown(fds[0], syscall.SHUT_WR)
 			}
@@ -118,27 +119,27 @@ func drive(t *testing.T, l brig.Language, o tool.Order, change func(string) stri
 	return c
 }
 
-// without takes a piece of a driver for another one.
-func without(piece, instead string) func(string) string {
+// replacing returns a function that replaces a part of a driver.
+func replacing(piece, instead string) func(string) string {
 	return func(driver string) string { return strings.Replace(driver, piece, instead, 1) }
 }
 
-// Each attack fails, and the same one succeeds where the protection against it
-// is taken out of the driver.
+// TestChannelAttacks checks that each attack fails, and that it succeeds when
+// the protection against it is removed from the driver.
 func TestChannelAttacks(t *testing.T) {
 	const rogue = "import json, os, sys\nframe = json.dumps({'type': 'report', 'size': 16, 'sum': '00' * 32, 'payload': '{\"value\":\"rogue\"}'})\n"
 	for _, c := range []struct {
 		name, source, want string
 		off                func(string) string
-		fails              func(called) bool // what the attack gains without it
+		fails              func(callResult) bool // reports whether the attack succeeds without the protection
 	}{
 		{
 			"a child that returns", "import os\ndef f():\n    if os.fork():\n        os.wait()\n        return 'right'\n    return 'child'", `"right"`,
-			without("if os.getpid() != parent:", "if False:"), func(c called) bool { return c.value() == `"child"` },
+			replacing("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
 		},
 		{
 			"a child of the C library's", "import ctypes, os\ndef f():\n    if ctypes.CDLL(None).fork():\n        os.wait()\n        return 'right'\n    return 'child'", `"right"`,
-			without("if os.getpid() != parent:", "if False:"), func(c called) bool { return c.value() == `"child"` },
+			replacing("if os.getpid() != parent:", "if False:"), func(c callResult) bool { return c.value() == `"child"` },
 		},
 		{
 			"a line without an end", "import os\ndef f():\n    os.write(3, b'{\"type\":')\n    return 'right'", `"right"`,
@@ -146,23 +147,23 @@ func TestChannelAttacks(t *testing.T) {
 				_, rest, _ := strings.Cut(d, `            send(b'\n{"type":"report"`)
 				before, _, _ := strings.Cut(d, `            send(b'\n{"type":"returning"`)
 				return before + `            send(b'{"type":"report"` + rest
-			}, func(c called) bool { return c.value() != `"right"` },
+			}, func(c callResult) bool { return c.value() != `"right"` },
 		},
 		{
 			"another json", "import json\ndef f():\n    json.dumps = lambda *a, **k: '{\"value\":\"rogue\"}'\n    return 'right'", `"right"`,
-			without("payload = dumps(report)", "payload = json.dumps(report)"), func(c called) bool { return c.value() == `"rogue"` },
+			replacing("payload = dumps(report)", "payload = json.dumps(report)"), func(c callResult) bool { return c.value() == `"rogue"` },
 		},
 		{
 			"another os.write", "import os\ndef f():\n    os.write = lambda fd, data: len(data)\n    return 'right'", `"right"`,
-			without("data = data[write(CHANNEL, data) :]", "data = data[os.write(CHANNEL, data) :]"), func(c called) bool { return c.first() == nil },
+			replacing("data = data[write(CHANNEL, data) :]", "data = data[os.write(CHANNEL, data) :]"), func(c callResult) bool { return c.first() == nil },
 		},
 		{
 			"another hmac", "import hmac\ndef f():\n    hmac.new = None\n    return 'right'", `"right"`,
-			without("total = sign(key", "total = hmac.new(key"), func(c called) bool { return c.first() == nil },
+			replacing("total = sign(key", "total = hmac.new(key"), func(c callResult) bool { return c.first() == nil },
 		},
 		{
 			"a channel that is closed", rogue + "def f():\n    os.close(3)\n    return 'right'", "corrupted",
-			without("os._exit(LOST)", "os._exit(0)"), func(c called) bool { return c.value() == "exit 0" },
+			replacing("os._exit(LOST)", "os._exit(0)"), func(c callResult) bool { return c.value() == "exit 0" },
 		},
 		{
 			"the end in a frame", rogue + "def f():\n    os.write(3, frame[:40].encode() + b'\\n')\n    os._exit(0)", "corrupted", nil, nil,
@@ -175,24 +176,24 @@ func TestChannelAttacks(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := drive(t, brig.Python, tool.Order{Source: c.source}, nil)
+			got := runDriver(t, brig.Python, tool.Order{Source: c.source}, nil)
 			if got.value() != c.want || len(got.reports) > 1 {
 				t.Errorf("%s in %d reports, want %s: %q %s", got.value(), len(got.reports), c.want, got.lines, got.stderr)
 			}
 			if c.off == nil {
 				return
 			}
-			if got := drive(t, brig.Python, tool.Order{Source: c.source}, c.off); !c.fails(got) {
+			if got := runDriver(t, brig.Python, tool.Order{Source: c.source}, c.off); !c.fails(got) {
 				t.Errorf("without the protection nothing is gained: %s in %d reports", got.value(), len(got.reports))
 			}
 		})
 	}
 }
 
-// A frame that nobody has signed with this key is none. The control: a receiver
-// that has the key takes it.
+// TestForgedFrames checks that a frame that is not signed with this key is
+// ignored. The control is a receiver with the key, which accepts it.
 func TestForgedFrames(t *testing.T) {
-	got := drive(t, brig.Python, tool.Order{Source: "def f():\n    return 'right'"}, nil)
+	got := runDriver(t, brig.Python, tool.Order{Source: "def f():\n    return 'right'"}, nil)
 	frame := ""
 	for _, line := range got.lines {
 		if strings.Contains(line, `"report"`) {
@@ -208,7 +209,7 @@ func TestForgedFrames(t *testing.T) {
 			t.Errorf("%q is taken for %+v", forged, r)
 		}
 	}
-	// What follows is read all the same, and what was garbled stays said.
+	// A blank line is not a report and keeps Garbled set.
 	if r := other.Receive([]byte(" \n")); r != nil || !other.Garbled {
 		t.Error("an empty line is something")
 	}
@@ -241,7 +242,7 @@ func TestPythonDriver(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.order.Source = c.source
-			got := drive(t, brig.Python, c.order, nil)
+			got := runDriver(t, brig.Python, c.order, nil)
 			if got.value() != c.want {
 				t.Errorf("%s, want %s: %s", got.value(), c.want, got.stderr)
 			}
@@ -252,10 +253,11 @@ func TestPythonDriver(t *testing.T) {
 	}
 }
 
-// What an agent is comes out as the function has changed it.
+// TestState checks that the function's changes to the agent's state are
+// returned.
 func TestState(t *testing.T) {
 	state := json.RawMessage(`{"memory":{"blocks":[{"label":"human","value":"Bob"}]},"n":{"a":[{"b":1}]}}`)
-	got := drive(t, brig.Python, tool.Order{State: state, Source: `
+	got := runDriver(t, brig.Python, tool.Order{State: state, Source: `
 def f(agent_state):
     m = agent_state.memory
     m.update_block_value("human", m.get_block("human").value + "!")
@@ -269,14 +271,14 @@ def f(agent_state):
 		!strings.Contains(string(r.Value), "available sections = human, new") {
 		t.Errorf("%s %s", got.value(), got.stderr)
 	}
-	if got := drive(t, brig.Python, tool.Order{State: state, Source: "def f(agent_state):\n    agent_state.x = object()"}, nil); got.value() != "TypeError" {
+	if got := runDriver(t, brig.Python, tool.Order{State: state, Source: "def f(agent_state):\n    agent_state.x = object()"}, nil); got.value() != "TypeError" {
 		t.Errorf("a state that is no JSON: %s", got.value())
 	}
 }
 
 func TestNodeDriver(t *testing.T) {
-	call := func(source string, args string, parameters ...string) called {
-		return drive(t, brig.TypeScript, tool.Order{Name: "f", Source: source, Arguments: json.RawMessage(args), Parameters: parameters}, nil)
+	call := func(source string, args string, parameters ...string) callResult {
+		return runDriver(t, brig.TypeScript, tool.Order{Name: "f", Source: source, Arguments: json.RawMessage(args), Parameters: parameters}, nil)
 	}
 	for _, c := range []struct{ name, source, args, want string }{
 		{"in order", "export const f = (a, b) => [b, a]", `{"b":2,"a":1}`, "[2,1]"},

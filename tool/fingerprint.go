@@ -2,7 +2,7 @@ package tool
 
 import (
 	"bytes"
-	"crypto/sha1" //nolint:gosec // a UUID of version 5 is made with it
+	"crypto/sha1" //nolint:gosec // version 5 UUIDs use it
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,19 +14,20 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Organization is what Letta's clients call a tenant: an id that is always
-// the same for one name.
+// Organization returns the organization ID of a tenant for Letta's clients. It
+// depends only on the tenant's name.
 func Organization(tenant string) string {
-	sum := sha1.Sum([]byte("brig.tenant\x00" + tenant)) //nolint:gosec // as above
+	sum := sha1.Sum([]byte("brig.tenant\x00" + tenant)) //nolint:gosec // same reason as above
 	sum[6], sum[8] = sum[6]&0x0f|0x50, sum[8]&0x3f|0x80
 	h := hex.EncodeToString(sum[:16])
 	return "org-" + strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-")
 }
 
-// Fingerprint is that of a setup: two that would run tools alike have the same
-// one. Variables are no part of it, since every call brings them.
+// Fingerprint returns the fingerprint of a setup. Setups that run tools
+// identically have the same fingerprint. It excludes variables, since every
+// call includes them.
 func Fingerprint(s *brig.ToolSetup) (string, error) {
-	// Decoded and encoded again, its keys are in order.
+	// Decode and encode again to sort the keys.
 	var config any
 	d := json.NewDecoder(bytes.NewReader(s.Config))
 	d.UseNumber()
@@ -44,21 +45,21 @@ func Fingerprint(s *brig.ToolSetup) (string, error) {
 	return new(big.Int).SetBytes(sum[:]).String(), nil
 }
 
-// BoxKey tells boxes apart: tools with the same one may use each other's. The
+// BoxKey returns the key of a box. Tools with the same key may share boxes. The
 // fingerprint is the setup's.
 func BoxKey(fingerprint string, layers ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{fingerprint}, layers...), "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
-// Layer is a set of packages that lie over an image.
+// Layer is a set of packages on top of an image.
 type Layer struct {
-	// Language is whose they are: Python or TypeScript.
+	// Language is the packages' language: Python or TypeScript.
 	Language brig.Language
 	Packages []string
 }
 
-// Digest tells layers apart, on an image of that digest.
+// Digest returns the digest of the layer on the image with the given digest.
 func (l Layer) Digest(image string) string {
 	list := slices.Clone(l.Packages)
 	slices.Sort(list)

@@ -7,17 +7,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Index says where packages come from.
+// Index sets the package indexes.
 type Index struct {
-	// PyPI and NPM are addresses; empty for the installers' own.
+	// PyPI and NPM are URLs; empty means the installers' defaults.
 	PyPI, NPM string
 }
 
-// LayerDir is where a layer is made, and NodeDir the place of its packages for
-// Node.js below it.
+// LayerDir is the folder in which a layer is built.
 const LayerDir = workDir + "/layer"
 
-// Install is the command that installs a layer's packages into LayerDir.
+// Install returns the command that installs a layer's packages into LayerDir.
 func (l Layer) Install(from Index) []string {
 	if l.Language == brig.TypeScript {
 		argv := []string{"npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--prefix", LayerDir}
@@ -33,14 +32,14 @@ func (l Layer) Install(from Index) []string {
 	if from.PyPI != "" {
 		argv = append(argv, "--index-url", from.PyPI)
 		if u, err := url.Parse(from.PyPI); err == nil && u.Scheme == "http" {
-			// Who runs the server has said so.
+			// The operator has configured this index, so trust its host.
 			argv = append(argv, "--trusted-host", u.Host)
 		}
 	}
 	return slices.Concat(argv, []string{"--"}, l.Packages)
 }
 
-// Installer is what installs a layer's packages.
+// Installer returns the name of the program that installs a layer's packages.
 func (l Layer) Installer() string {
 	if l.Language == brig.TypeScript {
 		return "npm"

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// MaxPackages is how many packages a setup, a tool or a step may need.
+// MaxPackages is the maximum number of packages of a setup, a tool or a step.
 const MaxPackages = 100
 
 var (
@@ -17,13 +17,14 @@ var (
 	npmForm = regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]{0,127}/)?[a-z0-9][a-z0-9._-]{0,127}(@[A-Za-z0-9.^~*+_-]{1,64})?$`)
 )
 
-// CheckPython names the first requirement that pip must not be given: no
-// option, no path and no address, since an index has what tools may need.
+// CheckPython returns an error for the first requirement that must not be
+// passed to pip. Options, paths and URLs are invalid, because tools may only
+// use packages of an index.
 func CheckPython(field string, list []string) error {
 	return check(field, list, pipForm, "cowsay, or cowsay==6.1")
 }
 
-// CheckNode is CheckPython for npm.
+// CheckNode is like CheckPython, for npm.
 func CheckNode(field string, list []string) error {
 	return check(field, list, npmForm, "lodash, or lodash@4.17.21")
 }
@@ -40,9 +41,9 @@ func check(field string, list []string, form *regexp.Regexp, example string) err
 	return nil
 }
 
-// InstallError is what is told of packages that cannot be installed: the
-// tool's own, or those of its setup. The words are those that Letta's clients
-// look for.
+// InstallError returns the message about packages that cannot be installed. own
+// means that they are packages of the tool and not of its setup. Letta's
+// clients search for this wording.
 func InstallError(installer string, packages []string, tool string, own bool, said string) string {
 	whose := "sandbox"
 	if own {
@@ -53,11 +54,12 @@ func InstallError(installer string, packages []string, tool string, own bool, sa
 		whose, installer, strings.Join(packages, " "), tool, said)
 }
 
-// Asked are the requirements that a cell gives pip to install, in commands that a
-// line of the cell is. A line in which anything else stands asks for none of them:
-// what follows an option may be a file or a folder, and what has another index is
-// not what the operator's has by that name.
-func Asked(cell string) (out []string) {
+// PipRequirements returns the requirements that a cell passes to pip install,
+// in commands that take a whole line of the cell. A line with any other
+// argument yields no requirements. The value of an option may be a file or a
+// folder, and a package from another index differs from the package with that
+// name in the operator's index.
+func PipRequirements(cell string) (out []string) {
 	cell = strings.ReplaceAll(strings.ReplaceAll(cell, "\r\n", "\n"), "\\\n", " ")
 	for _, m := range pipLine.FindAllStringSubmatch(cell, MaxPackages) {
 		for _, name := range requirementsOf(m[1]) {
@@ -69,7 +71,8 @@ func Asked(cell string) (out []string) {
 	return out
 }
 
-// requirementsOf are those of one command, after its "install".
+// requirementsOf returns the requirements of one command, given the text after
+// "install".
 func requirementsOf(words string) (out []string) {
 	for _, word := range pipWord.FindAllString(words, 2*MaxPackages) {
 		switch word = strings.Trim(word, `"'`); {
@@ -86,15 +89,15 @@ func requirementsOf(words string) (out []string) {
 var (
 	pipLine = regexp.MustCompile(`(?m)^[ \t]*[%!]{0,2}[ \t]*(?:(?:\{sys\.executable\}|[\w/.+-]*python[\w.]*)[ \t]+-m[ \t]+)?pip3?[ \t]+install[ \t](.*)$`)
 	pipWord = regexp.MustCompile(`"[^"]*"|'[^']*'|[^ \t"']+`)
-	// harmless options do not change what is meant by the names beside them. The
-	// driver has the same list.
+	// harmless matches options that do not affect which packages are installed.
+	// The driver has the same list.
 	harmless = regexp.MustCompile(`^(-[qvU]+|--(quiet|verbose|upgrade|user|no-input|no-cache-dir|prefer-binary|break-system-packages` +
 		`|disable-pip-version-check|no-warn-script-location|no-python-version-warning|progress-bar=\w+|root-user-action=\w+))$`)
 )
 
-// Merge adds a requirement of pip to others: in the place of one for the same
-// package, if there is one. What is no requirement, or one too many, is left
-// out.
+// Merge adds a pip requirement to a list and replaces an existing one for the
+// same package. It ignores an invalid requirement, and one that exceeds the
+// limit.
 func Merge(list []string, r string) []string {
 	if !pipForm.MatchString(r) {
 		return list
@@ -108,8 +111,7 @@ func Merge(list []string, r string) []string {
 	return list
 }
 
-// packageName is the name of the package that a requirement is of, as indexes
-// write it.
+// packageName returns the normalized name of a requirement's package.
 func packageName(requirement string) string {
 	if i := strings.IndexAny(requirement, "[ =<>!~"); i >= 0 {
 		requirement = requirement[:i]

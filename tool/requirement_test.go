@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-func TestAsked(t *testing.T) {
+func TestPipRequirements(t *testing.T) {
 	for cell, want := range map[string][]string{
 		"!pip install a b==1":                    {"a", "b==1"},
 		"x = 1\n  %pip  install -q 'a >= 1'":     {"a >= 1"},
@@ -33,7 +33,7 @@ func TestAsked(t *testing.T) {
 		"!pip installed a":                       nil,
 		"":                                       nil,
 	} {
-		if got := tool.Asked(cell); !slices.Equal(got, want) {
+		if got := tool.PipRequirements(cell); !slices.Equal(got, want) {
 			t.Errorf("%q asks for %q, want %q", cell, got, want)
 		}
 	}

@@ -11,20 +11,20 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Schema is what of a JSON schema says how a function is called.
+// Schema is the part of a JSON schema that describes a function's parameters.
 type Schema struct {
-	// Name is the function's, if the schema is a whole tool's.
+	// Name is the function's name, if the schema is that of a whole tool.
 	Name string
-	// Parameters are their names, in the order in which they stand there.
+	// Parameters are the parameter names in the order of the schema.
 	Parameters []string
 	root       *schema
 }
 
-// schema is a part of a JSON schema. What is not here does not matter for
+// schema is a part of a JSON schema. It has only the keywords that affect
 // types.
 type schema struct {
 	Name       string             `json:"name"`
-	Type       any                `json:"type"` // a name or several
+	Type       any                `json:"type"` // one name or several
 	Properties map[string]*schema `json:"properties"`
 	Items      *schema            `json:"items"`
 	Required   []string           `json:"required"`
@@ -37,21 +37,22 @@ type schema struct {
 	Old        map[string]*schema `json:"definitions"`
 	Parameters *schema            `json:"parameters"`
 
-	// What prepare makes of it, so that no value pays for it again.
-	kinds   []string // those of Type that matter
-	choices []*schema
-	allowed map[string]bool
-	refers  *schema // itself, or what Ref means
+	// Computed by prepare, so that checks of values do not repeat the work.
+	kinds    []string // the relevant types in Type
+	choices  []*schema
+	allowed  map[string]bool
+	resolved *schema // itself, or the target of Ref
 }
 
-// The bounds of a schema, which anybody may send.
+// Limits of a schema, which any caller may send.
 const (
 	maxSchema     = 1 << 20 // bytes
-	maxDepth      = 64      // how deep schemas and values may be nested
+	maxDepth      = 64      // maximum nesting depth of schemas and values
 	maxParameters = 1000
 )
 
-// ParseSchema reads a schema of a tool's or of its arguments; nil for none.
+// ParseSchema parses the schema of a tool or of its arguments. It returns nil
+// for an empty one.
 func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -87,7 +88,7 @@ func ParseSchema(raw json.RawMessage) (*Schema, error) {
 	return out, nil
 }
 
-// prepare finds out what values need to know of s, which is a part of root.
+// prepare computes the derived fields of s, which is a part of root.
 func (s *schema) prepare(root *schema) {
 	if s == nil {
 		return
@@ -97,7 +98,7 @@ func (s *schema) prepare(root *schema) {
 			continue
 		}
 		if s.kinds = append(s.kinds, kind); !slices.Contains(known, kind) {
-			break // which everything fits
+			break // an unknown type matches every value
 		}
 	}
 	s.choices = slices.Concat(s.AnyOf, s.OneOf)
@@ -107,8 +108,8 @@ func (s *schema) prepare(root *schema) {
 			s.allowed[fmt.Sprint(one)] = true
 		}
 	}
-	s.Required = once(s.Required)
-	s.refers = root.find(s)
+	s.Required = withoutDuplicates(s.Required)
+	s.resolved = root.find(s)
 	for _, list := range [][]*schema{{s.Items}, s.choices, s.AllOf} {
 		for _, part := range list {
 			part.prepare(root)
@@ -121,7 +122,7 @@ func (s *schema) prepare(root *schema) {
 	}
 }
 
-// find follows s, if it is a reference, within the document.
+// find resolves the reference in part within the document s.
 func (s *schema) find(part *schema) *schema {
 	for range maxDepth {
 		if part == nil || part.Ref == "" {
@@ -137,18 +138,19 @@ func (s *schema) find(part *schema) *schema {
 	return nil
 }
 
-// target is what s means: itself, or what it refers to; nil for anything.
+// target returns the schema itself or the one that it refers to. It returns nil
+// if any value is valid.
 func (s *schema) target() *schema {
 	if s == nil {
 		return nil
 	}
-	return s.refers
+	return s.resolved
 }
 
-// known are the types of JSON.
+// known lists the types of JSON.
 var known = []string{"string", "integer", "number", "boolean", "null", "array", "object"}
 
-// kinds are the types that a schema names.
+// kinds returns the types that a schema names.
 func kinds(t any) []string {
 	switch t := t.(type) {
 	case string:
@@ -165,8 +167,8 @@ func kinds(t any) []string {
 	return nil
 }
 
-// once returns a list without what it says again.
-func once(list []string) []string {
+// withoutDuplicates removes duplicates from a list.
+func withoutDuplicates(list []string) []string {
 	seen := make(map[string]bool, len(list))
 	return slices.DeleteFunc(list, func(s string) bool {
 		before := seen[s]
@@ -180,8 +182,7 @@ func noSchema(err error) error {
 		WithHint(`for example {"name":"add","parameters":{"type":"object","properties":{"a":{"type":"integer"}}}}`).Because(err)
 }
 
-// keys are those of a JSON object in the order in which they stand there, each
-// once.
+// keys returns the distinct keys of a JSON object in document order.
 func keys(raw json.RawMessage) (out []string, err error) {
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil, nil
@@ -202,5 +203,5 @@ func keys(raw json.RawMessage) (out []string, err error) {
 			return nil, fmt.Errorf("read a property: %w", err)
 		}
 	}
-	return once(out), nil
+	return withoutDuplicates(out), nil
 }

@@ -45,13 +45,13 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: %v, want the field %s", c.given, err, c.field)
 		}
 	}
-	if _, err := tool.As(brig.ToolE2B, json.RawMessage(`{"use_venv":true}`)); err == nil {
+	if _, err := tool.ConfigOf(brig.ToolE2B, json.RawMessage(`{"use_venv":true}`)); err == nil {
 		t.Error("a kind becomes another")
 	}
 }
 
-// fingerprintOfDefault is one that Python has found out: hashlib over json.dumps
-// with sorted keys.
+// fingerprintOfDefault was computed in Python: hashlib over json.dumps with
+// sorted keys.
 const fingerprintOfDefault = "38585387858825995395837620792505480482961890121281728958787290287798295947182"
 
 func TestFingerprint(t *testing.T) {
@@ -151,8 +151,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// A small request cannot ask for much work, and a large one may have as much as
-// it is long.
+// TestArgumentsWork checks that a small request cannot cause much work, and
+// that the limit grows with the size of the request.
 func TestArgumentsWork(t *testing.T) {
 	twice := `{"allOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]}`
 	either := `{"allOf":[{"anyOf":[{"$ref":"#/$defs/x"},{"$ref":"#/$defs/x"}]},{"type":"boolean"}]}`
@@ -184,8 +184,8 @@ func TestArgumentsWork(t *testing.T) {
 	}
 }
 
-// Whatever schema and arguments come, it is arguments or an error of the
-// caller's.
+// FuzzArguments checks that any schema and arguments yield valid arguments or a
+// caller's error.
 func FuzzArguments(f *testing.F) {
 	f.Add(`{"properties":{"a":{"type":["integer","null"],"items":{"$ref":"#/$defs/x"}}},"$defs":{"x":{"anyOf":[{"$ref":"#/$defs/x"},{"type":"array"}]}}}`, `{"a":"[1]"}`)
 	f.Add(`{"properties":{"a":{"allOf":[{"type":"object"}],"enum":[1]}},"required":["a"]}`, `{"a":{"b":[{}]}}`)
@@ -208,7 +208,7 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// Whatever comes on the channel, it is no report unless it was signed.
+// FuzzReceive checks that an unsigned message is never accepted as a report.
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte(`{"type":"report","size":2,"sum":"00","payload":"{}"}`))
 	f.Add([]byte("\n"))
@@ -223,8 +223,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// FuzzConfig: whatever comes is a configuration of a kind, which it stays, or
-// an error that names a field.
+// FuzzConfig checks that any input yields a configuration whose kind is stable,
+// or an error that names a field.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"timeout":5,"pip_requirements":["a"]}`))
 	f.Add([]byte(`{"sandbox_dir":"x","pip_requirements":[{"name":"a","version":null}]}`))
@@ -236,15 +236,15 @@ func FuzzConfig(f *testing.F) {
 			}
 			return
 		}
-		if again, err := tool.As(kind, full); err != nil || string(again) != string(full) {
+		if again, err := tool.ConfigOf(kind, full); err != nil || string(again) != string(full) {
 			t.Fatalf("%s becomes %s, %v", full, again, err)
 		}
 	})
 }
 
-func TestShelf(t *testing.T) {
+func TestLayerCache(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "layers")
-	s := &tool.Shelf{Dir: dir, Most: 3000, Largest: 100_000}
+	s := &tool.LayerCache{Dir: dir, MaxBytes: 3000, MaxLayer: 100_000}
 	nodes := []brig.Node{
 		{Path: "d", Type: brig.Directory, Mode: 0o755}, {Path: "d/\xff", Type: brig.RegularFile, Mode: 0o640, Size: 5},
 		{Path: "l", Type: brig.Symlink, Target: "../../etc/passwd"}, {Path: "s", Skipped: "a socket"},
@@ -295,7 +295,7 @@ func TestShelf(t *testing.T) {
 	if err := one.Each(each); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%q, %v", got, err)
 	}
-	// What fails leaves nothing.
+	// A failed Put leaves no files.
 	failed := errors.New("no")
 	if err := s.Put("two", func(func(brig.Node, io.Reader) error) error { return failed }); !errors.Is(err, failed) || has("two") {
 		t.Errorf("%v", err)
@@ -309,13 +309,13 @@ func TestShelf(t *testing.T) {
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("%v, %v", entries, err)
 	}
-	// The one that was not used for the longest time goes.
+	// The least recently used layer is removed.
 	old := time.Now().Add(-time.Hour)
 	if err := os.Chtimes(filepath.Join(dir, "one.tar.gz"), old, old); err != nil {
 		t.Fatal(err)
 	}
 	noise := make([]byte, 2900)
-	_, _ = rand.Read(noise) // which does not become smaller
+	_, _ = rand.Read(noise) // random data does not compress
 	for _, name := range []string{"three", "four"} {
 		err := s.Put(name, func(on func(brig.Node, io.Reader) error) error {
 			return on(brig.Node{Path: "x", Type: brig.RegularFile, Size: int64(len(noise))}, bytes.NewReader(noise))
@@ -327,12 +327,13 @@ func TestShelf(t *testing.T) {
 	if has("one") || !has("four") {
 		t.Error("the shelf holds more than it may, or lost what is new")
 	}
-	// Who has it goes on with it.
+	// A layer that is open can still be read after its removal.
 	got = nil
 	if err := one.Each(each); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("a layer that made room: %q, %v", got, err)
 	}
-	// What a process that died has begun goes, and what one is at does not.
+	// Sweep removes the unfinished file of a dead process and keeps a recent
+	// one.
 	for _, name := range []string{"new-1", "new-2"} {
 		if err := os.WriteFile(filepath.Join(dir, name), noise, 0o600); err != nil {
 			t.Fatal(err)
@@ -347,7 +348,8 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// A schema that costs too much to read is refused before it is.
+// TestSchemaBounds checks that a schema that is too expensive to parse is
+// refused first.
 func TestSchemaBounds(t *testing.T) {
 	nested := func(n int) string {
 		return `{"properties":{"a":{"default":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}}}`

@@ -27,13 +27,14 @@ func TestServe(t *testing.T) {
 		{"GET", "/console/assets/gone.js", 404, "", ""},
 		{"GET", "/console/assets/", 404, "", ""},
 		{"GET", "/console/icon.svg", 200, "svg", ""},
+		{"GET", "/console/settings.json", 200, `{"sign_in":true}`, ""},
 		{"GET", "/console/../secret", 200, "page", ""},
 		{"GET", "/console", 302, "", ""},
 		{"GET", "/", 302, "", ""},
 		{"POST", "/console/", 405, "", ""},
 	} {
 		w := httptest.NewRecorder()
-		serve(built).ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
+		serve(built, Settings{SignIn: true}).ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
 		if w.Code != c.status || !strings.Contains(w.Body.String(), c.body) || !strings.Contains(w.Header().Get("Cache-Control"), c.cache) {
 			t.Errorf("%s %s: %d %q %v", c.method, c.path, w.Code, w.Body, w.Header())
 		}
@@ -42,7 +43,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	serve(fstest.MapFS{".gitkeep": {}}).ServeHTTP(w, httptest.NewRequest("GET", "/console/", nil))
+	serve(fstest.MapFS{".gitkeep": {}}, Settings{}).ServeHTTP(w, httptest.NewRequest("GET", "/console/", nil))
 	if w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "make console") {
 		t.Errorf("without a build: %d %s", w.Code, w.Body)
 	}

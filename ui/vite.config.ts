@@ -6,6 +6,7 @@ import { defineConfig } from "vite";
 export default defineConfig({
   base: "/console/",
   plugins: [react()],
-  build: { outDir: "dist", emptyOutDir: true, assetsInlineLimit: 0, modulePreload: { polyfill: false }, chunkSizeWarningLimit: 700 },
+  // Archives and packages contain the licenses of the bundled packages.
+  build: { license: { fileName: "licenses.md" }, outDir: "dist", emptyOutDir: true, assetsInlineLimit: 0, modulePreload: { polyfill: false }, chunkSizeWarningLimit: 700 },
   server: { proxy: { "/v1": "http://127.0.0.1:2744" } },
 });

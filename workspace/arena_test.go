@@ -25,11 +25,11 @@ import (
 
 // gateway is a real S3 server (versitygw) on loopback, with one bucket.
 type gateway struct {
-	dir string // where the server keeps objects
+	dir string // the server's storage folder
 	o   workspace.S3Options
 }
 
-// s3Server is the program of the S3 server. `.ci/setup` makes it.
+// s3Server returns the path of the S3 server. `.ci/setup` installs it.
 func s3Server() string {
 	if p := os.Getenv("BRIG_S3_SERVER"); p != "" {
 		return p
@@ -41,7 +41,8 @@ func s3Server() string {
 	return p
 }
 
-// startGateway starts an S3 server, or skips the test where there is none.
+// startGateway starts an S3 server. It skips the test if the server is not
+// installed.
 func startGateway(t *testing.T) *gateway {
 	t.Helper()
 	if _, err := os.Stat(s3Server()); err != nil {
@@ -76,15 +77,15 @@ func startGateway(t *testing.T) *gateway {
 	}
 }
 
-// arena is one kind of objects, and the folder in which they are files, so that
-// a test can tamper with them.
+// arena is an implementation of Objects and the folder with its files, so that
+// a test can modify them.
 type arena struct {
 	workspace.Objects
-	again func() workspace.Objects // opens the same once more
-	files string                   // what is before a key there
+	again func() workspace.Objects // reopens the same storage
+	files string                   // path prefix of a key's file
 }
 
-// onBoth runs a test on every kind of objects.
+// onBoth runs a test with each implementation of Objects.
 func onBoth(t *testing.T, f func(t *testing.T, a arena)) {
 	t.Run("local", func(t *testing.T) {
 		dir := t.TempDir()
@@ -121,7 +122,7 @@ func keys(t *testing.T, o workspace.Objects, prefix string) []string {
 	return out
 }
 
-// tree is what a pretended sandbox has: content by path. A directory ends in a
+// tree is the content of a simulated sandbox by path. A directory ends in a
 // slash, and a link's content begins with "-> ".
 type tree map[string]string
 
@@ -139,7 +140,7 @@ func (tr tree) nodes() (out []brig.Node) {
 	return out
 }
 
-// commit commits a tree as a sandbox would.
+// commit commits a tree like a sandbox.
 func commit(ctx context.Context, s *workspace.Store, tenant string, box brig.ID, use brig.WorkspaceUse, tr tree, more ...brig.Node) (*brig.WorkspaceCommit, error) {
 	c, err := s.Begin(ctx, tenant, box, use, 0)
 	if err != nil {
@@ -154,7 +155,7 @@ func commit(ctx context.Context, s *workspace.Store, tenant string, box brig.ID,
 	return c.Commit(ctx, "ann")
 }
 
-// unpack reads a version.
+// unpack reads all files of a version.
 func unpack(ctx context.Context, s *workspace.Store, tenant string, use brig.WorkspaceUse) (tree, error) {
 	out := tree{}
 	err := s.Unpack(ctx, tenant, use, func(n brig.Node, r io.Reader) error {
@@ -178,7 +179,7 @@ func unpack(ctx context.Context, s *workspace.Store, tenant string, use brig.Wor
 	return out, err
 }
 
-// at is a use of a workspace's version: the newest for 0.
+// at returns a use of a workspace at a version, or at the newest version for 0.
 func at(t *testing.T, s *workspace.Store, tenant, name string, version int) brig.WorkspaceUse {
 	t.Helper()
 	id, n, err := s.Find(t.Context(), tenant, name, version)

@@ -16,50 +16,51 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// small is up to which size a content is held in memory, in bytes, and atOnce
-// how many are on their way.
+// smallContent is the largest content, in bytes, that a capture holds in memory.
+// maxConcurrentWrites is the number of concurrent writes.
 const (
-	small  = 1 << 20
-	atOnce = 16
+	smallContent        = 1 << 20
+	maxConcurrentWrites = 16
 )
 
-// Capture is a tree on its way into a new version.
+// Capture collects a tree for a new version.
 type Capture struct {
-	s       *Store
-	tenant  string
-	use     brig.WorkspaceUse
-	sandbox brig.ID
-	quota   int64 // in bytes, of all that the tenant's versions take; 0 is none
-	release func()
-	base    *Snapshot // what the sandbox had
-	allowed policy
-	files   manifest
-	unseen  map[string]bool // paths of base, or ".", that did not come out
-	outside manifest        // what was captured from elsewhere, nil if that was not asked for
-	holds   map[string]bool
-	skipped []brig.WorkspaceSkip
-	passed  int
-	total   int64
-	outer   int64 // bytes of outside
-	buf     []byte
+	s            *Store
+	tenant       string
+	use          brig.WorkspaceUse
+	sandbox      brig.ID
+	quota        int64 // limit of the bytes of all versions of the tenant; 0 means none
+	release      func()
+	base         *Snapshot // the version that the sandbox started from
+	allowed      policy
+	files        manifest
+	skippedBase  map[string]bool // paths of base, or ".", that the provider skipped
+	outside      manifest        // files captured outside /workspace; nil if not requested
+	holds        map[string]bool
+	skipped      []brig.WorkspaceSkip
+	passed       int
+	total        int64
+	outsideBytes int64 // bytes of the files in outside
+	buf          []byte
 
 	work  sync.WaitGroup
 	slots chan struct{}
 	mu    sync.Mutex // guards the fields below
 	known map[string]bool
-	err   error // of a content that could not be written
+	err   error // the error of a content that could not be written
 }
 
-// Begin begins a version of the workspace that a sandbox has. The tenant's
-// versions may take so many bytes, or any for 0. Close ends it.
+// Begin begins a new version of the workspace in a sandbox. All versions of the
+// tenant together may use quota bytes; 0 means no limit. The caller calls
+// Close.
 func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse, quota int64) (*Capture, error) {
 	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
 		return nil, unavailable(err)
 	}
 	c := &Capture{
-		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{}, unseen: map[string]bool{},
-		slots: make(chan struct{}, atOnce), known: map[string]bool{}, buf: make([]byte, small+1), quota: quota, holds: map[string]bool{},
+		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{}, skippedBase: map[string]bool{},
+		slots: make(chan struct{}, maxConcurrentWrites), known: map[string]bool{}, buf: make([]byte, smallContent+1), quota: quota, holds: map[string]bool{},
 	}
 	if len(use.Capture) > 0 {
 		c.outside = manifest{}
@@ -91,10 +92,10 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 	return c, nil
 }
 
-// lastOf returns the newest version that a sandbox has committed, or the one of
-// its use. A server that dies right after a commit has not put the new version
-// into the sandbox's record: without this, the sandbox's next commit would
-// conflict with its own last one.
+// lastOf returns the newest version that the sandbox has committed, or the
+// version of its use. A server that dies right after a commit may not have
+// stored the new version in the sandbox's record. Without lastOf, the sandbox's
+// next commit would conflict with its own previous one.
 func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse, sandbox brig.ID) (int, error) {
 	ns, err := s.numbers(ctx, tenant, use.ID)
 	if err != nil {
@@ -102,7 +103,7 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 	}
 	ns = slices.DeleteFunc(ns, func(n int) bool { return n <= use.Version })
 	slices.Reverse(ns)
-	for some := range slices.Chunk(ns, atOnce) {
+	for some := range slices.Chunk(ns, maxConcurrentWrites) {
 		var work sync.WaitGroup
 		mine, errs := make([]bool, len(some)), make([]error, len(some))
 		for i, n := range some {
@@ -122,61 +123,63 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 	return use.Version, nil
 }
 
-// Close ends a capture. What it has written and no version names is swept some
-// day.
+// Close ends a capture. A later sweep removes contents that it has written and
+// that no version names.
 func (c *Capture) Close() {
 	c.work.Wait()
 	c.s.ledger(c.tenant).release(c.holds)
 	c.release()
 }
 
-// stay has all stay that the version had where nothing was seen: it was not seen
-// to be gone. It is done once, however much was not seen.
-func (c *Capture) stay() {
-	if len(c.unseen) == 0 {
+// keepSkipped keeps the files of the base version at paths that the provider
+// skipped, because a skipped path was not deleted. The caller calls it once,
+// after all nodes, so that its cost does not depend on the number of skipped
+// paths.
+func (c *Capture) keepSkipped() {
+	if len(c.skippedBase) == 0 {
 		return
 	}
 	for p, e := range c.base.files {
-		if c.files[p] != nil && !c.unseen[p] {
+		if c.files[p] != nil && !c.skippedBase[p] {
 			continue
 		}
 		above := p
-		for above != "." && !c.unseen[above] {
+		for above != "." && !c.skippedBase[above] {
 			above = path.Dir(above)
 		}
-		if c.unseen[above] {
+		if c.skippedBase[above] {
 			c.files[p] = e
 		}
 	}
 }
 
-// skip remembers that something does not come along.
+// skip records a path that is not committed, and the reason.
 func (c *Capture) skip(at, why string) {
 	if c.passed++; len(c.skipped) < brig.MaxWorkspaceTold {
 		c.skipped = append(c.skipped, brig.WorkspaceSkip{Path: Printable(at), Reason: why})
 	}
 }
 
-func tooMuch(what string, most any) error {
+func limitError(what string, most any) error {
 	return brig.Errorf(brig.FailedPrecondition, "the workspace has too much: %s", what).
 		WithHint("a version has at most %v; remove some, or keep them outside /workspace", most)
 }
 
-// Add takes a node as it comes out of a machine.
+// Add adds a node that a sandbox returns.
 func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	if n.Skipped != "" {
-		// Of the rest the version has nothing, there or below.
+		// The base version has no files at or below any other path.
 		if c.base.files[n.Path] != nil || n.Path == "." {
-			c.unseen[n.Path] = true
+			c.skippedBase[n.Path] = true
 		}
 		c.skip(n.Path, n.Skipped)
 		return nil
 	}
 	if len(c.files) >= brig.MaxWorkspaceFiles {
-		return tooMuch("files", fmt.Sprint(brig.MaxWorkspaceFiles, " files"))
+		return limitError("files", fmt.Sprint(brig.MaxWorkspaceFiles, " files"))
 	}
 	if !localPath(n.Path) {
-		return fmt.Errorf("a node of %.100q", n.Path) // its provider looks already
+		return fmt.Errorf("a node of %.100q", n.Path) // the provider should have checked it
 	}
 	e := &entry{Node: n}
 	if n.Type == brig.RegularFile {
@@ -184,22 +187,22 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 			return err
 		}
 		if c.total += e.Size; c.total > brig.MaxWorkspaceSize {
-			return tooMuch("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
+			return limitError("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
 		}
 	}
 	c.files[n.Path] = e
 	return nil
 }
 
-// content reads a file, and writes it where the store does not have it yet and
-// it may become part of a version.
+// content reads a file. It writes the content if the store does not have it yet
+// and it may become part of a version.
 func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, may bool) error {
 	n, err := io.ReadFull(r, c.buf)
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n <= small:
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n <= smallContent:
 		sum := sha256.Sum256(c.buf[:n])
 		e.Size, e.digest = int64(n), hex.EncodeToString(sum[:])
-		if n == 0 || !may || !c.wants(e) {
+		if n == 0 || !may || !c.needsWrite(e) {
 			return nil
 		}
 		if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
@@ -212,8 +215,8 @@ func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, may bool) 
 	return c.large(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r), may)
 }
 
-// wants reports whether a content must be written, and that it will be.
-func (c *Capture) wants(e *entry) bool {
+// needsWrite reports whether a content must be written, and marks it as known.
+func (c *Capture) needsWrite(e *entry) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known[e.digest] {
@@ -223,7 +226,7 @@ func (c *Capture) wants(e *entry) bool {
 	return true
 }
 
-// keep writes a small content while others are read.
+// keep writes a small content concurrently with the next reads.
 func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
 	c.slots <- struct{}{}
 	c.work.Go(func() {
@@ -239,7 +242,7 @@ func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
 	return unavailable(c.err)
 }
 
-// large writes a content of which only its end tells what it is.
+// large writes a content whose digest is only known at its end.
 func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) error {
 	sum := sha256.New()
 	var to io.Writer = sum
@@ -249,18 +252,18 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 		if stage, err = c.s.o.Stage(ctx); err != nil {
 			return unavailable(err)
 		}
-		defer stage.Drop()
-		to = io.MultiWriter(sum, &storing{c: c, ctx: ctx, w: stage})
+		defer stage.Abort()
+		to = io.MultiWriter(sum, &stageWriter{c: c, ctx: ctx, w: stage})
 	}
-	n, err := io.CopyBuffer(to, io.LimitReader(r, brig.MaxWorkspaceFile+1), make([]byte, small))
+	n, err := io.CopyBuffer(to, io.LimitReader(r, brig.MaxWorkspaceFile+1), make([]byte, smallContent))
 	if err != nil {
 		return err
 	}
 	if n > brig.MaxWorkspaceFile {
-		return tooMuch("bytes in one file", brig.FormatBytes(brig.MaxWorkspaceFile))
+		return limitError("bytes in one file", brig.FormatBytes(brig.MaxWorkspaceFile))
 	}
 	e.Size, e.digest = n, hex.EncodeToString(sum.Sum(nil))
-	if !may || !c.wants(e) {
+	if !may || !c.needsWrite(e) {
 		return nil
 	}
 	if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
@@ -269,24 +272,24 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 	key := blobKey(c.tenant, e.digest)
 	there, err := c.s.o.Has(ctx, key)
 	if err == nil && !there {
-		err = stage.Keep(ctx, key)
+		err = stage.Publish(ctx, key)
 	}
 	failpoint.Hit("workspace.large")
 	return unavailable(err)
 }
 
-// storing is the way into a stage. It says of what fails that it was the store,
-// not the machine, and ends when more has come than there can be room for.
-type storing struct {
+// stageWriter is the writer of a stage. It marks errors as those of the store
+// and not of the sandbox, and stops when the content exceeds the quota.
+type stageWriter struct {
 	c   *Capture
-	ctx context.Context // of the call that writes
+	ctx context.Context // the context of the call that writes
 	w   io.Writer
 	n   int64
 }
 
-// Write implements io.Writer. What the store has already is not known to be
-// that before its end, and is let in.
-func (s *storing) Write(p []byte) (int, error) {
+// Write implements io.Writer. It also accepts a content that the store already
+// has, since the digest is only known at the end.
+func (s *stageWriter) Write(p []byte) (int, error) {
 	if s.n += int64(len(p)); s.c.quota > 0 && s.n > s.c.quota {
 		return 0, overQuota(s.c.quota)
 	}

@@ -11,18 +11,19 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// outside is what is said of a change that the write policy does not allow.
+// outside is the reason for a skipped change that the write policy does not
+// allow.
 const outside = "outside the prefixes that may be written"
 
-// Commit makes the version: the tree's changes since the version that it began
-// with, where they are allowed, on top of the newest.
+// Commit creates the version: the allowed changes of the tree since its base
+// version, applied to the newest version.
 func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceCommit, error) {
 	c.work.Wait()
 	if c.err != nil {
 		return nil, unavailable(c.err)
 	}
 	failpoint.Hit("workspace.captured")
-	c.stay()
+	c.keepSkipped()
 	var mine []change
 	for _, d := range diff(c.base.files, c.files) {
 		if c.allowed.allows(d) {
@@ -48,11 +49,11 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 				return nil, err
 			}
 		}
-		if out.Version = head.Record(); len(diff(head.files, merged)) == 0 && !outside.news(head.rec) {
+		if out.Version = head.Record(); len(diff(head.files, merged)) == 0 && !outside.differsFrom(head.rec) {
 			return out, nil
 		}
 		if head != c.base {
-			if own, err = c.own(mine); err != nil {
+			if own, err = c.ownManifest(mine); err != nil {
 				return nil, err
 			}
 		}
@@ -62,20 +63,20 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 		}
 		r.Number, r.Base, r.Actor, r.Sandbox = head.Number+1, c.base.Number, actor, c.sandbox
 		if err = c.s.append(ctx, c.tenant, c.use.ID, r); errors.Is(err, ErrTaken) {
-			continue // somebody was faster
+			continue // another commit was faster
 		}
 		if err != nil {
-			// It may be there all the same.
+			// The record may exist in spite of the error.
 			c.s.ledger(c.tenant).forget()
 			return nil, unavailable(err)
 		}
 		c.s.ledger(c.tenant).settle(names)
-		out.Version, out.Changes, out.Changed = &r.WorkspaceVersion, tell(mine, brig.MaxWorkspaceTold), len(mine)
+		out.Version, out.Changes, out.Changed = &r.WorkspaceVersion, toChanges(mine, brig.MaxWorkspaceTold), len(mine)
 		return out, nil
 	}
 }
 
-// head is the newest version.
+// head returns the newest version.
 func (c *Capture) head(ctx context.Context) (*Snapshot, error) {
 	r, err := c.s.head(ctx, c.tenant, c.use.ID)
 	if err != nil {
@@ -91,7 +92,7 @@ func (c *Capture) head(ctx context.Context) (*Snapshot, error) {
 	return c.s.open(ctx, c.tenant, c.use.Name, c.use.ID, number)
 }
 
-// encoded is a manifest as it is kept. Its zero value is none.
+// encoded is a manifest in its stored form. The zero value means no manifest.
 type encoded struct {
 	files  manifest
 	bytes  []byte
@@ -104,24 +105,24 @@ func (m manifest) encoded() (encoded, error) {
 	return encoded{m, b, hex.EncodeToString(sum[:])}, err
 }
 
-// news reports whether it is something else than what a version has from
-// outside.
-func (x encoded) news(r *record) bool {
+// differsFrom reports whether the captured files differ from those of a version.
+func (x encoded) differsFrom(r *record) bool {
 	return x.digest != "" && (r == nil || r.Outside != x.digest)
 }
 
-// write keeps manifests and begins the record of their version. It returns what
-// that names, of which the tenant's quota has room.
+// write stores manifests and prepares the record of their version. It returns
+// the sizes of the contents that the record names, after it has reserved them
+// in the tenant's quota.
 func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (*record, map[string]int64, error) {
 	if len(m) > brig.MaxWorkspaceFiles {
-		return nil, nil, tooMuch("files", brig.MaxWorkspaceFiles)
+		return nil, nil, limitError("files", brig.MaxWorkspaceFiles)
 	}
 	r := &record{Own: own.digest, Outside: outside.digest}
 	r.Digest, r.Created = m.digest(), c.s.now().UTC()
 	if r.Files, r.Size = m.size(); r.Size > brig.MaxWorkspaceSize {
-		return nil, nil, tooMuch("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
+		return nil, nil, limitError("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
 	}
-	r.Captured, r.CapturedSize = len(outside.files)-outside.files.directories(), c.outer
+	r.Captured, r.CapturedSize = len(outside.files)-outside.files.directories(), c.outsideBytes
 	whole, err := m.encoded()
 	if err != nil {
 		return nil, nil, err
@@ -150,9 +151,10 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (
 	return r, names, nil
 }
 
-// own is the manifest of what the sandbox has, as far as it is committed.
-func (c *Capture) own(mine []change) (encoded, error) {
-	own, _ := merge(c.base.files, c.base.files, mine) // it has changed nothing else
+// ownManifest returns the manifest of the sandbox's own files, without the
+// skipped changes.
+func (c *Capture) ownManifest(mine []change) (encoded, error) {
+	own, _ := merge(c.base.files, c.base.files, mine) // no other path has changed
 	if own == nil {
 		return encoded{}, errors.New("the changes of a sandbox are no tree")
 	}

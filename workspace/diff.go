@@ -10,17 +10,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// change is how one path differs. before and after are nil where nothing is.
+// change is the difference at one path. before or after is nil if the path does
+// not exist on that side.
 type change struct {
 	path          string
 	before, after *entry
 }
 
-// diff lists the paths in which two manifests differ, in order.
+// diff lists the paths at which two manifests differ, sorted.
 func diff(from, to manifest) []change {
 	var out []change
 	for p, e := range from {
-		if t := to[p]; t == nil || !e.same(t) {
+		if t := to[p]; t == nil || !e.equalContent(t) {
 			out = append(out, change{p, e, t})
 		}
 	}
@@ -33,8 +34,8 @@ func diff(from, to manifest) []change {
 	return out
 }
 
-// tell is what callers are told of changes, at most so many.
-func tell(list []change, most int) []brig.WorkspaceChange {
+// toChanges converts up to most changes to the API's form.
+func toChanges(list []change, most int) []brig.WorkspaceChange {
 	out := []brig.WorkspaceChange{}
 	for _, c := range list[:min(len(list), most)] {
 		w := brig.WorkspaceChange{Path: Printable(c.path), Kind: brig.WorkspaceChanged}
@@ -52,7 +53,7 @@ func tell(list []change, most int) []brig.WorkspaceChange {
 	return out
 }
 
-// Printable is a path as callers are told it: what is not UTF-8, control
+// Printable returns a path in the form that callers see: invalid UTF-8, control
 // characters and backslashes are escaped.
 func Printable(p string) string {
 	var b strings.Builder
@@ -71,11 +72,11 @@ func Printable(p string) string {
 	return b.String()
 }
 
-// policy says where a commit may change something.
+// policy lists the path prefixes that a commit may change.
 type policy []string
 
-// allows reports whether a change is allowed. What leads to a prefix may be
-// made, and nothing else of it.
+// allows reports whether a change is allowed. Parent directories of a prefix
+// may be created, but not changed otherwise.
 func (p policy) allows(c change) bool {
 	if len(p) == 0 {
 		return true
@@ -91,13 +92,13 @@ func (p policy) allows(c change) bool {
 	return false
 }
 
-// covers reports whether a change of some kind may be allowed at a path.
+// covers reports whether the policy may allow some change at a path.
 func (p policy) covers(at string) bool {
 	return p.allows(change{path: at, after: &entry{Node: brig.Node{Type: brig.Directory}}})
 }
 
-// CheckPrefixes checks the paths at and below which a commit may change
-// something, and cleans them.
+// CheckPrefixes validates and cleans the path prefixes that a commit may
+// change.
 func CheckPrefixes(list []string) ([]string, error) {
 	if len(list) > brig.MaxWorkspacePrefix {
 		return nil, brig.InvalidField("workspace.prefixes", "%d are too many", len(list)).WithHint("give at most %d", brig.MaxWorkspacePrefix)
@@ -114,8 +115,8 @@ func CheckPrefixes(list []string) ([]string, error) {
 	return out, nil
 }
 
-// merge puts changes on top of a manifest that may have others. A path that
-// both have changed, to something else, is returned.
+// merge applies changes to a manifest that may contain other changes. It
+// returns a path that both sides changed differently.
 func merge(base, head manifest, mine []change) (merged manifest, conflict string) {
 	merged = manifest{}
 	for p, e := range head {
@@ -123,8 +124,8 @@ func merge(base, head manifest, mine []change) (merged manifest, conflict string
 	}
 	for _, c := range mine {
 		was, is := base[c.path], head[c.path]
-		moved := (was == nil) != (is == nil) || was != nil && !was.same(is)
-		agree := c.after == nil && is == nil || c.after != nil && is != nil && c.after.same(is)
+		moved := (was == nil) != (is == nil) || was != nil && !was.equalContent(is)
+		agree := c.after == nil && is == nil || c.after != nil && is != nil && c.after.equalContent(is)
 		if moved && !agree {
 			return nil, c.path
 		}
@@ -136,7 +137,7 @@ func merge(base, head manifest, mine []change) (merged manifest, conflict string
 	}
 	for p := range merged {
 		if above := path.Dir(p); above != "." && (merged[above] == nil || merged[above].Type != brig.Directory) {
-			return nil, p // somebody removed what it is in, or made a file of it
+			return nil, p // another commit removed the parent, or replaced it by a file
 		}
 	}
 	return merged, ""

@@ -16,24 +16,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir keeps objects in a folder, one file for each.
+// Dir stores objects in a folder, one file for each.
 type Dir struct {
 	path  string
-	holds holds // of this process's own; the files are for others
+	holds holds // locks within this process; lock files exclude other processes
 }
 
 var _ Objects = (*Dir)(nil)
 
-// What is in the folder beside objects' folders.
+// The folders for data other than objects.
 const (
 	stagingDir = "staging"
 	holdDir    = "holds"
 )
 
-// staleAge is when something staged belongs to nobody any more.
+// staleAge is the age after which staged data is considered abandoned.
 const staleAge = 24 * time.Hour
 
-// OpenDir opens a folder, which is made if it is not there.
+// OpenDir opens a folder and creates it if it does not exist.
 func OpenDir(path string) (*Dir, error) {
 	d := &Dir{path: path}
 	if err := os.MkdirAll(filepath.Join(path, stagingDir), 0o700); err != nil {
@@ -62,12 +62,12 @@ func (d *Dir) file(key string) (string, error) {
 type dirStage struct {
 	*os.File
 	d    *Dir
-	hole bool // at its end
+	hole bool // the file ends with a hole
 	done bool
 }
 
-// Write implements io.Writer. A run of zeros takes no room: a sandbox's file with
-// holes may say that it is larger than all that the sandbox may have.
+// Write implements io.Writer. It writes a run of zeros as a hole: the apparent
+// size of a sandbox's sparse file may exceed the sandbox's disk limit.
 func (s *dirStage) Write(p []byte) (int, error) {
 	s.hole = len(p) >= os.Getpagesize() && len(bytes.TrimLeft(p, "\x00")) == 0
 	if !s.hole {
@@ -88,12 +88,12 @@ func (d *Dir) stage() (*dirStage, error) {
 	return &dirStage{File: f, d: d}, nil
 }
 
-// Keep implements Stage.
-func (s *dirStage) Keep(_ context.Context, key string) error {
+// Publish implements Stage.
+func (s *dirStage) Publish(_ context.Context, key string) error {
 	return s.finish(key, os.Rename)
 }
 
-// finish gives the file its name by way of how.
+// finish moves the file to its final name with the function how.
 func (s *dirStage) finish(key string, how func(from, to string) error) error {
 	file, err := s.d.file(key)
 	if err == nil && s.hole {
@@ -117,12 +117,12 @@ func (s *dirStage) finish(key string, how func(from, to string) error) error {
 	return err
 }
 
-// Drop implements Stage.
-func (s *dirStage) Drop() {
+// Abort implements Stage.
+func (s *dirStage) Abort() {
 	if !s.done {
 		s.done = true
 		_ = s.Close()
-		os.Remove(s.Name()) // it is not there after Keep
+		os.Remove(s.Name()) // the name no longer exists after Publish
 	}
 }
 
@@ -132,21 +132,21 @@ func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer s.Drop()
+	defer s.Abort()
 	if _, err := s.Write(data); err != nil {
 		return err
 	}
-	return s.Keep(ctx, key)
+	return s.Publish(ctx, key)
 }
 
-// Create implements Objects. One call for the whole file system makes durable
-// what was written before.
+// Create implements Objects. One sync of the file system makes all earlier
+// writes durable.
 func (d *Dir) Create(_ context.Context, key string, data []byte) error {
 	s, err := d.stage()
 	if err != nil {
 		return err
 	}
-	defer s.Drop()
+	defer s.Abort()
 	if _, err := s.Write(data); err != nil {
 		return err
 	}
@@ -173,8 +173,8 @@ func (d *Dir) sync() error {
 	return nil
 }
 
-// Get implements Objects. An object is a file and nothing else: a link that
-// somebody put there leads nowhere.
+// Get implements Objects. It opens only regular files and does not follow
+// links.
 func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
 	file, err := d.file(key)
 	if err != nil {
@@ -243,7 +243,8 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 	return nil
 }
 
-// Hold implements Objects. Other processes may use the folder, too.
+// Hold implements Objects. It also excludes other processes that use the
+// folder.
 func (d *Dir) Hold(key string, alone bool) (func(), error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -257,7 +258,7 @@ func (d *Dir) Hold(key string, alone bool) (func(), error) {
 		return nil, err
 	}
 	unlock := d.holds.take(key, alone)
-	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err == nil {
 		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
 			err = unix.Flock(int(f.Fd()), how)
@@ -273,7 +274,7 @@ func (d *Dir) Hold(key string, alone bool) (func(), error) {
 	}, nil
 }
 
-// readAll reads an object that is not larger than it may be.
+// readAll reads an object up to a size limit.
 func readAll(ctx context.Context, o Objects, key string, most int64) ([]byte, error) {
 	r, err := o.Get(ctx, key)
 	if err != nil {

@@ -1,6 +1,7 @@
 package workspace
 
-// DigestOf is the digest of the tree that a manifest describes, however bad.
+// DigestOf returns the digest of the tree that a manifest describes, even if
+// the manifest is invalid.
 func DigestOf(text string) string {
 	m, _ := decodeManifest([]byte(text))
 	if m == nil {
@@ -9,8 +10,16 @@ func DigestOf(text string) string {
 	return m.digest()
 }
 
-// PathsOf are a manifest's paths, in the order in which they are unpacked.
+// PathsOf returns a manifest's paths in the order in which they are unpacked.
 func PathsOf(b []byte) ([]string, error) {
 	m, err := decodeManifest(b)
 	return m.paths(), err
+}
+
+// SetMaxWorkspaces sets the number of workspaces that a tenant may have, until the
+// test ends.
+func SetMaxWorkspaces(t interface{ Cleanup(func()) }, n int) {
+	was := maxWorkspaces
+	maxWorkspaces = n
+	t.Cleanup(func() { maxWorkspaces = was })
 }

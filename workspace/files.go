@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// opened is a version with what was captured from outside /workspace, by their
-// absolute paths as callers are told them.
-func (s *Store) opened(ctx context.Context, tenant, name string, version int) (*Snapshot, manifest, error) {
+// openWithFiles returns a version and its files, including those captured
+// outside /workspace. The keys are the absolute paths that callers see.
+func (s *Store) openWithFiles(ctx context.Context, tenant, name string, version int) (*Snapshot, manifest, error) {
 	id, version, err := s.Find(ctx, tenant, name, version)
 	if err != nil {
 		return nil, nil, err
@@ -25,22 +25,22 @@ func (s *Store) opened(ctx context.Context, tenant, name string, version int) (*
 	if snap.rec != nil && snap.rec.Outside != "" {
 		outside, err := s.manifest(ctx, tenant, snap.rec.Outside)
 		if err != nil {
-			return nil, nil, damaged(name, version, err)
+			return nil, nil, damagedError(name, version, err)
 		}
 		for p, e := range outside {
 			all[Printable("/"+p)] = e
 		}
 	}
 	for p, e := range snap.files {
-		all[Printable(inside+"/"+p)] = e
+		all[Printable(mountPath+"/"+p)] = e
 	}
 	return snap, all, nil
 }
 
 // Files lists a version's files and links at and below a place, by their paths
-// in a sandbox. No place is everywhere, version 0 the newest.
+// in a sandbox. An empty place means everywhere, and version 0 the newest.
 func (s *Store) Files(ctx context.Context, tenant, name string, version int, place string) ([]brig.WorkspaceFile, error) {
-	_, all, err := s.opened(ctx, tenant, name, version)
+	_, all, err := s.openWithFiles(ctx, tenant, name, version)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func (s *Store) Files(ctx context.Context, tenant, name string, version int, pla
 	return listed(shown), nil
 }
 
-// Read opens a file of a version, by its path as Files tells it, and says how many
-// bytes it has. What is read is checked: a content that is not what it was fails
-// at its end.
+// Read opens a file of a version by a path from Files, and returns its size.
+// The reader verifies the content: it fails at the end if the content was
+// modified.
 func (s *Store) Read(ctx context.Context, tenant, name string, version int, at string) (int64, io.ReadCloser, error) {
-	snap, all, err := s.opened(ctx, tenant, name, version)
+	snap, all, err := s.openWithFiles(ctx, tenant, name, version)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -65,7 +65,7 @@ func (s *Store) Read(ctx context.Context, tenant, name string, version int, at s
 	switch {
 	case e == nil:
 		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", snap.Number, name, Printable(at[:min(len(at), 100)])).
-			WithHint("list its files to see what there is")
+			WithHint("list its files to see what exists")
 	case e.Type != brig.RegularFile:
 		return 0, nil, brig.InvalidField("path", "%q is a %s", Printable(at), e.Type).WithHint("give the path of a file")
 	}
@@ -74,7 +74,7 @@ func (s *Store) Read(ctx context.Context, tenant, name string, version int, at s
 	}
 	r, err := s.o.Get(ctx, blobKey(tenant, e.digest))
 	if errors.Is(err, ErrMissing) {
-		return 0, nil, damaged(name, snap.Number, err)
+		return 0, nil, damagedError(name, snap.Number, err)
 	}
 	if err != nil {
 		return 0, nil, unavailable(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// forge puts a manifest into the store, as somebody could who may write there,
-// and a record that names it.
+// forge writes a manifest and a record that names it to the store, like an
+// attacker with write access.
 func forge(t *testing.T, o arena, id, manifest string) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(manifest))
@@ -36,12 +36,12 @@ func forge(t *testing.T, o arena, id, manifest string) {
 
 const hello = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824" // of "hello"
 
-// line is a file of a forged manifest.
+// line returns the line of a file in a forged manifest.
 func line(path string) string {
 	return `{"path":` + path + `,"type":"file","mode":420,"size":5,"sha256":"` + hello + `"}` + "\n"
 }
 
-// What a store says is not believed.
+// TestForgedManifests checks that the store does not trust a stored manifest.
 func TestForgedManifests(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
@@ -88,9 +88,9 @@ func TestForgedManifests(t *testing.T) {
 			if brig.KindOf(err) != brig.FailedPrecondition {
 				t.Errorf("%s: %v, %v", what, got, err)
 			}
-			attack.Tried("FS-07", t.Name()+", a manifest with "+what, brig.KindOf(err) != brig.FailedPrecondition)
+			attack.RecordCase("FS-07", t.Name()+", a manifest with "+what, brig.KindOf(err) != brig.FailedPrecondition)
 		}
-		// The forger can do it: an honest manifest passes.
+		// The control: forge works, because a valid manifest passes.
 		forge(t, o, w.ID, dir+line(`"d/x"`)+`{"path":"e","type":"symlink","mode":511,"target":"../../etc"}`+"\n")
 		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 1)); err != nil || !same(got, tree{"d/": "", "d/x": "hello", "e": "-> ../../etc"}) {
 			t.Errorf("honest: %v, %v", got, err)
@@ -98,8 +98,8 @@ func TestForgedManifests(t *testing.T) {
 	})
 }
 
-// The control: whoever puts files where a manifest says they are, and believes
-// it, puts them elsewhere.
+// TestForgedManifestsControl is the control: a program that writes files to the
+// unchecked paths of a manifest writes outside of the root.
 func TestForgedManifestsControl(t *testing.T) {
 	for _, manifest := range []string{line(`"../x"`), line(`"d/../../x"`)} {
 		var e struct{ Path string }
@@ -116,12 +116,12 @@ func TestForgedManifestsControl(t *testing.T) {
 		if err != nil || err2 != nil {
 			t.Errorf("%s: %v, %v", e.Path, err, err2)
 		}
-		attack.Seen("FS-07", "a manifest with "+e.Path, "the look at paths", err == nil && err2 == nil)
+		attack.RecordMutant("FS-07", "a manifest with "+e.Path, "the look at paths", err == nil && err2 == nil)
 	}
 }
 
-// A content that is another's, or that somebody changed where it is kept, does
-// not come out whole.
+// TestTamperedObjects checks that a content of another tenant, or one that was
+// modified in the store, is not returned complete.
 func TestTamperedObjects(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
@@ -147,7 +147,7 @@ func TestTamperedObjects(t *testing.T) {
 				if err == nil {
 					t.Errorf("%s as %.40q: %v", key, now, got)
 				}
-				attack.Tried("FS-07", fmt.Sprintf("%s, %s changed, of %d bytes", t.Name(), key, len(now)), err == nil)
+				attack.RecordCase("FS-07", fmt.Sprintf("%s, %s changed, of %d bytes", t.Name(), key, len(now)), err == nil)
 				tampered++
 			}
 			if err := os.WriteFile(file, was, 0o600); err != nil {
@@ -160,7 +160,7 @@ func TestTamperedObjects(t *testing.T) {
 	})
 }
 
-// FuzzManifest: what is read as a manifest is a tree, whatever it was.
+// FuzzManifest checks that every accepted manifest describes a valid tree.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(line(`"x"`)))
 	f.Add([]byte(`{"path":"d","type":"directory","mode":493}` + "\n" + line(`"d/x"`)))

@@ -8,38 +8,39 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ledger counts what a tenant's versions take: the bytes of every content and
-// manifest that one of them names, each once. A commit reserves what it is about
-// to add before it writes that, so that two at once cannot both have the last
-// byte, and gives back what became of no version.
+// ledger counts the storage that a tenant's versions use: the bytes of every
+// content and manifest that a version names, each once. A commit reserves new
+// bytes before it writes them, so that two concurrent commits cannot both use
+// the last byte. After the commit, it releases the bytes that no version names.
 type ledger struct {
-	mu       sync.Mutex       // guards the fields below; held while versions are read
-	named    map[string]int64 // bytes by digest; nil when it is not known
-	total    int64            // of named
-	reserved map[string]*reservation
-	ahead    int64 // of what is reserved and not named
+	mu            sync.Mutex       // guards the fields below; held while versions are read
+	named         map[string]int64 // bytes by digest; nil if not loaded
+	total         int64            // sum of named
+	reserved      map[string]*reservation
+	reservedBytes int64 // bytes that are reserved and not named
 }
 
-// reservation is a content that commits which go on will name.
+// reservation is a content that running commits are going to name.
 type reservation struct {
 	size    int64
 	holders int
 }
 
-// ledger is that of a tenant.
+// ledger returns the ledger of a tenant.
 func (s *Store) ledger(tenant string) *ledger {
 	l, _ := s.ledgers.LoadOrStore(tenant, &ledger{reserved: map[string]*reservation{}})
 	return l.(*ledger)
 }
 
-// forget has what versions name be read again before it is needed.
+// forget discards the loaded state. The next use reads it again.
 func (l *ledger) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.named, l.total = nil, 0
 }
 
-// load reads what versions name, if that is not known. The caller holds l.mu.
+// load reads the contents that versions name, unless they are loaded. The
+// caller holds l.mu.
 func (s *Store) load(ctx context.Context, tenant string, l *ledger) error {
 	if l.named != nil {
 		return nil
@@ -55,10 +56,10 @@ func (s *Store) load(ctx context.Context, tenant string, l *ledger) error {
 			return unavailable(err)
 		}
 	}
-	l.ahead = 0
+	l.reservedBytes = 0
 	for digest, r := range l.reserved {
 		if _, ok := l.named[digest]; !ok {
-			l.ahead += r.size
+			l.reservedBytes += r.size
 		}
 	}
 	return nil
@@ -79,11 +80,11 @@ func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) 
 				continue
 			}
 			m, size, err := s.sizedManifest(ctx, tenant, digest)
-			if err != nil && !broken(err) {
-				return err // counted without it, the sum would be wrong until somebody sweeps
+			if err != nil && !isDataLoss(err) {
+				return err // without this size, the sum would be wrong until the next sweep
 			}
 			l.name(digest, size)
-			if err != nil { // what it named is not known any more, but for how much that was
+			if err != nil { // the named contents are unknown; only their total size is known
 				l.name("damaged "+digest, r.Size)
 			}
 			for digest, size := range m.contents() {
@@ -94,7 +95,7 @@ func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) 
 	return nil
 }
 
-// name counts a content. The caller holds l.mu.
+// name adds a content. The caller holds l.mu.
 func (l *ledger) name(digest string, size int64) {
 	if _, ok := l.named[digest]; !ok {
 		l.named[digest] = size
@@ -102,7 +103,7 @@ func (l *ledger) name(digest string, size int64) {
 	}
 }
 
-// contents are the bytes of what a manifest names.
+// contents returns the sizes of the contents that a manifest names.
 func (m manifest) contents() map[string]int64 {
 	out := map[string]int64{}
 	for _, e := range m {
@@ -113,14 +114,14 @@ func (m manifest) contents() map[string]int64 {
 	return out
 }
 
-// overQuota is what is said of a version that a quota has no room for.
+// overQuota is the error for a version that exceeds the quota.
 func overQuota(quota int64) error {
 	told := *brig.AsError(brig.OverQuota("workspaces", brig.FormatBytes(quota), time.Minute))
-	return told.WithHint("no version was made, and those that there are stay; remove workspaces that are not needed, keep less in this one, or ask the operator for a larger quota.workspaces")
+	return told.WithHint("no version was created, and earlier ones are unchanged; remove workspaces that are not needed, keep less in this one, or ask the operator for a larger quota.workspaces")
 }
 
-// reserve takes the room of contents for a capture, or refuses all of them.
-// Nothing is refused, nor reserved, to whom no quota bounds.
+// reserve reserves bytes for the contents of a capture: all of them or none.
+// Without a quota it does nothing.
 func (c *Capture) reserve(ctx context.Context, contents map[string]int64) error {
 	if c.quota <= 0 {
 		return nil
@@ -137,7 +138,7 @@ func (c *Capture) reserve(ctx context.Context, contents map[string]int64) error 
 			more += size
 		}
 	}
-	if more > 0 && l.total+l.ahead+more > c.quota {
+	if more > 0 && l.total+l.reservedBytes+more > c.quota {
 		return overQuota(c.quota)
 	}
 	for digest, size := range contents {
@@ -146,7 +147,7 @@ func (c *Capture) reserve(ctx context.Context, contents map[string]int64) error 
 		}
 		if l.reserved[digest] == nil {
 			l.reserved[digest] = &reservation{size: size}
-			l.ahead += size
+			l.reservedBytes += size
 		}
 		l.reserved[digest].holders++
 		c.holds[digest] = true
@@ -154,22 +155,22 @@ func (c *Capture) reserve(ctx context.Context, contents map[string]int64) error 
 	return nil
 }
 
-// settle counts what a version names that was just made.
+// settle adds the contents of a new version.
 func (l *ledger) settle(contents map[string]int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.named == nil {
-		return // it is read when somebody needs it
+		return // the next use loads it
 	}
 	for digest, size := range contents {
 		if _, ok := l.named[digest]; !ok && l.reserved[digest] != nil {
-			l.ahead -= l.reserved[digest].size
+			l.reservedBytes -= l.reserved[digest].size
 		}
 		l.name(digest, size)
 	}
 }
 
-// release gives back what a capture has reserved.
+// release releases the reservations of a capture.
 func (l *ledger) release(holds map[string]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,14 +181,14 @@ func (l *ledger) release(holds map[string]bool) {
 		}
 		delete(l.reserved, digest)
 		if _, ok := l.named[digest]; !ok && l.named != nil {
-			l.ahead -= r.size
+			l.reservedBytes -= r.size
 		}
 	}
 	clear(holds)
 }
 
-// Stored is how many bytes a tenant's versions take. What they have in common
-// counts once.
+// Stored returns the bytes that a tenant's versions use. Shared contents count
+// once.
 func (s *Store) Stored(ctx context.Context, tenant string) (int64, error) {
 	l := s.ledger(tenant)
 	l.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// commitWithin is commit under a quota.
+// commitWithin is commit with a quota.
 func commitWithin(ctx context.Context, s *workspace.Store, quota int64, use brig.WorkspaceUse, tr tree) (*brig.WorkspaceCommit, error) {
 	c, err := s.Begin(ctx, "acme", "sb1", use, quota)
 	if err != nil {
@@ -28,7 +28,8 @@ func commitWithin(ctx context.Context, s *workspace.Store, quota int64, use brig
 	return c.Commit(ctx, "ann")
 }
 
-// taken is what a tenant's contents and manifests take, counted one by one.
+// taken returns the bytes of a tenant's contents and manifests, summed over the
+// objects.
 func taken(t *testing.T, o workspace.Objects) (sum int64) {
 	t.Helper()
 	for _, key := range keys(t, o, "t/acme/blobs/") {
@@ -46,8 +47,8 @@ func taken(t *testing.T, o workspace.Objects) (sum int64) {
 	return sum
 }
 
-// wantStored checks that a store counts what there is, and so does one that has
-// just begun.
+// wantStored checks that a store reports the actual usage, and that a new store
+// does too.
 func wantStored(t *testing.T, s *workspace.Store, a arena) int64 {
 	t.Helper()
 	if _, err := s.Sweep(t.Context(), "acme"); err != nil {
@@ -62,8 +63,9 @@ func wantStored(t *testing.T, s *workspace.Store, a arena) int64 {
 	return want
 }
 
-// What a version adds must fit; what tenants have already costs nothing, and
-// what went away is free again.
+// TestQuota checks that the additional bytes of a version must fit the quota,
+// that contents which the tenant already stores are free, and that removed
+// contents release their bytes.
 func TestQuota(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
@@ -97,7 +99,8 @@ func TestQuota(t *testing.T) {
 		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, one) {
 			t.Errorf("after that the workspace has %.200v, %v", got, err)
 		}
-		// The same again, and under another name, costs a manifest.
+		// A version with the same content under another name adds only the size
+		// of a manifest.
 		if _, err := s.Create(ctx, "acme", "copy"); err != nil {
 			t.Fatal(err)
 		}
@@ -126,8 +129,8 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// Many commits at once, with room for some: as many succeed as fit, to the byte,
-// and all of them can be read.
+// TestQuotaRaces runs many concurrent commits of which only some fit the quota.
+// The commits that succeed use it to the byte, and all of them can be read.
 func TestQuotaRaces(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
@@ -144,7 +147,7 @@ func TestQuotaRaces(t *testing.T) {
 		if _, err := commitWithin(ctx, s, 0, uses[0], tr(0)); err != nil {
 			t.Fatal(err)
 		}
-		one, err := s.Stored(ctx, "acme") // a manifest has the same size in each
+		one, err := s.Stored(ctx, "acme") // all manifests have the same size
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +164,7 @@ func TestQuotaRaces(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			if i%10 == 0 { // what is read anew meanwhile is not lost
+			if i%10 == 0 { // a concurrent reload loses no state
 				done.Go(func() {
 					if _, err := s.Sweep(ctx, "acme"); err != nil {
 						t.Error(err)
@@ -173,7 +176,8 @@ func TestQuotaRaces(t *testing.T) {
 		if got := wantStored(t, s, a); got != one*(won.Load()+1) || got > one*fit {
 			t.Errorf("%d bytes are taken by %d commits, of %d", got, won.Load(), one*fit)
 		}
-		// Those that were refused while others only tried may try again.
+		// Commits that were refused because of concurrent attempts may be
+		// retried.
 		for i := 1; i < many && won.Load() < fit-1; i++ {
 			c, err := commitWithin(ctx, s, one*fit, uses[i], tr(i))
 			if err == nil && c.Changed > 0 {
@@ -193,9 +197,9 @@ func TestQuotaRaces(t *testing.T) {
 	})
 }
 
-// What is captured outside /workspace is with its version, listed, read and
-// bounded, and counts.
-func TestCaptured(t *testing.T) {
+// TestCapturedFiles checks that files captured outside /workspace are stored with
+// their version, listed, readable, bounded and counted.
+func TestCapturedFiles(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
@@ -246,7 +250,8 @@ func TestCaptured(t *testing.T) {
 		if brig.KindOf(err) != brig.NotFound {
 			t.Errorf("what is not there reads as %v", err)
 		}
-		// No sandbox begins with it; the same again is no new version, something else is.
+		// No sandbox starts with the captured files. An identical capture creates
+		// no version, and a different one does.
 		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, tree{"out/": ""}) {
 			t.Errorf("a sandbox begins with %v, %v", got, err)
 		}
@@ -268,7 +273,7 @@ func TestCaptured(t *testing.T) {
 		if brig.AsError(err).Field != "quota.workspaces" {
 			t.Errorf("over the quota: %v", err)
 		}
-		// More files than there may be: the rest is named.
+		// A capture with more files than the limit lists the rest as skipped.
 		many := tree{}
 		for i := range brig.MaxWorkspaceCaptured + 5 {
 			many[fmt.Sprintf("home/user/%04d", i)] = ""

@@ -22,18 +22,19 @@ import (
 // entry is one line of a manifest.
 type entry struct {
 	brig.Node
-	digest string // of a regular file's content: sha256, in hex
+	digest string // of a regular file's content: sha256 in hex
 }
 
-// same reports whether two entries are the same but for when they were written.
-func (e *entry) same(o *entry) bool {
+// equalContent reports whether two entries are equal except for their
+// modification times.
+func (e *entry) equalContent(o *entry) bool {
 	return e.Type == o.Type && e.Mode == o.Mode && e.Size == o.Size && e.Target == o.Target && e.digest == o.digest
 }
 
 // manifest is a version's content by path.
 type manifest map[string]*entry
 
-// paths are in the order of bytes: parents come before what is in them.
+// paths returns the paths in byte order: parents come before their children.
 func (m manifest) paths() []string {
 	out := make([]string, 0, len(m))
 	for p := range m {
@@ -43,7 +44,7 @@ func (m manifest) paths() []string {
 	return out
 }
 
-// size is the sum of the files' sizes, and how many there are.
+// size returns the number of files and the sum of their sizes.
 func (m manifest) size() (files int, bytes int64) {
 	for _, e := range m {
 		if e.Type == brig.RegularFile {
@@ -54,7 +55,7 @@ func (m manifest) size() (files int, bytes int64) {
 	return files, bytes
 }
 
-// digest is that of all names, modes and contents.
+// digest returns the digest of all names, modes and contents.
 func (m manifest) digest() string {
 	h := sha256.New()
 	w := bufio.NewWriter(h)
@@ -62,11 +63,12 @@ func (m manifest) digest() string {
 		e := m[p]
 		fmt.Fprintf(w, "%d %s %s %o %d %s %d %s\n", len(p), p, e.Type, e.Mode, e.Size, e.digest, len(e.Target), e.Target)
 	}
-	_ = w.Flush() // a hash takes everything
+	_ = w.Flush() // writing to a hash never fails
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// line is an entry as it is kept. What is not UTF-8 is kept in base64.
+// line is the stored form of an entry. Text that is not valid UTF-8 is stored
+// in base64.
 type line struct {
 	Path      string `json:"path,omitempty"`
 	PathB64   []byte `json:"path_b64,omitempty"`
@@ -79,7 +81,7 @@ type line struct {
 	TargetB64 []byte `json:"target_b64,omitempty"`
 }
 
-func text(s string) (string, []byte) {
+func encodeText(s string) (string, []byte) {
 	if utf8.ValidString(s) {
 		return s, nil
 	}
@@ -89,7 +91,7 @@ func text(s string) (string, []byte) {
 // maxManifest bounds a manifest, in bytes.
 const maxManifest = 128 << 20
 
-// encode writes a manifest, one line of JSON for each entry.
+// encode encodes a manifest, one line of JSON for each entry.
 func (m manifest) encode() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -97,8 +99,8 @@ func (m manifest) encode() ([]byte, error) {
 	for _, p := range m.paths() {
 		e := m[p]
 		l := line{Type: string(e.Type), Mode: e.Mode, Size: e.Size, Digest: e.digest}
-		l.Path, l.PathB64 = text(p)
-		l.Target, l.TargetB64 = text(e.Target)
+		l.Path, l.PathB64 = encodeText(p)
+		l.Target, l.TargetB64 = encodeText(e.Target)
 		if e.Type == brig.RegularFile {
 			l.Modified = e.Modified.UnixNano()
 		}
@@ -113,7 +115,7 @@ func (m manifest) encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decodeManifest reads a manifest and believes nothing of it.
+// decodeManifest parses an untrusted manifest.
 func decodeManifest(b []byte) (manifest, error) {
 	m := manifest{}
 	dec := json.NewDecoder(bytes.NewReader(b))
@@ -140,11 +142,11 @@ func decodeManifest(b []byte) (manifest, error) {
 	}
 }
 
-// maxPath is how long a path or a link's target may be, in bytes.
+// maxPath is the maximum length of a path or a link's target, in bytes.
 const maxPath = 4096
 
-// check refuses what is no tree: paths that lead out of it or through
-// something else than directories, and values that no commit makes.
+// check returns an error if the manifest is not a valid tree: it rejects paths
+// that lead out of the tree or through files, and values that no commit writes.
 func (m manifest) check() error {
 	if len(m) > brig.MaxWorkspaceFiles {
 		return fmt.Errorf("manifest: %d entries", len(m))
@@ -183,7 +185,7 @@ func (e *entry) check() error {
 	return nil
 }
 
-// localPath reports whether a path names something below its tree.
+// localPath reports whether a path is strictly below the root of the tree.
 func localPath(p string) bool {
 	return p != "." && len(p) <= maxPath && path.Clean(p) == p && filepath.IsLocal(p) && !strings.ContainsRune(p, 0)
 }

@@ -1,15 +1,17 @@
-// Package workspace keeps directories that outlive sandboxes: lines of
-// versions, each an immutable manifest of names over contents that are kept
-// once for a tenant, whatever they are called and however often they are there.
+// Package workspace stores directories that outlive sandboxes. A workspace is a
+// sequence of versions. Each version is an immutable manifest of names over
+// contents. A tenant's contents are deduplicated, regardless of their names and
+// number of uses.
 //
-// Where things are kept, it knows as Objects: a folder (Dir) or a bucket (S3).
-// What is read from there is not trusted: a manifest is checked before a name
-// of it is used, and a content while it is read.
+// The package stores all data as Objects: in a folder (Dir) or a bucket (S3).
+// It does not trust stored data: it validates a manifest before it uses the
+// names in it, and verifies a content while it reads it.
 //
-// A commit writes contents, then the manifest, then the record of the version,
-// which is made only if there is none of its number. So a version is there or
-// not, and no two of one number ever are. Nothing else ever changes but the
-// names of workspaces, and what nothing needs any more is swept.
+// A commit writes contents, then the manifest, then the record of the version.
+// It creates the record only if no record with that number exists. So a version
+// exists or does not, and two versions never have the same number. Only the
+// names of workspaces are modified otherwise. A sweep removes unreferenced
+// objects.
 package workspace
 
 import (
@@ -20,59 +22,70 @@ import (
 	"sync"
 )
 
-// Objects keeps bytes under keys. A key is made by this package: segments of
-// letters, digits and "=-", with slashes between. Its methods are safe for
+// Objects stores bytes under keys. This package generates the keys: segments of
+// letters, digits and "=-", separated by slashes. The methods are safe for
 // concurrent use.
 type Objects interface {
-	// Kind is what a workspace says of where it is: "local" or "s3".
+	// Kind is the storage that a workspace reports: "local" or "s3".
 	Kind() string
-	// Put writes an object, whole or not at all.
-	Put(ctx context.Context, key string, data []byte) error
-	// Stage begins an object that is too large for memory, and whose key is
-	// not known yet.
-	Stage(ctx context.Context) (Stage, error)
-	// Create writes an object if there is none, whole or not at all, for good:
-	// with all that was written before, it outlives a power cut. Otherwise it
-	// is ErrTaken.
-	Create(ctx context.Context, key string, data []byte) error
-	// Get opens an object; ErrMissing. The caller closes it.
+	ObjectReader
+	ObjectWriter
+}
+
+// ObjectReader finds and reads objects.
+type ObjectReader interface {
+	// Get opens an object, or returns ErrMissing. The caller closes it.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
-	// Has reports whether there is an object.
+	// Has reports whether an object exists.
 	Has(ctx context.Context, key string) (bool, error)
 	// List calls f with the keys that begin with prefix, which ends in a
 	// slash, in any order.
 	List(ctx context.Context, prefix string, f func(key string) error) error
-	// Delete removes an object. It is no error when there is none.
+}
+
+// ObjectWriter writes and deletes objects.
+type ObjectWriter interface {
+	// Put writes an object atomically.
+	Put(ctx context.Context, key string, data []byte) error
+	// Stage starts to write an object that is too large for memory and whose key
+	// is not known yet.
+	Stage(ctx context.Context) (Stage, error)
+	// Create writes an object atomically if none exists; otherwise it returns
+	// ErrTaken. When it returns, the object and all earlier writes survive a power
+	// cut.
+	Create(ctx context.Context, key string, data []byte) error
+	// Delete deletes an object. It succeeds if there is none.
 	Delete(ctx context.Context, key string) error
-	// Hold keeps objects that nothing names from being swept until release is
-	// called: those below a key. With alone, nobody else holds them. What is
-	// below another key is another's, and does not wait for it.
+	// Hold protects unreferenced objects below a key from the sweep until
+	// release is called. If alone is set, the hold is exclusive for that key.
+	// Other keys are independent.
 	Hold(key string, alone bool) (release func(), err error)
 }
 
-// Stage is an object that is being written. One of Keep and Drop ends it.
+// Stage is an object that is being written. The caller ends it with Publish or
+// Abort.
 type Stage interface {
 	io.Writer
-	// Keep puts it under its key.
-	Keep(ctx context.Context, key string) error
-	// Drop forgets it; after Keep it does nothing.
-	Drop()
+	// Publish stores the object under its key.
+	Publish(ctx context.Context, key string) error
+	// Abort discards the object. After Publish it does nothing.
+	Abort()
 }
 
-// What Objects answer.
+// Errors of Objects.
 var (
 	ErrMissing = errors.New("no such object")
 	ErrTaken   = errors.New("the object is there already")
 )
 
-// errBroken is that something is there and is not what was written. What else
-// goes wrong is a store that does not answer, and may do so later.
+// errBroken means that stored data exists but was modified. Every other error
+// means that the store does not respond and may recover.
 var errBroken = errors.New("it is not what was written")
 
-// holds are the locks of those keys that this process has held.
+// holds are the locks of the keys that this process has held.
 type holds struct{ all sync.Map } // *sync.RWMutex by key
 
-// take waits for a lock, and returns what gives it back.
+// take waits for a lock and returns the function that releases it.
 func (h *holds) take(key string, alone bool) (release func()) {
 	v, _ := h.all.LoadOrStore(key, &sync.RWMutex{})
 	l := v.(*sync.RWMutex)
@@ -84,11 +97,11 @@ func (h *holds) take(key string, alone bool) (release func()) {
 	return l.RUnlock
 }
 
-// broken reports whether an error says that what is kept is lost.
-func broken(err error) bool { return errors.Is(err, errBroken) || errors.Is(err, ErrMissing) }
+// isDataLoss reports whether an error means that stored data is lost.
+func isDataLoss(err error) bool { return errors.Is(err, errBroken) || errors.Is(err, ErrMissing) }
 
-// checkKey is the last thing between a key and what it names. None that this
-// package makes is refused.
+// checkKey is the last check before a key becomes a file name or an object
+// name. It accepts every key that this package generates.
 func checkKey(key string) error {
 	for segment := range strings.SplitSeq(strings.TrimSuffix(key, "/"), "/") {
 		if segment == "" || strings.Trim(segment, "abcdefghijklmnopqrstuvwxyz0123456789=-") != "" {

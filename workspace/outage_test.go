@@ -13,15 +13,15 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// outage is objects of which those that it names cannot be read: not at all,
-// or in the middle.
-type outage struct {
+// unreadableObjects is Objects of which some keys cannot be read, either not at
+// all or only in part.
+type unreadableObjects struct {
 	workspace.Objects
 	midway bool
 	of     func(key string) bool
 }
 
-func (o outage) Get(ctx context.Context, key string) (io.ReadCloser, error) {
+func (o unreadableObjects) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	r, err := o.Objects.Get(ctx, key)
 	if err != nil || !o.of(key) {
 		return r, err
@@ -33,17 +33,17 @@ func (o outage) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(io.LimitReader(r, 1), &cut{}), r}, nil
+	}{io.MultiReader(io.LimitReader(r, 1), &brokenBody{}), r}, nil
 }
 
-// cut is a connection that ends before its answer does.
-type cut struct{}
+// brokenBody is a connection that breaks in the middle of a response.
+type brokenBody struct{}
 
-func (cut) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+func (brokenBody) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// A store that does not answer has lost nothing: nobody is told to look for who
-// changed it, and no sum of a quota is made without what could not be read.
-func TestOutage(t *testing.T) {
+// TestUnreadableObjects checks that an unreachable store is not reported as damaged, and
+// that no quota total is computed without the unreadable data.
+func TestUnreadableObjects(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
@@ -60,7 +60,7 @@ func TestOutage(t *testing.T) {
 		for _, key := range keys(t, a, "t/acme/blobs/") {
 			for _, midway := range []bool{false, true} {
 				out := true
-				o := outage{a, midway, func(k string) bool { return out && k == key }}
+				o := unreadableObjects{a, midway, func(k string) bool { return out && k == key }}
 				if _, err := unpack(ctx, workspace.New(o, nil), "acme", use); brig.KindOf(err) != brig.Unavailable {
 					t.Errorf("%s, midway %t: %v", key, midway, err)
 				}
@@ -78,14 +78,14 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// deaf is a way to a bucket on which the answers to what is made only if it is
-// not there get lost, once each.
-type deaf struct {
+// lossyTransport is a transport to a bucket. It loses the response to each
+// conditional write once.
+type lossyTransport struct {
 	lost atomic.Int32
-	last atomic.Value // the path
+	last atomic.Value // the path of the last lost response
 }
 
-func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d *lossyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil || r.Header.Get("If-None-Match") == "" || d.lost.Load() == 3 || d.last.Swap(r.URL.Path) == r.URL.Path {
 		return answer, err
@@ -95,10 +95,10 @@ func (d *deaf) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, io.ErrUnexpectedEOF
 }
 
-// What a request finds that it has itself made, when it was sent again, is not
-// somebody else's.
-func TestSentAgain(t *testing.T) {
-	g, d := startGateway(t), &deaf{}
+// TestS3RetryFindsOwnObject checks that a repeated request recognizes an object that its
+// first attempt has created.
+func TestS3RetryFindsOwnObject(t *testing.T) {
+	g, d := startGateway(t), &lossyTransport{}
 	g.o.Transport = d
 	o, err := workspace.OpenS3(t.Context(), g.o)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// AddOutside takes a node from outside /workspace, by its path relative to the
-// root: a file or a link that is captured, or a directory on the way to them.
+// AddOutside adds a node from outside /workspace, by its path relative to the
+// root: a captured file or link, or a parent directory of one.
 func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) error {
 	at := "/" + n.Path
 	switch {
@@ -32,12 +32,12 @@ func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) erro
 		return nil
 	}
 	if n.Type == brig.RegularFile {
-		left := int64(brig.MaxWorkspaceCapturedSize) - c.outer
+		left := int64(brig.MaxWorkspaceCapturedSize) - c.outsideBytes
 		if n.Size > left {
 			c.skip(at, "with it more than "+brig.FormatBytes(brig.MaxWorkspaceCapturedSize)+" are captured")
 			return nil
 		}
-		// What a machine says of a file's size is only its word.
+		// The size that a sandbox declares is not trusted.
 		if err := c.content(ctx, e, io.LimitReader(r, left+1), true); err != nil {
 			return err
 		}
@@ -45,13 +45,13 @@ func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) erro
 			c.skip(at, "it is larger than it was said to be, and too large")
 			return nil
 		}
-		c.outer += e.Size
+		c.outsideBytes += e.Size
 	}
 	c.outside[n.Path] = e
 	return nil
 }
 
-// directories is how many there are.
+// directories returns the number of directories.
 func (m manifest) directories() int {
 	n := 0
 	for _, e := range m {
@@ -62,8 +62,8 @@ func (m manifest) directories() int {
 	return n
 }
 
-// captured lists what was captured. Directories are only the way there: those
-// in which nothing is go, and those that nobody has told of come.
+// captured lists the captured files. It keeps only the directories that lead to
+// them: it removes empty ones and adds missing ones.
 func (c *Capture) captured() []brig.WorkspaceFile {
 	needed := manifest{}
 	for p, e := range c.outside {
@@ -89,7 +89,8 @@ func (c *Capture) captured() []brig.WorkspaceFile {
 	return listed(told)
 }
 
-// listed tells of files and links, by the paths that callers know.
+// listed converts files and links to the API's form. The manifest's keys are
+// the paths that callers see.
 func listed(m manifest) []brig.WorkspaceFile {
 	out := []brig.WorkspaceFile{}
 	for _, p := range m.paths() {
@@ -100,14 +101,14 @@ func listed(m manifest) []brig.WorkspaceFile {
 	return out
 }
 
-// inside is where a workspace is in a sandbox.
-const inside = "/workspace"
+// mountPath is the path of a workspace in a sandbox.
+const mountPath = "/workspace"
 
-// beyond are places of which nothing can be captured.
-var beyond = []string{inside, "/proc", "/sys", "/dev"}
+// uncapturable lists the places that cannot be captured.
+var uncapturable = []string{mountPath, "/proc", "/sys", "/dev"}
 
-// CheckCapture checks the paths at and below which a commit captures what was
-// written outside /workspace, and cleans them.
+// CheckCapture validates and cleans the paths outside /workspace at and below
+// which a commit captures files.
 func CheckCapture(list []string) ([]string, error) {
 	if len(list) > brig.MaxWorkspacePrefix {
 		return nil, brig.InvalidField("workspace.capture", "%d are too many", len(list)).WithHint("give at most %d", brig.MaxWorkspacePrefix)
@@ -116,12 +117,12 @@ func CheckCapture(list []string) ([]string, error) {
 	for i, p := range list {
 		clean := path.Clean(p)
 		bad := !path.IsAbs(p) || clean == "/" || !localPath(clean[1:]) || strings.Contains(p+"/", "/../") || !utf8.ValidString(p)
-		for _, b := range beyond {
+		for _, b := range uncapturable {
 			bad = bad || clean == b || strings.HasPrefix(clean, b+"/")
 		}
 		if bad {
 			return nil, brig.InvalidField(fmt.Sprintf("workspace.capture[%d]", i), "nothing can be captured at %q", Printable(p[:min(len(p), 100)])).
-				WithHint("give absolute paths outside %s, for example /home/user or /etc/hosts", strings.Join(beyond, ", "))
+				WithHint("give absolute paths outside %s, for example /home/user or /etc/hosts", strings.Join(uncapturable, ", "))
 		}
 		out = append(out, clean)
 	}

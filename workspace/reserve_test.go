@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// A capture reserves every content that no version names yet. On release the
-// ledger frees exactly those that no other capture holds.
+// TestReserveAndRelease checks that a capture reserves every content that no
+// version names yet, and that a release frees exactly those that no other
+// capture holds.
 func TestReserveAndRelease(t *testing.T) {
 	s := New(nil, nil)
 	l := s.ledger("acme")
@@ -23,12 +24,12 @@ func TestReserveAndRelease(t *testing.T) {
 	}
 	one := &Capture{s: s, tenant: "acme", quota: 1000, holds: map[string]bool{}}
 	other := &Capture{s: s, tenant: "acme", quota: 1000, holds: map[string]bool{}}
-	for _, c := range []*Capture{one, one, other} { // again costs nothing
+	for _, c := range []*Capture{one, one, other} { // a repeated reservation costs nothing
 		if err := c.reserve(t.Context(), contents); err != nil {
 			t.Fatal(err)
 		}
-		if len(c.holds) != len(fresh) || l.ahead != 100 || l.total != 100 {
-			t.Fatalf("%d held, %d bytes ahead of %d; want %d, 100 and 100", len(c.holds), l.ahead, l.total, len(fresh))
+		if len(c.holds) != len(fresh) || l.reservedBytes != 100 || l.total != 100 {
+			t.Fatalf("%d held, %d bytes ahead of %d; want %d, 100 and 100", len(c.holds), l.reservedBytes, l.total, len(fresh))
 		}
 	}
 	third := &Capture{s: s, tenant: "acme", quota: 1000, holds: map[string]bool{}}
@@ -36,23 +37,23 @@ func TestReserveAndRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.s.ledger("acme").release(one.holds)
-	if len(l.reserved) != len(fresh)+1 || l.ahead != 105 {
-		t.Errorf("while another holds it: %d reserved, %d bytes ahead", len(l.reserved), l.ahead)
+	if len(l.reserved) != len(fresh)+1 || l.reservedBytes != 105 {
+		t.Errorf("while another holds it: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
 	l.release(other.holds)
-	if len(l.reserved) != 1 || l.ahead != 5 {
-		t.Errorf("when nobody holds it: %d reserved, %d bytes ahead", len(l.reserved), l.ahead)
+	if len(l.reserved) != 1 || l.reservedBytes != 5 {
+		t.Errorf("when nobody holds it: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
 	// A content that another capture holds does not keep the others reserved.
 	if err := one.reserve(t.Context(), map[string]int64{"more": 5, "d1": 10, "d3": 10, "d5": 10}); err != nil {
 		t.Fatal(err)
 	}
 	l.release(one.holds)
-	if len(l.reserved) != 1 || l.ahead != 5 {
-		t.Errorf("beside what is held: %d reserved, %d bytes ahead", len(l.reserved), l.ahead)
+	if len(l.reserved) != 1 || l.reservedBytes != 5 {
+		t.Errorf("beside what is held: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
 	l.release(third.holds)
-	if len(l.reserved) != 0 || l.ahead != 0 {
-		t.Errorf("at the end: %d reserved, %d bytes ahead", len(l.reserved), l.ahead)
+	if len(l.reserved) != 0 || l.reservedBytes != 0 {
+		t.Errorf("at the end: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
 }

@@ -6,32 +6,90 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/outbound"
 )
 
-// S3Options say which bucket, and how it is reached.
+// S3Options configure the bucket and the connection to it.
 type S3Options struct {
-	// Endpoint is the server's host and port. Insecure is plain HTTP.
+	// Endpoint is the server's host and port. Insecure selects plain HTTP.
 	Endpoint string
 	Insecure bool
 	Region   string
-	// Bucket must be there. Prefix is before all keys, and is one server's own.
+	// Bucket must exist. Prefix precedes all keys, and only one server may use
+	// it.
 	Bucket, Prefix string
-	// AccessKey and SecretKey are the operator's.
+	// AccessKey and SecretKey are the operator's credentials.
 	AccessKey, SecretKey string
-	// Staging is a folder for files on their way to the server. Default the
-	// system's for temporary files.
+	// Staging is a folder for files that are being uploaded. Default: the
+	// system's folder for temporary files.
 	Staging string
-	// Transport is how requests are made. Default the client's own.
+	// Transport makes the requests. The default refuses to connect to the
+	// metadata addresses of clouds.
 	Transport http.RoundTripper
 }
 
-// S3 keeps objects in a bucket.
+// Limits of a response that is not an object. A page of a list has a thousand
+// keys, each in a dozen elements. Elements are limited because a decoded empty
+// element takes a hundred times its encoded size in memory.
+const (
+	maxListing  = 16 << 20 // bytes
+	maxElements = 50_000   // tags, of which an element has at most two
+)
+
+// errElements means that a response has too many elements.
+var errElements = errors.New("the answer has too many elements")
+
+// elements fails after more than left tags.
+type elements struct {
+	io.Reader
+	io.Closer
+	left int
+}
+
+// Read implements io.Reader.
+func (e *elements) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
+	if e.left -= bytes.Count(p[:n], []byte("<")); e.left < 0 {
+		return 0, errElements
+	}
+	return n, err
+}
+
+// bounded is a transport that limits responses.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := b.RoundTripper.RoundTrip(r)
+	if err == nil && (r.Method != http.MethodGet || r.URL.RawQuery != "" || resp.StatusCode >= 300) {
+		resp.Body = &elements{io.LimitReader(resp.Body, maxListing), resp.Body, maxElements}
+	}
+	return resp, err
+}
+
+func (o *S3Options) transport() (http.RoundTripper, error) {
+	if o.Transport != nil {
+		return bounded{o.Transport}, nil
+	}
+	base, err := minio.DefaultTransport(!o.Insecure)
+	if err != nil {
+		return nil, err
+	}
+	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	return bounded{outbound.NewTransport(base, d, brig.JudgeConfigured)}, nil
+}
+
+// S3 stores objects in a bucket.
 type S3 struct {
 	o      S3Options
 	client *minio.Client
@@ -40,10 +98,14 @@ type S3 struct {
 
 var _ Objects = (*S3)(nil)
 
-// OpenS3 connects to a bucket, which must be there.
+// OpenS3 connects to a bucket, which must exist.
 func OpenS3(ctx context.Context, o S3Options) (*S3, error) {
+	transport, err := o.transport()
+	if err != nil {
+		return nil, err
+	}
 	client, err := minio.New(o.Endpoint, &minio.Options{
-		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: !o.Insecure, Region: o.Region, Transport: o.Transport,
+		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: !o.Insecure, Region: o.Region, Transport: transport,
 		BucketLookup: minio.BucketLookupPath,
 	})
 	if err != nil {
@@ -67,7 +129,7 @@ func (s *S3) Kind() string { return "s3" }
 
 func (s *S3) key(key string) (string, error) { return s.o.Prefix + key, checkKey(key) }
 
-// status is the server's answer to a request that failed.
+// status returns the HTTP status of a failed request, or 0.
 func status(err error) int {
 	if told, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return told.StatusCode
@@ -102,7 +164,7 @@ func (s *S3) Create(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-// s3Stage is a file on its way to the bucket.
+// s3Stage is a file that is being uploaded.
 type s3Stage struct {
 	*os.File
 	s *S3
@@ -114,12 +176,12 @@ func (s *S3) Stage(context.Context) (Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(f.Name()) // nobody needs its name, and nothing is left of it
+	os.Remove(f.Name()) // the open descriptor suffices, and the kernel frees the file when it is closed
 	return &s3Stage{File: f, s: s}, nil
 }
 
-// Keep implements Stage.
-func (g *s3Stage) Keep(ctx context.Context, key string) error {
+// Publish implements Stage.
+func (g *s3Stage) Publish(ctx context.Context, key string) error {
 	size, err := g.Seek(0, io.SeekEnd)
 	if err == nil {
 		_, err = g.Seek(0, io.SeekStart)
@@ -130,8 +192,8 @@ func (g *s3Stage) Keep(ctx context.Context, key string) error {
 	return g.s.put(ctx, key, g.File, size, minio.PutObjectOptions{})
 }
 
-// Drop implements Stage.
-func (g *s3Stage) Drop() { _ = g.Close() }
+// Abort implements Stage.
+func (g *s3Stage) Abort() { _ = g.Close() }
 
 // Get implements Objects.
 func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
@@ -174,7 +236,7 @@ func (s *S3) List(ctx context.Context, prefix string, f func(key string) error) 
 		}
 		key := strings.TrimPrefix(o.Key, s.o.Prefix)
 		if checkKey(key) != nil {
-			continue // somebody else put it there
+			continue // not an object of ours
 		}
 		if err := f(key); err != nil {
 			return err
@@ -192,7 +254,8 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 	return s.client.RemoveObject(ctx, s.o.Bucket, key, minio.RemoveObjectOptions{})
 }
 
-// Hold implements Objects. It holds for this process: a prefix has one server.
+// Hold implements Objects. It only excludes callers in this process, because a
+// prefix belongs to one server.
 func (s *S3) Hold(key string, alone bool) (func(), error) {
 	if err := checkKey(key); err != nil {
 		return nil, err

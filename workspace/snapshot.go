@@ -18,14 +18,14 @@ import (
 
 // Snapshot is one version of a workspace, or the empty one before the first.
 type Snapshot struct {
-	// ID is the workspace's, Number the version's.
+	// ID is the workspace's ID, and Number the version's number.
 	ID     string
 	Number int
-	rec    *record // nil of the empty one
+	rec    *record // nil for the empty version
 	files  manifest
 }
 
-// Record is what is known of the version, nil of the empty one.
+// Record returns the record of the version, or nil for the empty one.
 func (s *Snapshot) Record() *brig.WorkspaceVersion {
 	if s.rec == nil {
 		return nil
@@ -33,7 +33,8 @@ func (s *Snapshot) Record() *brig.WorkspaceVersion {
 	return &s.rec.WorkspaceVersion
 }
 
-// Find returns a workspace's id and the number of a version: the newest for 0.
+// Find returns a workspace's ID and the number of a version. Version 0 means
+// the newest.
 func (s *Store) Find(ctx context.Context, tenant, name string, version int) (id string, number int, err error) {
 	n, err := s.find(ctx, tenant, name)
 	if err != nil {
@@ -59,7 +60,7 @@ func noVersion(name string, version int, err error) error {
 	return unavailable(err)
 }
 
-// open reads a version, of which 0 is the empty one.
+// open reads a version. Version 0 is empty.
 func (s *Store) open(ctx context.Context, tenant, name, id string, number int) (*Snapshot, error) {
 	snap := &Snapshot{ID: id, Number: number, files: manifest{}}
 	if number == 0 {
@@ -74,15 +75,15 @@ func (s *Store) open(ctx context.Context, tenant, name, id string, number int) (
 		err = fmt.Errorf("%w: version %d of %s has another's manifest", errBroken, number, id)
 	}
 	if err != nil {
-		return nil, damaged(name, number, err)
+		return nil, damagedError(name, number, err)
 	}
 	return snap, nil
 }
 
-// damaged is what callers see of a version that was changed where it is kept.
-// Of a store that only does not answer, nobody must be told that.
-func damaged(name string, number int, err error) error {
-	if !broken(err) {
+// damagedError returns the error for a version that was modified in the store.
+// If the store only fails to respond, it returns an Unavailable error.
+func damagedError(name string, number int, err error) error {
+	if !isDataLoss(err) {
 		return unavailable(err)
 	}
 	return brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q is damaged: what is kept of it is not what was written", number, name).
@@ -94,7 +95,7 @@ func (s *Store) manifest(ctx context.Context, tenant, digest string) (manifest, 
 	return m, err
 }
 
-// sizedManifest is manifest, and how many bytes it takes.
+// sizedManifest is like manifest, but also returns the encoded size.
 func (s *Store) sizedManifest(ctx context.Context, tenant, digest string) (manifest, int64, error) {
 	b, err := readAll(ctx, s.o, blobKey(tenant, digest), maxManifest)
 	if err != nil {
@@ -110,8 +111,8 @@ func (s *Store) sizedManifest(ctx context.Context, tenant, digest string) (manif
 	return m, int64(len(b)), err
 }
 
-// Unpack puts all of a version, parents first. Contents are checked while they
-// are read: put fails at the end of one that is not what it was.
+// Unpack passes all nodes of a version to put, parents first. The readers
+// verify the contents: put gets an error at the end of a modified content.
 func (s *Store) Unpack(ctx context.Context, tenant string, use brig.WorkspaceUse, put func(brig.Node, io.Reader) error) error {
 	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 	}
 	r, err := s.o.Get(ctx, blobKey(tenant, e.digest))
 	if errors.Is(err, ErrMissing) {
-		return damaged(use.Name, use.Version, err)
+		return damagedError(use.Name, use.Version, err)
 	}
 	if err != nil {
 		return unavailable(err)
@@ -151,12 +152,12 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 	c := &checked{r: r, left: e.Size, want: e.digest, hash: sha256.New()}
 	err = put(e.Node, c)
 	if c.bad != nil {
-		return damaged(use.Name, use.Version, fmt.Errorf("content of %.200q: %w", e.Path, c.bad))
+		return damagedError(use.Name, use.Version, fmt.Errorf("content of %.200q: %w", e.Path, c.bad))
 	}
 	return err
 }
 
-// checked reads a content and fails where it is not what it was.
+// checked is a reader that fails if a content was modified.
 type checked struct {
 	r    io.Reader
 	left int64
@@ -188,7 +189,7 @@ func (c *checked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Diff lists the paths in which two versions differ.
+// Diff lists the paths at which two versions differ.
 func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]brig.WorkspaceChange, error) {
 	n, err := s.find(ctx, tenant, name)
 	if err != nil {
@@ -203,10 +204,10 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 		return nil, err
 	}
 	list := diff(a.files, b.files)
-	return tell(list, len(list)), nil
+	return toChanges(list, len(list)), nil
 }
 
-// Restore makes a new version with the content of an old one.
+// Restore creates a new version with the content of an old one.
 func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int) (*brig.WorkspaceVersion, error) {
 	release, err := s.o.Hold(tenantKey(tenant), false)
 	if err != nil {
@@ -239,8 +240,8 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 	}
 }
 
-// append writes the record of a version, if nobody else has written one of its
-// number.
+// append writes the record of a version, unless a record with its number
+// exists.
 func (s *Store) append(ctx context.Context, tenant, id string, r *record) error {
 	r.Mark = rand.Text()
 	b, err := json.Marshal(r)

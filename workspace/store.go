@@ -18,8 +18,14 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Store keeps workspaces among objects.
+// Store stores workspaces in Objects.
 type Store struct {
+	// MaxWorkspaces is the maximum number of workspaces of a tenant. It is
+	// needed because an empty workspace uses no quota. New sets it to 10,000.
+	// Create checks it before it writes, so callers must serialize the creation
+	// of workspaces.
+	MaxWorkspaces int
+
 	o       Objects
 	now     func() time.Time
 	ledgers sync.Map // *ledger by tenant
@@ -30,11 +36,11 @@ func New(o Objects, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{o: o, now: now}
+	return &Store{MaxWorkspaces: maxWorkspaces, o: o, now: now}
 }
 
-// tenantKey is before all keys of a tenant. No two tenants' are the same, and
-// none is the beginning of another's.
+// tenantKey is the prefix of all keys of a tenant. Different tenants have
+// different prefixes, and none is a prefix of another.
 func tenantKey(tenant string) string {
 	if brig.ValidName(tenant) {
 		return "t/" + tenant
@@ -46,42 +52,43 @@ func nameKey(tenant, name string) string { return tenantKey(tenant) + "/names/" 
 
 func versionsKey(tenant, id string) string { return tenantKey(tenant) + "/versions/" + id + "/" }
 
-// blobKey is where a content is, or a manifest.
+// blobKey returns the key of a content or a manifest.
 func blobKey(tenant, digest string) string {
 	return tenantKey(tenant) + "/blobs/" + digest[:2] + "/" + digest
 }
 
-// named is what is kept under a workspace's name.
+// named is the stored state of a workspace's name.
 type named struct {
 	ID      string
 	Created time.Time
 }
 
-// record is what is kept of a version.
+// record is the stored state of a version.
 type record struct {
 	brig.WorkspaceVersion
-	Manifest string // the digest under which it is kept
-	// Own is the manifest of what the sandbox had, where the version has
-	// changes of others, too: its next commit is compared with that.
+	Manifest string // the digest under which it is stored
+	// Own is the manifest of the sandbox's own files if the version also has
+	// changes of other sandboxes. The sandbox's next commit is compared with it.
 	Own string `json:",omitempty"`
-	// Outside is the manifest of what was captured from outside /workspace, by
+	// Outside is the manifest of the files captured outside /workspace, by
 	// paths relative to the root.
 	Outside string `json:",omitempty"`
-	// Mark tells a record from all others, also from one that says the same.
+	// Mark distinguishes a record from all others, even from one with equal
+	// content.
 	Mark string `json:",omitempty"`
 }
 
-// manifests are the digests of those that a version has.
+// manifests returns the digests of a version's manifests.
 func (r *record) manifests() []string {
 	return slices.DeleteFunc([]string{r.Manifest, r.Own, r.Outside}, func(d string) bool { return d == "" })
 }
 
-// valid reports whether all that it names can be the name of something.
+// valid reports whether all digests in the record are well-formed.
 func (r *record) valid() bool {
 	return !slices.ContainsFunc(r.manifests(), func(d string) bool { return !isDigest(d) })
 }
 
-// maxRecord bounds what is read of a name or a version, in bytes.
+// maxRecord limits the bytes that are read of a name or a version.
 const maxRecord = 64 << 10
 
 func (s *Store) readJSON(ctx context.Context, key string, v any) error {
@@ -95,8 +102,9 @@ func (s *Store) readJSON(ctx context.Context, key string, v any) error {
 	return nil
 }
 
-// create makes an object that is like no other. A client of a bucket sends a
-// request again whose answer did not come: what it finds then may be its own.
+// create creates an object with unique content. An S3 client repeats a request
+// when it gets no response, and may then find the object that it has created
+// itself.
 func (s *Store) create(ctx context.Context, key string, data []byte) error {
 	err := s.o.Create(ctx, key, data)
 	if errors.Is(err, ErrTaken) {
@@ -107,7 +115,7 @@ func (s *Store) create(ctx context.Context, key string, data []byte) error {
 	return err
 }
 
-// unavailable is what callers see of a store that fails.
+// unavailable returns the error that callers see when the store fails.
 func unavailable(err error) error {
 	if _, told := errors.AsType[*brig.Error](err); told || err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -116,19 +124,19 @@ func unavailable(err error) error {
 		WithHint("try again; the server's log says more").Because(err)
 }
 
-func missing(name string) error {
+func missingError(name string) error {
 	return brig.Errorf(brig.NotFound, "no workspace %q", Printable(name[:min(len(name), 80)])).WithHint("list workspaces to see what exists")
 }
 
-// find returns what is kept under a name.
+// find returns the stored state of a name.
 func (s *Store) find(ctx context.Context, tenant, name string) (*named, error) {
 	if !brig.ValidName(name) {
-		return nil, missing(name)
+		return nil, missingError(name)
 	}
 	var n named
 	err := s.readJSON(ctx, nameKey(tenant, name), &n)
 	if errors.Is(err, ErrMissing) {
-		return nil, missing(name)
+		return nil, missingError(name)
 	}
 	if err == nil && !validID(n.ID) {
 		err = fmt.Errorf("workspace %s has the id %.40q", name, n.ID)
@@ -147,6 +155,9 @@ func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspac
 		return nil, brig.InvalidField("name", "%q is not a name", Printable(name[:min(len(name), 80)])).
 			WithHint("use 1 to 63 of a-z, 0-9 and -, not beginning with -")
 	}
+	if err := s.checkCount(ctx, tenant); err != nil {
+		return nil, err
+	}
 	n := named{ID: "ws" + strings.ToLower(rand.Text()), Created: s.now().UTC()}
 	b, err := json.Marshal(n)
 	if err == nil {
@@ -160,6 +171,24 @@ func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspac
 		return nil, unavailable(err)
 	}
 	return &brig.Workspace{Name: name, ID: n.ID, Store: s.o.Kind(), Created: n.Created}, nil
+}
+
+// maxWorkspaces is the default of MaxWorkspaces.
+var maxWorkspaces = 10_000
+
+func (s *Store) checkCount(ctx context.Context, tenant string) error {
+	n := 0
+	err := s.o.List(ctx, tenantKey(tenant)+"/names/", func(string) error {
+		if n++; n >= s.MaxWorkspaces {
+			return brig.Errorf(brig.FailedPrecondition, "the tenant has %d workspaces already", s.MaxWorkspaces).
+				WithHint("remove those that are not used")
+		}
+		return nil
+	})
+	if err != nil && brig.KindOf(err) != brig.FailedPrecondition {
+		return unavailable(err)
+	}
+	return err
 }
 
 // List returns a tenant's workspaces by name.
@@ -196,7 +225,7 @@ func (s *Store) List(ctx context.Context, tenant string) ([]*brig.Workspace, err
 	return out, nil
 }
 
-// Remove forgets a workspace. Sweep removes what it had.
+// Remove deletes a workspace. Sweep removes its objects.
 func (s *Store) Remove(ctx context.Context, tenant, name string) error {
 	if _, err := s.find(ctx, tenant, name); err != nil {
 		return err
@@ -207,7 +236,7 @@ func (s *Store) Remove(ctx context.Context, tenant, name string) error {
 	return unavailable(err)
 }
 
-// numbers lists the versions that there are, oldest first.
+// numbers lists the existing versions, oldest first.
 func (s *Store) numbers(ctx context.Context, tenant, id string) ([]int, error) {
 	prefix := versionsKey(tenant, id)
 	var out []int
@@ -237,7 +266,8 @@ func (s *Store) version(ctx context.Context, tenant, id string, n int) (*record,
 	return &r, nil
 }
 
-// head reads the record of the newest version, nil if there is none.
+// head reads the record of the newest version. It returns nil if there is no
+// version.
 func (s *Store) head(ctx context.Context, tenant, id string) (*record, error) {
 	ns, err := s.numbers(ctx, tenant, id)
 	if err != nil || len(ns) == 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// TestStore is the life of a workspace, on each kind of objects.
+// TestStore runs through the life cycle of a workspace, on each implementation
+// of Objects.
 func TestStore(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
@@ -72,7 +73,7 @@ func TestStore(t *testing.T) {
 				t.Errorf("version %d: %v", n, err)
 			}
 		}
-		// Contents are there once; another tenant's are its own.
+		// Contents are stored once per tenant; another tenant has its own copy.
 		if _, err := s.Create(ctx, "rival", "data"); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +90,7 @@ func TestStore(t *testing.T) {
 		if list, err := s.List(ctx, "nobody"); err != nil || len(list) != 0 {
 			t.Errorf("%v, %v", list, err)
 		}
-		// A workspace that is gone takes along what only it had.
+		// The removal of a workspace also removes the contents that only it used.
 		old := at(t, s, "acme", "data", 0)
 		if err := s.Remove(ctx, "acme", "data"); err != nil {
 			t.Fatal(err)
@@ -115,8 +116,8 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// Two that begin with the same version: what they changed goes together, unless
-// it is the same path.
+// TestStoreMerge commits the changes of two sandboxes that started from the
+// same version. The store merges the changes, unless they affect the same path.
 func TestStoreMerge(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
@@ -131,13 +132,14 @@ func TestStoreMerge(t *testing.T) {
 		if _, err := commit(ctx, s, "acme", "sb1", use, tree{"a": "mine", "b": "1", "d/": "", "d/x": "1"}); err != nil {
 			t.Fatal(err)
 		}
-		// The second has changed something else.
+		// The second sandbox has changed another path.
 		theirs := tree{"a": "1", "b": "theirs", "d/": "", "d/x": "1"}
 		c, err := commit(ctx, s, "acme", "sb2", use, theirs)
 		if err != nil || c.Version.Number != 3 || c.Changed != 1 {
 			t.Fatalf("%+v, %v", c, err)
 		}
-		// Its next commit is compared with what it had, not with the merge.
+		// The second sandbox's next commit is compared with its own files and
+		// not with the merge.
 		next := use
 		next.Version = 3
 		theirs["b"], theirs["n"] = "again", "new"
@@ -160,7 +162,7 @@ func TestStoreMerge(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		// One removes a directory into which the other writes.
+		// One sandbox removes a directory into which the other writes.
 		last := at(t, s, "acme", "data", 0)
 		gone := tree{"a": "mine", "b": "again", "n": "new"}
 		if _, err := commit(ctx, s, "acme", "sb4", last, gone); err != nil {
@@ -170,7 +172,7 @@ func TestStoreMerge(t *testing.T) {
 		if _, err := commit(ctx, s, "acme", "sb5", last, want); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("written into what is gone: %v", err)
 		}
-		// Many at once, each with a file of its own: all are there.
+		// Concurrent commits that each add a different file all succeed.
 		last = at(t, s, "acme", "data", 0)
 		var work sync.WaitGroup
 		for i := range 8 {
@@ -188,9 +190,9 @@ func TestStoreMerge(t *testing.T) {
 	})
 }
 
-// dying is objects of a server that dies: after so many writes nothing is
-// written any more.
-type dying struct {
+// dyingObjects is Objects of a server that dies: after a number of writes, all later
+// ones fail.
+type dyingObjects struct {
 	workspace.Objects
 	mu   sync.Mutex
 	left int
@@ -198,7 +200,7 @@ type dying struct {
 
 var errDead = errors.New("the server is dead")
 
-func (d *dying) spend() error {
+func (d *dyingObjects) countWrite() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.left--; d.left < 0 {
@@ -207,23 +209,23 @@ func (d *dying) spend() error {
 	return nil
 }
 
-func (d *dying) Put(ctx context.Context, key string, data []byte) error {
-	if err := d.spend(); err != nil {
+func (d *dyingObjects) Put(ctx context.Context, key string, data []byte) error {
+	if err := d.countWrite(); err != nil {
 		return err
 	}
 	return d.Objects.Put(ctx, key, data)
 }
 
-func (d *dying) Create(ctx context.Context, key string, data []byte) error {
-	if err := d.spend(); err != nil {
+func (d *dyingObjects) Create(ctx context.Context, key string, data []byte) error {
+	if err := d.countWrite(); err != nil {
 		return err
 	}
 	return d.Objects.Create(ctx, key, data)
 }
 
-// Whoever dies after any write of a commit leaves the old version or the new
-// one, and what can be swept.
-func TestStoreDiesAnywhere(t *testing.T) {
+// TestStoreCrashAtEveryWrite checks that a crash after any write of a commit leaves
+// the old or the new version, and garbage that a sweep removes.
+func TestStoreCrashAtEveryWrite(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
 		if _, err := s.Create(ctx, "acme", "data"); err != nil {
@@ -236,7 +238,7 @@ func TestStoreDiesAnywhere(t *testing.T) {
 		old, done := 0, false
 		for n := 0; !done; n++ {
 			after := tree{"a": fmt.Sprint("new", n), "c/": "", "c/d": fmt.Sprint("newer", n), "c/e": fmt.Sprint("newest", n)}
-			_, err := commit(ctx, workspace.New(&dying{Objects: o, left: n}, nil), "acme", "sb1", at(t, s, "acme", "data", 0), after)
+			_, err := commit(ctx, workspace.New(&dyingObjects{Objects: o, left: n}, nil), "acme", "sb1", at(t, s, "acme", "data", 0), after)
 			done = err == nil
 			got, lost := unpack(ctx, workspace.New(o.again(), nil), "acme", at(t, s, "acme", "data", 0))
 			switch {
@@ -260,9 +262,10 @@ func TestStoreDiesAnywhere(t *testing.T) {
 	})
 }
 
-// A server that dies right after a commit has not put the new version into the
-// sandbox's record, which names the old one from then on. The sandbox's next
-// commit is compared with what it committed last all the same.
+// TestCommitAfterLostVersion checks a server that dies right after a commit,
+// before it stores the new version in the sandbox's record. The record then
+// names the old version, but the sandbox's next commit is still compared with
+// its last commit.
 func TestCommitAfterLostVersion(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		ctx, s := t.Context(), workspace.New(o, nil)
@@ -276,7 +279,8 @@ func TestCommitAfterLostVersion(t *testing.T) {
 		if _, err := commit(ctx, s, "acme", "sb1", old, tree{"a": "2", "b": "1"}); err != nil {
 			t.Fatal(err)
 		}
-		// More versions of others than are looked at in one go.
+		// Other sandboxes commit more versions than the store examines in one
+		// step.
 		for i := range 20 {
 			if _, err := commit(ctx, s, "acme", brig.ID(fmt.Sprint("sb-other", i)), old, tree{"a": "1", "b": "1", fmt.Sprint("o", i): "1"}); err != nil {
 				t.Fatal(err)
@@ -290,7 +294,7 @@ func TestCommitAfterLostVersion(t *testing.T) {
 			}
 			return got[path]
 		}
-		for _, a := range []string{"1", "3"} { // what the old version has, and another change
+		for _, a := range []string{"1", "3"} { // the content of the old version, and another change
 			c, err := commit(ctx, s, "acme", "sb1", old, tree{"a": a, "b": "1"})
 			if err != nil || c.Changed != 1 {
 				t.Fatalf("%q: %+v, %v", a, c, err)
@@ -299,15 +303,15 @@ func TestCommitAfterLostVersion(t *testing.T) {
 				t.Errorf("a is %q, want %q", got, a)
 			}
 		}
-		// Another sandbox that began with the old version still conflicts.
+		// Another sandbox that started from the old version still conflicts.
 		if _, err := commit(ctx, s, "acme", "sb2", old, tree{"a": "other", "b": "1"}); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("another sandbox's commit of the same path: %v", err)
 		}
 	})
 }
 
-// What does not come along costs no look at all that the version has: a sandbox
-// can have any number of it.
+// TestManySkipped checks that a skipped path does not cost a scan of the whole
+// version, because a sandbox can have any number of such paths.
 func TestManySkipped(t *testing.T) {
 	ctx := t.Context()
 	o, err := workspace.OpenDir(t.TempDir())
@@ -339,4 +343,23 @@ func TestManySkipped(t *testing.T) {
 	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, want) {
 		t.Errorf("there is %.200v, %v", got, err)
 	}
+}
+
+// TestWorkspaceCountIsLimited checks that the number of workspaces is limited
+// for each tenant separately.
+func TestWorkspaceCountIsLimited(t *testing.T) {
+	workspace.SetMaxWorkspaces(t, 2)
+	onBoth(t, func(t *testing.T, o arena) {
+		ctx, s := t.Context(), workspace.New(o, nil)
+		for _, name := range []string{"a", "b"} {
+			for _, tenant := range []string{"acme", "rival"} {
+				if _, err := s.Create(ctx, tenant, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if _, err := s.Create(ctx, "acme", "c"); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Errorf("one too many: %v", err)
+		}
+	})
 }

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Sweep removes what a tenant's workspaces do not name any more: versions of
-// those that are gone, and contents of nobody. It waits until nobody holds
-// anything, and reports how many objects went. A version that cannot be read
-// ends it: what it names is not known.
+// Sweep removes the unreferenced objects of a tenant: versions of removed
+// workspaces, and contents that no version names. It waits for exclusive access
+// and returns the number of removed objects. It stops at a version that cannot
+// be read, because the contents that it names are unknown.
 func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 	release, err := s.o.Hold(tenantKey(tenant), true)
 	if err != nil {
 		return 0, err
 	}
 	defer release()
-	defer s.ledger(tenant).forget() // what others wrote to the store counts, too
+	defer s.ledger(tenant).forget() // the next load also counts writes of other processes
 	live := map[string]bool{}
 	names := tenantKey(tenant) + "/names/"
 	var list []string
@@ -37,7 +37,8 @@ func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 	return s.sweep(ctx, tenant, live)
 }
 
-// sweep is Sweep, when it is known which workspaces live.
+// sweep removes the unreferenced objects, given the IDs of the existing
+// workspaces.
 func (s *Store) sweep(ctx context.Context, tenant string, live map[string]bool) (int, error) {
 	needed := map[string]bool{}
 	var gone []string
@@ -47,7 +48,7 @@ func (s *Store) sweep(ctx context.Context, tenant string, live map[string]bool) 
 			gone = append(gone, key)
 			return nil
 		}
-		return s.need(ctx, tenant, key, needed)
+		return s.markReferenced(ctx, tenant, key, needed)
 	})
 	if err != nil {
 		return 0, err
@@ -64,8 +65,8 @@ func (s *Store) sweep(ctx context.Context, tenant string, live map[string]bool) 
 	return len(gone), err
 }
 
-// need marks what a version names.
-func (s *Store) need(ctx context.Context, tenant, key string, needed map[string]bool) error {
+// markReferenced marks the objects that a version names.
+func (s *Store) markReferenced(ctx context.Context, tenant, key string, needed map[string]bool) error {
 	var r record
 	if err := s.readJSON(ctx, key, &r); err != nil {
 		return err

@@ -1,5 +1,5 @@
-// Command attack runs the tests that attack Brig, and says what came of it.
-// With a file, it only says what is written in it.
+// Command attack runs the tests that attack Brig and reports the results. If a
+// record file is given, it only reports on that file.
 package main
 
 import (
@@ -58,8 +58,8 @@ func run(args []string) error {
 	return failed
 }
 
-// battery runs the tests that keep a book, one package after the other: what
-// they measure is the machine's.
+// battery runs the tests that record attacks, one package after another,
+// because they measure the whole host.
 func battery(book string) (failed, err error) {
 	found, err := find.Tests(".")
 	if err != nil {
@@ -79,13 +79,14 @@ func battery(book string) (failed, err error) {
 	return failed, nil
 }
 
-// residual is the section of SECURITY.md that says what is not promised.
+// residual returns the section of SECURITY.md about the limits of the
+// guarantees.
 func residual() (string, error) {
 	b, err := os.ReadFile("SECURITY.md")
 	if err != nil {
 		return "", err
 	}
-	_, section, ok := strings.Cut(string(b), "\n## What is not promised\n")
+	_, section, ok := strings.Cut(string(b), "\n## Not promised\n")
 	if !ok {
 		return "", errors.New("SECURITY.md does not say what is not promised")
 	}

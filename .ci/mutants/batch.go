@@ -13,10 +13,10 @@ import (
 	"github.com/brig-run/brig/internal/suite"
 )
 
-// endToEnd tries what has survived so far with the end-to-end tests. It builds
-// one program with all survivors, and runs every test. If tests fail, each mutant
-// is tried alone with those tests. This repeats without the mutants that were
-// killed, until no test fails or none of the rest is killed alone.
+// endToEnd runs the end-to-end tests on the mutants that have survived so far.
+// It builds one program with all survivors and runs every test. If tests fail,
+// it tries each mutant alone with those tests. It repeats this without the
+// killed mutants, until no test fails or no remaining mutant is killed alone.
 func (r *run) endToEnd(ctx context.Context, stage mutants.Stage) error {
 	before := map[mutants.Stage]mutants.Stage{mutants.Small: mutants.Packages, mutants.Full: mutants.Small}[stage]
 	for {
@@ -28,7 +28,7 @@ func (r *run) endToEnd(ctx context.Context, stage mutants.Stage) error {
 		if err != nil {
 			return err
 		}
-		if len(failing) > 0 { // some may fail without any mutant
+		if len(failing) > 0 { // some tests may fail even without mutants
 			broken, err := r.suite(ctx, stage, nil, failing, false)
 			if err != nil {
 				return err
@@ -55,8 +55,9 @@ func (r *run) endToEnd(ctx context.Context, stage mutants.Stage) error {
 	}
 }
 
-// batch returns the mutants whose last stage was before and that have no reason
-// to survive. Each place is changed once: the others follow in the next batch.
+// batch returns the mutants whose last stage was before and for which no reason
+// to survive is recorded. It includes only one mutant per position; the others
+// follow in the next batch.
 func (r *run) batch(before mutants.Stage) (out []*mutants.Mutant) {
 	places := map[string]bool{}
 	for i := range r.list {
@@ -70,7 +71,7 @@ func (r *run) batch(before mutants.Stage) (out []*mutants.Mutant) {
 }
 
 // alone tries each mutant with the tests that failed with all of them, and
-// returns how many were killed.
+// returns the number of killed mutants.
 func (r *run) alone(ctx context.Context, stage mutants.Stage, batch []*mutants.Mutant, failing []suite.Test) (killed int, err error) {
 	for _, m := range batch {
 		by, err := r.suite(ctx, stage, []*mutants.Mutant{m}, failing, true)
@@ -85,15 +86,16 @@ func (r *run) alone(ctx context.Context, stage mutants.Stage, batch []*mutants.M
 	return killed, nil
 }
 
-// suite builds the programs with some mutants, runs tests, and returns those that
-// failed: all, or the first.
+// suite builds the programs with some mutants, runs tests, and returns those
+// that failed: all of them, or only the first.
 func (r *run) suite(ctx context.Context, stage mutants.Stage, list []*mutants.Mutant, tests []suite.Test, first bool) (failing []suite.Test, err error) {
 	dir, err := os.MkdirTemp("", "brig-mutant-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	// Without a mutant as well: a test may fail because the programs are elsewhere.
+	// Build even if there is no mutant: a test may fail because of the
+	// different folder.
 	tree := *r.tree
 	crash := slices.ContainsFunc(tests, func(t suite.Test) bool { return t.Part == "crash" || t.Part == "workspaces" })
 	if tree.Bin, err = r.build(ctx, dir, list, crash); err != nil {
@@ -115,8 +117,8 @@ func (r *run) suite(ctx context.Context, stage mutants.Stage, list []*mutants.Mu
 	return failing, nil
 }
 
-// build builds the programs that have the mutated code in them, and links the
-// others beside them. Only tests of crashes need the one with failpoints.
+// build builds the programs that contain the mutated code, and adds links to
+// the other programs. Only crash tests need the program with failpoints.
 func (r *run) build(ctx context.Context, dir string, list []*mutants.Mutant, crash bool) (string, error) {
 	plain := make([]mutants.Mutant, len(list))
 	for i, m := range list {
@@ -133,7 +135,7 @@ func (r *run) build(ctx context.Context, dir string, list []*mutants.Mutant, cra
 	flags := []string{"-overlay", overlay, "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-tags"}
 	builds := map[string][]string{
 		"brig":          append(append([]string{"build"}, flags...), "grpcnotrace", "-o", filepath.Join(bin, "brig"), "./cmd/brig"),
-		"test/e2e.test": append(append([]string{"test", "-c", "-vet=off"}, flags...), "grpcnotrace", "-o", filepath.Join(bin, "test", "e2e.test"), "./e2e"),
+		"test/e2e.test": append(append([]string{"test", "-c", "-vet=off"}, flags...), "grpcnotrace,failpoints", "-o", filepath.Join(bin, "test", "e2e.test"), "./e2e"),
 	}
 	if crash {
 		builds["test/brig-failpoints"] = append(append([]string{"build"}, flags...), "grpcnotrace,failpoints", "-o", filepath.Join(bin, "test", "brig-failpoints"), "./cmd/brig")

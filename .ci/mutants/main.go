@@ -1,7 +1,7 @@
-// Command mutants makes small faults in security-relevant code and reports which
-// tests detect them: the package's tests, make test, only make test-all, or none.
-// The Makefile calls it. It records the results in .ci/mutants.json, and writes
-// docs/mutants.md from that.
+// Command mutants injects small faults into security-relevant code and reports
+// which tests detect them: the package's tests, make test, only make test-all,
+// or none. The Makefile calls it. It records the results in .ci/mutants.json,
+// and writes docs/mutants.md from that.
 package main
 
 import (
@@ -28,17 +28,18 @@ import (
 	"github.com/brig-run/brig/internal/suite"
 )
 
-// target is code that is changed, and the packages whose tests are tried first.
+// target is a folder of code to mutate, with the packages whose tests run
+// first.
 type target struct {
 	what, dir string
-	files     string // a pattern; empty for all
+	files     string // a file name pattern; empty for all files
 	packages  []string
 }
 
 var targets = []target{
 	{"engine: gate, quota, life cycle", "engine", `^(account|allow|capacity|enforce|gate|keys|lifecycle|overdue|rate|stop|tenants|usage)\.go$`, []string{"./engine"}},
 	{"egress", "egress", "", []string{"./egress"}},
-	{"authentication: door", "door", `^(auth|body|decode|guard|keyring|session|strangers|uses)\.go$`, []string{"./door", "./api/rest"}},
+	{"authentication: httpapi", "api/httpapi", `^(auth|body|decode|guard|keyring|session|strangers|uses)\.go$`, []string{"./api/httpapi", "./api/rest"}},
 	{"authentication: sign-in", "signin", "", []string{"./signin"}},
 	{"audit", "audit", "", []string{"./audit", "./engine"}},
 	{"workspace", "workspace", "", []string{"./workspace"}},
@@ -108,7 +109,7 @@ func (r *run) do(ctx context.Context, n int, seed uint64) (err error) {
 	return nil
 }
 
-// open reads the tests, without the quarantine, and the record.
+// open loads the tests, without the quarantined ones, and the record.
 func (r *run) open() (err error) {
 	if r.tests, _, _, err = suite.Tests("."); err != nil {
 		return err
@@ -132,8 +133,8 @@ func (r *run) open() (err error) {
 	return err
 }
 
-// choose lists the places of all targets and takes some of each, and every one
-// whose survival has a reason on record.
+// choose lists the mutants of all targets. It selects a sample of each target,
+// and every mutant with a recorded reason to survive.
 func (r *run) choose(ctx context.Context, n int, seed uint64) error {
 	known := r.list
 	r.list = nil
@@ -160,8 +161,8 @@ func (r *run) choose(ctx context.Context, n int, seed uint64) error {
 	return r.keep()
 }
 
-// places lists the mutants of a target. The program runs the target's tests once,
-// for their coverage.
+// places lists the mutants of a target. The program gremlins runs the target's
+// tests once to collect coverage.
 func (r *run) places(ctx context.Context, t target) ([]mutants.Mutant, error) {
 	dir, err := os.MkdirTemp("", "brig-mutants-")
 	if err != nil {
@@ -186,15 +187,15 @@ func (r *run) places(ctx context.Context, t target) ([]mutants.Mutant, error) {
 	}), err
 }
 
-// targetOf returns the target that a mutant belongs to.
+// targetOf returns the target of a mutant.
 func targetOf(m *mutants.Mutant) target {
 	i := slices.IndexFunc(targets, func(t target) bool { return strings.HasPrefix(m.File, t.dir+"/") })
 	return targets[max(0, i)]
 }
 
-// packages tries the new mutants, each with the tests of its packages.
+// packages tests each new mutant with the tests of its target's packages.
 func (r *run) packages(ctx context.Context) error {
-	for _, t := range targets { // without a mutant they must pass
+	for _, t := range targets { // the tests must pass without a mutant
 		if out, err := r.goRun(ctx, append([]string{"test", "-trimpath", "-tags", "grpcnotrace"}, t.packages...)...); err != nil {
 			return fmt.Errorf("the tests of %s fail without a mutant: %w: %s", t.what, err, out)
 		}
@@ -212,14 +213,15 @@ func (r *run) packages(ctx context.Context) error {
 					fmt.Fprintf(os.Stderr, "mutants: %s: %v\n", m, err)
 					continue
 				}
-				if killed != "" || m.Survived == "" { // a later stage stays on record
+				if killed != "" || m.Survived == "" { // keep the record of a later stage
 					r.decide(m, mutants.Packages, killed, by)
 				}
 			}
 		})
 	}
 	for i := range r.list {
-		// A test may be newer than the record.
+		// Test recorded mutants again, because a test may be newer than the
+		// record.
 		if m := &r.list[i]; m.Killed == "" && m.Why == "" && ctx.Err() == nil {
 			next <- m
 		}
@@ -231,8 +233,8 @@ func (r *run) packages(ctx context.Context) error {
 
 var failed = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 
-// try runs the tests of a mutant's packages. It returns the stage that killed the
-// mutant, and the test.
+// try runs the tests of a mutant's packages. It returns the stage and the test
+// that killed the mutant.
 func (r *run) try(ctx context.Context, m *mutants.Mutant) (killed mutants.Stage, by string, err error) {
 	dir, err := os.MkdirTemp("", "brig-mutant-")
 	if err != nil {
@@ -284,7 +286,7 @@ func (r *run) decide(m *mutants.Mutant, stage, killed mutants.Stage, by string) 
 	}
 }
 
-// keep writes the record, and the table.
+// keep writes the record and the table.
 func (r *run) keep() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/internal/mutants"
 )
 
-// columns are the counts of a row, in order.
+// columns selects the mutants that each column of a row counts.
 var columns = []func(*mutants.Mutant) bool{
 	func(m *mutants.Mutant) bool { return m.Killed == mutants.Packages },
 	func(m *mutants.Mutant) bool { return m.Killed == mutants.Small },
@@ -16,12 +16,13 @@ var columns = []func(*mutants.Mutant) bool{
 	untried,
 }
 
-// survives reports whether no test detects a mutant, or none needs to.
+// survives reports whether no test detects a mutant, or no test needs to.
 func survives(m *mutants.Mutant) bool {
 	return m.Killed == "" && (m.Survived == mutants.Full || m.Why != "")
 }
 
-// untried reports whether not every stage has tried a mutant that survives.
+// untried reports whether a surviving mutant has not been through every stage
+// yet.
 func untried(m *mutants.Mutant) bool { return m.Killed == "" && !survives(m) }
 
 // table writes docs/mutants.md.
@@ -62,7 +63,7 @@ func table(list []mutants.Mutant) string {
 	return b.String()
 }
 
-// section lists some mutants.
+// section lists the mutants for which in returns true.
 func section(b *strings.Builder, list []mutants.Mutant, title string, in func(*mutants.Mutant) bool) {
 	fmt.Fprintf(b, "\n## %s\n\n", title)
 	empty := true
@@ -82,7 +83,7 @@ func section(b *strings.Builder, list []mutants.Mutant, title string, in func(*m
 	}
 }
 
-// cell makes code fit into a cell.
+// cell escapes code for a table cell.
 func cell(s string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(s, "|", `\|`), "`", "'")
 }

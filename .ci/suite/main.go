@@ -2,9 +2,9 @@
 //
 //	suite test      make test: every package, and the end-to-end tests at small size
 //	suite all       make test-all: everything at full size, in parts
-//	suite changed   make test-changed: the parts that belong to what changed
+//	suite changed   make test-changed: the parts that the changed files affect
 //	suite ci        .ci/run: make test, and those parts
-//	suite list      which test is in which part
+//	suite list      prints the part of each test
 package main
 
 import (
@@ -41,8 +41,8 @@ func main() {
 // session is one run of the command.
 type session struct {
 	tree       *suite.Tree
-	tests      []suite.Test // without the quarantine
-	flakyTests []suite.Test // of the quarantine
+	tests      []suite.Test // excludes quarantined tests
+	flakyTests []suite.Test // quarantined tests
 	quarantine []suite.Quarantined
 	green      suite.Green
 	runner     *suite.Runner
@@ -51,7 +51,7 @@ type session struct {
 	notes      []string
 }
 
-// The files of the checkout that a session reads and writes.
+// Files of the checkout that a session reads and writes.
 const (
 	greenFile = ".ci/green.json"
 	timesFile = "bin/test-times.json"
@@ -118,7 +118,7 @@ func run(ctx context.Context, args []string) (bool, error) {
 	return green || args[0] == "changed" && s.runner.Idle(), context.Cause(ctx)
 }
 
-// open reads the checkout in the working directory.
+// open opens the checkout in the working directory.
 func open(count int) (*session, error) {
 	tree, err := suite.OpenTree(".")
 	if err != nil {
@@ -131,7 +131,8 @@ func open(count int) (*session, error) {
 	if s.green, err = suite.ReadGreen(greenFile); err != nil {
 		return nil, err
 	}
-	// A run that was interrupted may have left it, and every program would race.
+	// An interrupted run may have left the file, and every program would then
+	// report a race.
 	if err := os.Remove(race.Plant); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func open(count int) (*session, error) {
 	}
 	s.options = suite.Options{Count: count, Book: book.Name(), Races: races, Detector: race.Options, Rotation: os.Getenv("ROTATION")}
 	if s.options.Rotation == "" {
-		// Consecutive commits take consecutive shares.
+		// Consecutive commits run consecutive shares of long case lists.
 		if s.options.Rotation, err = git("rev-list", "--count", "HEAD"); err != nil {
 			s.options.Rotation = "0"
 		}
@@ -155,7 +156,7 @@ func open(count int) (*session, error) {
 	return s, nil
 }
 
-// list prints which test is in which part.
+// list prints the part of each test.
 func (s *session) list() error {
 	for _, t := range s.tests {
 		size := "make test"
@@ -167,7 +168,7 @@ func (s *session) list() error {
 	return nil
 }
 
-// complete reports whether nothing ended the run early.
+// complete reports whether the run was not stopped early.
 func (s *session) complete(ctx context.Context) bool {
 	return ctx.Err() == nil && !(s.runner.FailFast && len(s.runner.Failures()) > 0)
 }
@@ -246,14 +247,14 @@ func (s *session) part(ctx context.Context, name, one string) error {
 	if err := s.races(); err != nil {
 		return err
 	}
-	fmt.Printf("== %s took %s\n", p.Name, f.Took.Round(time.Second))
+	fmt.Printf("== %s took %s\n", p.Name, f.Duration.Round(time.Second))
 	if one == "" && ctx.Err() == nil && len(s.runner.Failures()) == before {
 		return s.record(name)
 	}
 	return nil
 }
 
-// races fails the run for each report that the race detector has written.
+// races counts each report of the race detector as a failure.
 func (s *session) races() error {
 	reports, err := filepath.Glob(filepath.Join(s.options.Races, "*"))
 	if err != nil {
@@ -274,7 +275,7 @@ func (s *session) races() error {
 	return nil
 }
 
-// make builds what tests need.
+// make builds the programs that tests need.
 func (s *session) make(ctx context.Context, target string) error {
 	cmd := exec.CommandContext(ctx, "make", "-s", target)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -284,16 +285,15 @@ func (s *session) make(ctx context.Context, target string) error {
 	return nil
 }
 
-// flaky runs the tests of the quarantine.
+// flaky runs the quarantined tests.
 func (s *session) flaky(ctx context.Context) {
 	if len(s.flakyTests) > 0 {
 		s.runner.Run(ctx, s.tree.Quarantine(s.flakyTests, s.options))
 	}
 }
 
-// attacks reads the book of attacks. Of a whole run, each class of the
-// catalogue must have a case and a control; as another user than root half of
-// the attacks cannot be made.
+// attacks reports on the recorded attacks. In a complete run, each class of the
+// catalogue must have a case and a control. Half of the attacks require root.
 func (s *session) attacks(whole bool) error {
 	f, err := os.Open(s.options.Book)
 	if err != nil {
@@ -320,7 +320,7 @@ func (s *session) attacks(whole bool) error {
 	return nil
 }
 
-// record writes down that a part passed at this commit.
+// record records that a part passed at this commit.
 func (s *session) record(part string) error {
 	dirty, err := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!"+greenFile)
 	if err != nil {
@@ -340,13 +340,13 @@ func (s *session) record(part string) error {
 	return s.green.Write(greenFile)
 }
 
-// budget is the time within which CI is to end.
+// budget is the time limit of a CI run.
 const budget = 60 * time.Minute
 
-// changed runs the parts that belong to what changed since they passed, as far as
-// the time of CI goes.
+// changed runs the parts affected by the changes since they last passed, within
+// CI's time budget.
 func (s *session) changed(ctx context.Context) error {
-	names, why := s.green.Asked(s.tests, changedSince)
+	names, why := s.green.PartsToRun(s.tests, changedSince)
 	spent := time.Since(s.begin)
 	if at, err := time.Parse(time.RFC3339, os.Getenv("BRIG_CI_BEGAN")); err == nil {
 		spent = time.Since(at)

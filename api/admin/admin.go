@@ -1,16 +1,15 @@
-// Package admin is the door for administrators who come from RAGFlow: its
-// sandbox settings, on the routes that it ships (/api/v1/admin/sandbox) and on
-// those that its specification has (/api/admin/sandbox), each with the answers
-// of its own. What they say and change is brig.ProviderService; Brig's own
-// routes are /v1/providers.
+// Package admin is the API for administrators who come from RAGFlow. It serves
+// RAGFlow's sandbox settings in two dialects, each with its own format of
+// responses: on the routes that RAGFlow ships (/api/v1/admin/sandbox), and on
+// the routes of its specification (/api/admin/sandbox). Both use
+// brig.ProviderService. Brig's own routes are /v1/providers.
 //
-// The facts are of RAGFlow's source, api/apps/admin and agent/sandbox, and of
-// its specification of the sandbox settings page.
+// The API follows RAGFlow's source, api/apps/admin and agent/sandbox, and its
+// specification of the sandbox settings page.
 package admin
 
 import (
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -18,30 +17,29 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// The prefixes of the two dialects.
+// Prefixes of the two dialects.
 const (
 	shippedPrefix = "/api/v1/admin"
 	specPrefix    = "/api/admin"
 )
 
-// maxBody bounds what a request says.
-const maxBody = 4 << 20
-
-// Options are what the door is made of.
+// Options configure the API.
 type Options struct {
-	Service brig.Service
-	Keys    door.Keys
-	// Log is for the operator.
+	Service brig.ProviderService
+	Keys    httpapi.Keys
+	// Log is the log for the operator.
 	Log *slog.Logger
-	// Hosts are the names by which clients may know the server.
+	// Hosts are the host names of the server, in addition to the loopback
+	// names.
 	Hosts []string
 }
 
-// Wants reports whether a request is for this door.
-func Wants(r *http.Request) bool {
+// Matches reports whether a request is for this API.
+func Matches(r *http.Request) bool {
 	for _, p := range []string{shippedPrefix, specPrefix} {
 		if strings.HasPrefix(r.URL.Path, p+"/") {
 			return true
@@ -50,35 +48,36 @@ func Wants(r *http.Request) bool {
 	return false
 }
 
-// New returns the door.
+// New returns the API.
 func New(o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	ring := door.NewKeyring(o.Keys)
+	ring := httpapi.NewKeyring(o.Keys)
 	mux := chi.NewRouter()
 	for prefix, d := range map[string]dialect{shippedPrefix: &shipped{o.Service}, specPrefix: &spec{o.Service}} {
 		for _, r := range d.routes() {
-			mux.Method(r.method, prefix+r.path, authenticated(d, ring, handler(d, r.handle)))
+			mux.Method(r.method, prefix+r.path, authenticated(d, ring, handler(d, o.Service, r)))
 		}
 	}
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		dialectOf(r).fail(w, brig.Errorf(brig.NotFound, "there is nothing at this path").WithHint("Brig's own routes are /v1/providers"))
 	})
-	return door.Wrap(o.Log, nil, door.Guard(o.Hosts, "", mux))
+	return httpapi.Wrap(o.Log, nil, httpapi.Guard(o.Hosts, "", mux))
 }
 
-// dialect is how one of the two speaks.
+// dialect is one of the two formats of the API.
 type dialect interface {
 	routes() []route
-	// answer writes what a handler returned, fail an error.
+	// answer writes the result of a handler, and fail writes an error.
 	answer(w http.ResponseWriter, v any)
 	fail(w http.ResponseWriter, err error)
 }
 
-// route is a row of a dialect.
+// route maps a method and a path of a dialect to a handler.
 type route struct {
 	method, path string
+	op           brig.Op // operation that is authorized before the body is read
 	handle       func(r *http.Request, body []byte) (any, error)
 }
 
@@ -89,16 +88,20 @@ func dialectOf(r *http.Request) dialect {
 	return &spec{}
 }
 
-func handler(d dialect, f func(*http.Request, []byte) (any, error)) http.Handler {
+func handler(d dialect, service brig.ProviderService, rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		var body []byte
+		err := httpapi.Check(r, service, "", rt.op)
+		if err == nil {
+			body, err = httpapi.ReadDocument(w, r, httpapi.SmallBody)
+		}
 		if err != nil {
-			d.fail(w, door.BodyError(err))
+			d.fail(w, err)
 			return
 		}
-		v, err := f(r, body)
+		v, err := rt.handle(r, body)
 		if err != nil {
-			door.Log(r, err)
+			httpapi.Log(r, err)
 			d.fail(w, err)
 			return
 		}
@@ -106,12 +109,12 @@ func handler(d dialect, f func(*http.Request, []byte) (any, error)) http.Handler
 	})
 }
 
-// authenticated lets a request through with its actor. RAGFlow sends its token
-// without "Bearer".
-func authenticated(d dialect, ring *door.Keyring, next http.Handler) http.Handler {
-	in := door.AuthOr(ring, func(w http.ResponseWriter, _ *http.Request, err error) { d.fail(w, err) }, next)
+// authenticated returns a handler that passes a request on with its actor in
+// the context. RAGFlow sends its token without "Bearer".
+func authenticated(d dialect, ring *httpapi.Keyring, next http.Handler) http.Handler {
+	in := httpapi.AuthOr(ring, func(w http.ResponseWriter, _ *http.Request, err error) { d.fail(w, err) }, next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if auth := r.Header.Get("Authorization"); strings.HasPrefix(auth, door.KeyPrefix) {
+		if auth := r.Header.Get("Authorization"); strings.HasPrefix(auth, httpapi.KeyPrefix) {
 			r = r.Clone(r.Context())
 			r.Header.Set("Authorization", "Bearer "+auth)
 		}
@@ -119,33 +122,33 @@ func authenticated(d dialect, ring *door.Keyring, next http.Handler) http.Handle
 	})
 }
 
-// read decodes what a request says. Fields that nobody knows are let pass, as
-// RAGFlow lets them.
+// read decodes the body of a request. It ignores unknown fields, as RAGFlow
+// does.
 func read(body []byte, into any) error {
-	if err := json.Unmarshal(body, into); err != nil {
+	if err := exactjson.Unmarshal(body, into); err != nil {
 		return brig.InvalidField("body", "it is not the JSON that is expected here").WithHint(`for example {"provider_type":"self_managed","config":{}}`).Because(err)
 	}
 	return nil
 }
 
-// id is a provider's, as a request calls it.
+// id returns the id of the provider in the path of r.
 func id(r *http.Request) string { return chi.URLParam(r, "id") }
 
-// find finds a provider by its id.
+// find returns a provider by its id.
 func find(list []brig.ProviderInfo, id string) (*brig.ProviderInfo, error) {
 	for i := range list {
 		if list[i].ID == id {
 			return &list[i], nil
 		}
 	}
-	return nil, unknown(id)
+	return nil, unknownTenant(id)
 }
 
-func unknown(id string) error {
+func unknownTenant(id string) error {
 	return brig.Errorf(brig.InvalidConfig, "Unknown provider type: %s", brig.Clip(id, 63)).WithHint("list the providers")
 }
 
-// active finds the active provider.
+// active returns the active provider, or nil if there is none.
 func active(list []brig.ProviderInfo) *brig.ProviderInfo {
 	for i := range list {
 		if list[i].Active {
@@ -155,8 +158,8 @@ func active(list []brig.ProviderInfo) *brig.ProviderInfo {
 	return nil
 }
 
-// defaults are the values of the fields that can be set, under what is
-// configured.
+// defaults returns the defaults of all fields, overridden by the configured
+// values.
 func defaults(p *brig.ProviderInfo) (map[string]any, error) {
 	out := map[string]any{}
 	for _, f := range p.Fields {

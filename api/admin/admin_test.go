@@ -12,12 +12,12 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/admin"
-	"github.com/brig-run/brig/door/transcript"
+	"github.com/brig-run/brig/api/httpapi/transcript"
 )
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// The keys of these tests: an operator's and a member's.
+// The keys of these tests: an operator's key and a member's key.
 const (
 	operatorKey = "brig_0123456789abcdefghijklmnopqrstuvwxyzABCDEF"
 	memberKey   = "brig_memberabcdefghijklmnopqrstuvwxyzABCDEF0123"
@@ -35,8 +35,8 @@ func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "no such key")
 }
 
-// stub is a scripted service that knows a provider that is configured and one
-// that is not.
+// stub is a scripted Service with one configured provider and one that is not
+// configured.
 type stub struct{ brig.Service }
 
 func (s stub) admit(ctx context.Context) error {
@@ -112,7 +112,7 @@ func (s stub) ActivateProvider(ctx context.Context, id string) error {
 	return err
 }
 
-// TestTranscripts replays what administrators' clients say.
+// TestTranscripts replays requests of administrators' clients.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: func(t *testing.T) string {

@@ -5,14 +5,14 @@ import (
 	"net/http"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// shipped is the dialect that RAGFlow ships: every answer is {code, message,
-// data}, and every error HTTP 400.
-type shipped struct{ svc brig.Service }
+// shipped is the dialect that RAGFlow ships. Every response is {code, message,
+// data}, and most errors have the status 400.
+type shipped struct{ svc brig.ProviderService }
 
-// envelope is what every answer of the shipped dialect is in.
+// envelope is the format of every response of the shipped dialect.
 type envelope struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -20,34 +20,34 @@ type envelope struct {
 }
 
 func (s *shipped) answer(w http.ResponseWriter, v any) {
-	_ = door.WriteJSON(w, http.StatusOK, envelope{0, "success", v}) // the client may have gone
+	_ = httpapi.WriteJSON(w, http.StatusOK, envelope{0, "success", v}) // fails if the client has disconnected
 }
 
 func (s *shipped) fail(w http.ResponseWriter, err error) {
 	code, status := http.StatusBadRequest, http.StatusBadRequest
-	switch door.Status(brig.KindOf(err)) {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		// Who is not let in is told so by the status, too.
-		status = door.Status(brig.KindOf(err))
+	switch httpapi.Status(brig.KindOf(err)) {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		// These errors keep their HTTP status, which is also the code.
+		status = httpapi.Status(brig.KindOf(err))
 		code = status
 	case http.StatusInternalServerError:
 		code = http.StatusInternalServerError
 	}
-	told := brig.AsError(err)
+	apiErr := brig.AsError(err)
 	data := any(nil)
-	if len(told.Fields) > 1 {
-		data = map[string]any{"details": told.Fields}
+	if len(apiErr.Fields) > 1 {
+		data = map[string]any{"details": apiErr.Fields}
 	}
-	_ = door.WriteJSON(w, status, envelope{code, told.Message, data})
+	_ = httpapi.WriteJSON(w, status, envelope{code, apiErr.Message, data})
 }
 
 func (s *shipped) routes() []route {
 	return []route{
-		{http.MethodGet, "/sandbox/providers", s.providers},
-		{http.MethodGet, "/sandbox/providers/{id}/schema", s.schema},
-		{http.MethodGet, "/sandbox/config", s.config},
-		{http.MethodPost, "/sandbox/config", s.setConfig},
-		{http.MethodPost, "/sandbox/test", s.test},
+		{http.MethodGet, "/sandbox/providers", brig.OpProviders, s.providers},
+		{http.MethodGet, "/sandbox/providers/{id}/schema", brig.OpProviders, s.schema},
+		{http.MethodGet, "/sandbox/config", brig.OpProviders, s.config},
+		{http.MethodPost, "/sandbox/config", brig.OpConfigureProvider, s.setConfig},
+		{http.MethodPost, "/sandbox/test", brig.OpTestProvider, s.test},
 	}
 }
 
@@ -69,7 +69,7 @@ func (s *shipped) providers(r *http.Request, _ []byte) (any, error) {
 	return out, nil
 }
 
-// schema is a map of fields by their names.
+// schema returns a map of the provider's fields by name.
 func (s *shipped) schema(r *http.Request, _ []byte) (any, error) {
 	list, err := s.svc.Providers(r.Context())
 	if err != nil {
@@ -90,7 +90,7 @@ func fieldMap(p *brig.ProviderInfo) map[string]brig.ConfigField {
 	return out
 }
 
-// change is what a request says of a provider.
+// change is the body of a request to change or test a provider.
 type change struct {
 	ProviderType string `json:"provider_type"`
 	Config       object `json:"config"`
@@ -98,7 +98,7 @@ type change struct {
 	Test         bool   `json:"test_connection"`
 }
 
-func (c change) noun() brig.ProviderConfig {
+func (c change) domain() brig.ProviderConfig {
 	return brig.ProviderConfig{ID: c.ProviderType, Config: c.Config.raw(), Activate: c.SetActive == nil || *c.SetActive, Test: c.Test}
 }
 
@@ -122,7 +122,7 @@ func (s *shipped) setConfig(r *http.Request, body []byte) (any, error) {
 	if in.ProviderType == "" {
 		return nil, brig.Errorf(brig.InvalidConfig, "Required field 'provider_type' is missing")
 	}
-	p, err := s.svc.ConfigureProvider(r.Context(), in.noun())
+	p, err := s.svc.ConfigureProvider(r.Context(), in.domain())
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (s *shipped) test(r *http.Request, body []byte) (any, error) {
 	if err := read(body, &in); err != nil {
 		return nil, err
 	}
-	t, err := s.svc.TestProvider(r.Context(), in.noun())
+	t, err := s.svc.TestProvider(r.Context(), in.domain())
 	if err != nil {
 		return nil, err
 	}

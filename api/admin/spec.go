@@ -6,10 +6,10 @@ import (
 	"net/http"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// object is a JSON object that is passed on as it is.
+// object is a JSON object that is passed on unchanged.
 type object json.RawMessage
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -18,7 +18,7 @@ func (o *object) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// raw is nil for what was left out.
+// raw returns the JSON of o, or nil if o is null.
 func (o object) raw() json.RawMessage {
 	if string(o) == "null" {
 		return nil
@@ -26,26 +26,26 @@ func (o object) raw() json.RawMessage {
 	return json.RawMessage(o)
 }
 
-// spec is the dialect of the specification: answers are {data} or {message},
-// and errors {error, details} with the status that says what they are.
-type spec struct{ svc brig.Service }
+// spec is the dialect of the specification. Responses are {data} or {message}.
+// Errors are {error, details} with the matching status.
+type spec struct{ svc brig.ProviderService }
 
-// message is an answer that is no data.
+// message is a response that has the form {message}.
 type message string
 
 func (s *spec) answer(w http.ResponseWriter, v any) {
 	if m, ok := v.(message); ok {
-		_ = door.WriteJSON(w, http.StatusOK, map[string]string{"message": string(m)}) // the client may have gone
+		_ = httpapi.WriteJSON(w, http.StatusOK, map[string]string{"message": string(m)}) // fails if the client has disconnected
 		return
 	}
 	if _, ok := v.(testAnswer); ok {
-		_ = door.WriteJSON(w, http.StatusOK, v)
+		_ = httpapi.WriteJSON(w, http.StatusOK, v)
 		return
 	}
-	_ = door.WriteJSON(w, http.StatusOK, map[string]any{"data": v})
+	_ = httpapi.WriteJSON(w, http.StatusOK, map[string]any{"data": v})
 }
 
-// words of the specification for errors.
+// Messages of errors in the specification.
 const (
 	unknownProvider  = "Unknown provider"
 	invalidConfig    = "Invalid config"
@@ -54,41 +54,41 @@ const (
 )
 
 func (s *spec) fail(w http.ResponseWriter, err error) {
-	told := brig.AsError(err)
-	status := door.Status(told.Kind)
-	short, details := told.Message, []any{}
-	switch told.Kind {
+	apiErr := brig.AsError(err)
+	status := httpapi.Status(apiErr.Kind)
+	short, details := apiErr.Message, []any{}
+	switch apiErr.Kind {
 	case brig.InvalidConfig:
 		status, short = http.StatusBadRequest, invalidConfig
 		switch {
-		case told.Field == "provider_type":
+		case apiErr.Field == "provider_type":
 			short = unknownProvider
-		case told.Message == notConfigured:
+		case apiErr.Message == notConfigured:
 			short = notConfigured
 		}
-		for _, f := range told.Fields {
+		for _, f := range apiErr.Fields {
 			details = append(details, f)
 		}
 		if len(details) == 0 {
-			details = append(details, told.Message)
+			details = append(details, apiErr.Message)
 		}
 	case brig.ConnectionFailed:
-		status, short, details = http.StatusBadRequest, connectionFailed, append(details, told.Message)
+		status, short, details = http.StatusBadRequest, connectionFailed, append(details, apiErr.Message)
 	default:
-		if told.Hint != "" {
-			details = append(details, told.Hint)
+		if apiErr.Hint != "" {
+			details = append(details, apiErr.Hint)
 		}
 	}
-	_ = door.WriteJSON(w, status, map[string]any{"error": short, "details": details, "code": told.Kind.Code()}) // the client may have gone
+	_ = httpapi.WriteJSON(w, status, map[string]any{"error": short, "details": details, "code": apiErr.Kind.Code()}) // fails if the client has disconnected
 }
 
 func (s *spec) routes() []route {
 	return []route{
-		{http.MethodGet, "/sandbox/providers", s.providers},
-		{http.MethodGet, "/sandbox/config", s.config},
-		{http.MethodPost, "/sandbox/config", s.setConfig},
-		{http.MethodPost, "/sandbox/test", s.test},
-		{http.MethodPut, "/sandbox/active", s.activate},
+		{http.MethodGet, "/sandbox/providers", brig.OpProviders, s.providers},
+		{http.MethodGet, "/sandbox/config", brig.OpProviders, s.config},
+		{http.MethodPost, "/sandbox/config", brig.OpConfigureProvider, s.setConfig},
+		{http.MethodPost, "/sandbox/test", brig.OpTestProvider, s.test},
+		{http.MethodPut, "/sandbox/active", brig.OpActivateProvider, s.activate},
 	}
 }
 
@@ -114,7 +114,8 @@ func (s *spec) providers(r *http.Request, _ []byte) (any, error) {
 	return out, nil
 }
 
-// config is that of every provider, and which is active.
+// config returns the configuration of every provider and the id of the active
+// one.
 func (s *spec) config(r *http.Request, _ []byte) (any, error) {
 	list, err := s.svc.Providers(r.Context())
 	if err != nil {
@@ -138,13 +139,13 @@ func (s *spec) setConfig(r *http.Request, body []byte) (any, error) {
 	if err := read(body, &in); err != nil {
 		return nil, err
 	}
-	if _, err := s.svc.ConfigureProvider(r.Context(), in.noun()); err != nil {
+	if _, err := s.svc.ConfigureProvider(r.Context(), in.domain()); err != nil {
 		return nil, err
 	}
 	return message("Configuration saved"), nil
 }
 
-// testAnswer is the answer of a test, which is in no envelope.
+// testAnswer is the response of a test, which is not wrapped in {data}.
 type testAnswer struct {
 	Success   bool   `json:"success"`
 	Message   string `json:"message"`
@@ -156,7 +157,7 @@ func (s *spec) test(r *http.Request, body []byte) (any, error) {
 	if err := read(body, &in); err != nil {
 		return nil, err
 	}
-	t, err := s.svc.TestProvider(r.Context(), in.noun())
+	t, err := s.svc.TestProvider(r.Context(), in.domain())
 	if err != nil {
 		return nil, err
 	}

@@ -5,35 +5,32 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"runtime/debug"
 	"strconv"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// maxBody bounds the body of a request to the control plane.
-const maxBody = 4 << 20
-
-// problem is an error as E2B's clients expect it.
+// problem is an error in the JSON form that E2B clients expect.
 type problem struct {
 	Code      int    `json:"code"`
 	Message   string `json:"message"`
 	ErrorCode string `json:"error_code,omitempty"`
 }
 
-// words are what E2B calls the fields of a Spec.
-var words = map[string]string{"ttl_ms": "timeout", "labels": "metadata", "env": "envVars", "image": "templateID"}
+// fieldNames maps the field names of a Spec to E2B's names.
+var fieldNames = map[string]string{"ttl_ms": "timeout", "labels": "metadata", "env": "envVars", "image": "templateID", "pause_at_end": "autoPause"}
 
-// asProblem returns err as a client may see it.
-func asProblem(err error) problem {
+// toProblem converts err to a response for the client.
+func toProblem(err error) problem {
 	e := brig.AsError(err)
-	p := problem{Code: door.StatusOf(err), Message: e.Message}
+	p := problem{Code: httpapi.StatusOf(err), Message: e.Message}
 	if e.Field != "" {
 		field := e.Field
-		if word := words[field]; word != "" {
+		if word := fieldNames[field]; word != "" {
 			field = word
 		}
 		p.Message = field + ": " + p.Message
@@ -50,37 +47,40 @@ func asProblem(err error) problem {
 	return p
 }
 
-// fail answers with err, unless an answer has begun: then it breaks off.
-func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := asProblem(err)
+// fail responds with err. If the response has already begun, fail aborts the
+// connection instead.
+func (e *env) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := toProblem(err)
 	if p.Code != http.StatusNotImplemented {
-		door.Log(r, err)
+		httpapi.Log(r, err)
 	}
 	if a, ok := w.(*answer); ok && a.begun {
-		door.Abort(w)
+		httpapi.Abort(w)
 		return
 	}
-	// Clients try again by themselves, if this is a number of seconds.
+	// Clients retry automatically if Retry-After is a number of seconds.
 	switch p.Code {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", strconv.Itoa(door.RetryAfter(err)))
+		w.Header().Set("Retry-After", strconv.Itoa(httpapi.RetryAfter(err)))
 	}
-	d.write(w, r, p.Code, p)
+	e.write(w, r, p.Code, p)
 }
 
-// write answers with v. Nobody is left to be told when that fails.
-func (d *Door) write(w http.ResponseWriter, r *http.Request, status int, v any) {
-	if err := door.WriteJSON(w, status, v); err != nil {
-		d.Log.DebugContext(r.Context(), "e2b: answer", "path", r.URL.Path, "error", err)
+// write responds with v as JSON. It only logs a write error, because the client
+// has disconnected.
+func (e *env) write(w http.ResponseWriter, r *http.Request, status int, v any) {
+	if err := httpapi.WriteJSON(w, status, v); err != nil {
+		e.Log.DebugContext(r.Context(), "e2b: answer", "path", r.URL.Path, "error", err)
 	}
 }
 
-// none answers without a body. Clients take an empty chunked one for a fault.
-func none(w http.ResponseWriter) {
+// writeEmpty responds without a body. It uses status 204, because clients treat
+// an empty chunked body as an error.
+func writeEmpty(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// answer remembers whether there is one.
+// answer records whether the response has begun.
 type answer struct {
 	http.ResponseWriter
 	begun bool
@@ -101,35 +101,36 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// recovered answers panics in E2B's shape. http.ErrAbortHandler is how a
-// stream of a sandbox that died is broken off.
-func (d *Door) recovered(next http.HandlerFunc) http.Handler {
+// recoverPanics answers a panic with an error in E2B's format. It passes on
+// http.ErrAbortHandler, which aborts the stream of a sandbox that has ended.
+func (e *env) recoverPanics(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a := &answer{ResponseWriter: w}
 		defer func() {
 			switch p := recover(); p {
 			case nil:
 			case http.ErrAbortHandler:
-				door.Abort(a)
+				httpapi.Abort(a)
 			default:
-				d.fail(a, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+				e.fail(a, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 			}
 		}()
 		next(a, r)
 	})
 }
 
-// read reads r's body into v. Bodies may be empty, and fields that are not
-// known are left to newer clients; a value of the wrong type is an error.
+// read decodes r's JSON body into v. An empty body is allowed. Unknown fields
+// are ignored, because newer clients may send them. A value of the wrong type
+// is an error.
 func read(w http.ResponseWriter, r *http.Request, v any) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := httpapi.ReadDocument(w, r, httpapi.SmallBody)
 	if err != nil {
-		return door.BodyError(err)
+		return err
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil
 	}
-	err = json.Unmarshal(body, v)
+	err = exactjson.Unmarshal(body, v)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return brig.InvalidField(wrong.Field, "it cannot be a JSON %s", wrong.Value).Because(err)
 	}

@@ -5,14 +5,14 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// headerKey carries the key of whoever calls the control plane.
+// headerKey is the header with the API key of a control plane request.
 const headerKey = "X-Api-Key"
 
-// keyOf returns the key that r shows. The command line sends it as a bearer
-// token when it looks for teams.
+// keyOf returns the API key of r. E2B's command line sends the key as a bearer
+// token when it lists teams.
 func keyOf(r *http.Request) string {
 	if key := r.Header.Get(headerKey); key != "" {
 		return key
@@ -24,18 +24,18 @@ func keyOf(r *http.Request) string {
 	return strings.TrimSpace(key)
 }
 
-// authenticate returns what the sender of r has shown.
-func (d *Door) authenticate(r *http.Request) (door.Proof, error) {
+// authenticate checks the API key of r and returns the proof.
+func (c *controlPlane) authenticate(r *http.Request) (httpapi.Proof, error) {
 	key := keyOf(r)
 	if key == "" {
-		return door.Proof{}, brig.Errorf(brig.Unauthenticated, "the X-API-KEY header is missing")
+		return httpapi.Proof{}, brig.Errorf(brig.Unauthenticated, "the X-API-KEY header is missing")
 	}
-	if len(key) > door.MaxSecret(key) { // a bound on what is hashed
-		return door.Proof{}, brig.Errorf(brig.Unauthenticated, "invalid API key")
+	if len(key) > httpapi.MaxSecret(key) { // limits the bytes that are hashed
+		return httpapi.Proof{}, brig.Errorf(brig.Unauthenticated, "invalid API key")
 	}
-	proof, err := d.ring.Show(r, key)
+	proof, err := c.keyring.Verify(r, key)
 	if brig.KindOf(err) == brig.Unauthenticated {
-		return door.Proof{}, brig.Errorf(brig.Unauthenticated, "invalid API key").Because(err)
+		return httpapi.Proof{}, brig.Errorf(brig.Unauthenticated, "invalid API key").Because(err)
 	}
 	return proof, err
 }

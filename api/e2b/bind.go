@@ -5,114 +5,117 @@ import (
 	"net/http"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 type boundTo struct{}
 
-// sourceIn is the source to whose token a request is held; empty where tokens are
-// the sandbox's own.
-func (d *Door) sourceIn(r *http.Request) string {
+// sourceIn returns the token source to which the request is bound. It is empty
+// if tokens belong to the sandbox itself.
+func (k *tokens) sourceIn(r *http.Request) string {
 	source, _ := r.Context().Value(boundTo{}).(string)
 	return source
 }
 
-// bind finds the source of the token that r shows, a key or a grant. The request
-// is then the source's: it may do what that may, and ends when that does. What
-// shows no such token stays the sandbox's own affair; where a token is needed it
-// is refused there. The caller calls done.
-func (d *Door) bind(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) (_ *http.Request, done func(), err error) {
+// bind finds the source of the token in r, which is a key or a grant. The
+// returned request has the rights of that source, and its context ends when the
+// source becomes invalid. A request without such a token keeps the rights of
+// the sandbox, and the handlers that need a token reject it. The caller must
+// call done.
+func (k *tokens) bind(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) (_ *http.Request, done func(), err error) {
 	nothing := func() {}
-	if d.Options.KeyActor == nil {
+	if k.Options.KeyActor == nil {
 		return r, nothing, nil
 	}
-	source := d.shown(r, s, t)
+	source := k.presentedSource(r, s, t)
 	if source == "" {
-		// No token of nobody's is good: one that is asked for must have a source.
+		// A token without a source is not valid here, so handlers that need a
+		// token must reject the request.
 		return r.WithContext(context.WithValue(r.Context(), boundTo{}, noSource)), nothing, nil
 	}
 	check := func(ctx context.Context) (brig.Actor, error) {
-		a, err := d.actorOf(ctx, source)
+		a, err := k.actorOf(ctx, source)
 		if err == nil && (a.Tenant != s.Tenant || a.Role < brig.Member) {
 			err = brig.Errorf(brig.Unauthenticated, "the token is not for this sandbox")
 		}
 		return a, err
 	}
-	proof, err := door.Vouch(r.Context(), source, check)
+	proof, err := httpapi.NewProof(r.Context(), source, check)
 	if brig.KindOf(err) == brig.Unauthenticated {
 		return r, nothing, brig.Errorf(brig.Unauthenticated, "what this access token was made of is good no more").Because(err)
 	}
 	if err != nil {
 		return r, nothing, err
 	}
-	r, done = d.ring.Use(w, r, proof)
+	r, done = k.keyring.Bind(w, r, proof)
 	return r.WithContext(context.WithValue(r.Context(), boundTo{}, source)), done, nil
 }
 
-// noSource stands for the source of a request that has shown no token.
+// noSource is the source of a request without a token.
 const noSource = "-"
 
-// shown is the source of the token that r has shown, as a header or by a
-// signature. A token that is wrong has none.
-func (d *Door) shown(r *http.Request, s *brig.Sandbox, t target) string {
+// presentedSource returns the source of the token in r. The token is in a
+// header, or r's URL was signed with it. The source is empty for a wrong token.
+func (k *tokens) presentedSource(r *http.Request, s *brig.Sandbox, t target) string {
 	id := string(s.ID)
 	if token := r.Header.Get(headerToken); token != "" {
-		if source := sourceOfToken(token); source != "" && equal(token, d.token(id, source)) {
+		if source := sourceOfToken(token); source != "" && equalSecrets(token, k.token(id, source)) {
 			return source
 		}
 		return ""
 	}
 	if token := r.Header.Get(headerTraffic); token != "" && t.port != portEnvd {
-		if source := sourceOfToken(token); source != "" && equal(token, d.trafficToken(id, source)) {
+		if source := sourceOfToken(token); source != "" && equalSecrets(token, k.trafficToken(id, source)) {
 			return source
 		}
 		return ""
 	}
-	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > mostSigned {
+	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > maxSignedText {
 		return ""
 	}
 	got, want := r.URL.Query().Get("signature"), signature(r)
-	for _, key := range d.signers(r.Context(), s) {
-		if key != "" && equal(got, want(d.token(id, key))) {
+	for _, key := range k.signers(r.Context(), s) {
+		if key != "" && equalSecrets(got, want(k.token(id, key))) {
 			return key
 		}
 	}
 	return ""
 }
 
-// signers are the keys that may have signed a URL: those that were told the
-// sandbox's token, and, as an earlier server may have told it, all others of
-// the tenant.
-func (d *Door) signers(ctx context.Context, s *brig.Sandbox) []string {
-	keys := d.known.keys(string(s.ID))
-	if d.TenantKeys != nil {
-		more, err := d.TenantKeys(ctx, s.Tenant)
+// signers returns the ids of the keys that may have signed a URL. These are the
+// keys that received the sandbox's token from this server, and all other keys
+// of the tenant, because they may have received it from an earlier server
+// process.
+func (k *tokens) signers(ctx context.Context, s *brig.Sandbox) []string {
+	keys := k.cache.keys(string(s.ID))
+	if k.TenantKeys != nil {
+		more, err := k.TenantKeys(ctx, s.Tenant)
 		if err != nil {
-			d.Log.WarnContext(ctx, "e2b: look for keys that may have signed", "error", err)
+			k.Log.WarnContext(ctx, "e2b: look for keys that may have signed", "error", err)
 		}
 		keys = append(keys, more...)
 	}
 	return keys
 }
 
-// mayHaveSigned is signers of a sandbox that nobody has named. Whoever asks
-// has shown nothing yet, so those of an earlier server are looked for only
-// where this one has told nobody.
-func (d *Door) mayHaveSigned(ctx context.Context, id string) []string {
-	keys := d.known.keys(id)
-	if len(keys) > 1 || d.TenantKeys == nil {
+// candidateKeys is like signers, for a request that does not name a sandbox.
+// The client is not authenticated yet. So the keys that received the token from
+// an earlier server process are read only if no key received it from this one.
+func (k *tokens) candidateKeys(ctx context.Context, id string) []string {
+	keys := k.cache.keys(id)
+	if len(keys) > 1 || k.TenantKeys == nil {
 		return keys
 	}
-	tenant, err := d.Owner(ctx, id)
+	tenant, err := k.Owner(ctx, id)
 	if err != nil {
 		return keys
 	}
-	more, err := d.TenantKeys(ctx, tenant)
-	if err != nil || len(more) > maxTold {
+	more, err := k.TenantKeys(ctx, tenant)
+	if err != nil || len(more) > maxKeysPerSandbox {
 		return keys
 	}
 	for _, key := range more {
-		d.known.told(id, key) // so that they are looked for once
+		k.cache.recordKey(id, key) // the store is read only once
 	}
 	return append(keys, more...)
 }

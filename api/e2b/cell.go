@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// event tells the client what happens while code runs.
+// event sends one event of the running code to the client.
 func (l *lines) event(e brig.CodeEvent) error {
 	switch {
 	case e.Started != nil:
@@ -20,10 +20,10 @@ func (l *lines) event(e brig.CodeEvent) error {
 	case e.Stderr != nil:
 		return l.output("stderr", l.err.Add(e.Stderr))
 	case e.Output != nil:
-		if err := l.told(); err != nil {
+		if err := l.flush(); err != nil {
 			return err
 		}
-		return l.send(result(e.Output))
+		return l.send(resultLine(e.Output))
 	case e.Error != nil:
 		return l.exception(e.Error.Name, e.Error.Value, e.Error.Traceback)
 	}
@@ -31,7 +31,7 @@ func (l *lines) event(e brig.CodeEvent) error {
 }
 
 func (l *lines) exception(name, value, traceback string) error {
-	if err := l.told(); err != nil {
+	if err := l.flush(); err != nil {
 		return err
 	}
 	l.mu.Lock()
@@ -40,14 +40,14 @@ func (l *lines) exception(name, value, traceback string) error {
 	return l.send(line{Type: "error", Name: &name, Value: &value, Traceback: &traceback})
 }
 
-// finish ends the stream of code that has ended.
+// finish ends the stream with the result of the code.
 func (l *lines) finish(res *brig.CodeResult) error {
-	err := l.rest()
+	err := l.flushText()
 	l.mu.Lock()
 	failed := l.failed
 	l.mu.Unlock()
 	if e := res.Error; err == nil && e != nil && !failed {
-		// Nobody was there to tell of it as it happened.
+		// The error was not reported as an event while the code ran.
 		name := e.Name
 		if res.Lost {
 			name = "UnexpectedEndOfExecution"
@@ -57,7 +57,7 @@ func (l *lines) finish(res *brig.CodeResult) error {
 	return l.end(err)
 }
 
-// fail ends the stream of code of which nobody knows how it ended.
+// fail ends the stream if the outcome of the code is unknown.
 func (l *lines) fail(cause error) error {
 	e := brig.AsError(cause)
 	name, value := "ExecutionAborted", e.Message
@@ -68,14 +68,14 @@ func (l *lines) fail(cause error) error {
 	if e.Kind == brig.PolicyBlocked {
 		name, traceback = "PolicyBlocked", strings.TrimSpace(e.Message+"\n"+e.Hint)
 	}
-	err := l.rest()
+	err := l.flushText()
 	if err == nil {
 		err = l.exception(name, value, traceback)
 	}
 	return l.end(err)
 }
 
-// end sends the last line, unless something went wrong before.
+// end sends the last line, unless an earlier write failed.
 func (l *lines) end(err error) error {
 	if err == nil {
 		err = l.send(line{Type: lineEnd})
@@ -83,18 +83,18 @@ func (l *lines) end(err error) error {
 	return err
 }
 
-// rest sends what was held back of the output.
-func (l *lines) rest() error {
+// flushText sends the output that is still buffered.
+func (l *lines) flushText() error {
 	if err := l.output("stdout", l.out.Flush()); err != nil {
 		return err
 	}
 	if err := l.output("stderr", l.err.Flush()); err != nil {
 		return err
 	}
-	return l.told()
+	return l.flush()
 }
 
-// forms are the keys of a result, by MIME type.
+// forms maps MIME types to the keys of a result.
 var forms = map[string]string{
 	"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg",
 	"image/png": "png", "image/jpeg": "jpeg", "application/pdf": "pdf", "text/latex": "latex",
@@ -102,8 +102,8 @@ var forms = map[string]string{
 	"application/vnd.brig.frame+json": "data", "application/vnd.brig.chart+json": "chart",
 }
 
-// result is a value as a line.
-func result(r *brig.Rich) map[string]any {
+// resultLine converts a value to a line of the stream.
+func resultLine(r *brig.Rich) map[string]any {
 	out := map[string]any{"type": "result", "is_main_result": r.Main}
 	extra := map[string]json.RawMessage{}
 	for mime, v := range r.Data {
@@ -111,7 +111,7 @@ func result(r *brig.Rich) map[string]any {
 		case "":
 			extra[mime] = v
 		case "text":
-			out[key] = unquoted(v)
+			out[key] = unquote(v)
 		default:
 			out[key] = v
 		}
@@ -122,9 +122,9 @@ func result(r *brig.Rich) map[string]any {
 	return out
 }
 
-// unquoted takes the quotes of a string that is the value itself off its
-// text: clients expect abc, and not 'abc'.
-func unquoted(v json.RawMessage) any {
+// unquote removes the quotes from a value's text if the value is a plain
+// string: clients expect abc and not 'abc'.
+func unquote(v json.RawMessage) any {
 	var s string
 	if json.Unmarshal(v, &s) != nil {
 		return v

@@ -21,7 +21,7 @@ func raw(m map[string]any) map[string]json.RawMessage {
 	return out
 }
 
-// RunCode does what the source's words say.
+// RunCode runs one of the scripted sources.
 func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
 	if _, err := s.Get(ctx, name); err != nil {
 		return nil, err
@@ -38,6 +38,15 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 			_ = on(e)
 		}
 	}
+	if c.Source == "stuck" { // waits until its sandbox ends and never runs
+		s.ended <- nil
+		for {
+			if b, err := s.Get(ctx, name); err != nil || b.State == brig.Ended || ctx.Err() != nil {
+				return nil, brig.Errorf(brig.FailedPrecondition, "the sandbox has ended")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
 	if c.Source == "queue" {
 		time.Sleep(80 * time.Millisecond)
 	}
@@ -46,7 +55,7 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 	}
 	say(brig.CodeEvent{Started: res})
 	switch c.Source {
-	case "split": // characters cut by the writes, and bytes that are none
+	case "split": // characters that are split across writes, and bytes that are not valid UTF-8
 		for _, p := range []string{"caf\xc3", "\xa9 \xf0\x9f", "\x98\x80\n", "\xff\n", "end\xc3"} {
 			say(brig.CodeEvent{Stdout: []byte(p)})
 		}

@@ -10,22 +10,33 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The lease of a sandbox that was asked for without one, in seconds.
+// Lifetime in seconds of a sandbox whose request has no timeout.
 const (
 	leaseV1 = 15
 	leaseV2 = 300
 )
 
-// newSandbox asks for a sandbox.
+// sandboxes creates, lists, changes and removes sandboxes.
+type sandboxes struct {
+	*env
+	tokens    *tokens
+	finder    *finder
+	templates *templates
+	snapshots *snapshots
+}
+
+// newSandbox is the body of a request that creates a sandbox.
 type newSandbox struct {
 	TemplateID string            `json:"templateID"`
 	Timeout    *int64            `json:"timeout"`
 	Metadata   map[string]string `json:"metadata"`
 	EnvVars    map[string]string `json:"envVars"`
-	// AllowInternetAccess may be true where a sandbox gets no such thing: SDKs
-	// send that unasked. What is told of a sandbox says so.
+	// AllowInternetAccess may be true even if the sandbox gets no internet
+	// access, because SDKs send it by default. The description of the sandbox
+	// has the effective rules.
 	AllowInternetAccess *bool `json:"allow_internet_access"`
 	AutoPause           bool  `json:"autoPause"`
+	AutoPauseMemory     *bool `json:"autoPauseMemory"`
 	AutoResume          *struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`
@@ -34,24 +45,24 @@ type newSandbox struct {
 		Tokens map[string]json.RawMessage `json:"tokens"`
 	} `json:"iam"`
 	VolumeMounts []json.RawMessage `json:"volumeMounts"`
-	// Secure is what v1 says; here all sandboxes are. What is given as mcp is
-	// the client's own affair, and may hold secrets: nothing of it is kept.
+	// Secure is set by clients of API version 1. This API secures all
+	// sandboxes, except the code interpreters that Options.Unsecured opens. The
+	// mcp object belongs to the client and may contain secrets, so the API does
+	// not store it.
 	Secure *bool `json:"secure"`
 }
 
-// check refuses what there is not.
+// check returns an error if the request has unsupported options.
 func (n *newSandbox) check() error {
 	switch {
 	case n.TemplateID == "":
 		return brig.InvalidField("templateID", "it is required")
-	case n.AutoPause:
-		return errMissing("autoPause")
-	case n.AutoResume != nil && n.AutoResume.Enabled:
-		return errMissing("autoResume")
+	case n.AutoPause && isFalse(n.AutoPauseMemory):
+		return errUnsupported("a pause without the memory (autoPauseMemory)")
 	case n.IAM != nil && len(n.IAM.Tokens) > 0:
-		return errMissing("iam")
+		return errUnsupported("iam")
 	case len(n.VolumeMounts) > 0:
-		return errMissing("volumeMounts")
+		return errUnsupported("volumeMounts")
 	}
 	if n.Network != nil {
 		if err := n.Network.check(); err != nil {
@@ -61,11 +72,15 @@ func (n *newSandbox) check() error {
 	return checkMetadata(n.Metadata)
 }
 
-func (d *Door) createV1(w http.ResponseWriter, r *http.Request) error { return d.create(w, r, leaseV1) }
+func (sb *sandboxes) createV1(w http.ResponseWriter, r *http.Request) error {
+	return sb.create(w, r, leaseV1)
+}
 
-func (d *Door) createV2(w http.ResponseWriter, r *http.Request) error { return d.create(w, r, leaseV2) }
+func (sb *sandboxes) createV2(w http.ResponseWriter, r *http.Request) error {
+	return sb.create(w, r, leaseV2)
+}
 
-func (d *Door) create(w http.ResponseWriter, r *http.Request, lease int64) error {
+func (sb *sandboxes) create(w http.ResponseWriter, r *http.Request, lease int64) error {
 	var n newSandbox
 	if err := read(w, r, &n); err != nil {
 		return err
@@ -76,15 +91,20 @@ func (d *Door) create(w http.ResponseWriter, r *http.Request, lease int64) error
 	if n.Timeout != nil {
 		lease = *n.Timeout
 	}
-	if lease <= 0 {
-		return brig.Errorf(brig.InvalidArgument, "Timeout must be greater than 0")
-	}
-	ttl, err := d.lease(lease)
+	ttl, err := sb.newLease(lease)
 	if err != nil {
 		return err
 	}
-	t, err := d.findTemplate(r.Context(), n.TemplateID)
-	if err != nil {
+	t, err := sb.templates.find(r.Context(), n.TemplateID)
+	var snapshot *brig.Sandbox
+	if brig.KindOf(err) == brig.NotFound {
+		var findErr error
+		if snapshot, findErr = sb.snapshots.find(r.Context(), n.TemplateID); findErr != nil {
+			return findErr
+		}
+		t.name = n.TemplateID
+	}
+	if err != nil && snapshot == nil {
 		return err
 	}
 	spec := n.spec(t, ttl)
@@ -92,42 +112,65 @@ func (d *Door) create(w http.ResponseWriter, r *http.Request, lease int64) error
 	if asked == nil {
 		asked = &network{}
 	}
-	if spec.Egress, err = asked.egress(d.internet(n.AllowInternetAccess)); err != nil {
+	if spec.Egress, err = asked.egress(sb.internet(n.AllowInternetAccess)); err != nil {
 		return err
 	}
-	s, err := d.Service.Create(r.Context(), spec)
+	if sb.Unsecured && (n.Secure == nil || !*n.Secure) {
+		spec.Labels[labelOpen] = "true"
+	}
+	var s *brig.Sandbox
+	if snapshot != nil {
+		s, err = sb.fromSnapshot(r.Context(), &n, snapshot, spec)
+	} else {
+		s, err = sb.Service.Create(r.Context(), spec)
+	}
 	if err != nil {
 		if brig.AsError(err).Field == "image" {
 			return errNoTemplate(n.TemplateID).Because(err)
 		}
 		return err
 	}
-	d.known.add(string(s.ID))
-	d.write(w, r, http.StatusCreated, d.connected(r.Context(), s))
+	sb.cache.add(string(s.ID))
+	sb.write(w, r, http.StatusCreated, sb.connected(r.Context(), s))
 	return nil
 }
 
-// spec is the sandbox that is asked for, in our words.
+// spec converts the request to a brig.Spec.
 func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 	labels := map[string]string{}
 	maps.Copy(labels, n.Metadata)
-	labels[labelDoor], labels[labelTemplate] = "true", t.name
+	labels[labelAPI], labels[labelTemplate] = "true", t.name
 	if n.Network != nil {
-		n.Network.remember(labels)
+		n.Network.storeIn(labels)
 	}
 	env := map[string]string{}
 	maps.Copy(env, n.EnvVars)
 	env[envMark], env[envTemplate] = "true", t.name
-	spec := brig.Spec{Image: t.image, Env: env, Labels: labels, TTL: ttl, FixedLease: true}
+	if n.AutoResume != nil && n.AutoResume.Enabled {
+		labels[labelResume] = "true"
+	}
+	spec := brig.Spec{
+		Image: t.image, Env: env, Labels: labels, TTL: ttl, FixedLease: true,
+		PausableIfSupported: true, PauseAtEnd: n.AutoPause,
+	}
 	if t.recipe != nil {
 		spec.Image, spec.Template = "", t.name
 	}
 	return spec
 }
 
-// lease is a number of seconds as a duration, within what is allowed.
-func (d *Door) lease(seconds int64) (time.Duration, error) {
-	if most := d.Bounds.MaxTTL; seconds > int64(most/time.Second) {
+// newLease is like lease, for a new sandbox, whose lease cannot be over.
+func (sb *sandboxes) newLease(seconds int64) (time.Duration, error) {
+	if seconds <= 0 {
+		return 0, brig.Errorf(brig.InvalidArgument, "Timeout must be greater than 0")
+	}
+	return sb.lease(seconds)
+}
+
+// lease converts a number of seconds to a duration and checks that it is in the
+// allowed range.
+func (sb *sandboxes) lease(seconds int64) (time.Duration, error) {
+	if most := sb.Bounds.MaxTTL; seconds > int64(most/time.Second) {
 		return 0, brig.Errorf(brig.InvalidArgument, "Timeout cannot be greater than %g hours", math.Round(100*most.Hours())/100)
 	}
 	return time.Duration(max(seconds, math.MinInt32)) * time.Second, nil

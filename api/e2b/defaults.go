@@ -7,34 +7,36 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// defaultPrefix begins the ids of the contexts in which code runs that names
-// none: one for each language. They begin in the user's home, as with E2B,
-// and not where the Service's own default contexts do; so the door makes its
-// own, and knows them again by a variable.
+// defaultPrefix begins the ids of the default contexts, one for each language.
+// Code runs in a default context if its request names no context. As in E2B, a
+// default context starts in the user's home directory. The default contexts of
+// the Service do not. So the API creates its own contexts and recognizes them
+// by an environment variable.
 const defaultPrefix = "default-"
 
-// envDefault marks the default contexts.
+// envDefault is the environment variable that marks the default contexts.
 const envDefault = "E2B_DEFAULT_CONTEXT"
 
 func isDefault(c *brig.CodeContext) bool { return c.Spec.Env[envDefault] != "" }
 
-// defaultContexts remembers the default contexts of sandboxes.
+// defaultContexts caches the default contexts of sandboxes.
 type defaultContexts struct {
 	mu sync.Mutex // guards the field below
 	by map[string]map[brig.Language]*defaultContext
 }
 
-// defaultContext is the one of a sandbox and a language.
+// defaultContext is the default context of one sandbox and one language.
 type defaultContext struct {
-	turn chan struct{} // held while it is looked for or made, and for what follows
+	lock chan struct{} // held while the context is looked up or created
 	id   string
 }
 
-// of returns what is remembered of a context; at first that is nothing.
-func (c *defaultContexts) of(sandbox string, l brig.Language) *defaultContext {
+// entry returns the cached entry for a sandbox and a language. A new entry is
+// empty.
+func (c *defaultContexts) entry(sandbox string, l brig.Language) *defaultContext {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.by == nil || len(c.by) > maxKnown {
+	if c.by == nil || len(c.by) > maxCachedSandboxes {
 		c.by = map[string]map[brig.Language]*defaultContext{}
 	}
 	if c.by[sandbox] == nil {
@@ -42,7 +44,7 @@ func (c *defaultContexts) of(sandbox string, l brig.Language) *defaultContext {
 	}
 	found := c.by[sandbox][l]
 	if found == nil {
-		found = &defaultContext{turn: make(chan struct{}, 1)}
+		found = &defaultContext{lock: make(chan struct{}, 1)}
 		c.by[sandbox][l] = found
 	}
 	return found
@@ -54,9 +56,10 @@ func (c *defaultContexts) forget(sandbox string) {
 	delete(c.by, sandbox)
 }
 
-// findDefault returns the id of a default context, empty if there is none yet.
-func (d *Door) findDefault(ctx context.Context, s *brig.Sandbox, l brig.Language) (string, error) {
-	all, err := d.Service.Contexts(ctx, string(s.ID))
+// findDefault returns the id of the default context of a language, or an empty
+// string if it does not exist yet.
+func (i *interpreter) findDefault(ctx context.Context, s *brig.Sandbox, l brig.Language) (string, error) {
+	all, err := i.Service.Contexts(ctx, string(s.ID))
 	if err != nil {
 		return "", err
 	}
@@ -68,26 +71,26 @@ func (d *Door) findDefault(ctx context.Context, s *brig.Sandbox, l brig.Language
 	return "", nil
 }
 
-// defaultContext returns the id of the default context of a language, and
-// makes it when it is first wanted. One that is remembered may be gone: then
-// the caller passes its id as stale.
-func (d *Door) defaultContext(ctx context.Context, s *brig.Sandbox, l brig.Language, stale string) (string, error) {
-	c := d.contexts.of(string(s.ID), l)
+// defaultContext returns the id of the default context of a language and
+// creates the context on first use. If the cached context has been removed, the
+// caller passes its id as stale.
+func (i *interpreter) defaultContext(ctx context.Context, s *brig.Sandbox, l brig.Language, stale string) (string, error) {
+	c := i.finder.contexts.entry(string(s.ID), l)
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case c.lock <- struct{}{}:
+		defer func() { <-c.lock }()
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 	if c.id != "" && c.id != stale {
 		return c.id, nil
 	}
-	id, err := d.findDefault(ctx, s, l)
+	id, err := i.findDefault(ctx, s, l)
 	if err != nil {
 		return "", err
 	}
 	if id == "" {
-		made, err := d.Service.CreateContext(ctx, string(s.ID), brig.ContextSpec{
+		made, err := i.Service.CreateContext(ctx, string(s.ID), brig.ContextSpec{
 			Language: l, Dir: home, Env: map[string]string{envID: string(s.ID), envDefault: "true"},
 		})
 		if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// hostOnly is a store of images that has the host's.
+// hostOnly is an image store that contains the host image.
 type hostOnly struct{ brig.ImageStore }
 
 func (hostOnly) Resolve(_ context.Context, ref string) (*brig.Image, error) {
@@ -36,35 +36,37 @@ func (hostOnly) Resolve(_ context.Context, ref string) (*brig.Image, error) {
 
 func (hostOnly) List(context.Context) ([]*brig.Image, error) { return nil, nil }
 
-// whole is the door in front of an engine, without a network between them, so
-// that a test's clock is the clock of all.
-type whole struct {
+// engineServer is the API on top of an engine. Tests call it without a network,
+// so that the test's clock is the clock of all parts.
+type engineServer struct {
 	*engine.Engine
-	door    *e2b.Door
+	door    *e2b.API
 	admin   context.Context
-	watches func() int // how many go on
+	watches func() int // number of open watches
 }
 
-// watched makes and counts watches.
-type watched struct {
+// watchCounter implements watches and counts them.
+type watchCounter struct {
 	brig.Service
 	n atomic.Int32
 }
 
 // Files implements brig.Service.
-func (w *watched) Files(name string) brig.Files { return watchedFiles{w.Service.Files(name), w} }
-
-type watchedFiles struct {
-	brig.Files
-	by *watched
+func (w *watchCounter) Files(name string) brig.Files {
+	return watchCounterFiles{w.Service.Files(name), w}
 }
 
-// Watch implements brig.Files: the fake provider watches nothing. It sees a new
-// file every ten seconds.
-func (f watchedFiles) Watch(ctx context.Context, _ brig.Path, _ bool, on func(brig.FileChange) error) error {
+type watchCounterFiles struct {
+	brig.Files
+	by *watchCounter
+}
+
+// Watch implements brig.Files, because the fake provider cannot watch. It
+// reports a new file every ten seconds.
+func (f watchCounterFiles) Watch(ctx context.Context, _ brig.Path, _ bool, on func(brig.FileChange) error) error {
 	f.by.n.Add(1)
 	defer f.by.n.Add(-1)
-	err := on(brig.FileChange{}) // it has begun
+	err := on(brig.FileChange{}) // this change reports that the watch has begun
 	for i := 1; err == nil; i++ {
 		select {
 		case <-time.After(10 * time.Second):
@@ -76,7 +78,7 @@ func (f watchedFiles) Watch(ctx context.Context, _ brig.Path, _ bool, on func(br
 	return err
 }
 
-func newWhole(t *testing.T) *whole {
+func newEngineServer(t *testing.T) *engineServer {
 	t.Helper()
 	store := mem.New()
 	if err := store.PutTenant(t.Context(), &brig.Tenant{Name: "acme"}); err != nil {
@@ -84,9 +86,9 @@ func newWhole(t *testing.T) *whole {
 	}
 	templates := []brig.Template{{Name: "base", Image: "host"}}
 	e := engine.New(t.Context(), engine.Options{
-		Store: store, Provider: &fake.Provider{}, Images: hostOnly{}, Bounds: brig.DefaultBounds(), GrantSeed: []byte("grants"), Templates: templates,
+		Store: store, Provider: &fake.Provider{}, Images: hostOnly{}, LimitRange: brig.DefaultBounds(), GrantSeed: []byte("grants"), Templates: templates,
 	})
-	count := &watched{Service: e}
+	count := &watchCounter{Service: e}
 	data := dataplane.New(dataplane.Options{Service: count})
 	t.Cleanup(func() {
 		data.Close()
@@ -96,7 +98,7 @@ func newWhole(t *testing.T) *whole {
 		}
 		e.Close()
 	})
-	return &whole{Engine: e, watches: func() int { return int(count.n.Load()) }, admin: brig.WithActor(t.Context(), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin}), door: e2b.New(e2b.Options{
+	return &engineServer{Engine: e, watches: func() int { return int(count.n.Load()) }, admin: brig.WithActor(t.Context(), brig.Actor{Name: "root", Tenant: "acme", Role: brig.Admin}), door: e2b.New(e2b.Options{
 		Service: e, Keys: e, KeyActor: e.KeyByID, Seed: []byte("seed"), Templates: templates, Live: e.Live,
 		Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 		TenantKeys: func(ctx context.Context, tenant string) (ids []string, err error) {
@@ -112,8 +114,8 @@ func newWhole(t *testing.T) *whole {
 	})}
 }
 
-// ask makes a request, with headers by name and value.
-func (x *whole) ask(ctx context.Context, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+// doRequest sends a request. headers alternates between names and values.
+func (x *engineServer) doRequest(ctx context.Context, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(ctx, method, "http://127.0.0.1"+path, strings.NewReader(body))
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -126,16 +128,17 @@ func (x *whole) ask(ctx context.Context, method, path, body string, headers ...s
 	return w
 }
 
-// box is what somebody is told of a sandbox.
+// box is the description of a sandbox in the API's responses.
 type box struct {
 	SandboxID, EnvdAccessToken string
 	TrafficAccessToken         string
 }
 
-// told is what the control plane answers whoever shows a key or a grant.
-func (x *whole) told(t *testing.T, method, path, body, secret string) (b box) {
+// describe returns the description of a sandbox that the holder of a key or a
+// grant receives from the control plane.
+func (x *engineServer) describe(t *testing.T, method, path, body, secret string) (b box) {
 	t.Helper()
-	w := x.ask(t.Context(), method, path, body, "X-Api-Key", secret)
+	w := x.doRequest(t.Context(), method, path, body, "X-Api-Key", secret)
 	if w.Code/100 != 2 {
 		t.Fatalf("%s %s: %d %s", method, path, w.Code, w.Body)
 	}
@@ -145,11 +148,11 @@ func (x *whole) told(t *testing.T, method, path, body, secret string) (b box) {
 	return b
 }
 
-// closed asks for a sandbox whose ports need a token.
+// closed is a request for a sandbox whose ports need a token.
 const closed = `{"templateID":"base","timeout":3600,"network":{"allowPublicTraffic":false}}`
 
-// key makes a key and returns it with its holder.
-func (x *whole) key(t *testing.T, spec brig.KeySpec) (*brig.NewKey, context.Context) {
+// key creates a key and returns it with a context whose actor is the key's.
+func (x *engineServer) key(t *testing.T, spec brig.KeySpec) (*brig.NewKey, context.Context) {
 	t.Helper()
 	spec.Name = "sdk"
 	k, err := x.CreateKey(x.admin, spec)
@@ -163,7 +166,7 @@ func (x *whole) key(t *testing.T, spec brig.KeySpec) (*brig.NewKey, context.Cont
 	return k, brig.WithActor(t.Context(), a)
 }
 
-func (x *whole) grant(t *testing.T, of context.Context, spec brig.GrantSpec) string {
+func (x *engineServer) grant(t *testing.T, of context.Context, spec brig.GrantSpec) string {
 	t.Helper()
 	g, err := x.CreateGrant(of, spec)
 	if err != nil {
@@ -172,43 +175,44 @@ func (x *whole) grant(t *testing.T, of context.Context, spec brig.GrantSpec) str
 	return g.Secret
 }
 
-// ways are all that a client does with what it was told of a sandbox, and the
-// operation that the Service knows it by.
-var ways = []struct {
+// accessMethods lists every request that a client can make with a sandbox's
+// tokens, and the Service operation that each request needs.
+var accessMethods = []struct {
 	op   string
-	do   func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder
+	do   func(x *engineServer, ctx context.Context, b box) *httptest.ResponseRecorder
 	good int
 }{
-	{"context.", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
-		return x.inside(ctx, b, 49999, "POST", "/execute", `{"code":"set x here"}`)
+	{"context.", func(x *engineServer, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.servePort(ctx, b, 49999, "POST", "/execute", `{"code":"set x here"}`)
 	}, 200},
-	{"file.read", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
-		return x.inside(ctx, b, 49983, "GET", "/files?path=/workspace/a", "")
+	{"file.read", func(x *engineServer, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.servePort(ctx, b, 49983, "GET", "/files?path=/workspace/a", "")
 	}, 200},
-	{"file.list", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
-		return x.inside(ctx, b, 49983, "POST", "/filesystem.Filesystem/ListDir", `{"path":"/workspace"}`)
+	{"file.list", func(x *engineServer, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.servePort(ctx, b, 49983, "POST", "/filesystem.Filesystem/ListDir", `{"path":"/workspace"}`)
 	}, 200},
-	{"file.mkdir", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
-		return x.inside(ctx, b, 49983, "POST", "/filesystem.Filesystem/MakeDir", `{"path":"/workspace/`+rand.Text()+`"}`)
+	{"file.mkdir", func(x *engineServer, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.servePort(ctx, b, 49983, "POST", "/filesystem.Filesystem/MakeDir", `{"path":"/workspace/`+rand.Text()+`"}`)
 	}, 200},
-	{"process.list", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
-		return x.inside(ctx, b, 49983, "POST", "/process.Process/List", `{}`)
+	{"process.list", func(x *engineServer, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.servePort(ctx, b, 49983, "POST", "/process.Process/List", `{}`)
 	}, 200},
-	{"port.dial", func(x *whole, ctx context.Context, b box) *httptest.ResponseRecorder {
-		return x.ask(ctx, "GET", "/", "", "E2b-Sandbox-Id", b.SandboxID, "E2b-Sandbox-Port", "8080", "E2b-Traffic-Access-Token", b.TrafficAccessToken)
-	}, http.StatusBadGateway}, // it was dialled, and nobody listens
+	{"port.dial", func(x *engineServer, ctx context.Context, b box) *httptest.ResponseRecorder {
+		return x.doRequest(ctx, "GET", "/", "", "E2b-Sandbox-Id", b.SandboxID, "E2b-Sandbox-Port", "8080", "E2b-Traffic-Access-Token", b.TrafficAccessToken)
+	}, http.StatusBadGateway}, // the port was dialed, but no process listens
 }
 
-func (x *whole) inside(ctx context.Context, b box, port int, method, path, body string) *httptest.ResponseRecorder {
-	return x.ask(ctx, method, path, body, "E2b-Sandbox-Id", b.SandboxID, "E2b-Sandbox-Port", strconv.Itoa(port),
+func (x *engineServer) servePort(ctx context.Context, b box, port int, method, path, body string) *httptest.ResponseRecorder {
+	return x.doRequest(ctx, method, path, body, "E2b-Sandbox-Id", b.SandboxID, "E2b-Sandbox-Port", strconv.Itoa(port),
 		"X-Access-Token", b.EnvdAccessToken, "E2b-Traffic-Access-Token", b.TrafficAccessToken)
 }
 
-// use tries all ways. allowed are the beginnings of the operations that are to
-// be let through; all, none of them.
-func (x *whole) use(t *testing.T, when string, b box, allowed ...string) {
+// use makes every request of accessMethods. Requests whose operations begin
+// with a prefix in allowed must succeed, and the others must fail. If allowed
+// is empty, every request must succeed.
+func (x *engineServer) use(t *testing.T, when string, b box, allowed ...string) {
 	t.Helper()
-	for _, way := range ways {
+	for _, way := range accessMethods {
 		w := way.do(x, t.Context(), b)
 		if may := brig.InScope(allowed, way.op); may != (w.Code == way.good) || !may && w.Code != 401 && w.Code != 403 {
 			t.Errorf("%s, %s: %d %s", when, way.op, w.Code, w.Body)
@@ -216,15 +220,15 @@ func (x *whole) use(t *testing.T, when string, b box, allowed ...string) {
 	}
 }
 
-// What a client is told of a sandbox when it shows a grant does what the grant
-// may and nothing else, until the grant ends, and not beyond the key. What it is
-// told when it shows the key goes on.
-func TestTokensOfGrants(t *testing.T) {
+// A sandbox token that was given to a grant has the rights of that grant, and
+// becomes invalid with the grant or its key. A token that was given to the key
+// remains valid.
+func TestGrantTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newWhole(t)
+		x := newEngineServer(t)
 		k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey})
-		full := x.told(t, "POST", "/v2/sandboxes", closed, k.Secret)
-		other := x.told(t, "POST", "/v2/sandboxes", closed, k.Secret)
+		full := x.describe(t, "POST", "/v2/sandboxes", closed, k.Secret)
+		other := x.describe(t, "POST", "/v2/sandboxes", closed, k.Secret)
 		for _, id := range []string{full.SandboxID, other.SandboxID} {
 			if _, err := x.Files(id).Write(holder, brig.Path{Name: "/workspace/a"}, brig.FileWrite{}, strings.NewReader("a")); err != nil {
 				t.Fatal(err)
@@ -242,14 +246,14 @@ func TestTokensOfGrants(t *testing.T) {
 		secrets := []string{x.grant(t, holder, short), x.grant(t, holder, narrow), x.grant(t, holder, ports)}
 		var told []box
 		for _, secret := range secrets {
-			b := x.told(t, "GET", get, "", secret)
+			b := x.describe(t, "GET", get, "", secret)
 			if b.EnvdAccessToken == "" || b.EnvdAccessToken == full.EnvdAccessToken {
 				t.Fatalf("told %+v, and the key's holder %+v", b, full)
 			}
 			told = append(told, b)
 		}
-		told[2] = x.told(t, "POST", connect, `{"timeout":60}`, secrets[2])
-		told[0] = x.told(t, "POST", connect, `{"timeout":60}`, secrets[0])
+		told[2] = x.describe(t, "POST", connect, `{"timeout":60}`, secrets[2])
+		told[0] = x.describe(t, "POST", connect, `{"timeout":60}`, secrets[0])
 		x.use(t, "before the end, the key", full)
 		x.use(t, "before the end, a short grant", told[0])
 		x.use(t, "before the end, a narrow grant", told[1], "file.read")
@@ -261,12 +265,12 @@ func TestTokensOfGrants(t *testing.T) {
 			"a token's source": strings.SplitN(told[1].EnvdAccessToken, ".", 2)[0] + "." + strings.SplitN(told[0].EnvdAccessToken, ".", 2)[1],
 			"its key alone":    k.ID + "." + strings.SplitN(told[0].EnvdAccessToken, ".", 2)[1],
 			"no signature":     strings.SplitN(told[0].EnvdAccessToken, ".", 2)[0] + ".",
-			"wider terms":      widened(t, told[1].EnvdAccessToken),
+			"wider terms":      forgeRights(t, told[1].EnvdAccessToken),
 		} {
 			x.use(t, "with "+what, box{full.SandboxID, token, token}, none)
 		}
-		made := x.told(t, "POST", "/v2/sandboxes", closed, secrets[0])
-		if w := ways[0].do(x, t.Context(), made); w.Code != 200 {
+		made := x.describe(t, "POST", "/v2/sandboxes", closed, secrets[0])
+		if w := accessMethods[0].do(x, t.Context(), made); w.Code != 200 {
 			t.Errorf("in a sandbox that the grant made: %d %s", w.Code, w.Body)
 		}
 		time.Sleep(15 * time.Second)
@@ -274,8 +278,8 @@ func TestTokensOfGrants(t *testing.T) {
 		for _, b := range append(told, made) {
 			x.use(t, "at the end, a grant", b, none)
 		}
-		later := x.told(t, "GET", get, "", x.grant(t, holder, brig.GrantSpec{TTL: time.Hour}))
-		later.TrafficAccessToken = x.told(t, "POST", connect, `{"timeout":60}`, x.grant(t, holder, brig.GrantSpec{TTL: time.Hour})).TrafficAccessToken
+		later := x.describe(t, "GET", get, "", x.grant(t, holder, brig.GrantSpec{TTL: time.Hour}))
+		later.TrafficAccessToken = x.describe(t, "POST", connect, `{"timeout":60}`, x.grant(t, holder, brig.GrantSpec{TTL: time.Hour})).TrafficAccessToken
 		if err := x.RevokeKey(x.admin, k.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -284,8 +288,8 @@ func TestTokensOfGrants(t *testing.T) {
 	})
 }
 
-// widened is a token in which somebody has changed what the grant leaves.
-func widened(t *testing.T, token string) string {
+// forgeRights returns a token with forged rights.
+func forgeRights(t *testing.T, token string) string {
 	t.Helper()
 	source, mac, _ := strings.Cut(token, ".")
 	key, text, ok := strings.Cut(source, "~")
@@ -304,21 +308,21 @@ func widened(t *testing.T, token string) string {
 	return key + "~" + base64.RawURLEncoding.EncodeToString(data) + "." + mac
 }
 
-// A URL is signed with a key's token only, and is good for as long as the key.
-func TestSignedURLsOfGrants(t *testing.T) {
+// Only a key's token can sign a URL, and the URL becomes invalid with the key.
+func TestGrantsCannotSignURLs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newWhole(t)
+		x := newEngineServer(t)
 		k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey, TTL: 50 * time.Minute})
-		full := x.told(t, "POST", "/v2/sandboxes", closed, k.Secret)
+		full := x.describe(t, "POST", "/v2/sandboxes", closed, k.Secret)
 		if _, err := x.Files(full.SandboxID).Write(holder, brig.Path{Name: "/workspace/a"}, brig.FileWrite{}, strings.NewReader("a")); err != nil {
 			t.Fatal(err)
 		}
 		read := func(token string, headers ...string) int {
 			q := url.Values{"path": {"/workspace/a"}, "username": {"user"}, "signature": {dataplane.Signature("/workspace/a", "read", "user", token, 0)}}
-			return x.ask(t.Context(), "GET", "/files?"+q.Encode(), "", headers...).Code
+			return x.doRequest(t.Context(), "GET", "/files?"+q.Encode(), "", headers...).Code
 		}
 		named := []string{"E2b-Sandbox-Id", full.SandboxID, "E2b-Sandbox-Port", "49983"}
-		granted := x.told(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: 15 * time.Second}))
+		granted := x.describe(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: 15 * time.Second}))
 		signed := func(when string, full, short int, b, g box) {
 			t.Helper()
 			for _, headers := range [][]string{nil, named} {
@@ -338,26 +342,26 @@ func TestSignedURLsOfGrants(t *testing.T) {
 	})
 }
 
-// What goes on with a grant's token ends with the grant, and with its key. What
-// goes on with the key's token ends with the key only.
-func TestWhatGoesOnEndsWithTheGrant(t *testing.T) {
+// A long request with a grant's token ends with the grant or with its key. A
+// long request with the key's token ends only with the key.
+func TestStreamsEndWithGrant(t *testing.T) {
 	for name, revoke := range map[string]bool{"the grant ends": false, "the key is revoked": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				x := newWhole(t)
+				x := newEngineServer(t)
 				k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey})
-				full := x.told(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":3600}`, k.Secret)
+				full := x.describe(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":3600}`, k.Secret)
 				ttl := 15 * time.Second
 				if revoke {
 					ttl = time.Hour
 				}
-				granted := x.told(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: ttl}))
+				granted := x.describe(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: ttl}))
 				begin := time.Now()
 				goOn := func(b box, language string) chan time.Duration {
 					done := make(chan time.Duration, 1)
 					go func() {
-						defer func() { _ = recover(); done <- time.Since(begin) }() // a broken connection is a panic here
-						x.inside(t.Context(), b, 49999, "POST", "/execute", `{"code":"sleep 300","language":"`+language+`"}`)
+						defer func() { _ = recover(); done <- time.Since(begin) }() // an aborted connection is a panic here
+						x.servePort(t.Context(), b, 49999, "POST", "/execute", `{"code":"sleep 300","language":"`+language+`"}`)
 					}()
 					return done
 				}
@@ -386,17 +390,18 @@ func TestWhatGoesOnEndsWithTheGrant(t *testing.T) {
 	}
 }
 
-// A watcher outlives the request that made it, and not the grant behind that
-// request. Who shows another token of the sandbox does not get at it.
-func TestWatchersOfGrants(t *testing.T) {
+// A watcher outlives the request that created it, but not the grant of that
+// request. A client with another token of the same sandbox cannot read from the
+// watcher.
+func TestWatchersEndWithGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newWhole(t)
+		x := newEngineServer(t)
 		k, holder := x.key(t, brig.KeySpec{Role: brig.Member, Kind: brig.E2BKey})
-		full := x.told(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":3600}`, k.Secret)
-		granted := x.told(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: 15 * time.Second}))
-		blind := x.told(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{Scopes: []string{"sandbox."}}))
+		full := x.describe(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":3600}`, k.Secret)
+		granted := x.describe(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{TTL: 15 * time.Second}))
+		blind := x.describe(t, "GET", "/sandboxes/"+full.SandboxID, "", x.grant(t, holder, brig.GrantSpec{Scopes: []string{"sandbox."}}))
 		rpc := func(b box, method, body string) (int, string) {
-			w := x.inside(t.Context(), b, 49983, "POST", "/filesystem.Filesystem/"+method, body)
+			w := x.servePort(t.Context(), b, 49983, "POST", "/filesystem.Filesystem/"+method, body)
 			return w.Code, w.Body.String()
 		}
 		watch := func(b box) string {
@@ -416,7 +421,7 @@ func TestWatchersOfGrants(t *testing.T) {
 			code    int
 		}{
 			"the key of the grant's": {full, byGrant, 404}, "the grant of the key's": {granted, byKey, 404},
-			"a scope without files": {blind, byKey, 404}, "no token": {box{SandboxID: full.SandboxID}, byKey, 401},
+			"a scope without files": {blind, byKey, 403}, "no token": {box{SandboxID: full.SandboxID}, byKey, 401},
 		} {
 			for _, method := range []string{"GetWatcherEvents", "RemoveWatcher"} {
 				if code, body := rpc(c.b, method, c.watcher); code != c.code {

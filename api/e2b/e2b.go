@@ -1,11 +1,11 @@
-// Package e2b is the E2B door: what E2B's own SDKs and command line speak, in
-// front of a brig.Service. It serves the control plane (REST), the way into
-// sandboxes (by host name or by headers) and the code interpreter; the data
-// plane on port 49983 is given to it as a function. COMPAT.md says what of
-// E2B there is.
+// Package e2b serves the E2B API, which E2B's own SDKs and command line use, on
+// top of a brig.Service. It serves the control plane (REST), the requests to
+// ports of sandboxes (by host name or by headers) and the code interpreter. The
+// data plane on port 49983 is passed in as a function. COMPAT.md lists the
+// supported parts of E2B.
 //
-// A client that knows a sandbox's token shows no key: the door then acts for
-// the sandbox's tenant, and only ever on that sandbox.
+// A client with a sandbox's token needs no API key. For such a client, the API
+// acts as the sandbox's tenant, and only on that sandbox.
 package e2b
 
 import (
@@ -18,77 +18,110 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// Options are what the door is made of. Service, Keys, Owner and Seed are
-// needed.
+// Service is the part of brig.Service that the API uses.
+type Service interface {
+	brig.SandboxService
+	brig.LeaseService
+	brig.ExecService
+	brig.CodeService
+	brig.GuestService
+	brig.ImageService
+}
+
+// Options configure the API. Service, Keys, Owner and Seed are required.
 type Options struct {
-	Service brig.Service
-	Keys    door.Keys
-	// Owner finds the tenant of a sandbox by its id; NotFound.
+	Service Service
+	Keys    httpapi.Keys
+	// Owner returns the tenant of a sandbox by its id. It returns NotFound if
+	// the sandbox does not exist.
 	Owner func(ctx context.Context, id string) (tenant string, err error)
-	// KeyActor says whose a key is by its id, while it is good; Unauthenticated
-	// otherwise. A sandbox's tokens are then those of the key or grant with which
-	// it was created or connected to: they can do no more, and end with it.
-	// Default: tokens are the sandbox's own, and nobody with less than all rights
-	// of a member is told one.
+	// KeyActor returns the actor of a key by the key's id. It returns
+	// Unauthenticated if the key is no longer valid. With KeyActor, a sandbox's
+	// token belongs to the key or grant that created the sandbox or connected
+	// to it. The token has no more rights than the key or grant, and becomes
+	// invalid with it. Default: tokens belong to the sandbox, and only actors
+	// with all rights of a member receive one.
 	KeyActor func(ctx context.Context, id string) (brig.Actor, error)
-	// TenantKeys lists the ids of a tenant's keys. Default: only keys that this
-	// door has met are known.
+	// TenantKeys lists the ids of a tenant's keys. Default: the API knows only
+	// the keys that have sent requests to it.
 	TenantKeys func(ctx context.Context, tenant string) ([]string, error)
-	// Seed is the secret from which the sandboxes' tokens are made. Another
-	// seed makes all tokens that were given out worthless.
+	// Seed is the secret from which the API derives the sandboxes' tokens. If
+	// the seed changes, all earlier tokens become invalid.
 	Seed []byte
-	// Domain is the wildcard domain under which sandboxes have hosts
-	// ("{port}-{id}.domain"), with a port if it is not the scheme's own.
-	// Empty means that they have none.
+	// Domain is the wildcard domain of the sandboxes' host names
+	// ("{port}-{id}.domain"), with a port if it is not the scheme's default
+	// port. If it is empty, sandboxes have no host names.
 	Domain string
-	// Internet lets sandboxes connect to everything unless they are asked for
-	// with less, as E2B's do. Otherwise they connect to what they name.
+	// Internet lets sandboxes connect to every address unless the request
+	// restricts them, as in E2B. Otherwise they connect only to the addresses
+	// in their request.
 	Internet bool
-	// Templates are those of the Service. An image can be used as a template by
-	// its own name, too.
+	// Unsecured lets the code interpreter accept requests without a token if
+	// the sandbox was created without the option secure, as E2B's interpreter
+	// does. Then every client that knows the sandbox's id can run code in it.
+	Unsecured bool
+	// Templates are the templates of the Service. Clients can also use an image
+	// by its own name as a template.
 	Templates []brig.Template
-	// Envd serves port 49983 of a sandbox that runs, with an actor in the
-	// request's context. It checks the sandbox's token itself.
+	// Envd serves port 49983 of a running sandbox. The request's context
+	// contains the actor. Envd checks the sandbox's token itself.
 	Envd func(w http.ResponseWriter, r *http.Request, s SandboxAccess)
-	// Metrics tells what a sandbox used lately, oldest first. Default: nothing
-	// is known.
+	// Metrics returns the recent usage samples of a sandbox, oldest first.
+	// Default: no samples.
 	Metrics func(ctx context.Context, id string) ([]Metric, error)
-	// Live lists the ids of all sandboxes that run, of all tenants. Signed
-	// URLs without an id find their sandbox among these, and among those that
-	// this door has met.
+	// Live lists the ids of all running sandboxes of all tenants. A signed URL
+	// without an id is matched against these sandboxes and against those that
+	// the API has cached.
 	Live func() []string
-	// Log is for the operator. Default: none.
+	// Log is the log for the operator. Default: no log.
 	Log *slog.Logger
-	// Registry collects the metrics of the requests. Default: a new one.
+	// Registry collects the request metrics. Default: a new registry.
 	Registry *prometheus.Registry
-	// Hosts are the names by which clients may know the server, beside the
-	// loopback ones, addresses, and those of Domain.
+	// Hosts are the host names of the server, in addition to loopback names, IP
+	// addresses and the names under Domain.
 	Hosts []string
-	// Bounds are what the Service allows. Default: brig.DefaultBounds.
+	// Bounds are the limits of the Service. Default: brig.DefaultBounds.
 	Bounds brig.Bounds
 }
 
-// Door serves E2B's protocol.
-type Door struct {
-	Options
-	hosts     map[string]bool
-	templates map[string]brig.Template
-	control   http.Handler
-	transport *http.Transport
-	known     knownIDs
-	ring      *door.Keyring
-	contexts  defaultContexts
-	started   time.Time
-	silence   time.Duration // after which a stream of events shows that it lives
-	gather    time.Duration // how long output waits for more of its stream
-	handler   http.Handler
+// API serves the E2B API. It consists of parts. Each part has fields for the
+// parts below it that it uses; newParts connects them.
+type API struct {
+	*env
+	*parts
+	hosts   map[string]bool
+	handler http.Handler
 }
 
-// New returns the door.
-func New(o Options) *Door {
+// env is the part that all other parts share: the options, the API keys, the
+// cached sandbox ids, and the responses to all kinds of requests.
+type env struct {
+	Options
+	keyring *httpapi.Keyring
+	cache   sandboxCache
+}
+
+// parts are the parts of an API, lower ones first.
+type parts struct {
+	tokens       *tokens
+	finder       *finder
+	snapshots    *snapshots
+	templates    *templates
+	sandboxes    *sandboxes
+	copies       *copies
+	leases       *leases
+	telemetry    *telemetry
+	interpreter  *interpreter
+	forwarder    *forwarder
+	ports        *ports
+	controlPlane *controlPlane
+}
+
+// New returns the API.
+func New(o Options) *API {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -99,47 +132,74 @@ func New(o Options) *Door {
 		o.Bounds = brig.DefaultBounds()
 	}
 	if len(o.Seed) == 0 {
-		// Tokens that anybody could make would be worse than short-lived ones.
+		// With a random seed, the tokens become invalid when the process ends.
+		// With an empty seed, every client could forge tokens.
 		o.Seed = []byte(rand.Text())
 		o.Log.Warn("e2b: there is no seed, so the sandboxes' tokens end with this process")
 	}
-	metrics, err := door.NewMetrics(o.Registry)
+	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
 		o.Log.Warn("e2b: HTTP is not measured", "error", err)
 	}
-	d := &Door{Options: o, ring: door.NewKeyring(o.Keys), templates: map[string]brig.Template{}, hosts: names(o), started: time.Now().UTC(), silence: 5 * time.Second, gather: gatherTime}
-	for _, t := range o.Templates {
-		d.templates[t.Name] = t.Fill()
+	e := &env{Options: o, keyring: httpapi.NewKeyring(o.Keys)}
+	a := &API{env: e, parts: newParts(e), hosts: ownHosts(o)}
+	a.handler = httpapi.Wrap(o.Log, metrics, e.recoverPanics(a.dispatch))
+	return a
+}
+
+// newParts returns the connected parts of an API.
+func newParts(e *env) *parts {
+	p := &parts{
+		tokens:    &tokens{env: e},
+		finder:    &finder{env: e},
+		snapshots: &snapshots{env: e},
 	}
-	d.transport = d.newTransport()
-	d.control = d.router()
-	d.handler = door.Wrap(o.Log, metrics, d.recovered(d.dispatch))
-	return d
+	p.templates = newTemplates(e, p.snapshots)
+	p.sandboxes = &sandboxes{env: e, tokens: p.tokens, finder: p.finder, templates: p.templates, snapshots: p.snapshots}
+	p.copies = &copies{env: e, finder: p.finder, sandboxes: p.sandboxes}
+	p.leases = &leases{env: e, finder: p.finder, sandboxes: p.sandboxes}
+	p.telemetry = &telemetry{env: e, finder: p.finder}
+	p.interpreter = &interpreter{
+		env: e, tokens: p.tokens, finder: p.finder,
+		keepaliveInterval: 5 * time.Second, flushDelay: defaultFlushDelay,
+	}
+	p.forwarder = &forwarder{env: e, tokens: p.tokens, finder: p.finder}
+	p.forwarder.transport = p.forwarder.newTransport()
+	p.ports = &ports{
+		env: e, tokens: p.tokens, finder: p.finder, interpreter: p.interpreter, forwarder: p.forwarder,
+		signatureLimit: httpapi.NewLimit(2, 20),
+	}
+	p.controlPlane = &controlPlane{
+		env: e, templates: p.templates, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,
+		leases: p.leases, telemetry: p.telemetry,
+	}
+	p.controlPlane.handler = p.controlPlane.router()
+	return p
 }
 
 // ServeHTTP implements http.Handler.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
-// dispatch tells the sandboxes' requests from those for the control plane.
-// The control plane does not answer under a sandbox's host.
-func (d *Door) dispatch(w http.ResponseWriter, r *http.Request) {
-	t, ok, err := d.target(r)
+// dispatch separates requests to sandboxes from requests to the control plane.
+// The control plane does not respond under a sandbox's host name.
+func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
+	t, ok, err := a.target(r)
 	switch {
 	case err != nil:
-		d.fail(w, r, err)
-	case ok && !t.byHost && !d.isOurs(r.Host), !ok && !d.isOurs(r.Host):
-		d.fail(w, r, door.WithStatus(http.StatusMisdirectedRequest,
+		a.fail(w, r, err)
+	case ok && !t.byHost && !a.isOwnHost(r.Host), !ok && !a.isOwnHost(r.Host):
+		a.fail(w, r, httpapi.WithStatus(http.StatusMisdirectedRequest,
 			brig.Errorf(brig.PermissionDenied, "this server does not go by the name in the Host header")))
 	case ok:
-		d.inside(w, r, t)
+		a.ports.serve(w, r, t)
 	case isSigned(r):
-		d.signed(w, r)
-	case d.fromSandbox(r):
-		d.fail(w, r, errForeignPage())
+		a.ports.serveSigned(w, r)
+	case a.fromSandbox(r):
+		a.fail(w, r, errForeignPage())
 	default:
 		if allowPages(w, r) {
-			return // it was only a question
+			return // r was a CORS preflight
 		}
-		d.control.ServeHTTP(w, r)
+		a.controlPlane.handler.ServeHTTP(w, r)
 	}
 }

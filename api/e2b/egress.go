@@ -8,23 +8,23 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// all are the networks that are everything.
-func all() []string { return []string{"0.0.0.0/0", "::/0"} }
+// allNetworks returns the networks that together contain every address.
+func allNetworks() []string { return []string{"0.0.0.0/0", "::/0"} }
 
-// egress is what a sandbox may connect to, in our words. What is allowed beats
-// what is denied; what is neither is open if internet is, which is only so
-// where the server's configuration says so.
+// egress converts n to brig.Egress. Allowed addresses take precedence over
+// denied ones. An address in neither list is allowed if internet is true, which
+// requires the server's configuration.
 func (n *network) egress(internet bool) (brig.Egress, error) {
 	var out brig.Egress
 	for _, place := range n.AllowOut {
-		r, err := placeOf("network.allowOut", place)
+		r, err := parseDestination("network.allowOut", place)
 		if err != nil {
 			return out, err
 		}
 		out.Rules = append(out.Rules, r)
 	}
 	for _, place := range n.DenyOut {
-		r, err := placeOf("network.denyOut", place)
+		r, err := parseDestination("network.denyOut", place)
 		if err != nil {
 			return out, err
 		}
@@ -32,7 +32,7 @@ func (n *network) egress(internet bool) (brig.Egress, error) {
 			return out, brig.InvalidField("network.denyOut", "%q is not a network", brig.Clip(place, 100))
 		}
 		if isAll(r.CIDR) {
-			internet = false // so it is without a rule
+			internet = false // without a rule the address is denied
 			continue
 		}
 		r.Deny = true
@@ -40,15 +40,15 @@ func (n *network) egress(internet bool) (brig.Egress, error) {
 	}
 	if internet {
 		out.Rules = append(out.Rules, brig.EgressRule{Host: "*"})
-		for _, network := range all() {
+		for _, network := range allNetworks() {
 			out.Rules = append(out.Rules, brig.EgressRule{CIDR: network})
 		}
 	}
 	return out, nil
 }
 
-// placeOf reads a host, a network or an address.
-func placeOf(field, place string) (brig.EgressRule, error) {
+// parseDestination parses a host, a network or an address.
+func parseDestination(field, place string) (brig.EgressRule, error) {
 	r := brig.EgressRule{Host: strings.ToLower(strings.TrimSuffix(place, "."))}
 	if p, err := brig.ParseNetwork(place); err == nil {
 		r = brig.EgressRule{CIDR: p.Masked().String()}
@@ -63,7 +63,7 @@ func placeOf(field, place string) (brig.EgressRule, error) {
 }
 
 func isAll(cidr string) bool {
-	for _, network := range all() {
+	for _, network := range allNetworks() {
 		if cidr == network {
 			return true
 		}
@@ -71,19 +71,27 @@ func isAll(cidr string) bool {
 	return false
 }
 
-// tell says what a sandbox may connect to, in E2B's words.
-func (n *network) tell(e brig.Egress) {
+// setEgress converts a sandbox's egress rules to E2B's fields. A client that
+// sends these fields back does not change the rules. The rules for the whole
+// internet are left out, because in allowOut they would override denyOut. If a
+// sandbox has no such rules, denyOut contains all other addresses.
+func (n *network) setEgress(e brig.Egress) {
+	open := mayConnect(e)
 	for _, r := range e.Rules {
 		place := r.Host + r.CIDR
-		if r.Deny {
+		switch {
+		case r.Deny:
 			n.DenyOut = append(n.DenyOut, place)
-		} else {
+		case !open || r.Host != "*" && !isAll(r.CIDR):
 			n.AllowOut = append(n.AllowOut, place)
 		}
 	}
+	if !open {
+		n.DenyOut = append(n.DenyOut, allNetworks()[0])
+	}
 }
 
-// mayConnect reports whether a sandbox may connect to everything.
+// mayConnect reports whether a sandbox may connect to every address.
 func mayConnect(e brig.Egress) bool {
 	for _, r := range e.Rules {
 		if r.Host == "*" && !r.Deny {
@@ -93,13 +101,13 @@ func mayConnect(e brig.Egress) bool {
 	return false
 }
 
-// network replaces what a sandbox may connect to.
-func (d *Door) network(w http.ResponseWriter, r *http.Request) error {
+// setNetwork replaces the egress rules of a sandbox.
+func (sb *sandboxes) setNetwork(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
 		network
 		AllowInternetAccess *bool `json:"allow_internet_access"`
 	}
-	s, err := d.find(r)
+	s, err := sb.finder.findRunning(r)
 	if err != nil {
 		return err
 	}
@@ -109,17 +117,18 @@ func (d *Door) network(w http.ResponseWriter, r *http.Request) error {
 	if err := in.check(); err != nil {
 		return err
 	}
-	rules, err := in.egress(d.internet(in.AllowInternetAccess))
+	rules, err := in.egress(sb.internet(in.AllowInternetAccess))
 	if err != nil {
 		return err
 	}
-	if _, err := d.Service.SetEgress(r.Context(), string(s.ID), rules); err != nil {
-		return ended(s.ID, err)
+	rules.Bandwidth = brig.SameBandwidth // E2B clients have no bandwidth setting
+	if _, err := sb.Service.SetEgress(r.Context(), string(s.ID), rules); err != nil {
+		return endedError(s.ID, err)
 	}
-	none(w)
+	writeEmpty(w)
 	return nil
 }
 
-// internet reports whether a sandbox that was asked for like this may connect
-// to everything that it is not denied.
-func (d *Door) internet(asked *bool) bool { return d.Internet && (asked == nil || *asked) }
+// internet reports whether a sandbox may connect to every address that its
+// request does not deny. asked is the option of the request.
+func (sb *sandboxes) internet(asked *bool) bool { return sb.Internet && (asked == nil || *asked) }

@@ -7,33 +7,33 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// cell is a piece of code that a client wants to run.
-type cell struct {
+// codeRequest is a request to run code.
+type codeRequest struct {
 	Code      *string           `json:"code"`
 	ContextID string            `json:"context_id"`
 	Language  string            `json:"language"`
 	EnvVars   map[string]string `json:"env_vars"`
 }
 
-// execute runs code and streams what it does, one JSON document to a line.
-// When the client goes away the code is interrupted.
-func (d *Door) execute(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) error {
-	var in cell
-	if err := readCell(w, r, &in); err != nil {
+// execute runs code and streams its events, one JSON document per line. If the
+// client disconnects, the code is interrupted.
+func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) error {
+	var in codeRequest
+	if err := readCodeRequest(w, r, &in); err != nil {
 		return err
 	}
 	switch {
 	case in.Code == nil:
-		return door.WithStatus(http.StatusUnprocessableEntity, brig.InvalidField("code", "it is required"))
+		return httpapi.WithStatus(http.StatusUnprocessableEntity, brig.InvalidField("code", "it is required"))
 	case in.ContextID != "" && in.Language != "":
 		return brig.Errorf(brig.InvalidArgument, "Only one of context_id or language can be provided")
 	}
-	code := brig.Code{Context: in.ContextID, Source: *in.Code, Env: in.EnvVars, Timeout: d.Bounds.MaxTimeout}
+	code := brig.Code{Context: in.ContextID, Source: *in.Code, Env: in.EnvVars, Timeout: i.Bounds.MaxTimeout}
 	if code.Source == "" {
-		code.Source = "\n" // to do nothing is allowed here
+		code.Source = "\n" // E2B allows empty code
 	}
 	wanted := in.Language
 	if l, ok := strings.CutPrefix(in.ContextID, defaultPrefix); ok {
@@ -46,45 +46,45 @@ func (d *Door) execute(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) 
 			return err
 		}
 	}
-	lines, ctx, stop := newLines(w, r, d.silence, d.gather)
+	lines, ctx, stop := newLines(w, r, i.keepaliveInterval, i.flushDelay)
 	defer stop()
-	res, err := d.run(ctx, s, code, l, lines)
+	res, err := i.run(ctx, s, code, l, lines)
 	if err == nil {
 		return lines.finish(res)
 	}
 	if !lines.hasBegun() {
-		if brig.KindOf(err) == brig.NotFound && in.ContextID != "" && !d.hasEnded(r, s, err) {
+		if brig.KindOf(err) == brig.NotFound && in.ContextID != "" && !i.finder.hasEnded(r, s, err) {
 			return errNoContext(in.ContextID)
 		}
 		if brig.KindOf(err) == brig.InvalidArgument && brig.AsError(err).Field == "language" {
-			return errStatus(http.StatusInternalServerError, err)
+			return errStatus(http.StatusBadRequest, err)
 		}
 		if brig.KindOf(err) == brig.PolicyBlocked {
-			return lines.fail(err) // who wrote the code reads what it says
+			return lines.fail(err) // an error for the author of the code
 		}
 		return err
 	}
-	if r.Context().Err() != nil || d.hasEnded(r, s, err) {
-		_ = lines.told()
-		door.Abort(w) // an answer that just ended would look like a whole one
+	if r.Context().Err() != nil || i.finder.hasEnded(r, s, err) {
+		_ = lines.flush()
+		httpapi.Abort(w) // if the response ended normally, it would look complete
 		return nil
 	}
-	door.Log(r, err)
+	httpapi.Log(r, err)
 	return lines.fail(err)
 }
 
-// run runs code in its context, or in the default one of its language, once
-// more if that has been removed since.
-func (d *Door) run(ctx context.Context, s *brig.Sandbox, code brig.Code, l brig.Language, lines *lines) (res *brig.CodeResult, err error) {
+// run runs code in the context of its request, or in the default context of its
+// language. It retries once if that default context has been removed.
+func (i *interpreter) run(ctx context.Context, s *brig.Sandbox, code brig.Code, l brig.Language, lines *lines) (res *brig.CodeResult, err error) {
 	if code.Context != "" {
-		return d.Service.RunCode(ctx, string(s.ID), code, lines.event)
+		return i.Service.RunCode(ctx, string(s.ID), code, lines.event)
 	}
 	stale := ""
 	for range 2 {
-		if code.Context, err = d.defaultContext(ctx, s, l, stale); err != nil {
+		if code.Context, err = i.defaultContext(ctx, s, l, stale); err != nil {
 			return nil, err
 		}
-		res, err = d.Service.RunCode(ctx, string(s.ID), code, lines.event)
+		res, err = i.Service.RunCode(ctx, string(s.ID), code, lines.event)
 		if brig.KindOf(err) != brig.NotFound || lines.hasRun() {
 			break
 		}
@@ -93,5 +93,5 @@ func (d *Door) run(ctx context.Context, s *brig.Sandbox, code brig.Code, l brig.
 	return res, err
 }
 
-// stamp is a moment as E2B writes it.
-func stamp() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000000+00:00") }
+// timestamp formats the current time as E2B does.
+func timestamp() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000000+00:00") }

@@ -3,6 +3,7 @@ package e2b_test
 import (
 	"bufio"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 )
 
-// run starts code and returns its answer, whose body the caller reads.
+// run starts code and returns the response. The caller reads its body.
 func run(t *testing.T, ctx context.Context, url, code string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/execute", strings.NewReader(`{"code":"`+code+`"}`))
@@ -31,11 +32,11 @@ func run(t *testing.T, ctx context.Context, url, code string) *http.Response {
 	return resp
 }
 
-// A stream shows that it lives, also before the code's turn has come.
+// A stream sends keepalives, even before the code begins to run.
 func TestKeepalive(t *testing.T) {
 	_, d, srv := serve(t)
-	d.SetSilence(10 * time.Millisecond)
-	made(t, srv.URL, `{"templateID":"base"}`)
+	d.SetKeepaliveInterval(10 * time.Millisecond)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	var kinds []string
 	for sc := bufio.NewScanner(run(t, t.Context(), srv.URL, "queue").Body); sc.Scan(); {
 		_, rest, _ := strings.Cut(sc.Text(), `{"type":"`)
@@ -47,11 +48,31 @@ func TestKeepalive(t *testing.T) {
 	}
 }
 
-// Output is told of while the code runs, what came at once in one message.
-func TestGather(t *testing.T) {
+// The server sends the response header before the code begins to run, because
+// clients time out on a server that sends no header. If the sandbox is killed
+// while the code waits, the response is aborted, so that the client learns of
+// the kill.
+func TestHeaderPrecedesExecution(t *testing.T) {
+	s, d, srv := serve(t)
+	d.SetKeepaliveInterval(time.Hour)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	resp := run(t, t.Context(), srv.URL, "stuck") // this code never begins to run
+	<-s.ended
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "application/x-ndjson" {
+		t.Errorf("%s %v", resp.Status, resp.Header)
+	}
+	s.end("sb1")
+	if b, err := io.ReadAll(resp.Body); err == nil || len(b) > 0 {
+		t.Errorf("after the kill: %q, %v", b, err)
+	}
+}
+
+// Output is reported while the code runs. Output that is written in short
+// succession is one message.
+func TestOutputIsBuffered(t *testing.T) {
 	_, d, srv := serve(t)
-	d.SetGather(100 * time.Millisecond)
-	made(t, srv.URL, `{"templateID":"base"}`)
+	d.SetFlushDelay(100 * time.Millisecond)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	said := ""
@@ -63,10 +84,10 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// Code is interrupted when nobody listens any more.
-func TestClientGone(t *testing.T) {
+// Code is interrupted when the client disconnects.
+func TestDisconnectInterruptsCode(t *testing.T) {
 	s, _, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	for _, code := range []string{"wait", "flood"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		resp := run(t, ctx, srv.URL, code)
@@ -85,15 +106,15 @@ func TestClientGone(t *testing.T) {
 	}
 }
 
-// Code without a context runs in the user's home, with the sandbox's id, in a
-// context that stays the same for whoever serves the door.
+// Code without a context runs in the user's home directory, with the sandbox's
+// id in its environment. Another server uses the same context.
 func TestDefaultContexts(t *testing.T) {
 	s, d, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	for range 2 {
 		run(t, t.Context(), srv.URL, "x")
 	}
-	other := httptest.NewServer(e2b.New(d.Options)) // as after a restart
+	other := httptest.NewServer(e2b.New(d.Options)) // represents the server after a restart
 	defer other.Close()
 	run(t, t.Context(), other.URL, "x")
 	all, err := s.Contexts(t.Context(), "sb1")
@@ -105,6 +126,20 @@ func TestDefaultContexts(t *testing.T) {
 	for _, c := range s.codes {
 		if c.Context != "cx1" || c.Language != "" || c.Timeout != brig.DefaultBounds().MaxTimeout {
 			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// A language that is missing in the sandbox's image is a client error and not a
+// server error. The control is a language that the image contains.
+func TestUnknownLanguage(t *testing.T) {
+	_, _, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	for language, want := range map[string]int{"cobol": http.StatusBadRequest, "python": http.StatusOK} {
+		resp, body := doRequest(t, http.MethodPost, srv.URL+"/execute", `{"code":"1","language":"`+language+`"}`,
+			"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49999", "X-Access-Token", token1)
+		if resp.StatusCode != want || want != http.StatusOK && !strings.Contains(body, language) {
+			t.Errorf("%s: %s %s", language, resp.Status, body)
 		}
 	}
 }

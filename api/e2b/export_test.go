@@ -2,25 +2,28 @@ package e2b
 
 import "time"
 
-// SetGather changes how long output waits for more of its stream.
-func (d *Door) SetGather(gather time.Duration) { d.gather = gather }
+// SetFlushDelay changes how long output is buffered to combine it with later
+// output of its stream.
+func (a *API) SetFlushDelay(flushDelay time.Duration) { a.interpreter.flushDelay = flushDelay }
 
-// SetSilence changes after how long a stream shows that it lives.
-func (d *Door) SetSilence(silence time.Duration) { d.silence = silence }
+// SetKeepaliveInterval changes the interval of keepalives on a silent stream.
+func (a *API) SetKeepaliveInterval(keepaliveInterval time.Duration) {
+	a.interpreter.keepaliveInterval = keepaliveInterval
+}
 
-// What tests look at.
+// Functions that tests call.
 var (
 	ParseMetadata = parseMetadata
 	Sign          = sign
 )
 
-// HostTarget is what a host names.
+// HostTarget returns the sandbox and port in a host name.
 func HostTarget(host, domain string) (id string, port int, ok bool, err error) {
 	t, ok, err := parseHost(host, domain)
 	return t.id, t.port, ok, err
 }
 
-// CursorRoundTrip reads a cursor and writes it again.
+// CursorRoundTrip parses a cursor and formats it again.
 func CursorRoundTrip(s string) (string, error) {
 	c, err := parseCursor(s)
 	if err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// parseMetadata decodes a filter, which clients escape three times: the query
-// undoes the first, and keys and values are escaped in what is escaped.
+// parseMetadata decodes a metadata filter, which clients escape three times.
+// The query parser undoes the first level. parseMetadata undoes the other two:
+// the filter is escaped as a whole, and its keys and values are escaped again.
 func parseMetadata(s string) (map[string]string, error) {
 	bad := func(err error) error {
 		return brig.InvalidField("metadata", "it is not a list of key=value").Because(err)
@@ -39,14 +40,14 @@ func parseMetadata(s string) (map[string]string, error) {
 	return out, checkMetadata(out)
 }
 
-// cursor is the place in a list after a sandbox.
+// cursor is a position in a list of sandboxes. The next page begins after it.
 type cursor struct {
 	started time.Time
 	id      string
 	asc     bool
 }
 
-// orderMark ends the cursors of lists that begin with the oldest.
+// orderMark ends the cursors of lists that are sorted oldest first.
 const orderMark = "__asc"
 
 func (c cursor) String() string {
@@ -57,9 +58,9 @@ func (c cursor) String() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(s))
 }
 
-// parseCursor reads what String wrote.
+// parseCursor parses the encoded result of String.
 func parseCursor(s string) (cursor, error) {
-	bad := brig.InvalidField("nextToken", "it is none of this server's")
+	bad := brig.InvalidField("nextToken", "it is not from this server")
 	b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "="))
 	if err != nil {
 		return cursor{}, bad.Because(err)

@@ -13,31 +13,40 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// dialPauses are the pauses between attempts to reach a port: a server that
-// was just started may be about to listen.
+// forwarder forwards requests to the programs that listen on ports of a
+// sandbox.
+type forwarder struct {
+	*env
+	tokens    *tokens
+	finder    *finder
+	transport *http.Transport
+}
+
+// dialPauses returns the pauses between attempts to connect to a port. A server
+// that was just started may not listen yet.
 func dialPauses() []time.Duration {
 	return []time.Duration{50 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond, 500 * time.Millisecond, 0}
 }
 
-// newTransport returns what speaks HTTP with the ports of sandboxes. A
-// connection serves one request: one that is kept would count as use of the
-// sandbox, and nobody is ever to get another's.
-func (d *Door) newTransport() *http.Transport {
+// newTransport returns the HTTP transport to the ports of sandboxes. Each
+// connection serves one request. An idle connection would count as use of the
+// sandbox, and connections must not be shared between sandboxes.
+func (f *forwarder) newTransport() *http.Transport {
 	return &http.Transport{
-		DialContext:        d.dial,
+		DialContext:        f.dial,
 		DisableKeepAlives:  true,
-		DisableCompression: true, // what is said is passed on as it is
-		// The other end is in the sandbox, at the end of a connection that
-		// this process has made: there is nobody whose name could be checked.
+		DisableCompression: true, // the body is passed on unchanged
+		// This process opened the connection into the sandbox, so there is no
+		// server name to verify.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}
 }
 
 // dial connects to "id:port" as the actor in ctx.
-func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+func (f *forwarder) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	id, p, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -48,9 +57,9 @@ func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	}
 	for _, pause := range dialPauses() {
 		var conn net.Conn
-		conn, err = d.Service.Dial(ctx, id, port)
+		conn, err = f.Service.Dial(ctx, id, port)
 		if err == nil {
-			return conn, nil
+			return httpapi.Bounded(ctx, conn), nil
 		}
 		if brig.KindOf(err) != brig.ConnectionFailed {
 			break
@@ -64,41 +73,43 @@ func (d *Door) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 	return nil, err
 }
 
-// forward passes a request on to a port of a sandbox.
-func (d *Door) forward(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) {
-	door.LongBody(w)
-	if token := r.Header.Get(headerToken); token != "" && equal(token, d.token(t.id, d.sourceIn(r))) {
-		// It is ours, and no business of what listens there. Another one is the
-		// client's own affair.
+// forward forwards a request to a port of a sandbox.
+func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) {
+	httpapi.OpenBody(r)
+	if token := r.Header.Get(headerToken); token != "" && equalSecrets(token, f.tokens.token(t.id, f.tokens.sourceIn(r))) {
+		// The sandbox's token is for this server, and the program in the
+		// sandbox must not receive it. Any other token in this header belongs
+		// to the client and is forwarded.
 		r.Header.Del(headerToken)
 	}
-	// What is said about caching is the sandbox's own affair.
-	for _, name := range []string{"Cache-Control", "X-Content-Type-Options", door.RequestID} {
+	// The program in the sandbox sets its own caching headers.
+	for _, name := range []string{"Cache-Control", "X-Content-Type-Options", httpapi.RequestID} {
 		w.Header().Del(name)
 	}
 	proxy := httputil.ReverseProxy{
-		Rewrite:   func(p *httputil.ProxyRequest) { rewrite(p, s, t) },
-		Transport: d.transport,
+		Rewrite:   func(p *httputil.ProxyRequest) { f.rewrite(p, s, t) },
+		Transport: f.transport,
 		ModifyResponse: func(r *http.Response) error {
-			keepCookies(r.Header)
+			restrictCookies(r.Header)
+			httpapi.ShieldResponse(r.Header)
 			return nil
 		},
 		FlushInterval: -1,
-		ErrorLog:      slog.NewLogLogger(d.Log.Handler(), slog.LevelDebug),
-		ErrorHandler:  func(w http.ResponseWriter, r *http.Request, err error) { d.unreached(w, r, t, err) },
+		ErrorLog:      slog.NewLogLogger(f.Log.Handler(), slog.LevelDebug),
+		ErrorHandler:  func(w http.ResponseWriter, r *http.Request, err error) { f.writeNoPort(w, r, t, err) },
 	}
 	proxy.ServeHTTP(w, r)
 }
 
-// rewrite makes of a client's request the sandbox's.
-func rewrite(p *httputil.ProxyRequest, s *brig.Sandbox, t target) {
+// rewrite converts the client's request to the request to the sandbox.
+func (f *forwarder) rewrite(p *httputil.ProxyRequest, s *brig.Sandbox, t target) {
 	out := p.Out
 	out.URL.Scheme = "http"
 	if slices.Contains(strings.Split(s.Spec.Labels[labelHTTPS], ","), strconv.Itoa(t.port)) {
 		out.URL.Scheme = "https"
 	}
 	out.URL.Host = net.JoinHostPort(t.id, strconv.Itoa(t.port))
-	out.URL.RawQuery = p.In.URL.RawQuery // also what we could not read
+	out.URL.RawQuery = p.In.URL.RawQuery // keeps queries that Go cannot parse
 	out.Host = p.In.Host
 	p.SetXForwarded()
 	if mask := s.Spec.Labels[labelMask]; mask != "" {
@@ -107,11 +118,13 @@ func rewrite(p *httputil.ProxyRequest, s *brig.Sandbox, t target) {
 	for _, name := range []string{headerID, headerPort, headerTraffic} {
 		out.Header.Del(name)
 	}
+	httpapi.ShieldOf(f.Keys).Request(out)
 }
 
-// keepCookies makes every cookie that a server in a sandbox sets one of its own
-// host: one for the whole domain would be shown to every other sandbox.
-func keepCookies(h http.Header) {
+// restrictCookies limits every cookie that a server in a sandbox sets to that
+// server's own host. A cookie for the whole domain would be sent to every other
+// sandbox.
+func restrictCookies(h http.Header) {
 	cookies := h.Values("Set-Cookie")
 	for i, c := range cookies {
 		parts := strings.Split(c, ";")
@@ -123,10 +136,11 @@ func keepCookies(h http.Header) {
 	}
 }
 
-// unreached answers when a port did not.
-func (d *Door) unreached(w http.ResponseWriter, r *http.Request, t target, err error) {
+// writeNoPort answers a request whose port could not be reached or did not
+// respond.
+func (f *forwarder) writeNoPort(w http.ResponseWriter, r *http.Request, t target, err error) {
 	if r.Context().Err() != nil {
-		door.Abort(w)
+		httpapi.Abort(w)
 		return
 	}
 	u := unreachable{SandboxID: t.id, Port: t.port, Code: http.StatusBadGateway}
@@ -134,18 +148,18 @@ func (d *Door) unreached(w http.ResponseWriter, r *http.Request, t target, err e
 	case brig.ConnectionFailed:
 		u.Message = closedPort
 	case brig.NotFound, brig.FailedPrecondition:
-		d.gone(w, r, t)
+		f.writeGone(w, r, t)
 		return
-	case brig.Internal: // no error of ours: what came was not HTTP, or ended
-		d.Log.DebugContext(r.Context(), "e2b: port", "sandbox", t.id, "port", t.port, "error", err)
+	case brig.Internal: // not a server error: the response was not HTTP or ended early
+		f.Log.DebugContext(r.Context(), "e2b: port", "sandbox", t.id, "port", t.port, "error", err)
 		u.Message = "The sandbox is running but what listens on the port did not answer"
 	default:
-		d.fail(w, r, err)
+		f.fail(w, r, err)
 		return
 	}
-	if _, s, err := d.enter(r, t.id); err == nil && s == nil {
-		d.gone(w, r, t)
+	if _, s, err := f.finder.resolve(r, t.id); err == nil && (s == nil || s.State == brig.Paused) {
+		f.writeGone(w, r, t)
 		return
 	}
-	d.refuse(w, r, u)
+	f.writeUnreachable(w, r, u)
 }

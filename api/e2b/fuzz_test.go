@@ -33,7 +33,8 @@ func FuzzMetadata(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was read can be written as clients do, and read again.
+		// A parsed filter can be escaped in the same way as clients do, and
+		// parsed again.
 		inner := url.Values{}
 		for k, v := range m {
 			if strings.HasPrefix(k, "brig.e2b/") {

@@ -6,58 +6,59 @@ import (
 	"time"
 )
 
-// gatherTime is how long output waits for more of its stream, and gatherSize
-// how much of it waits. A program that prints ten lines writes ten times, and
-// clients put a line's end between any two messages. The kernels behind E2B's
-// own service gather as long (ipykernel, OutStream.flush_interval).
+// defaultFlushDelay is how long output is buffered to combine it with later
+// output of its stream, and maxBuffered is how much is buffered. A program that
+// prints ten lines writes ten times, and clients put a line break between two
+// messages. The kernels behind E2B's own service buffer output for the same
+// time (ipykernel, OutStream.flush_interval).
 const (
-	gatherTime = 200 * time.Millisecond
-	gatherSize = 16 << 10
+	defaultFlushDelay = 200 * time.Millisecond
+	maxBuffered       = 16 << 10
 )
 
-// gathered is output of one stream that is not told yet.
-type gathered struct {
-	mu     sync.Mutex // held over the telling, too: what comes later is told later
+// outputBuffer is output of one stream that has not been sent yet.
+type outputBuffer struct {
+	mu     sync.Mutex // also held while sending, to keep the order
 	stream string
 	text   strings.Builder
 	at     string
 	due    *time.Timer
 }
 
-// output tells of a program's output, soon.
+// output buffers a program's output and sends it after a short delay.
 func (l *lines) output(stream, text string) error {
 	if text == "" {
 		return nil
 	}
-	g := &l.gathered
+	g := &l.outputBuffer
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.stream != stream {
-		if err := l.tell(); err != nil {
+		if err := l.flushLocked(); err != nil {
 			return err
 		}
 	}
 	if g.text.Len() == 0 {
-		g.stream, g.at = stream, stamp()
-		g.due = time.AfterFunc(l.gather, func() { _ = l.told() }) // send remembers its error
+		g.stream, g.at = stream, timestamp()
+		g.due = time.AfterFunc(l.flushDelay, func() { _ = l.flush() }) // send records its error
 	}
 	g.text.WriteString(text)
-	if g.text.Len() >= gatherSize {
-		return l.tell()
+	if g.text.Len() >= maxBuffered {
+		return l.flushLocked()
 	}
 	return nil
 }
 
-// told tells of all output that there has been.
-func (l *lines) told() error {
-	l.gathered.mu.Lock()
-	defer l.gathered.mu.Unlock()
-	return l.tell()
+// flush sends all buffered output.
+func (l *lines) flush() error {
+	l.outputBuffer.mu.Lock()
+	defer l.outputBuffer.mu.Unlock()
+	return l.flushLocked()
 }
 
-// tell is told for who holds the lock.
-func (l *lines) tell() error {
-	g := &l.gathered
+// flushLocked is like flush. The caller holds the lock.
+func (l *lines) flushLocked() error {
+	g := &l.outputBuffer
 	if g.text.Len() == 0 {
 		return nil
 	}

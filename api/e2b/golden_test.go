@@ -7,29 +7,29 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/brig-run/brig/door/transcript"
+	"github.com/brig-run/brig/api/httpapi/transcript"
 )
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// stamps are moments that no two runs have in common.
-var stamps = regexp.MustCompile(`"timestamp":"20[0-9]{2}-[^"]*\+00:00"`)
+// timestamps matches times, which differ in every run.
+var timestamps = regexp.MustCompile(`"timestamp":"20[0-9]{2}-[^"]*\+00:00"`)
 
-// TestTranscripts replays what clients say; see package transcript.
+// TestTranscripts replays recorded client requests. See package transcript.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: func(t *testing.T) string {
 			_, _, srv := serve(t)
 			return srv.URL
 		},
-		Do:      func(t *testing.T, req *http.Request) (*http.Response, string) { return send(t, req) },
-		Headers: []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Headers", "Allow", "Content-Type", "Retry-After", "X-Next-Token", "X-Total-Running"},
-		Steady:  func(s string) string { return stamps.ReplaceAllString(s, `"timestamp":"NOW"`) },
+		Do:        func(t *testing.T, req *http.Request) (*http.Response, string) { return send(t, req) },
+		Headers:   []string{"Access-Control-Allow-Origin", "Access-Control-Allow-Headers", "Allow", "Content-Type", "Retry-After", "X-Next-Token", "X-Total-Running"},
+		Normalize: func(s string) string { return timestamps.ReplaceAllString(s, `"timestamp":"NOW"`) },
 	})
 }
 
-// send makes a request with the key, where it does not bring another or says
-// that there is none.
+// send sends a request with the test key, unless the request has its own key or
+// an empty header.
 func send(t testing.TB, req *http.Request) (*http.Response, string) {
 	t.Helper()
 	if _, given := req.Header["X-Api-Key"]; !given {
@@ -38,7 +38,7 @@ func send(t testing.TB, req *http.Request) (*http.Response, string) {
 	if req.ContentLength == 0 {
 		req.Body = nil
 	} else {
-		req.ContentLength = -1 // a body of unknown length, as clients send it
+		req.ContentLength = -1 // the length is unknown, as in requests of E2B's clients
 	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {

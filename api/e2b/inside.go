@@ -9,13 +9,13 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// closedPort is what is said of a port where nobody listens.
+// closedPort is the message for a port on which no process listens.
 const closedPort = "The sandbox is running but port is not open"
 
-// unreachable says why a request did not get into a sandbox.
+// unreachable describes why a request did not reach a sandbox.
 type unreachable struct {
 	SandboxID string `json:"sandboxId"`
 	Message   string `json:"message"`
@@ -23,133 +23,182 @@ type unreachable struct {
 	Code      int    `json:"code"`
 }
 
-// inside serves a request for a port of a sandbox.
-func (d *Door) inside(w http.ResponseWriter, r *http.Request, t target) {
+// ports serves the requests to ports of sandboxes, and to envd by a signed URL.
+type ports struct {
+	*env
+	tokens      *tokens
+	finder      *finder
+	interpreter *interpreter
+	forwarder   *forwarder
+	// signatureLimit limits the rate of wrong signatures from one client
+	// address. Each signature is compared with the signatures of all sandboxes.
+	signatureLimit *httpapi.Limit
+}
+
+// serve serves a request to a port of a sandbox.
+func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 	own := t.port == portEnvd || t.port == portCode
 	switch {
-	case own && d.fromSandbox(r):
-		d.fail(w, r, errForeignPage())
+	case own && p.fromSandbox(r):
+		p.fail(w, r, errForeignPage())
 		return
-	case own && allowPages(w, r):
+	case t.port == portEnvd && allowPages(w, r):
+		return
+	case t.port == portCode && isPreflight(r):
+		// No web page may call the interpreter. It is for programs only.
+		p.fail(w, r, brig.Errorf(brig.PermissionDenied, "the code interpreter does not answer web pages"))
 		return
 	case t.port == portEnvd && internalPaths[r.URL.Path]:
-		d.fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path"))
+		p.fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path"))
 		return
 	}
-	unproven := d.unproven(r, t) // before what was known is forgotten
-	ctx, s, err := d.enter(r, t.id)
+	lacksToken := p.tokens.lacksToken(r, t) // before the cached ids are removed
+	ctx, s, err := p.finder.resolve(r, t.id)
 	if err != nil {
-		d.fail(w, r, err)
+		p.fail(w, r, err)
 		return
 	}
-	if s == nil && unproven {
-		d.deny(w, r, t)
+	mayResume := s != nil && resumesByTraffic(s) && p.tokens.mayResume(r, t)
+	if gone := s == nil || s.State == brig.Paused && !mayResume; gone {
+		if lacksToken {
+			p.deny(w, r, t)
+			return
+		}
+		p.writeGone(w, r, t)
 		return
 	}
-	if s == nil {
-		d.gone(w, r, t)
-		return
+	if !mayResume { // the sandbox may be paused while the request waits for it
+		ctx = brig.WithoutResume(ctx)
 	}
 	r = r.WithContext(ctx)
-	r, done, err := d.bind(w, r, s, t)
+	r, done, err := p.tokens.bind(w, r, s, t)
 	if err != nil {
-		d.fail(w, r, err)
+		p.fail(w, r, err)
 		return
 	}
 	defer done()
-	if t.port != portEnvd && isClosed(s) && !equal(r.Header.Get(headerTraffic), d.trafficToken(t.id, d.sourceIn(r))) {
-		d.refuse(w, r, unreachable{SandboxID: t.id, Code: http.StatusForbidden,
+	if err := httpapi.LeaseOf(r.Context()).Begin(brig.ActorFrom(r.Context())); err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	if t.port != portEnvd && isClosed(s) && !equalSecrets(r.Header.Get(headerTraffic), p.tokens.trafficToken(t.id, p.tokens.sourceIn(r))) {
+		p.writeUnreachable(w, r, unreachable{SandboxID: t.id, Code: http.StatusForbidden,
 			Message: "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong"})
 		return
 	}
+	if !lacksToken { // otherwise envd and the interpreter reject the request
+		if err := p.resumeForTraffic(brig.WithActor(r.Context(), brig.ActorFrom(ctx)), s); err != nil {
+			p.fail(w, r, err)
+			return
+		}
+	}
 	switch t.port {
 	case portEnvd:
-		door.Route(r, "e2b:envd")
-		d.envd(w, r, s)
+		httpapi.Route(r, "e2b:envd")
+		p.serveEnvd(w, r, s)
 	case portCode:
-		door.Route(r, "e2b:code")
-		d.interpreter(w, r, s)
+		httpapi.Route(r, "e2b:code")
+		p.interpreter.serve(w, r, s)
 	default:
-		door.Route(r, "e2b:port")
-		d.forward(w, r, s, t)
+		httpapi.Route(r, "e2b:port")
+		p.forwarder.forward(w, r, s, t)
 	}
 }
 
-// enter finds a sandbox that runs, and the context in which the door may use
-// it: as its tenant, for nobody has shown a key.
-func (d *Door) enter(r *http.Request, id string) (ctx context.Context, s *brig.Sandbox, err error) {
-	tenant, err := d.Owner(r.Context(), id)
+// resolve finds a running or paused sandbox and returns the context in which the API may
+// use it. The actor of that context is the sandbox's tenant, because the
+// request has no API key.
+func (f *finder) resolve(r *http.Request, id string) (ctx context.Context, s *brig.Sandbox, err error) {
+	tenant, err := f.Owner(r.Context(), id)
 	if brig.KindOf(err) == brig.NotFound {
-		d.forget(id)
+		f.forget(id)
 		return r.Context(), nil, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx = brig.WithActor(r.Context(), brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member})
-	s, err = d.lookUp(ctx, id)
+	s, err = f.lookUp(ctx, id)
 	return ctx, s, err
 }
 
-// internalPaths are envd's own, which E2B's servers call and nobody else.
+// internalPaths are envd's internal paths, which only E2B's own servers call.
 var internalPaths = map[string]bool{
 	"/init": true, "/freeze": true, "/unfreeze": true, "/collapse": true, "/fsfreeze": true, "/fsthaw": true,
 }
 
-func (d *Door) envd(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) {
-	if d.Envd == nil {
-		d.fail(w, r, errMissing("the data plane"))
+func (p *ports) serveEnvd(w http.ResponseWriter, r *http.Request, s *brig.Sandbox) {
+	if p.Envd == nil {
+		p.fail(w, r, errUnsupported("the data plane"))
 		return
 	}
-	d.Envd(w, r, d.access(s, d.sourceIn(r)))
+	p.Envd(w, r, p.tokens.access(s, p.tokens.sourceIn(r)))
 }
 
-// unproven reports whether a request needs a token of its sandbox and has
-// none: only who has one is told that it is gone. To everybody else another
-// tenant's sandbox is as one that never was.
-func (d *Door) unproven(r *http.Request, t target) bool {
+// lacksToken reports whether a request needs a token of its sandbox but has
+// none. Only a client with a token may learn that the sandbox has ended. For
+// all other clients, another tenant's sandbox cannot be distinguished from one
+// that never existed.
+func (k *tokens) lacksToken(r *http.Request, t target) bool {
 	token := r.Header.Get(headerToken)
 	switch t.port {
 	case portEnvd:
 		if r.URL.Path == "/health" {
-			return false // which clients ask to know whether it is there
+			return false // clients use it to check whether the sandbox exists
 		}
 	case portCode:
-		if token == "" && !executes(r) {
+		if !needsToken(r) && token == "" {
 			return false
+		}
+		if traffic := r.Header.Get(headerTraffic); token == "" && traffic != "" {
+			return !k.hasToken(r, t.id, sourceOfToken(traffic))
 		}
 	default:
 		return false
 	}
 	if token != "" {
-		return !equal(token, d.token(t.id, sourceOfToken(token)))
+		return !equalSecrets(token, k.token(t.id, sourceOfToken(token)))
 	}
-	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > mostSigned {
+	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > maxSignedText {
 		return true
 	}
 	got, want := r.URL.Query().Get("signature"), signature(r)
-	return !slices.ContainsFunc(d.known.keys(t.id), func(key string) bool { return equal(got, want(d.token(t.id, key))) })
+	return !slices.ContainsFunc(k.cache.keys(t.id), func(key string) bool { return equalSecrets(got, want(k.token(t.id, key))) })
 }
 
-// deny answers as for a sandbox of which the request shows no token.
-func (d *Door) deny(w http.ResponseWriter, r *http.Request, t target) {
+// mayResume reports whether a request to a paused sandbox may resume it, if its
+// traffic does. A health check needs no token, but without one it must not cost
+// the tenant processor time.
+func (k *tokens) mayResume(r *http.Request, t target) bool {
+	if t.port != portEnvd && t.port != portCode || r.URL.Path != "/health" {
+		return true
+	}
+	if token := r.Header.Get(headerToken); token != "" {
+		return k.hasToken(r, t.id, sourceOfToken(token))
+	}
+	traffic := r.Header.Get(headerTraffic)
+	return traffic != "" && k.hasToken(r, t.id, sourceOfToken(traffic))
+}
+
+// deny answers a request that has no token of its sandbox.
+func (p *ports) deny(w http.ResponseWriter, r *http.Request, t target) {
 	if t.port == portCode {
-		d.fail(w, r, errNoToken())
+		p.fail(w, r, errNoToken())
 		return
 	}
-	d.envd(w, r.WithContext(context.WithValue(r.Context(), boundTo{}, noSource)), &brig.Sandbox{ID: brig.ID(t.id)})
+	p.serveEnvd(w, r.WithContext(context.WithValue(r.Context(), boundTo{}, noSource)), &brig.Sandbox{ID: brig.ID(t.id)})
 }
 
-// gone answers for a sandbox that is not there, or not any more. Clients take
-// exactly this status for that.
-func (d *Door) gone(w http.ResponseWriter, r *http.Request, t target) {
-	d.refuse(w, r, unreachable{SandboxID: t.id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
+// writeGone answers a request to a sandbox that does not exist or has ended.
+// Clients expect exactly this status.
+func (e *env) writeGone(w http.ResponseWriter, r *http.Request, t target) {
+	e.writeUnreachable(w, r, unreachable{SandboxID: t.id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
 }
 
-// refuse answers programs with JSON, and people with a page.
-func (d *Door) refuse(w http.ResponseWriter, r *http.Request, u unreachable) {
-	if !wantsPage(r) {
-		d.write(w, r, u.Code, u)
+// writeUnreachable answers programs with JSON and browsers with a page.
+func (e *env) writeUnreachable(w http.ResponseWriter, r *http.Request, u unreachable) {
+	if !isBrowser(r) {
+		e.write(w, r, u.Code, u)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -162,14 +211,15 @@ func (d *Door) refuse(w http.ResponseWriter, r *http.Request, u unreachable) {
 	_, err := fmt.Fprintf(w, "<!doctype html>\n<html lang=\"en\"><title>%s</title><h1>%s</h1><p>%s</p></html>\n",
 		u.title(), html.EscapeString(u.Message), html.EscapeString(what))
 	if err != nil {
-		d.Log.DebugContext(r.Context(), "e2b: answer", "error", err)
+		e.Log.DebugContext(r.Context(), "e2b: answer", "error", err)
 	}
 }
 
-// wantsPage reports whether a person asks with a browser. The agent's name says
-// so, as with E2B, whose tests have it alone; what a page's script asks for is
-// read by the script, and a browser always says from where such a thing comes.
-func wantsPage(r *http.Request) bool {
+// isBrowser reports whether a person sends the request with a browser. It
+// checks the user agent, as E2B does, because E2B's tests send only that
+// header. The responses to a page's script are not shown to a person, and
+// browsers always mark the script's requests with fetch headers.
+func isBrowser(r *http.Request) bool {
 	h := r.Header
 	accept := h.Get("Accept")
 	switch {
@@ -183,7 +233,8 @@ func wantsPage(r *http.Request) bool {
 	return strings.Contains(accept, "text/html") || !strings.Contains(accept, "json")
 }
 
-// title is the title of the page that says it, where E2B has one of its own.
+// title returns E2B's title of the error page, or an empty string if E2B has
+// none for this error.
 func (u unreachable) title() string {
 	switch {
 	case u.Code == http.StatusBadGateway && u.Port == 0:

@@ -18,20 +18,20 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 )
 
-// token1 is the token of sb1 under the seed of these tests.
+// token1 is the token of sb1 with the seed of these tests.
 const token1 = "825fb678352d1a39cf8a27438f7c3680bb742c69d8de3baca13cfef8f17fdeb7"
 
-// made creates a sandbox through the door and returns the answer.
-func made(t testing.TB, url, body string) string {
+// createSandbox creates a sandbox through the API and returns the response.
+func createSandbox(t testing.TB, url, body string) string {
 	t.Helper()
-	resp, got := ask(t, http.MethodPost, url+"/v2/sandboxes", body)
+	resp, got := doRequest(t, http.MethodPost, url+"/v2/sandboxes", body)
 	if resp.StatusCode != http.StatusCreated {
 		t.Fatalf("create: %d %s", resp.StatusCode, got)
 	}
 	return got
 }
 
-// app is what listens in the sandboxes of these tests.
+// app returns the server that runs in the sandboxes of these tests.
 func app(t testing.TB) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -78,9 +78,9 @@ func addr(srv *httptest.Server) string { return srv.Listener.Addr().String() }
 
 func TestEnvd(t *testing.T) {
 	s, _, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"base","envVars":{"A":"1","E2B_SANDBOX":"no"}}`)
+	createSandbox(t, srv.URL, `{"templateID":"base","envVars":{"A":"1","E2B_SANDBOX":"no"}}`)
 	native := s.add("acme", brig.Spec{})
-	const want = "envd POST /process.Process/Start?a=b for acme 2 in sb1\nA=1\nE2B_SANDBOX=true\nE2B_SANDBOX_ID=sb1\nE2B_TEMPLATE_ID=base\n"
+	const want = "envd POST /process.Process/Start?a=b for acme 2 in sb1\nA=1\nE2B_SANDBOX=true\nE2B_SANDBOX_ID=sb1\nE2B_TEMPLATE_ID=base\nPIP_BREAK_SYSTEM_PACKAGES=1\n"
 	for _, headers := range [][]string{
 		{"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49983"},
 		{"Host", "49983-sb1.box.test:8443"},
@@ -88,7 +88,7 @@ func TestEnvd(t *testing.T) {
 		{"Host", "49983-sb1.other.example", "E2b-Sandbox-Id", "sb9", "E2b-Sandbox-Port", "1"},
 		{"Host", "sandbox.box.test", "E2b-Sandbox-Id", "sb1-6532622b", "E2b-Sandbox-Port", "49983"},
 	} {
-		if resp, got := ask(t, http.MethodPost, srv.URL+"/process.Process/Start?a=b", "{}", append(headers, "X-API-KEY", "")...); got != want || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+		if resp, got := doRequest(t, http.MethodPost, srv.URL+"/process.Process/Start?a=b", "{}", append(headers, "X-API-KEY", "")...); got != want || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Errorf("%v: %d %q", headers, resp.StatusCode, got)
 		}
 	}
@@ -110,45 +110,45 @@ func TestEnvd(t *testing.T) {
 		{403, `"code":403`, []string{"Host", "49983-sb1.box.test", "Origin", "http://8080-sb1.box.test"}},
 		{401, `invalid API key`, []string{"Host", "box.test", "X-API-KEY", "x"}},
 	} {
-		resp, got := ask(t, http.MethodGet, srv.URL+"/teams", "", c.headers...)
+		resp, got := doRequest(t, http.MethodGet, srv.URL+"/teams", "", c.headers...)
 		if resp.StatusCode != c.status || !strings.Contains(got, c.body) {
 			t.Errorf("%v: %d %s", c.headers, resp.StatusCode, got)
 		}
 	}
-	// Who knows the token of a sandbox is told that it is gone.
+	// A client with the sandbox's token learns that the sandbox has ended.
 	var ended struct{ SandboxID, EnvdAccessToken string }
-	if err := json.Unmarshal([]byte(made(t, srv.URL, `{"templateID":"base"}`)), &ended); err != nil {
+	if err := json.Unmarshal([]byte(createSandbox(t, srv.URL, `{"templateID":"base"}`)), &ended); err != nil {
 		t.Fatal(err)
 	}
 	s.end(ended.SandboxID)
-	if resp, got := ask(t, http.MethodGet, srv.URL+"/envs", "", "E2b-Sandbox-Id", ended.SandboxID, "E2b-Sandbox-Port", "49983", "X-Access-Token", ended.EnvdAccessToken); resp.StatusCode != 502 || !strings.Contains(got, "The sandbox was not found") {
+	if resp, got := doRequest(t, http.MethodGet, srv.URL+"/envs", "", "E2b-Sandbox-Id", ended.SandboxID, "E2b-Sandbox-Port", "49983", "X-Access-Token", ended.EnvdAccessToken); resp.StatusCode != 502 || !strings.Contains(got, "The sandbox was not found") {
 		t.Errorf("of a sandbox that ended, with its token: %d %s", resp.StatusCode, got)
 	}
-	if resp, got := ask(t, http.MethodGet, srv.URL+"/envs", "", "E2b-Sandbox-Id", ended.SandboxID, "E2b-Sandbox-Port", "49983"); resp.StatusCode != 401 {
+	if resp, got := doRequest(t, http.MethodGet, srv.URL+"/envs", "", "E2b-Sandbox-Id", ended.SandboxID, "E2b-Sandbox-Port", "49983"); resp.StatusCode != 401 {
 		t.Errorf("of a sandbox that ended, without: %d %s", resp.StatusCode, got)
 	}
-	// The control plane does not answer under a sandbox's host.
-	if _, got := ask(t, http.MethodGet, srv.URL+"/v2/sandboxes", "", "Host", "49983-sb1.box.test"); !strings.HasPrefix(got, "envd GET") {
+	// The control plane does not respond under a sandbox's host name.
+	if _, got := doRequest(t, http.MethodGet, srv.URL+"/v2/sandboxes", "", "Host", "49983-sb1.box.test"); !strings.HasPrefix(got, "envd GET") {
 		t.Errorf("a sandbox's host answered %s", got)
 	}
-	if resp, _ := ask(t, http.MethodPost, srv.URL+"/init", "{}", "Host", "49983-sb1.box.test"); resp.StatusCode != http.StatusNotFound {
+	if resp, _ := doRequest(t, http.MethodPost, srv.URL+"/init", "{}", "Host", "49983-sb1.box.test"); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("/init: %d", resp.StatusCode)
 	}
-	if _, got := ask(t, http.MethodGet, srv.URL+"/abort", "", "Host", "49983-sb1.box.test"); !strings.HasSuffix(got, "broken off") {
+	if _, got := doRequest(t, http.MethodGet, srv.URL+"/abort", "", "Host", "49983-sb1.box.test"); !strings.HasSuffix(got, "broken off") {
 		t.Errorf("a broken stream looks whole: %q", got)
 	}
 	s.end("sb1")
-	if resp, got := ask(t, http.MethodGet, srv.URL+"/health", "", "Host", "49983-sb1.box.test"); resp.StatusCode != http.StatusBadGateway {
+	if resp, got := doRequest(t, http.MethodGet, srv.URL+"/health", "", "Host", "49983-sb1.box.test"); resp.StatusCode != http.StatusBadGateway {
 		t.Errorf("health of a sandbox that ended: %d %s", resp.StatusCode, got)
 	}
 }
 
 func TestForward(t *testing.T) {
 	s, _, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	inner := app(t)
 	s.listen(8080, addr(inner))
-	resp, got := ask(t, http.MethodPost, srv.URL+"/a%2Fb?q=1;2&%zz", "hello", "Host", "8080-sb1.box.test:8443", "X-Custom", "1", "User-Agent", "",
+	resp, got := doRequest(t, http.MethodPost, srv.URL+"/a%2Fb?q=1;2&%zz", "hello", "Host", "8080-sb1.box.test:8443", "X-Custom", "1", "User-Agent", "",
 		"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "8080", "E2b-Traffic-Access-Token", "t", "X-Forwarded-Host", "liar")
 	const want = "POST /a%2Fb?q=1;2&%zz host=8080-sb1.box.test:8443 body=hello\nX-Forwarded-Host: 8080-sb1.box.test:8443\nX-Forwarded-Proto: http\nX-Custom: 1\nConnection: close\n"
 	if !strings.HasPrefix(got, want) {
@@ -158,16 +158,17 @@ func TestForward(t *testing.T) {
 	if v := h.Values("Cache-Control"); len(v) != 1 || v[0] != "max-age=60" || h.Get("Access-Control-Allow-Origin") != "" || h.Get("X-Content-Type-Options") != "" || h.Get("Set-Cookie") != "a=b" {
 		t.Errorf("headers %v", h)
 	}
-	// A page that a sandbox serves may speak with its own ports.
-	if resp, _ := ask(t, http.MethodGet, srv.URL+"/", "", "Host", "8080-sb1.box.test:8443", "Origin", "http://8080-sb1.box.test:8443"); resp.StatusCode != http.StatusOK {
+	// A page that a sandbox serves may call the ports of that sandbox.
+	if resp, _ := doRequest(t, http.MethodGet, srv.URL+"/", "", "Host", "8080-sb1.box.test:8443", "Origin", "http://8080-sb1.box.test:8443"); resp.StatusCode != http.StatusOK {
 		t.Errorf("its own page: %d", resp.StatusCode)
 	}
-	before := s.dialled()
-	resp, got = ask(t, http.MethodGet, srv.URL+"/", "", "E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "9")
-	if resp.StatusCode != http.StatusBadGateway || got != `{"sandboxId":"sb1","message":"The sandbox is running but port is not open","port":9,"code":502}`+"\n" || s.dialled()-before != 5 {
-		t.Errorf("closed port: %d %s after %d attempts", resp.StatusCode, got, s.dialled()-before)
+	before := s.dialCount()
+	resp, got = doRequest(t, http.MethodGet, srv.URL+"/", "", "E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "9")
+	if resp.StatusCode != http.StatusBadGateway || got != `{"sandboxId":"sb1","message":"The sandbox is running but port is not open","port":9,"code":502}`+"\n" || s.dialCount()-before != 5 {
+		t.Errorf("closed port: %d %s after %d attempts", resp.StatusCode, got, s.dialCount()-before)
 	}
-	// A browser is known by its name alone, and its scripts are not people.
+	// The user agent identifies a browser. Requests of a browser's scripts
+	// receive JSON instead of a page.
 	const person = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/91.0.4472.124 Safari/537.36"
 	for _, c := range []struct {
 		host, want string
@@ -180,27 +181,27 @@ func TestForward(t *testing.T) {
 		{"80-sb9", `"sandboxId":"sb9"`, []string{"Accept", "application/json"}},
 	} {
 		headers := append([]string{"Host", c.host + ".box.test", "User-Agent", person}, c.headers...)
-		if resp, got := ask(t, http.MethodGet, srv.URL+"/", "", headers...); resp.StatusCode != http.StatusBadGateway || !strings.Contains(got, c.want) {
+		if resp, got := doRequest(t, http.MethodGet, srv.URL+"/", "", headers...); resp.StatusCode != http.StatusBadGateway || !strings.Contains(got, c.want) {
 			t.Errorf("%s, %q: %d %s", c.host, c.headers, resp.StatusCode, got)
 		}
 	}
 	time.AfterFunc(100*time.Millisecond, func() { s.listen(9, addr(inner)) })
-	if resp, _ = ask(t, http.MethodGet, srv.URL+"/", "", "E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "9"); resp.StatusCode != http.StatusOK {
+	if resp, _ = doRequest(t, http.MethodGet, srv.URL+"/", "", "E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "9"); resp.StatusCode != http.StatusOK {
 		t.Errorf("a port that opens late: %d", resp.StatusCode)
 	}
-	if _, got = ask(t, http.MethodGet, srv.URL+"/break", "", "Host", "8080-sb1.box.test"); got != "so far\n\nbroken off" {
+	if _, got = doRequest(t, http.MethodGet, srv.URL+"/break", "", "Host", "8080-sb1.box.test"); got != "so far\n\nbroken off" {
 		t.Errorf("an answer that is cut short looks whole: %q", got)
 	}
 }
 
-// What listens in a sandbox is not shown the sandbox's token; a header of that
-// name that is no token of ours is between the client and what listens.
-func TestForwardKeepsTokens(t *testing.T) {
+// A server in a sandbox does not receive the sandbox's token. A different token
+// in the same header is forwarded.
+func TestForwardRemovesTokens(t *testing.T) {
 	s, _, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	s.listen(8080, addr(app(t)))
 	for token, want := range map[string]bool{token1: false, "theirs": true, "k1." + token1: true} {
-		resp, got := ask(t, http.MethodGet, srv.URL+"/", "", "Host", "8080-sb1.box.test:8443", "X-Access-Token", token)
+		resp, got := doRequest(t, http.MethodGet, srv.URL+"/", "", "Host", "8080-sb1.box.test:8443", "X-Access-Token", token)
 		if resp.StatusCode != http.StatusOK || strings.Contains(got, token) != want {
 			t.Errorf("with %s: %d %s", token, resp.StatusCode, got)
 		}
@@ -209,7 +210,7 @@ func TestForwardKeepsTokens(t *testing.T) {
 
 func TestForwardStreams(t *testing.T) {
 	s, _, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	s.listen(8080, addr(app(t)))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -242,10 +243,10 @@ func TestForwardStreams(t *testing.T) {
 	}
 }
 
-func TestClosedToThePublic(t *testing.T) {
+func TestPrivatePortsRequireToken(t *testing.T) {
 	s, _, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"base"}`)
-	answer := made(t, srv.URL, `{"templateID":"base","network":{"allowPublicTraffic":false,"maskRequestHost":"localhost:${PORT}","httpsPorts":[8443]}}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	answer := createSandbox(t, srv.URL, `{"templateID":"base","network":{"allowPublicTraffic":false,"maskRequestHost":"localhost:${PORT}","httpsPorts":[8443]}}`)
 	_, rest, _ := strings.Cut(answer, `"trafficAccessToken":"`)
 	traffic, _, _ := strings.Cut(rest, `"`)
 	s.listen(8080, addr(app(t)))
@@ -267,7 +268,7 @@ func TestClosedToThePublic(t *testing.T) {
 		{"49983-sb2.box.test", "", "", 204},
 		{"8080-sb1.box.test", "", "host=8080-sb1.box.test", 200},
 	} {
-		resp, got := ask(t, http.MethodGet, srv.URL+"/health", "", "Host", c.host, "E2b-Traffic-Access-Token", c.token)
+		resp, got := doRequest(t, http.MethodGet, srv.URL+"/health", "", "Host", c.host, "E2b-Traffic-Access-Token", c.token)
 		if resp.StatusCode != c.status || !strings.Contains(got, c.want) || strings.Contains(got, traffic) {
 			t.Errorf("%s with %q: %d %s", c.host, c.token, resp.StatusCode, got)
 		}
@@ -276,8 +277,8 @@ func TestClosedToThePublic(t *testing.T) {
 
 func TestSignedURLs(t *testing.T) {
 	s, d, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"base"}`)
-	made(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	query := func(op, exp string) string {
 		return "/files?path=hello.txt&username=user" + exp + "&signature=" + url.QueryEscape(e2b.Sign("hello.txt:"+op+":user:"+token1+strings.Replace(exp, "&signature_expiration=", ":", 1)))
 	}
@@ -290,26 +291,176 @@ func TestSignedURLs(t *testing.T) {
 		{http.MethodGet, "/files?path=a&signature=v1_x", `{"code":401,"message":"invalid signature"}`},
 		{http.MethodGet, "/files?path=a", "nothing at this path"},
 	} {
-		if _, got := ask(t, c.method, srv.URL+c.url, "", "X-API-KEY", ""); !strings.Contains(got, c.want) {
+		if _, got := doRequest(t, c.method, srv.URL+c.url, "", "X-API-KEY", ""); !strings.Contains(got, c.want) {
 			t.Errorf("%s %s: %s", c.method, c.url, got)
 		}
 	}
-	// Another process has not met the sandbox, and is told of it.
+	// Another process has not cached the sandbox and finds it through Live.
 	for _, live := range []func() []string{nil, func() []string { return []string{"sb2", "sb1"} }} {
 		o := d.Options
 		o.Live = live
 		other := httptest.NewServer(e2b.New(o))
-		_, got := ask(t, http.MethodGet, other.URL+query("read", ""), "", "X-API-KEY", "")
+		_, got := doRequest(t, http.MethodGet, other.URL+query("read", ""), "", "X-API-KEY", "")
 		if strings.Contains(got, "in sb1") != (live != nil) {
 			t.Errorf("another process: %s", got)
 		}
 		other.Close()
 	}
 	s.end("sb1")
-	if resp, got := ask(t, http.MethodGet, srv.URL+query("read", ""), "", "X-API-KEY", ""); resp.StatusCode != http.StatusBadGateway {
+	if resp, got := doRequest(t, http.MethodGet, srv.URL+query("read", ""), "", "X-API-KEY", ""); resp.StatusCode != http.StatusBadGateway {
 		t.Errorf("of a sandbox that ended: %d %s", resp.StatusCode, got)
 	}
 	if got := e2b.Sign("hello.txt:read:user:0tQG31xiMp0IOQfaz9dcwi72L1CPo8e0"); got != "v1_gUtH/s9YCJWgCizjfUxuWfhFE4QSydOWEIIvfLwDr6E" {
 		t.Errorf("E2B's vector: %s", got)
+	}
+}
+
+// On every route to it, a server in a sandbox receives no cookie, token or key
+// of this server, and cannot set this server's cookies.
+func TestForwardIsolatesConsole(t *testing.T) {
+	s, _, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	guest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Set-Cookie"] = []string{"brig_session=planted; Domain=box.test", "__Host-brig_session=planted", "=brig_session=planted", "own=2"}
+		w.Header().Set("Clear-Site-Data", `"cookies"`)
+		_ = r.Header.Write(w)
+	}))
+	t.Cleanup(guest.Close)
+	s.listen(8080, addr(guest))
+	key := "brig_" + strings.Repeat("a", 52)
+	headers := []string{"Cookie", "a=1; brig_session=secret; __Host-brig_login=secret", "X-Brig-CSRF", "secret", "Authorization", "Bearer " + key, "X-Api-Key", "e2b_secret"}
+	for name, way := range map[string][]string{
+		"by host": {"Host", "8080-sb1.box.test:8443"}, "by headers": {"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "8080"},
+	} {
+		resp, got := doRequest(t, http.MethodGet, srv.URL+"/", "", append(way, headers...)...)
+		if resp.StatusCode != http.StatusOK || strings.Contains(got, "secret") || strings.Contains(got, key) || !strings.Contains(got, "Cookie: a=1") {
+			t.Errorf("%s: %d %s", name, resp.StatusCode, got)
+		}
+		if set := resp.Header["Set-Cookie"]; len(set) != 1 || set[0] != "own=2" || resp.Header.Get("Clear-Site-Data") != "" {
+			t.Errorf("%s: it sets %q", name, resp.Header)
+		}
+	}
+	// Control: a guest to which the browser connects directly receives all
+	// credentials.
+	_, got := doRequest(t, http.MethodGet, guest.URL+"/", "", headers...)
+	if strings.Count(got, "secret") < 3 || !strings.Contains(got, key) {
+		t.Errorf("without the server between the guest gets %s", got)
+	}
+}
+
+// A client that knows only the id cannot list, create, restart or remove
+// contexts of the interpreter. A page of another site cannot do so either.
+// Clients send the traffic token.
+func TestInterpreterRequiresToken(t *testing.T) {
+	s, _, srv := serve(t)
+	answer := createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	tokenIn := func(answer string) string {
+		_, rest, _ := strings.Cut(answer, `"trafficAccessToken":"`)
+		token, _, _ := strings.Cut(rest, `"`)
+		return token
+	}
+	traffic, others := tokenIn(answer), tokenIn(createSandbox(t, srv.URL, `{"templateID":"base"}`))
+	if len(traffic) < 40 || len(others) < 40 || traffic == others {
+		t.Fatalf("a client is told %s", answer)
+	}
+	to := []string{"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49999"}
+	contexts := func() int { all, _ := s.Contexts(t.Context(), "sb1"); return len(all) }
+	for _, c := range []struct {
+		method, path, body string
+		good               int
+	}{
+		{"GET", "/contexts", "", 200}, {"POST", "/contexts", "{}", 200}, {"POST", "/contexts", "", 200},
+		{"POST", "/contexts/cx1/restart", "", 200}, {"DELETE", "/contexts/cx1", "", 200}, {"GET", "/nothing", "", 404},
+	} {
+		what, before := c.method+" "+c.path, contexts()
+		for name, headers := range map[string][]string{
+			"nothing": nil, "another sandbox's token": {"E2b-Traffic-Access-Token", others}, "a wrong token": {"X-Access-Token", token1[1:] + "0"},
+			"a wrong token beside a good one": {"X-Access-Token", others, "E2b-Traffic-Access-Token", traffic},
+		} {
+			resp, got := doRequest(t, c.method, srv.URL+c.path, c.body, append(headers, to...)...)
+			if resp.StatusCode != http.StatusUnauthorized || resp.Header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s with %s: %d %s %v", what, name, resp.StatusCode, got, resp.Header)
+			}
+		}
+		if n := contexts(); n != before {
+			t.Errorf("%s: there were %d contexts and are %d", what, before, n)
+		}
+		// Control: the same request as clients send it.
+		resp, got := doRequest(t, c.method, srv.URL+c.path, c.body, append([]string{"E2b-Traffic-Access-Token", traffic, "Content-Type", "application/json"}, to...)...)
+		if resp.StatusCode != c.good {
+			t.Errorf("%s with the traffic token: %d %s", what, resp.StatusCode, got)
+		}
+	}
+	// The traffic token does not permit running code, and a body that a form
+	// can send is rejected.
+	if resp, got := doRequest(t, "POST", srv.URL+"/execute", `{"code":"1"}`, append([]string{"E2b-Traffic-Access-Token", traffic, "Content-Type", "application/json"}, to...)...); resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("code with the traffic token: %d %s", resp.StatusCode, got)
+	}
+	for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain; x=application/json"} {
+		resp, got := doRequest(t, "POST", srv.URL+"/contexts", "{}", append([]string{"E2b-Traffic-Access-Token", traffic, "Content-Type", kind}, to...)...)
+		if resp.StatusCode != http.StatusUnsupportedMediaType {
+			t.Errorf("a context as %s: %d %s", kind, resp.StatusCode, got)
+		}
+	}
+	resp, got := doRequest(t, "OPTIONS", srv.URL+"/contexts", "", append([]string{"Origin", "https://evil.test", "Access-Control-Request-Method", "POST"}, to...)...)
+	if resp.StatusCode != http.StatusForbidden || resp.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Errorf("a page asks: %d %s", resp.StatusCode, got)
+	}
+}
+
+// Unsecured opens the interpreter of those sandboxes that were created without
+// the option secure, and of no others. Control: without Unsecured no
+// interpreter is open. A wrong token and a body that another site's page can
+// send are always rejected.
+func TestUnsecuredInterpreter(t *testing.T) {
+	for _, unsecured := range []bool{false, true} {
+		for body, open := range map[string]bool{
+			`{"templateID":"base"}`: true, `{"templateID":"base","secure":false}`: true, `{"templateID":"base","secure":true}`: false,
+		} {
+			_, d, srv := serve(t)
+			d.Unsecured = unsecured
+			createSandbox(t, srv.URL, body)
+			want := http.StatusUnauthorized
+			if unsecured && open {
+				want = http.StatusOK
+			}
+			to := []string{"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49999"}
+			json := append([]string{"Content-Type", "application/json"}, to...)
+			if resp, got := doRequest(t, "POST", srv.URL+"/execute", `{"code":"1"}`, json...); resp.StatusCode != want {
+				t.Errorf("unsecured %v, %s: %d %s", unsecured, body, resp.StatusCode, got)
+			}
+			if resp, got := doRequest(t, "GET", srv.URL+"/contexts", "", to...); resp.StatusCode != want {
+				t.Errorf("unsecured %v, contexts of %s: %d %s", unsecured, body, resp.StatusCode, got)
+			}
+			if resp, got := doRequest(t, "POST", srv.URL+"/execute", `{"code":"1"}`, append([]string{"X-Access-Token", "wrong"}, json...)...); resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("unsecured %v, %s with a wrong token: %d %s", unsecured, body, resp.StatusCode, got)
+			}
+			if want != http.StatusOK {
+				continue
+			}
+			if resp, got := doRequest(t, "POST", srv.URL+"/execute", `{"code":"1"}`, append([]string{"Content-Type", "text/plain"}, to...)...); resp.StatusCode != http.StatusUnsupportedMediaType {
+				t.Errorf("a form: %d %s", resp.StatusCode, got)
+			}
+		}
+	}
+}
+
+// After a few wrong signatures from one address, further signatures are
+// rejected without comparing them with those of every sandbox.
+func TestSignatureRateLimit(t *testing.T) {
+	_, d, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	compared := 0
+	d.Options.Live = func() []string { compared++; return nil }
+	told := map[int]int{}
+	for range 500 {
+		resp, _ := doRequest(t, http.MethodGet, srv.URL+"/files?path=x&signature=v1_x", "")
+		told[resp.StatusCode]++
+		if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
+			t.Fatal("it does not say when to try again")
+		}
+	}
+	if told[http.StatusUnauthorized] < 20 || told[http.StatusTooManyRequests] < 300 || compared != told[http.StatusUnauthorized] {
+		t.Errorf("it is told %v, and %d were compared", told, compared)
 	}
 }

@@ -7,67 +7,67 @@ import (
 	"sync"
 )
 
-// maxKnown bounds how many ids are remembered, and with that how much work a
-// signature makes that nobody has made: some milliseconds.
-const maxKnown = 10_000
+// maxCachedSandboxes is the maximum number of cached ids. It also limits the
+// work that a wrong signature causes to a few milliseconds.
+const maxCachedSandboxes = 10_000
 
-// knownIDs are the sandboxes that this door has met.
-type knownIDs struct {
+// sandboxCache caches the ids of the sandboxes that this API has served.
+type sandboxCache struct {
 	mu  sync.Mutex // guards the fields below
 	ids map[string]bool
-	by  map[string]map[string]bool // the ids of keys that were told a sandbox's token
+	by  map[string]map[string]bool // ids of the keys that received a sandbox's token
 }
 
-// maxTold bounds the keys that are remembered of one sandbox.
-const maxTold = 100
+// maxKeysPerSandbox limits the cached keys of one sandbox.
+const maxKeysPerSandbox = 100
 
-// told remembers that the bearer of a key knows a sandbox's token.
-func (k *knownIDs) told(id, key string) {
+// recordKey records that the holder of a key received a sandbox's token.
+func (k *sandboxCache) recordKey(id, key string) {
 	k.add(id)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.by == nil {
 		k.by = map[string]map[string]bool{}
 	}
-	if k.by[id] == nil || len(k.by[id]) >= maxTold {
+	if k.by[id] == nil || len(k.by[id]) >= maxKeysPerSandbox {
 		k.by[id] = map[string]bool{}
 	}
 	k.by[id][key] = true
 }
 
-// keys are those that were told a sandbox's token, and none, which is the key
-// of tokens that are bound to none.
-func (k *knownIDs) keys(id string) []string {
+// keys returns the ids of the keys that received a sandbox's token, and the
+// empty id, which represents tokens that belong to no key.
+func (k *sandboxCache) keys(id string) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append(slices.Collect(maps.Keys(k.by[id])), "")
 }
 
-func (k *knownIDs) add(id string) {
+func (k *sandboxCache) add(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ids == nil {
 		k.ids = map[string]bool{}
 	}
-	if len(k.ids) >= maxKnown {
+	if len(k.ids) >= maxCachedSandboxes {
 		for old := range k.ids {
 			delete(k.by, old)
-			delete(k.ids, old) // any: whoever is used again comes back
+			delete(k.ids, old) // an arbitrary id: it is added again when it is used
 			break
 		}
 	}
 	k.ids[id] = true
 }
 
-func (k *knownIDs) remove(id string) {
+func (k *sandboxCache) remove(id string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.by, id)
 	delete(k.ids, id)
 }
 
-// all returns a copy of the set.
-func (k *knownIDs) all() map[string]bool {
+// copyIDs returns a copy of the set.
+func (k *sandboxCache) copyIDs() map[string]bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	ids := map[string]bool{}
@@ -75,11 +75,11 @@ func (k *knownIDs) all() map[string]bool {
 	return ids
 }
 
-// candidates are the ids of sandboxes that may run, each once.
-func (d *Door) candidates() iter.Seq[string] {
-	ids := d.known.all()
-	if d.Live != nil {
-		for _, id := range d.Live() {
+// candidates returns the ids of sandboxes that may be running, each once.
+func (k *tokens) candidates() iter.Seq[string] {
+	ids := k.cache.copyIDs()
+	if k.Live != nil {
+		for _, id := range k.Live() {
 			ids[id] = true
 		}
 	}

@@ -6,46 +6,53 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// reserved begins the labels that are the door's own. E2B's metadata are all
-// the other ones.
-const reserved = "brig.e2b/"
+// reservedPrefix is the prefix of the API's own labels. All other labels are E2B
+// metadata.
+const reservedPrefix = "brig.e2b/"
 
-// The labels by which the door remembers what a sandbox was asked for with.
+// Labels in which the API stores the request that created a sandbox.
 const (
-	labelDoor     = reserved + "door" // it made the sandbox
-	labelTemplate = reserved + "template"
-	labelPublic   = reserved + "allow-public-traffic"
-	labelMask     = reserved + "mask-request-host"
-	labelHTTPS    = reserved + "https-ports"
-	labelNetwork  = reserved + "network" // it was asked for with one
+	labelAPI      = reservedPrefix + "door" // set on sandboxes that this API created
+	labelTemplate = reservedPrefix + "template"
+	labelPublic   = reservedPrefix + "allow-public-traffic"
+	labelMask     = reservedPrefix + "mask-request-host"
+	labelHTTPS    = reservedPrefix + "https-ports"
+	labelNetwork  = reservedPrefix + "network" // the network object of the request
+	labelOpen     = reservedPrefix + "unsecured"
+	labelResume   = reservedPrefix + "auto-resume" // traffic resumes the paused sandbox
+
+	labelSnapshot     = reservedPrefix + "snapshot"      // set on snapshots
+	labelSnapshotOf   = reservedPrefix + "snapshot-of"   // ID of the sandbox that was copied
+	labelSnapshotName = reservedPrefix + "snapshot-name" // name of a snapshot
 )
 
-// The variables that a sandbox has by contract.
+// Environment variables that E2B guarantees in every sandbox.
 const (
 	envMark     = "E2B_SANDBOX"
 	envID       = "E2B_SANDBOX_ID"
 	envTemplate = "E2B_TEMPLATE_ID"
 )
 
-// isMade reports whether the door made s.
-func isMade(s *brig.Sandbox) bool { return s.Spec.Labels[labelDoor] != "" }
+// createdByAPI reports whether this API created s.
+func createdByAPI(s *brig.Sandbox) bool { return s.Spec.Labels[labelAPI] != "" }
 
-// metadata are the labels that are not the door's own.
+// metadata returns the labels that are not the API's own.
 func metadata(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range labels {
-		if !strings.HasPrefix(k, reserved) {
+		if !strings.HasPrefix(k, reservedPrefix) {
 			out[k] = v
 		}
 	}
 	return out
 }
 
-// checkMetadata refuses the keys that are the door's own.
+// checkMetadata returns an error if m contains a label key that is reserved for
+// the API.
 func checkMetadata(m map[string]string) error {
 	for k := range m {
-		if strings.HasPrefix(k, reserved) {
-			return brig.InvalidField("metadata", "keys that begin with %s are reserved", reserved)
+		if strings.HasPrefix(k, reservedPrefix) {
+			return brig.InvalidField("metadata", "keys that begin with %s are reserved", reservedPrefix)
 		}
 	}
 	return nil

@@ -10,50 +10,67 @@ import (
 	"unicode/utf8"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// sendTimeout is how long a client may leave one line unread.
-const sendTimeout = 5 * time.Minute
+// headTime is the longest time that a client waits for the response header. An
+// error within that time is answered with its own status. Code that waits for
+// an interpreter must not look like an unresponsive server, because the
+// clients' timeout covers the time until the header.
+const headTime = 250 * time.Millisecond
 
-// lines streams what code does. The answer begins with its first line, so
-// that what fails before has a status of its own; or with the first sign of
-// life, while the code waits for its turn.
+// lines streams the events of running code. The response begins with its first
+// line, so that an earlier error has its own status. It begins at the latest
+// headTime after the request.
 type lines struct {
 	w      http.ResponseWriter
 	cancel context.CancelCauseFunc
-	// alive fires after silence.
-	alive   *time.Timer
-	silence time.Duration
+	// alive fires after an interval without output.
+	alive             *time.Timer
+	head              *time.Timer
+	keepaliveInterval time.Duration
 
-	out, err door.Text // these are RunCode's alone
+	out, err httpapi.Text // used only by RunCode
 
-	gather   time.Duration
-	gathered gathered
+	flushDelay   time.Duration
+	outputBuffer outputBuffer
 
 	mu     sync.Mutex // guards the fields below
 	begun  bool
 	ran    bool
-	failed bool // an exception was told of
+	failed bool // an exception was sent
 	closed bool
 	broken error
 }
 
-// newLines returns a stream, a context that ends when nobody reads it, and
-// what ends its signs of life.
-func newLines(w http.ResponseWriter, r *http.Request, silence, gather time.Duration) (*lines, context.Context, func()) {
+// newLines returns a stream, a context that ends when the client disconnects,
+// and a function that stops the keepalives.
+func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDelay time.Duration) (*lines, context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	l := &lines{w: w, cancel: cancel, silence: silence, gather: gather}
+	l := &lines{w: w, cancel: cancel, keepaliveInterval: keepaliveInterval, flushDelay: flushDelay}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.alive = time.AfterFunc(silence, func() {
-		_ = l.send(line{Type: "keepalive"}) // send remembers its error
+	l.alive = time.AfterFunc(keepaliveInterval, func() {
+		_ = l.send(line{Type: "keepalive"}) // send records its error
+	})
+	l.head = time.AfterFunc(headTime, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.begun || l.closed || l.broken != nil {
+			return
+		}
+		l.begin()
+		if err := http.NewResponseController(l.w).Flush(); err != nil {
+			l.broken = brig.Errorf(brig.Canceled, "the client went away").Because(err)
+			l.cancel(l.broken)
+		}
 	})
 	return l, ctx, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.closed = true
 		l.alive.Stop()
+		l.head.Stop()
 		cancel(nil)
 	}
 }
@@ -61,7 +78,7 @@ func newLines(w http.ResponseWriter, r *http.Request, silence, gather time.Durat
 // lineEnd is the type of the last line.
 const lineEnd = "end_of_execution"
 
-// line is every line but a result.
+// line has the fields of all lines of the stream except results.
 type line struct {
 	Type      string  `json:"type"`
 	Count     *int    `json:"execution_count,omitempty"`
@@ -78,17 +95,25 @@ func (l *lines) hasBegun() bool {
 	return l.begun
 }
 
-// hasRun reports whether any of the code has run.
+// hasRun reports whether the code has begun to run.
 func (l *lines) hasRun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ran
 }
 
-// send writes one line. Clients decode what they read piece by piece, so
-// there is nothing but ASCII in it, and it is flushed at its end.
+// begin sends the response header. The caller holds l.mu.
+func (l *lines) begin() {
+	l.begun = true
+	l.w.Header().Set("Content-Type", "application/x-ndjson")
+	l.w.Header().Set("X-Accel-Buffering", "no")
+	l.w.WriteHeader(http.StatusOK)
+}
+
+// send writes one line and flushes it. The line is pure ASCII, because clients
+// decode the stream in chunks that may split a character.
 func (l *lines) send(v any) error {
-	b, err := door.Marshal(v) // with a line feed
+	b, err := httpapi.Marshal(v) // includes a line feed
 	if err != nil {
 		return err
 	}
@@ -98,18 +123,10 @@ func (l *lines) send(v any) error {
 		return l.broken
 	}
 	if !l.begun {
-		l.begun = true
-		l.w.Header().Set("Content-Type", "application/x-ndjson")
-		l.w.Header().Set("X-Accel-Buffering", "no")
-		l.w.WriteHeader(http.StatusOK)
+		l.begin()
 	}
-	rc := http.NewResponseController(l.w)
-	timed := rc.SetWriteDeadline(time.Now().Add(sendTimeout)) == nil
 	if _, err = l.w.Write(ascii(b)); err == nil {
-		err = rc.Flush()
-	}
-	if err == nil && timed {
-		err = rc.SetWriteDeadline(time.Time{}) // the connection may serve others
+		err = http.NewResponseController(l.w).Flush()
 	}
 	if err != nil {
 		l.broken = brig.Errorf(brig.Canceled, "the client went away").Because(err)
@@ -117,15 +134,15 @@ func (l *lines) send(v any) error {
 		return l.broken
 	}
 	if last, ok := v.(line); ok && last.Type == lineEnd {
-		l.closed = true // no sign of life comes after it
+		l.closed = true // no keepalive may follow the last line
 		l.alive.Stop()
 		return nil
 	}
-	l.alive.Reset(l.silence)
+	l.alive.Reset(l.keepaliveInterval)
 	return nil
 }
 
-// ascii writes what is not ASCII in a JSON document as escapes.
+// ascii escapes non-ASCII characters in a JSON document.
 func ascii(b []byte) []byte {
 	plain := bytes.IndexFunc(b, func(r rune) bool { return r >= utf8.RuneSelf })
 	if plain < 0 {

@@ -13,78 +13,85 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Bounds of lists.
+// Limits of lists.
 const (
-	mostListed = 100    // sandboxes on a page
-	mostRead   = 50_000 // sandboxes that are looked through for one
+	maxListed  = 100    // sandboxes per page
+	maxScanned = 50_000 // sandboxes that one request reads
 	readPage   = 1000
 )
 
-// selection is what a client wants to see.
+// selection is the filter and order of a list request.
 type selection struct {
 	metadata map[string]string
 	template string
-	running  bool
-	after    time.Time // the first moment that counts
+	states   []brig.State
+	after    time.Time // earliest start time
 	limit    int
 	asc      bool
 	from     *cursor
 }
 
-func (d *Door) listV1(w http.ResponseWriter, r *http.Request) error {
+func (sb *sandboxes) listV1(w http.ResponseWriter, r *http.Request) error {
 	metadata, err := parseMetadata(r.URL.Query().Get("metadata"))
 	if err != nil {
 		return err
 	}
-	all, err := d.all(r.Context(), selection{metadata: metadata, running: true})
+	all, err := sb.listAll(r.Context(), selection{metadata: metadata, states: []brig.State{brig.Running}})
 	if err != nil {
 		return err
 	}
-	d.writeList(w, r, all)
+	sb.writeList(w, r, all)
 	return nil
 }
 
-func (d *Door) listV2(w http.ResponseWriter, r *http.Request) error {
+func (sb *sandboxes) listV2(w http.ResponseWriter, r *http.Request) error {
 	sel, err := parseSelection(r.URL.Query())
 	if err != nil {
 		return err
 	}
-	all, err := d.all(r.Context(), sel)
+	all, err := sb.listAll(r.Context(), sel)
 	if err != nil {
 		return err
 	}
-	if sel.running {
-		w.Header().Set("X-Total-Running", strconv.Itoa(len(all)))
+	if slices.Contains(sel.states, brig.Running) {
+		running := 0
+		for _, s := range all {
+			if s.State == brig.Running {
+				running++
+			}
+		}
+		w.Header().Set("X-Total-Running", strconv.Itoa(running))
 	}
 	page, next := sel.page(all)
 	if next != "" {
 		w.Header().Set("X-Next-Token", next)
 	}
-	d.writeList(w, r, page)
+	sb.writeList(w, r, page)
 	return nil
 }
 
-func (d *Door) writeList(w http.ResponseWriter, r *http.Request, sandboxes []*brig.Sandbox) {
+func (sb *sandboxes) writeList(w http.ResponseWriter, r *http.Request, sandboxes []*brig.Sandbox) {
 	out := make([]listedSandbox, 0, len(sandboxes))
 	for _, s := range sandboxes {
 		out = append(out, listed(s))
 	}
-	d.write(w, r, http.StatusOK, out)
+	sb.write(w, r, http.StatusOK, out)
 }
 
 func parseSelection(q url.Values) (selection, error) {
-	sel := selection{template: q.Get("template"), limit: mostListed, running: true}
+	sel := selection{template: q.Get("template"), states: []brig.State{brig.Running, brig.Paused}}
 	var err error
 	if sel.metadata, err = parseMetadata(q.Get("metadata")); err != nil {
 		return sel, err
 	}
 	if states := q.Get("state"); states != "" {
-		sel.running = false
+		sel.states = nil
 		for s := range strings.SplitSeq(states, ",") {
 			switch s {
 			case stateRunning:
-				sel.running = true
-			case "paused": // none ever is
+				sel.states = append(sel.states, brig.Running)
+			case statePaused:
+				sel.states = append(sel.states, brig.Paused)
 			default:
 				return sel, brig.InvalidField("state", "give running, paused, or both")
 			}
@@ -98,6 +105,15 @@ func parseSelection(q url.Values) (selection, error) {
 			return sel, brig.InvalidField("startedAfter", "it is not a time like 2026-01-02T03:04:05Z").Because(err)
 		}
 	}
+	paged, err := parsePage(q)
+	sel.limit, sel.asc, sel.from = paged.limit, paged.asc, paged.from
+	return sel, err
+}
+
+// parsePage parses the order, the limit and the cursor of a list.
+func parsePage(q url.Values) (selection, error) {
+	sel := selection{limit: maxListed}
+	var err error
 	switch q.Get("order") {
 	case "", "desc":
 	case "asc":
@@ -106,8 +122,8 @@ func parseSelection(q url.Values) (selection, error) {
 		return sel, brig.InvalidField("order", "give asc or desc")
 	}
 	if s := q.Get("limit"); s != "" {
-		if sel.limit, err = strconv.Atoi(s); err != nil || sel.limit < 1 || sel.limit > mostListed {
-			return sel, brig.InvalidField("limit", "give 1 to %d", mostListed)
+		if sel.limit, err = strconv.Atoi(s); err != nil || sel.limit < 1 || sel.limit > maxListed {
+			return sel, brig.InvalidField("limit", "give 1 to %d", maxListed)
 		}
 	}
 	if s := q.Get("nextToken"); s != "" {
@@ -123,61 +139,64 @@ func parseSelection(q url.Values) (selection, error) {
 	return sel, nil
 }
 
-// all reads the tenant's sandboxes that are wanted, in the order that is
-// wanted. The answer says how many there are, so no page alone would do.
-func (d *Door) all(ctx context.Context, sel selection) (out []*brig.Sandbox, err error) {
-	if !sel.running {
-		return nil, nil
-	}
-	o := brig.ListOptions{States: []brig.State{brig.Running}, Limit: readPage, Labels: map[string]string{labelDoor: "true"}}
+// listAll returns the tenant's matching sandboxes in the requested order. It
+// reads all pages, because the response contains the total number.
+func (sb *sandboxes) listAll(ctx context.Context, sel selection) ([]*brig.Sandbox, error) {
+	o := brig.ListOptions{States: sel.states, Limit: readPage, Labels: map[string]string{labelAPI: "true"}}
 	for k, v := range sel.metadata {
 		o.Labels[k] = v
 	}
 	if sel.template != "" {
-		o.Labels[labelTemplate] = d.templateName(sel.template)
+		o.Labels[labelTemplate] = sb.templates.name(sel.template)
 	}
-	after := sel.after.Truncate(time.Microsecond) // clients know no finer times
-	for read := 0; read < mostRead; {
-		page, err := d.Service.List(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		read += max(1, len(page.Sandboxes))
-		for _, s := range page.Sandboxes {
-			if !s.Created.Truncate(time.Microsecond).Before(after) {
-				out = append(out, s)
-			}
-		}
-		if o.Cursor = page.Next; o.Cursor == "" {
-			break
-		}
+	after := sel.after.Truncate(time.Microsecond) // clients send times with microsecond resolution
+	all, err := sb.scan(ctx, o)
+	if err != nil {
+		return nil, err
 	}
+	out := slices.DeleteFunc(all, func(s *brig.Sandbox) bool { return s.Created.Truncate(time.Microsecond).Before(after) })
 	slices.SortFunc(out, func(a, b *brig.Sandbox) int {
 		if sel.asc {
-			return older(a, b)
+			return compareStart(a, b)
 		}
-		return older(b, a)
+		return compareStart(b, a)
 	})
 	return out, nil
 }
 
-// older orders sandboxes by their age, and those of one moment by their ids.
-func older(a, b *brig.Sandbox) int {
+// scan returns the selected sandboxes of all pages.
+func (e *env) scan(ctx context.Context, o brig.ListOptions) (out []*brig.Sandbox, err error) {
+	for read := 0; read < maxScanned; {
+		page, err := e.Service.List(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		read += max(1, len(page.Sandboxes))
+		out = append(out, page.Sandboxes...)
+		if o.Cursor = page.Next; o.Cursor == "" {
+			break
+		}
+	}
+	return out, nil
+}
+
+// compareStart compares sandboxes by start time and then by id.
+func compareStart(a, b *brig.Sandbox) int {
 	if c := a.Created.Compare(b.Created); c != 0 {
 		return c
 	}
 	return cmp.Compare(a.ID, b.ID)
 }
 
-// page cuts a page out of all, and returns where the next one begins.
+// page returns one page of all and the cursor of the next page.
 func (sel selection) page(all []*brig.Sandbox) ([]*brig.Sandbox, string) {
 	if sel.from != nil {
 		last := &brig.Sandbox{ID: brig.ID(sel.from.id), Created: sel.from.started}
 		begin := slices.IndexFunc(all, func(s *brig.Sandbox) bool {
 			if sel.asc {
-				return older(s, last) > 0
+				return compareStart(s, last) > 0
 			}
-			return older(s, last) < 0
+			return compareStart(s, last) < 0
 		})
 		if begin < 0 {
 			return nil, ""

@@ -15,11 +15,11 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 )
 
-// pages follows a list to its end and returns the ids of each page.
+// pages reads a list to its end and returns the ids of each page.
 func pages(t *testing.T, base string, q url.Values) (out [][]string) {
 	t.Helper()
 	for range 100 {
-		resp, body := ask(t, http.MethodGet, base+"/v2/sandboxes?"+q.Encode(), "")
+		resp, body := doRequest(t, http.MethodGet, base+"/v2/sandboxes?"+q.Encode(), "")
 		var page []struct{ SandboxID string }
 		if err := json.Unmarshal([]byte(body), &page); err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%v: %d %s", q, resp.StatusCode, body)
@@ -41,11 +41,11 @@ func pages(t *testing.T, base string, q url.Values) (out [][]string) {
 
 func TestListPages(t *testing.T) {
 	s, _, srv := serve(t)
-	s.add("acme", brig.Spec{Labels: map[string]string{"n": "1"}}) // not of this door
+	s.add("acme", brig.Spec{Labels: map[string]string{"n": "1"}}) // not created by this API
 	for i := range 20 {                                           // sb2 to sb21
-		made(t, srv.URL, fmt.Sprintf(`{"templateID":"base","metadata":{"odd":"%t"}}`, i%2 == 1))
+		createSandbox(t, srv.URL, fmt.Sprintf(`{"templateID":"base","metadata":{"odd":"%t"}}`, i%2 == 1))
 	}
-	if resp, _ := ask(t, http.MethodPost, srv.URL+"/v2/sandboxes", `{"templateID":"base"}`, "X-API-KEY", poor); resp.StatusCode != http.StatusCreated {
+	if resp, _ := doRequest(t, http.MethodPost, srv.URL+"/v2/sandboxes", `{"templateID":"base"}`, "X-API-KEY", otherKey); resp.StatusCode != http.StatusCreated {
 		t.Fatal("of another tenant") // sb22
 	}
 	s.end("sb21")
@@ -79,9 +79,10 @@ func TestListPages(t *testing.T) {
 			t.Errorf("%s: pages of %v: %v", c.query, sizes, all)
 		}
 	}
-	// A sandbox that goes between two pages takes none with it.
+	// A sandbox that ends between two pages does not remove another sandbox
+	// from the list.
 	q := url.Values{"limit": {"2"}}
-	resp, _ := ask(t, http.MethodGet, srv.URL+"/v2/sandboxes?"+q.Encode(), "")
+	resp, _ := doRequest(t, http.MethodGet, srv.URL+"/v2/sandboxes?"+q.Encode(), "")
 	if n := resp.Header.Get("X-Total-Running"); n != "19" {
 		t.Errorf("%s run", n)
 	}
@@ -91,61 +92,61 @@ func TestListPages(t *testing.T) {
 		t.Errorf("after sb20 and sb19: %v", got[0])
 	}
 	q.Set("order", "asc")
-	if resp, _ := ask(t, http.MethodGet, srv.URL+"/v2/sandboxes?"+q.Encode(), ""); resp.StatusCode != http.StatusBadRequest {
+	if resp, _ := doRequest(t, http.MethodGet, srv.URL+"/v2/sandboxes?"+q.Encode(), ""); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("a cursor of the other order: %d", resp.StatusCode)
 	}
 	for _, path := range []string{"/sandboxes/sb22", "/sandboxes/sb1", "/sandboxes/sb1/logs"} {
-		if resp, _ := ask(t, http.MethodGet, srv.URL+path, ""); resp.StatusCode != http.StatusNotFound {
+		if resp, _ := doRequest(t, http.MethodGet, srv.URL+path, ""); resp.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, resp.StatusCode)
 		}
 	}
-	if resp, _ := ask(t, http.MethodDelete, srv.URL+"/sandboxes/sb22", ""); resp.StatusCode != http.StatusNotFound {
+	if resp, _ := doRequest(t, http.MethodDelete, srv.URL+"/sandboxes/sb22", ""); resp.StatusCode != http.StatusNotFound {
 		t.Error("another tenant's sandbox was removed")
 	}
 }
 
-// What is asked for is what the service gets.
+// The spec that the Service receives contains the options of the request.
 func TestCreateSpec(t *testing.T) {
 	s, _, srv := serve(t)
-	made(t, srv.URL, `{"templateID":"code-interpreter-v1","timeout":90,"metadata":{"a":"b"},"envVars":{"A":"1"},"allow_internet_access":false}`)
+	createSandbox(t, srv.URL, `{"templateID":"code-interpreter-v1","timeout":90,"metadata":{"a":"b"},"envVars":{"A":"1"},"allow_internet_access":false}`)
 	spec := s.lastSpec()
 	if spec.Template != "code-interpreter-v1" || spec.Image != "" || spec.TTL != 90*time.Second || !spec.FixedLease || spec.Env["A"] != "1" || spec.Env["E2B_SANDBOX"] != "true" ||
 		spec.Env["E2B_TEMPLATE_ID"] != "code-interpreter-v1" || spec.Labels["a"] != "b" || spec.Labels["brig.e2b/template"] != "code-interpreter-v1" {
 		t.Errorf("%+v", spec)
 	}
-	made(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	if ttl := s.lastSpec().TTL; ttl != 300*time.Second {
 		t.Errorf("v2: %v", ttl)
 	}
-	ask(t, http.MethodPost, srv.URL+"/sandboxes", `{"templateID":"base"}`)
+	doRequest(t, http.MethodPost, srv.URL+"/sandboxes", `{"templateID":"base"}`)
 	if ttl := s.lastSpec().TTL; ttl != 15*time.Second {
 		t.Errorf("v1: %v", ttl)
 	}
 }
 
-// connect and refreshes never shorten a life; timeout may.
+// connect and refreshes never shorten a lifetime, but timeout may.
 func TestLeases(t *testing.T) {
 	s, _, srv := serve(t)
 	s.begin = time.Now()
-	made(t, srv.URL, `{"templateID":"base","timeout":600}`)
+	createSandbox(t, srv.URL, `{"templateID":"base","timeout":600}`)
 	for _, c := range [][2]string{
 		{"/v2/sandboxes/sb1/connect", `{"timeout":60}`}, {"/v2/sandboxes/sb1/connect", ``}, {"/sandboxes/sb1/refreshes", `{"duration":60}`},
 		{"/sandboxes/sb1/connect", `{"timeout":3600}`}, {"/sandboxes/sb1/refreshes", `{"duration":1200}`}, {"/sandboxes/sb1/timeout", `{"timeout":1}`},
 		{"/sandboxes/sb1/timeout", `{"timeout":-9223372036854775808}`},
 	} {
-		if resp, got := ask(t, http.MethodPost, srv.URL+c[0], c[1]); resp.StatusCode >= 300 {
+		if resp, got := doRequest(t, http.MethodPost, srv.URL+c[0], c[1]); resp.StatusCode >= 300 {
 			t.Errorf("%v: %d %s", c, resp.StatusCode, got)
 		}
 	}
 	want := []string{"extend sb1 1h0m0s", "extend sb1 20m0s", "extend sb1 1s", "remove sb1"}
-	if got := s.called(); !slices.Equal(got, want) {
+	if got := s.recordedCalls(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	for _, c := range [][2]string{
 		{"timeout", `{"timeout":86401}`}, {"timeout", `{}`}, {"connect", `{"timeout":-1}`}, {"connect", `{"timeout":999999}`}, {"refreshes", `{"duration":-1}`},
 	} {
-		made(t, srv.URL, `{"templateID":"base"}`)
-		if resp, _ := ask(t, http.MethodPost, srv.URL+"/sandboxes/sb2/"+c[0], c[1]); resp.StatusCode != http.StatusBadRequest {
+		createSandbox(t, srv.URL, `{"templateID":"base"}`)
+		if resp, _ := doRequest(t, http.MethodPost, srv.URL+"/sandboxes/sb2/"+c[0], c[1]); resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("%v: %d", c, resp.StatusCode)
 		}
 	}
@@ -157,17 +158,17 @@ func TestMetrics(t *testing.T) {
 			return []e2b.Metric{{At: epoch, CPUs: 1}, {At: epoch.Add(5 * time.Second), CPUs: 1, CPUPercent: 12.5, Memory: 1, MemoryTotal: 2, MemoryCache: 3, DiskUsed: 4, DiskTotal: 5}}, nil
 		}
 	})
-	made(t, srv.URL, `{"templateID":"base"}`)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	const second = `{"timestamp":"2126-01-02T03:04:10Z","timestampUnix":4923082650,"cpuCount":1,"cpuUsedPct":12.5,"memUsed":1,"memTotal":2,"memCache":3,"diskUsed":4,"diskTotal":5}`
 	at := fmt.Sprint(epoch.Unix() + 5)
 	want := strings.Replace(second, "4923082650", at, 1)
-	if _, got := ask(t, http.MethodGet, srv.URL+"/sandboxes/sb1/metrics?start="+at+"&end="+at, ""); got != "["+want+"]\n" {
+	if _, got := doRequest(t, http.MethodGet, srv.URL+"/sandboxes/sb1/metrics?start="+at+"&end="+at, ""); got != "["+want+"]\n" {
 		t.Errorf("got %s want %s", got, want)
 	}
-	if _, got := ask(t, http.MethodGet, srv.URL+"/sandboxes/metrics?sandbox_ids=sb1,sb7", ""); got != `{"sandboxes":{"sb1":`+want+"}}\n" {
+	if _, got := doRequest(t, http.MethodGet, srv.URL+"/sandboxes/metrics?sandbox_ids=sb1,sb7", ""); got != `{"sandboxes":{"sb1":`+want+"}}\n" {
 		t.Errorf("got %s", got)
 	}
-	if resp, _ := ask(t, http.MethodGet, srv.URL+"/sandboxes/sb1/metrics?start=x", ""); resp.StatusCode != http.StatusBadRequest {
+	if resp, _ := doRequest(t, http.MethodGet, srv.URL+"/sandboxes/sb1/metrics?start=x", ""); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("start=x: %d", resp.StatusCode)
 	}
 }

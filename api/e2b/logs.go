@@ -12,14 +12,20 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// Bounds of logs.
+// Limits of logs.
 const (
-	mostEntries = 1000
-	mostLog     = 16 << 20 // bytes that are looked at, the first ones
+	maxEntries = 1000
+	maxLog     = 16 << 20 // bytes that are read, starting at the beginning
 )
+
+// telemetry serves the logs and the usage metrics of sandboxes.
+type telemetry struct {
+	*env
+	finder *finder
+}
 
 // logEntry is one line of a sandbox's log.
 type logEntry struct {
@@ -29,19 +35,19 @@ type logEntry struct {
 	Fields    map[string]string `json:"fields"`
 }
 
-// logger is what the command line takes entries to come from.
+// logger is the source name that the command line expects in entries.
 const logger = "process"
 
-// entries reads a sandbox's log. No two lines have the same time, so that a
-// client that follows the log can say where it was: of lines of one millisecond
-// each is one later than the one before.
-func (d *Door) entries(ctx context.Context, s *brig.Sandbox) ([]logEntry, error) {
-	log, err := d.Service.Logs(ctx, string(s.ID), brig.LogOptions{Times: true})
+// entries returns the entries of a sandbox's log. Every line gets a different
+// time, so that a client that follows the log can identify its position. Lines
+// of the same millisecond get consecutive times.
+func (tm *telemetry) entries(ctx context.Context, s *brig.Sandbox) ([]logEntry, error) {
+	log, err := tm.Service.Logs(ctx, string(s.ID), brig.LogOptions{Times: true})
 	if err != nil {
-		return nil, ended(s.ID, err)
+		return nil, endedError(s.ID, err)
 	}
 	defer log.Close()
-	text, err := io.ReadAll(io.LimitReader(log, mostLog))
+	text, err := io.ReadAll(io.LimitReader(log, maxLog))
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +64,7 @@ func (d *Door) entries(ctx context.Context, s *brig.Sandbox) ([]logEntry, error)
 	return out, nil
 }
 
-// millis reads a moment in milliseconds from a query.
+// millis returns a time that is given in milliseconds in a query.
 func millis(q url.Values, name string) (time.Time, bool, error) {
 	if q.Get(name) == "" {
 		return time.Time{}, false, nil
@@ -72,23 +78,23 @@ func millis(q url.Values, name string) (time.Time, bool, error) {
 
 func entryLimit(q url.Values) (int, error) {
 	if q.Get("limit") == "" {
-		return mostEntries, nil
+		return maxEntries, nil
 	}
 	n, err := strconv.Atoi(q.Get("limit"))
-	if err != nil || n < 0 || n > mostEntries {
-		return 0, brig.InvalidField("limit", "give 0 to %d", mostEntries)
+	if err != nil || n < 0 || n > maxEntries {
+		return 0, brig.InvalidField("limit", "give 0 to %d", maxEntries)
 	}
 	return n, nil
 }
 
-// oldLine is an entry as clients of old take it: the line is JSON itself.
-type oldLine struct {
+// logLineV1 is an entry for old clients, where the line itself is JSON.
+type logLineV1 struct {
 	Timestamp time.Time `json:"timestamp"`
 	Line      string    `json:"line"`
 }
 
-func (d *Door) logsV1(w http.ResponseWriter, r *http.Request) error {
-	s, err := d.find(r)
+func (tm *telemetry) logsV1(w http.ResponseWriter, r *http.Request) error {
+	s, err := tm.finder.find(r)
 	if err != nil {
 		return err
 	}
@@ -101,29 +107,29 @@ func (d *Door) logsV1(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := d.entries(r.Context(), s)
+	all, err := tm.entries(r.Context(), s)
 	if err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(e logEntry) bool { return e.Timestamp.Before(start) })
 	all = all[:min(limit, len(all))]
-	lines := []oldLine{}
+	lines := []logLineV1{}
 	for _, e := range all {
-		line, err := door.Marshal(map[string]string{"level": e.Level, "message": e.Message, "logger": logger})
+		line, err := httpapi.Marshal(map[string]string{"level": e.Level, "message": e.Message, "logger": logger})
 		if err != nil {
 			return err
 		}
-		lines = append(lines, oldLine{e.Timestamp, strings.TrimSpace(string(line))})
+		lines = append(lines, logLineV1{e.Timestamp, strings.TrimSpace(string(line))})
 	}
-	d.write(w, r, http.StatusOK, struct {
-		Logs    []oldLine  `json:"logs"`
-		Entries []logEntry `json:"logEntries"`
+	tm.write(w, r, http.StatusOK, struct {
+		Logs    []logLineV1 `json:"logs"`
+		Entries []logEntry  `json:"logEntries"`
 	}{lines, append([]logEntry{}, all...)})
 	return nil
 }
 
-func (d *Door) logsV2(w http.ResponseWriter, r *http.Request) error {
-	s, err := d.find(r)
+func (tm *telemetry) logsV2(w http.ResponseWriter, r *http.Request) error {
+	s, err := tm.finder.find(r)
 	if err != nil {
 		return err
 	}
@@ -144,19 +150,19 @@ func (d *Door) logsV2(w http.ResponseWriter, r *http.Request) error {
 	if level != "" && !slices.Contains([]string{"debug", "info", "warn", "error"}, level) {
 		return brig.InvalidField("level", "give debug, info, warn or error")
 	}
-	all, err := d.entries(r.Context(), s)
+	all, err := tm.entries(r.Context(), s)
 	if err != nil {
 		return err
 	}
 	all = slices.DeleteFunc(all, func(e logEntry) bool {
 		outside := given && (backward && e.Timestamp.After(from) || !backward && e.Timestamp.Before(from))
-		// All that there is counts as information.
+		// All entries have the level info.
 		return outside || level == "warn" || level == "error" || !strings.Contains(e.Message, q.Get("search"))
 	})
 	if backward {
 		slices.Reverse(all)
 	}
-	d.write(w, r, http.StatusOK, struct {
+	tm.write(w, r, http.StatusOK, struct {
 		Logs []logEntry `json:"logs"`
 	}{append([]logEntry{}, all[:min(limit, len(all))]...)})
 	return nil

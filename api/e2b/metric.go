@@ -11,17 +11,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Metric is what a sandbox used at one moment. Sizes are in bytes.
+// Metric is one usage sample of a sandbox. Sizes are in bytes.
 type Metric struct {
 	At                  time.Time
 	CPUs                int
-	CPUPercent          float64 // of one processor
+	CPUPercent          float64 // percentage of one processor
 	Memory, MemoryCache int64
 	MemoryTotal         int64
 	DiskUsed, DiskTotal int64
 }
 
-// sandboxMetric is a Metric as E2B's clients read it.
+// sandboxMetric is a Metric in E2B's format.
 type sandboxMetric struct {
 	Timestamp     time.Time `json:"timestamp"`
 	TimestampUnix int64     `json:"timestampUnix"`
@@ -41,7 +41,8 @@ func (m Metric) wire() sandboxMetric {
 	}
 }
 
-// seconds reads a moment in seconds from a query.
+// seconds returns a time that is given in seconds in a query, or otherwise if
+// the parameter is missing.
 func seconds(q url.Values, name string, otherwise time.Time) (time.Time, error) {
 	if q.Get(name) == "" {
 		return otherwise, nil
@@ -53,8 +54,8 @@ func seconds(q url.Values, name string, otherwise time.Time) (time.Time, error) 
 	return time.Unix(n, 0), nil
 }
 
-func (d *Door) metrics(w http.ResponseWriter, r *http.Request) error {
-	s, err := d.find(r)
+func (tm *telemetry) metrics(w http.ResponseWriter, r *http.Request) error {
+	s, err := tm.finder.find(r)
 	if err != nil {
 		return err
 	}
@@ -62,12 +63,12 @@ func (d *Door) metrics(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// The end counts, to the second.
+	// The end is inclusive, with a resolution of one second.
 	end, err := seconds(r.URL.Query(), "end", time.Now())
 	if err != nil {
 		return err
 	}
-	all, err := d.usage(r, s)
+	all, err := tm.usage(r, s)
 	if err != nil {
 		return err
 	}
@@ -77,22 +78,22 @@ func (d *Door) metrics(w http.ResponseWriter, r *http.Request) error {
 			out = append(out, m.wire())
 		}
 	}
-	d.write(w, r, http.StatusOK, out)
+	tm.write(w, r, http.StatusOK, out)
 	return nil
 }
 
-// usage is what is known of one sandbox.
-func (d *Door) usage(r *http.Request, s *brig.Sandbox) ([]Metric, error) {
-	if d.Metrics == nil {
+// usage returns the samples of one sandbox.
+func (tm *telemetry) usage(r *http.Request, s *brig.Sandbox) ([]Metric, error) {
+	if tm.Metrics == nil || s.State == brig.Paused {
 		return nil, nil
 	}
-	return d.Metrics(r.Context(), string(s.ID))
+	return tm.Metrics(r.Context(), string(s.ID))
 }
 
-func (d *Door) allMetrics(w http.ResponseWriter, r *http.Request) error {
+func (tm *telemetry) allMetrics(w http.ResponseWriter, r *http.Request) error {
 	ids := slices.DeleteFunc(strings.Split(r.URL.Query().Get("sandbox_ids"), ","), func(s string) bool { return s == "" })
-	if len(ids) > mostListed {
-		return brig.InvalidField("sandbox_ids", "give at most %d", mostListed)
+	if len(ids) > maxListed {
+		return brig.InvalidField("sandbox_ids", "give at most %d", maxListed)
 	}
 	out := map[string]sandboxMetric{}
 	for _, s := range ids {
@@ -100,14 +101,14 @@ func (d *Door) allMetrics(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		box, err := d.lookUp(r.Context(), id)
+		box, err := tm.finder.lookUp(r.Context(), id)
 		if err != nil {
 			return err
 		}
 		if box == nil {
 			continue
 		}
-		all, err := d.usage(r, box)
+		all, err := tm.usage(r, box)
 		if err != nil {
 			return err
 		}
@@ -115,7 +116,7 @@ func (d *Door) allMetrics(w http.ResponseWriter, r *http.Request) error {
 			out[id] = all[len(all)-1].wire()
 		}
 	}
-	d.write(w, r, http.StatusOK, struct {
+	tm.write(w, r, http.StatusOK, struct {
 		Sandboxes map[string]sandboxMetric `json:"sandboxes"`
 	}{out})
 	return nil

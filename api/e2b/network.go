@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// network says how a sandbox is reached, and what it may reach.
+// network is the network object of a sandbox: its inbound and outbound access.
 type network struct {
 	AllowOut           []string                   `json:"allowOut,omitempty"`
 	DenyOut            []string                   `json:"denyOut,omitempty"`
@@ -19,13 +19,13 @@ type network struct {
 	HTTPSPorts         []int                      `json:"httpsPorts,omitempty"`
 }
 
-// check refuses what is not there, and values that could do harm.
+// check returns an error if n has unsupported options or harmful values.
 func (n *network) check() error {
 	switch {
 	case len(n.Rules) > 0:
-		return errMissing("network.rules")
+		return errUnsupported("network.rules")
 	case n.EgressProxy != nil:
-		return errMissing("network.egressProxy")
+		return errUnsupported("network.egressProxy")
 	}
 	for _, port := range n.HTTPSPorts {
 		if port < 1 || port > 65535 || port == portEnvd {
@@ -40,11 +40,11 @@ func (n *network) check() error {
 	return nil
 }
 
-// portMark stands for the port in maskRequestHost.
+// portMark is the placeholder for the port in maskRequestHost.
 const portMark = "${PORT}"
 
-// remember puts what was asked for into a sandbox's labels.
-func (n *network) remember(labels map[string]string) {
+// storeIn stores n in a sandbox's labels.
+func (n *network) storeIn(labels map[string]string) {
 	labels[labelNetwork] = "true"
 	if n.AllowPublicTraffic != nil {
 		labels[labelPublic] = strconv.FormatBool(*n.AllowPublicTraffic)
@@ -61,15 +61,17 @@ func (n *network) remember(labels map[string]string) {
 	}
 }
 
-// networkOf is what remember has remembered, and what the sandbox may connect
-// to; nil for nothing.
-func networkOf(s *brig.Sandbox) *network {
+// networkOf returns the network object that storeIn stored, with the sandbox's
+// current egress rules. It returns nil if the request had no such object, the
+// sandbox has no egress rules, and internet (which is Options.Internet) is
+// false.
+func networkOf(s *brig.Sandbox, internet bool) *network {
 	l := s.Spec.Labels
-	if l[labelNetwork] == "" && len(s.Spec.Egress.Rules) == 0 {
+	if l[labelNetwork] == "" && len(s.Spec.Egress.Rules) == 0 && !internet {
 		return nil
 	}
 	n := &network{MaskRequestHost: l[labelMask]}
-	n.tell(s.Spec.Egress)
+	n.setEgress(s.Spec.Egress)
 	if public, err := strconv.ParseBool(l[labelPublic]); err == nil {
 		n.AllowPublicTraffic = &public
 	}

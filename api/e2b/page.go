@@ -7,9 +7,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// allowPages lets pages of all sites read the answer, as E2B does: whoever
-// calls shows a key or a token in a header, and never anything that a browser
-// would add by itself. It reports whether r was only a browser's question.
+// allowPages lets pages of all sites read the response, as E2B does. This is
+// safe because the client sends its key or token in a header, and browsers do
+// not add that header automatically. allowPages reports whether r was only a
+// CORS preflight, which it has then answered.
 func allowPages(w http.ResponseWriter, r *http.Request) bool {
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
@@ -28,15 +29,15 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// fromSandbox reports whether a page that a sandbox serves makes the request:
-// its author is whoever wrote the code in there.
-func (d *Door) fromSandbox(r *http.Request) bool {
+// fromSandbox reports whether the request comes from a page that a sandbox
+// serves. The code in a sandbox is untrusted, and so are its pages.
+func (e *env) fromSandbox(r *http.Request) bool {
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
 		if err != nil {
 			return true
 		}
-		if _, ok, err := parseHost(u.Host, d.Domain); ok || err != nil {
+		if _, ok, err := parseHost(u.Host, e.Domain); ok || err != nil {
 			return true
 		}
 	}

@@ -8,116 +8,165 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// route is one row of the control plane.
+// controlPlane serves the routes of the control plane to clients with an API key.
+type controlPlane struct {
+	*env
+	templates *templates
+	snapshots *snapshots
+	sandboxes *sandboxes
+	copies    *copies
+	leases    *leases
+	telemetry *telemetry
+	handler   http.Handler
+}
+
+// route is one route of the control plane.
 type route struct {
 	method, pattern string
 	handle          func(w http.ResponseWriter, r *http.Request) error
 }
 
-// routes is the only list of what the control plane has.
-func (d *Door) routes() []route {
+// routes returns all routes of the control plane. The API serves no other
+// routes there.
+func (c *controlPlane) routes() []route {
 	get, post, del := http.MethodGet, http.MethodPost, http.MethodDelete
 	return []route{
-		{post, "/sandboxes", d.createV1},
-		{post, "/v2/sandboxes", d.createV2},
-		{get, "/sandboxes", d.listV1},
-		{get, "/v2/sandboxes", d.listV2},
-		{get, "/sandboxes/metrics", d.allMetrics},
-		{get, "/sandboxes/{id}", d.get},
-		{del, "/sandboxes/{id}", d.remove},
-		{post, "/sandboxes/{id}/timeout", d.timeout},
-		{post, "/sandboxes/{id}/refreshes", d.refresh},
-		{post, "/sandboxes/{id}/connect", d.connect},
-		{post, "/v2/sandboxes/{id}/connect", d.connect},
-		{get, "/sandboxes/{id}/metrics", d.metrics},
-		{get, "/sandboxes/{id}/logs", d.logsV1},
-		{get, "/v2/sandboxes/{id}/logs", d.logsV2},
+		{post, "/sandboxes", c.sandboxes.createV1},
+		{post, "/v2/sandboxes", c.sandboxes.createV2},
+		{get, "/sandboxes", c.sandboxes.listV1},
+		{get, "/v2/sandboxes", c.sandboxes.listV2},
+		{get, "/sandboxes/metrics", c.telemetry.allMetrics},
+		{get, "/sandboxes/{id}", c.sandboxes.get},
+		{del, "/sandboxes/{id}", c.sandboxes.remove},
+		{post, "/sandboxes/{id}/timeout", c.leases.timeout},
+		{post, "/sandboxes/{id}/refreshes", c.leases.refresh},
+		{post, "/sandboxes/{id}/connect", c.leases.connect},
+		{post, "/v2/sandboxes/{id}/connect", c.leases.connect},
+		{get, "/sandboxes/{id}/metrics", c.telemetry.metrics},
+		{get, "/sandboxes/{id}/logs", c.telemetry.logsV1},
+		{get, "/v2/sandboxes/{id}/logs", c.telemetry.logsV2},
 
-		{get, "/templates", d.listTemplates},
-		{get, "/v2/templates", d.listTemplates},
-		{get, "/templates/aliases/{alias}", d.alias},
-		{get, "/templates/{template}", d.template},
-		{get, "/teams", d.teams},
+		{get, "/templates", c.templates.list},
+		{get, "/v2/templates", c.templates.list},
+		{get, "/templates/aliases/{alias}", c.templates.getAlias},
+		{get, "/templates/{template}", c.templates.get},
+		{get, "/teams", c.teams},
 
-		{post, "/sandboxes/{id}/pause", missing("pausing a sandbox")},
-		{post, "/sandboxes/{id}/resume", missing("resuming a sandbox")},
-		{post, "/sandboxes/{id}/snapshots", missing("taking a snapshot")},
-		{post, "/sandboxes/{id}/fork", missing("forking a sandbox")},
-		{http.MethodPut, "/sandboxes/{id}/network", d.network},
-		{get, "/snapshots", missing("listing snapshots")},
-		{post, "/v3/templates", missing("building templates")},
-		{post, "/v2/templates", missing("building templates")},
-		{post, "/templates", missing("building templates")},
-		{post, "/templates/{template}", missing("building templates")},
-		{get, "/templates/{template}/files/{hash}", missing("building templates")},
-		{post, "/templates/{template}/builds/{build}", missing("building templates")},
-		{post, "/v2/templates/{template}/builds/{build}", missing("building templates")},
-		{get, "/templates/{template}/builds/{build}/status", missing("building templates")},
-		{get, "/templates/{template}/builds/{build}/logs", missing("building templates")},
-		{post, "/templates/tags", missing("tagging templates")},
-		{del, "/templates/tags", missing("tagging templates")},
-		{get, "/templates/{template}/tags", missing("tagging templates")},
-		{del, "/templates/{template}", d.removeTemplate},
-		{http.MethodPatch, "/templates/{template}", missing("publishing templates")},
-		{http.MethodPatch, "/v2/templates/{template}", missing("publishing templates")},
-		{get, "/teams/{team}/metrics", missing("measuring a team")},
-		{get, "/teams/{team}/metrics/max", missing("measuring a team")},
-		{"", "/volumes", missing("the volume API")},
-		{"", "/volumes/*", missing("the volume API")},
-		{"", "/volumecontent/*", missing("the volume API")},
-		{"", "/secrets", missing("the secret API")},
-		{"", "/secrets/*", missing("the secret API")},
-		{"", "/events/*", missing("listing lifecycle events")},
+		{post, "/sandboxes/{id}/pause", c.leases.pause},
+		{post, "/sandboxes/{id}/resume", c.leases.resume},
+		{post, "/sandboxes/{id}/snapshots", c.copies.snapshot},
+		{post, "/sandboxes/{id}/fork", c.copies.fork},
+		{http.MethodPut, "/sandboxes/{id}/network", c.sandboxes.setNetwork},
+		{get, "/snapshots", c.snapshots.list},
+		{post, "/v3/templates", unsupported("building templates")},
+		{post, "/v2/templates", unsupported("building templates")},
+		{post, "/templates", unsupported("building templates")},
+		{post, "/templates/{template}", unsupported("building templates")},
+		{get, "/templates/{template}/files/{hash}", unsupported("building templates")},
+		{post, "/templates/{template}/builds/{build}", unsupported("building templates")},
+		{post, "/v2/templates/{template}/builds/{build}", unsupported("building templates")},
+		{get, "/templates/{template}/builds/{build}/status", unsupported("building templates")},
+		{get, "/templates/{template}/builds/{build}/logs", unsupported("building templates")},
+		{post, "/templates/tags", unsupported("tagging templates")},
+		{del, "/templates/tags", unsupported("tagging templates")},
+		{get, "/templates/{template}/tags", unsupported("tagging templates")},
+		{del, "/templates/{template}", c.templates.remove},
+		{http.MethodPatch, "/templates/{template}", unsupported("publishing templates")},
+		{http.MethodPatch, "/v2/templates/{template}", unsupported("publishing templates")},
+		{get, "/teams/{team}/metrics", unsupported("measuring a team")},
+		{get, "/teams/{team}/metrics/max", unsupported("measuring a team")},
+		{"", "/volumes", unsupported("the volume API")},
+		{"", "/volumes/*", unsupported("the volume API")},
+		{"", "/volumecontent/*", unsupported("the volume API")},
+		{"", "/secrets", unsupported("the secret API")},
+		{"", "/secrets/*", unsupported("the secret API")},
+		{"", "/events/*", unsupported("listing lifecycle events")},
 	}
 }
 
-// missing refuses what there is not. To take it and do nothing would be a lie.
-func missing(what string) func(http.ResponseWriter, *http.Request) error {
-	return func(http.ResponseWriter, *http.Request) error { return errMissing(what) }
+// bodies maps every route that reads a body to the operation that must be
+// allowed first.
+var bodies = map[string]brig.Op{
+	"POST /sandboxes":                 brig.OpCreate,
+	"POST /v2/sandboxes":              brig.OpCreate,
+	"POST /sandboxes/{id}/timeout":    brig.OpExtend,
+	"POST /sandboxes/{id}/refreshes":  brig.OpExtend,
+	"POST /sandboxes/{id}/pause":      brig.OpPause,
+	"POST /sandboxes/{id}/resume":     brig.OpResume,
+	"POST /sandboxes/{id}/snapshots":  brig.OpFork,
+	"POST /sandboxes/{id}/fork":       brig.OpFork,
+	"POST /sandboxes/{id}/connect":    brig.OpGet,
+	"POST /v2/sandboxes/{id}/connect": brig.OpGet,
+	"PUT /sandboxes/{id}/network":     brig.OpSetEgress,
 }
 
-func errMissing(what string) error {
+// authorized authorizes a request before its handler reads the body.
+func (c *controlPlane) authorized(rt route) func(http.ResponseWriter, *http.Request) error {
+	op, ok := bodies[rt.method+" "+rt.pattern]
+	if !ok {
+		return rt.handle // the handler reads no body
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		id := ""
+		if op.Sandbox {
+			id, _ = parseID(param(r, "id")) // an invalid id finds no sandbox
+		}
+		// The handler reports a missing sandbox before it reads the body.
+		if err := httpapi.Check(r, c.Service, id, op); err != nil && brig.KindOf(err) != brig.NotFound {
+			return err
+		}
+		return rt.handle(w, r)
+	}
+}
+
+// unsupported returns a handler that rejects an unsupported feature. Accepting
+// the request without effect would be wrong.
+func unsupported(what string) func(http.ResponseWriter, *http.Request) error {
+	return func(http.ResponseWriter, *http.Request) error { return errUnsupported(what) }
+}
+
+func errUnsupported(what string) error {
 	return brig.Errorf(brig.Unimplemented, "%s is not supported by this server", what)
 }
 
-func (d *Door) router() http.Handler {
+func (c *controlPlane) router() http.Handler {
 	mux := chi.NewRouter()
-	for _, rt := range d.routes() {
+	for _, rt := range c.routes() {
 		if rt.method == "" {
-			mux.Handle(rt.pattern, d.keyed(rt))
+			mux.Handle(rt.pattern, c.keyed(rt))
 			continue
 		}
-		mux.Method(rt.method, rt.pattern, d.keyed(rt))
+		mux.Method(rt.method, rt.pattern, c.keyed(rt))
 	}
 	mux.Get("/health", func(w http.ResponseWriter, r *http.Request) {
-		door.Route(r, "e2b:/health")
-		d.write(w, r, http.StatusOK, map[string]string{"status": "ok"})
+		httpapi.Route(r, "e2b:/health")
+		c.write(w, r, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		d.fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path"))
+		c.fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path"))
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", strings.Join(allowed(mux, r), ", "))
-		d.fail(w, r, door.WithStatus(http.StatusMethodNotAllowed,
+		w.Header().Set("Allow", strings.Join(allowedMethods(mux, r), ", "))
+		c.fail(w, r, httpapi.WithStatus(http.StatusMethodNotAllowed,
 			brig.Errorf(brig.InvalidArgument, "this path does not take this method")))
 	})
 	return mux
 }
 
-// keyed is what all routes share: whose key it is, and how errors look.
-func (d *Door) keyed(rt route) http.Handler {
-	keyed := d.ring.Keyed(d.authenticate, rt.handle, d.fail)
+// keyed wraps a route with authentication and error handling.
+func (c *controlPlane) keyed(rt route) http.Handler {
+	keyed := c.keyring.Keyed(c.authenticate, c.authorized(rt), c.fail)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		door.Route(r, "e2b:"+rt.pattern)
+		httpapi.Route(r, "e2b:"+rt.pattern)
 		keyed(w, r)
 	})
 }
 
-// allowed lists the methods that r's path takes.
-func allowed(mux chi.Routes, r *http.Request) (methods []string) {
+// allowedMethods returns the methods that r's path supports.
+func allowedMethods(mux chi.Routes, r *http.Request) (methods []string) {
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if mux.Match(chi.NewRouteContext(), m, r.URL.EscapedPath()) {
 			methods = append(methods, m)
@@ -126,8 +175,8 @@ func allowed(mux chi.Routes, r *http.Request) (methods []string) {
 	return methods
 }
 
-// param returns a part of the path by name. The router leaves it escaped when
-// its escapes were not needless.
+// param returns a path parameter by name, unescaped. The router leaves it
+// escaped if the URL has a RawPath.
 func param(r *http.Request, name string) string {
 	s := chi.URLParam(r, name)
 	if r.URL.RawPath != "" {

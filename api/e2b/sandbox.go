@@ -9,13 +9,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// What E2B tells of every sandbox and means nothing here.
+// Values that E2B's format requires and that have no meaning here.
 const (
-	clientID    = "6532622b" // clients of old put it behind the id
-	envdVersion = "0.6.13"   // what the data plane can do
+	clientID    = "6532622b" // old clients append it to the id
+	envdVersion = "0.6.13"   // the envd version whose features the data plane supports
 )
 
-// connectedSandbox is what a client needs to use a sandbox.
+// connectedSandbox is the data that a client needs to use a sandbox.
 type connectedSandbox struct {
 	SandboxID          string  `json:"sandboxID"`
 	TemplateID         string  `json:"templateID"`
@@ -27,25 +27,25 @@ type connectedSandbox struct {
 	Domain             *string `json:"domain"`
 }
 
-func (d *Door) connected(ctx context.Context, s *brig.Sandbox) connectedSandbox {
+func (sb *sandboxes) connected(ctx context.Context, s *brig.Sandbox) connectedSandbox {
 	template := s.Spec.Labels[labelTemplate]
 	c := connectedSandbox{
 		SandboxID: string(s.ID), TemplateID: template, Alias: template,
 		ClientID: clientID, EnvdVersion: envdVersion,
 	}
-	source, told := d.source(brig.ActorFrom(ctx))
-	if told {
-		c.EnvdAccessToken = d.token(string(s.ID), source)
+	source, ok := sb.tokens.source(brig.ActorFrom(ctx))
+	if ok {
+		c.EnvdAccessToken = sb.tokens.token(string(s.ID), source)
 	}
-	if told && !ofGrant(source) {
-		d.known.told(string(s.ID), source)
+	if ok && !ofGrant(source) {
+		sb.cache.recordKey(string(s.ID), source)
 	}
-	if told && isClosed(s) {
-		token := d.trafficToken(string(s.ID), source)
+	if ok { // clients send the token to the code interpreter and to closed ports
+		token := sb.tokens.trafficToken(string(s.ID), source)
 		c.TrafficAccessToken = &token
 	}
-	if d.Domain != "" {
-		c.Domain = &d.Domain
+	if sb.Domain != "" {
+		c.Domain = &sb.Domain
 	}
 	return c
 }
@@ -67,23 +67,34 @@ type listedSandbox struct {
 	VolumeMounts []struct{}        `json:"volumeMounts"`
 }
 
-// stateRunning is the only state that a sandbox can be in here and be there.
-const stateRunning = "running"
+// States of an existing sandbox.
+const (
+	stateRunning = "running"
+	statePaused  = "paused"
+)
 
 func listed(s *brig.Sandbox) listedSandbox {
+	state, end := stateRunning, s.Expires
+	if s.State == brig.Paused {
+		state = statePaused
+		if s.Pause != nil { // Expires is the end of the save
+			end = s.Pause.At
+		}
+	}
 	template := s.Spec.Labels[labelTemplate]
 	return listedSandbox{
 		SandboxID: string(s.ID), TemplateID: template, Alias: template, ClientID: clientID, EnvdVersion: envdVersion,
-		StartedAt: s.Created.UTC(), EndAt: s.Expires.UTC(), CPUCount: cpus(s.Spec.Limits),
+		StartedAt: s.Created.UTC(), EndAt: end.UTC(), CPUCount: cpus(s.Spec.Limits),
 		MemoryMB: s.Spec.Limits.Memory / brig.MiB, DiskSizeMB: s.Spec.Limits.Disk / brig.MiB,
-		State: stateRunning, Metadata: metadata(s.Spec.Labels), VolumeMounts: []struct{}{},
+		State: state, Metadata: metadata(s.Spec.Labels), VolumeMounts: []struct{}{},
 	}
 }
 
-// cpus counts processors as E2B does: there is no part of one.
+// cpus returns the number of processors, rounded up, because E2B supports only
+// whole processors.
 func cpus(l brig.Limits) int { return max(1, int(math.Ceil(l.CPUs))) }
 
-// detailedSandbox is all that is told of a sandbox.
+// detailedSandbox is the full description of a sandbox.
 type detailedSandbox struct {
 	listedSandbox
 	EnvdAccessToken     string    `json:"envdAccessToken"`
@@ -98,14 +109,21 @@ type lifecycle struct {
 	AutoResume bool   `json:"autoResume"`
 }
 
-// find returns a sandbox of the caller's tenant that runs and that this door
-// made. To E2B's clients one that has ended is not there.
-func (d *Door) find(r *http.Request) (*brig.Sandbox, error) {
+// finder finds the sandboxes that this API created, and caches data of them.
+type finder struct {
+	*env
+	contexts defaultContexts
+}
+
+// find returns a running or paused sandbox of the caller's tenant that this API
+// created. It returns NotFound for a sandbox that has ended, as E2B's clients
+// expect.
+func (f *finder) find(r *http.Request) (*brig.Sandbox, error) {
 	id, err := parseID(param(r, "id"))
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.lookUp(r.Context(), id)
+	s, err := f.lookUp(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -115,40 +133,61 @@ func (d *Door) find(r *http.Request) (*brig.Sandbox, error) {
 	return s, nil
 }
 
-// lookUp is find for an actor; it returns nil where there is none.
-func (d *Door) lookUp(ctx context.Context, id string) (*brig.Sandbox, error) {
-	s, err := d.Service.Get(ctx, id)
+// findAndRead is like find, and then reads the body, so that a missing sandbox is
+// reported before the body is.
+func (f *finder) findAndRead(w http.ResponseWriter, r *http.Request, in any) (*brig.Sandbox, error) {
+	s, err := f.find(r)
+	if err != nil {
+		return nil, err
+	}
+	return s, read(w, r, in)
+}
+
+// findRunning is like find, and returns NotFound for a paused sandbox, as E2B
+// does for requests that change a running one.
+func (f *finder) findRunning(r *http.Request) (*brig.Sandbox, error) {
+	s, err := f.find(r)
+	if err == nil && s.State == brig.Paused {
+		return nil, errNoSandbox(string(s.ID))
+	}
+	return s, err
+}
+
+// lookUp is like find, for the actor in ctx. It returns nil if the sandbox does
+// not exist.
+func (f *finder) lookUp(ctx context.Context, id string) (*brig.Sandbox, error) {
+	s, err := f.Service.Get(ctx, id)
 	if brig.KindOf(err) == brig.NotFound {
-		d.forget(id)
+		f.forget(id)
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	// The Service takes names as well; E2B has none.
-	if string(s.ID) != id || !isMade(s) {
+	// The Service also accepts names, but E2B has no names.
+	if string(s.ID) != id || !createdByAPI(s) {
 		return nil, nil
 	}
-	if s.State != brig.Running {
-		d.forget(id)
+	if s.State != brig.Running && s.State != brig.Paused {
+		f.forget(id)
 		return nil, nil
 	}
-	d.known.add(id)
+	f.cache.add(id)
 	return s, nil
 }
 
-func (d *Door) forget(id string) {
-	d.known.remove(id)
-	d.contexts.forget(id)
+func (f *finder) forget(id string) {
+	f.cache.remove(id)
+	f.contexts.forget(id)
 }
 
 func errNoSandbox(id string) error {
 	return brig.Errorf(brig.NotFound, "Sandbox %q doesn't exist or you don't have access to it", id)
 }
 
-// ended makes NotFound of what an operation says on a sandbox that ended just
-// now.
-func ended(id brig.ID, err error) error {
+// endedError converts an error to NotFound if the sandbox of the operation has
+// just ended.
+func endedError(id brig.ID, err error) error {
 	switch brig.KindOf(err) {
 	case brig.FailedPrecondition, brig.NotFound:
 		return errNoSandbox(string(id))
@@ -156,36 +195,36 @@ func ended(id brig.ID, err error) error {
 	return err
 }
 
-func (d *Door) get(w http.ResponseWriter, r *http.Request) error {
-	s, err := d.find(r)
+func (sb *sandboxes) get(w http.ResponseWriter, r *http.Request) error {
+	s, err := sb.finder.find(r)
 	if err != nil {
 		return err
 	}
-	c := d.connected(r.Context(), s)
-	d.write(w, r, http.StatusOK, detailedSandbox{
+	c := sb.connected(r.Context(), s)
+	sb.write(w, r, http.StatusOK, detailedSandbox{
 		listedSandbox: listed(s), EnvdAccessToken: c.EnvdAccessToken, Domain: c.Domain,
-		AllowInternetAccess: mayConnect(s.Spec.Egress), Network: networkOf(s), Lifecycle: lifecycle{OnTimeout: "kill"},
+		AllowInternetAccess: mayConnect(s.Spec.Egress), Network: networkOf(s, sb.Internet), Lifecycle: lifecycleOf(s),
 	})
 	return nil
 }
 
-func (d *Door) remove(w http.ResponseWriter, r *http.Request) error {
-	s, err := d.find(r)
+func (sb *sandboxes) remove(w http.ResponseWriter, r *http.Request) error {
+	s, err := sb.finder.find(r)
 	if err != nil {
 		return err
 	}
-	if err := d.end(r.Context(), s); err != nil {
+	if err := sb.end(r.Context(), s); err != nil {
 		return err
 	}
-	none(w)
+	writeEmpty(w)
 	return nil
 }
 
-func (d *Door) end(ctx context.Context, s *brig.Sandbox) error {
-	err := d.Service.Remove(ctx, string(s.ID))
+func (sb *sandboxes) end(ctx context.Context, s *brig.Sandbox) error {
+	err := sb.Service.Remove(ctx, string(s.ID))
 	if err != nil {
-		return ended(s.ID, err)
+		return endedError(s.ID, err)
 	}
-	d.forget(string(s.ID))
+	sb.finder.forget(string(s.ID))
 	return nil
 }

@@ -21,14 +21,14 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 )
 
-// key is the key of these tests, and poor is that of another tenant.
+// key is the key of these tests, and otherKey is a key of another tenant.
 const (
-	key  = "e2b_0123456789abcdef0123456789abcdef01234567"
-	poor = "e2b_ffffffffffffffffffffffffffffffffffffffff"
+	key      = "e2b_0123456789abcdef0123456789abcdef01234567"
+	otherKey = "e2b_ffffffffffffffffffffffffffffffffffffffff"
 )
 
-// epoch is when sandboxes begin. It is far ahead, so that no lease of theirs
-// is ever moved by a connect.
+// epoch is the start time of sandboxes. It is far in the future, so that
+// connect never changes their end.
 var epoch = time.Date(2126, 1, 2, 3, 4, 5, 0, time.UTC)
 
 type keys struct{}
@@ -37,39 +37,39 @@ func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	switch hash {
 	case sha256.Sum256([]byte(key)):
 		return brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin}, nil
-	case sha256.Sum256([]byte(poor)):
+	case sha256.Sum256([]byte(otherKey)):
 		return brig.Actor{Name: "bob", Tenant: "poor", Role: brig.Admin}, nil
 	}
 	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "no such key")
 }
 
-// stub is a scripted brig.Service that keeps sandboxes in memory.
+// stub is a scripted brig.Service that holds sandboxes in memory.
 type stub struct {
-	brig.Service // what is not scripted must not be called
+	brig.Service // calls of methods that are not scripted panic
 
 	mu       sync.Mutex // guards the fields below
 	boxes    []*brig.Sandbox
 	contexts map[string][]*brig.CodeContext
-	ports    map[int]string // addresses of what listens
+	ports    map[int]string // addresses of the servers by port
 	dials    int
 	calls    []string
 	specs    []brig.Spec
 	codes    []brig.Code
 	begin    time.Time
-	ended    chan error // receives how code that waits was ended
+	ended    chan error // receives the cause that ended waiting code
 }
 
 func newStub() *stub {
 	return &stub{contexts: map[string][]*brig.CodeContext{}, ports: map[int]string{}, begin: epoch, ended: make(chan error, 8)}
 }
 
-func (s *stub) note(format string, args ...any) {
+func (s *stub) record(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, fmt.Sprintf(format, args...))
 }
 
-func (s *stub) called() []string {
+func (s *stub) recordedCalls() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
@@ -162,7 +162,7 @@ func (s *stub) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error)
 		}
 	}
 	from, _ := strconv.Atoi(o.Cursor)
-	end := min(from+7, len(all)) // pages of its own size
+	end := min(from+7, len(all)) // the stub's own page size
 	page := &brig.Page{Sandboxes: all[from:end]}
 	if end < len(all) {
 		page.Next = strconv.Itoa(end)
@@ -179,21 +179,79 @@ func (s *stub) SetEgress(ctx context.Context, name string, rules brig.Egress) (*
 }
 
 func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
-	s.note("extend %s %v", name, ttl)
+	s.record("extend %s %v", name, ttl)
 	return s.Get(ctx, name)
+}
+
+func (s *stub) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
+	b, err := s.Get(ctx, name)
+	if err == nil && b.Spec.Labels["script"] == "in-use" {
+		err = brig.Errorf(brig.FailedPrecondition, "sandbox %q is in use", name).WithHint("wait")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.change(name, func(b *brig.Sandbox) { b.State, b.Pause = brig.Paused, &brig.Pause{At: s.begin} })
+}
+
+func (s *stub) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
+	if _, err := s.Get(ctx, name); err != nil {
+		return nil, err
+	}
+	s.record("resume %s", name)
+	return s.change(name, func(b *brig.Sandbox) { b.State, b.Pause = brig.Running, nil })
+}
+
+func (s *stub) Fork(ctx context.Context, name string, o brig.ForkSpec) (out []*brig.Sandbox, err error) {
+	b, err := s.Get(ctx, name)
+	if err == nil && b.Spec.Labels["script"] == "in-use" {
+		err = brig.Errorf(brig.FailedPrecondition, "sandbox %q is in use", name).WithHint("wait")
+	}
+	if err != nil {
+		return nil, err
+	}
+	spec := b.Spec
+	if o.Labels != nil {
+		spec.Labels = o.Labels
+	}
+	if o.TTL != 0 {
+		spec.TTL = o.TTL
+	}
+	for range max(o.Count, 1) {
+		c := s.add(b.Tenant, spec)
+		if o.Paused {
+			c.State, c.Pause = brig.Paused, &brig.Pause{At: s.begin}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// change changes the sandbox with an id.
+func (s *stub) change(id string, f func(*brig.Sandbox)) (*brig.Sandbox, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.boxes {
+		if string(b.ID) == id {
+			f(b)
+			c := *b
+			return &c, nil
+		}
+	}
+	return nil, brig.Errorf(brig.NotFound, "no sandbox %q", id)
 }
 
 func (s *stub) Remove(ctx context.Context, name string) error {
 	b, err := s.Get(ctx, name)
 	if err == nil {
 		s.end(string(b.ID))
-		s.note("remove %s", name)
+		s.record("remove %s", name)
 	}
 	return err
 }
 
 func (s *stub) Logs(context.Context, string, brig.LogOptions) (io.ReadCloser, error) {
-	// Two at the same time, and one that seems to be older than its sandbox.
+	// Two lines have the same time, and one line is older than its sandbox.
 	return io.NopCloser(strings.NewReader("2126-01-02T03:04:05.000Z one\n2126-01-02T03:04:05.000Z two \"2\"\n2026-01-02T03:04:05.000Z three\n")), nil
 }
 
@@ -213,7 +271,7 @@ func (s *stub) Dial(ctx context.Context, name string, port int) (net.Conn, error
 	s.dials++
 	s.mu.Unlock()
 	if addr == "" {
-		return nil, brig.Errorf(brig.ConnectionFailed, "nobody listens on port %d", port)
+		return nil, brig.Errorf(brig.ConnectionFailed, "no program listens on port %d", port)
 	}
 	return (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 }
@@ -224,7 +282,7 @@ func (s *stub) listen(port int, addr string) {
 	s.ports[port] = addr
 }
 
-func (s *stub) dialled() int {
+func (s *stub) dialCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dials
@@ -262,7 +320,7 @@ func (s *stub) context(name, id string) (*brig.CodeContext, error) {
 }
 
 func (s *stub) RestartContext(_ context.Context, name, id string) (*brig.CodeContext, error) {
-	s.note("restart %s %s", name, id)
+	s.record("restart %s %s", name, id)
 	return s.context(name, id)
 }
 
@@ -276,7 +334,7 @@ func (s *stub) RemoveContext(_ context.Context, name, id string) error {
 	return nil
 }
 
-// envd shows what the data plane is given.
+// envd responds with the values that the data plane receives.
 func envd(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
 	a := brig.ActorFrom(r.Context())
 	if r.URL.Path == "/health" {
@@ -298,8 +356,8 @@ func envd(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
 	}
 }
 
-// serve starts the door over a stub.
-func serve(t testing.TB, change ...func(*e2b.Options)) (*stub, *e2b.Door, *httptest.Server) {
+// serve starts the API over a stub.
+func serve(t testing.TB, change ...func(*e2b.Options)) (*stub, *e2b.API, *httptest.Server) {
 	t.Helper()
 	s := newStub()
 	o := e2b.Options{
@@ -310,14 +368,14 @@ func serve(t testing.TB, change ...func(*e2b.Options)) (*stub, *e2b.Door, *httpt
 		f(&o)
 	}
 	d := e2b.New(o)
-	d.SetGather(time.Hour) // however slow the machine, what belongs together is told together
+	d.SetFlushDelay(time.Hour) // long enough for related output to be combined on a slow computer
 	srv := httptest.NewServer(d)
 	t.Cleanup(srv.Close)
 	return s, d, srv
 }
 
-// ask makes a request with the key and returns the answer and its body.
-func ask(t testing.TB, method, url, body string, headers ...string) (*http.Response, string) {
+// doRequest sends a request with the key and returns the response and its body.
+func doRequest(t testing.TB, method, url, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The headers that name a sandbox and a port of it, where the host does not.
+// Headers that name a sandbox and its port if the host name does not.
 const (
 	headerID   = "E2b-Sandbox-Id"
 	headerPort = "E2b-Sandbox-Port"
 )
 
-// The ports of a sandbox that the door serves itself.
+// Ports of a sandbox that this API serves itself.
 const (
 	portEnvd = 49983
 	portCode = 49999
@@ -25,12 +25,13 @@ const (
 type target struct {
 	id     string
 	port   int
-	byHost bool // the host named it
+	byHost bool // whether the host name contains it
 }
 
-// target returns what r is for: the host's word counts before the headers'.
-func (d *Door) target(r *http.Request) (target, bool, error) {
-	t, ok, err := parseHost(r.Host, d.Domain)
+// target returns the sandbox port that r addresses. The host takes precedence
+// over the headers.
+func (a *API) target(r *http.Request) (target, bool, error) {
+	t, ok, err := parseHost(r.Host, a.Domain)
 	if ok || err != nil {
 		return t, ok, err
 	}
@@ -44,8 +45,8 @@ func (d *Door) target(r *http.Request) (target, bool, error) {
 	return t, err == nil, err
 }
 
-// parseHost finds the sandbox in a host like "8080-ID.domain". Under a domain
-// that is not ours only what must be a sandbox of ours is taken for one.
+// parseHost parses a host like "8080-ID.domain". Under a foreign domain it
+// accepts only ids in the form of this server's ids.
 func parseHost(host, domain string) (target, bool, error) {
 	label, parent, ok := strings.Cut(hostname(host), ".")
 	if !ok || parent == "" {
@@ -69,8 +70,8 @@ func parseHost(host, domain string) (target, bool, error) {
 	return t, err == nil, err
 }
 
-// parseID returns the sandbox that a client means. Old clients put their own
-// id behind it.
+// parseID returns the sandbox id in a request. Old clients append a client id
+// to it.
 func parseID(s string) (string, error) {
 	id, rest, old := strings.Cut(s, "-")
 	if !isID(id) || old && !isID(rest) {
@@ -91,7 +92,7 @@ func parsePort(s string) (int, error) {
 	return int(port), nil
 }
 
-// hostname returns the name in a Host header: lower case, no port, no
+// hostname returns the name in a Host header in lower case, without port and
 // brackets.
 func hostname(host string) string {
 	host = strings.ToLower(host)
@@ -101,8 +102,8 @@ func hostname(host string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), ".")
 }
 
-// names are the hosts under which the control plane answers.
-func names(o Options) map[string]bool {
+// ownHosts returns the hosts under which the control plane responds.
+func ownHosts(o Options) map[string]bool {
 	all := map[string]bool{"localhost": true}
 	for _, h := range o.Hosts {
 		all[hostname(h)] = true
@@ -114,9 +115,10 @@ func names(o Options) map[string]bool {
 	return all
 }
 
-// isOurs tells our own hosts from those to which somebody else's name was made
-// to point, for a browser's sake. Nobody can do that with an address.
-func (d *Door) isOurs(host string) bool {
+// isOwnHost reports whether host is a name of the server itself. The check
+// protects against DNS rebinding, where a foreign name resolves to this server.
+// An IP address cannot be rebound.
+func (a *API) isOwnHost(host string) bool {
 	name := hostname(host)
-	return d.hosts[name] || net.ParseIP(name) != nil
+	return a.hosts[name] || net.ParseIP(name) != nil
 }

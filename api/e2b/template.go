@@ -13,72 +13,90 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// template is what a sandbox can be made from: one of the Service's, or an image
-// by its own name.
+// template is the origin of a sandbox: a template of the Service, or an image
+// that is used by its own name.
 type template struct {
-	name, image string
-	created     time.Time
-	recipe      *brig.Template // nil for an image
-	missing     bool           // its image is not there, or not there yet
+	name, image  string
+	created      time.Time
+	recipe       *brig.Template // nil for an image
+	imageMissing bool           // the image does not exist, or does not exist yet
 }
 
-// defaultTag is the tag that a reference without one means. There is no other.
+// templates serves the templates, and finds the one that a request names.
+type templates struct {
+	*env
+	snapshots *snapshots
+	recipes   map[string]brig.Template // by name
+	started   time.Time
+}
+
+func newTemplates(e *env, sn *snapshots) *templates {
+	ts := &templates{env: e, snapshots: sn, recipes: map[string]brig.Template{}, started: time.Now().UTC()}
+	for _, t := range e.Templates {
+		ts.recipes[t.Name] = t.Fill()
+	}
+	return ts
+}
+
+// defaultTag is the tag of a reference without a tag. No other tag exists.
 const defaultTag = "default"
 
 func errNoTemplate(ref string) *brig.Error {
 	return brig.Errorf(brig.NotFound, "template '%s' not found", ref)
 }
 
-// templateName is a reference without its tag.
-func (d *Door) templateName(ref string) string {
-	if _, ok := d.templates[ref]; ok {
+// name returns a reference without its tag.
+func (ts *templates) name(ref string) string {
+	if _, ok := ts.recipes[ref]; ok {
 		return ref
 	}
 	return strings.TrimSuffix(ref, ":"+defaultTag)
 }
 
-// findTemplate finds a template by name, or the image of that name.
-func (d *Door) findTemplate(ctx context.Context, ref string) (template, error) {
-	name := d.templateName(ref)
-	if recipe, ok := d.templates[name]; ok {
-		return d.ours(ctx, recipe)
+// find returns the template with a name, or else the image with that
+// name.
+func (ts *templates) find(ctx context.Context, ref string) (template, error) {
+	name := ts.name(ref)
+	if recipe, ok := ts.recipes[name]; ok {
+		return ts.resolve(ctx, recipe)
 	}
 	base, tag, tagged := strings.Cut(name, ":")
-	if _, ok := d.templates[base]; ok && tagged {
+	if _, ok := ts.recipes[base]; ok && tagged {
 		return template{}, brig.Errorf(brig.NotFound, "tag '%s' does not exist for template '%s'", tag, base)
 	}
 	if !brig.ValidName(name) {
 		return template{}, errNoTemplate(ref)
 	}
 	t := template{name: name}
-	found, err := d.findImage(ctx, &t, name)
+	found, err := ts.findImage(ctx, &t, name)
 	if err == nil && !found {
 		err = errNoTemplate(ref)
 	}
 	return t, err
 }
 
-// ours is a template of the Service's, with the image that it means now.
-func (d *Door) ours(ctx context.Context, recipe brig.Template) (template, error) {
+// resolve returns a template of the Service with its current image.
+func (ts *templates) resolve(ctx context.Context, recipe brig.Template) (template, error) {
 	t := template{name: recipe.Name, recipe: &recipe}
 	for _, image := range []string{recipe.Image, recipe.StandIn} {
 		if image == "" {
 			continue
 		}
-		if found, err := d.findImage(ctx, &t, image); found || err != nil {
+		if found, err := ts.findImage(ctx, &t, image); found || err != nil {
 			return t, err
 		}
 	}
 	if len(recipe.Packages) == 0 {
 		return t, errNoTemplate(recipe.Name)
 	}
-	t.image, t.created, t.missing = recipe.Image, d.started, true // it can be made
+	t.image, t.created, t.imageMissing = recipe.Image, ts.started, true // the image can be built
 	return t, nil
 }
 
-// findImage completes t with what an image is, if there is one.
-func (d *Door) findImage(ctx context.Context, t *template, image string) (bool, error) {
-	img, err := d.Service.GetImage(ctx, image)
+// findImage sets the fields of t that depend on its image, and reports whether
+// the image exists.
+func (ts *templates) findImage(ctx context.Context, t *template, image string) (bool, error) {
+	img, err := ts.Service.GetImage(ctx, image)
 	if brig.KindOf(err) == brig.NotFound || err == nil && img == nil {
 		return false, nil
 	}
@@ -87,7 +105,7 @@ func (d *Door) findImage(ctx context.Context, t *template, image string) (bool, 
 	}
 	t.image, t.created = image, img.Created.UTC()
 	if img.Created.IsZero() {
-		t.created = d.started // the machine's own user land has no age
+		t.created = ts.started // the host image has no creation time
 	}
 	return true, nil
 }
@@ -112,8 +130,8 @@ type listedTemplate struct {
 	EnvdVersion   string     `json:"envdVersion"`
 }
 
-func (d *Door) listedTemplate(t template) listedTemplate {
-	l := d.limits(t)
+func (ts *templates) describe(t template) listedTemplate {
+	l := ts.limits(t)
 	return listedTemplate{
 		TemplateID: t.name, BuildID: buildID(t), BuildStatus: "ready", BuildCount: 1,
 		CPUCount: cpus(l), MemoryMB: l.Memory / brig.MiB, DiskSizeMB: l.Disk / brig.MiB, Public: true,
@@ -121,55 +139,56 @@ func (d *Door) listedTemplate(t template) listedTemplate {
 	}
 }
 
-// limits are those of a sandbox that is made of a template.
-func (d *Door) limits(t template) brig.Limits {
+// limits returns the limits of a template's sandboxes.
+func (ts *templates) limits(t template) brig.Limits {
 	if t.recipe == nil {
-		return d.Bounds.Default
+		return ts.Bounds.Default
 	}
-	l, err := d.Bounds.Fill(t.recipe.Limits)
-	if err != nil { // who creates one is told
-		return d.Bounds.Default
+	l, err := ts.Bounds.Fill(t.recipe.Limits)
+	if err != nil { // the request to create a sandbox returns the error
+		return ts.Bounds.Default
 	}
 	return l
 }
 
-// buildID is a UUID that stays the same while the template means one image.
+// buildID returns a UUID that remains the same while the template uses the same
+// image.
 func buildID(t template) string {
 	sum := sha256.Sum256([]byte(t.name + "\n" + t.image))
 	h := hex.EncodeToString(sum[:16])
 	return strings.Join([]string{h[:8], h[8:12], "5" + h[13:16], "a" + h[17:20], h[20:]}, "-")
 }
 
-func (d *Door) listTemplates(w http.ResponseWriter, r *http.Request) error {
+func (ts *templates) list(w http.ResponseWriter, r *http.Request) error {
 	out := []listedTemplate{}
-	for _, name := range slices.Sorted(maps.Keys(d.templates)) {
-		t, err := d.findTemplate(r.Context(), name)
-		if t.missing || brig.KindOf(err) == brig.NotFound {
+	for _, name := range slices.Sorted(maps.Keys(ts.recipes)) {
+		t, err := ts.find(r.Context(), name)
+		if t.imageMissing || brig.KindOf(err) == brig.NotFound {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		out = append(out, d.listedTemplate(t))
+		out = append(out, ts.describe(t))
 	}
-	d.write(w, r, http.StatusOK, out)
+	ts.write(w, r, http.StatusOK, out)
 	return nil
 }
 
-// alias says whether there is a template.
-func (d *Door) alias(w http.ResponseWriter, r *http.Request) error {
-	t, err := d.findTemplate(r.Context(), param(r, "alias"))
+// getAlias reports whether a template exists.
+func (ts *templates) getAlias(w http.ResponseWriter, r *http.Request) error {
+	t, err := ts.find(r.Context(), param(r, "alias"))
 	if err != nil {
 		return err
 	}
-	d.write(w, r, http.StatusOK, struct {
+	ts.write(w, r, http.StatusOK, struct {
 		TemplateID string `json:"templateID"`
 		Public     bool   `json:"public"`
 	}{t.name, true})
 	return nil
 }
 
-// templateBuild is how a template was made.
+// templateBuild describes the build of a template.
 type templateBuild struct {
 	BuildID     string    `json:"buildID"`
 	Status      string    `json:"status"`
@@ -182,13 +201,13 @@ type templateBuild struct {
 	EnvdVersion string    `json:"envdVersion"`
 }
 
-func (d *Door) template(w http.ResponseWriter, r *http.Request) error {
-	t, err := d.findTemplate(r.Context(), param(r, "template"))
+func (ts *templates) get(w http.ResponseWriter, r *http.Request) error {
+	t, err := ts.find(r.Context(), param(r, "template"))
 	if err != nil {
 		return err
 	}
-	l := d.listedTemplate(t)
-	d.write(w, r, http.StatusOK, struct {
+	l := ts.describe(t)
+	ts.write(w, r, http.StatusOK, struct {
 		TemplateID    string          `json:"templateID"`
 		Public        bool            `json:"public"`
 		Names         []string        `json:"names"`
@@ -205,20 +224,35 @@ func (d *Door) template(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// removeTemplate is also how clients remove a snapshot. None was ever there,
-// and they are told so.
-func (d *Door) removeTemplate(_ http.ResponseWriter, r *http.Request) error {
-	if _, err := d.findTemplate(r.Context(), param(r, "template")); err != nil {
+// remove removes a snapshot. E2B has the same route for templates.
+func (ts *templates) remove(w http.ResponseWriter, r *http.Request) error {
+	ref := param(r, "template")
+	_, err := ts.find(r.Context(), ref)
+	if err == nil {
+		return errUnsupported("removing templates")
+	}
+	if brig.KindOf(err) != brig.NotFound {
 		return err
 	}
-	return errMissing("removing templates")
+	s, findErr := ts.snapshots.find(r.Context(), ref)
+	if findErr != nil {
+		return findErr
+	}
+	if s == nil {
+		return err
+	}
+	if err := ts.Service.Remove(r.Context(), string(s.ID)); err != nil {
+		return err
+	}
+	writeEmpty(w)
+	return nil
 }
 
-// teams are the one that the key is of. The command line keeps the key that
-// it finds there.
-func (d *Door) teams(w http.ResponseWriter, r *http.Request) error {
+// teams lists the team of the key, of which there is one. The command line
+// stores the key that it finds in the response.
+func (c *controlPlane) teams(w http.ResponseWriter, r *http.Request) error {
 	tenant := brig.ActorFrom(r.Context()).Tenant
-	d.write(w, r, http.StatusOK, []struct {
+	c.write(w, r, http.StatusOK, []struct {
 		TeamID    string `json:"teamID"`
 		Name      string `json:"name"`
 		APIKey    string `json:"apiKey"`

@@ -12,51 +12,64 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// SandboxAccess is what the data plane needs to know of a sandbox.
+// SandboxAccess describes a sandbox for the data plane.
 type SandboxAccess struct {
-	// ID names the sandbox for the Service.
+	// ID is the sandbox's id in the Service.
 	ID string
-	// Token is what clients show as X-Access-Token, and sign URLs with.
+	// Token is the token that clients send as X-Access-Token and with which
+	// they sign URLs.
 	Token string
-	// Env is the sandbox's environment, with its id.
+	// Env is the sandbox's environment, including its id.
 	Env map[string]string
-	// User and Dir are those of commands that do not say; empty for the usual
-	// ones.
+	// User and Dir are the default user and directory of commands. If they are
+	// empty, the defaults of the Service apply.
 	User, Dir string
 }
 
-// headerToken and headerTraffic carry a sandbox's two tokens.
+// envPip lets pip install packages in images whose distribution manages
+// Python's packages, because a plain `pip install` works in E2B's sandboxes.
+// The egress rules still apply.
+const envPip = "PIP_BREAK_SYSTEM_PACKAGES"
+
+// headerToken and headerTraffic are the headers of a sandbox's two tokens.
 const (
 	headerToken   = "X-Access-Token"
 	headerTraffic = "E2b-Traffic-Access-Token"
 )
 
+// tokens derives the tokens of sandboxes, verifies them, and finds the key or
+// grant from which a token was derived.
+type tokens struct{ *env }
+
 // mac returns the hex HMAC-SHA256 of s under the seed.
-func (d *Door) mac(s string) string {
-	m := hmac.New(sha256.New, d.Seed)
+func (k *tokens) mac(s string) string {
+	m := hmac.New(sha256.New, k.Seed)
 	m.Write([]byte(s))
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// token is what proves that a client may use a sandbox: it was told so when it
-// showed what the source names.
-func (d *Door) token(id, source string) string { return d.bound(id, source) }
+// token returns the access token of a sandbox for a source. The token proves
+// that the client was authorized as that source.
+func (k *tokens) token(id, source string) string { return k.restrictedToken(id, source) }
 
-// trafficToken is what proves that a client may reach the ports of a sandbox
-// that is closed to the public.
-func (d *Door) trafficToken(id, source string) string { return d.bound("sandbox-traffic-"+id, source) }
-
-// bound is a token that begins with its source, and can do no more than that. A
-// dot ends the source: neither an id nor a source has one, so no two of them are
-// signed as the same text. Without a source it is the sandbox's alone.
-func (d *Door) bound(s, source string) string {
-	if source == "" {
-		return d.mac(s)
-	}
-	return source + "." + d.mac(s+"."+source)
+// trafficToken returns the token for the ports of a sandbox that is closed to
+// the public.
+func (k *tokens) trafficToken(id, source string) string {
+	return k.restrictedToken("sandbox-traffic-"+id, source)
 }
 
-// sourceOfToken is what a token was made of, as the token says itself.
+// restrictedToken returns a token that begins with its source and has only the
+// rights of that source. A dot ends the source. Neither an id nor a source
+// contains a dot, so different pairs of an id and a source are never signed as
+// the same text. If source is empty, the token belongs to the sandbox.
+func (k *tokens) restrictedToken(s, source string) string {
+	if source == "" {
+		return k.mac(s)
+	}
+	return source + "." + k.mac(s+"."+source)
+}
+
+// sourceOfToken returns the source in a token, without verifying the token.
 func sourceOfToken(token string) string {
 	source, _, ok := strings.Cut(token, ".")
 	if !ok {
@@ -65,28 +78,37 @@ func sourceOfToken(token string) string {
 	return source
 }
 
-// equal compares secrets in constant time.
-func equal(got, want string) bool { return hmac.Equal([]byte(got), []byte(want)) }
+// equalSecrets compares secrets in constant time.
+func equalSecrets(got, want string) bool { return hmac.Equal([]byte(got), []byte(want)) }
 
-func (d *Door) access(s *brig.Sandbox, source string) SandboxAccess {
+func (k *tokens) access(s *brig.Sandbox, source string) SandboxAccess {
 	env := maps.Clone(s.Spec.Env)
 	if env == nil {
 		env = map[string]string{}
 	}
 	env[envID] = string(s.ID)
-	return SandboxAccess{ID: string(s.ID), Token: d.token(string(s.ID), source), Env: env, User: s.Spec.User, Dir: s.Spec.Dir}
+	if _, set := env[envPip]; !set {
+		env[envPip] = "1"
+	}
+	return SandboxAccess{ID: string(s.ID), Token: k.token(string(s.ID), source), Env: env, User: s.Spec.User, Dir: s.Spec.Dir}
 }
 
-// isSigned reports whether r is for a signed URL that names no sandbox.
+// isSigned reports whether r has a signed URL that names no sandbox.
 func isSigned(r *http.Request) bool {
 	return r.URL.Path == "/files" && r.URL.Query().Get("signature") != ""
 }
 
-// signature makes what r's URL must have as its signature, of a token.
+// signature returns a function that computes the signature of r's URL for a
+// given token.
 func signature(r *http.Request) func(token string) string {
 	q, op := r.URL.Query(), "read"
 	if r.Method == http.MethodPost {
 		op = "write"
+	}
+	// The data plane rejects these URLs as ambiguous, so no signature matches
+	// them.
+	if strings.ContainsRune(q.Get("username"), ':') || len(q["path"]) > 1 || len(q["username"]) > 1 {
+		return func(string) string { return "" }
 	}
 	before, after := q.Get("path")+":"+op+":"+q.Get("username")+":", ""
 	if exp := q.Get("signature_expiration"); exp != "" {
@@ -95,32 +117,40 @@ func signature(r *http.Request) func(token string) string {
 	return func(token string) string { return sign(before + token + after) }
 }
 
-// mostSigned bounds the query of a signed URL, in bytes: it is looked at once
-// for each sandbox, for somebody who has shown nothing yet.
-const mostSigned = 8 << 10
+// maxSignedText is the maximum length in bytes of a signed URL's query. For a
+// client that is not authenticated yet, the query is hashed once per sandbox.
+const maxSignedText = 8 << 10
 
 func sign(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// signed finds the sandbox whose token made the signature in r's URL, and
-// passes r on to its data plane, which looks at the time as well.
-func (d *Door) signed(w http.ResponseWriter, r *http.Request) {
+// serveSigned finds the sandbox whose token signed r's URL, and forwards r to the
+// data plane of that sandbox. The data plane also checks the expiry.
+func (p *ports) serveSigned(w http.ResponseWriter, r *http.Request) {
 	if allowPages(w, r) {
 		return
 	}
+	if err := p.signatureLimit.Check(r); err != nil {
+		p.fail(w, r, err)
+		return
+	}
 	got, want := r.URL.Query().Get("signature"), signature(r)
-	for id := range d.candidates() {
-		if len(r.URL.RawQuery) > mostSigned || r.Context().Err() != nil {
+	for id := range p.tokens.candidates() {
+		if len(r.URL.RawQuery) > maxSignedText || r.Context().Err() != nil {
 			break
 		}
-		for _, key := range d.mayHaveSigned(r.Context(), id) {
-			if equal(got, want(d.token(id, key))) {
-				d.inside(w, r, target{id: id, port: portEnvd})
+		for _, key := range p.tokens.candidateKeys(r.Context(), id) {
+			if equalSecrets(got, want(p.tokens.token(id, key))) {
+				p.serve(w, r, target{id: id, port: portEnvd})
 				return
 			}
 		}
 	}
-	d.fail(w, r, brig.Errorf(brig.Unauthenticated, "invalid signature"))
+	if err := p.signatureLimit.Reserve(r); err != nil {
+		p.fail(w, r, err)
+		return
+	}
+	p.fail(w, r, brig.Errorf(brig.Unauthenticated, "invalid signature"))
 }

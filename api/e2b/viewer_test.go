@@ -9,31 +9,32 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Whoever shows a sandbox's token acts as a member, so nobody less is told one.
-func TestTokensAreForMembers(t *testing.T) {
+// The holder of a sandbox's token acts as a member, so an actor with a lower
+// role receives no token.
+func TestTokensRequireMember(t *testing.T) {
 	d := New(Options{Seed: []byte("seed")})
 	box := &brig.Sandbox{ID: "sbx", Spec: brig.Spec{Labels: map[string]string{labelPublic: "false"}}}
 	if !isClosed(box) {
 		t.Fatal("the sandbox is open to the public")
 	}
 	for role, told := range map[brig.Role]bool{brig.Viewer: false, brig.Member: true, brig.Admin: true} {
-		c := d.connected(brig.WithActor(t.Context(), brig.Actor{Role: role}), box)
+		c := d.sandboxes.connected(brig.WithActor(t.Context(), brig.Actor{Role: role}), box)
 		if (c.EnvdAccessToken != "") != told || (c.TrafficAccessToken != nil) != told {
 			t.Errorf("a %s is told %+v", role, c)
 		}
 	}
 }
 
-// Whoever has less than a key's rights, or has them for less time, is told a
-// token that says so, or none.
-func TestTokensSayWhatTheyAreOf(t *testing.T) {
+// An actor with fewer rights or a shorter lifetime than its key receives a
+// token that is restricted in the same way, or no token.
+func TestTokensCarryRestrictions(t *testing.T) {
 	end := time.Now().Add(time.Minute)
 	ofKeys := New(Options{Seed: []byte("seed"), KeyActor: func(context.Context, string) (brig.Actor, error) { return brig.Actor{}, nil }})
 	ofNone := New(Options{Seed: []byte("seed")})
 	box := &brig.Sandbox{ID: "sbx", Spec: brig.Spec{Labels: map[string]string{labelPublic: "false"}}}
 	for name, c := range map[string]struct {
 		actor        brig.Actor
-		keyed, plain string // how its tokens begin; "" for none
+		keyed, plain string // prefix of the tokens; "" for no token
 	}{
 		"a key":                {brig.Actor{Role: brig.Member, Key: "k1"}, "k1.", "own"},
 		"a key in its scope":   {brig.Actor{Role: brig.Member, Key: "k1", Scopes: []string{"sandbox."}}, "k1.", ""},
@@ -45,8 +46,8 @@ func TestTokensSayWhatTheyAreOf(t *testing.T) {
 		"some sandboxes":       {brig.Actor{Role: brig.Member, Sandboxes: []string{"one"}}, "", ""},
 		"nobody in particular": {brig.Actor{Role: brig.Member}, "", "own"},
 	} {
-		for d, begins := range map[*Door]string{ofKeys: c.keyed, ofNone: c.plain} {
-			told := d.connected(brig.WithActor(t.Context(), c.actor), box)
+		for d, begins := range map[*API]string{ofKeys: c.keyed, ofNone: c.plain} {
+			told := d.sandboxes.connected(brig.WithActor(t.Context(), c.actor), box)
 			got := []string{told.EnvdAccessToken}
 			if told.TrafficAccessToken != nil {
 				got = append(got, *told.TrafficAccessToken)

@@ -5,29 +5,29 @@ import (
 	"strings"
 )
 
-// Wants reports whether r is in E2B's protocol, for a server that has this
-// door and the native one at one address. The native API has none of these
-// paths, headers and hosts.
-func (d *Door) Wants(r *http.Request) bool {
+// Matches reports whether r belongs to the E2B API. It is for a server that
+// serves this API and the native one at the same address. The native API uses
+// none of the paths, headers and hosts that Matches checks.
+func (a *API) Matches(r *http.Request) bool {
 	if r.Header.Get(headerID) != "" || r.Header.Get(headerKey) != "" {
 		return true
 	}
-	if _, ok, err := parseHost(r.Host, d.Domain); ok || err != nil {
+	if _, ok, err := parseHost(r.Host, a.Domain); ok || err != nil {
 		return true
 	}
-	if domain := hostname(d.Domain); domain != "" {
+	if domain := hostname(a.Domain); domain != "" {
 		if name := hostname(r.Host); name == "api."+domain || name == "sandbox."+domain {
 			return true
 		}
 	}
-	if isPreflight(r) && asksForOurs(r) {
+	if isPreflight(r) && requestsOwnHeader(r) {
 		return true
 	}
 	return isControl(r.URL.Path) || isSigned(r) && r.Header.Get("Authorization") == ""
 }
 
-// asksForOurs reports whether a browser asks if it may send our headers.
-func asksForOurs(r *http.Request) bool {
+// requestsOwnHeader reports whether r is a CORS preflight for one of the E2B headers.
+func requestsOwnHeader(r *http.Request) bool {
 	for name := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
 		switch http.CanonicalHeaderKey(strings.TrimSpace(name)) {
 		case headerID, headerKey, headerToken, headerTraffic:
@@ -37,7 +37,7 @@ func asksForOurs(r *http.Request) bool {
 	return false
 }
 
-// isControl reports whether a path is one of the control plane.
+// isControl reports whether a path belongs to the control plane.
 func isControl(path string) bool {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	if first == "v2" || first == "v3" {

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig/api/e2b"
 )
 
-func TestWants(t *testing.T) {
+func TestMatches(t *testing.T) {
 	_, d, _ := serve(t)
 	for _, c := range []struct {
 		want    bool
@@ -53,7 +53,7 @@ func TestWants(t *testing.T) {
 			}
 			r.Header.Set(c.headers[i], c.headers[i+1])
 		}
-		if got := d.Wants(r); got != c.want {
+		if got := d.Matches(r); got != c.want {
 			t.Errorf("%s %s %v: %t", c.method, c.target, c.headers, got)
 		}
 	}
@@ -89,16 +89,16 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// A door without a seed makes tokens that nobody can guess, and one without a
-// data plane says so.
-func TestBareDoor(t *testing.T) {
+// Without a seed, the API creates tokens that cannot be guessed. Without a data
+// plane, the API responds with an error.
+func TestAPIWithoutOptions(t *testing.T) {
 	s, _, srv := serve(t, func(o *e2b.Options) { o.Seed, o.Envd, o.Domain = nil, nil, "" })
-	first := made(t, srv.URL, `{"templateID":"base"}`)
+	first := createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	_, _, other := serve(t, func(o *e2b.Options) { o.Seed = nil })
-	if second := made(t, other.URL, `{"templateID":"base"}`); first == second {
+	if second := createSandbox(t, other.URL, `{"templateID":"base"}`); first == second {
 		t.Error("two doors without a seed make the same tokens")
 	}
-	if resp, _ := ask(t, http.MethodGet, srv.URL+"/health", "", "Host", "49983-sb1.x"); resp.StatusCode != http.StatusNotImplemented {
+	if resp, _ := doRequest(t, http.MethodGet, srv.URL+"/health", "", "Host", "49983-sb1.x"); resp.StatusCode != http.StatusNotImplemented {
 		t.Errorf("no data plane: %d", resp.StatusCode)
 	}
 	if spec := s.lastSpec(); spec.Template != "base" {

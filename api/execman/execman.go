@@ -1,79 +1,86 @@
-// Package execman is the door of an executor manager, as RAGFlow's clients know
-// it: POST /run runs a program of which main is called, GET /healthz says that
-// somebody is there. The protocol has no authentication, so the door has an
-// address of its own, listens to the addresses that it is told of, and acts for
-// one actor.
+// Package execman is the executor manager API for RAGFlow clients. POST /run
+// runs a program by calling its main, and GET /healthz reports that the server
+// is running. The protocol has no authentication. So the API has its own
+// address, accepts only the configured client networks, and acts as one actor.
 package execman
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// Service is what the door needs of a brig.Service.
+// Service is the part of brig.Service that the API uses.
 type Service interface {
 	Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error)
 }
 
-// Options are what the door is made of. Service and Actor are needed.
+// Options configure the API. Service and Actor are required.
 type Options struct {
 	Service Service
-	// Actor is who runs everything that comes in here.
+	// Actor is the actor of every request.
 	Actor brig.Actor
-	// Allow are the networks that are let in. Default: this machine.
+	// Allow lists the networks of allowed clients. Default: the loopback
+	// addresses.
 	Allow []netip.Prefix
-	// Hosts are the names by which clients may know the server, beside the
-	// loopback ones and RAGFlow's own, "sandbox-executor-manager".
+	// Hosts are the host names of the server, in addition to the loopback names
+	// and RAGFlow's own name, "sandbox-executor-manager".
 	Hosts []string
-	// Pool is how many programs of a language run at once. Default 10.
+	// Pool limits the concurrent programs of a language. Default: 10.
 	Pool int
-	// Queue is how long one more waits. Default 10 s.
+	// Queue is how long a program waits for a free slot in the pool. Default:
+	// 10 seconds.
 	Queue time.Duration
-	// Timeout bounds a program. Default 10 s.
+	// Timeout limits the run time of a program. Default: 10 seconds.
 	Timeout time.Duration
-	// Limits are those of every program.
+	// Limits are the resource limits of every program.
 	Limits brig.Limits
-	// Images are those for a language. Default the Service's own.
+	// Images maps languages to images. Default: the images of the Service.
 	Images map[brig.Language]string
-	// Log is for the operator. Default: none.
+	// Egress are the egress rules of programs. Default: no connections.
+	Egress brig.Egress
+	// Server is this server's own name in Via headers. The API rejects a
+	// program that has already passed through this server, which happens if a
+	// provider's endpoint leads back to it.
+	Server string
+	// Log is the log for the operator. Default: no log.
 	Log *slog.Logger
-	// Registry collects the metrics of the requests. Default: a new one.
+	// Registry collects the request metrics. Default: a new registry.
 	Registry *prometheus.Registry
 }
 
-// The defaults of Options.
+// Defaults of Options.
 const (
 	DefaultPool    = 10
 	DefaultTimeout = 10 * time.Second
 	queueTime      = 10 * time.Second
 )
 
-// grace is how long a program whose time is over has to end when it is asked
-// to, before the manager itself ends it.
+// grace is how long a program may take to end after it was asked to end at its
+// timeout. Then the manager kills it.
 const grace = 5 * time.Second
 
-// hostName is what the manager's host is called where RAGFlow is deployed.
+// hostName is the manager's host name in RAGFlow deployments.
 const hostName = "sandbox-executor-manager"
 
-// Door serves the protocol.
-type Door struct {
+// API serves the executor manager API.
+type API struct {
 	Options
-	seats   map[brig.Language]chan struct{}
+	slots   map[brig.Language]chan struct{}
 	handler http.Handler
 }
 
-// New returns the door.
-func New(o Options) *Door {
+// New returns the API.
+func New(o Options) *API {
 	if o.Pool == 0 {
 		o.Pool = DefaultPool
 	}
@@ -89,11 +96,11 @@ func New(o Options) *Door {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	metrics, err := door.NewMetrics(o.Registry)
+	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
 		o.Log.Warn("execman: HTTP is not measured", "error", err)
 	}
-	d := &Door{Options: o, seats: map[brig.Language]chan struct{}{
+	d := &API{Options: o, slots: map[brig.Language]chan struct{}{
 		brig.Python: make(chan struct{}, o.Pool), brig.JavaScript: make(chan struct{}, o.Pool),
 	}}
 	mux := http.NewServeMux()
@@ -102,21 +109,21 @@ func New(o Options) *Door {
 	mux.HandleFunc("POST /run", d.run)
 	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := mux.Handler(r)
-		door.Route(r, pattern)
+		httpapi.Route(r, pattern)
 		mux.ServeHTTP(w, r)
 	})
-	d.handler = door.Wrap(o.Log, metrics, d.admit(door.Guard(append([]string{hostName}, o.Hosts...), "", routed)))
+	d.handler = httpapi.Wrap(o.Log, metrics, d.admit(httpapi.Guard(append([]string{hostName}, o.Hosts...), "", routed)))
 	return d
 }
 
 // ServeHTTP implements http.Handler.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+func (d *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// admit lets in whoever comes from an address that is allowed.
-func (d *Door) admit(next http.Handler) http.Handler {
+// admit accepts only requests from allowed addresses.
+func (d *API) admit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ap, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !allowed(d.Allow, ap.Addr()) {
-			door.Fail(w, r, brig.Errorf(brig.PermissionDenied, "this address is not allowed here").
+		if ap, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !containsAddress(d.Allow, ap.Addr()) {
+			httpapi.Fail(w, r, brig.Errorf(brig.PermissionDenied, "this address is not allowed here").
 				WithHint("have the operator add it to execman.allow"))
 			return
 		}
@@ -124,8 +131,8 @@ func (d *Door) admit(next http.Handler) http.Handler {
 	})
 }
 
-// allowed reports whether an address is let in.
-func allowed(list []netip.Prefix, addr netip.Addr) bool {
+// containsAddress reports whether list contains an address.
+func containsAddress(list []netip.Prefix, addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	for _, p := range list {
 		if p.Contains(addr) {
@@ -135,21 +142,54 @@ func allowed(list []netip.Prefix, addr netip.Addr) bool {
 	return len(list) == 0 && addr.IsLoopback()
 }
 
-func (d *Door) health(w http.ResponseWriter, r *http.Request) {
+func (d *API) health(w http.ResponseWriter, r *http.Request) {
+	if d.Server != "" {
+		w.Header().Set("Via", brig.ViaFrom(r.Context(), d.Server))
+	}
 	d.answer(w, r, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-func (d *Door) answer(w http.ResponseWriter, r *http.Request, status int, v any) {
-	if err := door.WriteJSON(w, status, v); err != nil {
+func (d *API) answer(w http.ResponseWriter, r *http.Request, status int, v any) {
+	if err := httpapi.WriteJSON(w, status, v); err != nil {
 		d.Log.DebugContext(r.Context(), "answer", "error", err)
 	}
 }
 
-func (d *Door) run(w http.ResponseWriter, r *http.Request) {
-	door.AllowBody(w, r)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, door.MaxBody))
+// viaHeader returns the value of the request's Via headers.
+func viaHeader(r *http.Request) string { return strings.Join(r.Header.Values("Via"), ", ") }
+
+// loopResult returns the response to a program that has already passed through
+// this server. If the program ran, it would wait for itself until its timeout.
+func loopResult() *v1.ExecmanResult {
+	const message = "the program came back to this server: a provider's endpoint is this server's own executor manager API, or leads to it; " +
+		"set it to another executor manager, or activate another provider"
+	return rejected(v1.ExecmanRefused, v1.ExecmanUnforeseen, message)
+}
+
+func (d *API) run(w http.ResponseWriter, r *http.Request) {
+	if brig.CameBack(viaHeader(r), d.Server) {
+		d.answer(w, r, http.StatusOK, loopResult())
+		return
+	}
+	httpapi.AllowBody(r)
+	r = r.WithContext(brig.WithActor(r.Context(), d.Actor))
+	err := httpapi.LeaseOf(r.Context()).Begin(d.Actor)
+	if err == nil {
+		err = httpapi.Check(r, d.Service, "", brig.OpRun)
+		if err != nil { // in the protocol's format, a rejection is a result
+			httpapi.Log(r, err)
+			if result := failure(err); result != nil {
+				d.answer(w, r, http.StatusOK, result)
+				return
+			}
+		}
+	}
+	var body []byte
+	if err == nil {
+		body, err = httpapi.ReadDocument(w, r, httpapi.MaxBody)
+	}
 	if err != nil {
-		door.Fail(w, r, door.BodyError(err))
+		httpapi.Fail(w, r, err)
 		return
 	}
 	p, wrong := decode(body)
@@ -157,31 +197,31 @@ func (d *Door) run(w http.ResponseWriter, r *http.Request) {
 		d.answer(w, r, http.StatusUnprocessableEntity, wrong)
 		return
 	}
-	p.Timeout, p.Grace, p.Limits, p.Image = d.Timeout, grace, d.Limits, d.Images[p.Language]
-	result, err := d.perform(r, p)
+	p.Timeout, p.Grace, p.Limits, p.Image, p.Egress = d.Timeout, grace, d.Limits, d.Images[p.Language], d.Egress
+	result, err := d.execute(r, p)
 	if err != nil {
-		door.Log(r, err)
+		httpapi.Log(r, err)
 		if result = failure(err); result == nil {
-			door.Fail(w, r, err) // nobody listens any more
+			httpapi.Fail(w, r, err) // the client has disconnected
 			return
 		}
 	}
 	d.answer(w, r, http.StatusOK, result)
 }
 
-// perform runs a program when its turn has come.
-func (d *Door) perform(r *http.Request, p brig.Program) (*wire.ExecmanResult, error) {
+// execute waits for a free slot and runs a program.
+func (d *API) execute(r *http.Request, p brig.Program) (*v1.ExecmanResult, error) {
 	timer := time.NewTimer(d.Queue)
 	defer timer.Stop()
 	select {
-	case d.seats[p.Language] <- struct{}{}:
-		defer func() { <-d.seats[p.Language] }()
+	case d.slots[p.Language] <- struct{}{}:
+		defer func() { <-d.slots[p.Language] }()
 	case <-r.Context().Done():
 		return nil, context.Cause(r.Context())
 	case <-timer.C:
-		return busy(), nil
+		return busyResult(), nil
 	}
-	o, err := d.Service.Run(brig.WithActor(r.Context(), d.Actor), p, brig.IO{})
+	o, err := d.Service.Run(r.Context(), p, brig.IO{})
 	if err != nil {
 		return nil, err
 	}

@@ -22,22 +22,22 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/execman"
-	"github.com/brig-run/brig/door/transcript"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi/transcript"
+	"github.com/brig-run/brig/api/v1"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// scripted is a service whose programs say what comes of them: their first line
-// is a word.
-type scripted struct {
-	release chan struct{} // ends programs that wait
+// scriptedService is a Service that interprets the first line of a program as a
+// command.
+type scriptedService struct {
+	release chan struct{} // ends waiting programs
 }
 
 func out(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
 
 // Run implements execman.Service.
-func (s *scripted) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
+func (s *scriptedService) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
 	o := &brig.Outcome{Sandbox: "py-1"}
 	o.Done, o.Duration, o.Stdout = true, 12*time.Millisecond, out("said\n")
 	word, _, _ := strings.Cut(p.Code, "\n")
@@ -88,9 +88,9 @@ func (s *scripted) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.
 	return o, nil
 }
 
-func serve(t *testing.T, change func(*execman.Options)) (*httptest.Server, *scripted) {
+func serve(t *testing.T, change func(*execman.Options)) (*httptest.Server, *scriptedService) {
 	t.Helper()
-	s := &scripted{release: make(chan struct{})}
+	s := &scriptedService{release: make(chan struct{})}
 	o := execman.Options{Service: s, Actor: brig.Actor{Name: "execman", Tenant: "default", Role: brig.Member}}
 	if change != nil {
 		change(&o)
@@ -100,27 +100,27 @@ func serve(t *testing.T, change func(*execman.Options)) (*httptest.Server, *scri
 	return srv, s
 }
 
-func order(language, code, arguments string) string {
+func requestJSON(language, code, arguments string) string {
 	b := base64.StdEncoding.EncodeToString([]byte(code))
 	return fmt.Sprintf(`{"code_b64":%q,"language":%q,"arguments":%s}`, b, language, arguments)
 }
 
-func run(t *testing.T, url, body string) (int, *wire.ExecmanResult) {
+func run(t *testing.T, url, body string) (int, *v1.ExecmanResult) {
 	t.Helper()
 	resp, err := http.Post(url+"/run", "application/json", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var r wire.ExecmanResult
+	var r v1.ExecmanResult
 	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil {
 		t.Fatal(err)
 	}
 	return resp.StatusCode, &r
 }
 
-// TestTranscripts replays requests and compares the answers byte for byte. In
-// requests CODE(…) stands for the base64 of what is in it.
+// TestTranscripts replays requests and compares the responses byte for byte. In
+// requests, CODE(…) represents the base64 of its text.
 func TestTranscripts(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {
@@ -183,17 +183,18 @@ func replay(t *testing.T, url, text string) string {
 	return fmt.Sprintf("%d %s\n%s\n", resp.StatusCode, resp.Header.Get("Content-Type"), strings.TrimSuffix(body, "\n"))
 }
 
-// Every kind of error has an answer, and all but the callers' own are 200.
-func TestEveryKind(t *testing.T) {
+// Every error kind has a response. The status is 200 unless the client caused
+// the error.
+func TestEveryErrorKind(t *testing.T) {
 	srv, _ := serve(t, nil)
 	for _, k := range brig.Kinds {
-		status, r := run(t, srv.URL, order("python", string(k)+"\n", `{}`))
+		status, r := run(t, srv.URL, requestJSON("python", string(k)+"\n", `{}`))
 		switch {
 		case k == brig.Canceled:
 			if status != 499 {
 				t.Errorf("%s is %d", k, status)
 			}
-		case status != 200 || r.Status != wire.ExecmanRunner || !slices.Contains([]int{-3, -10, -429, -999}, r.ExitCode) || r.Detail == "" || r.Stdout != "":
+		case status != 200 || r.Status != v1.ExecmanRunner || !slices.Contains([]int{-3, -10, -429, -999}, r.ExitCode) || r.Detail == "" || r.Stdout != "":
 			t.Errorf("%s is %d %+v", k, status, r)
 		case k == brig.Internal && strings.Contains(r.Stderr, "it is"):
 			t.Errorf("an internal error tells its cause: %+v", r)
@@ -201,33 +202,34 @@ func TestEveryKind(t *testing.T) {
 	}
 }
 
-// A pool of one: the second waits for the first, and one more than can wait is
-// told that the pool is busy. Languages do not wait for each other.
+// In a pool of one, the second program waits for the first. A program that
+// waits too long receives the response that the pool is busy. Languages have
+// separate pools.
 func TestPool(t *testing.T) {
 	srv, s := serve(t, func(o *execman.Options) { o.Pool, o.Queue = 1, 300*time.Millisecond })
-	first := make(chan *wire.ExecmanResult, 1)
-	go func() { _, r := run(t, srv.URL, order("python", "wait\n", `{}`)); first <- r }()
+	first := make(chan *v1.ExecmanResult, 1)
+	go func() { _, r := run(t, srv.URL, requestJSON("python", "wait\n", `{}`)); first <- r }()
 	time.Sleep(50 * time.Millisecond)
-	if _, r := run(t, srv.URL, order("python", "echo\n", `{}`)); r.ExitCode != -10 || r.Detail != "no_available_container" || r.Stderr != "Container pool is busy" {
+	if _, r := run(t, srv.URL, requestJSON("python", "echo\n", `{}`)); r.ExitCode != -10 || r.Detail != "no_available_container" || r.Stderr != "Container pool is busy" {
 		t.Errorf("one too many: %+v", r)
 	}
-	if _, r := run(t, srv.URL, order("nodejs", "echo\n", `{}`)); r.Status != wire.ExecmanSuccess {
+	if _, r := run(t, srv.URL, requestJSON("nodejs", "echo\n", `{}`)); r.Status != v1.ExecmanSuccess {
 		t.Errorf("another language: %+v", r)
 	}
-	second := make(chan *wire.ExecmanResult, 1)
-	go func() { _, r := run(t, srv.URL, order("python", "echo\n", `{}`)); second <- r }()
+	second := make(chan *v1.ExecmanResult, 1)
+	go func() { _, r := run(t, srv.URL, requestJSON("python", "echo\n", `{}`)); second <- r }()
 	time.Sleep(50 * time.Millisecond)
 	close(s.release)
-	if r := <-first; r.Status != wire.ExecmanSuccess {
+	if r := <-first; r.Status != v1.ExecmanSuccess {
 		t.Errorf("the first: %+v", r)
 	}
-	if r := <-second; r.Status != wire.ExecmanSuccess {
+	if r := <-second; r.Status != v1.ExecmanSuccess {
 		t.Errorf("the second: %+v", r)
 	}
 }
 
-// Who is not on the list is turned away before anything is looked at. The
-// control: on the list, the same request is served.
+// A client whose address is not allowed is rejected before its request is read.
+// Control: from an allowed address, the same request is served.
 func TestAllow(t *testing.T) {
 	for _, c := range []struct {
 		allow string
@@ -238,7 +240,7 @@ func TestAllow(t *testing.T) {
 		{"10.0.0.0/8", "10.0.0.7:1", 200}, {"10.0.0.0/8", "[::ffff:10.0.0.7]:1", 200}, {"10.0.0.0/8", "11.0.0.7:1", 403},
 		{"10.0.0.0/8", "127.0.0.1:1", 403}, {"0.0.0.0/0", "203.0.113.9:1", 200}, {"fd00::/8", "[fd00::1]:1", 200}, {"fd00::/8", "nonsense", 403},
 	} {
-		o := execman.Options{Service: &scripted{}}
+		o := execman.Options{Service: &scriptedService{}}
 		if c.allow != "" {
 			o.Allow = []netip.Prefix{netip.MustParsePrefix(c.allow)}
 		}
@@ -254,13 +256,13 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// A caller who hangs up ends the program.
-func TestHangUp(t *testing.T) {
+// When a client disconnects, its program ends.
+func TestDisconnect(t *testing.T) {
 	srv, s := serve(t, func(o *execman.Options) { o.Pool, o.Queue = 1, 100*time.Millisecond })
 	defer close(s.release)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/run", strings.NewReader(order("python", "wait\n", `{}`)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+"/run", strings.NewReader(requestJSON("python", "wait\n", `{}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,25 +271,25 @@ func TestHangUp(t *testing.T) {
 		t.Fatal("it was answered")
 	}
 	for range 50 {
-		if _, r := run(t, srv.URL, order("python", "echo\n", `{}`)); r.Status == wire.ExecmanSuccess {
+		if _, r := run(t, srv.URL, requestJSON("python", "echo\n", `{}`)); r.Status == v1.ExecmanSuccess {
 			return
 		}
 	}
 	t.Error("the program still has its place")
 }
 
-// Whatever comes, the answer is one of three: a result, a refusal that names
-// what is wrong, or that the body is too long.
+// Every input is answered with a result, with an error that has details, or
+// with 499 if the program was canceled.
 func FuzzRun(f *testing.F) {
 	for _, seed := range []string{
-		order("python", "echo\n", `{"a":[1,null,"é"]}`), order("nodejs", "exit\n", `{}`), `{}`, `[]`, `null`, ``, `{"code_b64":null}`,
+		requestJSON("python", "echo\n", `{"a":[1,null,"é"]}`), requestJSON("nodejs", "exit\n", `{}`), `{}`, `[]`, `null`, ``, `{"code_b64":null}`,
 		`{"code_b64":"!!","language":"python"}`, `{"code_b64":"/w==","language":"python"}`, `{"code_b64":"","language":"ruby"}`,
 		`{"code_b64":"","language":"python","arguments":[]}`, `{"code_b64":"ZWNobwo=","language":"python","arguments":null,"base_image":"x"}`,
 		`{"code_b64":"ZWNobwo=","language":"python","arguments":{"a":1,"a":2},"code_b64":7}`,
 	} {
 		f.Add([]byte(seed))
 	}
-	door := execman.New(execman.Options{Service: &scripted{release: closed()}})
+	door := execman.New(execman.Options{Service: &scriptedService{release: closed()}, Actor: brig.Actor{Name: "ragflow", Tenant: "acme", Role: brig.Member}})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "http://localhost/run", bytes.NewReader(body))
 		r.RemoteAddr = "127.0.0.1:1"
@@ -299,8 +301,8 @@ func FuzzRun(f *testing.F) {
 		}
 		switch w.Code {
 		case 200:
-			var r wire.ExecmanResult
-			if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || r.Status == "" || (r.Status == wire.ExecmanSuccess) != (r.ExitCode == 0) {
+			var r v1.ExecmanResult
+			if err := json.Unmarshal(w.Body.Bytes(), &r); err != nil || r.Status == "" || (r.Status == v1.ExecmanSuccess) != (r.ExitCode == 0) {
 				t.Fatalf("%s: %v", w.Body, err)
 			}
 		case 422:

@@ -2,107 +2,115 @@ package execman
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	v1 "github.com/brig-run/brig/api/v1"
 )
 
-// maxArtifacts is how many files come out here.
+// maxArtifacts limits the artifacts in a response.
 const maxArtifacts = 10
 
-// noValue is what Node.js programs are told whose main returns nothing.
-const noValue = "main must return a value. Use null for an empty result."
-
-// result says how a program ended. Of one that failed the output is not told.
-func result(language brig.Language, o *brig.Outcome) *wire.ExecmanResult {
-	r := blank()
+// result converts the outcome of a program to a response. The response for a
+// failed program has no output on stdout.
+func result(language brig.Language, o *brig.Outcome) *v1.ExecmanResult {
+	r := emptyResult()
 	r.TimeUsedMS = o.Duration.Milliseconds()
-	r.Stdout, r.Stderr, r.ExitCode = text(o.Stdout), text(o.Stderr), o.ExitCode
-	exceeded := func(resource string, code int, stderr string) *wire.ExecmanResult {
-		r.Status, r.Resource, r.ExitCode, r.Stdout, r.Stderr = wire.ExecmanResource, &resource, code, "", stderr
+	r.Stdout, r.Stderr, r.ExitCode = outputText(o.Stdout), outputText(o.Stderr), o.ExitCode
+	exceeded := func(resource string, code int, stderr string) *v1.ExecmanResult {
+		r.Status, r.Resource, r.ExitCode, r.Stdout, r.Stderr = v1.ExecmanResource, &resource, code, "", stderr
 		return r
 	}
 	switch {
 	case o.TimedOut && o.Signal != "":
-		// It did not end when it was asked to.
-		return refused(wire.ExecmanInternalError, wire.ExecmanInternal, wire.ExecmanDeaf)
+		// The program did not end after it was asked to.
+		return rejected(v1.ExecmanInternalError, v1.ExecmanInternal, v1.ExecmanDeaf)
 	case o.TimedOut:
-		return exceeded(wire.ExecmanTime, wire.ExecmanTimeout, "Execution timeout")
+		return exceeded(v1.ExecmanTime, v1.ExecmanTimeout, "Execution timeout")
 	case o.OOMKilled:
-		return exceeded(wire.ExecmanMemory, wire.ExecmanOutOfMemory, "Memory limit exceeded (killed by OOM)")
-	case o.ExitCode == 0 && o.Error == nil && language == brig.JavaScript && o.Value == nil:
-		r.Stderr += noValue + "\n"
-		fallthrough
+		return exceeded(v1.ExecmanMemory, v1.ExecmanOutOfMemory, "Memory limit exceeded (killed by OOM)")
 	case o.ExitCode != 0 || o.Error != nil:
 		return failed(r, o)
 	}
-	r.Status, r.Artifacts = wire.ExecmanSuccess, artifacts(o.Artifacts)
-	if o.Value != nil {
+	r.Status, r.Artifacts = v1.ExecmanSuccess, artifacts(o.Artifacts)
+	switch {
+	case o.Value != nil:
 		r.Result.Present, r.Result.Value = true, o.Value
+	case language == brig.JavaScript:
+		// Some versions of RAGFlow reject undefined as a result. Other versions
+		// accept it, and their test suite contains such programs. JSON has no
+		// undefined.
+		r.Result.Present, r.Result.Value = true, json.RawMessage("null")
 	}
 	return r
 }
 
-// failed tells by what a program wrote what it was that it could not do.
-func failed(r *wire.ExecmanResult, o *brig.Outcome) *wire.ExecmanResult {
+// failed classifies a failed program by its error output.
+func failed(r *v1.ExecmanResult, o *brig.Outcome) *v1.ExecmanResult {
 	r.Stdout, r.ExitCode = "", cmp.Or(r.ExitCode, 1)
 	if r.Stderr == "" && o.Error != nil {
 		r.Stderr = o.Error.Name + ": " + o.Error.Message + "\n"
 	}
-	file, syscall, memory, nonzero := wire.ExecmanFile, wire.ExecmanSyscall, wire.ExecmanMemory, wire.ExecmanNonzero
+	file, syscall, memory, nonzero := v1.ExecmanFile, v1.ExecmanSyscall, v1.ExecmanMemory, v1.ExecmanNonzero
 	switch {
 	case strings.Contains(r.Stderr, "Permission denied"):
-		r.Status, r.Unauthorized = wire.ExecmanUnauthorized, &file
+		r.Status, r.Unauthorized = v1.ExecmanUnauthorized, &file
 	case strings.Contains(r.Stderr, "Operation not permitted"):
-		r.Status, r.Unauthorized = wire.ExecmanUnauthorized, &syscall
+		r.Status, r.Unauthorized = v1.ExecmanUnauthorized, &syscall
 	case strings.Contains(r.Stderr, "MemoryError"):
-		r.Status, r.Resource = wire.ExecmanResource, &memory
+		r.Status, r.Resource = v1.ExecmanResource, &memory
 	default:
-		r.Status, r.Runtime = wire.ExecmanProgramError, &nonzero
+		r.Status, r.Runtime = v1.ExecmanProgramError, &nonzero
 	}
 	return r
 }
 
-// failure says why a program did not run; nil when nobody wants to know.
-func failure(err error) *wire.ExecmanResult {
-	told := brig.AsError(err)
-	switch told.Kind {
+// failure returns the response for a program that did not run. It returns nil
+// if the client has disconnected.
+func failure(err error) *v1.ExecmanResult {
+	apiErr := brig.AsError(err)
+	switch apiErr.Kind {
 	case brig.Canceled:
 		return nil
 	case brig.PolicyBlocked:
-		lines := strings.TrimPrefix(told.Message, wire.ExecmanUnsafe+". ")
-		return refused(wire.ExecmanRefused, wire.ExecmanUnsafe, strings.ReplaceAll(lines, "; Line ", "\nLine "))
+		lines := strings.TrimPrefix(apiErr.Message, v1.ExecmanUnsafe+". ")
+		return rejected(v1.ExecmanRefused, v1.ExecmanUnsafe, strings.ReplaceAll(lines, "; Line ", "\nLine "))
 	case brig.RateLimited:
 		const message = "Too many requests, please try again later"
-		return refused(wire.ExecmanTooMany, message, message)
-	case brig.Unavailable, brig.CreationFailed, brig.NotInitialized, brig.ConnectionFailed:
-		return busy()
+		return rejected(v1.ExecmanTooMany, message, message)
+	case brig.Unavailable, brig.CreationFailed:
+		return busyResult()
+	case brig.NotInitialized, brig.ConnectionFailed, brig.InvalidConfig:
+		// More capacity would not help. An operator must change the
+		// configuration.
+		return rejected(v1.ExecmanRefused, v1.ExecmanUnforeseen, strings.TrimSuffix(apiErr.Message+": "+apiErr.Hint, ": "))
 	case brig.Timeout:
-		return refused(wire.ExecmanInternalError, wire.ExecmanInternal, told.Message)
+		return rejected(v1.ExecmanInternalError, v1.ExecmanInternal, apiErr.Message)
 	}
-	return refused(wire.ExecmanRefused, wire.ExecmanUnforeseen, told.Message)
+	return rejected(v1.ExecmanRefused, v1.ExecmanUnforeseen, apiErr.Message)
 }
 
-func busy() *wire.ExecmanResult {
-	return refused(wire.ExecmanBusy, wire.ExecmanNoneFree, "Container pool is busy")
+func busyResult() *v1.ExecmanResult {
+	return rejected(v1.ExecmanBusy, v1.ExecmanNoneFree, "Container pool is busy")
 }
 
-func refused(code int, detail, stderr string) *wire.ExecmanResult {
-	r := blank()
-	r.Status, r.ExitCode, r.Detail, r.Stderr = wire.ExecmanRunner, code, detail, stderr
+func rejected(code int, detail, stderr string) *v1.ExecmanResult {
+	r := emptyResult()
+	r.Status, r.ExitCode, r.Detail, r.Stderr = v1.ExecmanRunner, code, detail, stderr
 	return r
 }
 
-func blank() *wire.ExecmanResult {
-	return &wire.ExecmanResult{Artifacts: []wire.ExecmanArtifact{}, Result: wire.ExecmanValue{Type: "json"}}
+func emptyResult() *v1.ExecmanResult {
+	return &v1.ExecmanResult{Artifacts: []v1.ExecmanArtifact{}, Result: v1.ExecmanValue{Type: "json"}}
 }
 
-// text is what was kept of a stream, and where something is missing.
-func text(o brig.Output) string {
+// outputText returns the retained output of a stream, with a note if a part is
+// missing.
+func outputText(o brig.Output) string {
 	head, tail := strings.ToValidUTF8(string(o.Head), "\ufffd"), strings.ToValidUTF8(string(o.Tail), "\ufffd")
 	if missing := o.Total - int64(len(o.Head)+len(o.Tail)); missing > 0 {
 		return fmt.Sprintf("%s\n[%d bytes are left out]\n%s", head, missing, tail)
@@ -110,16 +118,17 @@ func text(o brig.Output) string {
 	return head + tail
 }
 
-// artifacts are the first of the files that lie in artifacts/ itself.
-func artifacts(files []brig.File) []wire.ExecmanArtifact {
-	out := []wire.ExecmanArtifact{}
+// artifacts returns the first maxArtifacts files that are directly in
+// artifacts/.
+func artifacts(files []brig.File) []v1.ExecmanArtifact {
+	out := []v1.ExecmanArtifact{}
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b brig.File) int { return strings.Compare(a.Path, b.Path) })
 	for _, f := range files {
 		if f.Path != path.Base(f.Path) || strings.HasPrefix(f.Path, ".") || len(f.Data) == 0 || len(out) == maxArtifacts {
 			continue
 		}
-		out = append(out, wire.ExecmanArtifact{
+		out = append(out, v1.ExecmanArtifact{
 			Name: f.Path, MIMEType: brig.ArtifactTypes[strings.ToLower(path.Ext(f.Path))], Size: int64(len(f.Data)), Content: f.Data,
 		})
 	}

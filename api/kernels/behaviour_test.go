@@ -16,14 +16,14 @@ import (
 	"github.com/brig-run/brig/api/kernels"
 )
 
-// message is an execute_request as smolagents sends it.
+// message returns an execute_request in the form that smolagents sends.
 func message(code string) []byte {
 	quoted := strings.NewReplacer("\\", `\\`, "\n", `\n`, `"`, `\"`).Replace(code)
 	return []byte(`{"header":{"msg_id":"m1","session":"s","msg_type":"execute_request"},"content":{"code":"` + quoted + `"}}`)
 }
 
-// await reads until something is said that has text in it.
-func await(t *testing.T, conn *websocket.Conn, text string) {
+// waitForText reads messages until one contains text.
+func waitForText(t *testing.T, conn *websocket.Conn, text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -38,8 +38,8 @@ func await(t *testing.T, conn *websocket.Conn, text string) {
 	}
 }
 
-// awaitEnd reads until the connection ends.
-func awaitEnd(t *testing.T, conn *websocket.Conn) {
+// waitForEnd reads messages until the connection ends.
+func waitForEnd(t *testing.T, conn *websocket.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // large messages take seconds with the race detector
 	defer cancel()
@@ -53,8 +53,8 @@ func awaitEnd(t *testing.T, conn *websocket.Conn) {
 	}
 }
 
-// A step is given what the one before has left; a restart begins anew.
-func TestStateGoesFromStepToStep(t *testing.T) {
+// A step receives the state of the previous step. A restart clears the state.
+func TestStatePersistsBetweenSteps(t *testing.T) {
 	url, s, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	for _, m := range [][]byte{
@@ -64,22 +64,22 @@ func TestStateGoesFromStepToStep(t *testing.T) {
 		if err := conn.Write(t.Context(), websocket.MessageText, m); err != nil {
 			t.Fatal(err)
 		}
-		await(t, conn, `"idle"`)
+		waitForText(t, conn, `"idle"`)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.steps) != 3 || s.steps[0].State != nil || string(s.steps[1].State) != `{"after":1}` || s.steps[1].Count != 1 || s.steps[2].State != nil || s.steps[2].Count != 0 {
 		t.Errorf("steps: %+v %+v %+v", s.steps[0], s.steps[1], s.steps[2])
 	}
-	// Packages stay, as in a sandbox whose interpreter begins anew.
+	// The list of packages is kept, as in a sandbox whose interpreter restarts.
 	if s.steps[0].Packages != nil || !slices.Equal(s.steps[1].Packages, []string{"pa"}) || !slices.Equal(s.steps[2].Packages, []string{"pa", "praise"}) {
 		t.Errorf("packages: %q %q %q", s.steps[0].Packages, s.steps[1].Packages, s.steps[2].Packages)
 	}
 }
 
-// Code is interrupted by a message, by a request, and by its client's going
-// away.
-func TestCodeIsInterrupted(t *testing.T) {
+// Code is interrupted by a message, by an HTTP request, and when its client
+// disconnects.
+func TestInterrupt(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {
 			url, s, _ := serve(t)
@@ -87,34 +87,35 @@ func TestCodeIsInterrupted(t *testing.T) {
 			if err := conn.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
 				t.Fatal(err)
 			}
-			await(t, conn, "waits")
-			if spec == kernels.Ephemeral { // the stub's contexts heed no interrupt
+			waitForText(t, conn, "waits")
+			if spec == kernels.Ephemeral { // the contexts of the stub ignore interrupts
 				m := `{"header":{"msg_id":"i","msg_type":"interrupt_request"},"channel":"control","content":{}}`
 				if err := conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
 					t.Fatal(err)
 				}
-				await(t, conn, `"KeyboardInterrupt"`)
+				waitForText(t, conn, `"KeyboardInterrupt"`)
 				if err := conn.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
 					t.Fatal(err)
 				}
-				await(t, conn, "waits")
+				waitForText(t, conn, "waits")
 			}
 			before := s.interrupted()
 			conn.CloseNow()
-			s.awaitInterrupted(t, before, "the code goes on without its client")
+			s.waitForInterrupt(t, before, "the code goes on without its client")
 		})
 	}
 }
 
-// interrupted is how often code was.
-func (s *scripted) interrupted() int {
+// interrupted returns how often code was interrupted.
+func (s *scriptedService) interrupted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
 }
 
-// awaitInterrupted waits until code was interrupted once more.
-func (s *scripted) awaitInterrupted(t *testing.T, before int, otherwise string) {
+// waitForInterrupt waits until the number of interrupts exceeds before. After a
+// timeout, it fails the test with the message otherwise.
+func (s *scriptedService) waitForInterrupt(t *testing.T, before int, otherwise string) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); s.interrupted() == before; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -123,8 +124,9 @@ func (s *scripted) awaitInterrupted(t *testing.T, before int, otherwise string) 
 	}
 }
 
-// A client that is there and does not read holds its code up for so long.
-func TestWhoDoesNotReadIsLeft(t *testing.T) {
+// A client that is connected but does not read blocks its code only until the
+// time limit. Then the code is interrupted.
+func TestClientThatReadsNothingIsDisconnected(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {
 			url, s, d := serve(t)
@@ -133,14 +135,14 @@ func TestWhoDoesNotReadIsLeft(t *testing.T) {
 			if err := conn.Write(t.Context(), websocket.MessageText, message("flood")); err != nil {
 				t.Fatal(err)
 			}
-			s.awaitInterrupted(t, 0, "the code waits for its client")
+			s.waitForInterrupt(t, 0, "the code waits for its client")
 		})
 	}
 }
 
-// Code on the control channel waits for its turn as any other does, and keeps
-// nobody from interrupting it.
-func TestCodeOnControlIsInterrupted(t *testing.T) {
+// Code on the control channel is queued like code on the shell channel, and
+// does not block interrupts.
+func TestInterruptCodeOnControl(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	for _, m := range []string{
@@ -151,13 +153,13 @@ func TestCodeOnControlIsInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if strings.Contains(m, "wait") {
-			await(t, conn, "waits")
+			waitForText(t, conn, "waits")
 		}
 	}
-	await(t, conn, `"KeyboardInterrupt"`)
+	waitForText(t, conn, `"KeyboardInterrupt"`)
 }
 
-// A server that stops ends the connections.
+// When the server stops, it ends the connections.
 func TestCloseEndsConnections(t *testing.T) {
 	url, _, d := serve(t)
 	conn := dial(t, url, kernels.Stateful)
@@ -169,12 +171,12 @@ func TestCloseEndsConnections(t *testing.T) {
 	}
 }
 
-// A kernel that is removed ends the connections to it; who has asked for it on
-// one of them has the answer first.
-func TestAKernelTakesItsConnections(t *testing.T) {
+// When a kernel is removed, the connections to it end. A client that requested
+// the removal over its connection first receives the response.
+func TestDeletedKernelClosesConnections(t *testing.T) {
 	for what, remove := range map[string]func(t *testing.T, url string, conn *websocket.Conn){
 		"a request": func(t *testing.T, url string, _ *websocket.Conn) {
-			if status, _ := ask(t, "DELETE", url, key, ""); status != http.StatusNoContent {
+			if status, _ := doRequest(t, "DELETE", url, key, ""); status != http.StatusNoContent {
 				t.Fatal(status)
 			}
 		},
@@ -183,40 +185,40 @@ func TestAKernelTakesItsConnections(t *testing.T) {
 			if err := conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
 				t.Fatal(err)
 			}
-			await(t, conn, `"shutdown_reply"`)
-			await(t, conn, `"idle"`)
+			waitForText(t, conn, `"shutdown_reply"`)
+			waitForText(t, conn, `"idle"`)
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			url, s, _ := serve(t)
-			_, id := ask(t, "POST", url+"/api/kernels", key, ephemeral)
+			_, id := doRequest(t, "POST", url+"/api/kernels", key, ephemeral)
 			one, two := connect(t, url, id), connect(t, url, id)
 			if err := two.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
 				t.Fatal(err)
 			}
-			await(t, two, "waits")
+			waitForText(t, two, "waits")
 			remove(t, url+"/api/kernels/"+id, one)
-			s.awaitInterrupted(t, 0, "the code goes on without its kernel")
-			awaitEnd(t, one)
-			awaitEnd(t, two)
+			s.waitForInterrupt(t, 0, "the code goes on without its kernel")
+			waitForEnd(t, one)
+			waitForEnd(t, two)
 		})
 	}
 }
 
-// Who sends more than may wait is told so.
-func TestTheQueueIsBounded(t *testing.T) {
+// A client that exceeds the limit of its queue is disconnected.
+func TestQueueLimit(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	for range 80 {
 		if err := conn.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
-			break // it has been closed already
+			break // the connection is already closed
 		}
 	}
-	awaitEnd(t, conn)
+	waitForEnd(t, conn)
 }
 
-// Messages that wait are bounded by what they take as well.
-func TestTheQueueIsBoundedByBytes(t *testing.T) {
+// The total size of queued messages is limited, too.
+func TestQueueByteLimit(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	if err := conn.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
@@ -225,14 +227,15 @@ func TestTheQueueIsBoundedByBytes(t *testing.T) {
 	large := message(strings.Repeat("x", 15<<20))
 	for range 5 {
 		if err := conn.Write(t.Context(), websocket.MessageText, large); err != nil {
-			break // it has been closed already
+			break // the connection is already closed
 		}
 	}
-	awaitEnd(t, conn)
+	waitForEnd(t, conn)
 }
 
-// A tenant may have so many ephemeral kernels, and leaves room for others'.
-func TestEphemeralKernelsAreBounded(t *testing.T) {
+// The number of ephemeral kernels of a tenant is limited. The limit does not
+// affect other tenants.
+func TestEphemeralKernelLimit(t *testing.T) {
 	url, _, _ := serve(t)
 	create := func(key string) int {
 		resp, err := http.Post(url+"/api/kernels?token="+key, "", strings.NewReader(`{"name":"python3-ephemeral"}`))
@@ -253,26 +256,27 @@ func TestEphemeralKernelsAreBounded(t *testing.T) {
 	}
 }
 
-// A list leaves out a kernel that has ended meanwhile, and none that could not
-// be asked.
-func TestAListIsWhole(t *testing.T) {
+// A list omits a kernel that has ended meanwhile. Any other error makes the
+// list fail.
+func TestListSkipsEndedKernels(t *testing.T) {
 	for kind, want := range map[brig.Kind]int{
 		brig.NotFound: http.StatusOK, brig.FailedPrecondition: http.StatusOK,
 		brig.Unavailable: http.StatusServiceUnavailable, brig.PermissionDenied: http.StatusForbidden,
 	} {
 		url, s, _ := serve(t)
-		ask(t, "POST", url+"/api/kernels", key, "")
+		doRequest(t, "POST", url+"/api/kernels", key, "")
 		s.mu.Lock()
-		s.trouble = brig.Errorf(kind, "so it is")
+		s.failure = brig.Errorf(kind, "so it is")
 		s.mu.Unlock()
-		if status, _ := ask(t, "GET", url+"/api/kernels", key, ""); status != want {
+		if status, _ := doRequest(t, "GET", url+"/api/kernels", key, ""); status != want {
 			t.Errorf("%s: %d, want %d", kind, status, want)
 		}
 	}
 }
 
-// The environment of an ephemeral kernel is kept, so it is looked at first.
-func TestEnvironmentsAreChecked(t *testing.T) {
+// The environment of an ephemeral kernel is validated when the kernel is
+// created, because it is stored for later code.
+func TestEnvironmentIsValidated(t *testing.T) {
 	url, _, _ := serve(t)
 	many := make([]string, 1001)
 	for i := range many {
@@ -282,13 +286,13 @@ func TestEnvironmentsAreChecked(t *testing.T) {
 		`{"A":"b"}`: http.StatusCreated, `{"A=":"b"}`: http.StatusBadRequest, `{"":"b"}`: http.StatusBadRequest, `{"A":"\u0000"}`: http.StatusBadRequest,
 		"{" + strings.Join(many, ",") + "}": http.StatusBadRequest, `{"A":"` + strings.Repeat("x", 1<<20) + `"}`: http.StatusRequestEntityTooLarge,
 	} {
-		if status, _ := ask(t, "POST", url+"/api/kernels", key, `{"name":"python3-ephemeral","env":`+env+`}`); status != want {
+		if status, _ := doRequest(t, "POST", url+"/api/kernels", key, `{"name":"python3-ephemeral","env":`+env+`}`); status != want {
 			t.Errorf("%.40s: %d, want %d", env, status, want)
 		}
 	}
 }
 
-func TestWants(t *testing.T) {
+func TestMatches(t *testing.T) {
 	for path, want := range map[string]bool{
 		"/api": true, "/api/kernels": true, "/api/kernels/x/channels": true, "/api/kernelspecs": true,
 		"/api/admin/sandbox": false, "/api/v1/admin/sandbox": false, "/v1/sandboxes": false, "/apikernels": false, "/api/kernelsx": false, "/": false,
@@ -297,7 +301,7 @@ func TestWants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := kernels.Wants(r); got != want {
+		if got := kernels.Matches(r); got != want {
 			t.Errorf("%s: %v", path, got)
 		}
 	}

@@ -14,31 +14,31 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// maxQueue is how many messages of a client may wait for their turn.
+// maxQueue is the maximum number of queued messages of a client.
 const maxQueue = 64
 
-// sendTimeout is how long a client may leave one message unread. Back-pressure
-// holds the code up until then.
+// sendTimeout is how long a client may leave one message unread. Until then,
+// back-pressure blocks the code.
 const sendTimeout = 5 * time.Minute
 
-// channel is a client's connection to a kernel. Its messages are answered in
-// the order in which they came, but for interrupts and shutdowns on the control
-// channel, which are at once. Code that runs when the client goes away is interrupted: nobody waits
-// for it.
+// channel is a client's connection to a kernel. It answers messages in order of
+// arrival, except interrupts and shutdowns on the control channel, which it
+// handles immediately. If the client disconnects, running code is interrupted,
+// because no client waits for its result.
 type channel struct {
-	d       *Door
-	k       kernel
-	session string
-	conn    *websocket.Conn
-	held    *share      // what its messages take
-	leaving atomic.Bool // it shuts the kernel down itself
+	d        *API
+	k        kernel
+	session  string
+	conn     *websocket.Conn
+	reserved *share      // memory that is reserved for its messages
+	leaving  atomic.Bool // the client shuts down the kernel over this connection
 }
 
-// channels serves a kernel's messages.
-func (d *Door) channels(w http.ResponseWriter, r *http.Request) error {
+// channels serves the WebSocket connection for a kernel's messages.
+func (d *API) channels(w http.ResponseWriter, r *http.Request) error {
 	id := chi.URLParam(r, "id")
 	k, err := d.find(r.Context(), brig.OpOpenKernel, id)
 	if err != nil {
@@ -47,27 +47,27 @@ func (d *Door) channels(w http.ResponseWriter, r *http.Request) error {
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return brig.Errorf(brig.InvalidArgument, "Can \"Upgrade\" only to \"WebSocket\".").WithHint("connect with a WebSocket client")
 	}
-	held, leave, err := d.open.enter(brig.ActorFrom(r.Context()).Tenant, id)
+	reserved, release, err := d.open.acquire(brig.ActorFrom(r.Context()).Tenant, id)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	// The guard has looked at the origin.
+	defer release()
+	// The guard has already checked the origin.
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		d.Log.DebugContext(r.Context(), "kernels: accept", "error", err)
-		return nil // it has been answered
+		return nil // Accept has answered with the error
 	}
-	defer conn.CloseNow() //nolint:errcheck // it is closed already, or nobody listens
+	defer conn.CloseNow() //nolint:errcheck // it may already be closed
 	conn.SetReadLimit(maxMessage)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	c := &channel{d: d, k: k, session: d.NewID(), conn: conn, held: held}
+	c := &channel{d: d, k: k, session: d.NewID(), conn: conn, reserved: reserved}
 	c.close(c.serve(ctx, cancel))
 	return nil
 }
 
-// close ends the connection, and says why.
+// close closes the connection and sends the reason to the client.
 func (c *channel) close(err error) {
 	code, reason := websocket.StatusNormalClosure, ""
 	switch {
@@ -86,16 +86,16 @@ func (c *channel) close(err error) {
 	default:
 		code, reason = websocket.StatusInternalError, "internal error"
 	}
-	_ = c.conn.Close(code, brig.Clip(reason, 120)) // who has gone is not told
+	_ = c.conn.Close(code, brig.Clip(reason, 120)) // fails if the client has disconnected
 }
 
-// What ends connections: the server stops, or their kernel is no more.
+// Reasons to close a connection.
 var (
 	errClosing = errors.New("the server stops")
 	errGone    = errors.New("the kernel is gone")
 )
 
-// serve answers messages until the client goes away.
+// serve answers messages until the client disconnects.
 func (c *channel) serve(ctx context.Context, end context.CancelCauseFunc) error {
 	queue := make(chan *request, maxQueue)
 	var workers sync.WaitGroup
@@ -105,8 +105,8 @@ func (c *channel) serve(ctx context.Context, end context.CancelCauseFunc) error 
 		select {
 		case <-c.d.closed:
 			end(errClosing)
-		case <-c.k.gone():
-			if !c.leaving.Load() { // who has asked for it is answered first
+		case <-c.k.done():
+			if !c.leaving.Load() { // otherwise the client first receives the response to its shutdown_request
 				end(errGone)
 			}
 		case <-ctx.Done():
@@ -120,7 +120,7 @@ func (c *channel) serve(ctx context.Context, end context.CancelCauseFunc) error 
 					end(err)
 					return
 				}
-				c.held.free(r.size())
+				c.reserved.free(r.size())
 			case <-ctx.Done():
 				return
 			}
@@ -128,9 +128,9 @@ func (c *channel) serve(ctx context.Context, end context.CancelCauseFunc) error 
 	})
 	for {
 		r, err := c.read(ctx)
-		if err == nil && r.urgent() {
+		if err == nil && r.isUrgent() {
 			err = c.control(ctx, r)
-			c.held.free(r.size())
+			c.reserved.free(r.size())
 		} else if err == nil {
 			select {
 			case queue <- r:
@@ -147,7 +147,7 @@ func (c *channel) serve(ctx context.Context, end context.CancelCauseFunc) error 
 	}
 }
 
-// read is the next message.
+// read returns the next message.
 func (c *channel) read(ctx context.Context) (*request, error) {
 	kind, from, err := c.conn.Reader(ctx)
 	if err != nil {
@@ -156,7 +156,7 @@ func (c *channel) read(ctx context.Context) (*request, error) {
 	if kind != websocket.MessageText {
 		return nil, brig.Errorf(brig.InvalidArgument, "messages are text: there are no buffers here")
 	}
-	data, err := io.ReadAll(counting{from, c.held})
+	data, err := io.ReadAll(countingReader{from, c.reserved})
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +164,11 @@ func (c *channel) read(ctx context.Context) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.held.free(len(data) - r.size())
+	c.reserved.free(len(data) - r.size())
 	return r, nil
 }
 
-// send sends one answer to a request.
+// send sends a response to the request r.
 func (c *channel) send(ctx context.Context, r *request, on, kind string, content any) error {
 	b, err := c.answer(r, on, kind, content)
 	if err != nil {
@@ -179,11 +179,11 @@ func (c *channel) send(ctx context.Context, r *request, on, kind string, content
 	return c.conn.Write(ctx, websocket.MessageText, b)
 }
 
-// content is what a message says, where it has no form of its own.
+// content has the fields of a message for which this package has no type.
 type content map[string]any
 
-// around says that the kernel is busy while do is done.
-func (c *channel) around(ctx context.Context, r *request, do func() error) error {
+// whileBusy calls do, and reports the kernel as busy meanwhile.
+func (c *channel) whileBusy(ctx context.Context, r *request, do func() error) error {
 	if err := c.send(ctx, r, "iopub", "status", content{"execution_state": "busy"}); err != nil {
 		return err
 	}
@@ -193,26 +193,26 @@ func (c *channel) around(ctx context.Context, r *request, do func() error) error
 	return c.send(ctx, r, "iopub", "status", content{"execution_state": "idle"})
 }
 
-// shell answers a message on the shell channel.
+// shell answers a queued message, usually of the shell channel.
 func (c *channel) shell(ctx context.Context, r *request) error {
 	if r.channel == "stdin" {
-		return nil // nothing here asks for input
+		return nil // the server never requests input
 	}
 	if r.run != nil {
-		return c.around(ctx, r, func() error { return c.execute(ctx, r, r.run) })
+		return c.whileBusy(ctx, r, func() error { return c.execute(ctx, r, r.run) })
 	}
-	reply, ok := replies(r.kind)
+	reply, ok := staticReply(r.kind)
 	if !ok {
 		c.d.Log.DebugContext(ctx, "kernels: a message that nobody answers", "type", brig.Clip(r.kind, 64))
-		return nil // as Jupyter's kernels do
+		return nil // Jupyter's kernels ignore such messages, too
 	}
-	return c.around(ctx, r, func() error {
+	return c.whileBusy(ctx, r, func() error {
 		return c.send(ctx, r, "shell", strings.TrimSuffix(r.kind, "_request")+"_reply", reply)
 	})
 }
 
-// replies are the answers to what needs no kernel.
-func replies(kind string) (content, bool) {
+// staticReply returns the response to a message that does not need a kernel.
+func staticReply(kind string) (content, bool) {
 	ok := func(c content) (content, bool) {
 		c["status"] = "ok"
 		return c, true
@@ -238,11 +238,11 @@ func replies(kind string) (content, bool) {
 	return nil, false
 }
 
-// control answers a message that is urgent.
+// control answers an interrupt or shutdown on the control channel.
 func (c *channel) control(ctx context.Context, r *request) error {
 	if r.kind == "interrupt_request" {
-		return c.around(ctx, r, func() error {
-			return c.send(ctx, r, "control", "interrupt_reply", c.done(c.k.interrupt(ctx)))
+		return c.whileBusy(ctx, r, func() error {
+			return c.send(ctx, r, "control", "interrupt_reply", c.replyContent(c.k.interrupt(ctx)))
 		})
 	}
 	do, restart := c.k.remove, r.restart
@@ -251,9 +251,9 @@ func (c *channel) control(ctx context.Context, r *request) error {
 	}
 	c.leaving.Store(!restart)
 	var failed error
-	err := c.around(ctx, r, func() error {
+	err := c.whileBusy(ctx, r, func() error {
 		failed = do(ctx)
-		reply := c.done(failed)
+		reply := c.replyContent(failed)
 		reply["restart"] = restart
 		return c.send(ctx, r, "control", "shutdown_reply", reply)
 	})
@@ -261,8 +261,8 @@ func (c *channel) control(ctx context.Context, r *request) error {
 		return err
 	}
 	select {
-	case <-c.k.gone():
-		failed = nil // somebody else has done it
+	case <-c.k.done():
+		failed = nil // another request has already removed the kernel
 	default:
 	}
 	if failed == nil {
@@ -271,18 +271,20 @@ func (c *channel) control(ctx context.Context, r *request) error {
 	return nil
 }
 
-// done is the content of a reply to something that err came of.
-func (c *channel) done(err error) content {
+// replyContent returns the content of a reply to an operation that returned
+// err.
+func (c *channel) replyContent(err error) content {
 	if err == nil {
 		return content{"status": "ok"}
 	}
-	e := c.excuse(err)
+	e := c.toCodeError(err)
 	return content{"status": "error", "ename": e.Name, "evalue": e.Value, "traceback": lines(e)}
 }
 
-// excuse is an error of the service's own as one of a kernel.
-func (c *channel) excuse(err error) *brig.CodeError {
-	if door.StatusOf(err) >= http.StatusInternalServerError {
+// toCodeError converts an error of the Service to an error of the code, as a
+// kernel would report it.
+func (c *channel) toCodeError(err error) *brig.CodeError {
+	if httpapi.StatusOf(err) >= http.StatusInternalServerError {
 		c.d.Log.Error("kernels: request failed", "error", err)
 	}
 	e := brig.AsError(err)

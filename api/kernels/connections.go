@@ -7,41 +7,41 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// What a tenant may have of this door at once: connections, and bytes of
-// messages that are read, wait or are acted upon.
+// Limits of a tenant's connections to this API, and of the bytes of messages
+// that are being read, queued or processed.
 const (
 	maxConnections = 256
-	maxHeld        = 64 << 20
+	maxReserved    = 64 << 20
 )
 
-// connections counts those to each kernel, and what each tenant has of them.
+// connections counts the connections to each kernel and of each tenant.
 type connections struct {
 	mu      sync.Mutex // guards the fields below
 	by      map[string]int
-	tenants map[string]*traffic
+	tenants map[string]*tenantUsage
 }
 
-// traffic is what a tenant has of connections.
-type traffic struct {
-	open int
-	held int // bytes
+// tenantUsage is the usage of a tenant.
+type tenantUsage struct {
+	open     int
+	reserved int // bytes
 }
 
-// share is one connection's part of its tenant's traffic.
+// share is the part of a tenant's usage that belongs to one connection.
 type share struct {
-	all  *connections
-	of   *traffic
-	held int // guarded by all.mu
+	all      *connections
+	of       *tenantUsage
+	reserved int // guarded by all.mu
 }
 
-// enter counts a tenant's connection to a kernel until leave is called, which
-// gives back all that it still holds.
-func (c *connections) enter(tenant, id string) (s *share, leave func(), err error) {
+// acquire counts a tenant's connection to a kernel until release is called.
+// release also frees the bytes that the connection still reserves.
+func (c *connections) acquire(tenant, id string) (s *share, release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.tenants[tenant]
 	if of == nil {
-		of = &traffic{}
+		of = &tenantUsage{}
 		c.tenants[tenant] = of
 	}
 	if of.open >= maxConnections {
@@ -53,7 +53,7 @@ func (c *connections) enter(tenant, id string) (s *share, leave func(), err erro
 	return s, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		of.held -= s.held
+		of.reserved -= s.reserved
 		if of.open--; of.open == 0 {
 			delete(c.tenants, tenant)
 		}
@@ -69,31 +69,32 @@ func (c *connections) count(id string) int {
 	return c.by[id]
 }
 
-// hold counts n more bytes, or so many fewer, unless they are too many.
-func (s *share) hold(n int) error {
+// reserve counts n more bytes. It returns RateLimited if the tenant would
+// exceed its limit. A negative n frees bytes.
+func (s *share) reserve(n int) error {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
-	if n > 0 && s.of.held+n > maxHeld {
-		return brig.Errorf(brig.RateLimited, "messages of %s wait already", brig.FormatBytes(maxHeld))
+	if n > 0 && s.of.reserved+n > maxReserved {
+		return brig.Errorf(brig.RateLimited, "messages of %s wait already", brig.FormatBytes(maxReserved))
 	}
-	s.held, s.of.held = s.held+n, s.of.held+n
+	s.reserved, s.of.reserved = s.reserved+n, s.of.reserved+n
 	return nil
 }
 
-// free gives n bytes back.
-func (s *share) free(n int) { _ = s.hold(-n) } // fewer are never too many
+// free frees n bytes.
+func (s *share) free(n int) { _ = s.reserve(-n) } // a negative number never exceeds the limit
 
-// counting reads as from does, and counts as it goes: a message may end at any
-// time, and not every one that begins is whole.
-type counting struct {
+// countingReader reserves memory for the bytes that it reads. It counts while
+// reading, because a message may end at any time and may be incomplete.
+type countingReader struct {
 	from  io.Reader
 	share *share
 }
 
 // Read implements io.Reader.
-func (c counting) Read(p []byte) (int, error) {
+func (c countingReader) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
-	if over := c.share.hold(n); over != nil {
+	if over := c.share.reserve(n); over != nil {
 		return 0, over
 	}
 	return n, err

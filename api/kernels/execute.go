@@ -2,34 +2,35 @@ package kernels
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// execute has the kernel run code, and tells of it. An error ends the
-// connection; what goes wrong with the code is told, as is what the service has
-// against it.
+// execute makes the kernel run code and reports its events. An error of the
+// code or the Service is reported to the client. A returned error ends the
+// connection.
 func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 	run := &running{c: c, ctx: ctx, r: r, silent: x.Silent, code: *x.Code}
 	source := run.code
 	if source == "" {
-		source = "\n" // to do nothing is allowed here
+		source = "\n" // empty code is allowed
 	}
-	end, err := c.k.execute(ctx, source, teller{begins: run.begins, stream: run.stream, shows: run.shows})
+	end, err := c.k.execute(ctx, source, eventSink{onStart: run.onStart, stream: run.stream, onDisplay: run.onDisplay})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
 	if err == nil {
-		err = run.rest()
+		err = run.flush()
 	} else {
-		end, err = &ended{run.count, c.excuse(err)}, run.rest()
+		end, err = &execResult{run.count, c.toCodeError(err)}, run.flush()
 	}
 	if err != nil {
 		return err
 	}
-	reply := content{"status": "ok", "execution_count": end.count, "user_expressions": unasked(x), "payload": []string{}}
+	reply := content{"status": "ok", "execution_count": end.count, "user_expressions": skipExpressions(x), "payload": []string{}}
 	if e := end.error; e != nil {
 		failure := content{"ename": e.Name, "evalue": e.Value, "traceback": lines(e)}
 		if err := c.send(ctx, r, "iopub", "error", failure); err != nil {
@@ -43,8 +44,9 @@ func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 	return c.send(ctx, r, "shell", "execute_reply", reply)
 }
 
-// unasked says of each expression that it was not evaluated.
-func unasked(x *execution) content {
+// skipExpressions returns, for each expression, an error that it is not
+// evaluated.
+func skipExpressions(x *execution) content {
 	out := content{}
 	for _, name := range x.Expressions {
 		out[name] = content{"status": "error", "ename": "NotImplementedError", "evalue": "user_expressions are not evaluated here", "traceback": []string{}}
@@ -52,7 +54,8 @@ func unasked(x *execution) content {
 	return out
 }
 
-// lines are those of an error's traceback: clients show nothing else.
+// lines returns the lines of an error's traceback. If it has no traceback, the
+// result is the error's name and value, because clients show nothing else.
 func lines(e *brig.CodeError) []string {
 	text := strings.TrimRight(e.Traceback, "\n")
 	if text == "" {
@@ -61,7 +64,7 @@ func lines(e *brig.CodeError) []string {
 	return strings.Split(text, "\n")
 }
 
-// running is code that runs for a client.
+// running is the state of an execution of code for a client.
 type running struct {
 	c        *channel
 	ctx      context.Context
@@ -69,11 +72,11 @@ type running struct {
 	silent   bool
 	code     string
 	count    int
-	out, err door.Text
+	out, err httpapi.Text
 }
 
-// begins tells that the code's turn has come.
-func (run *running) begins(count int) error {
+// onStart reports that the code begins to run.
+func (run *running) onStart(count int) error {
 	run.count = count
 	if run.silent {
 		return nil
@@ -81,40 +84,62 @@ func (run *running) begins(count int) error {
 	return run.c.send(run.ctx, run.r, "iopub", "execute_input", content{"code": run.code, "execution_count": count})
 }
 
-// stream tells of output, in whole characters.
+// stream reports output. It buffers incomplete characters.
 func (run *running) stream(name string, p []byte) error {
 	text := run.out.Add
 	if name == "stderr" {
 		text = run.err.Add
 	}
-	return run.say(name, text(p))
+	return run.emit(name, text(p))
 }
 
-func (run *running) say(name, text string) error {
+func (run *running) emit(name, text string) error {
 	if text == "" {
 		return nil
 	}
 	return run.c.send(run.ctx, run.r, "iopub", "stream", content{"name": name, "text": text})
 }
 
-// rest tells of what was held back.
-func (run *running) rest() error {
-	if err := run.say("stdout", run.out.Flush()); err != nil {
+// flush reports the bytes that stream buffered.
+func (run *running) flush() error {
+	if err := run.emit("stdout", run.out.Flush()); err != nil {
 		return err
 	}
-	return run.say("stderr", run.err.Flush())
+	return run.emit("stderr", run.err.Flush())
 }
 
-// shows tells of a value.
-func (run *running) shows(v brig.Rich) error {
+// dataForms returns the forms of a value that ipykernel would send. Clients
+// pass all forms on to their model. So the forms that only Brig has are sent
+// only on request: charts and frames as JSON, and JSON in addition to the text
+// of lists and dictionaries.
+func (run *running) dataForms(data map[string]json.RawMessage) map[string]json.RawMessage {
+	if run.r.forms {
+		return data
+	}
+	out := map[string]json.RawMessage{}
+	for mime, form := range data {
+		if !strings.HasPrefix(mime, "application/vnd.brig.") {
+			out[mime] = form
+		}
+	}
+	// The JSON is Brig's own if the text is that of a list or dictionary. For
+	// IPython's own JSON, the text is "<IPython.core.display.JSON object>".
+	if text := string(out["text/plain"]); strings.HasPrefix(text, `"[`) || strings.HasPrefix(text, `"{`) {
+		delete(out, "application/json")
+	}
+	return out
+}
+
+// onDisplay reports a displayed value.
+func (run *running) onDisplay(v brig.Rich) error {
 	if v.Main && run.silent {
 		return nil
 	}
 	if !v.Main {
-		return run.c.send(run.ctx, run.r, "iopub", "display_data", content{"data": v.Data, "metadata": content{}, "transient": content{}})
+		return run.c.send(run.ctx, run.r, "iopub", "display_data", content{"data": run.dataForms(v.Data), "metadata": content{}, "transient": content{}})
 	}
-	if err := run.rest(); err != nil {
+	if err := run.flush(); err != nil {
 		return err
 	}
-	return run.c.send(run.ctx, run.r, "iopub", "execute_result", content{"data": v.Data, "metadata": content{}, "execution_count": run.count})
+	return run.c.send(run.ctx, run.r, "iopub", "execute_result", content{"data": run.dataForms(v.Data), "metadata": content{}, "execution_count": run.count})
 }

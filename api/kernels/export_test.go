@@ -2,5 +2,5 @@ package kernels
 
 import "time"
 
-// SendWithin has clients read each message within a time of the test's own.
-func (d *Door) SendWithin(most time.Duration) { d.sendTimeout = most }
+// SendWithin changes the time in which clients must read a message.
+func (d *API) SendWithin(most time.Duration) { d.sendTimeout = most }

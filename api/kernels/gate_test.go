@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/api/kernels"
 )
 
-// ask sends a request with a key, and returns the status and the kernel's id.
-func ask(t *testing.T, method, url, key, body string) (int, string) {
+// doRequest sends a request with a key, and returns the status and the kernel's id.
+func doRequest(t *testing.T, method, url, key, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url+"?token="+key, strings.NewReader(body))
 	if err != nil {
@@ -26,38 +26,42 @@ func ask(t *testing.T, method, url, key, body string) (int, string) {
 	}
 	defer resp.Body.Close()
 	var k struct{ ID string }
-	_ = json.NewDecoder(resp.Body).Decode(&k) // a list or an error has none
+	_ = json.NewDecoder(resp.Body).Decode(&k) // a list or an error has no id
 	return resp.StatusCode, k.ID
 }
 
 const ephemeral = `{"name":"python3-ephemeral"}`
 
-// Who may not run code does nothing to the tenant's ephemeral kernels; who may
-// look only looks.
-func TestEphemeralKernelsAreGated(t *testing.T) {
+// A caller that may not run code cannot change the tenant's ephemeral kernels.
+// A viewer can only read them. For a key whose scopes do not include kernels,
+// they do not exist.
+func TestEphemeralKernelsRequireRole(t *testing.T) {
 	url, s, _ := serve(t)
-	_, id := ask(t, "POST", url+"/api/kernels", key, ephemeral)
+	_, id := doRequest(t, "POST", url+"/api/kernels", key, ephemeral)
 	one := url + "/api/kernels/" + id
 	for k, a := range lesser {
-		look := http.StatusForbidden
+		list, look, change := http.StatusForbidden, http.StatusForbidden, http.StatusForbidden
 		if a.Role == brig.Viewer {
-			look = http.StatusOK
+			list, look = http.StatusOK, http.StatusOK
+		}
+		if a.May(brig.OpGetKernel) != nil {
+			look, change = http.StatusNotFound, http.StatusNotFound
 		}
 		for _, c := range []struct {
 			method, url string
 			want        int
 		}{
-			{"GET", url + "/api/kernels", look}, {"GET", one, look},
-			{"POST", url + "/api/kernels", http.StatusForbidden}, {"POST", one + "/interrupt", http.StatusForbidden},
-			{"POST", one + "/restart", http.StatusForbidden}, {"DELETE", one, http.StatusForbidden},
-			{"GET", one + "/channels", http.StatusForbidden},
+			{"GET", url + "/api/kernels", list}, {"GET", one, look},
+			{"POST", url + "/api/kernels", http.StatusForbidden}, {"POST", one + "/interrupt", change},
+			{"POST", one + "/restart", change}, {"DELETE", one, change},
+			{"GET", one + "/channels", change},
 		} {
-			if status, _ := ask(t, c.method, c.url, k, ephemeral); status != c.want {
+			if status, _ := doRequest(t, c.method, c.url, k, ephemeral); status != c.want {
 				t.Errorf("%s: %s %s: %d, want %d", a.Name, c.method, strings.TrimPrefix(c.url, url), status, c.want)
 			}
 		}
 	}
-	if status, _ := ask(t, "GET", one, key, ""); status != http.StatusOK {
+	if status, _ := doRequest(t, "GET", one, key, ""); status != http.StatusOK {
 		t.Errorf("the kernel is gone: %d", status)
 	}
 	s.mu.Lock()
@@ -67,9 +71,43 @@ func TestEphemeralKernelsAreGated(t *testing.T) {
 	}
 }
 
-// All that is done to an ephemeral kernel is told to the Service, by a request
-// or by a message.
-func TestEphemeralKernelsAreVisited(t *testing.T) {
+// A viewer cannot open, interrupt or restart a kernel that is a sandbox, even
+// if the kernel has no interpreter yet. A member can.
+func TestSandboxKernelsRequireRole(t *testing.T) {
+	url, s, _ := serve(t)
+	_, id := doRequest(t, "POST", url+"/api/kernels", key, "")
+	one := url + "/api/kernels/" + id
+	var viewer string
+	for k, a := range lesser {
+		if a.Role == brig.Viewer {
+			viewer = k
+		}
+	}
+	for _, unused := range []bool{true, false} {
+		s.mu.Lock()
+		s.unused = unused
+		s.mu.Unlock()
+		for _, c := range []struct {
+			method, path         string
+			mayNot, wantOfMember int
+		}{
+			{"GET", "", http.StatusOK, http.StatusOK},
+			{"GET", "/channels", http.StatusForbidden, http.StatusBadRequest}, // the request has no Upgrade header
+			{"POST", "/interrupt", http.StatusForbidden, http.StatusNoContent},
+			{"POST", "/restart", http.StatusForbidden, http.StatusOK},
+		} {
+			for k, want := range map[string]int{viewer: c.mayNot, key: c.wantOfMember} {
+				if status, _ := doRequest(t, c.method, one+c.path, k, ""); status != want {
+					t.Errorf("%s %q of an unused kernel %v, by a member %v: %d, want %d", c.method, c.path, unused, k == key, status, want)
+				}
+			}
+		}
+	}
+}
+
+// Every request and message for an ephemeral kernel is authorized by the
+// Service.
+func TestEphemeralKernelCallsPassGate(t *testing.T) {
 	url, s, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
 	const id = "00000000-0000-4000-8000-000000000001"
@@ -81,7 +119,7 @@ func TestEphemeralKernelsAreVisited(t *testing.T) {
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
 			t.Fatal(err)
 		}
-		await(t, conn, `"idle"`)
+		waitForText(t, conn, `"idle"`)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,18 +127,18 @@ func TestEphemeralKernelsAreVisited(t *testing.T) {
 	for _, op := range []string{"create", "open", "interrupt", "restart", "remove"} {
 		want = append(want, "run.kernel."+op+" kernel-"+id)
 	}
-	if !slices.Equal(s.visits, want) {
-		t.Errorf("visits: %q", s.visits)
+	if !slices.Equal(s.authorized, want) {
+		t.Errorf("visits: %q", s.authorized)
 	}
 }
 
-// A tenant that comes back under the name of one that was removed has none of
-// its kernels, and all the room.
-func TestNamesComeBack(t *testing.T) {
+// If a tenant is removed and created again under the same name, the new tenant
+// has none of the old kernels, and they do not count towards its limit.
+func TestRecreatedTenantHasNoKernels(t *testing.T) {
 	url, s, _ := serve(t)
 	var one string
 	for range 64 {
-		_, id := ask(t, "POST", url+"/api/kernels", key, ephemeral)
+		_, id := doRequest(t, "POST", url+"/api/kernels", key, ephemeral)
 		one = url + "/api/kernels/" + id
 	}
 	s.mu.Lock()
@@ -113,7 +151,7 @@ func TestNamesComeBack(t *testing.T) {
 		{"GET", one, http.StatusNotFound}, {"GET", one + "/channels", http.StatusNotFound}, {"POST", one + "/restart", http.StatusNotFound},
 		{"DELETE", one, http.StatusNotFound}, {"POST", url + "/api/kernels", http.StatusCreated},
 	} {
-		if status, _ := ask(t, c.method, c.url, key, ephemeral); status != c.want {
+		if status, _ := doRequest(t, c.method, c.url, key, ephemeral); status != c.want {
 			t.Errorf("%s %s: %d, want %d", c.method, strings.TrimPrefix(c.url, url), status, c.want)
 		}
 	}

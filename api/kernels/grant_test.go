@@ -14,41 +14,42 @@ import (
 	"github.com/brig-run/brig/api/kernels"
 )
 
-// granting takes keys, and a grant of one.
-type granting struct {
-	*scripted
-	mu   sync.Mutex // guards the fields below
-	left brig.Role  // what the grant leaves
-	over bool
+// grantKeys accepts keys and a grant of one of them.
+type grantKeys struct {
+	*scriptedService
+	mu        sync.Mutex // guards the fields below
+	grantRole brig.Role  // role of the grant
+	expired   bool
 }
 
-// GrantActor implements door.Grants.
-func (g *granting) GrantActor(context.Context, string) (brig.Actor, error) {
+// GrantActor implements httpapi.Grants.
+func (g *grantKeys) GrantActor(context.Context, string) (brig.Actor, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over {
+	if g.expired {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the grant has expired")
 	}
-	return brig.Actor{Name: "ann", Tenant: "acme", Role: g.left, Grant: "g1"}, nil
+	return brig.Actor{Name: "ann", Tenant: "acme", Role: g.grantRole, Grant: "g1"}, nil
 }
 
-// A connection to a kernel ends when the grant does with which it was made, or
-// when less is left of it, with the code that runs. One that a key made goes on.
-func TestConnectionsOfGrants(t *testing.T) {
+// A connection to a kernel, and the code that runs for it, ends when the grant
+// of its client ends or loses rights. A connection of a client with a key
+// continues.
+func TestConnectionsEndWithGrant(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
-		for how, do := range map[string]func(*granting){
-			"it ends": func(g *granting) { g.over = true }, "less is left": func(g *granting) { g.left = brig.Viewer },
+		for how, do := range map[string]func(*grantKeys){
+			"it ends": func(g *grantKeys) { g.expired = true }, "less is left": func(g *grantKeys) { g.grantRole = brig.Viewer },
 		} {
 			t.Run(spec+", "+how, func(t *testing.T) {
-				s := &scripted{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}}
-				g := &granting{scripted: s, left: brig.Member}
+				s := &scriptedService{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}}
+				g := &grantKeys{scriptedService: s, grantRole: brig.Member}
 				d := kernels.New(kernels.Options{Service: s, Keys: g, Now: now})
 				srv := httptest.NewServer(d)
 				defer srv.Close()
 				defer d.Close()
 				grant := brig.GrantPrefix + strings.Repeat("g", 60)
-				_, id := ask(t, "POST", srv.URL+"/api/kernels", key, `{"name":"`+spec+`"}`)
-				_, other := ask(t, "POST", srv.URL+"/api/kernels", key, `{"name":"`+spec+`"}`)
+				_, id := doRequest(t, "POST", srv.URL+"/api/kernels", key, `{"name":"`+spec+`"}`)
+				_, other := doRequest(t, "POST", srv.URL+"/api/kernels", key, `{"name":"`+spec+`"}`)
 				url := "ws" + strings.TrimPrefix(srv.URL, "http") + "/api/kernels/"
 				granted, _, err := websocket.Dial(t.Context(), url+id+"/channels?token="+grant, nil)
 				if err != nil {
@@ -60,12 +61,12 @@ func TestConnectionsOfGrants(t *testing.T) {
 					if err := conn.Write(t.Context(), websocket.MessageText, message("wait\n")); err != nil {
 						t.Fatal(err)
 					}
-					await(t, conn, "waits")
+					waitForText(t, conn, "waits")
 				}
 				g.mu.Lock()
 				do(g)
 				g.mu.Unlock()
-				awaitEnd(t, granted)
+				waitForEnd(t, granted)
 				for deadline := time.Now().Add(10 * time.Second); interrupted(s) == 0; time.Sleep(time.Millisecond) {
 					if time.Now().After(deadline) {
 						t.Fatal("the code is not interrupted")
@@ -78,14 +79,14 @@ func TestConnectionsOfGrants(t *testing.T) {
 				if err := keyed.Write(t.Context(), websocket.MessageText, []byte(interrupt)); err != nil {
 					t.Fatal(err)
 				}
-				await(t, keyed, "interrupt_reply") // it is still there
+				waitForText(t, keyed, "interrupt_reply") // the connection is still open
 			})
 		}
 	}
 }
 
-// interrupted is how much code was interrupted.
-func interrupted(s *scripted) int {
+// interrupted returns how often code was interrupted.
+func interrupted(s *scriptedService) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended

@@ -6,36 +6,38 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// kernel is one of either spec.
+// kernel runs code for Jupyter clients. Each kernel spec has an implementation.
 type kernel interface {
-	// model is the kernel as Jupyter's servers tell it.
+	// model returns the description of the kernel in Jupyter's format.
 	model(ctx context.Context) (*model, error)
-	// execute runs code. It tells of output as it comes, and says at the end how
-	// it went; an error is one of the service's own.
-	execute(ctx context.Context, code string, tell teller) (*ended, error)
+	// execute runs code. It reports output as it arrives and returns how the
+	// code ended. The error is an error of the Service, not of the code.
+	execute(ctx context.Context, code string, sink eventSink) (*execResult, error)
 	interrupt(ctx context.Context) error
 	restart(ctx context.Context) error
 	remove(ctx context.Context) error
-	// gone is closed when the kernel is no more; nil if nobody here knows.
-	gone() <-chan struct{}
+	// done returns a channel that is closed when the kernel ends. It returns
+	// nil if only the Service knows when the kernel ends.
+	done() <-chan struct{}
 }
 
-// teller is told what happens while code runs.
-type teller struct {
-	begins func(count int) error
-	stream func(name string, p []byte) error
-	shows  func(v brig.Rich) error
+// eventSink receives events of running code.
+type eventSink struct {
+	onStart   func(count int) error
+	stream    func(name string, p []byte) error
+	onDisplay func(v brig.Rich) error
 }
 
-// ended is how code went.
-type ended struct {
+// execResult describes how code ended.
+type execResult struct {
 	count int
-	error *brig.CodeError // nil if it went well
+	error *brig.CodeError // nil if the code succeeded
 }
 
-// model is a kernel as Jupyter's servers tell it.
+// model is the description of a kernel in Jupyter's format.
 type model struct {
 	ID             string `json:"id"`
 	Name           string `json:"name"`
@@ -44,25 +46,26 @@ type model struct {
 	Connections    int    `json:"connections"`
 }
 
-// stamp is a moment as Jupyter writes it.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+// formatTime formats a time in Jupyter's format.
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-// The names of the sandboxes of kernels, and the label that says so.
+// Prefix of the names of the kernels' sandboxes, and the label that marks the
+// sandboxes.
 const (
 	prefix = "kernel-"
 	label  = "jupyter.kernel"
 )
 
-// create makes a kernel.
-func (d *Door) create(ctx context.Context, in wanted) (*model, error) {
+// create creates a kernel.
+func (d *API) create(ctx context.Context, in kernelRequest) (*model, error) {
 	id := d.NewID()
 	if in.Name == Ephemeral {
 		var m *model
-		err := d.Service.Visit(ctx, brig.OpCreateKernel, prefix+id, func(of brig.Tenant) error {
+		err := d.Service.Authorize(ctx, brig.OpCreateKernel, prefix+id, func(of brig.Tenant) error {
 			if err := brig.CheckEnv("env", in.Env); err != nil {
-				return err // it is kept here, and would be refused with the first code
+				return err // the environment is stored here, and the Service would reject it only with the first code
 			}
-			n, err := d.newNotebook(of, id, in.Env)
+			n, err := d.newEphemeralKernel(of, id, in.Env)
 			if err == nil {
 				m, err = n.model(ctx)
 			}
@@ -76,22 +79,28 @@ func (d *Door) create(ctx context.Context, in wanted) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.told(b, nil), nil
+	return d.modelOf(b, nil), nil
 }
 
-// errMissing says that there is no such kernel.
+// errMissing returns the error for an unknown kernel.
 func errMissing(id string) error {
 	return brig.Errorf(brig.NotFound, "Kernel does not exist: %s", brig.Clip(id, 64)).WithHint("create one with POST /api/kernels")
 }
 
-// find finds a kernel of the caller's by its id, for op if it is ephemeral.
-// Those that are sandboxes are the Service's to show.
-func (d *Door) find(ctx context.Context, op brig.Op, id string) (kernel, error) {
-	if n := d.notebooks.get(brig.ActorFrom(ctx).Tenant, id); n != nil {
-		if err := n.visit(ctx, op, func() error { return nil }); err != nil {
+// find returns a kernel of the caller by its id. For an ephemeral kernel, it
+// checks that the caller may call op. For a kernel that is a sandbox, the
+// Service authorizes the calls. If the caller may not see ephemeral kernels,
+// the error for one is the same as for a missing kernel.
+func (d *API) find(ctx context.Context, op brig.Op, id string) (kernel, error) {
+	actor := brig.ActorFrom(ctx)
+	if n := d.ephemeralKernels.get(actor.Tenant, id); n != nil {
+		err := n.authorize(ctx, op, func() error { return nil })
+		if err == nil {
+			return n, nil
+		}
+		if brig.KindOf(err) != brig.PermissionDenied || actor.May(brig.OpGetKernel) == nil {
 			return nil, err
 		}
-		return n, nil
 	}
 	missing := errMissing(id)
 	if !brig.ValidName(prefix + id) {
@@ -106,11 +115,15 @@ func (d *Door) find(ctx context.Context, op brig.Op, id string) (kernel, error) 
 	case b.State == brig.Ended || b.Spec.Labels[label] == "":
 		return nil, missing
 	}
-	return &boxed{d: d, box: b}, nil
+	k := &sandboxKernel{d: d, box: b}
+	if op == brig.OpOpenKernel {
+		return k, k.check(ctx, brig.OpRunCode)
+	}
+	return k, nil
 }
 
-// all lists the caller's kernels.
-func (d *Door) all(ctx context.Context) ([]*model, error) {
+// listModels returns the descriptions of the caller's kernels.
+func (d *API) listModels(ctx context.Context) ([]*model, error) {
 	out := []*model{}
 	o := brig.ListOptions{Labels: map[string]string{label: Stateful}, States: []brig.State{brig.Running}, Limit: 1000}
 	for {
@@ -120,11 +133,11 @@ func (d *Door) all(ctx context.Context) ([]*model, error) {
 		}
 		for _, b := range page.Sandboxes {
 			if strings.HasPrefix(b.Spec.Name, prefix) {
-				m, err := (&boxed{d: d, box: b}).model(ctx)
+				m, err := (&sandboxKernel{d: d, box: b}).model(ctx)
 				switch brig.KindOf(err) {
 				case "":
 					out = append(out, m)
-				case brig.NotFound, brig.FailedPrecondition: // it has ended meanwhile
+				case brig.NotFound, brig.FailedPrecondition: // the kernel has ended meanwhile
 				default:
 					return nil, err
 				}
@@ -134,8 +147,8 @@ func (d *Door) all(ctx context.Context) ([]*model, error) {
 			break
 		}
 	}
-	err := d.Service.Visit(ctx, brig.OpKernels, "", func(of brig.Tenant) error {
-		for _, n := range d.notebooks.of(of) {
+	err := d.Service.Authorize(ctx, brig.OpKernels, "", func(of brig.Tenant) error {
+		for _, n := range d.ephemeralKernels.ofTenant(of) {
 			m, err := n.model(ctx)
 			if err != nil {
 				return err
@@ -147,27 +160,28 @@ func (d *Door) all(ctx context.Context) ([]*model, error) {
 	return out, err
 }
 
-// boxed is a kernel that is a sandbox.
-type boxed struct {
-	d   *Door
+// sandboxKernel is a kernel that is a sandbox.
+type sandboxKernel struct {
+	d   *API
 	box *brig.Sandbox
 }
 
-// told is a sandbox as a kernel. One whose interpreter nobody has used has none
-// yet.
-func (d *Door) told(b *brig.Sandbox, c *brig.CodeContext) *model {
+// modelOf returns the description of a kernel that is a sandbox. c is its
+// interpreter, or nil before its first use.
+func (d *API) modelOf(b *brig.Sandbox, c *brig.CodeContext) *model {
 	id := strings.TrimPrefix(b.Spec.Name, prefix)
 	m := &model{ID: id, Name: b.Spec.Labels[label], ExecutionState: "idle", Connections: d.open.count(id)}
-	// Use renews the lease, which is as long as the kernel may be idle.
-	m.LastActivity = stamp(b.Expires.Add(-b.Spec.TTL))
+	// Each use renews the lease to the time for which a kernel may be idle. So
+	// the last activity can be computed from the end of the lease.
+	m.LastActivity = formatTime(b.Expires.Add(-b.Spec.TTL))
 	if c != nil && c.State != brig.ContextIdle {
 		m.ExecutionState = string(c.State)
 	}
 	return m
 }
 
-// context is the kernel's interpreter; nil if there is none.
-func (k *boxed) context(ctx context.Context) (*brig.CodeContext, error) {
+// context returns the kernel's interpreter, or nil if it has none.
+func (k *sandboxKernel) context(ctx context.Context) (*brig.CodeContext, error) {
 	list, err := k.d.Service.Contexts(ctx, k.name())
 	if err != nil {
 		return nil, err
@@ -180,29 +194,29 @@ func (k *boxed) context(ctx context.Context) (*brig.CodeContext, error) {
 	return nil, nil
 }
 
-func (k *boxed) name() string { return k.box.Spec.Name }
+func (k *sandboxKernel) name() string { return k.box.Spec.Name }
 
 // model implements kernel.
-func (k *boxed) model(ctx context.Context) (*model, error) {
+func (k *sandboxKernel) model(ctx context.Context) (*model, error) {
 	c, err := k.context(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return k.d.told(k.box, c), nil
+	return k.d.modelOf(k.box, c), nil
 }
 
 // execute implements kernel.
-func (k *boxed) execute(ctx context.Context, code string, tell teller) (*ended, error) {
+func (k *sandboxKernel) execute(ctx context.Context, code string, sink eventSink) (*execResult, error) {
 	res, err := k.d.Service.RunCode(ctx, k.name(), brig.Code{Language: brig.Python, Source: code, Timeout: k.d.Timeout}, func(e brig.CodeEvent) error {
 		switch {
 		case e.Started != nil:
-			return tell.begins(e.Started.Count)
+			return sink.onStart(e.Started.Count)
 		case e.Stdout != nil:
-			return tell.stream("stdout", e.Stdout)
+			return sink.stream("stdout", e.Stdout)
 		case e.Stderr != nil:
-			return tell.stream("stderr", e.Stderr)
+			return sink.stream("stderr", e.Stderr)
 		case e.Output != nil:
-			return tell.shows(*e.Output)
+			return sink.onDisplay(*e.Output)
 		}
 		return nil
 	})
@@ -210,38 +224,50 @@ func (k *boxed) execute(ctx context.Context, code string, tell teller) (*ended, 
 		return nil, err
 	}
 	if res.TimedOut {
-		return &ended{res.Count, overTime(k.d.Timeout)}, nil
+		return &execResult{res.Count, timeoutError(k.d.Timeout)}, nil
 	}
-	return &ended{res.Count, res.Error}, nil
+	return &execResult{res.Count, res.Error}, nil
 }
 
-// overTime is the error of code that did not end.
-func overTime(bound time.Duration) *brig.CodeError {
+// timeoutError returns the error of code that did not end before its timeout.
+func timeoutError(bound time.Duration) *brig.CodeError {
 	value := "the code did not end within " + bound.String()
 	return &brig.CodeError{Name: "TimeoutError", Value: value, Traceback: "TimeoutError: " + value}
 }
 
+// check asks the Service whether the caller may call op on the kernel's
+// sandbox. It is for requests that do not call op immediately.
+func (k *sandboxKernel) check(ctx context.Context, op brig.Op) error {
+	return httpapi.CheckCall(ctx, k.d.Service, k.name(), op)
+}
+
 // interrupt implements kernel.
-func (k *boxed) interrupt(ctx context.Context) error {
+func (k *sandboxKernel) interrupt(ctx context.Context) error {
 	c, err := k.context(ctx)
-	if err != nil || c == nil {
+	if err != nil {
 		return err
+	}
+	if c == nil {
+		return k.check(ctx, brig.OpInterrupt)
 	}
 	return k.d.Service.InterruptContext(ctx, k.name(), c.ID)
 }
 
 // restart implements kernel.
-func (k *boxed) restart(ctx context.Context) error {
+func (k *sandboxKernel) restart(ctx context.Context) error {
 	c, err := k.context(ctx)
-	if err != nil || c == nil {
+	if err != nil {
 		return err
+	}
+	if c == nil {
+		return k.check(ctx, brig.OpRestart)
 	}
 	_, err = k.d.Service.RestartContext(ctx, k.name(), c.ID)
 	return err
 }
 
-// gone implements kernel. What becomes of a sandbox the Service says.
-func (k *boxed) gone() <-chan struct{} { return nil }
+// done implements kernel. Only the Service knows when a sandbox ends.
+func (k *sandboxKernel) done() <-chan struct{} { return nil }
 
 // remove implements kernel.
-func (k *boxed) remove(ctx context.Context) error { return k.d.Service.Remove(ctx, k.name()) }
+func (k *sandboxKernel) remove(ctx context.Context) error { return k.d.Service.Remove(ctx, k.name()) }

@@ -20,55 +20,58 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi/transcript"
 	"github.com/brig-run/brig/api/kernels"
-	"github.com/brig-run/brig/door/transcript"
 )
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// The keys of two tenants, told apart by their length.
+// The keys of two tenants.
 var (
 	key   = "brig_" + strings.Repeat("a", 52)
 	rival = "brig_" + strings.Repeat("b", 52)
 )
 
-// scripted is a service whose code says what comes of it: its first line is a
-// word.
-type scripted struct {
+// scriptedService is a Service that interprets the first line of the code as a
+// command.
+type scriptedService struct {
 	kernels.Service
 
-	mu      sync.Mutex // guards the fields below
-	boxes   map[string]*brig.Sandbox
-	count   map[string]int // by the sandbox's name
-	steps   []*brig.Step
-	visits  []string  // what was done to ephemeral kernels
-	trouble error     // of Contexts
-	created time.Time // when the tenants were made
-	ended   int       // code that was interrupted
+	mu         sync.Mutex // guards the fields below
+	boxes      map[string]*brig.Sandbox
+	count      map[string]int // number of runs by the sandbox's name
+	steps      []*brig.Step
+	authorized []string  // operations on ephemeral kernels
+	failure    error     // error of Contexts
+	unused     bool      // no kernel has an interpreter
+	created    time.Time // creation time of the tenants
+	ended      int       // number of interrupted runs
 }
 
-// lesser are the keys of those who may not do all that a member of acme may.
+// lesser are the keys of actors of the tenant acme that have fewer rights than
+// a member.
 var lesser = map[string]brig.Actor{
 	"brig_" + strings.Repeat("c", 52): {Name: "viewer", Tenant: "acme", Role: brig.Viewer},
 	"brig_" + strings.Repeat("d", 52): {Name: "another scope", Tenant: "acme", Role: brig.Admin, Scopes: []string{"sandbox.", "context."}},
 	"brig_" + strings.Repeat("e", 52): {Name: "grant", Tenant: "acme", Role: brig.Member, Sandboxes: []string{"one"}},
 }
 
-// Visit implements kernels.Service, by the rules of the engine's gate.
-func (s *scripted) Visit(ctx context.Context, op brig.Op, name string, do func(brig.Tenant) error) error {
+// Authorize implements kernels.Service. It applies the same rules as the
+// engine's gate.
+func (s *scriptedService) Authorize(ctx context.Context, op brig.Op, name string, do func(brig.Tenant) error) error {
 	a := brig.ActorFrom(ctx)
 	if a.Role < op.Role || !brig.InScope(a.Scopes, op.Name) || len(a.Sandboxes) > 0 {
 		return brig.Errorf(brig.PermissionDenied, "%s may not %s", a.Name, op.Name)
 	}
 	s.mu.Lock()
 	created := s.created
-	s.visits = append(s.visits, strings.TrimSuffix(op.Name+" "+name, " "))
+	s.authorized = append(s.authorized, strings.TrimSuffix(op.Name+" "+name, " "))
 	s.mu.Unlock()
 	return do(brig.Tenant{Name: a.Tenant, Created: created})
 }
 
-// KeyActor implements door.Keys.
-func (s *scripted) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
+// KeyActor implements httpapi.Keys.
+func (s *scriptedService) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	for k, tenant := range map[string]string{key: "acme", rival: "rival"} {
 		if hash == sum(k) {
 			return brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Member}, nil
@@ -82,12 +85,12 @@ func (s *scripted) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error
 	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "nobody has this key")
 }
 
-func (s *scripted) at(ctx context.Context, name string) string {
+func (s *scriptedService) at(ctx context.Context, name string) string {
 	return brig.ActorFrom(ctx).Tenant + "/" + name
 }
 
 // Create implements kernels.Service.
-func (s *scripted) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+func (s *scriptedService) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
 	if spec.Env["FULL"] != "" {
 		return nil, brig.Errorf(brig.RateLimited, "the tenant has no seat left").WithHint("remove a sandbox")
 	}
@@ -99,7 +102,7 @@ func (s *scripted) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, e
 }
 
 // Get implements kernels.Service.
-func (s *scripted) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (s *scriptedService) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b := s.boxes[s.at(ctx, name)]; b != nil {
@@ -109,7 +112,7 @@ func (s *scripted) Get(ctx context.Context, name string) (*brig.Sandbox, error) 
 }
 
 // List implements kernels.Service.
-func (s *scripted) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
+func (s *scriptedService) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &brig.Page{}
@@ -122,7 +125,7 @@ func (s *scripted) List(ctx context.Context, o brig.ListOptions) (*brig.Page, er
 }
 
 // Remove implements kernels.Service.
-func (s *scripted) Remove(ctx context.Context, name string) error {
+func (s *scriptedService) Remove(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.boxes, s.at(ctx, name))
@@ -130,20 +133,28 @@ func (s *scripted) Remove(ctx context.Context, name string) error {
 }
 
 // Contexts implements kernels.Service.
-func (s *scripted) Contexts(context.Context, string) ([]*brig.CodeContext, error) {
+func (s *scriptedService) Contexts(context.Context, string) ([]*brig.CodeContext, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.trouble != nil {
-		return nil, s.trouble
+	if s.failure != nil {
+		return nil, s.failure
+	}
+	if s.unused {
+		return nil, nil
 	}
 	return []*brig.CodeContext{{ID: "default-python", Spec: brig.ContextSpec{Language: brig.Python}, State: brig.ContextIdle}}, nil
 }
 
 // InterruptContext implements kernels.Service.
-func (s *scripted) InterruptContext(context.Context, string, string) error { return nil }
+func (s *scriptedService) InterruptContext(ctx context.Context, _, _ string) error {
+	return brig.ActorFrom(ctx).May(brig.OpInterrupt)
+}
 
 // RestartContext implements kernels.Service.
-func (s *scripted) RestartContext(_ context.Context, name, _ string) (*brig.CodeContext, error) {
+func (s *scriptedService) RestartContext(ctx context.Context, name, _ string) (*brig.CodeContext, error) {
+	if err := brig.ActorFrom(ctx).May(brig.OpRestart); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count[name] = 0
@@ -158,8 +169,9 @@ func text(s string) brig.Rich {
 	return brig.Rich{Data: map[string]json.RawMessage{"text/plain": b}}
 }
 
-// play is what code does: it writes, shows, and comes to something.
-func (s *scripted) play(ctx context.Context, code string, write func(name, text string), show func(brig.Rich)) (value string, failure *brig.CodeError, err error) {
+// runScript runs the command in code. The command may write output, display
+// values, and return a value or fail.
+func (s *scriptedService) runScript(ctx context.Context, code string, write func(name, text string), show func(brig.Rich)) (value string, failure *brig.CodeError, err error) {
 	word, rest, _ := strings.Cut(code, "\n")
 	switch word {
 	case "print":
@@ -197,7 +209,7 @@ func (s *scripted) play(ctx context.Context, code string, write func(name, text 
 }
 
 // RunCode implements kernels.Service.
-func (s *scripted) RunCode(ctx context.Context, name string, c brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
+func (s *scriptedService) RunCode(ctx context.Context, name string, c brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
 	s.mu.Lock()
 	s.count[name]++
 	res := &brig.CodeResult{Count: s.count[name]}
@@ -205,7 +217,7 @@ func (s *scripted) RunCode(ctx context.Context, name string, c brig.Code, on fun
 	if err := on(brig.CodeEvent{Started: res}); err != nil {
 		return nil, err
 	}
-	value, failure, err := s.play(ctx, c.Source, func(name, text string) {
+	value, failure, err := s.runScript(ctx, c.Source, func(name, text string) {
 		if name == "stderr" {
 			_ = on(brig.CodeEvent{Stderr: []byte(text)})
 			return
@@ -224,12 +236,12 @@ func (s *scripted) RunCode(ctx context.Context, name string, c brig.Code, on fun
 }
 
 // Run implements kernels.Service.
-func (s *scripted) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
+func (s *scriptedService) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
 	s.mu.Lock()
 	s.steps = append(s.steps, p.Step)
 	s.mu.Unlock()
 	o := &brig.Outcome{Step: &brig.StepOutcome{State: json.RawMessage(fmt.Sprintf(`{"after":%d}`, p.Step.Count+1)), Packages: append(slices.Clone(p.Step.Packages), "p"+p.Code)}}
-	value, failure, err := s.play(ctx, p.Code, func(name, text string) {
+	value, failure, err := s.runScript(ctx, p.Code, func(name, text string) {
 		w := sio.Stdout
 		if name == "stderr" {
 			w = sio.Stderr
@@ -251,10 +263,10 @@ func (s *scripted) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.
 
 func now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// serve starts a door whose ids count up.
-func serve(t *testing.T) (string, *scripted, *kernels.Door) {
+// serve starts an API whose ids are consecutive numbers.
+func serve(t *testing.T) (string, *scriptedService, *kernels.API) {
 	t.Helper()
-	s := &scripted{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}}
+	s := &scriptedService{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}}
 	var mu sync.Mutex
 	n := 0
 	d := kernels.New(kernels.Options{Service: s, Keys: s, Now: now, NewID: func() string {
@@ -271,7 +283,8 @@ func serve(t *testing.T) (string, *scripted, *kernels.Door) {
 	return srv.URL, s, d
 }
 
-// The routes, byte for byte. TOKEN stands for the key.
+// The responses of all routes equal the recorded ones byte for byte. TOKEN
+// represents the key.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Files: "testdata/rest*.txtar",
@@ -291,7 +304,7 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// dial connects to a kernel of a spec.
+// dial creates a kernel of a spec and connects to it.
 func dial(t *testing.T, url, spec string) *websocket.Conn {
 	t.Helper()
 	resp, err := http.Post(url+"/api/kernels?token="+key, "application/json", strings.NewReader(`{"name":"`+spec+`"}`))
@@ -316,9 +329,10 @@ func connect(t *testing.T, url, id string) *websocket.Conn {
 	return conn
 }
 
-// The messages of the channels, byte for byte: for each .req all that is
-// answered until the kernel is idle again, or the connection ends. Kernels of
-// both specs say the same, so there is one file for both.
+// The messages of the channels equal the recorded ones byte for byte. For each
+// .req, the .resp contains all responses until the kernel is idle again or the
+// connection ends. Kernels of both specs send the same messages, so there is
+// one file for both.
 func TestMessages(t *testing.T) {
 	for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 		t.Run(spec, func(t *testing.T) {
@@ -351,8 +365,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// talk sends each line as a message and returns the answers, without what is
-// another each time.
+// talk sends each line as a message and returns the responses without their
+// random parts.
 func talk(t *testing.T, conn *websocket.Conn, messages []byte) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -8,9 +8,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// Bounds of what a client says. Code has its own in the engine, below these.
+// Limits of a client's messages. The engine has its own, lower limits for code.
 const (
 	maxMessage = 16 << 20
 	maxHeader  = 8 << 10
@@ -19,17 +20,19 @@ const (
 	maxExpressions = 1000
 )
 
-// request is what is kept of a message of a client's.
+// request is the part of a client's message that is kept.
 type request struct {
-	header  json.RawMessage // as it came: it is the parent of all answers
+	header  json.RawMessage // unchanged, because it is the parent_header of all responses
 	id      string
 	kind    string
 	channel string
-	restart bool       // a shutdown_request wants the kernel back
-	run     *execution // of an execute_request
+	restart bool       // whether a shutdown_request asks for a restart
+	run     *execution // content of an execute_request
+	forms   bool       // whether the client requests the forms that only Brig has
 }
 
-// size is how many bytes it takes, no more than the message had.
+// size returns the number of bytes that r uses, which is at most the size of
+// the message.
 func (r *request) size() int {
 	n := len(r.header)
 	if r.run != nil {
@@ -38,14 +41,15 @@ func (r *request) size() int {
 	return n
 }
 
-// parse reads a message. What it has beyond what is known is not looked at.
+// parse parses a message. It ignores unknown fields.
 func parse(data []byte) (*request, error) {
 	var m struct {
 		Header  json.RawMessage `json:"header"`
 		Channel *string         `json:"channel"`
 		Content json.RawMessage `json:"content"`
+		Meta    json.RawMessage `json:"metadata"`
 	}
-	if !utf8.Valid(data) || json.Unmarshal(data, &m) != nil {
+	if !utf8.Valid(data) || exactjson.Unmarshal(data, &m) != nil {
 		return nil, brig.Errorf(brig.InvalidArgument, "the message is not a JSON object of header, channel and content")
 	}
 	var h struct {
@@ -53,7 +57,7 @@ func parse(data []byte) (*request, error) {
 		Kind *string `json:"msg_type"`
 	}
 	switch {
-	case len(m.Header) == 0 || m.Header[0] != '{' || json.Unmarshal(m.Header, &h) != nil:
+	case len(m.Header) == 0 || m.Header[0] != '{' || exactjson.Unmarshal(m.Header, &h) != nil:
 		return nil, brig.InvalidField("header", "it is not an object of msg_id and msg_type")
 	case len(m.Header) > maxHeader:
 		return nil, brig.InvalidField("header", "it is longer than %d bytes", maxHeader)
@@ -63,13 +67,14 @@ func parse(data []byte) (*request, error) {
 		return nil, brig.InvalidField("header.msg_type", "it is missing or longer than %d bytes", maxName)
 	}
 	r := &request{header: m.Header, id: *h.ID, kind: *h.Kind, channel: "shell"}
+	r.forms = asksForForms(m.Meta)
 	if m.Channel != nil && *m.Channel != "" {
 		r.channel = *m.Channel
 	}
 	switch r.channel {
 	case "shell", "control", "stdin":
 	default:
-		return nil, brig.InvalidField("channel", "it is none of shell, control and stdin")
+		return nil, brig.InvalidField("channel", "it is not shell, control or stdin")
 	}
 	if len(m.Content) == 0 || string(m.Content) == "null" {
 		m.Content = json.RawMessage("{}")
@@ -90,6 +95,17 @@ func parse(data []byte) (*request, error) {
 	return r, nil
 }
 
+// asksForForms reports whether a message's metadata requests the forms of
+// values that ipykernel does not send: {"brig": {"forms": true}}.
+func asksForForms(metadata []byte) bool {
+	var m struct {
+		Brig struct {
+			Forms bool `json:"forms"`
+		} `json:"brig"`
+	}
+	return len(metadata) > 0 && exactjson.Unmarshal(metadata, &m) == nil && m.Brig.Forms
+}
+
 // execution is the content of an execute_request.
 type execution struct {
 	Code        *string `json:"code"`
@@ -97,7 +113,7 @@ type execution struct {
 	Expressions names   `json:"user_expressions"`
 }
 
-// names are those of an object's fields, of which nothing else is kept.
+// names decodes an object, and keeps only the names of its fields.
 type names []string
 
 func (n names) size() (sum int) {
@@ -134,7 +150,7 @@ func (n *names) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// execute reads what is to be run.
+// execute parses the content of an execute_request.
 func execute(content []byte) (*execution, error) {
 	var x execution
 	if err := json.Unmarshal(content, &x); err != nil {
@@ -146,7 +162,7 @@ func execute(content []byte) (*execution, error) {
 	return &x, nil
 }
 
-// header is that of a message of ours.
+// header identifies a message to the client, and its session.
 type header struct {
 	ID       string `json:"msg_id"`
 	Kind     string `json:"msg_type"`
@@ -156,7 +172,7 @@ type header struct {
 	Version  string `json:"version"`
 }
 
-// answer is a message of ours.
+// answer is a message to the client.
 type answer struct {
 	Header   header          `json:"header"`
 	ID       string          `json:"msg_id"`
@@ -168,16 +184,17 @@ type answer struct {
 	Channel  string          `json:"channel"`
 }
 
-// protocolVersion is that of Jupyter's messages.
+// protocolVersion is the version of Jupyter's messaging protocol.
 const protocolVersion = "5.3"
 
-// urgent reports whether a request does not wait for its turn. Whatever else is
-// sent on the control channel does: code would keep all after it from being read.
-func (r *request) urgent() bool {
+// isUrgent reports whether a request is handled immediately instead of queued.
+// Other requests on the control channel are queued, because running code would
+// otherwise block the reading of later messages.
+func (r *request) isUrgent() bool {
 	return r.channel == "control" && (r.kind == "interrupt_request" || r.kind == "shutdown_request")
 }
 
-// restarts reports whether a shutdown_request wants the kernel back.
+// restarts reports whether a shutdown_request asks for a restart.
 func restarts(content []byte) bool {
 	var in struct {
 		Restart bool `json:"restart"`
@@ -185,9 +202,9 @@ func restarts(content []byte) bool {
 	return json.Unmarshal(content, &in) == nil && in.Restart
 }
 
-// answer makes a message that belongs to a request.
+// answer returns an encoded message that answers the request r.
 func (c *channel) answer(r *request, on, kind string, content any) ([]byte, error) {
-	h := header{ID: c.d.NewID(), Kind: kind, Username: "brig", Session: c.session, Date: stamp(c.d.Now()), Version: protocolVersion}
+	h := header{ID: c.d.NewID(), Kind: kind, Username: "brig", Session: c.session, Date: formatTime(c.d.Now()), Version: protocolVersion}
 	b, err := json.Marshal(answer{Header: h, ID: h.ID, Kind: kind, Parent: r.header, Content: content, Buffers: []string{}, Channel: on})
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", kind, err)

@@ -12,55 +12,56 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxNotebooks is how many ephemeral kernels a tenant may have: each may have
-// this door keep a state of some megabytes.
-const maxNotebooks = 64
+// maxEphemeralKernels is the maximum number of ephemeral kernels of a tenant.
+// For each kernel, this API may store a state of several megabytes.
+const maxEphemeralKernels = 64
 
-// notebookKey tells ephemeral kernels apart.
-type notebookKey struct{ tenant, id string }
+// ephemeralKey identifies an ephemeral kernel.
+type ephemeralKey struct{ tenant, id string }
 
-// notebooks are the ephemeral kernels. They end with the server.
-type notebooks struct {
+// ephemeralKernels are the ephemeral kernels of all tenants. They end with the
+// server.
+type ephemeralKernels struct {
 	mu     sync.Mutex // guards the fields below
-	by     map[notebookKey]*notebook
+	by     map[ephemeralKey]*ephemeralKernel
 	closed bool
 }
 
-// notebook is an ephemeral kernel: what its code has left, and nothing that
-// runs.
-type notebook struct {
-	d     *Door
-	key   notebookKey
-	since time.Time // when its tenant was made: names come back
-	env   map[string]string
-	turn  chan struct{} // held by the code that runs
-	over  chan struct{} // closed when the kernel has ended
-	idle  *time.Timer
+// ephemeralKernel is an ephemeral kernel: the state that its code has left. It
+// has no running process.
+type ephemeralKernel struct {
+	d      *API
+	key    ephemeralKey
+	since  time.Time // creation time of its tenant, because a later tenant may have the same name
+	env    map[string]string
+	slot   chan struct{} // held by the running code
+	closed chan struct{} // closed when the kernel has ended
+	idle   *time.Timer
 
 	mu    sync.Mutex // guards the fields below
 	state json.RawMessage
-	// packages are what steps have asked pip for. They stay where variables do
-	// not, as they would in a sandbox.
+	// packages are the packages that steps have installed with pip. They are
+	// kept even when the variables are lost, as in a sandbox.
 	packages []string
 	count    int
 	used     time.Time
-	epoch    int                     // of restarts
-	stop     context.CancelCauseFunc // of the code that runs; nil while none does
+	epoch    int                     // number of restarts
+	stop     context.CancelCauseFunc // interrupts the running code; nil if no code is running
 }
 
-// newNotebook makes an ephemeral kernel.
-func (d *Door) newNotebook(of brig.Tenant, id string, env map[string]string) (*notebook, error) {
-	n := &notebook{d: d, key: notebookKey{of.Name, id}, since: of.Created, env: env, turn: make(chan struct{}, 1), over: make(chan struct{}), used: d.Now()}
-	s := &d.notebooks
+// newEphemeralKernel creates an ephemeral kernel.
+func (d *API) newEphemeralKernel(of brig.Tenant, id string, env map[string]string) (*ephemeralKernel, error) {
+	n := &ephemeralKernel{d: d, key: ephemeralKey{of.Name, id}, since: of.Created, env: env, slot: make(chan struct{}, 1), closed: make(chan struct{}), used: d.Now()}
+	s := &d.ephemeralKernels
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	count := 0
 	for _, other := range s.by {
-		if other.belongs(of) {
+		if other.belongsTo(of) {
 			count++
 		}
 	}
-	if s.closed || count >= maxNotebooks {
+	if s.closed || count >= maxEphemeralKernels {
 		return nil, brig.Errorf(brig.RateLimited, "there are %d ephemeral kernels already", count).WithHint("remove one that is not used")
 	}
 	s.by[n.key] = n
@@ -68,26 +69,26 @@ func (d *Door) newNotebook(of brig.Tenant, id string, env map[string]string) (*n
 	return n, nil
 }
 
-func (s *notebooks) get(tenant, id string) *notebook {
+func (s *ephemeralKernels) get(tenant, id string) *ephemeralKernel {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.by[notebookKey{tenant, id}]
+	return s.by[ephemeralKey{tenant, id}]
 }
 
-// of lists a tenant's, by id.
-func (s *notebooks) of(tenant brig.Tenant) (out []*notebook) {
+// ofTenant returns a tenant's kernels, sorted by id.
+func (s *ephemeralKernels) ofTenant(tenant brig.Tenant) (out []*ephemeralKernel) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range s.by {
-		if n.belongs(tenant) {
+		if n.belongsTo(tenant) {
 			out = append(out, n)
 		}
 	}
-	slices.SortFunc(out, func(a, b *notebook) int { return strings.Compare(a.key.id, b.key.id) })
+	slices.SortFunc(out, func(a, b *ephemeralKernel) int { return strings.Compare(a.key.id, b.key.id) })
 	return out
 }
 
-func (s *notebooks) close() {
+func (s *ephemeralKernels) close() {
 	s.mu.Lock()
 	s.closed = true
 	list := slices.Collect(maps.Values(s.by))
@@ -97,48 +98,48 @@ func (s *notebooks) close() {
 	}
 }
 
-// end ends the kernel, with code that runs and connections, for good.
-func (n *notebook) end(why error) {
-	n.d.notebooks.mu.Lock()
-	delete(n.d.notebooks.by, n.key)
-	n.d.notebooks.mu.Unlock()
+// end permanently ends the kernel, its running code and its connections.
+func (n *ephemeralKernel) end(why error) {
+	n.d.ephemeralKernels.mu.Lock()
+	delete(n.d.ephemeralKernels.by, n.key)
+	n.d.ephemeralKernels.mu.Unlock()
 	n.idle.Stop()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ended() {
 		return
 	}
-	close(n.over)
+	close(n.closed)
 	n.state, n.epoch = nil, n.epoch+1
 	if n.stop != nil {
 		n.stop(why)
 	}
 }
 
-// ended reports whether the kernel has. It stays so; that it goes on holds for
-// who has n.mu.
-func (n *notebook) ended() bool {
+// ended reports whether the kernel has ended. If the result is false, it
+// remains valid only while the caller holds n.mu.
+func (n *ephemeralKernel) ended() bool {
 	select {
-	case <-n.over:
+	case <-n.closed:
 		return true
 	default:
 		return false
 	}
 }
 
-// belongs reports whether the kernel is a tenant's, and not that of another one
-// of the same name, which is gone.
-func (n *notebook) belongs(to brig.Tenant) bool {
+// belongsTo reports whether the kernel belongs to a tenant, and not to a
+// removed tenant of the same name.
+func (n *ephemeralKernel) belongsTo(to brig.Tenant) bool {
 	return n.key.tenant == to.Name && n.since.Equal(to.Created)
 }
 
-// gone implements kernel.
-func (n *notebook) gone() <-chan struct{} { return n.over }
+// done implements kernel.
+func (n *ephemeralKernel) done() <-chan struct{} { return n.closed }
 
-// visit has the Service let a call in that is about the kernel, and does it.
-func (n *notebook) visit(ctx context.Context, op brig.Op, do func() error) error {
-	return n.d.Service.Visit(ctx, op, prefix+n.key.id, func(of brig.Tenant) error {
-		if n.ended() || !n.belongs(of) {
+// authorize calls do if the Service authorizes op for this kernel.
+func (n *ephemeralKernel) authorize(ctx context.Context, op brig.Op, do func() error) error {
+	return n.d.Service.Authorize(ctx, op, prefix+n.key.id, func(of brig.Tenant) error {
+		if n.ended() || !n.belongsTo(of) {
 			return errMissing(n.key.id)
 		}
 		return do()
@@ -146,10 +147,10 @@ func (n *notebook) visit(ctx context.Context, op brig.Op, do func() error) error
 }
 
 // model implements kernel.
-func (n *notebook) model(context.Context) (*model, error) {
+func (n *ephemeralKernel) model(context.Context) (*model, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	m := &model{ID: n.key.id, Name: Ephemeral, LastActivity: stamp(n.used), ExecutionState: "idle", Connections: n.d.open.count(n.key.id)}
+	m := &model{ID: n.key.id, Name: Ephemeral, LastActivity: formatTime(n.used), ExecutionState: "idle", Connections: n.d.open.count(n.key.id)}
 	if n.stop != nil {
 		m.ExecutionState = "busy"
 	}
@@ -157,10 +158,10 @@ func (n *notebook) model(context.Context) (*model, error) {
 }
 
 // execute implements kernel.
-func (n *notebook) execute(ctx context.Context, code string, tell teller) (*ended, error) {
+func (n *ephemeralKernel) execute(ctx context.Context, code string, sink eventSink) (*execResult, error) {
 	select {
-	case n.turn <- struct{}{}:
-		defer func() { <-n.turn }()
+	case n.slot <- struct{}{}:
+		defer func() { <-n.slot }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -170,31 +171,32 @@ func (n *notebook) execute(ctx context.Context, code string, tell teller) (*ende
 	if err != nil {
 		return nil, err
 	}
-	defer n.rest()
-	if err := tell.begins(step.Count + 1); err != nil {
+	defer n.startIdle()
+	if err := sink.onStart(step.Count + 1); err != nil {
 		return nil, err
 	}
 	o, err := n.d.Service.Run(ctx, brig.Program{
 		Language: brig.Python, Code: code, Step: step, Env: n.env, Image: n.d.Image, Egress: n.d.Egress, Timeout: n.d.Timeout,
 		Labels: map[string]string{label: Ephemeral},
-	}, brig.IO{Stdout: stream{tell, "stdout"}, Stderr: stream{tell, "stderr"}})
+	}, brig.IO{Stdout: stream{sink, "stdout"}, Stderr: stream{sink, "stderr"}})
 	if context.Cause(ctx) == errInterrupted {
-		return &ended{step.Count + 1, &brig.CodeError{Name: "KeyboardInterrupt", Traceback: "KeyboardInterrupt"}}, nil
+		return &execResult{step.Count + 1, &brig.CodeError{Name: "KeyboardInterrupt", Traceback: "KeyboardInterrupt"}}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	for _, v := range outputs(o) {
-		if err := tell.shows(v); err != nil {
+		if err := sink.onDisplay(v); err != nil {
 			return nil, err
 		}
 	}
-	n.keep(o, epoch)
-	return &ended{step.Count + 1, n.verdict(o)}, nil
+	n.saveState(o, epoch)
+	return &execResult{step.Count + 1, n.errorOf(o)}, nil
 }
 
-// begin says where the notebook stands, for one more step, if it is there.
-func (n *notebook) begin(stop context.CancelCauseFunc) (*brig.Step, int, error) {
+// begin returns the kernel's state for the next step. It returns an error if
+// the kernel has ended.
+func (n *ephemeralKernel) begin(stop context.CancelCauseFunc) (*brig.Step, int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ended() {
@@ -205,8 +207,8 @@ func (n *notebook) begin(stop context.CancelCauseFunc) (*brig.Step, int, error) 
 	return &brig.Step{State: n.state, Count: n.count - 1, Packages: n.packages}, n.epoch, nil
 }
 
-// rest lets the kernel be idle.
-func (n *notebook) rest() {
+// startIdle starts the idle timer of the kernel after a step.
+func (n *ephemeralKernel) startIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.stop, n.used = nil, n.d.Now(); !n.ended() {
@@ -214,11 +216,11 @@ func (n *notebook) rest() {
 	}
 }
 
-// keep keeps what a step has left, unless the kernel was restarted under it. An
-// interpreter that died takes the variables with it, as it would have in a
-// sandbox of its own; one that was stopped, in the middle of whatever it did,
-// leaves them as they were before.
-func (n *notebook) keep(o *brig.Outcome, epoch int) {
+// saveState stores the state that a step left, unless the kernel was restarted
+// in the meantime. If the interpreter died, the variables are lost, as in a
+// persistent sandbox. If the step was interrupted, the variables stay as they
+// were before the step.
+func (n *ephemeralKernel) saveState(o *brig.Outcome, epoch int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if o.Step != nil && !n.ended() {
@@ -238,11 +240,11 @@ func outputs(o *brig.Outcome) []brig.Rich {
 	return o.Step.Outputs
 }
 
-// verdict says how a step went.
-func (n *notebook) verdict(o *brig.Outcome) *brig.CodeError {
+// errorOf returns the error of a step, if any.
+func (n *ephemeralKernel) errorOf(o *brig.Outcome) *brig.CodeError {
 	switch e := o.Error; {
 	case o.TimedOut:
-		return overTime(n.d.Timeout)
+		return timeoutError(n.d.Timeout)
 	case e != nil && e.Code != "":
 		return &brig.CodeError{Name: e.Name, Value: e.Message, Traceback: e.Message}
 	case e != nil:
@@ -257,23 +259,23 @@ func (n *notebook) verdict(o *brig.Outcome) *brig.CodeError {
 	return nil
 }
 
-// stream tells of what is written to it.
+// stream is a writer that reports its input as output events.
 type stream struct {
-	tell teller
+	sink eventSink
 	name string
 }
 
 // Write implements io.Writer.
 func (s stream) Write(p []byte) (int, error) {
-	if err := s.tell.stream(s.name, p); err != nil {
+	if err := s.sink.stream(s.name, p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // interrupt implements kernel.
-func (n *notebook) interrupt(ctx context.Context) error {
-	return n.visit(ctx, brig.OpInterruptKernel, func() error {
+func (n *ephemeralKernel) interrupt(ctx context.Context) error {
+	return n.authorize(ctx, brig.OpInterruptKernel, func() error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.stop != nil {
@@ -284,8 +286,8 @@ func (n *notebook) interrupt(ctx context.Context) error {
 }
 
 // restart implements kernel.
-func (n *notebook) restart(ctx context.Context) error {
-	return n.visit(ctx, brig.OpRestartKernel, func() error {
+func (n *ephemeralKernel) restart(ctx context.Context) error {
+	return n.authorize(ctx, brig.OpRestartKernel, func() error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.state, n.count, n.epoch = nil, 0, n.epoch+1
@@ -297,8 +299,8 @@ func (n *notebook) restart(ctx context.Context) error {
 }
 
 // remove implements kernel.
-func (n *notebook) remove(ctx context.Context) error {
-	return n.visit(ctx, brig.OpRemoveKernel, func() error {
+func (n *ephemeralKernel) remove(ctx context.Context) error {
+	return n.authorize(ctx, brig.OpRemoveKernel, func() error {
 		n.end(errInterrupted)
 		return nil
 	})

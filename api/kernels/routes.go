@@ -2,30 +2,29 @@ package kernels
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// The specs of kernels.
+// Specs of kernels.
 const (
 	Stateful  = "python3"
 	Ephemeral = "python3-ephemeral"
 )
 
-// Specs lists those that there are.
+// specs lists the specs of kernels.
 var specs = []string{Stateful, Ephemeral}
 
-// ValidSpec reports whether there is a spec of that name.
+// ValidSpec reports whether a spec with that name exists.
 func ValidSpec(name string) bool { return slices.Contains(specs, name) }
 
-// gatewayVersion is the version of Jupyter's API that is spoken here.
+// gatewayVersion is the version of Jupyter's API that this package implements.
 const gatewayVersion = "2.14.2"
 
 type route struct {
@@ -33,30 +32,30 @@ type route struct {
 	handle          func(w http.ResponseWriter, r *http.Request) error
 }
 
-// routes is the only list of what the door has.
-func (d *Door) routes() []route {
+// routes returns all routes of the API. The API serves no other routes.
+func (d *API) routes() []route {
 	get, post := http.MethodGet, http.MethodPost
 	return []route{
-		{get, "/api", d.about},
-		{get, "/api/", d.about},
+		{get, "/api", d.serveAbout},
+		{get, "/api/", d.serveAbout},
 		{get, "/api/kernelspecs", d.listSpecs},
 		{get, "/api/kernelspecs/{spec}", d.getSpec},
 		{get, "/api/kernels", d.listKernels},
 		{post, "/api/kernels", d.createKernel},
 		{get, "/api/kernels/{id}", d.getKernel},
-		{http.MethodDelete, "/api/kernels/{id}", d.changes(kernel.remove)},
-		{post, "/api/kernels/{id}/interrupt", d.changes(kernel.interrupt)},
+		{http.MethodDelete, "/api/kernels/{id}", d.action(kernel.remove)},
+		{post, "/api/kernels/{id}/interrupt", d.action(kernel.interrupt)},
 		{post, "/api/kernels/{id}/restart", d.restartKernel},
 		{get, "/api/kernels/{id}/channels", d.channels},
 	}
 }
 
-func (d *Door) router() http.Handler {
+func (d *API) router() http.Handler {
 	mux := chi.NewRouter()
 	for _, rt := range d.routes() {
 		keyed := d.ring.Keyed(d.authenticate, rt.handle, d.fail)
 		mux.MethodFunc(rt.method, rt.pattern, func(w http.ResponseWriter, r *http.Request) {
-			door.Route(r, "kernels:"+rt.pattern)
+			httpapi.Route(r, "kernels:"+rt.pattern)
 			keyed(w, r)
 		})
 	}
@@ -64,16 +63,16 @@ func (d *Door) router() http.Handler {
 		d.fail(w, r, brig.Errorf(brig.NotFound, "Not Found"))
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		d.fail(w, r, door.WithStatus(http.StatusMethodNotAllowed, brig.Errorf(brig.InvalidArgument, "Method Not Allowed")))
+		d.fail(w, r, httpapi.WithStatus(http.StatusMethodNotAllowed, brig.Errorf(brig.InvalidArgument, "Method Not Allowed")))
 	})
 	return mux
 }
 
-func (d *Door) about(w http.ResponseWriter, _ *http.Request) error {
-	return door.WriteJSON(w, http.StatusOK, map[string]string{"version": gatewayVersion, "gateway_version": gatewayVersion})
+func (d *API) serveAbout(w http.ResponseWriter, _ *http.Request) error {
+	return httpapi.WriteJSON(w, http.StatusOK, map[string]string{"version": gatewayVersion, "gateway_version": gatewayVersion})
 }
 
-// kernelspec is what can be asked for, as Jupyter's servers tell it.
+// kernelspec is the description of a spec in Jupyter's format.
 type kernelspec struct {
 	Name string `json:"name"`
 	Spec struct {
@@ -98,40 +97,45 @@ func specOf(name string) kernelspec {
 	return s
 }
 
-func (d *Door) listSpecs(w http.ResponseWriter, _ *http.Request) error {
+func (d *API) listSpecs(w http.ResponseWriter, _ *http.Request) error {
 	all := map[string]kernelspec{}
 	for _, name := range specs {
 		all[name] = specOf(name)
 	}
-	return door.WriteJSON(w, http.StatusOK, map[string]any{"default": d.Default, "kernelspecs": all})
+	return httpapi.WriteJSON(w, http.StatusOK, map[string]any{"default": d.Default, "kernelspecs": all})
 }
 
-func (d *Door) getSpec(w http.ResponseWriter, r *http.Request) error {
+func (d *API) getSpec(w http.ResponseWriter, r *http.Request) error {
 	name := chi.URLParam(r, "spec")
 	if !ValidSpec(name) {
-		return brig.Errorf(brig.NotFound, "Kernel spec %s not found", brig.Clip(name, 64)).WithHint("GET /api/kernelspecs lists those that there are")
+		return brig.Errorf(brig.NotFound, "Kernel spec %s not found", brig.Clip(name, 64)).WithHint("list the kernel specs with GET /api/kernelspecs")
 	}
-	return door.WriteJSON(w, http.StatusOK, specOf(name))
+	return httpapi.WriteJSON(w, http.StatusOK, specOf(name))
 }
 
-// wanted is what a request for a kernel says. Jupyter's other fields are about
-// files of a server's, of which there are none.
-type wanted struct {
+// kernelRequest is the body of a request to create a kernel. The other fields
+// of Jupyter's requests describe files of the server, which has no files.
+type kernelRequest struct {
 	Name string            `json:"name"`
 	Env  map[string]string `json:"env"`
 }
 
-// maxWanted bounds what is said of a kernel that is wanted.
-const maxWanted = 1 << 20
+// maxKernelRequest is the maximum size of the body of a kernelRequest, in
+// bytes.
+const maxKernelRequest = 1 << 20
 
-func (d *Door) createKernel(w http.ResponseWriter, r *http.Request) error {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxWanted))
-	if err != nil {
-		return door.BodyError(err)
+func (d *API) createKernel(w http.ResponseWriter, r *http.Request) error {
+	// Which of the two operations applies depends on the body.
+	if err := httpapi.Check(r, d.Service, "", brig.OpCreateKernel, brig.OpCreate); err != nil {
+		return err
 	}
-	var in wanted
+	body, err := httpapi.ReadDocument(w, r, maxKernelRequest)
+	if err != nil {
+		return err
+	}
+	var in kernelRequest
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &in); err != nil {
+		if err := exactjson.Unmarshal(body, &in); err != nil {
 			return brig.Errorf(brig.InvalidArgument, "the body is not a JSON object of name and env").Because(err).
 				WithHint(`send {"name": "python3"}, or nothing`)
 		}
@@ -140,25 +144,25 @@ func (d *Door) createKernel(w http.ResponseWriter, r *http.Request) error {
 		in.Name = d.Default
 	}
 	if !ValidSpec(in.Name) {
-		return brig.InvalidField("name", "there is no kernel spec %q", brig.Clip(in.Name, 64)).WithHint("GET /api/kernelspecs lists those that there are")
+		return brig.InvalidField("name", "there is no kernel spec %q", brig.Clip(in.Name, 64)).WithHint("list the kernel specs with GET /api/kernelspecs")
 	}
 	k, err := d.create(r.Context(), in)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Location", "/api/kernels/"+k.ID)
-	return door.WriteJSON(w, http.StatusCreated, k)
+	return httpapi.WriteJSON(w, http.StatusCreated, k)
 }
 
-func (d *Door) listKernels(w http.ResponseWriter, r *http.Request) error {
-	all, err := d.all(r.Context())
+func (d *API) listKernels(w http.ResponseWriter, r *http.Request) error {
+	all, err := d.listModels(r.Context())
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, all)
+	return httpapi.WriteJSON(w, http.StatusOK, all)
 }
 
-func (d *Door) getKernel(w http.ResponseWriter, r *http.Request) error {
+func (d *API) getKernel(w http.ResponseWriter, r *http.Request) error {
 	k, err := d.find(r.Context(), brig.OpGetKernel, chi.URLParam(r, "id"))
 	if err != nil {
 		return err
@@ -167,11 +171,12 @@ func (d *Door) getKernel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, m)
+	return httpapi.WriteJSON(w, http.StatusOK, m)
 }
 
-// changes does something to a kernel of which there is nothing to tell.
-func (d *Door) changes(do func(kernel, context.Context) error) func(http.ResponseWriter, *http.Request) error {
+// action returns a handler that applies do to a kernel and responds without a
+// body.
+func (d *API) action(do func(kernel, context.Context) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		k, err := d.find(r.Context(), brig.OpGetKernel, chi.URLParam(r, "id"))
 		if err != nil {
@@ -185,7 +190,7 @@ func (d *Door) changes(do func(kernel, context.Context) error) func(http.Respons
 	}
 }
 
-func (d *Door) restartKernel(w http.ResponseWriter, r *http.Request) error {
+func (d *API) restartKernel(w http.ResponseWriter, r *http.Request) error {
 	k, err := d.find(r.Context(), brig.OpGetKernel, chi.URLParam(r, "id"))
 	if err != nil {
 		return err
@@ -197,5 +202,5 @@ func (d *Door) restartKernel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, m)
+	return httpapi.WriteJSON(w, http.StatusOK, m)
 }

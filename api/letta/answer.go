@@ -3,7 +3,6 @@ package letta
 import (
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -12,17 +11,22 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
+	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// handle serves one route.
-func (d *Door) handle(rt route) http.Handler {
+// handle returns the handler of a route.
+func (d *API) handle(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		door.Route(r, rt.path)
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, door.MaxBody))
+		httpapi.Route(r, rt.path)
+		var body []byte
+		err := httpapi.Check(r, d.Service, "", rt.op)
+		if err == nil {
+			body, err = httpapi.ReadDocument(w, r, rt.maxBody())
+		}
 		if err != nil {
-			d.fail(w, r, door.BodyError(err))
+			d.fail(w, r, err)
 			return
 		}
 		v, err := rt.f(r, body)
@@ -32,34 +36,43 @@ func (d *Door) handle(rt route) http.Handler {
 		case rt.status == http.StatusNoContent:
 			w.WriteHeader(rt.status)
 		default:
-			if err := door.WriteJSON(w, rt.status, v); err != nil {
+			if err := httpapi.WriteJSON(w, rt.status, v); err != nil {
 				d.Log.DebugContext(r.Context(), "answer", "error", err)
 			}
 		}
 	})
 }
 
-// invalid is a request that does not have the form of its route: 422, with a
-// list, as the framework of the first server has it.
-type invalid struct {
-	complaint wire.LettaComplaint
+// maxBody returns the maximum size of the body of a route, in bytes.
+func (rt route) maxBody() int64 {
+	if rt.op == brig.OpRunTool {
+		return httpapi.MaxBody
+	}
+	return httpapi.SmallBody
+}
+
+// validationError is the error for a request body of the wrong form. It is
+// answered with 422 and a list, in the format of the framework of Letta's
+// server.
+type validationError struct {
+	complaint v1.LettaComplaint
 	err       *brig.Error
 }
 
 // Error implements error.
-func (i *invalid) Error() string { return i.err.Error() }
+func (i *validationError) Error() string { return i.err.Error() }
 
-// Unwrap lets brig.AsError find what a caller may see.
-func (i *invalid) Unwrap() error { return i.err }
+// Unwrap lets brig.AsError find the error for the caller.
+func (i *validationError) Unwrap() error { return i.err }
 
-func complain(kind, message string, at ...string) error {
-	return &invalid{
-		wire.LettaComplaint{Type: kind, Loc: append([]string{"body"}, at...), Msg: message},
+func invalidField(kind, message string, at ...string) error {
+	return &validationError{
+		v1.LettaComplaint{Type: kind, Loc: append([]string{"body"}, at...), Msg: message},
 		brig.InvalidField(strings.Join(at, "."), "%s", message).WithHint("see the type of the field"),
 	}
 }
 
-// badID is an id of which not even the form is right.
+// badID is the error for a malformed id.
 type badID struct {
 	err     *brig.Error
 	example string
@@ -68,14 +81,14 @@ type badID struct {
 // Error implements error.
 func (b *badID) Error() string { return b.err.Error() }
 
-// Unwrap lets brig.AsError find what a caller may see.
+// Unwrap lets brig.AsError find the error for the caller.
 func (b *badID) Unwrap() error { return b.err }
 
-// fail answers with err.
-func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
-	door.Log(r, err)
-	status, e := door.StatusOf(err), brig.AsError(err)
-	out := wire.LettaProblem{Error: door.Body(err).Error}
+// fail responds with err.
+func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
+	httpapi.Log(r, err)
+	status, e := httpapi.StatusOf(err), brig.AsError(err)
+	out := v1.LettaProblem{Error: httpapi.Body(err).Error}
 	message := e.Message
 	if e.Field != "" {
 		message = e.Field + ": " + message
@@ -84,39 +97,38 @@ func (d *Door) fail(w http.ResponseWriter, r *http.Request, err error) {
 		message += " (" + e.Hint + ")"
 	}
 	out.Detail = message
-	if i, ok := errors.AsType[*invalid](err); ok {
-		status, out.Detail = http.StatusUnprocessableEntity, []wire.LettaComplaint{i.complaint}
+	if i, ok := errors.AsType[*validationError](err); ok {
+		status, out.Detail = http.StatusUnprocessableEntity, []v1.LettaComplaint{i.complaint}
 	}
 	if b, ok := errors.AsType[*badID](err); ok {
-		status, out.TraceID, out.Examples = http.StatusUnprocessableEntity, w.Header().Get(door.RequestID), []string{b.example}
+		status, out.TraceID, out.Examples = http.StatusUnprocessableEntity, w.Header().Get(httpapi.RequestID), []string{b.example}
 	}
 	switch status {
 	case http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="brig"`)
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", strconv.Itoa(door.RetryAfter(err)))
+		w.Header().Set("Retry-After", strconv.Itoa(httpapi.RetryAfter(err)))
 	}
-	if err := door.WriteJSON(w, status, out); err != nil {
+	if err := httpapi.WriteJSON(w, status, out); err != nil {
 		d.Log.DebugContext(r.Context(), "answer", "error", err)
 	}
 }
 
-// read decodes a body. Fields that nobody knows are let pass, as Letta lets
-// them.
+// read decodes a body. It ignores unknown fields, as Letta does.
 func read(body []byte, into any) error {
 	if len(body) == 0 {
-		return complain("missing", "Field required")
+		return invalidField("missing", "Field required")
 	}
-	err := json.Unmarshal(body, into)
+	err := exactjson.Unmarshal(body, into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		at := []string{}
 		if wrong.Field != "" {
 			at = strings.Split(wrong.Field, ".")
 		}
-		return complain(wrong.Type.Kind().String()+"_type", "Input should be a valid "+wrong.Type.Kind().String(), at...)
+		return invalidField(wrong.Type.Kind().String()+"_type", "Input should be a valid "+wrong.Type.Kind().String(), at...)
 	}
 	if err != nil {
-		return complain("json_invalid", "the body is not a JSON object")
+		return invalidField("json_invalid", "the body is not a JSON object")
 	}
 	return nil
 }
@@ -124,17 +136,17 @@ func read(body []byte, into any) error {
 const uuid = `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`
 
 var (
-	configID   = regexp.MustCompile(`^` + wire.LettaConfigID + uuid + `$`)
-	variableID = regexp.MustCompile(`^` + wire.LettaVariableID + uuid + `$`)
+	configID   = regexp.MustCompile(`^` + v1.LettaConfigID + uuid + `$`)
+	variableID = regexp.MustCompile(`^` + v1.LettaVariableID + uuid + `$`)
 )
 
-// config is the id in a path of a configuration.
+// config returns the id of the configuration in the path of r.
 func config(r *http.Request) (string, error) {
-	return id(chi.URLParam(r, "config"), configID, wire.LettaConfigID)
+	return id(chi.URLParam(r, "config"), configID, v1.LettaConfigID)
 }
 
 func variable(r *http.Request) (string, error) {
-	return id(chi.URLParam(r, "variable"), variableID, wire.LettaVariableID)
+	return id(chi.URLParam(r, "variable"), variableID, v1.LettaVariableID)
 }
 
 func id(given string, form *regexp.Regexp, prefix string) (string, error) {

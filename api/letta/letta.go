@@ -1,9 +1,10 @@
-// Package letta is the door of Letta's tool execution, as its clients know it:
-// configurations of sandboxes and their variables (/v1/sandbox-config), and the
-// run of a tool from its source (/v1/tools/run). An organization is a tenant.
+// Package letta is the API of Letta's tool execution for Letta's clients. It
+// supports configurations of sandboxes and their variables
+// (/v1/sandbox-config), and running a tool from its source (/v1/tools/run). An
+// organization is a tenant.
 //
-// The facts are of Letta's source, letta/server/rest_api/routers/v1, and of the
-// clients that are published.
+// The API follows Letta's source, letta/server/rest_api/routers/v1, and the
+// published clients.
 package letta
 
 import (
@@ -16,44 +17,45 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// Options are what the door is made of.
+// Options configure the API.
 type Options struct {
 	Service brig.ToolService
-	Keys    door.Keys
-	// Now is the clock. Default time.Now.
+	Keys    httpapi.Keys
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Log is for the operator. Default: none.
+	// Log is the log for the operator. Default: no log.
 	Log *slog.Logger
-	// Hosts are the names by which clients may know the server.
+	// Hosts are the host names of the server, in addition to the loopback
+	// names.
 	Hosts []string
-	// Registry collects the metrics of the requests. Default: a new one.
+	// Registry collects the request metrics. Default: a new registry.
 	Registry *prometheus.Registry
 }
 
-// The paths of the door.
+// Paths of the API.
 const (
 	configs   = "/v1/sandbox-config"
 	run       = "/v1/tools/run"
 	agentTool = "/v1/agents/{agent_id}/tools/{tool_name}/run"
 )
 
-// Wants reports whether a request is for this door.
-func Wants(r *http.Request) bool {
+// Matches reports whether a request is for this API.
+func Matches(r *http.Request) bool {
 	p := r.URL.Path
 	return p == run || p == run+"/" || p == configs || strings.HasPrefix(p, configs+"/") || strings.HasPrefix(p, "/v1/agents/")
 }
 
-// Door serves the protocol.
-type Door struct {
+// API serves the protocol.
+type API struct {
 	Options
 	handler http.Handler
 }
 
-// New returns the door.
-func New(o Options) *Door {
+// New returns the API.
+func New(o Options) *API {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -63,11 +65,11 @@ func New(o Options) *Door {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	metrics, err := door.NewMetrics(o.Registry)
+	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
 		o.Log.Warn("letta: HTTP is not measured", "error", err)
 	}
-	d := &Door{Options: o}
+	d := &API{Options: o}
 	mux := chi.NewRouter()
 	for _, r := range d.routes() {
 		mux.Method(r.method, r.path, d.handle(r))
@@ -76,9 +78,9 @@ func New(o Options) *Door {
 		d.fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path").WithHint("of Letta's interface there is %s and %s", configs, run))
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		d.fail(w, r, door.WithStatus(http.StatusMethodNotAllowed, brig.Errorf(brig.InvalidArgument, "this path does not have the method %s", r.Method)))
+		d.fail(w, r, httpapi.WithStatus(http.StatusMethodNotAllowed, brig.Errorf(brig.InvalidArgument, "this path does not have the method %s", r.Method)))
 	})
-	// Letta's clients write some of the paths with a slash at their end.
+	// Letta's clients send some of the paths with a trailing slash.
 	plain := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := strings.TrimSuffix(r.URL.Path, "/"); p != r.URL.Path {
 			r = r.Clone(r.Context())
@@ -86,37 +88,38 @@ func New(o Options) *Door {
 		}
 		mux.ServeHTTP(w, r)
 	})
-	in := door.AuthOr(door.NewKeyring(o.Keys), d.fail, plain)
-	d.handler = door.Wrap(o.Log, metrics, door.Guard(o.Hosts, "", in))
+	in := httpapi.AuthOr(httpapi.NewKeyring(o.Keys), d.fail, plain)
+	d.handler = httpapi.Wrap(o.Log, metrics, httpapi.Guard(o.Hosts, "", in))
 	return d
 }
 
 // ServeHTTP implements http.Handler.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
+func (d *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// route is one that the door serves.
+// route maps a method and a path to a handler.
 type route struct {
 	method, path string
 	status       int
+	op           brig.Op // operation that is authorized before the body is read
 	f            func(r *http.Request, body []byte) (any, error)
 }
 
-func (d *Door) routes() []route {
+func (d *API) routes() []route {
 	one := configs + "/{config}"
 	return []route{
-		{http.MethodPost, run, 200, d.run},
-		{http.MethodPost, agentTool, 200, d.runOfAgent},
-		{http.MethodPost, configs, 200, d.putConfig},
-		{http.MethodGet, configs, 200, d.configs},
-		{http.MethodPost, configs + "/e2b/default", 200, d.defaultConfig(brig.ToolE2B)},
-		{http.MethodPost, configs + "/local/default", 200, d.defaultConfig(brig.ToolLocal)},
-		{http.MethodPost, configs + "/local", 200, d.putLocal},
-		{http.MethodPost, configs + "/local/recreate-venv", 200, d.renew},
-		{http.MethodPatch, configs + "/environment-variable/{variable}", 200, d.changeVariable},
-		{http.MethodDelete, configs + "/environment-variable/{variable}", http.StatusNoContent, d.removeVariable},
-		{http.MethodPatch, one, 200, d.changeConfig},
-		{http.MethodDelete, one, http.StatusNoContent, d.removeConfig},
-		{http.MethodPost, one + "/environment-variable", 200, d.putVariable},
-		{http.MethodGet, one + "/environment-variable", 200, d.variables},
+		{http.MethodPost, run, 200, brig.OpRunTool, d.run},
+		{http.MethodPost, agentTool, 200, brig.OpRunTool, d.runAgentTool},
+		{http.MethodPost, configs, 200, brig.OpPutToolSetup, d.putConfig},
+		{http.MethodGet, configs, 200, brig.OpToolSetups, d.configs},
+		{http.MethodPost, configs + "/e2b/default", 200, brig.OpPutToolSetup, d.defaultConfig(brig.ToolE2B)},
+		{http.MethodPost, configs + "/local/default", 200, brig.OpPutToolSetup, d.defaultConfig(brig.ToolLocal)},
+		{http.MethodPost, configs + "/local", 200, brig.OpPutToolSetup, d.putLocal},
+		{http.MethodPost, configs + "/local/recreate-venv", 200, brig.OpRenewToolSetup, d.renew},
+		{http.MethodPatch, configs + "/environment-variable/{variable}", 200, brig.OpChangeToolVariable, d.changeVariable},
+		{http.MethodDelete, configs + "/environment-variable/{variable}", http.StatusNoContent, brig.OpRemoveToolVariable, d.removeVariable},
+		{http.MethodPatch, one, 200, brig.OpPutToolSetup, d.changeConfig},
+		{http.MethodDelete, one, http.StatusNoContent, brig.OpRemoveToolSetup, d.removeConfig},
+		{http.MethodPost, one + "/environment-variable", 200, brig.OpPutToolVariable, d.putVariable},
+		{http.MethodGet, one + "/environment-variable", 200, brig.OpToolVariables, d.variables},
 	}
 }

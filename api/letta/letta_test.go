@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi/transcript"
 	"github.com/brig-run/brig/api/letta"
-	"github.com/brig-run/brig/door/transcript"
 )
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 var epoch = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// stub is a service of which the ids say what comes of them.
+// stub is a Service whose responses depend on the ids in the requests.
 type stub struct{}
 
 const known = "123e4567-e89b-42d3-8456-426614174000"
@@ -101,7 +101,7 @@ func (s stub) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolVari
 }
 func (stub) RemoveToolVariable(_ context.Context, id string) error { return found(id) }
 
-// keys knows one key.
+// keys accepts one key.
 type keys struct{}
 
 const key = "brig_0123456789012345678901234567890123456789"
@@ -119,7 +119,7 @@ func serve(t *testing.T) string {
 
 var trace = regexp.MustCompile(`"trace_id":"[A-Z0-9]+"`)
 
-// TestTranscripts replays requests and compares the answers byte for byte.
+// TestTranscripts replays requests and compares the responses byte for byte.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: serve,
@@ -129,14 +129,14 @@ func TestTranscripts(t *testing.T) {
 			}
 			return transcript.Fetch(t, req)
 		},
-		Headers: []string{"Content-Type"},
-		Steady:  func(s string) string { return trace.ReplaceAllString(s, `"trace_id":"TRACE"`) },
+		Headers:   []string{"Content-Type"},
+		Normalize: func(s string) string { return trace.ReplaceAllString(s, `"trace_id":"TRACE"`) },
 	})
 }
 
-// Every kind of error has an answer, with text for Letta's clients and Brig's
-// own words for its client.
-func TestEveryKind(t *testing.T) {
+// Every kind of error has a response that contains a text for Letta's clients
+// and the Brig error for Brig's client.
+func TestEveryErrorKind(t *testing.T) {
 	url := serve(t)
 	for _, k := range brig.Kinds {
 		req, err := http.NewRequest(http.MethodPost, url+"/v1/tools/run", strings.NewReader(`{"source_code":"kind `+string(k)+`","args":{}}`))
@@ -163,7 +163,7 @@ func TestEveryKind(t *testing.T) {
 	}
 }
 
-// Whatever body comes, the answer is a result or an error with a detail.
+// The response to every body is a result or an error with a detail.
 func FuzzRun(f *testing.F) {
 	for _, seed := range []string{
 		`{"source_code":"def f(): pass","args":{"a":[1,null]},"name":null,"pip_requirements":[{"name":"a","version":"1"}]}`,
@@ -185,8 +185,8 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// What a schema is worth is said behind the gate, where it is known who asks.
-func TestSchemasPassTheDoor(t *testing.T) {
+// Schemas are not validated before the Service has authorized the caller.
+func TestSchemasAreValidatedByService(t *testing.T) {
 	d := letta.New(letta.Options{Service: stub{}, Keys: keys{}})
 	for body, want := range map[string]string{
 		`{"source_code":"schemas","args":{},"json_schema":"x","args_json_schema":[]}`: `\"x\" and []`,

@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/tool"
 )
 
-// none is what Letta says where a message of an agent's would have an id.
+// none is the placeholder for the ID of an agent's message.
 const none = "null"
 
 // run runs a tool from its source.
-func (d *Door) run(r *http.Request, body []byte) (any, error) {
-	var asked wire.LettaRun
+func (d *API) run(r *http.Request, body []byte) (any, error) {
+	var asked v1.LettaRun
 	if err := read(body, &asked); err != nil {
 		return nil, err
 	}
@@ -31,23 +31,24 @@ func (d *Door) run(r *http.Request, body []byte) (any, error) {
 	return toReturn(res, d.Now()), nil
 }
 
-// runOfAgent says that there are no agents here, to whom a tool could belong.
-func (d *Door) runOfAgent(*http.Request, []byte) (any, error) {
+// runAgentTool responds with NotFound, because this server has no agents and so
+// no tools of agents.
+func (d *API) runAgentTool(*http.Request, []byte) (any, error) {
 	return nil, brig.Errorf(brig.NotFound, "there are no agents here, and no tools of theirs").
 		WithHint("send the tool's source to %s", run)
 }
 
-func fromRun(asked wire.LettaRun) (brig.Tool, error) {
+func fromRun(asked v1.LettaRun) (brig.Tool, error) {
 	t := brig.Tool{
 		Source: asked.Source, Arguments: asked.Arguments, Env: asked.Env,
-		Schema: present(asked.Schema), ArgumentSchema: present(asked.ArgsSchema),
-		State: present(asked.State), Limit: asked.Limit, Timeout: time.Duration(asked.TimeoutMS) * time.Millisecond,
+		Schema: nonNull(asked.Schema), ArgumentSchema: nonNull(asked.ArgsSchema),
+		State: nonNull(asked.State), Limit: asked.Limit, Timeout: time.Duration(asked.TimeoutMS) * time.Millisecond,
 	}
 	switch {
 	case asked.Source == "":
-		return t, complain("missing", "Field required", "source_code")
-	case len(present(asked.Arguments)) == 0:
-		return t, complain("missing", "Field required", "args")
+		return t, invalidField("missing", "Field required", "source_code")
+	case len(nonNull(asked.Arguments)) == 0:
+		return t, invalidField("missing", "Field required", "args")
 	}
 	if asked.Name != nil {
 		t.Name = *asked.Name
@@ -69,20 +70,20 @@ func fromRun(asked wire.LettaRun) (brig.Tool, error) {
 	return t, nil
 }
 
-// present is a value that is there: null is none.
-func present(raw []byte) []byte {
+// nonNull returns raw, or nil if raw is the JSON value null.
+func nonNull(raw []byte) []byte {
 	if string(raw) == "null" {
 		return nil
 	}
 	return raw
 }
 
-func toReturn(res *brig.ToolResult, now time.Time) wire.LettaReturn {
+func toReturn(res *brig.ToolResult, now time.Time) v1.LettaReturn {
 	status := "success"
 	if res.Error != nil {
 		status = "error"
 	}
-	out := wire.LettaReturn{
+	out := v1.LettaReturn{
 		ID: none, ToolCallID: none, Date: now.UTC(), MessageType: "tool_return_message",
 		ToolReturn: res.Text, Status: status, Stdout: lines(res.Stdout), Stderr: lines(res.Stderr),
 		Value: res.Value, State: res.State, Fingerprint: res.Fingerprint, Sandbox: res.Sandbox, Reused: res.Reused, Error: res.Error,
@@ -91,13 +92,14 @@ func toReturn(res *brig.ToolResult, now time.Time) wire.LettaReturn {
 	if res.Name != "" {
 		out.Name = &res.Name
 	}
-	out.ToolReturns = []wire.LettaOneOut{{
+	out.ToolReturns = []v1.LettaOneOut{{
 		Type: "tool", ToolReturn: res.Text, Status: status, ToolCallID: none, Stdout: out.Stdout, Stderr: out.Stderr,
 	}}
 	return out
 }
 
-// lines is an output as Letta has it: one text, or none.
+// lines returns an output in Letta's format: a list with one text, or an empty
+// list.
 func lines(o brig.Output) []string {
 	if o.Total == 0 {
 		return []string{}

@@ -33,8 +33,8 @@ type fileIn struct {
 	Data []byte `json:"data_b64,omitempty" jsonschema:"the content, if it is not text"`
 }
 
-// ran is what all programs have in common when they have ended.
-type ran struct {
+// runOutput is the common part of the responses for all finished programs.
+type runOutput struct {
 	Sandbox     string  `json:"sandbox,omitempty"`
 	Stdout      string  `json:"stdout"`
 	Stderr      string  `json:"stderr"`
@@ -46,7 +46,7 @@ type ran struct {
 }
 
 type codeOut struct {
-	ran
+	runOutput
 	Context     string          `json:"context,omitempty"`
 	Result      json.RawMessage `json:"result,omitempty" jsonschema:"what main returned, or the text of the last expression's value"`
 	Error       *codeError      `json:"error,omitempty"`
@@ -66,10 +66,10 @@ type codeError struct {
 	Hint      string `json:"hint,omitempty"`
 }
 
-// show implements shower.
+// show implements presenter.
 func (o *codeOut) show() []mcp.Content {
 	var b strings.Builder
-	o.tell(&b)
+	o.describe(&b)
 	if o.Result != nil && string(o.Result) != "null" {
 		var text string
 		if json.Unmarshal(o.Result, &text) != nil {
@@ -87,8 +87,8 @@ func (o *codeOut) show() []mcp.Content {
 	return append([]mcp.Content{&mcp.TextContent{Text: b.String()}}, o.shown...)
 }
 
-// tell writes what a program said, and how it ended if that was not well.
-func (r *ran) tell(b *strings.Builder) {
+// describe writes the output of a program and its failure, if it failed.
+func (r *runOutput) describe(b *strings.Builder) {
 	line(b, "", r.Stdout)
 	if r.Stderr != "" {
 		line(b, "[stderr]\n", r.Stderr)
@@ -103,14 +103,15 @@ func (r *ran) tell(b *strings.Builder) {
 	}
 }
 
-// line writes text that ends a line, if there is any.
+// line writes text as a line, with the prefix before. It writes nothing if text
+// is empty.
 func line(b *strings.Builder, before, text string) {
 	if text != "" {
 		b.WriteString(before + strings.TrimSuffix(text, "\n") + "\n")
 	}
 }
 
-func (d *desk) runCode(ctx context.Context, req *mcp.CallToolRequest, in *codeIn) (*codeOut, error) {
+func (d *toolServer) runCode(ctx context.Context, req *mcp.CallToolRequest, in *codeIn) (*codeOut, error) {
 	if in.Sandbox != "" {
 		return d.runInContext(ctx, req, in)
 	}
@@ -125,7 +126,7 @@ func (d *desk) runCode(ctx context.Context, req *mcp.CallToolRequest, in *codeIn
 	if err != nil {
 		return nil, err
 	}
-	out := &codeOut{ran: fromResult(&o.Result), Result: o.Value, Skipped: o.Skipped}
+	out := &codeOut{runOutput: fromResult(&o.Result), Result: o.Value, Skipped: o.Skipped}
 	out.Sandbox = o.Sandbox
 	out.Error = fromFailure(o.Error)
 	for _, f := range o.Artifacts {
@@ -135,13 +136,13 @@ func (d *desk) runCode(ctx context.Context, req *mcp.CallToolRequest, in *codeIn
 	return out, nil
 }
 
-// runOnce runs a program in a sandbox of its own, and tells how it goes.
-func (d *desk) runOnce(ctx context.Context, req *mcp.CallToolRequest, p brig.Program) (*brig.Outcome, error) {
-	told, stop := follow(ctx, req)
+// runOnce runs a program in a new sandbox and reports progress.
+func (d *toolServer) runOnce(ctx context.Context, req *mcp.CallToolRequest, p brig.Program) (*brig.Outcome, error) {
+	reporter, stop := follow(ctx, req)
 	defer stop()
 	var sio brig.IO
-	if told != nil {
-		sio.Stdout, sio.Stderr = told, told
+	if reporter != nil {
+		sio.Stdout, sio.Stderr = reporter, reporter
 	}
 	return d.service.Run(ctx, p, sio)
 }
@@ -172,7 +173,8 @@ func (in *codeIn) program() (p brig.Program, err error) {
 	return p, nil
 }
 
-// content is what a file is to have; an error names the field in the file.
+// content returns the content of a file in the request. An error names the
+// field of the file.
 func (f *fileIn) content() ([]byte, *brig.Error) {
 	if f.Text != "" && f.Data != nil {
 		return nil, brig.InvalidField("data_b64", "there is text as well").WithHint("give text or data_b64")
@@ -183,7 +185,7 @@ func (f *fileIn) content() ([]byte, *brig.Error) {
 	return []byte(f.Text), nil
 }
 
-// egress lets a sandbox connect to hosts, on every port.
+// egress returns rules that allow connections to hosts on every port.
 func egress(hosts []string) brig.Egress {
 	var e brig.Egress
 	for _, h := range hosts {
@@ -192,7 +194,7 @@ func egress(hosts []string) brig.Egress {
 	return e
 }
 
-func (d *desk) runInContext(ctx context.Context, req *mcp.CallToolRequest, in *codeIn) (*codeOut, error) {
+func (d *toolServer) runInContext(ctx context.Context, req *mcp.CallToolRequest, in *codeIn) (*codeOut, error) {
 	for field, given := range map[string]bool{"arguments": in.Arguments != nil, "files": in.Files != nil, "image": in.Image != "", "allow_hosts": in.Hosts != nil} {
 		if given {
 			return nil, brig.InvalidField(field, "it is for a fresh sandbox").WithHint("leave it out, or leave out sandbox")
@@ -208,12 +210,12 @@ func (d *desk) runInContext(ctx context.Context, req *mcp.CallToolRequest, in *c
 			return nil, err
 		}
 	}
-	told, stop := follow(ctx, req)
+	reporter, stop := follow(ctx, req)
 	defer stop()
 	var on func(brig.CodeEvent) error
-	if told != nil {
+	if reporter != nil {
 		on = func(e brig.CodeEvent) error {
-			_, err := told.Write(append(e.Stdout, e.Stderr...))
+			_, err := reporter.Write(append(e.Stdout, e.Stderr...))
 			return err
 		}
 	}
@@ -224,25 +226,25 @@ func (d *desk) runInContext(ctx context.Context, req *mcp.CallToolRequest, in *c
 	return fromCode(in.Sandbox, res), nil
 }
 
-// fromCode makes of displayed values what a client can show.
+// fromCode converts displayed values to content that a client can show.
 func fromCode(sandbox string, r *brig.CodeResult) *codeOut {
 	out := &codeOut{Context: r.Context, Interrupted: r.Interrupted, Lost: r.Lost}
 	out.Sandbox, out.TimedOut, out.Seconds = sandbox, r.TimedOut, r.Duration.Seconds()
 	var cut [2]bool
-	out.Stdout, cut[0] = show(r.Stdout)
-	out.Stderr, cut[1] = show(r.Stderr)
+	out.Stdout, cut[0] = outputText(r.Stdout)
+	out.Stderr, cut[1] = outputText(r.Stderr)
 	out.Truncated = cut[0] || cut[1]
 	if e := r.Error; e != nil {
 		out.Error, out.ExitCode = &codeError{Name: e.Name, Message: e.Value, Traceback: e.Traceback}, 1
 	}
 	for _, rich := range r.Outputs {
-		image := picture(rich.Data)
+		image := imageContent(rich.Data)
 		if image != nil {
 			out.shown = append(out.shown, image)
 		}
 		var text string
 		if json.Unmarshal(rich.Data["text/plain"], &text) != nil {
-			continue // a guest may say that its text is something else
+			continue // the guest may declare a wrong type for its text
 		}
 		if rich.Main {
 			out.Result = quote(text)
@@ -253,24 +255,24 @@ func fromCode(sandbox string, r *brig.CodeResult) *codeOut {
 	return out
 }
 
-// quote is text as JSON.
+// quote encodes text as JSON.
 func quote(text string) json.RawMessage {
 	if len(text) > maxText {
 		text = brig.Clip(text, maxText)
 	}
 	b, err := json.Marshal(text)
 	if err != nil {
-		return nil // text can be encoded
+		return nil // text can always be encoded
 	}
 	return b
 }
 
-// fromResult is how a program ended.
-func fromResult(r *brig.Result) ran {
-	out := ran{ExitCode: r.ExitCode, TimedOut: r.TimedOut, OutOfMemory: r.OOMKilled, Seconds: round(r.Duration)}
+// fromResult converts the result of a program.
+func fromResult(r *brig.Result) runOutput {
+	out := runOutput{ExitCode: r.ExitCode, TimedOut: r.TimedOut, OutOfMemory: r.OOMKilled, Seconds: round(r.Duration)}
 	var cut [2]bool
-	out.Stdout, cut[0] = show(r.Stdout)
-	out.Stderr, cut[1] = show(r.Stderr)
+	out.Stdout, cut[0] = outputText(r.Stdout)
+	out.Stderr, cut[1] = outputText(r.Stderr)
 	out.Truncated = cut[0] || cut[1]
 	return out
 }

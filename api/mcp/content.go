@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// picture is the image that a value has among its forms.
-func picture(forms map[string]json.RawMessage) mcp.Content {
+// imageContent returns the image among the forms of a value, or nil.
+func imageContent(forms map[string]json.RawMessage) mcp.Content {
 	for _, kind := range []string{"image/png", "image/jpeg"} {
 		var text string
 		if json.Unmarshal(forms[kind], &text) != nil {
@@ -28,7 +28,7 @@ func picture(forms map[string]json.RawMessage) mcp.Content {
 	return nil
 }
 
-// blob is a file's content as a client is shown it.
+// blob returns the content of a file in the form that clients display.
 func blob(uri string, data []byte) mcp.Content {
 	kind := mediaType(uri)
 	if strings.HasPrefix(kind, "image/") && kind != "image/svg+xml" {
@@ -37,20 +37,20 @@ func blob(uri string, data []byte) mcp.Content {
 	return &mcp.EmbeddedResource{Resource: contents(uri, kind, data)}
 }
 
-// contents is a resource's: text if it is some.
+// contents returns the contents of a resource, as text if data is valid text.
 func contents(uri, kind string, data []byte) *mcp.ResourceContents {
 	c := &mcp.ResourceContents{URI: uri, MIMEType: kind}
 	if text := string(data); text != "" && isText(text) {
 		c.Text = text
 	} else {
-		c.Blob = append([]byte{}, data...) // an empty file is one all the same
+		c.Blob = append([]byte{}, data...) // not nil, so that an empty file has a blob, too
 	}
 	return c
 }
 
 func isText(s string) bool { return strings.ToValidUTF8(s, "") == s && !strings.ContainsRune(s, 0) }
 
-// mediaType is what the name of a file says of its content.
+// mediaType returns the media type for a file name.
 func mediaType(name string) string {
 	ext := strings.ToLower(path.Ext(name))
 	if kind, ok := brig.ArtifactTypes[ext]; ok {

@@ -31,7 +31,7 @@ type contextsOut struct {
 	Contexts []contextOut `json:"contexts"`
 }
 
-func (d *desk) createContext(ctx context.Context, _ *mcp.CallToolRequest, in *createContextIn) (*contextOut, error) {
+func (d *toolServer) createContext(ctx context.Context, _ *mcp.CallToolRequest, in *createContextIn) (*contextOut, error) {
 	spec := brig.ContextSpec{Dir: in.Dir, Env: in.Env}
 	if in.Language != "" {
 		var err error
@@ -42,7 +42,7 @@ func (d *desk) createContext(ctx context.Context, _ *mcp.CallToolRequest, in *cr
 	return fromContext(d.service.CreateContext(ctx, in.Sandbox, spec))
 }
 
-func (d *desk) listContexts(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*contextsOut, error) {
+func (d *toolServer) listContexts(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*contextsOut, error) {
 	list, err := d.service.Contexts(ctx, in.Sandbox)
 	if err != nil {
 		return nil, err
@@ -55,16 +55,16 @@ func (d *desk) listContexts(ctx context.Context, _ *mcp.CallToolRequest, in *san
 	return out, nil
 }
 
-func (d *desk) interruptContext(ctx context.Context, _ *mcp.CallToolRequest, in *contextIn) (*doneOut, error) {
-	return done(d.service.InterruptContext(ctx, in.Sandbox, in.Context))
+func (d *toolServer) interruptContext(ctx context.Context, _ *mcp.CallToolRequest, in *contextIn) (*doneOut, error) {
+	return doneResult(d.service.InterruptContext(ctx, in.Sandbox, in.Context))
 }
 
-func (d *desk) restartContext(ctx context.Context, _ *mcp.CallToolRequest, in *contextIn) (*contextOut, error) {
+func (d *toolServer) restartContext(ctx context.Context, _ *mcp.CallToolRequest, in *contextIn) (*contextOut, error) {
 	return fromContext(d.service.RestartContext(ctx, in.Sandbox, in.Context))
 }
 
-func (d *desk) removeContext(ctx context.Context, _ *mcp.CallToolRequest, in *contextIn) (*doneOut, error) {
-	return done(d.service.RemoveContext(ctx, in.Sandbox, in.Context))
+func (d *toolServer) removeContext(ctx context.Context, _ *mcp.CallToolRequest, in *contextIn) (*doneOut, error) {
+	return doneResult(d.service.RemoveContext(ctx, in.Sandbox, in.Context))
 }
 
 func fromContext(c *brig.CodeContext, err error) (*contextOut, error) {

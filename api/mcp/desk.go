@@ -13,54 +13,58 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// desk is where messages are worked on, whichever way they came.
-type desk struct {
-	service brig.Service
+// toolServer handles messages of every transport.
+type toolServer struct {
+	service Service
 	log     *slog.Logger
 	version string
-	// sessions and visits are those of HTTP, nil for anything else; there base
-	// says who is calling, and for how long.
-	sessions *sessions
-	visits   *visits
-	base     context.Context
+	// sessions and httpRequests are set only for HTTP. For other transports,
+	// the actor comes from base, and the calls end with base.
+	sessions     *sessions
+	httpRequests *httpRequests
+	base         context.Context
+	shield       httpapi.Shield
 }
 
-// instructions is what a client may tell its model about the server.
+// instructions is the description of the server that a client may show to its
+// model.
 const instructions = `Brig runs code in isolated sandboxes.
 run_code and run_shell without "sandbox" run in a fresh sandbox that is gone afterwards.
 To keep variables and files between calls, make a sandbox with create_sandbox and give its name as "sandbox". It ends when it is not used for ttl_seconds (default 300).
+To try several ways from one state, copy the sandbox with fork_sandbox. To keep it for later, pause it with pause_sandbox; the next call continues it.
 Sandboxes connect to nowhere but the hosts that allow_hosts names. Files that a fresh sandbox leaves in artifacts/ come back with the result.`
 
 // server returns a server with all tools and resources.
-func (d *desk) server() (*mcp.Server, error) {
+func (d *toolServer) server() (*mcp.Server, error) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "brig", Title: "Brig", Version: d.version}, &mcp.ServerOptions{
 		Instructions: instructions,
-		// The lists never change while the server runs.
+		// The lists do not change while the server runs.
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}, Resources: &mcp.ResourceCapabilities{}},
-		// What one may see is nobody else's to be shown.
+		// Responses are specific to the caller and must not be shared.
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
 	})
 	s.AddReceivingMiddleware(d.receive)
 	tools := &toolbox{Server: s, log: d.log}
 	d.addTools(tools)
 	d.addResources(s)
-	return s, tools.faults
+	return s, tools.errs
 }
 
-// Serve serves one client on a pair of streams until the client's ends, or ctx
-// does. Who is calling is in ctx.
+// Serve serves one client on a pair of streams until the client's stream or ctx
+// ends. The actor is in ctx.
 func Serve(ctx context.Context, o Options, in io.ReadCloser, out io.WriteCloser) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &desk{service: o.Service, log: o.Log, version: o.Version, base: ctx}
+	d := &toolServer{service: o.Service, log: o.Log, version: o.Version, base: ctx}
 	server, err := d.server()
 	if err != nil {
 		return err
 	}
-	to := &whole{WriteCloser: out}
+	to := &lineWriter{WriteCloser: out}
 	err = server.Run(ctx, &mcp.IOTransport{Reader: newLines(in, to), Writer: to, MaxLineLength: maxMessage})
 	if errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) {
 		return nil
@@ -68,13 +72,13 @@ func Serve(ctx context.Context, o Options, in io.ReadCloser, out io.WriteCloser)
 	return err
 }
 
-// receive is what every message passes. Messages that ask for work are worked
-// on as whoever has sent them, and for no longer than somebody waits.
-func (d *desk) receive(next mcp.MethodHandler) mcp.MethodHandler {
+// receive handles every message. A message that needs work is handled with its
+// sender's rights, and is canceled when the sender stops waiting.
+func (d *toolServer) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		defer func() {
-			// The library calls this on a goroutine of its own, where a panic
-			// would be the server's end.
+			// The library calls this function on its own goroutine, where a
+			// panic would end the server.
 			if p := recover(); p != nil {
 				d.log.ErrorContext(ctx, "handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
 				res, err = nil, toProtocol(brig.Errorf(brig.Internal, "panic"))
@@ -84,7 +88,7 @@ func (d *desk) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case "initialize":
 			return d.begin(ctx, method, req, next)
 		case "tools/call", "resources/read", "resources/list":
-			ctx, done, err := d.enter(ctx, req)
+			ctx, done, err := d.beginCall(ctx, req)
 			if err != nil {
 				return nil, toProtocol(err)
 			}
@@ -103,40 +107,41 @@ func (d *desk) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// visit returns the context of the request that brought a message.
-func (d *desk) visit(req mcp.Request) (context.Context, error) {
-	if d.visits == nil {
+// requestContext returns the context of the request in which a message arrived.
+func (d *toolServer) requestContext(req mcp.Request) (context.Context, error) {
+	if d.httpRequests == nil {
 		return d.base, nil
 	}
 	if extra := req.GetExtra(); extra != nil {
-		if visit, ok := d.visits.find(extra.Header); ok {
-			return visit, nil
+		if requestContext, ok := d.httpRequests.find(extra.Header); ok {
+			return requestContext, nil
 		}
 	}
 	return nil, brig.Errorf(brig.Canceled, "the caller went away")
 }
 
-// begin makes a session known as that of whoever has begun it.
-func (d *desk) begin(ctx context.Context, method string, req mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
-	if ends, ok := req.GetSession().(*mcp.ServerSession); ok && d.sessions != nil && ends.ID() != "" {
-		visit, err := d.visit(req)
+// begin registers a session for the actor that started the session.
+func (d *toolServer) begin(ctx context.Context, method string, req mcp.Request, next mcp.MethodHandler) (mcp.Result, error) {
+	if serverSession, ok := req.GetSession().(*mcp.ServerSession); ok && d.sessions != nil && serverSession.ID() != "" {
+		requestContext, err := d.requestContext(req)
 		if err != nil {
 			return nil, toProtocol(err)
 		}
-		if err := d.sessions.begin(brig.ActorFrom(visit), ends); err != nil {
+		if err := d.sessions.begin(brig.ActorFrom(requestContext), serverSession); err != nil {
 			return nil, toProtocol(err)
 		}
 	}
 	return next(ctx, method, req)
 }
 
-// enter returns the context for a call, which done ends.
-func (d *desk) enter(ctx context.Context, req mcp.Request) (_ context.Context, done func(), err error) {
-	visit, err := d.visit(req)
+// beginCall returns the context of a call. The caller must call done when the
+// call has ended.
+func (d *toolServer) beginCall(ctx context.Context, req mcp.Request) (_ context.Context, done func(), err error) {
+	requestContext, err := d.requestContext(req)
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := during(ctx, visit)
+	ctx, cancel := mergeContext(ctx, requestContext)
 	leave, err := d.sessions.call(req.GetSession().ID(), cancel)
 	if err != nil {
 		cancel(nil)
@@ -145,8 +150,8 @@ func (d *desk) enter(ctx context.Context, req mcp.Request) (_ context.Context, d
 	return ctx, func() { leave(); cancel(nil) }, nil
 }
 
-// toProtocol returns an error as the protocol has them. The code is that of
-// JSON-RPC which comes closest; ours is in the data.
+// toProtocol converts an error to the protocol's form. The code is the closest
+// JSON-RPC code, and the data contains the Brig error.
 func toProtocol(err error) error {
 	if already, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return already
@@ -161,13 +166,13 @@ func toProtocol(err error) error {
 	}
 	data, err := json.Marshal(failed(e))
 	if err != nil {
-		data = nil // the message says it all
+		data = nil // the message contains all details
 	}
-	return &jsonrpc.Error{Code: code, Message: tell(e), Data: data}
+	return &jsonrpc.Error{Code: code, Message: describe(e), Data: data}
 }
 
-// tell is an error as people and models read it.
-func tell(e *brig.Error) string {
+// describe formats an error for people and models.
+func describe(e *brig.Error) string {
 	s := e.Message
 	if e.Field != "" {
 		s = e.Field + ": " + s

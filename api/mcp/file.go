@@ -12,18 +12,19 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// How much of a file one call reads: by default, and the most.
+// Number of bytes that one call reads from a file: the default and the maximum.
 const (
 	defaultRead = 256 * brig.KiB
 	maxRead     = 8 * brig.MiB
 )
 
-// workspaceDir is where files are that no directory is named for.
-const workspaceDir = "/workspace"
+// startDir is the default directory of files, which is the working directory of
+// commands.
+const startDir = "."
 
 type readFileIn struct {
 	Sandbox string `json:"sandbox" jsonschema:"a sandbox by name or id"`
-	Path    string `json:"path" jsonschema:"absolute, or relative to the user's home"`
+	Path    string `json:"path" jsonschema:"absolute, or relative to where commands start (/workspace unless the sandbox has another)"`
 	Offset  int64  `json:"offset,omitempty" jsonschema:"where to begin, in bytes"`
 	Most    int64  `json:"max_bytes,omitempty" jsonschema:"how much to read; default 262144, at most 8388608"`
 }
@@ -34,12 +35,12 @@ type readFileOut struct {
 	Offset int64  `json:"offset"`
 	Text   string `json:"text,omitempty"`
 	Data   []byte `json:"data_b64,omitempty" jsonschema:"the content, if it is not text"`
-	More   bool   `json:"more,omitempty" jsonschema:"the file goes on"`
+	More   bool   `json:"more,omitempty" jsonschema:"the file has more content"`
 
 	uri string
 }
 
-// show implements shower.
+// show implements presenter.
 func (o *readFileOut) show() []mcp.Content {
 	if o.Data == nil {
 		return []mcp.Content{&mcp.TextContent{Text: o.Text}}
@@ -49,7 +50,7 @@ func (o *readFileOut) show() []mcp.Content {
 
 type writeFileIn struct {
 	Sandbox string `json:"sandbox" jsonschema:"a sandbox by name or id"`
-	Path    string `json:"path" jsonschema:"absolute, or relative to the user's home; directories above it are made"`
+	Path    string `json:"path" jsonschema:"absolute, or relative to where commands start (/workspace unless the sandbox has another); directories above it are made"`
 	Text    string `json:"text,omitempty"`
 	Data    []byte `json:"data_b64,omitempty" jsonschema:"the content, if it is not text"`
 	Mode    string `json:"mode,omitempty" jsonschema:"permission bits in octal digits; default 0644"`
@@ -57,13 +58,13 @@ type writeFileIn struct {
 
 type listFilesIn struct {
 	Sandbox string `json:"sandbox" jsonschema:"a sandbox by name or id"`
-	Path    string `json:"path,omitempty" jsonschema:"a directory; default /workspace"`
+	Path    string `json:"path,omitempty" jsonschema:"a directory; default where commands start"`
 	Depth   int    `json:"depth,omitempty" jsonschema:"how deep; default 1"`
 }
 
 type pathIn struct {
 	Sandbox string `json:"sandbox" jsonschema:"a sandbox by name or id"`
-	Path    string `json:"path" jsonschema:"absolute, or relative to the user's home"`
+	Path    string `json:"path" jsonschema:"absolute, or relative to where commands start (/workspace unless the sandbox has another)"`
 }
 
 type entryOut struct {
@@ -80,10 +81,10 @@ type entriesOut struct {
 	More    bool       `json:"more,omitempty" jsonschema:"there are more than are shown"`
 }
 
-// maxEntries bounds what a list shows.
+// maxEntries limits the entries of a listing.
 const maxEntries = 1000
 
-func (d *desk) readFile(ctx context.Context, _ *mcp.CallToolRequest, in *readFileIn) (*readFileOut, error) {
+func (d *toolServer) readFile(ctx context.Context, _ *mcp.CallToolRequest, in *readFileIn) (*readFileOut, error) {
 	most := in.Most
 	if most == 0 {
 		most = defaultRead
@@ -111,7 +112,7 @@ func (d *desk) readFile(ctx context.Context, _ *mcp.CallToolRequest, in *readFil
 }
 
 // read reads a part of a file.
-func (d *desk) read(ctx context.Context, sandbox, name string, from, most int64) (*brig.Entry, []byte, error) {
+func (d *toolServer) read(ctx context.Context, sandbox, name string, from, most int64) (*brig.Entry, []byte, error) {
 	e, r, err := d.service.Files(sandbox).Read(ctx, brig.Path{Name: name}, from, most)
 	if err != nil {
 		return nil, nil, err
@@ -121,7 +122,7 @@ func (d *desk) read(ctx context.Context, sandbox, name string, from, most int64)
 	return e, data, err
 }
 
-func (d *desk) writeFile(ctx context.Context, _ *mcp.CallToolRequest, in *writeFileIn) (*entryOut, error) {
+func (d *toolServer) writeFile(ctx context.Context, _ *mcp.CallToolRequest, in *writeFileIn) (*entryOut, error) {
 	f := fileIn{Text: in.Text, Data: in.Data}
 	data, wrong := f.content()
 	if wrong != nil {
@@ -146,9 +147,9 @@ func (d *desk) writeFile(ctx context.Context, _ *mcp.CallToolRequest, in *writeF
 	return &out, nil
 }
 
-func (d *desk) listFiles(ctx context.Context, _ *mcp.CallToolRequest, in *listFilesIn) (*entriesOut, error) {
+func (d *toolServer) listFiles(ctx context.Context, _ *mcp.CallToolRequest, in *listFilesIn) (*entriesOut, error) {
 	if in.Path == "" {
-		in.Path = workspaceDir
+		in.Path = startDir
 	}
 	if in.Depth < 0 {
 		return nil, brig.InvalidField("depth", "%d is out of bounds", in.Depth).WithHint("give 1 or more")
@@ -164,16 +165,16 @@ func (d *desk) listFiles(ctx context.Context, _ *mcp.CallToolRequest, in *listFi
 	return out, nil
 }
 
-func (d *desk) removeFile(ctx context.Context, _ *mcp.CallToolRequest, in *pathIn) (*doneOut, error) {
+func (d *toolServer) removeFile(ctx context.Context, _ *mcp.CallToolRequest, in *pathIn) (*doneOut, error) {
 	if in.Path == "" {
 		return nil, brig.InvalidField("path", "is missing").WithHint("for example /workspace/a.txt")
 	}
-	return done(d.service.Files(in.Sandbox).Remove(ctx, brig.Path{Name: in.Path}))
+	return doneResult(d.service.Files(in.Sandbox).Remove(ctx, brig.Path{Name: in.Path}))
 }
 
 func fromEntry(e *brig.Entry) entryOut {
 	return entryOut{
-		Path: plain([]byte(e.Path)), Type: string(e.Type), Size: e.Size, Mode: fmt.Sprintf("%04o", e.Mode),
-		Modified: stamp(e.Modified), Target: plain([]byte(e.Target)),
+		Path: toValidUTF8([]byte(e.Path)), Type: string(e.Type), Size: e.Size, Mode: fmt.Sprintf("%04o", e.Mode),
+		Modified: formatTime(e.Modified), Target: toValidUTF8([]byte(e.Target)),
 	}
 }

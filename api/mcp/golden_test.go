@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/brig-run/brig/door/transcript"
+	"github.com/brig-run/brig/api/httpapi/transcript"
 )
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// TestTranscripts replays what clients say. In requests a body "METHOD PARAMS"
-// stands for one of the newest protocol, with the headers that belong to it.
+// TestTranscripts replays client requests. A body "METHOD PARAMS" is an
+// abbreviation for a request of the newest protocol version, including its
+// headers.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: func(t *testing.T) string {

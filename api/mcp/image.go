@@ -34,7 +34,7 @@ type templatesOut struct {
 	Templates []templateOut `json:"templates"`
 }
 
-func (d *desk) listImages(ctx context.Context, _ *mcp.CallToolRequest, _ *nothing) (*imagesOut, error) {
+func (d *toolServer) listImages(ctx context.Context, _ *mcp.CallToolRequest, _ *nothing) (*imagesOut, error) {
 	list, err := d.service.Images(ctx)
 	if err != nil {
 		return nil, err
@@ -46,10 +46,10 @@ func (d *desk) listImages(ctx context.Context, _ *mcp.CallToolRequest, _ *nothin
 	return out, nil
 }
 
-func (d *desk) pullImage(ctx context.Context, req *mcp.CallToolRequest, in *pullIn) (*imageOut, error) {
-	told, stop := follow(ctx, req)
+func (d *toolServer) pullImage(ctx context.Context, req *mcp.CallToolRequest, in *pullIn) (*imageOut, error) {
+	reporter, stop := follow(ctx, req)
 	defer stop()
-	i, err := d.service.PullImage(ctx, brig.ImagePull{Ref: in.Ref}, told.step)
+	i, err := d.service.PullImage(ctx, brig.ImagePull{Ref: in.Ref}, reporter.step)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (d *desk) pullImage(ctx context.Context, req *mcp.CallToolRequest, in *pull
 	return &out, nil
 }
 
-func (d *desk) listTemplates(ctx context.Context, _ *mcp.CallToolRequest, _ *nothing) (*templatesOut, error) {
+func (d *toolServer) listTemplates(ctx context.Context, _ *mcp.CallToolRequest, _ *nothing) (*templatesOut, error) {
 	list, err := d.service.Templates(ctx)
 	if err != nil {
 		return nil, err

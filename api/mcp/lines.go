@@ -13,23 +13,23 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// settleTime is how long what was asked before a stream's end may take to be
-// answered: a file of messages has its end right behind them. What takes longer
-// is ended, for nobody may be there any more.
+// settleTime is how long pending requests may take after the end of the stream,
+// because a file with messages ends immediately after them. Longer calls are
+// canceled, because the client may have disconnected.
 const settleTime = 1500 * time.Millisecond
 
-// lines reads the messages of a stream, a line each. The library takes a line
-// that is no message for the end of all of them: here it is answered, and the
-// next one is read.
+// lines reads the messages of a stream, one message per line. The library would
+// end the stream at an invalid line. lines answers such a line with an error
+// and continues with the next one.
 type lines struct {
 	io.Closer
 	from *bufio.Reader
-	to   *whole
-	rest []byte // of a message
-	err  error  // what comes after it
+	to   *lineWriter
+	rest []byte // unread rest of a message
+	err  error  // error to return after that message
 }
 
-func newLines(from io.ReadCloser, to *whole) *lines {
+func newLines(from io.ReadCloser, to *lineWriter) *lines {
 	return &lines{Closer: from, from: bufio.NewReader(from), to: to}
 }
 
@@ -37,13 +37,13 @@ func newLines(from io.ReadCloser, to *whole) *lines {
 func (l *lines) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
 		if l.err != nil {
-			l.to.settle(settleTime)
+			l.to.drain(settleTime)
 			return 0, l.err
 		}
 		var line []byte
 		line, l.err = l.next()
 		if len(line) > maxMessage {
-			l.rest = line // the library has a bound, and says so
+			l.rest = line // the library checks the limit and reports it
 			break
 		}
 		line = bytes.TrimSpace(line)
@@ -65,7 +65,7 @@ func (l *lines) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next is the next line, or the beginning of one that is too long.
+// next returns the next line, or the beginning of a line that is too long.
 func (l *lines) next() ([]byte, error) {
 	var line []byte
 	for {
@@ -80,13 +80,13 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// check counts the requests of a line, or says what is wrong with it, in
-// JSON-RPC's numbers. What is wrong is answered once.
+// check returns how many responses a line needs, or an error with its JSON-RPC
+// code. An invalid line needs one response.
 func check(line []byte) (asked int, code int64, err error) {
-	if !json.Valid(line) { // the library does not mind what comes behind a message
+	if !json.Valid(line) { // json.Valid also rejects text after a message, which the library would ignore
 		return 1, jsonrpc.CodeParseError, errors.New("the line is not JSON")
 	}
-	var all []json.RawMessage // of their own: line is handed on
+	var all []json.RawMessage // a separate slice, because line is passed on
 	if line[0] != '[' {
 		all = append(all, line)
 	} else if err := json.Unmarshal(line, &all); err != nil || len(all) == 0 {
@@ -98,26 +98,28 @@ func check(line []byte) (asked int, code int64, err error) {
 			return 1, jsonrpc.CodeInvalidRequest, errors.New("the line is not a message of JSON-RPC 2.0")
 		}
 		if r, ok := m.(*jsonrpc.Request); ok && r.ID.IsValid() {
-			asked = 1 // a batch has one line of answers
+			asked = 1 // the responses to a batch are one line
 		}
 	}
 	return asked, 0, nil
 }
 
-// whole is a stream to which several write, each a whole line.
-type whole struct {
+// lineWriter is a stream for concurrent writers, each of which writes whole
+// lines.
+type lineWriter struct {
 	io.WriteCloser
-	mu   sync.Mutex // is held while a line is written, and guards the fields below
-	open int        // lines that wait for an answer
+	mu   sync.Mutex // held during a write; guards the fields below
+	open int        // lines that are not answered yet
 	idle chan struct{}
 }
 
 // Write implements io.Writer.
-func (w *whole) Write(p []byte) (int, error) {
+func (w *lineWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n, err := w.WriteCloser.Write(p)
-	// What has an id is an answer: nothing is asked of clients.
+	// A message with an id is a response, because this server sends no
+	// requests.
 	if bytes.HasPrefix(p, []byte(`{"jsonrpc":"2.0","id":`)) || bytes.HasPrefix(p, []byte("[")) {
 		if w.open--; w.open <= 0 && w.idle != nil {
 			close(w.idle)
@@ -127,14 +129,15 @@ func (w *whole) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (w *whole) expect(answers int) {
+func (w *lineWriter) expect(answers int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open += answers
 }
 
-// settle waits until all is answered, and no longer than most.
-func (w *whole) settle(most time.Duration) {
+// drain waits until all requests are answered, but at most for the duration
+// most.
+func (w *lineWriter) drain(most time.Duration) {
 	w.mu.Lock()
 	if w.open <= 0 || w.idle != nil {
 		w.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package mcp is the door for agents that speak the Model Context Protocol:
-// tools that run code and look after sandboxes, and resources for their files
-// and logs. It is served over HTTP, streamable, to whoever has a key, and on
-// standard input and output to whoever has started the process.
+// Package mcp is the API for agents that use the Model Context Protocol. It has
+// tools that run code and manage sandboxes, and resources for the sandboxes'
+// files and logs. It serves streamable HTTP to clients with an API key. It can
+// also serve the parent process over standard input and output.
 //
-// A tool decodes its arguments, calls brig.Service once and encodes what comes
-// of it. What lives longer than a call is a sandbox, with its lease, never the
-// protocol's session: that is no more than a place to send answers to.
+// A tool decodes its arguments, calls brig.Service once and encodes the result.
+// Only sandboxes outlive a call, until their lease ends. A session of the
+// protocol is only an address for responses.
 package mcp
 
 import (
@@ -20,69 +20,80 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// Path is where the door is.
+// Path is the path of the API.
 const Path = "/mcp"
 
-// maxMessage bounds a message; what is larger is written to a file in parts.
+// maxMessage is the maximum size of a message. Clients write larger files in
+// parts.
 const maxMessage = 16 * brig.MiB
 
-// sendTimeout is how long a client may leave one event unread.
-const sendTimeout = 5 * time.Minute
-
-// The headers of the protocol.
+// Headers of the protocol.
 const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "Mcp-Protocol-Version"
 )
 
-// sessionless is the first version of the protocol without sessions. Versions
-// are dates.
+// sessionless is the first protocol version without sessions. Versions are
+// dates.
 const sessionless = "2026-07-28"
 
-// Options are what the door is made of. Service is needed, and Keys for HTTP.
+// Service is the part of brig.Service that the tools use.
+type Service interface {
+	brig.SandboxService
+	brig.LeaseService
+	brig.ExecService
+	brig.RunService
+	brig.CodeService
+	brig.GuestService
+	brig.ImageService
+	brig.InspectService
+}
+
+// Options configure the API. Service is required. Keys is required for HTTP.
 type Options struct {
-	Service brig.Service
-	Keys    door.Keys
-	// Log is for the operator. Default: none.
+	Service Service
+	Keys    httpapi.Keys
+	// Log is the log for the operator. Default: no log.
 	Log *slog.Logger
-	// Registry collects the metrics of the requests. Default: a new one.
+	// Registry collects the request metrics. Default: a new registry.
 	Registry *prometheus.Registry
-	// Hosts are the names by which clients may know the server, beside the
-	// loopback ones.
+	// Hosts are the host names of the server, in addition to the loopback
+	// names.
 	Hosts   []string
 	Version string
-	// Idle is how long a session stays that nobody uses. Default 30 min.
+	// Idle is the time after which an unused session ends. Default: 30 minutes.
 	Idle time.Duration
-	// Sessions is how many a tenant may have. Default 256.
+	// Sessions is the maximum number of sessions of a tenant. Default: 256.
 	Sessions int
 }
 
-// The defaults of Options.
+// Defaults of Options.
 const (
 	defaultIdle     = 30 * time.Minute
 	defaultSessions = 256
 )
 
-// Door serves the protocol over HTTP.
-type Door struct {
+// API serves the protocol over HTTP.
+type API struct {
 	Options
-	desk     *desk
-	sessions *sessions
-	visits   *visits
-	ctx      context.Context // ends when the server is to stop
-	lasting  http.Handler    // for versions with sessions
-	single   http.Handler    // for those without
-	handler  http.Handler
+	toolServer       *toolServer
+	sessions         *sessions
+	httpRequests     *httpRequests
+	ctx              context.Context // ends when the server shuts down
+	stateful         http.Handler    // for versions with sessions
+	statelessHandler http.Handler    // for versions without sessions
+	handler          http.Handler
 }
 
-// Wants reports whether a request is for this door.
-func Wants(r *http.Request) bool { return r.URL.Path == Path }
+// Matches reports whether a request is for this API.
+func Matches(r *http.Request) bool { return r.URL.Path == Path }
 
-// New returns the door. When ctx ends, clients that only listen are let go.
-func New(ctx context.Context, o Options) (*Door, error) {
+// New returns the API. When ctx ends, the API ends the requests of clients that
+// only listen.
+func New(ctx context.Context, o Options) (*API, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -95,91 +106,101 @@ func New(ctx context.Context, o Options) (*Door, error) {
 	if o.Sessions == 0 {
 		o.Sessions = defaultSessions
 	}
-	metrics, err := door.NewMetrics(o.Registry)
+	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
 		o.Log.Warn("mcp: HTTP is not measured", "error", err)
 	}
-	d := &Door{Options: o, ctx: ctx, sessions: newSessions(o.Sessions), visits: &visits{}}
-	d.desk = &desk{service: o.Service, log: o.Log, version: o.Version, sessions: d.sessions, visits: d.visits}
-	server, err := d.desk.server()
+	d := &API{Options: o, ctx: ctx, sessions: newSessions(o.Sessions), httpRequests: &httpRequests{}}
+	d.toolServer = &toolServer{service: o.Service, log: o.Log, version: o.Version, sessions: d.sessions, httpRequests: d.httpRequests, shield: httpapi.ShieldOf(o.Keys)}
+	server, err := d.toolServer.server()
 	if err != nil {
 		return nil, err
 	}
 	get := func(*http.Request) *mcp.Server { return server }
-	// Who may call, and from where, was asked before anything comes here.
-	d.lasting = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+	// Authentication and origin checks happen before this handler.
+	d.stateful = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
 		SessionTimeout: o.Idle, MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true,
 	})
-	d.single = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
+	d.statelessHandler = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{
 		Stateless: true, PropagateRequestCancellation: true, MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true,
 	})
-	d.handler = door.Wrap(o.Log, metrics, door.Guard(o.Hosts, "", door.Auth(o.Keys, http.HandlerFunc(d.serve))))
+	d.handler = httpapi.Wrap(o.Log, metrics, httpapi.Guard(o.Hosts, "", httpapi.Auth(o.Keys, http.HandlerFunc(d.serve))))
 	return d, nil
 }
 
 // ServeHTTP implements http.Handler.
-func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	door.Route(r, Path)
+func (d *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	httpapi.Route(r, Path)
 	d.handler.ServeHTTP(w, r)
 }
 
-// Close ends all sessions, with the calls that go on in them.
-func (d *Door) Close() { d.sessions.close() }
+// Close ends all sessions and their calls.
+func (d *API) Close() { d.sessions.close() }
 
-// serve hands a request to the protocol, for as long as its key is good and
-// somebody waits for the answer.
-func (d *Door) serve(w http.ResponseWriter, r *http.Request) {
-	door.Route(r, Path)
+// serve passes a request to the protocol's handler. The request is canceled
+// when its key becomes invalid or the client disconnects.
+func (d *API) serve(w http.ResponseWriter, r *http.Request) {
+	httpapi.Route(r, Path)
 	if err := d.admit(w, r); err != nil {
-		door.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	if r.Method == http.MethodGet {
-		// Who only listens does not hold up a server that wants to end.
+		// A request of a client that only listens must not delay the shutdown.
 		defer context.AfterFunc(d.ctx, func() { cancel(context.Cause(d.ctx)) })()
 	}
 	r = r.WithContext(ctx)
-	defer d.visits.begin(r)()
+	defer d.httpRequests.begin(r)()
 	if r.Header.Get(versionHeader) >= sessionless {
-		d.single.ServeHTTP(patient{w}, r)
+		d.statelessHandler.ServeHTTP(w, r)
 		return
 	}
 	if r.Method == http.MethodDelete {
-		d.sessions.part(r.Header.Get(sessionHeader))
+		d.sessions.endCalls(r.Header.Get(sessionHeader))
 	}
-	d.lasting.ServeHTTP(patient{w}, r)
+	d.stateful.ServeHTTP(w, r)
 }
 
-// admit reads a request's body, and finds its session. Those of others are as
-// if they were not there.
-func (d *Door) admit(w http.ResponseWriter, r *http.Request) error {
+// admit reads the body of a request and checks that the caller owns the
+// request's session. It returns NotFound for a session of another owner.
+func (d *API) admit(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMessage))
+		body, err := readMessage(w, r)
 		if err != nil {
-			return door.BodyError(err)
+			return err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		door.LongBody(w) // it has come
 	}
 	id := r.Header.Get(sessionHeader)
-	if id != "" && r.Header.Get(versionHeader) < sessionless && !d.sessions.owned(id, brig.ActorFrom(r.Context())) {
+	if id != "" && r.Header.Get(versionHeader) < sessionless && !d.sessions.isOwner(id, brig.ActorFrom(r.Context())) {
 		return brig.Errorf(brig.NotFound, "there is no such session").WithHint("begin one with initialize; sandboxes outlive sessions")
 	}
 	return nil
 }
 
-// patient is an answer of which each part may take some time to be read, and
-// not more.
-type patient struct{ http.ResponseWriter }
+// The operation of a message is known only after the message has been read. So
+// a caller that may not run code can send only a small body, and a body with
+// too many messages is rejected before it is decoded.
+const (
+	maxSmallMessage = 64 << 10
+	maxBatch        = 64 // messages in one body
+)
 
-// Unwrap lets http.ResponseController reach the connection.
-func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
-
-// Write implements http.ResponseWriter.
-func (p patient) Write(b []byte) (int, error) {
-	// A writer that knows no deadlines, as in tests, has none.
-	_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(time.Now().Add(sendTimeout))
-	return p.ResponseWriter.Write(b)
+// readMessage reads the body of a request.
+func readMessage(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	most := int64(maxMessage)
+	if brig.ActorFrom(r.Context()).Role < brig.Member {
+		most = maxSmallMessage
+	}
+	body, err := httpapi.ReadBody(w, r, most)
+	if err != nil {
+		return nil, err
+	}
+	n, err := httpapi.Elements(body)
+	if err == nil && n > maxBatch {
+		err = brig.Errorf(brig.InvalidArgument, "there are more than %d messages in one request", maxBatch).WithHint("send them one by one")
+	}
+	return body, err
 }

@@ -15,21 +15,21 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/brig-run/brig/api/httpapi/transcript"
 	"github.com/brig-run/brig/api/mcp"
-	"github.com/brig-run/brig/door/transcript"
 )
 
 const (
-	patience = 5 * time.Second
-	newest   = "2026-07-28"
+	testTimeout = 5 * time.Second
+	newest      = "2026-07-28"
 )
 
-// within returns what comes of a channel, soon.
-func within[T any](t *testing.T, c <-chan T, what string) (v T) {
+// receive receives from a channel and fails the test after a timeout.
+func receive[T any](t *testing.T, c <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatalf("%s does not come", what)
 	}
 	return v
@@ -37,10 +37,11 @@ func within[T any](t *testing.T, c <-chan T, what string) (v T) {
 
 func args(v any) *sdk.CallToolParams { return &sdk.CallToolParams{Name: "run_code", Arguments: v} }
 
-func waits() *sdk.CallToolParams { return args(map[string]any{"code": "wait"}) }
+func blockingCall() *sdk.CallToolParams { return args(map[string]any{"code": "wait"}) }
 
-// In both kinds of protocol a call is its caller's, ends when the caller says
-// so or goes away, and leaves the client able to go on.
+// In both kinds of protocol, a call belongs to its caller. It ends when the
+// caller cancels it or disconnects, and afterwards the client can make other
+// calls.
 func TestCancel(t *testing.T) {
 	for _, old := range []bool{true, false} {
 		for _, how := range []string{"cancelled", "gone", "revoked"} {
@@ -51,8 +52,8 @@ func TestCancel(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				over := make(chan bool, 1)
-				go func() { res, err := c.CallTool(ctx, waits()); over <- err == nil && !res.IsError }()
-				if who := within(t, s.begun, "its begin"); who != "ann" {
+				go func() { res, err := c.CallTool(ctx, blockingCall()); over <- err == nil && !res.IsError }()
+				if who := receive(t, s.begun, "its begin"); who != "ann" {
 					t.Errorf("it is called as %q", who)
 				}
 				switch how {
@@ -63,8 +64,8 @@ func TestCancel(t *testing.T) {
 				case "revoked":
 					keys.revoked.Store(true)
 				}
-				within(t, s.ended, "its end")
-				if within(t, over, "its answer") {
+				receive(t, s.ended, "its end")
+				if receive(t, over, "its answer") {
 					t.Error("it was answered as if nothing had been")
 				}
 				if how != "cancelled" {
@@ -78,18 +79,18 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A session that is ended ends what goes on in it.
+// When a session ends, its calls end.
 func TestEndOfSession(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
 	c := connect(t, srv.URL, annsKey, true)
-	go func() { _, _ = c.CallTool(t.Context(), waits()) }()
-	within(t, s.begun, "its begin")
+	go func() { _, _ = c.CallTool(t.Context(), blockingCall()) }()
+	receive(t, s.begun, "its begin")
 	code, _ := post(t, srv.URL, http.MethodDelete, annsKey, c.ID(), "", "")
 	if code != http.StatusNoContent {
 		t.Errorf("it is ended with %d", code)
 	}
-	within(t, s.ended, "its end")
+	receive(t, s.ended, "its end")
 	if code, body := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "", list); code != http.StatusNotFound {
 		t.Errorf("it is still there: %d %s", code, body)
 	}
@@ -97,7 +98,7 @@ func TestEndOfSession(t *testing.T) {
 
 const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
 
-// post makes one request as it is.
+// post sends one request and returns the status and the body of the response.
 func post(t *testing.T, url, method, key, session, version, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url+mcp.Path, strings.NewReader(body))
@@ -118,9 +119,9 @@ func post(t *testing.T, url, method, key, session, version, body string) (int, s
 	return resp.StatusCode, body
 }
 
-// A session is its owner's alone: to everybody else, of whichever tenant, it
-// is as one that never was. The control: its owner goes on with it.
-func TestSessionIsItsOwners(t *testing.T) {
+// A session belongs to its owner. For every other caller of any tenant, the
+// session does not exist. Control: the owner can use it.
+func TestSessionBelongsToOwner(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	c := connect(t, srv.URL, annsKey, true)
 	never := strings.Repeat("A", len(c.ID()))
@@ -138,8 +139,9 @@ func TestSessionIsItsOwners(t *testing.T) {
 	}
 }
 
-// Nobody is let in without a key, from another site, or by another name.
-func TestWhoIsLetIn(t *testing.T) {
+// Requests without a key, from another site or for a foreign host name are
+// rejected.
+func TestRejectsUnauthorizedRequests(t *testing.T) {
 	srv, _ := serve(t, newStub(), func(o *mcp.Options) { o.Hosts = []string{"brig.example"} })
 	for name, c := range map[string]struct {
 		set  func(*http.Request)
@@ -179,7 +181,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	}
 }
 
-// stateless is a request of the newest protocol.
+// stateless returns a request of the newest protocol version.
 func stateless(method, params string) string {
 	if params != "" {
 		params = "," + params
@@ -187,9 +189,10 @@ func stateless(method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}%s}}`, method, newest, params)
 }
 
-// A tenant has so many sessions; the one that was not used for longest makes
-// room, unless all are busy. Another tenant has its own.
-func TestSessionsAreBounded(t *testing.T) {
+// The number of sessions of a tenant is limited. A new session replaces the
+// least recently used one, unless all sessions are busy. Another tenant has its
+// own limit.
+func TestSessionLimit(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, func(o *mcp.Options) { o.Sessions = 2 })
 	first, second := connect(t, srv.URL, annsKey, true), connect(t, srv.URL, bobsKey, true)
@@ -205,8 +208,8 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Error("it is not the one that was not used for longest that made room")
 	}
 	for _, c := range []*sdk.ClientSession{first, third} {
-		go func() { _, _ = c.CallTool(t.Context(), waits()) }()
-		within(t, s.begun, "a call's begin")
+		go func() { _, _ = c.CallTool(t.Context(), blockingCall()) }()
+		receive(t, s.begun, "a call's begin")
 	}
 	_, body := post(t, srv.URL, http.MethodPost, annsKey, "", "2025-11-25", initialize)
 	if !strings.Contains(body, "SB008") {
@@ -220,11 +223,11 @@ func TestSessionsAreBounded(t *testing.T) {
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 
-// What nobody uses ends by itself.
+// An unused session ends automatically.
 func TestIdleSessionEnds(t *testing.T) {
 	srv, _ := serve(t, newStub(), func(o *mcp.Options) { o.Idle = 50 * time.Millisecond })
 	c := connect(t, srv.URL, annsKey, true)
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(testTimeout); ; time.Sleep(100 * time.Millisecond) {
 		if code, _ := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "2025-11-25", list); code == http.StatusNotFound {
 			return
 		}
@@ -234,8 +237,8 @@ func TestIdleSessionEnds(t *testing.T) {
 	}
 }
 
-// One session does so much at once. A batch is no way around it.
-func TestCallsAreBounded(t *testing.T) {
+// The concurrent calls of a session are limited, also within a batch.
+func TestCallLimit(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
 	c := connect(t, srv.URL, annsKey, true)
@@ -249,7 +252,7 @@ func TestCallsAreBounded(t *testing.T) {
 		done <- body
 	}()
 	for range 32 {
-		within(t, s.begun, "one that may")
+		receive(t, s.begun, "one that may")
 	}
 	select {
 	case <-s.begun:
@@ -257,19 +260,20 @@ func TestCallsAreBounded(t *testing.T) {
 	case <-time.After(200 * time.Millisecond):
 	}
 	close(s.release)
-	if body := within(t, done, "the answers"); strings.Count(body, "SB008") < 8 {
+	if body := receive(t, done, "the answers"); strings.Count(body, "SB008") < 8 {
 		t.Errorf("those too many are told %s", body)
 	}
 }
 
-// A session begins once: what is going on in it stays counted, and ends with it.
-func TestSessionBeginsOnce(t *testing.T) {
+// A session begins only once. A second initialize does not change the count of
+// the session's calls, and the calls end with the session.
+func TestSecondInitialize(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
 	c := connect(t, srv.URL, annsKey, true)
 	over := make(chan bool, 1)
-	go func() { res, err := c.CallTool(t.Context(), waits()); over <- err == nil && !res.IsError }()
-	within(t, s.begun, "its begin")
+	go func() { res, err := c.CallTool(t.Context(), blockingCall()); over <- err == nil && !res.IsError }()
+	receive(t, s.begun, "its begin")
 	again := `{"jsonrpc":"2.0","id":"again","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 	if _, body := post(t, srv.URL, http.MethodPost, annsKey, c.ID(), "2025-11-25", again); !strings.Contains(body, `"error"`) {
 		t.Errorf("it begins once more: %s", body)
@@ -277,12 +281,12 @@ func TestSessionBeginsOnce(t *testing.T) {
 	if code, body := post(t, srv.URL, http.MethodDelete, annsKey, c.ID(), "2025-11-25", ""); code >= 300 {
 		t.Errorf("%d %s", code, body)
 	}
-	if within(t, over, "the end of the call") {
+	if receive(t, over, "the end of the call") {
 		t.Error("a call of a session that has ended came to something")
 	}
 }
 
-// A handler that panics is one answer that fails, and not the server's end.
+// A handler that panics responds with one error and does not end the server.
 func TestPanic(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	for _, old := range []bool{true, false} {
@@ -296,8 +300,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// A client that asks for it is told how a call gets on, in time that goes
-// forward.
+// A client that requests progress receives notifications with increasing times.
 func TestProgress(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	var mu sync.Mutex
@@ -331,7 +334,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// On streams there is one client, and its end is the end of its calls.
+// A pair of streams has one client. When the client's stream ends, its calls
+// end.
 func TestServe(t *testing.T) {
 	s := newStub()
 	in, write := io.Pipe()
@@ -347,17 +351,17 @@ func TestServe(t *testing.T) {
 	if err != nil || !strings.Contains(fmt.Sprint(res.StructuredContent), "python for ") {
 		t.Errorf("%v, %v", res, err)
 	}
-	go func() { _, _ = cs.CallTool(t.Context(), waits()) }()
-	within(t, s.begun, "its begin")
+	go func() { _, _ = cs.CallTool(t.Context(), blockingCall()) }()
+	receive(t, s.begun, "its begin")
 	write.Close()
-	within(t, s.ended, "its end")
-	if err := within(t, served, "the end"); err != nil {
+	receive(t, s.ended, "its end")
+	if err := receive(t, served, "the end"); err != nil {
 		t.Error(err)
 	}
 }
 
-// A line that is no message is answered, and those after it are too.
-func TestServeGoesOnAfterNonsense(t *testing.T) {
+// An invalid line gets an error response, and the following lines are served.
+func TestServeContinuesAfterInvalidLine(t *testing.T) {
 	in, write := io.Pipe()
 	read, out := io.Pipe()
 	served := make(chan error, 1)
@@ -384,13 +388,13 @@ func TestServeGoesOnAfterNonsense(t *testing.T) {
 		}
 	}
 	write.Close()
-	if err := within(t, served, "the end"); err != nil {
+	if err := receive(t, served, "the end"); err != nil {
 		t.Error(err)
 	}
 }
 
-// A batch is handed on as it came, and answered in one line.
-func TestServeAnswersABatch(t *testing.T) {
+// A batch is passed on unchanged and answered in one line.
+func TestServeBatch(t *testing.T) {
 	const file = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 [{"jsonrpc":"2.0","id":"first","method":"ping"},{"jsonrpc":"2.0","id":"second","method":"tools/list"}]
@@ -410,13 +414,13 @@ func TestServeAnswersABatch(t *testing.T) {
 			t.Errorf("%s is not answered:\n%.500s", id, said)
 		}
 	}
-	if err := within(t, served, "the end"); err != nil {
+	if err := receive(t, served, "the end"); err != nil {
 		t.Error(err)
 	}
 }
 
-// A stream may end right behind what it asks for: that is answered.
-func TestServeAnswersAFile(t *testing.T) {
+// Requests immediately before the end of a stream are answered.
+func TestServeAnswersBeforeEOF(t *testing.T) {
 	file := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 {"jsonrpc":"2.0","id":"list","method":"tools/list"}
@@ -437,13 +441,13 @@ func TestServeAnswersAFile(t *testing.T) {
 			t.Errorf("%s is not answered:\n%.500s", id, said)
 		}
 	}
-	if err := within(t, served, "the end"); err != nil {
+	if err := receive(t, served, "the end"); err != nil {
 		t.Error(err)
 	}
 }
 
-// When the server is to end, the calls on its streams do.
-func TestServeIsEnded(t *testing.T) {
+// When the server shuts down, the calls on its streams end.
+func TestServeShutdown(t *testing.T) {
 	s := newStub()
 	in, write := io.Pipe()
 	read, out := io.Pipe()
@@ -456,17 +460,17 @@ func TestServeIsEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = cs.CallTool(t.Context(), waits()) }()
-	within(t, s.begun, "its begin")
+	go func() { _, _ = cs.CallTool(t.Context(), blockingCall()) }()
+	receive(t, s.begun, "its begin")
 	cancel()
-	within(t, s.ended, "its end")
-	if err := within(t, served, "the end"); err != nil {
+	receive(t, s.ended, "its end")
+	if err := receive(t, served, "the end"); err != nil {
 		t.Error(err)
 	}
 }
 
-// A message may be so long, and no longer.
-func TestLongMessage(t *testing.T) {
+// The length of a message is limited.
+func TestMessageSizeLimit(t *testing.T) {
 	srv, _ := serve(t, newStub(), nil)
 	long := strings.Repeat("x", 16<<20)
 	code, body := post(t, srv.URL, http.MethodPost, annsKey, "", newest, stateless("tools/call", fmt.Sprintf(`"name":"run_code","arguments":{"code":%q}`, long)))
@@ -475,7 +479,7 @@ func TestLongMessage(t *testing.T) {
 	}
 }
 
-// Whatever a client sends is answered, and the server is still there after.
+// The server answers every input and keeps running.
 func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
 		initialize, "[" + initialize + "," + list + "]", list, stateless("tools/list", ""), stateless("tools/call", `"name":"run_code","arguments":{"code":"1"}`),
@@ -494,14 +498,14 @@ func FuzzMessage(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, old bool) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		defer cancel()
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+mcp.Path, strings.NewReader(string(body)))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		r.Header.Set("Authorization", "Bearer "+annsKey)
 		if !old {
-			// What a proxy is to know is in headers, too, and must be the same.
+			// Headers repeat some values for proxies and must match the body.
 			var m struct {
 				Method string
 				Params struct{ Name, URI string }

@@ -9,18 +9,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxText bounds what a result shows of one stream: models read it. The
-// sandbox's log has more.
+// maxText limits the text of one stream in a result, because models read it.
+// The sandbox's log contains more of the output.
 const maxText = 64 * brig.KiB
 
-// keep is a writer that keeps the head and the tail of what is written.
-type keep struct {
+// headTailWriter is a writer that keeps the beginning and the end of its input.
+type headTailWriter struct {
 	head, tail []byte
 	total      int64
 }
 
 // Write implements io.Writer.
-func (k *keep) Write(b []byte) (int, error) {
+func (k *headTailWriter) Write(b []byte) (int, error) {
 	n := len(b)
 	k.total += int64(n)
 	room := min(maxText/2-len(k.head), n)
@@ -32,18 +32,19 @@ func (k *keep) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// text is what was kept, as an Output is shown.
-func (k *keep) text() (string, bool) {
-	return show(brig.Output{Head: k.head, Tail: k.tail, Total: k.total})
+// text returns the kept text in the same form as outputText.
+func (k *headTailWriter) text() (string, bool) {
+	return outputText(brig.Output{Head: k.head, Tail: k.tail, Total: k.total})
 }
 
-// show is what a result says of a stream, and whether something is missing.
-func show(o brig.Output) (string, bool) {
-	k := keep{}
+// outputText returns the text of a stream for a result and reports whether a
+// part is missing.
+func outputText(o brig.Output) (string, bool) {
+	k := headTailWriter{}
 	if !o.Truncated() && len(o.Head)+len(o.Tail) <= maxText {
-		return plain(append(o.Head[:len(o.Head):len(o.Head)], o.Tail...)), false
+		return toValidUTF8(append(o.Head[:len(o.Head):len(o.Head)], o.Tail...)), false
 	}
-	// The gap of an output that was cut before is where the head ends.
+	// If the output was already truncated, its gap is at the end of the head.
 	k.head, k.tail = o.Head, o.Tail
 	if len(k.head) > maxText/2 {
 		if !o.Truncated() {
@@ -55,13 +56,13 @@ func show(o brig.Output) (string, bool) {
 		k.tail = k.tail[cut:]
 	}
 	missing := o.Total - int64(len(k.head)+len(k.tail))
-	return fmt.Sprintf("%s\n[%d bytes are left out]\n%s", plain(k.head), missing, plain(k.tail)), true
+	return fmt.Sprintf("%s\n[%d bytes are left out]\n%s", toValidUTF8(k.head), missing, toValidUTF8(k.tail)), true
 }
 
-// plain is text, whatever a program has written.
-func plain(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+// toValidUTF8 converts a program's output to valid UTF-8.
+func toValidUTF8(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
-// seconds is a time that a caller gives.
+// seconds converts a number of seconds from the caller to a duration.
 func seconds(field string, s float64) (time.Duration, error) {
 	const most = float64(365 * 24 * time.Hour / time.Second)
 	if s < 0 || s > most {
@@ -70,22 +71,22 @@ func seconds(field string, s float64) (time.Duration, error) {
 	return time.Duration(s * float64(time.Second)), nil
 }
 
-// both writes to a keep and tells it.
-type both struct {
-	keep *keep
-	told *progress
+// progressWriter writes to a headTailWriter and reports the text as progress.
+type progressWriter struct {
+	headTailWriter *headTailWriter
+	progress       *progress
 }
 
 // Write implements io.Writer.
-func (b both) Write(p []byte) (int, error) {
-	if _, err := b.told.Write(p); err != nil {
+func (b progressWriter) Write(p []byte) (int, error) {
+	if _, err := b.progress.Write(p); err != nil {
 		return 0, err
 	}
-	return b.keep.Write(p)
+	return b.headTailWriter.Write(p)
 }
 
-// input is what a program reads, if it is given something.
-func input(text string) io.Reader {
+// stdinReader returns the standard input of a program, or nil if text is empty.
+func stdinReader(text string) io.Reader {
 	if text == "" {
 		return nil
 	}

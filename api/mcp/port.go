@@ -17,7 +17,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Bounds of what a server in a sandbox may answer.
+// Limits of a request to a server in a sandbox, and of its response.
 const (
 	maxAnswer       = brig.MiB
 	maxAnswerHeader = 64 * brig.KiB
@@ -40,16 +40,17 @@ type responseOut struct {
 	Headers map[string]string `json:"headers"`
 	Text    string            `json:"text,omitempty"`
 	Data    []byte            `json:"data_b64,omitempty" jsonschema:"the body, if it is not text"`
-	More    bool              `json:"more,omitempty" jsonschema:"the body goes on; what is here is its beginning"`
+	More    bool              `json:"more,omitempty" jsonschema:"the body is longer, and this is its beginning"`
 }
 
-// httpRequest makes a request to a server in a sandbox. It goes to that port
-// and nowhere else: what is answered is not followed.
-func (d *desk) httpRequest(ctx context.Context, _ *mcp.CallToolRequest, in *requestIn) (*responseOut, error) {
+// httpRequest sends a request to a server in a sandbox. It connects only to the
+// given port and does not follow redirects.
+func (d *toolServer) httpRequest(ctx context.Context, _ *mcp.CallToolRequest, in *requestIn) (*responseOut, error) {
 	req, err := in.request()
 	if err != nil {
 		return nil, err
 	}
+	d.shield.Request(req)
 	timeout, err := seconds("timeout_seconds", in.Timeout)
 	if err != nil {
 		return nil, err
@@ -69,10 +70,10 @@ func (d *desk) httpRequest(ctx context.Context, _ *mcp.CallToolRequest, in *requ
 		},
 	}
 	resp, err := transport.RoundTrip(req.WithContext(ctx))
-	refused, told := errors.AsType[*brig.Error](err)
+	refused, fromService := errors.AsType[*brig.Error](err)
 	switch {
 	case err == nil:
-	case told: // by the Service, in its own words
+	case fromService: // the error comes from the Service
 		return nil, refused
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, brig.Errorf(brig.Timeout, "the server did not answer within %v", timeout).WithHint("raise timeout_seconds").Because(err)
@@ -120,7 +121,7 @@ func (in *requestIn) request() (*http.Request, error) {
 	return req, nil
 }
 
-// isHeader reports whether a header can be sent as it is.
+// isHeader reports whether a header is valid and not managed by the transport.
 func isHeader(k, v string) bool {
 	for _, own := range []string{"Connection", "Content-Length", "Transfer-Encoding", "Upgrade", "Trailer"} {
 		if strings.EqualFold(k, own) {
@@ -139,7 +140,7 @@ func fromResponse(resp *http.Response) (*responseOut, error) {
 	out := &responseOut{Status: resp.StatusCode, Headers: map[string]string{}, More: err != nil || len(body) > maxAnswer}
 	body = body[:min(len(body), maxAnswer)]
 	for k, v := range resp.Header {
-		out.Headers[plain([]byte(k))] = plain([]byte(strings.Join(v, ", ")))
+		out.Headers[toValidUTF8([]byte(k))] = toValidUTF8([]byte(strings.Join(v, ", ")))
 	}
 	if isText(string(body)) {
 		out.Text = string(body)

@@ -52,19 +52,19 @@ type outputOut struct {
 	ExitCode *int   `json:"exit_code,omitempty"`
 }
 
-// show implements shower.
+// show implements presenter.
 func (o *outputOut) show() []mcp.Content {
-	return []mcp.Content{&mcp.TextContent{Text: o.Output}, &mcp.TextContent{Text: o.state()}}
+	return []mcp.Content{&mcp.TextContent{Text: o.Output}, &mcp.TextContent{Text: o.stateText()}}
 }
 
-func (o *outputOut) state() string {
+func (o *outputOut) stateText() string {
 	if o.Running {
 		return "[it runs]"
 	}
 	return "[it has ended]"
 }
 
-func (d *desk) startProcess(ctx context.Context, _ *mcp.CallToolRequest, in *startIn) (*processOut, error) {
+func (d *toolServer) startProcess(ctx context.Context, _ *mcp.CallToolRequest, in *startIn) (*processOut, error) {
 	if in.Command == "" {
 		return nil, brig.InvalidField("command", "is missing").WithHint("give a script, for example python3 -m http.server")
 	}
@@ -78,7 +78,7 @@ func (d *desk) startProcess(ctx context.Context, _ *mcp.CallToolRequest, in *sta
 	return &out, nil
 }
 
-func (d *desk) listProcesses(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*processesOut, error) {
+func (d *toolServer) listProcesses(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*processesOut, error) {
 	list, err := d.service.Processes(in.Sandbox).List(ctx)
 	if err != nil {
 		return nil, err
@@ -90,18 +90,20 @@ func (d *desk) listProcesses(ctx context.Context, _ *mcp.CallToolRequest, in *sa
 	return out, nil
 }
 
-func (d *desk) signalProcess(ctx context.Context, _ *mcp.CallToolRequest, in *signalIn) (*doneOut, error) {
+func (d *toolServer) signalProcess(ctx context.Context, _ *mcp.CallToolRequest, in *signalIn) (*doneOut, error) {
 	if in.Signal == "" {
 		in.Signal = "SIGTERM"
 	}
-	return done(d.service.Processes(in.Sandbox).Signal(ctx, in.PID, in.Signal))
+	return doneResult(d.service.Processes(in.Sandbox).Signal(ctx, in.PID, in.Signal))
 }
 
-// errEnough ends an attachment that has brought what it is to bring.
-var errEnough error = brig.Errorf(brig.Canceled, "that is enough")
+// errLimitReached ends an attachment when it has received the requested output
+// or the wait has ended.
+var errLimitReached error = brig.Errorf(brig.Canceled, "that is enough")
 
-// processOutput reads what a process has written, and waits a while for more.
-func (d *desk) processOutput(ctx context.Context, _ *mcp.CallToolRequest, in *outputIn) (*outputOut, error) {
+// processOutput returns the output of a process. It waits a limited time for
+// more output.
+func (d *toolServer) processOutput(ctx context.Context, _ *mcp.CallToolRequest, in *outputIn) (*outputOut, error) {
 	const most = 60
 	switch {
 	case in.Offset < 0:
@@ -111,8 +113,8 @@ func (d *desk) processOutput(ctx context.Context, _ *mcp.CallToolRequest, in *ou
 	case in.Wait == 0:
 		in.Wait = 1
 	}
-	// The end of the waiting is ours, and no end of the call.
-	waiting, cancel := context.WithTimeoutCause(ctx, time.Duration(in.Wait*float64(time.Second)), errEnough)
+	// Only the wait ends after that time, not the call.
+	waiting, cancel := context.WithTimeoutCause(ctx, time.Duration(in.Wait*float64(time.Second)), errLimitReached)
 	defer cancel()
 	out := &outputOut{Next: in.Offset, Running: true}
 	var text []byte
@@ -128,19 +130,19 @@ func (d *desk) processOutput(ctx context.Context, _ *mcp.CallToolRequest, in *ou
 		text = append(text, part...)
 		out.Next = e.Offset + int64(len(part))
 		if len(text) >= maxText {
-			return errEnough
+			return errLimitReached
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) && (ctx.Err() != nil || !errors.Is(context.Cause(waiting), errEnough)) {
+	if err != nil && !errors.Is(err, errLimitReached) && (ctx.Err() != nil || !errors.Is(context.Cause(waiting), errLimitReached)) {
 		return nil, err
 	}
-	out.Output = plain(text)
+	out.Output = toValidUTF8(text)
 	return out, nil
 }
 
 func fromProcess(p *brig.ProcessInfo) processOut {
-	out := processOut{PID: p.PID, Command: p.Spec.Command.Shell, Tag: p.Spec.Tag, Started: stamp(p.Started), Running: p.Result == nil}
+	out := processOut{PID: p.PID, Command: p.Spec.Command.Shell, Tag: p.Spec.Tag, Started: formatTime(p.Started), Running: p.Result == nil}
 	if len(p.Spec.Command.Argv) > 0 {
 		out.Command = p.Spec.Command.Argv[0]
 	}

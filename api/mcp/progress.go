@@ -13,26 +13,27 @@ import (
 )
 
 const (
-	// tellEvery is how often a client is told what is new; quietEvery is how
-	// often when nothing is, so that it knows that the call goes on.
-	tellEvery  = 250 * time.Millisecond
-	quietEvery = 5 * time.Second
-	// mostTold bounds what one notification carries of the output; what came
-	// before that is in the result.
-	mostTold = 4 * brig.KiB
+	// notifyInterval is the interval of progress notifications. quietInterval
+	// is the interval if there is no new output, so that the client knows that
+	// the call is still running.
+	notifyInterval = 250 * time.Millisecond
+	quietInterval  = 5 * time.Second
+	// maxNotification limits the output in one notification. The result contains the
+	// earlier output.
+	maxNotification = 4 * brig.KiB
 )
 
-// progress tells a client how its call is getting on, if it wants to know. It
-// is a writer for what a program says. A client that is slow to listen slows
-// nothing but what it is told.
+// progress sends notifications about a call to the client if the client
+// requested them. It is a writer for the output of a program. A slow client
+// delays only its own notifications.
 type progress struct {
 	mu   sync.Mutex // guards the fields below
 	text []byte
 	more bool
 }
 
-// follow begins to tell, until stop is called. It is nil for a client that
-// does not want to know.
+// follow sends notifications until stop is called. p is nil if the client did
+// not request notifications.
 func follow(ctx context.Context, req *mcp.CallToolRequest) (p *progress, stop func()) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
@@ -42,7 +43,7 @@ func follow(ctx context.Context, req *mcp.CallToolRequest) (p *progress, stop fu
 	begun, done, over := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		tick := time.NewTicker(tellEvery)
+		tick := time.NewTicker(notifyInterval)
 		defer tick.Stop()
 		for last := begun; ; {
 			select {
@@ -52,13 +53,14 @@ func follow(ctx context.Context, req *mcp.CallToolRequest) (p *progress, stop fu
 				return
 			case <-tick.C:
 			}
-			text, new := p.take()
-			if !new && time.Since(last) < quietEvery {
+			text, new := p.takeText()
+			if !new && time.Since(last) < quietInterval {
 				continue
 			}
 			last = time.Now()
-			// Time is what is known to go forward. A client that cannot be
-			// told will not be answered either.
+			// The elapsed time is used because it always increases. The error
+			// is ignored, because a client that cannot receive the notification
+			// cannot receive the response either.
 			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
 				ProgressToken: token, Progress: last.Sub(begun).Seconds(), Message: text,
 			})
@@ -73,13 +75,13 @@ func (p *progress) Write(b []byte) (int, error) {
 	defer p.mu.Unlock()
 	p.more = true
 	p.text = append(p.text, b...)
-	if cut := len(p.text) - mostTold; cut > 0 {
+	if cut := len(p.text) - maxNotification; cut > 0 {
 		p.text = append(p.text[:0], p.text[cut:]...)
 	}
 	return len(b), nil
 }
 
-// step tells of a step of long work.
+// step reports a step of a long operation.
 func (p *progress) step(s brig.Progress) {
 	if p == nil {
 		return
@@ -93,8 +95,9 @@ func (p *progress) step(s brig.Progress) {
 	}
 }
 
-// take returns what is new, and whether anything is.
-func (p *progress) take() (string, bool) {
+// takeText returns the new text and reports whether there was progress since
+// the last call.
+func (p *progress) takeText() (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text, more := strings.ToValidUTF8(string(p.text), "\uFFFD"), p.more

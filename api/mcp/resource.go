@@ -12,15 +12,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// scheme is that of resources' addresses: brig://sandboxes/NAME/files/PATH
-// and brig://sandboxes/NAME/log.
+// scheme is the URI scheme of resources: brig://sandboxes/NAME/files/PATH and
+// brig://sandboxes/NAME/log.
 const scheme = "brig"
 
-// maxURI bounds an address: longer than any path that is one.
+// maxURI limits the length of a URI. No valid path is that long.
 const maxURI = 16 * brig.KiB
 
-// addResources tells clients what addresses look like.
-func (d *desk) addResources(s *mcp.Server) {
+// addResources registers the URI templates of resources.
+func (d *toolServer) addResources(s *mcp.Server) {
 	s.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: scheme + "://sandboxes/{sandbox}/files{+path}", Name: "file", Title: "A sandbox's file",
 		Description: "A file of up to 8 MiB, by its absolute path; read_file reads parts of larger ones.",
@@ -31,14 +31,14 @@ func (d *desk) addResources(s *mcp.Server) {
 	}, d.readResource)
 }
 
-// place is what a resource's address names.
-type place struct {
+// resourceRef is the resource to which a URI refers.
+type resourceRef struct {
 	sandbox string
-	file    string // an absolute path; empty for the log
+	file    string // absolute path, empty for the log
 }
 
-// parseURI reads a resource's address.
-func parseURI(uri string) (p place, ok bool) {
+// parseURI parses the URI of a resource.
+func parseURI(uri string) (p resourceRef, ok bool) {
 	if len(uri) > maxURI || strings.IndexFunc(uri, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0 {
 		return p, false
 	}
@@ -62,7 +62,7 @@ func parseURI(uri string) (p place, ok bool) {
 	return p, err == nil && name != "" && path.Clean(p.file) == p.file && !strings.ContainsRune(name, 0)
 }
 
-// fileURI is the address of a file.
+// fileURI returns the URI of a file.
 func fileURI(sandbox, name string) string {
 	u := url.URL{Scheme: scheme, Host: "sandboxes", Path: "/" + sandbox + "/files" + name}
 	return u.String()
@@ -73,8 +73,8 @@ func logURI(sandbox string) string {
 	return u.String()
 }
 
-// checkURI refuses what is no address of a resource before the library looks
-// at it, which would make JSON of it that is none.
+// checkURI returns an error for an invalid URI. It is called before the library
+// uses the URI, because the library would produce invalid JSON from it.
 func checkURI(uri string) error {
 	if _, ok := parseURI(uri); !ok {
 		return brig.InvalidField("uri", "it is no address of a resource").
@@ -84,7 +84,7 @@ func checkURI(uri string) error {
 }
 
 // readResource implements resources/read.
-func (d *desk) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+func (d *toolServer) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	uri := req.Params.URI
 	p, ok := parseURI(uri)
 	if !ok {
@@ -94,7 +94,7 @@ func (d *desk) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (
 	var err error
 	kind := "text/plain"
 	if p.file == "" {
-		data, err = d.logEnd(ctx, p.sandbox, 0, maxRead)
+		data, err = d.logTail(ctx, p.sandbox, 0, maxRead)
 	} else {
 		kind = mediaType(p.file)
 		data, err = d.wholeFile(ctx, p)
@@ -105,7 +105,7 @@ func (d *desk) readResource(ctx context.Context, req *mcp.ReadResourceRequest) (
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents(uri, kind, data)}}, nil
 }
 
-func (d *desk) wholeFile(ctx context.Context, p place) ([]byte, error) {
+func (d *toolServer) wholeFile(ctx context.Context, p resourceRef) ([]byte, error) {
 	e, data, err := d.read(ctx, p.sandbox, p.file, 0, maxRead)
 	if err == nil && e.Size > maxRead {
 		return nil, brig.InvalidField("uri", "the file has %d bytes, and a resource up to %d", e.Size, int64(maxRead)).WithHint("read parts of it with read_file")
@@ -113,8 +113,8 @@ func (d *desk) wholeFile(ctx context.Context, p place) ([]byte, error) {
 	return data, err
 }
 
-// logEnd reads the end of a sandbox's log.
-func (d *desk) logEnd(ctx context.Context, sandbox string, lines, most int) ([]byte, error) {
+// logTail returns the end of a sandbox's log.
+func (d *toolServer) logTail(ctx context.Context, sandbox string, lines, most int) ([]byte, error) {
 	r, err := d.service.Logs(ctx, sandbox, brig.LogOptions{Tail: lines})
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (d *desk) logEnd(ctx context.Context, sandbox string, lines, most int) ([]b
 	return k.text, err
 }
 
-// tail keeps the end of what is written to it.
+// tail is a writer that keeps the end of its input.
 type tail struct {
 	text []byte
 	most int
@@ -140,9 +140,9 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// listResources implements resources/list: the logs of what lives. Files are
-// listed by a tool.
-func (d *desk) listResources(ctx context.Context, req *mcp.ListResourcesRequest) (mcp.Result, error) {
+// listResources implements resources/list. It lists only the logs of running
+// sandboxes. Clients list files with a tool.
+func (d *toolServer) listResources(ctx context.Context, req *mcp.ListResourcesRequest) (mcp.Result, error) {
 	o := brig.ListOptions{States: []brig.State{brig.Creating, brig.Running}}
 	if req.Params != nil {
 		o.Cursor = req.Params.Cursor
@@ -170,10 +170,10 @@ type logOut struct {
 	Text string `json:"text"`
 }
 
-// show implements shower.
+// show implements presenter.
 func (o *logOut) show() []mcp.Content { return []mcp.Content{&mcp.TextContent{Text: o.Text}} }
 
-func (d *desk) readLog(ctx context.Context, _ *mcp.CallToolRequest, in *logIn) (*logOut, error) {
+func (d *toolServer) readLog(ctx context.Context, _ *mcp.CallToolRequest, in *logIn) (*logOut, error) {
 	const usual = 100
 	if in.Lines < 0 {
 		return nil, brig.InvalidField("lines", "%d is out of bounds", in.Lines).WithHint("give 1 or more")
@@ -181,9 +181,9 @@ func (d *desk) readLog(ctx context.Context, _ *mcp.CallToolRequest, in *logIn) (
 	if in.Lines == 0 {
 		in.Lines = usual
 	}
-	text, err := d.logEnd(ctx, in.Sandbox, in.Lines, maxText)
+	text, err := d.logTail(ctx, in.Sandbox, in.Lines, maxText)
 	if err != nil {
 		return nil, err
 	}
-	return &logOut{Text: plain(text)}, nil
+	return &logOut{Text: toValidUTF8(text)}, nil
 }

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,6 +22,7 @@ type createIn struct {
 	TTL       float64           `json:"ttl_seconds,omitempty" jsonschema:"how long it lives without being used; default 300"`
 	MemoryMiB int               `json:"memory_mib,omitempty"`
 	CPUs      float64           `json:"cpus,omitempty"`
+	Pausable  bool              `json:"pausable,omitempty" jsonschema:"it can be paused and forked while commands and processes run in it"`
 }
 
 type sandboxIn struct {
@@ -35,6 +37,7 @@ type extendIn struct {
 type listIn struct {
 	Labels map[string]string `json:"labels,omitempty" jsonschema:"only those with all of these"`
 	Ended  bool              `json:"ended,omitempty" jsonschema:"also those that have ended"`
+	State  string            `json:"state,omitempty" jsonschema:"only those in this state"`
 	Limit  int               `json:"limit,omitempty" jsonschema:"1 to 1000; default 100"`
 	Cursor string            `json:"cursor,omitempty" jsonschema:"next of the page before"`
 }
@@ -48,6 +51,8 @@ type sandboxOut struct {
 	Created string            `json:"created"`
 	Expires string            `json:"expires,omitempty" jsonschema:"when it ends unless it is used"`
 	Ended   string            `json:"ended,omitempty" jsonschema:"why it ended"`
+	Origin  string            `json:"origin,omitempty" jsonschema:"the id of the sandbox of which it is a copy"`
+	Saved   int64             `json:"saved_bytes,omitempty" jsonschema:"the disk space of a paused sandbox"`
 }
 
 type sandboxesOut struct {
@@ -59,19 +64,19 @@ type doneOut struct {
 	Done bool `json:"done"`
 }
 
-func (d *desk) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *createIn) (*sandboxOut, error) {
+func (d *toolServer) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *createIn) (*sandboxOut, error) {
 	ttl, err := seconds("ttl_seconds", in.TTL)
 	if err != nil {
 		return nil, err
 	}
-	const most = 1 << 30 // MiB; the Service has bounds of its own
+	const most = 1 << 30 // in MiB; the Service also checks its own limit
 	if in.MemoryMiB < 0 || in.MemoryMiB > most {
 		return nil, brig.InvalidField("memory_mib", "%d is out of bounds", in.MemoryMiB)
 	}
 	spec := brig.Spec{
 		Name: in.Name, Image: in.Image, Template: in.Template, Env: in.Env, Labels: in.Labels, TTL: ttl, Egress: egress(in.Hosts),
 		Limits:    brig.Limits{Memory: int64(in.MemoryMiB) * brig.MiB, CPUs: in.CPUs},
-		Workspace: brig.WorkspaceUse{Name: in.Workspace},
+		Workspace: brig.WorkspaceUse{Name: in.Workspace}, Pausable: in.Pausable,
 	}
 	for _, name := range in.Secrets {
 		spec.Secrets = append(spec.Secrets, brig.SecretUse{Name: name})
@@ -79,11 +84,11 @@ func (d *desk) createSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *cr
 	return fromSandbox(d.service.Create(ctx, spec))
 }
 
-func (d *desk) getSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*sandboxOut, error) {
+func (d *toolServer) getSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*sandboxOut, error) {
 	return fromSandbox(d.service.Get(ctx, in.Sandbox))
 }
 
-func (d *desk) extendSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *extendIn) (*sandboxOut, error) {
+func (d *toolServer) extendSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *extendIn) (*sandboxOut, error) {
 	ttl, err := seconds("ttl_seconds", in.TTL)
 	if err != nil {
 		return nil, err
@@ -91,14 +96,22 @@ func (d *desk) extendSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *ex
 	return fromSandbox(d.service.Extend(ctx, in.Sandbox, ttl))
 }
 
-func (d *desk) removeSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*doneOut, error) {
-	return done(d.service.Remove(ctx, in.Sandbox))
+func (d *toolServer) removeSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*doneOut, error) {
+	return doneResult(d.service.Remove(ctx, in.Sandbox))
 }
 
-func (d *desk) listSandboxes(ctx context.Context, _ *mcp.CallToolRequest, in *listIn) (*sandboxesOut, error) {
+func (d *toolServer) listSandboxes(ctx context.Context, _ *mcp.CallToolRequest, in *listIn) (*sandboxesOut, error) {
 	o := brig.ListOptions{Labels: in.Labels, Limit: in.Limit, Cursor: in.Cursor}
-	if !in.Ended {
-		o.States = []brig.State{brig.Creating, brig.Running}
+	switch {
+	case in.State != "" && in.Ended:
+		return nil, brig.InvalidField("ended", "there is a state as well").WithHint("give state or ended")
+	case in.State != "":
+		if !slices.Contains(brig.States, brig.State(in.State)) {
+			return nil, brig.InvalidField("state", "%q is not a state", brig.Clip(in.State, 40)).WithHint("use one of: %s", joinStates())
+		}
+		o.States = []brig.State{brig.State(in.State)}
+	case !in.Ended:
+		o.States = []brig.State{brig.Creating, brig.Running, brig.Paused}
 	}
 	page, err := d.service.List(ctx, o)
 	if err != nil {
@@ -112,8 +125,8 @@ func (d *desk) listSandboxes(ctx context.Context, _ *mcp.CallToolRequest, in *li
 	return out, nil
 }
 
-// done is the answer of a tool that has nothing else to say.
-func done(err error) (*doneOut, error) {
+// doneResult returns the result of a tool without other output.
+func doneResult(err error) (*doneOut, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +139,10 @@ func fromSandbox(s *brig.Sandbox, err error) (*sandboxOut, error) {
 	}
 	out := &sandboxOut{
 		Name: s.Spec.Name, ID: string(s.ID), State: string(s.State), Image: s.Spec.Image, Labels: s.Spec.Labels,
-		Created: stamp(s.Created), Expires: stamp(s.Expires),
+		Created: formatTime(s.Created), Expires: formatTime(s.Expires), Origin: string(s.Origin),
+	}
+	if s.Pause != nil {
+		out.Saved = s.Pause.Bytes
 	}
 	if s.Exit != nil {
 		out.Ended = string(s.Exit.Reason)
@@ -134,8 +150,8 @@ func fromSandbox(s *brig.Sandbox, err error) (*sandboxOut, error) {
 	return out, nil
 }
 
-// stamp is a moment as text, nothing for none.
-func stamp(at time.Time) string {
+// formatTime formats a time. It returns an empty string for the zero time.
+func formatTime(at time.Time) string {
 	if at.IsZero() {
 		return ""
 	}

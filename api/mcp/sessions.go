@@ -11,13 +11,13 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// maxCalls is how many calls of one session go on at once.
+// maxCalls limits the concurrent calls of one session.
 const maxCalls = 32
 
-// sessions are those of a door that have begun: whose they are, and what goes
-// on in them. The library ends them when they are idle.
+// sessions are the open sessions of the API, with their owners and running
+// calls. The library ends idle sessions.
 type sessions struct {
-	most int // of a tenant
+	most int // maximum number of sessions per tenant
 	wait sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
@@ -25,18 +25,19 @@ type sessions struct {
 	closed bool
 }
 
-// session is one of them. The fields are guarded by its sessions' mutex.
+// session is one open session. The mutex of its sessions guards the fields.
 type session struct {
 	owner, tenant string
-	ends          *mcp.ServerSession
+	serverSession *mcp.ServerSession
 	used          time.Time
 	calls         map[*func(error)]bool
 }
 
 func newSessions(most int) *sessions { return &sessions{most: most, all: map[string]*session{}} }
 
-// ownerOf names whoever a session is of: what is shown the next time must be
-// the same, not just somebody of the same tenant.
+// ownerOf returns a text that identifies the owner of a session. Later requests
+// must use the same credential. Another credential of the same tenant is not
+// sufficient.
 func ownerOf(a brig.Actor) string {
 	parts := []string{a.Tenant, a.Name, a.Key, a.Grant}
 	if a.Person != nil {
@@ -45,36 +46,36 @@ func ownerOf(a brig.Actor) string {
 	return strings.Join(parts, "\x00")
 }
 
-// begin makes a session known, and forgets it when it ends. If its tenant has
-// too many, the one that was not used for longest makes room, unless all have
-// something going on.
-func (s *sessions) begin(a brig.Actor, ends *mcp.ServerSession) error {
-	oldest, err := s.add(a, ends)
+// begin registers a session and removes it when it ends. If its tenant has too
+// many sessions, begin ends the least recently used session without a running
+// call. It returns RateLimited if all sessions are busy.
+func (s *sessions) begin(a brig.Actor, serverSession *mcp.ServerSession) error {
+	oldest, err := s.add(a, serverSession)
 	if err != nil {
 		return err
 	}
 	if oldest != nil {
-		_ = oldest.Close() // it has been forgotten
+		_ = oldest.Close() // the session has already been removed from s
 	}
 	go func() {
 		defer s.wait.Done()
-		_ = ends.Wait() // however it ended
-		s.part(ends.ID())
+		_ = serverSession.Wait() // the reason for the end does not matter
+		s.endCalls(serverSession.ID())
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.all, ends.ID())
+		delete(s.all, serverSession.ID())
 	}()
 	return nil
 }
 
-func (s *sessions) add(a brig.Actor, ends *mcp.ServerSession) (oldest *mcp.ServerSession, err error) {
+func (s *sessions) add(a brig.Actor, serverSession *mcp.ServerSession) (oldest *mcp.ServerSession, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, brig.Errorf(brig.Unavailable, "the server is ending").WithHint("try again in a moment")
 	}
-	if s.all[ends.ID()] != nil {
-		// What goes on in it stays counted, and ends with it.
+	if s.all[serverSession.ID()] != nil {
+		// The calls of the existing session stay counted and end with it.
 		return nil, brig.Errorf(brig.InvalidArgument, "the session has begun already").WithHint("send initialize once")
 	}
 	n, last := 0, ""
@@ -91,16 +92,16 @@ func (s *sessions) add(a brig.Actor, ends *mcp.ServerSession) (oldest *mcp.Serve
 		return nil, brig.Errorf(brig.RateLimited, "there are %d sessions, and all are busy", n).WithHint("end one, or wait for a call to end")
 	}
 	if n >= s.most {
-		oldest = s.all[last].ends
+		oldest = s.all[last].serverSession
 		delete(s.all, last)
 	}
-	s.all[ends.ID()] = &session{owner: ownerOf(a), tenant: a.Tenant, ends: ends, used: time.Now(), calls: map[*func(error)]bool{}}
+	s.all[serverSession.ID()] = &session{owner: ownerOf(a), tenant: a.Tenant, serverSession: serverSession, used: time.Now(), calls: map[*func(error)]bool{}}
 	s.wait.Add(1)
 	return oldest, nil
 }
 
-// owned reports whether there is such a session of a's, and that it is used.
-func (s *sessions) owned(id string, a brig.Actor) bool {
+// isOwner reports whether a owns the session, and marks the session as used.
+func (s *sessions) isOwner(id string, a brig.Actor) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.all[id]
@@ -111,8 +112,8 @@ func (s *sessions) owned(id string, a brig.Actor) bool {
 	return true
 }
 
-// call takes a seat for a call in a session, which cancel ends. A call of none
-// has its own request, and needs no seat.
+// call registers a call in a session. cancel is called when the session ends. A
+// call without a session ends with its own request and is not counted.
 func (s *sessions) call(id string, cancel context.CancelCauseFunc) (done func(), err error) {
 	if s == nil {
 		return func() {}, nil
@@ -136,9 +137,9 @@ func (s *sessions) call(id string, cancel context.CancelCauseFunc) (done func(),
 	}, nil
 }
 
-// part ends what goes on in a session: nobody is there any more who could be
-// told what comes of it.
-func (s *sessions) part(id string) {
+// endCalls ends the calls of a session, because no client can receive their
+// results.
+func (s *sessions) endCalls(id string) {
 	s.mu.Lock()
 	var list []func(error)
 	if x := s.all[id]; x != nil {
@@ -152,21 +153,21 @@ func (s *sessions) part(id string) {
 	}
 }
 
-// close ends all sessions, and waits for that.
+// close ends all sessions and waits for their end.
 func (s *sessions) close() {
 	s.mu.Lock()
 	s.closed = true
 	var ids []string
 	var list []*mcp.ServerSession
 	for id, x := range s.all {
-		ids, list = append(ids, id), append(list, x.ends)
+		ids, list = append(ids, id), append(list, x.serverSession)
 	}
 	s.mu.Unlock()
 	for _, id := range ids {
-		s.part(id)
+		s.endCalls(id)
 	}
 	for _, x := range list {
-		_ = x.Close() // nobody is left to be told
+		_ = x.Close() // the server is shutting down
 	}
 	s.wait.Wait()
 }

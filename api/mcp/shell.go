@@ -22,21 +22,21 @@ type shellIn struct {
 }
 
 type shellOut struct {
-	ran
+	runOutput
 	Exec string `json:"exec,omitempty" jsonschema:"the id of the execution"`
 }
 
-// show implements shower.
+// show implements presenter.
 func (o *shellOut) show() []mcp.Content {
 	var b strings.Builder
-	o.tell(&b)
+	o.describe(&b)
 	return []mcp.Content{&mcp.TextContent{Text: b.String()}}
 }
 
-// freshShell runs a script with the shell that commands in sandboxes get.
+// freshShell runs a script with the same shell that runs commands in sandboxes.
 const freshShell = `[ -x /bin/bash ] && exec /bin/bash -c "$0"; exec /bin/sh -c "$0"`
 
-func (d *desk) runShell(ctx context.Context, req *mcp.CallToolRequest, in *shellIn) (*shellOut, error) {
+func (d *toolServer) runShell(ctx context.Context, req *mcp.CallToolRequest, in *shellIn) (*shellOut, error) {
 	timeout, err := seconds("timeout_seconds", in.Timeout)
 	if err != nil {
 		return nil, err
@@ -55,22 +55,22 @@ func (d *desk) runShell(ctx context.Context, req *mcp.CallToolRequest, in *shell
 			return nil, brig.InvalidField(field, "it is for a fresh sandbox").WithHint("leave it out, or leave out sandbox")
 		}
 	}
-	told, stop := follow(ctx, req)
+	reporter, stop := follow(ctx, req)
 	defer stop()
-	sio := brig.IO{Stdin: input(in.Stdin)}
-	// What a client of a server far away is told as it happens is not in the
-	// result.
-	var out, errs keep
-	if told != nil {
-		sio.Stdout, sio.Stderr = both{&out, told}, both{&errs, told}
+	sio := brig.IO{Stdin: stdinReader(in.Stdin)}
+	// A remote server omits streamed output from its result, so the output is
+	// kept here.
+	var out, errs headTailWriter
+	if reporter != nil {
+		sio.Stdout, sio.Stderr = progressWriter{&out, reporter}, progressWriter{&errs, reporter}
 	}
 	res, err := d.service.Exec(ctx, in.Sandbox, brig.Command{Shell: in.Command, Dir: in.Dir, User: in.User, Env: in.Env, Timeout: timeout}, sio)
 	if err != nil {
 		return nil, err
 	}
-	done := &shellOut{ran: fromResult(res), Exec: res.ExecID}
+	done := &shellOut{runOutput: fromResult(res), Exec: res.ExecID}
 	done.Sandbox = in.Sandbox
-	if told != nil {
+	if reporter != nil {
 		var cut [2]bool
 		done.Stdout, cut[0] = out.text()
 		done.Stderr, cut[1] = errs.text()
@@ -79,21 +79,21 @@ func (d *desk) runShell(ctx context.Context, req *mcp.CallToolRequest, in *shell
 	return done, nil
 }
 
-func (d *desk) shellOnce(ctx context.Context, req *mcp.CallToolRequest, in *shellIn, p brig.Program) (*shellOut, error) {
+func (d *toolServer) shellOnce(ctx context.Context, req *mcp.CallToolRequest, in *shellIn, p brig.Program) (*shellOut, error) {
 	if in.Dir != "" {
 		return nil, brig.InvalidField("dir", "it is for a sandbox that is there").WithHint("leave it out, and cd in the script")
 	}
-	told, stop := follow(ctx, req)
+	reporter, stop := follow(ctx, req)
 	defer stop()
-	sio := brig.IO{Stdin: input(in.Stdin)}
-	if told != nil {
-		sio.Stdout, sio.Stderr = told, told
+	sio := brig.IO{Stdin: stdinReader(in.Stdin)}
+	if reporter != nil {
+		sio.Stdout, sio.Stderr = reporter, reporter
 	}
 	o, err := d.service.Run(ctx, p, sio)
 	if err != nil {
 		return nil, err
 	}
-	out := &shellOut{ran: fromResult(&o.Result)}
+	out := &shellOut{runOutput: fromResult(&o.Result)}
 	out.Sandbox = o.Sandbox
 	return out, nil
 }

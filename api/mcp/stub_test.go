@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -22,17 +23,17 @@ import (
 	"github.com/brig-run/brig/api/mcp"
 )
 
-// The keys of two people of one tenant, and of one of another.
+// The keys of two members of one tenant and of a member of another tenant.
 const (
 	annsKey  = "brig_ann_0123456789012345678901234567890123456789"
 	bobsKey  = "brig_bob_0123456789012345678901234567890123456789"
 	rivalKey = "brig_rival_0123456789012345678901234567890123456789"
 )
 
-// keys are those that are good.
+// keys are the valid keys.
 type keys struct{ revoked atomic.Bool }
 
-// KeyActor implements door.Keys.
+// KeyActor implements httpapi.Keys.
 func (k *keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	for key, a := range map[string]brig.Actor{
 		annsKey: {Name: "ann", Tenant: "acme", Role: brig.Member, Key: "k1"}, bobsKey: {Name: "bob", Tenant: "acme", Role: brig.Member, Key: "k2"},
@@ -45,8 +46,8 @@ func (k *keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "nobody has this key")
 }
 
-// stub is a service of which some methods answer, by what they are given.
-// Those that it does not have panic.
+// stub is a Service whose responses depend on the arguments. Methods that are
+// not scripted panic.
 type stub struct {
 	brig.Service
 	begun, ended chan string
@@ -61,7 +62,7 @@ var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
 func out(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
 
-// wait waits until it is released, or nobody wants to know any more.
+// wait waits until the stub is released or ctx ends.
 func (s *stub) wait(ctx context.Context) error {
 	s.begun <- brig.ActorFrom(ctx).Name
 	select {
@@ -157,6 +158,35 @@ func (s *stub) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, error) 
 	return &brig.Sandbox{ID: "sb1", Spec: spec, State: brig.Running, Created: noon, Expires: noon.Add(spec.TTL)}, nil
 }
 
+// Pause implements brig.Service.
+func (s *stub) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
+	box, err := s.Resume(ctx, name)
+	box.State, box.Pause = brig.Paused, &brig.Pause{At: noon, Bytes: 6 << 20, Left: time.Minute}
+	return box, err
+}
+
+// Resume implements brig.Service.
+func (s *stub) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
+	box, _ := s.Create(ctx, brig.Spec{Name: name, Image: "host", TTL: time.Hour})
+	return box, missing(name)
+}
+
+// Fork implements brig.Service.
+func (s *stub) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+	if o.Count > brig.MaxForks {
+		return nil, brig.InvalidField("count", "%d is out of bounds", o.Count).WithHint("give 1 to %d", brig.MaxForks)
+	}
+	var copies []*brig.Sandbox
+	for i := range max(o.Count, 1) {
+		box, _ := s.Create(ctx, brig.Spec{Name: cmp.Or(o.Name, name+"-"+strconv.Itoa(i)), Image: "host", Labels: o.Labels, TTL: o.TTL})
+		if box.Origin = "sb1"; o.Paused {
+			box.State, box.Pause = brig.Paused, &brig.Pause{At: noon, Bytes: 6 << 20, Left: o.TTL}
+		}
+		copies = append(copies, box)
+	}
+	return copies, missing(name)
+}
+
 // Get implements brig.Service.
 func (s *stub) Get(_ context.Context, name string) (*brig.Sandbox, error) {
 	return &brig.Sandbox{ID: "sb1", Spec: brig.Spec{Name: name, Image: "host"}, State: brig.Ended, Created: noon, Exit: &brig.Exit{Reason: brig.Killed}}, missing(name)
@@ -164,7 +194,10 @@ func (s *stub) Get(_ context.Context, name string) (*brig.Sandbox, error) {
 
 // List implements brig.Service.
 func (s *stub) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
-	box, err := s.Create(ctx, brig.Spec{Name: "box", Image: "host", TTL: time.Hour})
+	box, err := s.Create(ctx, brig.Spec{Name: "box", Image: "host", TTL: time.Hour, Labels: o.Labels})
+	if len(o.States) == 1 {
+		box.State = o.States[0]
+	}
 	return &brig.Page{Sandboxes: []*brig.Sandbox{box}, Next: "more"}, err
 }
 
@@ -209,14 +242,14 @@ func (f files) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.Read
 	return &brig.Entry{Path: p.Name, Type: brig.RegularFile, Size: int64(len(b)), Mode: w.Mode, Modified: noon}, err
 }
 
-// Dial implements brig.Service: somebody listens on 80, and talks nonsense
-// on 81.
+// Dial implements brig.Service. An HTTP server listens on port 80. Port 81
+// sends invalid data.
 func (s *stub) Dial(_ context.Context, name string, port int) (net.Conn, error) {
 	if err := missing(name); err != nil {
 		return nil, err
 	}
 	if port > 81 {
-		return nil, brig.Errorf(brig.ConnectionFailed, "nobody listens on port %d", port).WithHint("start a server")
+		return nil, brig.Errorf(brig.ConnectionFailed, "no program listens on port %d", port).WithHint("start a server")
 	}
 	here, there := net.Pipe()
 	go func() {
@@ -234,7 +267,7 @@ func (s *stub) Dial(_ context.Context, name string, port int) (net.Conn, error) 
 	return here, nil
 }
 
-// serve starts a door.
+// serve starts the API.
 func serve(t testing.TB, s brig.Service, change func(*mcp.Options)) (*httptest.Server, *keys) {
 	t.Helper()
 	k := &keys{}
@@ -261,8 +294,8 @@ func (k withKey) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// connect returns a session of the library's own client. One of the newest
-// protocol has no session at the server.
+// connect returns a session of the library's own client. With the newest
+// protocol version, the server has no session.
 func connect(t *testing.T, url, key string, old bool) *sdk.ClientSession {
 	t.Helper()
 	o := &sdk.ClientOptions{}

@@ -12,56 +12,58 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// what is what a tool may do, as clients are told that ask before they call.
-type what int
+// effect classifies what a tool may change. Clients see it before a call.
+type effect int
 
 const (
-	looks   what = iota // changes nothing
-	makes               // changes something, and destroys nothing
-	removes             // may destroy something
+	readOnly    effect = iota // changes no state
+	additive                  // changes state but destroys no data
+	destructive               // may destroy data
 )
 
-// tool is how a tool is known.
+// tool is the description of a tool.
 type tool struct {
 	name, title, doc string
-	what             what
-	world            bool // may reach what is outside of sandboxes
-	// choices are the values that an argument may have.
+	effect           effect
+	openWorld        bool // may connect to hosts outside of sandboxes
+	// choices maps arguments to their allowed values.
 	choices map[string][]any
 }
 
-// shower is a tool's answer that is more than its JSON to people and models.
-type shower interface{ show() []mcp.Content }
+// presenter is implemented by responses that show people and models more than
+// their JSON.
+type presenter interface{ show() []mcp.Content }
 
-// errorKey is where a result has what went wrong, in the form of the REST API.
+// errorKey is the field of a result that contains the error, in the format of
+// the REST API.
 const errorKey = "brig.run/error"
 
-// add makes a function a tool: the types of its arguments and its answer are
-// its schemas.
+// add registers a function as a tool. The schemas are derived from the types of
+// the arguments and the response.
 func add[In, Out any](s *toolbox, t tool, call func(ctx context.Context, req *mcp.CallToolRequest, in *In) (*Out, error)) {
 	in, err := schemaOf[In]()
 	out, oerr := schemaOf[Out]()
 	if err := errors.Join(err, oerr); err != nil {
-		s.faults = errors.Join(s.faults, fmt.Errorf("tool %s: %w", t.name, err))
+		s.errs = errors.Join(s.errs, fmt.Errorf("tool %s: %w", t.name, err))
 		return
 	}
 	for name, values := range t.choices {
 		in.Properties[name].Enum = values
 	}
-	destroys := t.what == removes
+	destroys := t.effect == destructive
 	s.AddTool(&mcp.Tool{
 		Name: t.name, Title: t.title, Description: t.doc, InputSchema: in, OutputSchema: out,
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.what == looks, DestructiveHint: &destroys, OpenWorldHint: &t.world},
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.effect == readOnly, DestructiveHint: &destroys, OpenWorldHint: &t.openWorld},
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		args, given := new(In), req.Params.Arguments
 		if len(given) == 0 || string(given) == "null" {
 			given = json.RawMessage("{}")
 		}
-		if err := door.Decode(given, args); err != nil {
+		if err := httpapi.Decode(given, args); err != nil {
 			return refuse(err), nil
 		}
 		out, err := call(ctx, req, args)
@@ -78,14 +80,14 @@ func add[In, Out any](s *toolbox, t tool, call func(ctx context.Context, req *mc
 	})
 }
 
-// toolbox is a server that is given its tools, and what is wrong with them.
+// toolbox is a server to which tools are added. errs collects the errors.
 type toolbox struct {
 	*mcp.Server
-	log    *slog.Logger
-	faults error
+	log  *slog.Logger
+	errs error
 }
 
-// schemaOf is the schema of a type.
+// schemaOf returns the schema of a type.
 func schemaOf[T any]() (*jsonschema.Schema, error) {
 	return jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
@@ -94,17 +96,17 @@ func schemaOf[T any]() (*jsonschema.Schema, error) {
 	}})
 }
 
-// object is any JSON object, as it came.
+// object is a JSON object whose fields are not decoded.
 type object = map[string]json.RawMessage
 
-// answer is the result of a tool that did what it was asked for.
+// answer returns the result of a successful tool.
 func answer(out any) (*mcp.CallToolResult, error) {
 	text, err := json.Marshal(out)
 	if err != nil {
 		return nil, err
 	}
 	r := &mcp.CallToolResult{StructuredContent: json.RawMessage(text)}
-	if s, ok := out.(shower); ok {
+	if s, ok := out.(presenter); ok {
 		r.Content = s.show()
 	}
 	if len(r.Content) == 0 {
@@ -113,13 +115,13 @@ func answer(out any) (*mcp.CallToolResult, error) {
 	return r, nil
 }
 
-// refuse is the result of a tool that did not.
+// refuse returns the result of a failed tool.
 func refuse(err error) *mcp.CallToolResult {
 	e := brig.AsError(err)
 	return &mcp.CallToolResult{
-		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: tell(e)}},
+		IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: describe(e)}},
 		Meta: mcp.Meta{errorKey: failed(e)},
 	}
 }
 
-func failed(e *brig.Error) wire.Error { return door.Body(e).Error }
+func failed(e *brig.Error) v1.Error { return httpapi.Body(e).Error }

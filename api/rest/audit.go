@@ -6,23 +6,23 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/audit"
-	"github.com/brig-run/brig/door"
 )
 
-// auditQuery are the parameters of auditOptions.
+// auditQuery returns the query parameters that auditOptions reads.
 func auditQuery() []parameter {
 	return []parameter{
-		{name: "after", doc: "continues behind the line of that number", number: true},
-		{name: "since", doc: "only lines from that moment on, as 2006-01-02T15:04:05Z"},
-		{name: "until", doc: "only lines from before that moment"},
-		{name: "sandbox", doc: "only lines about the sandbox of that id or name"},
-		{name: "label", doc: "key=value of the sandbox; all that are given must match", many: true},
-		{name: "limit", doc: "the page's size, 1 to 1000; default 100", number: true},
+		{name: "after", doc: "return records after this number", number: true, example: 0},
+		{name: "since", doc: "only records from this time on, as 2006-01-02T15:04:05Z", format: "date-time", nonempty: true, example: "2026-01-02T15:04:05Z"},
+		{name: "until", doc: "only records before this time", format: "date-time", nonempty: true, example: "2026-01-03T00:00:00Z"},
+		{name: "sandbox", doc: "only records about the sandbox with this ID or name"},
+		{name: "label", doc: "label of the sandbox, as key=value; all must match", repeated: true, pattern: labelPattern, example: []string{"team=search"}},
+		{name: "limit", doc: "page size; default 100", number: true, min: 1, max: 1000, example: 100},
 	}
 }
 
-func (a *api) audit(w http.ResponseWriter, r *http.Request, v url.Values) error {
+func (a *serverAPI) audit(w http.ResponseWriter, r *http.Request, v url.Values) error {
 	q, err := auditOptions(v)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (a *api) audit(w http.ResponseWriter, r *http.Request, v url.Values) error 
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, audit.FromPage(p))
+	return httpapi.WriteJSON(w, http.StatusOK, audit.FromPage(p))
 }
 
 func auditOptions(v url.Values) (q brig.AuditQuery, err error) {
@@ -51,6 +51,6 @@ func auditOptions(v url.Values) (q brig.AuditQuery, err error) {
 		return q, err
 	}
 	q.Sandbox, q.Labels = v.Get("sandbox"), o.Labels
-	q.Limit, err = number(v, "limit")
+	q.Limit, err = intParameter(v, "limit")
 	return q, err
 }

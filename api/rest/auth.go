@@ -1,130 +1,134 @@
 package rest
 
 import (
-	"fmt"
-	"html"
 	"net/http"
 	"net/url"
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/signin"
 )
 
-// authRoutes are those by which people and browsers come in.
-func (a *api) authRoutes() []route {
+// authRoutes returns the routes with which people and browsers sign in.
+func (a *serverAPI) authRoutes() []route {
 	get, post, del := http.MethodGet, http.MethodPost, http.MethodDelete
 	return []route{
-		{id: "whoami", method: get, pattern: "/v1/auth/whoami", tag: "sessions", summary: "Say who is calling",
-			handle: a.whoami, out: wire.Whoami{}},
-		{id: "login", method: get, pattern: "/v1/auth/login", tag: "sessions", summary: "Send a browser to the identity provider",
-			notes:  "Answers 302. The browser comes back to /v1/auth/callback, where it gets a session in a cookie.",
-			handle: a.login, open: true, status: http.StatusFound, query: []parameter{{name: "next", doc: "a path of this server, where the browser is then; default /"}}},
-		{id: "callback", method: get, pattern: signin.CallbackPath, tag: "sessions", summary: "Take a browser back from the identity provider",
+		{id: "whoami", method: get, pattern: "/v1/auth/whoami", tag: "sessions", summary: "Get the caller",
+			handle: a.whoami, out: v1.Whoami{}},
+		{id: "login", method: get, pattern: "/v1/auth/login", tag: "sessions", summary: "Start a sign-in",
+			notes:  "Redirects the browser (302). It returns to /v1/auth/callback, which sets a session cookie.",
+			handle: a.login, open: true, status: http.StatusFound, query: []parameter{{name: "next", doc: "path of this server to open after the sign-in; default /"}}},
+		{id: "callback", method: get, pattern: signin.CallbackPath, tag: "sessions", summary: "Complete a sign-in",
 			handle: a.callback, open: true, lax: true, page: true, query: []parameter{
-				{name: "state", doc: "the provider's"}, {name: "code", doc: "the provider's"}, {name: "iss", doc: "the provider's"}, {name: "error", doc: "the provider's"},
+				{name: "state", doc: "set by the identity provider"}, {name: "code", doc: "set by the identity provider"}, {name: "iss", doc: "set by the identity provider"}, {name: "error", doc: "set by the identity provider"},
 			}},
-		{id: "create-session", method: post, pattern: "/v1/auth/session", tag: "sessions", summary: "Begin a session with a key",
-			notes:  "The session is in a cookie that pages cannot read. It ends with the key, after 8 hours without use, and after 24 hours, unless the server is told otherwise.",
-			handle: a.createSession, out: wire.NewSession{}, status: http.StatusCreated},
-		{id: "list-sessions", method: get, pattern: "/v1/auth/sessions", tag: "sessions", summary: "List one's own sessions, or to an admin a tenant's, oldest first",
-			handle: a.sessions, out: wire.Sessions{}, query: []parameter{{name: "tenant", doc: "whose; default the caller's own; others, and * for all, are for operators"}}},
-		{id: "end-session", method: del, pattern: "/v1/auth/sessions/{id}", tag: "sessions", summary: "End a session, and what goes on with it",
+		{id: "create-session", method: post, pattern: "/v1/auth/session", tag: "sessions", summary: "Start a browser session with an API key",
+			notes:  "The response sets an HttpOnly cookie. By default the session ends after 8 hours without use, after 24 hours, and with the key.",
+			handle: a.createSession, out: v1.NewSession{}, status: http.StatusCreated},
+		{id: "list-sessions", method: get, pattern: "/v1/auth/sessions", tag: "sessions", summary: "List your sessions, or as an admin the tenant's, oldest first",
+			handle: a.sessions, out: v1.Sessions{}, query: []parameter{{name: "tenant", doc: "name of a tenant; default: the caller's. Other tenants, and * for all, are for operators"}}},
+		{id: "end-session", method: del, pattern: "/v1/auth/sessions/{id}", tag: "sessions", summary: "End a session and its requests",
 			handle: a.endSession, status: http.StatusNoContent},
-		{id: "logout", method: post, pattern: "/v1/auth/logout", tag: "sessions", summary: "End the session by which the caller is here",
+		{id: "logout", method: post, pattern: "/v1/auth/logout", tag: "sessions", summary: "End the caller's session",
 			handle: a.logout, status: http.StatusNoContent},
 	}
 }
 
-func (a *api) whoami(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) whoami(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	actor := brig.ActorFrom(r.Context())
-	out := wire.FromActor(actor)
-	if secret, ok := a.ring.Cookie.Session(r); ok && actor.Session != "" {
-		out.CSRF = door.CSRFToken(secret)
+	out := v1.FromActor(actor)
+	if a.SignIn != nil {
+		rule := v1.TokenRule(a.SignIn.TokenRule())
+		out.Tokens = &rule
 	}
-	return door.WriteJSON(w, http.StatusOK, out)
+	return httpapi.WriteJSON(w, http.StatusOK, out)
 }
 
-func (a *api) createSession(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) createSession(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	s, err := a.begin(w, r)
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusCreated, wire.NewSession{Session: wire.FromSession(&s.Session), CSRF: door.CSRFToken(s.Secret)})
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.NewSession{Session: v1.FromSession(&s.Session), CSRF: s.CSRFToken})
 }
 
-// begin gives a browser a session of its own: never one that it brought, which
-// ends.
-func (a *api) begin(w http.ResponseWriter, r *http.Request) (*brig.NewSession, error) {
+// begin starts a new session in a browser and ends the browser's previous
+// session.
+func (a *serverAPI) begin(w http.ResponseWriter, r *http.Request) (*brig.NewSession, error) {
 	s, err := a.Service.CreateSession(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	if former, _, ok := a.ring.SessionOf(r); ok {
+	if former, _, ok := a.keyring.SessionOf(r); ok {
 		if err := a.Service.EndSession(brig.WithActor(r.Context(), former), ""); err != nil {
-			door.Log(r, err)
+			httpapi.Log(r, err)
 		}
 	}
-	a.ring.Cookie.SetSession(w, s.Secret, s.Expires)
+	a.keyring.Cookie.SetSession(w, r, s.Secret, s.Expires)
 	return s, nil
 }
 
-func (a *api) sessions(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a *serverAPI) sessions(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	list, err := a.Service.Sessions(r.Context(), q.Get("tenant"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromSessions(list))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromSessions(list))
 }
 
-func (a *api) endSession(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	return answerNothing(w, a.Service.EndSession(r.Context(), param(r, "id")))
+func (a *serverAPI) endSession(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	return writeNoContent(w, a.Service.EndSession(r.Context(), param(r, "id")))
 }
 
-func (a *api) logout(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) logout(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	err := a.Service.EndSession(r.Context(), "")
 	if err == nil {
-		a.ring.Cookie.ClearSession(w)
+		a.keyring.Cookie.ClearSession(w)
 	}
-	return answerNothing(w, err)
+	return writeNoContent(w, err)
 }
 
-// errNoPeople is what a server says that knows keys alone.
-func errNoPeople() error {
-	return brig.Errorf(brig.Unimplemented, "nobody signs in to this server but with a key").
+// errNoIdentityProvider returns the error of a server without an identity
+// provider.
+func errNoIdentityProvider() error {
+	return brig.Errorf(brig.FailedPrecondition, "this server has no identity provider").
 		WithHint("configure oidc, or POST /v1/auth/session with a key")
 }
 
-func (a *api) login(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a *serverAPI) login(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if a.SignIn == nil {
-		return errNoPeople()
+		return errNoIdentityProvider()
+	}
+	if err := a.loginStarts.Reserve(r); err != nil {
+		return err
 	}
 	b, err := a.SignIn.Begin(r.Context(), q.Get("next"))
 	if err != nil {
 		return err
 	}
-	a.ring.Cookie.SetLogin(w, b.Cookie, time.Now().Add(signin.LoginTime))
+	a.keyring.Cookie.SetLogin(w, b.Cookie, time.Now().Add(signin.LoginTime))
 	w.Header().Set("Location", b.URL)
 	w.WriteHeader(http.StatusFound)
 	return nil
 }
 
-func (a *api) callback(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a *serverAPI) callback(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if a.SignIn == nil {
-		return errNoPeople()
+		return errNoIdentityProvider()
 	}
-	cookie, _ := a.ring.Cookie.Login(r) // without it nothing comes of this
-	a.ring.Cookie.ClearLogin(w)
-	person, next, err := a.SignIn.Finish(r.Context(), signin.Returned{
+	cookie, _ := a.keyring.Cookie.Login(r) // Finish rejects a callback without the cookie
+	a.keyring.Cookie.ClearLogin(w)
+	person, next, err := a.SignIn.Finish(r.Context(), signin.Callback{
 		Cookie: cookie, State: q.Get("state"), Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"),
+		Exchange: func() error { return a.codeExchanges.Reserve(r) },
 	})
 	if err != nil {
 		return err
 	}
 	actor, err := a.SignIn.Actor(person)
-	if brig.KindOf(err) == brig.Unauthenticated { // the provider knows them; nobody here does
+	if brig.KindOf(err) == brig.Unauthenticated { // the identity provider knows the person, but no mapping admits them
 		denied := *brig.AsError(err)
 		denied.Kind = brig.PermissionDenied
 		err = &denied
@@ -132,16 +136,9 @@ func (a *api) callback(w http.ResponseWriter, r *http.Request, q url.Values) err
 	if err != nil {
 		return err
 	}
-	if _, err := a.begin(w, r.WithContext(brig.WithActor(r.Context(), actor))); err != nil {
+	s, err := a.begin(w, r.WithContext(brig.WithActor(r.Context(), actor)))
+	if err != nil {
 		return err
 	}
-	// A redirect from here would still count as one from the provider's site:
-	// the cookie would not come along. From a page of ours it does.
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'")
-	h.Set("Referrer-Policy", "no-referrer")
-	_, err = fmt.Fprintf(w, "<!doctype html><title>Brig</title><meta http-equiv=\"refresh\" content=\"0;url=%[1]s\"><a href=\"%[1]s\">Go on</a>\n",
-		html.EscapeString(next))
-	return err
+	return httpapi.WriteSignedIn(w, s.CSRFToken, next)
 }

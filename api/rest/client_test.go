@@ -32,7 +32,7 @@ func pair(t *testing.T) (*stub, *client.Client) {
 	return s, dial(t, client.Options{URL: srv.URL + "/", Key: key})
 }
 
-// TestClientRequests: what the client was asked for is what the service gets.
+// TestClientRequests checks that the Service receives the client's requests.
 func TestClientRequests(t *testing.T) {
 	s, c := pair(t)
 	ctx := t.Context()
@@ -118,8 +118,9 @@ func TestClientRequests(t *testing.T) {
 	}
 }
 
-// TestClientAnswers: what the service answered is what the client returns.
-func TestClientAnswers(t *testing.T) {
+// TestClientResponses checks that the client returns the responses of the
+// Service.
+func TestClientResponses(t *testing.T) {
 	s, c := pair(t)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Tenant: "acme"})
 	same := func(what string, got any, gotErr error, want any, wantErr error) {
@@ -154,7 +155,7 @@ func TestClientAnswers(t *testing.T) {
 	var heard, wantHeard []brig.CodeEvent
 	hear := func(to *[]brig.CodeEvent) func(brig.CodeEvent) error {
 		return func(e brig.CodeEvent) error {
-			if e.Started != nil { // of which only this much is known then
+			if e.Started != nil { // no other field is known at that point
 				e.Started = &brig.CodeResult{Context: e.Started.Context, Count: e.Started.Count}
 			}
 			*to = append(*to, e)
@@ -194,7 +195,7 @@ func TestClientStreams(t *testing.T) {
 	if _, err := c.Exec(t.Context(), "box", brig.Command{Argv: []string{"three"}}, brig.IO{Result: &value}); err != nil || value.String() != `{"a":1}` {
 		t.Errorf("descriptor 3 is %q, %v", value.String(), err)
 	}
-	// A conversation over pipes: each answer comes before the next question.
+	// The process answers each line over pipes before the next line is sent.
 	qr, qw := io.Pipe()
 	ar, aw := io.Pipe()
 	done := make(chan error, 1)
@@ -236,17 +237,17 @@ func TestClientErrors(t *testing.T) {
 	}
 	for what, f := range map[string]func() error{
 		"late": func() error {
-			return second(c.Exec(t.Context(), "box", brig.Command{Argv: []string{"late"}}, brig.IO{Stdout: io.Discard}))
+			return errorOf(c.Exec(t.Context(), "box", brig.Command{Argv: []string{"late"}}, brig.IO{Stdout: io.Discard}))
 		},
-		"no name": func() error { return second(c.Get(t.Context(), "")) },
-		"dots":    func() error { return second(c.Get(t.Context(), "..")) },
-		"slash":   func() error { return second(c.Get(t.Context(), "box/logs")) },
+		"no name": func() error { return errorOf(c.Get(t.Context(), "")) },
+		"dots":    func() error { return errorOf(c.Get(t.Context(), "..")) },
+		"slash":   func() error { return errorOf(c.Get(t.Context(), "box/logs")) },
 		"text": func() error {
-			return second(c.Exec(t.Context(), "box", brig.Command{Argv: []string{"\xff"}}, brig.IO{}))
+			return errorOf(c.Exec(t.Context(), "box", brig.Command{Argv: []string{"\xff"}}, brig.IO{}))
 		},
-		"NaN": func() error { return second(c.Create(t.Context(), brig.Spec{Limits: brig.Limits{CPUs: math.NaN()}})) },
+		"NaN": func() error { return errorOf(c.Create(t.Context(), brig.Spec{Limits: brig.Limits{CPUs: math.NaN()}})) },
 		"import": func() error {
-			return second(c.ImportImage(t.Context(), "B", strings.NewReader(strings.Repeat("x", 4<<20)), nil))
+			return errorOf(c.ImportImage(t.Context(), "B", strings.NewReader(strings.Repeat("x", 4<<20)), nil))
 		},
 	} {
 		want := map[string]brig.Kind{"late": brig.FailedPrecondition, "text": brig.InvalidArgument, "NaN": brig.InvalidArgument, "import": brig.InvalidArgument}[what]
@@ -263,7 +264,7 @@ func TestClientErrors(t *testing.T) {
 	}
 }
 
-func second[T any](_ T, err error) error { return err }
+func errorOf[T any](_ T, err error) error { return err }
 
 type failing struct{ err error }
 
@@ -275,7 +276,7 @@ func TestClientConnection(t *testing.T) {
 			t.Errorf("URL %q: %v", u, err)
 		}
 	}
-	// Each server is another way of not being one of ours.
+	// Each of these servers differs from a Brig server in another way.
 	for what, h := range map[string]http.HandlerFunc{
 		"not found": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>", 404) },
 		"no JSON":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
@@ -296,7 +297,7 @@ func TestClientConnection(t *testing.T) {
 			t.Errorf("a server that is gone: %#v", err)
 		}
 	}
-	// A server below a path.
+	// A server under a path prefix.
 	_, srv := serve(t)
 	outer := httptest.NewServer(http.StripPrefix("/brig", srv.Config.Handler))
 	defer outer.Close()
@@ -312,29 +313,29 @@ func TestClientCancel(t *testing.T) {
 	s, c := pair(t)
 	for what, f := range map[string]func(context.Context) error{
 		"exec": func(ctx context.Context) error {
-			return second(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{}))
+			return errorOf(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{}))
 		},
 		"stream": func(ctx context.Context) error {
-			return second(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{Stdout: io.Discard}))
+			return errorOf(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{Stdout: io.Discard}))
 		},
 		"stdin": func(ctx context.Context) error {
 			pr, pw := io.Pipe()
 			defer pw.Close()
-			return second(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{Stdin: pr}))
+			return errorOf(c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{Stdin: pr}))
 		},
 		"run": func(ctx context.Context) error {
-			return second(c.Run(ctx, brig.Program{Language: brig.Bash, Code: "wait"}, brig.IO{}))
+			return errorOf(c.Run(ctx, brig.Program{Language: brig.Bash, Code: "wait"}, brig.IO{}))
 		},
 	} {
-		if err := f(leaving(t, s, 10*time.Millisecond)); brig.KindOf(err) != brig.Canceled {
+		if err := f(cancelAfter(t, s, 10*time.Millisecond)); brig.KindOf(err) != brig.Canceled {
 			t.Errorf("%s: %v", what, err)
 		}
-		awaitEnd(t, s)
+		waitForEnd(t, s)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if _, err := c.Exec(ctx, "box", brig.Command{Argv: []string{"wait"}}, brig.IO{}); brig.KindOf(err) != brig.Timeout {
 		t.Errorf("a deadline: %v", err)
 	}
-	awaitEnd(t, s)
+	waitForEnd(t, s)
 }

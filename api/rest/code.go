@@ -2,21 +2,20 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/url"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-func (a *api) createContext(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.ContextRequest
-	if err := door.ReadJSON(w, r, &in, true); err != nil {
+func (a *sandboxAPI) createContext(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.ContextRequest
+	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
 		return err
 	}
-	language, err := toLanguage(in.Language)
+	language, err := v1.ToContextLanguage(in.Language)
 	if err != nil {
 		return err
 	}
@@ -24,26 +23,18 @@ func (a *api) createContext(w http.ResponseWriter, r *http.Request, _ url.Values
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusCreated, fromContext(c))
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromContext(c))
 }
 
-func (a *api) contexts(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) contexts(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Contexts(r.Context(), param(r, "name"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromContexts(list))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromContexts(list))
 }
 
-func fromContexts(list []*brig.CodeContext) wire.Contexts {
-	out := wire.Contexts{Contexts: []wire.Context{}}
-	for _, c := range list {
-		out.Contexts = append(out.Contexts, fromContext(c))
-	}
-	return out
-}
-
-func (a *api) interruptContext(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) interruptContext(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := a.Service.InterruptContext(r.Context(), param(r, "name"), param(r, "id")); err != nil {
 		return err
 	}
@@ -51,15 +42,15 @@ func (a *api) interruptContext(w http.ResponseWriter, r *http.Request, _ url.Val
 	return nil
 }
 
-func (a *api) restartContext(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) restartContext(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	c, err := a.Service.RestartContext(r.Context(), param(r, "name"), param(r, "id"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromContext(c))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromContext(c))
 }
 
-func (a *api) removeContext(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) removeContext(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := a.Service.RemoveContext(r.Context(), param(r, "name"), param(r, "id")); err != nil {
 		return err
 	}
@@ -67,22 +58,22 @@ func (a *api) removeContext(w http.ResponseWriter, r *http.Request, _ url.Values
 	return nil
 }
 
-func (a *api) runCode(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.CodeRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *sandboxAPI) runCode(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.CodeRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	code, err := toCode(in)
+	code, err := in.Domain()
 	if err != nil {
 		return err
 	}
-	ndjson, sse := accepts(r)
+	ndjson, sse := acceptedFormat(r)
 	if !in.Stream && !ndjson && !sse {
 		res, err := a.Service.RunCode(r.Context(), param(r, "name"), code, nil)
 		if err != nil {
 			return err
 		}
-		return door.WriteJSON(w, http.StatusOK, fromCode(res))
+		return httpapi.WriteJSON(w, http.StatusOK, v1.FromCodeResult(res))
 	}
 	s, ctx, stop := newStream(w, r)
 	defer stop()
@@ -90,13 +81,13 @@ func (a *api) runCode(w http.ResponseWriter, r *http.Request, _ url.Values) erro
 	if err != nil {
 		return s.end(nil, err)
 	}
-	return s.end(fromCode(res), nil)
+	return s.end(v1.FromCodeResult(res), nil)
 }
 
-// streamCode runs code and sends what happens as it happens.
-func (a *api) streamCode(ctx context.Context, name string, code brig.Code, s *stream) (*brig.CodeResult, error) {
+// streamCode runs code and sends its events as they happen.
+func (a *sandboxAPI) streamCode(ctx context.Context, name string, code brig.Code, s *stream) (*brig.CodeResult, error) {
 	var all outputs
-	stdout, stderr := s.to(wire.EventStdout, true, &all), s.to(wire.EventStderr, true, &all)
+	stdout, stderr := s.writerFor(v1.EventStdout, true, &all), s.writerFor(v1.EventStderr, true, &all)
 	return a.Service.RunCode(ctx, name, code, func(e brig.CodeEvent) error {
 		switch {
 		case e.Stdout != nil:
@@ -106,89 +97,27 @@ func (a *api) streamCode(ctx context.Context, name string, code brig.Code, s *st
 			_, err := stderr.Write(e.Stderr)
 			return err
 		}
-		// What was held back of a character is not going to become whole.
+		// An event follows the output, so flush incomplete characters as they
+		// are.
 		if err := all.flush(); err != nil {
 			return err
 		}
 		switch {
 		case e.Started != nil:
-			return s.send(wire.EventCodeStarted, wire.CodeStarted{Context: e.Started.Context, Count: e.Started.Count})
+			return s.send(v1.EventCodeStarted, v1.CodeStarted{Context: e.Started.Context, Count: e.Started.Count})
 		case e.Output != nil:
-			return s.send(wire.EventOutput, wire.Rich{Data: e.Output.Data, Main: e.Output.Main})
+			return s.send(v1.EventOutput, v1.Rich{Data: e.Output.Data, Main: e.Output.Main})
 		case e.Error != nil:
-			return s.send(wire.EventException, wire.Exception(*e.Error))
+			return s.send(v1.EventException, v1.Exception(*e.Error))
 		}
 		return nil
 	})
 }
 
-func (a *api) pool(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	shelves, err := a.Service.Pool(r.Context())
+func (a *sandboxAPI) pool(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	classes, err := a.Service.Pool(r.Context())
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromPool(shelves))
-}
-
-func fromPool(shelves []brig.PoolShelf) wire.Pool {
-	out := wire.Pool{Shelves: []wire.Shelf{}}
-	for _, s := range shelves {
-		out.Shelves = append(out.Shelves, wire.Shelf{
-			Provider: s.Provider, Image: s.Image, Language: string(s.Language), Limits: fromLimits(s.Limits),
-			Target: s.Target, Ready: s.Ready, Making: s.Making, Hits: s.Hits, Misses: s.Misses, Failed: s.Failed,
-			RefillMS: wire.Millis(s.Refill),
-		})
-	}
-	return out
-}
-
-func toLanguage(s string) (brig.Language, error) {
-	if s == "" {
-		return "", nil
-	}
-	return brig.ParseContextLanguage(s)
-}
-
-func toCode(in wire.CodeRequest) (brig.Code, error) {
-	language, err := toLanguage(in.Language)
-	if err != nil {
-		return brig.Code{}, err
-	}
-	timeout, err := toDuration("timeout_ms", in.TimeoutMS)
-	return brig.Code{Context: in.Context, Language: language, Source: in.Code, Env: in.Env, Timeout: timeout}, err
-}
-
-func fromContext(c *brig.CodeContext) wire.Context {
-	return wire.Context{
-		ID: c.ID, Sandbox: string(c.Sandbox), Language: string(c.Spec.Language), Cwd: c.Spec.Dir, Env: c.Spec.Env,
-		State: string(c.State), Flavor: c.Flavor, Version: c.Version, Count: c.Count, Created: c.Created,
-	}
-}
-
-func fromCode(r *brig.CodeResult) wire.CodeAnswer {
-	out := wire.CodeAnswer{
-		Context: r.Context, Count: r.Count, Outputs: fromOutputs(r.Stdout, r.Stderr), Results: fromRich(r.Outputs),
-		TimedOut: r.TimedOut, Interrupted: r.Interrupted, Lost: r.Lost,
-		Started: r.Started, DurationMS: wire.Millis(r.Duration), QueuedMS: wire.Millis(r.Queued),
-	}
-	for _, o := range r.Outputs {
-		if o.Main {
-			// A guest may say that its text is something else: then there is none.
-			_ = json.Unmarshal(o.Data["text/plain"], &out.Text)
-		}
-	}
-	if r.Error != nil {
-		e := wire.Exception(*r.Error)
-		out.Error = &e
-	}
-	return out
-}
-
-// fromRich is values in several forms.
-func fromRich(values []brig.Rich) []wire.Rich {
-	out := make([]wire.Rich, 0, len(values))
-	for _, v := range values {
-		out = append(out, wire.Rich{Data: v.Data, Main: v.Main})
-	}
-	return out
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromPool(classes))
 }

@@ -8,24 +8,23 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// peeked is how much of a file is read before its answer begins: then errors
-// have a status of their own, and of a small file the length is known even
-// where the kernel does not say it.
+// peeked is how many bytes of a file are read before the response begins. So an
+// early error has its own status, and the length of a small file is known even
+// if the kernel reports no size.
 const peeked = 64 << 10
 
-func (a *api) download(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a *sandboxAPI) download(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	p, err := toPath(q)
 	if err != nil {
 		return err
 	}
-	want, err := toSpan(r, q)
+	want, err := toByteRange(r, q)
 	if err != nil {
 		return err
 	}
@@ -49,17 +48,17 @@ func (a *api) download(w http.ResponseWriter, r *http.Request, q url.Values) err
 	}
 	if want.ranged && (want.from >= e.Size || length == 0) {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", e.Size))
-		return door.WithStatus(http.StatusRequestedRangeNotSatisfiable,
+		return httpapi.WithStatus(http.StatusRequestedRangeNotSatisfiable,
 			brig.InvalidField("Range", "begins after the end of the file").WithHint("the file has %d bytes", e.Size))
 	}
-	entry, err := inHeader(e)
+	entry, err := encodeHeader(e)
 	if err != nil {
 		return err
 	}
 	h := w.Header()
-	h.Set("Content-Type", wire.Octets)
+	h.Set("Content-Type", v1.Octets)
 	h.Set("Accept-Ranges", "bytes")
-	h.Set(wire.EntryHeader, entry)
+	h.Set(v1.EntryHeader, entry)
 	if known {
 		h.Set("Content-Length", strconv.FormatInt(length, 10))
 	}
@@ -73,16 +72,16 @@ func (a *api) download(w http.ResponseWriter, r *http.Request, q url.Values) err
 	if !known {
 		return sendFile(w, r, rest, -1)
 	}
-	return sendFile(w, r, io.LimitReader(rest, length), length) // a file may grow meanwhile
+	return sendFile(w, r, io.LimitReader(rest, length), length) // the file may grow while it is sent
 }
 
-// sendFile sends a body after its header, of a length that is known unless it
-// is negative.
+// sendFile sends the header and the body. A negative length means that the
+// length is unknown.
 func sendFile(w http.ResponseWriter, r *http.Request, body io.Reader, length int64) error {
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	sent, err := io.Copy(patient{w}, body)
+	sent, err := io.Copy(w, body)
 	if err == nil && sent < length {
 		err = fmt.Errorf("%d of %d bytes: %w", sent, length, io.ErrUnexpectedEOF)
 	}
@@ -92,20 +91,5 @@ func sendFile(w http.ResponseWriter, r *http.Request, body io.Reader, length int
 	case r.Context().Err() != nil:
 		return brig.Errorf(brig.Canceled, "the client went away").Because(err)
 	}
-	return fmt.Errorf("send file: %w", err) // which breaks the connection
-}
-
-// patient is an answer whose client may not leave it unread for ever.
-type patient struct{ w http.ResponseWriter }
-
-// Write implements io.Writer.
-func (p patient) Write(b []byte) (int, error) {
-	rc := http.NewResponseController(p.w)
-	// A writer that has no deadlines, as in tests, needs none.
-	_ = rc.SetWriteDeadline(time.Now().Add(sendTimeout))
-	n, err := p.w.Write(b)
-	if err == nil {
-		_ = rc.SetWriteDeadline(time.Time{}) // the connection may serve others
-	}
-	return n, err
+	return fmt.Errorf("send file: %w", err) // returning an error aborts the connection
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is enforced is told by a client as its server said it.
+// The client returns the enforcement that the server reports, unchanged.
 func TestClientEnforcement(t *testing.T) {
 	s, c := pair(t)
 	ctx := t.Context()

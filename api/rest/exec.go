@@ -10,26 +10,25 @@ import (
 	"strconv"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// call is one request that runs something: how its input comes and how its
-// answer goes.
+// call is a request to run a program, with its input and its response.
 type call struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	duplex *duplex // nil unless standard input follows in the body
 }
 
-// readCall reads the request into v, from a JSON body or from the first line
-// of one that goes on with standard input.
+// readCall decodes the request into v, from a JSON body or from the first line
+// of an NDJSON body that continues with standard input.
 func readCall(w http.ResponseWriter, r *http.Request, v any) (*call, error) {
 	c := &call{w: w, r: r}
-	if r.Body == http.NoBody || door.MediaType(r, wire.NDJSON) != nil {
-		err := door.ReadJSON(w, r, v, false)
-		if err != nil && door.StatusOf(err) == http.StatusUnsupportedMediaType {
-			err = door.MediaType(r, wire.JSON, wire.NDJSON)
+	if r.Body == http.NoBody || httpapi.MediaType(r, v1.NDJSON) != nil {
+		err := httpapi.ReadJSON(w, r, v, false)
+		if err != nil && httpapi.StatusOf(err) == http.StatusUnsupportedMediaType {
+			err = httpapi.MediaType(r, v1.JSON, v1.NDJSON)
 		}
 		return c, err
 	}
@@ -38,17 +37,17 @@ func readCall(w http.ResponseWriter, r *http.Request, v any) (*call, error) {
 	return c, err
 }
 
-// streaming says whether and what a call streams.
+// streaming defines whether a call streams its output, and which outputs.
 type streaming struct {
 	on      bool
 	streams []string
 	allowed []string
 }
 
-// wants returns which outputs to stream, by the names of their events.
-func (s streaming) wants() (map[string]bool, error) {
+// wantedOutputs returns the outputs to stream, by the names of their events.
+func (s streaming) wantedOutputs() (map[string]bool, error) {
 	if s.streams == nil {
-		return map[string]bool{wire.EventStdout: true, wire.EventStderr: true}, nil
+		return map[string]bool{v1.EventStdout: true, v1.EventStderr: true}, nil
 	}
 	want := map[string]bool{}
 	for i, name := range s.streams {
@@ -60,29 +59,30 @@ func (s streaming) wants() (map[string]bool, error) {
 	return want, nil
 }
 
-// do calls f, with events or without as the request asks, and answers.
+// do calls f and responds with its result, preceded by events if the client
+// requested them.
 func (c *call) do(st streaming, stdin io.Reader, f func(context.Context, brig.IO) (any, error)) error {
-	want, err := st.wants()
+	want, err := st.wantedOutputs()
 	if err != nil {
 		return err
 	}
-	ndjson, sse := accepts(c.r)
+	ndjson, sse := acceptedFormat(c.r)
 	if !st.on && !ndjson && !sse && c.duplex == nil {
 		v, err := f(c.r.Context(), brig.IO{Stdin: stdin})
 		if err != nil {
 			return err
 		}
-		return door.WriteJSON(c.w, http.StatusOK, v)
+		return httpapi.WriteJSON(c.w, http.StatusOK, v)
 	}
 	s, ctx, stop := newStream(c.w, c.r)
 	defer stop()
 	var all outputs
 	sio := brig.IO{
 		Stdin:   stdin,
-		Stdout:  s.to(wire.EventStdout, want[wire.EventStdout], &all),
-		Stderr:  s.to(wire.EventStderr, want[wire.EventStderr], &all),
-		Result:  s.to(wire.EventDescriptor3, want[wire.EventDescriptor3], &all),
-		Started: func(id string) { _ = s.send(wire.EventStarted, wire.Started{Exec: id}) },
+		Stdout:  s.writerFor(v1.EventStdout, want[v1.EventStdout], &all),
+		Stderr:  s.writerFor(v1.EventStderr, want[v1.EventStderr], &all),
+		Result:  s.writerFor(v1.EventDescriptor3, want[v1.EventDescriptor3], &all),
+		Started: func(id string) { _ = s.send(v1.EventStarted, v1.Started{Exec: id}) },
 	}
 	if c.duplex != nil {
 		in, stopInput := c.duplex.stdin(s.cancel)
@@ -93,7 +93,7 @@ func (c *call) do(st streaming, stdin io.Reader, f func(context.Context, brig.IO
 	}
 	v, err := f(ctx, sio)
 	if bad, ok := errors.AsType[*brig.Error](context.Cause(ctx)); ok && err != nil {
-		err = bad // what the client sent is why the context ended
+		err = bad // invalid input of the client canceled the context
 	}
 	if ferr := all.flush(); ferr != nil {
 		return ferr
@@ -101,13 +101,13 @@ func (c *call) do(st streaming, stdin io.Reader, f func(context.Context, brig.IO
 	return s.end(v, err)
 }
 
-func (a *api) exec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.ExecRequest
+func (a *sandboxAPI) exec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.ExecRequest
 	c, err := readCall(w, r, &in)
 	if err != nil {
 		return err
 	}
-	cmd, err := toCommand(in)
+	cmd, err := in.Domain()
 	if err != nil {
 		return err
 	}
@@ -115,23 +115,23 @@ func (a *api) exec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err != nil {
 		return err
 	}
-	st := streaming{in.Stream, in.Streams, []string{wire.EventStdout, wire.EventStderr, wire.EventDescriptor3}}
+	st := streaming{in.Stream, in.Streams, []string{v1.EventStdout, v1.EventStderr, v1.EventDescriptor3}}
 	return c.do(st, stdin, func(ctx context.Context, sio brig.IO) (any, error) {
 		res, err := a.Service.Exec(ctx, param(r, "name"), cmd, sio)
 		if err != nil {
 			return nil, err
 		}
-		return fromResult(res), nil
+		return v1.FromResult(res), nil
 	})
 }
 
-func (a *api) run(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.RunRequest
+func (a *sandboxAPI) run(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.RunRequest
 	c, err := readCall(w, r, &in)
 	if err != nil {
 		return err
 	}
-	program, err := toProgram(in)
+	program, err := in.Domain()
 	if err != nil {
 		return err
 	}
@@ -139,36 +139,36 @@ func (a *api) run(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err != nil {
 		return err
 	}
-	st := streaming{in.Stream, in.Streams, []string{wire.EventStdout, wire.EventStderr}}
+	st := streaming{in.Stream, in.Streams, []string{v1.EventStdout, v1.EventStderr}}
 	return c.do(st, stdin, func(ctx context.Context, sio brig.IO) (any, error) {
 		o, err := a.Service.Run(ctx, program, sio)
 		if err != nil {
 			return nil, err
 		}
-		return fromOutcome(o), nil
+		return v1.FromOutcome(o), nil
 	})
 }
 
-func (a *api) getRun(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) getRun(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	o, err := a.Service.GetRun(r.Context(), param(r, "name"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromOutcome(o))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromOutcome(o))
 }
 
-func (a *api) getExec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) getExec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	x, err := a.Service.GetExec(r.Context(), param(r, "name"), param(r, "id"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromExecution(x))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromExecution(x))
 }
 
-func (a *api) listExecs(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) listExecs(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	xs, err := a.Service.ListExecs(r.Context(), param(r, "name"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromExecutions(xs))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromExecutions(xs))
 }

@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/brig-run/brig/door/transcript"
+	"github.com/brig-run/brig/api/httpapi/transcript"
 )
 
 var _ = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// TestTranscripts replays what clients say; see package transcript.
+// TestTranscripts replays recorded client requests. See package transcript.
 func TestTranscripts(t *testing.T) {
 	transcript.Run(t, transcript.Options{
 		Serve: func(t *testing.T) string {

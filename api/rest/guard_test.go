@@ -13,22 +13,22 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// foreignPages are the ways in which a request says that a page of another
-// site makes it; strangers are names that are not the server's.
+// foreignPages are the headers that mark a request from another site's page.
+// foreignHosts are host names of other servers.
 var (
 	foreignPages = [][2]string{
 		{"Origin", "http://evil.test"}, {"Origin", "null"}, {"Origin", "file://"}, {"Origin", "http://localhost:1"},
 		{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"},
 	}
-	strangers = []string{"evil.test", "evil.test:2744", "localhost.evil.test", "127.0.0.1.evil.test", "127.0.0.2", "[::1"}
+	foreignHosts = []string{"evil.test", "evil.test:2744", "localhost.evil.test", "127.0.0.1.evil.test", "127.0.0.2", "[::1"}
 )
 
-// everyRoute calls f with each operation of the document, and two paths that
-// there are none of.
+// everyRoute calls f with each operation of the document and with two paths
+// that do not exist.
 func everyRoute(t *testing.T, f func(method, path string)) {
 	t.Helper()
 	_, srv := serve(t)
-	_, text := ask(t, "GET", srv.URL+"/openapi.json", "")
+	_, text := doRequest(t, "GET", srv.URL+"/openapi.json", "")
 	var d struct{ Paths map[string]map[string]any }
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatal(err)
@@ -48,56 +48,57 @@ func everyRoute(t *testing.T, f func(method, path string)) {
 	}
 }
 
-// Before every route stands the guard: whoever comes under a strange name, or
-// from a page of another site, is refused, and the service never hears of it.
-func TestGuardStandsBeforeEveryRoute(t *testing.T) {
+// The guard runs before every route. It rejects a request with a foreign host
+// name or from another site's page, and the Service does not receive the
+// request.
+func TestGuardProtectsEveryRoute(t *testing.T) {
 	s, srv := serve(t)
 	tried := func(id string, want int, method, path, header, value string) {
-		resp, body := ask(t, method, srv.URL+path, "", header, value)
+		resp, body := doRequest(t, method, srv.URL+path, "", header, value)
 		got := s.last()
 		ok := resp.StatusCode == want && got == nil
 		if !ok {
 			t.Errorf("%s %s with %s %q: %d %s, the service was asked %v", method, path, header, value, resp.StatusCode, body, got)
 		}
-		attack.Tried(id, fmt.Sprintf("%s %s, %s: %s", method, path, header, value), !ok)
+		attack.RecordCase(id, fmt.Sprintf("%s %s, %s: %s", method, path, header, value), !ok)
 	}
 	everyRoute(t, func(method, path string) {
 		for _, p := range foreignPages {
 			tried("API-03", http.StatusForbidden, method, path, p[0], p[1])
 		}
-		for _, h := range strangers {
+		for _, h := range foreignHosts {
 			tried("API-04", http.StatusMisdirectedRequest, method, path, "Host", h)
 		}
 	})
 }
 
-// What a page can send without being asked first carries no JSON, and what is
-// not JSON is not read.
-func TestFormsAreRefused(t *testing.T) {
+// A page can send some bodies without a preflight, but no JSON body. A body
+// with another content type is not read.
+func TestRoutesRejectForms(t *testing.T) {
 	s, srv := serve(t)
 	for _, seed := range seeds {
 		if seed.kind != "application/json" {
 			continue
 		}
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} {
-			resp, body := ask(t, "POST", srv.URL+seed.path, seed.body, "Content-Type", kind)
+			resp, body := doRequest(t, "POST", srv.URL+seed.path, seed.body, "Content-Type", kind)
 			ok := resp.StatusCode >= 400 && resp.StatusCode < 500 && s.last() == nil
 			if !ok {
 				t.Errorf("%s as %q: %d %s, the service was asked %v", seed.path, kind, resp.StatusCode, body, s.last())
 			}
-			attack.Tried("API-03", fmt.Sprintf("POST %.60s as %q", seed.path, kind), !ok)
+			attack.RecordCase("API-03", fmt.Sprintf("POST %.60s as %q", seed.path, kind), !ok)
 		}
 	}
-	// The control: as JSON the service hears of it.
-	ask(t, "POST", srv.URL+"/v1/sandboxes", `{"name":"web"}`)
+	// Control: as JSON the request reaches the Service.
+	doRequest(t, "POST", srv.URL+"/v1/sandboxes", `{"name":"web"}`)
 	if s.last() == nil {
 		t.Error("as JSON it is not heard of either")
 	}
-	attack.Seen("API-03", "POST /v1/sandboxes", "the kind of a body", s.last() != nil)
+	attack.RecordMutant("API-03", "POST /v1/sandboxes", "the kind of a body", s.last() != nil)
 }
 
-// The control of the guard: once the name is the server's own, or the page is,
-// the same requests are let through.
+// Control of the guard: with the server's own host name or page, the same
+// requests are accepted.
 func TestGuardControl(t *testing.T) {
 	s := &stub{ended: make(chan error, 8)}
 	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", Bounds: brig.DefaultBounds(), Hosts: []string{"evil.test"}}))
@@ -111,10 +112,10 @@ func TestGuardControl(t *testing.T) {
 		{"API-03", "the page's origin", []string{"Origin", "http://" + host}},
 		{"API-03", "the page's origin", []string{"Sec-Fetch-Site", "same-origin"}},
 	} {
-		resp, body := ask(t, "GET", srv.URL+"/v1/version", "", c.headers...)
+		resp, body := doRequest(t, "GET", srv.URL+"/v1/version", "", c.headers...)
 		if resp.StatusCode != 200 {
 			t.Errorf("%q: %d %s", c.headers, resp.StatusCode, body)
 		}
-		attack.Seen(c.id, c.headers[0]+" as ours", c.off, resp.StatusCode == 200)
+		attack.RecordMutant(c.id, c.headers[0]+" as ours", c.off, resp.StatusCode == 200)
 	}
 }

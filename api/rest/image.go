@@ -8,34 +8,34 @@ import (
 	"net/url"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// archives are the media types of a tar archive, compressed or not. What it
-// is, its first bytes say.
+// archives are the media types of tar archives, with and without compression.
+// The real format is detected from the first bytes.
 var archives = []string{
-	wire.Tar, "application/octet-stream", "application/gzip", "application/x-gzip",
+	v1.Tar, "application/octet-stream", "application/gzip", "application/x-gzip",
 	"application/zstd", "application/x-compressed-tar",
 }
 
-func (a *api) images(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) images(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Images(r.Context())
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromImages(list))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromImages(list))
 }
 
-func (a *api) getImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) getImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	i, err := a.Service.GetImage(r.Context(), param(r, "*"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromImage(i))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromImage(i))
 }
 
-func (a *api) removeImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) removeImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := a.Service.RemoveImage(r.Context(), param(r, "*")); err != nil {
 		return err
 	}
@@ -43,14 +43,14 @@ func (a *api) removeImage(w http.ResponseWriter, r *http.Request, _ url.Values) 
 	return nil
 }
 
-func (a *api) importImage(w http.ResponseWriter, r *http.Request, q url.Values) error {
-	if err := door.MediaType(r, archives...); err != nil {
+func (a *serverAPI) importImage(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	if err := httpapi.MediaType(r, archives...); err != nil {
 		return err
 	}
-	door.LongBody(w)
-	if ndjson, sse := accepts(r); ndjson || sse {
-		// Progress is told while the archive is still coming.
-		if err := bothWays(w); err != nil {
+	httpapi.LongBody(r)
+	if ndjson, sse := acceptedFormat(r); ndjson || sse {
+		// The server sends progress while the archive is still arriving.
+		if err := enableFullDuplex(w); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func (a *api) importImage(w http.ResponseWriter, r *http.Request, q url.Values) 
 	})
 }
 
-// archive is a body whose errors say that the client is at fault.
+// archive is a body whose read errors are client errors.
 type archive struct{ body io.Reader }
 
 // Read implements io.Reader.
@@ -71,41 +71,53 @@ func (a archive) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (a *api) buildImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.BuildRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *serverAPI) buildImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.BuildRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
 	return makeImage(w, r, func(ctx context.Context, report func(brig.Progress)) (*brig.Image, error) {
-		return a.Service.BuildImage(ctx, toBuild(in), report)
+		return a.Service.BuildImage(ctx, in.Domain(), report)
 	})
 }
 
-func (a *api) pullImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.PullRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *serverAPI) pullImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.PullRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
 	return makeImage(w, r, func(ctx context.Context, report func(brig.Progress)) (*brig.Image, error) {
-		return a.Service.PullImage(ctx, toPull(in), report)
+		return a.Service.PullImage(ctx, brig.ImagePull(in), report)
 	})
 }
 
-// makeImage answers with the image that f makes, after its progress where the
-// request accepts events.
+func (a *serverAPI) tagImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.TagRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
+		return err
+	}
+	i, err := a.Service.TagImage(r.Context(), in.Image, in.Name)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromImage(i))
+}
+
+// makeImage responds with the image that f creates. If the request accepts
+// events, it sends f's progress before the image.
 func makeImage(w http.ResponseWriter, r *http.Request, f func(context.Context, func(brig.Progress)) (*brig.Image, error)) error {
-	if ndjson, sse := accepts(r); !ndjson && !sse {
+	if ndjson, sse := acceptedFormat(r); !ndjson && !sse {
 		i, err := f(r.Context(), func(brig.Progress) {})
 		if err != nil {
 			return err
 		}
-		return door.WriteJSON(w, http.StatusOK, fromImage(i))
+		return httpapi.WriteJSON(w, http.StatusOK, v1.FromImage(i))
 	}
 	s, ctx, stop := newStream(w, r)
 	defer stop()
-	i, err := f(ctx, func(p brig.Progress) { _ = s.send(wire.EventProgress, fromProgress(p)) })
+	i, err := f(ctx, func(p brig.Progress) { _ = s.send(v1.EventProgress, v1.Progress(p)) })
 	if err != nil {
 		return s.end(nil, err)
 	}
-	return s.end(fromImage(i), nil)
+	return s.end(v1.FromImage(i), nil)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// FuzzInput: any body of standard input is read to its end or refused as the
-// caller's fault, and never hangs.
+// FuzzInput checks that any standard input is either read to its end or
+// rejected as a client error, and that reading never blocks.
 func FuzzInput(f *testing.F) {
 	for _, s := range []string{
 		"{\"stdin\":\"a\"}\n{\"stdin_b64\":\"YQ==\"}\n\n{\"close_stdin\":true}\n", "{\"stdin\":\"a\"}", "{", "\n\n", "[]\n",
@@ -28,7 +28,7 @@ func FuzzInput(f *testing.F) {
 			_, err := io.Copy(io.Discard, pr)
 			read <- err
 		}()
-		err := lines{bufio.NewReader(bytes.NewReader(data))}.feed(pw)
+		err := (&lines{r: bufio.NewReader(bytes.NewReader(data))}).copyTo(pw)
 		if rerr := <-read; (err == nil) != (rerr == nil) && !bytes.Contains(data, []byte("close_stdin")) {
 			t.Errorf("feed said %v, its reader got %v", err, rerr)
 		}
@@ -38,32 +38,32 @@ func FuzzInput(f *testing.F) {
 	})
 }
 
-func TestInputLineIsBounded(t *testing.T) {
-	l := lines{bufio.NewReader(strings.NewReader(strings.Repeat("x", mostLine+1)))}
-	if _, err := l.next(mostLine); brig.KindOf(err) != brig.InvalidArgument {
-		t.Errorf("a line of %d bytes: %v", mostLine+1, err)
+func TestInputLineLimit(t *testing.T) {
+	l := lines{r: bufio.NewReader(strings.NewReader(strings.Repeat("x", maxLine+1)))}
+	if _, err := l.next(maxLine); brig.KindOf(err) != brig.InvalidArgument {
+		t.Errorf("a line of %d bytes: %v", maxLine+1, err)
 	}
-	if _, err := (lines{bufio.NewReader(strings.NewReader(" \n\n"))}).next(mostLine); !errors.Is(err, io.EOF) {
+	if _, err := (&lines{r: bufio.NewReader(strings.NewReader(" \n\n"))}).next(maxLine); !errors.Is(err, io.EOF) {
 		t.Errorf("empty lines: %v", err)
 	}
 }
 
-// FuzzIncomplete: what is held back is the beginning of a character, and a
-// text cut anywhere keeps all its characters.
+// FuzzIncomplete checks that only the beginning of a character is held back,
+// and that text keeps all its characters wherever it is split.
 func FuzzIncomplete(f *testing.F) {
 	f.Add([]byte("caf\xc3"))
 	f.Add([]byte("\xf0\x9f\x98"))
 	f.Add([]byte("\xff\xfe"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n := incomplete(data)
+		n := incompleteBytes(data)
 		if n < 0 || n > 3 || n > len(data) {
 			t.Fatalf("incomplete(%q) = %d", data, n)
 		}
 		if utf8.Valid(data) && n != 0 {
 			t.Errorf("%q is whole, but %d bytes were held back", data, n)
 		}
-		if held := data[len(data)-n:]; n > 0 && utf8.FullRune(held) {
-			t.Errorf("%q is held back of %q", held, data)
+		if pending := data[len(data)-n:]; n > 0 && utf8.FullRune(pending) {
+			t.Errorf("%q is held back of %q", pending, data)
 		}
 	})
 }

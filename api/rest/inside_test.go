@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// TestClientInsideRequests: what the client was asked for inside a sandbox is
-// what the service gets.
-func TestClientInsideRequests(t *testing.T) {
+// TestClientGuestRequests checks that the Service receives the client's
+// requests for files and processes in a sandbox.
+func TestClientGuestRequests(t *testing.T) {
 	s, c := pair(t)
 	ctx := t.Context()
 	files, procs := c.Files("box"), c.Processes("box")
@@ -31,24 +31,24 @@ func TestClientInsideRequests(t *testing.T) {
 		want any
 		do   func() error
 	}{
-		"stat":         {pathCall{what: "stat", p: odd}, func() error { return second(files.Stat(ctx, odd)) }},
-		"list":         {pathCall{what: "list", p: odd, depth: 3}, func() error { return second(files.List(ctx, odd, 3)) }},
-		"list nothing": {pathCall{what: "list"}, func() error { return second(files.List(ctx, brig.Path{}, -1)) }},
-		"mkdir":        {pathCall{what: "mkdir", p: odd}, func() error { return second(files.MakeDir(ctx, odd)) }},
+		"stat":         {pathCall{what: "stat", p: odd}, func() error { return errorOf(files.Stat(ctx, odd)) }},
+		"list":         {pathCall{what: "list", p: odd, depth: 3}, func() error { return errorOf(files.List(ctx, odd, 3)) }},
+		"list nothing": {pathCall{what: "list"}, func() error { return errorOf(files.List(ctx, brig.Path{}, -1)) }},
+		"mkdir":        {pathCall{what: "mkdir", p: odd}, func() error { return errorOf(files.MakeDir(ctx, odd)) }},
 		"move": {
 			pathCall{what: "move", p: odd, to: brig.Path{Name: "b", User: "root"}},
-			func() error { return second(files.Move(ctx, odd, brig.Path{Name: "b", User: "root"})) },
+			func() error { return errorOf(files.Move(ctx, odd, brig.Path{Name: "b", User: "root"})) },
 		},
 		"remove":  {pathCall{what: "remove", p: odd}, func() error { return files.Remove(ctx, odd) }},
-		"compose": {[]brig.Path{odd, odd, odd}, func() error { return second(files.Compose(ctx, []brig.Path{odd, odd}, odd)) }},
+		"compose": {[]brig.Path{odd, odd, odd}, func() error { return errorOf(files.Compose(ctx, []brig.Path{odd, odd}, odd)) }},
 		"write": {
 			writeCall{odd, brig.FileWrite{Mode: 0o7, Metadata: map[string]string{"a-b.c": "D e"}}, "content"},
 			func() error {
 				w := brig.FileWrite{Mode: 0o7, Metadata: map[string]string{"a-b.c": "D e"}}
-				return second(files.Write(ctx, odd, w, iotest.OneByteReader(strings.NewReader("content"))))
+				return errorOf(files.Write(ctx, odd, w, iotest.OneByteReader(strings.NewReader("content"))))
 			},
 		},
-		"write nothing": {writeCall{p: odd}, func() error { return second(files.Write(ctx, odd, brig.FileWrite{}, nil)) }},
+		"write nothing": {writeCall{p: odd}, func() error { return errorOf(files.Write(ctx, odd, brig.FileWrite{}, nil)) }},
 		"watch": {pathCall{what: "watch", p: odd, recursive: true}, func() error {
 			err := files.Watch(ctx, odd, true, func(brig.FileChange) error { return nil })
 			if brig.KindOf(err) != brig.NotFound {
@@ -56,7 +56,7 @@ func TestClientInsideRequests(t *testing.T) {
 			}
 			return nil
 		}},
-		"start":  {text, func() error { return second(procs.Start(ctx, text)) }},
+		"start":  {text, func() error { return errorOf(procs.Start(ctx, text)) }},
 		"attach": {processCall{what: "attach", pid: 7, from: 3}, func() error { return procs.Attach(ctx, 7, 3, func(brig.ProcessEvent) error { return nil }) }},
 		"live":   {processCall{what: "attach", pid: 7, from: -1}, func() error { return procs.Attach(ctx, 7, -5, func(brig.ProcessEvent) error { return nil }) }},
 		"input":  {processCall{what: "input", pid: 7, data: "\x00\xff"}, func() error { return procs.Input(ctx, 7, []byte("\x00\xff")) }},
@@ -77,9 +77,9 @@ func TestClientInsideRequests(t *testing.T) {
 	}
 }
 
-// TestClientInsideAnswers: what the service answered is what the client
-// returns, errors included.
-func TestClientInsideAnswers(t *testing.T) {
+// TestClientGuestResponses checks that the client returns the responses of the
+// Service, including errors.
+func TestClientGuestResponses(t *testing.T) {
 	s, c := pair(t)
 	ctx := brig.WithActor(t.Context(), brig.Actor{Tenant: "acme"})
 	same := func(what string, got any, gotErr error, want any, wantErr error) {
@@ -133,27 +133,28 @@ func TestClientInsideAnswers(t *testing.T) {
 	}
 }
 
-// TestClientInsideRefuses what the wire cannot say.
-func TestClientInsideRefuses(t *testing.T) {
+// TestClientGuestRejectsInvalidValues checks that the client rejects values
+// that the wire types cannot express.
+func TestClientGuestRejectsInvalidValues(t *testing.T) {
 	_, c := pair(t)
 	ctx := t.Context()
 	files := c.Files("box")
 	f, bad := brig.Path{Name: "/f"}, brig.Path{Name: "/\xff"}
-	write := func(w brig.FileWrite) error { return second(files.Write(ctx, f, w, strings.NewReader("x"))) }
+	write := func(w brig.FileWrite) error { return errorOf(files.Write(ctx, f, w, strings.NewReader("x"))) }
 	for field, errs := range map[string][]error{
 		"path": {
-			second(files.Stat(ctx, bad)), second(files.MakeDir(ctx, bad)), second(files.Move(ctx, f, bad)),
-			second(files.Compose(ctx, []brig.Path{bad}, f)),
+			errorOf(files.Stat(ctx, bad)), errorOf(files.MakeDir(ctx, bad)), errorOf(files.Move(ctx, f, bad)),
+			errorOf(files.Compose(ctx, []brig.Path{bad}, f)),
 		},
-		"user":   {second(files.Move(ctx, f, brig.Path{Name: "/g", User: "root"}))},
+		"user":   {errorOf(files.Move(ctx, f, brig.Path{Name: "/g", User: "root"}))},
 		"mode":   {write(brig.FileWrite{Mode: 0o1000})},
-		"offset": {third(files.Read(ctx, f, -1, -1))},
+		"offset": {errorOf2(files.Read(ctx, f, -1, -1))},
 		"metadata": {
 			write(brig.FileWrite{Metadata: map[string]string{"Upper": "x"}}), write(brig.FileWrite{Metadata: map[string]string{"": "x"}}),
 			write(brig.FileWrite{Metadata: map[string]string{"a b": "x"}}), write(brig.FileWrite{Metadata: map[string]string{"a": " x"}}),
 			write(brig.FileWrite{Metadata: map[string]string{"a": "ü"}}), write(brig.FileWrite{Metadata: map[string]string{"a": "x\r\ny: z"}}),
 		},
-		"tag":    {second(c.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Shell: "x"}, Tag: "\xff"}))},
+		"tag":    {errorOf(c.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Shell: "x"}, Tag: "\xff"}))},
 		"signal": {c.Processes("box").Signal(ctx, 7, "\xff")},
 	} {
 		for _, err := range errs {
@@ -164,9 +165,9 @@ func TestClientInsideRefuses(t *testing.T) {
 	}
 }
 
-func third[A, B any](_ A, _ B, err error) error { return err }
+func errorOf2[A, B any](_ A, _ B, err error) error { return err }
 
-// TestDownload: a file comes whole or its end is an error.
+// TestDownload checks that a file arrives completely or ends with an error.
 func TestDownload(t *testing.T) {
 	_, c := pair(t)
 	large := strings.Repeat("x", 1<<20)
@@ -207,7 +208,7 @@ func TestDownload(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := third(c.Files("box").Read(t.Context(), brig.Path{Name: "/w/bad"}, 0, -1)); brig.KindOf(err) != brig.FailedPrecondition {
+	if err := errorOf2(c.Files("box").Read(t.Context(), brig.Path{Name: "/w/bad"}, 0, -1)); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("a file that cannot be read: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -222,7 +223,8 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestUpload: a reader that fails is the caller's error, and large files pass.
+// TestUpload checks that a failing reader's error is returned to the caller,
+// and that large files can be uploaded.
 func TestUpload(t *testing.T) {
 	s, c := pair(t)
 	broken := errors.New("the disk is gone")
@@ -240,20 +242,21 @@ func TestUpload(t *testing.T) {
 	if got, ok := s.last().(writeCall); !ok || got.content != big {
 		t.Error("the content is not what was sent")
 	}
-	err := second(c.Files("box").Write(t.Context(), brig.Path{Name: "/none"}, brig.FileWrite{}, strings.NewReader(big)))
+	err := errorOf(c.Files("box").Write(t.Context(), brig.Path{Name: "/none"}, brig.FileWrite{}, strings.NewReader(big)))
 	if brig.KindOf(err) != brig.NotFound {
 		t.Errorf("where nothing can be written: %v", err)
 	}
 }
 
-// TestInsideCancel: who listens may stop at any time, and the service is told.
-func TestInsideCancel(t *testing.T) {
+// TestGuestCancel checks that a client may cancel a call at any time, and that
+// the Service's context is then canceled.
+func TestGuestCancel(t *testing.T) {
 	s, c := pair(t)
 	enough := errors.New("enough")
 	if err := c.Files("box").Watch(t.Context(), brig.Path{Name: "/wait"}, false, func(brig.FileChange) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("who has heard enough of a watch is told %v", err)
 	}
-	awaitEnd(t, s)
+	waitForEnd(t, s)
 	if err := c.Processes("box").Attach(t.Context(), 7, 0, func(brig.ProcessEvent) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("who has heard enough of a process is told %v", err)
 	}
@@ -265,18 +268,18 @@ func TestInsideCancel(t *testing.T) {
 			return c.Processes("box").Attach(ctx, 8, 0, func(brig.ProcessEvent) error { return nil })
 		},
 	} {
-		for _, after := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond} { // before an answer, and after
-			if err := f(leaving(t, s, after)); brig.KindOf(err) != brig.Canceled {
+		for _, after := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond} { // before and after the response begins
+			if err := f(cancelAfter(t, s, after)); brig.KindOf(err) != brig.Canceled {
 				t.Errorf("%s: %v", what, err)
 			}
-			awaitEnd(t, s)
+			waitForEnd(t, s)
 		}
 	}
 }
 
-// TestSilentProcessAnswers: who is attached to a process that says nothing
-// learns soon that he is.
-func TestSilentProcessAnswers(t *testing.T) {
+// TestAttachToSilentProcess checks that a client that attaches to a silent
+// process soon receives the response header.
+func TestAttachToSilentProcess(t *testing.T) {
 	s, srv := serve(t)
 	req, err := http.NewRequestWithContext(t.Context(), "GET", srv.URL+"/v1/sandboxes/box/processes/8/output", nil)
 	if err != nil {
@@ -292,10 +295,11 @@ func TestSilentProcessAnswers(t *testing.T) {
 		t.Errorf("it says %q, %v", line, err)
 	}
 	_ = resp.Body.Close()
-	awaitEnd(t, s)
+	waitForEnd(t, s)
 }
 
-// TestDial: bytes go both ways, and each way ends for itself.
+// TestDial checks that both directions of a connection transmit bytes and end
+// separately.
 func TestDial(t *testing.T) {
 	s, c := pair(t)
 	conn, err := c.Dial(t.Context(), "box", 7)
@@ -303,7 +307,7 @@ func TestDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil || conn.RemoteAddr() == nil || conn.LocalAddr() == nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil || conn.RemoteAddr() == nil || conn.LocalAddr() == nil {
 		t.Errorf("the connection has no deadlines or addresses: %v", err)
 	}
 	said := strings.Repeat("hello ", 100_000)
@@ -320,8 +324,8 @@ func TestDial(t *testing.T) {
 	if got, err := io.ReadAll(conn); err != nil || string(got) != strings.ToUpper(said) {
 		t.Errorf("it answers %d bytes, %v", len(got), err)
 	}
-	awaitEnd(t, s)
-	// The other side ends first.
+	waitForEnd(t, s)
+	// The peer closes first.
 	conn, err = c.Dial(t.Context(), "box", 9)
 	if err != nil {
 		t.Fatal(err)
@@ -330,8 +334,8 @@ func TestDial(t *testing.T) {
 	if got, err := io.ReadAll(conn); err != nil || string(got) != "bye" {
 		t.Errorf("it says %q, %v", got, err)
 	}
-	awaitEnd(t, s)
-	// A connection outlives the call that made it.
+	waitForEnd(t, s)
+	// A connection outlives the call that opened it.
 	ctx, cancel := context.WithCancel(t.Context())
 	conn, err = c.Dial(ctx, "box", 7)
 	if err != nil {
@@ -343,7 +347,7 @@ func TestDial(t *testing.T) {
 		t.Errorf("after the call: %v", err)
 	}
 	conn.Close()
-	awaitEnd(t, s)
+	waitForEnd(t, s)
 }
 
 func isTimeout(err error) bool {
@@ -351,25 +355,25 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// TestDialEarly: what a client sends with its request is not lost.
-func TestDialEarly(t *testing.T) {
+// TestDialKeepsEarlyData checks that bytes sent with the request are not lost.
+func TestDialKeepsEarlyData(t *testing.T) {
 	_, srv := serve(t)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(srv.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	_, err = io.WriteString(conn, "GET /v1/sandboxes/box/ports/7 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+key+
 		"\r\nConnection: keep-alive, Upgrade\r\nUpgrade: TCP\r\n\r\nearly")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := bufio.NewReader(conn)
-	until(t, r, "HTTP/1.1 101 ")
-	until(t, r, "Upgrade: tcp") // after which nothing but an empty line comes, and an id
+	readUntil(t, r, "HTTP/1.1 101 ")
+	readUntil(t, r, "Upgrade: tcp") // only an id and an empty line follow
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.CloseWrite() // not before: who closes an unanswered request has gone
+		_ = tcp.CloseWrite() // not earlier, because closing an unanswered request cancels it
 	}
 	got, err := io.ReadAll(r)
 	if err != nil || !bytes.HasSuffix(got, []byte("\r\n\r\nEARLY")) {
@@ -377,8 +381,9 @@ func TestDialEarly(t *testing.T) {
 	}
 }
 
-// TestDialNoUpgrade: a server that does not upgrade is told apart.
-func TestDialNoUpgrade(t *testing.T) {
+// TestDialWithoutUpgrade checks that the client detects a server that does not
+// upgrade.
+func TestDialWithoutUpgrade(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") }))
 	defer srv.Close()
 	c := dial(t, client.Options{URL: srv.URL, Key: key})

@@ -1,77 +1,126 @@
 package rest
 
 import (
+	"errors"
+	"strings"
+
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/audit"
-	"github.com/brig-run/brig/door/wire"
 )
 
-// JSON returns v, one of the root package's nouns or a list of them, in the
-// form in which this API writes it, for others who print the same JSON.
+// JSON returns v in the form that this API writes, for other packages that
+// print the same JSON. v is a domain type of the root package or a list of such
+// values.
 func JSON(v any) any {
 	switch v := v.(type) {
 	case *brig.Sandbox:
-		return fromSandbox(v)
+		return v1.FromSandbox(v)
+	case []*brig.Sandbox:
+		return v1.FromCopies(v)
 	case *brig.Page:
-		return fromPage(v)
+		return v1.FromPage(v)
 	case *brig.Result:
-		return fromResult(v)
+		return v1.FromResult(v)
 	case *brig.Outcome:
-		return fromOutcome(v)
+		return v1.FromOutcome(v)
 	case *brig.CodeContext:
-		return fromContext(v)
+		return v1.FromContext(v)
 	case []*brig.CodeContext:
-		return fromContexts(v)
+		return v1.FromContexts(v)
 	case *brig.CodeResult:
-		return fromCode(v)
+		return v1.FromCodeResult(v)
 	case *brig.Entry:
-		return fromEntry(v)
+		return v1.FromEntry(v)
 	case []*brig.Entry:
-		return fromEntries(v)
+		return v1.FromEntries(v)
 	case *brig.ProcessInfo:
-		return fromProcess(v)
+		return v1.FromProcess(v)
 	case []*brig.ProcessInfo:
-		return fromProcesses(v)
+		return v1.FromProcesses(v)
 	case []brig.Template:
 		return fromTemplates(v)
-	case []brig.PoolShelf:
-		return fromPool(v)
+	case []brig.PoolClass:
+		return v1.FromPool(v)
 	case *brig.NewKey:
 		return fromNewKey(v)
 	case []*brig.Key:
 		return fromKeys(v)
 	case *brig.NewGrant:
-		return wire.FromGrant(v)
+		return v1.FromGrant(v)
 	case *brig.Tenant:
-		return wire.FromTenant(v)
+		return v1.FromTenant(v)
 	case []*brig.Tenant:
 		return fromTenants(v)
 	case []brig.Alert:
-		return wire.FromAlerts(v)
+		return v1.FromAlerts(v)
 	case []brig.UsageLine:
-		return wire.FromUsage(v)
+		return v1.FromUsage(v)
 	case *brig.Image:
-		return fromImage(v)
+		return v1.FromImage(v)
 	case []*brig.Image:
-		return fromImages(v)
+		return v1.FromImages(v)
 	case []brig.ProviderInfo:
 		return fromProviders(v)
 	case *brig.ProviderInfo:
-		return wire.FromProvider(v)
+		return v1.FromProvider(v)
 	case *brig.ProviderTest:
-		return wire.FromTest(v)
+		return v1.FromTest(v)
 	case *brig.Routing:
-		return wire.FromRouting(*v)
+		return v1.FromRouting(*v)
 	case *brig.Capabilities:
-		return wire.FromCapabilities(v)
+		return v1.FromCapabilities(v)
 	case *brig.Secret:
-		return wire.FromSecret(v)
+		return v1.FromSecret(v)
 	case []*brig.Secret:
 		return fromSecrets(v)
 	case *brig.AuditPage:
 		return audit.FromPage(v)
 	case []*brig.Execution:
-		return fromExecutions(v)
+		return v1.FromExecutions(v)
+	case brig.Actor:
+		return v1.FromActor(v)
+	case []*brig.Session:
+		return v1.FromSessions(v)
+	case *brig.Workspace:
+		return v1.FromWorkspace(v)
+	case []*brig.Workspace:
+		return fromWorkspaces(v)
+	case *brig.WorkspaceVersion:
+		return v1.FromWorkspaceVersion(v)
+	case []*brig.WorkspaceVersion:
+		return fromWorkspaceVersions(v)
+	case []brig.WorkspaceFile:
+		return v1.FromWorkspaceFiles(v)
+	case []brig.WorkspaceChange:
+		return v1.WorkspaceDiff{Changes: v1.FromWorkspaceChanges(v)}
+	case *brig.WorkspaceCommit:
+		return v1.FromWorkspaceCommit(v)
 	}
 	return v
+}
+
+// fields maps field names of the domain types to their names in requests. In a
+// request, the fields of the main program are next to those of the sandbox.
+var fields = map[string]string{
+	"timeout": "timeout_ms", "ttl": "ttl_ms", "grace": "grace_ms",
+	"argv": "command", "dir": "cwd",
+	"command.argv": "command", "command.shell": "shell", "command.env": "command_env",
+	"command.dir": "cwd", "command.user": "user", "command.timeout": "timeout_ms",
+}
+
+// withRequestField returns err with the field's name in requests.
+func withRequestField(err error) error {
+	e, ok := errors.AsType[*brig.Error](err)
+	if !ok || e.Field == "" || e.Kind == brig.InvalidConfig { // configuration fields have their own names
+		return err
+	}
+	for end := len(e.Field); end > 0; end = strings.LastIndexAny(e.Field[:end], ".[") {
+		if name, ok := fields[e.Field[:end]]; ok {
+			renamed := *e
+			renamed.Field = name + e.Field[end:]
+			return &renamed
+		}
+	}
+	return err
 }

@@ -45,22 +45,22 @@ var seeds = []struct{ path, kind, body string }{
 	{"/v1/images/sha256:aa", "", ""},
 }
 
-var splinters = []string{
+var fragments = []string{
 	`{`, `}`, `[`, `]`, `"`, `,`, `:`, `null`, `true`, `-1`, `1e999`, `NaN`, `99999999999999999999`, `-9223372036854775808`, `1.5`,
 	`"\ud800"`, "\xff", "\x00", `\u0000`, `"a":1,"a":2`, `"imagee":1,`, `{"a":{"a":{"a":`, strings.Repeat("[", 100), strings.Repeat("9", 400),
 	"\n", "\r\n", "../", "%2e%2e", "%00", "%zz", ";", "&", "=", "?", "#", "é", strings.Repeat("A", 300), "timeout_ms", "wait ",
 }
 
-// mangle changes s at a few random places.
-func mangle(r *rand.Rand, s string) string {
+// mutate changes s at random positions.
+func mutate(r *rand.Rand, s string) string {
 	for range 1 + r.IntN(3) {
 		at := r.IntN(len(s) + 1)
 		end := min(len(s), at+r.IntN(6))
 		switch r.IntN(4) {
 		case 0:
-			s = s[:at] + splinters[r.IntN(len(splinters))] + s[end:]
+			s = s[:at] + fragments[r.IntN(len(fragments))] + s[end:]
 		case 1:
-			s = s[:at] + splinters[r.IntN(len(splinters))] + s[at:]
+			s = s[:at] + fragments[r.IntN(len(fragments))] + s[at:]
 		case 2:
 			s = s[:at] + s[end:]
 		default:
@@ -70,14 +70,15 @@ func mangle(r *rand.Rand, s string) string {
 	return s
 }
 
-// TestMalformed sends 10,000 requests that are wrong in random ways. None is
-// the server's fault, every refusal has our shape, and nothing is left behind.
+// TestMalformed sends 10,000 randomly invalid requests. It checks that no
+// request causes a server error, that every rejection has the API's format, and
+// that no goroutine is left behind.
 func TestMalformed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("10,000 requests")
 	}
 	s, srv := serve(t)
-	go func() { // nobody else listens to what "wait" and "flood" say
+	go func() { // drain the errors of "wait" and "flood"
 		for range s.ended {
 		}
 	}()
@@ -90,7 +91,7 @@ func TestMalformed(t *testing.T) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(w, 42))
 			for range each {
-				req, about := malformed(r, srv.URL)
+				req, about := malformedRequest(r, srv.URL)
 				if req == nil {
 					continue
 				}
@@ -102,7 +103,7 @@ func TestMalformed(t *testing.T) {
 				body, err := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
 				counts[resp.StatusCode/100].Add(1)
-				if why := unfit(resp, body); err != nil || why != "" {
+				if why := invalidResponse(resp, body); err != nil || why != "" {
 					t.Errorf("%s: %d %s %v: %s", about, resp.StatusCode, body, err, why)
 				}
 			}
@@ -111,13 +112,13 @@ func TestMalformed(t *testing.T) {
 	wg.Wait()
 	client.CloseIdleConnections()
 	for _, seed := range seeds {
-		attack.Tried("API-06", fmt.Sprintf("%s, mangled some 400 times: %.100s", seed.path, seed.body), t.Failed())
+		attack.RecordCase("API-06", fmt.Sprintf("%s, mangled some 400 times: %.100s", seed.path, seed.body), t.Failed())
 	}
 	t.Logf("%d good, %d refused", counts[2].Load(), counts[4].Load())
 	if counts[4].Load() < 5000 {
 		t.Error("too few requests were wrong to mean anything")
 	}
-	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); runtime.NumGoroutine() > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<16)
 			t.Fatalf("%d goroutines, %d before\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
@@ -125,8 +126,8 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestMalformedControl: a server that does not look closely is seen, by answers
-// that are its own fault and by ones that are not in our shape.
+// TestMalformedControl checks that the test detects a server with poor
+// validation, both by its server errors and by responses in another format.
 func TestMalformedControl(t *testing.T) {
 	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var v map[string]any
@@ -140,7 +141,7 @@ func TestMalformedControl(t *testing.T) {
 	defer careless.Close()
 	r, seen := rand.New(rand.NewPCG(1, 42)), map[string]bool{}
 	for range 300 {
-		req, _ := malformed(r, careless.URL)
+		req, _ := malformedRequest(r, careless.URL)
 		if req == nil {
 			continue
 		}
@@ -150,30 +151,31 @@ func TestMalformedControl(t *testing.T) {
 		}
 		body, _ := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		seen[unfit(resp, body)] = true
+		seen[invalidResponse(resp, body)] = true
 	}
 	for _, why := range []string{"the server's own fault", "not our shape"} {
 		if !seen[why] {
 			t.Errorf("%q is never seen", why)
 		}
-		attack.Seen("API-06", why, "strict decoding", seen[why])
+		attack.RecordMutant("API-06", why, "strict decoding", seen[why])
 	}
 }
 
-// unfit says what is wrong with an answer to a request that is wrong.
-func unfit(resp *http.Response, body []byte) string {
+// invalidResponse describes the faults of a response to an invalid
+// request.
+func invalidResponse(resp *http.Response, body []byte) string {
 	switch {
 	case resp.StatusCode >= 500:
 		return "the server's own fault"
-	case resp.StatusCode >= 400 && resp.Request.Method != http.MethodHead && !shaped(body):
+	case resp.StatusCode >= 400 && resp.Request.Method != http.MethodHead && !hasErrorFormat(body):
 		return "not our shape"
 	}
 	return ""
 }
 
-// shaped reports whether a refusal is as ours are, or is net/http's own, of
-// what is not HTTP.
-func shaped(body []byte) bool {
+// hasErrorFormat reports whether an error response has the API's format, or is
+// net/http's own response to invalid HTTP.
+func hasErrorFormat(body []byte) bool {
 	if strings.HasPrefix(string(body), "400 Bad Request") {
 		return true
 	}
@@ -183,21 +185,21 @@ func shaped(body []byte) bool {
 	return json.Unmarshal(body, &v) == nil && v.Error != nil && v.Error.Code != "" && v.Error.Kind != "" && v.Error.Message != ""
 }
 
-// malformed makes one request; nil for one that Go's client will not send.
-func malformed(r *rand.Rand, base string) (*http.Request, string) {
+// malformedRequest creates a request. It returns nil if Go's client would not send it.
+func malformedRequest(r *rand.Rand, base string) (*http.Request, string) {
 	seed := seeds[r.IntN(len(seeds))]
 	method, path, body := "POST", seed.path, seed.body
 	if seed.kind == "" {
 		method = "GET"
 	}
 	if r.IntN(8) == 0 {
-		path = "/" + mangle(r, path[1:])
+		path = "/" + mutate(r, path[1:])
 	}
 	if r.IntN(20) == 0 {
 		method = []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"}[r.IntN(7)]
 	}
 	if body != "" && r.IntN(10) != 0 {
-		body = mangle(r, body)
+		body = mutate(r, body)
 	}
 	about := fmt.Sprintf("%s %q %q", method, path, body)
 	req, err := http.NewRequest(method, base+path, strings.NewReader(body))
@@ -212,7 +214,7 @@ func malformed(r *rand.Rand, base string) (*http.Request, string) {
 	case 0:
 		req.Header.Set("Authorization", "Bearer "+strings.Repeat("x", r.IntN(400)))
 	case 1:
-		req.Header.Set("Content-Type", splinters[r.IntN(8)])
+		req.Header.Set("Content-Type", fragments[r.IntN(8)])
 	case 2:
 		req.Header.Set("Accept", []string{"*/*", "application/x-ndjson", "text/event-stream", ";;", "text/"}[r.IntN(5)])
 	case 3:

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,25 +17,34 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/v1"
 )
 
-type described struct {
+type openAPIDocument struct {
 	OpenAPI    string
 	Paths      map[string]map[string]operation
-	Components struct{ Schemas map[string]schema }
-	lenient    bool // fields that a schema does not have may be there
+	Components struct {
+		Schemas   map[string]schema
+		Responses map[string]response
+	}
+	lenient bool // unknown fields are allowed
 }
 
 type operation struct {
 	OperationID string
 	Security    *[]any
 	RequestBody *struct{ Content map[string]content }
-	Responses   map[string]struct{ Content map[string]content }
+	Responses   map[string]response
+}
+
+type response struct {
+	Ref     string `json:"$ref"`
+	Content map[string]content
 }
 
 type content struct{ Schema schema }
 
-// schema is as much of a JSON schema as the document uses.
+// schema is the part of JSON Schema that the document uses.
 type schema struct {
 	Ref                  string `json:"$ref"`
 	Type                 any
@@ -43,27 +53,29 @@ type schema struct {
 	Properties           map[string]schema
 	Items                *schema
 	OneOf, AllOf, AnyOf  []schema
+	Not                  *schema
 	AdditionalProperties any
 }
 
-func describe(t *testing.T) (*api, described) {
+func loadDocument(t *testing.T) (*api, openAPIDocument) {
 	t.Helper()
 	o := Options{Bounds: brig.DefaultBounds(), Version: "v0"}
-	a := &api{Options: o}
+	a := newAPI(o)
 	b, err := document(a.routes(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d described
+	var d openAPIDocument
 	if err := json.Unmarshal(b, &d); err != nil {
 		t.Fatal(err)
 	}
 	return a, d
 }
 
-// TestDocumentHasEveryRoute: what the router serves is what is described.
-func TestDocumentHasEveryRoute(t *testing.T) {
-	a, d := describe(t)
+// TestDocumentDescribesEveryRoute checks that the document describes every route of
+// the router.
+func TestDocumentDescribesEveryRoute(t *testing.T) {
+	a, d := loadDocument(t)
 	if d.OpenAPI != "3.1.0" {
 		t.Errorf("it is OpenAPI %s", d.OpenAPI)
 	}
@@ -82,7 +94,7 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 			t.Errorf("%s %s is not described", method, pattern)
 		}
 		open := pattern == "/healthz" || pattern == "/readyz" || pattern == "/openapi.json" ||
-			pattern == "/v1/auth/login" || pattern == "/v1/auth/callback" // by which one gets something to show
+			pattern == "/v1/auth/login" || pattern == "/v1/auth/callback" // these routes issue a credential
 		if open != (op.Security != nil && len(*op.Security) == 0) {
 			t.Errorf("%s %s: needs a key: %v, described otherwise", method, pattern, !open)
 		}
@@ -91,19 +103,19 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	described := 0
+	openAPIDocument := 0
 	for _, item := range d.Paths {
-		described += len(item)
+		openAPIDocument += len(item)
 	}
-	if served != described || served != len(a.routes()) {
-		t.Errorf("%d served, %d described, %d in the table", served, described, len(a.routes()))
+	if served != openAPIDocument || served != len(a.routes()) {
+		t.Errorf("%d served, %d described, %d in the table", served, openAPIDocument, len(a.routes()))
 	}
 }
 
-// TestTranscriptsFitTheDocument checks every request that was accepted and
-// every answer of the golden transcripts against the schemas.
-func TestTranscriptsFitTheDocument(t *testing.T) {
-	a, d := describe(t)
+// TestTranscriptsMatchDocument checks every accepted request and every response
+// of the transcripts against the schemas.
+func TestTranscriptsMatchDocument(t *testing.T) {
+	a, d := loadDocument(t)
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -118,22 +130,29 @@ func TestTranscriptsFitTheDocument(t *testing.T) {
 			req, resp := string(archive.Files[i].Data), string(archive.Files[i+1].Data)
 			line, _, _ := strings.Cut(req, "\n")
 			method, target, _ := strings.Cut(line, " ")
+			status, answer, _ := strings.Cut(resp, "\n")
+			if streamed := strings.Contains(answer, v1.NDJSON) || strings.Contains(answer, v1.SSE); streamed && method == "POST" {
+				path, query, _ := strings.Cut(target, "?")
+				target = path + "/stream?" + query // the response is the same as for a body with "stream" or an Accept header
+			}
 			op, ok := find(a, d, method, target)
 			if !ok {
 				continue
 			}
-			status, answer, _ := strings.Cut(resp, "\n")
 			r, ok := op.Responses[status]
 			if code, _ := strconv.Atoi(status); !ok && code >= 400 {
 				r = op.Responses["default"]
 			} else if !ok {
 				t.Errorf("%s: status %s is not described", line, status)
 			}
+			if r.Ref != "" {
+				r = d.Components.Responses[strings.TrimPrefix(r.Ref, "#/components/responses/")]
+			}
 			where := name + " " + archive.Files[i].Name
-			checked += d.fits(t, where+" answer", answer, r.Content)
+			checked += d.checkMessage(t, where+" answer", answer, r.Content)
 			if _, body, _ := strings.Cut(req, "\n\n"); op.RequestBody != nil && status[0] == '2' && body != "" && !strings.Contains(answer, `"event":"error"`) {
 				_, headers, _ := strings.Cut(req, "\n")
-				checked += d.fits(t, where, headers, op.RequestBody.Content)
+				checked += d.checkMessage(t, where, headers, op.RequestBody.Content)
 			}
 		}
 	}
@@ -142,8 +161,8 @@ func TestTranscriptsFitTheDocument(t *testing.T) {
 	}
 }
 
-// find returns the operation that a request is for.
-func find(a *api, d described, method, target string) (operation, bool) {
+// find returns the operation of a request.
+func find(a *api, d openAPIDocument, method, target string) (operation, bool) {
 	path, _, _ := strings.Cut(target, "?")
 	ctx := chi.NewRouteContext()
 	mux, _ := a.router().(chi.Routes)
@@ -154,8 +173,9 @@ func find(a *api, d described, method, target string) (operation, bool) {
 	return op, ok
 }
 
-// fits checks a message, its headers first, and counts its documents.
-func (d described) fits(t *testing.T, where, message string, kinds map[string]content) int {
+// checkMessage checks a message, which begins with its headers, and returns the
+// number of its documents.
+func (d openAPIDocument) checkMessage(t *testing.T, where, message string, kinds map[string]content) int {
 	t.Helper()
 	headers, body, _ := strings.Cut(message, "\n\n")
 	kind := ""
@@ -180,16 +200,23 @@ func (d described) fits(t *testing.T, where, message string, kinds map[string]co
 		var v any
 		if err := json.Unmarshal([]byte(line), &v); err != nil {
 			t.Errorf("%s: %v", where, err)
-		} else if err := d.check(c.Schema, v); err != nil {
+		}
+		if m, ok := v.(map[string]any); ok { // the fields with which older clients request events
+			delete(m, "stream")
+			delete(m, "streams")
+		}
+		if err := d.check(c.Schema, v); err != nil {
 			t.Errorf("%s: %s: %v", where, line, err)
 		}
-		n++
+		if n++; kind == v1.NDJSON && strings.HasSuffix(where, ".req") {
+			break // the other lines are the input of the process
+		}
 	}
 	return n
 }
 
-// check reports how v is not of schema s.
-func (d described) check(s schema, v any) error {
+// check returns an error if v does not match schema s.
+func (d openAPIDocument) check(s schema, v any) error {
 	if s.Ref != "" {
 		return d.check(d.Components.Schemas[strings.TrimPrefix(s.Ref, schemaPrefix)], v)
 	}
@@ -200,16 +227,22 @@ func (d described) check(s schema, v any) error {
 			return err
 		}
 	}
-	if forms := append(s.OneOf, s.AnyOf...); forms != nil {
+	if s.Not != nil && d.check(*s.Not, v) == nil {
+		return errors.New("must not be there")
+	}
+	if s.Type == nil {
+		whole = d // if the schema has no type, the alternatives describe the whole value
+	}
+	for i, forms := range [][]schema{s.OneOf, s.AnyOf} {
 		matches, why := 0, ""
 		for _, part := range forms {
-			if err := d.check(part, v); err == nil {
+			if err := whole.check(part, v); err == nil {
 				matches++
 			} else {
 				why += err.Error() + "; "
 			}
 		}
-		if matches == 0 || matches > 1 && s.OneOf != nil {
+		if forms != nil && (matches == 0 || matches > 1 && i == 0) {
 			return fmt.Errorf("%d of %d forms match: %s", matches, len(forms), why)
 		}
 	}
@@ -223,7 +256,7 @@ func (d described) check(s schema, v any) error {
 	}() {
 		return fmt.Errorf("%v is none of %v", v, s.Enum)
 	}
-	if !typed(s.Type, v) {
+	if !hasType(s.Type, v) {
 		return fmt.Errorf("%v is not %v", v, s.Type)
 	}
 	if list, ok := v.([]any); ok && s.Items != nil {
@@ -255,13 +288,13 @@ func (d described) check(s schema, v any) error {
 	return nil
 }
 
-func typed(want, v any) bool {
+func hasType(want, v any) bool {
 	if want == nil {
 		return true
 	}
 	if list, ok := want.([]any); ok {
 		for _, w := range list {
-			if typed(w, v) {
+			if hasType(w, v) {
 				return true
 			}
 		}

@@ -10,19 +10,23 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// dialPort turns the request's connection into one to a port inside.
-func (a *api) dialPort(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	port, err := whole(r, "port")
+// dialPort turns the request's connection into a connection to a port in the
+// sandbox.
+func (a *sandboxAPI) dialPort(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	port, err := intParam(r, "port")
 	if err != nil {
 		return err
 	}
-	if !asks(r, "Connection", "upgrade") || !asks(r, "Upgrade", "tcp") {
+	if port < 1 || port > 65535 {
+		return brig.InvalidField("port", "%d is not a port", port).WithHint("give a number from 1 to 65535")
+	}
+	if !headerContains(r, "Connection", "upgrade") || !headerContains(r, "Upgrade", "tcp") {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "tcp")
-		return door.WithStatus(http.StatusUpgradeRequired,
+		return httpapi.WithStatus(http.StatusUpgradeRequired,
 			brig.Errorf(brig.InvalidArgument, "this path is for connections, not for requests").
 				WithHint("send the headers Connection: Upgrade and Upgrade: tcp, or use brig sandbox forward"))
 	}
@@ -37,15 +41,15 @@ func (a *api) dialPort(w http.ResponseWriter, r *http.Request, _ url.Values) err
 	}
 	defer conn.Close()
 	const answer = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n%s: %s\r\n\r\n"
-	_, err = fmt.Fprintf(conn, answer, door.RequestID, w.Header().Get(door.RequestID))
-	if err == nil { // otherwise the client has gone, and nobody is there to be told
-		Relay(early{conn, buffered.Reader}, inside)
+	_, err = fmt.Fprintf(conn, answer, httpapi.RequestID, w.Header().Get(httpapi.RequestID))
+	if err == nil { // after an error the client has disconnected and needs no response
+		Relay(bufferedConn{conn, buffered.Reader}, httpapi.Bounded(r.Context(), inside))
 	}
 	return nil
 }
 
-// asks reports whether one of r's headers has a word.
-func asks(r *http.Request, header, word string) bool {
+// headerContains reports whether a header of r contains a word.
+func headerContains(r *http.Request, header, word string) bool {
 	for w := range strings.SplitSeq(strings.Join(r.Header.Values(header), ","), ",") {
 		if strings.EqualFold(strings.TrimSpace(w), word) {
 			return true
@@ -54,21 +58,23 @@ func asks(r *http.Request, header, word string) bool {
 	return false
 }
 
-// early is a connection of which some was read before it was ours.
-type early struct {
+// bufferedConn is a connection that first returns the bytes that net/http has
+// already read.
+type bufferedConn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
 // Read implements io.Reader.
-func (c early) Read(p []byte) (int, error) { return c.r.Read(p) }
+func (c bufferedConn) Read(p []byte) (int, error) { return c.r.Read(p) }
 
-// CloseWrite ends what is sent.
-func (c early) CloseWrite() error { return closeWrite(c.Conn) }
+// CloseWrite ends the sending direction.
+func (c bufferedConn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// Relay carries bytes between two connections until both directions have
-// ended or one has failed, and closes both. The end of one direction is passed
-// on, so that the other may go on.
+// Relay copies bytes between two connections until both directions have ended
+// or one has failed. Then it closes both connections. When one direction ends,
+// Relay closes that direction of the other connection, and the opposite
+// direction continues.
 func Relay(a, b net.Conn) {
 	defer a.Close()
 	defer b.Close()
@@ -89,8 +95,8 @@ func Relay(a, b net.Conn) {
 	<-whole
 }
 
-// closeWrite ends what is sent. A connection that cannot be half closed fails,
-// and is then closed as a whole.
+// closeWrite ends the sending direction. It returns an error for a connection
+// that cannot be half closed, and the caller then closes the whole connection.
 func closeWrite(c net.Conn) error {
 	half, ok := c.(interface{ CloseWrite() error })
 	if !ok {

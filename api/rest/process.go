@@ -1,29 +1,30 @@
 package rest
 
 import (
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// quiet is how long an attached client waits for the answer to begin while the
-// process says nothing.
-const quiet = 200 * time.Millisecond
+// attachDelay is how long an attached client waits for the response header
+// while the process is silent.
+const attachDelay = 200 * time.Millisecond
 
-func (a *api) processes(r *http.Request) brig.Processes { return a.Service.Processes(param(r, "name")) }
+func (a *sandboxAPI) processes(r *http.Request) brig.Processes {
+	return a.Service.Processes(param(r, "name"))
+}
 
-func (a *api) startProcess(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.ProcessRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *sandboxAPI) startProcess(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.ProcessRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	spec, err := toProcess(in)
+	spec, err := in.Domain()
 	if err != nil {
 		return err
 	}
@@ -31,19 +32,19 @@ func (a *api) startProcess(w http.ResponseWriter, r *http.Request, _ url.Values)
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusCreated, fromProcess(p))
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromProcess(p))
 }
 
-func (a *api) processList(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) listProcesses(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.processes(r).List(r.Context())
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromProcesses(list))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromProcesses(list))
 }
 
-// whole returns a part of the path that is a whole number.
-func whole(r *http.Request, name string) (int, error) {
+// intParam returns a path parameter that is an integer.
+func intParam(r *http.Request, name string) (int, error) {
 	n, err := strconv.Atoi(param(r, name))
 	if err != nil {
 		return 0, brig.InvalidField(name, "must be a whole number")
@@ -51,8 +52,8 @@ func whole(r *http.Request, name string) (int, error) {
 	return n, nil
 }
 
-func (a *api) attach(w http.ResponseWriter, r *http.Request, q url.Values) error {
-	pid, err := whole(r, "pid")
+func (a *sandboxAPI) attach(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (a *api) attach(w http.ResponseWriter, r *http.Request, q url.Values) error
 	}
 	s, ctx, stop := newStream(w, r)
 	defer stop()
-	settled := s.beginWithin(quiet)
+	settled := s.beginAfter(attachDelay)
 	var end *brig.Result
 	err = a.processes(r).Attach(ctx, pid, from, func(e brig.ProcessEvent) error {
 		switch {
@@ -70,9 +71,9 @@ func (a *api) attach(w http.ResponseWriter, r *http.Request, q url.Values) error
 			end = e.End
 			return nil
 		case e.From == brig.FromStderr:
-			return s.send(wire.EventStderr, fromPart(e))
+			return s.send(v1.EventStderr, v1.FromProcessEvent(e))
 		}
-		return s.send(wire.EventStdout, fromPart(e))
+		return s.send(v1.EventStdout, v1.FromProcessEvent(e))
 	})
 	if settled(); err == nil && end == nil {
 		err = brig.Errorf(brig.Internal, "a process was let go of before its end")
@@ -80,16 +81,16 @@ func (a *api) attach(w http.ResponseWriter, r *http.Request, q url.Values) error
 	if err != nil {
 		return s.end(nil, err)
 	}
-	return s.end(fromResult(end), nil)
+	return s.end(v1.FromResult(end), nil)
 }
 
-// beginWithin makes the answer begin after a while even if nothing happens.
-// The function that it returns must be called before end is.
-func (s *stream) beginWithin(d time.Duration) (settled func()) {
+// beginAfter starts the response after d even if there is no event. The caller
+// must call the returned function before end.
+func (s *stream) beginAfter(d time.Duration) (settled func()) {
 	done := make(chan struct{})
 	t := time.AfterFunc(d, func() {
 		defer close(done)
-		_ = s.send(wire.EventPing, struct{}{}) // send remembers its error
+		_ = s.send(v1.EventPing, struct{}{}) // send records its error
 	})
 	return func() {
 		if !t.Stop() {
@@ -98,8 +99,8 @@ func (s *stream) beginWithin(d time.Duration) (settled func()) {
 	}
 }
 
-func (a *api) processInput(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	pid, err := whole(r, "pid")
+func (a *sandboxAPI) processInput(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
 	}
@@ -107,22 +108,19 @@ func (a *api) processInput(w http.ResponseWriter, r *http.Request, _ url.Values)
 	if err != nil {
 		return err
 	}
-	return done(w, a.processes(r).Input(r.Context(), pid, data))
+	return writeNoResult(w, a.processes(r).Input(r.Context(), pid, data))
 }
 
-// readInput reads a body that is bytes, or a document of them.
+// readInput returns the input in the request: raw bytes, or a document that
+// contains them.
 func readInput(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	if door.MediaType(r, wire.Octets) == nil {
-		data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, door.MaxBody))
-		if err != nil {
-			return nil, door.BodyError(err)
-		}
-		return data, nil
+	if httpapi.MediaType(r, v1.Octets) == nil {
+		return httpapi.ReadBody(w, r, httpapi.MaxBody)
 	}
-	var in wire.ProcessInput
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
-		if door.StatusOf(err) == http.StatusUnsupportedMediaType {
-			err = door.MediaType(r, wire.Octets, wire.JSON)
+	var in v1.ProcessInput
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
+		if httpapi.StatusOf(err) == http.StatusUnsupportedMediaType {
+			err = httpapi.MediaType(r, v1.Octets, v1.JSON)
 		}
 		return nil, err
 	}
@@ -137,46 +135,45 @@ func readInput(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return in.DataB64, nil
 }
 
-// done answers what has nothing to say but that it is done.
-func done(w http.ResponseWriter, err error) error {
+// writeNoResult answers a request that has no result.
+func writeNoResult(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}
 	return err
 }
 
-func (a *api) closeInput(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	pid, err := whole(r, "pid")
+func (a *sandboxAPI) closeInput(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
 	}
-	return done(w, a.processes(r).CloseInput(r.Context(), pid))
+	return writeNoResult(w, a.processes(r).CloseInput(r.Context(), pid))
 }
 
-func (a *api) signalProcess(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	pid, err := whole(r, "pid")
+func (a *sandboxAPI) signalProcess(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
 	}
-	var in wire.SignalRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+	var in v1.SignalRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	return done(w, a.processes(r).Signal(r.Context(), pid, in.Signal))
+	return writeNoResult(w, a.processes(r).Signal(r.Context(), pid, in.Signal))
 }
 
-func (a *api) resize(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	pid, err := whole(r, "pid")
+func (a *sandboxAPI) resize(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
 	}
-	var in wire.Terminal
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+	var in v1.Terminal
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	size, err := toTerminal("", in)
-	if err != nil {
+	if err := in.Check(""); err != nil {
 		return err
 	}
-	return done(w, a.processes(r).Resize(r.Context(), pid, size))
+	return writeNoResult(w, a.processes(r).Resize(r.Context(), pid, in.Domain()))
 }

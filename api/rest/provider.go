@@ -1,100 +1,131 @@
 package rest
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// providerRoutes are those of where sandboxes are made.
-func (a *api) providerRoutes() []route {
+// providerRoutes returns the routes of providers, which create sandboxes.
+func (a *serverAPI) providerRoutes() []route {
 	get, post, put, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-	tenant := parameter{name: "tenant", doc: "whose; default that of all who have none of their own"}
+	tenant := parameter{name: "tenant", doc: "name of a tenant; default: the default routing"}
 	return []route{
-		{id: "list-providers", method: get, pattern: "/v1/providers", tag: "providers", summary: "List providers, and the kinds of which there is none",
-			handle: a.providers, out: wire.Providers{}},
-		{id: "configure-provider", method: put, pattern: "/v1/providers/{id}", tag: "providers", summary: "Say how a provider is reached and used",
-			notes:  "It holds for what begins from then on. Everything that is wrong with the configuration is in error.fields.",
-			handle: a.configureProvider, in: wire.ProviderRequest{}, out: wire.Provider{}},
-		{id: "test-provider", method: post, pattern: "/v1/providers/{id}/test", tag: "providers", summary: "Run a program at a provider, and keep nothing",
-			handle: a.testProvider, in: wire.TestRequest{}, optional: true, out: wire.ProviderTest{}},
-		{id: "activate-provider", method: post, pattern: "/v1/providers/{id}/activate", tag: "providers", summary: "Make a provider the active one",
+		{id: "list-providers", method: get, pattern: "/v1/providers", tag: "providers", summary: "List providers and available kinds",
+			handle: a.providers, out: v1.Providers{}},
+		{id: "configure-provider", method: put, pattern: "/v1/providers/{id}", tag: "providers", summary: "Configure a provider",
+			notes:  "The change applies to new work. error.fields lists every invalid setting.",
+			handle: a.configureProvider, in: v1.ProviderRequest{}, out: v1.Provider{}},
+		{id: "test-provider", method: post, pattern: "/v1/providers/{id}/test", tag: "providers", summary: "Test a provider",
+			handle: a.testProvider, in: v1.TestRequest{}, optional: true, out: v1.ProviderTest{}},
+		{id: "activate-provider", method: post, pattern: "/v1/providers/{id}/activate", tag: "providers", summary: "Activate a provider",
 			handle: a.activateProvider, status: http.StatusNoContent},
-		{id: "remove-provider", method: del, pattern: "/v1/providers/{id}", tag: "providers", summary: "Forget a provider that nobody uses",
+		{id: "remove-provider", method: del, pattern: "/v1/providers/{id}", tag: "providers", summary: "Remove an unused provider",
 			handle: a.removeProvider, status: http.StatusNoContent},
-		{id: "get-routing", method: get, pattern: "/v1/routing", tag: "providers", summary: "Get which providers are tried, and in which order",
-			handle: a.getRouting, out: wire.Routing{}, query: []parameter{tenant}},
-		{id: "set-routing", method: put, pattern: "/v1/routing", tag: "providers", summary: "Say which providers are tried, and in which order",
-			handle: a.setRouting, in: wire.Routing{}, out: wire.Routing{}, query: []parameter{tenant}},
+		{id: "get-routing", method: get, pattern: "/v1/routing", tag: "providers", summary: "Get the routing",
+			handle: a.getRouting, out: v1.Routing{}, query: []parameter{tenant}},
+		{id: "set-routing", method: put, pattern: "/v1/routing", tag: "providers", summary: "Change the routing",
+			handle: a.setRouting, in: v1.RoutingChange{}, out: v1.Routing{}, query: []parameter{tenant}},
 	}
 }
 
-func (a *api) providers(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) providers(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Providers(r.Context())
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromProviders(list))
+	return httpapi.WriteJSON(w, http.StatusOK, fromProviders(list))
 }
 
-func fromProviders(list []brig.ProviderInfo) wire.Providers {
-	out := wire.Providers{Providers: []wire.Provider{}}
+func fromProviders(list []brig.ProviderInfo) v1.Providers {
+	out := v1.Providers{Providers: []v1.Provider{}}
 	for i := range list {
-		out.Providers = append(out.Providers, wire.FromProvider(&list[i]))
+		out.Providers = append(out.Providers, v1.FromProvider(&list[i]))
 	}
 	return out
 }
 
-func (a *api) configureProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.ProviderRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *serverAPI) configureProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.ProviderRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	p, err := a.Service.ConfigureProvider(r.Context(), in.Noun(param(r, "id")))
+	id := param(r, "id")
+	var p *brig.ProviderInfo
+	err := reapply(r.Context(), func() (_ bool, err error) {
+		now := brig.ProviderInfo{}
+		if in.Terms != nil && in.Rev == nil {
+			now.Rev = 1 // in case the provider does not exist yet
+			list, err := a.Service.Providers(r.Context())
+			if err != nil {
+				return false, err
+			}
+			for _, x := range list {
+				if x.ID == id {
+					now = x
+				}
+			}
+		}
+		c := in.Domain(id, now.Terms)
+		c.Rev = cmp.Or(c.Rev, now.Rev)
+		p, err = a.Service.ConfigureProvider(r.Context(), c)
+		return in.Rev != nil, err
+	})
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromProvider(p))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromProvider(p))
 }
 
-func (a *api) testProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.TestRequest
-	if err := door.ReadJSON(w, r, &in, true); err != nil {
+func (a *serverAPI) testProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.TestRequest
+	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
 		return err
 	}
-	t, err := a.Service.TestProvider(r.Context(), wire.ProviderRequest{Config: in.Config}.Noun(param(r, "id")))
+	t, err := a.Service.TestProvider(r.Context(), v1.ProviderRequest{Config: in.Config}.Domain(param(r, "id"), brig.Terms{}))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromTest(t))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromTest(t))
 }
 
-func (a *api) activateProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	return answerNothing(w, a.Service.ActivateProvider(r.Context(), param(r, "id")))
+func (a *serverAPI) activateProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	return writeNoContent(w, a.Service.ActivateProvider(r.Context(), param(r, "id")))
 }
 
-func (a *api) removeProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	return answerNothing(w, a.Service.RemoveProvider(r.Context(), param(r, "id")))
+func (a *serverAPI) removeProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	return writeNoContent(w, a.Service.RemoveProvider(r.Context(), param(r, "id")))
 }
 
-func (a *api) getRouting(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a *serverAPI) getRouting(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	got, err := a.Service.Routing(r.Context(), q.Get("tenant"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromRouting(*got))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromRouting(*got))
 }
 
-func (a *api) setRouting(w http.ResponseWriter, r *http.Request, q url.Values) error {
-	var in wire.Routing
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *serverAPI) setRouting(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	var in v1.RoutingChange
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	if err := a.Service.SetRouting(r.Context(), q.Get("tenant"), in.Noun()); err != nil {
-		return ofBody(err, "routing")
+	var next brig.Routing
+	err := reapply(r.Context(), func() (bool, error) {
+		now, err := a.Service.Routing(r.Context(), q.Get("tenant"))
+		if err == nil {
+			next = in.Apply(*now)
+			err = a.Service.SetRouting(r.Context(), q.Get("tenant"), next)
+		}
+		return in.Rev != nil, err
+	})
+	if err != nil {
+		return trimFieldPrefix(err, "routing")
 	}
-	return door.WriteJSON(w, http.StatusOK, in)
+	next.Rev = 0 // the next request for the routing returns the new revision
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromRouting(next))
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestClientProviders: what is said of providers comes over the wire whole.
+// TestClientProviders checks that the client returns providers with all of
+// their fields.
 func TestClientProviders(t *testing.T) {
 	s, c := pair(t)
 	ctx := t.Context()

@@ -9,18 +9,56 @@ import (
 	"unicode/utf8"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// parameter is one parameter that a route takes in the query.
+// parameter is a query parameter of a route.
 type parameter struct {
 	name, doc string
-	many      bool // may be given more than once
+	required  bool
+	repeated  bool // may be repeated
 	number    bool
-	yes       bool // true or false
+	min, max  int64 // bounds of a number; max 0 means unlimited
+	boolean   bool  // true or false
+	nonempty  bool
+	maxLength int // only for the document, like the fields below
+	pattern   string
+	format    string   // JSON Schema format
+	enum      []string // allowed values, also in a comma-separated list
+	example   any
 }
 
-// query returns r's query, which may hold only what the route knows.
+// check returns an error for values that the document does not allow.
+func (p parameter) check(values []string) error {
+	if p.required && len(values) == 0 {
+		return brig.InvalidField(p.name, "is missing").WithHint("give it in the query: ?%s=%v", p.name, p.example)
+	}
+	for _, v := range values {
+		switch {
+		case !utf8.ValidString(v):
+			return brig.InvalidField(p.name, "is not UTF-8")
+		case p.nonempty && v == "":
+			return brig.InvalidField(p.name, "is empty").WithHint("for example %s=%v", p.name, p.example)
+		case p.number:
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil || n < p.min || p.max > 0 && n > p.max {
+				return p.outOfRange()
+			}
+		case p.boolean && v != "true" && v != "false":
+			return brig.InvalidField(p.name, "must be true or false")
+		}
+	}
+	return nil
+}
+
+func (p parameter) outOfRange() error {
+	if p.max > 0 && p.max < 1<<31-1 {
+		return brig.InvalidField(p.name, "must be a whole number from %d to %d", p.min, p.max)
+	}
+	return brig.InvalidField(p.name, "must be a whole number, %d or more", p.min)
+}
+
+// query returns r's query. It rejects unknown parameters.
 func query(r *http.Request, known []parameter) (url.Values, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -35,17 +73,20 @@ func query(r *http.Request, known []parameter) (url.Values, error) {
 		switch {
 		case i < 0:
 			return nil, unknownParameter(name, names)
-		case len(values) > 1 && !known[i].many:
+		case len(values) > 1 && !known[i].repeated:
 			return nil, brig.InvalidField(name, "is given twice")
-		case slices.ContainsFunc(values, func(v string) bool { return !utf8.ValidString(v) }):
-			return nil, brig.InvalidField(name, "is not UTF-8")
+		}
+	}
+	for _, p := range known {
+		if err := p.check(q[p.name]); err != nil {
+			return nil, err
 		}
 	}
 	return q, nil
 }
 
-// read returns r's query, as the route takes it. One that somebody else writes
-// may have more than is known of.
+// read returns r's query in the form that the route accepts. A lax route
+// ignores unknown parameters, because another server creates its query.
 func (rt route) read(r *http.Request) (url.Values, error) {
 	if !rt.lax {
 		return query(r, rt.query)
@@ -70,7 +111,7 @@ func unknownParameter(name string, names []string) error {
 		name = "query"
 	}
 	e := brig.InvalidField(name, "unknown parameter in the query")
-	if near := door.Nearest(name, names); near != "" {
+	if near := httpapi.Nearest(name, names); near != "" {
 		return e.WithHint("did you mean %q?", near)
 	}
 	if len(names) == 0 {
@@ -79,8 +120,8 @@ func unknownParameter(name string, names []string) error {
 	return e.WithHint("known parameters: %s", strings.Join(names, ", "))
 }
 
-// yes returns a parameter that is true or false, false when it is not given.
-func yes(q url.Values, name string) (bool, error) {
+// boolean returns a boolean parameter, false by default.
+func boolean(q url.Values, name string) (bool, error) {
 	switch q.Get(name) {
 	case "true":
 		return true, nil
@@ -93,8 +134,8 @@ func yes(q url.Values, name string) (bool, error) {
 	return false, nil
 }
 
-// offset returns a parameter that is a number of bytes, not below least, or
-// what stands for one that is not given.
+// offset returns a parameter that is a number of bytes, which must be at least
+// least. It returns absent if the parameter is missing.
 func offset(q url.Values, name string, least, absent int64) (int64, error) {
 	if !q.Has(name) {
 		return absent, nil
@@ -106,8 +147,8 @@ func offset(q url.Values, name string, least, absent int64) (int64, error) {
 	return n, nil
 }
 
-// number returns a parameter that is a whole number, 0 when it is not given.
-func number(q url.Values, name string) (int, error) {
+// intParameter returns an integer parameter, 0 by default.
+func intParameter(q url.Values, name string) (int, error) {
 	if !q.Has(name) {
 		return 0, nil
 	}
@@ -142,7 +183,7 @@ func listOptions(q url.Values) (o brig.ListOptions, err error) {
 		}
 	}
 	o.Cursor = q.Get("cursor")
-	o.Limit, err = number(q, "limit")
+	o.Limit, err = intParameter(q, "limit")
 	return o, err
 }
 
@@ -153,3 +194,11 @@ func states() string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// Formats of parameters for the document. Handlers and the engine check them.
+const (
+	labelPattern = "^[^=]+=[^=]*$"
+	namePattern  = "^[a-z0-9][a-z0-9-]{0,62}$"
+	pathPattern  = "^[^\\x00]*$"
+	maxPath      = 4096 // bytes, including the home directory
+)

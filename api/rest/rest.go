@@ -1,8 +1,9 @@
-// Package rest is the native HTTP door: JSON over /v1. A handler decodes a
-// request, calls brig.Service once and encodes the answer; it decides nothing.
+// Package rest is the native HTTP API: JSON under /v1. A handler decodes a
+// request, calls brig.Service once and encodes the response. It contains no
+// business logic.
 //
-// The routes stand in one table (routes.go), from which both the router and
-// the OpenAPI document at /openapi.json are made.
+// One table (routes.go) contains all routes. The router and the OpenAPI
+// document at /openapi.json are built from it.
 package rest
 
 import (
@@ -16,38 +17,62 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/signin"
 )
 
-// Options are what the door is made of. Service and Keys are needed.
+// Options configure the API. Service and Keys are required.
 type Options struct {
 	Service brig.Service
-	Keys    door.Keys
-	// Registry collects the metrics that /metrics shows. Default: a new one.
+	Keys    httpapi.Keys
+	// Registry collects the metrics of /metrics. Default: a new registry.
 	Registry *prometheus.Registry
-	// Log is for the operator. Default: none.
+	// Log is the log for the operator. Default: no log.
 	Log *slog.Logger
-	// Hosts are the names and addresses by which clients may know the
-	// server, beside the loopback ones.
+	// Hosts are the host names and addresses of the server, in addition to the
+	// loopback addresses.
 	Hosts   []string
 	Version string
-	// Ready says whether the server can take work. Default: it can.
+	// Ready returns an error if the server cannot accept work. Default: no
+	// error.
 	Ready func(context.Context) error
-	// SignIn lets people in by an identity provider. Default: only keys do.
+	// SignIn lets people sign in with an identity provider. Default: only API
+	// keys are accepted.
 	SignIn *signin.Provider
-	// Bounds are shown in the OpenAPI document; the Service enforces them.
+	// Bounds appear in the OpenAPI document. The Service enforces them.
 	Bounds brig.Bounds
 }
 
 // api serves the routes.
 type api struct {
-	Options
-	ring    *door.Keyring
-	openapi []byte
+	*base
+	sandboxAPI
+	serverAPI
 }
 
-// New returns the door.
+// sandboxAPI has the handlers for sandboxes, their files and their processes.
+type sandboxAPI struct{ *base }
+
+// serverAPI has the other handlers: images, tenants, providers.
+type serverAPI struct{ *base }
+
+// base is the common part of all handlers.
+type base struct {
+	Options
+	keyring *httpapi.Keyring
+	openapi []byte
+	// loginStarts limits how often an address starts logins. codeExchanges
+	// limits how often an address makes the server exchange a code with the
+	// identity provider.
+	loginStarts, codeExchanges *httpapi.Limit
+}
+
+func newAPI(o Options) *api {
+	b := &base{Options: o, keyring: httpapi.NewKeyring(o.Keys), loginStarts: httpapi.NewLimit(10, 100), codeExchanges: httpapi.NewLimit(5, 50)}
+	return &api{b, sandboxAPI{b}, serverAPI{b}}
+}
+
+// New returns the API.
 func New(o Options) http.Handler {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
@@ -58,40 +83,40 @@ func New(o Options) http.Handler {
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }
 	}
-	metrics, err := door.NewMetrics(o.Registry)
+	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
 		o.Log.Warn("HTTP is not measured", "error", err)
 	}
-	a := &api{Options: o, ring: door.NewKeyring(o.Keys)}
+	a := newAPI(o)
 	if a.openapi, err = document(a.routes(), o); err != nil {
 		o.Log.Warn("there is no /openapi.json", "error", err)
 	}
-	return door.Wrap(o.Log, metrics, door.Guard(o.Hosts, signin.CallbackPath, a.router()))
+	return httpapi.Wrap(o.Log, metrics, httpapi.Guard(o.Hosts, signin.CallbackPath, a.router()))
 }
 
 func (a *api) router() http.Handler {
 	mux := chi.NewRouter()
 	for _, rt := range a.routes() {
 		mux.Method(rt.method, rt.pattern, a.serve(rt))
-		if rt.method == http.MethodGet && !rt.lasting {
+		if rt.method == http.MethodGet && !rt.longLived {
 			mux.Method(http.MethodHead, rt.pattern, a.serve(rt))
 		}
 	}
 	mux.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		door.Fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path").
+		httpapi.Fail(w, r, brig.Errorf(brig.NotFound, "there is nothing at this path").
 			WithHint("GET /openapi.json lists the routes"))
 	})
 	mux.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		allow := strings.Join(allowed(mux, r), ", ")
+		allow := strings.Join(allowedMethods(mux, r), ", ")
 		w.Header().Set("Allow", allow)
-		door.Fail(w, r, door.WithStatus(http.StatusMethodNotAllowed,
+		httpapi.Fail(w, r, httpapi.WithStatus(http.StatusMethodNotAllowed,
 			brig.Errorf(brig.InvalidArgument, "this path does not take this method").WithHint("use %s", allow)))
 	})
 	return mux
 }
 
-// allowed lists the methods that r's path takes.
-func allowed(mux chi.Routes, r *http.Request) []string {
+// allowedMethods returns the methods that r's path supports.
+func allowedMethods(mux chi.Routes, r *http.Request) []string {
 	path := r.URL.Path
 	if r.URL.RawPath != "" {
 		path = r.URL.RawPath
@@ -105,29 +130,34 @@ func allowed(mux chi.Routes, r *http.Request) []string {
 	return methods
 }
 
-// serve is what all routes share: who is calling, and a query that the route
-// knows.
+// serve returns a handler for a route that authenticates the request,
+// authorizes it and checks its query.
 func (a *api) serve(rt route) http.Handler {
 	var h http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r, err := a.authorize(rt, r)
+		if err != nil {
+			httpapi.Fail(w, r, err)
+			return
+		}
 		q, err := rt.read(r)
 		if err == nil {
 			err = rt.handle(w, r, q)
 		}
 		if err != nil {
-			door.Fail(w, r, inRequestTerms(err))
+			httpapi.Fail(w, r, withRequestField(err))
 		}
 	})
 	if !rt.open {
-		h = door.Auth(a.ring, h)
+		h = httpapi.Auth(a.keyring, h)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		door.Route(r, rt.pattern)
+		httpapi.Route(r, rt.pattern)
 		h.ServeHTTP(w, r)
 	})
 }
 
-// param returns a part of the path by name. The router leaves it escaped when
-// its escapes were not needless.
+// param returns a path parameter by name, unescaped. The router leaves it
+// escaped if the URL has a RawPath.
 func param(r *http.Request, name string) string {
 	s := chi.URLParam(r, name)
 	if r.URL.RawPath != "" {

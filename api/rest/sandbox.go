@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,33 +10,40 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-func (a *api) create(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.Spec
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *sandboxAPI) create(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.Spec
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	spec, err := toSpec(in)
-	if err != nil {
+	if err := in.Check(); err != nil {
 		return err
 	}
-	s, err := a.Service.Create(r.Context(), spec)
+	s, err := a.Service.Create(r.Context(), in.Domain())
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Location", "/v1/sandboxes/"+url.PathEscape(s.Spec.Name))
-	return door.WriteJSON(w, http.StatusCreated, fromSandbox(s))
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromSandbox(s))
 }
 
-func (a *api) get(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) get(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	s, err := a.Service.Get(r.Context(), param(r, "name"))
-	return answerSandbox(w, s, err)
+	return writeSandbox(w, s, err)
 }
 
-func (a *api) list(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a *sandboxAPI) sandboxUsage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	u, err := a.Service.Usage(r.Context(), param(r, "name"))
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromSandboxUsage(u))
+}
+
+func (a *sandboxAPI) list(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	o, err := listOptions(q)
 	if err != nil {
 		return err
@@ -44,10 +52,10 @@ func (a *api) list(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromPage(page))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromPage(page))
 }
 
-func (a *api) remove(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) remove(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := a.Service.Remove(r.Context(), param(r, "name")); err != nil {
 		return err
 	}
@@ -55,52 +63,77 @@ func (a *api) remove(w http.ResponseWriter, r *http.Request, _ url.Values) error
 	return nil
 }
 
-func (a *api) stop(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.StopRequest
-	if err := door.ReadJSON(w, r, &in, true); err != nil {
+func (a *sandboxAPI) stop(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.StopRequest
+	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
 		return err
 	}
-	grace, err := toDuration("grace_ms", in.GraceMS)
+	if err := v1.CheckDuration("grace_ms", in.GraceMS); err != nil {
+		return err
+	}
+	s, err := a.Service.Stop(r.Context(), param(r, "name"), v1.ToDuration(in.GraceMS))
+	return writeSandbox(w, s, err)
+}
+
+// changeHandler returns the handler for a call that changes a sandbox and whose
+// request has no fields.
+func (a *sandboxAPI) changeHandler(call func(brig.Service, context.Context, string) (*brig.Sandbox, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+		if err := httpapi.ReadJSON(w, r, &struct{}{}, true); err != nil {
+			return err
+		}
+		s, err := call(a.Service, r.Context(), param(r, "name"))
+		return writeSandbox(w, s, err)
+	}
+}
+
+func (a *sandboxAPI) extend(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.ExtendRequest
+	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
+		return err
+	}
+	if err := v1.CheckDuration("ttl_ms", in.TTLMS); err != nil {
+		return err
+	}
+	s, err := a.Service.Extend(r.Context(), param(r, "name"), v1.ToDuration(in.TTLMS))
+	return writeSandbox(w, s, err)
+}
+
+func (a *sandboxAPI) fork(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.ForkRequest
+	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
+		return err
+	}
+	if err := v1.CheckDuration("ttl_ms", in.TTLMS); err != nil {
+		return err
+	}
+	copies, err := a.Service.Fork(r.Context(), param(r, "name"), brig.ForkSpec{Name: in.Name, Paused: in.Paused, Count: in.Count, Labels: in.Labels, TTL: v1.ToDuration(in.TTLMS)})
 	if err != nil {
 		return err
 	}
-	s, err := a.Service.Stop(r.Context(), param(r, "name"), grace)
-	return answerSandbox(w, s, err)
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromCopies(copies))
 }
 
-func (a *api) kill(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	if err := door.ReadJSON(w, r, &wire.KillRequest{}, true); err != nil {
+func (a *sandboxAPI) setEgress(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.EgressChange
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	s, err := a.Service.Kill(r.Context(), param(r, "name"))
-	return answerSandbox(w, s, err)
+	rules := in.Domain()
+	if in.Rules == nil {
+		now, err := a.Service.Get(r.Context(), param(r, "name"))
+		if err != nil {
+			return err
+		}
+		rules.Rules = now.Spec.Egress.Rules
+	}
+	s, err := a.Service.SetEgress(r.Context(), param(r, "name"), rules)
+	return writeSandbox(w, s, trimFieldPrefix(err, "egress"))
 }
 
-func (a *api) extend(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.ExtendRequest
-	if err := door.ReadJSON(w, r, &in, true); err != nil {
-		return err
-	}
-	ttl, err := toDuration("ttl_ms", in.TTLMS)
-	if err != nil {
-		return err
-	}
-	s, err := a.Service.Extend(r.Context(), param(r, "name"), ttl)
-	return answerSandbox(w, s, err)
-}
-
-func (a *api) setEgress(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.Egress
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
-		return err
-	}
-	s, err := a.Service.SetEgress(r.Context(), param(r, "name"), in.Noun())
-	return answerSandbox(w, s, ofBody(err, "egress"))
-}
-
-// ofBody names a field as a body has it that is all of one noun, of which the
-// field is a part to everybody else.
-func ofBody(err error, noun string) error {
+// trimFieldPrefix removes the prefix noun from the field of an error, for a
+// request whose body consists of this object only.
+func trimFieldPrefix(err error, noun string) error {
 	e, ok := errors.AsType[*brig.Error](err)
 	if !ok {
 		return err
@@ -114,19 +147,19 @@ func ofBody(err error, noun string) error {
 	return &named
 }
 
-func answerSandbox(w http.ResponseWriter, s *brig.Sandbox, err error) error {
+func writeSandbox(w http.ResponseWriter, s *brig.Sandbox, err error) error {
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromSandbox(s))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromSandbox(s))
 }
 
-func (a *api) logs(w http.ResponseWriter, r *http.Request, q url.Values) error {
-	tail, err := number(q, "tail")
+func (a *sandboxAPI) logs(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	tail, err := intParameter(q, "tail")
 	if err != nil {
 		return err
 	}
-	times, err := yes(q, "times")
+	times, err := boolean(q, "times")
 	if err != nil {
 		return err
 	}

@@ -5,11 +5,11 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// The documents below stand in the schemas for wire values that are written
-// in forms of their own. They have no fields; only their schemas count.
+// The types below represent wire values with their own text formats. They have
+// no fields and exist only for their schemas.
 type (
 	sizeDoc   struct{}
 	modeDoc   struct{}
@@ -17,11 +17,14 @@ type (
 	filesDoc  struct{}
 )
 
+// sizePattern matches sizes that are written as text.
+const sizePattern = "^(?:[1-9][0-9]{0,17}|(?:[1-9][0-9]{0,5}(?:[.][0-9]{1,3})?|0[.][0-9]{0,2}[1-9]) ?(?:[KMGTkmgt](?:i?[Bb])?|[Bb]))$"
+
 // Schema implements huma.SchemaProvider.
 func (sizeDoc) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeInteger, Format: "int64"},
-		{Type: huma.TypeString, Examples: []any{"512MiB"}},
+		{Type: huma.TypeString, Pattern: sizePattern, Examples: []any{"512MiB"}},
 	}}
 }
 
@@ -41,7 +44,7 @@ func (objectDoc) Schema(huma.Registry) *huma.Schema {
 // Schema implements huma.SchemaProvider.
 func (filesDoc) Schema(r huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
-		{Type: huma.TypeArray, Items: r.Schema(reflect.TypeFor[wire.File](), true, "")},
+		{Type: huma.TypeArray, Items: r.Schema(reflect.TypeFor[v1.File](), true, "")},
 		{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
 	}}
 }

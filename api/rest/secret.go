@@ -5,16 +5,16 @@ import (
 	"net/url"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-func (a *api) putSecret(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.SecretRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *serverAPI) putSecret(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.SecretRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	c, err := in.Noun(param(r, "name"))
+	c, err := in.Domain(param(r, "name"))
 	if err != nil {
 		return err
 	}
@@ -22,26 +22,26 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, _ url.Values) er
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromSecret(out))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromSecret(out))
 }
 
-func (a *api) secrets(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) secrets(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Secrets(r.Context())
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromSecrets(list))
+	return httpapi.WriteJSON(w, http.StatusOK, fromSecrets(list))
 }
 
-func fromSecrets(list []*brig.Secret) wire.Secrets {
-	out := wire.Secrets{Secrets: []wire.Secret{}}
+func fromSecrets(list []*brig.Secret) v1.Secrets {
+	out := v1.Secrets{Secrets: []v1.Secret{}}
 	for _, s := range list {
-		out.Secrets = append(out.Secrets, wire.FromSecret(s))
+		out.Secrets = append(out.Secrets, v1.FromSecret(s))
 	}
 	return out
 }
 
-func (a *api) removeSecret(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) removeSecret(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := a.Service.RemoveSecret(r.Context(), param(r, "name")); err != nil {
 		return err
 	}
@@ -49,10 +49,10 @@ func (a *api) removeSecret(w http.ResponseWriter, r *http.Request, _ url.Values)
 	return nil
 }
 
-func (a *api) rotateKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) rotateKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	n, err := a.Service.RotateKey(r.Context())
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.Resealed{Secrets: n})
+	return httpapi.WriteJSON(w, http.StatusOK, v1.Resealed{Secrets: n})
 }

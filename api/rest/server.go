@@ -12,36 +12,37 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// readyTimeout bounds how long /readyz waits for an answer.
+// readyTimeout limits how long /readyz waits for Ready.
 const readyTimeout = 5 * time.Second
 
-func (a *api) version(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
-	return door.WriteJSON(w, http.StatusOK, wire.Version{Version: a.Version})
+func (a *serverAPI) version(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
+	return httpapi.WriteJSON(w, http.StatusOK, v1.Version{Version: a.Version})
 }
 
-func (a *api) healthz(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
-	return door.WriteJSON(w, http.StatusOK, wire.Health{Status: "ok"})
+func (a *serverAPI) healthz(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
+	return httpapi.WriteJSON(w, http.StatusOK, v1.Health{Status: "ok"})
 }
 
-func (a *api) readyz(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) readyz(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := a.Ready(ctx); err != nil {
-		// Whoever asks has shown no key, so the reason is for the log alone.
+		// The caller is not authenticated, so the reason appears only in the
+		// log.
 		return brig.Errorf(brig.Unavailable, "the server is not ready").WithHint("see the server's log").Because(err)
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.Health{Status: "ready"})
+	return httpapi.WriteJSON(w, http.StatusOK, v1.Health{Status: "ready"})
 }
 
-func (a *api) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
+func (a *serverAPI) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
 	if len(a.openapi) == 0 {
 		return brig.Errorf(brig.Internal, "there is no document")
 	}
-	w.Header().Set("Content-Type", wire.JSON)
+	w.Header().Set("Content-Type", v1.JSON)
 	w.Header().Set("Content-Length", strconv.Itoa(len(a.openapi)))
 	if _, err := w.Write(a.openapi); err != nil {
 		return fmt.Errorf("write document: %w", err)
@@ -49,14 +50,54 @@ func (a *api) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ url.Values)
 	return nil
 }
 
-func (a *api) metrics(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) metrics(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if brig.ActorFrom(r.Context()).Role < brig.Operator {
 		return brig.Errorf(brig.PermissionDenied, "metrics are of all tenants, and for operators").WithHint("use an operator's key")
 	}
-	// One figure that cannot be had must not hide all others.
+	// An error of one metric must not hide the other metrics.
 	promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      slog.NewLogLogger(a.Log.Handler(), slog.LevelError),
 	}).ServeHTTP(w, r)
 	return nil
+}
+
+func (a *serverAPI) alerts(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	list, err := a.Service.Alerts(r.Context())
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromAlerts(list))
+}
+
+func (a *serverAPI) capabilities(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	c, err := a.Service.Capabilities(r.Context())
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromCapabilities(c))
+}
+
+func (a *serverAPI) attest(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	if err := httpapi.ReadJSON(w, r, &v1.AttestRequest{}, true); err != nil {
+		return err
+	}
+	s, err := a.Service.Attest(r.Context(), param(r, "name"))
+	return writeSandbox(w, s, err)
+}
+
+func (a *serverAPI) templates(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	list, err := a.Service.Templates(r.Context())
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, fromTemplates(list))
+}
+
+func fromTemplates(list []brig.Template) v1.Templates {
+	out := v1.Templates{Templates: []v1.Template{}}
+	for _, t := range list {
+		out.Templates = append(out.Templates, v1.FromTemplate(t))
+	}
+	return out
 }

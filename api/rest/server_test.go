@@ -16,19 +16,19 @@ import (
 	"github.com/brig-run/brig/api/rest"
 )
 
-// TestMetricsAreBounded: whatever is asked for, the labels are those of the
-// routes.
-func TestMetricsAreBounded(t *testing.T) {
+// TestMetricLabelsAreBounded checks that the route labels are those of the
+// route table, whatever a request contains.
+func TestMetricLabelsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	o := rest.Options{Service: &stub{}, Keys: keys{}, Registry: reg}
 	srv := httptest.NewServer(rest.New(o))
 	defer srv.Close()
-	rest.New(o) // a second door joins the first one's metrics
+	rest.New(o) // a second API shares the metrics of the first API
 	for i := range 50 {
-		ask(t, "GET", fmt.Sprintf("%s/v1/sandboxes/box%d", srv.URL, i), "")
-		ask(t, fmt.Sprintf("BREW%d", i), fmt.Sprintf("%s/path%d", srv.URL, i), "")
+		doRequest(t, "GET", fmt.Sprintf("%s/v1/sandboxes/box%d", srv.URL, i), "")
+		doRequest(t, fmt.Sprintf("BREW%d", i), fmt.Sprintf("%s/path%d", srv.URL, i), "")
 	}
-	ask(t, "GET", srv.URL+"/healthz", "", "Host", "evil.test")
+	doRequest(t, "GET", srv.URL+"/healthz", "", "Host", "evil.test")
 	families, err := reg.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -47,12 +47,13 @@ func TestMetricsAreBounded(t *testing.T) {
 	if !slices.Equal(labels, want) && !slices.Equal(labels, slices.DeleteFunc(slices.Clone(want), func(s string) bool { return s == "status=405" })) {
 		t.Errorf("the labels are %v, want %v", labels, want)
 	}
-	if resp, body := ask(t, "GET", srv.URL+"/metrics", ""); resp.StatusCode != 200 || !strings.Contains(body, "brig_http_requests_in_flight 1") {
+	if resp, body := doRequest(t, "GET", srv.URL+"/metrics", ""); resp.StatusCode != 200 || !strings.Contains(body, "brig_http_requests_in_flight 1") {
 		t.Errorf("/metrics: %d %s", resp.StatusCode, body)
 	}
 }
 
-// TestNotReady: the reason is for the log, not for whoever asks.
+// TestNotReady checks that the reason appears in the log and not in the
+// response.
 func TestNotReady(t *testing.T) {
 	var log bytes.Buffer
 	h := rest.New(rest.Options{
@@ -66,19 +67,20 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestBrowsersAreRefusedEverywhere: the guard stands before every route.
-func TestBrowsersAreRefusedEverywhere(t *testing.T) {
+// TestForeignPagesRejected checks that the guard runs before every
+// route.
+func TestForeignPagesRejected(t *testing.T) {
 	_, srv := serve(t)
 	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/version", "/v1/sandboxes/box/logs", "/nowhere"} {
-		if resp, _ := ask(t, "GET", srv.URL+path, "", "Host", "evil.test:2744"); resp.StatusCode != 421 {
+		if resp, _ := doRequest(t, "GET", srv.URL+path, "", "Host", "evil.test:2744"); resp.StatusCode != 421 {
 			t.Errorf("%s under a strange name: %d", path, resp.StatusCode)
 		}
-		if resp, _ := ask(t, "GET", srv.URL+path, "", "Sec-Fetch-Site", "cross-site"); resp.StatusCode != 403 {
+		if resp, _ := doRequest(t, "GET", srv.URL+path, "", "Sec-Fetch-Site", "cross-site"); resp.StatusCode != 403 {
 			t.Errorf("%s from another site: %d", path, resp.StatusCode)
 		}
 	}
 	for _, path := range []string{"/v1/run", "/v1/sandboxes/box/exec", "/v1/sandboxes/box/kill"} {
-		if resp, _ := ask(t, "POST", srv.URL+path, `{"command":["echo"],"stream":true}`, "Origin", "http://evil.test"); resp.StatusCode != 403 {
+		if resp, _ := doRequest(t, "POST", srv.URL+path, `{"command":["echo"],"stream":true}`, "Origin", "http://evil.test"); resp.StatusCode != 403 {
 			t.Errorf("%s from another site: %d", path, resp.StatusCode)
 		}
 	}

@@ -7,31 +7,45 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// mostLine bounds one line of standard input.
-const mostLine = 1 << 20
+// maxLine limits one line of standard input.
+const maxLine = 1 << 20
 
-// stdinGrace is how long a client has to end its body once the process has
-// ended, before the connection is given up.
+// stdinGrace is how long a client may take to end its body after the process
+// has ended. After that time the connection is closed.
 const stdinGrace = 500 * time.Millisecond
 
-// lines reads a body of NDJSON.
-type lines struct{ r *bufio.Reader }
+// lines reads an NDJSON body.
+type lines struct {
+	r *bufio.Reader
+	// reserve accounts for the memory of a line. It is called with the number
+	// of bytes by which a line exceeds the longest line so far. If it is nil,
+	// memory is not counted.
+	reserve func(n int64) error
+	longest int
+}
 
-// next returns the next line that is not empty. It is valid until the next
-// call. The end of the body is io.EOF.
-func (l lines) next(most int) ([]byte, error) {
+// next returns the next line that is not empty. The line is valid until the
+// next call. At the end of the body, next returns io.EOF.
+func (l *lines) next(most int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := l.r.ReadSlice('\n')
 		if len(line)+len(part) > most {
 			return nil, brig.Errorf(brig.InvalidArgument, "a line of the body is longer than %s", brig.FormatBytes(int64(most)))
+		}
+		if more := len(line) + len(part) - l.longest; more > 0 && l.reserve != nil {
+			if err := l.reserve(int64(more)); err != nil {
+				return nil, err
+			}
+			l.longest += more
 		}
 		line = append(line, part...)
 		switch {
@@ -46,18 +60,19 @@ func (l lines) next(most int) ([]byte, error) {
 	}
 }
 
-// bodyError translates what went wrong with the body, unless that is done.
+// bodyError translates a read error of the body unless it is already
+// translated.
 func bodyError(err error) error {
 	if _, ours := errors.AsType[*brig.Error](err); ours {
 		return err
 	}
-	return door.BodyError(err)
+	return httpapi.BodyError(err)
 }
 
-// decodeInput reads one line of standard input.
+// decodeInput decodes one line of standard input.
 func decodeInput(line []byte) (data []byte, closed bool, err error) {
-	var in wire.Input
-	if err := door.Decode(line, &in); err != nil {
+	var in v1.Input
+	if err := httpapi.DecodeDescribed(line, &in); err != nil {
 		return nil, false, err
 	}
 	if in.Stdin != nil && in.StdinB64 != nil {
@@ -69,13 +84,13 @@ func decodeInput(line []byte) (data []byte, closed bool, err error) {
 	return in.StdinB64, in.CloseStdin, nil
 }
 
-// feed copies a body's lines to w until the body ends, and then closes w. It
-// reads on after standard input was closed, and after the process has ended,
-// because only who reads learns that the client has gone.
-func (l lines) feed(w *io.PipeWriter) error {
+// copyTo copies a body's lines to w until the body ends, and then closes w. It
+// keeps reading after standard input was closed and after the process has
+// ended, because only a read detects that the client has disconnected.
+func (l *lines) copyTo(w *io.PipeWriter) error {
 	closed := false
 	for {
-		line, err := l.next(mostLine)
+		line, err := l.next(maxLine)
 		if errors.Is(err, io.EOF) {
 			return w.Close()
 		}
@@ -90,8 +105,8 @@ func (l lines) feed(w *io.PipeWriter) error {
 			return errors.Join(err, w.CloseWithError(io.ErrUnexpectedEOF))
 		}
 		if len(data) > 0 {
-			// An error means that the process reads no more, which is its
-			// right: what comes is read and dropped.
+			// An error means that the process no longer reads. Later input is
+			// read and discarded.
 			_, _ = w.Write(data)
 		}
 		if end && !closed {
@@ -103,16 +118,17 @@ func (l lines) feed(w *io.PipeWriter) error {
 	}
 }
 
-// duplex is a request whose body goes on while it is answered.
+// duplex is a request whose body continues to arrive during the response.
 type duplex struct {
 	w     http.ResponseWriter
 	lines lines
 }
 
-// bothWays lets an answer begin while the request's body is still coming. The
-// connection is not used again: when an answer ends before its request,
-// net/http may take what is left of the body for the next request.
-func bothWays(w http.ResponseWriter) error {
+// enableFullDuplex lets the response begin while the request body is still
+// arriving. It disables reuse of the connection. Otherwise, if a response ends
+// before its request, net/http may parse the rest of the body as the next
+// request.
+func enableFullDuplex(w http.ResponseWriter) error {
 	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
 		return brig.Errorf(brig.Unimplemented, "this connection cannot stream in both directions").Because(err)
 	}
@@ -120,31 +136,32 @@ func bothWays(w http.ResponseWriter) error {
 	return nil
 }
 
-// newDuplex reads the first line of r's body, the request, into v.
+// newDuplex decodes the first line of r's body, the request, into v.
 func newDuplex(w http.ResponseWriter, r *http.Request, v any) (*duplex, error) {
-	if err := bothWays(w); err != nil {
+	if err := enableFullDuplex(w); err != nil {
 		return nil, err
 	}
-	door.LongBody(w)
-	d := &duplex{w: w, lines: lines{bufio.NewReader(r.Body)}}
-	first, err := d.lines.next(door.MaxBody)
+	lease, tenant := httpapi.LeaseOf(r.Context()), brig.ActorFrom(r.Context()).Tenant
+	d := &duplex{w: w, lines: lines{r: bufio.NewReader(r.Body), reserve: func(n int64) error { return lease.Reserve(tenant, n) }}}
+	first, err := d.lines.next(httpapi.MaxBody)
+	httpapi.OpenBody(r) // input may arrive at any time
 	if errors.Is(err, io.EOF) {
 		return nil, brig.Errorf(brig.InvalidArgument, "the request has no body").WithHint("send the request as the first line")
 	}
 	if err != nil {
 		return nil, bodyError(err)
 	}
-	return d, door.Decode(first, v)
+	return d, httpapi.DecodeDescribed(first, v)
 }
 
-// stdin returns the process's input. A client that goes away or sends
-// nonsense ends the context through cancel. Stop ends the reading.
+// stdin returns the input of the process. If the client disconnects or sends
+// invalid input, the context is canceled with cancel. stop ends the reading.
 func (d *duplex) stdin(cancel context.CancelCauseFunc) (in io.Reader, stop func()) {
 	pr, pw := io.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := d.lines.feed(pw); err != nil {
+		if err := d.lines.copyTo(pw); err != nil {
 			cancel(err)
 		}
 	}()
@@ -155,9 +172,23 @@ func (d *duplex) stdin(cancel context.CancelCauseFunc) (in io.Reader, stop func(
 			return
 		default:
 		}
-		// The client ends its body when it has the result; one that does not
-		// loses the connection, so that nothing waits for it.
+		// The client ends its body when it has received the result. If it does
+		// not, the read deadline ends the wait.
 		_ = http.NewResponseController(d.w).SetReadDeadline(time.Now().Add(stdinGrace))
 		<-done
 	}
+}
+
+// toStdin decodes the two forms of standard input. It returns nil if neither is
+// present.
+func toStdin(text *string, b64 []byte) (io.Reader, error) {
+	switch {
+	case text != nil && b64 != nil:
+		return nil, brig.InvalidField("stdin_b64", "is given beside stdin").WithHint("give one of the two")
+	case text != nil:
+		return strings.NewReader(*text), nil
+	case b64 != nil:
+		return strings.NewReader(string(b64)), nil
+	}
+	return nil, nil
 }

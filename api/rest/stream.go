@@ -13,23 +13,19 @@ import (
 	"unicode/utf8"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// pingEvery is how often a stream shows that it lives. A ping that cannot be
-// written is how a client's end is noticed while its body is still open.
+// pingEvery is the interval of keepalives on a stream. A failed ping also
+// reveals that a client has disconnected while its body is still open.
 const pingEvery = 15 * time.Second
 
-// sendTimeout is how long a client may leave one event unread. Back-pressure
-// is welcome, but a process must not hang for ever on a client that stopped.
-const sendTimeout = 5 * time.Minute
+// maxData is the maximum number of output bytes in one event.
+const maxData = 32 << 10
 
-// mostData bounds how many bytes of output one event carries.
-const mostData = 32 << 10
-
-// stream writes events, as NDJSON or as server-sent events. The answer begins
-// with the first of them, so that what fails before has a status of its own.
+// stream writes events as NDJSON or as server-sent events. The response begins
+// with the first event, so that an earlier error has its own status.
 type stream struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -41,23 +37,24 @@ type stream struct {
 	err   error
 }
 
-// accepts reports which stream r's Accept header asks for, if one.
-func accepts(r *http.Request) (ndjson, sse bool) {
+// acceptedFormat reports which stream format r's Accept header requests, if
+// any.
+func acceptedFormat(r *http.Request) (ndjson, sse bool) {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
 		switch t, _, _ := mime.ParseMediaType(part); t {
-		case wire.NDJSON:
+		case v1.NDJSON:
 			ndjson = true
-		case wire.SSE:
+		case v1.SSE:
 			sse = true
 		}
 	}
 	return ndjson, sse && !ndjson
 }
 
-// newStream returns a stream and a context that ends when the client goes
-// away, or when close is called, which waits for the stream's goroutine.
+// newStream returns a stream and a context that ends when the client
+// disconnects or when stop is called. stop waits for the stream's goroutine.
 func newStream(w http.ResponseWriter, r *http.Request) (s *stream, ctx context.Context, stop func()) {
-	_, sse := accepts(r)
+	_, sse := acceptedFormat(r)
 	ctx, cancel := context.WithCancelCause(r.Context())
 	s = &stream{w: w, r: r, sse: sse, cancel: cancel}
 	done := make(chan struct{})
@@ -71,7 +68,7 @@ func newStream(w http.ResponseWriter, r *http.Request) (s *stream, ctx context.C
 				return
 			case <-tick.C:
 				if s.started() {
-					_ = s.send(wire.EventPing, struct{}{}) // send remembers its error
+					_ = s.send(v1.EventPing, struct{}{}) // send records its error
 				}
 			}
 		}
@@ -85,10 +82,10 @@ func (s *stream) started() bool {
 	return s.begun
 }
 
-// send writes one event and flushes it. After an error every send fails, and
-// the stream's context has ended.
+// send writes one event and flushes it. After an error, every later send fails,
+// and the stream's context is canceled.
 func (s *stream) send(event string, v any) error {
-	body, err := door.Marshal(v)
+	body, err := httpapi.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode event %s: %w", event, err)
 	}
@@ -99,21 +96,16 @@ func (s *stream) send(event string, v any) error {
 	}
 	if !s.begun {
 		s.begun = true
-		s.w.Header().Set("Content-Type", wire.NDJSON)
+		s.w.Header().Set("Content-Type", v1.NDJSON)
 		if s.sse {
-			s.w.Header().Set("Content-Type", wire.SSE)
+			s.w.Header().Set("Content-Type", v1.SSE)
 		}
-		// Proxies that gather output before passing it on are told not to.
+		// This header disables output buffering in proxies.
 		s.w.Header().Set("X-Accel-Buffering", "no")
 		s.w.WriteHeader(http.StatusOK)
 	}
-	rc := http.NewResponseController(s.w)
-	timed := rc.SetWriteDeadline(time.Now().Add(sendTimeout)) == nil
 	if _, err = s.w.Write(s.frame(event, body)); err == nil {
-		err = rc.Flush()
-	}
-	if err == nil && timed {
-		err = rc.SetWriteDeadline(time.Time{}) // the connection may serve others
+		err = http.NewResponseController(s.w).Flush()
 	}
 	if err != nil {
 		s.err = brig.Errorf(brig.Canceled, "the client went away").Because(err)
@@ -122,8 +114,8 @@ func (s *stream) send(event string, v any) error {
 	return s.err
 }
 
-// frame puts the event's name into its document, and both into a line or an
-// SSE message.
+// frame inserts the event's name into its document, and formats the document as
+// a line or an SSE message.
 func (s *stream) frame(event string, body []byte) []byte {
 	var b bytes.Buffer
 	if s.sse {
@@ -133,35 +125,35 @@ func (s *stream) frame(event string, body []byte) []byte {
 	if rest := body[1:]; rest[0] != '}' {
 		b.WriteByte(',')
 	}
-	b.Write(body[1:]) // its line feed included
+	b.Write(body[1:]) // includes the line feed
 	if s.sse {
 		b.WriteByte('\n')
 	}
 	return b.Bytes()
 }
 
-// end sends the last event: err if there is one, v otherwise. An error before
-// anything was sent is returned, to be answered as such.
+// end sends the last event: err if it is not nil, otherwise v. If no event has
+// been sent yet, it returns err for a normal error response.
 func (s *stream) end(v any, err error) error {
 	if err == nil {
-		return s.send(wire.EventResult, v)
+		return s.send(v1.EventResult, v)
 	}
 	if !s.started() {
 		return err
 	}
-	err = inRequestTerms(err)
-	door.Log(s.r, err)
-	return s.send(wire.EventError, door.Body(err))
+	err = withRequestField(err)
+	httpapi.Log(s.r, err)
+	return s.send(v1.EventError, httpapi.Body(err))
 }
 
-// output is a writer whose bytes go out as events. What it holds back is the
-// beginning of a character whose end has not come yet.
+// output is a writer that sends its bytes as events. It buffers the beginning
+// of a character until the rest arrives.
 type output struct {
 	s     *stream
 	event string
 
-	mu   sync.Mutex // guards the field below
-	held []byte
+	mu      sync.Mutex // guards the field below
+	pending []byte
 }
 
 // Write implements io.Writer.
@@ -169,11 +161,11 @@ func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for rest := p; len(rest) > 0; {
-		n := min(len(rest), mostData)
-		data := append(o.held, rest[:n]...)
+		n := min(len(rest), maxData)
+		data := append(o.pending, rest[:n]...)
 		rest = rest[n:]
-		whole := len(data) - incomplete(data)
-		o.held = bytes.Clone(data[whole:])
+		whole := len(data) - incompleteBytes(data)
+		o.pending = bytes.Clone(data[whole:])
 		if err := o.emit(data[:whole]); err != nil {
 			return 0, err
 		}
@@ -181,12 +173,12 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush sends what was held back, for no more is coming.
+// flush sends the buffered bytes, because no more output follows.
 func (o *output) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	data := o.held
-	o.held = nil
+	data := o.pending
+	o.pending = nil
 	return o.emit(data)
 }
 
@@ -195,14 +187,14 @@ func (o *output) emit(data []byte) error {
 	case len(data) == 0:
 		return nil
 	case utf8.Valid(data):
-		return o.s.send(o.event, wire.Chunk{Data: string(data)})
+		return o.s.send(o.event, v1.Chunk{Data: string(data)})
 	}
-	return o.s.send(o.event, wire.Chunk{DataB64: data})
+	return o.s.send(o.event, v1.Chunk{DataB64: data})
 }
 
-// incomplete returns how many bytes at the end of data begin a character that
-// may yet become whole.
-func incomplete(data []byte) int {
+// incompleteBytes returns how many bytes at the end of data belong to an
+// incomplete character.
+func incompleteBytes(data []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
 		if tail := data[len(data)-n:]; utf8.RuneStart(tail[0]) {
 			if utf8.FullRune(tail) {
@@ -214,11 +206,12 @@ func incomplete(data []byte) int {
 	return 0
 }
 
-// outputs are the writers of one execution.
+// outputs are the output writers of one execution.
 type outputs []*output
 
-// to returns a writer whose bytes go out as event, if the event is wanted.
-func (s *stream) to(event string, wanted bool, all *outputs) io.Writer {
+// writerFor returns a writer that sends its bytes as event, or nil if the event
+// is not wanted.
+func (s *stream) writerFor(event string, wanted bool, all *outputs) io.Writer {
 	if !wanted {
 		return nil
 	}

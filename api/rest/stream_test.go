@@ -13,27 +13,28 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what ought to happen at once.
-const patience = 30 * time.Second
+// testTimeout is how long a test waits for an event that should arrive
+// immediately.
+const testTimeout = 30 * time.Second
 
-func awaitEnd(t *testing.T, s *stub) {
+func waitForEnd(t *testing.T, s *stub) {
 	t.Helper()
 	select {
 	case err := <-s.ended:
 		if err == nil {
 			t.Error("it ended without an error")
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the service was not told that the client went away")
 	}
 }
 
-// leaving is a context that ends some time after the service was called by it,
-// since before that there is nobody who could be told.
-func leaving(t *testing.T, s *stub, after time.Duration) context.Context {
+// cancelAfter returns a context that is canceled some time after the Service
+// was called. Before the call there is nothing to cancel.
+func cancelAfter(t *testing.T, s *stub, after time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s.saw(nil)
+	s.record(nil)
 	go func() {
 		defer cancel()
 		for s.last() == nil && ctx.Err() == nil {
@@ -44,8 +45,8 @@ func leaving(t *testing.T, s *stub, after time.Duration) context.Context {
 	return ctx
 }
 
-// TestDisconnect: a client that hangs up ends the call's context, in every
-// form of request, also while no output is produced.
+// TestDisconnect checks that the call's context is canceled when the client
+// disconnects, for every form of request and also without output.
 func TestDisconnect(t *testing.T) {
 	for name, c := range map[string]struct{ path, kind, accept, body string }{
 		"run":         {"/v1/run", "application/json", "", `{"language":"bash","code":"wait"}`},
@@ -57,8 +58,9 @@ func TestDisconnect(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, srv := serve(t)
-			// Gone before it is called, the service is told nothing.
-			ctx := leaving(t, s, 50*time.Millisecond)
+			// The client disconnects after the call has begun, because the
+			// Service would not notice an earlier disconnect.
+			ctx := cancelAfter(t, s, 50*time.Millisecond)
 			req, err := http.NewRequestWithContext(ctx, "POST", srv.URL+c.path, strings.NewReader(c.body))
 			if err != nil {
 				t.Fatal(err)
@@ -70,12 +72,12 @@ func TestDisconnect(t *testing.T) {
 				_, _ = io.Copy(io.Discard, resp.Body)
 				_ = resp.Body.Close()
 			}
-			awaitEnd(t, s)
+			waitForEnd(t, s)
 		})
 	}
 }
 
-// dialExec opens an exec whose standard input follows in the body.
+// dialExec starts an exec whose standard input follows in the request body.
 func dialExec(t *testing.T, addr, first string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(addr, "http://"))
@@ -83,7 +85,7 @@ func dialExec(t *testing.T, addr, first string) (net.Conn, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(conn, "POST /v1/sandboxes/box/exec HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n", key)
@@ -93,8 +95,8 @@ func dialExec(t *testing.T, addr, first string) (net.Conn, *bufio.Reader) {
 
 func chunk(w io.Writer, s string) { fmt.Fprintf(w, "%x\r\n%s\r\n", len(s), s) }
 
-// until reads lines until one holds want.
-func until(t *testing.T, r *bufio.Reader, want string) {
+// readUntil reads lines until one contains want.
+func readUntil(t *testing.T, r *bufio.Reader, want string) {
 	t.Helper()
 	for {
 		line, err := r.ReadString('\n')
@@ -107,37 +109,38 @@ func until(t *testing.T, r *bufio.Reader, want string) {
 	}
 }
 
-// TestConversation: what a process answers comes before its input has ended,
-// and when it ends while input is still open, so does the answer.
-func TestConversation(t *testing.T) {
+// TestInteractiveExec checks that a process's output arrives before its input
+// has ended, and that the response ends with the process even if its input is
+// still open.
+func TestInteractiveExec(t *testing.T) {
 	_, srv := serve(t)
 	conn, r := dialExec(t, srv.URL, `{"command":["parrot"]}`)
 	for _, word := range []string{"one", "two", "three"} {
 		chunk(conn, `{"stdin":"`+word+`"}`+"\n")
-		until(t, r, `"data":"`+word+`"`)
+		readUntil(t, r, `"data":"`+word+`"`)
 	}
 	chunk(conn, `{"close_stdin":true}`+"\n")
-	until(t, r, `"event":"result"`)
+	readUntil(t, r, `"event":"result"`)
 
 	conn, r = dialExec(t, srv.URL, `{"command":["echo","bye"]}`)
-	until(t, r, `"event":"result"`)
+	readUntil(t, r, `"event":"result"`)
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		t.Errorf("the answer did not end: %v", err)
 	}
 	_ = conn.Close()
 }
 
-// TestDisconnectWithOpenInput: also when the server is reading input, nobody
-// at the other end means that the call ends.
+// TestDisconnectWithOpenInput checks that a disconnect ends the call even while
+// the server reads input.
 func TestDisconnectWithOpenInput(t *testing.T) {
 	s, srv := serve(t)
 	conn, r := dialExec(t, srv.URL, `{"command":["wait"]}`)
-	until(t, r, "started")
+	readUntil(t, r, "started")
 	_ = conn.Close()
-	awaitEnd(t, s)
+	waitForEnd(t, s)
 }
 
-// TestBackPressure: a reader that does not read stops the writer.
+// TestBackPressure checks that a client that does not read blocks the writer.
 func TestBackPressure(t *testing.T) {
 	s, srv := serve(t)
 	req, err := http.NewRequestWithContext(t.Context(), "POST", srv.URL+"/v1/sandboxes/box/exec", strings.NewReader(`{"command":["flood"],"stream":true}`))
@@ -160,5 +163,5 @@ func TestBackPressure(t *testing.T) {
 		t.Errorf("the stream broke: %v", err)
 	}
 	_ = resp.Body.Close()
-	awaitEnd(t, s)
+	waitForEnd(t, s)
 }

@@ -12,7 +12,7 @@ func (s *stub) Capabilities(context.Context) (*brig.Capabilities, error) {
 }
 
 func (s *stub) Attest(_ context.Context, name string) (*brig.Sandbox, error) {
-	s.saw(name)
+	s.record(name)
 	box := s.sandbox(brig.Spec{Name: name, Require: brig.Requirement{brig.AreaMemory: brig.LevelGaps}})
 	box.Enforcement = map[brig.Area]brig.Enforcement{
 		brig.AreaMemory: {Level: brig.LevelBoundary, How: "a cgroup", Evidence: []string{"it was read back"}, At: epoch},

@@ -14,19 +14,19 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// insideStub is the scripted brig.Files and brig.Processes of one sandbox:
-// what a path or a command's first word asks for.
-type insideStub struct {
+// guestStub implements brig.Files and brig.Processes of one sandbox. The path
+// or the first word of a command selects the behavior.
+type guestStub struct {
 	*stub
 	name string
 }
 
 type (
-	filesStub   struct{ insideStub }
-	processStub struct{ insideStub }
+	filesStub   struct{ guestStub }
+	processStub struct{ guestStub }
 )
 
-// pathCall, and the others, are what the stub remembers of a call.
+// pathCall and the other types record the arguments of a call.
 type (
 	pathCall struct {
 		what      string
@@ -49,8 +49,8 @@ type (
 	}
 )
 
-func (s *stub) Files(name string) brig.Files         { return filesStub{insideStub{s, name}} }
-func (s *stub) Processes(name string) brig.Processes { return processStub{insideStub{s, name}} }
+func (s *stub) Files(name string) brig.Files         { return filesStub{guestStub{s, name}} }
+func (s *stub) Processes(name string) brig.Processes { return processStub{guestStub{s, name}} }
 
 func entryAt(p brig.Path) *brig.Entry {
 	return &brig.Entry{
@@ -59,9 +59,9 @@ func entryAt(p brig.Path) *brig.Entry {
 	}
 }
 
-// at remembers a call and says what there is at its path.
+// at records a call and returns the entry at the call's path.
 func (s filesStub) at(ctx context.Context, c pathCall) (*brig.Entry, error) {
-	s.saw(c)
+	s.record(c)
 	if _, err := s.find(ctx, s.name); err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func (s filesStub) Remove(ctx context.Context, p brig.Path) error {
 	return err
 }
 
-// Read knows files by their names: ten bytes, none that the kernel has no size
-// for, many, many that fail midway, and one that fails at once.
+// Read selects a file by its name: ten bytes, a file without a size, a large
+// file, a large file that fails midway, and a file that fails immediately.
 func (s filesStub) Read(ctx context.Context, p brig.Path, from, n int64) (*brig.Entry, io.ReadCloser, error) {
 	e, err := s.at(ctx, pathCall{what: "read", p: p, from: from, n: n})
 	if err != nil {
@@ -157,20 +157,21 @@ func (s filesStub) Write(ctx context.Context, p brig.Path, w brig.FileWrite, r i
 	if err != nil {
 		return nil, fmt.Errorf("read content: %w", err)
 	}
-	s.saw(writeCall{p, w, string(b)})
+	s.record(writeCall{p, w, string(b)})
 	return e, nil
 }
 
 func (s filesStub) Compose(ctx context.Context, from []brig.Path, to brig.Path) (*brig.Entry, error) {
 	e, err := s.at(ctx, pathCall{p: to})
-	s.saw(append([]brig.Path{to}, from...))
+	s.record(append([]brig.Path{to}, from...))
 	if len(from) == 0 {
 		return nil, brig.InvalidField("source_paths", "0 files cannot be composed")
 	}
 	return e, err
 }
 
-// Watch tells of two changes; at a path that says wait it then waits.
+// Watch reports two changes. If the path contains "wait", it then waits for the
+// end of ctx.
 func (s filesStub) Watch(ctx context.Context, p brig.Path, recursive bool, on func(brig.FileChange) error) error {
 	if _, err := s.at(ctx, pathCall{what: "watch", p: p, recursive: recursive}); err != nil {
 		return err
@@ -183,7 +184,7 @@ func (s filesStub) Watch(ctx context.Context, p brig.Path, recursive bool, on fu
 	} {
 		if err := on(c); err != nil {
 			if waits {
-				s.ended <- err // it is gone already
+				s.ended <- err // the client has already disconnected
 			}
 			return err
 		}
@@ -201,7 +202,7 @@ func (s processStub) info(spec brig.ProcessSpec) *brig.ProcessInfo {
 }
 
 func (s processStub) Start(ctx context.Context, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
-	s.saw(spec)
+	s.record(spec)
 	if _, err := s.find(ctx, s.name); err != nil {
 		return nil, err
 	}
@@ -209,7 +210,7 @@ func (s processStub) Start(ctx context.Context, spec brig.ProcessSpec) (*brig.Pr
 		return nil, brig.InvalidField("command", "give a command or a shell script, and not both")
 	}
 	if t := spec.Terminal; t != nil && *t == (brig.Terminal{}) {
-		return nil, brig.InvalidField("terminal", "a terminal of 0 by 0")
+		return nil, brig.InvalidField("terminal.columns", "must not be 0").WithHint("1 to 65535")
 	}
 	return s.info(spec), nil
 }
@@ -221,9 +222,9 @@ func (s processStub) List(ctx context.Context) ([]*brig.ProcessInfo, error) {
 	return []*brig.ProcessInfo{s.info(brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "9"}}, Tag: "t"}), ended}, err
 }
 
-// call remembers a call. Processes 7 to 9 are there.
+// call records a call. Processes 7 to 9 exist.
 func (s processStub) call(ctx context.Context, c processCall) error {
-	s.saw(c)
+	s.record(c)
 	if _, err := s.find(ctx, s.name); err != nil {
 		return err
 	}
@@ -233,8 +234,8 @@ func (s processStub) call(ctx context.Context, c processCall) error {
 	return nil
 }
 
-// Attach tells of process 7, that it wrote; 8 says nothing, until its follower
-// goes away; 9 is let go of.
+// Attach reports output of process 7. Process 8 is silent until its client
+// disconnects, and process 9 returns Unavailable.
 func (s processStub) Attach(ctx context.Context, pid int, from int64, on func(brig.ProcessEvent) error) error {
 	if err := s.call(ctx, processCall{what: "attach", pid: pid, from: from}); err != nil {
 		return err
@@ -279,8 +280,9 @@ func (s processStub) Resize(ctx context.Context, pid int, size brig.Terminal) er
 	return s.call(ctx, processCall{what: "resize", pid: pid, size: size})
 }
 
-// Dial connects to what answers each end of input with what was said, turned
-// into capitals (port 7), or says all it has at once and goes (port 9).
+// Dial connects to a server. On port 7 the server reads the input to its end
+// and responds with the input in capitals. On port 9 the server sends all its
+// output and closes.
 func (s *stub) Dial(ctx context.Context, name string, port int) (net.Conn, error) {
 	if _, err := s.find(ctx, name); err != nil {
 		return nil, err
@@ -289,7 +291,7 @@ func (s *stub) Dial(ctx context.Context, name string, port int) (net.Conn, error
 		return nil, brig.InvalidField("port", "%d is not a port", port).WithHint("give a number from 1 to 65535")
 	}
 	if port != 7 && port != 9 {
-		return nil, brig.Errorf(brig.ConnectionFailed, "nobody listens on port %d of the sandbox", port)
+		return nil, brig.Errorf(brig.ConnectionFailed, "no program listens on port %d of the sandbox", port)
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

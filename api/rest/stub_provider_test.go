@@ -24,7 +24,7 @@ func (s *stub) Providers(context.Context) ([]brig.ProviderInfo, error) {
 }
 
 func (s *stub) ConfigureProvider(_ context.Context, c brig.ProviderConfig) (*brig.ProviderInfo, error) {
-	s.saw(c)
+	s.record(c)
 	if c.ID == "wrong" {
 		err := brig.Errorf(brig.InvalidConfig, "Field 'timeout' must be >= 5").WithHint("see brig provider describe")
 		err.Field, err.Fields = "timeout", []brig.FieldError{{Field: "timeout", Message: "Field 'timeout' must be >= 5"}, {Field: "api_key", Message: "Required field 'api_key' is missing"}}
@@ -35,7 +35,7 @@ func (s *stub) ConfigureProvider(_ context.Context, c brig.ProviderConfig) (*bri
 }
 
 func (s *stub) TestProvider(_ context.Context, c brig.ProviderConfig) (*brig.ProviderTest, error) {
-	s.saw(c)
+	s.record(c)
 	return &brig.ProviderTest{OK: true, Message: "Test PASSED", Latency: 1500 * time.Microsecond, Stdout: brig.TestPassed + "\n"}, nil
 }
 
@@ -47,16 +47,16 @@ func (s *stub) ActivateProvider(_ context.Context, id string) error {
 }
 
 func (s *stub) RemoveProvider(_ context.Context, id string) error {
-	s.saw(id)
+	s.record(id)
 	return nil
 }
 
 func (s *stub) Routing(_ context.Context, tenant string) (*brig.Routing, error) {
-	s.saw(tenant)
+	s.record(tenant)
 	return &brig.Routing{Order: []string{"gvisor", "e2b"}, Split: map[string]int{"e2b": 1}, Overflow: []string{"e2b"}, Prefer: brig.PreferRegion, Regions: []string{"eu"}, Attempts: 2}, nil
 }
 
 func (s *stub) SetRouting(_ context.Context, tenant string, r brig.Routing) error {
-	s.saw(r)
+	s.record(r)
 	return r.Check("routing")
 }

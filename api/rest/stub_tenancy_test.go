@@ -17,12 +17,12 @@ func (s *stub) key() brig.Key {
 }
 
 func (s *stub) CreateKey(_ context.Context, spec brig.KeySpec) (*brig.NewKey, error) {
-	s.saw(spec)
+	s.record(spec)
 	return &brig.NewKey{Key: s.key(), Secret: "brig_secret"}, nil
 }
 
 func (s *stub) Keys(_ context.Context, tenant string) ([]*brig.Key, error) {
-	s.saw(tenant)
+	s.record(tenant)
 	k := s.key()
 	return []*brig.Key{&k}, nil
 }
@@ -35,13 +35,13 @@ func (s *stub) RevokeKey(_ context.Context, id string) error {
 }
 
 func (s *stub) CreateGrant(_ context.Context, spec brig.GrantSpec) (*brig.NewGrant, error) {
-	s.saw(spec)
+	s.record(spec)
 	return &brig.NewGrant{Secret: "brig_grant_x.y", Actor: brig.Actor{
 		Tenant: "acme", Role: brig.Viewer, Key: "k1", Grant: "g1", Sandboxes: []string{"box"}, Expires: epoch.Add(time.Hour)}}, nil
 }
 
 func (s *stub) CreateTenant(_ context.Context, t brig.Tenant) (*brig.Tenant, error) {
-	s.saw(t)
+	s.record(t)
 	return s.tenant(t.Name), nil
 }
 
@@ -60,7 +60,7 @@ func (s *stub) GetTenant(_ context.Context, name string) (*brig.Tenant, error) {
 }
 
 func (s *stub) UpdateTenant(_ context.Context, t brig.Tenant) (*brig.Tenant, error) {
-	s.saw(t)
+	s.record(t)
 	return s.tenant(t.Name), nil
 }
 
@@ -72,7 +72,7 @@ func (s *stub) RemoveTenant(_ context.Context, name string) error {
 }
 
 func (s *stub) TenantUsage(_ context.Context, q brig.UsageQuery) ([]brig.UsageLine, error) {
-	s.saw(q)
+	s.record(q)
 	return []brig.UsageLine{{Tenant: "acme", Day: "2026-01-02", Label: q.Label, Spent: brig.Spent{
 		Executions: 3, ExecutionTime: 1500 * time.Millisecond, CPUTime: time.Second, Memory: 0.5, Egress: 7}}}, nil
 }
@@ -83,18 +83,18 @@ func (s *stub) session() brig.Session {
 }
 
 func (s *stub) CreateSession(context.Context) (*brig.NewSession, error) {
-	s.saw("CreateSession")
-	return &brig.NewSession{Session: s.session(), Secret: brig.SessionPrefix + "0123456789012345678901234567890123456789"}, nil
+	s.record("CreateSession")
+	return &brig.NewSession{Session: s.session(), Secret: brig.SessionPrefix + "0123456789012345678901234567890123456789", CSRFToken: "a-token"}, nil
 }
 
 func (s *stub) Sessions(_ context.Context, tenant string) ([]*brig.Session, error) {
-	s.saw(tenant)
+	s.record(tenant)
 	one := s.session()
 	return []*brig.Session{&one}, nil
 }
 
 func (s *stub) EndSession(_ context.Context, id string) error {
-	s.saw(id)
+	s.record(id)
 	if id != "s1" && id != "" {
 		return brig.Errorf(brig.NotFound, "no session %q", id)
 	}

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi/transcript"
 	"github.com/brig-run/brig/api/rest"
-	"github.com/brig-run/brig/door/transcript"
 )
 
-// key is the one key of these tests.
+// key is the only key of these tests.
 const key = "brig_0123456789abcdefghijklmnopqrstuvwxyzABCDEF"
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -34,8 +34,8 @@ func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 	return brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Operator}, nil
 }
 
-// stub is a scripted brig.Service: canned answers, and what a command's first
-// word asks for. It remembers what it was called with.
+// stub is a scripted brig.Service with fixed responses. The first word of a
+// command selects the behavior. It records its calls.
 type stub struct {
 	stubTools
 	ended chan error // receives the error of every "wait" and "flood"
@@ -44,13 +44,13 @@ type stub struct {
 	got any
 }
 
-func (s *stub) saw(v any) {
+func (s *stub) record(v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.got = v
 }
 
-// last returns what the stub was last called with.
+// last returns the arguments of the last call.
 func (s *stub) last() any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *stub) find(ctx context.Context, name string) (*brig.Sandbox, error) {
 }
 
 func (s *stub) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, error) {
-	s.saw(spec)
+	s.record(spec)
 	switch spec.Name {
 	case "taken":
 		return nil, brig.Errorf(brig.AlreadyExists, "the name is taken").WithHint("pick another")
@@ -101,7 +101,7 @@ func (s *stub) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, error) 
 func (s *stub) Get(ctx context.Context, name string) (*brig.Sandbox, error) { return s.find(ctx, name) }
 
 func (s *stub) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
-	s.saw(o)
+	s.record(o)
 	box, err := s.find(ctx, "box")
 	return &brig.Page{Sandboxes: []*brig.Sandbox{box}, Next: "more"}, err
 }
@@ -123,7 +123,7 @@ func (s *stub) Exec(ctx context.Context, name string, cmd brig.Command, sio brig
 	if _, err := s.find(ctx, name); err != nil {
 		return nil, err
 	}
-	s.saw(cmd)
+	s.record(cmd)
 	if len(cmd.Argv) == 0 {
 		return nil, brig.InvalidField("argv", "is empty")
 	}
@@ -136,7 +136,7 @@ func (s *stub) Exec(ctx context.Context, name string, cmd brig.Command, sio brig
 	case "echo":
 		err = write(sio.Stdout, &res.Stdout, []byte(strings.Join(cmd.Argv[1:], " ")+"\n"))
 		err = errors.Join(err, write(sio.Stderr, &res.Stderr, []byte("warn\n")))
-	case "split": // characters cut by the writes, and bytes that are none
+	case "split": // characters that are split across writes, and bytes that are not valid UTF-8
 		for _, b := range []string{"caf\xc3", "\xa9 \xe2\x82", "\xac", "\xff\xfe", "ok\xc3"} {
 			err = errors.Join(err, write(sio.Stdout, &res.Stdout, []byte(b)))
 		}
@@ -147,7 +147,7 @@ func (s *stub) Exec(ctx context.Context, name string, cmd brig.Command, sio brig
 		var data []byte
 		data, err = io.ReadAll(orEmpty(sio.Stdin))
 		err = errors.Join(err, write(sio.Stdout, &res.Stdout, data))
-	case "parrot": // answers each read at once
+	case "parrot": // answers each read immediately
 		buf := make([]byte, 1024)
 		for n, rerr := 0, error(nil); rerr == nil; {
 			n, rerr = orEmpty(sio.Stdin).Read(buf)
@@ -193,6 +193,13 @@ func (s *stub) GetExec(ctx context.Context, name, id string) (*brig.Execution, e
 	return &brig.Execution{Sandbox: "sb1", Command: brig.Command{Argv: []string{"true"}, User: "user"}, Result: *s.result()}, nil
 }
 
+func (s *stub) Usage(ctx context.Context, name string) (*brig.Usage, error) {
+	if _, err := s.find(ctx, name); err != nil {
+		return nil, err
+	}
+	return &brig.Usage{At: epoch, CPU: 1500 * time.Microsecond, Memory: 64 * brig.MiB, Cache: brig.MiB, Sent: 10, Received: 20}, nil
+}
+
 func (s *stub) ListExecs(ctx context.Context, name string) ([]*brig.Execution, error) {
 	x, err := s.GetExec(ctx, name, "x1")
 	return []*brig.Execution{x}, err
@@ -202,7 +209,7 @@ func (s *stub) Logs(ctx context.Context, name string, o brig.LogOptions) (io.Rea
 	if _, err := s.find(ctx, name); err != nil {
 		return nil, err
 	}
-	s.saw(o)
+	s.record(o)
 	return io.NopCloser(strings.NewReader("one\ntwo\n")), nil
 }
 
@@ -213,7 +220,7 @@ func (s *stub) context(spec brig.ContextSpec) *brig.CodeContext {
 }
 
 func (s *stub) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
-	s.saw(spec)
+	s.record(spec)
 	_, err := s.find(ctx, name)
 	return s.context(spec), err
 }
@@ -224,26 +231,27 @@ func (s *stub) Contexts(ctx context.Context, name string) ([]*brig.CodeContext, 
 }
 
 func (s *stub) InterruptContext(ctx context.Context, name, id string) error {
-	s.saw(id)
+	s.record(id)
 	_, err := s.find(ctx, name)
 	return err
 }
 
 func (s *stub) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
-	s.saw(id)
+	s.record(id)
 	_, err := s.find(ctx, name)
 	return s.context(brig.ContextSpec{Language: brig.Python, Dir: "/workspace"}), err
 }
 
 func (s *stub) RemoveContext(ctx context.Context, name, id string) error {
-	s.saw(id)
+	s.record(id)
 	_, err := s.find(ctx, name)
 	return err
 }
 
-// RunCode says that the code ran, and what it would have shown.
+// RunCode returns a fixed result, with values in the form in which code
+// displays them.
 func (s *stub) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
-	s.saw(code)
+	s.record(code)
 	if _, err := s.find(ctx, name); err != nil {
 		return nil, err
 	}
@@ -278,15 +286,16 @@ func (s *stub) Templates(context.Context) ([]brig.Template, error) {
 	}, nil
 }
 
-func (s *stub) Pool(context.Context) ([]brig.PoolShelf, error) {
-	return []brig.PoolShelf{{
+func (s *stub) Pool(context.Context) ([]brig.PoolClass, error) {
+	return []brig.PoolClass{{
 		Provider: "gvisor", Image: "sha256:aa", Language: brig.Python, Limits: brig.DefaultBounds().Default,
 		Target: 4, Ready: 3, Making: 1, Hits: 7, Misses: 2, Refill: 150 * time.Millisecond,
 	}}, nil
 }
 
 func (s *stub) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
-	s.saw(rules)
+	s.record(rules)
+	rules.Bandwidth = max(rules.Bandwidth, 0) // if it was SameBandwidth
 	if err := rules.Check(); err != nil {
 		return nil, err
 	}
@@ -298,12 +307,35 @@ func (s *stub) SetEgress(ctx context.Context, name string, rules brig.Egress) (*
 }
 
 func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
-	s.saw(ttl)
+	s.record(ttl)
 	return s.find(ctx, name)
 }
 
+func (s *stub) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
+	box, err := s.find(ctx, name)
+	if err == nil {
+		box.State, box.Pause = brig.Paused, &brig.Pause{At: epoch, Bytes: 6 << 20, Left: 90 * time.Second}
+	}
+	return box, err
+}
+
+func (s *stub) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
+	return s.find(ctx, name)
+}
+
+func (s *stub) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+	s.record(o)
+	box, err := s.find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	copied := *box
+	copied.ID, copied.Origin, copied.Spec.Name, copied.Spec.Labels = "sb2", box.ID, "box-2", o.Labels
+	return []*brig.Sandbox{&copied}, nil
+}
+
 func (s *stub) Stop(ctx context.Context, name string, grace time.Duration) (*brig.Sandbox, error) {
-	s.saw(grace)
+	s.record(grace)
 	box, err := s.find(ctx, name)
 	if err == nil {
 		box.State, box.Ended = brig.Ended, epoch
@@ -322,7 +354,7 @@ func (s *stub) Remove(ctx context.Context, name string) error {
 }
 
 func (s *stub) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
-	s.saw(p)
+	s.record(p)
 	if p.Language == "" && p.Command == nil {
 		return nil, brig.InvalidField("language", "is missing").WithHint("say what the code is written in")
 	}
@@ -360,7 +392,7 @@ func (s *stub) image() *brig.Image {
 func (s *stub) Images(context.Context) ([]*brig.Image, error) { return []*brig.Image{s.image()}, nil }
 
 func (s *stub) GetImage(_ context.Context, ref string) (*brig.Image, error) {
-	if s.saw(ref); ref == "none" {
+	if s.record(ref); ref == "none" {
 		return nil, brig.Errorf(brig.NotFound, "no image")
 	}
 	return s.image(), nil
@@ -379,24 +411,31 @@ func (s *stub) ImportImage(_ context.Context, name string, r io.Reader, report f
 	if err != nil {
 		return nil, fmt.Errorf("read archive: %w", err)
 	}
-	s.saw(n + m)
+	s.record(n + m)
 	return s.image(), nil
 }
 
 func (s *stub) BuildImage(_ context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
-	s.saw(b)
+	s.record(b)
 	report(brig.Progress{Step: "fetch", Done: 1, Total: 2})
 	return s.image(), nil
 }
 
 func (s *stub) PullImage(_ context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
-	s.saw(p)
+	s.record(p)
 	report(brig.Progress{Step: "fetch layer 1 of 2", Done: 1, Total: 2})
 	return s.image(), nil
 }
 
+func (s *stub) TagImage(_ context.Context, ref, name string) (*brig.Image, error) {
+	s.record(ref + " " + name)
+	i := s.image()
+	i.Alias = name
+	return i, nil
+}
+
 func (s *stub) RemoveImage(_ context.Context, ref string) error {
-	s.saw(ref)
+	s.record(ref)
 	if ref == "used" {
 		return brig.Errorf(brig.FailedPrecondition, "a sandbox uses it")
 	}
@@ -405,7 +444,7 @@ func (s *stub) RemoveImage(_ context.Context, ref string) error {
 
 var _ brig.Service = (*stub)(nil)
 
-// serve starts the door over a stub.
+// serve starts the API over a stub.
 func serve(t testing.TB) (*stub, *httptest.Server) {
 	t.Helper()
 	s := &stub{ended: make(chan error, 8)}
@@ -414,8 +453,8 @@ func serve(t testing.TB) (*stub, *httptest.Server) {
 	return s, srv
 }
 
-// ask makes a request with the key and returns the answer and its body.
-func ask(t testing.TB, method, url, body string, headers ...string) (*http.Response, string) {
+// doRequest sends a request with the key and returns the response and its body.
+func doRequest(t testing.TB, method, url, body string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {

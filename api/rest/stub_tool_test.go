@@ -2,6 +2,6 @@ package rest_test
 
 import "github.com/brig-run/brig"
 
-// stubTools stand for the tools, which have a door of their own: nothing here
-// calls them.
+// stubTools implements the tools, which have their own API. These tests do not
+// call them.
 type stubTools struct{ brig.ToolService }

@@ -8,7 +8,7 @@ import (
 )
 
 func (s *stub) PutSecret(_ context.Context, c brig.SecretChange) (*brig.Secret, error) {
-	s.saw(c)
+	s.record(c)
 	secret := c.Apply(brig.Secret{})
 	if err := secret.Check(c.Value); err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (s *stub) Secrets(context.Context) ([]*brig.Secret, error) {
 }
 
 func (s *stub) RemoveSecret(_ context.Context, name string) error {
-	if s.saw(name); name != "token" {
+	if s.record(name); name != "token" {
 		return brig.Errorf(brig.NotFound, "no secret %q", name)
 	}
 	return nil
@@ -34,7 +34,7 @@ func (s *stub) RemoveSecret(_ context.Context, name string) error {
 func (s *stub) RotateKey(context.Context) (int, error) { return 7, nil }
 
 func (s *stub) Audit(_ context.Context, q brig.AuditQuery) (*brig.AuditPage, error) {
-	s.saw(q)
+	s.record(q)
 	l := audit.Link(brig.AuditLine{}, brig.Event{
 		At: epoch, Op: "run", Actor: "ann", Tenant: "acme", Sandbox: "sb1", Phase: brig.Intent,
 		Detail: map[string]string{brig.DetailCode: "sha256:aa", brig.DetailSecrets: "token"},

@@ -13,7 +13,7 @@ func stubVersion(n int) *brig.WorkspaceVersion {
 }
 
 func (s *stub) CreateWorkspace(_ context.Context, name string) (*brig.Workspace, error) {
-	if s.saw(name); name == "taken" {
+	if s.record(name); name == "taken" {
 		return nil, brig.Errorf(brig.AlreadyExists, "workspace %q exists", name)
 	}
 	return &brig.Workspace{Name: name, ID: "ws1", Store: "local", Created: epoch}, nil
@@ -27,19 +27,19 @@ func (s *stub) Workspaces(context.Context) ([]*brig.Workspace, error) {
 }
 
 func (s *stub) RemoveWorkspace(_ context.Context, name string) error {
-	if s.saw(name); name != "data" {
+	if s.record(name); name != "data" {
 		return brig.Errorf(brig.NotFound, "no workspace %q", name)
 	}
 	return nil
 }
 
 func (s *stub) WorkspaceVersions(_ context.Context, name string) ([]*brig.WorkspaceVersion, error) {
-	s.saw(name)
+	s.record(name)
 	return []*brig.WorkspaceVersion{stubVersion(2), stubVersion(1)}, nil
 }
 
 func (s *stub) WorkspaceFiles(_ context.Context, name string, version int, path string) ([]brig.WorkspaceFile, error) {
-	s.saw([]any{name, version, path})
+	s.record([]any{name, version, path})
 	return []brig.WorkspaceFile{
 		{Path: "/etc/foo", Type: brig.Symlink, Mode: 0o777, Target: "bar"},
 		{Path: "/workspace/a", Type: brig.RegularFile, Mode: 0o644, Size: 5},
@@ -47,14 +47,14 @@ func (s *stub) WorkspaceFiles(_ context.Context, name string, version int, path 
 }
 
 func (s *stub) ReadWorkspaceFile(_ context.Context, name string, version int, path string) (int64, io.ReadCloser, error) {
-	if s.saw([]any{name, version, path}); path != "/workspace/a" {
+	if s.record([]any{name, version, path}); path != "/workspace/a" {
 		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, path)
 	}
 	return 5, io.NopCloser(strings.NewReader("hello")), nil
 }
 
 func (s *stub) DiffWorkspace(_ context.Context, name string, from, to int) ([]brig.WorkspaceChange, error) {
-	s.saw([]any{name, from, to})
+	s.record([]any{name, from, to})
 	return []brig.WorkspaceChange{
 		{Path: "a", Kind: brig.WorkspaceAdded, Type: brig.RegularFile, Size: 5},
 		{Path: `b\xff`, Kind: brig.WorkspaceRemoved, Type: brig.Symlink},
@@ -62,14 +62,14 @@ func (s *stub) DiffWorkspace(_ context.Context, name string, from, to int) ([]br
 }
 
 func (s *stub) RestoreWorkspace(_ context.Context, name string, version int) (*brig.WorkspaceVersion, error) {
-	s.saw([]any{name, version})
+	s.record([]any{name, version})
 	v := stubVersion(3)
 	v.Sandbox, v.Restored = "", version
 	return v, nil
 }
 
 func (s *stub) CommitWorkspace(_ context.Context, sandbox string) (*brig.WorkspaceCommit, error) {
-	s.saw(sandbox)
+	s.record(sandbox)
 	return &brig.WorkspaceCommit{
 		Name: "data", Version: stubVersion(3), Changed: 1, Passed: 1,
 		Changes:  []brig.WorkspaceChange{{Path: "a", Kind: brig.WorkspaceChanged, Type: brig.RegularFile, Size: 5}},

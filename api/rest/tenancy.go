@@ -1,56 +1,59 @@
 package rest
 
 import (
+	"bytes"
+	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// tenancyRoutes are those of tenants, keys and what was used.
-func (a *api) tenancyRoutes() []route {
+// tenancyRoutes returns the routes of tenants, keys and usage.
+func (a *serverAPI) tenancyRoutes() []route {
 	get, post, put, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-	tenant := parameter{name: "tenant", doc: "whose; default the caller's own; others, and * for all, are for operators"}
+	tenant := parameter{name: "tenant", doc: "name of a tenant; default: the caller's. Other tenants, and * for all, are for operators"}
 	return []route{
-		{id: "create-key", method: post, pattern: "/v1/keys", tag: "keys", summary: "Make a key of no more than the caller's own rights",
-			notes:  "The answer is the only one that ever has the key itself.",
-			handle: a.createKey, in: wire.KeyRequest{}, out: wire.NewKey{}, status: http.StatusCreated},
-		{id: "list-keys", method: get, pattern: "/v1/keys", tag: "keys", summary: "List a tenant's keys, oldest first",
-			handle: a.listKeys, out: wire.Keys{}, query: []parameter{tenant}},
-		{id: "revoke-key", method: del, pattern: "/v1/keys/{id}", tag: "keys", summary: "End a key, its grants, and what goes on with them",
+		{id: "create-key", method: post, pattern: "/v1/keys", tag: "keys", summary: "Create an API key",
+			notes:  "Only this response has the key itself.",
+			handle: a.createKey, in: v1.KeyRequest{}, out: v1.NewKey{}, status: http.StatusCreated},
+		{id: "list-keys", method: get, pattern: "/v1/keys", tag: "keys", summary: "List a tenant's API keys, oldest first",
+			handle: a.listKeys, out: v1.Keys{}, query: []parameter{tenant}},
+		{id: "revoke-key", method: del, pattern: "/v1/keys/{id}", tag: "keys", summary: "Revoke an API key",
 			handle: a.revokeKey, status: http.StatusNoContent},
-		{id: "create-grant", method: post, pattern: "/v1/grants", tag: "keys", summary: "Make a token of a part of the caller's rights",
-			handle: a.createGrant, in: wire.GrantRequest{}, optional: true, out: wire.Grant{}, status: http.StatusCreated},
+		{id: "create-grant", method: post, pattern: "/v1/grants", tag: "keys", summary: "Create a grant",
+			handle: a.createGrant, in: v1.GrantRequest{}, optional: true, out: v1.Grant{}, status: http.StatusCreated},
 		{id: "create-tenant", method: post, pattern: "/v1/tenants", tag: "tenants", summary: "Create a tenant",
-			handle: a.createTenant, in: wire.TenantRequest{}, out: wire.Tenant{}, status: http.StatusCreated},
+			handle: a.createTenant, in: v1.TenantRequest{}, out: v1.Tenant{}, status: http.StatusCreated},
 		{id: "list-tenants", method: get, pattern: "/v1/tenants", tag: "tenants", summary: "List tenants",
-			handle: a.listTenants, out: wire.Tenants{}},
+			handle: a.listTenants, out: v1.Tenants{}},
 		{id: "get-own-tenant", method: get, pattern: "/v1/tenant", tag: "tenants", summary: "Get the caller's own tenant",
-			handle: a.getTenant, out: wire.Tenant{}},
+			handle: a.getTenant, out: v1.Tenant{}},
 		{id: "get-tenant", method: get, pattern: "/v1/tenants/{name}", tag: "tenants", summary: "Get a tenant",
-			handle: a.getTenant, out: wire.Tenant{}},
-		{id: "update-tenant", method: put, pattern: "/v1/tenants/{name}", tag: "tenants", summary: "Give a tenant another quota and other ceilings",
-			handle: a.updateTenant, in: wire.TenantChange{}, out: wire.Tenant{}},
-		{id: "remove-tenant", method: del, pattern: "/v1/tenants/{name}", tag: "tenants", summary: "Forget a tenant that has no sandboxes, with its keys and usage",
+			handle: a.getTenant, out: v1.Tenant{}},
+		{id: "update-tenant", method: put, pattern: "/v1/tenants/{name}", tag: "tenants", summary: "Change a tenant's quota, budget and ceilings",
+			handle: a.updateTenant, in: v1.TenantChange{}, out: v1.Tenant{}, names: true},
+		{id: "remove-tenant", method: del, pattern: "/v1/tenants/{name}", tag: "tenants", summary: "Remove a tenant",
 			handle: a.removeTenant, status: http.StatusNoContent},
-		{id: "usage", method: get, pattern: "/v1/usage", tag: "tenants", summary: "Get what was used, by day",
-			handle: a.usage, out: wire.Usage{}, query: []parameter{
+		{id: "usage", method: get, pattern: "/v1/usage", tag: "tenants", summary: "Get usage by day",
+			handle: a.usage, out: v1.Usage{}, query: []parameter{
 				tenant,
-				{name: "from", doc: "the first day, 2006-01-02, of UTC; default today"},
-				{name: "to", doc: "the last day; default today"},
-				{name: "label", doc: "by the values of this label of sandboxes; default the sums"},
+				{name: "from", doc: "first day (UTC), as 2006-01-02; default: today, or to if that is earlier", format: "date", nonempty: true, example: "2026-01-02"},
+				{name: "to", doc: "last day; default: today", format: "date", nonempty: true, example: "2026-01-31"},
+				{name: "label", doc: "group by the values of this label of sandboxes; default: totals"},
 			}},
 	}
 }
 
-func (a *api) createKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.KeyRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *serverAPI) createKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.KeyRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	spec, err := in.Noun()
+	spec, err := in.Domain()
 	if err != nil {
 		return err
 	}
@@ -58,34 +61,34 @@ func (a *api) createKey(w http.ResponseWriter, r *http.Request, _ url.Values) er
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusCreated, fromNewKey(k))
+	return httpapi.WriteJSON(w, http.StatusCreated, fromNewKey(k))
 }
 
-func fromNewKey(k *brig.NewKey) wire.NewKey {
-	return wire.NewKey{Key: wire.FromKey(&k.Key), Secret: k.Secret}
+func fromNewKey(k *brig.NewKey) v1.NewKey {
+	return v1.NewKey{Key: v1.FromKey(&k.Key), Secret: k.Secret}
 }
 
-func (a *api) listKeys(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a *serverAPI) listKeys(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	list, err := a.Service.Keys(r.Context(), q.Get("tenant"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromKeys(list))
+	return httpapi.WriteJSON(w, http.StatusOK, fromKeys(list))
 }
 
-func fromKeys(list []*brig.Key) wire.Keys {
-	out := wire.Keys{Keys: []wire.Key{}}
+func fromKeys(list []*brig.Key) v1.Keys {
+	out := v1.Keys{Keys: []v1.Key{}}
 	for _, k := range list {
-		out.Keys = append(out.Keys, wire.FromKey(k))
+		out.Keys = append(out.Keys, v1.FromKey(k))
 	}
 	return out
 }
 
-func (a *api) revokeKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	return answerNothing(w, a.Service.RevokeKey(r.Context(), param(r, "id")))
+func (a *serverAPI) revokeKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	return writeNoContent(w, a.Service.RevokeKey(r.Context(), param(r, "id")))
 }
 
-func answerNothing(w http.ResponseWriter, err error) error {
+func writeNoContent(w http.ResponseWriter, err error) error {
 	if err != nil {
 		return err
 	}
@@ -93,12 +96,12 @@ func answerNothing(w http.ResponseWriter, err error) error {
 	return nil
 }
 
-func (a *api) createGrant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.GrantRequest
-	if err := door.ReadJSON(w, r, &in, true); err != nil {
+func (a *serverAPI) createGrant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.GrantRequest
+	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
 		return err
 	}
-	spec, err := in.Noun()
+	spec, err := in.Domain()
 	if err != nil {
 		return err
 	}
@@ -106,68 +109,95 @@ func (a *api) createGrant(w http.ResponseWriter, r *http.Request, _ url.Values) 
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusCreated, wire.FromGrant(g))
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromGrant(g))
 }
 
-func (a *api) createTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.TenantRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *serverAPI) createTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.TenantRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
-	t, err := a.Service.CreateTenant(r.Context(), brig.Tenant{Name: in.Name, Budget: in.Budget, Quota: in.Quota.Noun(), Ceilings: in.Ceilings.Noun()})
+	t, err := a.Service.CreateTenant(r.Context(), brig.Tenant{Name: in.Name, Budget: in.Budget, Quota: in.Quota.Domain(), Ceilings: in.Ceilings.Domain()})
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusCreated, wire.FromTenant(t))
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromTenant(t))
 }
 
-func (a *api) listTenants(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) listTenants(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Tenants(r.Context())
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, fromTenants(list))
+	return httpapi.WriteJSON(w, http.StatusOK, fromTenants(list))
 }
 
-func fromTenants(list []*brig.Tenant) wire.Tenants {
-	out := wire.Tenants{Tenants: []wire.Tenant{}}
+func fromTenants(list []*brig.Tenant) v1.Tenants {
+	out := v1.Tenants{Tenants: []v1.Tenant{}}
 	for _, t := range list {
-		out.Tenants = append(out.Tenants, wire.FromTenant(t))
+		out.Tenants = append(out.Tenants, v1.FromTenant(t))
 	}
 	return out
 }
 
-func (a *api) getTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *serverAPI) getTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	t, err := a.Service.GetTenant(r.Context(), param(r, "name"))
-	return answerTenant(w, t, err)
+	return writeTenant(w, t, err)
 }
 
-func (a *api) updateTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.TenantChange
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
-		return err
-	}
-	t, err := a.Service.UpdateTenant(r.Context(), brig.Tenant{Name: param(r, "name"), Budget: in.Budget, Quota: in.Quota.Noun(), Ceilings: in.Ceilings.Noun()})
-	return answerTenant(w, t, err)
-}
-
-func answerTenant(w http.ResponseWriter, t *brig.Tenant, err error) error {
+func (a *serverAPI) updateTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	// Fields that are missing in the body keep their values.
+	body, err := httpapi.ReadJSONBody(w, r)
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromTenant(t))
+	var t *brig.Tenant
+	err = reapply(r.Context(), func() (given bool, err error) {
+		now, err := a.Service.GetTenant(r.Context(), param(r, "name"))
+		if err != nil {
+			return false, err
+		}
+		in := v1.ChangeOf(now)
+		if err := httpapi.DecodeDescribed(bytes.Clone(body), in); err != nil {
+			return false, err
+		}
+		t, err = a.Service.UpdateTenant(r.Context(), in.Domain(now))
+		return in.Rev != nil, err
+	})
+	return writeTenant(w, t, err)
 }
 
-func (a *api) removeTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	return answerNothing(w, a.Service.RemoveTenant(r.Context(), param(r, "name")))
+// reapply is like brig.Reapply, but does not repeat a change whose request
+// specifies the revision.
+func reapply(ctx context.Context, change func() (given bool, err error)) error {
+	var last error
+	err := brig.Reapply(ctx, func() error {
+		given, err := change()
+		if last = err; given {
+			return nil
+		}
+		return err
+	})
+	return cmp.Or(err, last)
 }
 
-func (a *api) usage(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func writeTenant(w http.ResponseWriter, t *brig.Tenant, err error) error {
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromTenant(t))
+}
+
+func (a *serverAPI) removeTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	return writeNoContent(w, a.Service.RemoveTenant(r.Context(), param(r, "name")))
+}
+
+func (a *serverAPI) usage(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	lines, err := a.Service.TenantUsage(r.Context(), brig.UsageQuery{
 		Tenant: q.Get("tenant"), From: q.Get("from"), To: q.Get("to"), Label: q.Get("label"),
 	})
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromUsage(lines))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromUsage(lines))
 }

@@ -6,35 +6,39 @@ import (
 	"strconv"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/v1"
 )
 
-func (a *api) createWorkspace(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.WorkspaceRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *sandboxAPI) createWorkspace(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.WorkspaceRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
 	out, err := a.Service.CreateWorkspace(r.Context(), in.Name)
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusCreated, wire.FromWorkspace(out))
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromWorkspace(out))
 }
 
-func (a *api) workspaces(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) workspaces(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Workspaces(r.Context())
 	if err != nil {
 		return err
 	}
-	out := wire.Workspaces{Workspaces: []wire.Workspace{}}
-	for _, one := range list {
-		out.Workspaces = append(out.Workspaces, wire.FromWorkspace(one))
-	}
-	return door.WriteJSON(w, http.StatusOK, out)
+	return httpapi.WriteJSON(w, http.StatusOK, fromWorkspaces(list))
 }
 
-func (a *api) removeWorkspace(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func fromWorkspaces(list []*brig.Workspace) v1.Workspaces {
+	out := v1.Workspaces{Workspaces: []v1.Workspace{}}
+	for _, one := range list {
+		out.Workspaces = append(out.Workspaces, v1.FromWorkspace(one))
+	}
+	return out
+}
+
+func (a *sandboxAPI) removeWorkspace(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := a.Service.RemoveWorkspace(r.Context(), param(r, "name")); err != nil {
 		return err
 	}
@@ -42,20 +46,24 @@ func (a *api) removeWorkspace(w http.ResponseWriter, r *http.Request, _ url.Valu
 	return nil
 }
 
-func (a *api) workspaceVersions(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) workspaceVersions(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.WorkspaceVersions(r.Context(), param(r, "name"))
 	if err != nil {
 		return err
 	}
-	out := wire.WorkspaceVersions{Versions: []wire.WorkspaceVersion{}}
-	for _, v := range list {
-		out.Versions = append(out.Versions, *wire.FromWorkspaceVersion(v))
-	}
-	return door.WriteJSON(w, http.StatusOK, out)
+	return httpapi.WriteJSON(w, http.StatusOK, fromWorkspaceVersions(list))
 }
 
-func (a *api) workspaceFiles(w http.ResponseWriter, r *http.Request, q url.Values) error {
-	version, err := whole(r, "version")
+func fromWorkspaceVersions(list []*brig.WorkspaceVersion) v1.WorkspaceVersions {
+	out := v1.WorkspaceVersions{Versions: []v1.WorkspaceVersion{}}
+	for _, v := range list {
+		out.Versions = append(out.Versions, *v1.FromWorkspaceVersion(v))
+	}
+	return out
+}
+
+func (a *sandboxAPI) workspaceFiles(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	version, err := intParam(r, "version")
 	if err != nil {
 		return err
 	}
@@ -63,11 +71,11 @@ func (a *api) workspaceFiles(w http.ResponseWriter, r *http.Request, q url.Value
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromWorkspaceFiles(list))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromWorkspaceFiles(list))
 }
 
-func (a *api) readWorkspaceFile(w http.ResponseWriter, r *http.Request, q url.Values) error {
-	version, err := whole(r, "version")
+func (a *sandboxAPI) readWorkspaceFile(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	version, err := intParam(r, "version")
 	if err != nil {
 		return err
 	}
@@ -79,13 +87,13 @@ func (a *api) readWorkspaceFile(w http.ResponseWriter, r *http.Request, q url.Va
 		return err
 	}
 	defer body.Close()
-	w.Header().Set("Content-Type", wire.Octets)
+	w.Header().Set("Content-Type", v1.Octets)
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	w.WriteHeader(http.StatusOK)
 	return sendFile(w, r, body, size)
 }
 
-func (a *api) diffWorkspace(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a *sandboxAPI) diffWorkspace(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	var numbers [2]int
 	for i, field := range []string{"from", "to"} {
 		n, err := strconv.Atoi(q.Get(field))
@@ -98,25 +106,25 @@ func (a *api) diffWorkspace(w http.ResponseWriter, r *http.Request, q url.Values
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.WorkspaceDiff{Changes: wire.FromWorkspaceChanges(list)})
+	return httpapi.WriteJSON(w, http.StatusOK, v1.WorkspaceDiff{Changes: v1.FromWorkspaceChanges(list)})
 }
 
-func (a *api) restoreWorkspace(w http.ResponseWriter, r *http.Request, _ url.Values) error {
-	var in wire.RestoreRequest
-	if err := door.ReadJSON(w, r, &in, false); err != nil {
+func (a *sandboxAPI) restoreWorkspace(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.RestoreRequest
+	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
 	}
 	out, err := a.Service.RestoreWorkspace(r.Context(), param(r, "name"), in.Version)
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusCreated, wire.FromWorkspaceVersion(out))
+	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromWorkspaceVersion(out))
 }
 
-func (a *api) commitWorkspace(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a *sandboxAPI) commitWorkspace(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	out, err := a.Service.CommitWorkspace(r.Context(), param(r, "name"))
 	if err != nil {
 		return err
 	}
-	return door.WriteJSON(w, http.StatusOK, wire.FromWorkspaceCommit(out))
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromWorkspaceCommit(out))
 }

@@ -1,7 +1,7 @@
-// Command brig-agent is the init of a sandbox. The host hands it a control
-// socket as descriptor 3; it needs nothing from the image that it runs in.
-// Where there is nothing that makes sandboxes, it keeps machines of processes
-// itself.
+// Command brig-agent is the init of a sandbox. The host passes it a control
+// socket as descriptor 3. It needs no files from the image that it runs in. If
+// no better isolation is available, for example on an SSH host, it is also the
+// supervisor of sandboxes that consist of plain processes.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	"os"
 
 	"github.com/brig-run/brig/guest/agent"
-	"github.com/brig-run/brig/guest/keeper"
+	"github.com/brig-run/brig/guest/supervisor"
 	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/internal/race"
 )
@@ -24,12 +24,12 @@ func run(args []string) int {
 		return agent.Main(args)
 	}
 	switch args[0] {
-	case wire.KeeperWord:
-		return keeper.Main(args[1:])
-	case wire.ReachWord:
-		return keeper.Reach(args[1:])
-	case wire.PlaceWord:
-		plain, err := keeper.Enter(args[1:])
+	case wire.SupervisorWord:
+		return supervisor.Main(args[1:])
+	case wire.ConnectWord:
+		return supervisor.Connect(args[1:])
+	case wire.NamespacesWord:
+		plain, err := supervisor.EnterNamespaces(args[1:])
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "brig-agent:", err)
 			return 1

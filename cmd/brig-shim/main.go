@@ -1,6 +1,6 @@
-// Command brig-shim is the small binary that `make build` embeds in brig: what
-// looks after a sandbox, and nothing of gVisor, which is a process of its own.
-// It is quicker to start than brig-engine, and takes less memory.
+// Command brig-shim is the small binary that `make build` embeds in brig. It
+// supervises a sandbox. It does not contain gVisor, which runs in a separate
+// process, so it starts faster than brig-engine and uses less memory.
 package main
 
 import (

@@ -13,11 +13,14 @@ import (
 	"github.com/brig-run/brig/alert"
 )
 
-func (c *cli) alertsCommand() *cobra.Command {
+// observeCommands are the commands that show the state of a server.
+type observeCommands struct{ *cli }
+
+func (c observeCommands) alerts() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "alerts",
 		Aliases: []string{"alert"},
-		Short:   "Show what is wrong with the server, the worst first",
+		Short:   "Show the server's alerts, the most severe first",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -25,41 +28,41 @@ func (c *cli) alertsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "STATE\tSEVERITY\tNAME\tLABELS\tSINCE\tSUMMARY", func(a brig.Alert) []string {
-					return []string{string(a.State), string(a.Severity), a.Name, inLine(a.Labels), ago(a.Since), a.Summary}
+				return list(c.cli, all, "STATE\tSEVERITY\tNAME\tLABELS\tSINCE\tSUMMARY", func(a brig.Alert) []string {
+					return []string{string(a.State), string(a.Severity), a.Name, formatLabels(a.Labels), relativeTime(a.Since), a.Summary}
 				})
 			})
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "rules",
-		Short: "Print the rules as a file for Prometheus, with what the configuration changes",
+		Short: "Print the alert rules for Prometheus, with the changes of the configuration",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return c.printOf(alert.PrometheusRules)
+			return c.printRules(alert.PrometheusRules)
 		},
 	})
 	return cmd
 }
 
-func (c *cli) metricsCommand() *cobra.Command {
+func (c observeCommands) metrics() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metrics",
-		Short: "What shows the metrics of a server",
+		Short: "Print a dashboard for the server's metrics",
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "dashboard",
-		Short: "Print a dashboard for Grafana",
+		Short: "Print a Grafana dashboard",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return c.printOf(alert.Dashboard)
+			return c.printRules(alert.Dashboard)
 		},
 	})
 	return cmd
 }
 
-// printOf prints what is made of the rules that the configuration has.
-func (c *cli) printOf(write func([]alert.Rule) ([]byte, error)) error {
+// printRules prints the output of write for the configured alert rules.
+func (c observeCommands) printRules(write func([]alert.Rule) ([]byte, error)) error {
 	cfg, err := c.config()
 	if err != nil {
 		return err
@@ -76,8 +79,8 @@ func (c *cli) printOf(write func([]alert.Rule) ([]byte, error)) error {
 	return err
 }
 
-// inLine writes labels in a line.
-func inLine(labels map[string]string) string {
+// formatLabels formats labels as one line of KEY=VALUE pairs.
+func formatLabels(labels map[string]string) string {
 	var out []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
 		out = append(out, fmt.Sprintf("%s=%s", k, labels[k]))

@@ -13,31 +13,32 @@ import (
 	"github.com/brig-run/brig/alert"
 )
 
-// alertsFile keeps what fires over a restart.
+// alertsFile stores the state of the alerts across restarts.
 const alertsFile = "alerts.json"
 
-// alertsConfig is the part of the configuration about what is wrong.
+// alertsConfig is the alerts section of the configuration.
 type alertsConfig struct {
-	// Every is how often the rules are looked at.
+	// Every is the interval at which the rules are evaluated.
 	Every duration `yaml:"every"`
-	// Repeat is how often is told again of what goes on.
+	// Repeat is the interval at which notifications of a firing alert are
+	// repeated.
 	Repeat duration `yaml:"repeat"`
-	// Rules changes some of them, by name.
+	// Rules overrides built-in rules by name.
 	Rules map[string]ruleConfig `yaml:"rules"`
-	// Webhook is where alerts are told.
+	// Webhook is the receiver of alert notifications.
 	Webhook struct {
 		URL string `yaml:"url"`
-		// Insecure admits plain HTTP to another machine.
+		// Insecure allows plain HTTP to other hosts.
 		Insecure bool `yaml:"insecure"`
-		// Bearer and Secret are files with what is sent as the credentials, and
-		// with the key that signs.
+		// Bearer and Secret are files with the bearer token and the signing
+		// key.
 		Bearer   string `yaml:"bearer"`
 		Secret   string `yaml:"secret"`
 		External string `yaml:"external"`
 	} `yaml:"webhook"`
 }
 
-// ruleConfig changes a rule. What is left out stays as it is.
+// ruleConfig overrides parts of a rule. Omitted fields keep their default.
 type ruleConfig struct {
 	Threshold *float64  `yaml:"threshold"`
 	Window    *duration `yaml:"window"`
@@ -46,7 +47,8 @@ type ruleConfig struct {
 	Off       bool      `yaml:"off"`
 }
 
-// rules are those that are looked at.
+// rules returns the rules to evaluate: the built-in ones with the overrides
+// applied.
 func (c *alertsConfig) rules() ([]alert.Rule, error) {
 	rules := alert.Rules()
 	for name, change := range c.Rules {
@@ -56,7 +58,7 @@ func (c *alertsConfig) rules() ([]alert.Rule, error) {
 			for _, r := range rules {
 				names = append(names, r.Name)
 			}
-			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules: there is no %q", brig.Clip(name, 80)).
+			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules: no rule %q", brig.Clip(name, 80)).
 				WithHint("the rules are %s", strings.Join(names, ", "))
 		}
 		r := &rules[i]
@@ -72,13 +74,13 @@ func (c *alertsConfig) rules() ([]alert.Rule, error) {
 			r.Least = int64(*change.Least)
 		}
 		if change.Window != nil && r.Window == 0 {
-			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules.%s.window: it looks at a moment", name).WithHint("leave it out, or set for")
+			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules.%s.window: the rule has no window", name).WithHint("leave it out, or set for")
 		}
 		set(&r.Window, change.Window)
 		set(&r.For, change.For)
 		if r.For < 0 || r.Least < 0 || change.Window != nil && (r.Window < time.Second || r.Window > 24*time.Hour) {
 			return nil, brig.Errorf(brig.InvalidConfig, "alerts.rules.%s is out of bounds", name).
-				WithHint("window may be 1s to 24h; for and least are not negative")
+				WithHint("give a window from 1s to 24h, and no negative for or least")
 		}
 		if change.Off {
 			r.Name = ""
@@ -87,7 +89,8 @@ func (c *alertsConfig) rules() ([]alert.Rule, error) {
 	return slices.DeleteFunc(rules, func(r alert.Rule) bool { return r.Name == "" }), nil
 }
 
-// webhook is where alerts are told, nil for nowhere.
+// webhook returns the receiver of alert notifications, or nil if none is
+// configured.
 func (c *alertsConfig) webhook(log *slog.Logger) (*alert.Webhook, error) {
 	w := c.Webhook
 	if w.URL == "" {
@@ -103,15 +106,15 @@ func (c *alertsConfig) webhook(log *slog.Logger) (*alert.Webhook, error) {
 		}
 		b, err := os.ReadFile(f.file)
 		if *f.to = strings.TrimSpace(string(b)); err != nil || *f.to == "" {
-			return nil, brig.Errorf(brig.InvalidConfig, "alerts.webhook.%s: the file cannot be read or is empty", f.field).
+			return nil, brig.Errorf(brig.InvalidConfig, "alerts.webhook.%s: the file is unreadable or empty", f.field).
 				WithHint("check its name and mode").Because(err)
 		}
 	}
 	return alert.NewWebhook(o)
 }
 
-// figures are what the rules look at.
-func (w *watch) figures() map[alert.Figure]alert.Source {
+// figures returns the sources of the values that rules evaluate.
+func (w *monitor) figures() map[alert.Figure]alert.Source {
 	sure := func(f func(time.Duration) []brig.Sample) alert.Source {
 		return func(window time.Duration) ([]brig.Sample, error) { return f(window), nil }
 	}
@@ -127,7 +130,7 @@ func (w *watch) figures() map[alert.Figure]alert.Source {
 	}
 }
 
-// firing shows alerts to Prometheus.
+// firing exports alerts to Prometheus.
 type firing struct{ alerts *alert.Evaluator }
 
 var firingDesc = prometheus.NewDesc("brig_alerts_firing", "Alerts that fire.", []string{"alert", "severity"}, nil)

@@ -26,34 +26,35 @@ import (
 	"github.com/brig-run/brig/observe"
 )
 
-// stage is a server as its rules see it, whose figures a test sets. The clock
-// is the test's; the metrics, the rules with their defaults, the webhook and
-// its receiver are the real ones.
-type stage struct {
-	*watch
+// alertHarness simulates a server for its alert rules. The test sets the measured
+// values and the clock. The metrics, the default rules and the webhook are the
+// production code.
+type alertHarness struct {
+	*monitor
 	now    time.Time
-	free   int // sandboxes that wait
+	free   int // idle sandboxes in the pool
 	tenant brig.Tenant
 	usage  []brig.UsageLine
 	hook   *receiver
-	steps  []map[string]float64 // what Prometheus would have read
+	steps  []map[string]float64 // the samples that Prometheus would have scraped
 }
 
 const stepTime = 15 * time.Second
 
-func newStage(t *testing.T) *stage {
+func newAlertHarness(t *testing.T) *alertHarness {
 	t.Helper()
-	// A quarter of an hour before midnight, so that a day can end.
-	s := &stage{now: time.Date(2026, 11, 14, 23, 45, 0, 0, time.UTC), free: 3, tenant: brig.Tenant{Name: "acme", Budget: 100}, hook: newReceiver(t)}
+	// The clock starts a quarter of an hour before midnight, so that a day ends
+	// during the test.
+	s := &alertHarness{now: time.Date(2026, 11, 14, 23, 45, 0, 0, time.UTC), free: 3, tenant: brig.Tenant{Name: "acme", Budget: 100}, hook: newReceiver(t)}
 	clock := func() time.Time { return s.now }
-	w := &watch{registry: prometheus.NewRegistry()}
+	w := &monitor{registry: prometheus.NewRegistry()}
 	var err error
 	if w.metrics, err = observe.New(w.registry, observe.Options{Providers: []string{"gvisor"}, Now: clock}); err != nil {
 		t.Fatal(err)
 	}
 	w.machines = &observe.Machines{Context: t.Context(), Load: func() brig.Load { return brig.Load{} },
-		Pool: func(context.Context) ([]brig.PoolShelf, error) {
-			return []brig.PoolShelf{{Provider: "gvisor", Target: 3, Ready: s.free}}, nil
+		Pool: func(context.Context) ([]brig.PoolClass, error) {
+			return []brig.PoolClass{{Provider: "gvisor", Target: 3, Ready: s.free}}, nil
 		}}
 	w.host = &observe.Host{Dir: t.TempDir(), Meminfo: filepath.Join(t.TempDir(), "meminfo")}
 	w.spending = &observe.Spending{
@@ -64,26 +65,26 @@ func newStage(t *testing.T) *stage {
 	for _, c := range []prometheus.Collector{w.machines, w.host, w.spending} {
 		w.registry.MustRegister(c)
 	}
-	hook, err := alert.NewWebhook(alert.WebhookOptions{URL: s.hook.url, First: time.Millisecond})
+	hook, err := alert.NewWebhook(alert.WebhookOptions{URL: s.hook.url, RetryDelay: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.webhook = hook
-	w.alerts = alert.NewEvaluator(alert.Options{Rules: alert.Rules(), Figures: w.figures(), Told: hook.Tell, Now: clock})
-	s.watch = w
+	w.alerts = alert.NewEvaluator(alert.Options{Rules: alert.Rules(), Figures: w.figures(), Notify: hook.Notify, Now: clock})
+	s.monitor = w
 	ctx, end := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	work.Go(func() { hook.Run(ctx) })
 	t.Cleanup(func() { end(); work.Wait() })
 	s.memory(t, 40)
-	// A week at one a day.
+	// A week at a cost of one per day.
 	for day := 7; day < 14; day++ {
 		s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: fmt.Sprintf("2026-11-%02d", day), Spent: brig.Spent{Cost: 1}})
 	}
 	return s
 }
 
-func (s *stage) between(from, to string) (out []brig.UsageLine) {
+func (s *alertHarness) between(from, to string) (out []brig.UsageLine) {
 	for _, l := range s.usage {
 		if l.Day >= from && l.Day <= to {
 			out = append(out, l)
@@ -92,7 +93,7 @@ func (s *stage) between(from, to string) (out []brig.UsageLine) {
 	return out
 }
 
-func (s *stage) memory(t *testing.T, used int) {
+func (s *alertHarness) memory(t *testing.T, used int) {
 	t.Helper()
 	text := fmt.Sprintf("MemTotal: 1000 kB\nMemAvailable: %d kB\n", 1000-10*used)
 	if err := os.WriteFile(s.host.Meminfo, []byte(text), 0o600); err != nil {
@@ -100,15 +101,15 @@ func (s *stage) memory(t *testing.T, used int) {
 	}
 }
 
-func (s *stage) ran(status brig.RunStatus, kind brig.Kind, took time.Duration, n int) {
+func (s *alertHarness) ran(status brig.RunStatus, kind brig.Kind, took time.Duration, n int) {
 	for range n {
 		s.metrics.Ran(brig.Ran{Provider: "gvisor", Op: "run", Language: "python", Status: status, Kind: kind, Duration: took})
 	}
 }
 
-// step is a quarter of a minute of a server that does well, and what else
-// happens in it.
-func (s *stage) step(t *testing.T, what func()) {
+// step simulates a quarter of a minute of a healthy server, and calls what in
+// the middle of it.
+func (s *alertHarness) step(t *testing.T, what func()) {
 	t.Helper()
 	s.now = s.now.Add(stepTime)
 	s.ran(brig.RunSuccess, "", 100*time.Millisecond, 2)
@@ -118,8 +119,8 @@ func (s *stage) step(t *testing.T, what func()) {
 	s.steps = append(s.steps, s.read(t))
 }
 
-// read is what /metrics says.
-func (s *stage) read(t *testing.T) map[string]float64 {
+// read returns the samples of /metrics.
+func (s *alertHarness) read(t *testing.T) map[string]float64 {
 	t.Helper()
 	families, err := s.registry.Gather()
 	if err != nil {
@@ -153,7 +154,7 @@ func (s *stage) read(t *testing.T) map[string]float64 {
 	return out
 }
 
-func (s *stage) state(name string) brig.AlertState {
+func (s *alertHarness) state(name string) brig.AlertState {
 	for _, a := range s.alerts.Alerts() {
 		if a.Name == name {
 			return a.State
@@ -162,69 +163,69 @@ func (s *stage) state(name string) brig.AlertState {
 	return ""
 }
 
-// causes is how each rule is made to fire, and what makes it clear beside that
-// being over.
+// causes defines how to make each rule fire, and, where necessary, an
+// additional step that makes it clear once the cause has ended.
 var causes = map[string]struct {
-	wrong, right func(*testing.T, *stage)
+	wrong, right func(*testing.T, *alertHarness)
 	labels       map[string]string
 }{
 	"BrigAvailability": {
-		wrong:  func(_ *testing.T, s *stage) { s.ran(brig.RunFailed, brig.CreationFailed, 0, 1) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.ran(brig.RunFailed, brig.CreationFailed, 0, 1) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigErrorRate": {
-		wrong:  func(_ *testing.T, s *stage) { s.ran(brig.RunTimeout, brig.Timeout, time.Second, 1) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.ran(brig.RunTimeout, brig.Timeout, time.Second, 1) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigSlowExecutions": {
-		wrong:  func(_ *testing.T, s *stage) { s.ran(brig.RunSuccess, "", 30*time.Second, 4) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.ran(brig.RunSuccess, "", 30*time.Second, 4) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigSlowTail": {
-		wrong:  func(_ *testing.T, s *stage) { s.ran(brig.RunSuccess, "", 7*time.Second, 1) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.ran(brig.RunSuccess, "", 7*time.Second, 1) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigPoolExhausted": {
-		wrong:  func(_ *testing.T, s *stage) { s.free = 0 },
-		right:  func(_ *testing.T, s *stage) { s.free = 1 },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.free = 0 },
+		right:  func(_ *testing.T, s *alertHarness) { s.free = 1 },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigProviderDown": {
-		wrong:  func(_ *testing.T, s *stage) { s.metrics.Tried("gvisor", time.Second, errors.New("broken")) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.metrics.Tried("gvisor", time.Second, errors.New("broken")) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigCostSpike": {
-		wrong: func(_ *testing.T, s *stage) {
+		wrong: func(_ *testing.T, s *alertHarness) {
 			if s.now.Day() == 14 && len(s.usage) == 7 {
 				s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: "2026-11-14", Spent: brig.Spent{Cost: 2.5}})
 			}
 		},
 	},
 	"BrigRateLimitNear": {
-		wrong:  func(_ *testing.T, s *stage) { s.metrics.Allowance("cloud", "eu", 100, 10) },
-		right:  func(_ *testing.T, s *stage) { s.metrics.Allowance("cloud", "eu", 100, 95) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.metrics.Allowance("cloud", "eu", 100, 10) },
+		right:  func(_ *testing.T, s *alertHarness) { s.metrics.Allowance("cloud", "eu", 100, 95) },
 		labels: map[string]string{"provider": "cloud", "region": "eu"},
 	},
 	"BrigMemoryHigh": {
-		wrong: func(t *testing.T, s *stage) { s.memory(t, 93) },
-		right: func(t *testing.T, s *stage) { s.memory(t, 50) },
+		wrong: func(t *testing.T, s *alertHarness) { s.memory(t, 93) },
+		right: func(t *testing.T, s *alertHarness) { s.memory(t, 50) },
 	},
 	"BrigBudgetNear": {
-		wrong:  func(_ *testing.T, s *stage) { s.tenant.Budget = 8 },
-		right:  func(_ *testing.T, s *stage) { s.tenant.Budget = 100 },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.tenant.Budget = 8 },
+		right:  func(_ *testing.T, s *alertHarness) { s.tenant.Budget = 100 },
 		labels: map[string]string{"tenant": "acme"},
 	},
 	"BrigBudgetSpent": {
-		// Seven were spent, and one may be.
-		wrong:  func(_ *testing.T, s *stage) { s.tenant.Budget = 1 },
-		right:  func(_ *testing.T, s *stage) { s.tenant.Budget = 100 },
+		// The tenant has spent 7 of a budget of 1.
+		wrong:  func(_ *testing.T, s *alertHarness) { s.tenant.Budget = 1 },
+		right:  func(_ *testing.T, s *alertHarness) { s.tenant.Budget = 100 },
 		labels: map[string]string{"tenant": "acme"},
 	},
 }
 
-// Each rule is driven to fire and to clear; a receiver is told of both. What
-// Prometheus makes of the exported rules and of what it would have read
-// meanwhile is the same.
+// TestEveryAlertFiresAndClears makes each rule fire and clear, and checks that
+// the webhook receives both notifications. Prometheus must reach the same
+// result from the exported rules and the samples it would have scraped.
 func TestEveryAlertFiresAndClears(t *testing.T) {
 	for _, r := range alert.Rules() {
 		t.Run(r.Name, func(t *testing.T) {
@@ -232,8 +233,8 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 			if !ok {
 				t.Fatal("nothing makes this alert fire")
 			}
-			s := newStage(t)
-			for range 24 { // six minutes of health
+			s := newAlertHarness(t)
+			for range 24 { // six minutes without problems
 				s.step(t, func() {})
 			}
 			if got := s.alerts.Alerts(); len(got) != 0 {
@@ -252,9 +253,10 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 			if held := time.Duration(fires-24-1) * stepTime; held < r.For {
 				t.Errorf("it fires after %v, and should after %v", held, r.For)
 			}
-			// It is told how things stand, not how they stood: so it is asked first.
+			// The webhook sends only the current state, so check for the firing
+			// notification before the alert clears.
 			s.hook.expect(t, r, "firing", c.labels)
-			// Midnight passes meanwhile.
+			// Midnight passes during these steps.
 			for range 48 {
 				s.step(t, func() {
 					if c.right != nil {
@@ -271,8 +273,8 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 	}
 }
 
-// prometheus has Prometheus's own tool work out the exported rules.
-func (s *stage) prometheus(t *testing.T, r alert.Rule) {
+// prometheus evaluates the exported rules with promtool.
+func (s *alertHarness) prometheus(t *testing.T, r alert.Rule) {
 	tool := findPromtool(t)
 	dir := t.TempDir()
 	rules, err := alert.PrometheusRules(alert.Rules())
@@ -316,7 +318,7 @@ func (s *stage) prometheus(t *testing.T, r alert.Rule) {
 	}
 }
 
-// findPromtool finds Prometheus's own tool.
+// findPromtool finds promtool.
 func findPromtool(t testing.TB) string {
 	t.Helper()
 	for _, file := range []string{os.Getenv("BRIG_PROMTOOL"), "promtool", "/var/cache/brig-test/promtool"} {
@@ -328,7 +330,7 @@ func findPromtool(t testing.TB) string {
 	return ""
 }
 
-// receiver is what takes alerts, as Alertmanager's receivers do.
+// receiver is a webhook receiver for Alertmanager notifications.
 type receiver struct {
 	url string
 
@@ -336,7 +338,7 @@ type receiver struct {
 	bodies []hookBody
 }
 
-// hookBody is what Alertmanager's documentation says comes.
+// hookBody is the request body that Alertmanager's documentation specifies.
 type hookBody struct {
 	Version     string            `json:"version"`
 	GroupKey    string            `json:"groupKey"`
@@ -373,8 +375,8 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// expect waits until a rule's state has been told, and looks at all that was
-// told of it.
+// expect waits for the notification of a rule's state, and checks all
+// notifications of the rule.
 func (r *receiver) expect(t *testing.T, rule alert.Rule, state string, labels map[string]string) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)

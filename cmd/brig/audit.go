@@ -17,17 +17,20 @@ import (
 	"github.com/brig-run/brig/audit"
 )
 
-func (c *cli) auditCommand() *cobra.Command {
+// auditCommands are the commands of brig audit.
+type auditCommands struct{ *cli }
+
+func (c auditCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Read the audit log and prove that nobody changed it",
+		Short: "Export and verify the audit log",
 	}
-	cmd.AddCommand(c.auditExport(), c.auditVerify(), c.auditReplay(), c.auditHead())
+	cmd.AddCommand(c.export(), c.verify(), c.replay(), c.head())
 	return cmd
 }
 
-// moment reads a flag that is a time, or a duration before now.
-func moment(flag, s string) (time.Time, error) {
+// parseTime parses a flag that is a time, or a duration before now.
+func parseTime(flag, s string) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
@@ -36,35 +39,35 @@ func moment(flag, s string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return t, brig.InvalidField(flag, "%q is not a moment", s).WithHint("for example 2006-01-02T15:04:05Z, or 24h ago as 24h")
+		return t, brig.InvalidField(flag, "%q is neither a time nor a duration", brig.Clip(s, 40)).WithHint("for example 2006-01-02T15:04:05Z, or 24h for the last 24 hours")
 	}
 	return t, nil
 }
 
-func (c *cli) auditExport() *cobra.Command {
+func (c auditCommands) export() *cobra.Command {
 	var since, until, sandbox, format string
 	var labels []string
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write the audit log to standard output",
-		Long: `Write the tenant's audit log to standard output, oldest first: as JSON lines
-that brig audit verify can check, or with the field names of OCSF's class API
-Activity. One that leaves out lines proves only the lines that it has.`,
+		Long: `Write the tenant's audit log to standard output, oldest first: as JSON lines that
+brig audit verify can check, or in the class API Activity of OCSF. A filtered export
+proves only the records that it contains.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q := brig.AuditQuery{Sandbox: sandbox, Limit: 1000}
 			var err error
-			if q.Since, err = moment("--since", since); err != nil {
+			if q.Since, err = parseTime("--since", since); err != nil {
 				return err
 			}
-			if q.Until, err = moment("--until", until); err != nil {
+			if q.Until, err = parseTime("--until", until); err != nil {
 				return err
 			}
 			if q.Labels, err = pairs("--label", labels, false); err != nil {
 				return err
 			}
 			if format != "jsonl" && format != "ocsf" {
-				return brig.InvalidField("--format", "no format %q", format).WithHint("use jsonl or ocsf")
+				return brig.InvalidField("--format", "%q is not a format", brig.Clip(format, 40)).WithHint("use jsonl or ocsf")
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				if format == "ocsf" {
@@ -75,15 +78,15 @@ Activity. One that leaves out lines proves only the lines that it has.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&since, "since", "", "only from that `moment` on: RFC 3339, or for example 24h")
-	fl.StringVar(&until, "until", "", "only what was before that `moment`")
-	fl.StringVar(&sandbox, "sandbox", "", "only what is about this sandbox, by `id` or name")
-	fl.StringArrayVar(&labels, "label", nil, "only what is about sandboxes with this label, `K=V`")
+	fl.StringVar(&since, "since", "", "only records since this `time`: RFC 3339, or a duration such as 24h")
+	fl.StringVar(&until, "until", "", "only records before this `time`")
+	fl.StringVar(&sandbox, "sandbox", "", "only records of this sandbox, by `id` or name")
+	fl.StringArrayVar(&labels, "label", nil, "only records of sandboxes with this label, as `KEY=VALUE`")
 	fl.StringVar(&format, "format", "jsonl", "jsonl or ocsf")
 	return cmd
 }
 
-// pages calls f for every page of the log that q selects.
+// pages calls f for every page of the audit log that q selects.
 func pages(ctx context.Context, svc brig.Service, q brig.AuditQuery, f func(*brig.AuditPage) error) error {
 	for {
 		p, err := svc.Audit(ctx, q)
@@ -137,10 +140,10 @@ func exportLines(ctx context.Context, svc brig.Service, q brig.AuditQuery, to io
 	return w.End(head)
 }
 
-func (c *cli) auditReplay() *cobra.Command {
+func (c auditCommands) replay() *cobra.Command {
 	return &cobra.Command{
 		Use:   "replay ID",
-		Short: "Tell the story of a sandbox: what was asked, what happened, how it ended",
+		Short: "Show the history of a sandbox from the audit log",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -153,24 +156,24 @@ func (c *cli) auditReplay() *cobra.Command {
 					return err
 				}
 				if len(all) == 0 {
-					return brig.Errorf(brig.NotFound, "the audit log knows no sandbox %q", args[0]).WithHint("give its id, or its name")
+					return brig.Errorf(brig.NotFound, "the audit log has no sandbox %q", args[0]).WithHint("give its id or its name")
 				}
 				if c.asJSON {
 					return c.printJSON(&brig.AuditPage{Lines: all})
 				}
-				return c.story(all)
+				return c.printTimeline(all)
 			})
 		},
 	}
 }
 
-// story tells lines for people.
-func (c *cli) story(all []brig.AuditLine) error {
+// printTimeline prints audit records as a table, grouped by sandbox.
+func (c auditCommands) printTimeline(all []brig.AuditLine) error {
 	var rows [][]string
 	id := brig.ID("")
 	for _, l := range all {
 		if l.Sandbox != id && id != "" {
-			rows = append(rows, []string{"", "", "", ""}) // another of the same name
+			rows = append(rows, []string{"", "", "", ""}) // another sandbox of the same name
 		}
 		if id != l.Sandbox {
 			id = l.Sandbox
@@ -198,11 +201,13 @@ func (c *cli) story(all []brig.AuditLine) error {
 	return c.table("TIME\tWHAT\tWHO\tDETAIL", rows)
 }
 
-func (c *cli) auditHead() *cobra.Command {
+func (c auditCommands) head() *cobra.Command {
 	return &cobra.Command{
 		Use:   "head",
-		Short: "Print where the log stands, signed; kept elsewhere, it shows when the end is cut off",
-		Args:  cobra.NoArgs,
+		Short: "Print the signed head of the audit log",
+		Long: `Print the signed head of the audit log: the number and the hash of its last record. Keep
+it elsewhere to detect later that records at the end were removed.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				p, err := svc.Audit(ctx, brig.AuditQuery{Limit: 1})
@@ -215,9 +220,9 @@ func (c *cli) auditHead() *cobra.Command {
 	}
 }
 
-// badLog is how a command says that a log is not what was written.
+// badLog returns the error for a log that fails verification.
 func badLog(tenant string, err error) error {
-	bad, ok := errors.AsType[*audit.Bad](err)
+	bad, ok := errors.AsType[*audit.InvalidRecord](err)
 	if !ok {
 		return err
 	}
@@ -225,6 +230,6 @@ func badLog(tenant string, err error) error {
 	if tenant != "" {
 		where = fmt.Sprintf(" of the log of %q", tenant)
 	}
-	return brig.Errorf(brig.FailedPrecondition, "record %d%s: %s", bad.Seq, where, bad.Why).
-		WithHint("what is before it is as it was written; compare what comes from there on with an older export")
+	return brig.Errorf(brig.FailedPrecondition, "record %d%s: %s", bad.Seq, where, bad.Reason).
+		WithHint("the records before it are unchanged; compare the others with an older export")
 }

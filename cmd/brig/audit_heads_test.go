@@ -12,8 +12,8 @@ import (
 	"github.com/brig-run/brig/store/mem"
 )
 
-// What a full disk, or a server that was killed, leaves of the heads spoils
-// none that are written later, and none that were there is lost.
+// TestWriteHeads checks that a partial line, left by a full disk or a killed
+// server, neither corrupts heads that are written later nor loses earlier ones.
 func TestWriteHeads(t *testing.T) {
 	ctx, store := t.Context(), mem.New()
 	pub, key, err := ed25519.GenerateKey(nil)
@@ -46,7 +46,8 @@ func TestWriteHeads(t *testing.T) {
 	if err := writeHeads(ctx, file, store, key, seen); err != nil || newest(file) != 1 {
 		t.Errorf("after half a line: %v, %d", err, newest(file))
 	}
-	// A file that has grown too large is begun anew, with all that is known.
+	// A file that has grown too large is replaced by one with the newest heads
+	// of all tenants.
 	happen()
 	whole, err := os.ReadFile(file)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,29 +24,30 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// headsFile is where a server writes down where the audit log stands.
+// headsFile is the file in which a server stores the signed heads of the audit
+// log.
 const headsFile = "audit-heads.jsonl"
 
 const (
-	headEvery = time.Minute
-	maxHeads  = 1 << 20 // bytes of headsFile
+	headInterval = time.Minute
+	maxHeads     = 1 << 20 // maximum bytes of headsFile
 )
 
-func (c *cli) auditVerify() *cobra.Command {
+func (c auditCommands) verify() *cobra.Command {
 	var key string
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]",
-		Short: "Check an export, or the data folder's log, and name the first bad record",
-		Long: `Check an export (- is standard input), or without FILE the log in the data
-folder, of every tenant. No server is asked. What was changed, taken out, moved
-or put in is found, and the first such record is named; the exit code is not 0
-then. Whoever can also write the key audit.key could make another log: with
---key, or with heads (brig audit head) that were kept elsewhere, that is found, too.`,
+		Short: "Verify an export or the data folder's audit log",
+		Long: `Verify an export (- is standard input), or without FILE the audit log of every tenant in
+the data folder, without a server. The command detects records that were changed, removed,
+moved or inserted, prints the first of them, and exits with a code other than 0. An
+attacker who can read audit.key could sign another log; --key, or heads that were kept
+elsewhere (brig audit head), detect that as well.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pinned, err := base64.StdEncoding.DecodeString(key)
 			if err != nil || len(pinned) != 0 && len(pinned) != ed25519.PublicKeySize {
-				return brig.InvalidField("--key", "it is not a key").WithHint("give \"key\" of: brig audit head")
+				return brig.InvalidField("--key", "the value is not a key").WithHint("give the value of \"key\" in the output of brig audit head")
 			}
 			if len(args) == 1 {
 				return c.verifyFile(args[0], pinned)
@@ -53,16 +55,16 @@ then. Whoever can also write the key audit.key could make another log: with
 			return c.verifyFolder(cmd.Context(), pinned)
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "the `key` that must have signed the end, as brig audit head tells it")
+	cmd.Flags().StringVar(&key, "key", "", "public `key` that must have signed the head, as brig audit head prints it")
 	return cmd
 }
 
-func (c *cli) verifyFile(name string, key ed25519.PublicKey) error {
+func (c auditCommands) verifyFile(name string, key ed25519.PublicKey) error {
 	in := c.stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return brig.Errorf(brig.InvalidArgument, "%q cannot be read", name).Because(err)
+			return unreadable("", name, err)
 		}
 		defer f.Close()
 		in = f
@@ -71,35 +73,36 @@ func (c *cli) verifyFile(name string, key ed25519.PublicKey) error {
 	if err != nil {
 		return badLog("", err)
 	}
-	return c.good(r)
+	return c.printReport(r)
 }
 
-// good says what was proven.
-func (c *cli) good(r *audit.Report) error {
+// printReport prints the result of a successful verification.
+func (c auditCommands) printReport(r *audit.Report) error {
 	proof := "unsigned"
 	if r.Signed {
 		proof = "signed"
 	}
 	if r.Partial {
-		proof += ", a part: that nothing is missing is not proven"
+		proof += ", filtered: missing records are not detected"
 	}
-	return c.answer(r, fmt.Sprintf("ok: %d records of %q, %d to %d, %s", r.Lines, r.Tenant, r.First, r.Last, proof))
+	return c.printJSONOrLine(r, fmt.Sprintf("ok: %d records of %q, %d to %d, %s", r.Lines, r.Tenant, r.First, r.Last, proof))
 }
 
-func (c *cli) verifyFolder(ctx context.Context, key ed25519.PublicKey) error {
+func (c auditCommands) verifyFolder(ctx context.Context, key ed25519.PublicKey) error {
 	dir, err := c.dataFolder()
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, dbFile)); err != nil {
-		return brig.Errorf(brig.NotInitialized, "there is no audit log in %s", dir).WithHint("name the data folder with --data-dir").Because(err)
+		return brig.Errorf(brig.NotInitialized, "there is no audit log in %s", dir).WithHint("give the data folder with --data-dir").Because(err)
 	}
 	store, err := sqlite.Open(ctx, filepath.Join(dir, dbFile))
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	// What was signed first: the log goes on meanwhile.
+	// Read the signed heads before the log, because the server may extend the
+	// log concurrently.
 	signed, err := readHeads(filepath.Join(dir, headsFile), key)
 	if err != nil {
 		return badLog("", err)
@@ -114,18 +117,18 @@ func (c *cli) verifyFolder(ctx context.Context, key ed25519.PublicKey) error {
 			return badLog(h.Tenant, err)
 		}
 		delete(signed, h.Tenant)
-		if err := c.good(r); err != nil {
+		if err := c.printReport(r); err != nil {
 			return err
 		}
 	}
 	for tenant := range signed {
-		return badLog(tenant, &audit.Bad{Seq: 1, Why: "it is missing, with all others"})
+		return badLog(tenant, &audit.InvalidRecord{Seq: 1, Reason: "it is missing, with all others"})
 	}
 	return nil
 }
 
-// verifyChain checks a tenant's chain up to its head, and holds it to what was
-// signed before.
+// verifyChain verifies a tenant's chain up to its head, and compares it with
+// the heads that the server signed earlier.
 func verifyChain(ctx context.Context, store brig.Store, head brig.AuditHead, signed []brig.AuditHead) (*audit.Report, error) {
 	at := map[int64]brig.AuditHead{}
 	for _, h := range signed {
@@ -152,7 +155,7 @@ func verifyChain(ctx context.Context, store brig.Store, head brig.AuditHead, sig
 				return nil, err
 			}
 			if h, ok := at[l.Seq]; ok && h.Hash != l.Hash {
-				return nil, &audit.Bad{Seq: l.Seq, Why: "it, or one before it, was changed: another was signed"}
+				return nil, &audit.InvalidRecord{Seq: l.Seq, Reason: "it, or one before it, was changed: another was signed"}
 			}
 		}
 		q.After = page[len(page)-1].Seq
@@ -163,13 +166,13 @@ func verifyChain(ctx context.Context, store brig.Store, head brig.AuditHead, sig
 	}
 	for _, h := range signed {
 		if h.Seq > head.Seq {
-			return nil, &audit.Bad{Seq: head.Seq + 1, Why: fmt.Sprintf("it is missing: record %d was signed", h.Seq)}
+			return nil, &audit.InvalidRecord{Seq: head.Seq + 1, Reason: fmt.Sprintf("it is missing: record %d was signed", h.Seq)}
 		}
 	}
 	return r, nil
 }
 
-// readHeads reads what a server signed, by tenant.
+// readHeads reads the heads that a server has signed, by tenant.
 func readHeads(file string, key ed25519.PublicKey) (map[string][]brig.AuditHead, error) {
 	out := map[string][]brig.AuditHead{}
 	b, err := os.ReadFile(file)
@@ -183,9 +186,9 @@ func readHeads(file string, key ed25519.PublicKey) (map[string][]brig.AuditHead,
 	for sc.Scan() {
 		var form audit.Head
 		if json.Unmarshal(sc.Bytes(), &form) != nil {
-			continue // a server was killed while it wrote
+			continue // a partial line: the server was killed during the write
 		}
-		h, err := form.Noun()
+		h, err := form.Domain()
 		if err == nil {
 			err = audit.CheckHead(h, key)
 		}
@@ -197,8 +200,9 @@ func readHeads(file string, key ed25519.PublicKey) (map[string][]brig.AuditHead,
 	return out, sc.Err()
 }
 
-// keepHeads writes down where the log stands, now and then and at the end.
-func keepHeads(ctx context.Context, dir string, store brig.Store, key ed25519.PrivateKey, log *slog.Logger) (stop func()) {
+// writeHeadsPeriodically writes the signed heads of the audit log at the start, at
+// intervals, and when the returned function is called.
+func writeHeadsPeriodically(ctx context.Context, dir string, store brig.Store, key ed25519.PrivateKey, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	seen := map[string]int64{}
@@ -207,10 +211,10 @@ func keepHeads(ctx context.Context, dir string, store brig.Store, key ed25519.Pr
 			log.Error("write down where the audit log stands", "err", err)
 		}
 	}
-	write() // where an earlier server left it
+	write() // save the state in which the previous server left the log
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(headEvery)
+		tick := time.NewTicker(headInterval)
 		defer tick.Stop()
 		for {
 			select {
@@ -225,16 +229,16 @@ func keepHeads(ctx context.Context, dir string, store brig.Store, key ed25519.Pr
 	return func() { cancel(); <-done }
 }
 
-// writeHeads writes down the heads that have moved. What was written down
-// before is proof until the new is on disk: a disk that is full, or a server
-// that was killed, costs at most what it was writing.
+// writeHeads writes the heads that have changed. Earlier heads remain in the
+// file until the new ones are on disk. Therefore, a full disk or a killed
+// server loses at most the heads of the current write.
 func writeHeads(ctx context.Context, file string, store brig.Store, key ed25519.PrivateKey, seen map[string]int64) error {
 	heads, err := store.AuditHeads(ctx)
 	if err != nil {
 		return err
 	}
 	info, none := os.Stat(file)
-	anew := none == nil && info.Size() > maxHeads // the newest of each tenant proves what the older ones do
+	anew := none == nil && info.Size() > maxHeads // the newest head of a tenant supersedes the older ones
 	moved := map[string]int64{}
 	var b bytes.Buffer
 	for _, h := range heads {
@@ -261,10 +265,10 @@ func writeHeads(ctx context.Context, file string, store brig.Store, key ed25519.
 	return err
 }
 
-// appendLines adds lines to a file, of which the last may be half a line: that
-// one must not spoil the first of these.
+// appendLines appends lines to a file. If the last line of the file is
+// incomplete, the first new line starts on a new line.
 func appendLines(file string, lines []byte) error {
-	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
@@ -278,7 +282,7 @@ func appendLines(file string, lines []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// replaceFile gives a file another content, or leaves it as it is.
+// replaceFile replaces the content of a file atomically.
 func replaceFile(file string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*") // of mode 0600
 	if err != nil {
@@ -289,7 +293,7 @@ func replaceFile(file string, content []byte) error {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // what is wrong is said already
+		_ = os.Remove(f.Name()) // err is the cause already
 	}
 	return err
 }

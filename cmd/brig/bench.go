@@ -1,18 +1,31 @@
+//go:build bench
+
 package main
 
 import (
+	"os"
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 )
 
-// benchProgram is what everyone runs who runs a one-shot.
+// benchProgram is the one-shot program that all contenders run.
 const (
 	benchProgram = "print(6*7)"
 	benchOutput  = "42\n"
 )
 
-func (c *cli) benchCommand() *cobra.Command {
+// benchCommands are the commands of brig-bench.
+type benchCommands struct{ *cli }
+
+// program returns the root command of brig-bench, or that of brig if argv[0] is
+// "brig": a benchmark starts its servers under that name.
+func (c *cli) program() *cobra.Command {
+	if filepath.Base(os.Args[0]) == "brig" {
+		return c.root()
+	}
 	cmd := &cobra.Command{
-		Use:   "bench",
+		Use:   "brig-bench",
 		Short: "Measure brig against its peers on this machine",
 		Long: `Measure brig against its peers on this machine, in the same minutes.
 
@@ -23,14 +36,18 @@ engine, and docker where it is present.
 
 CPU is user and system time. A peer's is that of its process and its children.
 Brig's is that of this process (server and client), of its shims and of all
-sandboxes, by the kernel's accounts of their cgroups, which lose nothing that
-ended; from before the call until the sandbox has ended and the pool is full
-again, so that whoever uses one from the pool pays for the one that replaces
-it. Docker's is its daemon's, and is not counted.
+sandboxes, by the kernel's accounts of their cgroups, which include processes that
+ended. It counts from before the call until the sandbox has ended and the pool is
+full again, so the cost of the next pooled sandbox is included. The CPU time of
+Docker's daemon is not counted.
 
 Figures are for comparing. Nothing here fails for being slow.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
 	}
-	cmd.AddCommand(c.benchRun(), c.benchContext(), c.benchBurst(),
-		c.benchDensity(), c.benchScale(), c.benchStream(), c.benchChaos(), c.benchSoak(), c.benchE2B(), c.benchEgress(), c.benchWorkspace())
-	return cmd
+	c.flags(cmd.PersistentFlags())
+	b := benchCommands{c}
+	cmd.AddCommand(b.run(), b.context(), b.burst(), b.overload(), b.abuseCommand(), b.density(), b.scale(), b.stream(), b.state(),
+		b.chaosCommand(), b.soakCommand(), b.e2b(), b.egress(), b.workspace())
+	return finishRoot(c, cmd)
 }

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -13,26 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workbench is what every benchmark has: an account of the processor time of
-// this process and of those that it starts, which no end of a process loses.
+// workbench is the state that all benchmarks share. It measures the processor
+// time of this process and of its children, including those that have ended.
 type workbench struct {
-	*cli
-	group string // the cgroup of this process; empty where none can be made
-	home  string // where it was before
+	benchCommands
+	group string // the cgroup of this process; empty if none can be created
+	home  string // the previous cgroup of the process
 }
 
-// bench makes a benchmark a command.
-func (c *cli) bench(run func(context.Context, *workbench) error) func(*cobra.Command, []string) error {
+// wrapBenchmark wraps a benchmark in a command.
+func (c benchCommands) wrapBenchmark(run func(context.Context, *workbench) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, _ []string) error {
-		w := &workbench{cli: c}
+		w := &workbench{benchCommands: c}
 		w.enter()
 		defer w.leave()
 		return run(cmd.Context(), w)
 	}
 }
 
-// enter moves this process into a cgroup of its own, in the hierarchy that
-// counts processor time and in no other.
+// enter moves this process into its own cgroup, only in the hierarchy that
+// counts processor time.
 func (w *workbench) enter() {
 	home := accountOf(os.Getpid())
 	if home == "" {
@@ -40,7 +42,7 @@ func (w *workbench) enter() {
 	}
 	group := path.Join(accounts(home), fmt.Sprintf("brig-bench-%d", os.Getpid()))
 	if os.Mkdir(group, 0o700) != nil {
-		return // then what has ended is asked instead: see spent
+		return // spent then counts only children that have ended
 	}
 	if join(group) != nil {
 		_ = unix.Rmdir(group)
@@ -66,9 +68,9 @@ func join(group string) error {
 	return os.WriteFile(path.Join(group, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
 }
 
-// spent is the processor time of this process and of those that it started
-// and that are in no other group. Without a group it is that of those that
-// have ended and were waited for, wherever they were.
+// spent returns the processor time of this process and of its children in the
+// same cgroup. If there is no cgroup, it returns the time of this process and
+// of the children that it has waited for.
 func (w *workbench) spent() time.Duration {
 	if d, ok := groupTime(w.group); ok {
 		return d
@@ -76,10 +78,10 @@ func (w *workbench) spent() time.Duration {
 	return usage(unix.RUSAGE_SELF) + usage(unix.RUSAGE_CHILDREN)
 }
 
-// accountOf is the folder of the cgroup that counts a process's time, on
-// cgroup v1 and v2; empty if there is none.
+// accountOf returns the folder of the cgroup that counts a process's processor
+// time, for cgroup v1 and v2. It returns an empty string if there is none.
 func accountOf(pid int) string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)) // nothing, if it has ended
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)) // empty if the process has ended
 	unified := ""
 	for line := range strings.Lines(string(b)) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -97,7 +99,7 @@ func accountOf(pid int) string {
 	return unified
 }
 
-// accounts is the root of the hierarchy that a group is in.
+// accounts returns the root of the hierarchy that a cgroup is in.
 func accounts(group string) string {
 	if rest, v1 := strings.CutPrefix(group, "/sys/fs/cgroup/"); v1 {
 		if root := "/sys/fs/cgroup/" + strings.SplitN(rest, "/", 2)[0]; exists(root + "/cpuacct.usage") {
@@ -112,8 +114,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// groupTime is what all in and below a cgroup have used so far, those that
-// have ended included.
+// groupTime returns the processor time of all processes in and below a cgroup,
+// including those that have ended.
 func groupTime(group string) (_ time.Duration, counted bool) {
 	if group == "" {
 		return 0, false

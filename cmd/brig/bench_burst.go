@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -13,19 +15,19 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-func (c *cli) benchBurst() *cobra.Command {
+func (c benchCommands) burst() *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
 		Use:   "burst",
-		Short: "Ask for many one-shots at once, with a full and an empty pool",
+		Short: "Start many one-shot runs at once, with a full and an empty pool",
 		Args:  cobra.NoArgs,
-		RunE:  c.bench(func(ctx context.Context, w *workbench) error { return w.burst(ctx, n) }),
+		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.burst(ctx, n) }),
 	}
-	cmd.Flags().IntVarP(&n, "count", "n", 100, "one-shots at once")
+	cmd.Flags().IntVarP(&n, "count", "n", 100, "concurrent one-shot runs")
 	return cmd
 }
 
-// burst is what came of many one-shots at once.
+// burst is the result of many concurrent one-shots.
 type burst struct {
 	name string
 	samples
@@ -35,7 +37,7 @@ type burst struct {
 	failed []error
 }
 
-// fire calls f n times at once.
+// fire calls f n times concurrently.
 func fire(name string, n int, f func() (pool string, cpu time.Duration, err error)) *burst {
 	b := &burst{name: name}
 	var mu sync.Mutex // guards b
@@ -78,16 +80,16 @@ func (b *burst) row(r *report) *row {
 	return w
 }
 
-// against compares rates.
-func (b *burst) against(w *row, peer *burst) {
+// compareWith compares the rate with a peer's.
+func (b *burst) compareWith(w *row, peer *burst) {
 	w.peer = peer.name
 	w.set("ratio", b.rate()/peer.rate())
 }
 
 func (w *workbench) burst(ctx context.Context, n int) error {
 	r := &report{Bench: "burst", About: fmt.Sprintf("%d one-shots of %q at once; ratios of rates", n, benchProgram)}
-	// Both have a pool that grows to n, but one is empty yet.
-	empty := engine.PoolOptions{Memory: int64(n+1) * 64 * brig.MiB, Most: n}
+	// Both servers have a pool that grows to n, but one pool starts empty.
+	empty := engine.PoolOptions{Memory: int64(n+1) * 64 * brig.MiB, MaxPerClass: n}
 	miss, _, err := w.burstBrig(ctx, n, "brig, empty pool", empty)
 	if err != nil {
 		return err
@@ -102,7 +104,7 @@ func (w *workbench) burst(ctx context.Context, n int) error {
 	}
 	bare, docker := peers[0], peers[2]
 	for _, b := range []*burst{hit, miss} {
-		b.against(b.row(r).set("hits", float64(b.hits)), bare)
+		b.compareWith(b.row(r).set("hits", float64(b.hits)), bare)
 		if b == hit {
 			r.row("filling the pool, before").set("count", float64(n)).set("wall_ms", millis(fill)).set("per_s", float64(n)/fill.Seconds())
 		}
@@ -110,15 +112,16 @@ func (w *workbench) burst(ctx context.Context, n int) error {
 	for _, b := range []*burst{hit, miss} {
 		r.atLeast(b.name+": successes", float64(len(b.samples)), float64(n))
 		if docker == nil {
-			r.unjudged(b.name+": rate to docker's", 5, true, "docker is not present")
+			r.addUnmeasured(b.name+": rate to docker's", 5, true, "docker is not present")
 			continue
 		}
 		r.atLeast(b.name+": rate to docker's", b.rate()/docker.rate(), 5)
 	}
-	return w.show(r)
+	return w.printLoad(r)
 }
 
-// burstBrig asks a server of its own. The time to fill its pool is given, too.
+// burstBrig measures a new server. It also returns the time to fill the
+// server's pool.
 func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engine.PoolOptions) (_ *burst, fill time.Duration, err error) {
 	say, done := w.progress()
 	defer done()
@@ -128,7 +131,7 @@ func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engi
 		return nil, 0, err
 	}
 	defer g.close()
-	if err := g.settle(); err != nil {
+	if err := g.waitUntilQuiet(); err != nil {
 		return nil, 0, err
 	}
 	fill = time.Since(g.began)
@@ -144,7 +147,8 @@ func (w *workbench) burstBrig(ctx context.Context, n int, name string, pool engi
 	return b, fill, errors.Join(err, ctx.Err())
 }
 
-// burstPeers has bare, runsc and docker do the same; nil for who is not there.
+// burstPeers runs the same burst with bare, runsc and docker. The result of a
+// missing peer is nil.
 func (w *workbench) burstPeers(ctx context.Context, n int, r *report) ([3]*burst, error) {
 	var out [3]*burst
 	say, done := w.progress()
@@ -160,7 +164,7 @@ func (w *workbench) burstPeers(ctx context.Context, n int, r *report) ([3]*burst
 	}
 	for i, p := range []*peer{bare, runsc, docker} {
 		if p.absent != "" {
-			r.absent(p.name, p.absent)
+			r.addAbsent(p.name, p.absent)
 			continue
 		}
 		say(brig.Progress{Step: p.name})
@@ -170,7 +174,7 @@ func (w *workbench) burstPeers(ctx context.Context, n int, r *report) ([3]*burst
 		})
 		row := out[i].row(r)
 		if i > 0 {
-			out[i].against(row, out[0])
+			out[i].compareWith(row, out[0])
 		}
 	}
 	return out, ctx.Err()

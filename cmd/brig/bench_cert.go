@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -11,7 +13,8 @@ import (
 	"time"
 )
 
-// selfSigned makes a certificate for names, and who trusts it.
+// selfSigned creates a certificate for names, and the pool of CAs that trusts
+// it.
 func selfSigned(names ...string) (*tls.Certificate, *x509.CertPool, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

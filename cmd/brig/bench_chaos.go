@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -24,7 +26,7 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-func (c *cli) benchChaos() *cobra.Command {
+func (c benchCommands) chaosCommand() *cobra.Command {
 	var kills int
 	var seed uint64
 	cmd := &cobra.Command{
@@ -43,14 +45,14 @@ func (c *cli) benchChaos() *cobra.Command {
 	return cmd
 }
 
-// lab is a data folder of its own, and servers that are started on it.
+// lab is a temporary data folder and the servers that run on it.
 type lab struct {
 	dir, config string
 	remove      func()
 }
 
-// newLab makes a lab. The pool of its servers is small, so that a server
-// without work always holds the same.
+// newLab creates a lab. The pool of its servers is small, so that an idle
+// server always has the same number of sandboxes.
 func newLab() (*lab, error) {
 	root, err := os.MkdirTemp("", "brig-lab-")
 	if err != nil {
@@ -69,7 +71,7 @@ func (l *lab) start(ctx context.Context) (*chaos.Server, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(self, "serve", "--listen", "127.0.0.1:0", "--data-dir", l.dir, "--config", l.config)
-	cmd.Args[0] = "brig" // by another name it would be another program
+	cmd.Args[0] = "brig" // argv[0] selects the program
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
@@ -79,9 +81,9 @@ func (l *lab) start(ctx context.Context) (*chaos.Server, error) {
 	go func() { ended <- cmd.Wait() }()
 	s := &chaos.Server{PID: cmd.Process.Pid}
 	s.Kill = func() error {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // the process may have ended
 		if err := <-ended; err != nil && cmd.ProcessState == nil {
-			return err // it was not waited for; that a signal ended it is no error
+			return err // the wait failed; an exit by a signal is not an error
 		}
 		return nil
 	}
@@ -106,7 +108,7 @@ func (l *lab) start(ctx context.Context) (*chaos.Server, error) {
 	return nil, errors.Join(errors.New("the server is not ready after a minute"), s.Kill())
 }
 
-// address is what a server announced, and the key to it.
+// address returns the announcement of a server, and its API key.
 func (l *lab) address() (a announcement, key string, err error) {
 	b, err := os.ReadFile(filepath.Join(l.dir, serverFile))
 	if err == nil {
@@ -116,7 +118,7 @@ func (l *lab) address() (a announcement, key string, err error) {
 	return a, strings.TrimSpace(string(k)), errors.Join(err, keyErr)
 }
 
-// request makes a request to the present server.
+// request creates a request to the current server.
 func (l *lab) request(ctx context.Context, path string) (*http.Request, error) {
 	a, key, err := l.address()
 	if err != nil {
@@ -129,11 +131,11 @@ func (l *lab) request(ctx context.Context, path string) (*http.Request, error) {
 	return req, err
 }
 
-// ready reports whether a server says so, and sets its Service then.
+// ready reports whether a server is ready, and sets its Service if so.
 func (l *lab) ready(ctx context.Context, s *chaos.Server) bool {
 	a, key, err := l.address()
 	if err != nil || a.PID != s.PID {
-		return false // nobody's, or an earlier server's
+		return false // there is no announcement, or that of an earlier server
 	}
 	req, err := l.request(ctx, "/readyz")
 	if err != nil {
@@ -159,13 +161,13 @@ func (l *lab) events(ctx context.Context) ([]brig.Event, error) {
 	return store.Events(ctx, 1<<30)
 }
 
-func (c *cli) chaos(ctx context.Context, kills int, seed uint64) error {
+func (c benchCommands) chaos(ctx context.Context, kills int, seed uint64) error {
 	l, err := newLab()
 	if err != nil {
 		return err
 	}
 	defer l.remove()
-	r, err := chaos.Run(ctx, chaos.Options{Dir: l.dir, Start: l.start, Events: l.events, Kills: kills, Seed: seed, Say: c.say})
+	r, err := chaos.Run(ctx, chaos.Options{Dir: l.dir, Start: l.start, Events: l.events, Kills: kills, Seed: seed, Say: c.printProgress})
 	if err != nil {
 		return err
 	}
@@ -179,24 +181,24 @@ func (c *cli) chaos(ctx context.Context, kills int, seed uint64) error {
 			"first_run_p50_ms": chaos.Percentile(r.First, 50).Milliseconds(), "first_run_p99_ms": chaos.Percentile(r.First, 99).Milliseconds(),
 		})
 	}
-	return c.chaosReport(r)
+	return c.printChaos(r)
 }
 
-func (c *cli) chaosReport(r *chaos.Report) error {
+func (c benchCommands) printChaos(r *chaos.Report) error {
 	fmt.Fprintf(c.stdout, "%d kills in %v, seed %d; meanwhile %d runs (%d from the pool), %d sandboxes, %d executions, %d codes\n",
-		sum(r.Killed), r.Took.Round(time.Second), r.Seed, r.Runs, r.Hits, r.Sandboxes, r.Executions, r.Codes)
+		sumCounts(r.Killed), r.Took.Round(time.Second), r.Seed, r.Runs, r.Hits, r.Sandboxes, r.Executions, r.Codes)
 	var rows [][]string
 	for _, who := range slices.Sorted(maps.Keys(r.Killed)) {
 		rows = append(rows, []string{"killed: " + who, fmt.Sprint(r.Killed[who]), ""})
 	}
 	for _, what := range []string{"processes", "cgroups", "mounts", "folders", "files", "descriptors", "memory"} {
-		rows = append(rows, []string{"leaked: " + what, fmt.Sprint(len(r.Leaks[what])), first(r.Leaks[what])})
+		rows = append(rows, []string{"leaked: " + what, fmt.Sprint(len(r.Leaks[what])), firstOrEmpty(r.Leaks[what])})
 	}
 	rows = append(rows,
 		[]string{"acknowledged and checked", fmt.Sprint(r.Checked), ""},
-		[]string{"acknowledged and lost", fmt.Sprint(len(r.Lost)), first(r.Lost)},
+		[]string{"acknowledged and lost", fmt.Sprint(len(r.Lost)), firstOrEmpty(r.Lost)},
 		[]string{"acknowledged, no audit event", fmt.Sprint(r.Missing), ""},
-		[]string{"errors that no death explains", fmt.Sprint(len(r.Odd)), first(r.Odd)},
+		[]string{"errors that no death explains", fmt.Sprint(len(r.Unexplained)), firstOrEmpty(r.Unexplained)},
 		[]string{"ready again, p50 / p99", ms(chaos.Percentile(r.Ready, 50)) + " / " + ms(chaos.Percentile(r.Ready, 99)), ""},
 		[]string{"first one-shot, p50 / p99", ms(chaos.Percentile(r.First, 50)) + " / " + ms(chaos.Percentile(r.First, 99)), ""},
 		[]string{"server's memory, idle", brig.FormatBytes(r.Before.RSS>>20<<20) + " → " + brig.FormatBytes(r.After.RSS>>20<<20), ""},
@@ -205,14 +207,14 @@ func (c *cli) chaosReport(r *chaos.Report) error {
 	return c.table("WHAT\tCOUNT\tFOR EXAMPLE", rows)
 }
 
-// say tells a person how long work goes.
-func (c *cli) say(format string, args ...any) {
+// printProgress prints progress in human-readable form.
+func (c benchCommands) printProgress(format string, args ...any) {
 	if !c.asJSON {
 		fmt.Fprintf(c.stderr, format+"\n", args...)
 	}
 }
 
-func sum(m map[string]int) (n int) {
+func sumCounts(m map[string]int) (n int) {
 	for _, v := range m {
 		n += v
 	}
@@ -220,10 +222,3 @@ func sum(m map[string]int) (n int) {
 }
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", d.Seconds()*1000) }
-
-func first(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
-}

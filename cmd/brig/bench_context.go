@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -12,37 +14,37 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-func (c *cli) benchContext() *cobra.Command {
+func (c benchCommands) context() *cobra.Command {
 	var runs int
 	cmd := &cobra.Command{
 		Use:   "context",
 		Short: "Time code in a CodeContext, beside interpreters that are driven by a pipe",
 		Args:  cobra.NoArgs,
-		RunE:  c.bench(func(ctx context.Context, w *workbench) error { return w.context(ctx, runs) }),
+		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.context(ctx, runs) }),
 	}
 	cmd.Flags().IntVarP(&runs, "runs", "n", 1000, "runs of each")
 	return cmd
 }
 
-// asked is an interpreter that is asked for the value of 1+1.
-type asked struct {
+// evaluator is an interpreter that evaluates 1+1 for the benchmark.
+type evaluator struct {
 	name string
 	ask  func() (time.Duration, error)
-	cpu  func() time.Duration // what its processes have used so far; nil if not known
-	ours bool                 // this process works for it, too
-	own  time.Duration        // and that much
+	cpu  func() time.Duration // the processor time of its processes so far; nil if unknown
+	ours bool                 // requests to it also use processor time of this process
+	own  time.Duration        // the processor time that this process used for it
 	samples
 }
 
-// context has one interpreter of each kind answer, in turns.
+// context measures one interpreter of each kind, in rotation.
 func (w *workbench) context(ctx context.Context, runs int) error {
 	g, err := w.newRig(ctx, engine.PoolOptions{})
 	if err != nil {
 		return err
 	}
 	defer g.close()
-	r := &report{Bench: "context", About: fmt.Sprintf("%d times 1+1 in an interpreter that keeps its variables, in turns of %d", runs, inARow)}
-	// IPython is used where the image has it, and takes its time.
+	r := &report{Bench: "context", About: fmt.Sprintf("%d times 1+1 in an interpreter that keeps its variables, in turns of %d", runs, samplesPerTurn)}
+	// The context uses IPython, which is slower, if the image has it.
 	ours, err := g.askContext("brig, a context", nil)
 	if err != nil {
 		return err
@@ -51,7 +53,7 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 	if err != nil {
 		return err
 	}
-	everyone := []*asked{ours, plain}
+	contenders := []*evaluator{ours, plain}
 	bare, runsc, docker, err := g.peers()
 	if err != nil {
 		return err
@@ -65,36 +67,36 @@ func (w *workbench) context(ctx context.Context, runs int) error {
 			return err
 		}
 		defer in.close()
-		everyone = append(everyone, askPipe(p, in))
+		contenders = append(contenders, askPipe(p, in))
 	}
-	if err := w.takeTurns(everyone, runs); err != nil {
+	if err := w.takeTurns(contenders, runs); err != nil {
 		return err
 	}
-	base := everyone[2]
-	for _, who := range everyone {
+	base := contenders[2]
+	for _, who := range contenders {
 		row := r.row(who.name).times(who.samples)
 		if who != base {
-			row.against(base.name, who.samples, base.samples)
+			row.compareWith(base.name, who.samples, base.samples)
 		}
 	}
 	if docker.absent != "" {
-		r.absent(docker.name, docker.absent)
+		r.addAbsent(docker.name, docker.absent)
 	}
 	r.atMost("p50 of code in a context through REST, in ms", millis(ours.median(wallOf)), 1)
 	r.atMost("p50 of the same without IPython, in ms", millis(plain.median(wallOf)), 1)
-	return w.show(r)
+	return w.printLoad(r)
 }
 
-func (g *rig) askContext(name string, env map[string]string) (*asked, error) {
+func (g *rig) askContext(name string, env map[string]string) (*evaluator, error) {
 	s, err := g.create(0, env)
 	if err != nil {
 		return nil, err
 	}
-	who := &asked{name: name}
+	who := &evaluator{name: name}
 	who.ask = func() (time.Duration, error) {
 		return clock(func() error { return g.code(s, "1+1", "2") })
 	}
-	if _, err := who.ask(); err != nil { // the context is made now
+	if _, err := who.ask(); err != nil { // this creates the context
 		return nil, err
 	}
 	f, err := g.fleet()
@@ -105,37 +107,37 @@ func (g *rig) askContext(name string, env map[string]string) (*asked, error) {
 	return who, nil
 }
 
-func askPipe(p *peer, in *repl) *asked {
-	who := &asked{name: p.name + ", by a pipe", ask: func() (time.Duration, error) { return in.eval("1+1", "2") }}
+func askPipe(p *peer, in *repl) *evaluator {
+	who := &evaluator{name: p.name + ", by a pipe", ask: func() (time.Duration, error) { return in.eval("1+1", "2") }}
 	if !p.daemon {
 		who.cpu = func() time.Duration { return treeTime(in.cmd.Process.Pid) }
 	}
 	return who
 }
 
-// takeTurns asks everyone in turns.
-func (w *workbench) takeTurns(everyone []*asked, runs int) error {
+// takeTurns measures all interpreters in rotation.
+func (w *workbench) takeTurns(contenders []*evaluator, runs int) error {
 	say, done := w.progress()
 	defer done()
 	for range 2 { // interpreters warm up, too
-		if err := turn(everyone, inARow); err != nil {
+		if err := runInTurns(contenders, samplesPerTurn); err != nil {
 			return err
 		}
 	}
-	before := make([]time.Duration, len(everyone))
-	for i, who := range everyone {
+	before := make([]time.Duration, len(contenders))
+	for i, who := range contenders {
 		who.samples, who.own = nil, 0
 		if who.cpu != nil {
 			before[i] = who.cpu()
 		}
 	}
-	for i := 0; i < runs; i += inARow {
+	for i := 0; i < runs; i += samplesPerTurn {
 		say(brig.Progress{Step: "runs", Done: int64(i), Total: int64(runs)})
-		if err := turn(everyone, min(inARow, runs-i)); err != nil {
+		if err := runInTurns(contenders, min(samplesPerTurn, runs-i)); err != nil {
 			return err
 		}
 	}
-	for i, who := range everyone {
+	for i, who := range contenders {
 		if who.cpu != nil {
 			who.share(who.cpu() - before[i] + who.own)
 		}
@@ -143,12 +145,13 @@ func (w *workbench) takeTurns(everyone []*asked, runs int) error {
 	return nil
 }
 
-// inARow is how many times one is asked before it is another's turn: whoever
-// uses a context has nobody else empty the caches after every line.
-const inARow = 10
+// samplesPerTurn is the number of consecutive requests to one interpreter before the
+// benchmark switches to the next. In real use, no other interpreter evicts the
+// processor caches after every line.
+const samplesPerTurn = 10
 
-func turn(everyone []*asked, n int) error {
-	for _, who := range everyone {
+func runInTurns(contenders []*evaluator, n int) error {
+	for _, who := range contenders {
 		before := usage(unix.RUSAGE_SELF)
 		for range n {
 			wall, err := who.ask()
@@ -164,9 +167,9 @@ func turn(everyone []*asked, n int) error {
 	return nil
 }
 
-// share gives each sample an even part of the processor time: that of one is
-// too little to be seen.
-func (a *asked) share(all time.Duration) {
+// share divides the total processor time evenly among the samples, because one
+// sample is too short to measure.
+func (a *evaluator) share(all time.Duration) {
 	for i := range a.samples {
 		a.samples[i].cpu = all / time.Duration(len(a.samples))
 	}

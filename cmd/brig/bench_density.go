@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -12,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/engine"
 )
 
-func (c *cli) benchDensity() *cobra.Command {
+func (c benchCommands) density() *cobra.Command {
 	b := &densityBench{}
 	cmd := &cobra.Command{
 		Use:   "density",
 		Short: "Fill the machine with idle Python sandboxes: memory, idle CPU, time to wake",
 		Args:  cobra.NoArgs,
-		RunE:  c.bench(b.run),
+		RunE:  c.wrapBenchmark(b.run),
 	}
 	cmd.Flags().IntVar(&b.most, "max", 500, "how many at most; fewer when memory is 90 % used")
 	cmd.Flags().DurationVar(&b.idle, "idle", 10*time.Second, "how long the fleet's idle CPU is counted")
@@ -30,17 +32,17 @@ func (c *cli) benchDensity() *cobra.Command {
 	return cmd
 }
 
-// densityBench has many sandboxes with an interpreter that waits.
+// densityBench measures many sandboxes with an idle interpreter.
 type densityBench struct {
 	most         int
 	idle, freeze time.Duration
 	rig          *rig
 
 	mu    sync.Mutex // guards the field below
-	fleet []*wire.Sandbox
+	fleet []*v1.Sandbox
 }
 
-// sampled is how many are looked at closely.
+// sampled is the number of sandboxes whose memory is measured.
 const sampled = 10
 
 func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
@@ -56,7 +58,7 @@ func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	time.Sleep(b.freeze + 2*time.Second) // what they did to start is over
+	time.Sleep(b.freeze + 2*time.Second) // until their start-up work has ended
 	used := float64(free-memoryField("MemAvailable")) / float64(len(b.fleet)) / brig.MiB
 	cpu, err := b.idleCPU()
 	if err != nil {
@@ -68,19 +70,20 @@ func (b *densityBench) run(ctx context.Context, w *workbench) (err error) {
 	}
 	wakes, answered := b.wake()
 	b.report(r, used, cpu, one, wakes, answered)
-	return errors.Join(w.show(r), ctx.Err())
+	return errors.Join(w.printLoad(r), ctx.Err())
 }
 
-// fill makes sandboxes whose interpreter waits until there are enough, or
-// little memory is left.
+// fill creates sandboxes with an idle interpreter until the target number is
+// reached or free memory is low.
 func (b *densityBench) fill(ctx context.Context) error {
 	say, done := b.rig.progress()
 	defer done()
-	return each(make([]struct{}, b.most), func(struct{}) error {
+	return forEach(make([]struct{}, b.most), func(struct{}) error {
 		if ctx.Err() != nil || memoryField("MemAvailable") < totalMemory()/10 {
 			return ctx.Err()
 		}
-		// IPython is three times the interpreter, and nothing here needs it.
+		// IPython uses three times the memory of the plain interpreter, and is
+		// not needed here.
 		s, err := b.rig.create(b.freeze, map[string]string{"BRIG_NO_IPYTHON": "1"})
 		if err == nil {
 			err = b.rig.code(s, "1", "1")
@@ -96,8 +99,8 @@ func (b *densityBench) fill(ctx context.Context) error {
 	})
 }
 
-// idleCPU is what the fleet uses of one processor while nobody uses it, and
-// what this process, their server, does.
+// idleCPU returns the processor usage of the idle fleet, and of this process,
+// which is the server, in percent of one processor.
 func (b *densityBench) idleCPU() (percent [2]float64, err error) {
 	f, err := b.rig.fleet()
 	if err != nil {
@@ -114,7 +117,8 @@ func (b *densityBench) idleCPU() (percent [2]float64, err error) {
 	return [2]float64{100 * float64(fleet) / float64(took), 100 * float64(server) / float64(took)}, nil
 }
 
-// memory looks closely at some of the fleet, from its first to its last.
+// memory measures some sandboxes of the fleet, spread from the first to the
+// last.
 func (b *densityBench) memory() (memory, error) {
 	f, err := b.rig.fleet()
 	if err != nil {
@@ -128,7 +132,7 @@ func (b *densityBench) memory() (memory, error) {
 	return mean(trees), nil
 }
 
-// wake has every one answer, in turn.
+// wake sends a request to every interpreter, one after another.
 func (b *densityBench) wake() (wakes samples, answered int) {
 	say, done := b.rig.progress()
 	defer done()
@@ -145,7 +149,7 @@ func (b *densityBench) wake() (wakes samples, answered int) {
 	return wakes, answered
 }
 
-// peers looks at a few interpreters that wait in other ways.
+// peers measures a few idle interpreters that run without Brig.
 func (b *densityBench) peers(ctx context.Context, r *report) error {
 	bare, runsc, docker, err := b.rig.peers()
 	if err != nil {
@@ -157,7 +161,7 @@ func (b *densityBench) peers(ctx context.Context, r *report) error {
 		}
 	}
 	if docker.absent != "" {
-		r.absent(docker.name, docker.absent)
+		r.addAbsent(docker.name, docker.absent)
 		return nil
 	}
 	return b.peer(ctx, r, docker)
@@ -185,7 +189,7 @@ func (b *densityBench) peer(ctx context.Context, r *report, p *peer) error {
 		all := children()
 		var trees [][]int
 		for _, in := range waiting {
-			trees = append(trees, below(all, in.cmd.Process.Pid))
+			trees = append(trees, descendants(all, in.cmd.Process.Pid))
 		}
 		w.memory(mean(trees))
 	}

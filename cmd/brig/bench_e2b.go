@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -21,7 +23,7 @@ import (
 //go:embed bench_e2b.mjs
 var e2bScript []byte
 
-func (c *cli) benchE2B() *cobra.Command {
+func (c benchCommands) e2b() *cobra.Command {
 	var rounds int
 	var modules string
 	cmd := &cobra.Command{
@@ -31,14 +33,14 @@ func (c *cli) benchE2B() *cobra.Command {
 result, commands, files and output. The SDK is taken from a folder in which
 somebody has installed it (npm install e2b); node runs it.`,
 		Args: cobra.NoArgs,
-		RunE: c.bench(func(ctx context.Context, w *workbench) error { return w.e2b(ctx, rounds, modules) }),
+		RunE: c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.e2b(ctx, rounds, modules) }),
 	}
 	cmd.Flags().IntVarP(&rounds, "rounds", "n", 20, "rounds of each")
 	cmd.Flags().StringVar(&modules, "modules", ".", "`folder` with node_modules")
 	return cmd
 }
 
-// e2bFigure is a line of what the script says.
+// e2bFigure is a line of the script's output.
 type e2bFigure struct {
 	Name     string
 	MS       []float64
@@ -59,7 +61,7 @@ func (w *workbench) e2b(ctx context.Context, rounds int, modules string) error {
 		return err
 	}
 	defer g.close()
-	if err := g.settle(); err != nil {
+	if err := g.waitUntilQuiet(); err != nil {
 		return err
 	}
 	figures, err := g.askE2B(ctx, rounds, modules)
@@ -83,7 +85,7 @@ func (w *workbench) e2b(ctx context.Context, rounds int, modules string) error {
 	if f := by["create to first command"]; f != nil {
 		r.atMost("p50 from create to the first command's result, in ms", quantile(f.MS, 0.5), 25)
 	}
-	return w.show(r)
+	return w.printLoad(r)
 }
 
 // askE2B runs the script against the rig's server.

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -26,31 +28,32 @@ import (
 //go:embed bench_egress.py
 var egressScript string
 
-// egressBound is the bandwidth of a sandbox that has a bound, in bytes a second.
+// egressBound is the bandwidth limit of the limited sandbox, in bytes per
+// second.
 const egressBound = 20e6
 
-// egressLarge is how much is fetched to see how fast bytes come.
+// egressLarge is the number of bytes that are downloaded to measure throughput.
 const egressLarge = 64 << 20
 
-func (c *cli) benchEgress() *cobra.Command {
+func (c benchCommands) egress() *cobra.Command {
 	var rounds, asks int
 	cmd := &cobra.Command{
 		Use:   "egress",
 		Short: "Time connections out of a sandbox beside direct ones: by address, by name, looked at",
 		Args:  cobra.NoArgs,
-		RunE:  c.bench(func(ctx context.Context, w *workbench) error { return w.egress(ctx, rounds, asks) }),
+		RunE:  c.wrapBenchmark(func(ctx context.Context, w *workbench) error { return w.egress(ctx, rounds, asks) }),
 	}
 	cmd.Flags().IntVarP(&rounds, "rounds", "n", 5, "rounds of each")
 	cmd.Flags().IntVar(&asks, "asks", 20, "requests of each round, each on a connection of its own")
 	return cmd
 }
 
-// outbound is one way to a server, and what was measured of it.
+// outbound is one path to a server, and its measurements.
 type outbound struct {
-	name, host, target string // the target is what is connected to
+	name, host, target string // target is the address to connect to
 	port               int
 	secure, bare       bool
-	direct             *outbound // what it is compared with
+	direct             *outbound // the path to compare with
 	MS                 []float64 `json:"ms"`
 	MBPerSec           []float64 `json:"mb_per_s"`
 }
@@ -83,7 +86,7 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 	here := own.String()
 	direct := &outbound{name: "direct, HTTP", host: here, target: here, port: port(plain), bare: true}
 	directTLS := &outbound{name: "direct, HTTPS", host: "plain.test", target: here, port: port(secure), secure: true, bare: true}
-	everyone := []*outbound{
+	contenders := []*outbound{
 		direct,
 		{name: "by address, HTTP", host: here, target: here, port: port(plain), direct: direct},
 		{name: "by name, HTTP", host: "plain.test", target: "plain.test", port: port(plain), direct: direct},
@@ -93,18 +96,18 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 		{name: "looked at, HTTPS", host: "looked.test", target: "looked.test", port: port(secure), secure: true, direct: directTLS},
 	}
 	for round := range rounds + 1 {
-		for _, o := range everyone {
+		for _, o := range contenders {
 			m, err := g.measureEgress(ctx, box.Spec.Name, o, asks)
 			if err != nil {
 				return fmt.Errorf("%s: %w", o.name, err)
 			}
-			if round > 0 { // the first one warms up
+			if round > 0 { // the first round warms up
 				o.MS, o.MBPerSec = append(o.MS, m.MS...), append(o.MBPerSec, m.MBPerSec...)
 			}
 		}
 	}
 	r := &report{Bench: "egress", About: fmt.Sprintf("%d rounds of %d requests, each on a connection of its own, and of %d MiB; a Python client in a sandbox and on the host, a server on the host", rounds, asks, egressLarge>>20)}
-	for _, o := range everyone {
+	for _, o := range contenders {
 		row := r.row(o.name).set("count", float64(len(o.MS))).set("p50_ms", quantile(o.MS, 0.5)).set("p99_ms", quantile(o.MS, 0.99)).
 			set("mb_per_s", quantile(o.MBPerSec, 0.5))
 		if o.direct != nil {
@@ -116,18 +119,18 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 	if err != nil {
 		return err
 	}
-	m, err := g.measureEgress(ctx, bounded.Spec.Name, everyone[2], 1)
+	m, err := g.measureEgress(ctx, bounded.Spec.Name, contenders[2], 1)
 	if err != nil {
 		return err
 	}
 	rate := quantile(m.MBPerSec, 0.5)
 	r.row(fmt.Sprintf("by name, HTTP, bounded to %.0f MB/s", egressBound/1e6)).set("count", 1).set("mb_per_s", rate)
 	r.atMost("deviation from the bound on bandwidth, in %", 100*math.Abs(rate*1e6/egressBound-1), 10)
-	return w.show(r)
+	return w.printLoad(r)
 }
 
-// measureEgress has one way measured, in the sandbox or by a Python of the
-// host.
+// measureEgress measures one path, from the sandbox or from a Python process on
+// the host.
 func (g *rig) measureEgress(ctx context.Context, name string, o *outbound, asks int) (*outbound, error) {
 	code := egressScript + fmt.Sprintf("\nprint(measure(%q, %q, %d, %s, %d))\n", o.host, o.target, o.port, map[bool]string{true: "True", false: "False"}[o.secure], asks)
 	var out []byte
@@ -155,7 +158,7 @@ func (g *rig) measureEgress(ctx context.Context, name string, o *outbound, asks 
 	return m, nil
 }
 
-// egressServers serve by HTTP and by HTTPS.
+// egressServers starts an HTTP and an HTTPS server.
 func egressServers(own netip.Addr) (plain, secure *httptest.Server, roots *x509.CertPool, err error) {
 	large := make([]byte, 1<<20)
 	mux := http.NewServeMux()
@@ -170,7 +173,7 @@ func egressServers(own netip.Addr) (plain, secure *httptest.Server, roots *x509.
 	})
 	listen := func() (net.Listener, error) { return net.Listen("tcp", net.JoinHostPort(own.String(), "0")) }
 	plain, secure = httptest.NewUnstartedServer(mux), httptest.NewUnstartedServer(mux)
-	_, _ = plain.Listener.Close(), secure.Listener.Close() // theirs are on loopback, which a sandbox has one of its own
+	_, _ = plain.Listener.Close(), secure.Listener.Close() // close the loopback listeners, because a sandbox has its own loopback interface
 	if plain.Listener, err = listen(); err != nil {
 		return nil, nil, nil, err
 	}
@@ -195,7 +198,7 @@ func (a always) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return []netip.Addr{netip.Addr(a)}, nil
 }
 
-// ownAddress is an address of this machine that is not its loopback's.
+// ownAddress returns a non-loopback address of this machine.
 func ownAddress() (netip.Addr, error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -13,15 +15,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// fleet is what a rig's sandboxes are on the host: a shim each, and below it
-// the sandbox's own processes.
+// fleet is the set of host processes of a rig's sandboxes: a shim for each
+// sandbox, and the sandbox's own processes as its children.
 type fleet struct {
-	shims map[string]int // by the sandbox's id
+	shims map[string]int // PID of the shim by sandbox ID
 	trees map[string][]int
-	group string // counts what is below the shims; empty if nothing does
+	group string // the cgroup of the shims' child processes; empty if there is none
 }
 
-// fleet looks for the rig's processes.
+// fleet finds the processes of the rig.
 func (g *rig) fleet() (*fleet, error) {
 	f := &fleet{shims: map[string]int{}, trees: map[string][]int{}, group: g.group}
 	all := children()
@@ -29,14 +31,14 @@ func (g *rig) fleet() (*fleet, error) {
 	for _, pid := range all[os.Getpid()] {
 		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
-			continue // it has just ended
+			continue // the process has just ended
 		}
 		_, folder, _ := bytes.Cut(args, []byte{0})
 		id, ours := strings.CutPrefix(strings.TrimRight(string(folder), "\x00"), sandboxes)
 		if !ours {
 			continue
 		}
-		f.shims[id], f.trees[id] = pid, below(all, pid)
+		f.shims[id], f.trees[id] = pid, descendants(all, pid)
 	}
 	if len(f.shims) == 0 {
 		return nil, fmt.Errorf("there are no sandboxes in %s", sandboxes)
@@ -44,8 +46,8 @@ func (g *rig) fleet() (*fleet, error) {
 	return f, nil
 }
 
-// cpu is the processor time of the fleet so far: by the kernel's own account
-// of the group above all sandboxes, and of the shims, which are outside it.
+// cpu returns the processor time of the fleet so far: that of the cgroup above
+// all sandboxes, and that of the shims, which are outside of it.
 func (f *fleet) cpu() time.Duration {
 	sum, counted := groupTime(f.group)
 	for id, shim := range f.shims {
@@ -60,10 +62,10 @@ func (f *fleet) cpu() time.Duration {
 	return sum
 }
 
-// children lists the processes of the host by their parents.
+// children returns the host's processes by parent process ID.
 func children() map[int][]int {
 	out := map[int][]int{}
-	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is right
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
 	for _, dir := range dirs {
 		fields := stat(dir)
 		pid, _ := strconv.Atoi(path.Base(dir))
@@ -74,16 +76,17 @@ func children() map[int][]int {
 	return out
 }
 
-// below lists a process and all that descend from it.
-func below(all map[int][]int, pid int) []int {
+// descendants returns a process and all its descendants.
+func descendants(all map[int][]int, pid int) []int {
 	out := []int{pid}
 	for _, child := range all[pid] {
-		out = append(out, below(all, child)...)
+		out = append(out, descendants(all, child)...)
 	}
 	return out
 }
 
-// The fields of /proc/<pid>/stat behind the name, of which there may be fewer.
+// Indexes of the fields in /proc/<pid>/stat after the process name. The file
+// may have fewer.
 const (
 	ppid   = 1
 	utime  = 11
@@ -91,7 +94,7 @@ const (
 	fields = 13
 )
 
-// stat reads a process's fields; they are empty when it has ended.
+// stat reads the fields of a process. They are empty if it has ended.
 func stat(dir string) [fields]string {
 	var out [fields]string
 	b, err := os.ReadFile(dir + "/stat")
@@ -101,17 +104,17 @@ func stat(dir string) [fields]string {
 	return out
 }
 
-// tick is the unit of times in a process's fields.
+// tick is the unit of the times in /proc/<pid>/stat.
 const tick = 10 * time.Millisecond
 
-// processTime is what the threads that a process has used so far: to the
-// nanosecond where the kernel tells.
+// processTime returns the processor time of a process's threads so far, in
+// nanoseconds if the kernel provides it.
 func processTime(pid int) time.Duration {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	var sum time.Duration
-	threads, _ := filepath.Glob(dir + "/task/*/schedstat") // the pattern is right
+	threads, _ := filepath.Glob(dir + "/task/*/schedstat") // the pattern is valid
 	for _, file := range threads {
-		b, _ := os.ReadFile(file) // nothing, if it has ended
+		b, _ := os.ReadFile(file) // empty if the thread has ended
 		ns, _, _ := strings.Cut(string(b), " ")
 		n, _ := strconv.ParseInt(ns, 10, 64)
 		sum += time.Duration(n)
@@ -125,27 +128,27 @@ func processTime(pid int) time.Duration {
 	return sum
 }
 
-// treeTime is what a process and those below it have used so far.
+// treeTime returns the processor time so far of a process and its descendants.
 func treeTime(pid int) time.Duration {
 	var sum time.Duration
-	for _, p := range below(children(), pid) {
+	for _, p := range descendants(children(), pid) {
 		sum += processTime(p)
 	}
 	return sum
 }
 
-// memory is what processes use of it, in MiB.
+// memory has the measured sizes of processes, in MiB.
 type memory struct {
-	rss     float64 // all that is mapped, shared pages counted by everyone
+	rss     float64 // all mapped pages; shared pages count for every process
 	private float64
-	shared  float64 // its part of the pages that it shares with others
+	shared  float64 // the proportional share of pages that are shared with other processes
 }
 
-// memoryOf adds up the memory of some processes.
+// memoryOf returns the total memory usage of the processes.
 func memoryOf(pids []int) memory {
 	var m memory
 	for _, pid := range pids {
-		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)) // nothing, if it has ended
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid)) // empty if the process has ended
 		var pss, private float64
 		for line := range strings.Lines(string(b)) {
 			f := strings.Fields(line)
@@ -168,7 +171,7 @@ func memoryOf(pids []int) memory {
 	return m
 }
 
-// mean is the memory of one of several trees.
+// mean returns the average memory usage of process trees.
 func mean(trees [][]int) memory {
 	var m memory
 	n := float64(max(len(trees), 1))

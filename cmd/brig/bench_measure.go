@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -10,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// account finds the cgroup above the sandboxes, and has it stay: it counts
-// what those that have ended used. For that there must be a sandbox.
+// account finds the cgroup above the sandboxes, and prevents its removal,
+// because that cgroup accounts for the processor time of ended sandboxes. At
+// least one sandbox must exist.
 func (g *rig) account() error {
 	s, err := g.create(0, nil)
 	if err != nil {
@@ -23,10 +26,11 @@ func (g *rig) account() error {
 	}
 	if tree := f.trees[s.ID]; len(tree) > 1 {
 		own := accountOf(tree[len(tree)-1])
-		if keeper := path.Join(path.Dir(own), "bench"); path.Base(own) == s.ID && os.Mkdir(keeper, 0o700) == nil {
-			g.group = path.Dir(own)
+		above := path.Dir(path.Dir(own)) // the cgroup in between is the tenant's
+		if keeper := path.Join(above, "bench"); path.Base(own) == s.ID && os.Mkdir(keeper, 0o700) == nil {
+			g.group = above
 			g.undo = append(g.undo, func() {
-				_ = unix.Rmdir(keeper) // it may be swept before
+				_ = unix.Rmdir(keeper) // a sweep may have removed it
 				_ = unix.Rmdir(g.group)
 			})
 		}
@@ -34,22 +38,22 @@ func (g *rig) account() error {
 	return g.remove(s)
 }
 
-// spent is the processor time so far of the server, its client and all
-// sandboxes that there were.
+// spent returns the processor time so far of the server, its client and all
+// sandboxes, including ended ones.
 func (g *rig) spent() time.Duration {
 	sandboxes, _ := groupTime(g.group)
 	return g.workbench.spent() + sandboxes
 }
 
-// settleTime is how long a pool may take to be full again.
+// settleTime is the maximum time to wait for a pool to fill again.
 const settleTime = 5 * time.Minute
 
-// settle waits until the pool is full and all that has ended is gone.
-func (g *rig) settle() error {
+// waitUntilQuiet waits until the pool is full and all ended sandboxes are gone.
+func (g *rig) waitUntilQuiet() error {
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(10 * time.Millisecond) {
-		calm, err := g.calm()
+		calm, err := g.isQuiet()
 		if err != nil || calm {
-			time.Sleep(10 * time.Millisecond) // its last processes are waited for
+			time.Sleep(10 * time.Millisecond) // the engine may still wait for processes to end
 			return err
 		}
 		if err := g.ctx.Err(); err != nil {
@@ -61,15 +65,15 @@ func (g *rig) settle() error {
 	}
 }
 
-// calm says whether nothing is being made or ended. It asks the engine itself,
-// so as not to add to what is counted.
-func (g *rig) calm() (bool, error) {
-	shelves, err := g.engine.Pool(g.ctx)
+// isQuiet reports whether no sandbox is being created or removed. It calls the
+// engine directly, because requests would distort the measurement.
+func (g *rig) isQuiet() (bool, error) {
+	classes, err := g.engine.Pool(g.ctx)
 	if err != nil {
 		return false, err
 	}
 	waiting := 0
-	for _, s := range shelves {
+	for _, s := range classes {
 		if s.Making > 0 || s.Ready < s.Target {
 			return false, nil
 		}
@@ -79,20 +83,20 @@ func (g *rig) calm() (bool, error) {
 	return waiting >= g.warm && len(folders) == waiting+int(g.live.Load()), err
 }
 
-// calmTime is how long nothing has gone on before something is measured.
+// calmTime is the time without activity that must precede a measurement.
 const calmTime = 50 * time.Millisecond
 
-// measure measures what f says that it took, and the processor time until all
-// is again as it was before.
+// measure returns the duration that f returns, and the processor time until the
+// server is idle again.
 func (g *rig) measure(f func() (time.Duration, error)) (sample, error) {
-	if err := g.settle(); err != nil {
+	if err := g.waitUntilQuiet(); err != nil {
 		return sample{}, err
 	}
 	time.Sleep(calmTime)
 	before := g.spent()
 	wall, err := f()
 	if err == nil {
-		err = g.settle()
+		err = g.waitUntilQuiet()
 	}
 	return sample{wall, g.spent() - before}, err
 }

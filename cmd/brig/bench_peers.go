@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -16,18 +18,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// hostPython is the interpreter that the host image shows, too.
+// hostPython is the interpreter that the host image also contains.
 const hostPython = "/usr/bin/python3"
 
-// peer is another way to run Python.
+// peer is a method of running Python without Brig.
 type peer struct {
 	name    string
 	command func(ctx context.Context, args ...string) (*exec.Cmd, error)
-	absent  string // why it is not there
-	daemon  bool   // its processor time is a daemon's
+	absent  string // the reason why it is not available
+	daemon  bool   // its processor time is spent in a daemon
 }
 
-// The names of peers, as rows have them.
+// Names of the peers in the report.
 const (
 	barePython  = "bare python3"
 	runscRun    = "runsc run"
@@ -51,8 +53,8 @@ func (g *rig) peers() (bare, runsc, docker *peer, err error) {
 	return bare, runsc, docker, err
 }
 
-// runsc is gVisor's own command line with the rig's engine and the files of
-// its host image.
+// runsc returns gVisor's own command line with the rig's engine and the files
+// of its host image.
 func (g *rig) runsc() (*peer, error) {
 	img, err := g.engine.GetImage(g.ctx, brig.HostImage)
 	if err != nil {
@@ -78,7 +80,7 @@ func (g *rig) runsc() (*peer, error) {
 	return &peer{name: runscRun, command: command}, nil
 }
 
-// bundle writes what runsc is to run.
+// bundle writes the OCI bundle for runsc.
 func (g *rig) bundle(dir, digest string, argv []string) error {
 	root, err := g.parts.images.Root(digest)
 	if err != nil {
@@ -114,7 +116,7 @@ func (g *rig) bundle(dir, digest string, argv []string) error {
 	return nil
 }
 
-// oneShot runs the program that everyone runs.
+// oneShot runs the program that all contenders run.
 func (p *peer) oneShot(ctx context.Context) (sample, error) {
 	cmd, err := p.command(ctx, "-c", benchProgram)
 	if err != nil {
@@ -133,17 +135,17 @@ func (p *peer) oneShot(ctx context.Context) (sample, error) {
 	return s, nil
 }
 
-// repl is an interpreter that waits for expressions on its input.
+// repl is an interpreter that evaluates expressions from its standard input.
 type repl struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
-// replProgram answers every line with its value.
+// replProgram prints the value of every line.
 const replProgram = "import sys\nfor line in sys.stdin: print(eval(line), flush=True)"
 
-// repl starts an interpreter that waits. It must be closed.
+// repl starts an interpreter. The caller must close it.
 func (p *peer) repl(ctx context.Context) (*repl, error) {
 	cmd, err := p.command(ctx, "-c", replProgram)
 	if err != nil {
@@ -168,7 +170,7 @@ func (p *peer) repl(ctx context.Context) (*repl, error) {
 	return r, nil
 }
 
-// eval has an expression evaluated.
+// eval evaluates an expression and compares its value with want.
 func (r *repl) eval(expression, want string) (time.Duration, error) {
 	return clock(func() error {
 		if _, err := io.WriteString(r.in, expression+"\n"); err != nil {
@@ -182,7 +184,7 @@ func (r *repl) eval(expression, want string) (time.Duration, error) {
 	})
 }
 
-// close ends it. How it ends does not matter any more.
+// close ends the interpreter. It ignores the exit status.
 func (r *repl) close() {
 	r.in.Close()
 	_ = r.cmd.Wait()

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -7,7 +9,7 @@ import (
 	"strings"
 )
 
-// report is what a benchmark found.
+// report is the result of a benchmark.
 type report struct {
 	Bench    string       `json:"bench"`
 	About    string       `json:"about"`
@@ -15,23 +17,25 @@ type report struct {
 	Criteria []*criterion `json:"criteria"`
 }
 
-// row is what was found of one contender. Its figures are named with their
-// units; columns says how each is shown.
+// row is the result of one contender. The names of its figures include their
+// units. See columns for how they are displayed.
 type row struct {
 	name, peer, note string
 	figures          map[string]float64
 }
 
-// column is how one figure is shown.
+// column defines how a figure is displayed.
 type column struct{ key, head, format string }
 
-// columns are all that there are, in their order; those that no row has are
-// left out.
+// columns returns all columns in order. A report omits columns for which no row
+// has a value.
 func columns() []column {
 	return []column{
 		{"count", "N", "%.0f"},
 		{"succeeded", "OK", "%.0f"},
 		{"hits", "HITS", "%.0f"},
+		{"quiet_p50_ms", "QUIET P50", "%.0f ms"},
+		{"quiet_p99_ms", "QUIET P99", "%.0f ms"},
 		{"p50_ms", "P50", "%.2f ms"},
 		{"p99_ms", "P99", "%.2f ms"},
 		{"wall_ms", "WALL", "%.0f ms"},
@@ -39,12 +43,17 @@ func columns() []column {
 		{"mb_per_s", "MB/S", "%.1f"},
 		{"ratio", "RATIO", "%.3g×"},
 		{"cpu_ms", "CPU", "%.2f ms"},
+		{"sandbox_cpu_ms", "SANDBOX CPU", "%.2f ms"},
 		{"cpu_ratio", "CPU RATIO", "%.3g×"},
 		{"cpu_percent", "IDLE CPU", "%.3f %%"},
 		{"available_mib", "AVAILABLE", "%.2f MiB"},
 		{"private_mib", "PRIVATE", "%.2f MiB"},
 		{"shared_mib", "SHARED", "%.2f MiB"},
 		{"rss_mib", "RSS", "%.2f MiB"},
+		{"disk_mib", "DISK", "%+.1f MiB"},
+		{"heap_kib", "HEAP", "%.1f KiB"},
+		{"descriptors", "DESCRIPTORS", "%.0f"},
+		{"goroutines", "GOROUTINES", "%.0f"},
 	}
 }
 
@@ -54,17 +63,17 @@ func (r *report) row(name string) *row {
 	return w
 }
 
-// absent adds a row of a contender that is not there.
-func (r *report) absent(name, why string) { r.row(name).note = "not present (" + why + ")" }
+// addAbsent adds a row for a missing contender.
+func (r *report) addAbsent(name, why string) { r.row(name).note = "not present (" + why + ")" }
 
 func (w *row) set(key string, v float64) *row {
 	w.figures[key] = v
 	return w
 }
 
-// times shows how long something took, and its processor time.
+// times adds the durations and the processor times of samples to the row.
 func (w *row) times(s samples) *row {
-	walls := s.all(wallOf)
+	walls := s.values(wallOf)
 	w.set("count", float64(len(walls))).set("p50_ms", millis(quantile(walls, 0.5)))
 	if len(walls) >= enoughForP99 {
 		w.set("p99_ms", millis(quantile(walls, 0.99)))
@@ -75,8 +84,8 @@ func (w *row) times(s samples) *row {
 	return w
 }
 
-// against compares with a peer, round by round.
-func (w *row) against(peer string, s, base samples) *row {
+// compareWith adds the ratios to a peer's samples, computed round by round.
+func (w *row) compareWith(peer string, s, base samples) *row {
 	w.peer = peer
 	w.set("ratio", s.ratio(base, wallOf))
 	if cpu := s.ratio(base, cpuOf); cpu > 0 {
@@ -99,20 +108,21 @@ func (w *row) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// criterion is one thing that was promised, and what came of it.
+// criterion is one requirement, and its result.
 type criterion struct {
 	Text    string  `json:"criterion"`
 	Got     float64 `json:"got"`
 	Want    float64 `json:"want"`
-	Least   bool    `json:"at_least"` // otherwise Want is the most
+	Least   bool    `json:"at_least"` // if false, Want is the maximum
 	Verdict string  `json:"verdict"`
 }
 
-// atMost and atLeast add a criterion. What is 0 was not measured.
-func (r *report) atMost(text string, got, want float64)  { r.judge(text, got, want, false) }
-func (r *report) atLeast(text string, got, want float64) { r.judge(text, got, want, true) }
+// atMost and atLeast add a criterion. A value of 0 means that it was not
+// measured.
+func (r *report) atMost(text string, got, want float64)  { r.addCriterion(text, got, want, false) }
+func (r *report) atLeast(text string, got, want float64) { r.addCriterion(text, got, want, true) }
 
-func (r *report) judge(text string, got, want float64, least bool) {
+func (r *report) addCriterion(text string, got, want float64, least bool) {
 	c := &criterion{Text: text, Got: got, Want: want, Least: least, Verdict: "ok"}
 	switch miss := (got - want) / want * 100; {
 	case got == 0 && !least:
@@ -123,8 +133,8 @@ func (r *report) judge(text string, got, want float64, least bool) {
 	r.Criteria = append(r.Criteria, c)
 }
 
-// unjudged adds a criterion that could not be looked at.
-func (r *report) unjudged(text string, want float64, least bool, why string) {
+// addUnmeasured adds a criterion that could not be measured.
+func (r *report) addUnmeasured(text string, want float64, least bool, why string) {
 	r.Criteria = append(r.Criteria, &criterion{Text: text, Want: want, Least: least, Verdict: why})
 }
 
@@ -139,8 +149,8 @@ func (c *criterion) String() string {
 	return fmt.Sprintf("%s: %.4g, %s %.4g: %s", c.Text, c.Got, word, c.Want, c.Verdict)
 }
 
-// show prints a report as a table, or as JSON.
-func (c *cli) show(r *report) error {
+// printLoad prints a report as a table, or as JSON.
+func (c benchCommands) printLoad(r *report) error {
 	if c.asJSON {
 		return c.printJSON(r)
 	}

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -15,39 +17,40 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/image"
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// rig is a server in this process, with a data folder of its own, and a client
-// that calls it.
+// rig is an in-process server with a temporary data folder, and a client for
+// it.
 type rig struct {
 	*workbench
-	ctx    context.Context // with an actor, for asking the engine itself
+	ctx    context.Context // with an actor, for direct calls to the engine
 	dir    string
-	warm   int          // how many wait in the pool from the start
-	live   atomic.Int64 // how many sandboxes there are beside those
+	warm   int          // the initial size of the pool
+	live   atomic.Int64 // the number of sandboxes outside the pool
 	parts  *parts
 	store  *sqlite.Store
 	engine *engine.Engine
 	client *http.Client
 	url    string
 	key    string
-	group  string    // the cgroup above its sandboxes; empty where there is none
-	began  time.Time // when the pool began to fill
+	group  string    // the cgroup above its sandboxes; empty if there is none
+	began  time.Time // the time when the pool began to fill
 	undo   []func()
 }
 
-// pooled asks for a pool of Python sandboxes that neither grows nor shrinks.
+// pooled returns the options of a pool of Python sandboxes of a constant size.
 func pooled(n int) engine.PoolOptions {
 	return engine.PoolOptions{
-		Memory: int64(n+1) * 64 * brig.MiB, Most: n,
+		Memory: int64(n+1) * 64 * brig.MiB, MaxPerClass: n,
 		Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: n}},
 	}
 }
 
-// newRig starts a server. What is returned must be closed.
+// newRig starts a server. The caller must call close.
 func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change ...func(*engine.Options)) (_ *rig, err error) {
 	g := &rig{workbench: w, ctx: brig.WithActor(ctx, brig.Actor{Name: "bench", Tenant: tenant, Role: brig.Operator})}
 	for _, kind := range pool.Warm {
@@ -66,14 +69,14 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 		return nil, err
 	}
 	log := slog.New(slog.NewTextHandler(w.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	if g.parts, err = open(g.dir, log); err != nil {
+	if g.parts, err = openParts(g.dir, log, image.Options{}); err != nil {
 		return nil, err
 	}
 	if g.store, err = sqlite.Open(ctx, filepath.Join(g.dir, dbFile)); err != nil {
 		return nil, err
 	}
 	g.undo = append(g.undo, func() { _ = g.store.Close() })
-	if err := founded(ctx, g.store); err != nil {
+	if err := ensureOperatorTenant(ctx, g.store); err != nil {
 		return nil, err
 	}
 	templates, err := cfg.templates()
@@ -81,8 +84,8 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 		return nil, err
 	}
 	o := engine.Options{
-		Capacity: engine.Capacity{Room: room}, Pool: pool, Templates: templates,
-		Store: g.store, Provider: g.parts.provider, Images: g.parts.images, Bounds: cfg.bounds(), Log: log,
+		Capacity: engine.Capacity{CheckRoom: checkMemory}, Pool: pool, Templates: templates,
+		Store: g.store, Provider: g.parts.provider, Images: g.parts.images, LimitRange: cfg.bounds(), Log: log,
 	}
 	if err := cfg.openWorkspaces(ctx, g.dir, &o); err != nil {
 		return nil, err
@@ -90,11 +93,11 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 	for _, f := range change {
 		f(&o)
 	}
-	seen, err := cfg.watch(g.dir, &o)
+	seen, err := cfg.monitor(g.dir, &o)
 	if err != nil {
 		return nil, err
 	}
-	o.Trial = 0 // nothing goes on beside what is measured
+	o.HealthCheckInterval = 0 // no background work disturbs the measurement
 	g.engine = engine.New(ctx, o)
 	g.undo = append(g.undo, g.stop)
 	g.began = time.Now()
@@ -107,7 +110,7 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 	return g, g.account()
 }
 
-// folder makes the data folder beside the usual one, so that it is on the
+// folder creates the data folder next to the default one, so that it is on the
 // same disk.
 func (g *rig) folder() error {
 	usual, err := g.dataFolder()
@@ -128,9 +131,9 @@ func (g *rig) folder() error {
 	return nil
 }
 
-// serve puts the REST API in front of the engine, as brig serve does.
+// serve serves the REST API of the engine, as brig serve does.
 func (g *rig) serve(log *slog.Logger, cfg *config, seen *prometheus.Registry) error {
-	if err := adminKey(g.ctx, g.dir, g.store); err != nil {
+	if err := keyFileSpecs()[0].make(g.ctx, g.dir, g.store); err != nil {
 		return err
 	}
 	key, err := os.ReadFile(filepath.Join(g.dir, keyFile))
@@ -142,16 +145,16 @@ func (g *rig) serve(log *slog.Logger, cfg *config, seen *prometheus.Registry) er
 	if err != nil {
 		return fmt.Errorf("listen on loopback: %w", err)
 	}
-	all, err := openDoors(g.ctx, g.dir, cfg, g.engine, g.store, seen, entrance{}, log)
+	all, err := openAPIs(g.ctx, g.dir, cfg, g.engine, g.store, seen, apiAccess{}, log)
 	if err != nil {
 		return err
 	}
 	g.undo = append(g.undo, all.close)
-	srv := door.NewServer(all, log)
+	srv := httpapi.NewServer(all, log)
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = srv.Serve(ln) // it is closed
+		_ = srv.Serve(ln) // it always returns an error after close
 	}()
 	g.url = "http://" + ln.Addr().String()
 	g.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024, DisableCompression: true}}
@@ -163,7 +166,7 @@ func (g *rig) serve(log *slog.Logger, cfg *config, seen *prometheus.Registry) er
 	return nil
 }
 
-// close ends the server, and everything that it made.
+// close stops the server and deletes the data folder.
 func (g *rig) close() {
 	for len(g.undo) > 0 {
 		last := len(g.undo) - 1
@@ -172,17 +175,17 @@ func (g *rig) close() {
 	}
 }
 
-// stop ends the engine and everything that it made.
+// stop stops the engine and removes its sandboxes.
 func (g *rig) stop() {
 	ctx := context.WithoutCancel(g.ctx)
-	_ = g.removeAll(ctx) // many at once; what is left is swept, one by one
+	_ = g.removeAll(ctx) // concurrently; the sweep removes the rest one by one
 	g.engine.Close()
 	if _, err := g.parts.provider.Sweep(ctx, nil); err != nil {
 		g.engine.Log.Error("end what was measured", "err", err)
 	}
 }
 
-// removeAll ends the sandboxes that are not in the pool.
+// removeAll removes the sandboxes that are not in the pool.
 func (g *rig) removeAll(ctx context.Context) error {
 	for {
 		page, err := g.engine.List(ctx, brig.ListOptions{Limit: 1000})
@@ -190,7 +193,7 @@ func (g *rig) removeAll(ctx context.Context) error {
 			return err
 		}
 		g.live.Add(int64(-len(page.Sandboxes)))
-		err = each(page.Sandboxes, func(s *brig.Sandbox) error { return g.engine.Remove(ctx, string(s.ID)) })
+		err = forEach(page.Sandboxes, func(s *brig.Sandbox) error { return g.engine.Remove(ctx, string(s.ID)) })
 		if err != nil {
 			return err
 		}

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -8,17 +10,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/engine"
 )
 
-func (c *cli) benchRun() *cobra.Command {
+func (c benchCommands) run() *cobra.Command {
 	var rounds, hits int
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Time one-shots: bare, runsc, docker, and brig in every way, interleaved",
+		Short: "Time one-shot runs: bare, runsc, docker, and brig in every way, interleaved",
 		Args:  cobra.NoArgs,
-		RunE: c.bench(func(ctx context.Context, w *workbench) error {
+		RunE: c.wrapBenchmark(func(ctx context.Context, w *workbench) error {
 			b := &runBench{rounds: rounds, hits: hits}
 			defer b.close()
 			if err := b.open(ctx, w); err != nil {
@@ -27,7 +29,7 @@ func (c *cli) benchRun() *cobra.Command {
 			if err := b.measure(ctx, w); err != nil {
 				return err
 			}
-			return w.show(b.report())
+			return w.printLoad(b.report())
 		}),
 	}
 	cmd.Flags().IntVarP(&rounds, "rounds", "n", 15, "rounds of everyone")
@@ -35,34 +37,34 @@ func (c *cli) benchRun() *cobra.Command {
 	return cmd
 }
 
-// runBench compares ways to run one program once. Its rigs are three, for what
-// one leaves in its pool must not be there for the others.
+// runBench compares several methods to run one program once. It has three rigs,
+// so that no method uses pooled sandboxes that another method left.
 type runBench struct {
 	rounds, hits                                         int
-	kinds                                                int // that were asked for and never waited
+	kinds                                                int // the number of distinct pool classes requested so far
 	full, empty, none                                    *rig
-	frozen                                               *wire.Sandbox
+	frozen                                               *v1.Sandbox
 	bare, runsc, docker, hit, thawed, miss, cold, create *contender
-	everyone                                             []*contender
+	contenders                                           []*contender
 }
 
-// contender is one way to run the program.
+// contender is one method of running the program.
 type contender struct {
 	name string
 	run  func() (sample, error)
-	peer *contender // whom it is compared with
-	note string     // or why it is not there
+	peer *contender // the contender to compare with
+	note string     // the reason if it is missing
 	samples
 }
 
-// freezeAfter is how long the frozen sandbox is left alone before it stops.
+// freezeAfter is the idle time after which the sandbox is frozen.
 const freezeAfter = 20 * time.Millisecond
 
 func (b *runBench) open(ctx context.Context, w *workbench) (err error) {
 	if b.full, err = w.newRig(ctx, pooled(2)); err != nil {
 		return err
 	}
-	if b.empty, err = w.newRig(ctx, engine.PoolOptions{Memory: brig.GiB, Most: 1}); err != nil {
+	if b.empty, err = w.newRig(ctx, engine.PoolOptions{Memory: brig.GiB, MaxPerClass: 1}); err != nil {
 		return err
 	}
 	if b.none, err = w.newRig(ctx, engine.PoolOptions{}); err != nil {
@@ -78,8 +80,8 @@ func (b *runBench) open(ctx context.Context, w *workbench) (err error) {
 	b.miss = &contender{name: "brig, pool miss", run: b.runMiss, note: "CPU: two sandboxes, the missed one is made ahead now"}
 	b.cold = &contender{name: "brig, no pool", run: b.runCold}
 	b.create = &contender{name: "brig, create to first output", run: b.runCreate, note: "no pool; CPU with its end"}
-	b.everyone = []*contender{b.bare, b.runsc, b.docker, b.hit, b.thawed, b.miss, b.cold, b.create}
-	for _, who := range b.everyone[1:] {
+	b.contenders = []*contender{b.bare, b.runsc, b.docker, b.hit, b.thawed, b.miss, b.cold, b.create}
+	for _, who := range b.contenders[1:] {
 		who.peer = b.bare
 	}
 	b.cold.peer, b.create.peer = b.runsc, b.runsc
@@ -94,8 +96,9 @@ func (b *runBench) close() {
 	}
 }
 
-// peer is measured as those are that it is compared with: after a calm, and with
-// whatever it started and did not wait for. A daemon's time is in no account.
+// peer returns a contender that is measured under the same conditions as the
+// others: while the server is idle, and including child processes that were not
+// waited for. A daemon's processor time is not included.
 func (b *runBench) peer(ctx context.Context, p *peer) *contender {
 	who := &contender{name: p.name, run: func() (sample, error) {
 		s, err := b.none.measure(func() (time.Duration, error) {
@@ -113,7 +116,7 @@ func (b *runBench) peer(ctx context.Context, p *peer) *contender {
 	return who
 }
 
-// freeze makes the sandbox that is to be frozen.
+// freeze creates the sandbox that the benchmark freezes.
 func (b *runBench) freeze() error {
 	s, err := b.none.create(freezeAfter, nil)
 	if err != nil {
@@ -123,13 +126,13 @@ func (b *runBench) freeze() error {
 	return b.none.code(s, "1", "1")
 }
 
-// measure goes through the rounds. The first one warms up.
+// measure measures all rounds. The first one warms up.
 func (b *runBench) measure(ctx context.Context, w *workbench) error {
 	say, done := w.progress()
 	defer done()
 	for i := range b.rounds + 1 + b.hits {
 		say(brig.Progress{Step: "rounds", Done: int64(i), Total: int64(b.rounds + 1 + b.hits)})
-		turn := b.everyone
+		turn := b.contenders
 		if i > b.rounds {
 			turn = []*contender{b.bare, b.hit}
 		}
@@ -149,9 +152,9 @@ func (b *runBench) measure(ctx context.Context, w *workbench) error {
 	return ctx.Err()
 }
 
-// from runs the program once on a rig, and insists on where its sandbox comes
-// from.
-func from(g *rig, want brig.PoolUse, limits *wire.Limits) (sample, error) {
+// runFrom runs the program once on a rig, and returns an error if the origin of
+// the sandbox is not want.
+func runFrom(g *rig, want brig.PoolUse, limits *v1.Limits) (sample, error) {
 	return g.measure(func() (time.Duration, error) {
 		return clock(func() error {
 			pool, err := g.oneShot(limits)
@@ -163,13 +166,14 @@ func from(g *rig, want brig.PoolUse, limits *wire.Limits) (sample, error) {
 	})
 }
 
-func (b *runBench) runHit() (sample, error)  { return from(b.full, brig.PoolHit, nil) }
-func (b *runBench) runCold() (sample, error) { return from(b.none, "", nil) }
+func (b *runBench) runHit() (sample, error)  { return runFrom(b.full, brig.PoolHit, nil) }
+func (b *runBench) runCold() (sample, error) { return runFrom(b.none, "", nil) }
 
-// runMiss asks for another kind each time, so that none can wait.
+// runMiss requests a new pool class each time, so that no pooled sandbox is
+// ready.
 func (b *runBench) runMiss() (sample, error) {
 	b.kinds++
-	return from(b.empty, brig.PoolMiss, &wire.Limits{Memory: wire.Size(512+b.kinds) * brig.MiB})
+	return runFrom(b.empty, brig.PoolMiss, &v1.Limits{Memory: v1.Size(512+b.kinds) * brig.MiB})
 }
 
 func (b *runBench) runThawed() (sample, error) {
@@ -179,7 +183,8 @@ func (b *runBench) runThawed() (sample, error) {
 	})
 }
 
-// runCreate measures from nothing until a command's first output comes.
+// runCreate measures the time from the creation of a sandbox to the first
+// output of a command in it.
 func (b *runBench) runCreate() (sample, error) {
 	return b.none.measure(func() (wall time.Duration, err error) {
 		start := time.Now()
@@ -187,9 +192,9 @@ func (b *runBench) runCreate() (sample, error) {
 		if err != nil {
 			return 0, err
 		}
-		in := wire.ExecRequest{Command: []string{hostPython, "-c", benchProgram}, Stream: true}
+		in := v1.ExecRequest{Command: []string{hostPython, "-c", benchProgram}, Stream: true}
 		err = b.none.stream("/v1/sandboxes/"+s.ID+"/exec", in, func(event string, _ []byte) error {
-			if event == wire.EventStdout && wall == 0 {
+			if event == v1.EventStdout && wall == 0 {
 				wall = time.Since(start)
 			}
 			return nil
@@ -203,7 +208,7 @@ func (b *runBench) runCreate() (sample, error) {
 
 func (b *runBench) report() *report {
 	r := &report{Bench: "run", About: fmt.Sprintf("%d rounds of %q, interleaved, and %d more of bare python3 and pool hits", b.rounds, benchProgram, b.hits)}
-	for _, who := range b.everyone {
+	for _, who := range b.contenders {
 		w := r.row(who.name)
 		w.note = who.note
 		if len(who.samples) == 0 {
@@ -211,14 +216,14 @@ func (b *runBench) report() *report {
 		}
 		w.times(who.samples)
 		if who.peer != nil {
-			w.against(who.peer.name, who.samples, who.peer.samples)
+			w.compareWith(who.peer.name, who.samples, who.peer.samples)
 		}
 	}
 	bare := b.bare.median(wallOf)
 	r.atMost("pool hit to bare python3, median of pairs", b.hit.ratio(b.bare.samples, wallOf), 0.15)
 	p99 := 0.0
 	if len(b.hit.samples) >= enoughForP99 {
-		p99 = float64(quantile(b.hit.all(wallOf), 0.99)) / float64(bare)
+		p99 = float64(quantile(b.hit.values(wallOf), 0.99)) / float64(bare)
 	}
 	r.atMost("pool hit's p99 to bare python3's median", p99, 1)
 	r.atMost("create to first output to runsc run, median of pairs", b.create.ratio(b.runsc.samples, wallOf), 1)

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -10,23 +12,24 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-func (c *cli) benchScale() *cobra.Command {
+func (c benchCommands) scale() *cobra.Command {
 	b := &scaleBench{}
 	cmd := &cobra.Command{
 		Use:   "scale",
 		Short: "Time claims from the pool while few and many sandboxes live",
 		Args:  cobra.NoArgs,
-		RunE:  c.bench(b.run),
+		RunE:  c.wrapBenchmark(b.run),
 	}
 	cmd.Flags().IntSliceVar(&b.levels, "live", []int{1, 10, 100, 500}, "how many sandboxes live")
 	cmd.Flags().IntVarP(&b.claims, "claims", "n", 50, "claims at each")
 	return cmd
 }
 
-// scaleBench times claims beside more and more sandboxes that live.
+// scaleBench measures claims from the pool with an increasing number of live
+// sandboxes.
 type scaleBench struct {
 	levels []int
 	claims int
@@ -34,7 +37,7 @@ type scaleBench struct {
 	bare   *peer
 }
 
-// level is what was found with so many alive.
+// level is the result for one number of live sandboxes.
 type level struct {
 	live         int
 	claims, bare samples
@@ -55,30 +58,31 @@ func (b *scaleBench) run(ctx context.Context, w *workbench) (err error) {
 	}
 	var found []level
 	for _, n := range b.levels {
-		at, err := b.at(ctx, n)
+		at, err := b.measureAt(ctx, n)
 		if err != nil {
 			return err
 		}
 		found = append(found, at)
 	}
-	// The first again, in the same minute as the last.
+	// Measure the first level again, close in time to the last one.
 	if err := b.rig.removeAll(b.rig.ctx); err != nil {
 		return err
 	}
-	again, err := b.at(ctx, b.levels[0])
+	again, err := b.measureAt(ctx, b.levels[0])
 	if err != nil {
 		return err
 	}
-	return w.show(b.report(append(found, again)))
+	return w.printLoad(b.report(append(found, again)))
 }
 
-// at times claims while n sandboxes live, each beside a bare process.
-func (b *scaleBench) at(ctx context.Context, n int) (level, error) {
+// measureAt measures claims while n sandboxes exist, alternating with runs of a
+// bare process.
+func (b *scaleBench) measureAt(ctx context.Context, n int) (level, error) {
 	say, done := b.rig.progress()
 	defer done()
 	at := level{live: n}
 	more := make([]struct{}, n-int(b.rig.live.Load()))
-	err := each(more, func(struct{}) error {
+	err := forEach(more, func(struct{}) error {
 		say(brig.Progress{Step: fmt.Sprintf("%d live", n)})
 		_, err := b.rig.create(0, nil)
 		return errors.Join(err, ctx.Err())
@@ -95,11 +99,11 @@ func (b *scaleBench) at(ctx context.Context, n int) (level, error) {
 	return at, errors.Join(err, ctx.Err())
 }
 
-// claim times the creation of a sandbox from the pool. Its end is not counted
-// but for its processor time.
+// claim measures the creation of a sandbox from the pool. The duration excludes
+// the removal of the sandbox, but the processor time includes it.
 func (b *scaleBench) claim() (sample, error) {
 	return b.rig.measure(func() (time.Duration, error) {
-		var s *wire.Sandbox
+		var s *v1.Sandbox
 		wall, err := clock(func() (err error) {
 			s, err = b.rig.create(0, nil)
 			return err
@@ -121,7 +125,7 @@ func (b *scaleBench) report(found []level) *report {
 		if i == len(found)-1 {
 			name += ", again"
 		}
-		r.row(name).times(at.claims).against(b.bare.name, at.claims, at.bare)
+		r.row(name).times(at.claims).compareWith(b.bare.name, at.claims, at.bare)
 	}
 	for i, at := range found {
 		name := fmt.Sprintf("%s, %d live", b.bare.name, at.live)
@@ -131,7 +135,7 @@ func (b *scaleBench) report(found []level) *report {
 		r.row(name).times(at.bare)
 	}
 	last := len(found) - 1
-	one := append(found[0].claims.all(wallOf), found[last].claims.all(wallOf)...)
+	one := append(found[0].claims.values(wallOf), found[last].claims.values(wallOf)...)
 	text := fmt.Sprintf("claim's p50 at %d live to that at %d", found[last-1].live, found[0].live)
 	r.atMost(text, float64(found[last-1].claims.median(wallOf))/float64(quantile(one, 0.5)), 1.5)
 	return r

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -14,7 +16,7 @@ import (
 	"github.com/brig-run/brig/chaos"
 )
 
-func (c *cli) benchSoak() *cobra.Command {
+func (c benchCommands) soakCommand() *cobra.Command {
 	var howLong, every time.Duration
 	cmd := &cobra.Command{
 		Use:   "soak",
@@ -29,7 +31,7 @@ func (c *cli) benchSoak() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) soak(ctx context.Context, howLong, every time.Duration) (err error) {
+func (c benchCommands) soak(ctx context.Context, howLong, every time.Duration) (err error) {
 	l, err := newLab()
 	if err != nil {
 		return err
@@ -39,7 +41,7 @@ func (c *cli) soak(ctx context.Context, howLong, every time.Duration) (err error
 	if err != nil {
 		return err
 	}
-	r, err := chaos.Soak(ctx, chaos.SoakOptions{Server: s, For: howLong, Every: every, Say: c.say, Goroutines: l.goroutines})
+	r, err := chaos.Soak(ctx, chaos.SoakOptions{Server: s, For: howLong, Every: every, Say: c.printProgress, Goroutines: l.goroutines})
 	if stopErr := s.Stop(); err == nil {
 		err = stopErr
 	}
@@ -52,10 +54,10 @@ func (c *cli) soak(ctx context.Context, howLong, every time.Duration) (err error
 	if c.asJSON {
 		return c.printJSON(r)
 	}
-	return c.soakReport(howLong, r)
+	return c.printSoak(howLong, r)
 }
 
-func (c *cli) soakReport(howLong time.Duration, r *chaos.SoakReport) error {
+func (c benchCommands) printSoak(howLong time.Duration, r *chaos.SoakReport) error {
 	fmt.Fprintf(c.stdout, "%v of work: %d runs (%d from the pool), %d sandboxes, %d executions, %d codes; %d samples\n",
 		howLong, r.Runs, r.Hits, r.Sandboxes, r.Executions, r.Codes, len(r.Samples))
 	var rows [][]string
@@ -63,7 +65,7 @@ func (c *cli) soakReport(howLong time.Duration, r *chaos.SoakReport) error {
 		rows = append(rows, []string{op.Name, fmt.Sprint(op.Count), fmt.Sprintf("p50 %s, p99 %s, max %s", ms(op.P50), ms(op.P99), ms(op.Max))})
 	}
 	told := 0
-	for _, n := range r.Told {
+	for _, n := range r.Errors {
 		told += n
 	}
 	last := chaos.Sample{}
@@ -71,8 +73,8 @@ func (c *cli) soakReport(howLong time.Duration, r *chaos.SoakReport) error {
 		last = r.Samples[n-1]
 	}
 	rows = append(rows,
-		[]string{"errors", fmt.Sprint(told), fmt.Sprint(r.Told)},
-		[]string{"lost or unexplained", fmt.Sprint(len(r.Lost)), first(r.Lost)},
+		[]string{"errors", fmt.Sprint(told), fmt.Sprint(r.Errors)},
+		[]string{"lost or unexplained", fmt.Sprint(len(r.Lost)), firstOrEmpty(r.Lost)},
 		[]string{"memory", fmt.Sprintf("%+.2f MiB per 1000 runs", r.Memory), fmt.Sprintf("%d MiB at the end", last.RSS>>20)},
 		[]string{"descriptors", fmt.Sprintf("%+.2f per 1000 runs", r.Descriptors), fmt.Sprintf("%d at the end", last.Descriptors)},
 		[]string{"goroutines", fmt.Sprintf("%+.2f per 1000 runs", r.Goroutines), fmt.Sprintf("%d at the end", last.Goroutines)},
@@ -82,7 +84,8 @@ func (c *cli) soakReport(howLong time.Duration, r *chaos.SoakReport) error {
 	return c.table("WHAT\tCOUNT\t", rows)
 }
 
-// goroutines asks a server how many it has; 0 if it does not say.
+// goroutines returns the number of goroutines that a server reports. It returns
+// 0 if the server does not report it.
 func (l *lab) goroutines(ctx context.Context) int {
 	req, err := l.request(ctx, "/metrics")
 	if err != nil {

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -9,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sample is one measurement. No cpu is one that is not known.
+// sample is one measurement. A cpu of 0 means unknown.
 type sample struct{ wall, cpu time.Duration }
 
 // samples are the measurements of one contender, in the order of the rounds.
@@ -18,7 +20,7 @@ type samples []sample
 func wallOf(s sample) time.Duration { return s.wall }
 func cpuOf(s sample) time.Duration  { return s.cpu }
 
-func (s samples) all(of func(sample) time.Duration) []time.Duration {
+func (s samples) values(of func(sample) time.Duration) []time.Duration {
 	var out []time.Duration
 	for _, x := range s {
 		if d := of(x); d > 0 {
@@ -28,13 +30,13 @@ func (s samples) all(of func(sample) time.Duration) []time.Duration {
 	return out
 }
 
-// median is 0 when nothing was measured.
+// median returns the median, or 0 if there are no samples.
 func (s samples) median(of func(sample) time.Duration) time.Duration {
-	return quantile(s.all(of), 0.5)
+	return quantile(s.values(of), 0.5)
 }
 
-// ratio is the median of the ratios to another's measurement of the same
-// round, and 0 when there is none.
+// ratio returns the median of the ratios to the base samples of the same
+// rounds. It returns 0 if there are none.
 func (s samples) ratio(base samples, of func(sample) time.Duration) float64 {
 	var out []float64
 	for i := range min(len(s), len(base)) {
@@ -45,7 +47,7 @@ func (s samples) ratio(base samples, of func(sample) time.Duration) float64 {
 	return quantile(out, 0.5)
 }
 
-// quantile is the nearest-rank quantile; 0 of nothing.
+// quantile returns the nearest-rank quantile, or 0 for an empty list.
 func quantile[T cmp.Ordered](list []T, q float64) T {
 	if len(list) == 0 {
 		var none T
@@ -55,21 +57,21 @@ func quantile[T cmp.Ordered](list []T, q float64) T {
 	return sorted[max(int(math.Ceil(q*float64(len(sorted))))-1, 0)]
 }
 
-// enoughForP99 is how many measurements it takes until the worst of a hundred
-// means something.
+// enoughForP99 is the minimum number of measurements for a meaningful p99.
 const enoughForP99 = 50
 
-// millis writes a duration in milliseconds.
+// millis returns a duration in milliseconds.
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// clock measures what f takes.
+// clock measures the duration of f.
 func clock(f func() error) (time.Duration, error) {
 	start := time.Now()
 	err := f()
 	return time.Since(start), err
 }
 
-// usage is what getrusage says of this process, or of those that it waited for.
+// usage returns the processor time that getrusage reports for this process or
+// for its waited-for children.
 func usage(who int) time.Duration {
 	var ru unix.Rusage
 	if err := unix.Getrusage(who, &ru); err != nil {

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -15,34 +17,34 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-func (c *cli) benchStream() *cobra.Command {
+func (c benchCommands) stream() *cobra.Command {
 	b := &streamBench{}
 	cmd := &cobra.Command{
 		Use:   "stream",
 		Short: "Measure how fast output and files go through",
 		Args:  cobra.NoArgs,
-		RunE:  c.bench(b.run),
+		RunE:  c.wrapBenchmark(b.run),
 	}
 	cmd.Flags().IntVarP(&b.rounds, "rounds", "n", 5, "rounds of each")
 	cmd.Flags().IntVar(&b.output, "output", 256, "how much is written to standard output, in `MiB`")
 	return cmd
 }
 
-// streamBench moves bytes in every way that there is.
+// streamBench measures every method of transferring bytes.
 type streamBench struct {
 	rounds, output int
 	rig            *rig
 	bare           *peer
-	content        []byte // of the file that goes in and out
+	content        []byte // the content of the file that is transferred
 }
 
-// fileSize is the size of the file: the largest artifact that there may be.
+// fileSize is the size of the file: the maximum size of an artifact.
 const fileSize = brig.MaxArtifactSize
 
-// mover is one way to move bytes.
+// mover is one method of transferring bytes.
 type mover struct {
 	name string
 	size int
@@ -60,33 +62,33 @@ func (b *streamBench) run(ctx context.Context, w *workbench) (err error) {
 		return err
 	}
 	b.content = bytes.Repeat([]byte("0123456789abcdef"), fileSize/16)
-	everyone := b.movers(ctx)
+	contenders := b.movers(ctx)
 	say, done := w.progress()
 	defer done()
 	for round := range b.rounds + 1 {
-		for _, m := range everyone {
+		for _, m := range contenders {
 			say(brig.Progress{Step: m.name, Done: int64(round), Total: int64(b.rounds + 1)})
 			s, err := b.rig.measure(m.move)
 			if err != nil {
 				return fmt.Errorf("%s: %w", m.name, err)
 			}
-			if round > 0 { // the first one warms up
+			if round > 0 { // the first round warms up
 				m.samples = append(m.samples, s)
 			}
 		}
 	}
 	r := &report{Bench: "stream", About: fmt.Sprintf("%d rounds, in turns; MB are 10^6 bytes, and the time is that of the whole request", b.rounds)}
-	for _, m := range everyone {
+	for _, m := range contenders {
 		row := r.row(m.name).times(m.samples).set("mb_per_s", m.rate())
 		if m.peer != nil {
 			row.peer = m.peer.name
 			row.set("ratio", m.rate()/m.peer.rate())
 		}
 	}
-	return w.show(r)
+	return w.printLoad(r)
 }
 
-// rate is in MB/s, by the median.
+// rate returns the median throughput in MB/s.
 func (m *mover) rate() float64 { return float64(m.size) / 1e6 / m.median(wallOf).Seconds() }
 
 func (b *streamBench) movers(ctx context.Context) []*mover {
@@ -115,7 +117,7 @@ func (b *streamBench) movers(ctx context.Context) []*mover {
 	return []*mover{head, python, stdout, bareIn, brigIn, bareOut, brigOut}
 }
 
-// pipe reads all that a program writes.
+// pipe reads the output of a program to its end.
 func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
 	return clock(func() error {
 		r, err := cmd.StdoutPipe()
@@ -125,7 +127,8 @@ func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
 		if err := cmd.Start(); err != nil {
 			return err
 		}
-		// Neither end may choose a way of its own.
+		// The wrappers hide ReadFrom and WriteTo, so that CopyBuffer always
+		// uses the buffer.
 		n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{r}, make([]byte, 64*brig.KiB))
 		if waitErr := cmd.Wait(); err == nil {
 			err = waitErr
@@ -134,16 +137,16 @@ func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
 	})
 }
 
-// stdout runs a one-shot and decodes all that it writes, as a client does.
+// stdout runs a one-shot and decodes its output, as a client does.
 func (b *streamBench) stdout(program string, size int) (time.Duration, error) {
 	return clock(func() error {
 		n := 0
-		in := wire.RunRequest{Language: "python", Code: program, Stream: true, TimeoutMS: time.Hour.Milliseconds()}
+		in := v1.RunRequest{Language: "python", Code: program, Stream: true, TimeoutMS: time.Hour.Milliseconds()}
 		err := b.rig.stream("/v1/run", in, func(event string, line []byte) error {
-			if event != wire.EventStdout {
+			if event != v1.EventStdout {
 				return nil
 			}
-			var part wire.Chunk
+			var part v1.Chunk
 			err := json.Unmarshal(line, &part)
 			n += len(part.Data) + len(part.DataB64)
 			return err
@@ -159,7 +162,7 @@ func (b *streamBench) whole(n, size int, err error) error {
 	return err
 }
 
-// bareFile has a bare process use a file, or make one.
+// bareFile runs a bare process that reads or writes a file.
 func (b *streamBench) bareFile(ctx context.Context, dir, program, in, out string) (time.Duration, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return 0, err
@@ -181,11 +184,11 @@ func (b *streamBench) bareFile(ctx context.Context, dir, program, in, out string
 }
 
 func (b *streamBench) fileIn(program string) (time.Duration, error) {
-	return b.transfer(program, wire.Files{{Path: "in", ContentB64: b.content}}, func(*wire.RunAnswer) int { return fileSize })
+	return b.transfer(program, v1.Files{{Path: "in", ContentB64: b.content}}, func(*v1.RunAnswer) int { return fileSize })
 }
 
 func (b *streamBench) fileOut(program string) (time.Duration, error) {
-	return b.transfer(program, nil, func(o *wire.RunAnswer) int {
+	return b.transfer(program, nil, func(o *v1.RunAnswer) int {
 		if len(o.Artifacts) == 0 {
 			return 0
 		}
@@ -193,11 +196,12 @@ func (b *streamBench) fileOut(program string) (time.Duration, error) {
 	})
 }
 
-// transfer runs a one-shot that must end well, with a whole file.
-func (b *streamBench) transfer(program string, files wire.Files, size func(*wire.RunAnswer) int) (time.Duration, error) {
+// transfer runs a one-shot that transfers the whole file. The program must
+// succeed.
+func (b *streamBench) transfer(program string, files v1.Files, size func(*v1.RunAnswer) int) (time.Duration, error) {
 	return clock(func() error {
-		var out wire.RunAnswer
-		err := b.rig.call(http.MethodPost, "/v1/run", wire.RunRequest{Language: "python", Code: program, Files: files}, &out)
+		var out v1.RunAnswer
+		err := b.rig.call(http.MethodPost, "/v1/run", v1.RunRequest{Language: "python", Code: program, Files: files}, &out)
 		if err == nil && out.Stdout != benchOutput {
 			err = fmt.Errorf("brig printed %q, %q, %v", out.Stdout, out.Stderr, out.Error)
 		}

@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -13,10 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// send makes one request. The caller closes the answer's body.
+// send sends one request. The caller closes the response's body.
 func (g *rig) send(method, path string, in any) (*http.Response, error) {
 	var body bytes.Buffer
 	if in != nil {
@@ -29,7 +31,7 @@ func (g *rig) send(method, path string, in any) (*http.Response, error) {
 		return nil, fmt.Errorf("make request: %w", err)
 	}
 	req.Header.Set("Authorization", "Bearer "+g.key)
-	req.Header.Set("Content-Type", wire.JSON)
+	req.Header.Set("Content-Type", v1.JSON)
 	resp, err := g.client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("send request: %w", err)
@@ -38,20 +40,20 @@ func (g *rig) send(method, path string, in any) (*http.Response, error) {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	var told wire.ErrorAnswer
+	var told v1.ErrorAnswer
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	_ = json.Unmarshal(b, &told) // the status says enough
+	_ = json.Unmarshal(b, &told) // the status alone is sufficient
 	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, told.Error.Message), err)
 }
 
-// call makes one request and reads its answer into out, if it is to be read.
+// call sends one request and decodes the response into out, unless out is nil.
 func (g *rig) call(method, path string, in, out any) error {
 	resp, err := g.send(method, path, in)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body) // to its end, so that the connection is kept
+	b, err := io.ReadAll(resp.Body) // to its end, so that the connection can be reused
 	if err == nil && out != nil {
 		err = json.Unmarshal(b, out)
 	}
@@ -61,7 +63,7 @@ func (g *rig) call(method, path string, in, out any) error {
 	return nil
 }
 
-// stream makes one request and calls on for each event of its answer.
+// stream sends one request and calls on for each event of the response.
 func (g *rig) stream(path string, in any, on func(event string, line []byte) error) error {
 	resp, err := g.send(http.MethodPost, path, in)
 	if err != nil {
@@ -74,11 +76,11 @@ func (g *rig) stream(path string, in any, on func(event string, line []byte) err
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		var e wire.Event
+		var e v1.Event
 		if err == nil {
 			err = json.Unmarshal(line, &e)
 		}
-		if err == nil && e.Event == wire.EventError {
+		if err == nil && e.Event == v1.EventError {
 			err = fmt.Errorf("the server says: %s", line)
 		}
 		if err == nil {
@@ -90,11 +92,11 @@ func (g *rig) stream(path string, in any, on func(event string, line []byte) err
 	}
 }
 
-// oneShot runs the program that everyone runs, and returns where its sandbox
-// came from.
-func (g *rig) oneShot(limits *wire.Limits) (pool string, err error) {
-	var out wire.RunAnswer
-	in := wire.RunRequest{Language: "python", Code: benchProgram, Limits: limits}
+// oneShot runs the program that all contenders run, and returns the origin of
+// its sandbox.
+func (g *rig) oneShot(limits *v1.Limits) (pool string, err error) {
+	var out v1.RunAnswer
+	in := v1.RunRequest{Language: "python", Code: benchProgram, Limits: limits}
 	if err := g.call(http.MethodPost, "/v1/run", in, &out); err != nil {
 		return "", err
 	}
@@ -104,16 +106,25 @@ func (g *rig) oneShot(limits *wire.Limits) (pool string, err error) {
 	return out.Pool, nil
 }
 
-// rigTTL is the lease of sandboxes that are measured: longer than that takes.
+// rigTTL is the lease duration of measured sandboxes. It is longer than any
+// measurement.
 const rigTTL = 4 * time.Hour
 
-// create makes a sandbox that stays.
-func (g *rig) create(freezeAfter time.Duration, env map[string]string) (*wire.Sandbox, error) {
-	in := map[string]any{"ttl_ms": rigTTL.Milliseconds(), "env": env}
+// create creates a persistent sandbox.
+func (g *rig) create(freezeAfter time.Duration, env map[string]string) (*v1.Sandbox, error) {
+	in := map[string]any{"ttl_ms": rigTTL.Milliseconds()}
+	if env != nil {
+		in["env"] = env
+	}
 	if freezeAfter > 0 {
 		in["freeze_after_ms"] = freezeAfter.Milliseconds()
 	}
-	var out wire.Sandbox
+	return g.createFrom(in)
+}
+
+// createFrom creates the persistent sandbox that a request describes.
+func (g *rig) createFrom(in map[string]any) (*v1.Sandbox, error) {
+	var out v1.Sandbox
 	if err := g.call(http.MethodPost, "/v1/sandboxes", in, &out); err != nil {
 		return nil, err
 	}
@@ -121,27 +132,37 @@ func (g *rig) create(freezeAfter time.Duration, env map[string]string) (*wire.Sa
 	return &out, nil
 }
 
-func (g *rig) remove(s *wire.Sandbox) error {
+func (g *rig) remove(s *v1.Sandbox) error {
 	g.live.Add(-1)
 	return g.call(http.MethodDelete, "/v1/sandboxes/"+s.ID, nil, nil)
 }
 
 // code runs code in a sandbox's Python context, and checks the value of its
 // last expression.
-func (g *rig) code(s *wire.Sandbox, code, want string) error {
-	var out wire.CodeAnswer
-	if err := g.call(http.MethodPost, "/v1/sandboxes/"+s.ID+"/code", wire.CodeRequest{Code: code}, &out); err != nil {
-		return err
+func (g *rig) code(s *v1.Sandbox, code, want string) error {
+	got, err := g.value(s, code)
+	if err == nil && got != want {
+		err = fmt.Errorf("the context answered %q", got)
 	}
-	if out.Text != want {
-		return fmt.Errorf("the context answered %q, %v", out.Text, out.Error)
-	}
-	return nil
+	return err
 }
 
-// each calls f for every item, as many at once as there are processors, and
-// stops at the first error.
-func each[T any](list []T, f func(T) error) error {
+// value runs code in a sandbox's Python context, and returns the value of its
+// last expression.
+func (g *rig) value(s *v1.Sandbox, code string) (string, error) {
+	var out v1.CodeAnswer
+	if err := g.call(http.MethodPost, "/v1/sandboxes/"+s.ID+"/code", v1.CodeRequest{Code: code}, &out); err != nil {
+		return "", err
+	}
+	if out.Error != nil {
+		return "", fmt.Errorf("the context failed: %v", out.Error)
+	}
+	return out.Text, nil
+}
+
+// forEach calls f for every item, with as many concurrent calls as there are
+// processors, and stops at the first error.
+func forEach[T any](list []T, f func(T) error) error {
 	items := make(chan T)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)

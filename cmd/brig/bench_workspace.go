@@ -1,3 +1,5 @@
+//go:build bench
+
 package main
 
 import (
@@ -8,19 +10,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/engine"
 )
 
-func (c *cli) benchWorkspace() *cobra.Command {
+func (c benchCommands) workspace() *cobra.Command {
 	var rounds, files int
 	large := "1GiB"
 	cmd := &cobra.Command{
 		Use:   "workspace",
 		Short: "Time workspaces: many files and one large one, into a version and out of it",
 		Args:  cobra.NoArgs,
-		RunE: c.bench(func(ctx context.Context, w *workbench) error {
-			size, err := wire.ParseSize(large)
+		RunE: c.wrapBenchmark(func(ctx context.Context, w *workbench) error {
+			size, err := v1.ParseSize(large)
 			if err != nil || size < 1 {
 				return brig.InvalidField("--large", "%q is not a size", large)
 			}
@@ -36,14 +38,14 @@ func (c *cli) benchWorkspace() *cobra.Command {
 	return cmd
 }
 
-// haul is something that a workspace has, and what was measured of it.
-type haul struct {
+// workspaceLoad is one kind of workspace content, and its measurements.
+type workspaceLoad struct {
 	name, shell string
 	files       int
 	size        int64
-	commit      []time.Duration // of what the store does not have
-	again       []time.Duration // of what it has
-	create      []time.Duration // of a sandbox that begins with it
+	commit      []time.Duration // for content that the store does not have
+	again       []time.Duration // for content that the store has
+	create      []time.Duration // for a sandbox that starts with the content
 }
 
 func (w *workbench) workspaces(ctx context.Context, rounds, files int, large int64) error {
@@ -52,7 +54,7 @@ func (w *workbench) workspaces(ctx context.Context, rounds, files int, large int
 		return err
 	}
 	defer g.close()
-	hauls := []*haul{
+	hauls := []*workspaceLoad{
 		{name: "nothing", shell: "true"},
 		{name: fmt.Sprintf("%d files of 1 KB", files), files: files, size: int64(files) * 1000, shell: fmt.Sprintf(`python3 -c "
 import os
@@ -64,7 +66,7 @@ for i in range(%d):
 	limits := brig.Limits{Memory: 2 * brig.GiB, CPUs: 2, Disk: 2*large + brig.GiB}
 	for round := range rounds {
 		for i, h := range hauls {
-			if err := g.haul(h, fmt.Sprintf("bench-%d-%d", i, round), limits); err != nil {
+			if err := g.workspaceLoad(h, fmt.Sprintf("bench-%d-%d", i, round), limits); err != nil {
 				return fmt.Errorf("%s: %w", h.name, err)
 			}
 		}
@@ -82,11 +84,12 @@ for i in range(%d):
 			}
 		}
 	}
-	return w.show(r)
+	return w.printLoad(r)
 }
 
-// haul carries something out of a sandbox, twice, and into another.
-func (g *rig) haul(h *haul, name string, limits brig.Limits) error {
+// workspaceLoad commits a workspace twice from a sandbox, and creates another sandbox
+// from it.
+func (g *rig) workspaceLoad(h *workspaceLoad, name string, limits brig.Limits) error {
 	if _, err := g.engine.CreateWorkspace(g.ctx, name); err != nil {
 		return err
 	}

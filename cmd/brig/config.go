@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,140 +13,177 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/image"
 )
 
-// config is the configuration file. Every field may be left out; brig.yaml
-// beside this file shows them all with their defaults.
+// config is the configuration file. Every field is optional. brig.yaml in this
+// folder lists all fields with their defaults.
 type config struct {
 	// Listen is the address that the server listens on.
 	Listen string `yaml:"listen"`
-	// Hosts are further names by which clients may call the server.
+	// Hosts are additional host names by which clients may call the server.
 	Hosts []string `yaml:"hosts"`
-	// URL is where browsers find the server.
+	// TrustedProxies are the addresses and networks of reverse proxies whose
+	// forwarding headers are trusted.
+	TrustedProxies []string `yaml:"trusted_proxies"`
+	// URL is the server's URL for browsers.
 	URL string `yaml:"url"`
-	// OIDC lets people sign in by an identity provider.
+	// OIDC configures sign-in by an identity provider.
 	OIDC *oidcConfig `yaml:"oidc"`
-	// Sessions are browsers'.
+	// Sessions configures the sessions of browsers.
 	Sessions sessionsConfig `yaml:"sessions"`
-	// Limits bound sandboxes.
+	// Limits are the default and maximum limits of sandboxes.
 	Limits struct {
 		Default sizes `yaml:"default"`
 		Max     sizes `yaml:"max"`
 	} `yaml:"limits"`
-	// Lease bounds how long sandboxes live.
+	// Lease bounds the lifetime of sandboxes.
 	Lease struct {
-		Default duration `yaml:"default"`
-		Max     duration `yaml:"max"`
-		MaxLife duration `yaml:"max_life"`
+		Default  duration `yaml:"default"`
+		Max      duration `yaml:"max"`
+		MaxLife  duration `yaml:"max_life"`
+		MaxPause duration `yaml:"max_pause"`
 	} `yaml:"lease"`
 	// Timeout bounds executions.
 	Timeout struct {
 		Default duration `yaml:"default"`
 		Max     duration `yaml:"max"`
 	} `yaml:"timeout"`
-	// Pool says what waits to be used.
+	// Start bounds the time that a call waits for the creation of its sandbox.
+	Start struct {
+		// Wait is the maximum wait. A call that would wait longer is rejected
+		// immediately.
+		Wait duration `yaml:"wait"`
+	} `yaml:"start"`
+	// Pool configures the warm pool.
 	Pool struct {
-		// Memory bounds what waits. Default a tenth of the machine's.
+		// Memory bounds the memory of the warm pool. Default: a tenth of the
+		// machine's memory.
 		Memory size `yaml:"memory"`
-		// Size is how many sandboxes of the image host wait for Python, with
-		// default limits; -1 is no pool at all.
+		// Size is the number of warm sandboxes of the image host for Python,
+		// with default limits. -1 disables the pool.
 		Size whole `yaml:"size"`
-		// Warm are further kinds that wait at all times.
+		// Warm are additional pool classes that are always kept warm.
 		Warm []warm `yaml:"warm"`
 	} `yaml:"pool"`
-	// Images says where images come from, and how much there may be of them.
+	// Images configures the sources of images and their total size.
 	Images struct {
-		// Mirrors are asked before a registry.
+		// Mirrors maps registries to mirrors that are tried first.
 		Mirrors map[string][]string `yaml:"mirrors"`
-		// Registries are those that images may be pulled from; empty is all.
+		// Registries are the registries from which images may be pulled. Empty
+		// means all.
 		Registries []string `yaml:"registries"`
-		// PullMissing lets a sandbox's creation pull its image.
+		// PullMissing allows pulling a missing image when a sandbox is created.
 		PullMissing bool `yaml:"pull_missing"`
-		// MaxSize bounds what all images take.
+		// MaxSize bounds the total size of all images.
 		MaxSize size `yaml:"max_size"`
-		// DockerConfig has credentials of docker login used.
+		// DockerConfig enables the use of docker login's credentials.
 		DockerConfig bool `yaml:"docker_config"`
-		// BuildMissing has the image of a template that has packages built when
-		// it is first wanted.
+		// BuildMissing builds the image of a template with packages at its
+		// first use.
 		BuildMissing bool `yaml:"build_missing"`
 	} `yaml:"images"`
-	// Templates are what sandboxes can be made from by name.
+	// Templates are the templates by name.
 	Templates map[string]templateConfig `yaml:"templates"`
-	// E2B is the door for E2B's clients, on the same address.
+	// E2B configures the API for E2B clients, on the same address.
 	E2B struct {
-		// Domain is the wildcard domain of sandboxes' ports, which clients
-		// reach by {port}-{id}.domain.
+		// Domain is the wildcard domain of sandboxes' ports, to which clients
+		// connect at {port}-{id}.domain.
 		Domain string `yaml:"domain"`
-		// Internet lets sandboxes of E2B's clients connect to everything
-		// unless they are asked for with less.
+		// Internet allows sandboxes of E2B clients to connect to all hosts
+		// unless the client requests less.
 		Internet bool `yaml:"internet"`
-		// Templates are names under which clients know images: templates that
-		// are nothing else.
+		// Unsecured allows any client that knows the ID of a sandbox to use its
+		// code interpreter, if the sandbox was created without "secure".
+		Unsecured bool `yaml:"unsecured"`
+		// Templates maps template names to images. Such a template has no other
+		// settings.
 		Templates map[string]string `yaml:"templates"`
-		// Listen is a further address for this door alone, with TLS: clients
-		// make https addresses of the domain.
+		// Listen is an additional address for this API alone, with TLS, because
+		// clients build https URLs from the domain.
 		Listen string `yaml:"listen"`
 		Cert   string `yaml:"cert"`
 		Key    string `yaml:"key"`
 	} `yaml:"e2b"`
-	// Execman is the door for executor managers' clients.
+	// Execman configures the API for clients of executor managers.
 	Execman execmanConfig `yaml:"execman"`
-	// Kernels is the door of a Jupyter kernel gateway, on the same address.
+	// Kernels configures the API of a Jupyter kernel gateway, on the same
+	// address.
 	Kernels kernelsConfig `yaml:"kernels"`
-	// Egress bounds where sandboxes may connect to.
+	// Egress bounds the connections from sandboxes to other hosts.
 	Egress egressConfig `yaml:"egress"`
-	// Tools says how agents' tools are run.
+	// Tools configures how agents' tools run.
 	Tools toolsConfig `yaml:"tools"`
-	// Providers are where sandboxes are made besides this machine.
+	// Providers configures the providers of sandboxes besides this machine.
 	Providers providersConfig `yaml:"providers"`
-	// Require is the least that every sandbox must be held to, by area.
+	// Require is the minimum enforcement of every sandbox, by area.
 	Require map[string]string `yaml:"require"`
-	// Screening says which code is refused before it runs.
+	// Screening configures the rejection of code before it runs.
 	Screening screening `yaml:"screening"`
-	// Secrets says how they are kept.
+	// Secrets configures the encryption of secrets.
 	Secrets struct {
-		// KMSCommand wraps and unwraps their keys.
+		// KMSCommand wraps and unwraps the keys of secrets.
 		KMSCommand []string `yaml:"kms_command"`
 	} `yaml:"secrets"`
-	// Workspaces says where directories are kept that outlive sandboxes.
+	// Workspaces configures the storage of workspaces.
 	Workspaces workspacesConfig `yaml:"workspaces"`
-	// Audit says how long the audit log is kept.
+	// Audit configures the retention of the audit log.
 	Audit struct {
-		// Keep is the age at which lines go. Default never.
+		// Keep is the age at which records are deleted. Default:
+		// defaultKeepAudit.
 		Keep duration `yaml:"keep"`
+		// Lines is the maximum number of records per tenant. Default:
+		// defaultAuditLines.
+		Lines whole `yaml:"lines"`
 	} `yaml:"audit"`
-	// Rates are what providers ask for executions, by the providers' names.
+	// Rates are the prices of executions, by provider name.
 	Rates map[string]rateConfig `yaml:"rates"`
-	// Metrics says what is done to have them.
+	// Metrics configures background work for metrics.
 	Metrics struct {
-		// Trial is how often a program is run in a sandbox of its own for
-		// nothing but to see whether that works; 0 is never.
+		// Trial is the interval of trial runs, which run a test program in a
+		// new sandbox. 0 disables them.
 		Trial *duration `yaml:"trial"`
 	} `yaml:"metrics"`
-	// Alerts says what is wrong, and whom it is told.
+	// Alerts configures alert rules and the receiver of notifications.
 	Alerts alertsConfig `yaml:"alerts"`
-	// Otel says where traces go.
+	// Otel configures the export of traces.
 	Otel otelConfig `yaml:"otel"`
-	// Region is where this server is, for its log.
+	// Region is the location of this server, for its logs.
 	Region string `yaml:"region"`
-	// Quota is that of tenants that are made without one.
+	// Requests bounds the resources of the server that requests may use.
+	Requests requestsConfig `yaml:"requests"`
+	// Streams bounds long-lived streams from sandboxes.
+	Streams streamsConfig `yaml:"streams"`
+	// Quota is the default quota of new tenants.
 	Quota struct {
 		Sandboxes  whole   `yaml:"sandboxes"`
 		Executions whole   `yaml:"executions"`
 		Rate       float64 `yaml:"rate"`
 		Workspaces size    `yaml:"workspaces"`
+		Outputs    size    `yaml:"outputs"`
 	} `yaml:"quota"`
-	// Keep says how long things can be fetched after their end.
+	// Keep bounds the age and the number of stored results; see brig.Keep.
 	Keep struct {
 		Runs      duration `yaml:"runs"`
 		Sandboxes duration `yaml:"sandboxes"`
+
+		Executions   whole `yaml:"executions"`
+		Outputs      whole `yaml:"outputs"`
+		MaxRuns      whole `yaml:"max_runs"`
+		MaxSandboxes whole `yaml:"max_sandboxes"`
+		Bytes        size  `yaml:"bytes"`
 	} `yaml:"keep"`
+	// Pause configures paused sandboxes.
+	Pause struct {
+		// PackAfter is the time after which the save of a paused sandbox is
+		// compressed and encrypted. A negative value disables this.
+		PackAfter duration `yaml:"pack_after"`
+	} `yaml:"pause"`
 }
 
-// warm is one kind of sandbox that waits.
+// warm is one pool class that is kept warm.
 type warm struct {
 	Image    string `yaml:"image"`
 	Language string `yaml:"language"`
@@ -153,10 +191,15 @@ type warm struct {
 	Count    whole  `yaml:"count"`
 }
 
-// defaultPool is how many sandboxes wait of a server that was told nothing.
+// capacity bounds concurrent creations of sandboxes for callers of a server.
+func (c *config) capacity() engine.Capacity {
+	return engine.Capacity{CheckRoom: checkMemory, MaxWait: cmp.Or(time.Duration(c.Start.Wait), engine.ServerMaxWait)}
+}
+
+// defaultPool is the default number of warm sandboxes of a server.
 const defaultPool = 4
 
-// pool is what the engine keeps ready.
+// pool returns the options of the engine's warm pool.
 func (c *config) pool() (engine.PoolOptions, error) {
 	o := engine.PoolOptions{Memory: int64(c.Pool.Memory)}
 	if c.Pool.Size < 0 {
@@ -195,17 +238,26 @@ func (c *config) pool() (engine.PoolOptions, error) {
 	return o, nil
 }
 
-// quota is that of new tenants.
+// quota returns the quota of new tenants.
 func (c *config) quota() brig.Quota {
 	q := brig.DefaultQuota()
-	pick(&q.Sandboxes, int(c.Quota.Sandboxes))
-	pick(&q.Executions, int(c.Quota.Executions))
-	pick(&q.Rate, c.Quota.Rate)
-	pick(&q.Workspaces, int64(c.Quota.Workspaces))
+	setNonZero(&q.Sandboxes, int(c.Quota.Sandboxes))
+	setNonZero(&q.Executions, int(c.Quota.Executions))
+	setNonZero(&q.Rate, c.Quota.Rate)
+	setNonZero(&q.Workspaces, int64(c.Quota.Workspaces))
+	setNonZero(&q.Outputs, int64(c.Quota.Outputs))
 	return q
 }
 
-// images are the options of the image store.
+// keep returns the retention limits of executions and other records.
+func (c *config) keep() brig.Keep {
+	k := c.Keep
+	return brig.Keep{
+		Executions: int(k.Executions), Outputs: int(k.Outputs), Runs: int(k.MaxRuns), Ended: int(k.MaxSandboxes), Bytes: int64(k.Bytes),
+	}.OrDefault()
+}
+
+// images returns the options of the image store.
 func (c *config) images() image.Options {
 	return image.Options{
 		Mirrors: c.Images.Mirrors, Registries: c.Images.Registries, PullMissing: c.Images.PullMissing,
@@ -213,7 +265,7 @@ func (c *config) images() image.Options {
 	}
 }
 
-// sizes are limits in a file.
+// sizes are the limits in a configuration file.
 type sizes struct {
 	Memory    size    `yaml:"memory"`
 	CPUs      float64 `yaml:"cpus"`
@@ -228,19 +280,20 @@ type size int64
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
 func (s *size) UnmarshalYAML(into func(any) error) error {
-	return word(into, func(text string) error {
-		n, err := wire.ParseSize(text)
+	return parseScalar(into, func(text string) error {
+		n, err := v1.ParseSize(text)
 		*s = size(n)
 		return err
 	})
 }
 
-// whole is a whole number: the library would cut what is behind its point.
+// whole is an integer of the configuration. The YAML library would truncate a
+// fraction.
 type whole int64
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
 func (w *whole) UnmarshalYAML(into func(any) error) error {
-	return word(into, func(text string) error {
+	return parseScalar(into, func(text string) error {
 		n, err := strconv.ParseInt(text, 0, 64)
 		if *w = whole(n); err != nil {
 			return errors.New("must be a whole number such as 4")
@@ -249,12 +302,12 @@ func (w *whole) UnmarshalYAML(into func(any) error) error {
 	})
 }
 
-// duration is text such as 5m.
+// duration is a time.Duration that YAML has as text, for example 5m.
 type duration time.Duration
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
 func (d *duration) UnmarshalYAML(into func(any) error) error {
-	return word(into, func(text string) error {
+	return parseScalar(into, func(text string) error {
 		v, err := time.ParseDuration(text)
 		if *d = duration(v); err != nil {
 			return errors.New(`must be a duration such as "5m" or "1h30m"`)
@@ -263,9 +316,9 @@ func (d *duration) UnmarshalYAML(into func(any) error) error {
 	})
 }
 
-// word reads a value that is one word. What is wrong with it is told as the
-// library tells of what it finds by itself: with its place, and its field.
-func word(into func(any) error, parse func(string) error) error {
+// parseScalar parses a scalar. Its errors have the form of the library's own, with the
+// position and the field.
+func parseScalar(into func(any) error, parse func(string) error) error {
 	var text string
 	if err := into(&text); err != nil {
 		return err
@@ -281,10 +334,10 @@ func word(into func(any) error, parse func(string) error) error {
 
 func (d duration) std() time.Duration { return time.Duration(d) }
 
-// defaultRegion is where a server is that was told nothing else.
+// defaultRegion is the default region of a server.
 const defaultRegion = "local"
 
-// defaultListen is where a server listens that was told nothing else.
+// defaultListen is the default listen address of a server.
 const defaultListen = "127.0.0.1:2744"
 
 // config reads the configuration file, if one was named.
@@ -295,24 +348,25 @@ func (c *cli) config() (*config, error) {
 	}
 	f, err := os.Open(c.configFile)
 	if err != nil {
-		return nil, brig.Errorf(brig.InvalidConfig, "the configuration file cannot be read").
-			WithHint("check the path in --config or BRIG_CONFIG").Because(err)
+		return nil, brig.Errorf(brig.InvalidConfig, "cannot read the configuration file: %s", reasonOf(err)).
+			WithHint("check the path in --config or BRIG_CONFIG")
 	}
 	defer f.Close()
 	if err := yaml.NewDecoder(f, yaml.Strict()).Decode(cfg); err != nil {
-		return nil, brig.Errorf(brig.InvalidConfig, "the configuration file is wrong: %s", yaml.FormatError(err, false, true)).
-			WithHint("see docs/configuration.md for every field")
+		return nil, brig.Errorf(brig.InvalidConfig, "invalid configuration file: %s", yaml.FormatError(err, false, true)).
+			WithHint("docs/configuration.md describes every field")
 	}
 	return cfg, cfg.check()
 }
 
-// bounds are the service's bounds, with what the file says.
+// bounds returns the default bounds of the service overridden by the values in
+// the file.
 func (c *config) bounds() brig.Bounds {
 	b := brig.DefaultBounds()
 	set(&b.Default, c.Limits.Default)
 	set(&b.Max, c.Limits.Max)
 	for to, from := range map[*time.Duration]duration{
-		&b.DefaultTTL: c.Lease.Default, &b.MaxTTL: c.Lease.Max, &b.MaxLife: c.Lease.MaxLife,
+		&b.DefaultTTL: c.Lease.Default, &b.MaxTTL: c.Lease.Max, &b.MaxLife: c.Lease.MaxLife, &b.MaxPause: c.Lease.MaxPause,
 		&b.DefaultTimeout: c.Timeout.Default, &b.MaxTimeout: c.Timeout.Max,
 	} {
 		if from != 0 {
@@ -323,31 +377,31 @@ func (c *config) bounds() brig.Bounds {
 }
 
 func set(l *brig.Limits, s sizes) {
-	pick(&l.Memory, int64(s.Memory))
-	pick(&l.CPUs, s.CPUs)
-	pick(&l.Processes, int(s.Processes))
-	pick(&l.OpenFiles, int(s.OpenFiles))
-	pick(&l.Disk, int64(s.Disk))
-	pick(&l.Output, int64(s.Output))
+	setNonZero(&l.Memory, int64(s.Memory))
+	setNonZero(&l.CPUs, s.CPUs)
+	setNonZero(&l.Processes, int(s.Processes))
+	setNonZero(&l.OpenFiles, int(s.OpenFiles))
+	setNonZero(&l.Disk, int64(s.Disk))
+	setNonZero(&l.Output, int64(s.Output))
 }
 
-// pick takes v unless it was left out.
-func pick[T comparable](to *T, v T) {
+// setNonZero sets the target to v unless v is zero.
+func setNonZero[T comparable](to *T, v T) {
 	var none T
 	if v != none {
 		*to = v
 	}
 }
 
-// requirement is the least that every sandbox must be held to.
-func (c *config) requirement() brig.Requirement { return wire.ToRequirement(c.Require) }
+// requirement returns the minimum enforcement of every sandbox.
+func (c *config) requirement() brig.Requirement { return v1.ToRequirement(c.Require) }
 
-// check refuses bounds that contradict each other.
+// check rejects bounds that contradict each other.
 func (c *config) check() error {
 	b := c.bounds()
 	if _, err := b.Fill(brig.Limits{}); err != nil {
 		told := brig.AsError(err)
-		hint, _, _ := strings.Cut(told.Hint, ", or leave it out") // it would be for what is wrong
+		hint, _, _ := strings.Cut(told.Hint, ", or leave it out") // that part of the hint applies to requests only
 		return brig.Errorf(brig.InvalidConfig, "%s: the default is out of bounds: %s", told.Field, told.Message).WithHint("%s", hint)
 	}
 	for _, f := range []struct {
@@ -356,12 +410,18 @@ func (c *config) check() error {
 	}{{"lease", b.DefaultTTL, b.MaxTTL}, {"timeout", b.DefaultTimeout, b.MaxTimeout}} {
 		if f.standard <= 0 || f.standard > f.max {
 			return brig.Errorf(brig.InvalidConfig, "%s.default: %v is out of bounds", f.name, f.standard).
-				WithHint("give a time above 0 and up to %s.max, which is %v", f.name, f.max)
+				WithHint("give a duration above 0, at most %s.max (%v)", f.name, f.max)
 		}
 	}
 	if n := len(c.E2B.Cert) + len(c.E2B.Key); (c.E2B.Listen == "") != (n == 0) || (c.E2B.Cert == "") != (c.E2B.Key == "") {
 		return brig.Errorf(brig.InvalidConfig, "e2b.listen, e2b.cert and e2b.key belong together").
-			WithHint("give all three: an address, and the files of a certificate for *.domain and of its key")
+			WithHint("give all three: an address, the file of a certificate for *.domain, and the file of its key")
+	}
+	if _, err := c.proxies(); err != nil {
+		return err
+	}
+	if err := c.checkRequests(); err != nil {
+		return err
 	}
 	if _, err := c.Egress.options(); err != nil {
 		return err
@@ -374,7 +434,7 @@ func (c *config) check() error {
 	}
 	if c.E2B.Internet && !c.Egress.Wide {
 		return brig.Errorf(brig.InvalidConfig, "e2b.internet needs egress.wide").
-			WithHint("set egress.wide, which lets everybody have rules that allow nearly everything, or leave out e2b.internet")
+			WithHint("set egress.wide, which allows rules for nearly all addresses, or leave out e2b.internet")
 	}
 	if err := c.requirement().Check("require"); err != nil {
 		told := brig.AsError(err)
@@ -392,8 +452,9 @@ func (c *config) check() error {
 	if err := c.Workspaces.check(); err != nil {
 		return err
 	}
-	if c.Audit.Keep < 0 {
-		return brig.Errorf(brig.InvalidConfig, "audit.keep is negative").WithHint("give a duration, or leave it out to keep everything")
+	if c.Audit.Keep < 0 || c.Audit.Lines < 0 {
+		return brig.Errorf(brig.InvalidConfig, "audit.keep or audit.lines is negative").
+			WithHint("give a duration and a number, or leave them out for %d days and %d lines of each tenant", defaultKeepAudit/(24*time.Hour), defaultAuditLines)
 	}
 	if err := c.quota().Check(); err != nil {
 		told := brig.AsError(err)

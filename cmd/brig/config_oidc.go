@@ -16,50 +16,54 @@ import (
 	"github.com/brig-run/brig/signin"
 )
 
-// oidcConfig says by which identity provider people sign in.
+// oidcConfig configures the identity provider for sign-in.
 type oidcConfig struct {
 	Issuer   string `yaml:"issuer"`
 	ClientID string `yaml:"client_id"`
-	// ClientSecret is what a confidential client has, or is in a file. One
-	// without is a public client.
+	// ClientSecret is the secret of a confidential client. ClientSecretFile is
+	// a file that contains it. A client with neither is a public client.
 	ClientSecret     string `yaml:"client_secret"`
 	ClientSecretFile string `yaml:"client_secret_file"`
-	// Audiences are those whose tokens are taken, beside the client's id, and
-	// Clients other programs to which they may have been given.
+	// Audiences are the accepted audiences of tokens, in addition to the client
+	// ID. Clients are other programs to which the provider may have issued the
+	// tokens.
 	Audiences []string `yaml:"audiences"`
 	Clients   []string `yaml:"clients"`
 	Scopes    []string `yaml:"scopes"`
-	// Domains, Tenant and Role are the mapping: it is read again when the file
-	// changes.
+	// AllowPrivate allows private addresses for hosts that the provider's own
+	// documents name.
+	AllowPrivate bool `yaml:"allow_private"`
+	// Domains, Tenant and Role define the mapping of people to tenants and
+	// roles. The server reloads it when the file changes.
 	Domains []string         `yaml:"domains"`
 	Tenant  oidcTenantConfig `yaml:"tenant"`
 	Role    oidcRoleConfig   `yaml:"role"`
 }
 
-// oidcTenantConfig says whose people are.
+// oidcTenantConfig maps people to tenants.
 type oidcTenantConfig struct {
 	Claim   string            `yaml:"claim"`
 	Values  map[string]string `yaml:"values"`
 	Default string            `yaml:"default"`
 }
 
-// oidcRoleConfig says what people may do.
+// oidcRoleConfig maps people to roles.
 type oidcRoleConfig struct {
 	Claim   string            `yaml:"claim"`
 	Values  map[string]string `yaml:"values"`
 	Default string            `yaml:"default"`
 }
 
-// sessionsConfig says how long browsers' sessions last.
+// sessionsConfig bounds the duration of browsers' sessions.
 type sessionsConfig struct {
 	Idle duration `yaml:"idle"`
 	Life duration `yaml:"life"`
 }
 
-// noRole is what is written for the role of those who have none.
+// noRole is the value of the configuration that assigns no role.
 const noRole = "none"
 
-// mapping is what the configuration says of people.
+// mapping returns the configured mapping of people to tenants and roles.
 func (o *oidcConfig) mapping() (*signin.Mapping, error) {
 	m := &signin.Mapping{
 		Domains: o.Domains,
@@ -93,7 +97,7 @@ func (o *oidcConfig) mapping() (*signin.Mapping, error) {
 	return m, m.Check()
 }
 
-// check refuses what nobody could sign in by.
+// checkOIDC rejects a configuration with which sign-in can never work.
 func (c *config) checkOIDC() error {
 	if c.Sessions.Idle < 0 || c.Sessions.Life < 0 {
 		return brig.Errorf(brig.InvalidConfig, "sessions: a duration is negative").WithHint("leave it out for the default")
@@ -102,7 +106,7 @@ func (c *config) checkOIDC() error {
 		return nil
 	}
 	if c.OIDC.ClientSecret != "" && c.OIDC.ClientSecretFile != "" {
-		return brig.Errorf(brig.InvalidConfig, "oidc.client_secret and oidc.client_secret_file are both given").WithHint("give one of them")
+		return brig.Errorf(brig.InvalidConfig, "oidc.client_secret and oidc.client_secret_file cannot be combined").WithHint("give one of them")
 	}
 	m, err := c.OIDC.mapping()
 	if err != nil {
@@ -119,13 +123,13 @@ func (o *oidcConfig) options(url, secret string, seed []byte, mapping func() (*s
 	}
 	return signin.Options{
 		Issuer: o.Issuer, ClientID: o.ClientID, ClientSecret: secret, Audiences: o.Audiences, Clients: o.Clients,
-		Scopes: scopes, URL: url, Seed: seed, Mapping: mapping,
+		Scopes: scopes, URL: url, Seed: seed, Mapping: mapping, AllowPrivate: o.AllowPrivate,
 	}
 }
 
-// openSignIn lets people sign in as the configuration says, if it does. The
-// seed of grants is what a login's cookie is sealed under, too.
-func (c *cli) openSignIn(cfg *config, o *engine.Options, log *slog.Logger) (*signin.Provider, error) {
+// openSignIn enables sign-in if it is configured. The key that encrypts the
+// login cookie is derived from the seed of grants.
+func (c serveCommands) openSignIn(cfg *config, o *engine.Options, log *slog.Logger) (*signin.Provider, error) {
 	o.SessionIdle, o.SessionLife = cfg.Sessions.Idle.std(), cfg.Sessions.Life.std()
 	if cfg.OIDC == nil {
 		return nil, nil
@@ -134,7 +138,7 @@ func (c *cli) openSignIn(cfg *config, o *engine.Options, log *slog.Logger) (*sig
 	if file := cfg.OIDC.ClientSecretFile; file != "" {
 		b, err := os.ReadFile(file)
 		if err != nil {
-			return nil, brig.Errorf(brig.InvalidConfig, "oidc.client_secret_file cannot be read").Because(err)
+			return nil, brig.Errorf(brig.InvalidConfig, "cannot read oidc.client_secret_file").Because(err)
 		}
 		secret = strings.TrimSpace(string(b))
 	}
@@ -154,16 +158,17 @@ func (c *cli) openSignIn(cfg *config, o *engine.Options, log *slog.Logger) (*sig
 	if err != nil {
 		return nil, err
 	}
-	o.People = p
+	o.Users = p
 	return p, nil
 }
 
-// mappingEvery is how often is looked at most whether the file has changed.
-const mappingEvery = 100 * time.Millisecond
+// mappingInterval is the minimum interval between checks for changes of the
+// file.
+const mappingInterval = 100 * time.Millisecond
 
-// mappingFile is the configuration file's mapping as it is now: whom it does
-// not let in any more is out within a second. While it cannot be read nobody
-// comes in.
+// mappingFile is the current mapping in the configuration file. People that the
+// file no longer admits lose access within a second. While the file is
+// unreadable, every sign-in fails.
 type mappingFile struct {
 	path string
 	log  *slog.Logger
@@ -179,7 +184,7 @@ type mappingFile struct {
 func (f *mappingFile) mapping() (*signin.Mapping, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.looked) < mappingEvery {
+	if time.Since(f.looked) < mappingInterval {
 		return f.now, f.err
 	}
 	f.looked = time.Now()

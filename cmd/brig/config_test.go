@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 func readConfig(t *testing.T, text string) (*config, error) {
@@ -22,8 +23,8 @@ func readConfig(t *testing.T, text string) (*config, error) {
 	return (&cli{configFile: file}).config()
 }
 
-// What is wrong in a file is told with the field, and with its place where
-// the file cannot be read as what it ought to be.
+// TestConfigNamesTheField checks that an error in a file names the field, and
+// the position if the value has the wrong type.
 func TestConfigNamesTheField(t *testing.T) {
 	for text, want := range map[string]string{
 		"limits:\n  default:\n    memory: -1\n":                               "[3:13] limits.default.memory: must be a size",
@@ -41,7 +42,7 @@ func TestConfigNamesTheField(t *testing.T) {
 		"workspaces: {s3: {endpoint: \"127.0.0.1:7070\", bucket: of-nobody}}": "workspaces.s3",
 	} {
 		_, err := readConfig(t, text)
-		if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidConfig || !strings.Contains(e.Message, want) || strings.Contains(e.Hint, "leave it out for -1") {
+		if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidConfig || !strings.Contains(e.Message, want) || strings.Contains(e.Hint, "default -1") {
 			t.Errorf("%s: %+v, want %s", text, e, want)
 		}
 	}
@@ -52,12 +53,12 @@ func TestConfigNamesTheField(t *testing.T) {
 	}
 }
 
-// A certificate that cannot be read is told before the server begins, not by
-// an address that nobody serves.
+// TestE2BCertificate checks that the server refuses to start if a certificate
+// is unreadable, because it would announce an address that it does not serve.
 func TestE2BCertificate(t *testing.T) {
 	cfg := &config{}
 	cfg.E2B.Listen, cfg.E2B.Cert, cfg.E2B.Key = "127.0.0.1:0", "/nowhere/cert.pem", "/nowhere/key.pem"
-	stop, err := (&doors{}).serveTLS(cfg, nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	stop, err := (&apis{}).serveTLS(cfg, httpapi.NewLimiter(httpapi.Limits{}), nil, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err == nil {
 		stop()
 	}
@@ -66,7 +67,7 @@ func TestE2BCertificate(t *testing.T) {
 	}
 }
 
-// A word that is no command must not look as if something was done.
+// TestUnknownCommands checks that an unknown command fails.
 func TestUnknownCommands(t *testing.T) {
 	for _, args := range [][]string{{"sandbox", "delet", "one"}, {"workspace", "nope"}, {"sandbox", "context", "nope"}, {"completion", "nope"}, {"help", "nope"}, {"help", "sandbox", "nope"}} {
 		var out, errs bytes.Buffer
@@ -75,7 +76,7 @@ func TestUnknownCommands(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ args, want string }{
-		{"sandbox", "Available Commands"}, {"help", "Available Commands"}, {"help sandbox", "Available Commands"},
+		{"sandbox", "Available Commands"}, {"help", "Run code:"}, {"help sandbox", "Available Commands"},
 		{"help help", "brig help [command]"}, {"help completion bash", "brig completion bash"},
 	} {
 		var out, errs bytes.Buffer
@@ -85,16 +86,16 @@ func TestUnknownCommands(t *testing.T) {
 	}
 }
 
-// A data folder that cannot be is told as that, before anything is looked for
-// in it.
-func TestDataFolderThatIsNone(t *testing.T) {
+// TestInvalidDataFolder checks that an invalid data folder is reported before
+// the command accesses files in it.
+func TestInvalidDataFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out, errs bytes.Buffer
 	code := execute([]string{"--data-dir", file, "--url", "", "sandbox", "ls"}, strings.NewReader(""), &out, &errs)
-	if code != exitError || !strings.Contains(errs.String(), "the data folder cannot be made (SB001)") {
+	if code != exitError || !strings.Contains(errs.String(), "not a directory (SB001)") {
 		t.Errorf("%d, %s", code, errs.String())
 	}
 }

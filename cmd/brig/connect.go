@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// dataFolder finds the data folder: the flag, the environment, or the usual
-// place of whoever asks.
+// dataFolder returns the data folder from the flag, the environment or the
+// user's default, in this order.
 func (c *cli) dataFolder() (string, error) {
 	for _, dir := range []string{c.dataDir, os.Getenv("BRIG_DATA_DIR")} {
 		if dir != "" {
@@ -32,14 +32,15 @@ func (c *cli) dataFolder() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", brig.Errorf(brig.NotInitialized, "there is no data folder").
-			WithHint("name one with --data-dir or BRIG_DATA_DIR").Because(err)
+		return "", brig.Errorf(brig.NotInitialized, "there is no home folder, and so no default data folder").
+			WithHint("choose a folder with --data-dir or BRIG_DATA_DIR").Because(err)
 	}
 	return filepath.Join(home, ".local", "share", "brig"), nil
 }
 
-// service returns what carries out commands: a server's client, or an engine
-// of our own. With ephemeral it is only for one-shots, which need no records.
+// service returns the service that commands use: a client of a server, or an
+// engine in this process. If ephemeral is set, the service is only for
+// one-shots, which need no records.
 func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, context.Context, func(), error) {
 	dir, err := c.dataFolder()
 	if err != nil {
@@ -56,7 +57,7 @@ func (c *cli) service(ctx context.Context, ephemeral bool) (brig.Service, contex
 	return svc, ctx, func() {}, err
 }
 
-// use calls f with what carries out commands, for as long as f takes.
+// use calls f with the service, and closes it afterwards.
 func (c *cli) use(cmd *cobra.Command, ephemeral bool, f func(context.Context, brig.Service) error) error {
 	svc, ctx, done, err := c.service(cmd.Context(), ephemeral)
 	if err != nil {
@@ -66,24 +67,26 @@ func (c *cli) use(cmd *cobra.Command, ephemeral bool, f func(context.Context, br
 	return f(ctx, svc)
 }
 
-// The files of a data folder that this command owns.
+// Files of the data folder that this command owns.
 const (
 	keyFile    = "admin.key"
-	ownerFile  = "owner.lock"  // held by whoever uses the records
-	serverFile = "server.json" // where a server listens, while it holds the lock
+	ownerFile  = "owner.lock"  // locked by the process that uses the records
+	serverFile = "server.json" // the server's URL, valid while the server holds the lock
 	dbFile     = "brig.db"
 )
 
-// handOver is how long the lock of an owner that was killed may outlive it: a
-// child that it was just starting holds it until it has become a program.
-const handOver = 3 * time.Second
+// lockTimeout is the time for which the lock of a killed owner may outlive the
+// owner. A child process that the owner has just forked holds the lock until its
+// exec.
+const lockTimeout = 3 * time.Second
 
-// takeOver takes the data folder's lock, also from an owner that just died, and
-// removes what that one has announced: with the lock it would be taken for true,
-// and the key sent to whoever listens there now.
-func takeOver(dir string) (*os.File, error) {
-	for deadline := time.Now().Add(handOver); ; time.Sleep(20 * time.Millisecond) {
-		lock, err := own(dir)
+// acquireLock takes the data folder's lock and removes the previous owner's
+// announcement. Otherwise, clients would trust that announcement under the new
+// lock, and send the API key to another program at its address. acquireLock waits
+// for the lock of an owner that has just died.
+func acquireLock(dir string) (*os.File, error) {
+	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(20 * time.Millisecond) {
+		lock, err := tryLock(dir)
 		if err == nil {
 			err = os.Remove(filepath.Join(dir, serverFile))
 			if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -97,32 +100,23 @@ func takeOver(dir string) (*os.File, error) {
 	}
 }
 
-// makeFolder makes the data folder, if it is not there.
-func makeFolder(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return brig.Errorf(brig.NotInitialized, "the data folder cannot be made").
-			WithHint("choose a folder that you may write to with --data-dir").Because(err)
-	}
-	return nil
-}
-
-// own takes the data folder's lock, or fails at once.
-func own(dir string) (*os.File, error) {
+// tryLock takes the data folder's lock, or fails immediately.
+func tryLock(dir string) (*os.File, error) {
 	if err := makeFolder(dir); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
-			err = brig.Errorf(brig.NotInitialized, "the data folder belongs to somebody else").
-				WithHint("choose a folder of your own with --data-dir").Because(err)
+			err = brig.Errorf(brig.NotInitialized, "cannot open the data folder %s: permission denied", dir).
+				WithHint("choose a folder that you can write to with --data-dir, or run as the folder's owner").Because(err)
 		}
 		return nil, err
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, brig.Errorf(brig.FailedPrecondition, "another brig uses this data folder").
-			WithHint("wait for it, or let `brig serve` share the folder").Because(err)
+		return nil, brig.Errorf(brig.FailedPrecondition, "another brig process uses the data folder %s", dir).
+			WithHint("wait until it ends, or start brig serve: many commands can use a server at once")
 	}
 	return f, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,17 +23,28 @@ type codeFlags struct {
 	timeout                 time.Duration
 }
 
-func (c *cli) sandboxCode() *cobra.Command {
+// contextCommands are the commands of brig sandbox for code and interpreters.
+type contextCommands struct{ *cli }
+
+// commands returns the commands for the interpreters of a sandbox.
+func (c contextCommands) commands() []*cobra.Command {
+	return []*cobra.Command{c.codeCommand(), c.command()}
+}
+
+func (c contextCommands) codeCommand() *cobra.Command {
 	var f codeFlags
 	cmd := &cobra.Command{
 		Use:   "code NAME [flags] [FILE]",
-		Short: "Run code in an interpreter of it that keeps its variables",
-		Long: `Run code in an interpreter that keeps its variables from one run to the next.
-Without --context it is the sandbox's default one of the language. Code comes
-from -c, a file, or standard input.`,
+		Short: "Run code in an interpreter that keeps its variables",
+		Long: `Run code in an interpreter of a sandbox. The interpreter keeps its variables from one
+run to the next. Without --context, it is the sandbox's default one for the language. The
+code comes from -c, a file, or standard input.`,
+		Example: `  brig sandbox code one -c 'x = 2'
+  brig sandbox code one -c 'x * 21'
+  brig sandbox code one -l javascript script.js`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			code, err := c.codeOf(f, args[1:])
+			code, err := c.readCode(f, args[1:])
 			if err != nil {
 				return err
 			}
@@ -43,15 +55,15 @@ from -c, a file, or standard input.`,
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringVarP(&f.code, "code", "c", "", "the code itself")
-	fl.StringVar(&f.context, "context", "", "`id` of the context")
+	fl.StringVarP(&f.code, "code", "c", "", "run this `code`")
+	fl.StringVar(&f.context, "context", "", "run in the context with this `id`")
 	fl.StringVarP(&f.language, "language", "l", "", "python (default), javascript, typescript or bash")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
-	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit (default 30s)")
 	return cmd
 }
 
-func (c *cli) codeOf(f codeFlags, files []string) (brig.Code, error) {
+func (c contextCommands) readCode(f codeFlags, files []string) (brig.Code, error) {
 	code := brig.Code{Context: f.context, Source: f.code, Timeout: f.timeout}
 	var err error
 	if code.Env, err = pairs("--env", f.env, true); err != nil {
@@ -76,25 +88,28 @@ func (c *cli) codeOf(f codeFlags, files []string) (brig.Code, error) {
 	return code, nil
 }
 
-// runCode runs code, shows what it writes as it comes and then what it is
-// worth. An exception makes the exit code 1.
-func (c *cli) runCode(ctx context.Context, svc brig.Service, name string, code brig.Code) error {
+// runCode runs code, and prints its output as it arrives and then its value.
+// The exit code is 1 after an exception.
+func (c contextCommands) runCode(ctx context.Context, svc brig.Service, name string, code brig.Code) error {
+	stdout, stderr := c.guestOutput(c.stdout), c.guestOutput(c.stderr)
+	defer func() { _ = finish(stderr) }() // an error means that the terminal is closed
 	var on func(brig.CodeEvent) error
 	if !c.asJSON {
 		on = func(e brig.CodeEvent) error {
 			var err error
 			switch {
 			case e.Stdout != nil:
-				_, err = c.stdout.Write(e.Stdout)
+				_, err = stdout.Write(e.Stdout)
 			case e.Stderr != nil:
-				_, err = c.stderr.Write(e.Stderr)
+				_, err = stderr.Write(e.Stderr)
 			case e.Output != nil:
-				_, err = fmt.Fprintln(c.stdout, describe(e.Output))
+				_, err = fmt.Fprintln(stdout, describe(e.Output))
 			}
 			return err
 		}
 	}
 	res, err := svc.RunCode(ctx, name, code, on)
+	err = errors.Join(err, finish(stdout))
 	if err != nil {
 		return err
 	}
@@ -105,22 +120,22 @@ func (c *cli) runCode(ctx context.Context, svc brig.Service, name string, code b
 		return c.printJSON(res)
 	}
 	if res.Error != nil {
-		fmt.Fprintln(c.stderr, strings.TrimRight(cmp.Or(res.Error.Traceback, res.Error.Name+": "+res.Error.Value), "\n"))
+		fmt.Fprintln(stderr, strings.TrimRight(cmp.Or(res.Error.Traceback, res.Error.Name+": "+res.Error.Value), "\n"))
 	}
 	if res.TimedOut {
-		fmt.Fprintln(c.stderr, "brig: its time was over")
+		printProblem(c.stderr, "the code timed out", brig.Timeout.Code(), "raise --timeout")
 	}
 	return nil
 }
 
-func (c *cli) contextCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "context", Aliases: []string{"ctx"}, Short: "Interpreters in a sandbox that keep their variables"}
+func (c contextCommands) command() *cobra.Command {
+	cmd := &cobra.Command{Use: "context", Aliases: []string{"ctx"}, Short: "Manage the interpreters (contexts) of a sandbox"}
 	var spec struct {
 		language, dir string
 		env           []string
 	}
 	create := &cobra.Command{
-		Use: "create NAME", Short: "Start an interpreter; prints its id", Args: cobra.ExactArgs(1),
+		Use: "create NAME", Short: "Start an interpreter, and print its ID", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var s brig.ContextSpec
 			var err error
@@ -141,15 +156,15 @@ func (c *cli) contextCommand() *cobra.Command {
 	}
 	create.Flags().StringVarP(&spec.language, "language", "l", "", "python (default), javascript, typescript or bash")
 	create.Flags().StringVar(&spec.dir, "cwd", "", "working directory (default /workspace)")
-	create.Flags().StringArrayVarP(&spec.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
+	create.Flags().StringArrayVarP(&spec.env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")
 	ls := &cobra.Command{
-		Use: "ls NAME", Aliases: []string{"list"}, Short: "List a sandbox's interpreters", Args: cobra.ExactArgs(1),
+		Use: "ls NAME", Aliases: []string{"list"}, Short: "List the interpreters of a sandbox", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error { return c.listContexts(ctx, svc, args[0]) })
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error { return c.printContexts(ctx, svc, args[0]) })
 		},
 	}
 	restart := &cobra.Command{
-		Use: "restart NAME ID", Short: "End an interpreter and start another in its place", Args: cobra.ExactArgs(2),
+		Use: "restart NAME ID", Short: "Restart an interpreter; its variables are lost", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				x, err := svc.RestartContext(ctx, args[0], args[1])
@@ -157,14 +172,14 @@ func (c *cli) contextCommand() *cobra.Command {
 			})
 		},
 	}
-	interrupt := c.onContext("interrupt", "Interrupt the code that runs, as Ctrl-C does", brig.Service.InterruptContext)
-	remove := c.onContext("rm", "End an interpreter", brig.Service.RemoveContext)
+	interrupt := c.callCommand("interrupt", "Interrupt running code, as Ctrl-C does", brig.Service.InterruptContext)
+	remove := c.callCommand("rm", "Remove an interpreter", brig.Service.RemoveContext)
 	cmd.AddCommand(create, ls, interrupt, restart, remove)
 	return cmd
 }
 
-// onContext is a command that does one thing to a context and prints nothing.
-func (c *cli) onContext(verb, short string, f func(brig.Service, context.Context, string, string) error) *cobra.Command {
+// callCommand returns a command that calls f for a context and prints no output.
+func (c contextCommands) callCommand(verb, short string, f func(brig.Service, context.Context, string, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " NAME ID", Short: short, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -173,7 +188,7 @@ func (c *cli) onContext(verb, short string, f func(brig.Service, context.Context
 	}
 }
 
-func (c *cli) showContext(x *brig.CodeContext, err error) error {
+func (c contextCommands) showContext(x *brig.CodeContext, err error) error {
 	if err != nil {
 		return err
 	}
@@ -184,29 +199,29 @@ func (c *cli) showContext(x *brig.CodeContext, err error) error {
 	return err
 }
 
-func (c *cli) listContexts(ctx context.Context, svc brig.Service, name string) error {
+func (c contextCommands) printContexts(ctx context.Context, svc brig.Service, name string) error {
 	all, err := svc.Contexts(ctx, name)
 	if err != nil {
 		return err
 	}
-	return list(c, all, "ID\tLANGUAGE\tINTERPRETER\tSTATE\tRUNS", func(x *brig.CodeContext) []string {
+	return list(c.cli, all, "ID\tLANGUAGE\tINTERPRETER\tSTATE\tRUNS", func(x *brig.CodeContext) []string {
 		return []string{x.ID, string(x.Spec.Language), x.Flavor + " " + x.Version, string(x.State), fmt.Sprint(x.Count)}
 	})
 }
 
-func (c *cli) poolCommand() *cobra.Command {
+func (c observeCommands) pool() *cobra.Command {
 	return &cobra.Command{
-		Use: "pool", Short: "Show what waits to be used", Args: cobra.NoArgs,
+		Use: "pool", Short: "Show the warm pool: sandboxes that are started in advance", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				shelves, err := svc.Pool(ctx)
+				classes, err := svc.Pool(ctx)
 				if err != nil {
 					return err
 				}
 				const header = "IMAGE\tLANGUAGE\tMEMORY\tTARGET\tREADY\tMAKING\tHITS\tMISSES\tREFILL"
-				return list(c, shelves, header, func(s brig.PoolShelf) []string {
+				return list(c.cli, classes, header, func(s brig.PoolClass) []string {
 					return []string{
-						short(s.Image), cmp.Or(string(s.Language), "-"), brig.FormatBytes(s.Limits.Memory), fmt.Sprint(s.Target), fmt.Sprint(s.Ready),
+						shortDigest(s.Image), cmp.Or(string(s.Language), "-"), brig.FormatBytes(s.Limits.Memory), fmt.Sprint(s.Target), fmt.Sprint(s.Ready),
 						fmt.Sprint(s.Making), fmt.Sprint(s.Hits), fmt.Sprint(s.Misses), s.Refill.Round(time.Millisecond).String(),
 					}
 				})
@@ -215,7 +230,7 @@ func (c *cli) poolCommand() *cobra.Command {
 	}
 }
 
-// describe says in one line of text what a value is.
+// describe returns a one-line description of a value.
 func describe(r *brig.Rich) string {
 	var text string
 	if json.Unmarshal(r.Data["text/plain"], &text) == nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// copyOut copies out of a sandbox. What the sandbox says of its files is not
-// believed: nothing is written outside of where the user said.
+// copyOut copies files out of a sandbox. It does not trust the file names in
+// the sandbox, and never writes outside the user's destination.
 type copyOut struct{ copying }
 
 func (o copyOut) copy(ctx context.Context, from, to string) error {
-	e, err := resolved(ctx, o.files, o.at(from))
+	e, err := resolved(ctx, o.files, o.path(from))
 	if err != nil {
 		return err
 	}
 	if st, err := os.Stat(to); strings.HasSuffix(to, "/") || err == nil && st.IsDir() {
-		base := path.Base(path.Clean("/" + from)) // of what the user said, which has no ".." then
+		base := path.Base(path.Clean("/" + from)) // Clean removes ".." from the user's path
 		if to = filepath.Join(to, base); base == "/" {
 			to = filepath.Dir(to)
 		}
@@ -33,23 +33,23 @@ func (o copyOut) copy(ctx context.Context, from, to string) error {
 		return o.directory(ctx, e, to)
 	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return unwritable(to, err)
+		return errUnwritable(to, err)
 	}
 	return o.file(ctx, e.Path, to, os.OpenFile, os.Remove)
 }
 
-// directory copies what is below a directory.
+// directory copies the files below a directory.
 func (o copyOut) directory(ctx context.Context, dir *brig.Entry, to string) error {
-	all, err := o.files.List(ctx, o.at(dir.Path), math.MaxInt32)
+	all, err := o.files.List(ctx, o.path(dir.Path), math.MaxInt32)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
-		return unwritable(to, err)
+		return errUnwritable(to, err)
 	}
 	root, err := os.OpenRoot(to)
 	if err != nil {
-		return unwritable(to, err)
+		return errUnwritable(to, err)
 	}
 	defer root.Close()
 	above := strings.TrimSuffix(dir.Path, "/") + "/"
@@ -61,36 +61,36 @@ func (o copyOut) directory(ctx context.Context, dir *brig.Entry, to string) erro
 		switch e.Type {
 		case brig.Directory:
 			if err := root.MkdirAll(name, 0o755); err != nil {
-				return unwritable(name, err)
+				return errUnwritable(name, err)
 			}
 		case brig.RegularFile:
 			if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-				return unwritable(name, err)
+				return errUnwritable(name, err)
 			}
 			if err := o.file(ctx, e.Path, name, root.OpenFile, root.Remove); err != nil {
 				return err
 			}
 		default:
-			o.c.leftOut(e.Path)
+			o.c.reportSkipped(e.Path)
 		}
 	}
 	return nil
 }
 
-// file copies one file. What was cut short is removed, so that it is not taken
-// for whole.
+// file copies one file. It removes a partial copy, because the user could
+// mistake it for a complete one.
 func (o copyOut) file(
 	ctx context.Context, from, to string,
 	open func(string, int, fs.FileMode) (*os.File, error), remove func(string) error,
 ) error {
-	e, r, err := o.files.Read(ctx, o.at(from), 0, -1)
+	e, r, err := o.files.Read(ctx, o.path(from), 0, -1)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
 	f, err := open(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fs.FileMode(e.Mode&0o777))
 	if err != nil {
-		return unwritable(to, err)
+		return errUnwritable(to, err)
 	}
 	_, err = io.Copy(f, r)
 	if err = errors.Join(err, f.Close()); err == nil {
@@ -102,6 +102,6 @@ func (o copyOut) file(
 	return err
 }
 
-func unwritable(name string, err error) error {
-	return brig.InvalidField("DST", "%s cannot be written", clean(name)).Because(err)
+func errUnwritable(name string, err error) error {
+	return unwritable("", name, err)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/brig-run/brig/alert"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// generated are the files that come from the table of rules; `make docs`
-// writes them.
+// generated maps the files that `make docs` generates from the table of rules
+// to the commands that print them.
 var generated = map[string][]string{
 	"../../docs/prometheus-rules.yml": {"alerts", "rules"},
 	"../../docs/grafana.json":         {"metrics", "dashboard"},
@@ -40,14 +40,15 @@ func TestGeneratedFiles(t *testing.T) {
 	}
 }
 
-// exported lists every metric that a server has, by its name.
+// exported returns the names of all metrics of a server.
 func exported(t *testing.T) map[string]bool {
 	t.Helper()
-	s := newStage(t)
-	if _, err := door.NewMetrics(s.registry); err != nil {
+	s := newAlertHarness(t)
+	if _, err := httpapi.NewMetrics(s.registry); err != nil {
 		t.Fatal(err)
 	}
 	s.registry.MustRegister(firing{s.alerts}, buildInfo())
+	s.registry.MustRegister(httpapi.NewLimiter(httpapi.Limits{}).Collectors()...)
 	ch := make(chan *prometheus.Desc, 1000)
 	s.registry.Describe(ch)
 	close(ch)
@@ -58,7 +59,7 @@ func exported(t *testing.T) map[string]bool {
 	return names
 }
 
-// unknown lists metrics that a text names and no server has.
+// unknown returns the metrics in a text that no server exports.
 func unknown(text string, names map[string]bool) (out []string) {
 	for _, name := range regexp.MustCompile(`\bbrig_[a-z0-9_]+`).FindAllString(text, -1) {
 		base := name
@@ -72,9 +73,9 @@ func unknown(text string, names map[string]bool) (out []string) {
 	return out
 }
 
-// Every metric that a rule, the dashboard or the page about metrics names is
-// there; and the page names every one.
-func TestMetricsThatAreNamedExist(t *testing.T) {
+// TestNamedMetricsExist checks that every metric in the rules, the dashboard
+// and the metrics page exists, and that the page lists all metrics.
+func TestNamedMetricsExist(t *testing.T) {
 	names := exported(t)
 	if len(names) < 40 {
 		t.Fatalf("a server has only %d metrics", len(names))
@@ -100,8 +101,8 @@ func TestMetricsThatAreNamedExist(t *testing.T) {
 	}
 }
 
-// The dashboard is one that Grafana takes: each panel has a query and a place
-// of its own.
+// TestDashboard checks that Grafana can load the dashboard: each panel has a
+// query, and panels do not overlap.
 func TestDashboard(t *testing.T) {
 	b, err := alert.Dashboard(alert.Rules())
 	if err != nil {
@@ -151,8 +152,9 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// Prometheus's own tool takes the rules, those of a configuration too.
-func TestRulesAreTakenByPrometheus(t *testing.T) {
+// TestPrometheusAcceptsRules checks the rules with promtool, with the default
+// configuration and with a modified one.
+func TestPrometheusAcceptsRules(t *testing.T) {
 	tool := findPromtool(t)
 	config := filepath.Join(t.TempDir(), "brig.yaml")
 	text := "alerts: {rules: {BrigErrorRate: {threshold: 0.1, window: 90s, for: 0s, least: 3}, BrigMemoryHigh: {off: true}}}"
@@ -178,10 +180,11 @@ func TestRulesAreTakenByPrometheus(t *testing.T) {
 	}
 }
 
-// What cannot be meant is refused, with the field.
+// TestAlertsConfig checks that invalid values are rejected with an error that
+// names the field.
 func TestAlertsConfig(t *testing.T) {
 	for text, want := range map[string]string{
-		"alerts: {rules: {Nonsense: {off: true}}}":                     `alerts.rules: there is no "Nonsense"`,
+		"alerts: {rules: {Nonsense: {off: true}}}":                     `alerts.rules: no rule "Nonsense"`,
 		"alerts: {rules: {BrigMemoryHigh: {window: 1m}}}":              "alerts.rules.BrigMemoryHigh.window",
 		"alerts: {rules: {BrigErrorRate: {window: 1ms}}}":              "alerts.rules.BrigErrorRate is out of bounds",
 		"alerts: {rules: {BrigErrorRate: {for: -1s}}}":                 "alerts.rules.BrigErrorRate is out of bounds",

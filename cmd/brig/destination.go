@@ -16,14 +16,20 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// destination says which server carries out commands, and with which key it is
-// asked. Without a URL there is no server.
+// destination returns the URL and the API key of the server to use. The URL is
+// empty if there is no server.
 func (c *cli) destination(dir string) (client.Options, error) {
 	o := client.Options{URL: c.url, Key: cmp.Or(c.key, os.Getenv("BRIG_API_KEY")), InsecureHTTP: c.insecureHTTP}
 	if o.URL != "" && o.Key != "" {
-		return o, nil // the user has said both
+		return o, nil // the user has specified both
 	}
-	served := servedBy(dir)
+	served := serverOf(dir)
+	if served != "" {
+		// A user who can write to the folder can announce another server.
+		if err := checkFolder(dir, os.Geteuid()); err != nil {
+			return o, err
+		}
+	}
 	if o.URL == "" {
 		o.URL = served
 	}
@@ -31,9 +37,10 @@ func (c *cli) destination(dir string) (client.Options, error) {
 		return o, nil
 	}
 	if _, err := client.New(o); err != nil {
-		return o, err // what is no URL is told as that
+		return o, err // report an invalid URL as such
 	}
-	// The folder's key opens all of its server, so that nobody else may get it.
+	// The folder's key grants full access to its server, so no other server may
+	// receive it.
 	at, ours := announcedAs(o.URL, served)
 	if !ours {
 		return o, noKeyFor(o.URL, served)
@@ -42,19 +49,20 @@ func (c *cli) destination(dir string) (client.Options, error) {
 	return o, nil
 }
 
-// noKeyFor is the error of a server that is not the data folder's, where the
-// user has given no key.
+// noKeyFor returns the error for a server other than the data folder's, if the
+// user has specified no key.
 func noKeyFor(asked, served string) error {
 	hint := "give the key of that server with --key or BRIG_API_KEY"
 	if served != "" {
 		hint += "; the data folder's server is at " + served
 	}
-	return brig.Errorf(brig.Unauthenticated, "there is no key for %s: the data folder's key is for the data folder's server alone", asked).WithHint("%s", hint)
+	return brig.Errorf(brig.Unauthenticated, "no API key for %s: the data folder's key is only for the data folder's server", asked).WithHint("%s", hint)
 }
 
-// announcedAs reports whether a URL is the one that the folder's server has
-// announced, perhaps in other words, and returns it as it was announced: where
-// localhost leads to is not said, and another program may listen there.
+// announcedAs reports whether a URL is equivalent to the one that the folder's
+// server has announced, and returns the announced URL. The command connects to
+// the announced URL, because localhost may resolve to another address, on which
+// another program listens.
 func announcedAs(asked, announced string) (string, bool) {
 	a, err := url.Parse(asked)
 	if err != nil || a.User != nil {
@@ -77,13 +85,13 @@ func announcedAs(asked, announced string) (string, bool) {
 	return a.String(), true
 }
 
-// port returns the port of a URL, the scheme's own if it has none.
+// port returns the port of a URL, or the default port of its scheme.
 func port(u *url.URL) string {
 	return cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
 }
 
-// keyOf returns the key that a server left in its data folder, empty if there
-// is none to be read.
+// keyOf returns the key that a server left in its data folder. It returns an
+// empty string if there is no readable key.
 func keyOf(dir string) string {
 	b, err := os.ReadFile(filepath.Join(dir, keyFile))
 	if err != nil {
@@ -92,32 +100,32 @@ func keyOf(dir string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// announcement is what a server leaves in its data folder.
+// announcement is the content of serverFile.
 type announcement struct {
 	URL string `json:"url"`
 	PID int    `json:"pid"`
 }
 
-// servedBy returns the URL of the server that owns the data folder, if one
-// does.
-func servedBy(dir string) string {
-	if !owned(dir) {
-		return "" // whoever listens where an earlier server did is somebody else
+// serverOf returns the URL of the server that owns the data folder. It is empty
+// if there is no such server.
+func serverOf(dir string) string { return announcementOf(dir).URL }
+
+// announcementOf returns the announcement of the server that owns the data folder.
+// It is zero if there is no such server.
+func announcementOf(dir string) (a announcement) {
+	if !isLocked(dir) {
+		return a // another program may listen at the address of an earlier server
 	}
 	b, err := os.ReadFile(filepath.Join(dir, serverFile))
-	if err != nil {
-		return ""
+	if err != nil || json.Unmarshal(b, &a) != nil {
+		return announcement{}
 	}
-	var a announcement
-	if json.Unmarshal(b, &a) != nil {
-		return ""
-	}
-	return a.URL
+	return a
 }
 
-// owned reports whether somebody has the data folder. Those who ask share the
-// lock: else each would take another one that asks for an owner.
-func owned(dir string) bool {
+// isLocked reports whether a process owns the data folder. It tries to take a
+// shared lock, so that concurrent calls do not mistake each other for the owner.
+func isLocked(dir string) bool {
 	f, err := os.Open(filepath.Join(dir, ownerFile))
 	if err != nil {
 		return false

@@ -20,27 +20,28 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The keys of the tests below: one that is in a folder, and one that is given.
+// Keys for the tests below: the key in the data folder, and the key that the
+// user specifies.
 const (
 	folderKey = "brig_of-the-folder-0000000000000000000000"
 	givenKey  = "brig_given-by-the-user-000000000000000000"
 )
 
-// ear listens, and keeps every byte that reaches it.
-type ear struct {
+// recordingServer listens, and records every byte that it receives.
+type recordingServer struct {
 	url, port string
 
-	mu    sync.Mutex // guards heard
-	heard bytes.Buffer
+	mu       sync.Mutex // guards heard
+	received bytes.Buffer
 }
 
-func listenAt(t *testing.T, address string) *ear {
+func listenAt(t *testing.T, address string) *recordingServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &ear{url: "http://" + ln.Addr().String(), port: strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)}
+	e := &recordingServer{url: "http://" + ln.Addr().String(), port: strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -48,21 +49,21 @@ func listenAt(t *testing.T, address string) *ear {
 			if err != nil {
 				return
 			}
-			running.Go(func() { e.hear(c) })
+			running.Go(func() { e.record(c) })
 		}
 	})
 	t.Cleanup(func() { ln.Close(); running.Wait() })
 	return e
 }
 
-// hear keeps what one connection brings and answers its first request. A
-// connection without a byte is kept as well.
-func (e *ear) hear(c net.Conn) {
+// record records the bytes of one connection and responds to its first request.
+// It also records connections without any bytes.
+func (e *recordingServer) record(c net.Conn) {
 	defer c.Close()
 	kept := writerFunc(func(b []byte) (int, error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return e.heard.Write(b)
+		return e.received.Write(b)
 	})
 	_, _ = kept.Write([]byte("connected "))
 	if _, err := http.ReadRequest(bufio.NewReader(io.TeeReader(c, kept))); err == nil {
@@ -74,17 +75,17 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// told returns what was heard so far, and forgets it.
-func (e *ear) told() string {
+// takeReceived returns the bytes received so far, and clears them.
+func (e *recordingServer) takeReceived() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	defer e.heard.Reset()
-	return e.heard.String()
+	defer e.received.Reset()
+	return e.received.String()
 }
 
-// folderServedAt is a data folder with a key, whose server is at url. Without
-// owned the server is gone and has left its address.
-func folderServedAt(t *testing.T, url string, owned bool) string {
+// folderServedAt creates a data folder with a key and an announcement of url.
+// If isLocked is false, the server is gone, but its announcement remains.
+func folderServedAt(t *testing.T, url string, isLocked bool) string {
 	t.Helper()
 	dir := t.TempDir()
 	b, err := json.Marshal(announcement{URL: url, PID: os.Getpid()})
@@ -96,8 +97,8 @@ func folderServedAt(t *testing.T, url string, owned bool) string {
 			t.Fatal(err)
 		}
 	}
-	if owned {
-		lock, err := own(dir)
+	if isLocked {
+		lock, err := tryLock(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,8 @@ func folderServedAt(t *testing.T, url string, owned bool) string {
 	return dir
 }
 
-// runWith runs a command that asks a server, with no other environment than env.
+// runWith runs a command that calls a server. Its environment contains only
+// env.
 func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (errs string, code int) {
 	t.Helper()
 	for _, name := range []string{"BRIG_URL", "BRIG_API_KEY", "BRIG_DATA_DIR", "BRIG_CONFIG", "BRIG_INSECURE_HTTP"} {
@@ -117,16 +119,17 @@ func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (
 	return err.String(), code
 }
 
-// The folder's key goes to the folder's own server. Nobody else hears from the
-// command at all, unless the user has given a key.
+// TestFolderKey checks that the command sends the folder's key only to the
+// folder's own server. Another server receives no connection unless the user
+// has specified a key.
 func TestFolderKey(t *testing.T) {
 	served, other := listenAt(t, "127.0.0.1:0"), listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
 		flags  []string
 		env    map[string]string
-		served string    // the key that the folder's server gets
-		other  string    // the key that the other one gets
-		want   brig.Kind // of the error before anything is sent; empty if something is
+		served string    // the key that the folder's server receives
+		other  string    // the key that the other server receives
+		want   brig.Kind // the error before the command sends a request; empty if it sends one
 	}{
 		"no URL":                   {served: folderKey},
 		"the address itself":       {flags: []string{"--url", served.url}, served: folderKey},
@@ -156,12 +159,13 @@ func TestFolderKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs, code := runWith(t, folderServedAt(t, served.url, true), c.env, c.flags...)
-			for who, got := range map[string]struct{ heard, key string }{"the folder's server": {served.told(), c.served}, "the other": {other.told(), c.other}} {
-				if got.key == "" && got.heard != "" || got.key != "" && !strings.Contains(got.heard, "Authorization: Bearer "+got.key+"\r\n") {
-					t.Errorf("%s hears %q, want the key %q", who, got.heard, got.key)
+			for who, got := range map[string]struct{ received, key string }{"the folder's server": {served.takeReceived(), c.served}, "the other": {other.takeReceived(), c.other}} {
+				if got.key == "" && got.received != "" || got.key != "" && !strings.Contains(got.received, "Authorization: Bearer "+got.key+"\r\n") {
+					t.Errorf("%s hears %q, want the key %q", who, got.received, got.key)
 				}
 			}
-			// What answers is no Brig server, so that what was sent fails as well.
+			// The listener is not a Brig server, so a command that sends a
+			// request fails as well.
 			want := cmp.Or(c.want, brig.ConnectionFailed)
 			if code == 0 || !strings.Contains(errs, "("+want.Code()+")") {
 				t.Errorf("exit code %d, %s, want %s", code, errs, want)
@@ -173,26 +177,27 @@ func TestFolderKey(t *testing.T) {
 	}
 }
 
-// localhost may be another program's address on the same port, so the command
-// connects to the address that the server has announced.
+// TestFolderKeyTwoLoopbacks checks that the command connects to the address
+// that the server has announced, because localhost may resolve to another
+// address, on which another program uses the same port.
 func TestFolderKeyTwoLoopbacks(t *testing.T) {
 	served := listenAt(t, "127.0.0.2:0")
 	other := listenAt(t, "127.0.0.1:"+served.port)
 	errs, _ := runWith(t, folderServedAt(t, served.url, true), nil, "--url", "http://localhost:"+served.port)
-	if got := served.told(); !strings.Contains(got, folderKey) {
+	if got := served.takeReceived(); !strings.Contains(got, folderKey) {
 		t.Errorf("the folder's server hears %q; %s", got, errs)
 	}
-	if got := other.told(); got != "" {
+	if got := other.takeReceived(); got != "" {
 		t.Errorf("another listener hears %q", got)
 	}
 }
 
-// A server that is gone has no key to get: whoever listens there now is
-// somebody else.
-func TestFolderKeyOfNobody(t *testing.T) {
+// TestFolderKeyOfStoppedServer checks that the key of a server that is gone is not
+// sent to another program at its address.
+func TestFolderKeyOfStoppedServer(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	errs, code := runWith(t, folderServedAt(t, other.url, false), nil, "--url", other.url)
-	if got := other.told(); got != "" {
+	if got := other.takeReceived(); got != "" {
 		t.Errorf("it hears %q", got)
 	}
 	if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
@@ -200,12 +205,12 @@ func TestFolderKeyOfNobody(t *testing.T) {
 	}
 }
 
-// Who owns a folder and is no server has announced nothing, whatever an earlier
-// server has left there.
-func TestFolderKeyOfAnEarlierServer(t *testing.T) {
+// TestFolderKeyIgnoresStaleAnnouncement checks that the announcement of an
+// earlier server is ignored if the current owner of the folder is not a server.
+func TestFolderKeyIgnoresStaleAnnouncement(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	for name, lock := range map[string]func(dir string) (*os.File, error){
-		"somebody has the folder": takeOver,
+		"somebody has the folder": acquireLock,
 		"somebody looks who has it": func(dir string) (*os.File, error) {
 			f, err := os.Create(filepath.Join(dir, ownerFile))
 			if err == nil {
@@ -222,28 +227,29 @@ func TestFolderKeyOfAnEarlierServer(t *testing.T) {
 			}
 			defer f.Close()
 			errs, code := runWith(t, dir, nil, "--url", other.url)
-			if got := other.told(); got != "" {
+			if got := other.takeReceived(); got != "" {
 				t.Errorf("whoever listens there now hears %q", got)
 			}
 			if code != exitError || !strings.Contains(errs, "("+brig.Unauthenticated.Code()+")") {
 				t.Errorf("exit code %d, %s", code, errs)
 			}
-			if at := servedBy(dir); at != "" {
+			if at := serverOf(dir); at != "" {
 				t.Errorf("the folder is said to be served at %s", at)
 			}
 		})
 	}
 }
 
-// No key leaves this machine in plain HTTP, whoever has given it, unless the
-// user admits that. 0.0.0.0 is no loopback, and yet leads to the listener.
+// TestKeyInPlainHTTP checks that no key leaves this machine in plain HTTP
+// unless the user allows it. 0.0.0.0 is not a loopback address, but a
+// connection to it reaches the listener.
 func TestKeyInPlainHTTP(t *testing.T) {
 	far := listenAt(t, "0.0.0.0:0")
 	at := "http://0.0.0.0:" + far.port
 	for name, c := range map[string]struct {
 		flags []string
 		env   map[string]string
-		key   string // the key that the listener gets; empty if it hears nothing
+		key   string // the key that the listener receives; empty if it receives no key
 	}{
 		"a flag's key":                   {flags: []string{"--url", at, "--key", givenKey}},
 		"a variable's key":               {flags: []string{"--url", at}, env: map[string]string{"BRIG_API_KEY": givenKey}},
@@ -264,19 +270,70 @@ func TestKeyInPlainHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs, code := runWith(t, folderServedAt(t, at, true), c.env, c.flags...)
-			heard := far.told()
+			received := far.takeReceived()
 			if c.key != "" {
-				if !strings.Contains(heard, "Authorization: Bearer "+c.key+"\r\n") {
-					t.Errorf("the listener hears %q, want the key %q; %s", heard, c.key, errs)
+				if !strings.Contains(received, "Authorization: Bearer "+c.key+"\r\n") {
+					t.Errorf("the listener hears %q, want the key %q; %s", received, c.key, errs)
 				}
 				return
 			}
-			if heard != "" {
-				t.Errorf("the listener hears %q", heard)
+			if received != "" {
+				t.Errorf("the listener hears %q", received)
 			}
 			if code != exitUsage || !strings.Contains(errs, "plain HTTP to 0.0.0.0") || !strings.Contains(errs, "--insecure-http") {
 				t.Errorf("exit code %d, %s", code, errs)
 			}
 		})
+	}
+}
+
+// TestForeignAnnouncementsAreIgnored checks that a folder's announcement is not trusted
+// if another user could have written it. Regardless of the source of the key, neither
+// the key nor a command reaches the address. The control is the same folder with the
+// right owner and mode.
+func TestForeignAnnouncementsAreIgnored(t *testing.T) {
+	other := listenAt(t, "127.0.0.1:0")
+	for name, c := range map[string]struct {
+		folder, above os.FileMode
+		sticky, good  bool
+	}{
+		"our own":                     {folder: 0o700, above: 0o755, good: true},
+		"others may read":             {folder: 0o755, above: 0o755, good: true},
+		"below a sticky folder":       {folder: 0o700, above: 0o777, sticky: true, good: true},
+		"the group may write":         {folder: 0o770, above: 0o755},
+		"everybody may write":         {folder: 0o707, above: 0o755},
+		"below what everybody writes": {folder: 0o700, above: 0o777},
+	} {
+		for way, flags := range map[string][]string{
+			"the folder alone":      nil,
+			"the address":           {"--url", other.url},
+			"the address by a name": {"--url", "http://localhost:" + other.port},
+			"a key":                 {"--key", givenKey},
+		} {
+			t.Run(name+", "+way, func(t *testing.T) {
+				above := t.TempDir()
+				dir := filepath.Join(above, "data")
+				if err := os.Rename(folderServedAt(t, other.url, true), dir); err != nil {
+					t.Fatal(err)
+				}
+				if c.sticky {
+					c.above |= os.ModeSticky
+				}
+				for path, mode := range map[string]os.FileMode{dir: c.folder, above: c.above} {
+					if err := os.Chmod(path, mode); err != nil {
+						t.Fatal(err)
+					}
+				}
+				errs, code := runWith(t, dir, nil, flags...)
+				switch got := other.takeReceived(); {
+				case c.good && !strings.Contains(got, "Authorization: Bearer "):
+					t.Errorf("the folder's server hears %q; %s", got, errs)
+				case !c.good && got != "":
+					t.Errorf("who may have written the folder hears %q", got)
+				case !c.good && (code != exitError || !strings.Contains(errs, "("+brig.NotInitialized.Code()+")")):
+					t.Errorf("exit code %d, %s", code, errs)
+				}
+			})
+		}
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,21 +19,24 @@ import (
 	"github.com/brig-run/brig/provider/gvisor"
 )
 
-// finding is one thing that doctor looked at.
+// finding is the result of one check of brig doctor.
 type finding struct {
 	Name   string `json:"name"`
-	State  string `json:"state"` // "ok", "note" (works with less), "fail"
+	State  string `json:"state"` // "ok", "note" (works with limitations) or "fail"
 	Detail string `json:"detail"`
 	Fix    string `json:"fix,omitempty"`
 }
 
-func (c *cli) doctorCommand() *cobra.Command {
+// hostCommands are the commands that check and prepare this machine.
+type hostCommands struct{ *cli }
+
+func (c hostCommands) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this machine can do, what is missing, and how to fix it",
+		Short: "Check whether this machine can run sandboxes, and how to fix it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list := c.examine(cmd.Context())
+			list := c.runChecks(cmd.Context())
 			for _, f := range list {
 				if f.State == "fail" {
 					c.code = 1
@@ -42,18 +46,24 @@ func (c *cli) doctorCommand() *cobra.Command {
 				return c.printJSON(map[string]any{"findings": list, "ok": c.code == 0})
 			}
 			for _, f := range list {
-				fmt.Fprintf(c.stdout, "%-4s  %-16s %s\n", f.State, f.Name, clean(f.Detail))
-				if f.Fix != "" {
-					fmt.Fprintf(c.stdout, "      %-16s fix: %s\n", "", f.Fix)
-				}
+				printFinding(c.stdout, f)
 			}
 			return nil
 		},
 	}
 }
 
-// examine looks at everything that a sandbox needs.
-func (c *cli) examine(ctx context.Context) []finding {
+// printFinding prints the result of a check, and the remedy.
+func printFinding(w io.Writer, f finding) {
+	color := map[string]string{"ok": green, "note": yellow, "fail": red}[f.State]
+	fmt.Fprintf(w, "%s  %-16s %s\n", paint(w, color, fmt.Sprintf("%-4s", f.State)), f.Name, clean(f.Detail))
+	if f.Fix != "" {
+		fmt.Fprintf(w, "      %-16s fix: %s\n", "", clean(f.Fix))
+	}
+}
+
+// runChecks checks all requirements of sandboxes.
+func (c hostCommands) runChecks(ctx context.Context) []finding {
 	list := []finding{kernel(), account()}
 	if os.Geteuid() != 0 {
 		list = append(list, userNamespaces()...)
@@ -63,8 +73,8 @@ func (c *cli) examine(ctx context.Context) []finding {
 		return append(list, failed("data folder", err))
 	}
 	list = append(list, dataFolder(dir), limits(dir))
-	list = append(list, c.trial(ctx)...)
-	return append(list, optional("mmdebstrap", "builds Debian images", "apt-get install mmdebstrap"))
+	list = append(list, c.healthCheck(ctx)...)
+	return append(list, optionalProgram("mmdebstrap", "builds Debian images", "apt-get install mmdebstrap"))
 }
 
 func failed(name string, err error) finding {
@@ -94,14 +104,14 @@ func account() finding {
 	if os.Geteuid() == 0 {
 		return finding{Name: "user", State: "ok", Detail: "root"}
 	}
-	return finding{Name: "user", State: "note", Detail: "not root: sandboxes run rootless; memory is measured, not limited by the kernel, and processors are given whole"}
+	return finding{Name: "user", State: "note", Detail: "not root: sandboxes run rootless; Brig measures memory instead of the kernel limiting it, and CPU limits are whole processors", Fix: "run as root for exact limits"}
 }
 
-// userNamespaces tries to make one as an unprivileged user, and names the
-// setting that forbids it.
+// userNamespaces tries to create a user namespace as an unprivileged user, and
+// reports the setting that forbids it.
 func userNamespaces() []finding {
 	cmd := exec.Command(self, "version")
-	cmd.Args[0] = "brig" // by the other name gVisor would answer
+	cmd.Args[0] = "brig" // under its other names the binary runs gVisor
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWNET,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
@@ -109,7 +119,7 @@ func userNamespaces() []finding {
 	}
 	err := cmd.Run()
 	if err == nil {
-		return []finding{{Name: "user namespaces", State: "ok", Detail: "an unprivileged user may make them"}}
+		return []finding{{Name: "user namespaces", State: "ok", Detail: "an unprivileged user can create them"}}
 	}
 	var out []finding
 	for _, s := range []struct{ file, bad, set string }{
@@ -122,14 +132,14 @@ func userNamespaces() []finding {
 		}
 	}
 	if out == nil {
-		out = []finding{{Name: "user namespaces", State: "fail", Detail: err.Error(), Fix: "run as root, or ask what forbids user namespaces here (a container's seccomp profile, a security module)"}}
+		out = []finding{{Name: "user namespaces", State: "fail", Detail: err.Error(), Fix: "run as root, or allow user namespaces (a container's seccomp profile or a security module forbids them)"}}
 	}
 	return out
 }
 
 func dataFolder(dir string) finding {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return finding{Name: "data folder", State: "fail", Detail: err.Error(), Fix: "choose a folder that you may write to with --data-dir"}
+		return finding{Name: "data folder", State: "fail", Detail: err.Error(), Fix: "choose a folder that you can write to with --data-dir"}
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -138,14 +148,14 @@ func dataFolder(dir string) finding {
 	free := int64(st.Bavail) * st.Bsize
 	f := finding{Name: "data folder", State: "ok", Detail: fmt.Sprintf("%s, %d GiB free", dir, free>>30)}
 	if free < brig.GiB {
-		f.State, f.Fix = "note", "free some space: a sandbox may write 1GiB by default"
+		f.State, f.Fix = "note", "free space: by default a sandbox can write 1GiB"
 	}
 	return f
 }
 
 func limits(dir string) finding {
 	if os.Geteuid() != 0 {
-		return finding{Name: "limits", State: "note", Detail: "memory by measuring, processors by affinity, the rest by the sandbox's own kernel"}
+		return finding{Name: "limits", State: "note", Detail: "memory by measurement, CPU by affinity, the rest by the sandbox's own kernel"}
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
@@ -153,15 +163,15 @@ func limits(dir string) finding {
 	}
 	if err != nil {
 		return finding{
-			Name: "limits", State: "note", Detail: "no cgroup can be made (" + err.Error() + "): memory is measured, not limited by the kernel",
+			Name: "limits", State: "note", Detail: "cannot create a cgroup (" + err.Error() + "): Brig measures memory instead of the kernel limiting it",
 			Fix: "mount the cgroup file system writable, with the memory and cpu controllers",
 		}
 	}
-	return finding{Name: "limits", State: "ok", Detail: "memory, processors and processes by cgroup " + cgroup.Mode()}
+	return finding{Name: "limits", State: "ok", Detail: "memory, CPU and processes by cgroup " + cgroup.Mode()}
 }
 
-// trial runs real programs.
-func (c *cli) trial(ctx context.Context) []finding {
+// healthCheck runs test programs in sandboxes.
+func (c hostCommands) healthCheck(ctx context.Context) []finding {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	dir, err := c.dataFolder()
@@ -198,9 +208,9 @@ func (c *cli) trial(ctx context.Context) []finding {
 	return list
 }
 
-func optional(program, use, fix string) finding {
+func optionalProgram(program, use, fix string) finding {
 	if p, err := exec.LookPath(program); err == nil {
 		return finding{Name: program, State: "ok", Detail: p}
 	}
-	return finding{Name: program, State: "note", Detail: "not installed; it " + use, Fix: fix}
+	return finding{Name: program, State: "note", Detail: "not installed (it " + use + ")", Fix: fix}
 }

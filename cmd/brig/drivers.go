@@ -12,6 +12,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/provider/agentrun"
 	"github.com/brig-run/brig/provider/docker"
 	"github.com/brig-run/brig/provider/e2b"
@@ -20,8 +21,8 @@ import (
 	"github.com/brig-run/brig/provider/ssh"
 )
 
-// drivers are the kinds of providers that there are, besides this machine: a
-// new one is a line here.
+// drivers returns the drivers of all providers other than this machine. To add
+// a driver, add a line here.
 func drivers() []brig.Driver {
 	return []brig.Driver{
 		execman.Driver(os.Getenv),
@@ -33,11 +34,12 @@ func drivers() []brig.Driver {
 	}
 }
 
-// providersConfig says which providers there are from the first start on.
+// providersConfig configures the providers of the first start.
 type providersConfig struct {
-	// Active is the one that is active until an administrator chooses another.
+	// Active is the active provider until an administrator selects another.
 	Active string `yaml:"active"`
-	// Configure is what is configured if nothing is kept of it, by id.
+	// Configure has the configurations of providers that are not in the store,
+	// by provider ID.
 	Configure map[string]struct {
 		Config map[string]any `yaml:"config"`
 		Terms  struct {
@@ -48,19 +50,28 @@ type providersConfig struct {
 	} `yaml:"configure"`
 }
 
-// options are those of an engine that has them. The meter, if there is one, is
-// told of what they call.
-func (c *providersConfig) options(dir, agent string, meter brig.Meter, o *engine.Options) {
+// options sets the engine's options for these providers. A non-nil meter counts
+// the calls to them.
+func (c *providersConfig) options(dir, agent string, meter brig.Meter, o *engine.Options) error {
+	server, err := serverName(dir)
+	if err != nil {
+		return err
+	}
 	o.Active, o.Drivers = c.Active, drivers()
-	o.Site = func(id string) brig.Site {
+	o.DriverEnv = func(id string) brig.Site {
 		return brig.Site{
 			ID: id, Dir: filepath.Join(dir, "providers", id), Agent: agent, Log: o.Log.With("provider", id),
-			Called: metered(meter, id),
+			Called: metered(meter, id), Server: server,
 		}
 	}
+	return nil
 }
 
-// metered tells a meter of a provider's calls.
+// serverName returns the name with which the server of a data folder identifies
+// itself to other servers.
+func serverName(dir string) (string, error) { return guest.ServerMark(filepath.Join(dir, "providers")) }
+
+// metered returns a function that reports a provider's calls to the meter.
 func metered(meter brig.Meter, id string) func(brig.Call) {
 	if meter == nil {
 		return nil
@@ -73,9 +84,9 @@ func metered(meter brig.Meter, id string) func(brig.Call) {
 	}
 }
 
-// first configures what the configuration file has and the store has not. What
-// an administrator has changed since stays.
-func (c *providersConfig) first(ctx context.Context, store brig.Store, e *engine.Engine, log *slog.Logger) error {
+// configureMissing configures the providers that are in the configuration file
+// but not in the store. It never overwrites later changes by an administrator.
+func (c *providersConfig) configureMissing(ctx context.Context, store brig.Store, e *engine.Engine, log *slog.Logger) error {
 	if len(c.Configure) == 0 {
 		return nil
 	}
@@ -94,7 +105,7 @@ func (c *providersConfig) first(ctx context.Context, store brig.Store, e *engine
 		in := brig.ProviderConfig{ID: id, Terms: &brig.Terms{Region: given.Terms.Region, Max: int(given.Terms.Max), Second: given.Terms.Second}}
 		if len(given.Config) > 0 {
 			if in.Config, err = json.Marshal(given.Config); err != nil {
-				return brig.Errorf(brig.InvalidConfig, "providers.configure.%s.config is not what JSON can be", id).WithHint("give text, numbers, true or false, and lists of text").Because(err)
+				return brig.Errorf(brig.InvalidConfig, "providers.configure.%s.config cannot be converted to JSON", id).WithHint("use only strings, numbers, booleans and lists of strings").Because(err)
 			}
 		}
 		if _, err := e.ConfigureProvider(ctx, in); err != nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/brig-run/brig/schema"
 )
 
-// What a remote provider calls is counted, by region and by what it was
-// answered: a service that is full, and one that fails, are told apart.
+// TestCallsAreCounted checks that calls to a remote provider are counted by
+// region and status, and that a service at capacity is counted separately from
+// one that fails.
 func TestCallsAreCounted(t *testing.T) {
 	double := agentruntest.New(agentruntest.Options{
 		ID: "LTAI", Secret: "secret", Account: "1431999136518149", Region: "cn-beijing",
@@ -51,7 +52,7 @@ func TestCallsAreCounted(t *testing.T) {
 		if wrong := schema.Decode(raw, config); len(wrong) > 0 {
 			t.Fatalf("%+v", wrong)
 		}
-		if p, err = d.Open(t.Context(), o.Site(id), config); err != nil {
+		if p, err = d.Open(t.Context(), o.DriverEnv(id), config); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +67,8 @@ func TestCallsAreCounted(t *testing.T) {
 			t.Errorf("an answer of %d is none", status)
 		}
 	}
-	// The labels in order are the code, or the operation, the provider and the region.
+	// The labels, in order, are the code or the operation, the provider and the
+	// region.
 	got := map[string]float64{}
 	families, err := registry.Gather()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// egressFlags are the flags that say where a sandbox may connect to.
+// egressFlags are the flags for the egress rules of a sandbox.
 type egressFlags struct {
 	rules     []brig.EgressRule
 	bandwidth string
@@ -19,9 +19,9 @@ type egressFlags struct {
 
 func (f *egressFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.Var(ruleFlag{f, false}, "allow", "let it connect to `PLACE`: host, *.host, network, each with :port,port; or \"GET,POST host/path*\"")
-	fl.Var(ruleFlag{f, true}, "deny", "refuse `PLACE`, where a later --allow has it; the first that matches decides")
-	fl.StringVar(&f.bandwidth, "bandwidth", "", "bytes per second in each direction, for example 1MiB")
+	fl.Var(ruleFlag{f, false}, "allow", "allow connections to `DEST`: host, *.host or network, with :port,port; or \"GET,POST host/path*\"")
+	fl.Var(ruleFlag{f, true}, "deny", "deny connections to `DEST`; the first rule that matches decides")
+	fl.StringVar(&f.bandwidth, "bandwidth", "", "limit of bytes per second in each direction, for example 1MiB")
 }
 
 func (f *egressFlags) egress() (brig.Egress, error) {
@@ -29,7 +29,7 @@ func (f *egressFlags) egress() (brig.Egress, error) {
 	return brig.Egress{Rules: f.rules, Bandwidth: n}, err
 }
 
-// ruleFlag collects rules in the order in which they are given.
+// ruleFlag collects rules in the order of the flags.
 type ruleFlag struct {
 	f    *egressFlags
 	deny bool
@@ -41,7 +41,7 @@ var _ pflag.Value = ruleFlag{}
 func (r ruleFlag) String() string { return "" }
 
 // Type implements pflag.Value.
-func (r ruleFlag) Type() string { return "PLACE" }
+func (r ruleFlag) Type() string { return "DEST" }
 
 // Set implements pflag.Value.
 func (r ruleFlag) Set(s string) error {
@@ -54,7 +54,7 @@ func (r ruleFlag) Set(s string) error {
 	return nil
 }
 
-// parseRule reads a place: [METHOD,… ]host[:port,…][/path] or a network.
+// parseRule parses a destination: [METHOD,… ]host[:port,…][/path] or a network.
 func parseRule(s string) (brig.EgressRule, error) {
 	var r brig.EgressRule
 	if methods, rest, ok := strings.Cut(s, " "); ok {
@@ -83,7 +83,7 @@ func parseRule(s string) (brig.EgressRule, error) {
 		for p := range strings.SplitSeq(ports, ",") {
 			n, err := strconv.Atoi(p)
 			if err != nil {
-				return r, brig.InvalidField("--allow", "%q is not a port", p).
+				return r, brig.InvalidField("--allow", "%q is not a port", brig.Clip(p, 40)).
 					WithHint("for example --allow api.example.com:443")
 			}
 			r.Ports = append(r.Ports, n)
@@ -92,23 +92,44 @@ func parseRule(s string) (brig.EgressRule, error) {
 	return r, nil
 }
 
-func (c *cli) sandboxEgress() *cobra.Command {
+// networkCommands are the commands of brig sandbox for its network.
+type networkCommands struct{ *cli }
+
+// commands returns the commands for the network of a sandbox.
+func (c networkCommands) commands() []*cobra.Command {
+	return []*cobra.Command{c.egress(), c.forward()}
+}
+
+func (c networkCommands) egress() *cobra.Command {
 	var f egressFlags
 	cmd := &cobra.Command{
-		Use:   "egress NAME [--allow PLACE…] [--deny PLACE…]",
-		Short: "Change where it may connect to; no rules are nowhere",
-		Args:  cobra.ExactArgs(1),
+		Use:   "egress NAME",
+		Short: "Replace the egress rules of a sandbox",
+		Long: `Replace all egress rules of a sandbox by those of --allow and --deny, in their order. The
+first rule that matches decides. Without rules, all egress is blocked. With only
+--bandwidth, the rules stay.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rules, err := f.egress()
 			if err != nil {
 				return err
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				given := cmd.Flags().Changed
+				if !given("bandwidth") {
+					rules.Bandwidth = brig.SameBandwidth
+				} else if !given("allow") && !given("deny") {
+					now, err := svc.Get(ctx, args[0])
+					if err != nil {
+						return err
+					}
+					rules.Rules = now.Spec.Egress.Rules
+				}
 				s, err := svc.SetEgress(ctx, args[0], rules)
 				if err != nil {
 					return err
 				}
-				return c.showSandbox(s, s.Spec.Name)
+				return sandboxCommands(c).showSandbox(s, s.Spec.Name)
 			})
 		},
 	}

@@ -8,32 +8,45 @@ import (
 	"os"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/egress"
 	"github.com/brig-run/brig/engine"
 )
 
-// egressConfig is the part of the configuration about where sandboxes may
-// connect to.
+// egressConfig is the egress section of the configuration.
 type egressConfig struct {
-	// Wide lets everybody have rules that allow nearly everything.
+	// Wide permits rules that allow nearly all destinations, for all tenants.
 	Wide bool `yaml:"wide"`
-	// Networks are special ones that everybody may have rules for.
+	// Networks are the special-purpose networks for which all tenants may have
+	// rules.
 	Networks []string `yaml:"networks"`
+	// OwnAddresses are addresses that are routed to this machine but are on
+	// none of its interfaces, for example the public address of a machine
+	// behind NAT.
+	OwnAddresses []string `yaml:"own_addresses"`
+	// Memory bounds the server's memory for one sandbox's connections.
+	Memory size `yaml:"memory"`
 	// Resolver is a name server's address and port.
 	Resolver string `yaml:"resolver"`
-	// Roots is a file of further authorities.
+	// Roots is a file of additional CAs.
 	Roots string `yaml:"roots"`
 }
 
-// options are what the engine is told of it.
+// minEgressMemory is sufficient for a few connections and one upload.
+const minEgressMemory = 4 * brig.MiB
+
+// options returns the engine's egress options.
 func (c *egressConfig) options() (engine.EgressOptions, error) {
-	o := engine.EgressOptions{Wide: c.Wide}
-	for i, n := range c.Networks {
-		p, err := brig.ParseNetwork(n)
-		if err != nil || p != p.Masked() {
-			return o, brig.Errorf(brig.InvalidConfig, "egress.networks[%d]: %q is not a network", i, n).
-				WithHint("for example 10.1.0.0/16")
-		}
-		o.Networks = append(o.Networks, p)
+	o := engine.EgressOptions{AllowWide: c.Wide, Memory: int64(c.Memory)}
+	if o.Memory != 0 && o.Memory < minEgressMemory {
+		return o, brig.Errorf(brig.InvalidConfig, "egress.memory: %s is too small", brig.FormatBytes(o.Memory)).
+			WithHint("give %s or more, or leave it out for %s", brig.FormatBytes(minEgressMemory), brig.FormatBytes(egress.DefaultMemory))
+	}
+	var err error
+	if o.Networks, err = networks("egress.networks", c.Networks, "10.1.0.0/16"); err != nil {
+		return o, err
+	}
+	if _, err := c.ownAddresses(); err != nil {
+		return o, err
 	}
 	if c.Resolver != "" {
 		if _, err := netip.ParseAddrPort(c.Resolver); err != nil {
@@ -48,7 +61,7 @@ func (c *egressConfig) options() (engine.EgressOptions, error) {
 	if c.Roots != "" {
 		pem, err := os.ReadFile(c.Roots)
 		if err != nil {
-			return o, brig.Errorf(brig.InvalidConfig, "egress.roots cannot be read").WithHint("check the file's name and mode").Because(err)
+			return o, brig.Errorf(brig.InvalidConfig, "cannot read egress.roots").WithHint("check the file's name and mode").Because(err)
 		}
 		pool, err := x509.SystemCertPool()
 		if err != nil {
@@ -60,4 +73,24 @@ func (c *egressConfig) options() (engine.EgressOptions, error) {
 		o.Roots = pool
 	}
 	return o, nil
+}
+
+// ownAddresses returns the addresses that are routed to this machine but are on
+// none of its interfaces.
+func (c *egressConfig) ownAddresses() ([]netip.Prefix, error) {
+	return networks("egress.own_addresses", c.OwnAddresses, "198.51.100.7")
+}
+
+// networks parses a list of networks and addresses.
+func networks(field string, list []string, example string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for i, n := range list {
+		p, err := brig.ParseNetwork(n)
+		if err != nil || p != p.Masked() {
+			return nil, brig.Errorf(brig.InvalidConfig, "%s[%d]: %q is not a network", field, i, n).
+				WithHint("for example %s", example)
+		}
+		out = append(out, p)
+	}
+	return out, nil
 }

@@ -19,22 +19,23 @@ import (
 //go:embed embedded
 var embedded embed.FS
 
-// The programs that may be embedded.
+// Names of programs that may be embedded.
 const (
 	agentName  = "brig-agent"
 	engineName = "brig-engine"
 	shimName   = "brig-shim"
 )
 
-// self is this very binary, whatever becomes of its file.
+// self is the path of this binary. It remains valid if the file is replaced.
 const self = "/proc/self/exe"
 
-// unpack puts an embedded program into the data folder, once per version of
-// it, and returns its path; without one, this binary plays its part.
+// unpack writes an embedded program to the data folder, once per version, and
+// returns its path. If the program is not embedded, it returns this binary,
+// which can act as any of them.
 func unpack(dataDir, name string) (string, error) {
 	packed, err := embedded.ReadFile("embedded/" + name + ".gz")
 	if errors.Is(err, fs.ErrNotExist) || failpoint.Enabled && name != agentName {
-		return self, nil // what is embedded has no failpoints
+		return self, nil // embedded programs have no failpoints
 	}
 	if err != nil {
 		return "", fmt.Errorf("read embedded %s: %w", name, err)

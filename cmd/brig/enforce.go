@@ -7,28 +7,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-// addRequire adds the flag that says what must be enforced.
+// addRequire adds the flag for the required enforcement.
 func addRequire(cmd *cobra.Command, list *[]string) {
-	cmd.Flags().StringArrayVar(list, "require", nil, "refuse unless `AREA=LEVEL` is enforced, for example memory=boundary (see brig capabilities)")
+	cmd.Flags().StringArrayVar(list, "require", nil, "fail unless the provider enforces `AREA=LEVEL`, for example memory=boundary (see brig capabilities)")
 }
 
-// requirement reads --require.
+// requirement parses --require.
 func requirement(list []string) (brig.Requirement, error) {
 	m, err := pairs("--require", list, false)
 	if err != nil {
 		return nil, err
 	}
-	r := wire.ToRequirement(m)
+	r := v1.ToRequirement(m)
 	return r, r.Check("--require")
 }
 
-func (c *cli) capabilitiesCommand() *cobra.Command {
+func (c observeCommands) capabilities() *cobra.Command {
 	return &cobra.Command{
 		Use:   "capabilities",
-		Short: "Say how far memory, egress and every other area are enforced here",
+		Short: "Show which limits are enforced, and how",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
@@ -45,10 +45,10 @@ func (c *cli) capabilitiesCommand() *cobra.Command {
 	}
 }
 
-func (c *cli) sandboxAttest() *cobra.Command {
+func (c sandboxCommands) attest() *cobra.Command {
 	return &cobra.Command{
 		Use:   "attest NAME",
-		Short: "Find out what is enforced on it, from its host and from inside",
+		Short: "Verify which limits are enforced on a sandbox, from the host and from inside",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -65,26 +65,29 @@ func (c *cli) sandboxAttest() *cobra.Command {
 	}
 }
 
-// showEnforcement prints a table, with gaps in the stead of what enforces.
+// showEnforcement prints a table of areas with the mechanism or the gap of
+// each.
 func (c *cli) showEnforcement(areas map[brig.Area]brig.Enforcement) error {
 	var rows [][]string
 	for _, a := range brig.Areas {
 		if e, ok := areas[a]; ok {
-			rows = append(rows, []string{string(a), string(e.Level), clean(inWords(e))})
+			rows = append(rows, []string{string(a), string(e.Level), clean(describeEnforcement(e))})
 		}
 	}
 	return c.table("AREA\tLEVEL\tHOW", rows)
 }
 
-// inWords says in a line how an area is enforced, or what is missing.
-func inWords(e brig.Enforcement) string {
+// describeEnforcement returns one line that describes how an area is enforced,
+// or the gap.
+func describeEnforcement(e brig.Enforcement) string {
 	if len(e.Gaps) > 0 {
 		return strings.Join(e.Gaps, "; ")
 	}
 	return e.How
 }
 
-// enforcement are doctor's findings: what is not a boundary, and all that is.
+// enforcement returns findings about areas: those with a level below boundary,
+// and those at boundary.
 func enforcement(ctx context.Context, svc brig.Service) []finding {
 	caps, err := svc.Capabilities(ctx)
 	if err != nil {
@@ -98,7 +101,7 @@ func enforcement(ctx context.Context, svc brig.Service) []finding {
 			whole = append(whole, string(a))
 			continue
 		}
-		list = append(list, finding{Name: string(a), State: "note", Detail: string(e.Level) + ": " + inWords(e), Fix: e.Help})
+		list = append(list, finding{Name: string(a), State: "note", Detail: string(e.Level) + ": " + describeEnforcement(e), Fix: e.Help})
 	}
 	return append([]finding{{Name: "enforcement", State: "ok", Detail: "boundary: " + strings.Join(whole, ", ")}}, list...)
 }

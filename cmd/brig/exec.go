@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,52 +18,69 @@ type execFlags struct {
 	cwd, user   string
 	timeout     time.Duration
 	interactive bool
-	survive     bool
+	terminal    bool
+	detach      bool
 }
 
 func (f *execFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")
 	fl.StringVar(&f.cwd, "cwd", "", "working directory (default /workspace)")
-	fl.StringVar(&f.user, "user", "", "user (default) or root")
-	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
-	fl.BoolVarP(&f.interactive, "stdin", "i", false, "pass standard input on")
-	fl.BoolVar(&f.survive, "survive", false, "let it run on when this command is interrupted")
+	fl.StringVar(&f.user, "user", "", "run as user (default) or root")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit (default 30s; none with a terminal)")
+	fl.BoolVarP(&f.interactive, "stdin", "i", false, "pass standard input to the command")
+	fl.BoolVar(&f.detach, "survive", false, "let the command continue if this one is interrupted")
 }
 
 func (f *execFlags) command() (brig.Command, error) {
 	env, err := pairs("--env", f.env, true)
-	return brig.Command{Env: env, Dir: f.cwd, User: f.user, Timeout: f.timeout, Survive: f.survive}, err
+	return brig.Command{Env: env, Dir: f.cwd, User: f.user, Timeout: f.timeout, Survive: f.detach}, err
 }
 
-func (c *cli) sandboxExec() *cobra.Command {
+func (c processCommands) exec() *cobra.Command {
 	var f execFlags
 	cmd := &cobra.Command{
-		Use:   "exec NAME [flags] -- CMD ARG…",
-		Short: "Run a command in it; its exit code becomes ours",
-		Args:  cobra.MinimumNArgs(2),
+		Use:   "exec [flags] NAME CMD [ARG…]",
+		Short: "Run a command in a sandbox",
+		Long: `Run a command in a sandbox, without a shell. The exit code is the command's. Flags for
+brig come before CMD; -- before CMD is optional.`,
+		Example: `  brig sandbox exec one ls -la
+  brig sandbox exec -it one bash
+  brig sandbox exec -e DEBUG=1 one -- sh -c 'echo $DEBUG'`,
+		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			run, err := f.command()
 			if err != nil {
 				return err
 			}
 			run.Argv = args[1:]
-			return c.exec(cmd, args[0], run, f.interactive)
+			if !f.terminal {
+				return c.runCommand(cmd, args[0], run, f.interactive)
+			}
+			tty, ok := c.stdin.(*os.File)
+			if !ok || !isTerminal(tty) || c.asJSON {
+				return brig.InvalidField("--tty", "standard input is not a terminal").WithHint("leave out --tty (-t)")
+			}
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				return c.openTerminal(ctx, svc, args[0], run, tty)
+			})
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().BoolVarP(&f.terminal, "tty", "t", false, "run the command on a terminal; Ctrl-P Ctrl-Q leaves it running")
 	return cmd
 }
 
-// exec runs a command and makes its exit code ours.
-func (c *cli) exec(cobraCmd *cobra.Command, name string, cmd brig.Command, interactive bool) error {
+// runCommand runs a command and exits with its exit code.
+func (c processCommands) runCommand(cobraCmd *cobra.Command, name string, cmd brig.Command, interactive bool) error {
 	var sio brig.IO
 	if interactive {
 		sio.Stdin = c.stdin
 	}
 	if !c.asJSON {
-		sio.Stdout, sio.Stderr = c.stdout, c.stderr
+		sio.Stdout, sio.Stderr = c.guestOutput(c.stdout), c.guestOutput(c.stderr)
+		defer func() { _ = errors.Join(finish(sio.Stdout), finish(sio.Stderr)) }() // an error means that the terminal is closed
 	}
 	return c.use(cobraCmd, false, func(ctx context.Context, svc brig.Service) error {
 		res, err := svc.Exec(ctx, name, cmd, sio)
@@ -72,27 +91,31 @@ func (c *cli) exec(cobraCmd *cobra.Command, name string, cmd brig.Command, inter
 			c.code = res.ExitCode
 			return c.printJSON(res)
 		}
-		c.ended(res)
+		c.reportEnd(res)
 		return nil
 	})
 }
 
-// ended makes the exit code of what has ended ours, and says why it is that
-// where the code does not tell.
-func (c *cli) ended(res *brig.Result) {
+// reportEnd sets our exit code to that of an execution, and prints the reason of
+// the end if the code does not imply it.
+func (c processCommands) reportEnd(res *brig.Result) {
 	c.code = res.ExitCode
 	switch {
 	case res.TimedOut:
-		fmt.Fprintf(c.stderr, "brig: the command did not end within its time (%s)\n", brig.Timeout.Code())
+		hint := ""
+		if c.cmd != nil && c.cmd.Flag("timeout") != nil {
+			hint = "raise --timeout"
+		}
+		printProblem(c.stderr, "the command timed out after "+res.Duration.Round(time.Millisecond).String(), brig.Timeout.Code(), hint)
 	case res.OOMKilled:
-		fmt.Fprintf(c.stderr, "brig: the sandbox used more memory than it may (%s)\n", brig.OutOfMemory.Code())
+		printProblem(c.stderr, "the sandbox exceeded its memory limit", brig.OutOfMemory.Code(), "create a sandbox with more: brig sandbox create --memory SIZE")
 	}
 }
 
-func (c *cli) sandboxExecs() *cobra.Command {
+func (c processCommands) executions() *cobra.Command {
 	return &cobra.Command{
 		Use:   "execs NAME",
-		Short: "List what was run in it, newest first",
+		Short: "List the executions of a sandbox, newest first",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -100,12 +123,12 @@ func (c *cli) sandboxExecs() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, execs, "EXEC\tSTATE\tSTARTED\tDURATION\tCOMMAND", func(x *brig.Execution) []string {
+				return list(c.cli, execs, "EXEC\tSTATE\tSTARTED\tDURATION\tCOMMAND", func(x *brig.Execution) []string {
 					state := "running"
 					if x.Done {
 						state = fmt.Sprint("exit ", x.ExitCode)
 					}
-					return []string{x.ExecID, state, ago(x.Started), x.Duration.Round(time.Millisecond).String(), oneLine(x.Command)}
+					return []string{x.ExecID, state, relativeTime(x.Started), x.Duration.Round(time.Millisecond).String(), oneLine(x.Command)}
 				})
 			})
 		},

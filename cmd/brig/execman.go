@@ -4,36 +4,30 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 
 	"github.com/spf13/cobra"
-	"go.opentelemetry.io/otel/trace"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/execman"
-	"github.com/brig-run/brig/door"
-	"github.com/brig-run/brig/engine"
 )
 
-func (c *cli) execmanCommand() *cobra.Command {
+func (c serveCommands) execman() *cobra.Command {
 	var (
 		listen string
 		allow  []string
 	)
 	cmd := &cobra.Command{
 		Use:   "execman",
-		Short: "Serve as an executor manager, as RAGFlow's clients know it",
-		Long: `Serve as an executor manager, as RAGFlow's clients know it: POST /run, and
-GET /healthz. It is brig serve with execman.listen set, and takes what the
-configuration file does not say from RAGFlow's own variables:
-SANDBOX_EXECUTOR_MANAGER_POOL_SIZE, SANDBOX_TIMEOUT, SANDBOX_MAX_MEMORY,
-SANDBOX_BASE_PYTHON_IMAGE, SANDBOX_BASE_NODEJS_IMAGE. Sandboxes always have
-gVisor's own seccomp filter, whatever SANDBOX_ENABLE_SECCOMP says.
+		Short: "Run the server with RAGFlow's executor manager API",
+		Long: `Run the server with the API of RAGFlow's executor manager: POST /run and GET /healthz. It
+is brig serve with execman.listen set. For settings that the configuration file does not
+have, it uses RAGFlow's variables SANDBOX_EXECUTOR_MANAGER_POOL_SIZE, SANDBOX_TIMEOUT,
+SANDBOX_MAX_MEMORY, SANDBOX_BASE_PYTHON_IMAGE and SANDBOX_BASE_NODEJS_IMAGE. Sandboxes
+always have gVisor's seccomp filter, regardless of SANDBOX_ENABLE_SECCOMP.
 
-The protocol asks nobody who they are: for other machines than this one, name
-their networks with --allow.`,
+The protocol has no authentication. Without --allow, only this machine can connect.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.config()
@@ -52,33 +46,38 @@ their networks with --allow.`,
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "", "`address` to listen on (default "+defaultExecman+")")
-	cmd.Flags().StringArrayVar(&allow, "allow", nil, "a `network` that may use it (default this machine alone)")
+	cmd.Flags().StringArrayVar(&allow, "allow", nil, "allow clients of this `network` (default: only this machine)")
 	return cmd
 }
 
-// serveExecman serves executor managers' clients, if they have an address,
-// until the returned function is called.
-func (c *cli) serveExecman(ctx context.Context, cfg *config, d *doors, e *engine.Engine, tracer trace.Tracer, log *slog.Logger) (stop func(), err error) {
-	if cfg.Execman.Listen == "" {
-		return func() {}, nil
+// serveExecman serves clients of executor managers, if the API has an address.
+func (s *server) serveExecman(ctx context.Context) error {
+	if s.cfg.Execman.Listen == "" {
+		return nil
 	}
-	o, err := cfg.Execman.options()
+	o, err := s.cfg.Execman.options()
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if o.Server, err = serverName(s.dir); err != nil {
+		return err
 	}
 	asOperator := brig.WithActor(ctx, brig.Actor{Name: "execman", Tenant: tenant, Role: brig.Operator})
-	if _, err := e.GetTenant(asOperator, o.Actor.Tenant); err != nil {
-		return nil, brig.Errorf(brig.InvalidConfig, "execman.tenant: there is no tenant %q", brig.Clip(o.Actor.Tenant, 63)).
-			WithHint("make it with brig tenant create, or leave it out").Because(err)
+	if _, err := s.engine.GetTenant(asOperator, o.Actor.Tenant); err != nil {
+		return brig.Errorf(brig.InvalidConfig, "execman.tenant: no tenant %q", brig.Clip(o.Actor.Tenant, 63)).
+			WithHint("create it with brig tenant create, or leave it out").Because(err)
 	}
-	ln, err := net.Listen("tcp", cfg.Execman.Listen)
+	ln, err := net.Listen("tcp", s.cfg.Execman.Listen)
 	if err != nil {
-		return nil, brig.Errorf(brig.ConnectionFailed, "cannot listen on %s", cfg.Execman.Listen).
-			WithHint("choose another address in execman.listen").Because(err)
+		return cannotListen(s.cfg.Execman.Listen, "--listen or execman.listen", err)
 	}
-	o.Service, o.Log, o.Registry, o.Hosts = e, log, d.registry, append(o.Hosts, cfg.Hosts...)
-	srv := door.NewServer(door.Traced(tracer, execman.New(o)), log)
-	log.Info("serving executor managers' clients", "address", ln.Addr().String(), "tenant", o.Actor.Tenant)
-	fmt.Fprintf(c.stdout, "executor manager: http://%s\n", ln.Addr())
-	return beside(srv, func() error { return srv.Serve(ln) }, "serve executor managers' clients", log), nil
+	o.Service, o.Log, o.Registry, o.Hosts = s.engine, s.log, s.apis.registry, append(o.Hosts, s.cfg.Hosts...)
+	srv, err := s.cfg.server(execman.New(o), s.front, s.tracer, s.log)
+	if err != nil {
+		return err
+	}
+	s.log.Info("serving executor managers' clients", "address", ln.Addr().String(), "tenant", o.Actor.Tenant)
+	fmt.Fprintf(s.stdout, "executor manager: http://%s\n", ln.Addr())
+	s.atClose(serveInBackground(srv, func() error { return srv.Serve(ln) }, "serve executor managers' clients", s.log))
+	return nil
 }

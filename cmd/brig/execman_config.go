@@ -13,32 +13,35 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// execmanConfig is the door of an executor manager.
+// execmanConfig configures the API of an executor manager.
 type execmanConfig struct {
-	// Listen is its address. Empty is no such door.
+	// Listen is the address. Empty disables the API.
 	Listen string `yaml:"listen"`
-	// Allow are the networks that are let in. Default this machine.
+	// Allow are the networks that may connect. Default: this machine.
 	Allow []string `yaml:"allow"`
-	// Tenant is for whom programs run.
+	// Tenant is the tenant that programs run for.
 	Tenant string `yaml:"tenant"`
-	// Pool is how many of a language run at once, and wait to be used.
+	// Pool is the number of concurrent programs of a language, and the number
+	// of its warm sandboxes.
 	Pool whole `yaml:"pool"`
-	// Timeout and Memory are those of every program.
+	// Timeout and Memory are the limits of every program.
 	Timeout duration `yaml:"timeout"`
 	Memory  size     `yaml:"memory"`
-	// PythonImage and NodeImage are the images. Default host.
+	// Egress are the hosts to which programs may connect.
+	Egress []string `yaml:"egress"`
+	// PythonImage and NodeImage are the images. Default: host.
 	PythonImage string `yaml:"python_image"`
 	NodeImage   string `yaml:"node_image"`
 }
 
-// The defaults of the door.
+// Defaults of the executor manager API.
 const (
 	defaultExecman       = "127.0.0.1:9385"
 	defaultExecmanMemory = 256 * brig.MiB
 	maxExecmanPool       = 100
 )
 
-// options are what the door is made of, but for the engine.
+// options returns the options of the API, except the engine.
 func (e *execmanConfig) options() (execman.Options, error) {
 	wrong := func(field, format string, args ...any) *brig.Error {
 		told := brig.Errorf(brig.InvalidConfig, format, args...)
@@ -68,6 +71,10 @@ func (e *execmanConfig) options() (execman.Options, error) {
 		}
 		o.Allow = append(o.Allow, p.Masked())
 	}
+	var err error
+	if o.Egress, err = hostRules("execman.egress", e.Egress); err != nil {
+		return o, err
+	}
 	if e.Listen == "" {
 		return o, nil
 	}
@@ -76,8 +83,8 @@ func (e *execmanConfig) options() (execman.Options, error) {
 		return o, wrong("listen", "%q is not an address", brig.Clip(e.Listen, 100)).WithHint("for example %s", defaultExecman)
 	}
 	if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.IsLoopback()) && len(o.Allow) == 0 {
-		return o, wrong("listen", "it is for other machines, and the protocol asks nobody who they are").
-			WithHint("name the networks that may use it in execman.allow, or listen on %s", defaultExecman)
+		return o, wrong("listen", "other machines can connect, and the protocol has no authentication").
+			WithHint("list the allowed networks in execman.allow (--allow), or listen on %s", defaultExecman)
 	}
 	if host != "" {
 		o.Hosts = append(o.Hosts, host)
@@ -85,7 +92,7 @@ func (e *execmanConfig) options() (execman.Options, error) {
 	return o, nil
 }
 
-// warm is what waits for the door's programs.
+// warm returns the pool classes of the API's programs.
 func (e *execmanConfig) warm() []engine.Warm {
 	o, err := e.options()
 	if e.Listen == "" || err != nil {
@@ -94,11 +101,11 @@ func (e *execmanConfig) warm() []engine.Warm {
 	return []engine.Warm{{Image: cmp.Or(e.PythonImage, brig.HostImage), Language: brig.Python, Limits: o.Limits, Count: o.Pool}}
 }
 
-// fromEnvironment takes what RAGFlow's deployment says, where the file is
-// silent.
+// fromEnvironment sets the fields that the file omits from the environment
+// variables of RAGFlow deployments.
 func (e *execmanConfig) fromEnvironment(env func(string) string) error {
 	wrong := func(name, hint string) error {
-		return brig.Errorf(brig.InvalidConfig, "%s: %q is not understood", name, brig.Clip(env(name), 60)).WithHint("%s", hint)
+		return brig.Errorf(brig.InvalidConfig, "%s: %q is invalid", name, brig.Clip(env(name), 60)).WithHint("%s", hint)
 	}
 	e.PythonImage = cmp.Or(e.PythonImage, env("SANDBOX_BASE_PYTHON_IMAGE"))
 	e.NodeImage = cmp.Or(e.NodeImage, env("SANDBOX_BASE_NODEJS_IMAGE"))
@@ -126,7 +133,7 @@ func (e *execmanConfig) fromEnvironment(env func(string) string) error {
 	return nil
 }
 
-// parseMemory reads a number with b, k, m or g behind it.
+// parseMemory parses a number with the suffix b, k, m or g.
 func parseMemory(s string) (size, error) {
 	units := map[string]int64{"b": 1, "k": brig.KiB, "m": brig.MiB, "g": brig.GiB}
 	unit, ok := units[strings.ToLower(s[len(s)-1:])]

@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// listFiles lists a directory of a sandbox.
-func (c *cli) listFiles(cmd *cobra.Command, args []string, depth int) error {
+// list lists a directory of a sandbox.
+func (c fileCommands) list(cmd *cobra.Command, args []string, depth int) error {
 	dir := brig.Path{Name: "/workspace"}
 	if len(args) > 1 {
 		dir.Name = args[1]
@@ -22,7 +22,7 @@ func (c *cli) listFiles(cmd *cobra.Command, args []string, depth int) error {
 		if err != nil {
 			return err
 		}
-		return list(c, all, "MODE\tOWNER\tGROUP\tSIZE\tMODIFIED\tPATH", func(e *brig.Entry) []string {
+		return list(c.cli, all, "MODE\tOWNER\tGROUP\tSIZE\tMODIFIED\tPATH", func(e *brig.Entry) []string {
 			name := e.Path
 			if e.Target != "" {
 				name += " -> " + e.Target
@@ -32,7 +32,7 @@ func (c *cli) listFiles(cmd *cobra.Command, args []string, depth int) error {
 	})
 }
 
-// modeOf writes a type and permission bits as ls does.
+// modeOf formats a type and permission bits as ls does.
 func modeOf(e *brig.Entry) string {
 	mode := fs.FileMode(e.Mode & 0o777)
 	switch e.Type {

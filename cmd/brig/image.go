@@ -12,19 +12,22 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) imageCommand() *cobra.Command {
+// imageCommands are the commands for images and templates.
+type imageCommands struct{ *cli }
+
+func (c imageCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "image",
 		Aliases: []string{"images"},
-		Short:   "List, pull, import, build and remove images",
+		Short:   "Pull, import, build and list images",
 	}
 	build := &cobra.Command{Use: "build", Short: "Build an image"}
-	build.AddCommand(c.imageBuildDebian())
-	cmd.AddCommand(c.imageList(), c.imageGet(), c.imagePull(), c.imageImport(), build, c.imageRemove())
+	build.AddCommand(c.buildDebian())
+	cmd.AddCommand(c.list(), c.get(), c.pull(), c.importArchive(), build, c.tag(), c.remove())
 	return cmd
 }
 
-func (c *cli) imageList() *cobra.Command {
+func (c imageCommands) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -36,27 +39,27 @@ func (c *cli) imageList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, images, "NAME\tDIGEST\tSOURCE\tSIZE\tCREATED", func(i *brig.Image) []string {
+				return list(c.cli, images, "NAME\tDIGEST\tSOURCE\tSIZE\tCREATED", func(i *brig.Image) []string {
 					size := "-"
 					if i.Size > 0 {
 						size = fmt.Sprintf("%dMiB", i.Size>>20)
 					}
-					return []string{strings.Join(i.Names, ","), short(i.Digest), i.Source, size, ago(i.Created)}
+					return []string{strings.Join(i.Names, ","), shortDigest(i.Digest), i.Source, size, relativeTime(i.Created)}
 				})
 			})
 		},
 	}
 }
 
-// short cuts a digest to what tells it from others.
-func short(digest string) string {
+// shortDigest shortens a digest to an unambiguous prefix.
+func shortDigest(digest string) string {
 	if len(digest) > 19 {
 		return digest[:19]
 	}
 	return digest
 }
 
-func (c *cli) imageGet() *cobra.Command {
+func (c imageCommands) get() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get IMAGE",
 		Short: "Show an image as JSON",
@@ -74,7 +77,7 @@ func (c *cli) imageGet() *cobra.Command {
 }
 
 // showImage prints a new image as JSON, or its digest.
-func (c *cli) showImage(i *brig.Image) error {
+func (c imageCommands) showImage(i *brig.Image) error {
 	if c.asJSON {
 		return c.printJSON(i)
 	}
@@ -82,17 +85,21 @@ func (c *cli) showImage(i *brig.Image) error {
 	return err
 }
 
-func (c *cli) imageImport() *cobra.Command {
+func (c imageCommands) importArchive() *cobra.Command {
 	return &cobra.Command{
 		Use:   "import NAME FILE",
-		Short: "Import a root file system, an OCI layout or a docker archive (tar, gzip or zstd; - is standard input)",
-		Args:  cobra.ExactArgs(2),
+		Short: "Import an image from an archive",
+		Long: `Import an image from a tar archive, plain or compressed with gzip or zstd: the output of
+docker save, an OCI layout, or a root file system. FILE - is standard input.`,
+		Example: `  docker save python:3.11-slim | brig image import python -
+  brig image import alpine rootfs.tar.gz`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var r io.Reader = c.stdin
 			if args[1] != "-" {
 				f, err := os.Open(args[1])
 				if err != nil {
-					return brig.InvalidField("FILE", "%q cannot be read", args[1]).WithHint("give a tar archive").Because(err)
+					return unreadable("", args[1], err)
 				}
 				defer f.Close()
 				r = f
@@ -110,11 +117,11 @@ func (c *cli) imageImport() *cobra.Command {
 	}
 }
 
-func (c *cli) imageBuildDebian() *cobra.Command {
+func (c imageCommands) buildDebian() *cobra.Command {
 	var b brig.ImageBuild
 	cmd := &cobra.Command{
 		Use:   "debian [NAME]",
-		Short: "Build an image of Debian packages",
+		Short: "Build an image from Debian packages",
 		Example: `  brig image build debian --packages python3,python3-numpy
   brig image build debian web --packages nodejs`,
 		Args: cobra.MaximumNArgs(1),
@@ -134,12 +141,33 @@ func (c *cli) imageBuildDebian() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&b.Packages, "packages", nil, "Debian `packages`, with commas between")
-	cmd.Flags().StringVar(&b.Suite, "suite", "", "Debian release (default: this machine's)")
+	cmd.Flags().StringSliceVar(&b.Packages, "packages", nil, "Debian `packages`, separated by commas")
+	cmd.Flags().StringVar(&b.Suite, "suite", "", "Debian `release`, for example bookworm (default: this machine's)")
 	return cmd
 }
 
-func (c *cli) imageRemove() *cobra.Command {
+func (c imageCommands) tag() *cobra.Command {
+	return &cobra.Command{
+		Use:   "tag IMAGE NAME",
+		Short: "Give an image another name",
+		Long: `Give an image another name. Sandboxes that request NAME get IMAGE. An image that is
+pulled, imported or built under NAME takes precedence. brig image rm NAME removes only the
+name.`,
+		Example: `  brig image tag host python:3.11-slim`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
+				i, err := svc.TagImage(ctx, args[0], args[1])
+				if err != nil {
+					return err
+				}
+				return c.showImage(i)
+			})
+		},
+	}
+}
+
+func (c imageCommands) remove() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rm IMAGE…",
 		Aliases: []string{"remove"},

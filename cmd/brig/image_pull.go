@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) imagePull() *cobra.Command {
+func (c imageCommands) pull() *cobra.Command {
 	var p brig.ImagePull
 	var stdin bool
 	cmd := &cobra.Command{
@@ -31,7 +31,13 @@ func (c *cli) imagePull() *cobra.Command {
 					return err
 				}
 			} else if p.Username != "" {
-				return brig.InvalidField("username", "there is no password").WithHint("give it on the standard input, with --password-stdin")
+				var err error
+				if p.Password, err = promptOf(c.cli).secret("Password"); err != nil {
+					return err
+				}
+				if p.Password == "" {
+					return brig.InvalidField("--username", "the password is missing").WithHint("give it on standard input, with --password-stdin")
+				}
 			}
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
 				report, finish := c.progress()
@@ -48,23 +54,23 @@ func (c *cli) imagePull() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.Platform, "platform", "", "for example linux/arm64 (default: this machine's)")
+	f.StringVar(&p.Platform, "platform", "", "`platform`, for example linux/arm64 (default: this machine's)")
 	f.StringVar(&p.Username, "username", "", "user `name` at the registry")
-	f.BoolVar(&stdin, "password-stdin", false, "read the password, or without a user name a token, from the standard input")
-	f.BoolVar(&p.Insecure, "insecure", false, "admit plain HTTP")
+	f.BoolVar(&stdin, "password-stdin", false, "read the password (without --username: a token) from standard input")
+	f.BoolVar(&p.Insecure, "insecure", false, "allow a registry in plain HTTP")
 	return cmd
 }
 
-// readPassword reads one line. A password is no argument, since everybody on
-// the machine can read those.
+// readPassword reads one line. Passwords are not passed as arguments, because
+// every user of the machine can read process arguments.
 func readPassword(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(r, 64<<10)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read password: %w", err)
 	}
 	if line = strings.TrimRight(line, "\r\n"); line == "" {
-		return "", brig.InvalidField("password-stdin", "there is nothing on the standard input").
-			WithHint("for example: brig image pull --username ann --password-stdin REF < FILE")
+		return "", brig.InvalidField("--password-stdin", "standard input is empty").
+			WithHint("for example brig image pull --username ann --password-stdin REF < FILE")
 	}
 	return line, nil
 }

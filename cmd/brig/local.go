@@ -10,29 +10,25 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
 	"github.com/brig-run/brig/image"
+	"github.com/brig-run/brig/internal/hostaddr"
 	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/provider/gvisor"
 	"github.com/brig-run/brig/store/mem"
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// tenant is the one that every data folder has: the operator's own.
+// tenant is the operator's own tenant, which every data folder has.
 const tenant = "default"
 
-// parts are what an engine on this machine is made of.
+// parts holds the components of an engine on this machine.
 type parts struct {
 	images   *image.Store
 	provider *gvisor.Provider
 	agent    string // the agent's file
 }
 
-// open prepares the images and the provider of a data folder.
-func open(dir string, log *slog.Logger) (*parts, error) {
-	return openWith(dir, log, image.Options{})
-}
-
-// openWith is open with options of images.
-func openWith(dir string, log *slog.Logger, o image.Options) (*parts, error) {
+// openParts prepares the images and the provider of a data folder.
+func openParts(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	if err := makeFolder(dir); err != nil {
 		return nil, err
 	}
@@ -73,8 +69,10 @@ func openWith(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 	return &parts{images: images, provider: p, agent: agentFile}, nil
 }
 
-// local returns an engine in this process. One-shots need no records and may
-// run beside anything; everything else owns the data folder meanwhile.
+// local returns an engine in this process. If ephemeral is set, the engine only
+// runs one-shots. They need no records and may run while another process owns
+// the data folder. Otherwise, this process owns the data folder until the
+// engine ends.
 func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Service, context.Context, func(), error) {
 	cfg, err := c.config()
 	if err != nil {
@@ -85,11 +83,11 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		return nil, nil, nil, err
 	}
 	log := slog.New(slog.DiscardHandler)
-	var from image.Options // who does not own the data folder changes no images
+	var from image.Options // a process that does not own the data folder must not change images
 	if !ephemeral {
 		from = cfg.images()
 	}
-	p, err := openWith(dir, log, from)
+	p, err := openParts(dir, log, from)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -99,13 +97,21 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	own, err := cfg.Egress.ownAddresses()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	hostaddr.Declare(own)
 	o := engine.Options{
 		TypeScript: compiler,
-		Provider:   p.provider, Images: p.images, Bounds: cfg.bounds(), Log: log,
-		Capacity: engine.Capacity{Room: room}, Egress: out,
+		Provider:   p.provider, Images: p.images, LimitRange: cfg.bounds(), Log: log,
+		Capacity: engine.Capacity{CheckRoom: checkMemory}, Egress: out,
 		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
 	}
 	o.Require = cfg.requirement()
+	if o.Rates, err = cfg.rates(); err != nil {
+		return nil, nil, nil, err
+	}
 	if err := cfg.screen(ctx, &o); err != nil {
 		return nil, nil, nil, err
 	}
@@ -117,13 +123,13 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	}
 	if ephemeral {
 		o.Store = mem.New()
-		if err := founded(ctx, o.Store); err != nil {
+		if err := ensureOperatorTenant(ctx, o.Store); err != nil {
 			return nil, nil, nil, err
 		}
 		e := engine.New(ctx, o)
 		return e, ctx, func() { e.Close(); compiler.Close() }, nil
 	}
-	lock, err := takeOver(dir)
+	lock, err := acquireLock(dir)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -132,9 +138,8 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		lock.Close()
 		return nil, nil, nil, err
 	}
-	o.Store = store
-	cfg.Providers.options(dir, p.agent, nil, &o)
-	if err := errors.Join(founded(ctx, store), cfg.vault(ctx, dir, &o)); err != nil {
+	o.Store, o.Retention, o.KeyInFile = store, cfg.keep(), keyInFile(dir)
+	if err := errors.Join(ensureOperatorTenant(ctx, store), cfg.vault(ctx, dir, &o), cfg.Providers.options(dir, p.agent, nil, &o)); err != nil {
 		return nil, nil, nil, errors.Join(err, store.Close(), lock.Close())
 	}
 	e := engine.New(ctx, o)

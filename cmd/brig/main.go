@@ -1,5 +1,5 @@
-// Command brig is the server, the command line and, told apart by argv[0],
-// the isolation engine and the sandbox's init.
+// Command brig is the server and the command line. Depending on argv[0], it is
+// also the isolation engine and the sandbox's init.
 //
 //	brig run ──┬─▶ engine ─▶ provider/gvisor ─▶ shim ─▶ sentry ─▶ agent
 //	brig …   ──┘     │                           (this binary, or the small
@@ -13,7 +13,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -41,14 +40,10 @@ func main() {
 		}
 		return
 	}
-	// What we were started with is nothing for what we start. Kernels before
-	// 5.11 cannot do that at once, and then it stays as it is.
+	// Prevent children from inheriting file descriptors from our parent.
+	// Kernels before 5.11 do not support this flag; children then inherit them.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	race.Watch()
-	if os.Getenv("GOGC") == "" {
-		// Little is alive at any time: collecting it so often would cost more
-		// than the memory.
-		debug.SetGCPercent(300)
-	}
+	paceGC()
 	os.Exit(execute(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// memoryField reads one line of /proc/meminfo, in bytes; 0 if it is not there.
+// memoryField reads one line of /proc/meminfo, in bytes. It returns 0 if the
+// line does not exist.
 func memoryField(name string) int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -28,17 +29,17 @@ func memoryField(name string) int64 {
 	return 0
 }
 
-// totalMemory is what the machine has.
+// totalMemory returns the memory of the machine.
 func totalMemory() int64 { return memoryField("MemTotal") }
 
-// room says why the machine has no room for one more sandbox, if it has none.
-// What a sandbox will use is not known; that the machine itself must not run
-// out is. A twentieth of it stays free.
-func room() error {
+// checkMemory returns an error if the machine has no memory for one more
+// sandbox. A sandbox's future memory usage is unknown, so the check only
+// protects the machine: it keeps a twentieth of the memory free.
+func checkMemory() error {
 	free := memoryField("MemAvailable")
 	if free == 0 || free > totalMemory()/20 {
 		return nil
 	}
 	return brig.Errorf(brig.Unavailable, "this machine has no memory left for another sandbox").
-		WithHint("end sandboxes that are not used, or try again later")
+		WithHint("remove unused sandboxes, or try again later")
 }

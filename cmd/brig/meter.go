@@ -11,12 +11,12 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// sampleTime is over how long a sandbox's processor time is measured, at
-// least, when nobody has asked before.
+// sampleTime is the minimum interval over which a sandbox's processor usage is
+// measured, if there is no earlier measurement.
 const sampleTime = 100 * time.Millisecond
 
-// meter makes of what sandboxes have used how much they use. It remembers
-// what they had used when somebody last asked.
+// meter derives the processor usage of sandboxes from their processor time. It
+// stores the measurement of the last request.
 type meter struct {
 	engine *engine.Engine
 
@@ -24,8 +24,8 @@ type meter struct {
 	last map[string]brig.Usage
 }
 
-// percent is how much of one processor a sandbox has used since somebody last
-// asked, and what it uses now.
+// percent returns the current usage of a sandbox, and its processor usage since
+// the last request in percent of one processor.
 func (m *meter) percent(ctx context.Context, id string) (*brig.Usage, float64, error) {
 	m.mu.Lock()
 	before, known := m.last[id]
@@ -55,7 +55,7 @@ func (m *meter) percent(ctx context.Context, id string) (*brig.Usage, float64, e
 	return now, 100 * float64(now.CPU-before.CPU) / float64(span), nil
 }
 
-// sandbox is what the data plane says of a sandbox.
+// sandbox returns the metrics of a sandbox for the data plane.
 func (m *meter) sandbox(ctx context.Context, id string) (envd.Metrics, error) {
 	box, err := m.engine.Get(ctx, id)
 	if err != nil {
@@ -72,8 +72,8 @@ func (m *meter) sandbox(ctx context.Context, id string) (envd.Metrics, error) {
 	}, nil
 }
 
-// control is what the control plane says of a sandbox. Where nobody counts
-// there is nothing to say.
+// control returns the metrics of a sandbox for the control plane. They are
+// empty if the provider does not measure usage.
 func (m *meter) control(ctx context.Context, id string) ([]e2b.Metric, error) {
 	now, err := m.sandbox(ctx, id)
 	if brig.KindOf(err) == brig.Unimplemented {

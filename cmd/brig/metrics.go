@@ -12,17 +12,18 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/alert"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/version"
 	"github.com/brig-run/brig/observe"
 )
 
-// rateConfig is what a provider asks for executions.
+// rateConfig is the price of a provider's executions.
 type rateConfig struct {
 	PerCall      float64 `yaml:"per_call"`
 	PerSecond    float64 `yaml:"per_second"`
 	PerGiBSecond float64 `yaml:"per_gib_second"`
 }
 
-// rates are what providers ask for executions.
+// rates returns the prices of executions by provider.
 func (c *config) rates() (map[string]brig.Rate, error) {
 	out := map[string]brig.Rate{}
 	for name, r := range c.Rates {
@@ -34,30 +35,31 @@ func (c *config) rates() (map[string]brig.Rate, error) {
 	return out, nil
 }
 
-// defaultTrial is how often a server that was told nothing tries its sandboxes.
-const defaultTrial = time.Minute
+// defaultHealthCheckInterval is the default interval of trial runs.
+const defaultHealthCheckInterval = time.Minute
 
-// trial is how often sandboxes are tried.
-func (c *config) trial() time.Duration {
+// healthCheckInterval returns the interval of trial runs.
+func (c *config) healthCheckInterval() time.Duration {
 	if c.Metrics.Trial == nil {
-		return defaultTrial
+		return defaultHealthCheckInterval
 	}
 	return c.Metrics.Trial.std()
 }
 
-// watch is what looks at the server: metrics and alerts.
-type watch struct {
+// monitor is the monitoring of the server: metrics and alerts.
+type monitor struct {
 	registry *prometheus.Registry
 	metrics  *observe.Metrics
 	machines *observe.Machines
 	host     *observe.Host
 	spending *observe.Spending
 	alerts   *alert.Evaluator
-	webhook  *alert.Webhook // nil for none
+	webhook  *alert.Webhook // nil if none is configured
 }
 
-// watch makes what looks at a server, and has the engine tell it.
-func (c *config) watch(dir string, o *engine.Options) (*watch, error) {
+// monitor creates the monitoring of a server, and connects it to the engine's
+// options.
+func (c *config) monitor(dir string, o *engine.Options) (*monitor, error) {
 	rules, err := c.Alerts.rules()
 	if err != nil {
 		return nil, err
@@ -71,8 +73,8 @@ func (c *config) watch(dir string, o *engine.Options) (*watch, error) {
 			windows = append(windows, r.Window)
 		}
 	}
-	w := &watch{registry: prometheus.NewRegistry(), machines: &observe.Machines{}, host: &observe.Host{Dir: dir}}
-	w.metrics, err = observe.New(w.registry, observe.Options{Providers: []string{o.Provider.Capabilities().Name}, Windows: windows, Trial: c.trial()})
+	w := &monitor{registry: prometheus.NewRegistry(), machines: &observe.Machines{}, host: &observe.Host{Dir: dir}}
+	w.metrics, err = observe.New(w.registry, observe.Options{Providers: []string{o.Provider.Capabilities().Name}, Windows: windows, HealthInterval: c.healthCheckInterval()})
 	if err != nil {
 		return nil, err
 	}
@@ -85,24 +87,24 @@ func (c *config) watch(dir string, o *engine.Options) (*watch, error) {
 		File: filepath.Join(dir, alertsFile), Log: o.Log,
 	}
 	if w.webhook != nil {
-		ao.Told = w.webhook.Tell
+		ao.Notify = w.webhook.Notify
 	}
 	w.alerts = alert.NewEvaluator(ao)
-	o.Observer, o.Alerts, o.Trial = w.metrics, w.alerts.Alerts, c.trial()
+	o.Observer, o.Alerts, o.HealthCheckInterval = w.metrics, w.alerts.Alerts, c.healthCheckInterval()
 	return w, nil
 }
 
-// buildInfo says which version this is.
+// buildInfo exports the version of this build.
 func buildInfo() prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "brig_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version()},
+		Name: "brig_build_info", Help: "Always 1; the version is a label.", ConstLabels: prometheus.Labels{"version": version.String()},
 	})
 	g.Set(1)
 	return g
 }
 
-// begin looks at an engine, until the returned function is called.
-func (w *watch) begin(ctx context.Context, e *engine.Engine) (end func(), err error) {
+// begin starts to monitor an engine. The returned function stops it.
+func (w *monitor) begin(ctx context.Context, e *engine.Engine) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w.machines.Load, w.machines.Pool = e.Load, e.Pool
 	w.machines.Context = brig.WithActor(ctx, brig.Actor{Name: "metrics", Tenant: tenant, Role: brig.Operator})

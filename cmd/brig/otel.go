@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -15,29 +16,30 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/brig-run/brig"
+	judged "github.com/brig-run/brig/internal/outbound"
 	"github.com/brig-run/brig/internal/span"
+	"github.com/brig-run/brig/internal/version"
 )
 
-// otelConfig is the part of the configuration about traces.
+// otelConfig is the traces section of the configuration.
 type otelConfig struct {
-	// Endpoint is the URL of a collector that takes OTLP over HTTP. Without it
-	// nothing is traced.
+	// Endpoint is the URL of a collector that accepts OTLP over HTTP. If it is
+	// empty, no traces are exported.
 	Endpoint string `yaml:"endpoint"`
-	// Headers are sent with what goes there.
+	// Headers are sent to the collector.
 	Headers map[string]string `yaml:"headers"`
-	// Sample is the share of requests that are traced whose callers did not
-	// decide it. Default all.
+	// Sample is the fraction of requests to trace, unless the caller made the
+	// sampling decision. Default: 1.
 	Sample *float64 `yaml:"sample"`
-	// Service is what this server is called in traces. Default brig.
+	// Service is the name of this server in traces. Default: brig.
 	Service string `yaml:"service"`
 }
 
-// flushTime is how long what was traced may take to be sent when the server
-// stops.
+// flushTime bounds the export of the remaining traces when the server stops.
 const flushTime = 3 * time.Second
 
-// tracer returns what notes requests, nil if nobody wants that, and what sends
-// the rest of it.
+// tracer returns the tracer of requests, nil if no collector is configured, and
+// a function that exports the remaining traces.
 func (c *otelConfig) tracer(ctx context.Context, region string, log *slog.Logger) (_ trace.Tracer, flush func(), err error) {
 	if c.Endpoint == "" {
 		return nil, func() {}, nil
@@ -55,11 +57,16 @@ func (c *otelConfig) tracer(ctx context.Context, region string, log *slog.Logger
 		share = *c.Sample
 	}
 	if !(share >= 0 && share <= 1) {
-		return nil, nil, brig.Errorf(brig.InvalidConfig, "otel.sample: %v is not a share", share).WithHint("give 0 to 1")
+		return nil, nil, brig.Errorf(brig.InvalidConfig, "otel.sample: %v is not between 0 and 1", share).WithHint("for example 0.1 for a tenth of the requests")
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(c.Headers))
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(u.String()), otlptracehttp.WithHeaders(c.Headers),
+		otlptracehttp.WithHTTPClient(&http.Client{
+			Timeout:       10 * time.Second,
+			Transport:     judged.Default(brig.JudgeConfigured),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}))
 	if err != nil {
-		return nil, nil, brig.Errorf(brig.InvalidConfig, "otel: the exporter cannot be made").Because(err)
+		return nil, nil, brig.Errorf(brig.InvalidConfig, "otel: cannot create the exporter").Because(err)
 	}
 	name := c.Service
 	if name == "" {
@@ -70,7 +77,7 @@ func (c *otelConfig) tracer(ctx context.Context, region string, log *slog.Logger
 		sdk.WithBatcher(exporter, sdk.WithBatchTimeout(time.Second)),
 		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(share))),
 		sdk.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", name), attribute.String("service.version", version()), attribute.String("cloud.region", region))),
+			attribute.String("service.name", name), attribute.String("service.version", version.String()), attribute.String("cloud.region", region))),
 	)
 	return p.Tracer(span.Library), func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)

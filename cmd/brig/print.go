@@ -1,34 +1,39 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/api/rest"
-	"github.com/brig-run/brig/door"
 )
 
 // printJSON writes v in the REST API's form.
 func (c *cli) printJSON(v any) error {
-	e := json.NewEncoder(c.stdout)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(rest.JSON(v))
+	if err := e.Encode(rest.JSON(v)); err != nil {
+		return err
+	}
+	_, err := c.stdout.Write(escapeJSON(b.Bytes()))
+	return err
 }
 
-// printError writes an error for a person, or for a program that asked for
-// JSON. The cause is shown too: the operator is the one who reads it.
+// printError writes an error in readable form, or as JSON with --json. It
+// includes the cause, because the reader is the operator.
 func (c *cli) printError(e *brig.Error) {
 	if c.asJSON {
-		b, err := json.Marshal(door.Body(e))
+		b, err := json.Marshal(httpapi.Body(e))
 		if err == nil {
-			fmt.Fprintln(c.stderr, string(b))
+			fmt.Fprintln(c.stderr, string(escapeJSON(b)))
 			return
 		}
 	}
@@ -36,108 +41,84 @@ func (c *cli) printError(e *brig.Error) {
 	if e.Field != "" {
 		message = e.Field + ": " + message
 	}
-	fmt.Fprintf(c.stderr, "brig: %s (%s)\n", clean(message), e.Kind.Code())
-	if e.Hint != "" {
-		fmt.Fprintln(c.stderr, "hint:", clean(e.Hint))
-	}
+	printProblem(c.stderr, message, e.Kind.Code(), e.Hint)
 	if e.Err != nil && e.Kind != brig.Canceled {
 		fmt.Fprintln(c.stderr, "cause:", clean(e.Err.Error()))
 	}
 }
 
-// clean keeps what a guest may have written from speaking to the terminal.
-func clean(s string) string { return without(s, "\n\t") }
+// printProblem writes a message with its code, if it has one, and the remedy.
+func printProblem(w io.Writer, message, code, hint string) {
+	if code != "" {
+		message += " (" + code + ")"
+	}
+	fmt.Fprintln(w, paint(w, red, "brig:"), clean(message))
+	if hint != "" {
+		fmt.Fprintln(w, paint(w, bold, "hint:"), clean(hint))
+	}
+}
 
-// cell is clean for what has one line, and one place in it: a name that a guest
-// gave must not look like more than one.
-func cell(s string) string { return without(s, "") }
+// ANSI codes of the terminal colors.
+const (
+	bold   = "1"
+	red    = "1;31"
+	green  = "32"
+	yellow = "33"
+)
 
-// without replaces what controls a terminal, or turns the direction of a text
-// around, but for what is kept.
-func without(s, kept string) string {
+// paint returns text in a color if w is a terminal and the user has not
+// disabled colors; see https://no-color.org.
+func paint(w io.Writer, color, text string) string {
+	if !isTerminal(w) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+// clean removes terminal control characters from text that a guest may have
+// written.
+func clean(s string) string { return replaceUnsafe(s, "\n\t") }
+
+// cell is like clean, for a value that must remain on one line and in one
+// column: a name from a guest must not appear as several rows or columns.
+func cell(s string) string { return replaceUnsafe(s, "") }
+
+// replaceUnsafe replaces characters that control a terminal or reverse the text
+// direction, except those in kept.
+func replaceUnsafe(s, kept string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case strings.ContainsRune(kept, r):
 			return r
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029':
+		case isUnsafeRune(r):
 			return '�'
 		}
 		return r
 	}, s)
 }
 
-// isUsage tells cobra's own complaints from everything else.
-func isUsage(err error) bool {
-	for _, s := range []string{"unknown command", "unknown flag", "accepts ", "requires ", "unknown shorthand", "if any flags in the group"} {
-		if strings.HasPrefix(err.Error(), s) {
-			return true
-		}
-	}
-	return false
-}
-
-// table writes rows in columns.
-func (c *cli) table(header string, rows [][]string) error {
-	w := tabwriter.NewWriter(c.stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, header)
-	for _, r := range rows {
-		for i := range r {
-			r[i] = cell(r[i])
-		}
-		fmt.Fprintln(w, strings.Join(r, "\t"))
-	}
-	return w.Flush()
-}
-
-// list shows a list as JSON, or a row of a table for each of its items.
-func list[T any](c *cli, items []T, header string, row func(T) []string) error {
-	if c.asJSON {
-		return c.printJSON(items)
-	}
-	var rows [][]string
-	for _, item := range items {
-		rows = append(rows, row(item))
-	}
-	return c.table(header, rows)
-}
-
-// ago writes a moment as people do.
-func ago(t time.Time) string {
+// relativeTime formats a time relative to now.
+func relativeTime(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	d := time.Since(t).Round(time.Second)
-	if d < 0 {
-		return "in " + (-d).String()
+	if d := time.Since(t); d >= 0 {
+		return inWords(d) + " ago"
 	}
-	return d.String() + " ago"
+	return "in " + inWords(time.Until(t))
 }
 
-// progress returns a function that shows long work on one line, or nothing
-// when nobody watches.
-func (c *cli) progress() (report func(brig.Progress), done func()) {
-	if c.asJSON || !isTerminal(c.stderr) {
-		last := ""
-		return func(p brig.Progress) {
-			if !c.asJSON && p.Step != last {
-				last = p.Step
-				fmt.Fprintln(c.stderr, clean(p.Step))
-			}
-		}, func() {}
+// inWords formats a duration with its largest unit: 59s, 12m, 3h, 5d.
+func inWords(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 2*day:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d/day))
 	}
-	return func(p brig.Progress) {
-			line := clean(p.Step)
-			switch {
-			case p.Total > 0:
-				line = fmt.Sprintf("%s %d%%", line, p.Done*100/p.Total)
-			case p.Done > 0:
-				line = fmt.Sprintf("%s %s", line, brig.FormatBytes(p.Done>>20<<20))
-			}
-			if len(line) > 78 {
-				line = line[:78]
-			}
-			fmt.Fprintf(c.stderr, "\r\x1b[K%s", line)
-		}, func() {
-			_, _ = io.WriteString(c.stderr, "\r\x1b[K")
-		}
 }

@@ -11,12 +11,21 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) sandboxStart() *cobra.Command {
+// processCommands are the commands of brig sandbox that run commands and
+// processes in one.
+type processCommands struct{ *cli }
+
+// commands returns the commands for the processes of a sandbox.
+func (c processCommands) commands() []*cobra.Command {
+	return []*cobra.Command{c.exec(), c.executions(), c.shell(), c.start(), c.list(), c.attach(), c.signal()}
+}
+
+func (c processCommands) start() *cobra.Command {
 	var f execFlags
 	var tag string
 	cmd := &cobra.Command{
-		Use:   "start NAME [flags] -- CMD ARG…",
-		Short: "Start a command in it that nobody waits for; prints its pid",
+		Use:   "start [flags] NAME CMD [ARG…]",
+		Short: "Start a background process in a sandbox, and print its PID",
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			env, err := pairs("--env", f.env, true)
@@ -42,18 +51,18 @@ func (c *cli) sandboxStart() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")
 	fl.StringVar(&f.cwd, "cwd", "", "working directory (default /workspace)")
-	fl.StringVar(&f.user, "user", "", "user (default) or root")
-	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default none)")
-	fl.StringVar(&tag, "tag", "", "a `name` of your own for it")
+	fl.StringVar(&f.user, "user", "", "run as user (default) or root")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit (default none)")
+	fl.StringVar(&tag, "tag", "", "give the process this `name`")
 	return cmd
 }
 
-func (c *cli) sandboxProcesses() *cobra.Command {
+func (c processCommands) list() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ps NAME",
-		Short: "List what was started in it, also what has ended of late",
+		Short: "List the background processes of a sandbox, and recently ended ones",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -61,7 +70,7 @@ func (c *cli) sandboxProcesses() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "PID\tSTATE\tSTARTED\tOUTPUT\tTAG\tCOMMAND", func(p *brig.ProcessInfo) []string {
+				return list(c.cli, all, "PID\tSTATE\tSTARTED\tOUTPUT\tTAG\tCOMMAND", func(p *brig.ProcessInfo) []string {
 					state := "running"
 					if p.Result != nil {
 						state = fmt.Sprint("exit ", p.Result.ExitCode)
@@ -70,14 +79,14 @@ func (c *cli) sandboxProcesses() *cobra.Command {
 					if tag == "" {
 						tag = "-"
 					}
-					return []string{fmt.Sprint(p.PID), state, ago(p.Started), brig.FormatBytes(p.Written), tag, oneLine(p.Spec.Command)}
+					return []string{fmt.Sprint(p.PID), state, relativeTime(p.Started), brig.FormatBytes(p.Written), tag, oneLine(p.Spec.Command)}
 				})
 			})
 		},
 	}
 }
 
-// oneLine writes a command on a short line.
+// oneLine formats a command as one short line.
 func oneLine(cmd brig.Command) string {
 	what := strings.Join(cmd.Argv, " ") + cmd.Shell
 	if r := []rune(what); len(r) > 60 {
@@ -86,22 +95,23 @@ func oneLine(cmd brig.Command) string {
 	return strings.ReplaceAll(what, "\n", " ")
 }
 
-// pidOf reads a process's id.
+// pidOf parses a process ID.
 func pidOf(s string) (int, error) {
 	pid, err := strconv.Atoi(s)
 	if err != nil || pid < 1 {
-		return 0, brig.InvalidField("PID", "%q is not the id of a process", s).WithHint("brig sandbox ps lists them")
+		return 0, brig.InvalidField("PID", "%q is not a process id", brig.Clip(s, 40)).WithHint("list the processes with: brig sandbox ps NAME")
 	}
 	return pid, nil
 }
 
-func (c *cli) sandboxAttach() *cobra.Command {
+func (c processCommands) attach() *cobra.Command {
 	var offset int64
 	cmd := &cobra.Command{
 		Use:   "attach NAME PID",
-		Short: "Follow what a process writes; its exit code becomes ours",
-		Long: `Follow what a process that was started writes, from the beginning as far as it is
-kept, until it ends. Its exit code becomes ours. Interrupting this leaves it running.`,
+		Short: "Follow the output of a background process",
+		Long: `Follow the output of a background process until it ends, beginning with the oldest
+output that is kept. The exit code is the process's. Interrupting the command leaves the
+process running.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pid, err := pidOf(args[1])
@@ -109,6 +119,9 @@ kept, until it ends. Its exit code becomes ours. Interrupting this leaves it run
 				return err
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				stdout, stderr := c.guestOutput(c.stdout), c.guestOutput(c.stderr)
+				defer func() { _ = finish(stdout) }() // an error means that the terminal is closed
+				defer func() { _ = finish(stderr) }() // an error means that the terminal is closed
 				return svc.Processes(args[0]).Attach(ctx, pid, offset, func(e brig.ProcessEvent) error {
 					var err error
 					switch {
@@ -116,26 +129,26 @@ kept, until it ends. Its exit code becomes ours. Interrupting this leaves it run
 						c.code = e.End.ExitCode
 						err = c.printJSON(e.End)
 					case e.End != nil:
-						c.ended(e.End)
+						c.reportEnd(e.End)
 					case c.asJSON:
 					case e.From == brig.FromStderr:
-						_, err = c.stderr.Write(e.Output)
+						_, err = stderr.Write(e.Output)
 					default:
-						_, err = c.stdout.Write(e.Output)
+						_, err = stdout.Write(e.Output)
 					}
 					return err
 				})
 			})
 		},
 	}
-	cmd.Flags().Int64Var(&offset, "offset", 0, "where in all of its output to begin, in `bytes`; -1 is from now on")
+	cmd.Flags().Int64Var(&offset, "offset", 0, "begin after this many `bytes` of output; -1 prints only new output")
 	return cmd
 }
 
-func (c *cli) sandboxSignal() *cobra.Command {
+func (c processCommands) signal() *cobra.Command {
 	return &cobra.Command{
 		Use:   "signal NAME PID [SIGNAL]",
-		Short: "Send a signal to a process and its group (default TERM)",
+		Short: "Send a signal to a background process and its group (default TERM)",
 		Args:  cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pid, err := pidOf(args[1])

@@ -15,42 +15,40 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) providerCommand() *cobra.Command {
+// providerCommands are the commands of brig provider.
+type providerCommands struct{ *cli }
+
+func (c providerCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "provider",
 		Aliases: []string{"providers"},
-		Short:   "List, configure, test, activate and remove providers of sandboxes",
+		Short:   "Manage providers of sandboxes",
 	}
-	cmd.AddCommand(c.providerList(), c.providerDescribe(), c.providerConfigure(), c.providerTest(), c.providerActivate(), c.providerRemove(), c.providerRoute())
+	cmd.AddCommand(c.list(), c.describe(), c.configure(), c.test(), c.activate(), c.remove(), c.route())
 	return cmd
 }
 
-func (c *cli) providerList() *cobra.Command {
+func (c providerCommands) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List providers, and the kinds of which there is none",
+		Short:   "List providers, and the kinds that can be configured",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				list, err := svc.Providers(ctx)
+				all, err := svc.Providers(ctx)
 				if err != nil {
 					return err
 				}
-				if c.asJSON {
-					return c.printJSON(list)
-				}
-				var rows [][]string
-				for _, p := range list {
-					rows = append(rows, []string{p.ID, providerState(&p), cmp.Or(p.Capabilities.Isolation, "-"), strconv.Itoa(p.Users), p.Title})
-				}
-				return c.table("ID\tSTATE\tISOLATION\tUSERS\tTITLE", rows)
+				return list(c.cli, all, "ID\tSTATE\tISOLATION\tUSERS\tTITLE", func(p brig.ProviderInfo) []string {
+					return []string{p.ID, providerState(&p), cmp.Or(p.Capabilities.Isolation, "-"), strconv.Itoa(p.Users), p.Title}
+				})
 			})
 		},
 	}
 }
 
-// providerState says in a few words how a provider is.
+// providerState describes the state of a provider in a few words.
 func providerState(p *brig.ProviderInfo) string {
 	var words []string
 	switch {
@@ -68,7 +66,8 @@ func providerState(p *brig.ProviderInfo) string {
 	return strings.Join(words, ", ")
 }
 
-// provider finds one by its id, or the kind that it would be of.
+// provider returns the provider with the given ID. If it does not exist,
+// provider returns the entry of the ID's kind.
 func provider(ctx context.Context, svc brig.Service, id string) (*brig.ProviderInfo, error) {
 	list, err := svc.Providers(ctx)
 	if err != nil {
@@ -82,13 +81,13 @@ func provider(ctx context.Context, svc brig.Service, id string) (*brig.ProviderI
 			return &list[i], nil
 		}
 	}
-	return nil, brig.Errorf(brig.NotFound, "no provider %q", id).WithHint("brig provider ls shows those that there are")
+	return nil, brig.Errorf(brig.NotFound, "no provider %q", brig.Clip(id, 63)).WithHint("list the providers with: brig provider ls")
 }
 
-func (c *cli) providerDescribe() *cobra.Command {
+func (c providerCommands) describe() *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe ID",
-		Short: "Say what a provider is, and which fields its configuration has",
+		Short: "Describe a provider and the fields of its configuration",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -107,7 +106,7 @@ func (c *cli) providerDescribe() *cobra.Command {
 				for _, f := range p.Fields {
 					rows = append(rows, []string{f.Name, fieldType(f), fieldDefault(f), fieldRange(f), cmp.Or(f.Doc, f.Label)})
 				}
-				return c.table("FIELD\tTYPE\tDEFAULT\tRANGE\tWHAT", rows)
+				return c.table("FIELD\tTYPE\tDEFAULT\tRANGE\tDESCRIPTION", rows)
 			})
 		},
 	}
@@ -147,7 +146,7 @@ func fieldRange(f brig.ConfigField) string {
 	return "-"
 }
 
-func (c *cli) providerConfigure() *cobra.Command {
+func (c providerCommands) configure() *cobra.Command {
 	var (
 		set                []string
 		terms              brig.Terms
@@ -156,37 +155,44 @@ func (c *cli) providerConfigure() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "configure ID",
-		Short: "Say how a provider is reached and used; what is not given stays as it is",
+		Short: "Create or change the configuration of a provider",
 		Example: `  brig provider configure self_managed --set endpoint=http://10.0.0.7:9385 --test --activate
   brig provider configure e2b@eu --set api_key=@key.txt --set region=eu --max 20`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				p, err := provider(ctx, svc, args[0])
-				if err != nil {
-					return err
-				}
-				in := brig.ProviderConfig{ID: args[0], Activate: activate, Test: test}
-				if len(set) > 0 {
-					if in.Config, err = fieldsOf(p, args[0], set); err != nil {
+				var out *brig.ProviderInfo
+				err := brig.Reapply(ctx, func() error {
+					p, err := provider(ctx, svc, args[0])
+					if err != nil {
 						return err
 					}
-				}
-				if f := cmd.Flags(); f.Changed(region) || f.Changed(max) || f.Changed(price) {
-					all := brig.Terms{}
+					in := brig.ProviderConfig{ID: args[0], Activate: activate, Test: test, Rev: 1} // the provider does not exist yet
 					if p.ID == args[0] {
-						all = p.Terms
+						in.Rev = p.Rev
 					}
-					for flag, set := range map[string]func(){
-						region: func() { all.Region = terms.Region }, max: func() { all.Max = terms.Max }, price: func() { all.Second = terms.Second },
-					} {
-						if f.Changed(flag) {
-							set()
+					if len(set) > 0 {
+						if in.Config, err = fieldsOf(p, args[0], set); err != nil {
+							return err
 						}
 					}
-					in.Terms = &all
-				}
-				out, err := svc.ConfigureProvider(ctx, in)
+					if f := cmd.Flags(); f.Changed(region) || f.Changed(max) || f.Changed(price) {
+						all := brig.Terms{}
+						if p.ID == args[0] {
+							all = p.Terms
+						}
+						for flag, set := range map[string]func(){
+							region: func() { all.Region = terms.Region }, max: func() { all.Max = terms.Max }, price: func() { all.Second = terms.Second },
+						} {
+							if f.Changed(flag) {
+								set()
+							}
+						}
+						in.Terms = &all
+					}
+					out, err = svc.ConfigureProvider(ctx, in)
+					return err
+				})
 				if err != nil {
 					return c.wrongFields(err)
 				}
@@ -199,17 +205,17 @@ func (c *cli) providerConfigure() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&set, "set", nil, "a field, as `NAME=VALUE`; a value of @FILE is read from there")
-	f.StringVar(&terms.Region, region, "", "where it is")
-	f.IntVar(&terms.Max, max, 0, "sandboxes and programs at once before it is full; 0 is no bound")
-	f.Float64Var(&terms.Second, price, 0, "what one second of a sandbox costs there")
-	f.BoolVar(&activate, "activate", false, "make it the active one")
-	f.BoolVar(&test, "test", false, "run a program there first, and change nothing if that fails")
+	f.StringArrayVar(&set, "set", nil, "set a field, as `NAME=VALUE`; @FILE reads the value from a file")
+	f.StringVar(&terms.Region, region, "", "`region` of the provider, for routing")
+	f.IntVar(&terms.Max, max, 0, "concurrent sandboxes and programs before it is full; 0 is unlimited")
+	f.Float64Var(&terms.Second, price, 0, "price of one second of a sandbox")
+	f.BoolVar(&activate, "activate", false, "make it the active provider")
+	f.BoolVar(&test, "test", false, "run a test program first, and change nothing if it fails")
 	return cmd
 }
 
-// wrongFields prints everything that is wrong, beside the first.
-func (c *cli) wrongFields(err error) error {
+// wrongFields prints all field errors after the first.
+func (c providerCommands) wrongFields(err error) error {
 	told := brig.AsError(err)
 	if len(told.Fields) > 1 {
 		for _, f := range told.Fields {
@@ -219,7 +225,7 @@ func (c *cli) wrongFields(err error) error {
 	return err
 }
 
-// fieldsOf makes a configuration of NAME=VALUE, over what there is.
+// fieldsOf applies NAME=VALUE pairs to the existing configuration.
 func fieldsOf(p *brig.ProviderInfo, id string, set []string) (json.RawMessage, error) {
 	config := map[string]any{}
 	if p.ID == id && len(p.Config) > 0 {
@@ -230,12 +236,12 @@ func fieldsOf(p *brig.ProviderInfo, id string, set []string) (json.RawMessage, e
 	for _, s := range set {
 		name, text, ok := strings.Cut(s, "=")
 		if !ok {
-			return nil, brig.InvalidField("--set", "%q is not NAME=VALUE", s).WithHint("brig provider describe %s shows the fields", id)
+			return nil, brig.InvalidField("--set", "%q has no =", brig.Clip(s, 80)).WithHint("for example --set NAME=VALUE; brig provider describe %s lists the fields", id)
 		}
 		if file, ok := strings.CutPrefix(text, "@"); ok {
 			b, err := os.ReadFile(file)
 			if err != nil {
-				return nil, brig.InvalidField("--set", "the file of %s cannot be read", name).WithHint("check the path").Because(err)
+				return nil, unreadable("--set", file, err)
 			}
 			text = strings.TrimRight(string(b), "\r\n")
 		}
@@ -244,8 +250,8 @@ func fieldsOf(p *brig.ProviderInfo, id string, set []string) (json.RawMessage, e
 	return json.Marshal(config)
 }
 
-// valueOf is a value as its field's type has it; what does not fit stays text,
-// for the server to say so.
+// valueOf converts a value to the type of its field. A value that does not fit
+// is left as text, which the server rejects.
 func valueOf(fields []brig.ConfigField, name, text string) any {
 	i := slices.IndexFunc(fields, func(f brig.ConfigField) bool { return f.Name == name })
 	if i < 0 {
@@ -266,11 +272,11 @@ func valueOf(fields []brig.ConfigField, name, text string) any {
 	return text
 }
 
-func (c *cli) providerTest() *cobra.Command {
+func (c providerCommands) test() *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
 		Use:   "test ID",
-		Short: "Run a program at a provider, and keep nothing",
+		Short: "Run a test program at a provider",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -299,11 +305,11 @@ func (c *cli) providerTest() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&set, "set", nil, "a field, as `NAME=VALUE`; a value of @FILE is read from there")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "set a field, as `NAME=VALUE`; @FILE reads the value from a file")
 	return cmd
 }
 
-func (c *cli) providerActivate() *cobra.Command {
+func (c providerCommands) activate() *cobra.Command {
 	return &cobra.Command{
 		Use:   "activate ID",
 		Short: "Make a provider the active one",
@@ -314,11 +320,11 @@ func (c *cli) providerActivate() *cobra.Command {
 	}
 }
 
-func (c *cli) providerRemove() *cobra.Command {
+func (c providerCommands) remove() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rm ID",
 		Aliases: []string{"remove"},
-		Short:   "Forget a provider that nobody uses",
+		Short:   "Remove a provider without sandboxes",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error { return svc.RemoveProvider(ctx, args[0]) })

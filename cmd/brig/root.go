@@ -2,19 +2,23 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/version"
 )
 
-// cli is what every command shares.
+// cli holds the state that all commands share: the streams, the common flags, the connection
+// to a service, and the output in each format. The commands of a noun are
+// methods of a type that embeds it, for example sandboxCommands.
 type cli struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
@@ -23,7 +27,11 @@ type cli struct {
 	insecureHTTP   bool
 	dataDir        string
 	configFile     string
-	code           int // the exit code, when a program of the user's sets it
+	code           int            // the exit code, if a user's program sets it
+	cmd            *cobra.Command // the current command, for the wording of errors
+	show           listing        // the output format of lists
+	completing     bool           // the shell requested completions
+	terminal       bool           // treat the streams as terminals, for tests
 }
 
 // execute runs one command line and returns its exit code.
@@ -31,73 +39,161 @@ func execute(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	c := &cli{stdin: stdin, stdout: stdout, stderr: stderr}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	root := c.root()
-	root.SetArgs(args)
+	c.completing = len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd)
+	root := c.program()
+	root.SetArgs(separateCommand(root, args))
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	if err := root.ExecuteContext(ctx); err != nil {
-		return c.report(err, ctx.Err() != nil)
+	if cmd, err := root.ExecuteContextC(ctx); err != nil {
+		return c.report(cmd, err, ctx.Err() != nil)
 	}
 	return c.code
 }
 
+// Groups of commands in the help of brig.
+const (
+	groupRun    = "run"
+	groupServer = "server"
+	groupAccess = "access"
+	groupWatch  = "watch"
+)
+
 func (c *cli) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "brig",
-		Short: "Run code that nobody has reviewed, isolated by gVisor",
-		Long: `Brig runs code of unknown origin behind a user-space kernel: no Docker, no KVM,
-nothing to install. Commands work on this machine's own data folder, or on the
-server that BRIG_URL or --url names, or on one that serves this data folder.
+		Short: "Run untrusted code in gVisor sandboxes",
+		Long: `Brig runs untrusted code in gVisor sandboxes. It needs no Docker, no KVM and no
+other service.
 
-Without --key, the server of this data folder gets the folder's key. The command
-sends that key to no other server, and no key to another machine in plain HTTP.`,
+Commands use the server that --url or BRIG_URL names. Without one, they use the
+server of this machine's data folder if it runs, and otherwise the data folder
+itself.
+
+The API key is taken from --key or BRIG_API_KEY. For the server of the data folder,
+the key in that folder is the default. Brig never sends that key to another server,
+and sends no key to another machine in plain HTTP.`,
+		Example: `  brig run -c 'print(6*7)'
+  brig sandbox create one
+  brig serve`,
+		Version:       version.String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          cobra.ArbitraryArgs, // rejectUnknown reports unknown commands
+
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { c.cmd = cmd },
 	}
-	f := root.PersistentFlags()
-	f.BoolVar(&c.asJSON, "json", false, "print JSON, in the form of the REST API")
+	root.SetVersionTemplate(versionLine() + "\n")
+	c.flags(root.PersistentFlags())
+	run, image, serve, host := runCommands{c}, imageCommands{c}, serveCommands{c}, hostCommands{c}
+	session, observe, info := sessionCommands{c}, observeCommands{c}, infoCommands{c}
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{groupRun, "Run code:", []*cobra.Command{
+			run.command(), sandboxCommands{c}.command(), workspaceCommands{c}.command(), image.command(), image.templates(),
+			toolCommands{c}.command(), run.screenCommand(),
+		}},
+		{groupServer, "Set up and serve:", []*cobra.Command{
+			host.quickstartCommand(), serve.command(), serve.mcp(), serve.execman(), providerCommands{c}.command(), host.setup(), host.doctor(),
+		}},
+		{groupAccess, "Control access:", []*cobra.Command{
+			keyCommands{c}.command(), secretCommands{c}.command(), tenantCommands{c}.command(), session.command(), session.whoami(),
+			auditCommands{c}.command(),
+		}},
+		{groupWatch, "Observe:", []*cobra.Command{
+			observe.usage(), observe.pool(), observe.alerts(), observe.metrics(), observe.capabilities(),
+		}},
+		{"", "", []*cobra.Command{info.openapi(), docsCommand(c), info.version(), {
+			Use: "exit-codes", Short: "Exit codes of brig", Long: exitCodes,
+		}}},
+	} {
+		if group.id != "" {
+			root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		}
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.id
+			root.AddCommand(cmd)
+		}
+	}
+	root.AddCommand(manCommand(), host.healthcheck()) // used by packages and containers
+	return finishRoot(c, root)
+}
+
+// flags adds the flags that all commands share.
+func (c *cli) flags(f *pflag.FlagSet) {
+	f.BoolVar(&c.asJSON, "json", false, "print JSON, as the REST API returns it")
 	f.StringVar(&c.url, "url", os.Getenv("BRIG_URL"), "`URL` of a server (BRIG_URL)")
-	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY; default: for the data folder's server, the folder's)")
-	insecure, _ := strconv.ParseBool(os.Getenv("BRIG_INSECURE_HTTP")) // what is neither is no
-	f.BoolVar(&c.insecureHTTP, "insecure-http", insecure, "send the key in plain HTTP to another machine, too (BRIG_INSECURE_HTTP)")
-	f.StringVar(&c.dataDir, "data-dir", "", "`folder` of images, sandboxes and records (BRIG_DATA_DIR)")
+	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY; default: the data folder's key, for the data folder's server)")
+	insecure, _ := strconv.ParseBool(os.Getenv("BRIG_INSECURE_HTTP")) // an invalid value means false
+	f.BoolVar(&c.insecureHTTP, "insecure-http", insecure, "allow sending the key to another machine in plain HTTP (BRIG_INSECURE_HTTP)")
+	f.StringVar(&c.dataDir, "data-dir", "", "data `folder`, with images, sandboxes and records (BRIG_DATA_DIR)")
 	f.StringVar(&c.configFile, "config", os.Getenv("BRIG_CONFIG"), "configuration `file` in YAML (BRIG_CONFIG)")
-	root.AddCommand(c.runCommand(), c.serveCommand(), c.execmanCommand(), c.mcpCommand(), c.sandboxCommand(), c.imageCommand(), c.templateCommand(), c.poolCommand(),
-		c.keyCommand(), c.sessionCommand(), c.whoamiCommand(), c.tenantCommand(), c.providerCommand(), c.usageCommand(), c.alertsCommand(), c.metricsCommand(), c.secretCommand(), c.toolCommand(), c.workspaceCommand(), c.auditCommand(),
-		c.capabilitiesCommand(), c.doctorCommand(), c.screenCommand(), c.setupCommand(), c.benchCommand(), c.openapiCommand(), c.versionCommand())
+}
+
+// finishRoot completes a root command that has all its commands.
+func finishRoot(c *cli, root *cobra.Command) *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
-	strict(root)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return brig.Errorf(brig.InvalidArgument, "%v", err).WithHint("see --help")
+	rejectUnknown(root)
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "{{if .Runnable}}", `{{if and .Runnable (not (index .Annotations "`+onlyGroup+`"))}}`, 1))
+	everyCommand(root, func(cmd *cobra.Command) {
+		if cmd.Args != nil && cmd.HasParent() {
+			cmd.Args = checkArguments(cmd.Args)
+		}
+		path := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
+		if cmd.Example == "" {
+			cmd.Example = examples[path]
+		}
+		if empty, ok := emptyLists[path]; ok {
+			addListFlags(c, cmd, empty)
+		}
 	})
+	completion{c}.names(root)
 	return root
 }
 
-// strict has a word that is no command be an error below root, too: the library
-// answers it with help and success, which a script takes for done.
-func strict(cmd *cobra.Command) {
-	for _, group := range cmd.Commands() {
-		if group.Name() == "help" {
-			strictHelp(group)
-		}
-		if !group.HasSubCommands() || group.Runnable() {
-			continue
-		}
-		strict(group)
-		group.DisableFlagsInUseLine, group.SuggestionsMinimumDistance = true, 2
-		group.RunE = func(group *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return group.Help()
-			}
-			return noCommand(group, args[0])
-		}
+// everyCommand calls f for a command and all commands below it.
+func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, sub := range cmd.Commands() {
+		everyCommand(sub, f)
 	}
 }
 
-// strictHelp has no help about what is no command, which the library takes for
-// help about brig.
+// onlyGroup is the annotation of a command that only groups others. Without the
+// annotation, cobra would print the group as a runnable command in the usage.
+const onlyGroup = "group"
+
+// rejectUnknown makes an unknown command an error at every level. By default,
+// cobra prints help and exits with 0, which a script would interpret as
+// success.
+func rejectUnknown(group *cobra.Command) {
+	for _, cmd := range group.Commands() {
+		if cmd.Name() == "help" {
+			strictHelp(cmd)
+		}
+		if cmd.HasSubCommands() {
+			rejectUnknown(cmd)
+		}
+	}
+	group.SuggestionsMinimumDistance = 2
+	if group.Runnable() {
+		return
+	}
+	group.Annotations, group.Args = map[string]string{onlyGroup: "true"}, cobra.ArbitraryArgs
+	group.RunE = func(group *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return group.Help()
+		}
+		return noCommand(group, args[0])
+	}
+}
+
+// strictHelp makes help about an unknown command an error. By default, cobra
+// prints the help of brig instead.
 func strictHelp(help *cobra.Command) {
 	show := help.Run
 	help.Run = nil
@@ -116,30 +212,4 @@ func noCommand(group *cobra.Command, word string) error {
 		return e.WithHint("did you mean %q?", near[0])
 	}
 	return e.WithHint("see %s --help", group.CommandPath())
-}
-
-// Exit codes of brig itself, apart from a program's own.
-const (
-	exitError  = 125 // brig failed
-	exitUsage  = 2   // the command line is wrong
-	exitSignal = 130 // interrupted
-)
-
-// report tells the user what went wrong and returns the exit code.
-func (c *cli) report(err error, interrupted bool) int {
-	told := &brig.Error{Kind: brig.InvalidArgument, Message: err.Error(), Hint: "see --help"}
-	if e, ok := errors.AsType[*brig.Error](err); ok {
-		told = e
-	} else if !isUsage(err) {
-		told = brig.AsError(err)
-	}
-	c.printError(told)
-	switch {
-	case interrupted:
-		return exitSignal
-	case told.Kind == brig.InvalidArgument:
-		return exitUsage
-	default:
-		return exitError
-	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// placeFlags say where something wants to be.
+// placeFlags are the flags for the placement of a sandbox or run.
 type placeFlags struct {
 	provider, prefer string
 	regions          []string
@@ -22,17 +22,17 @@ type placeFlags struct {
 
 func (p *placeFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.provider, "provider", "", "`id` of the provider that is tried first (brig provider ls)")
-	f.BoolVar(&p.only, "provider-only", false, "try no other than --provider")
+	f.StringVar(&p.provider, "provider", "", "try the provider with this `id` first (brig provider ls)")
+	f.BoolVar(&p.only, "provider-only", false, "use no other provider than --provider")
 	f.StringVar(&p.prefer, "prefer", "", "provider to prefer: cheapest or region")
-	f.StringSliceVar(&p.regions, "region", nil, "`regions` to prefer, the nearest first")
+	f.StringSliceVar(&p.regions, "region", nil, "preferred `regions`, the nearest first")
 }
 
 func (p *placeFlags) placement() brig.Placement {
 	return brig.Placement{Provider: p.provider, Only: p.only, Prefer: brig.Preference(p.prefer), Regions: p.regions}
 }
 
-func (c *cli) providerRoute() *cobra.Command {
+func (c providerCommands) route() *cobra.Command {
 	var (
 		r      brig.Routing
 		tenant string
@@ -42,9 +42,9 @@ func (c *cli) providerRoute() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "route",
-		Short: "Show or say which providers are tried, and in which order",
-		Long: `Show which providers are tried, and in which order. With flags, say so: what is
-given takes the place of everything that was.`,
+		Short: "Show or change the routing between providers",
+		Long: `Show the order in which the server tries providers. Flags change the settings that they
+name; --none removes all settings first.`,
 		Example: `  brig provider route --order gvisor,e2b
   brig provider route --tenant acme --overflow e2b
   brig provider route --split gvisor=9 --split e2b=1`,
@@ -61,7 +61,16 @@ given takes the place of everything that was.`,
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				if given {
-					if err := svc.SetRouting(ctx, tenant, r); err != nil {
+					err := brig.Reapply(ctx, func() (err error) {
+						was := &brig.Routing{}
+						if !none {
+							if was, err = svc.Routing(ctx, tenant); err != nil {
+								return err
+							}
+						}
+						return svc.SetRouting(ctx, tenant, changedRouting(*was, r, cmd.Flags().Changed))
+					})
+					if err != nil {
 						return err
 					}
 				}
@@ -77,25 +86,38 @@ given takes the place of everything that was.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&tenant, "tenant", "", "whose; default that of all who have none of their own")
-	f.StringSliceVar(&r.Order, "order", nil, "`ids`, the first choice first")
-	f.StringArrayVar(&split, "split", nil, "the first is chosen among these at random, by weights: `ID=WEIGHT`")
-	f.StringSliceVar(&r.Overflow, "overflow", nil, "`ids` that are tried first while the first choice is full")
-	f.StringVar(&prefer, "prefer", "", "cheapest or region, in the stead of the order")
-	f.StringSliceVar(&r.Regions, "region", nil, "`regions` of --prefer region, the nearest first")
-	f.IntVar(&r.Attempts, "attempts", 0, "how many providers are tried, 1 to 3 (default 3)")
-	f.BoolVar(&none, "none", false, "no routing: the active provider alone")
+	f.StringVar(&tenant, "tenant", "", "`tenant` whose routing it is (default: all tenants without their own)")
+	f.StringSliceVar(&r.Order, "order", nil, "`ids` of providers, the first choice first")
+	f.StringArrayVar(&split, "split", nil, "choose the first provider at random by weight, as `ID=WEIGHT`")
+	f.StringSliceVar(&r.Overflow, "overflow", nil, "`ids` of providers to use while the first choice is full")
+	f.StringVar(&prefer, "prefer", "", "cheapest or region, instead of the order")
+	f.StringSliceVar(&r.Regions, "region", nil, "`regions` for --prefer region, the nearest first")
+	f.IntVar(&r.Attempts, "attempts", 0, "number of providers to try, 1 to 3 (default 3)")
+	f.BoolVar(&none, "none", false, "remove the routing: use only the active provider")
 	return cmd
 }
 
-// weights reads ID=WEIGHT.
+// changedRouting returns a routing with the given parts replaced by those of r.
+func changedRouting(was, r brig.Routing, given func(flag string) bool) brig.Routing {
+	for flag, set := range map[string]func(){
+		"order": func() { was.Order = r.Order }, "split": func() { was.Split = r.Split }, "overflow": func() { was.Overflow = r.Overflow },
+		"prefer": func() { was.Prefer = r.Prefer }, "region": func() { was.Regions = r.Regions }, "attempts": func() { was.Attempts = r.Attempts },
+	} {
+		if given(flag) {
+			set()
+		}
+	}
+	return was
+}
+
+// weights parses ID=WEIGHT.
 func weights(list []string) (map[string]int, error) {
 	var out map[string]int
 	for _, s := range list {
 		id, text, _ := strings.Cut(s, "=")
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return nil, brig.InvalidField("--split", "%q is not ID=WEIGHT", s).WithHint("for example --split e2b=1")
+			return nil, brig.InvalidField("--split", "%q is not ID=WEIGHT", brig.Clip(s, 80)).WithHint("for example --split e2b=1")
 		}
 		if out == nil {
 			out = map[string]int{}
@@ -105,7 +127,7 @@ func weights(list []string) (map[string]int, error) {
 	return out, nil
 }
 
-func (c *cli) showRouting(r *brig.Routing) error {
+func (c providerCommands) showRouting(r *brig.Routing) error {
 	lines := []string{}
 	add := func(what, value string) {
 		if value != "" {
@@ -124,7 +146,7 @@ func (c *cli) showRouting(r *brig.Routing) error {
 		add("attempts", strconv.Itoa(r.Attempts))
 	}
 	if len(lines) == 0 {
-		lines = append(lines, "the active provider alone")
+		lines = append(lines, "only the active provider")
 	}
 	_, err := fmt.Fprintln(c.stdout, strings.Join(lines, "\n"))
 	return err

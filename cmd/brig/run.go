@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
 // runFlags are the flags of run.
@@ -22,7 +24,7 @@ type runFlags struct {
 	image, language, code, name, user, arguments string
 	memory, disk                                 string
 	cpus                                         float64
-	processes                                    int
+	processes, openFiles                         int
 	timeout                                      time.Duration
 	env, labels, files, secrets                  []string
 	artifacts                                    string
@@ -33,22 +35,37 @@ type runFlags struct {
 	place                                        placeFlags
 }
 
-func (c *cli) runCommand() *cobra.Command {
+// runCommands are the commands that run or check a program without a sandbox of
+// its own name.
+type runCommands struct{ *cli }
+
+func (c runCommands) command() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "run [flags] (-c CODE | FILE | -- CMD ARG…)",
-		Short: "Run code or a command in a sandbox of its own that is gone afterwards",
+		Use:   "run [flags] (-c CODE | FILE [-- ARG…] | [--] CMD ARG…)",
+		Short: "Run a program in a new sandbox, and remove the sandbox",
+		Long: `Run a program in a new sandbox, and remove the sandbox when the program ends. The
+exit code is the program's.
+
+The program is code (-c), a source file with arguments, or a command of the image.
+The first argument is a source file if it exists here or has an extension such as
+.py; "-" reads the source from standard input. Flags for brig come before the
+command, and before the arguments of a file.
+
+If Python, JavaScript or TypeScript code has a function main, it is called with the
+values of --args, and its result is printed as JSON.`,
 		Example: `  brig run -c 'print(6*7)'
-  brig run script.js
-  brig run --memory 256MiB --timeout 10s -- sh -c 'echo hi | tr a-z A-Z'
-  brig run -c 'def main(n): return n*7' --args '{"n": 6}'`,
+  brig run script.py -- --verbose input.csv
+  brig run --memory 256MiB --timeout 10s ls -la /
+  brig run -c 'def main(n): return n*7' --args '{"n": 6}'
+  brig run --image python:3.11-slim --allow pypi.org -- pip download requests`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := f.program(args, cmd.ArgsLenAtDash())
 			if err != nil {
 				return err
 			}
-			// Secrets are in the records, which one-shots need no other way.
+			// Only one-shots with secrets need the records.
 			return c.use(cmd, len(p.Secrets) == 0, func(ctx context.Context, svc brig.Service) error {
 				return c.run(ctx, svc, p, f)
 			})
@@ -56,65 +73,37 @@ func (c *cli) runCommand() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringVarP(&f.code, "code", "c", "", "the program's source")
-	fl.StringVarP(&f.language, "language", "l", "", "python, javascript or bash (default: by the file's name, else python)")
-	fl.StringVar(&f.image, "image", "", "image by name or digest (default "+brig.HostImage+", or the provider's own)")
-	fl.StringVar(&f.arguments, "args", "", "JSON `object` for main")
+	fl.StringVarP(&f.code, "code", "c", "", "run this `code`")
+	fl.StringVarP(&f.language, "language", "l", "", "python, javascript, typescript or bash (default: from the file's extension, else python)")
+	fl.StringVar(&f.image, "image", "", "image, by name or digest (default "+brig.HostImage+", or the provider's own)")
+	fl.StringVar(&f.arguments, "args", "", "JSON `object` with the arguments of the function main")
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
 	addRequire(cmd, &f.require)
 	f.place.add(cmd)
-	fl.DurationVar(&f.timeout, "timeout", 0, "wall time (default 30s)")
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
-	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
-	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")
-	fl.StringArrayVar(&f.files, "file", nil, "`FILE` to put into /workspace, or PATH=FILE")
-	fl.StringVar(&f.artifacts, "artifacts", "", "`folder` to save artifacts in")
-	fl.StringVar(&f.user, "user", "", "user (default) or root")
-	fl.StringVar(&f.name, "name", "", "name of the sandbox")
-	fl.BoolVarP(&f.interactive, "stdin", "i", false, "pass standard input on")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of the program (default 30s)")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "pass a secret, as `NAME` or NAME=VARIABLE")
+	fl.StringArrayVar(&f.labels, "label", nil, "add a label, as `KEY=VALUE`")
+	fl.StringArrayVar(&f.files, "file", nil, "copy `FILE` into /workspace; PATH=FILE copies it to another path")
+	fl.StringVar(&f.artifacts, "artifacts", "", "save the files of artifacts/ to this `folder`")
+	fl.StringVar(&f.user, "user", "", "run as user (default) or root")
+	fl.StringVar(&f.name, "name", "", "name of the sandbox (default: generated)")
+	fl.BoolVarP(&f.interactive, "stdin", "i", false, "pass standard input to the program")
 	return cmd
 }
 
-// program reads the command line's three forms.
+// program parses the three forms of the command line.
 func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 	p := brig.Program{Image: f.image, Name: f.name, User: f.user, Timeout: f.timeout, Secrets: secretUses(f.secrets)}
-	given := 0
-	for _, is := range []bool{f.code != "", dash != 0 && len(args) > 0, dash == 0 && len(args) > 0} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 || dash > 0 || dash < 0 && len(args) > 1 {
-		return p, brig.Errorf(brig.InvalidArgument, "give one of -c CODE, FILE, or -- CMD ARG…").
-			WithHint("for example: brig run -c 'print(6*7)'")
-	}
-	var err error
-	switch {
-	case dash == 0:
-		p.Command = args
-	case f.code != "":
-		p.Code = f.code
-		if f.language == "" {
-			f.language = "python"
-		}
-	default:
-		if p.Code, err = readProgram(args[0]); err != nil {
-			return p, err
-		}
-		if f.language == "" {
-			f.language = languageOfFile(args[0])
-		}
-	}
-	if p.Code != "" {
-		if p.Language, err = brig.ParseLanguage(f.language); err != nil {
-			return p, err
-		}
+	err := f.source(&p, args, dash)
+	if err != nil {
+		return p, err
 	}
 	if f.arguments != "" {
 		if !json.Valid([]byte(f.arguments)) {
-			return p, brig.InvalidField("--args", "it is not JSON").WithHint(`for example --args '{"name":"World"}'`)
+			return p, brig.InvalidField("--args", "the value is not JSON").WithHint(`for example --args '{"name":"World"}'`)
 		}
 		p.Arguments = json.RawMessage(f.arguments)
 	}
@@ -137,21 +126,54 @@ func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
 	if p.Labels, err = pairs("--label", f.labels, false); err != nil {
 		return p, err
 	}
-	p.Files, err = readFiles(f.files)
+	files, err := readFiles(f.files)
+	p.Files = append(p.Files, files...)
 	return p, err
+}
+
+// source sets the code or the command of a program.
+func (f *runFlags) source(p *brig.Program, args []string, dash int) error {
+	if len(args) == 0 && f.code == "" {
+		return brig.Errorf(brig.InvalidArgument, "nothing to run").
+			WithHint("give code (brig run -c 'print(6*7)'), a file (brig run script.py), or a command (brig run ls -la)")
+	}
+	if len(args) > 0 && f.code != "" {
+		return brig.Errorf(brig.InvalidArgument, "-c cannot be combined with %q", brig.Clip(args[0], 80)).
+			WithHint("pass values to the code with --args '{…}' or --env NAME=VALUE; flags for brig come before a command")
+	}
+	if len(args) > 0 && (dash == 0 || !isSource(args[0])) {
+		p.Command = args
+		return nil
+	}
+	name, language := "", f.language
+	if p.Code = f.code; len(args) > 0 {
+		name, language = args[0], cmp.Or(f.language, languageOfFile(args[0]))
+		var err error
+		if p.Code, err = readProgram(name); err != nil {
+			return err
+		}
+	}
+	var err error
+	if p.Language, err = brig.ParseLanguage(cmp.Or(language, string(brig.Python))); err != nil || len(args) < 2 {
+		return err
+	}
+	command, file, err := scriptWithArguments(name, p.Code, p.Language, args[1:])
+	p.Command, p.Files, p.Code, p.Language = command, []brig.File{file}, "", ""
+	return err
 }
 
 // addLimits adds the flags that limits reads.
 func (f *runFlags) addLimits(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.memory, "memory", "", "memory, for example 512MiB")
-	fl.Float64Var(&f.cpus, "cpus", 0, "processors, for example 0.5")
-	fl.IntVar(&f.processes, "processes", 0, "processes and threads at once")
-	fl.StringVar(&f.disk, "disk", "", "what may be written, for example 1GiB")
+	fl.StringVar(&f.memory, "memory", "", "memory limit, for example 512MiB")
+	fl.Float64Var(&f.cpus, "cpus", 0, "CPU limit, for example 0.5")
+	fl.IntVar(&f.processes, "processes", 0, "limit of concurrent processes and threads")
+	fl.StringVar(&f.disk, "disk", "", "limit of data written to disk, for example 1GiB")
+	fl.IntVar(&f.openFiles, "open-files", 0, "limit of open files of each process")
 }
 
 func (f *runFlags) limits() (brig.Limits, error) {
-	l := brig.Limits{CPUs: f.cpus, Processes: f.processes}
+	l := brig.Limits{CPUs: f.cpus, Processes: f.processes, OpenFiles: f.openFiles}
 	var err error
 	if l.Memory, err = parseSize("--memory", f.memory); err != nil {
 		return l, err
@@ -164,14 +186,14 @@ func parseSize(flag, s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
-	n, err := wire.ParseSize(s)
+	n, err := v1.ParseSize(s)
 	if err != nil {
 		return 0, brig.InvalidField(flag, "%q is not a size", s).WithHint("for example 512MiB, or a number of bytes")
 	}
 	return n, nil
 }
 
-// readProgram reads a program's source; - is standard input.
+// readProgram reads a program's source. - is standard input.
 func readProgram(name string) (string, error) {
 	if name == "-" {
 		b, err := io.ReadAll(os.Stdin)
@@ -179,27 +201,13 @@ func readProgram(name string) (string, error) {
 	}
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return "", brig.Errorf(brig.InvalidArgument, "no program %q", name).
-			WithHint("give a file, -c CODE, or -- CMD ARG…").Because(err)
+		return "", unreadable("", name, err)
 	}
 	return string(b), nil
 }
 
-func languageOfFile(name string) string {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".ts", ".mts":
-		return "typescript"
-	case ".js", ".mjs", ".cjs":
-		return "javascript"
-	case ".sh", ".bash":
-		return "bash"
-	default:
-		return "python"
-	}
-}
-
-// pairs reads flags of the form K=V. With inherit, K alone takes the value
-// from our own environment.
+// pairs parses flags of the form K=V. If inherit is set, K alone takes the
+// value from our own environment.
 func pairs(flag string, list []string, inherit bool) (map[string]string, error) {
 	out := map[string]string{}
 	for _, kv := range list {
@@ -211,7 +219,7 @@ func pairs(flag string, list []string, inherit bool) (map[string]string, error) 
 			}
 		}
 		if !ok || k == "" {
-			return nil, brig.InvalidField(flag, "%q is not K=V", kv).WithHint("for example %s NAME=value", flag)
+			return nil, brig.InvalidField(flag, "%q has no =", brig.Clip(kv, 80)).WithHint("for example %s NAME=value", flag)
 		}
 		out[k] = v
 	}
@@ -227,21 +235,22 @@ func readFiles(list []string) ([]brig.File, error) {
 		}
 		b, err := os.ReadFile(from)
 		if err != nil {
-			return nil, brig.InvalidField("--file", "%q cannot be read", from).WithHint("give FILE or PATH=FILE").Because(err)
+			return nil, unreadable("--file", from, err).WithHint("give FILE, or PATH=FILE to choose the path in the sandbox")
 		}
 		out = append(out, brig.File{Path: to, Data: b})
 	}
 	return out, nil
 }
 
-// run runs a program and makes its exit code ours.
-func (c *cli) run(ctx context.Context, svc brig.Service, p brig.Program, f runFlags) error {
+// run runs a program and exits with its exit code.
+func (c runCommands) run(ctx context.Context, svc brig.Service, p brig.Program, f runFlags) error {
 	var sio brig.IO
 	if f.interactive {
 		sio.Stdin = c.stdin
 	}
 	if !c.asJSON {
-		sio.Stdout, sio.Stderr = c.stdout, c.stderr
+		sio.Stdout, sio.Stderr = c.guestOutput(c.stdout), c.guestOutput(c.stderr)
+		defer func() { _ = errors.Join(finish(sio.Stdout), finish(sio.Stderr)) }() // an error means that the terminal is closed
 	}
 	o, err := svc.Run(ctx, p, sio)
 	if err != nil {
@@ -256,48 +265,42 @@ func (c *cli) run(ctx context.Context, svc brig.Service, p brig.Program, f runFl
 	if c.asJSON {
 		return c.printJSON(o)
 	}
-	c.conclude(o)
+	c.printSummary(o)
 	return nil
 }
 
-// conclude tells what the program's own output does not.
-func (c *cli) conclude(o *brig.Outcome) {
+// printSummary prints results that are not in the program's output.
+func (c runCommands) printSummary(o *brig.Outcome) {
 	if o.Value != nil && string(o.Value) != "null" {
-		fmt.Fprintln(c.stdout, string(o.Value))
+		fmt.Fprintln(c.stdout, string(escapeJSON(o.Value)))
 	}
 	if e := o.Error; e != nil && (e.Code != "" || e.Traceback == "") {
-		fmt.Fprintf(c.stderr, "brig: %s", clean(e.Message))
-		if e.Code != "" {
-			fmt.Fprintf(c.stderr, " (%s)", e.Code)
-		}
-		fmt.Fprintln(c.stderr)
-		if e.Hint != "" {
-			fmt.Fprintln(c.stderr, "hint:", e.Hint)
-		}
+		printProblem(c.stderr, e.Message, e.Code, hintAsFlags(c.cmd, e.Hint))
 	}
-	c.concludeWorkspace(o.Workspace)
+	c.printCommit(o.Workspace)
 	for _, name := range o.Skipped {
-		fmt.Fprintln(c.stderr, "brig: artifact not returned, there are too many or it is too large:", cell(name))
+		fmt.Fprintln(c.stderr, "brig: artifact not saved, because there are too many or it is too large:", cell(name))
 	}
 }
 
 func saveArtifacts(dir string, files []brig.File) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return unwritable("--artifacts", dir, err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return unwritable("--artifacts", dir, err)
 	}
 	defer root.Close()
 	for _, f := range files {
-		// The root keeps names in it, whatever links a provider's have.
+		// os.Root confines the write, even if a provider's name or a link leads
+		// elsewhere.
 		err := root.MkdirAll(path.Dir(f.Path), 0o755)
 		if err == nil {
 			err = root.WriteFile(f.Path, f.Data, 0o644)
 		}
 		if err != nil {
-			return fmt.Errorf("save artifact: %w", err)
+			return unwritable("--artifacts", filepath.Join(dir, f.Path), err)
 		}
 	}
 	return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Artifacts are saved below the folder, in folders of their own if they have
-// them, and nowhere else.
+// TestSaveArtifacts checks that artifacts are saved below the folder, with
+// their own subfolders, and nowhere else.
 func TestSaveArtifacts(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -14,29 +15,43 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) sandboxCommand() *cobra.Command {
+// sandboxCommands are the commands of brig sandbox that create, list and end
+// sandboxes.
+type sandboxCommands struct{ *cli }
+
+func (c sandboxCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "sandbox",
 		Aliases: []string{"sb", "sandboxes"},
-		Short:   "Create, use and end sandboxes that stay",
+		Short:   "Create and use persistent sandboxes",
 	}
-	cmd.AddCommand(c.sandboxCreate(), c.sandboxList(), c.sandboxGet(), c.sandboxExec(), c.sandboxShell(), c.sandboxCode(), c.contextCommand(),
-		c.sandboxExecs(), c.sandboxStart(), c.sandboxProcesses(), c.sandboxAttach(), c.sandboxSignal(), c.sandboxCopy(), c.sandboxForward(),
-		c.sandboxLogs(), c.sandboxExtend(), c.sandboxEgress(), c.sandboxAttest(), c.sandboxStop(), c.sandboxKill(), c.sandboxRemove())
+	cmd.AddCommand(c.create(), c.list(), c.get(), c.logs(), c.extend(), c.attest(), c.stop(),
+		c.call("pause", "Save its memory and files to disk until its next use", brig.Service.Pause),
+		c.call("resume", "Resume a paused sandbox; every use of it does that too", brig.Service.Resume),
+		c.fork(),
+		c.call("kill", "Kill sandboxes; logs and exit code stay", brig.Service.Kill),
+		c.remove())
+	cmd.AddCommand(processCommands(c).commands()...)
+	cmd.AddCommand(contextCommands(c).commands()...)
+	cmd.AddCommand(networkCommands(c).commands()...)
+	cmd.AddCommand(fileCommands(c).copy())
 	return cmd
 }
 
-func (c *cli) sandboxCreate() *cobra.Command {
+func (c sandboxCommands) create() *cobra.Command {
 	var f runFlags
-	var ttl, freeze time.Duration
-	var fixed, entrypoint bool
+	var ttl, freeze, pauseAfter time.Duration
+	var fixed, entrypoint, pausable, pauseAtEnd bool
 	var template string
 	cmd := &cobra.Command{
 		Use:   "create [NAME] [flags] [-- CMD ARG…]",
-		Short: "Create a sandbox; a command is its main program",
-		Args:  cobra.ArbitraryArgs,
+		Short: "Create a persistent sandbox",
+		Long: `Create a sandbox that lives until its lease ends or it is removed. Each use renews the
+lease, unless --fixed-lease is given. A command after -- becomes its main program, and
+the sandbox stops when that ends.`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze, Secrets: secretUses(f.secrets)}
+			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze, Pausable: pausable, PauseAtEnd: pauseAtEnd, PauseAfter: pauseAfter, Secrets: secretUses(f.secrets)}
 			if template != "" && !cmd.Flags().Changed("image") {
 				spec.Image = ""
 			}
@@ -52,7 +67,7 @@ func (c *cli) sandboxCreate() *cobra.Command {
 			case 1:
 				spec.Name = names[0]
 			default:
-				return brig.Errorf(brig.InvalidArgument, "give one name").WithHint("put a command after --")
+				return brig.Errorf(brig.InvalidArgument, "too many names: %q", names[1]).WithHint("give one name; a command comes after --")
 			}
 			var err error
 			if spec.Limits, err = f.limits(); err != nil {
@@ -85,27 +100,30 @@ func (c *cli) sandboxCreate() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringVar(&f.image, "image", brig.HostImage, "image by name or digest")
-	fl.StringVar(&template, "template", "", "`template` by name, in the stead of an image")
-	fl.BoolVar(&entrypoint, "entrypoint", false, "the image's entrypoint is the main program, and a command its arguments")
-	fl.DurationVar(&ttl, "ttl", 0, "how long it lives without being used (default 5m)")
-	fl.BoolVar(&fixed, "fixed-lease", false, "using it does not renew its lease")
-	fl.DurationVar(&freeze, "freeze-after", 0, "how long it may be unused before it is frozen (default never)")
+	fl.StringVar(&f.image, "image", brig.HostImage, "image, by name or digest")
+	fl.StringVar(&template, "template", "", "create the sandbox from this `template` instead of an image")
+	fl.BoolVar(&entrypoint, "entrypoint", false, "run the image's entrypoint as main program, with the command as its arguments")
+	fl.DurationVar(&ttl, "ttl", 0, "lease: how long it lives after its last use (default 5m)")
+	fl.BoolVar(&fixed, "fixed-lease", false, "do not renew the lease when the sandbox is used")
+	fl.DurationVar(&freeze, "freeze-after", 0, "freeze it after this time without use (default never)")
+	fl.BoolVar(&pausable, "pausable", false, "it can be paused while processes run in it, and not only contexts")
+	fl.DurationVar(&pauseAfter, "pause-after", 0, "pause it after this time without use, less than --ttl (default never)")
+	fl.BoolVar(&pauseAtEnd, "pause-at-end", false, "pause it at the end of its lease, instead of ending it")
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
 	addRequire(cmd, &f.require)
 	f.place.add(cmd)
-	fl.StringArrayVarP(&f.env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
-	fl.StringArrayVar(&f.secrets, "secret", nil, "secret as `NAME` or NAME=VARIABLE")
-	fl.StringArrayVar(&f.labels, "label", nil, "label as `K=V`")
-	fl.StringVar(&f.user, "user", "", "user of the command: user (default) or root")
-	fl.DurationVar(&f.timeout, "timeout", 0, "wall time of the command (default none but the lease)")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")
+	fl.StringArrayVar(&f.secrets, "secret", nil, "pass a secret, as `NAME` or NAME=VARIABLE")
+	fl.StringArrayVar(&f.labels, "label", nil, "add a label, as `KEY=VALUE`")
+	fl.StringVar(&f.user, "user", "", "run the command as user (default) or root")
+	fl.DurationVar(&f.timeout, "timeout", 0, "time limit of the command (default: the lease)")
 	return cmd
 }
 
 // showSandbox prints a sandbox as JSON, or a short line about it.
-func (c *cli) showSandbox(s *brig.Sandbox, line string) error {
+func (c sandboxCommands) showSandbox(s *brig.Sandbox, line string) error {
 	if c.asJSON {
 		return c.printJSON(s)
 	}
@@ -113,63 +131,138 @@ func (c *cli) showSandbox(s *brig.Sandbox, line string) error {
 	return err
 }
 
-func (c *cli) sandboxList() *cobra.Command {
-	var labels, states []string
-	var depth int
+func (c sandboxCommands) list() *cobra.Command {
+	var (
+		f     sandboxFilter
+		depth int
+		watch bool
+	)
 	cmd := &cobra.Command{
 		Use:     "ls [NAME [PATH]]",
 		Aliases: []string{"list"},
 		Short:   "List sandboxes, newest first, or the files of one",
-		Args:    cobra.MaximumNArgs(2),
+		Example: `  brig sandbox ls --label team=a --state running
+  brig sandbox ls --format '{{.name}} {{.state}}'
+  brig sandbox ls one /workspace --depth 2`,
+		Args: cobra.MaximumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return c.listFiles(cmd, args, depth)
+				return fileCommands(c).list(cmd, args, depth)
 			}
-			o := brig.ListOptions{Limit: 1000}
-			var err error
-			if o.Labels, err = pairs("--label", labels, false); err != nil {
+			o, err := f.options()
+			if err != nil {
 				return err
 			}
-			for _, s := range states {
-				if !slices.Contains(brig.States, brig.State(s)) {
-					return brig.InvalidField("--state", "no state %q", s).WithHint("use one of: %v", brig.States)
-				}
-				o.States = append(o.States, brig.State(s))
-			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				all := &brig.Page{}
-				for {
-					p, err := svc.List(ctx, o)
-					if err != nil {
-						return err
-					}
-					all.Sandboxes = append(all.Sandboxes, p.Sandboxes...)
-					if o.Cursor = p.Next; p.Next == "" {
-						break
-					}
+				if watch {
+					return repeat(ctx, c.cli, func() error { return sandboxes{c, svc}.list(ctx, o) })
 				}
-				if c.asJSON {
-					return c.printJSON(all)
-				}
-				var rows [][]string
-				for _, s := range all.Sandboxes {
-					rows = append(rows, []string{s.Spec.Name, string(s.State), s.Spec.Image, ago(s.Created), leaseOf(s), labelsOf(s)})
-				}
-				return c.table("NAME\tSTATE\tIMAGE\tCREATED\tLEASE\tLABELS", rows)
+				return sandboxes{c, svc}.list(ctx, o)
 			})
 		},
 	}
-	cmd.Flags().StringArrayVar(&labels, "label", nil, "only with this label, `K=V`")
-	cmd.Flags().StringArrayVar(&states, "state", nil, "only in this `state`")
-	cmd.Flags().IntVar(&depth, "depth", 1, "of files: how many `levels` down")
+	f.add(cmd)
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the list again whenever it changes, until interrupted")
+	cmd.Flags().IntVar(&depth, "depth", 1, "list files down to this `depth`")
 	return cmd
 }
 
+// sandboxFilter are the flags that select sandboxes.
+type sandboxFilter struct{ labels, states []string }
+
+func (f *sandboxFilter) add(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "only sandboxes with this label, as `KEY=VALUE`")
+	cmd.Flags().StringArrayVar(&f.states, "state", nil, "only sandboxes in this `state`: "+joined(brig.States))
+}
+
+func (f *sandboxFilter) options() (brig.ListOptions, error) {
+	o := brig.ListOptions{Limit: 1000}
+	var err error
+	if o.Labels, err = pairs("--label", f.labels, false); err != nil {
+		return o, err
+	}
+	for _, s := range f.states {
+		if !slices.Contains(brig.States, brig.State(s)) {
+			return o, brig.InvalidField("--state", "%q is not a state", brig.Clip(s, 40)).WithHint("use one of: %s", joined(brig.States))
+		}
+		o.States = append(o.States, brig.State(s))
+	}
+	return o, nil
+}
+
+// joined returns the words separated by commas.
+func joined[T ~string](words []T) string {
+	var out []string
+	for _, w := range words {
+		out = append(out, string(w))
+	}
+	return strings.Join(out, ", ")
+}
+
+// allSandboxes returns all pages of a list as one.
+func allSandboxes(ctx context.Context, svc brig.Service, o brig.ListOptions) (*brig.Page, error) {
+	all := &brig.Page{}
+	for {
+		p, err := svc.List(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		all.Sandboxes = append(all.Sandboxes, p.Sandboxes...)
+		if o.Cursor = p.Next; p.Next == "" {
+			return all, nil
+		}
+	}
+}
+
+// sandboxes runs operations on several sandboxes.
+type sandboxes struct {
+	sandboxCommands
+	svc brig.Service
+}
+
+func (s sandboxes) list(ctx context.Context, o brig.ListOptions) error {
+	all, err := allSandboxes(ctx, s.svc, o)
+	if err != nil {
+		return err
+	}
+	return listOf(s.cli, all, all.Sandboxes, "NAME\tSTATE\tIMAGE\tCREATED\tLEASE\tLABELS", func(s *brig.Sandbox) []string {
+		return []string{s.Spec.Name, string(s.State), s.Spec.Image, relativeTime(s.Created), leaseOf(s), labelsOf(s)}
+	})
+}
+
+// repeat calls f until ctx ends, and prints its output when that changes. On a
+// terminal, new output replaces the previous output.
+func repeat(ctx context.Context, c *cli, f func() error) error {
+	out := c.stdout
+	defer func() { c.stdout = out }()
+	for former := []byte(nil); ; {
+		var now bytes.Buffer
+		c.stdout = &now
+		if err := f(); err != nil {
+			return err
+		}
+		if former == nil || !bytes.Equal(former, now.Bytes()) {
+			if isTerminal(out) {
+				_, _ = io.WriteString(out, "\x1b[H\x1b[2J") // clear the screen; the Write below reports errors
+			}
+			if _, err := out.Write(now.Bytes()); err != nil {
+				return err
+			}
+			former = bytes.Clone(now.Bytes())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followInterval):
+		}
+	}
+}
+
 func leaseOf(s *brig.Sandbox) string {
-	if !s.State.Live() {
+	if !s.State.Lasts() {
 		return "-"
 	}
-	return time.Until(s.Expires).Round(time.Second).String()
+	return inWords(time.Until(s.Expires))
 }
 
 func labelsOf(s *brig.Sandbox) string {
@@ -180,7 +273,7 @@ func labelsOf(s *brig.Sandbox) string {
 	return strings.Join(out, ",")
 }
 
-func (c *cli) sandboxGet() *cobra.Command {
+func (c sandboxCommands) get() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get NAME",
 		Short: "Show a sandbox as JSON",
@@ -197,35 +290,11 @@ func (c *cli) sandboxGet() *cobra.Command {
 	}
 }
 
-func (c *cli) sandboxLogs() *cobra.Command {
-	var tail int
-	var times bool
-	cmd := &cobra.Command{
-		Use:   "logs NAME",
-		Short: "Print what its programs wrote, also after its end",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				r, err := svc.Logs(ctx, args[0], brig.LogOptions{Tail: tail, Times: times})
-				if err != nil {
-					return err
-				}
-				defer r.Close()
-				_, err = io.Copy(c.stdout, r)
-				return err
-			})
-		},
-	}
-	cmd.Flags().IntVar(&tail, "tail", 0, "only the last `n` lines")
-	cmd.Flags().BoolVar(&times, "times", false, "when, before every line")
-	return cmd
-}
-
-func (c *cli) sandboxExtend() *cobra.Command {
+func (c sandboxCommands) extend() *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use:   "extend NAME",
-		Short: "Move the end of its lease",
+		Short: "Renew the lease of a sandbox",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -237,68 +306,193 @@ func (c *cli) sandboxExtend() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&ttl, "ttl", 0, "from now on (default 5m)")
+	cmd.Flags().DurationVar(&ttl, "ttl", 0, "new lease, from now (default 5m)")
 	return cmd
 }
 
-func (c *cli) sandboxStop() *cobra.Command {
+func (c sandboxCommands) fork() *cobra.Command {
+	var (
+		o      brig.ForkSpec
+		labels []string
+	)
+	cmd := &cobra.Command{
+		Use:   "fork NAME",
+		Short: "Create copies of a running sandbox, with its memory, programs and files",
+		Long: `Create copies of a running sandbox, with its memory, programs and files, and print their
+names. Programs stand still while the sandbox is saved, and then run on. If one copy fails,
+none is created.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if o.Count < 1 {
+				return brig.InvalidField("--count", "%d is out of bounds", o.Count).WithHint("give 1 to %d", brig.MaxForks)
+			}
+			if cmd.Flags().Changed("label") {
+				if o.Labels, err = pairs("--label", labels, false); err != nil {
+					return err
+				}
+			}
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				copies, err := svc.Fork(ctx, args[0], o)
+				if err != nil {
+					return err
+				}
+				if c.asJSON {
+					return c.printJSON(copies)
+				}
+				for _, s := range copies {
+					if _, err := fmt.Fprintln(c.stdout, s.Spec.Name); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().IntVarP(&o.Count, "count", "n", 1, "number of copies")
+	cmd.Flags().StringVar(&o.Name, "name", "", "name of the copy, if there is one")
+	cmd.Flags().BoolVar(&o.Paused, "paused", false, "create one paused copy, which can be forked any number of times")
+	cmd.Flags().DurationVar(&o.TTL, "ttl", 0, "lease of each copy (default: that of the original)")
+	cmd.Flags().StringArrayVar(&labels, "label", nil, "label of each copy, as `KEY=VALUE` (default: those of the original)")
+	return cmd
+}
+
+func (c sandboxCommands) stop() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:   "stop NAME…",
-		Short: "Ask its programs to end, then end it; logs and exit stay",
+		Short: "Stop sandboxes: send TERM, then kill; logs and exit code stay",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.each(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
+			return c.forEach(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
 				return svc.Stop(ctx, name, grace)
 			})
 		},
 	}
-	cmd.Flags().DurationVar(&grace, "grace", 5*time.Second, "time to end by themselves")
+	cmd.Flags().DurationVar(&grace, "grace", 5*time.Second, "time for programs to exit before they are killed")
 	return cmd
 }
 
-func (c *cli) sandboxKill() *cobra.Command {
+// call returns a command that makes one call for each sandbox in its
+// arguments.
+func (c sandboxCommands) call(verb, short string, call func(brig.Service, context.Context, string) (*brig.Sandbox, error)) *cobra.Command {
 	return &cobra.Command{
-		Use:   "kill NAME…",
-		Short: "End it at once; logs and exit stay",
+		Use:   verb + " NAME…",
+		Short: short,
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.each(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
-				return svc.Kill(ctx, name)
+			return c.forEach(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
+				return call(svc, ctx, name)
 			})
 		},
 	}
 }
 
-func (c *cli) sandboxRemove() *cobra.Command {
-	return &cobra.Command{
-		Use:     "rm NAME…",
+func (c sandboxCommands) remove() *cobra.Command {
+	var (
+		f        sandboxFilter
+		all, yes bool
+	)
+	cmd := &cobra.Command{
+		Use:     "rm (NAME… | --all)",
 		Aliases: []string{"remove"},
-		Short:   "End it and forget it",
-		Args:    cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.each(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
-				return nil, svc.Remove(ctx, name)
-			})
+		Short:   "Remove sandboxes, with their files and logs",
+		Long: `Remove sandboxes, with their files and logs. Running ones are killed. --all removes
+every sandbox of the tenant that --label and --state select; it asks for confirmation,
+and needs --yes where standard input is not a terminal.`,
+		Example: `  brig sandbox rm one
+  brig sandbox rm --all --label team=a --yes`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all && len(args) > 0:
+				return brig.Errorf(brig.InvalidArgument, "--all cannot be combined with names").WithHint("leave out one of the two")
+			case !all && (len(f.labels) > 0 || len(f.states) > 0):
+				return brig.Errorf(brig.InvalidArgument, "--label and --state need --all").WithHint("for example brig sandbox rm --all --label team=a")
+			case !all:
+				return cobra.MinimumNArgs(1)(cmd, args)
+			}
+			return nil
 		},
-	}
-}
-
-// each does something with every sandbox that is named, and prints the names.
-func (c *cli) each(cmd *cobra.Command, names []string, f func(context.Context, brig.Service, string) (*brig.Sandbox, error)) error {
-	return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-		for _, name := range names {
-			s, err := f(ctx, svc, name)
+		RunE: func(cmd *cobra.Command, names []string) error {
+			o, err := f.options()
 			if err != nil {
 				return err
 			}
-			if s == nil && c.asJSON {
-				continue // it is gone: there is nothing to show
-			}
-			if err := c.showSandbox(s, name); err != nil {
-				return err
-			}
-		}
+			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+				if all {
+					return sandboxes{c, svc}.removeAll(ctx, o, yes)
+				}
+				return sandboxes{c, svc}.runEach(names, func(name string) (*brig.Sandbox, error) { return nil, svc.Remove(ctx, name) })
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "remove all sandboxes")
+	addYes(cmd, &yes)
+	return cmd
+}
+
+// removeAll removes the selected sandboxes, after the user has confirmed it.
+func (s sandboxes) removeAll(ctx context.Context, o brig.ListOptions, yes bool) error {
+	page, err := allSandboxes(ctx, s.svc, o)
+	if err != nil {
+		return err
+	}
+	if len(page.Sandboxes) == 0 {
+		fmt.Fprintln(s.stderr, "no sandboxes to remove")
 		return nil
+	}
+	if !yes {
+		p := promptOf(s.cli)
+		if !p.terminal {
+			return brig.Errorf(brig.InvalidArgument, "--all needs a confirmation, and standard input is not a terminal").WithHint("add --yes")
+		}
+		const most = 10
+		var names []string
+		for i, box := range page.Sandboxes {
+			if i == most {
+				names = append(names, fmt.Sprintf("and %d more", len(page.Sandboxes)-most))
+				break
+			}
+			names = append(names, box.Spec.Name)
+		}
+		if err := p.ask(fmt.Sprintf("Remove %d sandboxes (%s)?", len(page.Sandboxes), strings.Join(names, ", "))); err != nil {
+			return err
+		}
+	}
+	for _, box := range page.Sandboxes {
+		// Remove by ID, because another sandbox may have the name by now.
+		if err := s.svc.Remove(ctx, string(box.ID)); brig.KindOf(err) == brig.NotFound {
+			continue // it is already removed
+		} else if err != nil {
+			return err
+		}
+		if !s.asJSON {
+			fmt.Fprintln(s.stdout, cell(box.Spec.Name))
+		}
+	}
+	return nil
+}
+
+// forEach calls f for every named sandbox, and prints the names.
+func (c sandboxCommands) forEach(cmd *cobra.Command, names []string, f func(context.Context, brig.Service, string) (*brig.Sandbox, error)) error {
+	return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
+		return sandboxes{c, svc}.runEach(names, func(name string) (*brig.Sandbox, error) { return f(ctx, svc, name) })
 	})
+}
+
+// runEach calls f for every name, and prints the names.
+func (s sandboxes) runEach(names []string, f func(name string) (*brig.Sandbox, error)) error {
+	for _, name := range names {
+		box, err := f(name)
+		if err != nil {
+			return err
+		}
+		if box == nil && s.asJSON {
+			continue // the sandbox no longer exists
+		}
+		if err := s.showSandbox(box, name); err != nil {
+			return err
+		}
+	}
+	return nil
 }

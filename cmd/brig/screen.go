@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig/screen"
 )
 
-// foundJSON is what the command prints as JSON.
+// foundJSON is the JSON output of the command.
 type foundJSON struct {
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
@@ -21,15 +21,15 @@ type foundJSON struct {
 	Message string `json:"message"`
 }
 
-func (c *cli) screenCommand() *cobra.Command {
+func (c runCommands) screenCommand() *cobra.Command {
 	var language string
 	cmd := &cobra.Command{
 		Use:   "screen [flags] FILE",
-		Short: "Find what a screening server would refuse in code, without running it",
-		Long: `Find in Python, JavaScript or TypeScript what a server that screens code would
-refuse. The rules are those of the configuration file that --config names, or
-the default ones. Exits with 1 when something is found. What is not found may
-still be harmful: screening is advice, the sandbox is the boundary.`,
+		Short: "Check code against the screening rules, without running it",
+		Long: `Check Python, JavaScript or TypeScript code against the screening rules of the
+configuration (--config), or the default rules. The command prints the code that a server
+with screening would reject, and exits with 1 if there is any. Code that passes may still
+be harmful: the sandbox is the security boundary.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			source, err := readProgram(args[0])
@@ -46,11 +46,11 @@ still be harmful: screening is advice, the sandbox is the boundary.`,
 			return c.screen(cmd.Context(), lang, source)
 		},
 	}
-	cmd.Flags().StringVarP(&language, "language", "l", "", "python, javascript or typescript (default: by the file's name, else python)")
+	cmd.Flags().StringVarP(&language, "language", "l", "", "python, javascript or typescript (default: from the file's extension, else python)")
 	return cmd
 }
 
-func (c *cli) screen(ctx context.Context, lang brig.Language, source string) error {
+func (c runCommands) screen(ctx context.Context, lang brig.Language, source string) error {
 	cfg, err := c.config()
 	if err != nil {
 		return err
@@ -66,16 +66,16 @@ func (c *cli) screen(ctx context.Context, lang brig.Language, source string) err
 		compiler := &interpreter.Transpiler{Binary: self, Argv: []string{compilerName}}
 		defer compiler.Close()
 		if source, err = compiler.Program(ctx, source); err != nil {
-			return brig.InvalidField("code", "%v", err).WithHint("see what a TypeScript compiler says")
+			return brig.InvalidField("code", "%v", err).WithHint("fix the error; a TypeScript compiler shows its place")
 		}
 		lang = brig.JavaScript
 	}
 	found, err := (&screen.Screener{}).Check(ctx, lang, []byte(source), rules.Rules[lang])
 	switch {
 	case errors.Is(err, screen.ErrLanguage):
-		return brig.InvalidField("language", "%s cannot be screened", lang).WithHint("give python, javascript or typescript")
+		return brig.InvalidField("language", "%s code cannot be screened", lang).WithHint("use python, javascript or typescript")
 	case errors.Is(err, screen.ErrTooLarge):
-		return brig.Errorf(brig.PolicyBlocked, "%v", screen.ErrTooLarge).WithHint("give less code; put data into files")
+		return brig.Errorf(brig.PolicyBlocked, "%v", screen.ErrTooLarge).WithHint("shorten the code, and put data into files")
 	case err != nil:
 		return err
 	}

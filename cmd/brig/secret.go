@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// secretFile reads a secret of one line, or makes it. What says in errors what
-// it is.
+// secretFile reads a one-line secret from a file, or creates the file with a
+// fresh secret. Errors refer to the secret as what.
 func secretFile(file, what string, fresh func() string) (string, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -19,18 +19,19 @@ func secretFile(file, what string, fresh func() string) (string, error) {
 		err = writeSecret(file, b)
 	}
 	if err != nil {
-		return "", brig.Errorf(brig.NotInitialized, "%s cannot be read or made", what).
+		return "", brig.Errorf(brig.NotInitialized, "cannot read or create %s", what).
 			WithHint("check the owner and mode of the data folder").Because(err)
 	}
 	secret := strings.TrimSpace(string(b))
 	if len(secret) < 40 {
 		return "", brig.Errorf(brig.NotInitialized, "%s in %s is too short", what, file).
-			WithHint("remove the file; the next start makes a new one")
+			WithHint("remove the file; the next start creates a new one")
 	}
 	return secret, nil
 }
 
-// writeSecret writes a file that only we may read, whole or not at all.
+// writeSecret writes a file that only the current user may read. The write is
+// atomic.
 func writeSecret(file string, b []byte) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".key-")
 	if err != nil {

@@ -4,28 +4,32 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) secretCommand() *cobra.Command {
+// secretCommands are the commands of brig secret.
+type secretCommands struct{ *cli }
+
+func (c secretCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "secret",
 		Aliases: []string{"secrets"},
-		Short:   "Keep values that sandboxes use and nobody sees",
+		Short:   "Manage secrets for sandboxes",
 	}
-	cmd.AddCommand(c.secretSet(), c.secretList(), c.secretRemove(), c.secretRotate())
+	cmd.AddCommand(c.set(), c.list(), c.remove(), c.rotate())
 	return cmd
 }
 
-func (c *cli) secretSet() *cobra.Command {
+func (c secretCommands) set() *cobra.Command {
 	var (
 		hosts, places []string
+		allow         []string
 		exclusive     bool
 		plain         bool
 		reveal, keep  bool
@@ -33,17 +37,16 @@ func (c *cli) secretSet() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Make a secret, or change what the flags name",
-		Long: `Make a secret, or change one: give it another value, and change what the flags
-name. What they do not name stays as it is. The value is read from standard
-input without the line break at its end; a terminal asks for it and does not show
-it. There is no way to give it as an argument: everybody on a machine can read
-those.
+		Short: "Create or change a secret",
+		Long: `Create a secret, or change its value and the properties that flags name. The value is
+read from standard input, without the line break at its end; on a terminal the command
+prompts for it and does not echo it. It cannot be an argument, because every user of a
+machine can read the arguments of processes.
 
-Without --host the value is a variable of sandboxes that are created with the
-secret. With it the value never enters one: what runs there has a placeholder,
-for which the value is put into requests to those hosts. --reveal takes the hosts
-from a secret, so that sandboxes see its value.`,
+Without --host, the value is a variable in sandboxes that are created with the secret.
+With --host, the secret is brokered: the sandbox has a placeholder, and the egress proxy
+replaces it by the value in requests to those hosts. --reveal removes the hosts, so that
+sandboxes see the value.`,
 		Example: `  brig secret set db-password < password.txt
   brig secret set github --host api.github.com --from-env GITHUB_TOKEN
   brig secret set github --keep-value --exclusive
@@ -54,21 +57,24 @@ from a secret, so that sandboxes see its value.`,
 			var err error
 			switch {
 			case !keep:
-				change.Value, err = c.secretValue(env, file)
+				change.Value, err = c.readValue(env, file)
 			case env != "" || file != "":
-				err = brig.Errorf(brig.InvalidArgument, "--keep-value keeps the value: leave out --from-env and --from-file")
+				err = brig.Errorf(brig.InvalidArgument, "--keep-value cannot be combined with --from-env or --from-file").WithHint("leave out one of them")
 			}
 			if err != nil {
 				return err
 			}
 			if reveal {
 				if len(hosts) > 0 {
-					return brig.Errorf(brig.InvalidArgument, "--reveal takes all hosts from the secret: leave out --host")
+					return brig.Errorf(brig.InvalidArgument, "--reveal cannot be combined with --host").WithHint("leave out one of them")
 				}
 				change.Hosts = []string{}
 			}
 			for _, p := range places {
 				change.Places = append(change.Places, brig.SecretPlace(p))
+			}
+			if cmd.Flags().Changed("allow") {
+				change.Allow = slices.DeleteFunc(append([]string{}, allow...), func(a string) bool { return a == "" })
 			}
 			if cmd.Flags().Changed("exclusive") {
 				change.Exclusive = &exclusive
@@ -81,58 +87,54 @@ from a secret, so that sandboxes see its value.`,
 				if err != nil {
 					return err
 				}
-				return c.answer(out, out.Name+" version "+strconv.Itoa(out.Version))
+				return c.printJSONOrLine(out, out.Name+" version "+strconv.Itoa(out.Version))
 			})
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&hosts, "host", nil, "a `host` that the value may be sent to, for example api.example.com or *.example.com")
-	fl.StringArrayVar(&places, "place", nil, "where in a request: header (default), query or body")
-	fl.BoolVar(&exclusive, "exclusive", false, "refuse requests to these hosts with other credentials")
-	fl.BoolVar(&plain, "plain", false, "let the value go to these hosts in clear HTTP, too")
-	fl.BoolVar(&reveal, "reveal", false, "take all hosts from the secret: sandboxes see its value")
-	fl.BoolVar(&keep, "keep-value", false, "keep the value, and change only what other flags name")
-	fl.StringVar(&env, "from-env", "", "take the value from the `variable`")
-	fl.StringVar(&file, "from-file", "", "take the value from the `file`, as it is")
+	fl.StringArrayVar(&hosts, "host", nil, "broker the secret: send the value only to this `host`, for example api.example.com or *.example.com")
+	fl.StringArrayVar(&places, "place", nil, "`place` in a request: header (default), query or body")
+	fl.BoolVar(&exclusive, "exclusive", false, "reject requests to these hosts that may carry other credentials")
+	fl.StringArrayVar(&allow, "allow", nil, "header `field` (X-Tenant) or query parameter (?region) that --exclusive allows; replaces the former ones")
+	fl.BoolVar(&plain, "plain", false, "allow sending the value in plain HTTP")
+	fl.BoolVar(&reveal, "reveal", false, "remove all hosts: sandboxes see the value")
+	fl.BoolVar(&keep, "keep-value", false, "change only the properties that other flags name")
+	fl.StringVar(&env, "from-env", "", "take the value from this environment `variable`")
+	fl.StringVar(&file, "from-file", "", "take the value from this `file`, unchanged")
 	return cmd
 }
 
-// secretValue reads a value from where nobody else can see it.
-func (c *cli) secretValue(env, file string) ([]byte, error) {
+// readValue reads a value from a source that other users cannot see.
+func (c secretCommands) readValue(env, file string) ([]byte, error) {
 	switch {
 	case env != "" && file != "":
-		return nil, brig.Errorf(brig.InvalidArgument, "give one of --from-env and --from-file")
+		return nil, brig.Errorf(brig.InvalidArgument, "--from-env and --from-file cannot be combined").WithHint("leave out one of them")
 	case env != "":
 		v, ok := os.LookupEnv(env)
 		if !ok {
-			return nil, brig.InvalidField("--from-env", "there is no variable %q", env)
+			return nil, brig.InvalidField("--from-env", "the environment has no variable %q", env)
 		}
 		return []byte(v), nil
 	case file != "":
 		b, err := os.ReadFile(file)
 		if err != nil {
-			return nil, brig.InvalidField("--from-file", "%q cannot be read", file).Because(err)
+			return nil, unreadable("--from-file", file, err)
 		}
 		return b, nil
 	}
-	if f, ok := c.stdin.(*os.File); ok && isTerminal(f) {
-		_, _ = io.WriteString(c.stderr, "Value (it is not shown): ")
-		b, err := term.ReadPassword(int(f.Fd()))
-		_, _ = io.WriteString(c.stderr, "\n")
-		if err != nil {
-			return nil, brig.Errorf(brig.InvalidArgument, "the value cannot be read from the terminal").Because(err)
-		}
-		return b, nil
+	if isTerminal(c.stdin) {
+		value, err := promptOf(c.cli).secret("Value")
+		return []byte(value), err
 	}
 	b, err := io.ReadAll(io.LimitReader(c.stdin, int64(brig.MaxSecret)+3))
 	if err != nil {
-		return nil, brig.Errorf(brig.InvalidArgument, "the value cannot be read from standard input").Because(err)
+		return nil, brig.Errorf(brig.InvalidArgument, "cannot read the value from standard input").Because(err)
 	}
 	return []byte(strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")), nil
 }
 
-// answer prints v as JSON, or a short line about it.
-func (c *cli) answer(v any, line string) error {
+// printJSONOrLine prints v as JSON, or line as text.
+func (c *cli) printJSONOrLine(v any, line string) error {
 	if c.asJSON {
 		return c.printJSON(v)
 	}
@@ -140,7 +142,7 @@ func (c *cli) answer(v any, line string) error {
 	return err
 }
 
-func (c *cli) secretList() *cobra.Command {
+func (c secretCommands) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -152,25 +154,29 @@ func (c *cli) secretList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "NAME\tVERSION\tUPDATED\tHOSTS", func(s *brig.Secret) []string {
+				return list(c.cli, all, "NAME\tVERSION\tUPDATED\tHOSTS", func(s *brig.Secret) []string {
 					hosts := strings.Join(s.Hosts, ",")
 					if hosts == "" {
 						hosts = "-"
 					}
-					return []string{s.Name, strconv.Itoa(s.Version), ago(s.Updated), hosts}
+					return []string{s.Name, strconv.Itoa(s.Version), relativeTime(s.Updated), hosts}
 				})
 			})
 		},
 	}
 }
 
-func (c *cli) secretRemove() *cobra.Command {
-	return &cobra.Command{
+func (c secretCommands) remove() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
 		Use:     "rm NAME…",
 		Aliases: []string{"remove"},
-		Short:   "Forget secrets; sandboxes that have them start no more commands",
+		Short:   "Remove secrets; sandboxes that use them cannot start commands",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := promptOf(c.cli).confirm(yes, "Remove the secrets %s?", strings.Join(args, ", ")); err != nil {
+				return err
+			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				for _, name := range args {
 					if err := svc.RemoveSecret(ctx, name); err != nil {
@@ -181,12 +187,14 @@ func (c *cli) secretRemove() *cobra.Command {
 			})
 		},
 	}
+	addYes(cmd, &yes)
+	return cmd
 }
 
-func (c *cli) secretRotate() *cobra.Command {
+func (c secretCommands) rotate() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rotate-key",
-		Short: "Make a new key and encrypt all secrets under it",
+		Short: "Create a new master key, and encrypt all secrets with it",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -194,13 +202,13 @@ func (c *cli) secretRotate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.answer(map[string]int{"secrets": n}, strconv.Itoa(n)+" secrets are encrypted with the new key")
+				return c.printJSONOrLine(map[string]int{"secrets": n}, strconv.Itoa(n)+" secrets are encrypted with the new key")
 			})
 		},
 	}
 }
 
-// secretUses reads flags of the form NAME or NAME=VARIABLE.
+// secretUses parses flags of the form NAME or NAME=VARIABLE.
 func secretUses(list []string) []brig.SecretUse {
 	var out []brig.SecretUse
 	for _, s := range list {

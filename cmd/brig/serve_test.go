@@ -14,31 +14,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// serving is a server of a data folder that this test owns, with nothing but
-// the guard of host names in front of an answer.
-type serving struct {
+// testServer is a server on a data folder that the test owns. It only checks
+// host names and returns a fixed response.
+type testServer struct {
 	dir  string
-	url  string // as it is announced
-	stop func() // as a signal does
+	url  string // the announced URL
+	stop func() // stops the server as a signal does
 	done chan error
 }
 
-func serveAt(t *testing.T, listen string, h http.HandlerFunc) *serving {
+func serveAt(t *testing.T, listen string, h http.HandlerFunc) *testServer {
 	t.Helper()
 	ln, err := net.Listen("tcp", listen)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	s := &serving{dir: folderServedAt(t, "", true), stop: stop, done: make(chan error, 1)}
+	s := &testServer{dir: folderServedAt(t, "", true), stop: stop, done: make(chan error, 1)}
 	names := hosts(&config{Listen: listen}, ln)
 	c := &cli{stdout: io.Discard}
 	go func() {
-		srv := &http.Server{Handler: door.Guard(names, "", h), ReadHeaderTimeout: time.Second}
-		s.done <- c.listen(ctx, srv, ln, s.dir, slog.New(slog.DiscardHandler))
+		srv := &http.Server{Handler: httpapi.Guard(names, "", h), ReadHeaderTimeout: time.Second}
+		s.done <- serveCommands{c}.listen(ctx, srv, ln, s.dir, nil, slog.New(slog.DiscardHandler))
 	}()
 	for s.url == "" {
 		select {
@@ -54,8 +54,9 @@ func serveAt(t *testing.T, listen string, h http.HandlerFunc) *serving {
 	return s
 }
 
-// A server that listens on all addresses announces one at which it is reached,
-// by a name that it goes by, in plain HTTP that does not leave the machine.
+// TestAnnouncedAddress checks that a server that listens on all addresses
+// announces a reachable one: with an accepted host name, and with plain HTTP
+// that does not leave the machine.
 func TestAnnouncedAddress(t *testing.T) {
 	for _, listen := range []string{"127.0.0.1:0", "0.0.0.0:0", ":0", "127.0.0.2:0"} {
 		var got string
@@ -74,8 +75,9 @@ func TestAnnouncedAddress(t *testing.T) {
 	}
 }
 
-// A server that ends lets go of its address before its requests have ended:
-// then it is announced no more.
+// TestAnnouncementEndsBeforeTheListener checks that a stopping server removes
+// its announcement before it closes its listener, which happens before its
+// requests have ended.
 func TestAnnouncementEndsBeforeTheListener(t *testing.T) {
 	begun, end := make(chan bool), make(chan bool)
 	s := serveAt(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) { close(begun); <-end })
@@ -88,11 +90,11 @@ func TestAnnouncementEndsBeforeTheListener(t *testing.T) {
 		asked <- err
 	}()
 	<-begun
-	if at := servedBy(s.dir); at != s.url {
+	if at := serverOf(s.dir); at != s.url {
 		t.Errorf("before it ends it is announced at %q, not at %s", at, s.url)
 	}
 	s.stop()
-	for { // until nobody listens any more
+	for { // loop until the listener is closed
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
 			break
@@ -100,7 +102,7 @@ func TestAnnouncementEndsBeforeTheListener(t *testing.T) {
 		c.Close()
 		time.Sleep(time.Millisecond)
 	}
-	if at := servedBy(s.dir); at != "" {
+	if at := serverOf(s.dir); at != "" {
 		t.Errorf("without a listener it is still announced at %s", at)
 	}
 	close(end)

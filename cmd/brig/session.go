@@ -11,22 +11,25 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-func (c *cli) sessionCommand() *cobra.Command {
+// sessionCommands are the commands for sessions of users.
+type sessionCommands struct{ *cli }
+
+func (c sessionCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "session",
 		Aliases: []string{"sessions"},
-		Short:   "List and end browsers' sessions",
+		Short:   "List and end browser sessions",
 	}
-	cmd.AddCommand(c.sessionList(), c.sessionEnd())
+	cmd.AddCommand(c.list(), c.end())
 	return cmd
 }
 
-func (c *cli) sessionList() *cobra.Command {
+func (c sessionCommands) list() *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List your own sessions, or as an admin those of the tenant",
+		Short:   "List your browser sessions, or as an admin those of the tenant",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -34,25 +37,25 @@ func (c *cli) sessionList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "ID\tNAME\tTENANT\tROLE\tBY\tCREATED\tLAST USED\tEXPIRES", func(s *brig.Session) []string {
+				return list(c.cli, all, "ID\tNAME\tTENANT\tROLE\tBY\tCREATED\tLAST USED\tEXPIRES", func(s *brig.Session) []string {
 					by := s.Actor.Key
 					if p := s.Actor.Person; p != nil {
 						by = p.Issuer
 					}
-					return []string{s.ID, s.Actor.Name, s.Actor.Tenant, s.Actor.Role.String(), by, ago(s.Created), ago(s.Used), ago(s.Expires)}
+					return []string{s.ID, s.Actor.Name, s.Actor.Tenant, s.Actor.Role.String(), by, relativeTime(s.Created), relativeTime(s.Used), relativeTime(s.Expires)}
 				})
 			})
 		},
 	}
-	cmd.Flags().StringVar(&tenant, "tenant", "", "whose `tenant` (default: your own; * is all)")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "list those of this `tenant` (default: your own; * is all)")
 	return cmd
 }
 
-func (c *cli) sessionEnd() *cobra.Command {
+func (c sessionCommands) end() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rm ID…",
 		Aliases: []string{"end", "revoke"},
-		Short:   "End sessions, and what goes on with them",
+		Short:   "End browser sessions and their connections",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -70,14 +73,14 @@ func (c *cli) sessionEnd() *cobra.Command {
 	}
 }
 
-func (c *cli) whoamiCommand() *cobra.Command {
+func (c sessionCommands) whoami() *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Say whom your key, grant or token proves",
+		Short: "Show who you are: the key, tenant, role and scopes",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				a := brig.ActorFrom(ctx) // with no server it is whoever owns the data folder
+				a := brig.ActorFrom(ctx) // if there is no server, the actor is the owner of the data folder
 				if remote, ok := svc.(*client.Client); ok {
 					who, err := remote.Whoami(ctx)
 					if err != nil {
@@ -90,7 +93,7 @@ func (c *cli) whoamiCommand() *cobra.Command {
 				}
 				scopes := ""
 				if len(a.Scopes) > 0 {
-					scopes = ", for " + strings.Join(a.Scopes, ", ")
+					scopes = ", scopes " + strings.Join(a.Scopes, ", ")
 				}
 				_, err := fmt.Fprintf(c.stdout, "%s, %s of %s%s\n", clean(a.Name), a.Role, clean(a.Tenant), clean(scopes))
 				return err

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) setupCommand() *cobra.Command {
+func (c hostCommands) setup() *cobra.Command {
 	var known []string
 	for _, t := range builtin() {
 		known = append(known, t.Name)
@@ -19,14 +19,14 @@ func (c *cli) setupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "setup [TEMPLATE…]",
 		Short: "Build the images of templates from Debian packages",
-		Long: `Build the images of templates from Debian packages: those that E2B's clients take
-for granted, ` + strings.Join(known, " and ") + `, and those of the configuration
-that have packages. One that is there is left alone; remove it to build it again.
-Until then the image host stands in for the former.`,
+		Long: `Build the images of templates from Debian packages: ` + strings.Join(known, " and ") + `,
+which E2B clients expect, and templates of the configuration that list packages. An
+existing image is kept; remove it to build it again. Until they are built, the image host
+replaces the templates that E2B clients expect.`,
 		ValidArgs: known,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, true, func(ctx context.Context, svc brig.Service) error {
-				wanted, err := toBuild(ctx, svc, args)
+				wanted, err := templatesToBuild(ctx, svc, args)
 				if err != nil {
 					return err
 				}
@@ -41,8 +41,9 @@ Until then the image host stands in for the former.`,
 	}
 }
 
-// toBuild are the templates that can be built, or those of these names.
-func toBuild(ctx context.Context, svc brig.Service, names []string) (wanted []brig.Template, err error) {
+// templatesToBuild returns all templates that can be built, or those with the given
+// names.
+func templatesToBuild(ctx context.Context, svc brig.Service, names []string) (wanted []brig.Template, err error) {
 	all, err := svc.Templates(ctx)
 	if err != nil {
 		return nil, err
@@ -58,18 +59,18 @@ func toBuild(ctx context.Context, svc brig.Service, names []string) (wanted []br
 	for _, name := range names {
 		i := slices.Index(known, name)
 		if i < 0 {
-			return nil, brig.InvalidField("template", "%q is not one that this builds", name).WithHint("known: %s", strings.Join(known, ", "))
+			return nil, brig.InvalidField("template", "%q is not a template with packages", name).WithHint("use one of: %s", strings.Join(known, ", "))
 		}
 		wanted = append(wanted, all[i])
 	}
 	return wanted, nil
 }
 
-// buildTemplate builds the image of a template unless it is there.
-func (c *cli) buildTemplate(ctx context.Context, svc brig.Service, t brig.Template) error {
+// buildTemplate builds the image of a template unless it exists.
+func (c hostCommands) buildTemplate(ctx context.Context, svc brig.Service, t brig.Template) error {
 	switch _, err := svc.GetImage(ctx, t.Image); {
 	case err == nil:
-		fmt.Fprintf(c.stdout, "%s is there\n", t.Name)
+		fmt.Fprintf(c.stdout, "%s exists already\n", t.Name)
 		return nil
 	case brig.KindOf(err) != brig.NotFound:
 		return err
@@ -80,5 +81,5 @@ func (c *cli) buildTemplate(ctx context.Context, svc brig.Service, t brig.Templa
 	if err != nil {
 		return err
 	}
-	return c.showImage(i)
+	return imageCommands(c).showImage(i)
 }

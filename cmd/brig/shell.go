@@ -14,25 +14,29 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// interactiveShell is the best shell that an image has, for people.
+// interactiveShell starts bash if the image has it, or else sh.
 const interactiveShell = "command -v bash >/dev/null 2>&1 && exec bash -i; exec sh -i"
 
-// replayed is how much of a terminal's output is shown to who comes back.
+// replayed is the number of recent bytes of output that are displayed to a user
+// who reattaches.
 const replayed = 8 << 10
 
-// calm undoes what a program that goes on may have asked of the terminal:
-// marked pastes, a hidden cursor, colors.
+// calm resets terminal modes that a program may have set and that persist after
+// detaching: bracketed paste, a hidden cursor, colors.
 const calm = "\x1b[?2004l\x1b[?25h\x1b[0m"
 
-func (c *cli) sandboxShell() *cobra.Command {
+func (c processCommands) shell() *cobra.Command {
 	var f execFlags
 	var attach int
 	cmd := &cobra.Command{
 		Use:   "shell NAME [SCRIPT]",
-		Short: "Open a terminal in it, or run a shell script",
-		Long: `Open a shell in a sandbox, on a terminal of its own. Ctrl-P Ctrl-Q leaves it
-running; --attach PID comes back to it. With a script, or where standard input is
-no terminal, a shell runs that instead.`,
+		Short: "Open a shell in a sandbox, or run a shell script",
+		Long: `Open a shell in a sandbox, on a terminal of its own. Ctrl-P Ctrl-Q detaches and leaves
+the shell running; --attach PID attaches to it again. With a script, or if standard
+input is not a terminal, the command runs the script instead.`,
+		Example: `  brig sandbox shell one
+  brig sandbox shell one 'echo a | tr a b'
+  brig sandbox shell one < script.sh`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			run, err := f.command()
@@ -49,7 +53,7 @@ no terminal, a shell runs that instead.`,
 						WithHint("follow a process's output with: brig sandbox attach %s %d", args[0], attach)
 				}
 				return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-					return c.comeBack(ctx, svc, args[0], attach, tty)
+					return c.reattach(ctx, svc, args[0], attach, tty)
 				})
 			case run.Shell == "" && onTerminal:
 				return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -61,17 +65,20 @@ no terminal, a shell runs that instead.`,
 					run.Timeout = 24 * time.Hour
 				}
 			}
-			return c.exec(cmd, args[0], run, f.interactive)
+			return c.runCommand(cmd, args[0], run, f.interactive)
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().IntVar(&attach, "attach", 0, "come back to the terminal of the process `pid`")
+	cmd.Flags().IntVar(&attach, "attach", 0, "attach to the terminal of the process `pid` again")
 	return cmd
 }
 
-// openTerminal starts a shell with a terminal and gives it the user's.
-func (c *cli) openTerminal(ctx context.Context, svc brig.Service, name string, run brig.Command, tty *os.File) error {
-	run.Shell = interactiveShell
+// openTerminal starts a command (default: a shell) with a terminal, and
+// attaches the user's terminal to it.
+func (c processCommands) openTerminal(ctx context.Context, svc brig.Service, name string, run brig.Command, tty *os.File) error {
+	if len(run.Argv) == 0 {
+		run.Shell = interactiveShell
+	}
 	if _, given := run.Env["TERM"]; !given && os.Getenv("TERM") != "" {
 		if run.Env == nil {
 			run.Env = map[string]string{}
@@ -83,33 +90,33 @@ func (c *cli) openTerminal(ctx context.Context, svc brig.Service, name string, r
 	if err != nil {
 		return err
 	}
-	return c.join(ctx, svc, name, p.PID, 0, tty)
+	return c.attachTerminal(ctx, svc, name, p.PID, 0, tty)
 }
 
-// comeBack gives the user's terminal to a process that has one already.
-func (c *cli) comeBack(ctx context.Context, svc brig.Service, name string, pid int, tty *os.File) error {
+// reattach attaches the user's terminal to a process that already has one.
+func (c processCommands) reattach(ctx context.Context, svc brig.Service, name string, pid int, tty *os.File) error {
 	all, err := svc.Processes(name).List(ctx)
 	if err != nil {
 		return err
 	}
 	i := slices.IndexFunc(all, func(p *brig.ProcessInfo) bool { return p.PID == pid })
 	if i < 0 {
-		return brig.Errorf(brig.NotFound, "process with pid %d not found", pid).WithHint("brig sandbox ps %s", name)
+		return brig.Errorf(brig.NotFound, "no process %d in sandbox %s", pid, name).WithHint("list the processes with: brig sandbox ps %s", name)
 	}
 	if all[i].Spec.Terminal == nil {
 		return brig.Errorf(brig.FailedPrecondition, "process %d has no terminal", pid).
 			WithHint("follow its output with: brig sandbox attach %s %d", name, pid)
 	}
-	return c.join(ctx, svc, name, pid, max(0, all[i].Written-replayed), tty)
+	return c.attachTerminal(ctx, svc, name, pid, max(0, all[i].Written-replayed), tty)
 }
 
-// join joins the terminals until the process ends, whose exit code becomes
-// ours, or the user leaves.
-func (c *cli) join(ctx context.Context, svc brig.Service, name string, pid int, from int64, tty *os.File) error {
+// attachTerminal connects the terminals until the process ends or the user detaches. The
+// process's exit code becomes ours.
+func (c processCommands) attachTerminal(ctx context.Context, svc brig.Service, name string, pid int, from int64, tty *os.File) error {
 	s := &session{in: tty, out: c.stdout, proc: svc.Processes(name), pid: pid}
 	end, err := s.run(ctx, from)
 	if err == nil {
-		c.ended(end)
+		c.reportEnd(end)
 		return nil
 	}
 	if isTerminal(c.stdout) {
@@ -117,9 +124,9 @@ func (c *cli) join(ctx context.Context, svc brig.Service, name string, pid int, 
 	}
 	fmt.Fprintln(c.stderr)
 	switch brig.KindOf(err) {
-	case brig.NotFound, brig.FailedPrecondition: // there is nothing to come back to
+	case brig.NotFound, brig.FailedPrecondition: // there is no process to attach to
 	default:
-		fmt.Fprintf(c.stderr, "brig: it may run on; come back with: brig sandbox shell %s --attach %d\n", name, pid)
+		fmt.Fprintf(c.stderr, "brig: detached; attach again with: brig sandbox shell %s --attach %d\n", name, pid)
 	}
 	if errors.Is(err, errDetached) {
 		return nil

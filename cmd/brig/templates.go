@@ -29,7 +29,7 @@ type templateConfig struct {
 	ReadyInterval duration          `yaml:"ready_interval"`
 }
 
-// command is a script for a shell, or a list of a program and its arguments.
+// command is a shell script, or a list of a program and its arguments.
 type command struct {
 	shell string
 	argv  []string
@@ -44,25 +44,25 @@ func (c *command) UnmarshalYAML(b []byte) error {
 	return yaml.Unmarshal(b, &c.shell)
 }
 
-func (c command) noun() *brig.Command {
+func (c command) domain() *brig.Command {
 	if c.shell == "" && len(c.argv) == 0 {
 		return nil
 	}
 	return &brig.Command{Shell: c.shell, Argv: c.argv}
 }
 
-func (t templateConfig) noun(name string) brig.Template {
+func (t templateConfig) domain(name string) brig.Template {
 	out := brig.Template{
 		Name: name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTL: t.TTL.std(),
-		User: t.User, Dir: t.Cwd, Start: t.Start.noun(), Entrypoint: t.Entrypoint, Ready: t.Ready.noun(),
+		User: t.User, Dir: t.Cwd, Start: t.Start.domain(), Entrypoint: t.Entrypoint, Ready: t.Ready.domain(),
 		ReadyTimeout: t.ReadyTimeout.std(), ReadyInterval: t.ReadyInterval.std(),
 	}
 	set(&out.Limits, t.Limits)
 	return out
 }
 
-// builtin are the templates that E2B's clients take for granted. Until somebody
-// has made their images, this machine's own user land stands in for these.
+// builtin returns the templates that E2B clients expect. Until their images are
+// built, they use the image of this machine's file system.
 func builtin() []brig.Template {
 	base := []string{"bash", "ca-certificates", "curl", "git", "iproute2", "nodejs", "procps", "python3", "python3-venv"}
 	code := append(slices.Clone(base), "ipython3", "python3-matplotlib", "python3-numpy", "python3-pandas",
@@ -73,8 +73,8 @@ func builtin() []brig.Template {
 	}
 }
 
-// templates are those that there always are, those of e2b.templates, and those
-// of templates; a later one takes the stead of an earlier one of its name.
+// templates returns the built-in templates, those of e2b.templates, and those
+// of templates. A later one replaces an earlier one of the same name.
 func (c *config) templates() ([]brig.Template, error) {
 	all := map[string]brig.Template{}
 	for _, t := range builtin() {
@@ -84,7 +84,7 @@ func (c *config) templates() ([]brig.Template, error) {
 		all[name] = brig.Template{Name: name, Image: image}
 	}
 	for name, t := range c.Templates {
-		all[name] = t.noun(name)
+		all[name] = t.domain(name)
 	}
 	var out []brig.Template
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -113,8 +113,8 @@ func (c *config) checkTemplate(t brig.Template) error {
 	return nil
 }
 
-func (c *cli) templateCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "template", Aliases: []string{"templates"}, Short: "Show the templates that sandboxes are made from"}
+func (c imageCommands) templates() *cobra.Command {
+	cmd := &cobra.Command{Use: "template", Aliases: []string{"templates"}, Short: "List the templates for sandboxes"}
 	cmd.AddCommand(&cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -126,7 +126,7 @@ func (c *cli) templateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "NAME\tIMAGE\tSTART\tREADY", func(t brig.Template) []string {
+				return list(c.cli, all, "NAME\tIMAGE\tSTART\tREADY", func(t brig.Template) []string {
 					start := commandLine(t.Start)
 					if t.Entrypoint {
 						start = "(the image's)"
@@ -139,7 +139,7 @@ func (c *cli) templateCommand() *cobra.Command {
 	return cmd
 }
 
-// commandLine shows a command in a table.
+// commandLine formats a command for a table.
 func commandLine(c *brig.Command) string {
 	if c == nil {
 		return "-"

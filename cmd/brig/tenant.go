@@ -11,62 +11,68 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	"github.com/brig-run/brig/api/v1"
 )
 
-func (c *cli) tenantCommand() *cobra.Command {
+// tenantCommands are the commands of brig tenant.
+type tenantCommands struct{ *cli }
+
+func (c tenantCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "tenant",
 		Aliases: []string{"tenants"},
-		Short:   "Create, list, change and remove tenants",
+		Short:   "Manage tenants, their quotas and limits",
 	}
-	cmd.AddCommand(c.tenantCreate(), c.tenantList(), c.tenantGet(), c.tenantUpdate(), c.tenantRemove())
+	cmd.AddCommand(c.create(), c.list(), c.get(), c.update(), c.remove())
 	return cmd
 }
 
-// terms are the flags that a tenant's quota and ceilings have.
-type terms struct {
+// tenantFlags holds the flags for a tenant's quota and ceilings.
+type tenantFlags struct {
 	brig.Tenant
-	egress, storage, workspaces, memory, disk, screening string
+	egress, storage, workspaces, outputs, memory, disk, screening string
 }
 
-func (t *terms) flags(f *pflag.FlagSet) {
+func (t *tenantFlags) flags(f *pflag.FlagSet) {
 	q, l := &t.Quota, &t.Ceilings
-	f.IntVar(&q.Sandboxes, "sandboxes", 0, "sandboxes that live at once; 0 is no bound, here and below")
-	f.IntVar(&q.Executions, "executions", 0, "executions that go on at once")
-	f.Int64Var(&q.ExecutionsPerDay, "executions-per-day", 0, "executions on one day")
-	f.DurationVar(&q.ExecutionTimePerDay, "execution-time-per-day", 0, "time of executions on one day")
-	f.DurationVar(&q.CPUTimePerDay, "cpu-time-per-day", 0, "processor time that sandboxes reserve on one day")
-	f.Float64Var(&q.MemoryPerDay, "gib-seconds-per-day", 0, "GiB-seconds that sandboxes reserve on one day")
-	f.StringVar(&t.egress, "egress-per-day", "", "`size` of what sandboxes send and receive on one day")
-	f.StringVar(&t.storage, "storage", "", "`size` of what sandboxes that live may write")
-	f.StringVar(&t.workspaces, "workspaces", "", "`size` of what versions of workspaces take")
-	f.Float64Var(&t.Budget, "budget", 0, "what executions of a calendar month may cost before an alert says so")
-	f.Float64Var(&q.Rate, "rate", 0, "calls a second")
-	f.Float64Var(&q.RatePerKey, "rate-per-key", 0, "calls a second with one key")
-	f.StringVar(&t.memory, "max-memory", "", "the most `memory` of a sandbox")
-	f.Float64Var(&l.Limits.CPUs, "max-cpus", 0, "the most processors of a sandbox")
-	f.StringVar(&t.disk, "max-disk", "", "the largest `disk` of a sandbox")
-	f.DurationVar(&l.MaxTTL, "max-ttl", 0, "the longest lease")
-	f.DurationVar(&l.MaxLife, "max-life", 0, "the longest life of a sandbox")
-	f.DurationVar(&l.MaxTimeout, "max-timeout", 0, "the longest execution")
-	f.StringSliceVar(&l.Images, "images", nil, "names, `patterns` or digests of the images that may be used")
-	f.StringVar(&t.screening, "screening", "", "`file` with what of screening a configuration has: code that is refused of this tenant's alone")
-	f.BoolVar(&l.DigestsOnly, "digests-only", false, "images must be asked for by their digest")
+	f.IntVar(&q.Sandboxes, "sandboxes", 0, "concurrent sandboxes; 0 is unlimited, also for the other flags")
+	f.IntVar(&q.Paused, "paused", 0, "paused sandboxes and paused copies; 0 is 1000")
+	f.IntVar(&q.Executions, "executions", 0, "concurrent executions")
+	f.Int64Var(&q.ExecutionsPerDay, "executions-per-day", 0, "executions per day")
+	f.DurationVar(&q.ExecutionTimePerDay, "execution-time-per-day", 0, "execution time per day")
+	f.DurationVar(&q.CPUTimePerDay, "cpu-time-per-day", 0, "CPU time that sandboxes reserve per day")
+	f.Float64Var(&q.MemoryPerDay, "gib-seconds-per-day", 0, "GiB-seconds of memory that sandboxes reserve per day")
+	f.StringVar(&t.egress, "egress-per-day", "", "`size` of the traffic of sandboxes per day")
+	f.StringVar(&t.storage, "storage", "", "total `size` of the disks of live sandboxes")
+	f.StringVar(&t.workspaces, "workspaces", "", "total `size` of workspace versions")
+	f.StringVar(&t.outputs, "outputs", "", "total `size` of stored outputs; the oldest are deleted first")
+	f.Float64Var(&t.Budget, "budget", 0, "fire an alert if the executions of a calendar month cost more than this")
+	f.Float64Var(&q.Rate, "rate", 0, "calls per second")
+	f.Float64Var(&q.RatePerKey, "rate-per-key", 0, "calls per second with one key")
+	f.StringVar(&t.memory, "max-memory", "", "largest `memory` limit of a sandbox")
+	f.Float64Var(&l.Limits.CPUs, "max-cpus", 0, "largest CPU limit of a sandbox")
+	f.StringVar(&t.disk, "max-disk", "", "largest `disk` limit of a sandbox")
+	f.DurationVar(&l.MaxTTL, "max-ttl", 0, "longest lease of a sandbox")
+	f.DurationVar(&l.MaxLife, "max-life", 0, "longest total lifetime of a sandbox")
+	f.DurationVar(&l.MaxPause, "max-pause", 0, "longest time for which a sandbox stays paused before it ends")
+	f.DurationVar(&l.MaxTimeout, "max-timeout", 0, "longest time limit of an execution")
+	f.StringSliceVar(&l.Images, "images", nil, "allowed images, as names, `patterns` or digests")
+	f.StringVar(&t.screening, "screening", "", "`file` with additional screening rules for this tenant, in the format of screening in the configuration")
+	f.BoolVar(&l.DigestsOnly, "digests-only", false, "allow images only by digest")
 }
 
-// read reads those of the flags that are sizes or files and were given.
-func (t *terms) read(f *pflag.FlagSet) error {
+// read parses those flags that are sizes or file names, if they are set.
+func (t *tenantFlags) read(f *pflag.FlagSet) error {
 	if f.Changed("screening") {
 		var s screening
 		file, err := os.Open(t.screening)
 		if err != nil {
-			return brig.InvalidField("--screening", "the file cannot be read").Because(err)
+			return unreadable("--screening", t.screening, err)
 		}
 		defer file.Close()
 		if err := yaml.NewDecoder(file, yaml.Strict()).Decode(&s); err != nil {
-			return brig.InvalidField("--screening", "the file is wrong: %s", yaml.FormatError(err, false, true)).
-				WithHint("it has mode, python, javascript and others, as below screening in docs/configuration.md")
+			return brig.InvalidField("--screening", "invalid file: %s", yaml.FormatError(err, false, true)).
+				WithHint("see screening in docs/configuration.md")
 		}
 		if t.Ceilings.Screening, err = s.rules(); err != nil {
 			return err
@@ -77,13 +83,13 @@ func (t *terms) read(f *pflag.FlagSet) error {
 		to         *int64
 	}{
 		{"egress-per-day", t.egress, &t.Quota.EgressPerDay}, {"storage", t.storage, &t.Quota.Storage},
-		{"workspaces", t.workspaces, &t.Quota.Workspaces},
+		{"workspaces", t.workspaces, &t.Quota.Workspaces}, {"outputs", t.outputs, &t.Quota.Outputs},
 		{"max-memory", t.memory, &t.Ceilings.Limits.Memory}, {"max-disk", t.disk, &t.Ceilings.Limits.Disk},
 	} {
 		if !f.Changed(s.flag) {
 			continue
 		}
-		n, err := wire.ParseSize(s.text)
+		n, err := v1.ParseSize(s.text)
 		if err != nil {
 			return brig.InvalidField("--"+s.flag, "%v", err)
 		}
@@ -92,7 +98,7 @@ func (t *terms) read(f *pflag.FlagSet) error {
 	return nil
 }
 
-func (c *cli) showTenant(t *brig.Tenant, err error) error {
+func (c tenantCommands) showTenant(t *brig.Tenant, err error) error {
 	if err != nil {
 		return err
 	}
@@ -103,11 +109,11 @@ func (c *cli) showTenant(t *brig.Tenant, err error) error {
 	return err
 }
 
-func (c *cli) tenantCreate() *cobra.Command {
-	var t terms
+func (c tenantCommands) create() *cobra.Command {
+	var t tenantFlags
 	cmd := &cobra.Command{
 		Use:     "create NAME",
-		Short:   "Create a tenant; without flags it has the server's quota for new ones",
+		Short:   "Create a tenant, with the server's default quota unless flags say otherwise",
 		Example: "  brig tenant create acme --sandboxes 20 --executions 10 --max-memory 2GiB --images 'host,python:*'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -124,39 +130,28 @@ func (c *cli) tenantCreate() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) tenantUpdate() *cobra.Command {
-	var t terms
+func (c tenantCommands) update() *cobra.Command {
+	var t tenantFlags
 	cmd := &cobra.Command{
 		Use:   "update NAME",
-		Short: "Change those parts of a tenant's quota and ceilings that are given",
+		Short: "Change the quota and limits that the flags name",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				now, err := svc.GetTenant(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				// What was given, over what there is.
-				given := pflag.NewFlagSet("", pflag.ContinueOnError)
-				merged := terms{}
-				merged.flags(given)
-				merged.Tenant = *now
-				cmd.Flags().Visit(func(f *pflag.Flag) {
-					if g := given.Lookup(f.Name); g != nil && err == nil {
-						if list, ok := f.Value.(pflag.SliceValue); ok {
-							merged.Ceilings.Images = list.GetSlice()
-							return
-						}
-						err = given.Set(f.Name, f.Value.String())
+				var out *brig.Tenant
+				err := brig.Reapply(ctx, func() error {
+					now, err := svc.GetTenant(ctx, args[0])
+					if err != nil {
+						return err
 					}
-				})
-				if err == nil {
-					err = merged.read(given)
-				}
-				if err != nil {
+					merged, err := mergedTenant(cmd, *now)
+					if err != nil {
+						return err
+					}
+					out, err = svc.UpdateTenant(ctx, merged)
 					return err
-				}
-				return c.showTenant(svc.UpdateTenant(ctx, merged.Tenant))
+				})
+				return c.showTenant(out, err)
 			})
 		},
 	}
@@ -164,7 +159,29 @@ func (c *cli) tenantUpdate() *cobra.Command {
 	return cmd
 }
 
-func (c *cli) tenantList() *cobra.Command {
+// mergedTenant applies the flags that the caller set to a copy of the tenant.
+func mergedTenant(cmd *cobra.Command, now brig.Tenant) (brig.Tenant, error) {
+	given := pflag.NewFlagSet("", pflag.ContinueOnError)
+	merged := tenantFlags{}
+	merged.flags(given)
+	merged.Tenant = now
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if g := given.Lookup(f.Name); g != nil && err == nil {
+			if list, ok := f.Value.(pflag.SliceValue); ok {
+				merged.Ceilings.Images = list.GetSlice()
+				return
+			}
+			err = given.Set(f.Name, f.Value.String())
+		}
+	})
+	if err == nil {
+		err = merged.read(given)
+	}
+	return merged.Tenant, err
+}
+
+func (c tenantCommands) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -176,9 +193,9 @@ func (c *cli) tenantList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "NAME\tSANDBOXES\tEXECUTIONS\tPER DAY\tRATE\tCREATED", func(t *brig.Tenant) []string {
+				return list(c.cli, all, "NAME\tSANDBOXES\tEXECUTIONS\tPER DAY\tRATE\tCREATED", func(t *brig.Tenant) []string {
 					return []string{t.Name, bound(t.Quota.Sandboxes), bound(t.Quota.Executions), bound(int(t.Quota.ExecutionsPerDay)),
-						fmt.Sprintf("%g", t.Quota.Rate), ago(t.Created)}
+						fmt.Sprintf("%g", t.Quota.Rate), relativeTime(t.Created)}
 				})
 			})
 		},
@@ -192,14 +209,14 @@ func bound(n int) string {
 	return fmt.Sprint(n)
 }
 
-func (c *cli) tenantGet() *cobra.Command {
+func (c tenantCommands) get() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get [NAME]",
-		Short: "Show a tenant as JSON, your own by default",
+		Short: "Show a tenant as JSON (default: your own)",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				t, err := svc.GetTenant(ctx, first(args))
+				t, err := svc.GetTenant(ctx, firstOrEmpty(args))
 				if err != nil {
 					return err
 				}
@@ -209,23 +226,29 @@ func (c *cli) tenantGet() *cobra.Command {
 	}
 }
 
-func (c *cli) tenantRemove() *cobra.Command {
-	return &cobra.Command{
+func (c tenantCommands) remove() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
 		Use:     "rm NAME",
 		Aliases: []string{"remove", "delete"},
-		Short:   "Forget a tenant that has no sandboxes, with its keys and usage",
+		Short:   "Remove a tenant without sandboxes, with its keys and usage",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := promptOf(c.cli).confirm(yes, "Remove tenant %s, its keys and its usage?", args[0]); err != nil {
+				return err
+			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error { return svc.RemoveTenant(ctx, args[0]) })
 		},
 	}
+	addYes(cmd, &yes)
+	return cmd
 }
 
-func (c *cli) usageCommand() *cobra.Command {
+func (c observeCommands) usage() *cobra.Command {
 	var q brig.UsageQuery
 	cmd := &cobra.Command{
 		Use:   "usage",
-		Short: "Show what was used, by day",
+		Short: "Show usage and cost by day",
 		Example: `  brig usage --from 2026-11-01
   brig usage --tenant acme --label team`,
 		Args: cobra.NoArgs,
@@ -235,7 +258,7 @@ func (c *cli) usageCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, lines, "DAY\tTENANT\t"+labelHeader(q.Label)+"EXECUTIONS\tTIME\tVCPU-S\tGIB-S\tEGRESS\tSTORED\tCOST", func(l brig.UsageLine) []string {
+				return list(c.cli, lines, "DAY\tTENANT\t"+labelHeader(q.Label)+"EXECUTIONS\tTIME\tVCPU-S\tGIB-S\tEGRESS\tSTORED\tCOST", func(l brig.UsageLine) []string {
 					row := []string{l.Day, l.Tenant}
 					if q.Label != "" {
 						row = append(row, l.Value)
@@ -247,10 +270,10 @@ func (c *cli) usageCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&q.Tenant, "tenant", "", "whose `tenant` (default: your own; * is all)")
-	f.StringVar(&q.From, "from", "", "the first `day`, as 2006-01-02 of UTC (default: today)")
-	f.StringVar(&q.To, "to", "", "the last `day` (default: today)")
-	f.StringVar(&q.Label, "label", "", "by the values of a `label` of sandboxes")
+	f.StringVar(&q.Tenant, "tenant", "", "show this `tenant` (default: your own; * is all)")
+	f.StringVar(&q.From, "from", "", "first `day`, in UTC, for example 2026-01-31 (default: today)")
+	f.StringVar(&q.To, "to", "", "last `day` (default: today)")
+	f.StringVar(&q.Label, "label", "", "group by the values of this sandbox `label`")
 	return cmd
 }
 
@@ -259,4 +282,12 @@ func labelHeader(label string) string {
 		return ""
 	}
 	return clean(label) + "\t"
+}
+
+// firstOrEmpty returns the first of a list, or an empty string.
+func firstOrEmpty(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The keys that leave a terminal and what runs in it, as docker's do.
+// Keys that detach from a process, as in docker.
 const (
 	detachFirst  = 'P' - '@' // Ctrl-P
 	detachSecond = 'Q' - '@' // Ctrl-Q
 )
 
-// errDetached is how a session ends that the user left.
+// errDetached is the result of a session from which the user detached.
 var errDetached = errors.New("detached")
 
-// session joins the user's terminal and that of a process.
+// session connects the user's terminal to that of a process.
 type session struct {
 	in   *os.File // the user's terminal
 	out  io.Writer
@@ -31,18 +31,18 @@ type session struct {
 	pid  int
 }
 
-// run carries keys and output between the terminals until the process ends,
-// and returns how it did. Whatever happens, the user's terminal is what it was
-// before. What the process writes is shown from an offset on.
+// run forwards keys and output between the terminals until the process ends,
+// and returns its result. It displays the output of the process from the given
+// offset, and always restores the user's terminal.
 func (s *session) run(ctx context.Context, from int64) (end *brig.Result, err error) {
 	fd := int(s.in.Fd())
 	before, err := term.MakeRaw(fd)
 	if err != nil {
-		return nil, brig.Errorf(brig.FailedPrecondition, "the terminal cannot be used").Because(err)
+		return nil, brig.Errorf(brig.FailedPrecondition, "cannot use the terminal").Because(err)
 	}
-	restore := sync.OnceFunc(func() { _ = term.Restore(fd, before) }) // there is nobody else to tell
+	restore := sync.OnceFunc(func() { _ = term.Restore(fd, before) }) // there is no way to report an error
 	defer restore()
-	// The signals that would end us without asking: then nothing would restore.
+	// These signals would kill this process before it restores the terminal.
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT)
 	defer stop()
 	ctx, leave := context.WithCancelCause(ctx)
@@ -50,7 +50,7 @@ func (s *session) run(ctx context.Context, from int64) (end *brig.Result, err er
 	guarded := func(f func()) {
 		defer func() {
 			if p := recover(); p != nil {
-				restore() // a panic elsewhere runs no deferred call of ours
+				restore() // a panic in another goroutine does not run our deferred calls
 				panic(p)
 			}
 		}()
@@ -68,16 +68,16 @@ func (s *session) run(ctx context.Context, from int64) (end *brig.Result, err er
 	})
 	cause := context.Cause(ctx)
 	if _, ours := errors.AsType[*brig.Error](cause); err != nil && (ours || errors.Is(cause, errDetached)) {
-		err = cause // it ended the session, and not the other way round
+		err = cause // report the cause that ended the session
 	}
 	return end, err
 }
 
-// keys sends what is typed to the process, until it ends, ctx does, or the
-// user leaves. A process that has ended is told of by its output, and so there
-// is nothing to return.
+// keys sends typed bytes to the process until the process ends, ctx ends, or
+// the user detaches. It returns nil if the process has ended, because Attach
+// returns the result.
 func (s *session) keys(ctx context.Context) error {
-	var d detector
+	var d detachDetector
 	buf := make([]byte, 4096)
 	for {
 		n, err := s.in.Read(buf)
@@ -92,21 +92,21 @@ func (s *session) keys(ctx context.Context) error {
 				return err
 			}
 		}
-		if left || err != nil { // a terminal that has gone is left, too
+		if left || err != nil { // a closed terminal counts as detached
 			return errDetached
 		}
 	}
 }
 
-// follow tells the process how large the user's terminal is, now and whenever
-// that changes.
+// follow sends the size of the user's terminal to the process, now and after
+// every change.
 func (s *session) follow(ctx context.Context) {
 	resized := make(chan os.Signal, 1)
 	signal.Notify(resized, syscall.SIGWINCH)
 	defer signal.Stop(resized)
 	for {
 		if size, ok := sizeOf(s.in); ok {
-			_ = s.proc.Resize(ctx, s.pid, size) // a wrong size is no reason to stop
+			_ = s.proc.Resize(ctx, s.pid, size) // after an error the session continues with the old size
 		}
 		select {
 		case <-ctx.Done():
@@ -116,7 +116,8 @@ func (s *session) follow(ctx context.Context) {
 	}
 }
 
-// sizeOf returns how large a terminal is; some do not know.
+// sizeOf returns the size of a terminal. It returns false for a terminal
+// without a size.
 func sizeOf(f *os.File) (brig.Terminal, bool) {
 	w, h, err := term.GetSize(int(f.Fd()))
 	if err != nil || w < 1 || h < 1 || w > 0xffff || h > 0xffff {
@@ -125,12 +126,12 @@ func sizeOf(f *os.File) (brig.Terminal, bool) {
 	return brig.Terminal{Columns: uint16(w), Rows: uint16(h)}, true
 }
 
-// detector finds the detach keys in what is typed. It holds the first back
-// until it has seen what follows.
-type detector struct{ held bool }
+// detachDetector finds the detach keys in typed bytes. It holds back the first
+// detach key until the next key.
+type detachDetector struct{ held bool }
 
-// next returns what is to be sent, and whether the user leaves.
-func (d *detector) next(typed []byte) (send []byte, left bool) {
+// next returns the bytes to send, and whether the user detaches.
+func (d *detachDetector) next(typed []byte) (send []byte, left bool) {
 	for _, key := range typed {
 		if d.held {
 			d.held = false

@@ -28,10 +28,10 @@ func TestDetachKeys(t *testing.T) {
 		"abc": {"abc", false}, "": {"", false}, "a\x10\x11b": {"a", true}, "\x10|\x11b": {"", true}, "\x10|b": {"\x10b", false},
 		"\x10\x10\x11": {"\x10", true}, "\x11\x10": {"\x11", false}, "\x10|\x10|\x10a": {"\x10\x10\x10a", false},
 	} {
-		var d detector
+		var d detachDetector
 		var sent []byte
 		left := false
-		for part := range strings.SplitSeq(typed, "|") { // as it comes
+		for part := range strings.SplitSeq(typed, "|") { // one read for each part
 			var send []byte
 			send, left = d.next([]byte(part))
 			sent = append(sent, send...)
@@ -64,29 +64,29 @@ func openPTY(t *testing.T) (master, tty *os.File) {
 	return master, tty
 }
 
-// echoing is a process that writes what it is given, in capitals. The word
-// "end" ends it; with "lost" it is lost.
-type echoing struct {
+// echoProcess is a process that echoes its input in capitals. Input "end" ends
+// it, and input "lost" simulates the loss of the process.
+type echoProcess struct {
 	brig.Processes
 	out   chan []byte
 	mu    sync.Mutex // guards the field below
 	sizes []brig.Terminal
 }
 
-func (e *echoing) Input(_ context.Context, _ int, p []byte) error {
+func (e *echoProcess) Input(_ context.Context, _ int, p []byte) error {
 	e.out <- bytes.Clone(p)
 	return nil
 }
 
-func (e *echoing) Resize(_ context.Context, _ int, size brig.Terminal) error {
+func (e *echoProcess) Resize(_ context.Context, _ int, size brig.Terminal) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.sizes = append(e.sizes, size)
 	return nil
 }
 
-// last returns how large the terminal was said to be.
-func (e *echoing) last() (size brig.Terminal) {
+// last returns the last reported size of the terminal.
+func (e *echoProcess) last() (size brig.Terminal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := len(e.sizes); n > 0 {
@@ -95,7 +95,7 @@ func (e *echoing) last() (size brig.Terminal) {
 	return size
 }
 
-func (e *echoing) Attach(ctx context.Context, _ int, _ int64, on func(brig.ProcessEvent) error) error {
+func (e *echoProcess) Attach(ctx context.Context, _ int, _ int64, on func(brig.ProcessEvent) error) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -114,10 +114,11 @@ func (e *echoing) Attach(ctx context.Context, _ int, _ int64, on func(brig.Proce
 	}
 }
 
-// TestTerminalIsRestored however a session ends.
+// TestTerminalIsRestored checks that the terminal is restored, regardless of
+// how the session ends.
 func TestTerminalIsRestored(t *testing.T) {
 	for _, x := range []struct {
-		typed string // the bytes, then what ends it
+		typed string // the typed bytes; if empty, the context is canceled
 		kind  error
 		code  int
 	}{
@@ -134,7 +135,7 @@ func TestTerminalIsRestored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := &echoing{out: make(chan []byte, 8)}
+		p := &echoProcess{out: make(chan []byte, 8)}
 		ctx, cancel := context.WithCancel(t.Context())
 		type outcome struct {
 			end *brig.Result
@@ -151,7 +152,7 @@ func TestTerminalIsRestored(t *testing.T) {
 			}
 		}
 		waitFor(t, "the size", func() bool { return p.last() == brig.Terminal{Columns: 100, Rows: 30} })
-		enter("\x03a") // a raw terminal makes no signal of Ctrl-C, and does not echo
+		enter("\x03a") // a raw terminal does not turn Ctrl-C into a signal, and does not echo
 		buf := make([]byte, 16)
 		if n, err := master.Read(buf); err != nil || string(buf[:n]) != "\x03A" {
 			t.Errorf("the terminal shows %q, %v", buf[:n], err)
@@ -173,7 +174,7 @@ func TestTerminalIsRestored(t *testing.T) {
 			if ended != (x.kind == nil) || !errors.Is(got.err, x.kind) && brig.KindOf(got.err) != brig.KindOf(x.kind) {
 				t.Errorf("%q: %+v, %v", x.typed, got.end, got.err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(30 * time.Second):
 			t.Fatalf("%q does not end it", x.typed)
 		}
 		cancel()
@@ -193,12 +194,12 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestInsideOf(t *testing.T) {
-	for s, want := range map[string]insidePath{
+func TestParseGuestPath(t *testing.T) {
+	for s, want := range map[string]guestPath{
 		"box:/a": {"box", "/a"}, "box:": {"box", ""}, "box:a:b": {"box", "a:b"},
 		"a": {}, "./a:b": {}, "/a:b": {}, ":b": {}, "a/b:c": {}, "../a:b": {},
 	} {
-		if got, ok := insideOf(s); got != want || ok != (want != insidePath{}) {
+		if got, ok := parseGuestPath(s); got != want || ok != (want != guestPath{}) {
 			t.Errorf("%q is %+v, %v", s, got, ok)
 		}
 	}
@@ -210,26 +211,26 @@ func TestInsideOf(t *testing.T) {
 	}
 }
 
-// TestCopyOutIsConfined: a sandbox that lies about its files writes nothing
-// beside where the copy goes.
+// TestCopyOutIsConfined checks that malicious file names in a sandbox cannot
+// make a copy write outside its destination.
 func TestCopyOutIsConfined(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	for _, name := range []string{"/w/../../evil", "/evil", "/w/a/../../evil", "/w/", "/w/./../evil"} {
-		o := copyOut{copying{c: &cli{stderr: &out}, files: liar{name: name}}}
+		o := copyOut{copying{c: &cli{stderr: &out}, files: falseFiles{name: name}}}
 		if err := o.copy(t.Context(), "/w", dir+"/to"); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A link that was there leads nowhere either.
+	// The copy must not follow an existing link, either.
 	if err := os.Symlink(dir, dir+"/to/out"); err != nil {
 		t.Fatal(err)
 	}
-	o := copyOut{copying{c: &cli{stderr: &out}, files: liar{name: "/w/out/evil"}}}
+	o := copyOut{copying{c: &cli{stderr: &out}, files: falseFiles{name: "/w/out/evil"}}}
 	if err := o.copy(t.Context(), "/w", dir+"/to"); err == nil {
 		t.Error("a link was followed")
 	}
-	o.files = liar{name: "/w/cut"}
+	o.files = falseFiles{name: "/w/cut"}
 	if err := o.copy(t.Context(), "/w/", dir+"/to/"); err == nil {
 		t.Error("what was cut short is whole")
 	}
@@ -245,21 +246,21 @@ func TestCopyOutIsConfined(t *testing.T) {
 	}
 }
 
-// liar has a directory of one file, whose name it makes up, and whose content
-// ends early.
-type liar struct {
+// falseFiles serves a directory with one file, which has a malicious name and
+// truncated content.
+type falseFiles struct {
 	brig.Files
 	name string
 }
 
-func (liar) Stat(context.Context, brig.Path) (*brig.Entry, error) {
+func (falseFiles) Stat(context.Context, brig.Path) (*brig.Entry, error) {
 	return &brig.Entry{Path: "/w", Type: brig.Directory}, nil
 }
 
-func (l liar) List(context.Context, brig.Path, int) ([]*brig.Entry, error) {
+func (l falseFiles) List(context.Context, brig.Path, int) ([]*brig.Entry, error) {
 	return []*brig.Entry{{Path: l.name, Type: brig.RegularFile}}, nil
 }
 
-func (l liar) Read(context.Context, brig.Path, int64, int64) (*brig.Entry, io.ReadCloser, error) {
+func (l falseFiles) Read(context.Context, brig.Path, int64, int64) (*brig.Entry, io.ReadCloser, error) {
 	return &brig.Entry{Path: l.name, Mode: 0o644}, io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF))), nil
 }

@@ -13,17 +13,20 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) toolCommand() *cobra.Command {
+// toolCommands are the commands of brig tool.
+type toolCommands struct{ *cli }
+
+func (c toolCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "tool",
 		Aliases: []string{"tools"},
-		Short:   "Call functions that agents use",
+		Short:   "Run agent tools",
 	}
-	cmd.AddCommand(c.toolRun())
+	cmd.AddCommand(c.run())
 	return cmd
 }
 
-func (c *cli) toolRun() *cobra.Command {
+func (c toolCommands) run() *cobra.Command {
 	var (
 		t                       brig.Tool
 		arguments, schema, from string
@@ -32,11 +35,10 @@ func (c *cli) toolRun() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run FILE",
-		Short: "Call a function of a source, in a box that its next call finds again",
-		Long: `Call a function of a source, in a box that its next call finds again, as Letta's
-clients have it done: with the tenant's setup, its variables and its packages.
-What the function returned is printed last; with --state, the agent's state after
-the call goes back into that file.`,
+		Short: "Call a function of a source file",
+		Long: `Call a function of a source file in a persistent sandbox, which later calls reuse, with
+the tenant's setup, variables and packages, as for Letta clients. The function's result is
+printed last. With --state, the agent's state after the call is written back to that file.`,
 		Example: `  brig tool run add.py --args '{"a": 2, "b": 40}'
   brig tool run remember.py --state agent.json --args '{"name": "Ann"}'`,
 		Args: cobra.ExactArgs(1),
@@ -55,30 +57,30 @@ the call goes back into that file.`,
 				}
 				t.State = json.RawMessage(state)
 			}
-			if t.Env, err = pairs("env", env, true); err != nil {
+			if t.Env, err = pairs("--env", env, true); err != nil {
 				return err
 			}
 			t.Arguments, t.Schema, t.Timeout = json.RawMessage(arguments), json.RawMessage(schema), timeout
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				return c.callTool(ctx, svc, t, from)
+				return c.call(ctx, svc, t, from)
 			})
 		},
 	}
 	fl := cmd.Flags()
 	fl.SortFlags = false
-	fl.StringVar(&t.Name, "name", "", "the function (default: the last of the source)")
+	fl.StringVar(&t.Name, "name", "", "`name` of the function (default: the last in the file)")
 	fl.StringVar(&arguments, "args", "{}", "JSON `object` of arguments")
-	fl.StringVar(&schema, "schema", "", "JSON `schema` of the function or of its arguments; TypeScript needs one")
-	fl.StringVar(&from, "state", "", "`FILE` with the agent's state as JSON")
-	fl.StringArrayVarP(&env, "env", "e", nil, "variable as `K=V`; K alone takes it from here")
-	fl.StringArrayVar(&t.Python, "pip", nil, "`package` that the tool needs, as NAME or NAME==VERSION")
-	fl.StringArrayVar(&t.Node, "npm", nil, "`package` that the tool needs, as NAME or NAME@VERSION")
-	fl.DurationVar(&timeout, "timeout", 0, "wall time (default 3m)")
+	fl.StringVar(&schema, "schema", "", "JSON `schema` of the function or of its arguments; required for TypeScript")
+	fl.StringVar(&from, "state", "", "`file` with the agent's state as JSON")
+	fl.StringArrayVarP(&env, "env", "e", nil, "set a variable, as `NAME=VALUE`; NAME alone copies it from this environment")
+	fl.StringArrayVar(&t.Python, "pip", nil, "install this Python `package`, as NAME or NAME==VERSION")
+	fl.StringArrayVar(&t.Node, "npm", nil, "install this npm `package`, as NAME or NAME@VERSION")
+	fl.DurationVar(&timeout, "timeout", 0, "time limit (default 3m)")
 	return cmd
 }
 
-// callTool calls a tool and prints what came of it.
-func (c *cli) callTool(ctx context.Context, svc brig.Service, t brig.Tool, state string) error {
+// call calls a tool and prints the result.
+func (c toolCommands) call(ctx context.Context, svc brig.Service, t brig.Tool, state string) error {
 	res, err := svc.RunTool(ctx, t)
 	if err != nil {
 		return err
@@ -98,5 +100,5 @@ func (c *cli) callTool(ctx context.Context, svc brig.Service, t brig.Tool, state
 	if res.Error != nil {
 		c.code = max(1, res.ExitCode)
 	}
-	return c.answer(res, res.Text)
+	return c.printJSONOrLine(res, res.Text)
 }

@@ -9,35 +9,38 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// toolsConfig is the part of the configuration about agents' tools.
+// toolsConfig is the section of the configuration about agents' tools.
 type toolsConfig struct {
-	// Image is what boxes are made from, unless a template is named.
+	// Image is the image of the tools' sandboxes, unless a template is
+	// specified.
 	Image string `yaml:"image"`
-	// Hosts are those to which tools may connect.
+	// Hosts are the hosts to which tools may connect.
 	Hosts []string `yaml:"hosts"`
-	// Packages lets tools have packages that they ask for.
+	// Packages configures the packages that tools may request.
 	Packages struct {
-		// Hosts are those from which they are fetched; without any there are none.
+		// Hosts are the sources of packages. If the list is empty, packages are
+		// disabled.
 		Hosts []string `yaml:"hosts"`
-		// PyPI and NPM are addresses of other indexes.
+		// PyPI and NPM are URLs of other indexes.
 		PyPI string `yaml:"pypi"`
 		NPM  string `yaml:"npm"`
-		// MaxSize bounds what all layers of packages take, MaxLayer one of them.
+		// MaxSize bounds the total size of all package layers, and MaxLayer
+		// that of one layer.
 		MaxSize  size `yaml:"max_size"`
 		MaxLayer size `yaml:"max_layer"`
 	} `yaml:"packages"`
 }
 
-// The bounds of layers of packages, unless the configuration says otherwise.
+// The default limits of package layers.
 const (
 	defaultLayers = 10 * brig.GiB
 	defaultLayer  = 2 * brig.GiB
 )
 
-// layersDir is where layers are, in the data folder.
+// layersDir is the folder of layers in the data folder.
 const layersDir = "layers"
 
-// options are what the engine is told of it.
+// options returns the engine's options for tools.
 func (c *toolsConfig) options(dir string) (engine.ToolOptions, error) {
 	o := engine.ToolOptions{
 		Image: c.Image, Egress: toHosts(c.Hosts), PackageEgress: toHosts(c.Packages.Hosts),
@@ -50,22 +53,22 @@ func (c *toolsConfig) options(dir string) (engine.ToolOptions, error) {
 	}
 	for field, text := range map[string]string{"tools.packages.pypi": c.Packages.PyPI, "tools.packages.npm": c.Packages.NPM} {
 		if u, err := url.Parse(text); text != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
-			return o, brig.Errorf(brig.InvalidConfig, "%s: it is no address of an index", field).WithHint("for example https://packages.example.com/simple")
+			return o, brig.Errorf(brig.InvalidConfig, "%s: the value is not the URL of a package index", field).WithHint("for example https://packages.example.com/simple")
 		}
 	}
 	if len(c.Packages.Hosts) > 0 {
-		o.Layers = &tool.Shelf{Dir: filepath.Join(dir, layersDir), Most: int64(c.Packages.MaxSize), Largest: int64(c.Packages.MaxLayer)}
-		if o.Layers.Most == 0 {
-			o.Layers.Most = defaultLayers
+		o.Layers = &tool.LayerCache{Dir: filepath.Join(dir, layersDir), MaxBytes: int64(c.Packages.MaxSize), MaxLayer: int64(c.Packages.MaxLayer)}
+		if o.Layers.MaxBytes == 0 {
+			o.Layers.MaxBytes = defaultLayers
 		}
-		if o.Layers.Largest == 0 {
-			o.Layers.Largest = defaultLayer
+		if o.Layers.MaxLayer == 0 {
+			o.Layers.MaxLayer = defaultLayer
 		}
 	}
 	return o, nil
 }
 
-// toHosts are rules that allow hosts, and nothing else.
+// toHosts returns rules that allow only these hosts.
 func toHosts(hosts []string) (out brig.Egress) {
 	for _, h := range hosts {
 		out.Rules = append(out.Rules, brig.EgressRule{Host: h})

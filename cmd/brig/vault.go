@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/hex"
@@ -14,26 +15,26 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 )
 
-// The files of a data folder that keep secrets, and prove the audit log.
+// Files in the data folder with the keys for secrets and for the audit log.
 const (
 	masterKeyFile  = "master.key"
-	wrappedKeyFile = "master.key.wrapped" // by a KMS
-	secretSeedFile = "secrets.seed"       // of placeholders
+	wrappedKeyFile = "master.key.wrapped" // wrapped by a KMS
+	secretSeedFile = "secrets.seed"       // the seed of placeholders
 	auditKeyFile   = "audit.key"          // signs the audit log's head
 )
 
-// masterKeyEnv is the variable that may have the key of secrets.
+// masterKeyEnv is the environment variable that may contain the master key.
 const masterKeyEnv = "BRIG_MASTER_KEY"
 
-// vault gives an engine what it needs to keep secrets and to sign the audit
-// log.
+// vault configures an engine's encryption of secrets and its signing of the
+// audit log.
 func (c *config) vault(ctx context.Context, dir string, o *engine.Options) error {
 	var from seal.Source = seal.File{Path: filepath.Join(dir, masterKeyFile)}
 	if command := c.Secrets.KMSCommand; len(command) > 0 {
 		from = seal.KMS{Path: filepath.Join(dir, wrappedKeyFile), Command: command}
 	}
 	if text := os.Getenv(masterKeyEnv); text != "" {
-		_ = os.Unsetenv(masterKeyEnv) // it is nothing for what we start
+		_ = os.Unsetenv(masterKeyEnv) // child processes must not inherit it
 		keys, err := seal.Parse(text)
 		if err != nil {
 			return brig.Errorf(brig.InvalidConfig, "%s: %v", masterKeyEnv, err).
@@ -43,19 +44,28 @@ func (c *config) vault(ctx context.Context, dir string, o *engine.Options) error
 	}
 	var err error
 	if o.Keys, err = seal.Open(ctx, from); err != nil {
-		return brig.Errorf(brig.NotInitialized, "the key of secrets cannot be read or made").
+		return brig.Errorf(brig.NotInitialized, "cannot read or create the master key of secrets").
 			WithHint("check %s in the data folder, %s or secrets.kms_command", masterKeyFile, masterKeyEnv).Because(err)
 	}
 	seed, err := secretFile(filepath.Join(dir, secretSeedFile), "the seed of secrets' placeholders", func() string { return randomHex(32) })
 	if err != nil {
 		return err
 	}
-	o.Seed, o.Region, o.KeepAudit = []byte(seed), c.Region, time.Duration(c.Audit.Keep)
+	o.Seed, o.Region = []byte(seed), c.Region
+	o.AuditRetention = cmp.Or(time.Duration(c.Audit.Keep), defaultKeepAudit)
+	o.AuditLines = cmp.Or(int64(c.Audit.Lines), defaultAuditLines)
 	o.AuditKey, err = auditKey(dir)
 	return err
 }
 
-// auditKey reads or makes the key that signs the audit log's head.
+// Default retention of the audit log: the age, and the number of records per
+// tenant.
+const (
+	defaultKeepAudit  = 90 * 24 * time.Hour
+	defaultAuditLines = 1_000_000
+)
+
+// auditKey reads or creates the key that signs the audit log's head.
 func auditKey(dir string) (ed25519.PrivateKey, error) {
 	text, err := secretFile(filepath.Join(dir, auditKeyFile), "the key of the audit log", func() string { return randomHex(ed25519.SeedSize) })
 	if err != nil {
@@ -64,12 +74,13 @@ func auditKey(dir string) (ed25519.PrivateKey, error) {
 	seed, err := hex.DecodeString(text)
 	if err != nil || len(seed) != ed25519.SeedSize {
 		return nil, brig.Errorf(brig.NotInitialized, "%s is not a key", auditKeyFile).
-			WithHint("put back the one that was there; a new one does not prove what was signed")
+			WithHint("restore the file from a backup; a new key does not verify old signatures")
 	}
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// checkKeys says in the log which secrets this server's keys do not open.
+// checkKeys logs the secrets and the paused sandboxes that cannot be decrypted with
+// this server's keys.
 func checkKeys(ctx context.Context, store brig.Store, keys *seal.Keyring, log *slog.Logger) error {
 	all, err := store.AllSecrets(ctx)
 	if err != nil {
@@ -89,6 +100,22 @@ func checkKeys(ctx context.Context, store brig.Store, keys *seal.Keyring, log *s
 		if !keys.Has(x.SealedBy) {
 			lost++
 		}
+	}
+	saves, lostSaves := 0, 0
+	if err := store.All(ctx, func(r *brig.Record) error {
+		if r.SaveKey != nil {
+			saves++
+			if !keys.Has(r.SaveKey.Key) {
+				lostSaves++
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if lostSaves > 0 {
+		log.Error("paused sandboxes were encrypted with a key that this server does not have", "sandboxes", lostSaves, "of", saves,
+			"hint", "start it with the key that it had")
 	}
 	if lost > 0 {
 		log.Error("secrets were encrypted with a key that this server does not have", "secrets", lost, "of", len(all)+len(variables),

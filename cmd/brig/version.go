@@ -2,54 +2,55 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http/httptest"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/rest"
+	"github.com/brig-run/brig/internal/version"
 )
 
-// gvisorModule is the module whose version says which gVisor is inside.
-const gvisorModule = "gvisor.dev/gvisor"
+// versionLine is the output of brig --version.
+func versionLine() string { return "brig " + version.String() }
 
-// version is this build's version: the module's, or the commit's.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") && len(s.Value) >= 12 {
-			v = s.Value[:12]
-		}
-	}
-	if v == "" {
-		v = "(devel)"
-	}
-	return v
-}
+// infoCommands are the commands that describe this program.
+type infoCommands struct{ *cli }
 
-func gvisorVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, d := range info.Deps {
-			if d.Path == gvisorModule {
-				return d.Version
-			}
-		}
-	}
-	return "unknown"
-}
-
-func (c *cli) versionCommand() *cobra.Command {
+func (c infoCommands) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of brig and of the gVisor inside",
-		Args:  cobra.NoArgs,
+		Short: "Print the version of Brig, gVisor and Go",
+		Long: `Print the version of Brig, of the gVisor that is linked in, and of the Go toolchain.
+With --url, the command still describes this program and not the server; the
+server's version is at /v1/version.`,
+		Example: `  brig version
+  brig --version
+  brig version --json`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if c.asJSON {
-				return c.printJSON(map[string]string{"brig": version(), "gvisor": gvisorVersion(), "go": runtime.Version()})
+				return c.printJSON(map[string]string{"brig": version.String(), "gvisor": version.GVisor(), "go": runtime.Version()})
 			}
-			_, err := fmt.Fprintf(c.stdout, "brig %s\ngvisor %s\n%s %s/%s\n", version(), gvisorVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(c.stdout, "%s\ngvisor %s\n%s %s/%s\n", versionLine(), version.GVisor(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+// openapi prints the document that a server serves at /openapi.json.
+func (c infoCommands) openapi() *cobra.Command {
+	return &cobra.Command{
+		Use:   "openapi",
+		Short: "Print the OpenAPI document of the REST API",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			h := rest.New(rest.Options{Version: "dev", Bounds: brig.DefaultBounds()})
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/openapi.json", nil))
+			_, err := io.Copy(c.stdout, w.Result().Body)
 			return err
 		},
 	}

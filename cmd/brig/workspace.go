@@ -12,28 +12,30 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func (c *cli) workspaceCommand() *cobra.Command {
+// workspaceCommands are the commands of brig workspace.
+type workspaceCommands struct{ *cli }
+
+func (c workspaceCommands) command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "workspace",
 		Aliases: []string{"ws", "workspaces"},
-		Short:   "Keep directories that outlive sandboxes",
-		Long: `Keep directories that outlive sandboxes. A sandbox that is given one begins
-with a copy of its newest version at /workspace. What it writes there is kept
-as a new version by brig workspace commit, and with the mode direct when the
-sandbox ends, too.`,
+		Short:   "Manage directories that outlive sandboxes",
+		Long: `Manage directories that outlive sandboxes. A sandbox with a workspace starts with a copy
+of the newest version at /workspace. brig workspace commit saves its changes as a new
+version; in the mode direct, the end of the sandbox does, too.`,
 		Example: `  brig workspace create data
   brig run --workspace data:direct -c 'open("out.txt", "w").write("hi")'
   brig workspace versions data`,
 	}
-	cmd.AddCommand(c.workspaceCreate(), c.workspaceList(), c.workspaceVersions(), c.workspaceFiles(), c.workspaceCat(), c.workspaceDiff(), c.workspaceRestore(),
-		c.workspaceCommit(), c.workspaceRemove())
+	cmd.AddCommand(c.create(), c.list(), c.versions(), c.files(), c.cat(), c.diff(), c.restore(),
+		c.commit(), c.remove())
 	return cmd
 }
 
-func (c *cli) workspaceCreate() *cobra.Command {
+func (c workspaceCommands) create() *cobra.Command {
 	return &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make an empty workspace",
+		Short: "Create an empty workspace",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -41,13 +43,13 @@ func (c *cli) workspaceCreate() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.answer(w, w.Name)
+				return c.printJSONOrLine(w, w.Name)
 			})
 		},
 	}
 }
 
-func (c *cli) workspaceList() *cobra.Command {
+func (c workspaceCommands) list() *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
@@ -59,22 +61,22 @@ func (c *cli) workspaceList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "NAME\tVERSION\tFILES\tSIZE\tSTORE\tCREATED", func(w *brig.Workspace) []string {
+				return list(c.cli, all, "NAME\tVERSION\tFILES\tSIZE\tSTORE\tCREATED", func(w *brig.Workspace) []string {
 					head := w.Head
 					if head == nil {
 						head = &brig.WorkspaceVersion{}
 					}
-					return []string{w.Name, strconv.Itoa(head.Number), strconv.Itoa(head.Files), brig.FormatBytes(head.Size), w.Store, ago(w.Created)}
+					return []string{w.Name, strconv.Itoa(head.Number), strconv.Itoa(head.Files), brig.FormatBytes(head.Size), w.Store, relativeTime(w.Created)}
 				})
 			})
 		},
 	}
 }
 
-func (c *cli) workspaceVersions() *cobra.Command {
+func (c workspaceCommands) versions() *cobra.Command {
 	return &cobra.Command{
 		Use:   "versions NAME",
-		Short: "List a workspace's versions, newest first",
+		Short: "List the versions of a workspace, newest first",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -82,29 +84,29 @@ func (c *cli) workspaceVersions() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "VERSION\tFILES\tSIZE\tCREATED\tBY\tFROM", func(v *brig.WorkspaceVersion) []string {
+				return list(c.cli, all, "VERSION\tFILES\tSIZE\tCREATED\tBY\tFROM", func(v *brig.WorkspaceVersion) []string {
 					from := string(v.Sandbox)
 					if v.Restored > 0 {
 						from = "version " + strconv.Itoa(v.Restored)
 					}
-					return []string{strconv.Itoa(v.Number), strconv.Itoa(v.Files), brig.FormatBytes(v.Size), ago(v.Created), v.Actor, from}
+					return []string{strconv.Itoa(v.Number), strconv.Itoa(v.Files), brig.FormatBytes(v.Size), relativeTime(v.Created), v.Actor, from}
 				})
 			})
 		},
 	}
 }
 
-// versionNumber reads an argument that is a version's number.
+// versionNumber parses an argument that is a version number.
 func versionNumber(s string) (int, error) {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
-		return 0, brig.Errorf(brig.InvalidArgument, "%q is not a version", s).WithHint("give its number; brig workspace versions NAME lists them")
+		return 0, brig.Errorf(brig.InvalidArgument, "%q is not a version number", brig.Clip(s, 40)).WithHint("list the versions with: brig workspace versions NAME")
 	}
 	return n, nil
 }
 
-// ofVersion reads NAME[@VERSION]; without one it is the newest.
-func ofVersion(s string) (name string, version int, err error) {
+// parseVersionRef parses NAME[@VERSION]. The default version is the newest.
+func parseVersionRef(s string) (name string, version int, err error) {
 	name, number, pinned := strings.Cut(s, "@")
 	if pinned {
 		version, err = versionNumber(number)
@@ -112,13 +114,13 @@ func ofVersion(s string) (name string, version int, err error) {
 	return name, version, err
 }
 
-func (c *cli) workspaceFiles() *cobra.Command {
+func (c workspaceCommands) files() *cobra.Command {
 	return &cobra.Command{
 		Use:   "files NAME[@VERSION] [PATH]",
-		Short: "List a version's files, and what was captured outside /workspace",
+		Short: "List the files of a version",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, version, err := ofVersion(args[0])
+			name, version, err := parseVersionRef(args[0])
 			if err != nil {
 				return err
 			}
@@ -127,7 +129,7 @@ func (c *cli) workspaceFiles() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return list(c, all, "MODE\tSIZE\tPATH", func(f brig.WorkspaceFile) []string {
+				return list(c.cli, all, "MODE\tSIZE\tPATH", func(f brig.WorkspaceFile) []string {
 					where := clean(f.Path)
 					if f.Type == brig.Symlink {
 						where += " -> " + clean(f.Target)
@@ -139,13 +141,13 @@ func (c *cli) workspaceFiles() *cobra.Command {
 	}
 }
 
-func (c *cli) workspaceCat() *cobra.Command {
+func (c workspaceCommands) cat() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cat NAME[@VERSION] PATH",
-		Short: "Write a version's file to standard output",
+		Short: "Print a file of a version",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, version, err := ofVersion(args[0])
+			name, version, err := parseVersionRef(args[0])
 			if err != nil {
 				return err
 			}
@@ -162,10 +164,10 @@ func (c *cli) workspaceCat() *cobra.Command {
 	}
 }
 
-func (c *cli) workspaceDiff() *cobra.Command {
+func (c workspaceCommands) diff() *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff NAME FROM TO",
-		Short: "List the paths in which two versions differ; 0 is the empty one",
+		Short: "List the differences between two versions (0 is the empty one)",
 		Args:  cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := versionNumber(args[1])
@@ -191,17 +193,17 @@ func (c *cli) workspaceDiff() *cobra.Command {
 	}
 }
 
-func (c *cli) printChanges(changes []brig.WorkspaceChange) {
+func (c workspaceCommands) printChanges(changes []brig.WorkspaceChange) {
 	signs := map[brig.WorkspaceChangeKind]string{brig.WorkspaceAdded: "A", brig.WorkspaceChanged: "M", brig.WorkspaceRemoved: "D"}
 	for _, ch := range changes {
 		fmt.Fprintln(c.stdout, signs[ch.Kind], cell(ch.Path))
 	}
 }
 
-func (c *cli) workspaceRestore() *cobra.Command {
+func (c workspaceCommands) restore() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore NAME VERSION",
-		Short: "Make a new version with the content of an old one",
+		Short: "Create a new version with the content of an old one",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := versionNumber(args[1])
@@ -213,16 +215,16 @@ func (c *cli) workspaceRestore() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return c.answer(v, "version "+strconv.Itoa(v.Number))
+				return c.printJSONOrLine(v, "version "+strconv.Itoa(v.Number))
 			})
 		},
 	}
 }
 
-func (c *cli) workspaceCommit() *cobra.Command {
+func (c workspaceCommands) commit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "commit SANDBOX",
-		Short: "Make a version of what a sandbox has at /workspace",
+		Short: "Save the /workspace of a sandbox as a new version",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
@@ -240,23 +242,23 @@ func (c *cli) workspaceCommit() *cobra.Command {
 				if out.Version != nil {
 					fmt.Fprintln(c.stdout, "version", out.Version.Number)
 				}
-				c.concludeWorkspace(out)
+				c.printCommit(out)
 				return nil
 			})
 		},
 	}
 }
 
-// concludeWorkspace tells what did not come along.
-func (c *cli) concludeWorkspace(out *brig.WorkspaceCommit) {
+// printCommit prints the files that a commit did not keep.
+func (c *cli) printCommit(out *brig.WorkspaceCommit) {
 	if out == nil {
 		return
 	}
 	for _, s := range out.Skipped {
-		fmt.Fprintf(c.stderr, "brig: not kept: %s: %s\n", cell(s.Path), cell(s.Reason))
+		fmt.Fprintf(c.stderr, "brig: not saved: %s: %s\n", cell(s.Path), cell(s.Reason))
 	}
 	if more := out.Passed - len(out.Skipped); more > 0 {
-		fmt.Fprintf(c.stderr, "brig: not kept: %d more\n", more)
+		fmt.Fprintf(c.stderr, "brig: not saved: %d more\n", more)
 	}
 	if e := out.Error; e != nil {
 		fmt.Fprintf(c.stderr, "brig: %s (%s)\n", clean(e.Message), e.Code)
@@ -266,13 +268,17 @@ func (c *cli) concludeWorkspace(out *brig.WorkspaceCommit) {
 	}
 }
 
-func (c *cli) workspaceRemove() *cobra.Command {
-	return &cobra.Command{
+func (c workspaceCommands) remove() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
 		Use:     "rm NAME…",
 		Aliases: []string{"remove"},
-		Short:   "Forget workspaces with all versions",
+		Short:   "Remove workspaces with all versions",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := promptOf(c.cli).confirm(yes, "Remove all versions of %s?", strings.Join(args, ", ")); err != nil {
+				return err
+			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				for _, name := range args {
 					if err := svc.RemoveWorkspace(ctx, name); err != nil {
@@ -283,22 +289,24 @@ func (c *cli) workspaceRemove() *cobra.Command {
 			})
 		},
 	}
+	addYes(cmd, &yes)
+	return cmd
 }
 
-// workspaceFlags say which workspace a sandbox has.
+// workspaceFlags are the flags for a sandbox's workspace.
 type workspaceFlags struct {
 	workspace         string
 	prefixes, capture []string
 }
 
 func (f *workspaceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.workspace, "workspace", "", "workspace at /workspace, as `NAME[@VERSION][:MODE]`; modes are read_only, overlay (default) and direct")
-	cmd.Flags().StringArrayVar(&f.prefixes, "writable", nil, "`path` below /workspace that a commit may change (default all)")
-	cmd.Flags().StringArrayVar(&f.capture, "capture", nil, "absolute `path` outside /workspace; what is written there comes along with a commit")
+	cmd.Flags().StringVar(&f.workspace, "workspace", "", "start with this workspace, as `NAME[@VERSION][:MODE]`; modes are read_only, overlay (default) and direct")
+	cmd.Flags().StringArrayVar(&f.prefixes, "writable", nil, "restrict commits to this `path` below /workspace (default all)")
+	cmd.Flags().StringArrayVar(&f.capture, "capture", nil, "include this absolute `path` outside /workspace in commits")
 }
 
 func (f *workspaceFlags) use() (brig.WorkspaceUse, error) {
 	which, mode, _ := strings.Cut(f.workspace, ":")
-	name, version, err := ofVersion(which)
+	name, version, err := parseVersionRef(which)
 	return brig.WorkspaceUse{Name: name, Version: version, Mode: brig.WorkspaceMode(mode), Prefixes: f.prefixes, Capture: f.capture}, err
 }

@@ -11,25 +11,28 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// workspacesConfig is the part of the configuration about directories that
-// outlive sandboxes.
+// workspacesConfig is the section of the configuration about workspaces.
 type workspacesConfig struct {
 	// Store is local (the default), s3 or none.
 	Store string `yaml:"store"`
 	// Path is the folder of local.
 	Path string `yaml:"path"`
-	S3   struct {
+	// SaveEvery is the interval at which workspaces in direct mode are saved
+	// while their sandboxes run.
+	SaveEvery duration `yaml:"save_every"`
+	S3        struct {
 		Endpoint string `yaml:"endpoint"`
 		Insecure bool   `yaml:"insecure"`
 		Region   string `yaml:"region"`
 		Bucket   string `yaml:"bucket"`
 		Prefix   string `yaml:"prefix"`
-		// Credentials is a file of two lines.
+		// Credentials is a file with two lines: the access key and the secret
+		// key.
 		Credentials string `yaml:"credentials"`
 	} `yaml:"s3"`
 }
 
-// The variables that may have the credentials of S3.
+// Environment variables that may contain the S3 credentials.
 const (
 	s3AccessEnv = "BRIG_S3_ACCESS_KEY"
 	s3SecretEnv = "BRIG_S3_SECRET_KEY"
@@ -40,8 +43,8 @@ func (c *workspacesConfig) check() error {
 	case "local", "none":
 		return nil
 	case "":
-		if c.S3.Endpoint != "" || c.S3.Bucket != "" { // they would be kept here, and nobody would know
-			return brig.Errorf(brig.InvalidConfig, "workspaces.s3 says where, and workspaces.store says nothing of it").
+		if c.S3.Endpoint != "" || c.S3.Bucket != "" { // otherwise workspaces would silently be stored on this machine
+			return brig.Errorf(brig.InvalidConfig, "workspaces.s3 needs workspaces.store: s3").
 				WithHint("set workspaces.store to s3, or leave out workspaces.s3")
 		}
 		return nil
@@ -52,10 +55,10 @@ func (c *workspacesConfig) check() error {
 		}
 		return nil
 	}
-	return brig.Errorf(brig.InvalidConfig, "workspaces.store: no store %q", c.Store).WithHint("use local, s3 or none")
+	return brig.Errorf(brig.InvalidConfig, "workspaces.store: %q is not a store", c.Store).WithHint("use local, s3 or none")
 }
 
-// openWorkspaces gives an engine the store of workspaces.
+// openWorkspaces configures an engine's workspace store.
 func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Options) error {
 	w := &c.Workspaces
 	switch w.Store {
@@ -71,7 +74,7 @@ func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Optio
 			AccessKey: access, SecretKey: secret,
 		})
 		if err != nil {
-			return brig.Errorf(brig.NotInitialized, "the bucket of workspaces cannot be reached").
+			return brig.Errorf(brig.NotInitialized, "cannot reach the bucket of workspaces").
 				WithHint("check workspaces.s3 and its credentials").Because(err)
 		}
 		o.Workspaces = workspace.New(objects, nil)
@@ -83,23 +86,24 @@ func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Optio
 	}
 	objects, err := workspace.OpenDir(path)
 	if err != nil {
-		return brig.Errorf(brig.NotInitialized, "the folder of workspaces cannot be read or made").
+		return brig.Errorf(brig.NotInitialized, "cannot read or create the folder of workspaces").
 			WithHint("check the owner and mode of the data folder, or workspaces.path").Because(err)
 	}
 	o.Workspaces = workspace.New(objects, nil)
 	return nil
 }
 
-// credentials are the operator's; no sandbox ever has them.
+// credentials returns the operator's credentials. No sandbox has access to
+// them.
 func (c *workspacesConfig) credentials() (access, secret string, err error) {
 	if c.S3.Credentials == "" {
 		access, secret = os.Getenv(s3AccessEnv), os.Getenv(s3SecretEnv)
-		_ = os.Unsetenv(s3SecretEnv) // it is nothing for what we start
+		_ = os.Unsetenv(s3SecretEnv) // child processes must not inherit it
 		return access, secret, nil
 	}
 	b, err := os.ReadFile(c.S3.Credentials)
 	if err != nil {
-		return "", "", brig.Errorf(brig.InvalidConfig, "workspaces.s3.credentials cannot be read").
+		return "", "", brig.Errorf(brig.InvalidConfig, "cannot read workspaces.s3.credentials").
 			WithHint("check the file's name and mode").Because(err)
 	}
 	access, secret, ok := strings.Cut(strings.TrimSpace(string(b)), "\n")

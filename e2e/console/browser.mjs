@@ -1,5 +1,9 @@
 // A browser that shows the console, and what it complained about.
+import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { chromium } from 'playwright-core'
+
+import { assert } from './harness.mjs'
 
 const { CHROMIUM, BRIG_URL, BRIG_KEY, SHOTS } = process.env
 export const url = BRIG_URL
@@ -9,7 +13,7 @@ export const browser = await chromium.launch({ executablePath: CHROMIUM, args: [
 // open shows the console, to somebody who has not said yet who they are.
 export async function open(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 850 }, ...options })
-  context.setDefaultTimeout(Number(process.env.PATIENCE ?? 15_000))
+  context.setDefaultTimeout(Number(process.env.PATIENCE ?? 60_000))
   const page = await context.newPage()
   const complaints = []
   page.on('console', (m) => m.type() === 'error' && complaints.push(`${m.text()} (${m.location().url})`))
@@ -26,8 +30,31 @@ export async function login(page, key = BRIG_KEY) {
 
 // visit goes to one of the pages by its link.
 export async function visit(page, name) {
-  await page.getByRole('link', { name, exact: false }).filter({ hasText: name }).first().click()
-  await page.getByRole('heading', { level: 3 }).first().waitFor()
+  const link = page.getByRole('navigation').getByRole('link', { name, exact: true })
+  const menu = page.getByRole('button', { name: 'Menu' })
+  if (await menu.isVisible()) {
+    if ((await menu.getAttribute('aria-expanded')) !== 'true') await menu.click()
+  }
+  await link.click()
+  await page.locator('[aria-current=page]', { hasText: name }).waitFor({ state: 'attached' })
+  await page.getByRole('heading', { level: 1 }).first().waitFor()
+}
+
+const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+
+// accessible runs every rule of axe on the current page, in the light and the dark scheme.
+export async function accessible(page, where) {
+  await page.evaluate(axe)
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' })
+    await page.waitForFunction((s) => document.documentElement.getAttribute('data-mantine-color-scheme') === s, scheme)
+    await page.waitForFunction(() => document.getAnimations().every((a) => a.playState !== 'running' || a.effect?.getTiming().iterations === Infinity))
+    const { violations, passes } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations', 'passes'] }))
+    assert.ok(passes.length > 10, `${where}: axe has checked ${passes.length} rules only`)
+    const found = violations.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.html.slice(0, 200)} ${n.failureSummary?.replaceAll('\n', ' ').slice(0, 250)}`))
+    assert.deepEqual(found, [], `${where}, ${scheme}: ${violations.length} violations`)
+  }
+  await page.emulateMedia({ colorScheme: 'light', reducedMotion: null })
 }
 
 // api asks the server as anybody with the key.

@@ -105,7 +105,7 @@ check('the sandbox', async () => {
   await page.getByRole('tab', { name: 'Files' }).click()
   await page.getByText(shown).first().waitFor()
   await quiet('files')
-  for (const name of await page.getByRole('table').getByRole('link').all()) assert.match(await name.getAttribute('href'), /^\/v1\/sandboxes\/box\/files\/content\?path=/)
+  for (const name of await page.getByRole('table').getByRole('link', { name: /^Download/ }).all()) assert.match(await name.getAttribute('href'), /^\/v1\/sandboxes\/box\/files\/content\?path=/)
   await shot(page, 'hostile-files')
   await page.getByRole('button', { name: 'Remove' }).nth(2).click()
   await page.getByRole('dialog').waitFor()
@@ -117,6 +117,31 @@ check('the sandbox', async () => {
   await page.getByRole('tab', { name: 'Logs' }).click()
   await page.getByRole('tabpanel').waitFor()
   await quiet('logs')
+  for (const name of ['Executions', 'Ports', 'Policy', 'Audit']) {
+    await page.getByRole('tab', { name }).click()
+    await page.getByRole('tabpanel').waitFor()
+    if (name === 'Executions') {
+      await page.getByRole('row', { name: /printf/ }).first().click()
+      await page.getByRole('dialog').getByText(shown).first().waitFor()
+      await quiet('an execution')
+      await page.keyboard.press('Escape')
+      await page.getByRole('dialog').waitFor({ state: 'hidden' })
+    }
+    await quiet(name)
+  }
+  // What a sandbox puts into a file is shown as text, and a picture runs no scripts.
+  for (const [name, text] of [['page.html', all], ['evil.svg', `<svg xmlns="http://www.w3.org/2000/svg" onload="${mark(13)}"><script>${mark(14)}</script></svg>`]]) {
+    const put = await api('PUT', `/v1/sandboxes/box/files/content?path=/workspace/${name}`, text, 'application/octet-stream')
+    assert.ok(put.status < 300, put.text)
+  }
+  await page.getByRole('tab', { name: 'Files' }).click()
+  for (const name of ['page.html', 'evil.svg']) {
+    await page.getByRole('button', { name, exact: true }).click()
+    await page.getByTestId('preview').locator('pre, img').first().waitFor()
+    await quiet(`a preview of ${name}`)
+    await page.keyboard.press('Escape')
+    await page.getByTestId('preview').waitFor({ state: 'hidden' })
+  }
 })
 
 check('the terminal', async () => {
@@ -142,10 +167,18 @@ check('a program', async () => {
 })
 
 check('every other page', async () => {
-  for (const name of ['Images & templates', 'Workspaces', 'Secrets', 'Usage', 'Keys', 'Audit', 'Tenants', 'Providers', 'Pool & host']) {
+  for (const name of ['Overview', 'Runs', 'Images & templates', 'Workspaces', 'Secrets', 'Usage', 'Keys', 'Audit', 'Tenants', 'Providers', 'Pool & host']) {
     await visit(page, name)
     await page.waitForTimeout(700)
-    if (['Keys', 'Audit', 'Tenants'].includes(name)) assert.ok((await page.getByRole('main').innerText()).includes('onerror'), `${name} does not show it`)
+    if (name === 'Audit') {
+      await page.getByLabel('Search entries').fill('onerror')
+      await page.getByRole('row', { name: /sandbox.create/ }).first().getByRole('button', { name: /^Details/ }).click()
+      await page.getByRole('dialog').getByText(shown).first().waitFor()
+      await quiet('an entry of the log')
+      await page.keyboard.press('Escape')
+      await page.getByRole('dialog').waitFor({ state: 'hidden' })
+    }
+    if (['Keys', 'Tenants'].includes(name)) assert.ok((await page.getByRole('main').innerText()).includes('onerror'), `${name} does not show it`)
     await quiet(name)
     await shot(page, `hostile-${name.toLowerCase().replace(/\W+/g, '-')}`)
   }

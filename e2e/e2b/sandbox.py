@@ -1,6 +1,8 @@
 """E2B's Python SDK: the same as sandbox.mjs and code.mjs, in short, blocking and
 not. Says how each check went, a line each, for e2b_test.go."""
 import asyncio
+import os
+import pathlib
 import sys
 import time
 import traceback
@@ -64,6 +66,23 @@ def commands():
 
 
 @check
+def relative():
+    box.files.write("by_api", "from the API")
+    r = box.commands.run("cat by_api; echo -n from a command > by_command; pwd")
+    assert r.stdout == "from the API/home/user\n", r
+    assert box.files.read("by_command") == "from a command"
+    assert {e.path for e in box.files.list(".")} >= {"/home/user/by_api", "/home/user/by_command"}
+
+
+@check
+def python_by_name():
+    for user in ("user", "root"):
+        script = "printf '#!/usr/bin/env python\\nprint(6*7)\\n' >~/p; chmod +x ~/p; ~/p; python -c 'print(6*7)'"
+        r = box.commands.run(script, user=user)
+        assert r.stdout == "42\n42\n", r
+
+
+@check
 def background():
     cmd = box.commands.run("cat; echo end", background=True, stdin=True)
     box.commands.send_stdin(cmd.pid, "typed\n")
@@ -71,7 +90,11 @@ def background():
     box.commands.close_stdin(cmd.pid)
     assert cmd.wait().stdout == "typed\nend\n"
     sleep = box.commands.run("sleep 1000", background=True)
-    assert sleep.kill() and not box.commands.kill(sleep.pid)
+    assert sleep.kill()
+    ended = time.monotonic() + 30  # a signal is sent, and the process ends a little later
+    while box.commands.kill(sleep.pid):
+        assert time.monotonic() < ended, "a killed command can be killed again"
+        time.sleep(0.05)
     out = []
     cmd = box.commands.run("for i in 1 2 3; do echo $i; sleep 0.2; done", background=True)
     cmd.wait(on_stdout=out.append)
@@ -168,6 +191,23 @@ def interpreter():
         assert frame.data == {"a": [1, 2]} and "<table" in frame.html
         plot = sbx.run_code("import matplotlib.pyplot as plt; plt.plot([1, 2], [3, 4]); plt.show()").results[-1]
         assert plot.png and plot.chart.type.value == "line", plot.chart
+
+
+@check
+def pillow():
+    # The one of the package index, by a command of its own.
+    wheel = next(pathlib.Path(os.environ["PILLOW"]).glob("*.whl"))
+    with Interpreter.create(timeout=300) as sbx:
+        sbx.files.write(wheel.name, wheel.read_bytes())
+        sbx.commands.run("pip install -q --no-index --force-reinstall ./" + wheel.name, timeout=120)
+        r = sbx.run_code("import PIL\nfrom PIL import Image\ni = Image.new('RGB', (4, 4))\ni.save('x.png')\nPIL.__version__")
+        assert wheel.name.split("-")[1] in r.text, (r, wheel)
+        shown = [x for x in r.results if x.png]
+        assert len(r.results) == 2 and len(shown) == 1 and r.results[0] is shown[0], r
+        assert sbx.files.read("x.png", format="bytes")[:4] == b"\x89PNG"
+        assert sbx.commands.run("python -c \"from PIL import Image; print(Image.open('x.png').size)\"").stdout == "(4, 4)\n"
+        assert len(sbx.run_code("i.show()").results) == 1
+        assert not sbx.run_code("import io; i.save(io.BytesIO(), 'PNG')").results
 
 
 @check

@@ -16,6 +16,13 @@ check('run: arguments, files, values', async () => {
   assert.deepEqual([late.timed_out, late.error.code], [true, 'SB005'])
 })
 
+check('errors name the options of this package', async () => {
+  const e = await rejects(brig.run('1', { timeoutMs: -5 }), BrigError)
+  assert.deepEqual([e.field, e.code], ['timeoutMs', 'SB010'])
+  const late = await brig.run('while True: pass', { timeoutMs: 500 })
+  assert.match(late.error.hint, /timeoutMs/)
+})
+
 check('run: called off', async () => {
   const off = new AbortController()
   setTimeout(() => off.abort(), 500)
@@ -36,6 +43,47 @@ check('run, exec: what lasts is answered at once', async () => {
   assert.equal((await rejects(slow.exec('a', 'true'), BrigError)).code, 'SB015')
   assert.equal((await rejects(slow.exec('cut', 'true'), BrigError)).code, 'SB003')
   server.close()
+})
+
+// A server at its capacity refuses a call before it starts, with the time to retry.
+check('a server at its capacity is asked again', async () => {
+  const asked = []
+  const server = createServer((req, res) => {
+    const field = req.url.includes('/quota') ? '' : 'capacity'
+    const times = asked.push(req.url)
+    if (times > 2 && field) return res.writeHead(204).end()
+    res.writeHead(429, { 'Retry-After': '1' })
+    res.end(JSON.stringify({ error: { code: 'SB008', kind: 'rate_limited', field, message: 'no' } }))
+  })
+  await new Promise((done) => server.listen(0, '127.0.0.1', done))
+  const url = `http://127.0.0.1:${server.address().port}`
+  const begin = Date.now()
+  await new Brig({ url }).remove('a')
+  assert.equal(asked.length, 3)
+  assert.ok(Date.now() - begin >= 2000)
+  for (const [path, patienceMs] of [['quota', 30_000], ['a', 0], ['a', 500]]) {
+    asked.length = 0
+    const e = await rejects(new Brig({ url, patienceMs }).remove(path), BrigError)
+    assert.deepEqual([e.status, e.retryAfterMs, asked.length], [429, 1000, 1])
+  }
+  asked.length = 0
+  const off = new AbortController()
+  setTimeout(() => off.abort(), 200)
+  await rejects(new Brig({ url }).exec('a', 'true', {}, off.signal), 'DOMException', /abort/)
+  assert.equal(asked.length, 1)
+  server.close()
+})
+
+// The last ones are more than the server makes in the time that a call may wait. The
+// limits are such that no machine waits ready for them.
+check('a burst that the server refuses in part is served in the end', async () => {
+  const burst = (b) => Promise.allSettled(Array.from({ length: 40 }, () => b.run('print(1)', { limits: { memory: '200MiB' } })))
+  const hasty = await burst(new Brig({ patienceMs: 0 }))
+  const refused = hasty.filter((r) => r.status === 'rejected')
+  assert.ok(refused.length > 0, 'nothing was refused')
+  for (const r of refused) assert.deepEqual([r.reason.status, r.reason.field], [429, 'capacity'])
+  const patient = await burst(new Brig({ patienceMs: 600_000 }))
+  assert.deepEqual(patient.filter((r) => r.status !== 'fulfilled' || r.value.stdout !== '1\n'), [])
 })
 
 check('the key goes to its server and in plain HTTP to no other machine', async () => {

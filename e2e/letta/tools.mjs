@@ -29,6 +29,11 @@ check('the same, by the newer one', async () => {
   assert.match(r.sandbox_config_fingerprint, /^[0-9]{60,78}$/)
 })
 
+check('a relative path is the same for code and for commands', async () => {
+  const source = 'def f():\n    import subprocess\n    open("rel.txt", "w").write("by code")\n    out = subprocess.check_output("cat rel.txt; echo -n by command > out.txt", shell=True).decode()\n    return [out, open("out.txt").read()]'
+  assert.deepEqual((await run(source)).func_return, ['by code', 'by command'])
+})
+
 check('types stay', async () => {
   const args = { a: true, b: null, c: 1.5, d: [1, 'é', { x: false }], e: { k: 'v' }, f: '7', g: 9007199254740993n.toString() }
   const r = await run('def f(**kw):\n    return {k: type(v).__name__ for k, v in kw.items()}', args)

@@ -87,6 +87,25 @@ await check('progress is told while a program runs', async () => {
   }
 })
 
+await check('a sandbox is paused, copied and continued', async () => {
+  await good(client, 'create_sandbox', { name: `${box}-origin`, ttl_seconds: 600, pausable: true, labels: { for: 'copies' } })
+  const origin = await good(client, 'get_sandbox', { sandbox: `${box}-origin` })
+  await good(client, 'run_code', { sandbox: origin.name, code: 'x = 40' })
+  const { copies } = await good(client, 'fork_sandbox', { sandbox: origin.name, count: 2, ttl_seconds: 600 })
+  same(copies.map(c => [c.state, c.origin, c.labels.for]), Array(2).fill(['running', origin.id, 'copies']))
+  const kept = (await good(client, 'fork_sandbox', { sandbox: origin.name, name: `${box}-kept`, paused: true })).copies[0]
+  await good(client, 'run_code', { sandbox: origin.name, code: 'x = 0' })
+  for (const c of copies) same((await good(client, 'run_code', { sandbox: c.name, code: 'x + 2' })).result, '42')
+  const paused = await good(client, 'pause_sandbox', { sandbox: copies[0].name })
+  same([paused.state, paused.saved_bytes > 0], ['paused', true])
+  const list = (await good(client, 'list_sandboxes', { state: 'paused', labels: { for: 'copies' } })).sandboxes
+  same(list.map(s => s.name).sort(), [copies[0].name, kept.name].sort())
+  same((await good(client, 'list_sandboxes', { labels: { for: 'copies' } })).sandboxes.length, 4)
+  same((await good(client, 'resume_sandbox', { sandbox: copies[0].name })).state, 'running')
+  for (const name of [copies[0].name, kept.name]) same((await good(client, 'run_code', { sandbox: name, code: 'x + 2' })).result, '42')
+  for (const { name } of [origin, kept, ...copies]) await good(client, 'remove_sandbox', { sandbox: name })
+})
+
 await check('what is wrong is said, and no protocol error', async () => {
   const res = await client.tool('run_code', { sandbox: 'nobodys', code: '1' })
   same([res.isError, res._meta['brig.run/error'].code], [true, 'SB013'])

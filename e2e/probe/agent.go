@@ -6,15 +6,17 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// hostileAgent takes the place of the real agent. It answers the ping by which
-// its sandbox comes to life, and does with every other call what the first
-// word of the command, or the folder, says.
+// hostileAgent replaces the real agent. It responds to the ping at the start of
+// the sandbox. Its reaction to all other calls depends on the first word of the
+// command, or on the folder.
 func hostileAgent() error {
 	f := os.NewFile(3, "control")
 	c, err := net.FileConn(f)
@@ -44,6 +46,10 @@ func hostileAgent() error {
 	}
 }
 
+// habit is the command of the agent's only execution: it determines the
+// responses to later calls.
+var habit atomic.Pointer[string]
+
 func misbehave(c *net.UnixConn) {
 	defer c.Close()
 	f, err := wire.NewReader(c).Read()
@@ -51,13 +57,23 @@ func misbehave(c *net.UnixConn) {
 	if err != nil || json.Unmarshal(f.Payload, &call) != nil {
 		return
 	}
-	what := ""
+	what, later := "", ""
+	if s := habit.Load(); s != nil {
+		later = *s
+	}
 	switch call.Op {
-	case wire.OpPing:
-		_ = wire.WriteJSON(c, wire.TypeOK, nil)
+	case wire.OpPing, wire.OpKill:
+		switch {
+		case later == "closes":
+		case call.Op == wire.OpPing && (later == "" || later == "stubborn"), later == "killed", later == "flooded":
+			_ = wire.WriteJSON(c, wire.TypeOK, nil)
+		default:
+			time.Sleep(time.Hour)
+		}
 		return
 	case wire.OpExec:
 		what = call.Exec.Argv[0]
+		habit.Store(&what)
 	case wire.OpCollect:
 		what = call.Collect.Dir
 	case wire.OpPut:
@@ -79,14 +95,14 @@ func misbehave(c *net.UnixConn) {
 				return
 			}
 		}
-	case "endless":
+	case "endless", "flooded":
 		repeat(c, wire.TypeStdout, mib)
 	case "started":
 		repeat(c, wire.TypeStarted, nil)
 	case "half":
 		_ = c.CloseWrite()
 		time.Sleep(time.Hour)
-	case "silent":
+	case "silent", "stubborn", "killed", "closes":
 		time.Sleep(time.Hour)
 	case "trickle":
 		_ = wire.Write(c, wire.TypeStarted, nil)
@@ -109,7 +125,7 @@ func misbehave(c *net.UnixConn) {
 	case "lies":
 		_ = wire.Write(c, wire.TypeExit, []byte(`{"Code":4294967296,"Signal":-9,"TimedOut":true,"OOMKilled":true}`))
 	case "error":
-		_ = wire.WriteJSON(c, wire.TypeError, wire.Error{Kind: "invalid", Field: "../../etc", Message: string(make([]byte, 900<<10))})
+		_ = wire.WriteJSON(c, wire.TypeError, wire.Error{Kind: "invalid", Field: "../../etc", Message: strings.Repeat("m", 900<<10)})
 	case "deep":
 		deep := make([]byte, 1<<20)
 		for i := range deep {

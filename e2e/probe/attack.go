@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attack does one thing that a sandbox must bear.
+// attack performs one attack that a sandbox must withstand.
 func attack(name string, args []string) error {
 	switch name {
 	case "canary":
@@ -33,12 +33,16 @@ func attack(name string, args []string) error {
 		return linkElsewhere()
 	case "flood":
 		return flood()
+	case "swap":
+		return swap(args[0], args[1])
+	case "opens":
+		return opens(args[0], args[1], args[2])
 	}
 	return fmt.Errorf("no such thing: %s", name)
 }
 
-// canary looks for files of the host in every way that it knows. It prints
-// what it reads, so that whoever planted them finds it in the output.
+// canary tries to read files of the host in every known way. It prints their
+// content, so that the test can search the output for it.
 func canary(names []string) error {
 	prefixes := []string{"", "/proc/1/root", "/proc/1/cwd", "/proc/self/root", "/proc/self/cwd/../../../../..", "/mnt", "/dev/fd/3", "/proc/self/fd/0/.."}
 	entries, _ := os.ReadDir("/proc")
@@ -68,8 +72,8 @@ func canary(names []string) error {
 			}
 		}
 	}
-	// Handles of files are numbers that can be guessed: 2 is most often the
-	// root of a disk.
+	// File handles are numbers that can be guessed: 2 is usually the root of a
+	// disk.
 	for inode := range uint64(64) {
 		handle := unix.NewFileHandle(1, []byte{byte(inode), 0, 0, 0, 0, 0, 0, 0})
 		if fd, err := unix.OpenByHandleAt(unix.AT_FDCWD, handle, unix.O_RDONLY); err == nil {
@@ -118,7 +122,8 @@ func files() error {
 	return errors.New("no limit of open files")
 }
 
-// fill writes to a file until the kernel refuses, and says how much went in.
+// fill writes to a file until the kernel refuses, and prints the number of
+// bytes.
 func fill(name string) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -137,7 +142,7 @@ func fill(name string) error {
 	}
 }
 
-// inodes makes empty files for a while, or until the kernel refuses.
+// inodes creates empty files for a while, or until the kernel refuses.
 func inodes(dir, most string) error {
 	limit, err := strconv.Atoi(most)
 	if err != nil {
@@ -160,7 +165,7 @@ func inodes(dir, most string) error {
 	return nil
 }
 
-// flood sends init every signal that there is, for a second.
+// flood repeatedly sends every signal to init for a second.
 func flood() error {
 	var sent, refused int
 	for end := time.Now().Add(time.Second); time.Now().Before(end); {

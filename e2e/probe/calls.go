@@ -11,16 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The numbers of calls that package unix does not know by name everywhere.
+// Numbers of system calls for which package unix lacks constants on some
+// platforms.
 const (
 	sysIOUringSetup = 425
 	sysMemfdSecret  = 447
 )
 
-// calls tries system calls that a sandbox must refuse, and some that it may
-// grant because they act on nothing but itself. Whatever one gains is let go.
+// calls tries system calls that must fail in a sandbox, and some that may
+// succeed because they affect only the sandbox itself. It releases all
+// resources that it acquires.
 func calls(f facts) {
-	// What the kernel is shown stays where it is until the end.
+	// Keep all memory that was passed to the kernel reachable until the end.
 	var shown []any
 	defer func() { runtime.KeepAlive(shown) }()
 	str := func(s string) uintptr {
@@ -29,7 +31,7 @@ func calls(f facts) {
 		return uintptr(unsafe.Pointer(p))
 	}
 	buf, attr := new([4096]byte), new([128]byte)
-	attr[0], attr[4] = 1, 112 // for bpf and perf_event_open: a hash map, a clock
+	attr[0], attr[4] = 1, 112 // bpf: a hash map; perf_event_open: a clock
 	iovec, limit := &unix.Iovec{Base: &buf[0], Len: 8}, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}
 	shown = append(shown, buf, attr, iovec, limit)
 	mem, attrs := uintptr(unsafe.Pointer(buf)), uintptr(unsafe.Pointer(attr))
@@ -77,7 +79,7 @@ func calls(f facts) {
 	opens("openat2", unix.SYS_OPENAT2, bad, str("/"), mem, 24)
 	opens("open_by_handle_at", unix.SYS_OPEN_BY_HANDLE_AT, bad, mem, 0)
 	opens("pidfd_open.init", unix.SYS_PIDFD_OPEN, 1, 0)
-	try("keyctl", unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, bad, 0) // of its own session
+	try("keyctl", unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, bad, 0) // keyring of the process's own session
 	try("keyctl.user", unix.SYS_KEYCTL, unix.KEYCTL_READ, 1, mem, 64)
 	try("add_key", unix.SYS_ADD_KEY, str("user"), str("x"), mem, 1, bad)
 	try("request_key", unix.SYS_REQUEST_KEY, str("user"), str("x"), 0, bad)
@@ -85,7 +87,7 @@ func calls(f facts) {
 	try("acct", unix.SYS_ACCT, str("/tmp/acct"))
 	try("swapon", unix.SYS_SWAPON, str("/tmp/swap"), 0)
 	try("swapoff", unix.SYS_SWAPOFF, str("/tmp/swap"))
-	try("reboot", unix.SYS_REBOOT, 1, 2, 3, 0) // of magic numbers that are wrong
+	try("reboot", unix.SYS_REBOOT, 1, 2, 3, 0) // with wrong magic numbers, so that it has no effect
 	try("kexec_load", unix.SYS_KEXEC_LOAD, 0, 0, 0, 0)
 	try("init_module", unix.SYS_INIT_MODULE, mem, 16, str(""))
 	try("finit_module", unix.SYS_FINIT_MODULE, bad, str(""), 0)
@@ -110,8 +112,8 @@ func calls(f facts) {
 	try("init.setpriority", unix.SYS_SETPRIORITY, 0, 1, 19)
 	var rlim unix.Rlimit
 	f["call.init.prlimit"] = errnoOf(unix.Prlimit(1, unix.RLIMIT_NOFILE, nil, &rlim))
-	// Who may send the null signal may send them all, and then there would be
-	// nobody left to report to.
+	// A process that may send the null signal may send all signals. Do not kill
+	// init, because that would end the sandbox before the report.
 	if try("init.signal.null", unix.SYS_KILL, 1, 0) == bad {
 		try("init.signal.stop", unix.SYS_KILL, 1, uintptr(unix.SIGSTOP))
 		try("init.signal.kill", unix.SYS_KILL, 1, uintptr(unix.SIGKILL))
@@ -121,7 +123,7 @@ func calls(f facts) {
 	try("raise.nproc", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NPROC, uintptr(unsafe.Pointer(limit)), 0)
 	inject(f)
 	userNamespace(f)
-	// What changes who we are comes last.
+	// The calls that change the process's identity come last.
 	if os.Getuid() != 0 {
 		try("setuid.root", unix.SYS_SETUID, 0)
 		try("setgid.root", unix.SYS_SETGID, 0)
@@ -132,15 +134,15 @@ func calls(f facts) {
 	try("setgroups", unix.SYS_SETGROUPS, 0, 0)
 }
 
-// inject tries to type on a terminal that is not ours.
+// inject tries to inject input into a terminal that it does not own.
 func inject(f facts) {
 	b := byte('x')
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, 0, unix.TIOCSTI, uintptr(unsafe.Pointer(&b)))
 	f["call.tiocsti"] = errnoOf(errno)
 }
 
-// userNamespace starts a child in a user namespace of its own, and says what
-// that can do there: nothing to what is outside of it.
+// userNamespace starts a child in a new user namespace, and records the child's
+// privileges. They must have no effect outside of the namespace.
 func userNamespace(f facts) {
 	for name, flags := range map[string]uintptr{"user": unix.CLONE_NEWUSER, "user+mount": unix.CLONE_NEWUSER | unix.CLONE_NEWNS} {
 		cmd := exec.Command("/proc/self/exe", "euid")

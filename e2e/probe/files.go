@@ -16,8 +16,8 @@ import (
 
 func asErrno(err error) (unix.Errno, bool) { return errors.AsType[unix.Errno](err) }
 
-// varies matches what differs from one sandbox to the next and says nothing:
-// numbers of inodes and of the sentry's own descriptors.
+// varies matches parts that differ between sandboxes and are not significant:
+// inode numbers and the numbers of the sentry's own descriptors.
 var varies = regexp.MustCompile(`:\[[0-9]+\]|,[rw]fdno=[0-9]+`)
 
 func descriptors(f facts) {
@@ -45,7 +45,7 @@ func mounts(f facts) {
 			f["write."+w[1]] = errnoOf(unix.Access(w[1], unix.W_OK))
 		}
 	}
-	// What else a program might hope to leave something in.
+	// Other places in which a program might try to leave a file.
 	entries, _ := os.ReadDir("/")
 	for _, e := range entries {
 		if e.IsDir() {
@@ -84,8 +84,9 @@ func devices(f facts) {
 	})
 }
 
-// writable lists every file below /proc and /sys that opens for writing. The
-// process's own folder stands for those of all others of its user.
+// writable lists every file below /proc and /sys that can be opened for
+// writing. The process's own folder represents those of all processes of the
+// same user.
 func writable(f facts) {
 	for _, root := range []string{"/proc", "/proc/self/", "/proc/1/", "/sys"} {
 		_ = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -97,7 +98,7 @@ func writable(f facts) {
 				return fs.SkipDir
 			}
 			if base := filepath.Base(name); d.IsDir() && (base == "task" || base == "fd" || base == "fdinfo") {
-				return fs.SkipDir // the same again, and pipes of our own
+				return fs.SkipDir // duplicates, and pipes of the probe itself
 			}
 			if !d.Type().IsRegular() {
 				return nil
@@ -111,7 +112,7 @@ func writable(f facts) {
 	}
 }
 
-// paths tries to open what a sandbox must not have or not show.
+// paths tries to open files that a sandbox must not contain or must not reveal.
 func paths(f facts) {
 	for _, name := range []string{
 		"/etc/shadow", "/etc/gshadow", "/etc/machine-id", "/etc/ssh", "/etc/ssl/private", "/root", "/root/.ssh", "/home",
@@ -133,8 +134,8 @@ func paths(f facts) {
 	}
 }
 
-// walk looks through the file system below root for sockets, fifos, devices and
-// files that would raise who runs them.
+// walk searches the file system below root for sockets, fifos, devices and
+// files that raise privileges when executed.
 func walk(root string) facts {
 	f := facts{}
 	var found []string

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstTag is below the groups that mark the process tree of an execution;
-// they differ from one to the next.
+// firstTag is below all group IDs that mark the process tree of an execution;
+// these differ between executions.
 const firstTag = 1 << 30
 
 // status returns the lines of /proc/self/status.
@@ -83,7 +83,8 @@ func limits(f facts) {
 		"memlock", "as", "locks", "sigpending", "msgqueue", "nice", "rtprio", "rttime",
 	} {
 		var l unix.Rlimit
-		// Go raises its own soft limit of open files; the hard one counts.
+		// Go raises its own soft limit on open files, so only the hard limit is
+		// significant.
 		if err := unix.Prlimit(0, i, nil, &l); err != nil {
 			f["rlimit."+name] = errnoOf(err)
 			continue
@@ -125,7 +126,7 @@ func environment(f facts) {
 	}
 }
 
-// errnoOf is the bare name of an error of the kernel's.
+// errnoOf returns the name of a kernel error, or "allowed" for nil.
 func errnoOf(err error) string {
 	if err == nil {
 		return "allowed"

@@ -1,23 +1,24 @@
-// Command probe looks at a sandbox from the inside for the tests of e2e. It is
-// static, so that it runs in any image, and it never writes to what it finds
-// open: to know that it could is enough.
+// Command probe inspects a sandbox from the inside for the tests of e2e. It is
+// statically linked, so that it runs in any image. It never writes to files
+// that it finds writable; it only records them.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
-// facts are what was found, by name.
+// facts holds the findings, by name.
 type facts map[string]string
 
 func main() {
-	// Some of what is tried changes the thread that tries it.
+	// Some of the attempts change the state of their thread.
 	runtime.LockOSThread()
 	do := func() error { return run(os.Args[1:]) }
-	if os.Args[0] == "brig-agent" {
+	if filepath.Base(os.Args[0]) == "brig-agent" {
 		do = hostileAgent
 	}
 	if err := do(); err != nil {
@@ -45,7 +46,7 @@ func run(args []string) error {
 
 func posture() error {
 	f := facts{}
-	descriptors(f) // before anything here opens one
+	descriptors(f) // before the probe opens descriptors itself
 	identity(f)
 	capabilities(f)
 	limits(f)

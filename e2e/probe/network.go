@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processes lists who else is there.
+// processes lists the other processes.
 func processes(f facts) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -40,7 +40,7 @@ func processes(f facts) {
 	f["processes"] = strings.Join(names, ", ")
 }
 
-// initProcess tries to look into the agent.
+// initProcess tries to inspect the agent.
 func initProcess(f facts) {
 	for _, name := range []string{"root", "cwd", "exe", "fd/0", "fd/3", "ns/net"} {
 		_, err := os.Readlink("/proc/1/" + name)
@@ -50,7 +50,8 @@ func initProcess(f facts) {
 		fd, err := unix.Open("/proc/1/"+name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err == nil {
 			var b [1]byte
-			// Some files open for everybody and refuse, or are empty, later.
+			// Some files can be opened by every user, but cannot be read or are
+			// empty.
 			if n, rerr := unix.Read(fd, b[:]); rerr != nil {
 				err = rerr
 			} else if n == 0 {
@@ -62,8 +63,8 @@ func initProcess(f facts) {
 	}
 }
 
-// unixSockets lists the sockets with a name, and tries those in the file
-// system of other machines.
+// unixSockets lists the named sockets, and tries to connect to well-known
+// sockets that hosts have.
 func unixSockets(f facts) {
 	b, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -124,7 +125,7 @@ func network(f facts) {
 	f["net.lookup"] = strconv.FormatBool(err == nil)
 }
 
-// families tries kinds of socket.
+// families tries to create sockets of various families and types.
 func families(f facts) {
 	for name, s := range map[string][3]int{
 		"unix": {unix.AF_UNIX, unix.SOCK_STREAM, 0}, "inet.tcp": {unix.AF_INET, unix.SOCK_STREAM, 0},

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// link tries to change the sandbox's network, to take the packets of its
-// interface and to make packets of its own.
+// link tries to change the sandbox's network, to intercept the packets of its
+// interface and to send forged packets.
 func link() error {
 	f := facts{}
 	meddle(f, "", netlink(f, ""))
@@ -39,8 +39,8 @@ func link() error {
 	return elsewhere(f)
 }
 
-// elsewhere tries again from a network of its own, in which it may do
-// everything, with descriptors of the one that it comes from.
+// elsewhere repeats the attempts in a new network namespace, in which it has
+// all privileges, and with descriptors of the sandbox's namespace.
 func elsewhere(f facts) error {
 	sock, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -56,7 +56,7 @@ func elsewhere(f facts) error {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
-	for _, attr := range []syscall.SysProcAttr{mapped, {}} { // not everybody may map
+	for _, attr := range []syscall.SysProcAttr{mapped, {}} { // not every user may map IDs
 		attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
 		cmd := exec.Command("/proc/self/exe", "link-elsewhere")
 		cmd.ExtraFiles, cmd.SysProcAttr = files, &attr
@@ -79,9 +79,10 @@ func elsewhere(f facts) error {
 func linkElsewhere() error {
 	const sock, ns = 3, 4
 	f := facts{}
-	// Here it may, which shows that it knows how to.
+	// In the new namespace the attempts may succeed, which shows that they are
+	// correct.
 	meddle(f, "own.", netlink(f, "own."))
-	// There it may not.
+	// In the sandbox's namespace, the attempts must fail.
 	f["home.address"] = errnoOf(ask(sock, addressOf(2)))
 	f["home.mtu"] = errnoOf(ask(sock, mtuOf(2)))
 	f["home.veth"] = errnoOf(ask(netlink(f, "own."), veth(ns)))
@@ -104,7 +105,7 @@ func meddle(f facts, where string, nl int) {
 	f[where+"unlink"] = errnoOf(ask(nl, message(unix.RTM_DELLINK, ifinfo(indexOf("eth0")))))
 }
 
-// tun tries to attach to the sandbox's interface, and to make another.
+// tun tries to attach to the sandbox's interface, and to create another one.
 func tun(f facts, where string) {
 	for name, flags := range map[string]uint16{"attach": unix.IFF_TUN | unix.IFF_NO_PI, "attach.tap": unix.IFF_TAP} {
 		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
@@ -123,7 +124,7 @@ func tun(f facts, where string) {
 			}
 		}
 		if where != "own." {
-			unix.Close(fd) // there, it stays, for what follows
+			unix.Close(fd) // in the new namespace it remains open for the next steps
 		}
 	}
 }
@@ -135,7 +136,7 @@ func errnoOrNil(errno syscall.Errno) error {
 	return errno
 }
 
-// indexOf is the number of an interface, one that is not there if there is none.
+// indexOf returns the index of an interface, or 99 if it does not exist.
 func indexOf(name string) uint32 {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -180,14 +181,15 @@ func mtuOf(index uint32) []byte {
 	return message(unix.RTM_NEWLINK, ifinfo(index), attr(unix.IFLA_MTU, word(1400)))
 }
 
-// veth asks for a pair of interfaces, one of them in another network.
+// veth returns a request for a pair of interfaces, one of them in another
+// namespace.
 func veth(ns uint32) []byte {
 	peer := attr(1, append(ifinfo(0), attr(unix.IFLA_NET_NS_FD, word(ns))...)) // VETH_INFO_PEER
 	info := append(attr(unix.IFLA_INFO_KIND, []byte("veth")), attr(unix.IFLA_INFO_DATA, peer)...)
 	return message(unix.RTM_NEWLINK, ifinfo(0), attr(unix.IFLA_LINKINFO, info))
 }
 
-// ask makes a request of the kernel's network.
+// ask sends a netlink request to the kernel and returns its error.
 func ask(fd int, request []byte) error {
 	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err

@@ -303,6 +303,13 @@ def pip_install(ex):
 
 
 @check
+def relative_paths(ex):
+    out = ex.inner("open('rel.txt', 'w').write('by code')\n!cat rel.txt; echo; pwd; echo by command > out.txt\nprint(open('out.txt').read())")
+    where = "/home/user" if EXECUTOR == "e2b" else "/workspace"
+    assert "by code\n%s\n" % where in out.logs and "by command" in out.logs, out.logs
+
+
+@check
 def dies_and_comes_back(ex):
     if EXECUTOR == "e2b":
         return

@@ -1,7 +1,7 @@
-// Command grade grades programs that nobody has read: each in a sandbox of its
-// own, all at the same time, by what its main returns.
+// Command grade grades untrusted programs by the return value of their main
+// functions. It runs each program in its own sandbox, all concurrently.
 //
-// The server and the key are in BRIG_URL and BRIG_API_KEY.
+// It reads the server's URL and the key from BRIG_URL and BRIG_API_KEY.
 package main
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// submissions are what was handed in for "the n-th number of Fibonacci".
+// submissions are the students' programs for the task "compute the n-th
+// Fibonacci number".
 var submissions = []struct{ who, code string }{
 	{"ann", "def main(n):\n    a, b = 0, 1\n    for _ in range(n): a, b = b, a + b\n    return a\n"},
 	{"bob", "def main(n):\n    return n * n\n"},
@@ -48,7 +49,7 @@ func grade(ctx context.Context) error {
 	return nil
 }
 
-// mark runs a submission and says what came of it. Any brig.Service will do: a
+// mark runs a submission and returns its grade. It accepts any brig.Service: a
 // client of a server, or an engine.
 func mark(ctx context.Context, svc brig.Service, code string) string {
 	o, err := svc.Run(ctx, brig.Program{

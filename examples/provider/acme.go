@@ -1,18 +1,17 @@
-// Package acme is a provider as somebody outside of Brig writes one: a package
-// with a Driver, here of a service that runs Python for whoever posts it. It
-// needs nothing of Brig but its nouns, and nothing of Brig knows it: a line in
-// the list of drivers in cmd/brig, `acme.Driver()`, makes it one that
-// administrators find, configure, test and activate.
+// Package acme is an example of a provider that is developed outside of Brig: a
+// package with a Driver, here for a service that runs posted Python code. It
+// imports only Brig's root package, and no package of Brig imports it. Add
+// `acme.Driver()` to the list of drivers in cmd/brig to let administrators
+// find, configure, test and activate it.
 //
-// A provider that has machines implements Create and brig.Instance instead of
-// brig.Runner; provider/providertest holds it to what is expected of both.
+// A provider with sandboxes implements Create and brig.Instance instead of
+// brig.Runner. provider/providertest checks the contracts of both.
 package acme
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -21,8 +20,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Config is the configuration: its fields are the form, the JSON Schema and the
-// checks. See package schema for the tags.
+// Config is the configuration. Its fields define the form, the JSON Schema and
+// the checks. See package schema for the tags.
 type Config struct {
 	Endpoint string `json:"endpoint" title:"Endpoint" placeholder:"https://run.acme.example" form:"required"`
 	APIKey   string `json:"api_key" title:"API key" form:"required,secret"`
@@ -30,7 +29,7 @@ type Config struct {
 	Timeout  int    `json:"timeout" title:"Timeout (seconds)" min:"1" max:"60"`
 }
 
-// Wrong implements brig.ConfigRules: what a tag cannot say.
+// Wrong implements brig.ConfigRules. It checks rules that tags cannot express.
 func (c *Config) Wrong() []brig.FieldError {
 	var wrong []brig.FieldError
 	if !strings.HasPrefix(c.APIKey, "acme_") {
@@ -42,7 +41,7 @@ func (c *Config) Wrong() []brig.FieldError {
 	return wrong
 }
 
-// Driver is the kind of provider.
+// Driver returns the driver of this kind of provider.
 func Driver() brig.Driver {
 	return brig.NewDriver(brig.Driver{
 		Name: "acme", Title: "Acme", Doc: "A service that runs Python.", Tags: []string{"saas"}, Languages: []brig.Language{brig.Python},
@@ -57,8 +56,9 @@ type provider struct {
 	http   *http.Client
 }
 
-// Capabilities implements brig.Provider. What it does not name is not enforced,
-// and requests that require it go elsewhere.
+// Capabilities implements brig.Provider. Areas that it does not list are not
+// enforced, and the engine places requests that require them on other
+// providers.
 func (p *provider) Capabilities() brig.Capabilities {
 	return brig.Capabilities{Name: "acme", Isolation: "a service elsewhere", RunsOnly: true}
 }
@@ -100,8 +100,9 @@ func (p *provider) Run(ctx context.Context, _ brig.ID, prog brig.Program, sio br
 	}
 	p.site.Called(call)
 	if err != nil {
-		// It may have run: whoever reads ErrBegan does not run it elsewhere.
-		return nil, brig.Errorf(brig.Unavailable, "acme does not answer").Because(errors.Join(err, brig.ErrBegan))
+		// The program may have run. The engine runs it on another provider only
+		// if the program cannot have had effects outside its sandbox.
+		return nil, brig.WithRetry(brig.Errorf(brig.Unavailable, "acme does not answer").Because(err), brig.RetryContained)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -113,7 +114,7 @@ func (p *provider) Run(ctx context.Context, _ brig.ID, prog brig.Program, sio br
 		Value    json.RawMessage `json:"value"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(nil, resp.Body, 64<<20)).Decode(&said); err != nil {
-		return nil, brig.Errorf(brig.Unavailable, "acme's answer is none").Because(errors.Join(err, brig.ErrBegan))
+		return nil, brig.WithRetry(brig.Errorf(brig.Unavailable, "acme sent an invalid response").Because(err), brig.RetryContained)
 	}
 	o := &brig.Outcome{Sandbox: prog.Name, Value: said.Value}
 	o.Done, o.ExitCode, o.Started, o.Duration = true, said.ExitCode, began.UTC(), time.Since(began)

@@ -12,10 +12,11 @@ import (
 	"github.com/brig-run/brig/schema"
 )
 
-// A server knows a driver by this: a list that somebody put it on.
+// drivers represents a server's list of drivers.
 var drivers = []brig.Driver{Driver()}
 
-// From what an administrator writes to a program's output, as a server does it.
+// TestAsAServerDoes performs the steps of a server, from an administrator's
+// configuration to a program's output.
 func TestAsAServerDoes(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer acme_1" {

@@ -1,6 +1,5 @@
-"""A step of an agent that analyses data: code that a model wrote keeps its
-variables from step to step, and the figures that it draws come back by
-themselves.
+"""An agent that analyses data. The model's code keeps its variables from step to
+step, and Brig returns the figures that it draws.
 
     python analysis.py [folder for the figures]
 """
@@ -13,8 +12,7 @@ from brig.sync import SandboxClient, SandboxSpec
 
 SALES = "month,north,south\n" + "".join(f"{m},{100 + 7 * m},{160 - 5 * m}\n" for m in range(1, 13))
 
-# What a model would answer with, one after the other. The second is wrong, and
-# the third is what it makes of being told so.
+# The answers of a model. The second one fails, and the third one corrects it.
 STEPS = [
     "import csv\nrows = list(csv.DictReader(open('sales.csv')))\nlen(rows)",
     "sum(row['north'] for row in rows)",
@@ -36,7 +34,7 @@ def main(folder: pathlib.Path) -> None:
         for step in STEPS:
             result = sandbox.run_code(step)
             if result.error:
-                # The line is that of the code, so a model can find it.
+                # The traceback has the line of the code, so that a model can find it.
                 print(f"error: {result.error.name}: {result.error.message}")
             elif result.text:
                 print(f"value: {result.text}")

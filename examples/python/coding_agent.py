@@ -1,6 +1,6 @@
 """A coding agent's loop: clone a repository, run its tests, let a model change a
-file, and again until they pass. The sandbox may connect to the repository's host
-and to nobody else.
+file, and repeat until the tests pass. The sandbox may connect only to the
+repository's host.
 
     python coding_agent.py http://git.example.com/project.git
 """
@@ -15,7 +15,7 @@ TESTS = "python3 -m unittest -q"
 
 
 def model(source: str) -> Iterator[str]:
-    """Stands where a model does, and needs two attempts."""
+    """Replaces a model, and needs two attempts."""
     yield source.replace("a - b", "a * b")
     yield source.replace("a - b", "a + b")
 
@@ -28,8 +28,8 @@ def attempt(sandbox: SandboxHandle, source: str) -> bool:
 def main(repository: str) -> None:
     host = urlsplit(repository)
     port = host.port or (443 if host.scheme == "https" else 80)
-    # Two attempts within a second can have the same size and time, by which
-    # Python would take what it has compiled of the first for the second.
+    # Two attempts within a second can have the same size and time. Python
+    # would then use the compiled first attempt for the second one.
     env = {"PYTHONDONTWRITEBYTECODE": "1"}
     spec = SandboxSpec("coding", image=None, egress=[f"{host.hostname}:{port}"], env=env)
     with SandboxClient() as client, client.create(spec) as sandbox:
@@ -42,8 +42,8 @@ def main(repository: str) -> None:
         for n, changed in enumerate(model(source), 1):
             if attempt(sandbox, changed):
                 print(f"tests pass after attempt {n}")
-                # Nothing that the repository says is run outside: not its
-                # hooks, not its configuration.
+                # Git runs inside the sandbox, so the repository's hooks and
+                # configuration never run outside.
                 print(sandbox.shell("git diff -U0 | grep '^[+-] '", cwd="/workspace/project").stdout, end="")
                 return
             print(f"attempt {n} does not help")

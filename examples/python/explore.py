@@ -1,58 +1,65 @@
-"""Parallel exploration: several candidates, each in a sandbox of its own, and who
-is first ends the others.
+"""Parallel exploration: one sandbox is prepared, and every candidate continues from
+its state in a copy of its own. The first result ends the others.
 
     python explore.py
 """
 
 import asyncio
 
-from brig import SandboxClient
+from brig import BrigError, SandboxClient, SandboxHandle, SandboxSpec
 
-NUMBER = 1000003 * 999983
-
-# What a model has thought of: one that is wrong, one that is quick, one that
-# would take for ever, and one that is too greedy.
-CANDIDATES = {
-    "guess": "def main(n):\n    assert n % 7 == 0\n    return 7\n",
-    "fermat": """
+# Runs once: the copies have the variables and imports.
+PREPARE = """
 from math import isqrt
-def main(n):
-    a = isqrt(n) + 1
-    while isqrt(a * a - n) ** 2 != a * a - n:
-        a += 1
-    return a - isqrt(a * a - n)
+n = 1000003 * 999983
+"""
+
+# Candidates of a model: a wrong one, a fast one, an endless one, and one that
+# uses too much memory.
+CANDIDATES = {
+    "guess": "assert n % 7 == 0\n7",
+    "fermat": """
+a = isqrt(n) + 1
+while isqrt(a * a - n) ** 2 != a * a - n:
+    a += 1
+a - isqrt(a * a - n)
 """,
-    "patience": "def main(n):\n    while True: pass\n",
-    "greed": "def main(n):\n    return [n] * 10**9\n",
+    "patience": "while True: pass",
+    "greed": "len([n] * 10**9)",
 }
 
 
-async def explore(client: SandboxClient, n: int) -> tuple[str, int]:
-    async def candidate(name: str, code: str) -> tuple[str, int]:
-        result = await client.run(code, arguments={"n": n}, timeout=120, memory_mib=128)
-        if result.error or not isinstance(result.value, int):
-            raise ValueError(f"{name}: {result.error.name if result.error else 'no value'}")
-        return name, result.value
+async def candidate(sandbox: SandboxHandle, name: str) -> tuple[str, int]:
+    result = await sandbox.run_code(CANDIDATES[name], timeout=120)
+    if not result.ok:
+        raise ValueError(f"{name}: {result.error.name if result.error else 'no value'}")
+    return name, int(result.text)
 
-    tasks = {asyncio.create_task(candidate(*c)) for c in CANDIDATES.items()}
+
+async def explore(client: SandboxClient) -> tuple[str, int]:
+    async with await client.create(SandboxSpec("", image=None, memory_mib=128)) as base:
+        await base.run_code(PREPARE)
+        copies = await base.fork(len(CANDIDATES))
+    tasks = {asyncio.create_task(candidate(*c)) for c in zip(copies, CANDIDATES, strict=True)}
     try:
         for task in asyncio.as_completed(tasks):
             try:
                 return await task
-            except ValueError as error:
+            except (ValueError, BrigError) as error:
                 print(f"gave up: {error}")
         raise RuntimeError("nobody found it")
     finally:
-        # A call that is cancelled ends its program.
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(c.remove() for c in copies))
 
 
 async def main() -> None:
     async with SandboxClient() as client:
-        name, factor = await explore(client, NUMBER)
-        print(f"{name}: {NUMBER} = {factor} * {NUMBER // factor}")
+        name, factor = await explore(client)
+        n = 1000003 * 999983
+        print(f"{name}: {n} = {factor} * {n // factor}")
 
 
 if __name__ == "__main__":

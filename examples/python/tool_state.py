@@ -1,5 +1,5 @@
-"""A custom tool with a state: what it remembers is in its interpreter's variables,
-and its arguments are values, never text that is put into code.
+"""A custom tool that keeps its state in its interpreter's variables. Its arguments
+are values, and never become part of the code.
 
     python tool_state.py
 """
@@ -21,7 +21,7 @@ def count_words(text):
 
 
 class Tool:
-    """A function that a model has defined, called as often as one likes."""
+    """A function that a model defined, and that can be called repeatedly."""
 
     def __init__(self, client: SandboxClient, source: str) -> None:
         self.sandbox = client.create(SandboxSpec("tool", image=None))
@@ -42,7 +42,7 @@ class Tool:
         )
         if result.error:
             raise RuntimeError(f"{result.error.name}: {result.error.message}")
-        # Data, and never anything that could run here.
+        # The result is data; nothing in it can run here.
         return json.loads(self.sandbox.files.read_text("/workspace/value.json"))
 
 

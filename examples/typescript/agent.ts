@@ -1,5 +1,5 @@
-// An agent's tool in TypeScript: what a model wants to know is computed by a program
-// that it wrote, in a sandbox of its own, with arguments that are values.
+// An agent's tool in TypeScript: a model's program computes the answer in its own
+// sandbox, with arguments that are values.
 //
 // The server and the key are in BRIG_URL and BRIG_API_KEY.
 import { Brig, BrigError } from 'brig'
@@ -11,7 +11,7 @@ interface Call {
   arguments: Record<string, unknown>
 }
 
-// What a model would ask for, one after the other.
+// The calls of a model.
 const calls: Call[] = [
   { code: 'function main({ prices }) { return prices.reduce((a, b) => a + b, 0) / prices.length }', arguments: { prices: [3, 4, 8] } },
   { code: 'const main = ({ text }) => [...text].reverse().join("")', arguments: { text: '`${process.exit(1)}` é' } },
@@ -22,7 +22,7 @@ const calls: Call[] = [
 async function answer(call: Call): Promise<string> {
   try {
     const done = await brig.run(call.code, { language: 'javascript', arguments: call.arguments, timeoutMs: 3_000 })
-    // An error is the model's to read; the sandbox is gone either way.
+    // The model reads errors too. The sandbox is removed in both cases.
     return done.error ? `${done.error.code ?? ''} ${done.error.name}`.trim() : JSON.stringify(done.result)
   } catch (e) {
     if (e instanceof BrigError) return `${e.code}: ${e.message} (${e.hint})`

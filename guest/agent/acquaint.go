@@ -11,70 +11,75 @@ import (
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// otherBundles are where programs of other distributions than Debian look for
-// whom to trust. They are only written to if there is something.
+// otherBundles are the paths of CA bundles in distributions other than Debian.
+// The agent extends only existing bundles.
 var otherBundles = [...]string{
 	"/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
 	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem",
 }
 
-// anchor is from where Debian's update-ca-certificates makes the bundle anew.
+// anchor is the file from which Debian's update-ca-certificates adds the
+// certificate to a rebuilt bundle.
 const anchor = "/usr/local/share/ca-certificates/brig.crt"
 
-// acquaint tells the sandbox's programs who resolves names, and whom to trust.
-func (a *Agent) acquaint(resolver netip.Addr, authority []byte) error {
+// configureNetwork configures the sandbox's DNS resolver and installs the CA
+// certificates.
+func (a *Agent) configureNetwork(resolver netip.Addr, authority []byte) error {
 	if err := a.resolve([]byte(wire.ResolverFile(resolver.String()))); err != nil {
 		return err
 	}
 	if len(authority) == 0 {
 		return nil
 	}
-	if err := a.extend(wire.BundleFile, authority); err != nil {
+	if err := a.extendBundle(wire.BundleFile, authority); err != nil {
 		return err
 	}
-	if err := a.ensure(wire.AuthorityFile, authority); err != nil {
+	if err := a.ensureContent(wire.AuthorityFile, authority); err != nil {
 		return err
 	}
 	for _, name := range otherBundles {
 		if _, err := os.Stat(name); err != nil || readOnly(path.Dir(name)) {
-			continue // then a program has to be told by its environment
+			continue // programs need an environment variable with the CA's path
 		}
-		if err := a.extend(name, authority); err != nil {
+		if err := a.extendBundle(name, authority); err != nil {
 			return err
 		}
 	}
-	// Where /usr is the host's it cannot be written, and nobody can make the
-	// bundle anew either.
-	_ = a.ensure(anchor, authority)
+	// If /usr is mounted read-only from the host, ignore the failure: then
+	// programs cannot rebuild the bundle either.
+	_ = a.ensureContent(anchor, authority)
 	return nil
 }
 
-// resolve makes sure that programs ask whom this says. Others may have written
-// it where nobody can any more, with remarks of theirs.
+// resolve makes sure that /etc/resolv.conf names the given resolver. The
+// runtime or the host may have already written the file, with additional
+// comments, on a mount that the agent cannot replace.
 func (a *Agent) resolve(content []byte) error {
 	const name = "/etc/resolv.conf"
-	if is, err := contentOf(name); err == nil && bytes.Equal(withoutRemarks(is), content) {
+	if is, err := contentOf(name); err == nil && bytes.Equal(withoutComments(is), content) {
 		return nil
 	}
 	err := a.exchange(name, content)
 	if st, lost := os.Lstat(name); err != nil && lost == nil && st.Mode().IsRegular() && mounted(name) {
-		// Root inside has changed it, to its own harm: no rule depends on it.
+		// Root in the sandbox has changed the file. Only the sandbox itself is
+		// affected, because no policy depends on the file.
 		return nil
 	}
 	return err
 }
 
-// mounted reports whether a file is a mount of its own, which cannot be renamed
-// over.
+// mounted reports whether a file is itself a mount point. A rename cannot
+// replace such a file.
 func mounted(name string) bool {
 	var file, dir syscall.Stat_t
 	return syscall.Lstat(name, &file) == nil && syscall.Lstat(path.Dir(name), &dir) == nil && file.Dev != dir.Dev
 }
 
-// withoutRemarks is what a file of settings says.
-func withoutRemarks(b []byte) (out []byte) {
+// withoutComments removes the comments and blank lines of a configuration file.
+func withoutComments(b []byte) (out []byte) {
 	for line := range bytes.Lines(b) {
 		if says := bytes.TrimSpace(line); len(says) > 0 && says[0] != '#' && says[0] != ';' {
 			out = append(append(out, says...), '\n')
@@ -83,23 +88,25 @@ func withoutRemarks(b []byte) (out []byte) {
 	return out
 }
 
-// readOnly reports whether nobody can write to a directory, whoever it is.
+// readOnly reports whether a directory is on a file system that is mounted
+// read-only.
 func readOnly(dir string) bool {
 	const flag = 1 // ST_RDONLY
 	var st syscall.Statfs_t
 	return syscall.Statfs(dir, &st) == nil && st.Flags&flag != 0
 }
 
-// ensure makes sure that a file has this content and no other.
-func (a *Agent) ensure(name string, content []byte) error {
+// ensureContent makes sure that a file has exactly the given content.
+func (a *Agent) ensureContent(name string, content []byte) error {
 	if is, err := contentOf(name); err == nil && bytes.Equal(is, content) {
 		return nil
 	}
 	return a.exchange(name, content)
 }
 
-// extend makes sure that a file of certificates has these, too.
-func (a *Agent) extend(name string, certificates []byte) error {
+// extendBundle makes sure that a certificate bundle contains the given
+// certificates.
+func (a *Agent) extendBundle(name string, certificates []byte) error {
 	is, err := contentOf(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -113,12 +120,13 @@ func (a *Agent) extend(name string, certificates []byte) error {
 	return a.exchange(name, append(is, certificates...))
 }
 
-// maxBundle is the largest file of certificates that is looked at, in bytes.
+// maxBundle is the maximum size of a certificate bundle that the agent reads,
+// in bytes.
 const maxBundle = 16 << 20
 
-// contentOf reads a file as any program may read it. A program may have put a
-// link there: it waits for nothing, and does not read out /proc, where only
-// the agent may see some of it.
+// contentOf reads a world-readable file. A program may have replaced the file
+// by a link, so contentOf never blocks on a pipe. It rejects files of /proc,
+// some of which only the agent may read.
 func contentOf(name string) ([]byte, error) {
 	if _, err := os.Stat(name); err != nil {
 		return nil, err
@@ -128,16 +136,16 @@ func contentOf(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if st.Mode().Perm()&0o004 == 0 || st.Size() > maxBundle || onKernel(f) {
+	if st.Mode&0o004 == 0 || st.Size > maxBundle || isOnKernelFS(f) {
 		return nil, badPath("path '%s' is not a file that everybody may read", name)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxBundle))
 	return b, pathError(name, err)
 }
 
-// onKernel reports whether a file is the kernel's own: of proc, sysfs or a
-// control group.
-func onKernel(f *os.File) bool {
+// isOnKernelFS reports whether a file is on a kernel file system: proc, sysfs or
+// cgroup.
+func isOnKernelFS(f *os.File) bool {
 	const proc, sysfs, cgroup, cgroup2 = 0x9fa0, 0x62656572, 0x27e0eb, 0x63677270
 	var st syscall.Statfs_t
 	raw, err := f.SyscallConn()
@@ -152,26 +160,27 @@ func onKernel(f *os.File) bool {
 	return err != nil
 }
 
-// exchange puts a file of root's in the place of whatever is there. It never
-// writes into what it finds, nor where a link leads.
+// exchange replaces the file at a path with a new file owned by root. It does
+// not write to an existing file, and does not follow a link at that path.
 func (a *Agent) exchange(name string, content []byte) error {
-	p := place{name: name, making: &a.making}
-	if a.plain {
-		p.uid, p.gid = userID, userID
-	}
-	if err := p.makeDirs(path.Dir(name)); err != nil {
+	return a.rights.runAs(account{}, func() error { return exchange(name, content) })
+}
+
+func exchange(name string, content []byte) error {
+	if err := (place{name}).makeDirs(path.Dir(name)); err != nil {
 		return err
 	}
-	f, err := p.beside()
+	dir, err := nofollow.Open(path.Dir(name))
 	if err != nil {
-		return err
+		return pathError(name, err)
 	}
-	defer f.Close()
+	f, err := createTemp(dir, path.Base(name), 0o644)
+	if err != nil {
+		return pathError(name, err)
+	}
+	defer f.close()
 	if _, err = f.Write(content); err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
+		err = f.commit()
 	}
 	return pathError(name, err)
 }

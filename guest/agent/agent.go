@@ -1,10 +1,12 @@
-// Package agent is the process inside a sandbox, its init: it starts
-// processes, streams them, remembers how they ended, kills whole trees of
-// them, and moves files. It imports guest/wire and the standard library only,
-// so that it stays small and never chases the domain.
+// Package agent is the init process inside a sandbox. It starts processes,
+// streams their output, records how they ended, kills whole process trees and
+// transfers files. It imports only guest/wire, small internal packages and the
+// standard library, so that it stays small and independent of the domain
+// packages.
 //
-// The host does not trust it. Whatever it says about a process is the word of
-// the guest; limits, verdicts and accounts are the host's own.
+// The host does not trust the agent, and treats its reports about processes as
+// claims of the guest. The host itself enforces limits and policy, and does the
+// accounting.
 package agent
 
 import (
@@ -20,66 +22,73 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// remembered is how many finished executions are kept for Execs.
-const remembered = 64
+// maxRemembered is the maximum number of finished executions that are retained
+// for Execs.
+const maxRemembered = 64
 
-// Agent answers calls. It is the init of its process namespace.
+// Agent answers calls. It is the init of its PID namespace.
 type Agent struct {
-	reaper reaper
-	calmed sync.Once
-	link   link
-	shell  string
-	plain  bool
-	// making is held while something is made and given to the user, and for
-	// reading by who tells of it: nobody is told that it is the agent's.
+	reaper          reaper
+	killer          killer
+	signalsRestored sync.Once
+	link            link
+	shell           string
+	plain           bool
+	// making is locked for writing while the agent creates a file and changes
+	// its owner, and for reading while a watch reports a file. Thus no event
+	// reports the agent as the owner.
 	making sync.RWMutex
+	rights *rights
 
 	mu    sync.Mutex // guards the fields below
 	execs map[string]*execution
-	order []string // ids by age, for forgetting
-	tag   uint32   // the last supplementary group that was given out
+	order []string // ids by age, oldest first
+	tag   uint32   // the supplementary group that was assigned last
 
-	carried carriers
-	term    term
-	telling atomic.Int32 // executions whose callers have not been told all
+	carried          carriers
+	calls            hostCalls
+	term             term
+	deliveringOutput atomic.Int32 // executions whose callers have not received all output
 
-	over chan struct{} // closed when a main program that lingers has ended
-	code int           // of that, once over is closed
+	over chan struct{} // closed when a lingering main program has ended
+	code int           // the main program's exit code, valid once over is closed
 }
 
-// Options change what an agent does when it takes over.
+// Options configure how an agent takes over.
 type Options struct {
-	// KeepCapabilities leaves the bounding set as it is, for a test that must
-	// see what the agent prevents.
+	// KeepCapabilities leaves the bounding set unchanged, for tests of the
+	// operations that the agent otherwise prevents.
 	KeepCapabilities bool
-	// Plain says that there is one account, the agent's own, for all that it
-	// starts and makes: no other can be had where it is.
+	// Plain means that the agent runs all processes and creates all files under
+	// its own account, because no other account is available.
 	Plain bool
 }
 
-// New returns an agent that has taken over as init.
+// New takes over as init and returns the agent.
 func New(o Options) (*Agent, error) {
-	// As init it must not die of a stray signal that its children may send. It
-	// catches them and does not ignore them: what is ignored is inherited, and
-	// programs would be deaf to SIGTERM and SIGPIPE.
+	// As init, the agent must not die of a stray signal from its children. It
+	// catches these signals instead of ignoring them, because child processes
+	// inherit ignored signals, and programs would then not react to SIGTERM and
+	// SIGPIPE.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
-	if err := shed(o); err != nil {
+	if err := dropCapabilities(o); err != nil {
 		return nil, err
 	}
-	a := &Agent{execs: map[string]*execution{}, over: make(chan struct{}), shell: "/bin/sh", tag: firstTag, plain: o.Plain}
+	a := &Agent{execs: map[string]*execution{}, over: make(chan struct{}), shell: "/bin/sh", tag: firstTag, plain: o.Plain, rights: newRights(o.Plain)}
 	if st, err := os.Stat("/bin/bash"); err == nil && !st.IsDir() {
 		a.shell = "/bin/bash"
 	}
-	if err := a.furnish(); err != nil {
+	if err := a.createDirs(); err != nil {
 		return nil, err
 	}
 	a.reaper.start()
 	return a, nil
 }
 
-// ServeControl answers connections that arrive as descriptors on a donated
-// socket, one per message, until that socket ends.
+// ServeControl answers calls on connections that arrive as descriptors on a
+// donated socket, one per message, until the host closes that socket. It also
+// answers the messages that prepare a save.
 func (a *Agent) ServeControl(fd int) error {
 	syscall.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "control")
@@ -94,23 +103,34 @@ func (a *Agent) ServeControl(fd int) error {
 	}
 	defer ctl.Close()
 	oob := make([]byte, syscall.CmsgSpace(4))
-	var b [1]byte
+	var b [wire.MaxControl]byte
 	for {
 		n, oobn, _, _, err := ctl.ReadMsgUnix(b[:], oob)
 		if err != nil {
 			return fmt.Errorf("read control socket: %w", err)
 		}
 		if n == 0 && oobn == 0 {
-			return nil // the host has closed it: nobody is left to serve
+			return nil // the host has closed the socket
 		}
-		if conn := received(oob[:oobn]); conn != nil {
-			go a.Serve(conn)
+		if op, number, ok := wire.ParseControlQuestion(b[:n]); ok {
+			if err := a.release(op, number, ctl); err != nil {
+				return fmt.Errorf("answer on control socket: %w", err)
+			}
+			continue
+		}
+		if conn := connFromMessage(oob[:oobn]); conn != nil {
+			a.calls.add(conn)
+			go func() {
+				defer a.calls.remove(conn)
+				a.Serve(conn)
+			}()
 		}
 	}
 }
 
-// received turns the one descriptor of a control message into a connection.
-func received(oob []byte) net.Conn {
+// connFromMessage converts the single descriptor of a control message to a
+// connection.
+func connFromMessage(oob []byte) net.Conn {
 	msgs, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil || len(msgs) == 0 {
 		return nil
@@ -129,7 +149,7 @@ func received(oob []byte) net.Conn {
 	return c
 }
 
-// Serve answers the one call on c and closes it.
+// Serve answers the single call on c and closes c.
 func (a *Agent) Serve(c net.Conn) {
 	defer c.Close()
 	r := wire.NewReader(c)
@@ -139,73 +159,76 @@ func (a *Agent) Serve(c net.Conn) {
 		w.fail(err)
 		return
 	}
-	if a.plain && forOthers(call) {
+	if a.plain && isForOtherUser(call) {
 		w.fail(failure("unimplemented", "", "there is one account on this machine, and nothing is anybody else's"))
 		return
 	}
 	switch {
 	case call.Op == wire.OpExec && call.Exec != nil && call.Exec.Donated:
-		a.telling.Add(1)
+		a.deliveringOutput.Add(1)
 		a.execDonated(*call.Exec, c, w)
-		a.telling.Add(-1)
+		a.deliveringOutput.Add(-1)
 	case call.Op == wire.OpExec && call.Exec != nil && call.Exec.Carried:
 		a.execCarried(*call.Exec, r, w)
 	case call.Op == wire.OpExec && call.Exec != nil:
-		a.telling.Add(1)
+		a.deliveringOutput.Add(1)
 		a.exec(*call.Exec, r, w)
-		a.telling.Add(-1)
+		a.deliveringOutput.Add(-1)
 	case call.Op == wire.OpKill && call.Kill != nil:
-		a.kill(*call.Kill)
-		w.ok()
+		w.writeResult(a.kill(*call.Kill))
 	case call.Op == wire.OpSignal && call.Signal != nil:
 		a.signal(*call.Signal)
 		w.ok()
 	case call.Op == wire.OpResize && call.Resize != nil:
-		w.done(a.resize(*call.Resize))
+		w.writeResult(a.resize(*call.Resize))
 	case call.Op == wire.OpOutput:
 		a.output(call.ID, c, w)
 	case call.Op == wire.OpInput:
 		a.input(call.ID, r, w)
-	case call.Op == wire.OpAdopt:
+	case call.Op == wire.OpReattach:
 		a.adopt(call.ID, r, w)
-	case call.Op == wire.OpKeep && call.Keep != nil:
-		w.done(a.carried.keep(*call.Keep))
+	case call.Op == wire.OpPark:
+		a.park(call.ID, w)
+	case call.Op == wire.OpDetach && call.Keep != nil:
+		w.writeResult(a.carried.keep(*call.Keep))
 	case call.Op == wire.OpMain && call.Exec != nil:
-		a.main(*call.Exec, w)
-	case call.Op == wire.OpOver:
-		a.tellOver(r, w)
+		a.runMain(*call.Exec, w)
+	case call.Op == wire.OpWaitMain:
+		a.reportMainExit(r, w)
 	case call.Op == wire.OpLease && call.Lease != nil:
 		a.term.renew(*call.Lease)
 		w.ok()
 	case call.Op == wire.OpDial:
-		dial(call.Port, c, w)
+		a.dial(call.Port, c, w)
 	case call.Op == wire.OpUplink && call.Uplink != nil:
 		a.uplink(*call.Uplink, c, w)
+	case call.Op == wire.OpRenew && call.Renew != nil:
+		w.writeResult(a.renew(*call.Renew))
 	case call.Op == wire.OpName:
-		w.done(syscall.Sethostname([]byte(call.Name)))
+		w.writeResult(syscall.Sethostname([]byte(call.Name)))
 	case call.Op == wire.OpExecs:
 		for _, x := range a.list() {
 			w.json(wire.TypeExec, x)
 		}
 		w.ok()
 	case call.Op == wire.OpPut && call.Put != nil:
-		w.done(put(*call.Put, r, &a.making))
+		w.writeResult(putFiles(*call.Put, r, &a.making))
 	case call.Op == wire.OpCollect && call.Collect != nil:
-		w.done(collect(*call.Collect, w))
+		w.writeResult(collect(*call.Collect, w))
 	case call.Op == wire.OpPack && call.Tree != nil:
-		w.done(pack(*call.Tree, w))
+		w.writeResult(sendTree(*call.Tree, w))
 	case call.Op == wire.OpChanged && call.Tree != nil:
-		w.done(changed(*call.Tree, w))
+		w.writeResult(sendChanged(*call.Tree, w))
 	case call.Op == wire.OpUnpack && call.Tree != nil:
-		w.done(unpack(*call.Tree, r, &a.making))
+		w.writeResult(unpack(*call.Tree, r, &a.making))
 	case call.Op == wire.OpQuiet && call.Stop != nil:
-		w.done(quiet(*call.Stop))
+		w.writeResult(endAllProcesses(*call.Stop))
 	case call.Op == wire.OpStop && call.Stop != nil:
 		a.stop(*call.Stop)
 		w.ok()
 		os.Exit(0)
 	case call.FS != nil && fsCalls[call.Op] != nil:
-		w.done(fsCalls[call.Op](fsCall{*call.FS, c, r, w, &a.making}))
+		w.writeResult(fsCalls[call.Op](fsCall{*call.FS, c, r, w, &a.making, a.rights}))
 	case call.Op == wire.OpPing:
 		w.ok()
 	default:

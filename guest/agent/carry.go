@@ -11,56 +11,58 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// maxMessage is the longest message of a carried process, in bytes.
+// maxMessage is the maximum length of a message of a carried process, in bytes.
 const maxMessage = 64 << 20
 
-// pipeful is what a pipe holds: what was written to one before a message was
-// sent is found in one read of this size.
-const pipeful = 64 << 10
+// pipeCapacity is the capacity of a pipe in bytes. One read of this size
+// returns everything that was written to the pipe before a message was sent.
+const pipeCapacity = 64 << 10
 
-// carriers are the carried processes by their ids.
+// carriers contains the carried processes by their ids.
 type carriers struct {
-	mu sync.Mutex // guards the field below, and of all of them holders and kept
+	mu sync.Mutex // guards the field below, and holders and kept of each carrier
 	by map[string]*carrier
 }
 
-// carrier has the other ends of a process's descriptors. It carries what comes
-// of them in the order in which it was written, to one host at a time. While
-// there is none the pipes fill up, as they would for one who does not read.
+// carrier owns the agent's ends of a process's descriptors. It sends the output
+// to one host connection at a time, in the order in which the process wrote it.
+// Without a host connection the pipes fill up, as with any reader that does not
+// read.
 type carrier struct {
 	x       *execution
 	plain   bool
 	outs    [2]*os.File // standard output and error
-	control *os.File    // messages; nil if it has none
+	control *os.File    // messages from the process; nil if it has none
+	orders  *os.File    // messages to the process; the same socket unless it was parked
 	exited  chan struct{}
 
-	inputs sync.Mutex // one input at a time
+	inputs sync.Mutex // serializes writes to stdin
 	stdin  *os.File
 
-	hosts sync.Mutex // one host takes over at a time
+	hosts sync.Mutex // serializes takeovers by host connections
 	host  net.Conn
-	left  chan struct{} // closed when that host is through
+	left  chan struct{} // closed when the call of that host connection has ended
 
-	sending sync.Mutex // guards the fields below: one read and its frame at a time
+	sending sync.Mutex // guards the fields below, and serializes reads and their frames
 	buf     []byte
-	pending []byte // of messages: no whole line yet
+	pending []byte // messages without a complete line yet
 	outEnd  [2]bool
 	ctlEnd  bool
 
-	holders int // calls that hold it
+	holders int // number of calls that hold the process
 	kept    bool
 }
 
-// newCarrier makes the descriptors of a process.
+// newCarrier creates the descriptors of a process.
 func newCarrier(plain bool) (_ *carrier, theirs []uintptr, err error) {
-	k := &carrier{plain: plain, exited: make(chan struct{}), holders: 1, buf: make([]byte, wire.HeaderSize+pipeful)}
+	k := &carrier{plain: plain, exited: make(chan struct{}), holders: 1, buf: make([]byte, wire.HeaderSize+pipeCapacity)}
 	defer func() {
 		if err == nil {
 			return
 		}
 		closeAll(theirs)
 		for _, f := range append(k.files(), k.stdin) {
-			f.Close() // of those that there are
+			f.Close() // not all of them were opened
 		}
 	}()
 	for _, end := range []struct {
@@ -79,11 +81,12 @@ func newCarrier(plain bool) (_ *carrier, theirs []uintptr, err error) {
 		return nil, theirs, failure("exhausted", "", "open a socket: %v", err)
 	}
 	theirs = append(theirs, uintptr(p[1]))
-	if err := syscall.SetNonblock(p[0], true); err != nil { // the runtime's poller waits for it
+	if err := syscall.SetNonblock(p[0], true); err != nil { // required by the runtime's poller
 		syscall.Close(p[0])
 		return nil, theirs, err
 	}
 	k.control = os.NewFile(uintptr(p[0]), "messages")
+	k.orders = k.control
 	if plain {
 		k.control.Close()
 		k.ctlEnd = true
@@ -91,8 +94,8 @@ func newCarrier(plain bool) (_ *carrier, theirs []uintptr, err error) {
 	return k, theirs, nil
 }
 
-// execCarried starts a process on descriptors of ours, and ends the call with
-// its exit. The call holds it.
+// execCarried starts a process on descriptors of the agent, and ends the call
+// with the process's exit. The call holds the process.
 func (a *Agent) execCarried(call wire.Exec, r *wire.Reader, w *writer) {
 	k, fds, err := newCarrier(call.Plain)
 	if err != nil {
@@ -104,7 +107,7 @@ func (a *Agent) execCarried(call wire.Exec, r *wire.Reader, w *writer) {
 		k.close()
 		w.fail(err)
 	}
-	if k.x, err = a.admit(call); err != nil {
+	if k.x, err = a.register(call); err != nil {
 		fail(err)
 		return
 	}
@@ -128,27 +131,30 @@ func (a *Agent) execCarried(call wire.Exec, r *wire.Reader, w *writer) {
 	}
 	closeAll(fds)
 	a.carried.add(call.ID, k)
-	go func() {
-		k.x.finish(<-ended)
-		close(k.exited)
-		k.wake()
-	}()
-	a.hold(k, r, w)
+	go k.await(ended)
+	a.reportEnd(k, r, w)
 }
 
-// adopt has the call hold a process that is there.
+// await records the end of the process.
+func (k *carrier) await(ended <-chan syscall.WaitStatus) {
+	k.x.finish(<-ended)
+	close(k.exited)
+	k.wake()
+}
+
+// adopt makes the call a holder of an existing process.
 func (a *Agent) adopt(id string, r *wire.Reader, w *writer) {
 	k := a.carried.hold(id)
 	if k == nil {
 		w.fail(failure("not_found", "", "nothing is kept of %q", id))
 		return
 	}
-	a.hold(k, r, w)
+	a.reportEnd(k, r, w)
 }
 
-// hold tells the host how a process ends. It is let go of when the host hangs
-// up, and not before.
-func (a *Agent) hold(k *carrier, r *wire.Reader, w *writer) {
+// reportEnd reports to the host how a process ends. It releases the process
+// only when the host closes the connection.
+func (a *Agent) reportEnd(k *carrier, r *wire.Reader, w *writer) {
 	w.json(wire.TypeStarted, wire.Started{PID: k.x.pid()})
 	go func() {
 		<-k.exited
@@ -197,7 +203,7 @@ func (s *carriers) release(k *carrier) {
 	s.drop(k)
 }
 
-// keep says whether a process stays without a holder.
+// keep sets whether a process keeps running without a holder.
 func (s *carriers) keep(call wire.Keep) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,8 +218,8 @@ func (s *carriers) keep(call wire.Keep) error {
 	return nil
 }
 
-// drop closes what nobody wants any more: the process is told so as it would be
-// of pipes. The caller holds s.mu.
+// drop closes a carrier that is not held and not kept. The process then sees
+// closed pipes. The caller holds s.mu.
 func (s *carriers) drop(k *carrier) {
 	if k.holders == 0 && !k.kept && s.by[k.x.call.ID] == k {
 		delete(s.by, k.x.call.ID)
@@ -226,20 +232,21 @@ func (k *carrier) close() {
 	for _, f := range k.files() {
 		f.Close()
 	}
-	k.stdin.Close()
+	k.stdin.Close() // a parked process has none
+	k.orders.Close()
 }
 
-// files are those from which something comes.
+// files returns the descriptors from which the agent reads.
 func (k *carrier) files() []*os.File { return []*os.File{k.outs[0], k.outs[1], k.control} }
 
-// wake ends reads that wait.
+// wake interrupts pending reads.
 func (k *carrier) wake() {
 	for _, f := range k.files() {
-		f.SetReadDeadline(past)
+		f.SetReadDeadline(pastDeadline)
 	}
 }
 
-// input carries what the host sends to a process's standard input.
+// input transfers data from the host to a process's standard input.
 func (a *Agent) input(id string, r *wire.Reader, w *writer) {
 	k := a.carried.get(id)
 	if k == nil {
@@ -250,7 +257,7 @@ func (a *Agent) input(id string, r *wire.Reader, w *writer) {
 	for {
 		f, err := r.Read()
 		if err != nil {
-			return // the host has gone, and another may come
+			return // the host has disconnected, and may connect again
 		}
 		k.inputs.Lock()
 		switch f.Type {
@@ -261,14 +268,14 @@ func (a *Agent) input(id string, r *wire.Reader, w *writer) {
 		}
 		k.inputs.Unlock()
 		if err != nil {
-			return // the process has closed it
+			return // the process has closed its input
 		}
 	}
 }
 
-// output carries what comes of a process to the host, and messages to it, until
-// there is no more or the host has gone. A host that comes takes the place of
-// one that is there.
+// output sends a process's output to the host, and messages to the process,
+// until the output ends or the host disconnects. A new host connection replaces
+// the current one.
 func (a *Agent) output(id string, c net.Conn, w *writer) {
 	k := a.carried.get(id)
 	if k == nil {
@@ -277,9 +284,9 @@ func (a *Agent) output(id string, c net.Conn, w *writer) {
 	}
 	k.hosts.Lock()
 	if k.host != nil {
-		k.hangUp(k.host)
+		k.disconnect(k.host)
 		<-k.left
-		k.control.SetWriteDeadline(time.Time{})
+		k.orders.SetWriteDeadline(time.Time{})
 	}
 	left := make(chan struct{})
 	defer close(left)
@@ -292,7 +299,7 @@ func (a *Agent) output(id string, c net.Conn, w *writer) {
 		close(gone)
 		k.wake()
 	}()
-	for k.goesOn(gone) {
+	for k.prepareReads(gone) {
 		var ways sync.WaitGroup
 		for i := range k.outs {
 			ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c) }) })
@@ -300,33 +307,34 @@ func (a *Agent) output(id string, c net.Conn, w *writer) {
 		ways.Go(func() { k.wait(k.control, func(fd int) bool { return k.pullMessages(fd, c) }) })
 		ways.Wait()
 	}
-	if !k.plain && over(k.exited) {
-		k.last(c)
+	if !k.plain && isClosed(k.exited) {
+		k.sendRemaining(c)
 	}
-	k.hangUp(c)
+	k.disconnect(c)
 	<-gone
-	k.control.SetWriteDeadline(time.Time{})
+	k.orders.SetWriteDeadline(time.Time{})
 }
 
-// hangUp ends what is carried to and from a host.
-func (k *carrier) hangUp(c net.Conn) {
+// disconnect ends the transfer between a process and a host connection.
+func (k *carrier) disconnect(c net.Conn) {
 	c.Close()
-	k.control.SetWriteDeadline(past) // a message for the process may wait
+	k.orders.SetWriteDeadline(pastDeadline) // a write of a message to the process may be blocked
 }
 
-// goesOn gets ready for more, and reports whether there can be any. Whoever
-// ends it says so first and wakes the readers then, so that one of both is seen.
-func (k *carrier) goesOn(gone <-chan struct{}) bool {
+// prepareReads prepares for further reads, and reports whether any are
+// possible. The code that ends the transfer first closes its channel and then
+// wakes the readers, so that either prepareReads or the readers notice the end.
+func (k *carrier) prepareReads(gone <-chan struct{}) bool {
 	for _, f := range k.files() {
 		f.SetReadDeadline(time.Time{})
 	}
 	k.sending.Lock()
 	ended := k.outEnd[0] && k.outEnd[1] && k.ctlEnd
 	k.sending.Unlock()
-	return !ended && !over(gone) && (k.plain || !over(k.exited))
+	return !ended && !isClosed(gone) && (k.plain || !isClosed(k.exited))
 }
 
-func over(c <-chan struct{}) bool {
+func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -335,14 +343,15 @@ func over(c <-chan struct{}) bool {
 	}
 }
 
-// messagesFrom carries the host's messages until it hangs up.
+// messagesFrom transfers messages from the host to the process until the host
+// disconnects.
 func (k *carrier) messagesFrom(c net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := c.Read(buf)
 		if n > 0 {
-			if _, err := k.control.Write(buf[:n]); err != nil && k.plain {
-				continue // there is nobody to tell
+			if _, err := k.orders.Write(buf[:n]); err != nil && k.plain {
+				continue // a plain process may have closed its end
 			} else if err != nil {
 				c.Close()
 				return
@@ -354,7 +363,7 @@ func (k *carrier) messagesFrom(c net.Conn) {
 	}
 }
 
-// wait calls f whenever there is something to read, until f returns true.
+// wait calls pull whenever data is available, until pull returns true.
 func (k *carrier) wait(f *os.File, pull func(fd int) bool) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -370,8 +379,9 @@ func (k *carrier) wait(f *os.File, pull func(fd int) bool) {
 	}
 }
 
-// pull carries what is in one of the outputs, and reports whether that is all.
-// Messages have their turn between two reads.
+// pull sends the available data of one output to the host, and reports whether
+// that output has ended. It releases the lock between two reads so that
+// messages can be sent.
 func (k *carrier) pull(i, fd int, c net.Conn) bool {
 	for {
 		k.sending.Lock()
@@ -379,7 +389,7 @@ func (k *carrier) pull(i, fd int, c net.Conn) bool {
 		ended := k.outEnd[i]
 		k.sending.Unlock()
 		if err != nil {
-			k.hangUp(c)
+			k.disconnect(c)
 		}
 		if err != nil || ended {
 			return true
@@ -390,7 +400,8 @@ func (k *carrier) pull(i, fd int, c net.Conn) bool {
 	}
 }
 
-// pullOnce carries one read of an output. The caller holds k.sending.
+// pullOnce sends the data of a single read of an output. The caller holds
+// k.sending.
 func (k *carrier) pullOnce(i, fd int, c net.Conn) (int, error) {
 	if k.outEnd[i] {
 		return 0, nil
@@ -408,12 +419,12 @@ func (k *carrier) pullOnce(i, fd int, c net.Conn) (int, error) {
 	return n, err
 }
 
-// pullMessages carries the messages that are there, each after the output that
-// was written before it.
+// pullMessages sends the available messages, each after the output that was
+// written before it.
 func (k *carrier) pullMessages(fd int, c net.Conn) bool {
 	k.sending.Lock()
 	defer k.sending.Unlock()
-	buf := make([]byte, pipeful)
+	buf := make([]byte, pipeCapacity)
 	for !k.ctlEnd {
 		n, err := syscall.Read(fd, buf)
 		if err == syscall.EAGAIN || err == syscall.EINTR {
@@ -429,8 +440,8 @@ func (k *carrier) pullMessages(fd int, c net.Conn) bool {
 			if i < 0 {
 				break
 			}
-			if k.each(c) != nil || send(c, wire.TypeResult, k.pending[:i+1]) != nil {
-				k.hangUp(c)
+			if k.sendChunk(c) != nil || send(c, wire.TypeResult, k.pending[:i+1]) != nil {
+				k.disconnect(c)
 				return true
 			}
 			if k.pending = k.pending[i+1:]; len(k.pending) == 0 {
@@ -444,8 +455,9 @@ func (k *carrier) pullMessages(fd int, c net.Conn) bool {
 	return true
 }
 
-// each carries one pipeful of each output, if there is any.
-func (k *carrier) each(c net.Conn) (err error) {
+// sendChunk sends one pipe capacity of data from each output, or less if less
+// is available.
+func (k *carrier) sendChunk(c net.Conn) (err error) {
 	for i, f := range k.outs {
 		raw, rawErr := f.SyscallConn()
 		if rawErr != nil {
@@ -458,18 +470,19 @@ func (k *carrier) each(c net.Conn) (err error) {
 	return nil
 }
 
-// last carries what a process has left behind that has ended: its children may
-// hold the pipes and write for ever.
-func (k *carrier) last(c net.Conn) {
+// sendRemaining sends the data that an ended process has left in its pipes. It
+// reads each output only once, because children of the process may keep the
+// pipes open and write forever.
+func (k *carrier) sendRemaining(c net.Conn) {
 	if raw, err := k.control.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { k.pullMessages(int(fd), c) })
 	}
 	k.sending.Lock()
 	defer k.sending.Unlock()
-	_ = k.each(c)
+	_ = k.sendChunk(c)
 }
 
-// send sends bytes in frames.
+// send sends p in one or more frames.
 func send(c net.Conn, t wire.Type, p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), wire.MaxPayload)

@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// callError is an error whose kind the host is told.
+// callError is an error whose kind is reported to the host.
 type callError struct{ told wire.Error }
 
 func (e *callError) Error() string { return e.told.Message }
@@ -40,16 +40,17 @@ func readCall(r *wire.Reader) (*wire.Call, error) {
 }
 
 // writer sends frames from several goroutines. After the first error it
-// swallows the rest: a process must not stop because nobody listens.
+// discards all frames, because a process must not stop when its host
+// disconnects.
 type writer struct {
 	c net.Conn
 
-	mu   sync.Mutex // guards the fields below, and one frame at a time on c
+	mu   sync.Mutex // guards the fields below, and serializes frames on c
 	dead bool
 }
 
-// raw sends a frame that was built in place.
-func (w *writer) raw(b []byte) {
+// writeFrame sends a frame that the caller has already encoded.
+func (w *writer) writeFrame(b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.dead {
@@ -73,8 +74,8 @@ func (w *writer) json(t wire.Type, v any) {
 
 func (w *writer) ok() { w.json(wire.TypeOK, nil) }
 
-// done ends a call that answers nothing but its success.
-func (w *writer) done(err error) {
+// writeResult ends a call that does not return data.
+func (w *writer) writeResult(err error) {
 	if err != nil {
 		w.fail(err)
 		return

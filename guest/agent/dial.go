@@ -10,22 +10,23 @@ import (
 	"time"
 )
 
-// dialTime bounds how long a connection inside a sandbox may take.
+// dialTime is the timeout for a connection inside the sandbox.
 const dialTime = 5 * time.Second
 
-// dial connects c to a port of the sandbox's loopback and carries bytes both
-// ways until both have ended.
-func dial(port int, c net.Conn, w *writer) {
+// dial connects c to a port on the sandbox's loopback and copies data in both
+// directions until both have ended.
+func (a *Agent) dial(port int, c net.Conn, w *writer) {
 	there, err := dialLoopback(port)
 	if err != nil {
 		w.fail(err)
 		return
 	}
 	defer there.Close()
+	a.calls.closeWith(c, there)
 	w.ok()
 	var ways sync.WaitGroup
-	ways.Go(func() { carry(there, c) })
-	ways.Go(func() { carry(c, there) })
+	ways.Go(func() { copyHalf(there, c) })
+	ways.Go(func() { copyHalf(c, there) })
 	ways.Wait()
 }
 
@@ -41,14 +42,14 @@ func dialLoopback(port int) (net.Conn, error) {
 		}
 	}
 	if errors.Is(refused, syscall.ECONNREFUSED) || errors.Is(refused, syscall.EADDRNOTAVAIL) {
-		return nil, failure("refused", "", "nobody listens on port %d of the sandbox", port)
+		return nil, failure("refused", "", "no program listens on port %d of the sandbox", port)
 	}
 	return nil, failure("refused", "", "connect to port %d of the sandbox: %v", port, refused)
 }
 
-// carry copies until the source ends, and ends the target's input with it.
-// When the target does not take more, the source is told so.
-func carry(to, from net.Conn) {
+// copyHalf copies until the source ends, and then closes the target's write
+// side. If the target accepts no more data, carry closes both connections.
+func copyHalf(to, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		to.Close()
 		from.Close()

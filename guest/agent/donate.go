@@ -7,9 +7,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// donated takes the descriptors that the host hands over after a call. They
-// are closed on exec until a child gets them as its own.
-func donated(c net.Conn) ([]uintptr, error) {
+// receiveDescriptors receives the descriptors that the host passes after a
+// call. They are close-on-exec until a child process receives them as its own.
+func receiveDescriptors(c net.Conn) ([]uintptr, error) {
 	uc, ok := c.(*net.UnixConn)
 	if !ok {
 		return nil, invalid("descriptors cannot be handed over here")
@@ -48,16 +48,16 @@ func closeAll(fds []uintptr) {
 	}
 }
 
-// execDonated starts a process on descriptors of the host's and ends the call
-// with its exit. Its bytes never pass through here.
+// execDonated starts a process on descriptors of the host and ends the call
+// with the process's exit. The process's data does not pass through the agent.
 func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
-	fds, err := donated(c)
+	fds, err := receiveDescriptors(c)
 	if err != nil {
 		w.fail(err)
 		return
 	}
 	defer func() { closeAll(fds) }()
-	x, err := a.admit(call)
+	x, err := a.register(call)
 	if err != nil {
 		w.fail(err)
 		return
@@ -80,18 +80,26 @@ func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
 		w.fail(err)
 		return
 	}
-	// The child has them: the host sees their end when it and its children end.
+	parked := x.allowPark()
+	// The child has its own copies. Close these, so that the host sees the end
+	// of the streams when the child and its children have ended.
 	closeAll(fds)
 	fds = nil
 	w.json(wire.TypeStarted, wire.Started{PID: x.pid()})
-	w.json(wire.TypeExit, x.finish(<-ended))
-	if call.Plain { // an interpreter ends with its sandbox
-		a.calm()
+	select {
+	case status := <-ended:
+		w.json(wire.TypeExit, x.finish(status))
+	case k := <-parked:
+		go k.await(ended)
+		return
+	}
+	if call.Plain { // an interpreter's sandbox ends with its process
+		a.restoreSignals()
 	}
 }
 
-// attachTerminal puts a terminal between a process and what was donated for it,
-// and returns the one that is the process's.
+// attachTerminal connects a terminal to the donated descriptors, and returns
+// the process's side of the terminal.
 func (x *execution) attachTerminal(fds []uintptr) ([]uintptr, error) {
 	ours, theirs, err := openTerminal(*x.call.Terminal, x.call.UID, x.call.GID)
 	if err != nil {
@@ -100,12 +108,12 @@ func (x *execution) attachTerminal(fds []uintptr) ([]uintptr, error) {
 	x.mu.Lock()
 	x.terminal = ours
 	x.mu.Unlock()
-	screen(ours, fds[0], fds[1])
+	relayTerminal(ours, fds[0], fds[1])
 	closeAll(fds[2:])
 	return []uintptr{uintptr(theirs)}, nil
 }
 
-// resize says how large a terminal is. It is no error when it has gone.
+// resize sets the size of a terminal. It succeeds if the execution is gone.
 func (a *Agent) resize(call wire.Resize) error {
 	a.mu.Lock()
 	x := a.execs[call.ID]
@@ -126,7 +134,7 @@ func (a *Agent) resize(call wire.Resize) error {
 	return err
 }
 
-// signal signals what an execution started with.
+// signal sends a signal to the process group of an execution's first process.
 func (a *Agent) signal(call wire.Signal) {
 	a.mu.Lock()
 	x := a.execs[call.ID]

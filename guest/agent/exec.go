@@ -11,25 +11,29 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// execution is one process tree, from its start on.
+// execution is one process tree, from its start.
 type execution struct {
 	call    wire.Exec
 	tag     uint32
-	plain   bool // the tag is in the environment
+	plain   bool // the environment contains the tag
 	started time.Time
 
 	mu             sync.Mutex // guards the fields below
 	ended          time.Time
-	leader         int      // id of the first process, and of its group
-	terminal       *os.File // our side of its terminal, if it has one
+	leader         int           // id of the first process and of its process group
+	terminal       *os.File      // the agent's side of the terminal, if there is one
+	parked         chan *carrier // receives the carrier of a parked interpreter; nil if it cannot be parked
 	exit           *wire.Exit
+	reaped         *wire.Exit // how the process ended; its output may still be in transfer
+	reapedAt       time.Time
 	timedOut       bool
 	stdout, stderr *wire.HeadTail
 }
 
-// exec starts a process, streams it to w and ends the call with its exit.
+// exec starts a process, streams its output to w and ends the call with its
+// exit.
 func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
-	x, err := a.admit(call)
+	x, err := a.register(call)
 	if err != nil {
 		w.fail(err)
 		return
@@ -47,7 +51,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 			x.mu.Lock()
 			x.timedOut = true
 			x.mu.Unlock()
-			x.kill()
+			a.killer.kill(x)
 		})
 		defer clock.Stop()
 	}
@@ -60,23 +64,27 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 		pumps.Go(func() { pump(p.result, wire.TypeResult, x, nil, w) })
 	}
 	ws := <-p.ended
-	// What the process wrote before its end is in the pipes already. Children
-	// that it leaves behind may hold them open for ever and are not waited for.
+	x.mu.Lock()
+	x.reaped, x.reapedAt = exitOf(ws, x.timedOut), time.Now()
+	x.mu.Unlock()
+	// The output that the process wrote before its end is already in the pipes.
+	// Do not wait until the pipes close, because children of the process may
+	// keep them open forever.
 	p.expire(drainTime)
 	pumps.Wait()
 
 	w.json(wire.TypeExit, x.finish(ws))
-	a.calm()
+	a.restoreSignals()
 }
 
-// pid is the id of the first process.
+// pid returns the id of the first process.
 func (x *execution) pid() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.leader
 }
 
-// finish writes down how the process ended.
+// finish records how the process ended.
 func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -85,8 +93,8 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	return *x.exit
 }
 
-// drainTime is how long the pipes of a process that has ended are read for
-// what is on its way.
+// drainTime is how long the agent reads the remaining output of a process that
+// has ended.
 const drainTime = 50 * time.Millisecond
 
 func exitOf(ws syscall.WaitStatus, timedOut bool) *wire.Exit {
@@ -99,17 +107,17 @@ func exitOf(ws syscall.WaitStatus, timedOut bool) *wire.Exit {
 	return e
 }
 
-// control carries out what the host sends while the process runs.
+// control handles the frames that the host sends while the process runs.
 func (x *execution) control(r *wire.Reader, stdin *os.File) {
 	defer stdin.Close()
 	for {
 		f, err := r.Read()
 		if err != nil {
-			return // the host has gone; the process goes on without input
+			return // the host has disconnected; the process continues without input
 		}
 		switch f.Type {
 		case wire.TypeStdin:
-			// A process that has closed its input does not mind more of it.
+			// If the process has closed its input, discard the rest.
 			if _, err := stdin.Write(f.Payload); err != nil {
 				stdin.Close()
 			}
@@ -119,34 +127,38 @@ func (x *execution) control(r *wire.Reader, stdin *os.File) {
 	}
 }
 
-// floodGap is how close two small reads are in a flood, and floodPause how
-// long the pipe may then fill.
+// floodGap is the maximum time between two small reads that counts as a flood.
+// floodPause is how long the agent then lets the pipe fill.
 const (
 	floodGap   = time.Millisecond
 	floodPause = 300 * time.Microsecond
 )
 
-// firstRead is how much of a stream is read at once until it was that much:
-// most processes say little, and large buffers are garbage that has to be
-// collected while others start.
+// firstRead is the size of the first reads of a stream, until a read fills it.
+// Most processes write little, and large buffers become garbage that is
+// collected while other processes start.
 const firstRead = 8 << 10
 
-// pump carries one stream of a process to the host, and into what is
-// remembered of it.
+// maxRead is the size of later reads. The agent and the host each buffer up to
+// this much for every stream whose reader does not read.
+const maxRead = 64 << 10
+
+// pump sends one stream of a process to the host, and stores its head and tail
+// in keep.
 func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writer) {
 	buf := make([]byte, wire.HeaderSize+firstRead)
 	var last time.Time
 	draining, drained := false, 0
 	for {
 		if draining {
-			// Long enough to find what is in the pipe, no longer.
+			// The deadline is long enough to read the data in the pipe.
 			from.SetReadDeadline(time.Now().Add(drainTime / 10))
 		}
 		n, err := from.Read(buf[wire.HeaderSize:])
 		if now := time.Now(); n > 0 && err == nil {
-			// A process that floods its pipe in small writes would wake us for
-			// each. Let the pipe fill while it does; what comes at a person's
-			// pace is not held up.
+			// A process that floods its pipe with small writes would wake the
+			// agent for each of them, so let the pipe fill. Output at typing
+			// speed is not delayed.
 			if n < pipeSize/4 && now.Sub(last) < floodGap {
 				time.Sleep(floodPause)
 			}
@@ -159,23 +171,23 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 				x.mu.Unlock()
 			}
 			wire.PutHeader(buf, t, n)
-			w.raw(buf[:wire.HeaderSize+n])
+			w.writeFrame(buf[:wire.HeaderSize+n])
 			if n == firstRead {
-				buf = make([]byte, wire.HeaderSize+pipeSize)
+				buf = make([]byte, wire.HeaderSize+maxRead)
 			}
 		}
 		if draining {
 			drained += n
 		}
 		switch {
-		case err == nil && drained <= pipeSize: // more was not in the pipe when it ended
+		case err == nil && drained <= pipeSize: // further data was written after the process had ended
 		case errors.Is(err, os.ErrDeadlineExceeded) && !draining:
-			// The process has ended. A slow host may have kept us from what
-			// it wrote before.
+			// The process has ended. A slow host may have prevented the agent
+			// from reading earlier output.
 			draining = true
 		case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
-			// Somebody else still holds the pipe. Let them write to nobody
-			// rather than die of a broken pipe.
+			// Another process still has the pipe open. Read and discard its
+			// output, so that it does not die of a broken pipe.
 			from.SetReadDeadline(time.Time{})
 			go func() {
 				io.Copy(io.Discard, from)
@@ -189,27 +201,8 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 	}
 }
 
-// kill ends the tree of one execution, and is content when there is none.
-func (a *Agent) kill(call wire.Kill) {
-	a.mu.Lock()
-	x := a.execs[call.ID]
-	a.mu.Unlock()
-	if x != nil {
-		x.kill()
-	}
-}
-
-func (x *execution) kill() {
-	x.mu.Lock()
-	leader, ended := x.leader, x.exit != nil
-	x.mu.Unlock()
-	if leader > 1 && !ended { // before it has no id, and after it another may
-		killTree(leader, search{tag: x.tag, plain: x.plain, harmless: map[int]bool{}})
-	}
-}
-
-// admit takes the call into the list of executions.
-func (a *Agent) admit(call wire.Exec) (*execution, error) {
+// register adds an execution for the call.
+func (a *Agent) register(call wire.Exec) (*execution, error) {
 	if len(call.Argv) == 0 && call.Shell == "" {
 		return nil, failure("invalid", "command", "nothing to run")
 	}
@@ -229,10 +222,10 @@ func (a *Agent) admit(call wire.Exec) (*execution, error) {
 	return x, nil
 }
 
-// trim forgets the oldest finished executions beyond what is remembered. The
+// trim removes the oldest finished executions in excess of maxRemembered. The
 // caller holds a.mu.
 func (a *Agent) trim() {
-	for i := 0; len(a.order) > remembered && i < len(a.order); {
+	for i := 0; len(a.order) > maxRemembered && i < len(a.order); {
 		x := a.execs[a.order[i]]
 		x.mu.Lock()
 		finished := x.exit != nil
@@ -246,7 +239,7 @@ func (a *Agent) trim() {
 	}
 }
 
-// forget drops an execution that never started.
+// forget removes an execution that was not started.
 func (a *Agent) forget(x *execution) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -259,8 +252,27 @@ func (a *Agent) forget(x *execution) {
 	}
 }
 
-// list returns what is remembered, oldest first.
+// awaitOutput waits for the output of processes that have just ended, so that
+// list includes it.
+func (a *Agent) awaitOutput() {
+	for end := time.Now().Add(3 * drainTime); time.Now().Before(end); time.Sleep(drainTime / 10) {
+		a.mu.Lock()
+		waits := false
+		for _, x := range a.execs {
+			x.mu.Lock()
+			waits = waits || x.exit == nil && x.reaped != nil && time.Since(x.reapedAt) < 3*drainTime
+			x.mu.Unlock()
+		}
+		a.mu.Unlock()
+		if !waits {
+			return
+		}
+	}
+}
+
+// list returns the retained executions, oldest first.
 func (a *Agent) list() []wire.Execution {
+	a.awaitOutput()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := make([]wire.Execution, 0, len(a.order))
@@ -274,6 +286,10 @@ func (a *Agent) list() []wire.Execution {
 		}
 		if !x.ended.IsZero() {
 			e.EndedMS = x.ended.UnixMilli()
+		}
+		if e.Exit == nil && x.reaped != nil {
+			// The output is delayed by a host that does not read.
+			e.Exit, e.EndedMS = x.reaped, x.reapedAt.UnixMilli()
 		}
 		x.mu.Unlock()
 		out = append(out, e)

@@ -14,12 +14,13 @@ import (
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// put writes the files that follow the call, below its directory and owned by
-// its user. Paths are confined to the directory, so that a symbolic link that
-// a program left there leads nowhere else.
-func put(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
+// putFiles writes the files that follow the call below its directory, owned by
+// its user. Paths are confined to the directory, so that a symbolic link left
+// by a program cannot lead outside it.
+func putFiles(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
 	making.Lock()
 	err := makeDir(call.Dir, int(call.UID), int(call.GID))
 	making.Unlock()
@@ -48,15 +49,19 @@ func put(call wire.Put, r *wire.Reader, making *sync.RWMutex) error {
 	}
 }
 
+// putFile writes a file under a temporary name and then renames it, so that a
+// program that reads an earlier file of that name sees it complete. For
+// example, an interpreter may load a driver's files while another interpreter
+// is started.
 func putFile(call wire.Put, file wire.File, r *wire.Reader, making *sync.RWMutex) error {
 	mode := fs.FileMode(file.Mode & 0o777)
 	making.Lock()
-	f, err := createBelow(call, file.Path, mode)
+	n, err := createBelow(call, file.Path, mode)
 	making.Unlock()
 	if err != nil {
 		return fileError(file.Path, err)
 	}
-	defer f.Close()
+	defer n.close()
 	for left := file.Size; left > 0; {
 		d, err := r.Read()
 		if err != nil {
@@ -65,53 +70,61 @@ func putFile(call wire.Put, file wire.File, r *wire.Reader, making *sync.RWMutex
 		if d.Type != wire.TypeFileData || int64(len(d.Payload)) > left {
 			return invalid("file %q: a frame of type %d with %d bytes, %d are left", file.Path, d.Type, len(d.Payload), left)
 		}
-		if _, err := f.Write(d.Payload); err != nil {
+		if _, err := n.Write(d.Payload); err != nil {
 			return fileError(file.Path, err)
 		}
 		left -= int64(len(d.Payload))
 	}
-	f.Chmod(mode)
+	if err := n.commit(); err != nil {
+		return fileError(file.Path, err)
+	}
 	return nil
 }
 
-// createBelow creates a file below the call's directory, with the directories
-// on the way, and follows no link. It goes step by step by itself: os.Root
-// opens a step with O_DIRECTORY and O_NOFOLLOW, and gVisor follows a link then.
-func createBelow(call wire.Put, name string, mode fs.FileMode) (*os.File, error) {
-	const flags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC
+// createBelow creates a file and its missing parents below the call's
+// directory, without following links.
+func createBelow(call wire.Put, name string, mode fs.FileMode) (*newFile, error) {
 	steps := strings.Split(path.Clean(name), "/")
 	last := len(steps) - 1
 	if !filepath.IsLocal(name) || steps[last] == "." {
 		return nil, errors.New("the path is not below the directory")
 	}
-	dir, err := syscall.Open(call.Dir, syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	dir, err := nofollow.Open(call.Dir)
 	for _, step := range steps[:last] {
 		if err != nil {
 			return nil, err
 		}
-		made := syscall.Mkdirat(dir, step, 0o755) == nil
-		next, openErr := syscall.Openat(dir, step, flags, 0)
+		made := dir.Mkdir(step, 0o755) == nil
+		next, openErr := dir.Dir(step)
 		if made && openErr == nil {
-			syscall.Fchown(next, int(call.UID), int(call.GID))
+			_ = next.Chown(int(call.UID), int(call.GID))
 		}
-		syscall.Close(dir)
+		dir.Close()
 		dir, err = next, openErr
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer syscall.Close(dir)
-	fd, err := syscall.Openat(dir, steps[last], flags|syscall.O_WRONLY|syscall.O_CREAT|syscall.O_TRUNC, uint32(mode))
+	st, err := dir.Stat(steps[last])
+	if err == nil && !st.IsRegular() {
+		err = errors.New("the path is not a regular file")
+	} else if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err != nil {
+		dir.Close()
+		return nil, err
+	}
+	n, err := createTemp(dir, steps[last], uint32(mode))
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
-	if onKernel(f) {
-		f.Close()
+	if isOnKernelFS(n.File) {
+		n.close()
 		return nil, errors.New("the directory is the kernel's")
 	}
-	syscall.Fchown(fd, int(call.UID), int(call.GID))
-	return f, nil
+	_ = n.Chown(int(call.UID), int(call.GID))
+	return n, nil
 }
 
 func fileError(name string, err error) error {
@@ -123,7 +136,7 @@ func fileError(name string, err error) error {
 	}
 }
 
-// makeDir makes dir and what is missing above it, owned by the user.
+// makeDir creates dir and its missing parents, owned by the given user.
 func makeDir(dir string, uid, gid int) error {
 	if _, err := os.Stat(dir); err == nil {
 		return nil
@@ -140,38 +153,42 @@ func makeDir(dir string, uid, gid int) error {
 	return nil
 }
 
-// collect sends the artifacts of a directory: regular files directly in it,
-// not hidden, not empty, with a known extension. It sends no symbolic link
-// and what one points to neither.
+// collect sends the artifacts of a directory: the regular files in it that are
+// not hidden, not empty, and have a known extension. It does not follow links,
+// not even for the directory itself, so that a program cannot use the agent to
+// read files for which it has no permission.
 func collect(call wire.Collect, w *writer) error {
-	root, err := os.OpenRoot(call.Dir)
+	above, err := nofollow.Open(path.Dir(call.Dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return invalid("open %q: %v", call.Dir, err)
 	}
-	defer root.Close()
-	d, err := root.Open(".")
+	defer above.Close()
+	dir, err := above.Dir(path.Base(call.Dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return invalid("open %q: %v", call.Dir, err)
 	}
-	defer d.Close()
-	names, _ := d.Readdirnames(100_000)
+	defer dir.Close()
+	names, _ := dir.Names(100_000)
 	slices.Sort(names)
 	sent := 0
 	for _, name := range names {
-		st, err := root.Lstat(name)
-		if err != nil || !st.Mode().IsRegular() || st.Size() == 0 || strings.HasPrefix(name, ".") ||
+		st, err := dir.Stat(name)
+		if err != nil || !st.IsRegular() || st.Size == 0 || strings.HasPrefix(name, ".") ||
 			!slices.Contains(call.Extensions, strings.ToLower(path.Ext(name))) {
 			continue
 		}
-		if sent == call.Count || st.Size() > call.Size {
-			// Told, not sent: a size of -1 says so.
+		if sent == call.Count || st.Size > call.Size {
+			// List the file without its content, which a size of -1 marks.
 			w.json(wire.TypeFile, wire.File{Path: name, Size: -1})
 			continue
 		}
-		if err := sendFile(root, name, st, w); err != nil {
+		if err := sendFile(dir, name, st, w); err != nil {
 			return err
 		}
 		sent++
@@ -179,23 +196,24 @@ func collect(call wire.Collect, w *writer) error {
 	return nil
 }
 
-func sendFile(root *os.Root, name string, st fs.FileInfo, w *writer) error {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+func sendFile(dir *nofollow.Dir, name string, st nofollow.Stat, w *writer) error {
+	f, err := dir.Open(name, os.O_RDONLY, 0)
 	if err != nil {
-		return nil // it went away, or turned into a link: then it is none
+		return nil // the file was removed or replaced by a link, so it is not an artifact
 	}
 	defer f.Close()
-	// What is promised is sent, even if the file shrinks meanwhile.
-	w.json(wire.TypeFile, wire.File{Path: name, Mode: uint32(st.Mode().Perm()), Size: st.Size()})
+	// Always send the announced size: if the file shrinks meanwhile, fill the
+	// rest with zeros.
+	w.json(wire.TypeFile, wire.File{Path: name, Mode: st.Mode & 0o777, Size: st.Size})
 	buf := make([]byte, wire.HeaderSize+256<<10)
-	for left := st.Size(); left > 0; {
+	for left := st.Size; left > 0; {
 		n := int(min(left, int64(len(buf)-wire.HeaderSize)))
 		got, err := io.ReadFull(f, buf[wire.HeaderSize:wire.HeaderSize+n])
 		if err != nil {
 			clear(buf[wire.HeaderSize+got : wire.HeaderSize+n])
 		}
 		wire.PutHeader(buf, wire.TypeFileData, n)
-		w.raw(buf[:wire.HeaderSize+n])
+		w.writeFrame(buf[:wire.HeaderSize+n])
 		left -= int64(n)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"path"
@@ -15,44 +14,41 @@ import (
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// fsCall is one call about files.
+// fsCall is one call about files or directories.
 type fsCall struct {
 	wire.FS
 	conn net.Conn
 	r    *wire.Reader
 	w    *writer
-	// making is the agent's.
+	// making and rights belong to the agent.
 	making *sync.RWMutex
+	rights *rights
 }
 
-// fsCalls does the calls about files. The agent has more rights than the
-// user, who owns all that is in the sandbox; what it makes it gives to the
-// user. Links are followed as any program would: they lead nowhere else than
-// into the sandbox.
+// fsCalls maps each file operation to its function. Each operation has the
+// rights of the account in the call, as a program of that account would. Links
+// in a path are followed as by any program, and thus only lead to files that
+// the account may access. Links below a directory that is listed, watched,
+// copied or removed are not followed.
 var fsCalls = map[wire.Op]func(fsCall) error{
-	wire.OpStat: stat, wire.OpList: list, wire.OpMakeDir: makeDirectory, wire.OpMove: move, wire.OpRemove: remove,
+	wire.OpStat: stat, wire.OpList: listDir, wire.OpMakeDir: makeDirectory, wire.OpMove: move, wire.OpRemove: remove,
 	wire.OpRead: read, wire.OpWrite: write, wire.OpCompose: compose, wire.OpWatch: watch,
 }
 
-// place is an absolute path, and who gets what is made there.
-type place struct {
-	name     string
-	uid, gid int
-	making   *sync.RWMutex // the agent's
+// place is an absolute path.
+type place struct{ name string }
+
+// withRights runs f with the rights of the call's account.
+func (c fsCall) withRights(f func() error) error {
+	return c.rights.runAs(account{c.Path.UID, c.Path.GID}, f)
 }
 
-// target is a place at which something is made.
-func (c fsCall) target(p wire.Path) (place, error) {
-	at, err := locate(p)
-	at.making = c.making
-	return at, err
-}
-
-// locate makes a path absolute.
+// locate converts a path to an absolute path.
 func locate(p wire.Path) (place, error) {
-	at := place{name: p.Name, uid: int(p.UID), gid: int(p.GID)}
+	at := place{name: p.Name}
 	switch {
 	case p.Name == "~", strings.HasPrefix(p.Name, "~/"):
 		at.name = p.Home + p.Name[1:]
@@ -70,15 +66,17 @@ func locate(p wire.Path) (place, error) {
 
 func badPath(format string, args ...any) error { return failure("invalid", "path", format, args...) }
 
-// pathError tells what is wrong with a path.
+// pathError converts an error for a path to a callError.
 func pathError(name string, err error) error {
 	if _, told := errors.AsType[*callError](err); told || err == nil {
 		return err
 	}
 	errno, _ := errors.AsType[syscall.Errno](err)
 	switch errno {
-	case syscall.ENOENT, syscall.ENOTDIR: // of a lookup: something above it is a file
+	case syscall.ENOENT, syscall.ENOTDIR: // a parent does not exist or is not a directory
 		return failure("not_found", "path", "path '%s' does not exist", name)
+	case syscall.EACCES, syscall.EPERM:
+		return failure("denied", "path", "path '%s': the user has no permission", name)
 	case syscall.ENOSPC, syscall.EDQUOT:
 		return failure("exhausted", "path", "path '%s': the disk is full", name)
 	case syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM:
@@ -102,18 +100,22 @@ func pathError(name string, err error) error {
 	}
 }
 
-// stat sends what is at the path.
+// stat sends the entry of the file at the path.
 func stat(c fsCall) error {
 	p, err := locate(c.Path)
 	if err != nil {
 		return err
 	}
-	return c.sendEntry(p.name)
+	var e wire.Entry
+	err = c.withRights(func() (err error) {
+		e, err = (&accounts{}).entry(p.name)
+		return err
+	})
+	return c.sendEntry(p.name, e, err)
 }
 
-// sendEntry sends what is at a path itself.
-func (c fsCall) sendEntry(name string) error {
-	e, err := (&accounts{}).entry(name)
+// sendEntry sends an entry, or returns the error for its path.
+func (c fsCall) sendEntry(name string, e wire.Entry, err error) error {
 	if err != nil {
 		return pathError(name, err)
 	}
@@ -121,57 +123,92 @@ func (c fsCall) sendEntry(name string) error {
 	return nil
 }
 
-// accounts knows the names of users and groups, once it has looked.
+// accounts caches the names of users and groups after they were first read.
 type accounts struct {
 	read          bool
 	users, groups map[uint32]string
 }
 
-// entry describes what is at a path itself.
+// entry describes the file at a path, without following a link.
 func (a *accounts) entry(name string) (wire.Entry, error) {
-	st, err := os.Lstat(name)
+	var st nofollow.Stat
+	if err := syscall.Lstat(name, &st.Stat_t); err != nil {
+		return wire.Entry{}, err
+	}
+	return a.describe(name, name, st), nil
+}
+
+// entryIn describes the file with this name in a directory. full is the path in
+// the entry.
+func (a *accounts) entryIn(dir *nofollow.Dir, name, full string) (wire.Entry, error) {
+	st, err := dir.Stat(name)
 	if err != nil {
 		return wire.Entry{}, err
 	}
-	return a.describe(name, st), nil
+	return a.describe(full, dir.Proc(name), st), nil
 }
 
-// describe puts what is known of a file into the host's words.
-func (a *accounts) describe(name string, st fs.FileInfo) wire.Entry {
-	e := wire.Entry{Path: name, Type: "other", Size: st.Size(), Mode: uint32(st.Mode().Perm()), ModifiedNS: st.ModTime().UnixNano()}
+// describe returns the entry of a file. name is the path in the entry, and at
+// is the path for system calls.
+func (a *accounts) describe(name, at string, st nofollow.Stat) wire.Entry {
+	e := wire.Entry{Path: name}
 	switch {
-	case st.Mode().IsRegular():
-		e.Type, e.Metadata = "file", metadata(name)
-	case st.IsDir():
-		e.Type = "directory"
-	case st.Mode()&fs.ModeSymlink != 0:
-		e.Type, e.Target = "symlink", target(name)
-	}
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
-		if !a.read {
-			a.read, a.users, a.groups = true, numbered("/etc/passwd"), numbered("/etc/group")
+	case st.IsRegular():
+		e.Metadata = metadata(at)
+	case st.IsLink():
+		e.Target = target(name, at)
+		var to nofollow.Stat
+		if syscall.Stat(at, &to.Stat_t) == nil {
+			e.TargetType, e.TargetMode = typeOf(to), to.Mode&0o777
 		}
-		e.Owner, e.Group = nameOf(a.users, sys.Uid), nameOf(a.groups, sys.Gid)
 	}
-	// A frame has a bound. The path always fits, the rest nearly always: JSON
-	// needs up to six bytes for one.
+	return a.complete(e, st)
+}
+
+// describeOpen describes an open regular file. name is the path by which it was
+// opened.
+func (a *accounts) describeOpen(name string, f *os.File, st nofollow.Stat) wire.Entry {
+	return a.complete(wire.Entry{Path: name, Metadata: metadataOf(f)}, st)
+}
+
+// complete adds the file status to an entry, and limits the entry's size.
+func (a *accounts) complete(e wire.Entry, st nofollow.Stat) wire.Entry {
+	e.Type, e.Size, e.Mode, e.ModifiedNS = typeOf(st), st.Size, st.Mode&0o777, st.Mtim.Nano()
+	if !a.read {
+		a.read, a.users, a.groups = true, readNamesByID("/etc/passwd"), readNamesByID("/etc/group")
+	}
+	e.Owner, e.Group = nameOf(a.users, st.Uid), nameOf(a.groups, st.Gid)
+	// The size of a frame is limited. The path always fits. Metadata and target
+	// nearly always do, although JSON needs up to six bytes for one byte.
 	size := len(e.Target)
 	for k, v := range e.Metadata {
 		size += len(k) + len(v)
 	}
-	if 6*(len(name)+size) > wire.MaxEntry-2000 {
+	if 6*(len(e.Path)+size) > wire.MaxEntry-2000 {
 		e.Metadata, e.Target = nil, ""
 	}
 	return e
 }
 
-// target is where a link leads in the end, or where it points if there is
-// nothing.
-func target(name string) string {
+func typeOf(st nofollow.Stat) string {
+	switch {
+	case st.IsRegular():
+		return "file"
+	case st.IsDir():
+		return "directory"
+	case st.IsLink():
+		return "symlink"
+	}
+	return "other"
+}
+
+// target returns the final target of a link. If that does not exist, it returns
+// the path that the link contains.
+func target(name, at string) string {
 	if to, err := filepath.EvalSymlinks(name); err == nil {
 		return to
 	}
-	to, err := os.Readlink(name)
+	to, err := os.Readlink(at)
 	if err == nil && !path.IsAbs(to) {
 		to = path.Join(path.Dir(name), to)
 	}
@@ -185,14 +222,10 @@ func nameOf(names map[uint32]string, id uint32) string {
 	return strconv.FormatUint(uint64(id), 10)
 }
 
-// numbered reads the names of a file like /etc/passwd by their numbers. The
-// first name of a number counts.
-func numbered(file string) map[uint32]string {
-	st, err := os.Stat(file)
-	if err != nil || !st.Mode().IsRegular() {
-		return nil
-	}
-	f, err := os.Open(file)
+// readNamesByID reads names by their numeric ids from a file like /etc/passwd.
+// If an id has several names, the first one counts.
+func readNamesByID(file string) map[uint32]string {
+	f, _, err := openRegular(file, os.O_RDONLY, 0)
 	if err != nil {
 		return nil
 	}

@@ -3,27 +3,30 @@ package agent
 import (
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// metadataPrefix begins the names of the extended attributes that are a file's
-// metadata. Programs in E2B's sandboxes know them by it.
+// metadataPrefix is the prefix of the extended attributes that contain a file's
+// metadata. Programs in E2B's sandboxes expect this prefix.
 const metadataPrefix = "user.e2b."
 
-// maxMetadata bounds the metadata of one file, in bytes: programs in the
-// sandbox can set such attributes, too.
+// maxMetadata is the maximum size of the metadata of one file, in bytes. The
+// agent must enforce it because programs in the sandbox can also set such
+// attributes.
 const maxMetadata = 4096
 
-// attributes lists the names of a file's metadata, with their prefix.
-func attributes(name string) []string {
-	n, err := syscall.Listxattr(name, nil)
+// attributes returns the names, including the prefix, of a file's metadata
+// attributes. list reads the names of all extended attributes.
+func attributes(list func([]byte) (int, error)) []string {
+	n, err := list(nil)
 	if err != nil || n <= 0 {
-		return nil // most files have none, many file systems know none
+		return nil // most files have none, and many file systems do not support them
 	}
 	b := make([]byte, n)
-	if n, err = syscall.Listxattr(name, b); err != nil {
+	if n, err = list(b); err != nil {
 		return nil
 	}
 	return slices.DeleteFunc(strings.Split(string(b[:n]), "\x00"), func(a string) bool {
@@ -31,13 +34,26 @@ func attributes(name string) []string {
 	})
 }
 
-// metadata reads a file's metadata, as much as it may be.
+// metadata reads the metadata of the file at a path. A link has no metadata.
 func metadata(name string) map[string]string {
+	return collected(func(b []byte) (int, error) { return nofollow.Listxattr(name, b) },
+		func(a string, b []byte) (int, error) { return nofollow.Getxattr(name, a, b) })
+}
+
+// metadataOf reads the metadata of an open file.
+func metadataOf(f *os.File) map[string]string {
+	return collected(func(b []byte) (int, error) { return nofollow.Flistxattr(f, b) },
+		func(a string, b []byte) (int, error) { return nofollow.Fgetxattr(f, a, b) })
+}
+
+// collected reads a file's metadata with the given functions, up to maxMetadata
+// bytes.
+func collected(list func([]byte) (int, error), get func(string, []byte) (int, error)) map[string]string {
 	var out map[string]string
 	left := maxMetadata
-	for _, a := range attributes(name) {
+	for _, a := range attributes(list) {
 		b := make([]byte, maxMetadata)
-		n, err := syscall.Getxattr(name, a, b)
+		n, err := get(a, b)
 		key := strings.TrimPrefix(a, metadataPrefix)
 		if err != nil || n < 0 || len(key)+n > left {
 			continue
@@ -51,32 +67,22 @@ func metadata(name string) map[string]string {
 	return out
 }
 
-// setMetadata makes m all the metadata that an open file has. It goes by the
-// descriptor: the name may be another file's by now.
+// setMetadata replaces the metadata of an open file by m. It uses the
+// descriptor, because the name may refer to another file by now.
 func setMetadata(f *os.File, m map[string]string) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var failed error
-	err = conn.Control(func(fd uintptr) {
-		self := "/proc/self/fd/" + strconv.Itoa(int(fd))
-		for _, a := range attributes(self) {
-			if _, keep := m[strings.TrimPrefix(a, metadataPrefix)]; !keep {
-				_ = syscall.Removexattr(self, a)
-			}
+	for _, a := range attributes(func(b []byte) (int, error) { return nofollow.Flistxattr(f, b) }) {
+		if _, keep := m[strings.TrimPrefix(a, metadataPrefix)]; !keep {
+			_ = nofollow.Fremovexattr(f, a)
 		}
-		for k, v := range m {
-			if failed = syscall.Setxattr(self, metadataPrefix+k, []byte(v), 0); failed != nil {
-				return
-			}
+	}
+	for k, v := range m {
+		err := nofollow.Fsetxattr(f, metadataPrefix+k, []byte(v))
+		if err == syscall.ENOTSUP {
+			return badPath("path '%s' is on a file system that keeps no metadata", f.Name())
 		}
-	})
-	if err != nil {
-		return err
+		if err != nil {
+			return err
+		}
 	}
-	if failed == syscall.ENOTSUP {
-		return badPath("path '%s' is on a file system that keeps no metadata", f.Name())
-	}
-	return failed
+	return nil
 }

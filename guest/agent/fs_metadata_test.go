@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// What a program in the sandbox says of a file by E2B's attributes is the
-// file's metadata, and what we say is in them.
-func TestMetadataIsInE2BsAttributes(t *testing.T) {
+// E2B's extended attributes that a program in the sandbox sets are read as the
+// file's metadata. Metadata that the host sets is stored in these attributes.
+func TestMetadataUsesE2BAttributes(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	f, err := os.Create(name)
 	if err != nil {

@@ -4,15 +4,20 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// move renames. Between file systems, as /tmp and the root are two, it copies
-// and removes.
+// move renames a file. Between file systems, such as /tmp and the root, it
+// copies the file and removes the original.
 func move(c fsCall) error {
 	if c.To == nil {
 		return invalid("a move without a target")
@@ -21,29 +26,39 @@ func move(c fsCall) error {
 	if err != nil {
 		return err
 	}
-	to, err := c.target(*c.To)
+	to, err := locate(*c.To)
 	if err != nil {
 		return err
 	}
-	st, err := os.Lstat(from.name)
+	var e wire.Entry
+	err = c.withRights(func() (err error) {
+		e, err = relocate(from.name, to)
+		return err
+	})
+	return c.sendEntry(to.name, e, err)
+}
+
+func relocate(from string, to place) (e wire.Entry, err error) {
+	st, err := os.Lstat(from)
 	if err != nil {
-		return pathError(from.name, err)
+		return e, pathError(from, err)
 	}
 	if err := to.makeDirs(path.Dir(to.name)); err != nil {
-		return err
+		return e, err
 	}
-	if st.IsDir() && within(from.name, path.Dir(to.name)) {
-		return badPath("path '%s' cannot be moved into itself", from.name)
+	if st.IsDir() && isWithin(from, path.Dir(to.name)) {
+		return e, badPath("path '%s' cannot be moved into itself", from)
 	}
-	// Not os.Rename: it keeps directories, even empty ones, from being replaced.
-	err = rename(from.name, to.name)
+	// Do not use os.Rename, which refuses to replace directories, even empty
+	// ones.
+	err = rename(from, to.name)
 	if err == syscall.EXDEV {
-		err = carryOver(from.name, to.name)
+		err = moveAcross(from, to.name)
 	}
 	if err != nil {
-		return moveError(from.name, to.name, err)
+		return e, moveError(from, to.name, err)
 	}
-	return c.sendEntry(to.name)
+	return (&accounts{}).entry(to.name)
 }
 
 func rename(from, to string) error {
@@ -54,7 +69,7 @@ func rename(from, to string) error {
 	}
 }
 
-// moveError tells what is wrong with a move, of which both paths were there.
+// moveError returns the error of a failed move between two existing paths.
 func moveError(from, to string, err error) error {
 	switch errno, _ := errors.AsType[syscall.Errno](err); errno {
 	case syscall.ENOTDIR:
@@ -68,38 +83,53 @@ func moveError(from, to string, err error) error {
 	}
 }
 
-// within reports whether a directory is dir or below it, whatever links lead
-// there.
-func within(dir, name string) bool {
+// isWithin reports whether name is dir or below it, after links are resolved.
+func isWithin(dir, name string) bool {
 	dir, _ = filepath.EvalSymlinks(dir)
 	name, _ = filepath.EvalSymlinks(name)
 	return dir == name || dir != "" && strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// carryOver moves to another file system. The copy is made beside its place,
-// so that nobody sees half of it.
-func carryOver(from, to string) error {
+// moveAcross moves a file to another file system. It creates the copy in a
+// temporary directory beside the target, so that no program sees a partial
+// copy.
+func moveAcross(from, to string) (err error) {
 	above, err := filepath.EvalSymlinks(path.Dir(from))
 	if err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(path.Dir(to), ".brig-*")
+	source, err := nofollow.Open(above)
 	if err != nil {
 		return err
 	}
-	defer removeAll(tmp)
-	from, made := path.Join(above, path.Base(from)), path.Join(tmp, "moved")
-	if err := duplicate(from, made, mounts()); err != nil {
+	defer source.Close()
+	target, err := nofollow.Open(path.Dir(to))
+	if err != nil {
 		return err
 	}
-	if err := rename(made, to); err != nil {
+	defer target.Close()
+	tmp := ".brig-" + strconv.FormatUint(rand.Uint64(), 36)
+	if err := target.Mkdir(tmp, 0o700); err != nil {
 		return err
 	}
-	return removeAll(from)
+	defer func() { _ = target.RemoveAll(tmp) }()
+	dir, err := target.Dir(tmp)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	d := duplicator{mounts: mounts()}
+	if err := d.copy(source, path.Base(from), path.Join(above, path.Base(from)), dir, "moved"); err != nil {
+		return err
+	}
+	if err := dir.Rename("moved", target, path.Base(to)); err != nil {
+		return err
+	}
+	return source.RemoveAll(path.Base(from))
 }
 
-// mounts lists where file systems are mounted. The numbers of devices do not
-// tell: an overlay has several.
+// mounts returns the mount points. Device numbers cannot identify them, because
+// an overlay has several device numbers.
 func mounts() map[string]bool {
 	b, _ := os.ReadFile("/proc/self/mounts")
 	out := map[string]bool{"/": true}
@@ -111,72 +141,147 @@ func mounts() map[string]bool {
 	return out
 }
 
-// duplicate copies a file, a link or a directory with all that is in it, and
-// who owns it, its mode, time and metadata. It enters no mount.
-func duplicate(from, to string, mounts map[string]bool) error {
-	if mounts[from] {
-		return pathError(from, syscall.EBUSY)
+// duplicator copies a file, a link or a directory tree, including the owner,
+// mode, time and metadata. It does not enter mounts or follow links.
+type duplicator struct{ mounts map[string]bool }
+
+// copy copies the file with this name in a directory to another directory. full
+// is the path of the file.
+func (d duplicator) copy(from *nofollow.Dir, name, full string, to *nofollow.Dir, as string) error {
+	if d.mounts[full] {
+		return pathError(full, syscall.EBUSY)
 	}
-	st, err := os.Lstat(from)
-	if err != nil {
-		return err
-	}
+	st, err := from.Stat(name)
 	switch {
+	case err != nil:
+		return err
 	case st.IsDir():
-		err = duplicateDir(from, to, mounts)
-	case st.Mode().IsRegular():
-		err = duplicateFile(from, to)
-	case st.Mode()&fs.ModeSymlink != 0:
-		var target string
-		if target, err = os.Readlink(from); err == nil {
-			err = os.Symlink(target, to)
+		return d.copyDir(from, name, full, to, as)
+	case st.IsRegular():
+		return copyFile(from, name, full, to, as)
+	case st.IsLink():
+		target, err := from.Readlink(name)
+		if err == nil {
+			err = to.Symlink(target, as)
 		}
+		if err == nil {
+			err = ignoreNotPermitted(to.Lchown(as, int(st.Uid), int(st.Gid)))
+		}
+		return err
 	default:
-		return badPath("path '%s' is neither a file nor a directory and cannot leave its file system", from)
+		return badPath("path '%s' is neither a file nor a directory and cannot leave its file system", full)
 	}
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok && err == nil {
-		err = os.Lchown(to, int(sys.Uid), int(sys.Gid))
-	}
-	if err != nil || st.Mode()&fs.ModeSymlink != 0 {
-		return err
-	}
-	if err := os.Chmod(to, st.Mode()&(fs.ModePerm|fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky)); err != nil {
-		return err
-	}
-	return os.Chtimes(to, st.ModTime(), st.ModTime())
 }
 
-func duplicateDir(from, to string, mounts map[string]bool) error {
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return err
-	}
-	d, err := openDir(from)
-	if err != nil {
-		return err
-	}
-	names, err := d.Readdirnames(-1)
-	d.Close()
-	for _, name := range names {
-		if err == nil {
-			err = duplicate(path.Join(from, name), path.Join(to, name), mounts)
-		}
+// ignoreNotPermitted ignores a missing permission to change the owner of a
+// copy. The account then owns its copies, as with mv.
+func ignoreNotPermitted(err error) error {
+	if err == syscall.EPERM {
+		return nil
 	}
 	return err
 }
 
-func duplicateFile(from, to string) error {
-	src, _, err := openRegular(from, os.O_RDONLY, 0)
+func (d duplicator) copyDir(from *nofollow.Dir, name, full string, to *nofollow.Dir, as string) error {
+	src, err := from.Dir(name)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	st, err := src.Self()
+	if err != nil {
+		return err
+	}
+	if err := to.Mkdir(as, 0o700); err != nil {
+		return err
+	}
+	dst, err := to.Dir(as)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	names, err := src.Names(-1)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := d.copy(src, n, path.Join(full, n), dst, n); err != nil {
+			return err
+		}
+	}
+	if err := ignoreNotPermitted(dst.Chown(int(st.Uid), int(st.Gid))); err != nil {
+		return err
+	}
+	if err := dst.Chmod(st.Mode & 0o7777); err != nil {
+		return err
+	}
+	return dst.SetTime(st.Mtim)
+}
+
+func copyFile(from *nofollow.Dir, name, full string, to *nofollow.Dir, as string) error {
+	src, err := from.Open(name, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	st, err := statOpen(src)
+	if err == nil {
+		err = needRegular(full, st)
+	}
+	if err != nil {
+		return err
+	}
+	if isAgents(src) {
+		return failure("denied", "path", "path '%s' is the agent's own", full)
+	}
+	dst, err := to.Open(as, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = io.Copy(dst, src)
-	if m := metadata(from); err == nil && m != nil {
+	if m := metadataOf(src); err == nil && m != nil {
 		err = setMetadata(dst, m)
 	}
+	if err == nil {
+		err = ignoreNotPermitted(fchown(dst, st))
+	}
+	if err == nil {
+		err = errors.Join(nofollow.Fchmod(dst, st.Mode&0o7777), nofollow.SetTime(dst, st.Mtim))
+	}
 	return errors.Join(err, dst.Close())
+}
+
+func fchown(f *os.File, st nofollow.Stat) error {
+	err := f.Chown(int(st.Uid), int(st.Gid))
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno
+	}
+	return err
+}
+
+// remove removes the file or the directory tree at the path.
+func remove(c fsCall) error {
+	p, err := locate(c.Path)
+	if err != nil {
+		return err
+	}
+	if p.name == "/" {
+		return badPath("path '/' cannot be removed")
+	}
+	return pathError(p.name, c.withRights(func() error {
+		// Otherwise everything below a mount point would be removed before the
+		// kernel refuses to remove the mount point itself.
+		if above, err := filepath.EvalSymlinks(path.Dir(p.name)); err == nil && mounts()[path.Join(above, path.Base(p.name))] {
+			return syscall.EBUSY
+		}
+		dir, err := nofollow.Open(path.Dir(p.name))
+		if err == nil {
+			err = dir.RemoveAll(path.Base(p.name))
+			dir.Close()
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			return nil
+		}
+		return err
+	}))
 }

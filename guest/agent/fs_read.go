@@ -8,42 +8,55 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// lister sends the entries below a directory, many in one write.
+// lister sends the entries below a directory in batches.
 type lister struct {
+	as       func(func() error) error
 	w        *writer
 	accounts accounts
-	left     int // entries that may still come
+	left     int // number of entries that may still be sent
 	batch    bytes.Buffer
 }
 
-// batched is how much is sent at once, in bytes.
-const batched = 128 << 10
+// batchSize is the size from which a batch is sent, in bytes.
+const batchSize = 128 << 10
 
-// list sends what is in a directory, and in those below it.
-func list(c fsCall) error {
+// listDir sends the entries of a directory and of its subdirectories, up to the
+// depth in the call.
+func listDir(c fsCall) error {
 	p, err := locate(c.Path)
 	if err != nil {
 		return err
 	}
-	if err := needDir(p.name); err != nil {
-		return err
-	}
-	l := lister{w: c.w, left: c.Max}
-	if err := l.walk(p.name, c.Depth); errors.Is(err, errTooMany) {
+	l := lister{as: c.withRights, w: c.w, left: c.Max}
+	err = l.walk(func() (*nofollow.Dir, error) { return openDir(p.name) }, p.name, c.Depth)
+	if errors.Is(err, errTooMany) {
 		return failure("excess", "path", "path '%s' has more than %d entries", p.name, c.Max)
 	} else if err != nil {
 		return pathError(p.name, err)
 	}
-	l.w.raw(l.batch.Bytes())
+	l.w.writeFrame(l.batch.Bytes())
 	return nil
 }
 
-// needDir fails unless there is a directory, or a link to one.
+// openDir opens a directory by its path. It returns an error if the path does
+// not refer to a directory.
+func openDir(name string) (*nofollow.Dir, error) {
+	if err := needDir(name); err != nil {
+		return nil, err
+	}
+	d, err := nofollow.Open(name)
+	return d, pathError(name, err)
+}
+
+// needDir returns an error unless the path is a directory or a link to one.
 func needDir(name string) error {
 	st, err := os.Stat(name)
 	if err != nil {
@@ -57,61 +70,115 @@ func needDir(name string) error {
 
 var errTooMany = errors.New("too many entries")
 
-// walk sends a directory's entries in order. What goes away meanwhile is not
-// there.
-func (l *lister) walk(dir string, depth int) error {
-	f, err := openDir(dir)
+// walk sends the entries of the directory that open opens, in order. It omits
+// files that are removed meanwhile. It never waits for the host while it has
+// the account's rights, because the number of threads with such rights is
+// limited.
+func (l *lister) walk(open func() (*nofollow.Dir, error), full string, depth int) error {
+	var (
+		dir   *nofollow.Dir
+		names []string
+	)
+	err := l.as(func() (err error) {
+		if dir, err = open(); err != nil {
+			return err
+		}
+		if names, err = dir.Names(l.left + 1); errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return err
+	})
+	if dir != nil {
+		defer dir.Close()
+	}
 	if err != nil {
 		return err
 	}
-	names, err := f.Readdirnames(l.left + 1)
-	f.Close()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
 	slices.Sort(names)
-	for _, name := range names {
-		if l.left == 0 {
-			return errTooMany
-		}
-		if l.w.gone() {
+	for some := range slices.Chunk(names, 512) {
+		entries := make([]wire.Entry, len(some))
+		err := l.as(func() error {
+			for i, name := range some {
+				if at := path.Join(full, name); len(at) < maxPath {
+					entries[i], _ = l.accounts.entryIn(dir, name, at) // the path stays empty if the file was removed
+				}
+			}
 			return nil
-		}
-		e, err := l.accounts.entry(path.Join(dir, name))
+		})
 		if err != nil {
-			continue
-		}
-		l.left--
-		if err := wire.WriteJSON(&l.batch, wire.TypeEntry, e); err != nil {
 			return err
 		}
-		if l.batch.Len() >= batched {
-			l.w.raw(l.batch.Bytes())
-			l.batch.Reset()
-		}
-		if e.Type == "directory" && depth > 1 {
-			if err := l.walk(e.Path, depth-1); errors.Is(err, errTooMany) {
+		for i, e := range entries {
+			if e.Path == "" {
+				continue
+			}
+			if err := l.send(e); err != nil || l.w.hostGone() {
 				return err
+			}
+			if e.Type != "directory" || depth <= 1 {
+				continue
+			}
+			below := l.walk(func() (*nofollow.Dir, error) { return dir.Dir(some[i]) }, e.Path, depth-1)
+			if errors.Is(below, errTooMany) {
+				return below
 			}
 		}
 	}
 	return nil
 }
 
-// gone reports whether nobody listens any more.
-func (w *writer) gone() bool {
+// maxPath is the kernel's maximum length of a path. It also limits the depth of
+// a walk.
+const maxPath = 4096
+
+// send adds an entry to the batch.
+func (l *lister) send(e wire.Entry) error {
+	if l.left == 0 {
+		return errTooMany
+	}
+	l.left--
+	if err := wire.WriteJSON(&l.batch, wire.TypeEntry, e); err != nil {
+		return err
+	}
+	if l.batch.Len() >= batchSize {
+		l.w.writeFrame(l.batch.Bytes())
+		l.batch.Reset()
+	}
+	return nil
+}
+
+// hostGone reports whether the host has disconnected.
+func (w *writer) hostGone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.dead
 }
 
-// read sends a file's entry and its content.
+// read sends the entry and the content of a file.
 func read(c fsCall) error {
 	p, err := locate(c.Path)
 	if err != nil {
 		return err
 	}
-	f, st, err := openRegular(p.name, os.O_RDONLY, 0)
+	var (
+		f *os.File
+		e wire.Entry
+	)
+	// Read the open file with the agent's rights, because the read may wait for
+	// the host.
+	err = c.withRights(func() error {
+		var st nofollow.Stat
+		var err error
+		if f, st, err = openRegular(p.name, os.O_RDONLY, 0); err != nil {
+			return err
+		}
+		if isAgents(f) {
+			f.Close()
+			return failure("denied", "path", "path '%s' is the agent's own", p.name)
+		}
+		e = (&accounts{}).describeOpen(p.name, f, st)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -121,11 +188,11 @@ func read(c fsCall) error {
 			return pathError(p.name, err)
 		}
 	}
-	c.w.json(wire.TypeEntry, (&accounts{}).describe(p.name, st))
-	// What a file has is read to its end, whatever its size says: those of
-	// /proc say nothing.
+	c.w.json(wire.TypeEntry, e)
+	// Read up to the end regardless of the reported size, because files of
+	// /proc report a size of 0.
 	buf := make([]byte, wire.HeaderSize+256<<10)
-	for left := c.Length; left != 0 && !c.w.gone(); {
+	for left := c.Length; left != 0 && !c.w.hostGone(); {
 		room := buf[wire.HeaderSize:]
 		if left > 0 {
 			room = room[:min(left, int64(len(room)))]
@@ -133,7 +200,7 @@ func read(c fsCall) error {
 		n, err := f.Read(room)
 		if n > 0 {
 			wire.PutHeader(buf, wire.TypeFileData, n)
-			c.w.raw(buf[:wire.HeaderSize+n])
+			c.w.writeFrame(buf[:wire.HeaderSize+n])
 			left -= int64(n)
 		}
 		if errors.Is(err, io.EOF) {
@@ -146,35 +213,69 @@ func read(c fsCall) error {
 	return nil
 }
 
-// openRegular opens a regular file, and never waits for the other end of a
-// pipe.
-func openRegular(name string, flags int, mode fs.FileMode) (*os.File, fs.FileInfo, error) {
-	st, err := os.Stat(name)
-	if err == nil {
+// isAgents reports whether an open file is in the agent's own directory in
+// /proc. The kernel allows a process to read its own memory, which contains
+// data of other callers.
+func isAgents(f *os.File) bool {
+	if !isOnKernelFS(f) {
+		return false
+	}
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return true
+	}
+	var at string
+	if closed := conn.Control(func(fd uintptr) { at, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(int(fd))) }); closed != nil || err != nil {
+		return true
+	}
+	at, ok := strings.CutPrefix(at, "/proc/")
+	if !ok {
+		return false
+	}
+	id, _, _ := strings.Cut(at, "/")
+	// Linux also has a directory for each thread id.
+	_, err = os.Lstat("/proc/self/task/" + id)
+	return id == strconv.Itoa(os.Getpid()) || err == nil && id != ""
+}
+
+// openRegular opens a regular file. It never blocks on a named pipe.
+func openRegular(name string, flags int, mode uint32) (f *os.File, st nofollow.Stat, err error) {
+	if err = syscall.Stat(name, &st.Stat_t); err == nil {
 		err = needRegular(name, st)
 	}
 	if err != nil && (flags&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)) {
-		return nil, nil, pathError(name, err)
+		return nil, st, pathError(name, err)
 	}
-	f, err := os.OpenFile(name, flags|syscall.O_NONBLOCK, mode)
-	if err != nil {
-		return nil, nil, pathError(name, err)
+	if f, err = nofollow.OpenFile(name, flags, mode); err != nil {
+		return nil, st, pathError(name, err)
 	}
-	if st, err = f.Stat(); err == nil {
-		err = needRegular(name, st) // it may be another one by now
+	if st, err = statOpen(f); err == nil {
+		err = needRegular(name, st) // the path may refer to another file by now
 	}
 	if err != nil {
 		f.Close()
-		return nil, nil, pathError(name, err)
+		return nil, st, pathError(name, err)
 	}
 	return f, st, nil
 }
 
-func needRegular(name string, st fs.FileInfo) error {
+// statOpen returns the status of an open file.
+func statOpen(f *os.File) (st nofollow.Stat, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return st, err
+	}
+	if closed := conn.Control(func(fd uintptr) { err = syscall.Fstat(int(fd), &st.Stat_t) }); closed != nil {
+		return st, closed
+	}
+	return st, err
+}
+
+func needRegular(name string, st nofollow.Stat) error {
 	switch {
 	case st.IsDir():
 		return badPath("path '%s' is a directory", name)
-	case !st.Mode().IsRegular():
+	case !st.IsRegular():
 		return badPath("path '%s' is not a regular file", name)
 	}
 	return nil

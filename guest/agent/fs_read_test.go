@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// A directory is listed up to the bound that the caller gives, below it too,
-// and one more entry is an error. The conformance suite of providers lists as
-// many as brig allows.
+// List returns up to the number of entries that the caller allows, including
+// entries of nested directories. One more entry is an error. The conformance
+// suite of providers lists as many entries as brig allows.
 func TestListBound(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "a", "b"), 0o755); err != nil {
@@ -31,7 +31,7 @@ func TestListBound(t *testing.T) {
 	}{{10, 2, false}, {9, 2, true}, {1, 1, false}, {0, 1, true}} {
 		server, client := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, client) }()
-		err := list(fsCall{FS: wire.FS{Path: wire.Path{Name: dir}, Max: c.most, Depth: c.depth}, w: &writer{c: server}})
+		err := listDir(fsCall{FS: wire.FS{Path: wire.Path{Name: dir}, Max: c.most, Depth: c.depth}, w: &writer{c: server}})
 		server.Close()
 		var told *callError
 		if excess := errors.As(err, &told) && told.told.Kind == "excess"; excess != c.excess || !c.excess && err != nil {

@@ -6,89 +6,172 @@ import (
 	"errors"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// The bounds of one watch. The kernel of a sandbox keeps events without end,
-// so they are taken from it at once and counted.
+// Limits of one watch. The kernel of a sandbox queues events without a limit,
+// so the agent reads them at once and counts them.
 const (
 	maxWatched = 65536 // directories
-	maxPending = 16384 // events that the host has not taken
+	maxPending = 16384 // events that were not sent to the host yet
 )
 
-// watched are the events that are asked for.
-const watched = syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM |
+// Limits of all watches together. Watches use the sandbox's memory, which its
+// programs also need.
+const (
+	maxAllWatched = 65536 // directories
+	maxAllPending = 65536 // events that were not sent to the host yet
+)
+
+// watchUsage counts the directories and pending events of all watches.
+var watchUsage struct{ dirs, pending atomic.Int64 }
+
+// queue contains the events that were not sent to the host yet. They count in
+// watchUsage.
+type queue struct {
+	mu     sync.Mutex // guards the fields below
+	some   *sync.Cond
+	events []event
+	closed bool
+}
+
+func newQueue() *queue {
+	q := &queue{}
+	q.some = sync.NewCond(&q.mu)
+	return q
+}
+
+// put adds an event, or returns false if there are too many.
+func (q *queue) put(e event) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || len(q.events) == maxPending || watchUsage.pending.Load() >= maxAllPending {
+		return false
+	}
+	watchUsage.pending.Add(1)
+	q.events = append(q.events, e)
+	q.some.Signal()
+	return true
+}
+
+// take waits for events and returns all of them. It returns no events once the
+// queue is closed and empty.
+func (q *queue) take() []event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.events) == 0 && !q.closed {
+		q.some.Wait()
+	}
+	out := q.events
+	q.events = nil
+	watchUsage.pending.Add(-int64(len(out)))
+	return out
+}
+
+// drop closes the queue and discards the remaining events.
+func (q *queue) drop() {
+	q.close()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	watchUsage.pending.Add(-int64(len(q.events)))
+	q.events = nil
+}
+
+// close closes the queue. take still returns the remaining events.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.some.Signal()
+}
+
+// watchMask contains the requested event types.
+const watchMask = syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM |
 	syscall.IN_ATTRIB | syscall.IN_MODIFY | syscall.IN_DELETE | syscall.IN_ONLYDIR
 
-// watcher watches a directory, and those below it if it is recursive.
+// watcher watches a directory and, if it is recursive, its subdirectories.
 type watcher struct {
 	root      string
+	dir       *nofollow.Dir // the open root
+	as        func(func() error) error
 	recursive bool
-	file      *os.File // of inotify
+	file      *os.File // the inotify descriptor
 	dirs      map[int32]*watchedDir
 	accounts  accounts
 	w         *writer
-	making    *sync.RWMutex // the agent's
+	making    *sync.RWMutex // the agent's lock
 }
 
 // watchedDir is a directory that has a watch.
 type watchedDir struct {
 	name string // relative to the root, "" for the root
-	// found has what was there when the directory was looked at first, and is
-	// told of. It may be new since the watch began; then an event tells of it
-	// once more.
+	// found contains the files that add reported when it read the directory. If
+	// one of them was created after the watch had started, its create event is
+	// suppressed.
 	found map[string]bool
 }
 
-// event is one event of inotify.
+// event is one inotify event.
 type event struct {
 	wd   int32
 	mask uint32
 	name string
 }
 
-// watch tells of changes until the connection ends.
+// watch reports changes until the connection closes.
 func watch(c fsCall) error {
 	p, err := locate(c.Path)
 	if err != nil {
-		return err
-	}
-	if err := needDir(p.name); err != nil {
 		return err
 	}
 	fd, err := syscall.InotifyInit1(syscall.IN_CLOEXEC | syscall.IN_NONBLOCK)
 	if err != nil {
 		return pathError(p.name, err)
 	}
-	t := &watcher{root: p.name, recursive: c.Recursive, file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{}, w: c.w, making: c.making}
+	t := &watcher{root: p.name, recursive: c.Recursive, file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{}, as: c.withRights, w: c.w, making: c.making}
 	defer t.file.Close()
+	err = c.withRights(func() (err error) {
+		t.dir, err = openDir(p.name)
+		return err
+	})
+	if err != nil {
+		return pathError(p.name, err)
+	}
+	defer t.dir.Close()
+	defer func() { watchUsage.dirs.Add(-int64(len(t.dirs))) }()
 	if err := t.add("", false); err != nil {
 		return pathError(p.name, err)
 	}
 	c.w.json(wire.TypeChange, wire.Change{})
 	go func() {
-		_, _ = c.r.Read() // the host says nothing more: this is the end
+		_, _ = c.r.Read() // the host sends no more frames, so this read waits for the end
 		t.file.Close()
 	}()
-	events := make(chan event, maxPending)
+	events := newQueue()
 	ended := make(chan error, 1)
 	go func() { ended <- t.pump(events) }()
-	for e := range events {
-		if err := t.handle(e); err != nil {
-			return pathError(p.name, err)
+	defer events.drop()
+	for list := events.take(); len(list) > 0; list = events.take() {
+		for _, e := range list {
+			if err := t.handle(e); err != nil {
+				return pathError(p.name, err)
+			}
 		}
 	}
 	return pathError(p.name, <-ended)
 }
 
-// pump reads events until the file is closed or there are too many.
-func (t *watcher) pump(events chan<- event) error {
-	defer close(events)
-	for buf := make([]byte, 64<<10); ; {
+// pump reads events until the file is closed or too many events are pending.
+func (t *watcher) pump(events *queue) error {
+	defer events.close()
+	for buf := make([]byte, 8<<10); ; {
 		n, err := t.file.Read(buf)
 		if errors.Is(err, os.ErrClosed) {
 			return nil
@@ -104,15 +187,14 @@ func (t *watcher) pump(events chan<- event) error {
 			name, _, _ := bytes.Cut(b[syscall.SizeofInotifyEvent:size], []byte{0})
 			e := event{int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), string(name)}
 			b = b[size:]
-			if e.mask&syscall.IN_Q_OVERFLOW != 0 || len(events) == cap(events) {
+			if e.mask&syscall.IN_Q_OVERFLOW != 0 || !events.put(e) {
 				return failure("excess", "path", "path '%s': there are too many changes to follow", t.root)
 			}
-			events <- e
 		}
 	}
 }
 
-// handle tells the host of one event.
+// handle reports one event to the host.
 func (t *watcher) handle(e event) error {
 	d := t.dirs[e.wd]
 	if d == nil {
@@ -120,10 +202,11 @@ func (t *watcher) handle(e event) error {
 	}
 	if e.mask&syscall.IN_IGNORED != 0 {
 		delete(t.dirs, e.wd)
+		watchUsage.dirs.Add(-1)
 		return nil
 	}
 	if e.name == "" {
-		return nil // of the directory itself: the one above it tells
+		return nil // an event of the directory itself, which its parent also reports
 	}
 	name := path.Join(d.name, e.name)
 	appeared := e.mask&(syscall.IN_CREATE|syscall.IN_MOVED_TO) != 0
@@ -134,7 +217,7 @@ func (t *watcher) handle(e event) error {
 	if appeared && told {
 		return nil
 	}
-	t.tell(name, kinds(e.mask)...)
+	t.reportChange(name, kinds(e.mask)...)
 	if !t.recursive || e.mask&syscall.IN_ISDIR == 0 {
 		return nil
 	}
@@ -147,7 +230,7 @@ func (t *watcher) handle(e event) error {
 	return nil
 }
 
-// kinds says what an event means.
+// kinds returns the kinds of change in an event mask.
 func kinds(mask uint32) (out []string) {
 	for _, k := range []struct {
 		bits uint32
@@ -163,53 +246,82 @@ func kinds(mask uint32) (out []string) {
 	return out
 }
 
-// tell tells of a change, with what is there now.
-func (t *watcher) tell(name string, kinds ...string) {
-	if len(kinds) == 0 || t.w.gone() {
+// reportChange reports a change with the current entry of the file.
+func (t *watcher) reportChange(name string, kinds ...string) {
+	if len(kinds) == 0 || t.w.hostGone() {
 		return
 	}
 	change := wire.Change{Name: name, Kinds: kinds}
-	t.making.RLock()
-	e, err := t.accounts.entry(path.Join(t.root, name))
-	t.making.RUnlock()
-	if err == nil {
-		change.Entry = &e
-	}
+	_ = t.as(func() error {
+		t.making.RLock()
+		defer t.making.RUnlock()
+		dir, err := t.dir.Walk(path.Dir(name))
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		if e, err := t.accounts.entryIn(dir, path.Base(name), path.Join(t.root, name)); err == nil {
+			change.Entry = &e
+		}
+		return nil
+	})
 	t.w.json(wire.TypeChange, change)
 }
 
-// add watches a directory and, if the watch is recursive, those in it. What is
-// there already is told as new if it appeared with the directory. Only the
-// root's own failure is one: the others may have gone again.
+// add watches a directory and, if the watch is recursive, its subdirectories.
+// If the directory appeared during the watch, add reports its files as new.
+// Only a failure at the root is an error, because other directories may have
+// been removed again.
 func (t *watcher) add(name string, appeared bool) error {
 	if len(t.dirs) == maxWatched {
 		return failure("excess", "path", "path '%s' has more than %d directories", t.root, maxWatched)
 	}
-	mask, full := uint32(watched), path.Join(t.root, name)
-	if name != "" {
-		mask |= syscall.IN_DONT_FOLLOW
+	if watchUsage.dirs.Load() >= maxAllWatched {
+		return failure("excess", "path", "the watches of this sandbox have %d directories already", maxAllWatched)
 	}
-	wd, err := t.control(func(fd int) (int, error) { return syscall.InotifyAddWatch(fd, full, mask) })
+	d := &watchedDir{name: name, found: map[string]bool{}}
+	var names []string
+	below := map[string]bool{} // the names that are directories
+	err := t.as(func() error {
+		dir, err := t.dir.Walk(name)
+		if err != nil {
+			return err
+		}
+		defer dir.Close()
+		// Use the descriptor, because the name may refer to a link by now.
+		wd, err := t.control(func(fd int) (int, error) { return syscall.InotifyAddWatch(fd, dir.Proc(""), watchMask) })
+		if err != nil {
+			return err
+		}
+		if t.dirs[int32(wd)] == nil {
+			watchUsage.dirs.Add(1)
+		}
+		t.dirs[int32(wd)] = d
+		if !t.recursive {
+			return nil
+		}
+		names, _ = dir.Names(-1)
+		for _, n := range names {
+			if st, err := dir.Stat(n); err == nil && st.IsDir() {
+				below[n] = true
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		if name == "" {
 			return err
 		}
 		return nil
 	}
-	d := &watchedDir{name: name, found: map[string]bool{}}
-	t.dirs[int32(wd)] = d
-	if !t.recursive {
-		return nil
-	}
-	entries, _ := os.ReadDir(full)
-	for _, e := range entries {
-		below := path.Join(name, e.Name())
+	slices.Sort(names)
+	for _, n := range names {
 		if appeared {
-			d.found[e.Name()] = true
-			t.tell(below, "create")
+			d.found[n] = true
+			t.reportChange(path.Join(name, n), "create")
 		}
-		if e.IsDir() {
-			if err := t.add(below, appeared); err != nil {
+		if below[n] {
+			if err := t.add(path.Join(name, n), appeared); err != nil {
 				return err
 			}
 		}
@@ -217,18 +329,19 @@ func (t *watcher) add(name string, appeared bool) error {
 	return nil
 }
 
-// forget ends the watches of a directory that was moved away, and of those
-// below.
+// forget removes the watches of a directory that was moved away, and of its
+// subdirectories.
 func (t *watcher) forget(name string) {
 	for wd, d := range t.dirs {
 		if d.name == name || strings.HasPrefix(d.name, name+"/") {
 			delete(t.dirs, wd)
+			watchUsage.dirs.Add(-1)
 			_, _ = t.control(func(fd int) (int, error) { return syscall.InotifyRmWatch(fd, uint32(wd)) })
 		}
 	}
 }
 
-// control calls inotify, unless it is closed.
+// control calls f with the inotify descriptor, unless it is closed.
 func (t *watcher) control(f func(fd int) (int, error)) (n int, err error) {
 	conn, err := t.file.SyscallConn()
 	if err != nil {

@@ -4,34 +4,44 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
 	"slices"
+	"strconv"
+	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// makeDirectory makes a directory that is not there.
+// makeDirectory creates a directory. It returns an "exists" error if the
+// directory already exists.
 func makeDirectory(c fsCall) error {
-	p, err := c.target(c.Path)
+	p, err := locate(c.Path)
 	if err != nil {
 		return err
 	}
-	if err := p.makeDirs(path.Dir(p.name)); err != nil {
-		return err
-	}
-	if err := p.mkdir(p.name); errors.Is(err, fs.ErrExist) {
-		if err := needDirThere(p.name); err != nil {
+	var e wire.Entry
+	err = c.withRights(func() (err error) {
+		if err := p.makeDirs(path.Dir(p.name)); err != nil {
 			return err
 		}
-		return failure("exists", "path", "path '%s' already exists", p.name)
-	} else if err != nil {
-		return pathError(p.name, err)
-	}
-	return c.sendEntry(p.name)
+		if err := os.Mkdir(p.name, 0o755); errors.Is(err, fs.ErrExist) {
+			if err := needDirThere(p.name); err != nil {
+				return err
+			}
+			return failure("exists", "path", "path '%s' already exists", p.name)
+		} else if err != nil {
+			return err
+		}
+		e, err = (&accounts{}).entry(p.name)
+		return err
+	})
+	return c.sendEntry(p.name, e, err)
 }
 
-// makeDirs makes dir and what is missing above it.
+// makeDirs creates dir and its missing parents.
 func (p place) makeDirs(dir string) error {
 	if st, err := os.Stat(dir); err == nil && st.IsDir() {
 		return nil
@@ -41,7 +51,7 @@ func (p place) makeDirs(dir string) error {
 			return err
 		}
 	}
-	if err := p.mkdir(dir); errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
 		return needDirThere(dir)
 	} else if err != nil {
 		return pathError(dir, err)
@@ -49,7 +59,8 @@ func (p place) makeDirs(dir string) error {
 	return nil
 }
 
-// needDirThere is needDir of what is there, if only as a link to nothing.
+// needDirThere is like needDir, for a path that exists but may be a dangling
+// link.
 func needDirThere(name string) error {
 	st, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !st.IsDir() {
@@ -58,36 +69,35 @@ func needDirThere(name string) error {
 	return pathError(name, err)
 }
 
-func (p place) mkdir(dir string) error {
-	p.making.Lock()
-	defer p.making.Unlock()
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	return os.Lchown(dir, p.uid, p.gid)
-}
-
-// write makes a file of the frames that follow. When they end too soon, the
-// file stays as far as it came.
+// write writes the frames that follow the call to a file. If they end early,
+// the file keeps the data that has arrived.
 func write(c fsCall) error {
-	p, err := c.target(c.Path)
+	p, err := locate(c.Path)
 	if err != nil {
 		return err
 	}
-	if err := p.makeDirs(path.Dir(p.name)); err != nil {
+	var f *os.File
+	// Write the open file with the agent's rights, because the write waits for
+	// the host.
+	err = c.withRights(func() (err error) {
+		if err = p.makeDirs(path.Dir(p.name)); err != nil {
+			return err
+		}
+		if f, err = p.open(c.Mode & 0o777); err != nil {
+			return err
+		}
+		if err = setMetadata(f, c.Metadata); err == nil {
+			err = empty(f)
+		}
+		if err != nil {
+			f.Close()
+		}
 		return err
-	}
-	f, err := p.open(fs.FileMode(c.Mode & 0o777))
+	})
 	if err != nil {
-		return err
+		return pathError(p.name, err)
 	}
 	defer f.Close()
-	if err := setMetadata(f, c.Metadata); err != nil {
-		return pathError(p.name, err)
-	}
-	if err := empty(f); err != nil {
-		return pathError(p.name, err)
-	}
 	for {
 		d, err := c.r.Read()
 		if err != nil {
@@ -106,8 +116,8 @@ func write(c fsCall) error {
 	return c.sendOpen(p.name, f)
 }
 
-// empty takes what a file has. One that has nothing is left alone: who watches it
-// would be told of a change.
+// empty truncates a file. It does not touch an empty file, because a watch
+// would report a change.
 func empty(f *os.File) error {
 	st, err := f.Stat()
 	if err == nil && st.Size() > 0 {
@@ -116,120 +126,183 @@ func empty(f *os.File) error {
 	return err
 }
 
-// sendOpen sends the entry of a file that was opened by this name: of the
-// file itself, where the name is a link.
+// sendOpen sends the entry of an open file. name is the path by which it was
+// opened. If the path is a link, the entry describes the target.
 func (c fsCall) sendOpen(name string, f *os.File) error {
-	st, err := f.Stat()
-	if err != nil {
-		return pathError(name, err)
-	}
-	c.w.json(wire.TypeEntry, (&accounts{}).describe(name, st))
-	return nil
+	var e wire.Entry
+	err := c.withRights(func() error {
+		st, err := statOpen(f)
+		if err == nil {
+			e = (&accounts{}).describeOpen(name, f, st)
+		}
+		return err
+	})
+	return c.sendEntry(name, e, err)
 }
 
-// open opens a file to write it, and makes it if there is none. Mode 0 keeps
-// what a file has.
-func (p place) open(mode fs.FileMode) (*os.File, error) {
+// open opens a file for writing, and creates it if it does not exist. If mode
+// is 0, an existing file keeps its mode.
+func (p place) open(mode uint32) (*os.File, error) {
 	_, err := os.Stat(p.name)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	if isNew && mode == 0 {
 		mode = 0o644
 	}
-	if isNew {
-		p.making.Lock()
-		defer p.making.Unlock()
-	}
 	f, st, err := openRegular(p.name, os.O_WRONLY|os.O_CREATE, mode)
 	if err != nil {
 		return nil, err
 	}
-	if onKernel(f) {
-		// The agent's own may be among them, and its kernel may be the host's.
+	if isOnKernelFS(f) {
+		// Reject all such files: they may include files of the agent's process,
+		// and the kernel may be the host's.
 		f.Close()
 		return nil, badPath("path '%s' is the kernel's and not to be written", p.name)
 	}
-	if isNew {
-		err = f.Chown(p.uid, p.gid)
-	}
-	if err == nil && mode != 0 && st.Mode() != mode {
-		err = f.Chmod(mode)
-	}
-	if err != nil {
-		f.Close()
-		return nil, pathError(p.name, err)
+	// Set the mode of a new file even if the umask did not change it, so that
+	// watches report a change of attributes. E2B's clients depend on that
+	// event.
+	if isNew || mode != 0 && st.Mode&0o7777 != mode {
+		if err := f.Chmod(fs.FileMode(mode)); err != nil {
+			f.Close()
+			return nil, pathError(p.name, err)
+		}
 	}
 	return f, nil
 }
 
-// compose makes one file of several. Nobody sees half of it: it is made beside
-// its place.
+// compose joins several files. It creates the result under a temporary name
+// beside the target, so that no program sees a partial result.
 func compose(c fsCall) error {
-	p, err := c.target(c.Path)
+	p, err := locate(c.Path)
 	if err != nil {
 		return err
 	}
-	if st, err := os.Stat(p.name); err == nil {
-		if err := needRegular(p.name, st); err != nil {
-			return err
+	var e wire.Entry
+	err = c.withRights(func() (err error) {
+		e, err = p.compose(c.From)
+		return err
+	})
+	return c.sendEntry(p.name, e, err)
+}
+
+func (p place) compose(from []wire.Path) (e wire.Entry, err error) {
+	if st, err := os.Stat(p.name); err == nil && !st.Mode().IsRegular() {
+		if st.IsDir() {
+			return e, badPath("path '%s' is a directory", p.name)
 		}
+		return e, badPath("path '%s' is not a regular file", p.name)
 	}
 	if err := p.makeDirs(path.Dir(p.name)); err != nil {
-		return err
+		return e, err
 	}
-	f, err := p.beside()
+	dir, err := nofollow.Open(path.Dir(p.name))
 	if err != nil {
-		return err
+		return e, err
 	}
-	defer f.Close()
-	sources, err := p.gather(f, c.From)
+	f, err := createTemp(dir, path.Base(p.name), 0o644)
+	if err != nil {
+		return e, pathError(p.name, err)
+	}
+	defer f.close()
+	dirs := map[string]*nofollow.Dir{}
+	defer func() {
+		for _, d := range dirs {
+			d.Close()
+		}
+	}()
+	sources, err := p.gather(f.File, from, dirs)
 	if err == nil {
-		err = pathError(p.name, os.Rename(f.Name(), p.name))
+		err = f.commit()
 	}
 	if err != nil {
-		os.Remove(f.Name())
-		return err
+		return e, pathError(p.name, err)
 	}
-	for _, s := range sources {
-		if err := os.Remove(s); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return pathError(s, err)
+	for _, name := range sources {
+		if err := dirs[path.Dir(name)].Remove(path.Base(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return e, pathError(name, err)
 		}
 	}
-	return c.sendOpen(p.name, f)
+	st, err := statOpen(f.File)
+	return (&accounts{}).describeOpen(p.name, f.File, st), err
 }
 
-// beside makes a new file in the place's directory.
-func (p place) beside() (*os.File, error) {
-	p.making.Lock()
-	defer p.making.Unlock()
-	f, err := os.CreateTemp(path.Dir(p.name), ".brig-*")
+// newFile is a file that has a temporary name in its directory until it is
+// complete, so that no program sees partial content under the final name.
+type newFile struct {
+	*os.File
+	dir       *nofollow.Dir
+	name, tmp string
+}
+
+// createTemp creates a temporary file that will be renamed to name in the same
+// directory. It takes ownership of dir, which is closed by close or on failure.
+func createTemp(dir *nofollow.Dir, name string, mode uint32) (n *newFile, err error) {
+	n = &newFile{dir: dir, name: name}
+	for range 100 {
+		tmp := ".brig-" + strconv.FormatUint(rand.Uint64(), 36)
+		if n.File, err = dir.Open(tmp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != syscall.EEXIST {
+			n.tmp = tmp
+			break
+		}
+	}
 	if err != nil {
-		return nil, pathError(p.name, err)
+		dir.Close()
+		return nil, err
 	}
-	if err := errors.Join(f.Chown(p.uid, p.gid), f.Chmod(0o644)); err != nil {
-		os.Remove(f.Name())
-		f.Close()
-		return nil, pathError(p.name, err)
+	if err := n.Chmod(fs.FileMode(mode)); err != nil {
+		n.close()
+		return nil, err
 	}
-	return f, nil
+	return n, nil
 }
 
-// gather writes the sources into f and returns where they are.
-func (p place) gather(f *os.File, from []wire.Path) (sources []string, err error) {
-	there, _ := os.Stat(p.name)
+// commit renames the file to its final name, and replaces an existing file.
+func (n *newFile) commit() error {
+	if err := n.dir.Rename(n.tmp, n.dir, n.name); err != nil {
+		return err
+	}
+	n.tmp = ""
+	return nil
+}
+
+// close closes the file, and removes it unless it was committed.
+func (n *newFile) close() {
+	if n.tmp != "" {
+		_ = n.dir.Remove(n.tmp)
+	}
+	n.dir.Close()
+	n.Close()
+}
+
+// gather writes the content of the sources to f. It opens the directories of
+// the sources and returns the paths of the sources.
+func (p place) gather(f *os.File, from []wire.Path, dirs map[string]*nofollow.Dir) (sources []string, err error) {
+	var there nofollow.Stat
+	isThere := syscall.Stat(p.name, &there.Stat_t) == nil
 	for _, each := range from {
 		at, err := locate(each)
 		if err != nil {
 			return nil, err
 		}
+		if dir := path.Dir(at.name); dirs[dir] == nil {
+			d, err := nofollow.Open(dir)
+			if err != nil {
+				return nil, pathError(at.name, err)
+			}
+			dirs[dir] = d
+		}
 		s, st, err := openRegular(at.name, os.O_RDONLY, 0)
 		if err != nil {
 			return nil, err
 		}
-		if at.name == p.name || there != nil && os.SameFile(st, there) {
-			s.Close()
-			return nil, badPath("path '%s' cannot be composed of itself", p.name)
+		switch {
+		case at.name == p.name || isThere && st.Dev == there.Dev && st.Ino == there.Ino:
+			err = badPath("path '%s' cannot be composed of itself", p.name)
+		case isAgents(s):
+			err = failure("denied", "path", "path '%s' is the agent's own", at.name)
+		default:
+			_, err = io.Copy(f, s)
 		}
-		_, err = io.Copy(f, s)
 		s.Close()
 		if err != nil {
 			return nil, pathError(p.name, err)

@@ -7,12 +7,13 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// rlimitNproc is RLIMIT_NPROC, which package syscall does not name.
+// rlimitNproc is RLIMIT_NPROC, which package syscall does not define.
 const rlimitNproc = 6
 
-// setLimits sets the limits that the next child inherits, and returns what
-// puts the agent's own back. It never fails: an agent that may not raise its
-// limits again (no CAP_SYS_RESOURCE) still only has lower ones.
+// setLimits sets the limits that the next child inherits, and returns a
+// function that restores the agent's own limits. Errors are ignored: an agent
+// that may not raise its limits again (no CAP_SYS_RESOURCE) keeps the lower
+// limits.
 func setLimits(processes, openFiles uint64) (restore func()) {
 	undo := func() {}
 	for _, l := range []struct {
@@ -35,9 +36,9 @@ func setLimits(processes, openFiles uint64) (restore func()) {
 	return undo
 }
 
-// forkLimited forks a child that gets its limits from here: an agent without
-// privileges could not take back what it lowers of its own. What the child
-// forks before it has them is not held to them.
+// forkLimited forks a child and then sets the child's limits, because an
+// unprivileged agent cannot raise its own limits again. The limits do not apply
+// to processes that the child forks before they are set.
 func forkLimited(file string, argv []string, attr *syscall.ProcAttr, call wire.Exec) (int, error) {
 	pid, err := syscall.ForkExec(file, argv, attr)
 	if err != nil {
@@ -52,7 +53,8 @@ func forkLimited(file string, argv []string, attr *syscall.ProcAttr, call wire.E
 	return pid, nil
 }
 
-// setPipeSize asks for a larger pipe; a smaller one only costs speed.
+// setPipeSize requests a larger pipe. It ignores errors, because a smaller pipe
+// is merely slower.
 func setPipeSize(fd int) {
 	const setpipesz = 1031 // F_SETPIPE_SZ
 	syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), setpipesz, pipeSize)

@@ -7,13 +7,14 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// controlFD is the descriptor on which a host hands over its control socket.
+// controlFD is the descriptor of the control socket that a host passes.
 const controlFD = 3
 
-// Main is an agent's main: it takes over as init and serves until the host
-// closes the control socket. As shell-driver it drives a bash instead,
-// and as probe it looks around. With serve it takes sessions, and relay carries
-// one. It returns the exit code.
+// Main is the main function of an agent. By default it takes over as init and
+// serves until the host closes the control socket. With the argument
+// shell-driver it drives a bash process, with probe it inspects the sandbox,
+// with serve it accepts sessions, and with relay it relays one session. It
+// returns the exit code.
 func Main(args []string) int {
 	if len(args) > 0 && args[0] == "shell-driver" {
 		return ShellMain(args[1:])

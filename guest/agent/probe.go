@@ -14,11 +14,11 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// lookTime bounds what a probe waits for an answer to all that it tries.
-const lookTime = 2 * time.Second
+// probeTime is the timeout for all connections and lookups of a probe together.
+const probeTime = 2 * time.Second
 
-// probeMain is the main of a probe: it looks around as whoever runs it, and
-// changes nothing. It returns the exit code.
+// probeMain is the main function of a probe. It inspects the sandbox as the
+// current user, and does not change the sandbox. It returns the exit code.
 func probeMain(args []string) int {
 	var look wire.Look
 	if len(args) > 0 && json.Unmarshal([]byte(args[0]), &look) != nil {
@@ -26,7 +26,7 @@ func probeMain(args []string) int {
 		return 2
 	}
 	p := posture()
-	try(&p, look)
+	probeTargets(&p, look)
 	if err := json.NewEncoder(os.Stdout).Encode(p); err != nil {
 		os.Stderr.WriteString("brig-agent: " + err.Error() + "\n")
 		return 1
@@ -34,7 +34,7 @@ func probeMain(args []string) int {
 	return 0
 }
 
-// posture is what there is to see.
+// posture returns the security state that this process can observe.
 func posture() wire.Posture {
 	p := wire.Posture{UID: os.Getuid(), Kernel: firstLine("/proc/version")}
 	b, _ := os.ReadFile("/proc/self/status")
@@ -43,12 +43,12 @@ func posture() wire.Posture {
 		if strings.HasPrefix(k, "Cap") {
 			set, err := strconv.ParseUint(strings.TrimSpace(v), 16, 64)
 			if err != nil {
-				set = 1 << 63 // what cannot be read is not told to be empty
+				set = 1 << 63 // do not report an unreadable set as empty
 			}
 			p.Capabilities |= set
 		}
 	}
-	for c := uintptr(0); c < 63; c++ { // which that file may not tell
+	for c := uintptr(0); c < 63; c++ { // the status file may omit the bounding set
 		if has, known := inBoundingSet(c); has && known {
 			p.Capabilities |= 1 << c
 		}
@@ -72,8 +72,8 @@ func posture() wire.Posture {
 	return p
 }
 
-// inMemory are file systems that have no file of the host's behind them; the
-// root is an overlay whose upper layer is the sandbox's own.
+// inMemory reports whether a file system is not backed by files of the host.
+// The root is an overlay whose upper layer belongs to the sandbox.
 func inMemory(kind string) bool {
 	switch kind {
 	case "overlay", "tmpfs", "dev", "devtmpfs", "devpts", "proc", "sysfs", "cgroup", "cgroup2", "mqueue":
@@ -82,7 +82,7 @@ func inMemory(kind string) bool {
 	return false
 }
 
-// writable lists the mounts of somebody else's files that may be written to.
+// writable lists the writable mounts of files from outside the sandbox.
 func writable() (out []string) {
 	b, _ := os.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(b)) {
@@ -109,9 +109,9 @@ func firstLine(name string) string {
 	return line
 }
 
-// try makes the connections and asks for the names, all at once.
-func try(p *wire.Posture, look wire.Look) {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+// probeTargets concurrently makes all connections and lookups of look.
+func probeTargets(p *wire.Posture, look wire.Look) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
 	var (
 		work sync.WaitGroup

@@ -5,16 +5,17 @@ import (
 	"syscall"
 )
 
-// reaper waits for every child, those that it inherits as init included, and
-// tells whoever started one how it ended.
+// reaper waits for all children, including those that it inherits as init, and
+// reports the exit of a child to the code that started it.
 type reaper struct {
-	mu      sync.Mutex // guards the fields below, and fork with its entry here
-	wake    *sync.Cond // started has moved
-	started int        // how many children there have been
+	mu      sync.Mutex // guards the fields below; held across a fork and its registration
+	wake    *sync.Cond // signals a change of started
+	started int        // number of children started so far
 	waits   map[int]chan syscall.WaitStatus
 }
 
-// start begins to wait. It never stops: init dies with the sandbox.
+// start starts waiting for children. It never stops, because init ends with the
+// sandbox.
 func (r *reaper) start() {
 	r.wake = sync.NewCond(&r.mu)
 	r.waits = map[int]chan syscall.WaitStatus{}
@@ -29,7 +30,8 @@ func (r *reaper) loop() {
 		r.mu.Lock()
 		switch {
 		case err == syscall.ECHILD:
-			// No child at all, orphans included: sleep until there is one.
+			// There are no children, not even orphans, so wait until one
+			// starts.
 			for r.started == seen {
 				r.wake.Wait()
 			}
@@ -44,8 +46,8 @@ func (r *reaper) loop() {
 	}
 }
 
-// fork starts a child and returns a channel with its end. The lock makes sure
-// that a child that ends at once is not reaped before it is known.
+// fork starts a child and returns a channel for its exit status. The lock
+// ensures that a child that ends at once is not reaped before it is registered.
 func (r *reaper) fork(start func() (int, error)) (int, <-chan syscall.WaitStatus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// rtnetlink asks the sandbox's kernel to change its network.
+// rtnetlink is a connection to the sandbox's kernel for changes to its network.
 type rtnetlink struct{ fd int }
 
 func openRtnetlink() (*rtnetlink, error) {
@@ -21,7 +21,7 @@ func openRtnetlink() (*rtnetlink, error) {
 
 func (n *rtnetlink) close() { syscall.Close(n.fd) }
 
-// do makes a request and returns the kernel's answer to it.
+// do sends a request and returns the kernel's result.
 func (n *rtnetlink) do(request []byte) error {
 	kernel := &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}
 	if err := syscall.Sendto(n.fd, request, 0, kernel); err != nil {
@@ -45,7 +45,8 @@ func (n *rtnetlink) do(request []byte) error {
 	return nil
 }
 
-// configure brings an interface up with an address and the way to everywhere.
+// configure configures an interface with an address and a default route, and
+// brings it up.
 func configure(name string, address netip.Prefix, gateway netip.Addr, mtu int) error {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
@@ -56,7 +57,7 @@ func configure(name string, address netip.Prefix, gateway netip.Addr, mtu int) e
 		return err
 	}
 	defer n.close()
-	// A kernel without IPv6 refuses it, and needs it not.
+	// A kernel without IPv6 rejects this request and does not need it.
 	_ = n.do(withoutIPv6Request(i.Index))
 	for _, step := range []struct {
 		name    string
@@ -73,31 +74,32 @@ func configure(name string, address netip.Prefix, gateway netip.Addr, mtu int) e
 	return nil
 }
 
-// linkRequest brings an interface up and says how large its packets may be.
+// linkRequest returns a request that brings an interface up and sets its MTU.
 func linkRequest(index, mtu int) []byte {
 	b := header(syscall.RTM_NEWLINK, 0)
 	b = append(b, syscall.AF_UNSPEC, 0, 0, 0)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
 	b = binary.NativeEndian.AppendUint32(b, syscall.IFF_UP) // the flags
-	b = binary.NativeEndian.AppendUint32(b, syscall.IFF_UP) // which of them change
+	b = binary.NativeEndian.AppendUint32(b, syscall.IFF_UP) // the mask of changed flags
 	b = attribute(b, syscall.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, uint32(mtu)))
 	return finished(b)
 }
 
-// withoutIPv6Request keeps the kernel from giving an interface an address of
-// IPv6 when it comes up.
+// withoutIPv6Request returns a request that prevents the kernel from assigning
+// an IPv6 address to an interface when it comes up.
 func withoutIPv6Request(index int) []byte {
 	const afSpec, addrGenMode, none = 26, 8, 1 // IFLA_AF_SPEC, IFLA_INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE
 	b := header(syscall.RTM_NEWLINK, 0)
 	b = append(b, syscall.AF_UNSPEC, 0, 0, 0)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
-	b = append(b, make([]byte, 8)...) // no flag changes
+	b = append(b, make([]byte, 8)...) // flags are unchanged
 	mode := attribute(nil, addrGenMode, []byte{none})
-	mode = append(mode, 0, 0, 0) // to four
+	mode = append(mode, 0, 0, 0) // padding to four bytes
 	return finished(attribute(b, afSpec, attribute(nil, syscall.AF_INET6, mode)))
 }
 
-// addressRequest gives an interface an address of IPv4 in its network.
+// addressRequest returns a request that assigns an IPv4 address with its prefix
+// to an interface.
 func addressRequest(index int, p netip.Prefix) []byte {
 	b := header(syscall.RTM_NEWADDR, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
 	b = append(b, syscall.AF_INET, byte(p.Bits()), 0, syscall.RT_SCOPE_UNIVERSE)
@@ -107,7 +109,7 @@ func addressRequest(index int, p netip.Prefix) []byte {
 	return finished(b)
 }
 
-// routeRequest sends what has no other way to a gateway.
+// routeRequest returns a request that adds a default route to a gateway.
 func routeRequest(index int, gateway netip.Addr) []byte {
 	b := header(syscall.RTM_NEWROUTE, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL)
 	b = append(b, syscall.AF_INET, 0, 0, 0, syscall.RT_TABLE_MAIN, syscall.RTPROT_BOOT, syscall.RT_SCOPE_UNIVERSE, syscall.RTN_UNICAST)
@@ -117,12 +119,13 @@ func routeRequest(index int, gateway netip.Addr) []byte {
 	return finished(b)
 }
 
-// header begins a request whose result is told. Its length comes last.
+// header returns the header of a request that demands an acknowledgement. The
+// caller sets the length at the end.
 func header(kind, flags uint16) []byte {
 	b := make([]byte, 4, 64)
 	b = binary.NativeEndian.AppendUint16(b, kind)
 	b = binary.NativeEndian.AppendUint16(b, syscall.NLM_F_REQUEST|syscall.NLM_F_ACK|flags)
-	return append(b, make([]byte, 8)...) // no sequence, no port: one at a time
+	return append(b, make([]byte, 8)...) // sequence number and port are zero, because there is only one request at a time
 }
 
 func finished(b []byte) []byte {
@@ -130,7 +133,8 @@ func finished(b []byte) []byte {
 	return b
 }
 
-// attribute appends an attribute, without the padding that one of an odd size needs.
+// attribute appends an attribute. It does not add the padding that an odd size
+// requires.
 func attribute(b []byte, kind uint16, value []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(4+len(value)))
 	b = binary.NativeEndian.AppendUint16(b, kind)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The requests are what the standard library's own parser takes them for.
+// The parser of the standard library decodes the requests correctly.
 func TestRtnetlinkRequests(t *testing.T) {
 	half := func(v uint16) []byte { return binary.NativeEndian.AppendUint16(nil, v) }
 	index := binary.NativeEndian.AppendUint32(nil, 7)

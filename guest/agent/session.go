@@ -16,8 +16,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// serveMain is the main of an init that has nobody on its host to look after
-// it: it takes sessions, and keeps the machine's lease itself.
+// serveMain is the main function of an init without a supervisor on its host.
+// It accepts sessions, and enforces the sandbox's lease itself.
 func serveMain(args []string) int {
 	if len(args) < 1 {
 		return 2
@@ -38,7 +38,7 @@ func serveMain(args []string) int {
 	return 1
 }
 
-// serveSessions takes sessions for ever.
+// serveSessions accepts sessions until an error occurs.
 func (a *Agent) serveSessions() error {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: wire.SessionSocket, Net: "unix"})
 	if err != nil {
@@ -54,7 +54,8 @@ func (a *Agent) serveSessions() error {
 			}
 			return fmt.Errorf("accept: %w", err)
 		}
-		// Every program in the sandbox can connect. The kernel says who did.
+		// Every program in the sandbox can connect, so check the user that the
+		// kernel reports for the peer.
 		if uid, err := peer(c); err != nil || uid != agentID {
 			c.Close()
 			continue
@@ -91,12 +92,12 @@ func peer(c *net.UnixConn) (uid uint32, err error) {
 	return cred.Uid, nil
 }
 
-// warmThreads is how many threads an agent has from the start. When the
-// sandbox is at its limit of processes it can make no more, and one that cannot
-// make a thread dies.
+// warmThreads is the number of threads that an agent creates at its start. When
+// the sandbox has reached its process limit, the agent cannot create threads,
+// and a Go program that cannot create a thread dies.
 const warmThreads = 24
 
-// warm makes the threads, by having as many calls that block at once.
+// warm creates the threads by concurrently blocking in that many system calls.
 func warm() {
 	var p [2]int
 	if syscall.Pipe2(p[:], syscall.O_CLOEXEC) != nil {
@@ -112,13 +113,13 @@ func warm() {
 		})
 	}
 	begun.Wait()
-	time.Sleep(2 * time.Millisecond) // until they all wait
+	time.Sleep(2 * time.Millisecond) // until all goroutines block
 	syscall.Close(p[1])
 	done.Wait()
 	syscall.Close(p[0])
 }
 
-// term is how long the machine lives.
+// term tracks the lifetime of the sandbox.
 type term struct {
 	mu       sync.Mutex // guards the fields below
 	lease    *time.Timer
@@ -126,7 +127,7 @@ type term struct {
 	sessions int
 }
 
-// firstSession is how long a tethered machine waits for its first session.
+// firstSession is how long a tethered sandbox waits for its first session.
 const firstSession = time.Minute
 
 func (t *term) begin(lease time.Duration, tethered bool) {
@@ -134,7 +135,7 @@ func (t *term) begin(lease time.Duration, tethered bool) {
 	defer t.mu.Unlock()
 	t.lease = time.AfterFunc(lease, func() { os.Exit(wire.ExitLease) })
 	if t.tethered = tethered; tethered {
-		time.AfterFunc(firstSession, t.loose)
+		time.AfterFunc(firstSession, t.endUntethered)
 	}
 }
 
@@ -157,11 +158,11 @@ func (t *term) leave() {
 	t.mu.Lock()
 	t.sessions--
 	t.mu.Unlock()
-	t.loose()
+	t.endUntethered()
 }
 
-// loose ends a tethered machine whose last session has gone.
-func (t *term) loose() {
+// endUntethered ends a tethered sandbox that no longer has a session.
+func (t *term) endUntethered() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.tethered && t.sessions == 0 {
@@ -169,9 +170,10 @@ func (t *term) loose() {
 	}
 }
 
-// relayMain carries a session between its standard streams and the init.
+// relayMain relays a session between its standard streams and the init.
 func relayMain() int {
-	// What is sent to everybody in the sandbox is not for this.
+	// A signal that is sent to all processes in the sandbox must not end the
+	// relay.
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM)
 	c, err := dialInit()
 	if err != nil {
@@ -180,13 +182,13 @@ func relayMain() int {
 	}
 	go func() {
 		io.Copy(c, os.Stdin)
-		c.Close() // the host has gone
+		c.Close() // the host has disconnected
 	}()
 	io.Copy(os.Stdout, c)
 	return 0
 }
 
-// initTime is how long an init may take until it listens.
+// initTime is the maximum time from the start of an init until it listens.
 const initTime = 20 * time.Second
 
 func dialInit() (net.Conn, error) {
@@ -198,16 +200,17 @@ func dialInit() (net.Conn, error) {
 	}
 }
 
-// main runs the main program, whose end is the machine's unless it lingers. It
-// writes where the agent does, and nobody needs to listen.
-func (a *Agent) main(call wire.Exec, w *writer) {
+// runMain runs the main program, whose end also ends the sandbox unless the
+// call lingers. The program writes to the agent's own output, so no client has
+// to be connected.
+func (a *Agent) runMain(call wire.Exec, w *writer) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		w.fail(err)
 		return
 	}
 	defer null.Close()
-	x, err := a.admit(call)
+	x, err := a.register(call)
 	if err != nil {
 		w.fail(err)
 		return
@@ -216,7 +219,7 @@ func (a *Agent) main(call wire.Exec, w *writer) {
 	w.ok()
 	if err != nil {
 		os.Stderr.WriteString("brig: the main program did not run: " + err.Error() + "\n")
-		a.ran(127, call.Lingers)
+		a.mainEnded(127, call.Lingers)
 		return
 	}
 	if call.TimeoutMS > 0 {
@@ -224,22 +227,22 @@ func (a *Agent) main(call wire.Exec, w *writer) {
 			x.mu.Lock()
 			x.timedOut = true
 			x.mu.Unlock()
-			x.kill()
+			a.killer.kill(x)
 		})
 	}
 	exit := x.finish(<-ended)
 	switch {
 	case exit.TimedOut && exit.Signal == int(syscall.SIGKILL):
-		a.ran(124, call.Lingers)
+		a.mainEnded(124, call.Lingers)
 	case exit.Signal != 0:
-		a.ran(128+exit.Signal, call.Lingers)
+		a.mainEnded(128+exit.Signal, call.Lingers)
 	default:
-		a.ran(exit.Code, call.Lingers)
+		a.mainEnded(exit.Code, call.Lingers)
 	}
 }
 
-// ran is what the end of the main program means.
-func (a *Agent) ran(code int, lingers bool) {
+// mainEnded handles the exit of the main program.
+func (a *Agent) mainEnded(code int, lingers bool) {
 	if !lingers {
 		os.Exit(code)
 	}
@@ -247,12 +250,13 @@ func (a *Agent) ran(code int, lingers bool) {
 	close(a.over)
 }
 
-// tellOver answers when a main program that lingers has ended.
-func (a *Agent) tellOver(r *wire.Reader, w *writer) {
+// reportMainExit waits until a lingering main program has ended, and sends its
+// exit.
+func (a *Agent) reportMainExit(r *wire.Reader, w *writer) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		r.Read() // nothing comes but the end
+		r.Read() // waits for the end of the connection
 	}()
 	select {
 	case <-a.over:

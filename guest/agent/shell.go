@@ -2,6 +2,8 @@ package agent
 
 import (
 	"bufio"
+	"crypto/rand"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,11 +18,11 @@ import (
 	"time"
 )
 
-// artifactsDir is where programs leave what they made.
+// artifactsDir is the directory in which programs leave their artifacts.
 const artifactsDir = "/workspace/artifacts"
 
 // shellOrder and shellMessage are the orders and messages of package
-// interpreter, as far as a shell has use for them.
+// interpreter, reduced to the fields that a shell uses.
 type shellOrder struct {
 	Op     string            `json:"op"`
 	Nonce  string            `json:"nonce"`
@@ -42,27 +44,29 @@ type shellMessage struct {
 	Artifacts bool   `json:"artifacts,omitempty"`
 }
 
-// shellDriver drives one bash that lives as long as it does, or as its cells
-// let it.
+// shellDriver drives a bash process. If a cell ends the process, the driver
+// starts a new one.
 type shellDriver struct {
+	channel *os.File
 	orders  *json.Decoder
 	say     *json.Encoder
-	dir     string // of files of our own
-	count   int    // of cells
-	traced  bool   // whether a cell left set -x behind
+	dir     string // directory of the driver's own files
+	count   int    // number of cells so far
+	traced  bool   // whether a cell left set -x enabled
 	bash    *shell
 	signals chan os.Signal
 }
 
-// ShellMain is the main of the driver of bash: it carries out the orders that
-// come over descriptor 3, as package interpreter has them. It returns the exit
-// code, which is the program's if it ran one.
+// ShellMain is the main function of the driver of bash. It executes the orders
+// that arrive on descriptor 3, as defined in package interpreter. It returns
+// the exit code, which is that of the program if an order ran one.
 func ShellMain([]string) int {
 	syscall.CloseOnExec(controlFD)
+	d := &shellDriver{signals: make(chan os.Signal, 1)}
 	socket := os.NewFile(controlFD, "orders")
-	d := &shellDriver{orders: json.NewDecoder(socket), say: json.NewEncoder(socket), signals: make(chan os.Signal, 1)}
-	d.say.SetEscapeHTML(false)
-	// Caught, not ignored: what is ignored stays so for all that bash starts.
+	d.use(socket, socket)
+	// Catch the signal instead of ignoring it, because bash and its children
+	// would inherit an ignored signal.
 	signal.Notify(d.signals, syscall.SIGINT)
 	code, err := d.run()
 	if err != nil {
@@ -70,6 +74,12 @@ func ShellMain([]string) int {
 		return 1
 	}
 	return code
+}
+
+// use makes the driver take orders from one file and send messages to another.
+func (d *shellDriver) use(orders, messages *os.File) {
+	d.channel, d.orders, d.say = orders, json.NewDecoder(orders), json.NewEncoder(messages)
+	d.say.SetEscapeHTML(false)
 }
 
 func (d *shellDriver) run() (code int, err error) {
@@ -87,11 +97,15 @@ func (d *shellDriver) run() (code int, err error) {
 	for {
 		var o shellOrder
 		if err := d.orders.Decode(&o); err != nil {
-			return 0, nil // the host has gone
+			return 0, nil // the host has disconnected
 		}
 		switch o.Op {
 		case "ping":
 			err = d.say.Encode(shellMessage{Type: "pong", Nonce: o.Nonce})
+		case "park":
+			err = d.park(o.Dir)
+		case "renew":
+			err = d.bash.reseed()
 		case "cell":
 			err = d.cell(o)
 		case "program":
@@ -108,7 +122,8 @@ func (d *shellDriver) run() (code int, err error) {
 	}
 }
 
-// program runs a whole script in a bash of its own, and returns its exit code.
+// program runs a whole script in a separate bash process, and returns its exit
+// code.
 func (d *shellDriver) program(o shellOrder) int {
 	fail := func(err error) int {
 		os.Stderr.WriteString("bash: " + err.Error() + "\n")
@@ -130,14 +145,14 @@ func (d *shellDriver) program(o shellOrder) int {
 	if err != nil {
 		return fail(err)
 	}
-	cmd.Wait() // the state says all
+	cmd.Wait() // ProcessState holds the result
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())
 	}
 	return cmd.ProcessState.ExitCode()
 }
 
-// cell runs one cell and says its end.
+// cell runs one cell and reports how it ended.
 func (d *shellDriver) cell(o shellOrder) error {
 	d.count++
 	if err := d.say.Encode(shellMessage{Type: "started", Count: d.count}); err != nil {
@@ -156,8 +171,8 @@ func (d *shellDriver) cell(o shellOrder) error {
 	return d.say.Encode(shellMessage{Type: "end"})
 }
 
-// evaluate has bash read a cell from a file, and returns how it failed, if it
-// did. An error is that there is no bash any more.
+// evaluate makes bash run a cell from a file, and returns the failure of the
+// cell, if any. An error means that bash has ended and could not be restarted.
 func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) {
 	if st, err := os.Stat(o.Dir); o.Dir != "" && (err != nil || !st.IsDir()) {
 		return &shellMessage{Name: "CommandFailed", Value: fmt.Sprintf("cd: no directory %q", o.Dir)}, nil
@@ -172,7 +187,7 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	}
 	defer os.Remove(file)
 	select {
-	case <-d.signals: // it was for nobody
+	case <-d.signals: // a late signal; there is no cell to interrupt
 	default:
 	}
 	end, gone := d.bash.evaluate(cellScript(o, file), d.signals)
@@ -184,7 +199,7 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 		case end.status == 0:
 			return nil, nil
 		case exec.Command("bash", "-n", file).Run() != nil:
-			// Bash has said on stderr what is wrong, and where.
+			// Bash has reported the syntax error and its line number on stderr.
 			return &shellMessage{Name: "SyntaxError", Value: "exit status " + strconv.Itoa(end.status)}, nil
 		}
 		return &shellMessage{Name: "CommandFailed", Value: "exit status " + strconv.Itoa(end.status)}, nil
@@ -204,26 +219,28 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	return failure, err
 }
 
-// A shell is a running bash that takes its script line by line from a pipe.
+// shell is a running bash process that reads its script line by line from a
+// pipe.
 type shell struct {
 	cmd     *exec.Cmd
-	script  *os.File // what it reads
-	reports *os.File // what it says of itself
+	script  *os.File // the script that bash reads
+	reports *os.File // the reports that bash writes
 	version string
-	lines   chan string   // of reports
-	ended   chan struct{} // closed when there is no process any more
+	lines   chan string   // lines of reports
+	ended   chan struct{} // closed when the process has ended
 }
 
-// reportFD is where bash reports. Cells do not have it: it is closed for as
-// long as they run. stdinFD keeps the input while what waits for it is made to
-// give up.
+// reportFD is the descriptor on which bash reports. It is closed while a cell
+// runs, so that cells cannot use it. stdinFD saves the standard input while the
+// driver interrupts a command that waits for input.
 const (
 	reportFD = "60"
 	stdinFD  = "61"
 )
 
-// prologue makes a bash ready. A SIGINT makes each command return, until what
-// runs has returned to the script of ours: only a debugger's trap can do so.
+// prologue prepares a bash process. After a SIGINT, every command must return
+// until control is back in the driver's script, which only a DEBUG trap can
+// achieve.
 const prologue = `exec ` + reportFD + `>&4 4>&- 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
@@ -232,7 +249,7 @@ __brig_unwind() { ((${#BASH_SOURCE[@]} <= 2)) || return 2; }
 trap 'if [[ -n $__brig_cell && -z $__brig_interrupted ]]; then __brig_interrupted=1; exec ` + stdinFD + `<&0 </dev/null; shopt -s extdebug; set -T; trap __brig_unwind DEBUG; fi' INT
 printf 'ready %s\n' "$BASH_VERSION" >&` + reportFD + "\n"
 
-// startShell starts a bash and waits until it is ready.
+// startShell starts a bash process and waits until it is ready.
 func startShell() (*shell, error) {
 	scriptR, scriptW, err := os.Pipe()
 	if err != nil {
@@ -249,7 +266,8 @@ func startShell() (*shell, error) {
 		cmd: exec.Command("bash", "--noprofile", "--norc", "/proc/self/fd/3"), script: scriptW, reports: reportR,
 		lines: make(chan string, 1), ended: make(chan struct{}),
 	}
-	// Its input is empty: that of the host would never end for cells.
+	// The standard input is empty, because the host's input would never end for
+	// cells.
 	s.cmd.Stdout, s.cmd.Stderr = os.Stdout, os.Stderr
 	s.cmd.ExtraFiles = []*os.File{scriptR, reportW}
 	if err := s.cmd.Start(); err != nil {
@@ -258,7 +276,7 @@ func startShell() (*shell, error) {
 		return nil, err
 	}
 	go s.watch()
-	if line, gone := s.tell(prologue, nil); !gone {
+	if line, gone := s.runScript(prologue, nil); !gone {
 		s.version = strings.TrimPrefix(line, "ready ")
 		return s, nil
 	}
@@ -266,7 +284,7 @@ func startShell() (*shell, error) {
 	return nil, errors.New("bash ended before it was ready: " + s.cmd.ProcessState.String())
 }
 
-// watch passes on what bash reports until it ends. close waits for it.
+// watch forwards the reports of bash until bash ends. close waits for watch.
 func (s *shell) watch() {
 	read := make(chan struct{})
 	go func() {
@@ -281,19 +299,20 @@ func (s *shell) watch() {
 		}
 	}()
 	s.cmd.Wait()
-	// Subshells in the background may hold the pipe for ever.
+	// Background subshells may keep the pipe open forever.
 	s.reports.SetReadDeadline(time.Now())
 	<-read
 	close(s.ended)
 }
 
-// askAgain is how long what runs may take to heed a SIGINT. One that arrives
-// while bash starts a process, or is about to wait, is heeded by neither.
-const askAgain = 2 * time.Second
+// interruptRetry is how long a cell may take to react to a SIGINT before the
+// driver sends it again. A SIGINT is lost if it arrives while bash starts a
+// process or is about to wait.
+const interruptRetry = 2 * time.Second
 
-// tell has bash read some script, and returns its next report. A signal that
-// is of no avail is sent again.
-func (s *shell) tell(script string, signals <-chan os.Signal) (report string, gone bool) {
+// runScript makes bash read a script, and returns the next report of bash. It
+// sends a SIGINT again that had no effect.
+func (s *shell) runScript(script string, signals <-chan os.Signal) (report string, gone bool) {
 	if _, err := io.WriteString(s.script, script); err != nil {
 		<-s.ended
 		return "", true
@@ -306,25 +325,34 @@ func (s *shell) tell(script string, signals <-chan os.Signal) (report string, go
 		case <-s.ended:
 			return "", true
 		case <-signals:
-			again = time.After(askAgain)
+			again = time.After(interruptRetry)
 		case <-again:
 			again = nil
 			if syscall.Getpgrp() == os.Getpid() {
-				syscall.Kill(0, syscall.SIGINT) // which signals us as well
+				syscall.Kill(0, syscall.SIGINT) // the group includes this process
 			}
 		}
 	}
 }
 
-// cellEnd is what bash reports of a cell's end.
+// cellEnd is bash's report about the end of a cell.
 type cellEnd struct {
 	status      int
 	interrupted bool
-	flags       string // of set
+	flags       string // the value of $-
+}
+
+// reseed gives $RANDOM another seed, before the next cell. Bash in a copy of a sandbox
+// continues with the generator of the original.
+func (s *shell) reseed() error {
+	var seed [4]byte
+	_, _ = rand.Read(seed[:]) // never fails
+	_, err := fmt.Fprintf(s.script, "RANDOM=%d\n", binary.NativeEndian.Uint32(seed[:]))
+	return err
 }
 
 func (s *shell) evaluate(script string, signals <-chan os.Signal) (end cellEnd, gone bool) {
-	report, gone := s.tell(script, signals)
+	report, gone := s.runScript(script, signals)
 	if gone {
 		return end, true
 	}
@@ -335,15 +363,15 @@ func (s *shell) evaluate(script string, signals <-chan os.Signal) (end cellEnd, 
 	return end, false
 }
 
-// close ends bash. What it left in the background stays.
+// close kills bash. Background processes of bash continue to run.
 func (s *shell) close() {
-	s.cmd.Process.Kill() // no matter if it has ended
+	s.cmd.Process.Kill() // it may have already ended
 	<-s.ended
 	s.script.Close()
 	s.reports.Close()
 }
 
-// cellScript is what bash is told to run a cell with.
+// cellScript returns the script that makes bash run a cell.
 func cellScript(o shellOrder, file string) string {
 	var before, after strings.Builder
 	if o.Dir != "" {
@@ -354,13 +382,13 @@ func cellScript(o shellOrder, file string) string {
 		if !isName(name) {
 			continue
 		}
-		// Whether it was set, whether it was exported, and what it was.
+		// Save the value of the variable, and whether it was set and exported.
 		fmt.Fprintf(&before, "__brig_set_%[1]d=${%[2]s+1} __brig_old_%[1]d=${%[2]s-} __brig_how_%[1]d=; [[ -z $__brig_set_%[1]d ]] || __brig_how_%[1]d=${%[2]s@a}\nbuiltin export %[2]s=%[3]s\n", i, name, quote(value))
 		fmt.Fprintf(&after, "if [[ -n $__brig_set_%[1]d ]]; then %[2]s=$__brig_old_%[1]d; [[ $__brig_how_%[1]d == *x* ]] || builtin declare +x %[2]s; else builtin unset -v %[2]s; fi; builtin unset -v __brig_set_%[1]d __brig_old_%[1]d __brig_how_%[1]d; ", i, name)
 		i++
 	}
-	// The last line is read as a whole before any of it runs. All that is
-	// after the cell is quiet, whatever set -x says.
+	// Bash reads the whole last line before it executes any part of it. The
+	// part after the cell does not print anything, even with set -x.
 	return before.String() +
 		"__brig_cell=1; builtin . " + quote(file) + " " + reportFD + ">&-; " +
 		`{ __brig_end="$? ${__brig_interrupted:-0} $-"; __brig_cell=; builtin set +x; ` +
@@ -369,10 +397,10 @@ func cellScript(o shellOrder, file string) string {
 		`builtin printf '%s\n' "$__brig_end" >&` + reportFD + "; } 2>/dev/null\n"
 }
 
-// quote makes one word of a text for a shell.
+// quote quotes a string as a single word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// isName reports whether a shell can have a variable of this name.
+// isName reports whether s is a valid name of a shell variable.
 func isName(s string) bool {
 	for i, r := range s {
 		letter := r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'

@@ -5,23 +5,26 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// pipeSize is the capacity asked for of a process's output pipes.
+// pipeSize is the capacity in bytes that is requested for a process's output
+// pipes.
 const pipeSize = 256 << 10
 
-// process is a started process, seen from the agent's ends of its pipes.
+// process is a started process with the agent's ends of its pipes.
 type process struct {
 	stdin, stdout, stderr, result *os.File
 	ended                         <-chan syscall.WaitStatus
 }
 
-// expire makes reads of the process's output fail after d.
+// expire sets a deadline after d for reads of the process's output.
 func (p *process) expire(d time.Duration) {
 	at := time.Now().Add(d)
 	for _, f := range []*os.File{p.stdout, p.stderr, p.result} {
@@ -31,7 +34,7 @@ func (p *process) expire(d time.Duration) {
 	}
 }
 
-// spawn starts the process of x on pipes of ours.
+// spawn starts the process of x on pipes of the agent.
 func (a *Agent) spawn(x *execution) (_ *process, err error) {
 	p := &process{}
 	var theirs []uintptr
@@ -67,8 +70,8 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 	return p, err
 }
 
-// start starts the process of x on the given descriptors, in a session of its
-// own, without privileges.
+// start starts the process of x on the given descriptors, in a new session and
+// without privileges.
 func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, error) {
 	argv := x.call.Argv
 	if x.call.Shell != "" {
@@ -77,38 +80,39 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	if st, err := os.Stat(x.call.Dir); err != nil || !st.IsDir() {
 		return nil, failure("not_found", "cwd", "no directory %q", x.call.Dir)
 	}
-	file, err := look(argv[0], x.call.Dir, x.call.Env)
+	file, err := lookPath(argv[0], x.call.Dir, x.call.Env)
 	if err != nil {
 		return nil, err
 	}
 	if file == wire.AgentFile {
-		// The agent drives shells, too. It is in no folder of the image, and
-		// only init itself may follow the link to its program.
+		// The agent also drives shells. Its program is not in any directory of
+		// the image, and only init itself may follow the link to it.
 		file = "/proc/self/exe"
 	}
 	if !a.plain && (x.call.UID == agentID || x.call.GID == agentID) {
 		return nil, failure("invalid", "user", "nobody else is the agent's user")
 	}
 	attr := &syscall.ProcAttr{
-		Dir: x.call.Dir, Env: localised(x.call.Env), Files: fds,
+		Dir: x.call.Dir, Env: withLocale(x.call.Env), Files: fds,
 		Sys: &syscall.SysProcAttr{
 			Setsid:  true,
-			Setctty: x.call.Terminal != nil, // its descriptor 0
-			// The tag is a group that nothing else has. Without capabilities
-			// a process cannot leave a supplementary group, nor can anything
-			// that it starts: the tag finds the whole tree, however often it
-			// forked and whoever its parent is by now.
+			Setctty: x.call.Terminal != nil, // descriptor 0 is the controlling terminal
+			// The tag is a group that no process outside this tree has. A
+			// process without capabilities cannot leave a supplementary group,
+			// and neither can its descendants. Thus the tag identifies the
+			// whole tree, regardless of forks and reparenting.
 			Credential: &syscall.Credential{Uid: x.call.UID, Gid: x.call.GID, Groups: []uint32{x.call.GID, x.tag}},
 		},
 	}
 	if a.plain {
-		// Nobody has groups to give here. What a variable marks can take it off.
+		// A plain agent cannot set groups. Instead an environment variable
+		// marks the tree, but a process can remove it.
 		attr.Sys.Credential.NoSetGroups = true
 		attr.Env = append(attr.Env[:len(attr.Env):len(attr.Env)], treeMark(x.tag))
 	}
 	leader, ended, err := a.reaper.fork(func() (int, error) {
-		// Limits are inherited over fork. Under the reaper's lock one fork
-		// happens at a time, so nobody else inherits these.
+		// A forked process inherits the limits. The reaper's lock serializes
+		// forks, so no other child inherits these limits.
 		if a.plain {
 			return forkLimited(file, argv, attr, x.call)
 		}
@@ -125,9 +129,10 @@ func (a *Agent) start(x *execution, fds []uintptr) (<-chan syscall.WaitStatus, e
 	return ended, nil
 }
 
-// processes is the limit of processes for a call. gVisor counts what root runs
-// together with the threads of the agent that started it (a task that becomes
-// root stays with its parent's counter), so root gets that many more.
+// processes returns the process limit for a call. gVisor counts the processes
+// of root together with the threads of the agent that started them, because a
+// task that becomes root keeps its parent's counter. The limit for root is
+// therefore higher by that number.
 func processes(call wire.Exec) uint64 {
 	if call.UID != 0 || call.Processes == 0 {
 		return call.Processes
@@ -150,8 +155,8 @@ func spawnError(name string, err error) error {
 	}
 }
 
-// look finds a program as a shell would, in the PATH of its environment.
-func look(name, dir string, env []string) (string, error) {
+// lookPath finds a program as a shell does, in the PATH of env.
+func lookPath(name, dir string, env []string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		file := name
 		if !path.IsAbs(file) {
@@ -175,4 +180,53 @@ func look(name, dir string, env []string) (string, error) {
 		}
 	}
 	return "", failure("not_found", "command", "no program %q in PATH %q", name, search)
+}
+
+// plainLocale is the default locale of a program: UTF-8 characters, and C for
+// all other categories. It sets only LC_CTYPE, as Python does for itself. With
+// LANG, every program that loads its locale would also load a dozen other
+// categories that equal those of C, which takes a quarter of bash's start time.
+// glibc must find the locale in the image: otherwise bash warns about LC_CTYPE,
+// as it never does about LANG.
+var plainLocale = sync.OnceValue(func() string {
+	for _, name := range []string{"C.utf8", "C.UTF-8"} {
+		if _, err := os.Stat("/usr/lib/locale/" + name + "/LC_CTYPE"); err == nil {
+			return "LC_CTYPE=C.UTF-8"
+		}
+	}
+	return "LANG=C.UTF-8"
+})
+
+// withLocale returns env with plainLocale added, unless env already sets a
+// locale.
+func withLocale(env []string) []string {
+	if slices.ContainsFunc(env, func(kv string) bool {
+		return strings.HasPrefix(kv, "LANG=") || strings.HasPrefix(kv, "LC_")
+	}) {
+		return env
+	}
+	return append(env[:len(env):len(env)], plainLocale())
+}
+
+// Indexes of the ends of a pipe.
+const (
+	readEnd = iota
+	writeEnd
+)
+
+// openPipe creates a pipe. The agent's end is non-blocking, for the runtime's
+// poller. The process's end is blocking, as programs expect. The function needs
+// half the system calls of os.Pipe, each of which costs 20 µs or more at the
+// start of a program.
+func openPipe(name string, mine int) (ours *os.File, theirs int, err error) {
+	var p [2]int
+	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
+		return nil, 0, failure("exhausted", "", "open a pipe: %v", err)
+	}
+	theirs = p[1-mine]
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(theirs), syscall.F_SETFL, 0); errno != 0 {
+		closeAll([]uintptr{uintptr(p[0]), uintptr(p[1])})
+		return nil, 0, failure("internal", "", "make a pipe block: %v", errno)
+	}
+	return os.NewFile(uintptr(p[mine]), name), theirs, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"syscall"
 	"unsafe"
 
@@ -11,29 +12,66 @@ import (
 	"github.com/brig-run/brig/internal/threads"
 )
 
-// userID is the account that a sandbox's programs have unless they say root.
+// userID is the default user of a sandbox's programs. A call may select root
+// instead.
 const userID = 1000
 
-// furnish makes the folders that every sandbox has.
-func (a *Agent) furnish() error {
+// createDirs creates the directories that every sandbox has.
+func (a *Agent) createDirs() error {
 	for _, dir := range []string{"/workspace", "/home/user"} {
 		if a.plain {
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return fmt.Errorf("make %s: %w", dir, err)
 			}
-		} else if err := own(dir); err != nil {
+		} else if err := ensureOwned(dir); err != nil {
 			return err
 		}
 	}
 	if a.plain {
 		return nil
 	}
-	return share("/workspace")
+	linkPython()
+	return makeGroupWritable("/workspace")
 }
 
-// own makes sure that dir is there and belongs to the user. An image that was
-// unpacked without privileges has lost its owners.
-func own(dir string) error {
+// pythonDirs are the directories in which an image may contain Python, in the
+// order of PATH.
+var pythonDirs = [...]string{"/usr/local/bin", "/usr/bin", "/bin"}
+
+// linkPython makes sure that an image with python3 also has the command python.
+// If the host's /usr serves as the image's /usr, the image cannot provide that
+// command itself. A failure to create the link is ignored.
+func linkPython() {
+	there := func(dir, name string) bool {
+		_, err := os.Stat(path.Join(dir, name))
+		return err == nil
+	}
+	to := ""
+	if there(wire.ProgramsDir, "python3") { // a program from the machine's configuration
+		to = path.Join(wire.ProgramsDir, "python3")
+	}
+	for _, dir := range pythonDirs {
+		if to == "" && there(dir, "python") {
+			return
+		}
+	}
+	for _, dir := range pythonDirs {
+		if to == "" && there(dir, "python3") {
+			to = path.Join(dir, "python3")
+		}
+	}
+	if to == "" || makeDir(wire.ProgramsDir, 0, 0) != nil {
+		return
+	}
+	link := path.Join(wire.ProgramsDir, "python")
+	if os.Symlink(to, link) == nil {
+		_ = os.Lchown(link, 0, 0)
+	}
+}
+
+// ensureOwned makes sure that dir exists and belongs to the user. If an image
+// was unpacked without privileges, its files have lost their owners.
+func ensureOwned(dir string) error {
 	if err := makeDir(dir, userID, userID); err != nil {
 		return fmt.Errorf("make %s: %w", dir, err)
 	}
@@ -49,9 +87,9 @@ func own(dir string) error {
 	return nil
 }
 
-// share lets root's group write to dir: without capabilities root is bound by
-// a file's mode like everybody else.
-func share(dir string) error {
+// makeGroupWritable allows root's group to write to dir. It is needed because
+// root has no capabilities and is subject to file modes like any other user.
+func makeGroupWritable(dir string) error {
 	if err := os.Lchown(dir, userID, 0); err != nil {
 		return fmt.Errorf("share %s: %w", dir, err)
 	}
@@ -61,24 +99,24 @@ func share(dir string) error {
 	return nil
 }
 
-// agentID is the agent's own user and group from the moment it runs. Nobody
-// else is that user, so that without a capability not even root in the sandbox
-// can signal or stop its init.
+// agentID is the user id and group id of the running agent. No other process
+// runs as that user, so that even root in the sandbox, which has no
+// capabilities, cannot signal or stop the agent.
 const agentID = wire.AgentID
 
-// shed makes sure that no program which the agent starts can have a
-// capability, not even as root. A provider that can starts the agent as its
-// own user, with what it needs as ambient capabilities and nothing in the
-// bounding set. Then there is one thing to do. A call on all threads is dear
-// in a sandbox, since it interrupts each of them.
-func shed(o Options) error {
+// dropCapabilities makes sure that no program that the agent starts can have a
+// capability, not even as root. If possible, a provider starts the agent as the
+// agent's own user, with the needed capabilities as ambient capabilities and an
+// empty bounding set. Then only one step remains. That matters because a call
+// on all threads interrupts each of them, which is expensive in a sandbox.
+func dropCapabilities(o Options) error {
 	if !o.KeepCapabilities {
 		if err := emptyBoundingSet(); err != nil {
 			return err
 		}
 	}
 	if !o.Plain && (os.Getuid() != agentID || os.Geteuid() != agentID) {
-		return becomeNobodyElse()
+		return switchUser()
 	}
 	const prCapAmbient, clearAll = 47, 4
 	if _, _, errno := threads.Syscall(syscall.SYS_PRCTL, prCapAmbient, clearAll, 0); errno != 0 {
@@ -87,10 +125,14 @@ func shed(o Options) error {
 	return nil
 }
 
-// becomeNobodyElse changes the agent's user and keeps its capabilities, which
-// no program that it starts ever has (see shed).
-func becomeNobodyElse() error {
-	const prSetKeepCaps, capVersion3 = 8, 0x20080522
+// capVersion3 is the version of capget and capset.
+const capVersion3 = 0x20080522
+
+// switchUser changes the agent's user to agentID and keeps the agent's
+// capabilities. Programs that the agent starts never have them (see
+// dropCapabilities).
+func switchUser() error {
+	const prSetKeepCaps = 8
 	if _, _, errno := threads.Syscall(syscall.SYS_PRCTL, prSetKeepCaps, 1, 0); errno != 0 {
 		return fmt.Errorf("keep capabilities: %w", errno)
 	}
@@ -103,7 +145,8 @@ func becomeNobodyElse() error {
 		return fmt.Errorf("read capabilities: %w", errno)
 	}
 	for i := range sets {
-		// What is inheritable a root would have by its next exec.
+		// A program of root would gain the inheritable capabilities at its next
+		// exec.
 		sets[i].effective, sets[i].inheritable = sets[i].permitted, 0
 	}
 	if _, _, errno := threads.Syscall(syscall.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&sets)), 0); errno != 0 {
@@ -112,8 +155,7 @@ func becomeNobodyElse() error {
 	return nil
 }
 
-// emptyBoundingSet takes every capability out of the bounding set that is
-// still there.
+// emptyBoundingSet drops every remaining capability from the bounding set.
 func emptyBoundingSet() error {
 	for c := uintptr(0); ; c++ {
 		has, known := inBoundingSet(c)
@@ -130,17 +172,17 @@ func emptyBoundingSet() error {
 	}
 }
 
-// inBoundingSet reports whether a capability is in the set, and whether the
-// kernel knows it.
+// inBoundingSet reports whether a capability is in the bounding set, and
+// whether the kernel knows it.
 func inBoundingSet(c uintptr) (has, known bool) {
 	const capBSetRead = 23 // PR_CAPBSET_READ
 	r, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, capBSetRead, c, 0)
 	return r == 1, errno == 0
 }
 
-// forOthers reports whether a call is for another account than the one that
-// there is on a plain machine.
-func forOthers(c *wire.Call) bool {
+// isForOtherUser reports whether a call is for an account other than the only
+// one of a plain agent.
+func isForOtherUser(c *wire.Call) bool {
 	switch {
 	case c.Exec != nil:
 		return c.Exec.UID != userID

@@ -10,14 +10,15 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// openTerminal makes a pseudo-terminal: our side, and the one that processes
-// have, owned by their user.
+// openTerminal creates a pseudo-terminal. It returns the agent's side and the
+// process's side, which belongs to the given user.
 func openTerminal(size wire.Terminal, uid, gid uint32) (ours *os.File, theirs int, err error) {
 	master, err := syscall.Open("/dev/ptmx", syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, 0, failure("internal", "", "open a terminal: %v", err)
 	}
-	// Reads wait in the runtime's poller, so that closing ends them.
+	// A non-blocking descriptor uses the runtime's poller, so that closing it
+	// interrupts reads.
 	if err := syscall.SetNonblock(master, true); err != nil {
 		syscall.Close(master)
 		return nil, 0, err
@@ -39,7 +40,7 @@ func openTerminal(size wire.Terminal, uid, gid uint32) (ours *os.File, theirs in
 		ours.Close()
 		return nil, 0, failure("internal", "", "open a terminal: %v", err)
 	}
-	syscall.Fchown(theirs, int(uid), int(gid)) // without it, it cannot be opened again by its name
+	syscall.Fchown(theirs, int(uid), int(gid)) // allows the user to reopen the terminal by its name
 	return ours, theirs, nil
 }
 
@@ -55,13 +56,13 @@ func control(fd int, request uintptr, arg unsafe.Pointer) error {
 	return nil
 }
 
-// screen carries bytes between a terminal and the host's pipes, until nobody
-// has the terminal open any more.
-func screen(terminal *os.File, in, out uintptr) {
+// relayTerminal copies data between a terminal and the host's pipes until no
+// process has the terminal open.
+func relayTerminal(terminal *os.File, in, out uintptr) {
 	from, to := os.NewFile(in, "input"), os.NewFile(out, "output")
 	go func() {
 		io.Copy(terminal, from)
-		from.Close() // whoever writes to it is told that nobody reads
+		from.Close() // the writer then gets a broken pipe
 	}()
 	go func() {
 		buf := make([]byte, 16<<10)
@@ -73,7 +74,7 @@ func screen(terminal *os.File, in, out uintptr) {
 				}
 			}
 			if err != nil {
-				break // EIO: nobody has it open any more
+				break // EIO: no process has the terminal open
 			}
 		}
 		to.Close()

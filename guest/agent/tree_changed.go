@@ -3,19 +3,19 @@ package agent
 import (
 	"errors"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// changed sends what was made or written since a moment, wherever it is looked
-// for. When that was is what the sandbox's kernel says: programs may set the
-// time of a file's content, and not that.
-func changed(t wire.Tree, w *writer) error {
-	root, err := os.OpenRoot("/")
+// sendChanged sends the files at the given paths that were created or written
+// since a given time. It compares the change time of the inode, because
+// programs can set the modification time of a file, but not its change time.
+func sendChanged(t wire.Tree, w *writer) error {
+	root, err := nofollow.Open("/")
 	if err != nil {
 		return pathError("/", err)
 	}
@@ -23,7 +23,7 @@ func changed(t wire.Tree, w *writer) error {
 	p := &packer{w: w, maxFile: t.MaxFile, since: time.Unix(0, t.SinceNS), buf: make([]byte, 256<<10)}
 	for _, at := range t.Paths {
 		at = strings.TrimPrefix(path.Clean(at), "/")
-		why, err := p.from(root, at)
+		why, err := p.sendPath(root, at)
 		if err == nil && why != "" {
 			err = p.skip(at, why)
 		}
@@ -35,12 +35,12 @@ func changed(t wire.Tree, w *writer) error {
 	return nil
 }
 
-// from sends what is at a path and below it, or says why it does not. No link is
-// followed on the way.
-func (p *packer) from(root *os.Root, at string) (why string, err error) {
+// sendPath sends the file or tree at a path, or returns the reason why it
+// cannot. It does not follow links in the path.
+func (p *packer) sendPath(root *nofollow.Dir, at string) (why string, err error) {
 	dir, steps := root, strings.Split(at, "/")
 	for _, name := range steps[:len(steps)-1] {
-		next, err := step(dir, name)
+		next, err := dir.Dir(name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return "nothing is there", nil
@@ -51,8 +51,8 @@ func (p *packer) from(root *os.Root, at string) (why string, err error) {
 		dir = next
 	}
 	name := steps[len(steps)-1]
-	if _, err := dir.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+	if _, err := dir.Stat(name); errors.Is(err, fs.ErrNotExist) {
 		return "nothing is there", nil
 	}
-	return "", p.one(dir, name, at, len(steps)-1)
+	return "", p.sendEntry(dir, name, at, len(steps)-1)
 }

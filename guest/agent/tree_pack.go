@@ -12,21 +12,22 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// packer sends a tree. What changes under it is sent as it was read; what goes
-// away is not there.
+// packer sends a tree. A file that changes meanwhile is sent as it was read,
+// and a file that is removed meanwhile is omitted.
 type packer struct {
 	w       *writer
 	maxFile int64
-	since   time.Time // what is older is not sent, but for directories
+	since   time.Time // older files are omitted, except directories
 	batch   bytes.Buffer
 	buf     []byte
 }
 
-// pack sends all that is below a directory.
-func pack(t wire.Tree, w *writer) error {
-	root, err := os.OpenRoot(t.Dir)
+// sendTree sends the tree below a directory.
+func sendTree(t wire.Tree, w *writer) error {
+	root, err := nofollow.Open(t.Dir)
 	if err != nil {
 		return pathError(t.Dir, err)
 	}
@@ -40,22 +41,22 @@ func pack(t wire.Tree, w *writer) error {
 }
 
 func (p *packer) flush() {
-	p.w.raw(p.batch.Bytes())
+	p.w.writeFrame(p.batch.Bytes())
 	p.batch.Reset()
 }
 
-// node puts a node into the batch.
+// node adds a node to the batch.
 func (p *packer) node(n wire.Node) error {
 	if err := wire.WriteJSON(&p.batch, wire.TypeNode, n); err != nil {
 		return err
 	}
-	if p.batch.Len() >= batched {
+	if p.batch.Len() >= batchSize {
 		p.flush()
 	}
 	return nil
 }
 
-// skip says that something does not come along.
+// skip reports that a file is omitted, and why.
 func (p *packer) skip(at, why string) error {
 	if len(at) > wire.MaxNodePath {
 		at = at[:wire.MaxNodePath]
@@ -63,31 +64,26 @@ func (p *packer) skip(at, why string) error {
 	return p.node(wire.Node{Path: []byte(at), Skipped: why})
 }
 
-func (p *packer) walk(dir *os.Root, at string, depth int) error {
-	d, err := dir.Open(".")
-	if err != nil {
-		return p.skip(at, "it cannot be read")
-	}
-	names, err := d.Readdirnames(-1)
-	d.Close()
+func (p *packer) walk(dir *nofollow.Dir, at string, depth int) error {
+	names, err := dir.Names(-1)
 	if err != nil {
 		return p.skip(at, "it cannot be read")
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if p.w.gone() {
+		if p.w.hostGone() {
 			return nil
 		}
-		if err := p.one(dir, name, path.Join(at, name), depth); err != nil {
+		if err := p.sendEntry(dir, name, path.Join(at, name), depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// one sends what has a name in a directory.
-func (p *packer) one(dir *os.Root, name, at string, depth int) error {
-	st, err := dir.Lstat(name)
+// sendEntry sends the file or directory tree with this name in a directory.
+func (p *packer) sendEntry(dir *nofollow.Dir, name, at string, depth int) error {
+	st, err := dir.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
@@ -96,18 +92,18 @@ func (p *packer) one(dir *os.Root, name, at string, depth int) error {
 	case len(at) > wire.MaxNodePath:
 		return p.skip(at, "its path is too long")
 	}
-	if sys, ok := st.Sys().(*syscall.Stat_t); ok && !st.IsDir() && time.Unix(sys.Ctim.Unix()).Before(p.since) {
+	if !st.IsDir() && time.Unix(st.Ctim.Unix()).Before(p.since) {
 		return nil
 	}
-	n := wire.Node{Path: []byte(at), Mode: uint32(st.Mode().Perm())}
-	switch m := st.Mode(); {
-	case m.IsRegular():
+	n := wire.Node{Path: []byte(at), Mode: st.Mode & 0o777}
+	switch st.Mode & syscall.S_IFMT {
+	case syscall.S_IFREG:
 		return p.file(dir, name, n)
-	case m.IsDir():
+	case syscall.S_IFDIR:
 		if depth == wire.MaxNodeDepth {
 			return p.skip(at, "it is too deep")
 		}
-		next, err := step(dir, name)
+		next, err := dir.Dir(name)
 		if err != nil {
 			return p.skip(at, "it cannot be opened")
 		}
@@ -117,48 +113,51 @@ func (p *packer) one(dir *os.Root, name, at string, depth int) error {
 			return err
 		}
 		return p.walk(next, at, depth+1)
-	case m&fs.ModeSymlink != 0:
+	case syscall.S_IFLNK:
 		to, err := dir.Readlink(name)
 		if err != nil || len(to) > wire.MaxNodePath {
 			return p.skip(at, "the link cannot be read")
 		}
 		n.Type, n.Target = "symlink", []byte(to)
 		return p.node(n)
-	case m&fs.ModeNamedPipe != 0:
+	case syscall.S_IFIFO:
 		return p.skip(at, "it is a pipe")
-	case m&fs.ModeSocket != 0:
+	case syscall.S_IFSOCK:
 		return p.skip(at, "it is a socket")
 	default:
 		return p.skip(at, "it is a device")
 	}
 }
 
-// file sends a regular file, as much of it as there is when it is read.
-func (p *packer) file(dir *os.Root, name string, n wire.Node) error {
+// file sends a regular file with its content at the time of the read.
+func (p *packer) file(dir *nofollow.Dir, name string, n wire.Node) error {
 	at := string(n.Path)
-	f, err := dir.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := dir.Open(name, os.O_RDONLY, 0)
 	if err != nil {
 		return p.skip(at, "it cannot be opened")
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil || !st.Mode().IsRegular() {
+	st, err := statOpen(f)
+	if err != nil || !st.IsRegular() {
 		return p.skip(at, "it changed its type")
 	}
-	if st.Size() > p.maxFile {
+	if isAgents(f) {
+		return p.skip(at, "it is the agent's own")
+	}
+	if st.Size > p.maxFile {
 		return p.skip(at, "it is too large")
 	}
-	n.Type, n.Mode, n.Size, n.ModifiedNS = "file", uint32(st.Mode().Perm()), st.Size(), st.ModTime().UnixNano()
+	n.Type, n.Mode, n.Size, n.ModifiedNS = "file", st.Mode&0o777, st.Size, st.Mtim.Nano()
 	if err := p.node(n); err != nil {
 		return err
 	}
-	for left := p.maxFile; left > 0 && !p.w.gone(); {
+	for left := p.maxFile; left > 0 && !p.w.hostGone(); {
 		got, err := f.Read(p.buf[:min(left, int64(len(p.buf)))])
 		if left -= int64(got); got > 0 {
 			if err := wire.Write(&p.batch, wire.TypeFileData, p.buf[:got]); err != nil {
 				return err
 			}
-			if p.batch.Len() >= batched {
+			if p.batch.Len() >= batchSize {
 				p.flush()
 			}
 		}

@@ -7,25 +7,26 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// unpacker makes a tree of the nodes that follow a call. The directories on
-// the way to the last node stay open: those that come are mostly beside it.
+// unpacker creates a tree from the nodes that follow a call. It keeps the
+// directories in the path of the last node open, because the next node is
+// usually near it.
 type unpacker struct {
 	wire.Tree
 	r      *wire.Reader
 	making *sync.RWMutex
-	open   []*os.Root // open[0] is the tree's directory
-	names  []string   // names[i] is that of open[i+1] in open[i]
+	open   []*nofollow.Dir // open[0] is the tree's directory
+	names  []string        // names[i] is the name of open[i+1] in open[i]
 }
 
-// unpack makes a tree.
+// unpack creates a tree from the frames that follow the call.
 func unpack(t wire.Tree, r *wire.Reader, making *sync.RWMutex) error {
 	if t.Sealed {
 		t.UID, t.GID = 0, 0
@@ -36,11 +37,11 @@ func unpack(t wire.Tree, r *wire.Reader, making *sync.RWMutex) error {
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(t.Dir)
+	root, err := nofollow.Open(t.Dir)
 	if err != nil {
 		return pathError(t.Dir, err)
 	}
-	u := &unpacker{Tree: t, r: r, making: making, open: []*os.Root{root}}
+	u := &unpacker{Tree: t, r: r, making: making, open: []*nofollow.Dir{root}}
 	defer u.leave(-1)
 	for {
 		f, err := r.Read()
@@ -64,7 +65,7 @@ func unpack(t wire.Tree, r *wire.Reader, making *sync.RWMutex) error {
 	}
 }
 
-// treeError says with which node something went wrong.
+// treeError adds the path of a node to an error.
 func treeError(name string, err error) error {
 	if _, told := errors.AsType[*callError](err); told {
 		return err
@@ -72,7 +73,7 @@ func treeError(name string, err error) error {
 	return fileError(name, err)
 }
 
-// leave closes the directories that are deeper than so many steps.
+// leave closes the open directories below the given depth.
 func (u *unpacker) leave(depth int) {
 	for len(u.open) > depth+1 {
 		u.open[len(u.open)-1].Close()
@@ -83,8 +84,8 @@ func (u *unpacker) leave(depth int) {
 	}
 }
 
-// enter opens the directory of a path, which must be there.
-func (u *unpacker) enter(dir string) (*os.Root, error) {
+// enter opens the directory at a path. The directory must exist.
+func (u *unpacker) enter(dir string) (*nofollow.Dir, error) {
 	var steps []string
 	if dir != "." {
 		steps = strings.Split(dir, "/")
@@ -95,7 +96,7 @@ func (u *unpacker) enter(dir string) (*os.Root, error) {
 	}
 	u.leave(same)
 	for _, name := range steps[same:] {
-		next, err := step(u.open[len(u.open)-1], name)
+		next, err := u.open[len(u.open)-1].Dir(name)
 		if err != nil {
 			return nil, err
 		}
@@ -104,13 +105,13 @@ func (u *unpacker) enter(dir string) (*os.Root, error) {
 	return u.open[len(u.open)-1], nil
 }
 
-// node makes one node.
+// node creates one node.
 func (u *unpacker) node(n wire.Node) error {
 	at := string(n.Path)
 	if !filepath.IsLocal(at) || path.Clean(at) != at || at == "." || strings.ContainsRune(at, 0) {
 		return errors.New("the path is not below the directory")
 	}
-	if u.Sealed { // what its owner might read or run, everybody may now
+	if u.Sealed { // all users get the owner's read and execute permissions
 		n.Mode = n.Mode >> 6 & 5 * 0o111
 	}
 	dir, err := u.enter(path.Dir(at))
@@ -120,7 +121,7 @@ func (u *unpacker) node(n wire.Node) error {
 	name := path.Base(at)
 	switch n.Type {
 	case "directory":
-		return u.directory(dir, name, fs.FileMode(n.Mode&0o777))
+		return u.directory(dir, name, n.Mode&0o777)
 	case "symlink":
 		return u.make(dir, name, func() error {
 			if err := dir.Symlink(string(n.Target), name); err != nil {
@@ -134,8 +135,9 @@ func (u *unpacker) node(n wire.Node) error {
 	return invalid("a node of type %q", n.Type)
 }
 
-// make does f, again when what stood in its way is gone.
-func (u *unpacker) make(dir *os.Root, name string, f func() error) error {
+// make calls f. If the name exists, it removes the existing file and calls f
+// again.
+func (u *unpacker) make(dir *nofollow.Dir, name string, f func() error) error {
 	u.making.Lock()
 	defer u.making.Unlock()
 	err := f()
@@ -147,28 +149,28 @@ func (u *unpacker) make(dir *os.Root, name string, f func() error) error {
 	return err
 }
 
-func (u *unpacker) directory(dir *os.Root, name string, mode fs.FileMode) error {
+func (u *unpacker) directory(dir *nofollow.Dir, name string, mode uint32) error {
 	return u.make(dir, name, func() error {
 		err := dir.Mkdir(name, 0o700)
-		if st, there := dir.Lstat(name); errors.Is(err, fs.ErrExist) && there == nil && st.IsDir() {
+		if st, there := dir.Stat(name); errors.Is(err, fs.ErrExist) && there == nil && st.IsDir() {
 			err = nil
 		}
 		if err != nil {
 			return err
 		}
-		own, err := step(dir, name)
+		own, err := dir.Dir(name)
 		if err != nil {
 			return err
 		}
 		defer own.Close()
-		return errors.Join(own.Chmod(".", mode), own.Chown(".", int(u.UID), int(u.GID)))
+		return errors.Join(own.Chmod(mode), own.Chown(int(u.UID), int(u.GID)))
 	})
 }
 
-func (u *unpacker) file(dir *os.Root, name string, n wire.Node) error {
+func (u *unpacker) file(dir *nofollow.Dir, name string, n wire.Node) error {
 	var f *os.File
 	err := u.make(dir, name, func() (err error) {
-		f, err = dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
+		f, err = dir.Open(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
 			return err
 		}
@@ -195,18 +197,17 @@ func (u *unpacker) file(dir *os.Root, name string, n wire.Node) error {
 			return err
 		}
 	}
-	when := syscall.NsecToTimespec(n.ModifiedNS)
-	return errors.Join(f.Chmod(fs.FileMode(n.Mode&0o777)),
-		syscall.UtimesNano("/proc/self/fd/"+strconv.Itoa(int(f.Fd())), []syscall.Timespec{when, when}))
+	return errors.Join(f.Chmod(fs.FileMode(n.Mode&0o777)), nofollow.SetTime(f, syscall.NsecToTimespec(n.ModifiedNS)))
 }
 
-// seal takes the directory itself away from the user, last.
+// seal makes the tree's directory read-only and changes its owner to root. It
+// is the last step.
 func (u *unpacker) seal() error {
 	if !u.Sealed {
 		return nil
 	}
 	root := u.open[0]
-	if err := errors.Join(root.Chmod(".", 0o555), root.Chown(".", 0, 0)); err != nil {
+	if err := errors.Join(root.Chmod(0o555), root.Chown(0, 0)); err != nil {
 		return fileError(u.Dir, err)
 	}
 	return nil

@@ -11,27 +11,28 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// tunFile is the device, and tunNumber its number, by which it is known.
+// tunFile is the path of the tun device. tunNumber is its device number, which
+// identifies it.
 const (
 	tunFile   = "/dev/net/tun"
 	tunNumber = 10<<8 | 200
 )
 
-// tun is an interface whose packets are the agent's to carry. It is there as
-// long as it is open.
+// tun is a network interface whose packets the agent transfers. The interface
+// exists while its file is open.
 type tun struct {
 	f   *os.File
 	raw syscall.RawConn
 }
 
-// take takes the device away from the sandbox's programs: it has no name from
-// then on, and only the agent's descriptor leads to it. One that is mounted from
-// the host is the host's and stays; without a capability nobody can use it.
+// take removes the tun device from the file system, so that only the agent can
+// open it, through a descriptor. A device that is mounted from the host cannot
+// be removed, but a process without a capability cannot use it.
 func (l *link) take() error {
 	const oPath = 0x200000 // O_PATH
 	fd, err := syscall.Open(tunFile, oPath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err == syscall.ENOENT {
-		return nil // there is none to take, and no uplink
+		return nil // the device does not exist, so there is no network link
 	}
 	if err != nil {
 		return fmt.Errorf("take %s: %w", tunFile, err)
@@ -40,7 +41,7 @@ func (l *link) take() error {
 	case nil:
 		l.device = fmt.Sprintf("/proc/self/fd/%d", fd)
 		return nil
-	case syscall.EBUSY: // it is mounted
+	case syscall.EBUSY: // the device is a mount point
 		return syscall.Close(fd)
 	default:
 		syscall.Close(fd)
@@ -48,8 +49,8 @@ func (l *link) take() error {
 	}
 }
 
-// openTun makes a new interface, with the device by the name that the agent has
-// for it or else by everybody's.
+// openTun creates a new interface. If device is empty, it opens the device by
+// its public path.
 func openTun(device, name string) (*tun, error) {
 	flags := syscall.O_RDWR | syscall.O_NONBLOCK | syscall.O_CLOEXEC
 	if device == "" {
@@ -63,7 +64,7 @@ func openTun(device, name string) (*tun, error) {
 		syscall.Close(fd)
 		return nil, failure("internal", "", "make interface %s: %v", name, err)
 	}
-	// Reads wait in the runtime's poller, so that a deadline ends them.
+	// Reads use the runtime's poller, so that a deadline interrupts them.
 	f := os.NewFile(uintptr(fd), tunFile)
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -81,7 +82,8 @@ func attach(fd int, name string) error {
 	if st.Mode&syscall.S_IFMT != syscall.S_IFCHR || st.Rdev != tunNumber {
 		return errors.New("a program has put something else in the device's place")
 	}
-	// Exclusive: one that somebody else has open would be shared with them.
+	// Request exclusive use, because otherwise an interface that another
+	// process has open would be shared.
 	const exclusive = 0x8000 // IFF_TUN_EXCL
 	var request [40]byte     // struct ifreq
 	copy(request[:syscall.IFNAMSIZ-1], name)
@@ -89,14 +91,14 @@ func attach(fd int, name string) error {
 	if err := control(fd, syscall.TUNSETIFF, unsafe.Pointer(&request)); err != nil {
 		return err
 	}
-	// An image may have brought a node of the same device. Not all kernels know
-	// owners.
+	// An image may contain a node of the same device, so set the owner of the
+	// interface. Ignore errors, because some kernels do not support owners.
 	_, _, _ = syscall.Syscall(syscall.SYS_IOCTL, uintptr(fd), syscall.TUNSETOWNER, agentID)
 	return nil
 }
 
-// read waits for packets and appends those that there are, each with its
-// header, as long as b has room for the largest.
+// read waits for packets and appends the available packets, each with its
+// header, while b has space for the largest packet.
 func (t *tun) read(b []byte) ([]byte, error) {
 	var failed error
 	err := t.raw.Read(func(fd uintptr) bool {
@@ -120,7 +122,8 @@ func (t *tun) read(b []byte) ([]byte, error) {
 	return b, errors.Join(err, failed)
 }
 
-// write gives the sandbox's kernel a packet. What it does not want is lost.
+// write passes a packet to the sandbox's kernel. A packet that the kernel
+// rejects is dropped.
 func (t *tun) write(packet []byte) error {
 	_, err := t.f.Write(packet)
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EIO) {
@@ -129,11 +132,11 @@ func (t *tun) write(packet []byte) error {
 	return nil
 }
 
-// interrupt ends a read that waits.
-func (t *tun) interrupt() { t.f.SetReadDeadline(past) }
+// interrupt interrupts a pending read.
+func (t *tun) interrupt() { t.f.SetReadDeadline(pastDeadline) }
 
-// close takes the interface away. Between its fork and its exec a child has
-// the device open, too, so it waits for those.
+// close removes the interface. A child also has the device open between its
+// fork and its exec, so close waits for such children.
 func (t *tun) close() {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

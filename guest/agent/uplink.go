@@ -9,20 +9,20 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// linkName is the name of a sandbox's interface.
+// linkName is the name of a sandbox's network interface.
 const linkName = "eth0"
 
-// link is the one interface that a sandbox has to the outside, or none.
+// link is the sandbox's only external network interface, if there is one.
 type link struct {
-	device string // the name by which the agent alone opens it; none is tunFile
+	device string // the path by which only the agent opens the device; tunFile if empty
 
 	mu    sync.Mutex // guards the fields below
-	end   func()     // ends the one that there is
+	end   func()     // ends the current interface
 	ended <-chan struct{}
 }
 
-// uplink makes the sandbox's interface, in the stead of one that there is,
-// and carries its packets until the host hangs up.
+// uplink creates the sandbox's network interface, which replaces an existing
+// one. It transfers the interface's packets until the host disconnects.
 func (a *Agent) uplink(call wire.Uplink, c net.Conn, w *writer) {
 	t, done, err := a.link.replace(a, call, c)
 	if err != nil {
@@ -44,8 +44,9 @@ func (a *Agent) uplink(call wire.Uplink, c net.Conn, w *writer) {
 	ways.Wait()
 }
 
-// replace ends the interface that there is and makes another. Whoever carries
-// its packets closes done when it is gone.
+// replace ends the existing interface and creates a new one. The caller
+// transfers the packets of the new interface, and closes done when the
+// interface is gone.
 func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done chan struct{}, err error) {
 	address, err := netip.ParsePrefix(call.Address)
 	if err != nil || !address.Addr().Is4() {
@@ -61,11 +62,11 @@ func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done cha
 		l.end()
 		select {
 		case <-l.ended:
-		case <-time.After(stuckTime): // in what it writes to a host that has gone
+		case <-time.After(replaceTime): // a write to a disconnected host may block
 		}
 		l.end = nil
 	}
-	if err := a.acquaint(gateway, call.Authority); err != nil {
+	if err := a.configureNetwork(gateway, call.Authority); err != nil {
 		return nil, nil, err
 	}
 	if t, err = openTun(l.device, linkName); err != nil {
@@ -77,22 +78,22 @@ func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done cha
 	}
 	done = make(chan struct{})
 	l.end, l.ended = func() {
-		go c.Close() // which may have to wait for what is being written
+		go c.Close() // Close may block on a pending write
 		t.close()
 	}, done
 	return t, done, nil
 }
 
-// stuckTime is how long an interface that ends is waited for.
-const stuckTime = time.Second
+// replaceTime is how long replace waits for the previous interface to end.
+const replaceTime = time.Second
 
-// past is a deadline that is over.
-var past = time.Unix(1, 0)
+// pastDeadline is a deadline in the past.
+var pastDeadline = time.Unix(1, 0)
 
-// packetBatch is how much is sent at once, in bytes, beside the last packet.
+// packetBatch is the size from which a batch is sent, in bytes.
 const packetBatch = 256 << 10
 
-// sendTo carries packets from the sandbox to the host.
+// sendTo sends packets from the sandbox to the host.
 func (t *tun) sendTo(c net.Conn) {
 	b := make([]byte, 0, packetBatch+wire.PacketHeader+wire.MaxPacket)
 	for {
@@ -106,7 +107,7 @@ func (t *tun) sendTo(c net.Conn) {
 	}
 }
 
-// receiveFrom carries packets from the host to the sandbox.
+// receiveFrom passes packets from the host to the sandbox's kernel.
 func (t *tun) receiveFrom(c net.Conn) {
 	packets, b := wire.NewPackets(c), make([]byte, wire.MaxPacket)
 	for {

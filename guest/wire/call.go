@@ -1,36 +1,41 @@
 package wire
 
-// Op is what a Call asks for.
+import "encoding/binary"
+
+// Op is the operation of a Call.
 type Op string
 
-// The calls that an agent answers.
+// Operations of an agent.
 const (
 	OpExec    Op = "exec"    // run a process and stream it
 	OpKill    Op = "kill"    // kill the process tree of an exec
-	OpExecs   Op = "execs"   // list the executions that are remembered
+	OpExecs   Op = "execs"   // list the retained executions
 	OpPut     Op = "put"     // write files
 	OpCollect Op = "collect" // read artifacts
-	OpStop    Op = "stop"    // SIGTERM to everything, wait, then exit
+	OpStop    Op = "stop"    // send SIGTERM to every process, wait, then exit
 	OpPing    Op = "ping"
 	OpSignal  Op = "signal" // signal the first process of an exec and its group
-	OpName    Op = "name"   // give the sandbox its host name
-	OpResize  Op = "resize" // say how large a terminal is
-	OpDial    Op = "dial"   // connect to a port; bytes follow the answer
-	OpUplink  Op = "uplink" // make a network interface; packets follow the answer
+	OpName    Op = "name"   // set the sandbox's host name
+	OpResize  Op = "resize" // set the size of a terminal
+	OpDial    Op = "dial"   // connect to a port; the connection's data follows the answer
+	OpRenew   Op = "renew"  // give a copy of a sandbox an identity of its own
+	OpUplink  Op = "uplink" // create a network interface; its packets follow the answer
 
-	// Of processes whose descriptors the agent has (Exec.Carried).
-	OpOutput Op = "output" // take over its output and messages, and send it messages
-	OpInput  Op = "input"  // send its standard input, as Stdin frames
-	OpAdopt  Op = "adopt"  // take charge of one that is there
-	OpKeep   Op = "keep"   // say whether it stays when nobody has charge of it
+	// Operations for processes whose descriptors the agent holds
+	// (Exec.Carried).
+	OpOutput   Op = "output" // receive the output and messages of a process, and send messages to it
+	OpInput    Op = "input"  // send standard input to a process, as Stdin frames
+	OpReattach Op = "adopt"  // hold an existing process
+	OpDetach   Op = "keep"   // set whether a process keeps running without a holder
+	OpPark     Op = "park"   // replace the descriptors of a donated interpreter by descriptors that the agent holds
 
-	// Of an agent that has nobody on the host to look after it.
-	OpMain  Op = "main"  // run the program whose end is the machine's
-	OpOver  Op = "over"  // answer with the Exit of one that lingers, when it has ended
-	OpLease Op = "lease" // say how long the machine has
+	// Operations for an agent without a supervisor on the host.
+	OpMain     Op = "main"  // run the main program, with which the sandbox ends
+	OpWaitMain Op = "over"  // return the Exit of a lingering main program, once it has ended
+	OpLease    Op = "lease" // set the remaining lease of the sandbox
 )
 
-// Call opens a connection: the one thing that is asked on it.
+// Call is the first frame of a connection, and the only request on it.
 type Call struct {
 	Version int
 	Op      Op
@@ -46,103 +51,186 @@ type Call struct {
 	FS      *FS      `json:",omitempty"`
 	Uplink  *Uplink  `json:",omitempty"`
 	Tree    *Tree    `json:",omitempty"`
-	// ID is the exec's that an output, an input or an adoption is about.
+	// ID is the id of the exec for OpOutput, OpInput, OpReattach and OpPark.
 	ID    string `json:",omitempty"`
 	Keep  *Keep  `json:",omitempty"`
 	Lease *Lease `json:",omitempty"`
+	Renew *Renew `json:",omitempty"`
 }
 
-// Exec asks for a process. A connection that is lost never kills it; only
-// a Kill does, and its own clock.
+// Renew sets the host name of a sandbox that was restored as a copy of another one,
+// and writes Generation to GenerationFile.
+type Renew struct {
+	Name string
+	// Generation differs between all copies of a sandbox, and cannot be guessed.
+	Generation string
+}
+
+// GenerationFile is a file that only copies of sandboxes have. Its content differs
+// in each copy: a program with a random generator of its own reseeds the
+// generator when the content changes. The file does not exist in a sandbox that is
+// no copy.
+const GenerationFile = "/run/brig/generation"
+
+// Exec starts a process. Only a Kill or a timeout kills the process, not the
+// loss of the connection.
 type Exec struct {
 	ID    string
 	Argv  []string `json:",omitempty"`
-	Shell string   `json:",omitempty"` // a script for the image's shell, instead of Argv
-	Env   []string // all of it, as K=V
+	Shell string   `json:",omitempty"` // a script for the image's shell, as an alternative to Argv
+	Env   []string // the whole environment, as K=V
 	Dir   string
 	UID   uint32
 	GID   uint32
-	// Processes and OpenFiles are the process's resource limits; 0 keeps the
-	// agent's own.
+	// Processes and OpenFiles are the process's resource limits. 0 keeps the
+	// agent's own limits.
 	Processes uint64
 	OpenFiles uint64
-	// Keep is how many bytes of each stream the agent remembers.
+	// Keep is the number of bytes of each stream that the agent retains.
 	Keep int
-	// TimeoutMS is the agent's own clock, behind the host's: it counts when
-	// no host is there. 0 is none.
+	// TimeoutMS is the agent's own timeout, which is later than the host's. It
+	// applies when no host is connected. 0 means no timeout.
 	TimeoutMS int64
-	// Result opens descriptor 3 for the process.
+	// Result means that the process has descriptor 3 for results.
 	Result bool
-	// Donated says that the host hands over the process's descriptors 0 to 3,
-	// with one more byte after the call; the agent does not carry their bytes.
+	// Donated means that the host passes the process's descriptors 0 to 3, with
+	// one more byte, after the call. Their data does not pass through the
+	// agent.
 	Donated bool `json:",omitempty"`
-	// Carried says that the process gets such descriptors, and that their other
-	// ends are the agent's: calls of their own carry what comes and goes.
+	// Carried means that the agent creates these descriptors and holds the
+	// other ends. The data is transferred over separate calls.
 	Carried bool `json:",omitempty"`
-	// Plain says that a donated or carried process gets no descriptor 3.
+	// Plain means that a donated or carried process has no descriptor 3.
 	Plain bool `json:",omitempty"`
-	// Lingers says of a main program that its end is not the machine's.
+	// Lingers means that the sandbox does not end with this main program.
 	Lingers bool `json:",omitempty"`
-	// Terminal makes one the standard streams of a donated or carried process;
-	// the agent carries its bytes between it and the descriptors 0 and 1.
+	// Terminal makes the standard streams of a donated or carried process a
+	// terminal. The agent copies the data between the terminal and the
+	// descriptors 0 and 1.
 	Terminal *Terminal `json:",omitempty"`
 }
 
 // Terminal is the size of a terminal in characters.
 type Terminal struct{ Columns, Rows uint16 }
 
-// Resize asks to change the size of an exec's terminal.
+// Resize changes the size of an exec's terminal.
 type Resize struct {
 	ID string
 	Terminal
 }
 
-// Started is what is known of a process that runs.
+// Started describes a process that has started.
 type Started struct{ PID int }
 
-// AgentFile is the agent's own program, as the first word of an Exec's Argv.
+// Parking is the agent's first answer to OpPark. The host sends the order "park"
+// with the directory to the interpreter. The interpreter opens the pipes below,
+// writes one line to PipeMessages, replaces its descriptors, and writes a second
+// line. After the first line the agent holds the process.
+type Parking struct{ Dir string }
+
+// Names of the pipes in the directory of a Parking.
+const (
+	PipeOrders   = "orders"
+	PipeMessages = "messages"
+	PipeStdout   = "stdout"
+	PipeStderr   = "stderr"
+)
+
+// AgentFile, as the first word of an Exec's Argv, represents the agent's own
+// program.
 const AgentFile = "/proc/1/exe"
 
-// Donated is how many descriptors come with a donated Exec.
+// Donated is the number of descriptors of a donated Exec.
 const Donated = 4
 
-// Kill asks for the end of an exec's process tree. It is a call of its own,
-// because the exec's connection may be full of input that nobody reads.
+// Kill ends the process trees of execs. It is a separate call, because the
+// exec's connection may be full of unread input.
+//
+// The call succeeds when all processes of the trees are gone.
 type Kill struct {
-	ID string
+	ID   string
+	More []string `json:",omitempty"` // further executions to kill
 }
 
-// Signal asks to signal an exec's first process and its process group. It is
-// no error when that has ended.
+// Signal sends a signal to an exec's first process and its process group. It
+// succeeds even if the process has ended.
 type Signal struct {
 	ID     string
 	Number int
 }
 
-// Keep says whether an exec's descriptors stay open when no call holds it.
+// Keep sets whether an exec's descriptors stay open when no call holds the
+// process.
 type Keep struct {
 	ID string
 	On bool
 }
 
-// Lease says how long the machine has from now on. Own says that it no longer
-// ends with the sessions of who it was for.
+// Lease sets the remaining lease of the sandbox. Own means that the sandbox no
+// longer ends with the sessions of its creator.
 type Lease struct {
 	MS  int64
 	Own bool `json:",omitempty"`
 }
 
-// The exit codes of an agent that ends its machine by itself.
+// Messages on an agent's control socket begin with one of these bytes. A number
+// follows ControlRelease and ControlCheck, and the answer repeats it.
 const (
-	ExitLease  = 120 // its lease is over
-	ExitTether = 121 // whoever it was for has gone
+	ControlConnect byte = 0 // passes a descriptor: the connection of a call
+	ControlRelease byte = 1 // answered with a Release; if it has no holders, the agent closes all descriptors of the host
+	ControlCheck   byte = 2 // answered with a Release, without further effect
 )
 
-// The words after the agent's program with which it is a machine's init and
-// takes sessions, and with which it carries one between its standard streams
-// and that init. After ServeWord come how long the machine has, in
-// milliseconds, TetherWord if it is to end with its sessions, and UplinkWord if
-// it takes the device of an Uplink for itself.
+// MaxControl is the maximum length of a message to the agent, in bytes.
+const MaxControl = 5
+
+// ControlQuestion returns the message that asks the agent for a Release. op is
+// ControlRelease or ControlCheck.
+func ControlQuestion(op byte, number uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{op}, number)
+}
+
+// ParseControlQuestion parses a message of ControlQuestion. It returns false if
+// b is another message.
+func ParseControlQuestion(b []byte) (op byte, number uint32, ok bool) {
+	if len(b) != MaxControl || b[0] != ControlRelease && b[0] != ControlCheck {
+		return 0, 0, false
+	}
+	return b[0], binary.BigEndian.Uint32(b[1:]), true
+}
+
+// MaxHolders is the maximum number of holders in a Release. MaxRelease is the
+// maximum length of a Release, in bytes.
+const (
+	MaxHolders = 16
+	MaxRelease = 16 << 10
+)
+
+// Release is the answer to ControlCheck and ControlRelease. If it has no
+// holders, the sandbox can be saved.
+type Release struct {
+	Number  uint32 // of the question
+	Holders []Holder
+}
+
+// Holder is a process that prevents a save.
+type Holder struct {
+	PID          int
+	Name, Reason string
+}
+
+// Exit codes of an agent that ends its sandbox by itself.
+const (
+	ExitLease  = 120 // the lease has expired
+	ExitTether = 121 // the creator has disconnected
+)
+
+// First arguments of the agent's program. With ServeWord, it is the init of a
+// sandbox and accepts sessions. With RelayWord, it relays one session between
+// its standard streams and that init. ServeWord is followed by the lifetime of
+// the sandbox in milliseconds. TetherWord follows if the sandbox ends with its
+// sessions, and UplinkWord if the agent takes the device of an Uplink for
+// itself.
 const (
 	ServeWord  = "serve"
 	RelayWord  = "relay"
@@ -150,33 +238,33 @@ const (
 	UplinkWord = "uplink"
 )
 
-// AgentID is the user and the group of an agent in a sandbox. It believes whoever
-// is that user, so that no program may be.
+// AgentID is the user id and the group id of an agent in a sandbox. The agent
+// trusts processes of that user, so programs must not run as it.
 const AgentID = 64999
 
-// SessionSocket is the abstract socket on which an agent takes sessions: each
-// is a Mux, from a process of the agent's own user.
+// SessionSocket is the abstract socket on which an agent accepts sessions. Each
+// session is a Mux with a process of the agent's own user.
 const SessionSocket = "@brig-agent"
 
-// Exit is how a process ended.
+// Exit describes how a process ended.
 type Exit struct {
-	Code     int // exit code when it exited
-	Signal   int // the signal that ended it, 0 when it exited
+	Code     int // exit code if it exited
+	Signal   int // the signal that ended the process, or 0 if it exited
 	TimedOut bool
 }
 
-// Error is why a call could not be done. Kind is "not_found", "invalid",
-// "exhausted" (a limit was hit), "unimplemented", "refused" (nobody listens), "exists", "loop"
-// (of symbolic links), "excess" (more than can be answered) or "internal";
-// Field is the part of the call that is at fault: "command", "cwd", "files",
-// "path".
+// Error is the reason why a call failed. Kind is "not_found", "invalid",
+// "exhausted" (a limit was reached), "unimplemented", "refused" (no process
+// listens), "exists", "loop" (of symbolic links), "excess" (more entries than
+// an answer may have) or "internal". Field is the invalid part of the call:
+// "command", "cwd", "files" or "path".
 type Error struct {
 	Kind    string
 	Field   string `json:",omitempty"`
 	Message string
 }
 
-// Execution is one execution as the agent remembers it.
+// Execution is an execution that the agent has retained.
 type Execution struct {
 	ID        string
 	Argv      []string
@@ -188,28 +276,29 @@ type Execution struct {
 	Stderr    Output
 }
 
-// Output is a stream's head and tail, and how many bytes there were.
+// Output is a stream's head and tail, and its total number of bytes.
 type Output struct {
 	Head, Tail []byte
 	Total      int64
 }
 
-// Put asks to write the files that follow, below Dir.
+// Put writes the files that follow to paths below Dir.
 type Put struct {
 	Dir string
 	UID uint32
 	GID uint32
 }
 
-// File opens one file: the next Size bytes of FileData are its content.
+// File is the header of a file, whose content is in the next Size bytes of
+// FileData.
 type File struct {
 	Path string
 	Mode uint32
 	Size int64
 }
 
-// Collect asks for the regular files directly in Dir whose names end in one
-// of Extensions, at most Count of them and Size bytes each.
+// Collect returns the regular files directly in Dir whose names end in one of
+// Extensions, at most Count of them and Size bytes each.
 type Collect struct {
 	Dir        string
 	Extensions []string
@@ -217,7 +306,7 @@ type Collect struct {
 	Size       int64
 }
 
-// Stop asks the agent to end everything within GraceMS.
+// Stop makes the agent end every process within GraceMS.
 type Stop struct {
 	GraceMS int64
 }

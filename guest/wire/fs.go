@@ -1,9 +1,9 @@
 package wire
 
-// The calls about single files and directories, all with FS as their body. The
-// answer to each is Entry frames, as many as there are, and OK. Read's has one
-// and the content after it, in FileData frames; what Write writes follows the
-// call, in FileData frames with FilesEnd after them; Watch answers with Change
+// Calls about single files and directories. Their body is FS. The answer to
+// each is zero or more Entry frames and OK. The answer to Read has one Entry,
+// and then the content in FileData frames. The content for Write follows the
+// call, in FileData frames and a final FilesEnd. Watch answers with Change
 // frames until the connection ends.
 const (
 	OpStat    Op = "stat"
@@ -17,53 +17,59 @@ const (
 	OpWatch   Op = "watch"
 )
 
-// FS says which files, and what of them.
+// FS specifies the files of a call, and its options.
 type FS struct {
 	Path Path
-	// To is where Move moves to.
+	// To is the target of Move.
 	To *Path `json:",omitempty"`
-	// From is what Compose composes Path of.
+	// From are the files that Compose joins into Path.
 	From []Path `json:",omitempty"`
-	// Depth is how many levels List goes down, and Max how many entries it
-	// may have in all.
+	// Depth is the number of levels that List descends. Max is the maximum
+	// number of entries that List may return.
 	Depth, Max int `json:",omitempty"`
-	// Offset and Length say what Read reads; a negative Length is up to the
-	// end.
+	// Offset and Length are the range that Read returns. A negative Length
+	// means up to the end of the file.
 	Offset, Length int64 `json:",omitempty"`
-	// Mode is what Write gives to the file; 0 keeps what it has.
+	// Mode is the mode that Write sets on the file. 0 keeps the current mode.
 	Mode uint32 `json:",omitempty"`
-	// Metadata is all that the file which Write writes will have.
+	// Metadata is the complete metadata that Write sets on the file.
 	Metadata map[string]string `json:",omitempty"`
-	// Recursive makes Watch see what is below the directories, too.
+	// Recursive makes Watch include the subdirectories.
 	Recursive bool `json:",omitempty"`
 }
 
-// Path is a path and whose it is: a relative one begins at Home, and what is
-// made there is given to UID and GID.
+// Path is a path and the account of the request. A relative path starts at
+// Home. The call has the rights of UID and GID; if it has several paths, those
+// of FS.Path apply.
 type Path struct {
 	Name     string
 	Home     string
 	UID, GID uint32
 }
 
-// Entry is what there is at a path.
+// Entry describes a file.
 type Entry struct {
 	Path         string
 	Type         string // as brig.EntryType
 	Size         int64
 	Mode         uint32
 	Owner, Group string
-	ModifiedNS   int64             // Unix time
-	Target       string            `json:",omitempty"`
-	Metadata     map[string]string `json:",omitempty"`
+	ModifiedNS   int64  // Unix time
+	Target       string `json:",omitempty"`
+	// TargetType and TargetMode describe the target of a link, if the target
+	// exists.
+	TargetType string            `json:",omitempty"`
+	TargetMode uint32            `json:",omitempty"`
+	Metadata   map[string]string `json:",omitempty"`
 }
 
-// MaxEntry bounds the payload of an Entry frame, in bytes, and half of that of
-// a Change. Two paths and the metadata fit, however JSON has to write them.
+// MaxEntry is the maximum payload of an Entry frame, in bytes. The maximum for
+// a Change frame is twice that. Two paths and the metadata fit, even if JSON
+// escapes them.
 const MaxEntry = 96 << 10
 
-// Change is what happened to a name below a directory. The first of a watch is
-// empty and says that it is on.
+// Change is a change of a name below a directory. The first Change of a watch
+// is empty and means that the watch is active.
 type Change struct {
 	Name  string
 	Kinds []string `json:",omitempty"` // as brig.ChangeKind

@@ -9,48 +9,49 @@ import (
 	"sync"
 )
 
-// A mux carries connections over one stream of bytes, where there is only one
-// between host and agent. The host opens them, the agent takes them. Each has
-// a window of its own, so that one that nobody reads does not hold the others
-// up.
+// A mux carries connections over a single byte stream between a host and an
+// agent. The host opens the connections and the agent accepts them. Each
+// connection has its own flow-control window, so that a connection that is not
+// read does not block the others.
 //
-// A mux frame is one byte of type, four bytes of the connection's number, four
-// bytes of length (big endian), and for data that many bytes.
+// A mux frame consists of a type (one byte), the number of the connection (four
+// bytes) and a length (four bytes, big endian). A data frame has that many
+// bytes of payload.
 const (
 	muxOpen  = 1 // a new connection
 	muxData  = 2
-	muxRoom  = 3 // length is how much more may be sent
-	muxEnd   = 4 // no more data comes from here
-	muxClose = 5 // whoever sends it neither sends nor reads any more
+	muxRoom  = 3 // length is the number of further bytes that may be sent
+	muxEnd   = 4 // the sender sends no more data
+	muxClose = 5 // the sender neither sends nor reads any more data
 
 	muxHeader  = 9
-	muxPayload = 32 << 10  // the largest, in bytes
-	muxWindow  = 256 << 10 // how much may be on its way to who does not read
-	muxStreams = 4096      // connections at once
+	muxPayload = 32 << 10  // the maximum, in bytes
+	muxWindow  = 256 << 10 // the maximum amount of unread data at the receiver
+	muxStreams = 4096      // the maximum number of connections
 )
 
-// ErrMux is returned for a stream that no mux has written.
+// ErrMux is returned for a stream that violates the mux protocol.
 var ErrMux = errors.New("not a stream of connections")
 
-// Mux is one side of it.
+// Mux is one side of a multiplexed stream.
 type Mux struct {
 	rw io.ReadWriteCloser
 
-	out sync.Mutex // one frame at a time on rw
+	out sync.Mutex // serializes frames on rw
 	buf [muxHeader + muxPayload]byte
 
-	opening sync.Mutex // one number is given out and told of at a time
+	opening sync.Mutex // serializes the assignment and announcement of numbers
 
 	mu      sync.Mutex // guards the fields below
 	streams map[uint32]*muxConn
-	last    uint32 // number that was given out, or taken
-	err     error  // why it is over
+	last    uint32 // last number that was assigned or accepted
+	err     error  // the reason why the stream has ended
 	accept  chan *muxConn
 	over    chan struct{}
 }
 
-// NewMux begins to carry connections over rw, which is the mux's from now on.
-// accepts says that the other side opens them.
+// NewMux starts a mux over rw and takes ownership of it. accepts means that the
+// other side opens the connections.
 func NewMux(rw io.ReadWriteCloser, accepts bool) *Mux {
 	m := &Mux{rw: rw, streams: map[uint32]*muxConn{}, over: make(chan struct{})}
 	if accepts {
@@ -60,9 +61,9 @@ func NewMux(rw io.ReadWriteCloser, accepts bool) *Mux {
 	return m
 }
 
-// Open makes a connection. It does not wait for the other side.
+// Open opens a connection. It does not wait for the other side.
 func (m *Mux) Open() (net.Conn, error) {
-	m.opening.Lock() // the other side wants numbers in their order
+	m.opening.Lock() // the other side requires numbers in order
 	defer m.opening.Unlock()
 	m.mu.Lock()
 	if m.err != nil || len(m.streams) >= muxStreams {
@@ -79,7 +80,7 @@ func (m *Mux) Open() (net.Conn, error) {
 	return c, nil
 }
 
-// Accept returns the next connection that the other side has made.
+// Accept returns the next connection that the other side has opened.
 func (m *Mux) Accept() (net.Conn, error) {
 	select {
 	case c := <-m.accept:
@@ -89,10 +90,11 @@ func (m *Mux) Accept() (net.Conn, error) {
 	}
 }
 
-// Done is closed when the stream is over, and all connections with it.
+// Done returns a channel that is closed when the stream and all its connections
+// have ended.
 func (m *Mux) Done() <-chan struct{} { return m.over }
 
-// Err says why it is over.
+// Err returns the reason why the stream has ended.
 func (m *Mux) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,12 +122,12 @@ func (m *Mux) end(why error) {
 	m.mu.Unlock()
 	m.rw.Close()
 	for _, c := range streams {
-		c.lose(m.err)
+		c.fail(m.err)
 	}
 }
 
-// write sends one frame. n is the payload's length, or what a frame without
-// one has in its place.
+// write sends one frame. n is the length of the payload, or the value of the
+// length field in a frame without a payload.
 func (m *Mux) write(t byte, id uint32, n int, payload []byte) error {
 	m.out.Lock()
 	defer m.out.Unlock()
@@ -140,8 +142,8 @@ func (m *Mux) write(t byte, id uint32, n int, payload []byte) error {
 	return nil
 }
 
-// read takes frames until the stream is over. It never writes: were it to wait
-// for the other side, both could wait for each other.
+// read handles frames until the stream ends. It never writes, because then both
+// sides could wait for each other.
 func (m *Mux) read() error {
 	var h [muxHeader]byte
 	buf := make([]byte, muxPayload)
@@ -166,7 +168,7 @@ func (m *Mux) read() error {
 	}
 }
 
-// take carries out one frame. One for a connection that is gone is late.
+// take handles one frame. It ignores late frames for a closed connection.
 func (m *Mux) take(t byte, id, n uint32, payload []byte) error {
 	m.mu.Lock()
 	c := m.streams[id]
@@ -195,12 +197,12 @@ func (m *Mux) take(t byte, id, n uint32, payload []byte) error {
 	case c == nil:
 		return nil
 	case t == muxClose:
-		m.forget(id) // nothing more comes for it, however long it is kept open here
+		m.forget(id) // no more frames for it follow, even if this side keeps it open
 	}
 	return c.take(t, n, payload)
 }
 
-// forget drops a connection that one of the sides has closed.
+// forget removes a connection that either side has closed.
 func (m *Mux) forget(id uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

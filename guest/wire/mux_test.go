@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// pair is a mux between two ends of a pipe.
+// pair returns the two sides of a mux over a pipe.
 func pair(t *testing.T) (host, agent *Mux) {
 	t.Helper()
 	a, b := net.Pipe()
@@ -21,7 +21,7 @@ func pair(t *testing.T) (host, agent *Mux) {
 	return host, agent
 }
 
-// open makes a connection and returns both its ends.
+// open opens a connection and returns both ends.
 func open(t *testing.T, host, agent *Mux) (here, there net.Conn) {
 	t.Helper()
 	here, err := host.Open()
@@ -58,8 +58,8 @@ func TestMuxCarries(t *testing.T) {
 	all.Wait()
 }
 
-// One connection that nobody reads is full, and the others go on.
-func TestMuxDoesNotHoldUpOthers(t *testing.T) {
+// A connection that is not read fills up, and the others continue.
+func TestMuxConnectionsAreIndependent(t *testing.T) {
 	host, agent := pair(t)
 	stuck, _ := open(t, host, agent)
 	if err := stuck.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)); err != nil {
@@ -77,9 +77,9 @@ func TestMuxDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
-// Connections that are opened at once come in the order of their numbers, which
-// the other side insists on.
-func TestMuxOpensAtOnce(t *testing.T) {
+// Connections that are opened concurrently arrive in the order of their
+// numbers, as the other side requires.
+func TestMuxOpensConcurrently(t *testing.T) {
 	host, agent := pair(t)
 	const n = 200
 	go func() {
@@ -140,8 +140,8 @@ func TestMuxEnds(t *testing.T) {
 	}
 }
 
-// FuzzMux holds both sides to it: whatever comes, they neither die nor keep
-// more than the windows.
+// FuzzMux checks that for any input neither side crashes or buffers more than
+// the windows.
 func FuzzMux(f *testing.F) {
 	f.Add([]byte{muxOpen, 0, 0, 0, 1, 0, 0, 0, 0, muxData, 0, 0, 0, 1, 0, 0, 0, 2, 'h', 'i', muxEnd, 0, 0, 0, 1, 0, 0, 0, 0})
 	f.Add([]byte{muxOpen, 0, 0, 0, 1, 0, 0, 0, 0, muxRoom, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff})
@@ -167,7 +167,7 @@ func FuzzMux(f *testing.F) {
 	})
 }
 
-// fits fails if more is held for a connection than its window.
+// fits fails if a connection stores more data than its window.
 func fits(t *testing.T, c *muxConn) {
 	t.Helper()
 	if len(c.in) > muxWindow || c.room > muxWindow || c.room < 0 {
@@ -175,15 +175,17 @@ func fits(t *testing.T, c *muxConn) {
 	}
 }
 
-// scripted says what it was given, and takes everything.
+// scripted is a stream that returns the given data to reads and accepts every
+// write.
 type scripted struct{ *bytes.Reader }
 
 func (*scripted) Write(p []byte) (int, error) { return len(p), nil }
 func (*scripted) Close() error                { return nil }
 
-// A connection that the other side has closed counts no more, although who took
-// it keeps it open: otherwise those would end all others at some time.
-func TestMuxForgetsTheClosed(t *testing.T) {
+// A connection that the other side has closed no longer counts against the
+// limit, although the side that accepted it keeps it open. Otherwise such
+// connections would eventually use up the limit.
+func TestMuxFreesClosedConnections(t *testing.T) {
 	host, agent := pair(t)
 	kept := make([]net.Conn, 0, muxStreams)
 	for range muxStreams + 1 {

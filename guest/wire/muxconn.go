@@ -15,28 +15,28 @@ type muxConn struct {
 	m  *Mux
 	id uint32
 
-	mu      sync.Mutex // guards the fields below
-	changed sync.Cond  // any of them
-	in      []byte     // what has come and was not read
-	taken   int        // how much was read since the other side was told
-	room    int        // how much the other side takes
-	ended   bool       // the other side sends no more
-	gone    bool       // the other side reads no more
-	closed  bool       // here
-	shut    bool       // nothing more is sent from here
-	err     error      // of the mux, when it is over
-	lost    bool       // the mux is over
-	read    deadline
-	write   deadline
+	mu          sync.Mutex // guards the fields below
+	changed     sync.Cond  // signals a change of any of the fields
+	in          []byte     // unread data
+	taken       int        // bytes read since the last muxRoom frame
+	room        int        // bytes that the other side still accepts
+	ended       bool       // the other side sends no more data
+	gone        bool       // the other side reads no more data
+	closed      bool       // this side has closed the connection
+	writeClosed bool       // this side sends no more data
+	err         error      // the error of the mux, after its end
+	lost        bool       // the mux has ended
+	read        deadline
+	write       deadline
 }
 
-// deadline is a moment at which a call that waits is woken.
+// deadline is a time at which a blocked call returns.
 type deadline struct {
 	at    time.Time
 	timer *time.Timer
 }
 
-func (d *deadline) over() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
+func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
 func newMuxConn(m *Mux, id uint32) *muxConn {
 	c := &muxConn{m: m, id: id, room: muxWindow}
@@ -44,7 +44,7 @@ func newMuxConn(m *Mux, id uint32) *muxConn {
 	return c
 }
 
-// take carries out a frame of the other side's.
+// take handles a frame from the other side.
 func (c *muxConn) take(t byte, n uint32, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *muxConn) take(t byte, n uint32, payload []byte) error {
 	switch t {
 	case muxData:
 		if c.closed {
-			return nil // it was on its way
+			return nil // the frame was sent before the close arrived
 		}
 		if c.ended || len(c.in)+c.taken+len(payload) > muxWindow {
 			return fmt.Errorf("more than there is room for: %w", ErrMux)
@@ -71,8 +71,8 @@ func (c *muxConn) take(t byte, n uint32, payload []byte) error {
 	return nil
 }
 
-// lose ends the connection with its mux.
-func (c *muxConn) lose(err error) {
+// fail ends the connection when its mux has ended.
+func (c *muxConn) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err, c.lost = err, true
@@ -89,7 +89,7 @@ func (c *muxConn) Read(p []byte) (int, error) {
 			err = net.ErrClosed
 		case c.ended:
 			err = io.EOF
-		case c.read.over():
+		case c.read.passed():
 			err = os.ErrDeadlineExceeded
 		}
 		if err != nil {
@@ -109,7 +109,7 @@ func (c *muxConn) Read(p []byte) (int, error) {
 	}
 	c.mu.Unlock()
 	if tell > 0 {
-		_ = c.m.write(muxRoom, c.id, tell, nil) // its end is seen by the next read
+		_ = c.m.write(muxRoom, c.id, tell, nil) // the next read reports the error
 	}
 	return n, nil
 }
@@ -131,7 +131,7 @@ func (c *muxConn) Write(p []byte) (int, error) {
 	}
 }
 
-// reserve waits until something may be sent, and returns how much.
+// reserve waits until data may be sent, and returns the amount.
 func (c *muxConn) reserve(want int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,11 +139,11 @@ func (c *muxConn) reserve(want int) (int, error) {
 		switch {
 		case c.closed:
 			return 0, net.ErrClosed
-		case c.shut, c.gone:
+		case c.writeClosed, c.gone:
 			return 0, syscall.EPIPE
 		case c.err != nil:
 			return 0, c.err
-		case c.write.over():
+		case c.write.passed():
 			return 0, os.ErrDeadlineExceeded
 		case c.room > 0:
 			n := min(want, c.room, muxPayload)
@@ -154,11 +154,11 @@ func (c *muxConn) reserve(want int) (int, error) {
 	}
 }
 
-// CloseWrite tells the other side that no more comes.
+// CloseWrite announces that this side sends no more data.
 func (c *muxConn) CloseWrite() error {
 	c.mu.Lock()
-	told := c.shut || c.closed
-	c.shut = true
+	told := c.writeClosed || c.closed
+	c.writeClosed = true
 	c.mu.Unlock()
 	if told {
 		return nil
@@ -166,8 +166,9 @@ func (c *muxConn) CloseWrite() error {
 	return c.m.write(muxEnd, c.id, 0, nil)
 }
 
-// Left waits until the other side reads no more, or this one has closed.
-func (c *muxConn) Left() {
+// WaitPeerClosed waits until the other side stops reading, or this side closes
+// the connection.
+func (c *muxConn) WaitPeerClosed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for !c.gone && !c.closed && !c.lost {
@@ -225,7 +226,7 @@ func (c *muxConn) LocalAddr() net.Addr { return muxAddr{} }
 // RemoteAddr implements net.Conn.
 func (c *muxConn) RemoteAddr() net.Addr { return muxAddr{} }
 
-// muxAddr is the address of what has none.
+// muxAddr is a placeholder, because a mux connection has no address.
 type muxAddr struct{}
 
 func (muxAddr) Network() string { return "mux" }

@@ -1,66 +1,69 @@
 package wire
 
-// KeeperVersion is the version of what is said to a keeper.
-const KeeperVersion = 1
+// SupervisorVersion is the version of the supervisor's protocol.
+const SupervisorVersion = 1
 
-// The words after the agent's program with which it keeps machines that are
-// nothing but processes, carries connections to the keeper between its standard
-// streams and the keeper's socket, and becomes the first process of one of
-// these machines.
+// First arguments of the agent's program. With SupervisorWord, it supervises
+// machines that are plain processes. With ConnectWord, it relays connections
+// between its standard streams and the supervisor's socket. With
+// NamespacesWord, it becomes the first process of such a machine.
 const (
-	KeeperWord = "keeper"
-	ReachWord  = "reach"
-	PlaceWord  = "place"
+	SupervisorWord = "keeper"
+	ConnectWord    = "reach"
+	NamespacesWord = "place"
 )
 
-// PlainWord is the word after the agent's program with which it is an init that
-// has one account, its own, for all that it starts.
+// PlainWord makes the agent's program an init that runs every process under its
+// own account.
 const PlainWord = "plain"
 
-// Reached is what a process with ReachWord says when it has the keeper, after
-// which its streams are a Mux.
+// Reached is the line that a process with ConnectWord writes when it is
+// connected to the supervisor. After it, the process's streams are a Mux.
 const Reached = "brig-keeper\n"
 
-// The frames between a host and a keeper.
+// Frames between a host and a supervisor.
 const (
-	TypeOrder Type = 40 // JSON Order, first on every connection
+	TypeOrder Type = 40 // JSON Order, the first frame of every connection
 	TypeState Type = 41 // JSON State
 )
 
-// KeeperOp is what an Order asks for.
-type KeeperOp string
+// SupervisorOp is the operation of an Order.
+type SupervisorOp string
 
-// The orders that a keeper carries out.
+// Operations of a supervisor.
 const (
-	// Make makes a machine; the answer is Watch's. Whoever asked says TypeOK to
-	// the first State: one who goes away before has no machine. A machine that is
-	// tethered ends with the connection.
-	KeeperMake KeeperOp = "make"
-	// Watch answers with a State, and with another one when the machine ends.
-	KeeperWatch KeeperOp = "watch"
-	// Agent makes the connection one to the machine's agent. It is only
-	// answered if it cannot.
-	KeeperAgent KeeperOp = "agent"
-	KeeperLease KeeperOp = "lease" // move the lease, and with Own cut the tether
-	KeeperStop  KeeperOp = "stop"
-	KeeperBegin KeeperOp = "begin" // start the main program that was held
-	// Over answers when a main program that lingers has ended.
-	KeeperOver  KeeperOp = "over"
-	KeeperErase KeeperOp = "erase" // end it, and leave nothing of it
-	KeeperList  KeeperOp = "list"  // answer with the State of every machine
-	KeeperLog   KeeperOp = "log"   // answer with the log, in FileData frames
-	KeeperSay   KeeperOp = "say"   // append to the log
-	KeeperQuit  KeeperOp = "quit"  // end, if there are no machines
+	// SupervisorCreate creates a machine. The answer is that of
+	// SupervisorWatch. The client confirms the first State with TypeOK. If the
+	// client disconnects before that, the machine is removed. A tethered
+	// machine ends with the connection.
+	SupervisorCreate SupervisorOp = "make"
+	// SupervisorWatch answers with a State, and with another one when the
+	// machine ends.
+	SupervisorWatch SupervisorOp = "watch"
+	// SupervisorAgent turns the connection into a connection to the machine's
+	// agent. The supervisor answers only on failure.
+	SupervisorAgent     SupervisorOp = "agent"
+	SupervisorLease     SupervisorOp = "lease" // set the lease, and with Own remove the tether
+	SupervisorStop      SupervisorOp = "stop"
+	SupervisorStartMain SupervisorOp = "begin" // start the held main program
+	// SupervisorWaitMain answers when a lingering main program has ended.
+	SupervisorWaitMain  SupervisorOp = "over"
+	SupervisorDestroy   SupervisorOp = "erase" // end a machine, and remove all of its data
+	SupervisorList      SupervisorOp = "list"  // return the State of every machine
+	SupervisorLog       SupervisorOp = "log"   // return the log, in FileData frames
+	SupervisorAppendLog SupervisorOp = "say"   // append to the log
+	SupervisorQuit      SupervisorOp = "quit"  // end the supervisor, if there are no machines
 )
 
-// ProgramsDir is where programs are that stand in for others of their names.
+// ProgramsDir contains programs that replace others of the same name. It also
+// provides python in images that have only python3.
 const ProgramsDir = "/run/brig/bin"
 
-// Order is what a host asks of a keeper. Times are lengths: nobody's clock but
-// the keeper's own counts for what it does.
+// Order is a request to a supervisor. It contains durations instead of times,
+// because the supervisor uses only its own clock.
 type Order struct {
 	Version int
-	Op      KeeperOp
+	Op      SupervisorOp
 	ID      string `json:",omitempty"`
 	Make    *Make  `json:",omitempty"`
 	LeaseMS int64  `json:",omitempty"`
@@ -72,39 +75,40 @@ type Order struct {
 	Text    []byte `json:",omitempty"`
 }
 
-// Make asks for a machine.
+// Make contains the options of a new machine.
 type Make struct {
 	Hostname string
 	LeaseMS  int64
 	Tethered bool
-	// Main is the program whose end is the machine's.
+	// Main is the program with which the machine ends.
 	Main *Exec `json:",omitempty"`
-	// Held says that it begins when it is told to. If it lingers then, its end
-	// is not the machine's.
+	// Held means that the main program starts with SupervisorStartMain. If that
+	// order has Linger set, the machine does not end with its main program.
 	Held bool `json:",omitempty"`
-	// Bare machines have the files of where the keeper is, but for what is
-	// their own by name; others have those as the lower layer of their own.
+	// Bare machines use the supervisor's file system directly, except the paths
+	// that belong to the machine. Other machines use it as the lower layer of
+	// their own file system.
 	Bare bool
-	// Programs are put in the way of those that would be found by their names.
+	// Programs maps names of programs to the programs that replace them.
 	Programs map[string]string `json:",omitempty"`
 }
 
-// State is what a keeper knows of a machine.
+// State is the state of a machine as reported by its supervisor.
 type State struct {
 	ID    string
 	Notes []string `json:",omitempty"`
-	// Plain machines have one account, and their programs no others.
+	// Plain machines have a single account for all their programs.
 	Plain bool `json:",omitempty"`
-	// Tethered machines are somebody's who is there.
+	// Tethered machines belong to a connected client.
 	Tethered bool    `json:",omitempty"`
 	Ended    *Ending `json:",omitempty"`
-	// LeaseMS is how long its lease lasts still.
+	// LeaseMS is the remaining time of the lease.
 	LeaseMS int64 `json:",omitempty"`
-	// NowMS is the keeper's own time, in Unix time.
+	// NowMS is the supervisor's current time, in Unix time.
 	NowMS int64
 }
 
-// Ending is how a machine ended.
+// Ending describes how a machine ended.
 type Ending struct {
 	Code   int
 	Reason string

@@ -8,54 +8,54 @@ import (
 	"io"
 )
 
-// Uplink asks for a network interface. After the answer, the connection
-// carries its packets both ways, each behind its length in two bytes, big
-// endian. The end of the connection is the end of the interface.
+// Uplink creates a network interface. After the answer, the connection carries
+// the interface's packets in both directions. Each packet follows its length in
+// two bytes, big endian. The interface ends with the connection.
 type Uplink struct {
-	Address string // with the length of its network's prefix
-	Gateway string // which resolves names, too
+	Address string // including the prefix length
+	Gateway string // also the DNS resolver
 	MTU     int
-	// Authority is whom the sandbox shall trust besides those it trusts
-	// already: certificates in PEM, or nothing.
+	// Authority contains additional CA certificates for the sandbox, in PEM, or
+	// is empty.
 	Authority []byte `json:",omitempty"`
 }
 
-// ResolverFile is what /etc/resolv.conf says where that address resolves names.
-// There is no IPv6 to ask for.
+// ResolverFile returns the content of /etc/resolv.conf for a resolver. It
+// disables queries for IPv6 addresses, because IPv6 is not supported.
 func ResolverFile(resolver string) string {
 	return "nameserver " + resolver + "\noptions timeout:5 attempts:2 no-aaaa\n"
 }
 
-// BundleFile is where most programs look for whom to trust, and AuthorityFile
-// has an Uplink's Authority and nobody else.
+// BundleFile is the CA bundle that most programs use. AuthorityFile contains
+// only the Authority of an Uplink.
 const (
 	BundleFile    = "/etc/ssl/certs/ca-certificates.crt"
 	AuthorityFile = "/etc/ssl/certs/brig.pem"
 )
 
-// MaxPacket is the size of the largest packet, in bytes, and PacketHeader of
-// what stands before each.
+// MaxPacket is the maximum size of a packet, in bytes. PacketHeader is the size
+// of the header before each packet.
 const (
 	MaxPacket    = 1<<16 - 1
 	PacketHeader = 2
 )
 
-// ErrPacket is returned for a packet of no length or of too much.
+// ErrPacket is returned for a packet with an invalid length.
 var ErrPacket = errors.New("no packet")
 
 // PutPacketHeader writes the header of a packet of n bytes into b.
 func PutPacketHeader(b []byte, n int) { binary.BigEndian.PutUint16(b, uint16(n)) }
 
-// AppendPacket appends a packet as it is sent.
+// AppendPacket appends a packet with its header.
 func AppendPacket(b, packet []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(len(packet)))
 	return append(b, packet...)
 }
 
-// packetsRead is how much is read at once, in bytes.
+// packetsRead is the size of the read buffer, in bytes.
 const packetsRead = 128 << 10
 
-// Packets reads packets, as many at once as there are.
+// Packets reads packets, as many at once as are available.
 type Packets struct{ r *bufio.Reader }
 
 // NewPackets returns a reader of the packets on r.
@@ -64,7 +64,7 @@ func NewPackets(r io.Reader) *Packets {
 }
 
 // Read reads the next packet into b and returns its length. It returns io.EOF
-// between packets only. After another error nothing more can be read.
+// only between packets. After any other error, no more packets can be read.
 func (p *Packets) Read(b []byte) (int, error) {
 	hdr, err := p.r.Peek(PacketHeader)
 	if err != nil {

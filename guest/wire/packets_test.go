@@ -26,7 +26,7 @@ func TestPacketsRoundTrip(t *testing.T) {
 	}
 }
 
-func TestPacketsBad(t *testing.T) {
+func TestPacketsRejectsInvalid(t *testing.T) {
 	for _, c := range []struct {
 		name, stream string
 		room         int
@@ -46,8 +46,8 @@ func TestPacketsBad(t *testing.T) {
 	}
 }
 
-// FuzzPackets: what is read is what was written, one packet after the other,
-// up to the first byte that is at fault.
+// FuzzPackets checks that the reader returns the packets that were written, in
+// order, up to the first invalid byte.
 func FuzzPackets(f *testing.F) {
 	f.Add([]byte("\x00\x01x\x00\x02yz"), uint16(100))
 	f.Add([]byte("\x00\x00"), uint16(0))

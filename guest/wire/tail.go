@@ -1,13 +1,13 @@
 package wire
 
 // HeadTail keeps the first and the last bytes of a stream of any length in
-// bounded memory, and counts them all. Half of the limit is for each end.
-// The zero value keeps nothing and counts. It is not safe for concurrent use.
+// limited memory, and counts all bytes. Each end gets half of the limit. The
+// zero value only counts. It is not safe for concurrent use.
 type HeadTail struct {
 	limit int
 	head  []byte
 	ring  []byte // the tail, a ring once it is full
-	at    int    // where the next byte of a full ring goes
+	at    int    // the position of the next byte in a full ring
 	total int64
 }
 
@@ -41,7 +41,7 @@ func (h *HeadTail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Output returns what was kept, in copies.
+// Output returns copies of the retained bytes.
 func (h *HeadTail) Output() Output {
 	tail := make([]byte, 0, len(h.ring))
 	tail = append(tail, h.ring[h.at:]...)

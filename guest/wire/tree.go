@@ -1,11 +1,11 @@
 package wire
 
-// The calls about whole trees, with Tree as their body. Unpack is followed by
-// Node frames, each of a regular file by its content in FileData frames and
-// NodeEnd, and by FilesEnd after the last; Pack is answered in the same way,
-// with OK at the end, and Changed is a Pack of what was written at and below
-// Paths since a moment. Quiet has Stop as its body: everything but the agent
-// ends.
+// Calls about whole trees. The body of Unpack, Pack and Changed is Tree. Unpack
+// is followed by Node frames. The Node of a regular file is followed by the
+// content in FileData frames and by NodeEnd. FilesEnd follows the last node.
+// Pack answers in the same format, with OK at the end. Changed is a Pack of the
+// files at and below Paths that were written since a given time. Quiet has Stop
+// as its body and ends every process except the agent.
 const (
 	OpPack    Op = "pack"
 	OpChanged Op = "changed"
@@ -13,21 +13,23 @@ const (
 	OpQuiet   Op = "quiet"
 )
 
-// Tree says which directory, and of Unpack whose its files will be.
+// Tree specifies the directory and, for Unpack, the owner of the files.
 type Tree struct {
 	Dir      string
 	UID, GID uint32
-	// Sealed gives them to root, takes away the right to write, and lets
-	// everybody do what their owner might.
+	// Sealed means that root owns the files, that they are read-only, and that
+	// all users may read and execute what the owner may.
 	Sealed bool `json:",omitempty"`
-	// MaxFile is how large a file may be that Pack sends, in bytes.
+	// MaxFile is the maximum size of a file that Pack sends, in bytes.
 	MaxFile int64 `json:",omitempty"`
-	// Paths are where Changed looks, absolute, and SinceNS since when.
+	// Paths are the absolute paths that Changed searches. SinceNS is the
+	// earliest time of the changes.
 	Paths   []string `json:",omitempty"`
 	SinceNS int64    `json:",omitempty"` // Unix time
 }
 
-// Node is one thing in a tree. Names are bytes and need not be text.
+// Node is a file, directory or link in a tree. Paths may contain arbitrary
+// bytes.
 type Node struct {
 	Path       []byte
 	Type       string // as brig.EntryType
@@ -35,14 +37,14 @@ type Node struct {
 	Size       int64  `json:",omitempty"`
 	ModifiedNS int64  `json:",omitempty"` // Unix time
 	Target     []byte `json:",omitempty"`
-	// Skipped is why Pack does not send it.
+	// Skipped is the reason why Pack does not send the file.
 	Skipped string `json:",omitempty"`
 }
 
-// The bounds of a Node, in bytes and in levels. What is beyond them is skipped.
+// Limits of a Node, in bytes and in levels. Files beyond them are skipped.
 const (
 	MaxNodePath  = 4096
 	MaxNodeDepth = 128
-	// MaxNode bounds the payload of its frame.
+	// MaxNode is the maximum payload of a Node frame, in bytes.
 	MaxNode = 16 << 10
 )

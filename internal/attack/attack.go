@@ -1,6 +1,6 @@
-// Package attack keeps the book of attacks: a test writes down what it tried
-// and whether it got out, and which protection it has seen fail. Many test
-// binaries write into one file, of which Report makes one table.
+// Package attack records attacks: a test records each attack that it tried,
+// whether the attack succeeded, and which controls it detected. Many test
+// binaries append to one file, and Report makes one table of it.
 package attack
 
 import (
@@ -9,27 +9,29 @@ import (
 	"os"
 )
 
-// Env names the file that is written to. Without it nothing is.
+// Env names the environment variable with the path of the record file. If it is
+// unset, the package records nothing.
 const Env = "BRIG_ATTACK"
 
-// Entry is a line of the book. It is a case, or a mutant if Off is not empty.
+// Entry is one line of the record. It describes a case, or a mutant if Off is
+// not empty.
 type Entry struct {
-	ID   string `json:"id"`            // of the Catalogue
-	What string `json:"what"`          // was tried
-	Off  string `json:"off,omitempty"` // what did not stand in the way
-	// Bad is a case that escaped, or a mutant that was not seen.
+	ID   string `json:"id"`            // an ID in the Catalogue
+	What string `json:"what"`          // the attack
+	Off  string `json:"off,omitempty"` // the protection that was disabled
+	// Bad marks a case that escaped or a mutant that the test did not detect.
 	Bad bool `json:"bad,omitempty"`
 }
 
-// T is what the book needs of a test.
+// T is the subset of testing.T that the package uses.
 type T interface {
 	Cleanup(func())
 	Failed() bool
 	Skipped() bool
 }
 
-// Case writes down, when the test has ended, that it was an attack. One that
-// fails counts as escaped, whatever failed.
+// Case records a test as an attack when the test ends. A failed test counts as
+// an escape, regardless of the cause.
 func Case(t T, id, what string) {
 	t.Cleanup(func() {
 		if !t.Skipped() {
@@ -38,12 +40,12 @@ func Case(t T, id, what string) {
 	})
 }
 
-// Tried writes down one of several attacks that a test makes.
-func Tried(id, what string, escaped bool) { write(Entry{ID: id, What: what, Bad: escaped}) }
+// RecordCase records one of several attacks in a test.
+func RecordCase(id, what string, escaped bool) { write(Entry{ID: id, What: what, Bad: escaped}) }
 
-// Mutant writes down, when the test has ended, that it was the control of an
-// attack: without what is named by off it succeeds, and is seen to. A test that
-// fails has not seen it.
+// Mutant records a test as the control of an attack when the test ends. The
+// control disables the protection named by off, so that the attack succeeds,
+// and must detect the attack. A failed test counts as undetected.
 func Mutant(t T, id, what, off string) {
 	t.Cleanup(func() {
 		if !t.Skipped() {
@@ -52,13 +54,16 @@ func Mutant(t T, id, what, off string) {
 	})
 }
 
-// Seen writes down one of several controls that a test makes.
-func Seen(id, what, off string, seen bool) { write(Entry{ID: id, What: what, Off: off, Bad: !seen}) }
+// RecordMutant records one of several controls in a test.
+func RecordMutant(id, what, off string, seen bool) {
+	write(Entry{ID: id, What: what, Off: off, Bad: !seen})
+}
 
-// write adds a line. Lines of several processes do not mix: each is one write
-// to the end of the file. What cannot be written down must not go unnoticed.
+// write appends one line. Lines of concurrent processes do not interleave,
+// because each line is a single write in append mode. write panics on an error,
+// so that a failed write is noticed.
 func write(e Entry) {
-	name := os.Getenv(Env) //nolint:forbidigo // of tests; no server comes here
+	name := os.Getenv(Env) //nolint:forbidigo // only in tests; no server runs this code
 	if name == "" {
 		return
 	}
@@ -76,6 +81,6 @@ func write(e Entry) {
 		}
 	}
 	if err != nil {
-		panic(fmt.Sprintf("the book of attacks: %v", err)) //nolint:forbidigo // an attack that is lost must not look like one that failed
+		panic(fmt.Sprintf("the book of attacks: %v", err)) //nolint:forbidigo // a lost record must not look like a failed attack
 	}
 }

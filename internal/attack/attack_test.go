@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// ending is a test that ends as it is told.
+// ending is a fake test with a given result.
 type ending struct {
 	failed, skipped bool
 	cleanups        []func()
@@ -22,7 +22,7 @@ func (e *ending) Skipped() bool    { return e.skipped }
 
 var catalogue = []attack.Class{{ID: "A-1", Title: "one"}, {ID: "A-2", Title: "two"}}
 
-// report is what comes of a book that f writes.
+// report returns the report on the record that f writes.
 func report(t *testing.T, f func()) (table string, wrong []string) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "book")
@@ -43,11 +43,11 @@ func report(t *testing.T, f func()) (table string, wrong []string) {
 }
 
 func good() {
-	attack.Tried("A-1", "x", false)
-	attack.Tried("A-1", "x", false) // the same again is one
-	attack.Tried("A-2", "y", false)
-	attack.Seen("A-1", "x", "the wall", true)
-	attack.Seen("A-2", "y", "the wall", true)
+	attack.RecordCase("A-1", "x", false)
+	attack.RecordCase("A-1", "x", false) // a repeated entry counts once
+	attack.RecordCase("A-2", "y", false)
+	attack.RecordMutant("A-1", "x", "the wall", true)
+	attack.RecordMutant("A-2", "y", "the wall", true)
 }
 
 func ends(failed, skipped bool, f func(attack.T)) {
@@ -62,14 +62,14 @@ func TestReport(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		f     func()
-		wrong string // "" if all is well
+		wrong string // "" if no problem is expected
 		last  string
 	}{
 		{"good", func() {}, "", "2 tried, 0 escaped, 2 of 2 mutants red"},
-		{"escaped", func() { attack.Tried("A-1", "z", true) }, "A-1 escaped: z", "3 tried, 1 escaped, 2 of 2 mutants red"},
-		{"escaped once", func() { attack.Tried("A-1", "x", true) }, "A-1 escaped: x", "2 tried, 1 escaped, 2 of 2 mutants red"},
-		{"unseen", func() { attack.Seen("A-2", "y", "the gate", false) }, "A-2 did not see the mutant: the gate: y", "2 tried, 0 escaped, 2 of 3 mutants red"},
-		{"unknown", func() { attack.Tried("A-3", "x", false) }, "A-3 is not in the catalogue", "2 tried, 0 escaped, 2 of 2 mutants red"},
+		{"escaped", func() { attack.RecordCase("A-1", "z", true) }, "A-1 escaped: z", "3 tried, 1 escaped, 2 of 2 mutants red"},
+		{"escaped once", func() { attack.RecordCase("A-1", "x", true) }, "A-1 escaped: x", "2 tried, 1 escaped, 2 of 2 mutants red"},
+		{"unseen", func() { attack.RecordMutant("A-2", "y", "the gate", false) }, "A-2 did not see the mutant: the gate: y", "2 tried, 0 escaped, 2 of 3 mutants red"},
+		{"unknown", func() { attack.RecordCase("A-3", "x", false) }, "A-3 is not in the catalogue", "2 tried, 0 escaped, 2 of 2 mutants red"},
 		{"a test that fails", func() { ends(true, false, func(e attack.T) { attack.Case(e, "A-1", "t") }) }, "A-1 escaped: t", "3 tried, 1 escaped, 2 of 2 mutants red"},
 		{"a control that fails", func() { ends(true, false, func(e attack.T) { attack.Mutant(e, "A-1", "t", "it") }) }, "A-1 did not see the mutant: it: t", "2 tried, 0 escaped, 2 of 3 mutants red"},
 		{"tests that are skipped", func() {
@@ -91,9 +91,10 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// What is not there is wrong, too.
-func TestReportMisses(t *testing.T) {
-	_, wrong := report(t, func() { attack.Tried("A-1", "x", false) })
+// TestReportMissingEntries checks that missing cases and mutants are reported as
+// problems.
+func TestReportMissingEntries(t *testing.T) {
+	_, wrong := report(t, func() { attack.RecordCase("A-1", "x", false) })
 	want := []string{"A-1 has no mutant: nothing shows that it can fail", "A-2 has no case: two", "A-2 has no mutant: nothing shows that it can fail"}
 	if !slices.Equal(wrong, want) {
 		t.Errorf("%q", wrong)

@@ -1,10 +1,10 @@
 package attack
 
-// Class is a sort of attack: every case belongs to one, every one has cases
-// and a mutant that was seen.
+// Class is a class of attacks. Every case belongs to one class. Every class has
+// cases and a detected mutant.
 type Class struct{ ID, Title string }
 
-// Catalogue lists the classes. SECURITY.md speaks of them by their ids.
+// Catalogue lists the classes. SECURITY.md refers to them by their IDs.
 func Catalogue() []Class {
 	return []Class{
 		{"ESC-01", "capabilities, set-user-ID programs, new privileges"},

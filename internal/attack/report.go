@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// Book is what was written down, each thing once. A thing that was tried more
-// than once and was bad once is bad.
+// Book holds the recorded entries without duplicates. An entry that was bad at
+// least once counts as bad.
 type Book struct {
 	cases, mutants map[string]map[string]bool // id -> what -> bad
 }
 
-// Read reads a book.
+// Read parses a record file.
 func Read(r io.Reader) (*Book, error) {
 	b := &Book{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
 	in := bufio.NewScanner(r)
@@ -37,7 +37,7 @@ func Read(r io.Reader) (*Book, error) {
 	return b, in.Err()
 }
 
-// bad lists what is bad.
+// bad lists the bad entries.
 func bad(of map[string]bool) (out []string) {
 	for what, b := range of {
 		if b {
@@ -48,10 +48,10 @@ func bad(of map[string]bool) (out []string) {
 	return out
 }
 
-// Report writes a table of what was tried, and a last line of totals. It
-// returns what is wrong: an escape, a mutant that was not seen, a class that is
-// not in the catalogue and, in a book of all tests, a class without a case or
-// without a mutant.
+// Report writes a table of the attacks and a last line with totals. It returns
+// the problems: escapes, undetected mutants, and classes that are not in the
+// catalogue. If all is set, it also reports classes without a case or without a
+// mutant.
 func (b *Book) Report(w io.Writer, catalogue []Class, all bool) (wrong []string) {
 	var tried, escaped, mutants, red int
 	known := map[string]bool{}

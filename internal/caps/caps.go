@@ -1,6 +1,7 @@
-// Package caps trims the capability bounding set of a process that is about to
-// give up everything else itself. Each capability takes a call that stops
-// every thread, so it is done early, while there are few.
+// Package caps reduces the capability bounding set of a process that later
+// drops its remaining privileges. Dropping a capability requires a system call
+// that stops every thread, so the process drops them early, while it has few
+// threads.
 package caps
 
 import (
@@ -14,10 +15,10 @@ import (
 	"github.com/brig-run/brig/internal/threads"
 )
 
-// Set is a set of capabilities, a bit for each.
+// Set is a set of capabilities, one bit per capability.
 type Set uint64
 
-// Of returns the set of the capabilities of these numbers.
+// Of returns the set of the capabilities with these numbers.
 func Of(caps ...int) (s Set) {
 	for _, c := range caps {
 		s |= 1 << c
@@ -25,7 +26,7 @@ func Of(caps ...int) (s Set) {
 	return s
 }
 
-// Bounding is the bounding set of the calling thread.
+// Bounding returns the bounding set of the calling thread.
 func Bounding() (s Set) {
 	for c := range 64 {
 		in, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, uintptr(c), 0, 0, 0)
@@ -37,10 +38,10 @@ func Bounding() (s Set) {
 	return s
 }
 
-// Settle makes keep the bounding set of all threads, and then gives up the
-// right to change it (CAP_SETPCAP), so that whoever would do the same later
-// sees that there is nothing left to do. What this process starts until it
-// gives up its capabilities still has them, by inheriting them.
+// Settle sets the bounding set of all threads to keep, and then drops the
+// capability to change it (CAP_SETPCAP). Later code that reduces the set then
+// has no work to do. Child processes still inherit the capabilities until this
+// process drops them.
 func Settle(keep Set) error {
 	have := Bounding()
 	if keep&^have != 0 {
@@ -50,7 +51,7 @@ func Settle(keep Set) error {
 	if err != nil {
 		return err
 	}
-	// Only what is in the bounding set can be made inheritable.
+	// Only capabilities in the bounding set can become inheritable.
 	t.inheritable = t.permitted
 	if err := t.apply(); err != nil {
 		return err
@@ -64,7 +65,7 @@ func Settle(keep Set) error {
 	return t.apply()
 }
 
-// drops yields the capabilities of a set.
+// drops yields the capabilities in s.
 func drops(s Set) func(func(int) bool) {
 	return func(yield func(int) bool) {
 		for ; s != 0; s &= s - 1 {
@@ -75,10 +76,10 @@ func drops(s Set) func(func(int) bool) {
 	}
 }
 
-// sets are the capabilities of a thread.
+// sets holds the capability sets of a thread.
 type sets struct{ effective, permitted, inheritable Set }
 
-// load reads the calling thread's.
+// load reads the sets of the calling thread.
 func load() (sets, error) {
 	header, data := sets{}.encode()
 	if err := unix.Capget(header, &data[0]); err != nil {
@@ -92,7 +93,7 @@ func load() (sets, error) {
 	}, nil
 }
 
-// apply gives all threads these.
+// apply sets the capabilities of all threads.
 func (s sets) apply() error {
 	header, data := s.encode()
 	if _, _, errno := threads.Syscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(&data[0])), 0); errno != 0 {

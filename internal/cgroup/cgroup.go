@@ -1,6 +1,6 @@
-// Package cgroup makes one control group with limits, tells what happened in
-// it, and removes it, on cgroup v1, hybrid and v2. It knows nothing of what
-// runs inside.
+// Package cgroup creates a control group with limits, reports its usage and
+// events, and removes it. It supports cgroup v1, hybrid and v2. It does not
+// depend on the programs in the group.
 package cgroup
 
 import (
@@ -21,17 +21,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are what a group may use. A zero field is no limit.
+// Limits holds the resource limits of a group. A zero field means no limit.
 type Limits struct {
-	Memory int64   // bytes, swap included
-	CPUs   float64 // processors' worth of time
+	Memory int64   // bytes, including swap
+	CPUs   float64 // CPU time per wall time
 	PIDs   int64   // threads on the host
 }
 
 // cpuPeriod is the period of CPU quotas, in microseconds.
 const cpuPeriod = 100_000
 
-// Quota is how much time, of which period, a number of processors is, in
+// Quota converts a number of processors to a CPU quota and its period, in
 // microseconds.
 func Quota(cpus float64) (quota int64, period uint64) {
 	return max(int64(cpus*cpuPeriod), 1000), cpuPeriod
@@ -46,7 +46,7 @@ type Group struct {
 func config(name string, l Limits) *cgroups.Cgroup {
 	r := &cgroups.Resources{SkipDevices: true, Memory: l.Memory}
 	if l.Memory > 0 && swapLimit() {
-		r.MemorySwap = l.Memory // memory and swap together: no swap
+		r.MemorySwap = l.Memory // memory and swap together: disables swap
 	}
 	if l.CPUs > 0 {
 		r.CpuQuota, r.CpuPeriod = Quota(l.CPUs)
@@ -66,11 +66,12 @@ func swapLimit() bool {
 	return err == nil
 }
 
-// wanted are the controllers of cgroup v1 that a group has: those that limit
-// it, count what it uses, or can stop it. Each more costs every sandbox time.
+// wanted lists the cgroup v1 controllers of a group: those that limit it,
+// measure its usage, or freeze it. Each additional controller slows down the
+// start of every sandbox.
 var wanted = []string{"memory", "cpu", "cpuacct", "pids", "freezer"}
 
-// open prepares a manager, which makes nothing yet.
+// open prepares a manager. It creates no folders yet.
 func open(cfg *cgroups.Cgroup) (cgroups.Manager, error) {
 	m, err := manager.New(cfg)
 	if err != nil || cgroups.IsCgroup2UnifiedMode() {
@@ -81,7 +82,7 @@ func open(cfg *cgroups.Cgroup) (cgroups.Manager, error) {
 	return manager.NewWithPaths(cfg, paths)
 }
 
-// New makes the group called name, an absolute path in the hierarchy.
+// New creates the group with this name, an absolute path in the hierarchy.
 func New(name string, l Limits) (*Group, error) {
 	cfg := config(name, l)
 	m, err := open(cfg)
@@ -89,17 +90,19 @@ func New(name string, l Limits) (*Group, error) {
 		return nil, fmt.Errorf("prepare cgroup %s: %w", name, err)
 	}
 	g := &Group{path: name, m: m}
-	for range 4 {
+	for range 16 {
 		if err = g.apply(cfg); !errors.Is(err, os.ErrNotExist) {
 			break
 		}
-		// The parent was removed, or made anew, meanwhile: see removeParent.
+		// Another process removed or recreated a parent concurrently: see
+		// removeParents.
 	}
 	if err != nil {
 		return nil, errors.Join(err, m.Destroy())
 	}
 	if cgroups.IsCgroup2UnifiedMode() {
-		// A sandbox without one of its processes is broken: kill all or none.
+		// A sandbox cannot continue if one of its processes is killed: kill all
+		// processes of the group.
 		err := cgroups.WriteFile(m.Path(""), "memory.oom.group", "1")
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, errors.Join(fmt.Errorf("set oom group of %s: %w", name, err), m.Destroy())
@@ -108,7 +111,7 @@ func New(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// apply makes the group's folders and sets its limits.
+// apply creates the group's folders and sets its limits.
 func (g *Group) apply(cfg *cgroups.Cgroup) error {
 	if err := g.m.Apply(-1); err != nil {
 		return fmt.Errorf("make cgroup %s: %w", g.path, err)
@@ -119,7 +122,7 @@ func (g *Group) apply(cfg *cgroups.Cgroup) error {
 	return nil
 }
 
-// Open finds a group again by its name. It need not exist.
+// Open returns the group with the given name. The group need not exist.
 func Open(name string) (*Group, error) {
 	m, err := open(config(name, Limits{}))
 	if err != nil {
@@ -128,14 +131,14 @@ func Open(name string) (*Group, error) {
 	return &Group{path: name, m: m}, nil
 }
 
-// Weights of processor time, against other groups that want it too.
+// CPU weights, relative to other groups.
 const (
 	LowWeight    = 10
 	NormalWeight = 1000
 )
 
-// SetWeight sets how much of the processors' time the group gets when they
-// are busy. It says nothing when they are not.
+// SetWeight sets the group's share of processor time under contention. It has
+// no effect while processors are idle.
 func (g *Group) SetWeight(w uint64) error {
 	file, v := "cpu.shares", w*1024/NormalWeight
 	if cgroups.IsCgroup2UnifiedMode() {
@@ -150,7 +153,7 @@ func (g *Group) write(controller, file, value string) error {
 	}
 	dir := g.m.Path(controller)
 	if dir == "" {
-		return nil // this machine does not have that controller
+		return nil // the host does not have that controller
 	}
 	if err := cgroups.WriteFile(dir, file, value); err != nil {
 		return fmt.Errorf("set %s of %s: %w", file, g.path, err)
@@ -158,8 +161,8 @@ func (g *Group) write(controller, file, value string) error {
 	return nil
 }
 
-// Folder opens the group's folder, for a process that is born in it, on cgroup
-// v2.
+// Folder opens the group's folder. On cgroup v2, a new process can start
+// directly in it.
 func (g *Group) Folder() (*os.File, error) {
 	f, err := os.Open(g.m.Path(""))
 	if err != nil {
@@ -179,8 +182,8 @@ func (g *Group) Join(pid int) error {
 	return nil
 }
 
-// OOMKills reports how many processes of the group the kernel has killed for
-// its memory limit.
+// OOMKills returns the number of processes in the group that the kernel has
+// killed because of its memory limit.
 func (g *Group) OOMKills() (uint64, error) {
 	n, err := g.m.OOMKillCount()
 	if err != nil {
@@ -189,14 +192,14 @@ func (g *Group) OOMKills() (uint64, error) {
 	return n, nil
 }
 
-// Usage is what a group has used: time of processors, and bytes of memory, of
-// which Cache could be taken back.
+// Usage is the resource usage of a group: CPU time and bytes of memory. The
+// kernel can reclaim the Cache part.
 type Usage struct {
 	CPU           time.Duration
 	Memory, Cache uint64
 }
 
-// Usage reads what the group has used.
+// Usage reads the current usage of the group.
 func (g *Group) Usage() (Usage, error) {
 	s, err := g.m.GetStats()
 	if err != nil {
@@ -209,7 +212,30 @@ func (g *Group) Usage() (Usage, error) {
 	return u, nil
 }
 
-// PIDs lists the processes in the group, in whatever hierarchy they are.
+// CPU reads the processor time that the group and its children have used.
+func (g *Group) CPU() (time.Duration, error) {
+	if cgroups.IsCgroup2UnifiedMode() {
+		b, err := cgroups.ReadFile(g.m.Path(""), "cpu.stat")
+		if err != nil {
+			return 0, fmt.Errorf("read cpu.stat of %s: %w", g.path, err)
+		}
+		for line := range strings.Lines(b) {
+			if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
+				n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+				return time.Duration(n) * time.Microsecond, err
+			}
+		}
+		return 0, fmt.Errorf("no usage in cpu.stat of %s", g.path)
+	}
+	b, err := cgroups.ReadFile(g.m.Path("cpuacct"), "cpuacct.usage")
+	if err != nil {
+		return 0, fmt.Errorf("read cpuacct.usage of %s: %w", g.path, err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(b), 10, 64)
+	return time.Duration(n), err
+}
+
+// PIDs lists the processes in the group, across all hierarchies.
 func (g *Group) PIDs() ([]int, error) {
 	seen := map[int]bool{}
 	for _, dir := range g.m.GetPaths() {
@@ -238,8 +264,8 @@ func (g *Group) Kill() error {
 	return nil
 }
 
-// Destroy kills what is in the group and removes it, and the group above it if
-// that is empty then. It waits for the kernel to let go, up to five seconds.
+// Destroy kills the processes of the group, removes the group and then its
+// empty parents. It waits up to five seconds for the kernel.
 func (g *Group) Destroy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -249,7 +275,7 @@ func (g *Group) Destroy(ctx context.Context) error {
 		}
 		left := g.remove()
 		if left == nil {
-			g.removeParent()
+			g.removeParents()
 			return nil
 		}
 		select {
@@ -260,8 +286,8 @@ func (g *Group) Destroy(ctx context.Context) error {
 	}
 }
 
-// remove removes the group's folders, those of groups that were made below it
-// first. A group that holds even a zombie stays.
+// remove removes the group's folders after those of its child groups. The
+// kernel does not remove a group that contains a process, even a zombie.
 func (g *Group) remove() error {
 	var errs []error
 	for _, dir := range g.m.GetPaths() {
@@ -270,11 +296,34 @@ func (g *Group) remove() error {
 	return errors.Join(errs...)
 }
 
-// removeParent removes the group above this one if nothing else is in it.
-func (g *Group) removeParent() {
+// removeParents removes the parents that have become empty. It keeps the top
+// group, unless that is the only parent, because all data folders share it.
+func (g *Group) removeParents() {
+	above := max(strings.Count(path.Clean(g.path), "/")-2, 1)
 	for _, dir := range g.m.GetPaths() {
-		_ = unix.Rmdir(filepath.Dir(dir)) // it is not empty: that is the answer
+		for range above {
+			dir = filepath.Dir(dir)
+			if unix.Rmdir(dir) != nil {
+				break // not empty: stop here
+			}
+		}
 	}
+}
+
+// RemoveEmpty removes a group and its empty parents, unless the group contains
+// processes or other groups.
+func RemoveEmpty(name string) error {
+	g, err := Open(name)
+	if err != nil {
+		return err
+	}
+	for _, dir := range g.m.GetPaths() {
+		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("remove cgroup %s: %w", name, err)
+		}
+	}
+	g.removeParents()
+	return nil
 }
 
 func removeTree(dir string) error {
@@ -322,7 +371,7 @@ func Children(parent string) ([]string, error) {
 	return out, nil
 }
 
-// Mode names what this machine has: "v1", "hybrid" or "v2".
+// Mode returns the cgroup mode of the host: "v1", "hybrid" or "v2".
 func Mode() string {
 	switch {
 	case cgroups.IsCgroup2UnifiedMode():

@@ -16,24 +16,26 @@ import (
 	"github.com/brig-run/brig/internal/threads"
 )
 
-// Enter moves this process into the group, thread by thread, until leave is
-// called: what it starts meanwhile is born in the group. To move a process as
-// a whole the kernel waits until every processor has passed a quiet state,
-// 10 ms for each way; for a thread that moves itself it does not.
+// Enter moves this process into the group, thread by thread, until the caller
+// calls leave. Until then, new child processes start in the group. Moving a
+// whole process would take 10 ms in each direction, because the kernel waits
+// until every processor has passed a quiescent state. A thread that moves
+// itself does not wait.
 //
-// The error is errors.ErrUnsupported, and nothing has happened, where this
-// cannot be done: on cgroup v2, which can start a process in a group, and
-// where the way back is not visible.
-func (g *Group) Enter() (leave func() error, err error) { return g.enter((*doors).pass) }
+// Enter returns errors.ErrUnsupported and has no effect if this is not
+// possible. This is the case on cgroup v2, which can start a process directly
+// in a group, and if the original group is not visible.
+func (g *Group) Enter() (leave func() error, err error) { return g.enter((*taskFiles).pass) }
 
-// EnterThread is Enter for the calling thread alone, which must be locked.
-func (g *Group) EnterThread() (leave func() error, err error) { return g.enter((*doors).passOne) }
+// EnterThread is like Enter, but only for the calling thread. The goroutine
+// must be locked to the thread.
+func (g *Group) EnterThread() (leave func() error, err error) { return g.enter((*taskFiles).passOne) }
 
-func (g *Group) enter(pass func(*doors) error) (leave func() error, err error) {
+func (g *Group) enter(pass func(*taskFiles) error) (leave func() error, err error) {
 	if cgroups.IsCgroup2UnifiedMode() {
 		return nil, errors.ErrUnsupported
 	}
-	var in, out doors
+	var in, out taskFiles
 	defer func() {
 		in.close()
 		if err != nil {
@@ -74,11 +76,11 @@ func (g *Group) enter(pass func(*doors) error) (leave func() error, err error) {
 	}, nil
 }
 
-// doors are the files through which a thread moves into a group, one for each
-// hierarchy.
-type doors []*os.File
+// taskFiles are the "tasks" files through which a thread enters a group, one for
+// each hierarchy.
+type taskFiles []*os.File
 
-func (d *doors) open(dir string) error {
+func (d *taskFiles) open(dir string) error {
 	f, err := os.OpenFile(filepath.Join(dir, "tasks"), os.O_WRONLY, 0)
 	if err == nil {
 		*d = append(*d, f)
@@ -86,10 +88,10 @@ func (d *doors) open(dir string) error {
 	return err
 }
 
-// pass moves every thread of this process. Threads that are made meanwhile
-// are where the thread was that made them, and moved with the rest.
-func (d *doors) pass() error {
-	self := []byte{'0'} // whoever writes
+// pass moves every thread of this process. A thread that is created
+// concurrently starts in its creator's group and is then moved with the others.
+func (d *taskFiles) pass() error {
+	self := []byte{'0'} // "0" means the writing thread
 	defer runtime.KeepAlive(self)
 	for _, f := range *d {
 		_, _, errno := threads.Syscall(syscall.SYS_WRITE, f.Fd(), uintptr(unsafe.Pointer(&self[0])), 1)
@@ -101,7 +103,7 @@ func (d *doors) pass() error {
 }
 
 // passOne moves the calling thread.
-func (d *doors) passOne() error {
+func (d *taskFiles) passOne() error {
 	for _, f := range *d {
 		if _, err := f.WriteString("0"); err != nil {
 			return err
@@ -110,14 +112,14 @@ func (d *doors) passOne() error {
 	return nil
 }
 
-func (d *doors) close() {
+func (d *taskFiles) close() {
 	for _, f := range *d {
 		f.Close()
 	}
 }
 
-// Holds reports whether a process is in the group, in every hierarchy.
-func (g *Group) Holds(pid int) (bool, error) {
+// Contains reports whether a process is in the group, in every hierarchy.
+func (g *Group) Contains(pid int) (bool, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return false, fmt.Errorf("find cgroup of process %d: %w", pid, err)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatchOOM calls f once when the kernel has killed a process of the group for
-// its memory limit. On v2 there is nothing to do: the kernel kills the whole
-// group. The function that it returns ends the watch.
+// WatchOOM calls f once when the kernel has killed a process of the group
+// because of its memory limit. On v2 it is a no-op, because the kernel kills
+// the whole group. The returned function stops the watch.
 func (g *Group) WatchOOM(f func()) (stop func(), err error) {
 	if cgroups.IsCgroup2UnifiedMode() {
 		return func() {}, nil
@@ -41,7 +41,8 @@ func (g *Group) WatchOOM(f func()) (stop func(), err error) {
 			if _, err := event.Read(b[:]); err != nil {
 				return
 			}
-			// The event comes before the kill, and when the group is removed.
+			// The kernel sends the event before the kill, and also when the group
+			// is removed.
 			for range 500 {
 				n, err := g.OOMKills()
 				if n > 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/opencontainers/cgroups"
 )
 
-// Limits reads back what the kernel holds the group to. A zero field is no
-// limit, or one that this machine cannot have.
+// Limits reads the group's limits back from the kernel. A zero field means no
+// limit, or a limit that the host does not support.
 func (g *Group) Limits() (Limits, error) {
 	var l Limits
 	memory, pids := "memory.limit_in_bytes", "pids.max"
@@ -20,28 +20,28 @@ func (g *Group) Limits() (Limits, error) {
 		memory = "memory.max"
 	}
 	var err error
-	if l.Memory, err = g.number("memory", memory); err != nil {
+	if l.Memory, err = g.readNumber("memory", memory); err != nil {
 		return l, err
 	}
-	if l.PIDs, err = g.number("pids", pids); err != nil {
+	if l.PIDs, err = g.readNumber("pids", pids); err != nil {
 		return l, err
 	}
 	if unified {
 		l.CPUs, err = g.share()
 		return l, err
 	}
-	quota, err := g.number("cpu", "cpu.cfs_quota_us")
+	quota, err := g.readNumber("cpu", "cpu.cfs_quota_us")
 	if err != nil || quota == 0 {
 		return l, err
 	}
-	period, err := g.number("cpu", "cpu.cfs_period_us")
+	period, err := g.readNumber("cpu", "cpu.cfs_period_us")
 	if period > 0 {
 		l.CPUs = float64(quota) / float64(period)
 	}
 	return l, err
 }
 
-// share reads cgroup v2's processors: "QUOTA PERIOD", or "max PERIOD".
+// share reads the CPU limit of cgroup v2: "QUOTA PERIOD", or "max PERIOD".
 func (g *Group) share() (float64, error) {
 	s, err := g.read("cpu", "cpu.max")
 	var quota, period float64
@@ -51,12 +51,12 @@ func (g *Group) share() (float64, error) {
 	return quota / period, err
 }
 
-// unlimited is more than any machine has: cgroup v1 says the largest number of
-// pages for no limit.
+// unlimited is larger than any real limit: if there is no limit, cgroup v1
+// reports the largest number of pages.
 const unlimited = 1 << 60
 
-// number reads one number, 0 for no limit.
-func (g *Group) number(controller, file string) (int64, error) {
+// readNumber reads one number. It returns 0 if there is no limit.
+func (g *Group) readNumber(controller, file string) (int64, error) {
 	s, err := g.read(controller, file)
 	if err != nil || s == "" || s == "max" {
 		return 0, err
@@ -71,7 +71,7 @@ func (g *Group) number(controller, file string) (int64, error) {
 	return n, nil
 }
 
-// read reads a file, empty where this machine does not have the controller.
+// read reads a file. It returns "" if the host does not have the controller.
 func (g *Group) read(controller, file string) (string, error) {
 	if cgroups.IsCgroup2UnifiedMode() {
 		controller = ""
@@ -90,8 +90,8 @@ func (g *Group) read(controller, file string) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// LimitsSwap reports whether the memory of groups counts what is swapped, or
-// nothing can be.
+// LimitsSwap reports whether the memory limit of groups includes swap, or
+// whether the host has no swap.
 func LimitsSwap() bool {
 	if swapLimit() {
 		return true

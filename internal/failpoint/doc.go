@@ -1,26 +1,24 @@
-// Package failpoint names the moments at which a process may die, so that a
-// test can make it die there. A point stands behind every commit and every
-// effect on the host: what was done before it has happened, what comes after
-// it has not.
+// Package failpoint names the points at which a test can make a process crash.
+// A point follows every commit and every effect on the host: the preceding step
+// has completed, and the next has not started.
 //
-// A binary that was built without the tag failpoints has none of it: Hit and
-// Fail are empty and inlined. With the tag, the variable BRIG_FAILPOINTS says
-// what happens where:
+// Without the build tag failpoints, Hit and Fail are empty and inlined. With
+// the tag, the variable BRIG_FAILPOINTS sets the action at each point:
 //
 //	BRIG_FAILPOINTS='engine.made=crash;store.begun=error(3);shim.booted=sleep(50ms)'
 //
-// crash(3) is the third time that a process comes by. A value that begins with
-// @ names a file with the same text, which is read anew each time, so that a
-// test can change it under a server that runs. With BRIG_FAILPOINTS_MARKS, the
-// path of a folder, a point acts once in all processes that share the folder,
-// and leaves a file of its name there.
+// crash(3) acts when a process passes the point for the third time. A value
+// that begins with @ names a file with such rules. The package reads the file
+// each time, so that a test can change it while a server runs. With
+// BRIG_FAILPOINTS_MARKS, the path of a folder, a point acts once across all
+// processes that share the folder, and creates a file with its name there.
 package failpoint
 
-// Point is one moment, and what has just happened then.
+// Point is one failpoint. After describes the event that has just happened.
 type Point struct{ Name, After string }
 
-// Points lists every point of the program. A test holds the list to the code:
-// each is there exactly once.
+// Points lists every point of the program. A test checks that each occurs in
+// the code exactly once.
 var Points = []Point{
 	{"gate.intent", "an operation's intent is on record"},
 	{"engine.claimed", "a machine has been taken from the pool"},
@@ -45,6 +43,32 @@ var Points = []Point{
 	{"settle.recorded", "a sandbox is on record as ended"},
 	{"remove.destroyed", "nothing is left of a machine but its record"},
 	{"remove.deleted", "a sandbox's record is gone"},
+	{"park.begun", "a server is about to park an interpreter"},
+	{"park.held", "the agent holds the descriptors of a parked interpreter"},
+	{"park.kept", "the shim knows that an interpreter is parked"},
+	{"pause.detached", "the server uses a sandbox that is being paused no longer"},
+	{"save.released", "the agent has closed its connections for a save"},
+	{"save.written", "gVisor has written a sandbox's state and memory"},
+	{"save.sealed", "a save is complete and has its name"},
+	{"save.stored", "the server knows the result of a save"},
+	{"pause.saved", "a save has succeeded or failed, and the state on record is running"},
+	{"pause.recorded", "a sandbox is on record as paused"},
+	{"pause.ended", "a paused sandbox is on record as ended, and its save exists"},
+	{"pack.key", "the key of a save that is being packed is on record"},
+	{"pack.written", "a packed save is on disk without its name"},
+	{"pack.renamed", "a packed save has its name, and the plain files exist"},
+	{"pack.removed", "the plain files of a packed save are gone"},
+	{"pack.recorded", "the size of a packed save is on record"},
+	{"resume.unpacked", "a packed save has been unpacked for a resume"},
+	{"resume.restored", "an instance was restored, and the state on record is paused"},
+	{"resume.recorded", "a restored sandbox is on record as running"},
+	{"resume.removed", "the save of a resumed sandbox has been removed"},
+	{"fork.saved", "a sandbox that is being forked is saved and continues"},
+	{"fork.recorded", "a copy is on record as being created"},
+	{"fork.restored", "a copy was restored"},
+	{"fork.running", "a copy is on record as running"},
+	{"fork.paused", "a paused copy is on record as being created"},
+	{"fork.removed", "the save of a fork has been removed"},
 	{"pool.made", "a machine has been made ahead of time"},
 	{"pool.warmed", "an interpreter waits in it"},
 	{"recover.one", "one record has been recovered"},

@@ -13,8 +13,8 @@ import (
 
 var use = regexp.MustCompile(`failpoint\.(?:Hit|Fail)\(([^)]*)\)`)
 
-// Every point that is listed is in the code exactly once, and every one in the
-// code is listed.
+// TestPointsAreInTheCode checks that every listed point occurs in the code
+// exactly once, and that every point in the code is listed.
 func TestPointsAreInTheCode(t *testing.T) {
 	where := map[string][]string{}
 	root := filepath.Join("..", "..")

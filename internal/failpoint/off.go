@@ -2,14 +2,15 @@
 
 package failpoint
 
-// Enabled says whether this binary has failpoints.
+// Enabled reports whether this binary has failpoints.
 const Enabled = false
 
-// Hit is a moment at which the process may die.
+// Hit marks a point at which the process may crash.
 func Hit(string) {}
 
-// Fail is a moment at which what is being done may fail.
+// Fail marks a point at which the current operation may fail.
 func Fail(string) error { return nil }
 
-// Environment is what a child process needs to have the same failpoints.
+// Environment returns the variables that pass the failpoints to a child
+// process.
 func Environment() []string { return nil }

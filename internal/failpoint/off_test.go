@@ -8,7 +8,8 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Without the tag there is nothing, whatever the environment says.
+// TestWithoutTag checks that the package ignores the environment if it is built
+// without the tag.
 func TestWithoutTag(t *testing.T) {
 	t.Setenv("BRIG_FAILPOINTS", "a=error")
 	if failpoint.Enabled || failpoint.Fail("a") != nil || failpoint.Environment() != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Enabled says whether this binary has failpoints.
+// Enabled reports whether this binary has failpoints.
 const Enabled = true
 
 const (
@@ -26,14 +26,14 @@ var (
 	seen = map[string]int{}
 )
 
-// Hit is a moment at which the process may die.
+// Hit marks a point at which the process may crash.
 func Hit(name string) { _ = Fail(name) }
 
-// Fail is a moment at which what is being done may fail.
+// Fail marks a point at which the current operation may fail.
 func Fail(name string) error {
 	for _, rule := range strings.FieldsFunc(spec(), func(r rune) bool { return r == ';' || r == '\n' }) {
 		if to, what, ok := strings.Cut(strings.TrimSpace(rule), "="); ok && to == name {
-			return act(name, what)
+			return perform(name, what)
 		}
 	}
 	return nil
@@ -42,14 +42,15 @@ func Fail(name string) error {
 func spec() string {
 	s := os.Getenv(specVariable)
 	if file, ok := strings.CutPrefix(s, "@"); ok {
-		b, _ := os.ReadFile(file) // no file, no points
+		b, _ := os.ReadFile(file) // if the file is missing, no point is active
 		s = string(b)
 	}
 	return s
 }
 
-// act does what a rule says: crash, error or sleep, with an argument or not.
-func act(name, what string) error {
+// perform performs the action of a rule: crash, error or sleep, with an optional
+// argument.
+func perform(name, what string) error {
 	what, argument, _ := strings.Cut(strings.TrimSuffix(what, ")"), "(")
 	if what != "sleep" && argument != "" {
 		n, err := strconv.Atoi(argument)
@@ -64,7 +65,7 @@ func act(name, what string) error {
 			return nil
 		}
 	}
-	if !mark(name) {
+	if !mayAct(name) {
 		return nil
 	}
 	switch what {
@@ -81,9 +82,9 @@ func act(name, what string) error {
 	return fmt.Errorf("failpoint %s: no action %q", name, what)
 }
 
-// mark reports whether the point may act: always without a folder for marks,
-// and once with it.
-func mark(name string) bool {
+// mayAct reports whether the point may act: always if no folder for marks is
+// set, and otherwise only once.
+func mayAct(name string) bool {
 	dir := os.Getenv(marksVariable)
 	if dir == "" {
 		return true
@@ -96,7 +97,8 @@ func mark(name string) bool {
 	return true
 }
 
-// Environment is what a child process needs to have the same failpoints.
+// Environment returns the variables that pass the failpoints to a child
+// process.
 func Environment() []string {
 	var out []string
 	for _, name := range []string{specVariable, marksVariable} {

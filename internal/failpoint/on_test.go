@@ -11,7 +11,8 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// With the tag, a point does what the environment says, when it says so.
+// TestRules checks that a point performs the configured action at the
+// configured time.
 func TestRules(t *testing.T) {
 	t.Setenv("BRIG_FAILPOINTS", "a=error; b=error(2);c=sleep(20ms);d=nonsense")
 	if failpoint.Fail("a") == nil || failpoint.Fail("a") == nil || failpoint.Fail("none") != nil {

@@ -1,5 +1,5 @@
-// Package journal keeps what programs write: in two files of a bounded size, and
-// beside each another one that says when its parts were written.
+// Package journal stores the output of programs in two files of bounded size.
+// An additional file for each records the times of the writes.
 package journal
 
 import (
@@ -10,11 +10,11 @@ import (
 	"os"
 )
 
-// oldSuffix is of the file before the newest one.
+// oldSuffix is the suffix of the previous file.
 const oldSuffix = ".1"
 
-// Writer appends to a journal and begins a new file when it is
-// full; one old file is kept.
+// Writer appends to a journal. It starts a new file when the current one is
+// full, and keeps one old file.
 type Writer struct {
 	name string
 	f    *os.File
@@ -22,10 +22,11 @@ type Writer struct {
 	marks
 }
 
-// maxSize is how large a file gets, in bytes. Two are kept.
+// maxSize is the maximum size of a file in bytes. The journal keeps two files.
 const maxSize = 8 << 20
 
-// Open opens the journal of this name for writing; there need not be one.
+// Open opens the journal with this name for writing and creates it if it does
+// not exist.
 func Open(name string) (*Writer, error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -38,21 +39,21 @@ func Open(name string) (*Writer, error) {
 	return w, nil
 }
 
-// Write implements io.Writer. Several writers may append to one log, each
-// write whole.
+// Write implements io.Writer. Several writers may append to the same journal;
+// each write remains contiguous.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.size > maxSize {
-		_ = os.Rename(w.name+timesSuffix, w.name+oldSuffix+timesSuffix) // there may be none
+		_ = os.Rename(w.name+timesSuffix, w.name+oldSuffix+timesSuffix) // it may not exist
 		if err := os.Rename(w.name, w.name+oldSuffix); err == nil {
 			if next, err := Open(w.name); err == nil {
-				_ = w.Close() // what was in it is written
+				_ = w.Close() // its content is already written
 				*w = *next
 			}
 		}
 	}
 	n, err := w.f.Write(p)
 	w.size += int64(n)
-	// The end of what was appended is where we are now, whoever else appends.
+	// The current offset is the end of our write, even if other writers append.
 	if end, err := w.f.Seek(0, io.SeekCurrent); err == nil && n > 0 {
 		w.wrote(end - int64(n))
 	}
@@ -65,7 +66,7 @@ func (w *Writer) Close() error {
 	return w.f.Close()
 }
 
-// Read opens the journal of this name, which need not be there.
+// Read opens the journal with this name. The journal need not exist.
 func Read(name string) (io.ReadCloser, error) {
 	open, err := openFiles(name)
 	if err != nil {
@@ -79,7 +80,7 @@ func Read(name string) (io.ReadCloser, error) {
 
 type files []*os.File
 
-// openFiles opens the older file and the newer one, those that are there.
+// openFiles opens the older and the newer file, if they exist.
 func openFiles(name string) (open files, err error) {
 	for _, n := range []string{name + oldSuffix, name} {
 		f, err := os.Open(n)

@@ -12,17 +12,17 @@ import (
 
 const logFile = "log"
 
-// stamp is a time as it is put before a line.
+// stamp formats a time as a line prefix.
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) + " " }
 
-// cut takes the time off a line.
+// cut removes the time from a line.
 func cut(line string) (at time.Time, rest string, ok bool) {
 	before, rest, ok := strings.Cut(line, " ")
 	at, err := time.Parse(time.RFC3339, before)
 	return at, rest, ok && err == nil
 }
 
-// timed reads the journal in a folder.
+// timed reads the journal in a folder with its times.
 func timed(t *testing.T, dir string) string {
 	t.Helper()
 	r, err := ReadTimed(filepath.Join(dir, logFile), stamp)
@@ -37,8 +37,9 @@ func timed(t *testing.T, dir string) string {
 	return string(b)
 }
 
-// The times of a log go with it when a new file begins, also in the middle of a
-// line, and however small what is written: they never take more than it does.
+// TestLogTimesRotate checks that the times are rotated with the log, even in
+// the middle of a line. The times must never use more space than the log, even
+// for very short writes.
 func TestLogTimesRotate(t *testing.T) {
 	dir := t.TempDir()
 	if got := timed(t, dir); got != "" {
@@ -55,7 +56,7 @@ func TestLogTimesRotate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.size = 0 // one more into this file
+	w.size = 0 // so that the next write is appended to this file
 	if _, err := w.Write([]byte("begun ")); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,8 @@ func TestLogTimesRotate(t *testing.T) {
 	}
 }
 
-// A log without times, or with damaged ones, is told all the same.
+// TestLogTimesDamaged checks that a log remains readable when its times are
+// missing or damaged.
 func TestLogTimesDamaged(t *testing.T) {
 	for name, times := range map[string][]byte{
 		"none": nil, "cut": []byte("short"), "wild": bytes.Repeat([]byte{0xff}, 40),

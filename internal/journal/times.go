@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// Beside a log is a file that says when its parts were written: marks of a fixed
-// size, each of which says that what follows an offset came at a moment, until
-// the next. They are no exacter than is of use, so that they are never larger
-// than what they are about.
+// Each log has a file that records when its parts were written. It consists of
+// fixed-size marks. A mark contains the time of the data from its offset up to
+// the next mark. The resolution of the times is limited, so that the marks
+// never use more space than the log.
 const (
-	timesSuffix = ".times"
-	markSize    = 16
-	markApart   = 10 * time.Millisecond
-	markLate    = time.Second
+	timesSuffix  = ".times"
+	markSize     = 16
+	markInterval = 10 * time.Millisecond
+	markLate     = time.Second
 )
 
-// mark says when what is in a log from an offset on was written.
+// mark records the write time of the data from an offset on.
 type mark struct {
 	from int64
 	at   time.Time
 }
 
-// marks appends to the file beside a log. One that cannot be opened or written
-// marks nothing: the log is worth more than its times.
+// marks appends to the time file of a log. If that file cannot be opened or
+// written, it records no times: the log is more important than its times.
 type marks struct {
 	f    *os.File
 	last mark
@@ -52,11 +52,11 @@ func openMarks(logFile string) marks {
 	return m
 }
 
-// wrote marks that what begins at an offset was written just now.
+// wrote records that the data from the offset on was written now.
 func (m *marks) wrote(from int64) {
 	now := time.Now()
 	since := now.Sub(m.last.at)
-	if m.f == nil || since < markLate && (since < markApart || from-m.last.from < markSize) {
+	if m.f == nil || since < markLate && (since < markInterval || from-m.last.from < markSize) {
 		return
 	}
 	m.last = mark{from, now}
@@ -76,8 +76,8 @@ func readMark(b []byte) mark {
 	return mark{int64(binary.LittleEndian.Uint64(b)), time.Unix(0, int64(binary.LittleEndian.Uint64(b[8:])))}
 }
 
-// readMarks returns the marks of a log in order. What was written before the
-// first, or without any, is taken to be as old as says.
+// readMarks returns the marks of a log in order. Data before the first mark, or
+// in a log without marks, has the fallback time in the second argument.
 func readMarks(logFile string, says time.Time) []mark {
 	b, err := os.ReadFile(logFile + timesSuffix)
 	if err != nil || len(b) < markSize {
@@ -87,12 +87,13 @@ func readMarks(logFile string, says time.Time) []mark {
 	for ; len(b) >= markSize; b = b[markSize:] {
 		all = append(all, readMark(b))
 	}
-	// Several write, and one may be a little late to say so.
+	// Several processes append marks, and may append them slightly out of
+	// order.
 	slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.from, b.from) })
 	return all
 }
 
-// ReadTimed is Read with the stamp of its time before every line.
+// ReadTimed is like Read, with a time stamp before every line.
 func ReadTimed(name string, stamp func(time.Time) string) (io.ReadCloser, error) {
 	open, err := openFiles(name)
 	if err != nil {
@@ -121,15 +122,15 @@ func ReadTimed(name string, stamp func(time.Time) string) (io.ReadCloser, error)
 	}{all, open}, nil
 }
 
-// timedReader puts its time before every line.
+// timedReader inserts a time stamp before every line.
 type timedReader struct {
 	r      *bufio.Reader
 	stamp  func(time.Time) string
 	marks  []mark
-	at     int64  // in the log
-	rest   []byte // what was read and not returned yet
+	at     int64  // offset in the log
+	rest   []byte // read but not yet returned
 	inLine bool
-	next   *timedReader // of the newer file, in which a line may go on
+	next   *timedReader // for the newer file, in which a line may continue
 }
 
 // Read implements io.Reader.
@@ -158,7 +159,7 @@ func (t *timedReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// time is when what comes next was written, as it is put before a line.
+// time returns the formatted time of the data at the current offset.
 func (t *timedReader) time() string {
 	for len(t.marks) > 1 && t.marks[1].from <= t.at {
 		t.marks = t.marks[1:]

@@ -1,6 +1,6 @@
-// Package mutants makes small faults in code, to see which tests detect them. The
-// program gremlins lists the places; this package chooses some of them, makes the
-// changes, and records the result of each.
+// Package mutants injects small faults into code, to determine which tests
+// detect them. The program gremlins lists the possible changes; this package
+// selects some of them, applies them, and records the results.
 package mutants
 
 import (
@@ -26,19 +26,20 @@ type Mutant struct {
 	To     string `json:"to"`
 	// Killed is the first stage that detects the change; empty if none has yet.
 	Killed Stage `json:"killed,omitempty"`
-	// By is a test that failed.
+	// By is the test that detected the change.
 	By string `json:"by,omitempty"`
 	// Survived is the last stage that does not detect it.
 	Survived Stage `json:"survived,omitempty"`
-	// Why is a person's reason why no test needs to detect it, or only the long ones.
+	// Why is a developer's explanation why no test, or only a long test, needs
+	// to detect the change.
 	Why string `json:"why,omitempty"`
 }
 
 // Stage is a set of tests.
 type Stage string
 
-// The stages, from the cheapest. Invalid marks a change that does not compile; it
-// is not counted.
+// Stages, cheapest first. Invalid marks a change that does not compile; it does
+// not count.
 const (
 	Invalid  Stage = "does not compile"
 	Packages Stage = "packages"
@@ -46,7 +47,7 @@ const (
 	Full     Stage = "make test-all"
 )
 
-// changes are what a type of gremlins makes of a token.
+// changes maps each mutation type of gremlins to its token replacements.
 var changes = map[string]map[string]string{
 	"ARITHMETIC_BASE":       {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
 	"CONDITIONALS_BOUNDARY": {"<": "<=", "<=": "<", ">": ">=", ">=": ">"},
@@ -57,7 +58,7 @@ var changes = map[string]map[string]string{
 	"INVERT_NEGATIVES":      {"-": "+"},
 }
 
-// Parse reads what gremlins lists of a folder.
+// Parse reads the mutations that gremlins lists for a folder.
 func Parse(list []byte, root, dir string) ([]Mutant, error) {
 	var in struct {
 		Files []struct {
@@ -84,7 +85,7 @@ func Parse(list []byte, root, dir string) ([]Mutant, error) {
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			x := Mutant{File: file, Line: m.Line, Column: m.Column, Source: line(src, m.Line)}
-			// The longest token that fits: "<=" before "<".
+			// Use the longest matching token: "<=" before "<".
 			for from, to := range changes[m.Type] {
 				if bytes.HasPrefix(src[at:], []byte(from)) && len(from) > len(x.From) {
 					x.From, x.To = from, to
@@ -104,13 +105,13 @@ func compare(a, b Mutant) int {
 	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.To, b.To))
 }
 
-// Same reports whether two mutants are the same change of the same line of code,
-// wherever in the file the line is now.
+// Same reports whether two mutants make the same change to the same line of
+// code, regardless of its position in the file.
 func (m *Mutant) Same(o *Mutant) bool {
 	return m.File == o.File && m.Source == o.Source && m.Column == o.Column && m.From == o.From && m.To == o.To
 }
 
-// String names the place and the change.
+// String returns the position and the change.
 func (m *Mutant) String() string {
 	return fmt.Sprintf("%s:%d:%d %s becomes %s", m.File, m.Line, m.Column, m.From, m.To)
 }
@@ -124,7 +125,7 @@ func line(src []byte, n int) string {
 	return lines[n-1]
 }
 
-// offset is the place of a line and a column in a source.
+// offset returns the byte offset of a line and a column in a source.
 func offset(src []byte, line, column int) (int, error) {
 	at := 0
 	for range line - 1 {
@@ -140,8 +141,8 @@ func offset(src []byte, line, column int) (int, error) {
 	return at, nil
 }
 
-// Sample chooses n mutants, the same for the same seed. A change elsewhere in the
-// code does not change the choice much.
+// Sample selects n mutants, deterministically for a seed. Changes elsewhere in
+// the code have little effect on the selection.
 func Sample(all []Mutant, n int, seed uint64) []Mutant {
 	out := slices.Clone(all)
 	order := func(m Mutant) string {
@@ -154,7 +155,7 @@ func Sample(all []Mutant, n int, seed uint64) []Mutant {
 	return out
 }
 
-// apply makes the changes of some mutants of one file.
+// apply applies several mutants to the source of one file.
 func apply(src []byte, list []Mutant) ([]byte, error) {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b Mutant) int { return compare(b, a) })
@@ -172,7 +173,8 @@ func apply(src []byte, list []Mutant) ([]byte, error) {
 	return src, nil
 }
 
-// Applies reports whether the source still has the line that a mutant changes.
+// Applies reports whether the source still contains the line that a mutant
+// changes.
 func (m *Mutant) Applies(root string) bool {
 	src, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.File)))
 	if err == nil {
@@ -181,8 +183,8 @@ func (m *Mutant) Applies(root string) bool {
 	return err == nil
 }
 
-// Overlay writes changed files into a folder, and a file for the option -overlay
-// of the go command, whose name it returns.
+// Overlay writes changed files to a folder, together with a file for the
+// -overlay option of the go command. It returns the name of that file.
 func Overlay(root, dir string, list []Mutant) (string, error) {
 	byFile := map[string][]Mutant{}
 	for _, m := range list {

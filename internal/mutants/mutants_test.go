@@ -63,7 +63,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A source that has changed since is not mutated in another place.
+// TestApplyToAnotherSource checks that apply rejects a source that has changed
+// in the meantime.
 func TestApplyToAnotherSource(t *testing.T) {
 	m := Mutant{File: "p/f.go", Line: 4, Column: 11, Source: "\treturn a <= b && a+1 < b", From: "<=", To: "<"}
 	if _, err := apply([]byte(source), []Mutant{m}); err != nil {

@@ -2,5 +2,6 @@
 
 package prefilter
 
-// withCgo is set in builds with cgo, which those with the race detector are.
+// withCgo is true in builds with cgo, which include those with the race
+// detector.
 const withCgo = true

@@ -1,11 +1,12 @@
-// Package prefilter hands gVisor the seccomp programs of its own processes
-// ready compiled. Compiling them takes longer than anything else in the start
-// of a sandbox; gVisor's release builds carry them, its Go module does not.
+// Package prefilter provides gVisor with precompiled seccomp programs for its
+// own processes. Compiling them takes longer than any other step in the start
+// of a sandbox. gVisor's release builds include them, but its Go module does
+// not.
 //
-// The programs are what gVisor itself compiles from its own rules, kept in a
-// file (see the test that writes and checks it). A program is used only for
-// the very version of gVisor, the architecture and the options that it was
-// compiled for. In every other case gVisor compiles its rules as ever.
+// gVisor's own compiler generates the programs from gVisor's own rules. They
+// are stored in a file that a test generates and checks. A program is used only
+// with the same gVisor version, architecture and options. In every other case
+// gVisor compiles its rules as usual.
 package prefilter
 
 import (
@@ -23,7 +24,7 @@ import (
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
 )
 
-// gVisor looks its programs up in these, and fills them in release builds.
+// gVisor looks up its programs in these maps, and fills them in release builds.
 //
 //go:linkname sentryPrograms gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var sentryPrograms map[string]precompiledseccomp.Program
@@ -34,13 +35,13 @@ var goferPrograms map[string]precompiledseccomp.Program
 //go:embed programs_amd64.bin
 var programs []byte
 
-// A kind says whose program it is.
+// Types of processes that have programs.
 const (
 	kindSentry = "sentry"
 	kindGofer  = "gofer"
 )
 
-// Use makes gVisor's processes that start in this one use the programs.
+// Use installs the programs for the gVisor processes that this process starts.
 func Use() {
 	if runtime.GOARCH != "amd64" {
 		return
@@ -52,7 +53,8 @@ func Use() {
 	fill(all)
 }
 
-// fill gives gVisor the programs. Its first look-up makes the maps.
+// fill copies the programs into gVisor's maps. gVisor creates the maps in its
+// first lookup.
 func fill(s set) {
 	sentry.GetPrecompiled("")
 	gofer.GetPrecompiled("")
@@ -60,7 +62,7 @@ func fill(s set) {
 	maps.Copy(goferPrograms, s.kinds[kindGofer])
 }
 
-// version is that of the gVisor in this binary, "" if it is not known.
+// version returns the version of gVisor in this binary, or "" if it is unknown.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -74,7 +76,7 @@ func version() string {
 	return ""
 }
 
-// set is what the file holds.
+// set is the decoded content of the file.
 type set struct {
 	version string
 	kinds   map[string]map[string]precompiledseccomp.Program
@@ -83,24 +85,24 @@ type set struct {
 // encode is the inverse of decode.
 func (s set) encode() []byte {
 	var w writer
-	w.text(s.version)
-	w.number(len(s.kinds))
+	w.writeText(s.version)
+	w.writeUvarint(len(s.kinds))
 	for _, kind := range slices.Sorted(maps.Keys(s.kinds)) {
-		w.text(kind)
-		w.number(len(s.kinds[kind]))
+		w.writeText(kind)
+		w.writeUvarint(len(s.kinds[kind]))
 		for _, key := range slices.Sorted(maps.Keys(s.kinds[kind])) {
 			p := s.kinds[kind][key]
-			w.text(key)
-			w.number(len(p.Bytecode32))
+			w.writeText(key)
+			w.writeUvarint(len(p.Bytecode32))
 			for _, word := range p.Bytecode32 {
 				w = binary.LittleEndian.AppendUint32(w, word)
 			}
-			w.number(len(p.VarOffsets))
+			w.writeUvarint(len(p.VarOffsets))
 			for _, name := range slices.Sorted(maps.Keys(p.VarOffsets)) {
-				w.text(name)
-				w.number(len(p.VarOffsets[name]))
+				w.writeText(name)
+				w.writeUvarint(len(p.VarOffsets[name]))
 				for _, o := range p.VarOffsets[name] {
-					w.number(o)
+					w.writeUvarint(o)
 				}
 			}
 		}
@@ -110,23 +112,23 @@ func (s set) encode() []byte {
 
 func decode(b []byte) (set, error) {
 	r := reader{b: b}
-	s := set{version: r.text(), kinds: map[string]map[string]precompiledseccomp.Program{}}
-	for range r.number() {
+	s := set{version: r.readText(), kinds: map[string]map[string]precompiledseccomp.Program{}}
+	for range r.readUvarint() {
 		kind := map[string]precompiledseccomp.Program{}
-		s.kinds[r.text()] = kind
-		for range r.number() {
-			p := precompiledseccomp.Program{Name: r.text()}
-			p.Bytecode32 = make([]uint32, r.number())
+		s.kinds[r.readText()] = kind
+		for range r.readUvarint() {
+			p := precompiledseccomp.Program{Name: r.readText()}
+			p.Bytecode32 = make([]uint32, r.readUvarint())
 			for i := range p.Bytecode32 {
-				p.Bytecode32[i] = r.word()
+				p.Bytecode32[i] = r.readUint32()
 			}
-			vars := r.number()
+			vars := r.readUvarint()
 			p.VarOffsets = make(map[string][]int, vars)
 			for range vars {
-				name := r.text()
-				offsets := make([]int, r.number())
+				name := r.readText()
+				offsets := make([]int, r.readUvarint())
 				for i := range offsets {
-					offsets[i] = r.number()
+					offsets[i] = r.readUvarint()
 				}
 				p.VarOffsets[name] = offsets
 			}
@@ -141,18 +143,18 @@ func decode(b []byte) (set, error) {
 
 type writer []byte
 
-func (w *writer) number(n int)  { *w = binary.AppendUvarint(*w, uint64(n)) }
-func (w *writer) text(s string) { w.number(len(s)); *w = append(*w, s...) }
+func (w *writer) writeUvarint(n int) { *w = binary.AppendUvarint(*w, uint64(n)) }
+func (w *writer) writeText(s string) { w.writeUvarint(len(s)); *w = append(*w, s...) }
 
-// reader reads what a writer wrote; of what is not there, nothing.
+// reader decodes data from a writer. It returns zero values past the end.
 type reader struct {
 	b     []byte
 	short bool
 }
 
-func (r *reader) number() int {
+func (r *reader) readUvarint() int {
 	n, size := binary.Uvarint(r.b)
-	if size <= 0 || n > 1<<16 { // a program has 4096 instructions at most
+	if size <= 0 || n > 1<<16 { // a program has at most 4096 instructions
 		r.short, r.b = true, nil
 		return 0
 	}
@@ -170,9 +172,9 @@ func (r *reader) take(n int) []byte {
 	return out
 }
 
-func (r *reader) text() string { return string(r.take(r.number())) }
+func (r *reader) readText() string { return string(r.take(r.readUvarint())) }
 
-func (r *reader) word() uint32 {
+func (r *reader) readUint32() uint32 {
 	b := r.take(4)
 	if b == nil {
 		return 0

@@ -23,13 +23,13 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// file holds the programs. BRIG_UPDATE=1 with
-// CGO_ENABLED=0 go test -tags grpcnotrace writes it anew.
+// file holds the programs. To regenerate it, set BRIG_UPDATE=1 and run
+// CGO_ENABLED=0 go test -tags grpcnotrace.
 const file = "programs_amd64.bin"
 
-// plain reports whether this test is built as gVisor's processes are: the
-// race detector and cgo add to what is allowed. Otherwise it runs the build of
-// itself that is.
+// plain reports whether this test binary is built like gVisor's processes: the
+// race detector and cgo allow additional system calls. If it is not, plain runs
+// a test binary that is.
 func plain(t *testing.T) bool {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -44,8 +44,9 @@ func plain(t *testing.T) bool {
 	return false
 }
 
-// byName is systrap with its values and the process's id by name. gVisor
-// compiles one of systrap's rules with the id of whoever compiles it.
+// byName is the systrap platform with variables in place of its values and the
+// process ID. Otherwise, gVisor would compile the ID of the compiling process
+// into one of systrap's rules.
 type byName struct {
 	platform.SeccompInfo
 	vars precompiledseccomp.Values
@@ -68,7 +69,7 @@ func (b byName) SyscallFilters(vars precompiledseccomp.Values) seccomp.SyscallRu
 	return rules
 }
 
-// sentryOptions are those of a sentry as the provider starts it.
+// sentryOptions returns the options of a sentry that the provider starts.
 func sentryOptions(t *testing.T) sentryconfig.Options {
 	t.Helper()
 	p, err := platform.Lookup("systrap")
@@ -78,8 +79,8 @@ func sentryOptions(t *testing.T) sentryconfig.Options {
 	return sentryconfig.Options{Platform: p.PrecompiledSeccompInfo()[0], HostFilesystem: true, ControllerFD: 77}
 }
 
-// goferOptions are those of a gofer as the provider starts it; which of them
-// depends on the image's binds.
+// goferOptions returns the options of a gofer that the provider starts. They
+// depend on the image's binds.
 func goferOptions() []goferconfig.Options {
 	return []goferconfig.Options{{DirectFS: true}, {DirectFS: true, LisafsNeeded: true}}
 }
@@ -88,7 +89,8 @@ func program(rules, deny seccomp.SyscallRules, o seccomp.ProgramOptions) *seccom
 	return &seccomp.Program{Options: o, RuleSets: []seccomp.RuleSet{{Rules: deny.Copy()}, {Rules: rules.Copy(), Action: seccomp.Allow}}}
 }
 
-// compile compiles what the provider needs, by gVisor's own means.
+// compile compiles the programs that the provider needs with gVisor's own
+// functions.
 func compile(t *testing.T) set {
 	t.Helper()
 	s := set{version: linked(t), kinds: map[string]map[string]precompiledseccomp.Program{kindSentry: {}, kindGofer: {}}}
@@ -117,8 +119,8 @@ func compile(t *testing.T) set {
 	return s
 }
 
-// linked is the version of gVisor that this module asks for; a test's binary
-// does not know it.
+// linked returns the gVisor version in go.mod, because a test binary has no
+// build information about it.
 func linked(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("../../go.mod")
@@ -132,7 +134,8 @@ func linked(t *testing.T) string {
 	return string(m[1])
 }
 
-// What is in the file is what gVisor compiles from its rules today.
+// TestProgramsAreCurrent checks that the file matches the programs that gVisor
+// compiles from its current rules.
 func TestProgramsAreCurrent(t *testing.T) {
 	if !plain(t) {
 		return
@@ -149,8 +152,8 @@ func TestProgramsAreCurrent(t *testing.T) {
 	}
 }
 
-// A program with its values filled in is, instruction by instruction, what
-// gVisor would have compiled in this very process.
+// TestProgramsAreGVisorsOwn checks that a program, with its values filled in,
+// is identical to the program that gVisor would compile in this process.
 func TestProgramsAreGVisorsOwn(t *testing.T) {
 	if !plain(t) {
 		return
@@ -191,7 +194,8 @@ func TestProgramsAreGVisorsOwn(t *testing.T) {
 	}
 }
 
-// A damaged file is refused whole, wherever it is damaged.
+// TestDecodeIsStrict checks that decode rejects a damaged file, regardless of
+// the position of the damage.
 func TestDecodeIsStrict(t *testing.T) {
 	for n := range len(programs) {
 		if _, err := decode(programs[:n]); err == nil {
@@ -203,7 +207,7 @@ func TestDecodeIsStrict(t *testing.T) {
 	}
 }
 
-// gVisor's look-ups find what was put there.
+// TestFill checks that gVisor's lookups find the installed programs.
 func TestFill(t *testing.T) {
 	s, err := decode(programs)
 	if err != nil {

@@ -1,12 +1,23 @@
 // Package race sets up the race detector in Brig's programs.
 package race
 
+import "time"
+
 // Log is the prefix of the report files of shims, which have no environment.
 const Log = "/tmp/brig-race-report"
 
-// Plant is a file. Every program that finds it makes a data race, for the test
-// that shows that a race is reported.
+// Plant is the path of a file. Every program that finds the file causes a data
+// race. It is for the test that checks that races are reported.
 const Plant = "/tmp/brig-race-plant"
 
-// Options are options of the detector: a program does not sleep when it ends.
+// Options are the options for the race detector: programs do not sleep at exit.
 const Options = "atexit_sleep_ms=0"
+
+// Patience returns the time limit of a test for something that takes at most d on
+// a busy machine. Programs with the race detector are several times slower.
+func Patience(d time.Duration) time.Duration {
+	if Enabled {
+		return 3 * d
+	}
+	return d
+}

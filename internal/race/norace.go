@@ -2,8 +2,11 @@
 
 package race
 
-// Halt does nothing without the race detector.
+// Enabled reports whether this build has the race detector.
+const Enabled = false
+
+// Halt is a no-op, because this build has no race detector.
 func Halt(bool) {}
 
-// Watch does nothing without the race detector.
+// Watch is a no-op, because this build has no race detector.
 func Watch() {}

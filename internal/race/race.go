@@ -10,10 +10,14 @@ import (
 	"time"
 )
 
-// Halt makes a data race end this program. The agent and the shim start without
-// an environment and tests do not see their standard error, so a test can only
-// notice that they end. With log, the detector writes the report to a file on the
-// host. It reads its options when a program starts, so the program restarts.
+// Enabled reports whether this build has the race detector.
+const Enabled = true
+
+// Halt makes this program exit on a data race. The agent and the shim start
+// without an environment, and tests cannot read their standard error, so a test
+// can only detect that they exit. If log is set, the detector writes the report
+// to a file on the host. The detector reads its options at program start, so
+// the program re-executes itself.
 func Halt(log bool) {
 	const name = "GORACE"
 	if os.Getenv(name) != "" { //nolint:forbidigo // for main programs
@@ -28,7 +32,7 @@ func Halt(log bool) {
 	fmt.Fprintln(os.Stderr, "start again with "+options+":", err)
 }
 
-// Watch makes a data race when the file Plant appears.
+// Watch causes a data race when the file Plant appears.
 func Watch() {
 	go func() {
 		for range time.Tick(50 * time.Millisecond) {
@@ -40,7 +44,7 @@ func Watch() {
 	}()
 }
 
-// planted writes a variable from two goroutines that do not synchronize.
+// planted writes a variable from two goroutines without synchronization.
 func planted() {
 	var wg sync.WaitGroup
 	n := 0

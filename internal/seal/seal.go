@@ -1,7 +1,8 @@
-// Package seal encrypts small values under keys that can be changed while
-// values sealed under older ones are still there. A value opens only for whom
-// it was sealed: the name under which it is kept is authenticated with it, so
-// that a row that was moved in a database opens no more.
+// Package seal encrypts small values with keys that can be rotated while values
+// sealed with older keys still exist. A sealed value is bound to its location:
+// the name under which it is stored is authenticated data. A row that was moved
+// within a database therefore no longer decrypts. Large data is a stream with a key
+// of its own, which is such a value.
 package seal
 
 import (
@@ -21,25 +22,25 @@ import (
 const KeySize = 32
 
 var (
-	// ErrUnknownKey means that the key with which a value was sealed is not
-	// on the ring.
+	// ErrUnknownKey means that the key of a sealed value is not on the ring.
 	ErrUnknownKey = errors.New("sealed with a key that is not known")
-	// ErrForged means that a value was changed, or is not where it was sealed
-	// for, or that a key is not what its name says.
+	// ErrForged means that a value was modified or moved from its location, or
+	// that a key does not match its name.
 	ErrForged = errors.New("the sealed value does not open")
-	// ErrFixed means that keys come from where none can be added.
+	// ErrFixed means that the source of the keys is read-only.
 	ErrFixed = errors.New("keys of this source cannot be rotated")
 )
 
-// Source keeps the keys of a ring, the one to seal with first.
+// Source stores the keys of a ring. The first key is used to seal values.
 type Source interface {
-	// Keys returns all keys. The first start may make one.
+	// Keys returns all keys. On the first start it may generate one.
 	Keys(ctx context.Context) ([][]byte, error)
-	// Put replaces the keys, durably. ErrFixed where that cannot be.
+	// Put durably replaces the keys. It returns ErrFixed if the source is
+	// read-only.
 	Put(ctx context.Context, keys [][]byte) error
 }
 
-// Keyring seals with its first key and opens with all.
+// Keyring seals with its first key and opens with any of its keys.
 type Keyring struct {
 	source Source
 	change sync.Mutex // one rotation at a time
@@ -49,7 +50,7 @@ type Keyring struct {
 	by   map[string]cipher.AEAD
 }
 
-// Open reads the keys of a source.
+// Open loads the keys of a source.
 func Open(ctx context.Context, s Source) (*Keyring, error) {
 	keys, err := s.Keys(ctx)
 	if err != nil {
@@ -82,28 +83,30 @@ func (k *Keyring) set(keys [][]byte) error {
 	return nil
 }
 
-// nameOf names a key. It tells nothing of it.
+// nameOf returns the name of a key. The name reveals no information about the
+// key.
 func nameOf(key []byte) string {
 	sum := sha256.Sum256(append([]byte("brig seal key\x00"), key...))
 	return "k" + hex.EncodeToString(sum[:8])
 }
 
-// Primary names the key that values are sealed with.
+// Primary returns the name of the key that seals values.
 func (k *Keyring) Primary() string {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return nameOf(k.keys[0])
 }
 
-// Seal encrypts a value for the place that where names, and names the key.
+// Seal encrypts a value for the location named by where, and returns the name
+// of the key.
 func (k *Keyring) Seal(value []byte, where ...string) (key string, sealed []byte) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	key = nameOf(k.keys[0])
-	return key, k.by[key].Seal(nil, nil, value, place(where))
+	return key, k.by[key].Seal(nil, nil, value, encodeLocation(where))
 }
 
-// Open decrypts what Seal returned for the same place.
+// Open decrypts a value that Seal returned for the same location.
 func (k *Keyring) Open(key string, sealed []byte, where ...string) ([]byte, error) {
 	k.mu.RLock()
 	aead := k.by[key]
@@ -111,15 +114,15 @@ func (k *Keyring) Open(key string, sealed []byte, where ...string) ([]byte, erro
 	if aead == nil {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownKey, key)
 	}
-	value, err := aead.Open(nil, nil, sealed, place(where))
+	value, err := aead.Open(nil, nil, sealed, encodeLocation(where))
 	if err != nil {
 		return nil, ErrForged
 	}
 	return value, nil
 }
 
-// place writes names so that no two lists are the same bytes.
-func place(names []string) []byte {
+// encodeLocation encodes names so that different lists have different encodings.
+func encodeLocation(names []string) []byte {
 	var b []byte
 	for _, n := range names {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(n)))
@@ -128,8 +131,9 @@ func place(names []string) []byte {
 	return b
 }
 
-// Rotate puts a new key first, has move seal everything anew, and then lets go
-// of the older keys. When move fails they stay, and a later call goes on.
+// Rotate adds a new first key, calls move to reseal all values, and then
+// removes the older keys. If move fails, the older keys persist, and a later
+// call can complete the rotation.
 func (k *Keyring) Rotate(ctx context.Context, move func() error) error {
 	k.change.Lock()
 	defer k.change.Unlock()

@@ -21,7 +21,7 @@ func open(t *testing.T, s seal.Source) *seal.Keyring {
 	return k
 }
 
-func TestPlaces(t *testing.T) {
+func TestLocationEncoding(t *testing.T) {
 	k := open(t, seal.File{Path: filepath.Join(t.TempDir(), "keys")})
 	value := []byte("the value")
 	key, sealed := k.Seal(value, "secrets", "acme", "token", "1")
@@ -76,7 +76,8 @@ func TestRotate(t *testing.T) {
 	if k.Primary() == old {
 		t.Error("there is no new key")
 	}
-	// What was not moved opens still, also for the next process.
+	// Values that move did not reseal can still be opened, even by the next
+	// process.
 	for _, ring := range []*seal.Keyring{k, open(t, file)} {
 		if _, err := ring.Open(old, sealed, "a"); err != nil {
 			t.Error(err)
@@ -115,7 +116,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A command that wraps is all there is of a KMS.
+// TestKMS uses a script that wraps keys as the KMS.
 func TestKMS(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "kms")

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// File keeps keys in a file that only its owner can read, one on a line in
-// base64. The first start makes it.
+// File stores keys in a file that only its owner can read, one per line in
+// base64. The first start creates it.
 type File struct{ Path string }
 
 // Keys implements Source.
@@ -28,10 +28,10 @@ func (f File) Keys(ctx context.Context) ([][]byte, error) {
 // Put implements Source.
 func (f File) Put(_ context.Context, keys [][]byte) error { return writeLines(f.Path, keys) }
 
-// Fixed are keys that came with the process, as from its environment.
+// Fixed holds keys that the process received, for example from its environment.
 type Fixed [][]byte
 
-// Parse reads keys with "," between, in base64 or hexadecimal digits.
+// Parse parses comma-separated keys in base64 or hexadecimal.
 func Parse(s string) (Fixed, error) {
 	var out Fixed
 	for i, part := range strings.Split(s, ",") {
@@ -54,16 +54,15 @@ func (f Fixed) Keys(context.Context) ([][]byte, error) { return f, nil }
 // Put implements Source.
 func (f Fixed) Put(context.Context, [][]byte) error { return ErrFixed }
 
-// KMS keeps keys in a file as somebody else wrapped them: a key management
-// service, which a command speaks with. The command is run with "wrap" or
-// "unwrap" as its last argument, gets the one form on its standard input and
-// writes the other to its standard output.
+// KMS stores keys in a file, wrapped by a key management service. A command
+// calls the service: its last argument is "wrap" or "unwrap". It reads the
+// input form from standard input, and writes the other form to standard output.
 type KMS struct {
 	Path    string
 	Command []string
 }
 
-// kmsTime bounds one run of a KMS's command.
+// kmsTime bounds one run of the KMS command.
 const kmsTime = 30 * time.Second
 
 // Keys implements Source.
@@ -104,7 +103,7 @@ func (k KMS) run(ctx context.Context, what string, in []byte) ([]byte, error) {
 	return out, nil
 }
 
-// readOrMake reads a file of keys, or makes it with one.
+// readOrMake reads a key file, or creates it with one key.
 func readOrMake(ctx context.Context, path string, s Source, open func(context.Context, []byte) ([]byte, error)) ([][]byte, error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +128,7 @@ func readOrMake(ctx context.Context, path string, s Source, open func(context.Co
 	return keys, nil
 }
 
-// writeLines replaces a file, whole or not at all.
+// writeLines replaces a file atomically.
 func writeLines(path string, lines [][]byte) error {
 	var b bytes.Buffer
 	for _, l := range lines {

@@ -1,8 +1,8 @@
-// Package span notes how long the steps of a request took, for OpenTelemetry.
+// Package span records the steps of a request as OpenTelemetry spans.
 //
-// A step is noted when the step that it is part of is: the context says so.
-// Where nothing is traced, as is the default, that is all that is looked at,
-// and nothing is allocated. There is nothing global.
+// A step is recorded if its parent in the context is recorded. If tracing is
+// disabled, which is the default, the package only checks the context and
+// allocates no memory. It has no global state.
 package span
 
 import (
@@ -14,14 +14,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Library is the name under which Brig's spans are known.
+// Library is the instrumentation name of Brig's spans.
 const Library = "github.com/brig-run/brig"
 
-// Span is one step. The zero value notes nothing.
+// Span is one step. The zero value records nothing.
 type Span struct{ s trace.Span }
 
-// Start begins a step of whatever ctx is part of, which may be over already.
-// Its name is put together only if somebody wants it.
+// Start starts a child of the step in ctx, which may already have ended. It
+// concatenates the name only if the step is recorded.
 func Start(ctx context.Context, name ...string) (context.Context, Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.SpanContext().IsSampled() {
@@ -31,7 +31,7 @@ func Start(ctx context.Context, name ...string) (context.Context, Span) {
 	return ctx, Span{s}
 }
 
-// From is the step that ctx is part of.
+// From returns the step in ctx.
 func From(ctx context.Context) Span {
 	if s := trace.SpanFromContext(ctx); s.IsRecording() {
 		return Span{s}
@@ -39,28 +39,28 @@ func From(ctx context.Context) Span {
 	return Span{}
 }
 
-// Name gives the step another name.
+// Name renames the step.
 func (s Span) Name(name string) {
 	if s.s != nil {
 		s.s.SetName(name)
 	}
 }
 
-// Set notes something about the step; what is empty is nothing.
+// Set sets an attribute of the step. It ignores an empty value.
 func (s Span) Set(key, value string) {
 	if s.s != nil && value != "" {
 		s.s.SetAttributes(attribute.String(key, value))
 	}
 }
 
-// SetInt is Set of a number.
+// SetInt is like Set for a number.
 func (s Span) SetInt(key string, value int) {
 	if s.s != nil {
 		s.s.SetAttributes(attribute.Int(key, value))
 	}
 }
 
-// Fail says that the step failed, in a word that tells nothing to strangers.
+// Fail marks the step as failed. The reason must contain no confidential data.
 func (s Span) Fail(why string) {
 	if s.s != nil {
 		s.s.SetStatus(codes.Error, why)

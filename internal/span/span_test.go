@@ -20,8 +20,8 @@ func step(ctx context.Context) {
 	s.End()
 }
 
-// Nobody pays for traces that nobody wants.
-func TestOffAllocatesNothing(t *testing.T) {
+// TestDisabledAllocatesNothing checks that disabled tracing does not allocate.
+func TestDisabledAllocatesNothing(t *testing.T) {
 	ctx := context.WithValue(t.Context(), new(int), 1)
 	if n := testing.AllocsPerRun(1000, func() { step(ctx) }); n != 0 {
 		t.Errorf("two steps allocate %v times with tracing off", n)
@@ -71,8 +71,8 @@ func TestSteps(t *testing.T) {
 
 func BenchmarkOff(b *testing.B) {
 	ctx := b.Context()
-	for range 5 { // as deep as a request's context is
-		ctx = context.WithValue(ctx, new(int), 1) //nolint:fatcontext // that is what is measured
+	for range 5 { // as deep as the context of a request
+		ctx = context.WithValue(ctx, new(int), 1) //nolint:fatcontext // the benchmark measures nested contexts
 	}
 	b.ReportAllocs()
 	for b.Loop() {

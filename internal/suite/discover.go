@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Test is a test of the end-to-end suite. The line above its function says
-// where it runs:
+// Test is a test of the end-to-end suite. A directive above its function
+// determines where it runs:
 //
 //	//suite:part hostile full alone
 //
-// The first word is the part. "full" keeps the test out of `make test`; "alone"
-// lets nothing else run beside it; "with=name" runs the tests with that name in
-// one process, so that they can share a server.
+// The first word is the part. "full" excludes the test from `make test`.
+// "alone" runs it while no other job runs. "with=name" runs the tests with that
+// name in one process, so that they can share a server.
 type Test struct {
 	Name  string
 	File  string // relative to the root, with slashes
@@ -30,11 +30,11 @@ type Test struct {
 	With  string
 }
 
-// directive begins the line that names a test's part.
+// directive is the prefix of the line that specifies a test's part.
 const directive = "//suite:part"
 
 // Discover reads the end-to-end tests below root, ordered by name. It fails if
-// a test names no part, or one that does not exist.
+// a test has no part or an unknown part.
 func Discover(root string) ([]Test, error) {
 	files, err := filepath.Glob(filepath.Join(root, "e2e", "*_test.go"))
 	if err != nil {
@@ -67,7 +67,7 @@ func discoverFile(name string, src []byte) (tests []Test, err error) {
 			continue
 		}
 		t := Test{Name: fn.Name.Name, File: name}
-		if err := t.place(fn.Doc); err != nil {
+		if err := t.parseDirective(fn.Doc); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %s: %w", name, t.Name, err))
 			continue
 		}
@@ -76,7 +76,7 @@ func discoverFile(name string, src []byte) (tests []Test, err error) {
 	return tests, errors.Join(wrong...)
 }
 
-// runs reports whether go test runs a function.
+// runs reports whether go test runs the function as a test.
 func runs(fn *ast.FuncDecl) bool {
 	if fn.Recv != nil || fn.Name.Name == "TestMain" {
 		return false
@@ -90,8 +90,8 @@ func runs(fn *ast.FuncDecl) bool {
 	return false
 }
 
-// place reads the directive of a test.
-func (t *Test) place(doc *ast.CommentGroup) error {
+// parseDirective parses the directive of a test.
+func (t *Test) parseDirective(doc *ast.CommentGroup) error {
 	var words []string
 	if doc != nil {
 		for _, c := range doc.List {

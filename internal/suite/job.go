@@ -17,23 +17,22 @@ import (
 
 // Job is one process that runs tests.
 type Job struct {
-	Name  string   // for people: a test, or a set of packages
-	Part  string   // the part that it is counted in
+	Name  string   // for display: a test, or a set of packages
+	Part  string   // the part that counts its results
 	Argv  []string // prints the events of `go test -json`
 	Dir   string
 	Env   []string // added to the environment
-	Alone bool     // nothing runs beside it
-	// Limit ends a job that hangs.
+	Alone bool     // no other job runs at the same time
+	// Limit is the time after which a job is stopped.
 	Limit time.Duration
-	// Again is the make command that runs one test of this job.
+	// Again is the make command that repeats one test of this job.
 	Again string
 }
 
-// endTime is how long a job that is interrupted has to remove what its test has
-// made.
+// endTime is the time for an interrupted job to clean up after its test.
 const endTime = 30 * time.Second
 
-// repeat is the command that runs one test again, or the whole job.
+// repeat returns the command that runs one test again, or the whole job.
 func (j *Job) repeat(test string) string {
 	if test == "" {
 		return j.Again
@@ -41,7 +40,7 @@ func (j *Job) repeat(test string) string {
 	return j.Again + " RUN='" + strings.ReplaceAll(test, "'", `'\''`) + "'"
 }
 
-// run runs the job to its end and counts what it prints.
+// run runs the job to its end and counts the events in its output.
 func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.Limit, fmt.Errorf("the job took more than %s", j.Limit))
 	defer cancel()
@@ -50,7 +49,7 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	from, to, err := os.Pipe()
 	if err != nil {
-		r.broken(j, err.Error())
+		r.countUnexplained(j, err.Error())
 		return
 	}
 	defer from.Close()
@@ -58,10 +57,11 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 	err = cmd.Start()
 	to.Close()
 	if err != nil {
-		r.broken(j, err.Error())
+		r.countUnexplained(j, err.Error())
 		return
 	}
-	// Whatever a test leaves behind holds the pipe: the end of the process counts.
+	// Leftover processes of a test hold the pipe open, so wait for the exit of
+	// the job's process.
 	exit := make(chan struct{})
 	var status error
 	go func() { status = cmd.Wait(); close(exit) }()
@@ -90,16 +90,16 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 	<-ended
 	switch {
 	case err == nil:
-	case errors.Is(err, context.Canceled): // somebody ended the run
+	case errors.Is(err, context.Canceled): // the run was interrupted
 	case !explained:
-		r.broken(j, fmt.Sprintf("%v\n%s", err, noise))
+		r.countUnexplained(j, fmt.Sprintf("%v\n%s", err, noise))
 	case noise != "":
 		r.explain(j, noise)
 	}
 }
 
-// explain adds what a failed job printed outside of its tests to its last
-// failure.
+// explain adds the output of a failed job that belongs to no test to the job's
+// last failure.
 func (r *Results) explain(j *Job, noise string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +111,7 @@ func (r *Results) explain(j *Job, noise string) {
 	}
 }
 
-// Tree is a checkout and the programs that were built in it.
+// Tree is a checkout and the programs built in it.
 type Tree struct {
 	Root      string
 	Module    string // the module's path
@@ -119,7 +119,7 @@ type Tree struct {
 	Bin, Race string // the folders of the programs; Race has those with the race detector
 }
 
-// OpenTree looks at the checkout at root.
+// OpenTree opens the checkout at root.
 func OpenTree(root string) (*Tree, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -138,8 +138,8 @@ func OpenTree(root string) (*Tree, error) {
 	return t, nil
 }
 
-// packages returns the packages that patterns name, without e2e, whose tests
-// are jobs of their own.
+// packages returns the packages that match the patterns, except e2e, whose
+// tests are separate jobs.
 func (t *Tree) packages(patterns ...string) ([]string, error) {
 	cmd := exec.Command("go", append([]string{"list"}, patterns...)...)
 	cmd.Dir, cmd.Stderr = t.Root, os.Stderr
@@ -153,32 +153,33 @@ func (t *Tree) packages(patterns ...string) ([]string, error) {
 			list = append(list, p)
 		}
 	}
-	// go test begins with the first: what mostly waits should not be left for last.
-	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(t.turn(a), t.turn(b)) })
+	// go test runs the packages in order, so put the packages that mostly wait
+	// first.
+	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(t.startOrder(a), t.startOrder(b)) })
 	return list, nil
 }
 
-// waiting are the packages whose tests take longest, and mostly wait.
+// waiting lists the packages whose tests take longest and mostly wait.
 var waiting = []string{"provider/local", "provider/ssh", "interpreter", "tool", "provider/agentrun", "api/kernels"}
 
-// turn is the place of a package among those that run.
-func (t *Tree) turn(pkg string) int {
+// startOrder returns the start position of a package.
+func (t *Tree) startOrder(pkg string) int {
 	if i := slices.Index(waiting, strings.TrimPrefix(pkg, t.Module+"/")); i >= 0 {
 		return i
 	}
 	return len(waiting)
 }
 
-// Options choose what runs and how.
+// Options selects the tests and how they run.
 type Options struct {
 	Full  bool   // at full size
 	Tests string // a pattern for -run; empty for all
-	Count int    // how often each test runs; 0 is once, from the cache where it can be
-	Book  string // the file into which attacks are written
-	// Races is the folder for the reports of the race detector, and Detector its
-	// other options.
+	Count int    // runs of each test; 0 means once, from the cache if possible
+	Book  string // the file that records attacks
+	// Races is the folder for the reports of the race detector. Detector holds
+	// its other options.
 	Races, Detector string
-	// Rotation chooses the share of long lists of cases that runs at small size.
+	// Rotation selects the share of long case lists that runs at small size.
 	Rotation string
 }
 
@@ -192,15 +193,16 @@ func (o Options) env() (env []string) {
 	return env
 }
 
-// againTest is the command for a failure of `make test`, and againAll for one
-// of a part.
+// againTest is the command that repeats a failure of `make test`; againAll
+// repeats one of a part.
 const againTest = "make test"
 
 func againAll(part string) string { return "make test-all PART=" + part }
 
-// goTest is a job that runs packages.
+// goTest returns a job that runs the tests of packages.
 func (t *Tree) goTest(name, part string, raced bool, o Options, packages []string) Job {
-	// One package more than processors: those that start machines mostly wait.
+	// Run one package more than there are processors, because tests that start
+	// sandboxes mostly wait.
 	argv := []string{"go", "test", "-json", "-p", fmt.Sprint(1 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
 	cgo := "CGO_ENABLED=0"
 	env := append(o.env(), "BRIG_BIN_DIR="+t.Bin)
@@ -222,22 +224,22 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true}
 }
 
-// hang is the time limit of an end-to-end test at small size, several times what
-// the longest takes. hangFull is the limit at full size.
+// jobLimit is the time limit of an end-to-end test at small size, several times
+// the duration of the longest one. jobLimitFull is the limit at full size.
 const (
-	hang     = 6 * time.Minute
-	hangFull = 20 * time.Minute
+	jobLimit     = 6 * time.Minute
+	jobLimitFull = 20 * time.Minute
 )
 
-// endToEnd is a job for each group of end-to-end tests.
+// endToEnd returns one job for each group of end-to-end tests.
 func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs []Job) {
 	bin := t.Bin
 	if raced {
 		bin = t.Race
 	}
-	limit := hang
+	limit := jobLimit
 	if o.Full || raced || o.Count > 1 {
-		limit = hangFull
+		limit = jobLimitFull
 	}
 	groups := map[string]int{} // the index of a group's job
 	names := [][]string{}
@@ -279,5 +281,5 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 	return jobs
 }
 
-// key names the job among the times of all plans.
+// key returns the key of the job in the recorded times, which cover all plans.
 func (j *Job) key() string { return j.Part + ": " + j.Name }

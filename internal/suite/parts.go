@@ -1,8 +1,9 @@
-// Package suite decides which tests run where, runs them, and reports.
+// Package suite selects the tests that run in each job, runs them, and reports
+// the results.
 //
-// `make test` runs every package and the end-to-end tests at small size.
-// `make test-all` runs everything at full size, in parts that can run alone.
-// CI runs `make test`, and then the parts that belong to what has changed.
+// `make test` runs every package and the end-to-end tests at small size. `make
+// test-all` runs all tests at full size, in parts that can run alone. CI runs
+// `make test`, and then the parts that the changed files affect.
 package suite
 
 import (
@@ -17,12 +18,13 @@ import (
 type Part struct {
 	Name string
 	What string
-	// Expected is how long the part takes on two cores, for the time budget of CI.
+	// Expected is the duration of the part on two cores, for the time budget of
+	// CI.
 	Expected time.Duration
-	// Packages is set for the part that runs packages with go test, and Race for
-	// the one that runs the end-to-end tests of `make test`, and those that name it,
-	// on programs built with the race detector. The others run the end-to-end tests
-	// that name the part.
+	// Packages is set for the part that runs packages with go test. Race is set
+	// for the part that runs the end-to-end tests of `make test`, and those
+	// assigned to it, on programs built with the race detector. The other parts
+	// run the end-to-end tests that are assigned to them.
 	Packages, Race bool
 }
 
@@ -36,15 +38,15 @@ func Parts() []Part {
 		{Name: "crash", What: "crash points, random kills, restarts, full disks", Expected: 12 * time.Minute},
 		{Name: "workspaces", What: "workspaces, in folders and on an S3 server", Expected: 4 * time.Minute},
 		{Name: "clients", What: "unmodified clients: E2B, MCP, Letta, smolagents, RAGFlow, Python, TypeScript", Expected: 8 * time.Minute},
-		{Name: "console", What: "the web console in a browser", Expected: 2 * time.Minute},
+		{Name: "console", What: "the web console in a browser", Expected: 5 * time.Minute},
 		{Name: "providers", What: "conformance of every provider but Docker, and routing between them", Expected: 6 * time.Minute},
 		{Name: "docker", What: "the Docker provider with a Docker Engine", Expected: 5 * time.Minute},
-		{Name: "install", What: "the Debian package, the guides, rootless use, cgroup v2 in a virtual machine", Expected: 5 * time.Minute},
+		{Name: "install", What: "packages, the release, the systemd unit, the guides, rootless use, virtual machines with cgroup v2 and arm64", Expected: 8 * time.Minute},
 		{Name: "race", What: "the end-to-end tests of make test on a server, shim and agent built with the race detector", Expected: 15 * time.Minute, Race: true},
 	}
 }
 
-// PartNamed returns the part with a name.
+// PartNamed returns the part with the given name.
 func PartNamed(name string) (Part, error) {
 	var names []string
 	for _, p := range Parts() {
@@ -56,7 +58,7 @@ func PartNamed(name string) (Part, error) {
 	return Part{}, fmt.Errorf("no part is named %q; the parts are %s", name, strings.Join(names, ", "))
 }
 
-// everything are the names of all parts.
+// everything returns the names of all parts.
 func everything() (names []string) {
 	for _, p := range Parts() {
 		names = append(names, p.Name)
@@ -64,44 +66,64 @@ func everything() (names []string) {
 	return names
 }
 
-// raced are the packages that `make test` runs with the race detector as well:
-// those in which many goroutines share memory. The part packages runs all so.
+// raced lists the packages that `make test` also runs with the race detector:
+// those in which many goroutines share memory. The part "packages" runs all
+// packages with it.
 var raced = []string{
-	"./alert", "./api/...", "./client", "./door/...", "./egress", "./engine", "./guest/...", "./observe",
+	"./alert", "./api/...", "./client", "./api/httpapi/...", "./egress", "./engine", "./guest/...", "./observe",
 	"./provider/docker", "./provider/gvisor", "./provider/ssh", "./remote", "./signin", "./workspace",
 }
 
-// Area says which parts of `make test-all` belong to a path.
+// Area maps a path to its parts of `make test-all`.
 type Area struct {
-	Path  string // a file, or a folder with everything below it
+	Path  string // a file, or a folder with all files below it
 	Parts []string
 }
 
-// Areas returns the table from paths to parts. The longest path that fits
-// counts. A test holds it to the tree: each file has a row, each row a file.
+// Areas returns the table that maps paths to parts. The longest matching path
+// applies. A test checks the table against the tree: each file has a row, and
+// each row matches a file.
 func Areas() []Area {
 	all := everything()
 	return []Area{
-		{".ci", nil}, // .ci/run itself runs what is in it
+		{".ci", nil}, // .ci/run executes these files itself
 		{".ci/debian", []string{"install"}},
 		{".ci/image", []string{"install"}},
+		{".ci/notices", []string{"install"}},
+		{".ci/npm", []string{"install"}},
 		{".ci/package", []string{"install"}},
+		{".ci/previous", []string{"install"}},
+		{".ci/program", []string{"install"}},
+		{".ci/release", []string{"install"}},
+		{".ci/rpm", []string{"install"}},
+		{".ci/site", []string{"console"}},
+		{".ci/version", []string{"install"}},
 		{".ci/wheel", []string{"clients"}},
+		{".githooks", nil},
+		{".github", nil},
 		{".gitignore", nil},
+		{"CHANGELOG.md", nil},
+		{"CODE_OF_CONDUCT.md", nil},
+		{"CONTRIBUTING.md", nil},
 		{".golangci.yml", nil},
+		{"LICENSE", nil},
 		{"Makefile", nil},
-		{"README.md", nil},
+		{"NOTICE", nil},
+		{"README.md", []string{"install"}},
 		{"SECURITY.md", nil},
 		{"docs", nil},
 		{"docs/guides", []string{"install"}},
+		{"docs/tutorials", []string{"install"}},
 		{"go.mod", all},
 		{"go.sum", all},
+		{"install.sh", []string{"install"}},
 		{"tools", nil},
 		{"tools/agentrun", []string{"providers"}},
+		{"tools/release", []string{"install"}},
 
-		{"", []string{"core", "race"}}, // the Go files of the root
+		{"", []string{"core", "race"}}, // the Go files in the root
 		{"engine", []string{"core", "hostile", "crash", "race"}},
-		{"door", []string{"hostile", "clients", "race"}},
+		{"api/httpapi", []string{"core", "hostile", "clients", "race"}},
 		{"client", []string{"core", "clients", "race"}},
 		{"cmd", []string{"core", "install"}},
 		{"cmd/brig-agent", []string{"core", "hostile", "docker"}},
@@ -139,17 +161,21 @@ func Areas() []Area {
 		{"api/kernels", []string{"clients"}},
 		{"api/letta", []string{"clients"}},
 		{"api/mcp", []string{"clients"}},
+		{"api/v1", []string{"core", "clients", "race"}},
 		{"api/rest", []string{"core", "hostile", "console"}},
 		{"sdk", []string{"clients"}},
 		{"examples", []string{"clients"}},
 		{"ui", []string{"console"}},
 
 		{"internal", []string{"core"}},
-		{"internal/attack", nil}, // the attacks of make test write into the book as well
+		{"internal/attack", nil}, // the attacks of make test are recorded as well
 		{"internal/caps", []string{"hostile"}},
 		{"internal/cgroup", []string{"core", "install"}},
+		{"internal/exactjson", []string{"hostile", "clients"}},
 		{"internal/failpoint", []string{"crash"}},
 		{"internal/mutants", nil},
+		{"internal/nofollow", []string{"core", "hostile", "docker"}},
+		{"internal/outbound", []string{"providers"}},
 		{"internal/prefilter", []string{"hostile"}},
 		{"internal/race", []string{"race"}},
 		{"internal/seal", []string{"egress"}},
@@ -157,12 +183,13 @@ func Areas() []Area {
 		{"internal/testenv", nil},
 		{"internal/threads", []string{"hostile", "race"}},
 
-		{"e2e", nil}, // a test's own part is added
+		{"e2e", nil}, // the part of each changed test is added
 		{"e2e/console", []string{"console"}},
 		{"e2e/e2b", []string{"clients"}},
 		{"e2e/letta", []string{"clients"}},
 		{"e2e/mcp", []string{"clients"}},
 		{"e2e/oidc", []string{"hostile"}},
+		{"e2e/openapi", []string{"core"}},
 		{"e2e/probe", []string{"hostile", "egress"}},
 		{"e2e/smolagents", []string{"clients"}},
 		{"e2e/testdata", []string{"hostile", "install"}},
@@ -184,9 +211,9 @@ func AreaOf(file string, areas []Area) (Area, bool) {
 	return best, found
 }
 
-// PartsFor returns the parts that belong to changed files, in the order of
-// Parts, and for each part the first file that asks for it. A file without a
-// row asks for everything.
+// PartsFor returns the parts that changed files affect, in the order of Parts,
+// and for each part the first file that selects it. A file without a row
+// selects all parts.
 func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
 	why := map[string]string{}
 	ask := func(file string, parts ...string) {
@@ -218,7 +245,7 @@ func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
 	return names, why
 }
 
-// ExpectedOf returns how long a part takes, as it was measured last.
+// ExpectedOf returns the last measured duration of a part.
 func ExpectedOf(name string, times Times) time.Duration {
 	if s := times.Plans[name]; s > 0 {
 		return seconds(s)
@@ -227,8 +254,8 @@ func ExpectedOf(name string, times Times) time.Duration {
 	return p.Expected
 }
 
-// Fit chooses the parts that fit into a time, the shortest first, and returns
-// the others as left. Both keep the order of Parts.
+// Fit selects the parts that fit into a time budget, shortest first, and
+// returns the others as left. Both lists keep the order of Parts.
 func Fit(names []string, times Times, budget time.Duration) (chosen, left []string) {
 	byTime := slices.Clone(names)
 	slices.SortStableFunc(byTime, func(a, b string) int { return cmp.Compare(ExpectedOf(a, times), ExpectedOf(b, times)) })

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Plan is jobs that run one after the other, or side by side where they may.
+// Plan is a list of jobs that run in sequence, or concurrently where allowed.
 type Plan struct {
 	Name string // "test", or a part
 	Jobs []Job
 }
 
-// endToEndPart is what the end-to-end tests of `make test` are counted in.
+// endToEndPart is the part that counts the end-to-end tests of `make test`.
 const endToEndPart = "end to end"
 
-// Small is the plan of `make test`.
+// Small returns the plan of `make test`.
 func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 	all, err := t.packages("./...")
 	if err != nil {
@@ -36,8 +36,9 @@ func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 	return Plan{"test", append(jobs, t.endToEnd(endToEndPart, false, o, inSmall(tests))...)}, nil
 }
 
-// inSmall returns the end-to-end tests of `make test`. Those that name the part
-// race need its programs.
+// inSmall returns the end-to-end tests of `make test`: those that are not
+// marked as full. Tests of the part "race" run only there, because they need
+// programs with the race detector.
 func inSmall(tests []Test) (out []Test) {
 	for _, test := range tests {
 		if !test.Full {
@@ -47,8 +48,8 @@ func inSmall(tests []Test) (out []Test) {
 	return out
 }
 
-// OfPart is the plan of a part of `make test-all`.
-// With one, it has only that test.
+// OfPart returns the plan of a part of `make test-all`. If one is not empty,
+// the plan contains only that test.
 func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error) {
 	if one != "" {
 		top, _, _ := strings.Cut(one, "/")
@@ -64,15 +65,15 @@ func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error)
 		}
 		return Plan{p.Name, append([]Job{t.goTest(p.Name, p.Name, true, o, all)}, t.extra(o)...)}, nil
 	case p.Race:
-		o.Full = false // the detector makes everything several times slower
+		o.Full = false // the detector slows the tests down by a factor of several
 		return Plan{p.Name, t.endToEnd(p.Name, true, o, append(inSmall(tests), inPart(tests, p)...))}, nil
 	}
 	o.Full = true
 	return Plan{p.Name, t.endToEnd(p.Name, false, o, inPart(tests, p))}, nil
 }
 
-// EndToEnd is a plan of end-to-end tests only, at the size that o says. At small
-// size it leaves out the tests that make test leaves out.
+// EndToEnd returns a plan of end-to-end tests only, at the size in o. At small
+// size it excludes the tests that make test excludes.
 func (t *Tree) EndToEnd(tests []Test, o Options) Plan {
 	if !o.Full {
 		tests = inSmall(tests)
@@ -80,7 +81,7 @@ func (t *Tree) EndToEnd(tests []Test, o Options) Plan {
 	return Plan{endToEndPart, t.endToEnd(endToEndPart, false, o, tests)}
 }
 
-// inPart returns the end-to-end tests that name a part.
+// inPart returns the end-to-end tests of a part.
 func inPart(tests []Test, p Part) (out []Test) {
 	for _, test := range tests {
 		if test.Part == p.Name {
@@ -90,18 +91,18 @@ func inPart(tests []Test, p Part) (out []Test) {
 	return out
 }
 
-// Quarantine is the plan that runs the tests of the quarantine again and again.
+// Quarantine returns the plan that repeats the quarantined tests.
 func (t *Tree) Quarantine(tests []Test, o Options) Plan {
 	o.Full, o.Count = true, quarantineRuns
 	return Plan{"quarantine", t.endToEnd("quarantine", false, o, tests)}
 }
 
-// tagged are the packages with tests that need a build tag, and the tag.
+// tagged maps the packages whose tests need a build tag to that tag.
 var tagged = map[string]string{"./internal/failpoint": "failpoints"}
 
-// extra are the jobs of packages that `go test ./...` does not run: those that
-// need a build tag, and the modules of examples, which may use nothing that is
-// not here.
+// extra returns the jobs of packages that `go test ./...` does not run: those
+// that need a build tag, and the modules of examples, which may use only local
+// dependencies.
 func (t *Tree) extra(o Options) (jobs []Job) {
 	for dir, tag := range tagged {
 		j := t.goTest(dir+" with "+tag, "packages", false, o, []string{dir})
@@ -119,9 +120,9 @@ func (t *Tree) extra(o Options) (jobs []Job) {
 	return jobs
 }
 
-// Only is the plan of one test, with all its set-up: an end-to-end test, or a
-// test of packages, there with the race detector as well. The name may go on
-// with subtests, as in TestA/case.
+// Only returns the plan of one test with all its set-up: an end-to-end test, or
+// a package test, which also runs with the race detector. The name may include
+// subtests, as in TestA/case.
 func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
 	top, _, _ := strings.Cut(name, "/")
 	o.Tests, o.Count = pattern(name), max(1, o.Count)
@@ -159,7 +160,7 @@ func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
 	return plan, nil
 }
 
-// pattern makes a test's name into one for -run that fits nothing else.
+// pattern converts a test's name to a -run pattern that matches no other test.
 func pattern(name string) string {
 	words := strings.Split(name, "/")
 	for i, w := range words {
@@ -168,7 +169,7 @@ func pattern(name string) string {
 	return strings.Join(words, "/")
 }
 
-// foldersOf returns the folders of packages that have a test with a name.
+// foldersOf returns the folders of packages that contain a test with this name.
 func (t *Tree) foldersOf(test string) (dirs []string, err error) {
 	head := regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(test) + `\(`)
 	err = filepath.WalkDir(t.Root, func(name string, d os.DirEntry, err error) error {
@@ -192,18 +193,19 @@ func (t *Tree) foldersOf(test string) (dirs []string, err error) {
 	return dirs, err
 }
 
-// Quarantined is a test that fails now and then, and is being repaired.
-// `make test` leaves it out; `make test-all` runs it 20 times and reports.
+// Quarantined is a flaky test that is being repaired. `make test` excludes it;
+// `make test-all` runs it 20 times and reports the results.
 type Quarantined struct {
 	Test, Reason string
 	Since        time.Time
 }
 
-// quarantineRuns is how often `make test-all` runs a test of the quarantine.
+// quarantineRuns is the number of times that `make test-all` runs a quarantined
+// test.
 const quarantineRuns = 20
 
-// ReadQuarantine reads the list: a line for each test, with its name, the date
-// on which it was listed, and the reason.
+// ReadQuarantine parses the list: one line per test, with its name, the date on
+// which it was quarantined, and the reason.
 func ReadQuarantine(text string) (list []Quarantined, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -223,11 +225,11 @@ func ReadQuarantine(text string) (list []Quarantined, err error) {
 	return list, nil
 }
 
-// quarantineFile is where the list is in a checkout.
+// quarantineFile is the path of the list in a checkout.
 const quarantineFile = ".ci/quarantine"
 
 // Tests reads the end-to-end tests of a checkout and its quarantine. It returns
-// apart the tests that the quarantine lists.
+// the quarantined tests separately.
 func Tests(root string) (tests, flaky []Test, list []Quarantined, err error) {
 	all, err := Discover(root)
 	if err != nil {
@@ -244,7 +246,7 @@ func Tests(root string) (tests, flaky []Test, list []Quarantined, err error) {
 	return tests, flaky, list, err
 }
 
-// Split takes the tests of the quarantine out.
+// Split separates the quarantined tests from the others.
 func Split(tests []Test, list []Quarantined) (kept, out []Test, err error) {
 	var missing []error
 	for _, q := range list {

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// Report prints what all plans came to: parts with times, the slowest tests,
-// tests that were skipped with the reason, failures with their output, and one
-// line of totals. It reports whether everything passed.
+// Report prints the results of all plans: parts with times, the slowest tests,
+// skipped tests with the reason, failures with their output, and one line of
+// totals. It reports whether all tests passed.
 func (r *Runner) Report(w io.Writer, notes ...string) bool {
 	fmt.Fprintf(w, "\n%-16s %8s %7s %8s %8s\n", "part", "passed", "failed", "skipped", "time")
 	var took time.Duration
 	for _, f := range r.finished {
-		took += f.Took
+		took += f.Duration
 		for _, p := range f.Parts {
-			fmt.Fprintf(w, "%-16s %8d %7d %8d %8s\n", p.Name, p.passed, p.failed, p.skipped, clock(p.Took))
+			fmt.Fprintf(w, "%-16s %8d %7d %8d %8s\n", p.Name, p.passed, p.failed, p.skipped, clock(p.Duration))
 		}
 	}
 	res := &r.results
-	slices.SortStableFunc(res.tests, func(a, b Timed) int { return cmp.Compare(b.Took, a.Took) })
+	slices.SortStableFunc(res.tests, func(a, b Timed) int { return cmp.Compare(b.Duration, a.Duration) })
 	fmt.Fprintf(w, "\nThe slowest tests:\n")
 	for _, t := range res.tests[:min(cmp.Or(r.Slowest, 10), len(res.tests))] {
-		fmt.Fprintf(w, "%7.1fs  %s\n", t.Took.Seconds(), t.Name)
+		fmt.Fprintf(w, "%7.1fs  %s\n", t.Duration.Seconds(), t.Name)
 	}
 	printSkips(w, res.skips)
 	r.printFailures(w)
@@ -38,8 +38,8 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 }
 
 // printFailures prints each failure with its output and the command that
-// repeats it. A test that failed only because a subtest did has no output of
-// its own, and is left out.
+// repeats it. It omits a test that failed only because of a subtest and printed
+// no output itself.
 func (r *Runner) printFailures(w io.Writer) {
 	for _, f := range r.results.failures {
 		if f.Test != "" && slices.ContainsFunc(r.results.failures, func(g Failure) bool {
@@ -52,10 +52,10 @@ func (r *Runner) printFailures(w io.Writer) {
 	}
 }
 
-// longest is how many lines of a failure's output are printed.
+// longest is the maximum number of output lines to print per failure.
 const longest = 400
 
-// shortened leaves the middle of a long output out.
+// shortened removes the middle of a long output.
 func shortened(output string) string {
 	lines := strings.SplitAfter(output, "\n")
 	if len(lines) <= longest {
@@ -77,8 +77,7 @@ func ownOutput(f Failure) bool {
 	return false
 }
 
-// printSkips prints what was skipped and why: a line for each reason that the
-// subtests of a test give.
+// printSkips prints the skipped tests: one line per test and reason.
 func printSkips(w io.Writer, skips []Skip) {
 	if len(skips) == 0 {
 		return

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// event is a line that `go test -json` prints.
+// event is a line of the output of `go test -json`.
 type event struct {
 	Action, Package, Test, Output, FailedBuild string
-	ImportPath                                 string // of a build
+	ImportPath                                 string // set only for builds
 	Elapsed                                    float64
 }
 
@@ -22,19 +22,19 @@ type Failure struct {
 	Job    string
 	Test   string // empty for a package
 	Output string
-	Repeat string // the command that runs it again
+	Repeat string // the command that repeats it
 }
 
 // Skip is a test that was skipped.
 type Skip struct{ Test, Reason string }
 
-// Timed is a test and how long it took.
+// Timed is a test with its duration.
 type Timed struct {
-	Name string
-	Took time.Duration
+	Name     string
+	Duration time.Duration
 }
 
-// Results collects what tests came to. It is safe for concurrent use.
+// Results collects the results of tests. It is safe for concurrent use.
 type Results struct {
 	mu                      sync.Mutex
 	passed, failed, skipped int
@@ -47,10 +47,10 @@ type Results struct {
 const maxLine = 64 << 20
 
 // read reads the output of one job. It reports whether the output explains a
-// non-zero exit code: a test, a package or a build that failed.
+// non-zero exit code, that is, whether a test, a package or a build failed.
 func (r *Results) read(job *Job, from io.Reader, each func(event)) (explained bool, noise string) {
 	output := map[string]*strings.Builder{}
-	failedTests := map[string]bool{} // packages with a test that failed
+	failedTests := map[string]bool{} // packages with a failed test
 	var loose strings.Builder
 	in := bufio.NewScanner(from)
 	in.Buffer(nil, maxLine)
@@ -79,7 +79,8 @@ func (r *Results) read(job *Job, from io.Reader, each func(event)) (explained bo
 	if err := in.Err(); err != nil {
 		loose.WriteString(err.Error())
 	}
-	// What a process printed before it died without an end of its tests.
+	// The remaining output is that of a process that ended before its tests had
+	// ended.
 	for key, b := range output {
 		if _, test, _ := strings.Cut(key, " "); test != "" && b.Len() > 0 {
 			loose.WriteString(b.String())
@@ -107,7 +108,7 @@ func (r *Results) end(job *Job, e event, output string, failedTests map[string]b
 		r.failed++
 		r.failures = append(r.failures, Failure{Job: job.Name + " (build of " + e.Package + ")", Output: output, Repeat: job.repeat("")})
 	case e.Action == "fail" && e.FailedBuild != "":
-		// The build has been counted.
+		// The failed build was already counted.
 	case e.Action == "fail" && !failedTests[e.Package]:
 		r.failed++
 		r.failures = append(r.failures, Failure{Job: job.Name + " (" + e.Package + ")", Output: output, Repeat: job.repeat("")})
@@ -120,22 +121,22 @@ func (r *Results) end(job *Job, e event, output string, failedTests map[string]b
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// broken counts a job that failed and does not say which of its tests did.
-func (r *Results) broken(job *Job, output string) {
+// countUnexplained counts a job that failed without naming a failed test.
+func (r *Results) countUnexplained(job *Job, output string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed++
 	r.failures = append(r.failures, Failure{Job: job.Name, Output: output, Repeat: job.repeat("")})
 }
 
-// counts returns how many tests passed, failed and were skipped.
+// counts returns the numbers of passed, failed and skipped tests.
 func (r *Results) counts() (passed, failed, skipped int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.passed, r.failed, r.skipped
 }
 
-// reason finds the reason in the output of a test that was skipped.
+// reason extracts the reason from the output of a skipped test.
 func reason(output string) string {
 	for l := range strings.Lines(output) {
 		l = strings.TrimSpace(l)
@@ -146,12 +147,12 @@ func reason(output string) string {
 	return "no reason given"
 }
 
-// Fail counts a failure that is no test's.
+// Fail records a failure that belongs to no test.
 func (r *Runner) Fail(what, output string) {
-	r.results.broken(&Job{Name: what, Again: "make test-all"}, output)
+	r.results.countUnexplained(&Job{Name: what, Again: "make test-all"}, output)
 }
 
-// Failures returns what has failed.
+// Failures returns the failures so far.
 func (r *Runner) Failures() []Failure {
 	r.results.mu.Lock()
 	defer r.results.mu.Unlock()

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Runner runs plans and says how they go on.
+// Runner runs plans and reports their progress.
 type Runner struct {
 	Out   io.Writer
-	Slots int   // how many end-to-end jobs run side by side
-	Times Times // what jobs and plans took before
-	// Slowest is how many tests the report names for their time. Default: 10.
+	Slots int   // the number of concurrent end-to-end jobs
+	Times Times // earlier durations of jobs and plans
+	// Slowest is the number of slow tests in the report. Default: 10.
 	Slowest int
-	// FailFast ends a run with its first failure.
+	// FailFast stops a run at its first failure.
 	FailFast bool
-	// Every is how often it prints progress.
+	// Every is the interval between progress lines.
 	Every time.Duration
 
 	results  Results
@@ -31,27 +31,27 @@ type Runner struct {
 	total   int
 	done    int
 	running map[string]*progress
-	cancel  context.CancelFunc // ends the plan
+	cancel  context.CancelFunc // stops the plan
 }
 
-// progress is how far a job has come.
+// progress counts the finished packages of a running job.
 type progress struct {
 	since    time.Time
-	packages int // that have ended
+	packages int // packages that have finished
 }
 
-// Finished is a plan that has run.
+// Finished is a completed plan.
 type Finished struct {
 	Plan                    string
 	Parts                   []PartResult
-	Took                    time.Duration
+	Duration                time.Duration
 	passed, failed, skipped int
 }
 
-// PartResult is what a part of a plan came to.
+// PartResult is the result of a part of a plan.
 type PartResult struct {
 	Name                    string
-	Took                    time.Duration // of the wall clock, from its first job to its last
+	Duration                time.Duration // wall-clock time from the start of its first job to the end of its last
 	passed, failed, skipped int
 }
 
@@ -77,15 +77,15 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	}
 	stop()
 	p1, f1, s1 := r.results.counts()
-	out.Took, out.passed, out.failed, out.skipped = time.Since(r.began), p1-p0, f1-f0, s1-s0
+	out.Duration, out.passed, out.failed, out.skipped = time.Since(r.began), p1-p0, f1-f0, s1-s0
 	if ctx.Err() == nil {
-		r.Times.Plans[plan.Name] = out.Took.Seconds()
+		r.Times.Plans[plan.Name] = out.Duration.Seconds()
 	}
 	r.finished = append(r.finished, out)
 	return out
 }
 
-// add adds the results of a stage to its part.
+// add adds the results of a stage to those of its part.
 func (f *Finished) add(part string, took time.Duration, passed, failed, skipped int) {
 	i := slices.IndexFunc(f.Parts, func(p PartResult) bool { return p.Name == part })
 	if i < 0 {
@@ -93,11 +93,12 @@ func (f *Finished) add(part string, took time.Duration, passed, failed, skipped 
 		f.Parts = append(f.Parts, PartResult{Name: part})
 	}
 	p := &f.Parts[i]
-	p.Took, p.passed, p.failed, p.skipped = p.Took+took, p.passed+passed, p.failed+failed, p.skipped+skipped
+	p.Duration, p.passed, p.failed, p.skipped = p.Duration+took, p.passed+passed, p.failed+failed, p.skipped+skipped
 }
 
-// stages splits jobs into those that run side by side: neighbours of one part
-// that need not be alone. Of a part, the jobs that must be alone come last.
+// stages groups the jobs that run concurrently: adjacent jobs of one part that
+// do not need to run alone. Within a part, the jobs that must run alone come
+// last.
 func stages(jobs []Job) (out [][]Job) {
 	var parts []string
 	for _, j := range jobs {
@@ -125,7 +126,7 @@ func stages(jobs []Job) (out [][]Job) {
 	return out
 }
 
-// stage runs jobs side by side, the longest first.
+// stage runs jobs concurrently, longest first.
 func (r *Runner) stage(ctx context.Context, jobs []Job) {
 	jobs = slices.Clone(jobs)
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(r.Times.Jobs[b.key()], r.Times.Jobs[a.key()]) })
@@ -149,7 +150,7 @@ func (r *Runner) stage(ctx context.Context, jobs []Job) {
 	work.Wait()
 }
 
-// job runs one job and keeps what it took.
+// job runs one job and records its duration.
 func (r *Runner) job(ctx context.Context, j *Job) {
 	p := &progress{since: time.Now()}
 	r.mu.Lock()
@@ -184,7 +185,7 @@ func (r *Runner) job(ctx context.Context, j *Job) {
 	r.Times.Jobs[j.key()] = time.Since(p.since).Seconds()
 }
 
-// report prints how far a plan has come, now and then, until it is stopped.
+// report prints progress periodically until the caller calls stop.
 func (r *Runner) report(plan string) (stop func()) {
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -206,7 +207,7 @@ func (r *Runner) report(plan string) (stop func()) {
 	return func() { close(quit); <-gone }
 }
 
-// line says how far a plan has come.
+// line formats the progress of a plan.
 func (r *Runner) line(plan string) string {
 	passed, failed, _ := r.results.counts()
 	r.mu.Lock()
@@ -236,7 +237,7 @@ func (r *Runner) line(plan string) string {
 	return b.String()
 }
 
-// clock writes a time as minutes and seconds.
+// clock formats a duration as minutes and seconds.
 func clock(d time.Duration) string {
 	s := int(d.Round(time.Second).Seconds())
 	return fmt.Sprintf("%d:%02d", s/60, s%60)

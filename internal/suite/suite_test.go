@@ -62,7 +62,7 @@ func TestPartsFor(t *testing.T) {
 		"e2e/harness_test.go":       "",
 		"new/thing.go":              strings.Join(everything(), " "),
 	} {
-		names, why := PartsFor([]string{"README.md", file}, tests)
+		names, why := PartsFor([]string{"SECURITY.md", file}, tests)
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%s asks for %q, want %q", file, got, want)
 		}
@@ -74,8 +74,9 @@ func TestPartsFor(t *testing.T) {
 	}
 }
 
-// A part is asked for by what changed since it passed itself.
-func TestAsked(t *testing.T) {
+// TestPartsToRun checks that parts are selected according to the files that
+// changed since each part last passed.
+func TestPartsToRun(t *testing.T) {
 	g := Green{Parts: map[string]Passed{}}
 	for _, name := range everything() {
 		g.Parts[name] = Passed{Commit: "new"}
@@ -84,7 +85,7 @@ func TestAsked(t *testing.T) {
 	g.Parts["install"] = Passed{Commit: "lost"}
 	delete(g.Parts, "console")
 	changed := map[string][]string{"new": {"workspace/store.go"}, "old": {"egress/rules.go", "workspace/store.go"}}
-	names, why := g.Asked(nil, func(commit string) ([]string, error) {
+	names, why := g.PartsToRun(nil, func(commit string) ([]string, error) {
 		if files, ok := changed[commit]; ok {
 			return files, nil
 		}
@@ -153,7 +154,7 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// shell is a job that runs a script, which prints events.
+// shell returns a job that runs a script, which prints events.
 func shell(name, script string) Job {
 	return Job{Name: name, Part: "part", Argv: []string{"sh", "-c", script}, Limit: time.Minute, Again: "make test"}
 }
@@ -163,7 +164,8 @@ const (
 	failing = `printf '%s\n' '{"Action":"output","Package":"p","Test":"TestB/x","Output":"it is wrong\n"}'; printf '%s\n' '{"Action":"fail","Package":"p","Test":"TestB/x"}'; printf '%s\n' '{"Action":"fail","Package":"p","Test":"TestB"}'; printf '%s\n' '{"Action":"fail","Package":"p"}'; exit 1`
 )
 
-// A job that fails in any way makes the run red, says why, and how to repeat it.
+// TestRun checks that any kind of failed job makes the run fail, with the
+// reason and the command to repeat it.
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -203,7 +205,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A job that hangs is ended, with what it started, and counts as failed.
+// TestRunEndsJobsThatHang checks that a job that hangs is killed with its child
+// processes and counts as failed.
 func TestRunEndsJobsThatHang(t *testing.T) {
 	dir := t.TempDir()
 	j := shell("TestHang", "sleep 600 & echo $! > "+dir+"/child; wait")
@@ -229,7 +232,8 @@ func TestRunEndsJobsThatHang(t *testing.T) {
 	}
 }
 
-// With FailFast the first failure ends the jobs beside it, and they do not count.
+// TestFailFast checks that the first failure ends the concurrent jobs, and that
+// these are not counted.
 func TestFailFast(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
@@ -247,8 +251,8 @@ func TestFailFast(t *testing.T) {
 	}
 }
 
-// After an interrupt no further job begins.
-func TestRunStops(t *testing.T) {
+// TestRunStopsAfterInterrupt checks that no job starts after an interrupt.
+func TestRunStopsAfterInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := t.TempDir()
@@ -262,8 +266,8 @@ func TestRunStops(t *testing.T) {
 	}
 }
 
-// Jobs run side by side as far as there are slots, and those that must be alone
-// run alone.
+// TestRunSlots checks that jobs run concurrently up to the number of slots, and
+// that jobs marked as alone run alone.
 func TestRunSlots(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(dir+"/now", 0o700); err != nil {
@@ -288,7 +292,7 @@ func TestRunSlots(t *testing.T) {
 	}
 }
 
-func TestGreenIsKept(t *testing.T) {
+func TestGreenRoundTrip(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "green.json")
 	if g, err := ReadGreen(file); err != nil || len(g.Parts) > 0 {
 		t.Errorf("without a file: %+v, %v", g, err)

@@ -10,30 +10,30 @@ import (
 	"slices"
 )
 
-// Times are what jobs and plans took, in seconds: they decide what begins
-// first, and what a person is told to expect.
+// Times holds the durations of jobs and plans, in seconds. They determine the
+// start order and the displayed expected duration.
 type Times struct {
 	Plans map[string]float64 `json:"plans"`
 	Jobs  map[string]float64 `json:"jobs"`
 }
 
-// Green records for each part of `make test-all` the last commit at which it
-// passed.
+// Green records the last commit at which each part of `make test-all` passed.
 type Green struct {
 	Parts map[string]Passed `json:"parts"`
 	Times
 }
 
-// Passed is when a part passed.
+// Passed is the commit and the date at which a part passed.
 type Passed struct {
 	Commit string `json:"commit"`
 	Date   string `json:"date"`
 }
 
-// Asked returns the parts that belong to what changed since each of them passed,
-// in the order of Parts, and for each the reason: a file, or that no commit is
-// known. The function changed lists the files that differ from a commit.
-func (g Green) Asked(tests []Test, changed func(commit string) ([]string, error)) (names []string, why map[string]string) {
+// PartsToRun returns the parts that are affected by changes since they last
+// passed, in the order of Parts. For each part it returns the reason: a changed
+// file, or that no passing commit is known. The function changed lists the
+// files that differ from a commit.
+func (g Green) PartsToRun(tests []Test, changed func(commit string) ([]string, error)) (names []string, why map[string]string) {
 	why = map[string]string{}
 	files := map[string][]string{}
 	for _, name := range everything() {
@@ -45,7 +45,7 @@ func (g Green) Asked(tests []Test, changed func(commit string) ([]string, error)
 		if _, ok := files[commit]; !ok {
 			list, err := changed(commit)
 			if err != nil {
-				list = []string{err.Error()} // no row of the table fits it, so it asks for everything
+				list = []string{err.Error()} // matches no row of the table, so it selects all parts
 			}
 			files[commit] = list
 		}
@@ -57,7 +57,7 @@ func (g Green) Asked(tests []Test, changed func(commit string) ([]string, error)
 	return names, why
 }
 
-// ReadGreen reads the record; without a file it is empty.
+// ReadGreen reads the record. A missing file yields an empty record.
 func ReadGreen(file string) (Green, error) {
 	g := Green{Parts: map[string]Passed{}, Times: newTimes()}
 	b, err := os.ReadFile(file)
@@ -83,7 +83,7 @@ func newTimes() Times {
 	return Times{Plans: map[string]float64{}, Jobs: map[string]float64{}}
 }
 
-// ReadTimes reads what this machine measured last, over what the record says.
+// ReadTimes reads the last durations on this host, which override those in g.
 func ReadTimes(file string, g Green) Times {
 	t := newTimes()
 	maps.Copy(t.Plans, g.Plans)
@@ -96,7 +96,7 @@ func ReadTimes(file string, g Green) Times {
 	return t
 }
 
-// Write keeps the times for the next run.
+// Write stores the durations for the next run.
 func (t Times) Write(file string) error {
 	b, err := json.Marshal(t)
 	if err != nil {
@@ -105,17 +105,17 @@ func (t Times) Write(file string) error {
 	return os.WriteFile(file, b, 0o644)
 }
 
-// worthKeeping is how long a job takes whose time is recorded.
-const worthKeeping = 3
+// minRecorded is the minimum duration, in seconds, of a recorded job.
+const minRecorded = 3
 
-// OfParts returns the times that are worth recording for other machines.
+// OfParts returns the durations that are worth recording for other hosts.
 func (t Times) OfParts() Times {
 	out := newTimes()
 	for name, s := range t.Plans {
 		out.Plans[name] = math.Round(s)
 	}
 	for name, s := range t.Jobs {
-		if s >= worthKeeping {
+		if s >= minRecorded {
 			out.Jobs[name] = math.Round(s)
 		}
 	}

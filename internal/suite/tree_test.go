@@ -20,11 +20,11 @@ import (
 
 const root = "../.."
 
-// made are the folders that hold what was built or fetched.
-var made = []string{".git", "bin", "ui/dist", "ui/node_modules", "cmd/brig/embedded", ".cache"}
+// buildFolders lists the folders with build products and downloads.
+var buildFolders = []string{".git", "bin", "ui/dist", "ui/node_modules", "cmd/brig/embedded", ".cache"}
 
-// tracked lists the files of the checkout. It reads the tree itself and does not
-// ask git, so that the test cache knows what the tests depend on.
+// tracked lists the files of the checkout. It reads the tree directly instead
+// of calling git, so that the test cache tracks the dependencies of the tests.
 func tracked(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
@@ -36,7 +36,7 @@ func tracked(t *testing.T) (files []string) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && (slices.Contains(made, rel) || d.Name() == "node_modules" || d.Name() == "__pycache__"):
+		case d.IsDir() && (slices.Contains(buildFolders, rel) || d.Name() == "node_modules" || d.Name() == "__pycache__"):
 			return filepath.SkipDir
 		case !d.IsDir() && rel != ".git": // in a worktree it is a file
 			files = append(files, rel)
@@ -52,7 +52,8 @@ func tracked(t *testing.T) (files []string) {
 	return files
 }
 
-// Every end-to-end test names one part.
+// TestEveryEndToEndTestHasAPart checks that every end-to-end test is assigned
+// to one part.
 func TestEveryEndToEndTestHasAPart(t *testing.T) {
 	tests, err := suite.Discover(root)
 	if err != nil {
@@ -69,8 +70,9 @@ func TestEveryEndToEndTestHasAPart(t *testing.T) {
 	}
 }
 
-// Every other test file belongs to a package that a job of `make test` and a
-// part of `make test-all` run, under a build tag that one of them has.
+// TestEveryTestFileRuns checks that every other test file is run by a job of
+// `make test` and by a part of `make test-all`. If the file has a build tag,
+// one of them must set it.
 func TestEveryTestFileRuns(t *testing.T) {
 	tree, err := suite.OpenTree(root)
 	if err != nil {
@@ -101,7 +103,7 @@ func TestEveryTestFileRuns(t *testing.T) {
 	}
 }
 
-// runs reports whether a job runs the tests of a file.
+// runs reports whether a job runs the tests in a file.
 func runs(t *testing.T, tree *suite.Tree, j suite.Job, file string) bool {
 	t.Helper()
 	abs := filepath.Join(tree.Root, filepath.FromSlash(file))
@@ -124,11 +126,12 @@ func runs(t *testing.T, tree *suite.Tree, j suite.Job, file string) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The other half of a pair that is chosen by cgo is for people who run it so.
+	// The cgo variant of a file is for developers who build with cgo.
 	return fits || strings.HasSuffix(file, "cgo_test.go")
 }
 
-// The table of areas has a row for every file, and a file for every row.
+// TestAreas checks that the table of areas has a row for every file, and a file
+// for every row.
 func TestAreas(t *testing.T) {
 	used := map[string]bool{}
 	for _, file := range tracked(t) {
@@ -150,8 +153,8 @@ func TestAreas(t *testing.T) {
 	}
 }
 
-// Tests run programs that were built before: a test that builds takes minutes,
-// and finds another program than the one that is released.
+// TestNothingBuilds checks that no test builds programs: building takes
+// minutes, and the test would not run the released program.
 func TestNothingBuilds(t *testing.T) {
 	for _, file := range tracked(t) {
 		if !strings.HasSuffix(file, ".go") || strings.HasPrefix(file, ".ci/") || strings.HasPrefix(file, "internal/suite/") || strings.HasPrefix(file, "tools/") {
@@ -167,7 +170,7 @@ func TestNothingBuilds(t *testing.T) {
 	}
 }
 
-func TestNothingBuildsSees(t *testing.T) {
+func TestNothingBuildsControl(t *testing.T) {
 	for src, want := range map[string]int{
 		`exec.Command("go", "build", "./x")`:                             1,
 		`exec.CommandContext(t.Context(), "go", "test", "-c")`:           1,
@@ -186,7 +189,7 @@ func TestNothingBuildsSees(t *testing.T) {
 	}
 }
 
-// builders are the subcommands of go that compile.
+// builders are the go subcommands that compile.
 var builders = []string{"build", "test", "install", "run", "vet"}
 
 // builds lists the calls in a file that start a compiler.
@@ -207,7 +210,7 @@ func builds(t *testing.T, name string, src []byte) (out []string) {
 		}
 		var words []string
 		for _, arg := range call.Args {
-			word := "?" // not known before it runs
+			word := "?" // only known at run time
 			if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 				word, _ = strconv.Unquote(lit.Value)
 			}
@@ -226,8 +229,8 @@ func builds(t *testing.T, name string, src []byte) (out []string) {
 	return out
 }
 
-// callee is where the program stands among the arguments of a call that starts
-// one.
+// callee returns the index of the program's name among the arguments of a call
+// that starts a program.
 func callee(call *ast.CallExpr) int {
 	if s, ok := call.Fun.(*ast.SelectorExpr); ok && s.Sel.Name == "CommandContext" {
 		return 1

@@ -2,6 +2,7 @@
 
 package testenv
 
-// Raced reports whether this test binary was built with the race detector. In the
-// part race the programs are too; the detector multiplies their memory use.
-const Raced = true
+// RaceEnabled reports whether this test binary was built with the race
+// detector. In the part "race", the programs under test are built with it as
+// well, which multiplies their memory usage.
+const RaceEnabled = true

@@ -1,5 +1,5 @@
-// Package testenv holds what tests need from the outside: the programs that
-// were built for them, and the size at which they run.
+// Package testenv holds the external inputs of tests: the programs that were
+// built for them, and the size at which they run.
 package testenv
 
 import (
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// BinDir is the environment variable that names the folder with the built
+// BinDir is the environment variable with the path of the folder of built
 // programs. Default: bin in the root of the module.
 const BinDir = "BRIG_BIN_DIR"
 
@@ -20,7 +20,7 @@ const FullSize = "BRIG_FULL"
 
 // binDir returns the folder with the built programs.
 var binDir = sync.OnceValues(func() (string, error) {
-	if dir := os.Getenv(BinDir); dir != "" { //nolint:forbidigo // of tests; no server comes here
+	if dir := os.Getenv(BinDir); dir != "" { //nolint:forbidigo // only in tests; no server runs this code
 		return filepath.Abs(dir)
 	}
 	dir, err := os.Getwd()
@@ -28,7 +28,8 @@ var binDir = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	for {
-		// Modules of examples and tools are nested; only the main one has the file.
+		// The modules of examples and tools are nested; only the main module
+		// has arch_test.go.
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 			if _, err := os.Stat(filepath.Join(dir, "arch_test.go")); err == nil {
 				return filepath.Join(dir, "bin"), nil
@@ -44,7 +45,7 @@ var binDir = sync.OnceValues(func() (string, error) {
 
 // Bin returns the path of a program that `make test-programs` builds: "brig",
 // or "test/probe" for one that only tests need. The test fails if the program
-// is not there: tests do not build.
+// does not exist: tests do not build programs.
 func Bin(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := binDir()
@@ -60,7 +61,7 @@ func Bin(t testing.TB, name string) string {
 
 // Full reports whether tests run at full size, as in `make test-all`.
 func Full() bool {
-	return os.Getenv(FullSize) != "" //nolint:forbidigo // of tests; no server comes here
+	return os.Getenv(FullSize) != "" //nolint:forbidigo // only in tests; no server runs this code
 }
 
 // Size returns small, or full if tests run at full size.
@@ -71,20 +72,20 @@ func Size(small, full int) int {
 	return small
 }
 
-// Rotation is the environment variable that chooses which share of a long list
-// of cases a run at small size takes. The suite sets it from the commit.
+// Rotation is the environment variable that selects the share of a long case
+// list in a run at small size. The suite sets it from the commit.
 const Rotation = "BRIG_ROTATION"
 
-// Share returns the cases of a list that this run takes: all at full size, else
-// about most of them, which change with the rotation so that consecutive
-// rotations visit all. It logs the choice.
+// Share returns the cases of a list for this run: all at full size, otherwise
+// about most of them. The selection changes with the rotation, so that
+// consecutive rotations cover all cases. Share logs its selection.
 func Share[T any](t testing.TB, all []T, most int) []T {
 	t.Helper()
 	turns := (len(all) + most - 1) / most
 	if Full() || turns < 2 {
 		return all
 	}
-	rotation, err := strconv.ParseUint(cmp.Or(os.Getenv(Rotation), "0"), 10, 64) //nolint:forbidigo // of tests; no server comes here
+	rotation, err := strconv.ParseUint(cmp.Or(os.Getenv(Rotation), "0"), 10, 64) //nolint:forbidigo // only in tests; no server runs this code
 	if err != nil {
 		t.Fatalf("%s: %v", Rotation, err)
 	}

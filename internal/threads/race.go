@@ -2,9 +2,10 @@
 
 package threads
 
-// A static program of glibc ends with an assertion if the kernel's name of the
-// program is no path, as in a sandbox, where gVisor starts the agent from a file
-// descriptor. Nothing uses the folder that is looked for.
+// A static glibc program aborts with a failed assertion if the kernel's name of
+// the program is not a path. This happens in a sandbox, where gVisor starts the
+// agent from a file descriptor. Return an invalid origin, because the program
+// does not need the directory that glibc would derive from it.
 
 // char *_dl_get_origin(void) { return (char *)-1; }
 import "C"
@@ -15,7 +16,7 @@ import (
 	"kernel.org/pub/linux/libs/security/libcap/psx"
 )
 
-// Syscall is syscall.AllThreadsSyscall for programs with cgo.
+// Syscall is like syscall.AllThreadsSyscall, for programs with cgo.
 //
 //go:uintptrescapes
 func Syscall(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, err syscall.Errno) {

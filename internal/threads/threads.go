@@ -1,13 +1,14 @@
 //go:build !race
 
 // Package threads makes a system call on every thread of the process. Go's own
-// way refuses programs with cgo, which the race detector needs: those use
-// libpsx, so that the agent and the shim can run with the race detector.
+// function does not support programs with cgo, which the race detector
+// requires. Programs with cgo use libpsx instead, so that the agent and the
+// shim can run with the race detector.
 package threads
 
 import "syscall"
 
-// Syscall is syscall.AllThreadsSyscall.
+// Syscall calls syscall.AllThreadsSyscall.
 //
 //go:uintptrescapes
 func Syscall(trap, a1, a2, a3 uintptr) (r1, r2 uintptr, err syscall.Errno) {

@@ -1,14 +1,14 @@
-// The driver of Node.js, 18 and newer. It needs nothing but the interpreter.
+// The driver for Node.js 18 and newer. It needs only the interpreter.
 //
-// Until the first cell it waits in a blocking read, so that a program finds a
-// process in which nothing else goes on. From then on the event loop runs
-// between the cells too, and what they left there with it.
+// Before the first cell, it waits in a blocking read, so that a program runs
+// in a process without other activity. Afterwards the event loop also runs
+// between cells, with the timers and promises that cells left.
 //
-// Cells are evaluated by V8 itself in its REPL mode, the one of the console of
-// Chrome, by way of an inspector's session inside this process: declarations
-// may be repeated, await stands at the top level, the last value is the
-// result, and nobody has to parse the code to get there. Only what is for
-// modules alone, import and export, is rewritten first.
+// V8 evaluates cells in its REPL mode, which Chrome's console also uses,
+// through an inspector session in this process: declarations may be repeated,
+// await is allowed at the top level, and the last value is the result. So the
+// driver does not parse the code. It only rewrites import and export, which
+// are allowed only in modules.
 'use strict';
 const fs = require('fs');
 const path = require('path');
@@ -16,18 +16,21 @@ const vm = require('vm');
 const { createRequire, isBuiltin } = require('module');
 const { pathToFileURL } = require('url');
 
-// Ours, whatever a program makes of the originals.
-const { readSync, writeSync, readdirSync, mkdirSync, rmdirSync } = fs;
+// References of the driver, so that programs that replace the originals do not
+// affect it.
+const { openSync, closeSync, readSync, writeSync, readdirSync, mkdirSync, rmdirSync } = fs;
+const { O_RDONLY, O_WRONLY } = fs.constants;
 const { parse, stringify } = JSON;
 const { apply } = Reflect;
 const { then } = Promise.prototype;
 const leave = process.reallyExit.bind(process);
 const later = setImmediate;
 
-const channel = 3;
+let channel = 3; // of orders
+let messages = 3;
 const artifacts = '/workspace/artifacts';
 
-// The longest JSON form of a result that is worth its way.
+// The maximum size of the JSON representation of a result.
 const maxJSON = 8 << 20;
 
 function say(message) {
@@ -38,9 +41,9 @@ function sayLine(line) {
   let data = Buffer.from(line + '\n');
   while (data.length > 0) {
     try {
-      data = data.subarray(writeSync(channel, data));
+      data = data.subarray(writeSync(messages, data));
     } catch (err) {
-      if (err.code !== 'EAGAIN') leave(1); // nobody is listening any more
+      if (err.code !== 'EAGAIN') leave(1); // the host is gone
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
     }
   }
@@ -48,7 +51,7 @@ function sayLine(line) {
 
 // --- Orders ---
 
-let pending = []; // parts of an order whose end is not there yet
+let pending = []; // parts of an incomplete order
 
 // split returns the orders that a chunk completes.
 function split(chunk) {
@@ -67,7 +70,8 @@ function wait() {
       const order = orders.shift();
       if (order.op === 'program') return program(order);
       if (order.op === 'cell') return cells([order, ...orders]);
-      simple(order);
+      if (order.op === 'park') park(order.cwd, () => closeSync(channel));
+      else simple(order);
     }
     const chunk = Buffer.allocUnsafe(1 << 16);
     const n = read(chunk);
@@ -90,14 +94,40 @@ function read(chunk) {
 
 function simple(order) {
   if (order.op === 'ping') say({ type: 'pong', nonce: order.nonce });
+  if (order.op === 'renew') require('./javascript_renew.js').renew();
   if (order.op === 'warm') {
     for (const name of ['assert', 'child_process', 'crypto', 'events', 'fs/promises', 'http', 'https', 'os', 'stream', 'timers/promises', 'util', 'zlib']) require(name);
     void [process.stdout, process.stderr, globalThis.Headers, globalThis.crypto, globalThis.TextDecoder];
   }
 }
 
-// enter sets what an order says of its surroundings, and returns what takes
-// the environment back.
+// park replaces the host's descriptors, which cannot be saved, by the pipes in a
+// folder, and calls close for the channel. Without the pipes it changes nothing.
+function park(folder, close) {
+  const pipes = [];
+  const open = (name, flags) => pipes.push(openSync(folder + '/' + name, flags));
+  try {
+    open('orders', O_RDONLY);
+    for (const name of ['messages', 'stdout', 'stderr']) open(name, O_WRONLY);
+    writeSync(pipes[1], '{"type":"parked"}\n');
+  } catch {
+    for (const fd of pipes) closeSync(fd);
+    return;
+  }
+  close();
+  [channel, messages] = pipes;
+  for (const [fd, name] of ['/dev/null', folder + '/stdout', folder + '/stderr'].entries()) {
+    closeSync(fd);
+    // The lowest descriptor that is free. Another thread may have taken it.
+    if (openSync(name, fd === 0 ? O_RDONLY : O_WRONLY) !== fd) leave(1);
+  }
+  closeSync(pipes[2]);
+  closeSync(pipes[3]);
+  say({ type: 'parked' });
+}
+
+// enter applies the environment and directory of an order, and returns a
+// function that restores the environment.
 function enter(order) {
   if (order.cwd) process.chdir(order.cwd);
   const before = Object.keys(order.env || {}).map((name) => [name, process.env[name]]);
@@ -110,8 +140,8 @@ function enter(order) {
   };
 }
 
-// Output is never left behind: Node.js does not wait for a pipe of its own
-// accord when a program exits.
+// Write all output before the exit, because Node.js does not wait for pipes
+// when a program exits.
 function blocking(name) {
   const original = Object.getOwnPropertyDescriptor(process, name);
   if (!original || !original.get || !original.configurable) return;
@@ -126,7 +156,7 @@ function blocking(name) {
   });
 }
 
-// The one warning that is about us and not about the program.
+// This warning is about the driver and not about the program.
 function muteOurWarning() {
   const { emitWarning } = process;
   process.emitWarning = function (warning) {
@@ -139,14 +169,15 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 
 // --- Programs ---
 
-// program runs one program, with main(arguments) called when arguments were
-// given, or when main is defined and the program does not call it itself. The
-// process ends as Node.js ends it; the end is said last of all.
+// program runs one program. It calls main if the order has arguments, or if
+// main is defined and the program does not call it itself. The process exits
+// as Node.js does; the end is the last message.
 function program(order) {
   process.removeListener('SIGINT', interrupt);
   let returned, failure, unheard, tray;
   onExit((code) => {
-    // Node.js would write this once the exit is over, when nobody reads any more.
+    // Node.js would write this after the exit event, when the host no longer
+    // reads.
     if (unheard && code !== 0) writeOut(2, unheard);
     const line = ['"type":"end","code":' + code];
     if (returned !== undefined) line.push('"returned":' + returned);
@@ -171,7 +202,7 @@ function program(order) {
   const given = order.arguments !== undefined && order.arguments !== null;
   let source, name;
 
-  // A program that is a module: it imports, exports or awaits at its top level.
+  // The program is a module: it imports, exports or awaits at its top level.
   async function load() {
     const tail = "\n;return typeof main === 'function' ? main : undefined;";
     const module = { exports: {}, filename: name, children: [], loaded: false };
@@ -184,8 +215,8 @@ function program(order) {
       return loadModule(err);
     }
     const require = createRequire(name);
-    // Scripts that ask whether they are the program are it, unless their main
-    // is called for them.
+    // Scripts that check whether they are the main program are it, unless the
+    // driver calls their main.
     if (!given) require.main = module;
     const found = body(module.exports, require, module, name, path.dirname(name));
     const out = module.exports;
@@ -199,7 +230,7 @@ function program(order) {
       const m = await import(pathToFileURL(file).href);
       return m.__brig_main || (typeof m.default === 'function' ? m.default : undefined);
     } catch (err) {
-      // If it is no module either, the first complaint is the right one.
+      // If it is not a module either, the first error is the right one.
       if (err instanceof SyntaxError && !/\b(import|export|await)\b/.test(String(cause.message))) throw cause;
       throw err;
     } finally {
@@ -207,7 +238,8 @@ function program(order) {
     }
   }
 
-  // Scripts that call main themselves are left alone, unless there are arguments.
+  // Scripts that call main themselves are not changed, unless there are
+  // arguments.
   function callsMain() {
     const uses = source.match(/(^|[^.\w$])main\s*\(/g) || [];
     const definitions = source.match(/\bfunction\s*\*?\s*main\s*\(/g) || [];
@@ -235,7 +267,7 @@ function program(order) {
   })().catch(fail);
 }
 
-// onExit calls f with the exit code after all that listens for the exit.
+// onExit calls f with the exit code after all other exit listeners.
 function onExit(f) {
   const { emit } = process;
   let said = false;
@@ -272,14 +304,14 @@ function anyArtifacts() {
   }
 }
 
-// layOut makes a folder that programs count on. It returns what is to be taken
-// away again, if nothing was put there.
+// layOut creates a directory that programs expect. It returns the path to
+// remove if nothing was written there.
 function layOut(name) {
   try {
     mkdirSync(name);
     return path.resolve(name);
   } catch {
-    return undefined; // it is there, or nobody may write here
+    return undefined; // it exists, or this user may not create it
   }
 }
 
@@ -287,11 +319,11 @@ function takeAway(folder) {
   try {
     if (folder) rmdirSync(folder);
   } catch {
-    // it is in use
+    // the directory is not empty
   }
 }
 
-// writeOut writes all of a text to a descriptor, if anybody reads it.
+// writeOut writes a complete text to a descriptor, unless its reader is gone.
 function writeOut(fd, text) {
   let data = Buffer.from(text);
   while (data.length > 0) {
@@ -324,15 +356,15 @@ class SystemExit extends Error {
 
 let util, inspect, promiseHooks, session, receiver, watched;
 let count = 0;
-let running = null; // the cell that runs
+let running = null; // the running cell
 let taken;
 
 function interrupt() {
   if (running) running.reject(new KeyboardInterrupt());
 }
 
-// cells carries out orders for as long as there is a host, beginning with
-// those that are here already.
+// cells executes orders until the channel ends, beginning with those that were
+// already received.
 function cells(orders) {
   util = require('util');
   inspect = util.inspect;
@@ -347,7 +379,7 @@ function cells(orders) {
   prepareGlobals();
 
   const { Socket } = require('net');
-  const socket = new Socket({ fd: channel, readable: true, writable: true });
+  let socket;
   let busy = false;
   const advance = () => {
     if (busy || orders.length === 0) return;
@@ -370,30 +402,40 @@ function cells(orders) {
       program(order);
       return;
     }
-    simple(order);
+    if (order.op === 'park') {
+      const before = channel;
+      park(order.cwd, () => socket.removeAllListeners().destroy());
+      if (channel !== before) listen();
+    } else {
+      simple(order);
+    }
     advance();
   };
-  socket.on('data', (chunk) => {
-    orders.push(...split(chunk));
-    advance();
-  });
-  socket.on('error', () => leave(0));
-  socket.on('close', () => leave(0));
+  const listen = () => {
+    socket = new Socket({ fd: channel, readable: true, writable: channel === messages });
+    socket.on('data', (chunk) => {
+      orders.push(...split(chunk));
+      advance();
+    });
+    socket.on('error', () => leave(0));
+    socket.on('close', () => leave(0));
+  };
+  listen();
   advance();
 }
 
-// noInput puts an empty input in the place of the host's, which would never
-// end for cells and what they start.
+// noInput replaces standard input with an empty one. The host's never ends,
+// also for child processes of cells.
 function noInput() {
   try {
     fs.closeSync(0);
-    fs.openSync('/dev/null'); // the lowest descriptor that is free
+    fs.openSync('/dev/null'); // it gets the lowest free descriptor
   } catch {
-    // There was none.
+    // Descriptor 0 was closed.
   }
 }
 
-// hold makes a value known to the inspector, and returns its id there.
+// hold registers a value with the inspector, and returns its object id.
 function hold(value) {
   globalThis.__brig = value;
   let id;
@@ -404,7 +446,7 @@ function hold(value) {
   return id;
 }
 
-// take is the value that a remote object of the inspector stands for.
+// take returns the value of a remote object of the inspector.
 function take(remote) {
   if (remote.objectId) {
     taken = undefined;
@@ -421,8 +463,8 @@ function take(remote) {
 const { exit, kill } = process;
 
 function prepareGlobals() {
-  // A session makes the global console keep what it is given. A console of
-  // one's own does not.
+  // With a session, the global console keeps its arguments in memory. A
+  // console of our own does not.
   const { Console } = require('console');
   const plain = new Console({ stdout: process.stdout, stderr: process.stderr });
   for (const [key, f] of Object.entries(plain)) {
@@ -433,8 +475,8 @@ function prepareGlobals() {
     if (running) running.reject(err);
     throw err;
   };
-  // While code runs our listener is put aside, and Node.js gets ready to end
-  // before it sends a signal that nobody listens for: the session would be gone.
+  // While code runs, our listener is removed. Node.js prepares its exit before
+  // it sends a signal without a listener, and the session would be gone.
   process.kill = (pid, signal) => {
     if (Number(pid) !== process.pid || !/^(?:SIGINT|2)$/.test(signal)) return apply(kill, process, [pid, signal]);
     interrupt();
@@ -449,7 +491,7 @@ function prepareGlobals() {
   define('module', { exports: globalThis.exports, filename: undefined, children: [], loaded: false });
   define('display', display);
   define('$$', classic);
-  // What the working directory decides is decided when it is asked for.
+  // Paths are resolved against the working directory when they are used.
   const computed = (name, get) =>
     Object.defineProperty(globalThis, name, {
       get,
@@ -463,8 +505,8 @@ function prepareGlobals() {
   computed('__importMeta', () => ({ url: pathToFileURL(path.join(process.cwd(), 'cell.js')).href, filename: path.join(process.cwd(), 'cell.js'), dirname: process.cwd() }));
 }
 
-// inDir remembers what f makes of a file in the working directory until that
-// is another.
+// inDir caches the result of f for a file in the working directory until the
+// directory changes.
 function inDir(f) {
   let dir, made;
   return () => {
@@ -477,21 +519,21 @@ function inDir(f) {
   };
 }
 
-// report tells of an error that no cell waits for.
+// report sends an error that belongs to no cell.
 function report(err) {
   if (err instanceof SystemExit || err instanceof KeyboardInterrupt) return;
   writeOut(2, 'Uncaught ' + explain(err).traceback + '\n');
 }
 
-// cell runs one cell and says its end. It does not fail.
+// cell runs one cell and reports its end. It never rejects.
 async function cell(order) {
   const name = `cell-${++count}.js`;
   say({ type: 'started', count });
   let restore = () => {};
   const state = { waits: [], result: undefined, reject: undefined };
   try {
-    // Whoever took our listener away wanted to have a signal's default, which
-    // is not a cell's to decide.
+    // Code that removed our listener wanted the default action of a signal,
+    // which a cell may not choose.
     if (!process.listeners('SIGINT').includes(interrupt)) process.on('SIGINT', interrupt);
     restore = enter(order);
     const { value } = await evaluate(String(order.code || ''), name, state);
@@ -509,13 +551,13 @@ async function cell(order) {
   say({ type: 'end' });
 }
 
-// quiet lets what a cell has set off in this turn of the loop be heard first,
-// such as a rejection that nobody handles.
+// quiet lets events of this turn of the loop that a cell caused be handled
+// first, such as an unhandled rejection.
 function quiet() {
   return new Promise((resolve) => later(resolve));
 }
 
-// evaluate resolves with the last value of a cell, in a box.
+// evaluate resolves with the last value of a cell, wrapped in an object.
 function evaluate(code, name, state) {
   const source = scriptOf(code);
   const ended = new Promise((resolve, reject) => {
@@ -530,8 +572,8 @@ function evaluate(code, name, state) {
     running = state;
     state.answered = (err, answer) => {
       if (state.promise) unsettled.delete(state.promise);
-      if (running !== state) return; // it was interrupted, and has ended long since
-      if (err) return later(() => reject(err)); // perhaps because it is being interrupted
+      if (running !== state) return; // it was interrupted and has ended
+      if (err) return later(() => reject(err)); // it may be due to an interrupt
       const value = take(answer.exceptionDetails ? answer.exceptionDetails.exception || answer.result : answer.result);
       if (answer.exceptionDetails) awaitInterrupt(value);
       if (answer.exceptionDetails) return reject(withPlace(value, answer.exceptionDetails, source));
@@ -539,7 +581,7 @@ function evaluate(code, name, state) {
       apply(then, value, [(value) => resolve({ value }), reject]);
     };
   });
-  ended.catch(() => {}); // it may fail before anybody waits for it
+  ended.catch(() => {}); // it may reject before a handler is attached
   const order = { expression: source.code + '\n//# sourceURL=' + name, replMode: true, objectGroup: 'cell' };
   globalThis.__brig = () => {
     delete globalThis.__brig;
@@ -549,7 +591,7 @@ function evaluate(code, name, state) {
     });
     session.post('Runtime.evaluate', order, state.answered);
     stop();
-    // What follows an await that need not wait can be interrupted as well.
+    // Code after an await that is already resolved can be interrupted, too.
     if (typeof process._tickCallback === 'function') process._tickCallback();
   };
   watched = watched || new vm.Script('__brig()', { filename: border });
@@ -561,36 +603,36 @@ function evaluate(code, name, state) {
   return ended;
 }
 
-// awaitInterrupt waits a moment where a child of the cell was ended by SIGINT.
-// Then the same signal is on its way to us: the thread that receives it may be
-// late, and would interrupt the next cell. The signal ends the wait.
+// awaitInterrupt waits briefly if SIGINT ended a child process of the cell.
+// This process receives the same signal, perhaps late, and it would interrupt
+// the next cell. The signal ends the wait.
 function awaitInterrupt(err) {
   if (util.types.isNativeError(err) && err.signal === 'SIGINT') Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 500);
 }
 
-// The promises of cells that have not ended. If V8 collected one, the inspector
-// would tell us so in the midst of the collection, and Node.js would abort.
+// The promises of running cells. If V8 collected one, the inspector would
+// report it during the collection, and Node.js would abort.
 const unsettled = new Set();
 
-// The places of the syntax errors of cells; undefined for those of modules,
-// which know their own.
+// The positions of the syntax errors of cells; undefined for those of modules,
+// whose errors have a position.
 const places = new WeakMap();
 
-// withPlace remembers where a cell's own syntax is wrong: the error does not
-// say.
+// withPlace records the position of a syntax error in a cell, which the error
+// does not have.
 function withPlace(err, details, source) {
   if (err instanceof SyntaxError && !places.has(err) && !/\n +at /.test(String(err.stack))) {
     const lines = source.original.split('\n');
     let { lineNumber: line, columnNumber: column } = details;
     if (line === 0) column -= source.shift;
-    // What is missing at the end is missing before the line that we added.
+    // An error at the end belongs before the line that we added.
     if (line >= lines.length) [line, column] = [lines.length - 1, lines[lines.length - 1].length];
     places.set(err, { line, column, text: lines[line] });
   }
   return err;
 }
 
-// explain makes an error message's fields of whatever was thrown.
+// explain returns the fields of an error message for any thrown value.
 function explain(err, name) {
   try {
     const isError = util.types.isNativeError(err) || err instanceof Error;
@@ -618,16 +660,18 @@ function explain(err, name) {
   }
 }
 
-// border is the name of the script between our frames and those of a cell.
+// border is the name of the script between the driver's frames and those of a
+// cell.
 const border = 'brig:cell';
 
-// frames are the lines of a stack that are not ours.
+// frames returns the lines of a stack without the driver's.
 function frames(lines, fileOf) {
   const end = lines.findIndex((l) => /^(?:brig:cell|node:inspector)$/.test(fileOf(l)));
   return (end < 0 ? lines : lines.slice(0, end)).filter((l) => fileOf(l) !== __filename && fileOf(l) !== 'node:internal/process/task_queues');
 }
 
-// stackOf is a stack as V8 and Node.js write it, without our frames.
+// stackOf returns a stack in the format of V8 and Node.js, without the
+// driver's frames.
 function stackOf(err, sites) {
   let head;
   try {
@@ -638,10 +682,10 @@ function stackOf(err, sites) {
   return [head, ...frames(sites, (site) => String(site.getFileName()))].join('\n    at ');
 }
 
-// The end of a cell that was TypeScript: what it imports may be but a type.
+// The end of a cell in TypeScript, whose imports may be only types.
 const typesErased = '\n// types erased';
 
-// scriptOf makes a script of a cell.
+// scriptOf converts a cell to a script.
 function scriptOf(original) {
   let code = original.replace(/^\uFEFF/, '').replace(/^#!.*/, '');
   const typed = code.endsWith(typesErased);
@@ -650,16 +694,16 @@ function scriptOf(original) {
     try {
       code = rewrite(code, typed);
     } catch {
-      // It is V8's to say what is wrong with it.
+      // V8 reports the error.
     }
   }
-  // {a: 1} is an object, unless it can only be a block.
+  // {a: 1} is an object, unless it is valid only as a block.
   if (/^\s*\{/.test(code) && /\}\s*$/.test(code)) {
     try {
       new vm.Script('async () => (' + code + '\n)');
       return { code: '(' + code + '\n)', original, shift: 1 };
     } catch {
-      // A block it is.
+      // It is a block.
     }
   }
   return { code, original, shift: 0 };
@@ -672,7 +716,7 @@ const methods = [
   ['_toPng', 'image/png'], ['_toJpeg', 'image/jpeg'], ['_toLatex', 'text/latex'],
 ];
 
-// bundle is a value in all the forms that it has.
+// bundle returns a value's MIME bundle.
 async function bundle(value) {
   const data = {};
   if (value !== null && (typeof value === 'object' || typeof value === 'function')) {
@@ -691,7 +735,7 @@ async function bundle(value) {
   return { 'text/plain': text, ...(json === undefined ? {} : { 'application/json': json }), ...encoded(data) };
 }
 
-// plain tells a plain object or an array from what has a nature of its own.
+// plain reports whether a value is a plain object or an array.
 function plain(value) {
   if (value === null || typeof value !== 'object') return false;
   if (Array.isArray(value)) return true;
@@ -699,7 +743,7 @@ function plain(value) {
   return proto === null || proto === Object.prototype;
 }
 
-// jsonOf is a value as JSON can carry it, or undefined.
+// jsonOf returns a value that JSON can represent, or undefined.
 function jsonOf(value) {
   try {
     const json = stringify(value);
@@ -709,7 +753,7 @@ function jsonOf(value) {
   }
 }
 
-// encoded puts each form into the shape in which it travels.
+// encoded converts each representation to its form in messages.
 function encoded(forms) {
   const data = {};
   for (const [type, form] of Object.entries(forms)) {
@@ -726,13 +770,13 @@ function encoded(forms) {
   return data;
 }
 
-// display shows a value, or a promise of one, in the midst of a cell.
+// display shows a value, or the value of a promise, while a cell runs.
 function display(value) {
   show(Promise.resolve(value).then(bundle), bundleNow(value));
 }
 
-// bundleNow is the bundle of a value that need not be waited for, so that it
-// is shown where it stands among the output.
+// bundleNow returns the bundle of a value without waiting, so that its
+// position in the output is correct.
 function bundleNow(value) {
   if (util.types.isPromise(value)) return undefined;
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return { 'text/plain': inspect(value) };
@@ -761,7 +805,7 @@ for (const [name, type] of Object.entries(shapes)) {
 }
 display.mime = (forms) => show(undefined, encoded(forms));
 
-// classic is $$ as IJavascript has it: its forms are the cell's result.
+// classic is $$ as in IJavascript: the cell's result is in its MIME bundle.
 const classic = { display };
 for (const [name, type] of Object.entries(shapes)) {
   classic[name] = (form) => classic.mime({ [type]: form });
@@ -790,12 +834,12 @@ classic.sendError = (err) => {
 
 // --- Modules in cells ---
 
-// A script of the working directory's own, so that import() looks there.
+// A script in the working directory, so that import() resolves there.
 const dirImport = inDir((file) =>
   new vm.Script('(name, options) => options ? import(name, options) : import(name)', { filename: file, importModuleDynamically: loader }).runInThisContext());
 
-// importFrom is import(), as a cell has it. A statement also says which names
-// it needs.
+// importFrom implements import() in a cell. A statement also passes the names
+// that it needs.
 function importFrom(name, options, needed) {
   return imported(name, options, needed).catch((err) => {
     if (err instanceof SyntaxError) places.set(err, undefined);
@@ -808,7 +852,7 @@ async function imported(name, options, needed) {
   if (loader) {
     module = await dirImport()(name, options);
   } else {
-    // Older versions import from here, so here must be told where to look.
+    // Older versions resolve from this file, so they need the directory.
     let target = String(name);
     if (/^\.{0,2}\//.test(target)) {
       target = pathToFileURL(path.resolve(target)).href;
@@ -816,7 +860,7 @@ async function imported(name, options, needed) {
       try {
         target = pathToFileURL(createRequire(path.join(process.cwd(), 'cell.js')).resolve(target)).href;
       } catch {
-        // The name as it is makes the better complaint.
+        // The name as written gives a better error.
       }
     }
     try {
@@ -841,17 +885,17 @@ const lexemes = {
   template: /(?:[^`\\$]+|\\[^]|\$(?!\{))*(?:`|\$\{)/y,
 };
 
-// Words after which a slash begins a regular expression.
+// Words that can precede a regular expression.
 const operators = /^(?:return|typeof|case|in|of|delete|void|instanceof|new|throw|yield|await|do|else)$/;
 
-// tokensOf takes code apart as far as is needed to tell words from what is in
-// strings, templates, comments and regular expressions. Each token knows how
-// deep in brackets it is.
+// tokensOf splits code into tokens, as far as needed to distinguish words from
+// the content of strings, templates, comments and regular expressions. Each
+// token has its bracket depth.
 function tokensOf(code) {
   const tokens = [];
-  const open = []; // the brackets around
+  const open = []; // the open brackets
   let at = 0;
-  let value = false; // whether what came last was a value: a slash divides it
+  let value = false; // whether the previous token ended a value, so that a slash divides it
   const match = (kind) => {
     const re = lexemes[kind];
     re.lastIndex = at;
@@ -912,8 +956,9 @@ function tokensOf(code) {
   }
 }
 
-// rewrite makes what only modules may say into what a script may: import
-// statements, import(), import.meta and export. Lines stay where they are.
+// rewrite converts syntax that only modules may use to syntax of scripts:
+// import statements, import(), import.meta and export. Lines keep their
+// numbers.
 function rewrite(code, typed) {
   const tokens = tokensOf(code);
   const edits = [];
@@ -928,7 +973,7 @@ function rewrite(code, typed) {
     const next = tokens[i + 1];
     if (!next || (before && before.text === '.' && code.slice(t.start - 3, t.start) !== '...')) continue;
     if (t.text === 'import' && next.text === '(') {
-      // A method may have this name too.
+      // A method can have this name.
       const close = tokens.findIndex((u, j) => j > i + 1 && u.depth === t.depth && u.text === ')');
       if (close > 0 && tokens[close + 1] && tokens[close + 1].text === '{' && t.depth > 0) continue;
       replace(t.start, t.end, '__import');
@@ -948,9 +993,9 @@ function rewrite(code, typed) {
   return out + code.slice(at);
 }
 
-// sourceOf reads the module that a statement names, from token i on: a string
-// and perhaps attributes. It returns the arguments of an import() and the last
-// token's index.
+// sourceOf reads the module name of a statement from token i: a string and
+// optional attributes. It returns the arguments of an import() and the index
+// of the last token.
 function sourceOf(code, tokens, i) {
   if (!tokens[i] || tokens[i].kind !== 'string') throw new SyntaxError('no module is named');
   const attributes = tokens[i + 1];
@@ -965,7 +1010,7 @@ function sourceOf(code, tokens, i) {
 function importStatement(code, tokens, i, replace, typed) {
   const start = tokens[i].start;
   let whole, ownDefault;
-  let names = null; // of the braces: pairs
+  let names = null; // pairs of names in braces
   let j = i + 1;
   if (tokens[j].kind !== 'string') {
     for (; tokens[j] && tokens[j].text !== 'from'; j++) {
@@ -1004,7 +1049,7 @@ function importStatement(code, tokens, i, replace, typed) {
   return last;
 }
 
-// An export of a cell is a declaration like any other.
+// An exported declaration of a cell is an ordinary declaration.
 function exportStatement(code, tokens, i, replace) {
   const next = tokens[i + 1];
   const blank = (end) => code.slice(tokens[i].start, end).replace(/[^\n]/g, ' ');

@@ -1,6 +1,6 @@
-# The driver for any language that has a Jupyter kernel: it takes orders on
-# descriptor 3, as python.py does, and has the kernel named by its argument
-# carry them out. With --list it prints which kernels there are.
+# The driver for languages that have a Jupyter kernel. It reads orders from
+# descriptor 3, as python.py does, and executes them with the kernel named by
+# its argument. With --list it prints the installed kernels.
 import fcntl
 import json
 import os
@@ -13,13 +13,13 @@ import termios
 
 CHANNEL = 3
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-# How often to look whether the kernel is alive and whether to interrupt it.
+# Seconds between checks whether the kernel lives and whether to interrupt it.
 GLANCE = 0.1
-# How long a kernel may take to start.
+# Seconds that a kernel may take to start.
 START = 60
 
-# What sets a cell's environment and directory in a language, out of the sight
-# of the cell, and what takes the environment back.
+# Code that sets the environment and directory of a cell in a language, outside
+# the cell, and code that restores the environment.
 PYTHON = (
     "exec(%r, {'env': %r, 'cwd': %r})",
     "import os, sys\nsys._brig_env = {k: os.environ.get(k) for k in env}\nos.environ.update(env)\nif cwd: os.chdir(cwd)",
@@ -31,6 +31,17 @@ R_RESTORE = (
     'local({old <- getOption("brig.env"); for (n in names(old)) '
     "if (is.na(old[[n]])) Sys.unsetenv(n) else do.call(Sys.setenv, setNames(list(old[[n]]), n))})"
 )
+
+# What reseeds the generators of a kernel that continues in a copy of its sandbox.
+RENEW = {
+    "python": (
+        "exec(%r, {})" % "import os, sys\n"
+        "if '_ssl' in sys.modules: sys.modules['_ssl'].RAND_add(os.urandom(48), 48.0)\n"
+        "for name in ('random', 'numpy.random'):\n"
+        "    if name in sys.modules: sys.modules[name].seed()"
+    ),
+    "r": 'local({s <- readBin("/dev/urandom", "integer"); set.seed(if (is.na(s)) 1L else s)})',
+}
 
 
 def enter_code(language, env, cwd):
@@ -53,7 +64,7 @@ def r_text(text):
 
 
 class Host:
-    """The other end of the channel."""
+    """The channel has ended."""
 
     def __init__(self):
         os.set_inheritable(CHANNEL, False)
@@ -71,13 +82,14 @@ class Host:
 
 
 def standing():
-    """The line that tells of a message after how much unread output it stands."""
+    """Return the line that states the position of a message, as the number of
+    unread bytes of each output."""
     unread = [fcntl.ioctl(fd, termios.FIONREAD, bytes(4)) for fd in (1, 2)]
     return "=%d,%d\n" % tuple(int.from_bytes(n, sys.byteorder) for n in unread)
 
 
 class Kernel:
-    """A kernel and our conversation with it."""
+    """A kernel and the connection to it."""
 
     def __init__(self, name):
         from jupyter_client.manager import KernelManager
@@ -96,9 +108,10 @@ class Kernel:
         self.interrupted = self.busy
 
     def run(self, code, silent=False):
-        """Run code and yield what the kernel says of it, to the end."""
-        # After an error a kernel refuses for a moment what it takes to have been
-        # queued behind it. Nothing is: one cell is sent after the other.
+        """Run code, and yield the kernel's messages about it until its end."""
+        # After an error, a kernel briefly rejects requests that it considers
+        # queued. None is queued here, because cells are sent one after the
+        # other.
         request = self.client.execute(
             code, silent=silent, store_history=not silent, allow_stdin=False, stop_on_error=False
         )
@@ -143,7 +156,7 @@ class Kernel:
 
 
 class KernelDied(Exception):
-    """There is nobody left to run a cell."""
+    """The kernel has ended."""
 
 
 def cell(order, kernel, host, count):
@@ -181,7 +194,7 @@ def write(stream, text):
 
 
 def forms(content):
-    """A bundle of forms as the host takes them: base64 without line ends."""
+    """Return a MIME bundle in the host's form: base64 without line breaks."""
     found = {}
     for mime, form in content["data"].items():
         binary = mime == "application/pdf" or mime.startswith("image/") and mime != "image/svg+xml"
@@ -199,7 +212,7 @@ def failure(content):
 
 def serve(name):
     host = Host()
-    # Connection files carry keys: not into the user's home.
+    # Connection files contain keys, so they are not stored in the user's home.
     os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
     kernel = Kernel(name)
     host.say("ready", version=kernel.version, flavor="jupyter")
@@ -208,6 +221,8 @@ def serve(name):
         op = order.get("op")
         if op == "ping":
             host.say("pong", nonce=order.get("nonce", ""))
+        elif op == "renew":
+            kernel.quietly(RENEW.get(kernel.language))
         elif op == "cell":
             count += 1
             cell(order, kernel, host, count)
@@ -231,7 +246,7 @@ def kernels():
 
 
 def kernel_for(wanted):
-    """The kernel of that name, or else the first one for that language."""
+    """Return the kernel with a name, or else the first one for that language."""
     known = kernels()
     for key in ("name", "language", "display_name"):
         for kernel in known:
@@ -241,10 +256,11 @@ def kernel_for(wanted):
     sys.exit("no Jupyter kernel for %s; there are: %s" % (wanted, names))
 
 
-# Nothing of this folder is for the modules that are imported from here on.
+# Modules that are imported from now on must not find the files of this
+# directory.
 sys.path[:] = [p for p in sys.path if p != os.path.dirname(os.path.abspath(__file__))]
-# Else ipykernel's debugger writes warnings that nobody can act upon, also where
-# it is only looked for.
+# Otherwise ipykernel's debugger prints irrelevant warnings, even if it is only
+# searched for.
 os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
 if sys.argv[1:] == ["--list"]:
     print(json.dumps(kernels()))

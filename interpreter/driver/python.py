@@ -1,9 +1,10 @@
-# The Python driver: takes orders on descriptor 3 and carries them out, cells
-# with python_cells.py and its kin, which lie beside this file.
+# The Python driver. It reads orders from descriptor 3 and executes them. The
+# other python_*.py files in this directory, such as python_cells.py, belong to
+# it.
 #
-# Whatever is imported before "ready" delays every sandbox, so this file lives
-# on what the interpreter has loaded by itself. It runs on Pythons without json,
-# traceback or threading: the smallest ones of Debian have none of them.
+# Imports before the message "ready" delay every sandbox, so this file uses
+# only modules that the interpreter has already loaded. It also runs on Pythons
+# without json, traceback or threading, such as Debian's python3-minimal.
 import os
 import sys
 
@@ -11,7 +12,7 @@ CHANNEL = 3
 HERE = os.path.dirname(os.path.abspath(__file__))
 ARTIFACTS = "/workspace/artifacts"
 
-# What programs are likely to use, for as long as it costs little memory.
+# Modules that programs are likely to import and that need little memory.
 LIKELY = (
     "json re traceback linecache ast opcode threading subprocess collections datetime"
     " math random time io types functools itertools typing tempfile shutil resource atexit gc"
@@ -22,7 +23,7 @@ LIKELY = (
 
 
 def quote(text):
-    """A str in JSON, in ASCII. Lone surrogates are escaped like any other."""
+    """Return a str as JSON in ASCII. Lone surrogates are escaped, too."""
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return '"' + text + '"'
     units = text.encode("utf-16-le", "surrogatepass")
@@ -35,7 +36,7 @@ def quote(text):
 
 
 def plain(value):
-    """JSON of a value that is made of Python's own simplest types."""
+    """Return the JSON of a value of built-in types."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
     kind = type(value)
@@ -51,12 +52,12 @@ def plain(value):
 
 
 class Encoded(str):
-    """JSON already, to be put into a message as it is."""
+    """Text that is already JSON. It is inserted into a message unchanged."""
 
 
 def decode(text):
-    """A JSON text of the host as Python values, without json."""
-    # Only a slash's escape means something else in Python.
+    """Decode a JSON text from the host without the module json."""
+    # Only the escape of a slash has a different meaning in Python.
     if "\\/" in text:
         text = text.replace("\\\\", "\0").replace("\\/", "/").replace("\0", "\\\\")
     value = eval(text, {"__builtins__": {}, "true": True, "false": False, "null": None})
@@ -64,7 +65,7 @@ def decode(text):
 
 
 def paired(value):
-    """The value with surrogate pairs as the characters that they mean."""
+    """Return the value with surrogate pairs replaced by their characters."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     if isinstance(value, list):
@@ -75,8 +76,9 @@ def paired(value):
 
 
 class Json:
-    """JSON by json, when it is loaded: it is quicker and takes more types. The
-    driver's own references, so that what a program does to json is its own."""
+    """The module json, once it is loaded. It is faster and supports more
+    types. The driver keeps its own references, so programs that change the
+    module do not affect it."""
 
     loads = dumps = quote = None
 
@@ -106,13 +108,13 @@ def encode(value):
 
 
 class Channel:
-    """The socket to the host: JSON objects both ways, one to a line."""
+    """The socket to the host. Both sides send one JSON object per line."""
 
     def __init__(self, fd):
         import _thread
 
         os.set_inheritable(fd, False)
-        self.fd = fd
+        self.fd = self.out = fd
         self.rest = b""
         self.held = b""
         self.lock = _thread.allocate_lock()
@@ -121,19 +123,43 @@ class Channel:
         os.register_at_fork(after_in_child=self.forsake)
 
     def forsake(self):
-        """In a forked child: the channel is the parent's alone."""
+        """Close the channel in a forked child. Only the parent uses it."""
+        for fd in {self.fd, self.out}:
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+        self.fd = self.out = -1
+
+    def park(self, folder):
+        """Replace the host's descriptors, which cannot be saved, by the pipes in
+        a folder. Without the pipes nothing changes."""
+        pipes = []
         try:
-            os.close(self.fd)
+            for name in ("orders", "messages", "stdout", "stderr"):
+                pipes.append(os.open(folder + "/" + name, os.O_WRONLY if pipes else os.O_RDONLY))
+            with self.lock:
+                os.write(pipes[1], b'{"type":"parked"}\n')
         except OSError:
-            pass
-        self.fd = -1
+            for fd in pipes:
+                os.close(fd)
+            return
+        with self.lock:
+            os.close(self.fd)
+            self.fd, self.out = pipes[:2]
+            pipes[:2] = [os.open(os.devnull, os.O_RDONLY)]
+            for number, fd in enumerate(pipes):
+                os.dup2(fd, number)
+                os.close(fd)
+        self.say({"type": "parked"})
 
     def hold(self, message):
-        """Say a message with the next one, which comes in a moment."""
+        """Buffer a message, and send it together with the next one."""
         self.held += (encode(message) + "\n").encode("ascii")
 
     def say(self, message, lost=1):
-        """Tell the host, or exit with the code lost when there is none."""
+        """Send a message to the host. If the host is gone, exit with the code
+        lost."""
         if self.fd < 0:
             return
         body = (encode(message) + "\n").encode("ascii")
@@ -144,14 +170,14 @@ class Channel:
         try:
             with self.lock:
                 while data:
-                    data = data[os.write(self.fd, data):]
+                    data = data[os.write(self.out, data):]
         except OSError:
             os._exit(lost)
         if quiet:
             quiet.over()
 
     def next(self):
-        """The next order, or None when there will be none."""
+        """Return the next order, or None at the end of the channel."""
         parts = [self.rest]
         while b"\n" not in parts[-1]:
             part = os.read(self.fd, 1 << 16)
@@ -166,26 +192,28 @@ class Channel:
 
 
 def standing():
-    """The line that tells of a message where in the outputs it stands: after how
-    much of what nobody has read yet. What is written next is not before it."""
+    """Return the line that states the position of a message in the outputs:
+    the number of bytes of each output that are unread. Later output follows
+    the message."""
     try:
         import fcntl
 
         unread = [fcntl.ioctl(fd, 0x541B, bytes(4)) for fd in (1, 2)]  # FIONREAD
         return "=%d,%d\n" % tuple([int.from_bytes(n, sys.byteorder) for n in unread])
     except Exception:
-        return ""  # an output that the program has closed, or a Python without fcntl
+        return ""  # the program has closed an output, or Python has no fcntl
 
 
 # -- Interrupts ---------------------------------------------------------------
 
 
 def ignore(signum, frame):
-    """Instead of SIG_IGN, which everything that is started would inherit."""
+    """Handle SIGINT without an effect. Child processes would inherit SIG_IGN."""
 
 
 def on_interrupt(handler):
-    """Set what SIGINT does. One that is pending strikes here at the latest."""
+    """Set the handler of SIGINT. A pending SIGINT is handled before this
+    returns."""
     import _signal
 
     global deaf
@@ -195,11 +223,11 @@ def on_interrupt(handler):
     return before
 
 
-deaf = False  # SIGINT does nothing now: each call that says so costs
+deaf = False  # whether SIGINT is ignored now; it saves system calls
 
 
 class Quiet:
-    """A while in which SIGINT waits, so that half a message is never said."""
+    """Delays SIGINT, so that no message is sent partially."""
 
     def __init__(self):
         self.struck = False
@@ -215,13 +243,13 @@ class Quiet:
 
 
 def strike_again(unraisable, others=sys.unraisablehook):
-    """Send an interrupt again that was raised where Python lets go of it, such as
-    in a callback of an import: nobody has heard of it."""
+    """Send an interrupt again that Python has discarded, for example because
+    it was raised in a callback of an import."""
     import _thread
     import time
 
     def later():
-        time.sleep(0.02)  # what has let go of it is over by then
+        time.sleep(0.02)  # by then, the code that discarded it has ended
         os.kill(os.getpid(), 2)
 
     if unraisable.exc_type is not KeyboardInterrupt:
@@ -230,7 +258,7 @@ def strike_again(unraisable, others=sys.unraisablehook):
 
 
 def hush():
-    """Ignore SIGINT from here on, one that is pending included."""
+    """Ignore SIGINT from now on, including a pending one."""
     while True:
         try:
             return on_interrupt(ignore)
@@ -238,19 +266,26 @@ def hush():
             pass
 
 
-def interruptible(run):
-    """Call run so that SIGINT interrupts it, and return what it raised. Once
-    this returns, no interrupt that came before can strike."""
-    import _signal
+interrupted = None  # the thread in which SIGINT currently raises KeyboardInterrupt
 
+
+def interruptible(run):
+    """Call run so that SIGINT interrupts it, and return the exception that it
+    raised. An earlier interrupt has no effect after this returns."""
+    import _signal
+    import _thread
+
+    global interrupted
     error = None
     while True:
         try:
             if run is not None:
                 step, run = run, None
+                interrupted = _thread.get_ident()
                 on_interrupt(_signal.default_int_handler)
                 step()
             on_interrupt(ignore)
+            interrupted = None
             return error
         except BaseException as exc:
             error = error or exc
@@ -260,7 +295,7 @@ def interruptible(run):
 
 
 def cut(trace):
-    """The traceback without the frames of drivers, and without those of asyncio
+    """Return the traceback without the driver's frames and the asyncio frames
     that they called."""
     while trace is not None and ours(trace):
         trace = trace.tb_next
@@ -284,7 +319,7 @@ def filename(trace):
 
 
 def explain(exc):
-    """An exception as Python prints it, the driver's frames cut."""
+    """Format an exception as Python does, without the driver's frames."""
     seen, todo = set(), [exc]
     while todo:
         e = todo.pop()
@@ -301,7 +336,7 @@ def explain(exc):
 
 
 def bare(exc):
-    """What explain says where there is no traceback."""
+    """Format an exception without the module traceback."""
     lines = ["Traceback (most recent call last):\n"]
     trace = exc.__traceback__
     while trace is not None:
@@ -321,7 +356,7 @@ def message(exc):
 
 
 def exit_code(exc):
-    """The code with which Python ends on a SystemExit."""
+    """Return the exit code of a SystemExit, as Python does."""
     if exc.code is None:
         return 0
     if isinstance(exc.code, int):
@@ -331,9 +366,15 @@ def exit_code(exc):
 
 
 def attempt(step):
-    """Call step, whatever it raises: what is broken here is the program's own."""
+    """Call step and ignore exceptions, because they are errors of the program.
+    An interrupt is for the cell, and ends it."""
     try:
         step()
+    except KeyboardInterrupt:
+        import _thread
+
+        if interrupted == _thread.get_ident():
+            raise
     except BaseException:
         pass
 
@@ -342,7 +383,8 @@ def attempt(step):
 
 
 class Watcher:
-    """A finder of modules that finds none: it acts on some as they come in."""
+    """A finder that finds no modules. It only runs code when some are
+    imported."""
 
     def __init__(self, actions):
         self.actions = actions
@@ -368,13 +410,13 @@ class Watcher:
 
 
 def watch(actions):
-    """Act on modules, by their names, once they were imported."""
+    """Call functions after the modules with the given names were imported."""
     sys.meta_path.insert(0, Watcher(actions))
 
 
 def fork_by_default():
-    """Let multiprocessing fork, as it did before Python 3.14: its other ways
-    read the program from a file, and there is none."""
+    """Make multiprocessing fork, as before Python 3.14. Its other start
+    methods read the program from a file, which does not exist here."""
 
     def context(module):
         module._default_context = module.DefaultContext(module._concrete_contexts["fork"])
@@ -387,8 +429,8 @@ def fork_by_default():
 
 
 def enter(order):
-    """Make the process what the order says: directory, environment, search
-    path. Return the environment that was."""
+    """Set the directory, environment and search path from an order. Return the
+    previous environment."""
     before = {}
     for key, value in (order.get("env") or {}).items():
         before[key] = os.environ.get(key)
@@ -401,7 +443,7 @@ def enter(order):
 
 
 def restore(before):
-    """Take back what enter did to the environment."""
+    """Restore the environment that enter changed."""
     for key, value in before.items():
         if value is None:
             os.environ.pop(key, None)
@@ -412,7 +454,7 @@ def restore(before):
 
 
 def settle(keys):
-    """Act on variables that Python itself has read already."""
+    """Apply variables that Python has already read."""
     if "TZ" in keys:
         import time
 
@@ -420,13 +462,14 @@ def settle(keys):
 
 
 def confine(limits):
-    """Take on resource limits, never above those that are there."""
+    """Set resource limits, but never above the current ones."""
     if not limits:
         return
     try:
         import resource
     except ImportError:
-        # The smallest Pythons leave it out; util-linux is everywhere on Debian.
+        # Debian's smallest Pythons do not have the module resource, but every
+        # Debian has util-linux.
         options = ["--%s=%d:%d" % (name, n, n) for name, n in limits.items()]
         os.spawnvp(os.P_WAIT, "prlimit", ["prlimit", "--pid", str(os.getpid())] + options)
         return
@@ -439,7 +482,7 @@ def confine(limits):
 
 
 def become(name):
-    """Make a new module the one that is known by name."""
+    """Create a module and register it under its name."""
     module = type(sys)(name)
     module.__builtins__ = __builtins__
     sys.modules[name] = module
@@ -447,21 +490,22 @@ def become(name):
 
 
 def change_directory(path):
-    """Be where the interpreter would be had it been started there."""
+    """Change to a working directory, as if the interpreter had been started
+    there."""
     before = os.getcwd()
     os.chdir(path)
     sys.path[:] = [path if p == before else p for p in sys.path]
 
 
 def search_path(env):
-    """Let imports look where they would had Python been started now, and never
-    among the drivers."""
+    """Set the import path as if Python had been started now, without the
+    driver's directory."""
     named = [p for p in (env or {}).get("PYTHONPATH", "").split(":") if p]
     sys.path[:] = [os.getcwd()] + named + [p for p in sys.path if p != HERE]
 
 
 def program(order, channel):
-    """Run a whole program and exit as it does."""
+    """Run a whole program and exit as Python does."""
     import _signal
 
     arguments = order.get("arguments")
@@ -480,7 +524,7 @@ def program(order, channel):
             tray = lay_out("artifacts")
         confine(order.get("limits"))
         fork_by_default()
-        # Lines appear when they are printed, also when time runs out.
+        # Each line is sent when it is printed, so it is not lost at a timeout.
         sys.stdout.reconfigure(line_buffering=True)
         run(order.get("code", ""), arguments, module, answer)
     except SystemExit as exc:
@@ -499,18 +543,18 @@ def program(order, channel):
 
 
 def lay_out(name):
-    """Make a folder that programs count on. Return whose it is to take away, if
-    nothing was put there."""
+    """Create a directory that programs expect. Return this process and the
+    path. The process removes the directory if it is still empty at its end."""
     try:
         os.mkdir(name)
         return os.getpid(), os.path.abspath(name)
     except OSError:
-        return None  # it is there, or nobody may write here
+        return None  # it exists, or this user may not create it
 
 
 def run(source, arguments, module, answer):
-    """Run the source, and main with arguments when they were given, or when
-    main is defined and the program does not use it itself."""
+    """Run the source. Call main if the order has arguments, or if main is
+    defined and the program does not use it itself."""
     source = source[1:] if source.startswith("\ufeff") else source
     remember("main.py", source)
     code = compile(source, "main.py", "exec", dont_inherit=True)
@@ -538,7 +582,7 @@ def run(source, arguments, module, answer):
 
 
 def remember(name, source):
-    """Let tracebacks and inspect show the lines of a source without a file."""
+    """Make tracebacks and inspect show the lines of a source that has no file."""
     try:
         import linecache
     except ImportError:
@@ -547,7 +591,7 @@ def remember(name, source):
 
 
 def uses_main(code):
-    """Tell whether module-level code reads the name main, as scripts do."""
+    """Report whether module-level code reads the name main, as scripts do."""
     import opcode
 
     load, extend = opcode.opmap["LOAD_NAME"], opcode.EXTENDED_ARG
@@ -565,15 +609,15 @@ def uses_main(code):
 
 def fail(exc, answer):
     text = explain(exc)
-    # What a program has put in a stream's place need not have a flush.
+    # A program may have replaced a stream with an object without flush.
     attempt(lambda: sys.stdout.flush())
     attempt(lambda: (sys.stderr.write(text), sys.stderr.flush()))
     answer["failure"] = {"name": type(exc).__name__, "message": message(exc)[:4000], "traceback": text[-20000:]}
 
 
 def leave(module):
-    """End as the interpreter does: wait for threads, run what atexit was given,
-    let go of the program's objects and flush what is left in files."""
+    """Exit as the interpreter does: wait for threads, run the functions of
+    atexit, release the program's objects, and flush files."""
     import atexit
 
     threading = sys.modules.get("threading")
@@ -584,17 +628,17 @@ def leave(module):
 
 
 def let_go(module):
-    """The part of leave that can be done again."""
+    """The part of leave that can be repeated."""
     import gc
     import io
 
-    # Threads that still run may use the module: they would only complain.
+    # Running threads may use the module and would print errors.
     if len(sys._current_frames()) == 1:
         fresh = type(sys)("").__dict__
         names = [n for n in module.__dict__ if n not in fresh and n != "__builtins__"]
         for name in sorted(names, key=lambda n: not n.startswith("_")):
             module.__dict__[name] = None
-        if len(names) > 1:  # __file__ is there always; without more there is nothing to let go
+        if len(names) > 1:  # __file__ always exists; without other names there is nothing to release
             gc.collect()
     for thing in gc.get_objects():
         if isinstance(thing, (io.TextIOWrapper, io.BufferedWriter)):
@@ -614,7 +658,7 @@ def listing(path):
 
 
 class Cells:
-    """The side of the driver that is loaded with the first cell."""
+    """The part of the driver that is loaded with the first cell."""
 
     shell = None
 
@@ -626,8 +670,8 @@ class Cells:
 
 
 def sibling(name):
-    """The module in a file beside this one. It is not known to import, so that
-    programs cannot meet it by accident."""
+    """Load the module from a file in this directory. It is not in sys.modules,
+    so programs cannot import it by accident."""
     if name in siblings:
         return siblings[name]
     path = HERE + "/" + name + ".py"
@@ -636,7 +680,7 @@ def sibling(name):
     module.driver = driver
     with open(path, encoding="utf-8") as f:
         exec(compile(f.read(), path, "exec", dont_inherit=True), module.__dict__)
-    siblings[name] = module  # not earlier: an interrupt may have come between
+    siblings[name] = module  # not earlier, because an interrupt may arrive in between
     return module
 
 
@@ -652,14 +696,15 @@ def warm(order, channel):
     rehearse()
     import gc
 
-    # What is here now lives as long as the process: no use looking at it again.
+    # Existing objects live as long as the process. The garbage collector need
+    # not examine them again.
     gc.collect()
     gc.freeze()
 
 
 def rehearse():
-    """Go where a program goes, so that the first one finds every import made
-    and every page in memory."""
+    """Run a small program, so that the imports and memory pages of the first
+    real program are ready."""
     real, path, argv = sys.stdout, sys.path[:], sys.argv
     try:
         with open(os.devnull, "w") as sys.stdout:
@@ -677,7 +722,7 @@ def rehearse():
 
 
 def play(source):
-    """Do with a source what program does, as far as that can be undone."""
+    """Process a source as program does, as far as the effects can be reverted."""
     module = type(sys)("rehearsal")
     module.__file__ = "main.py"
     enter({})
@@ -703,8 +748,12 @@ def serve(channel):
             warm(order, channel)
         elif op == "ping":
             channel.say({"type": "pong", "nonce": order.get("nonce", "")})
+        elif op == "park":
+            channel.park(order["cwd"])
         elif op == "chdir":
             change_directory(order["cwd"])
+        elif op == "renew":
+            sibling("python_renew").renew()
         elif op == "cell":
             Cells.load(channel).cell(order)
         elif op == "step":

@@ -1,6 +1,6 @@
-# Cells: code that runs in one name space which lives as long as the
-# interpreter. The driver loads this with the first cell; `driver` is its
-# module, python.py.
+# Cells are executed in one name space, which lives as long as the interpreter.
+# The driver loads this file with the first cell; `driver` is the module
+# python.py.
 import _thread
 import ast
 import functools
@@ -12,7 +12,7 @@ import time
 import warnings
 
 CO_COROUTINE = 0x80
-# How long a line may stay unfinished before it is shown as it is.
+# Seconds after which an incomplete line is sent.
 PATIENCE = 0.05
 
 
@@ -20,11 +20,11 @@ PATIENCE = 0.05
 
 
 class Stream(io.TextIOWrapper):
-    """Standard output or error: whole lines go out as they are printed, and
-    what stays without an end for a while is flushed by another thread."""
+    """Standard output or error. It sends complete lines immediately. Another
+    thread flushes an incomplete line after a delay."""
 
-    since = 0.0  # when the unfinished line began, 0 for none
-    begun = False  # print writes its values before its end, which mostly follows
+    since = 0.0  # when the incomplete line began, or 0
+    begun = False  # print writes the line end separately, usually right after the values
 
     def write(self, text):
         n = super().write(text)
@@ -39,10 +39,10 @@ class Stream(io.TextIOWrapper):
 
 
 class Flusher:
-    """The thread that flushes unfinished lines. There is none before it is
-    needed first, and none in a forked child until it needs one itself."""
+    """The thread that flushes incomplete lines. It starts on first use, in
+    each process."""
 
-    needed = None  # an Event while there is a thread
+    needed = None  # an Event while the thread runs
 
     @classmethod
     def wake(cls):
@@ -65,7 +65,7 @@ class Flusher:
 
     @staticmethod
     def unfinished(stream):
-        """Flush the stream when its time has come; tell whether it has not."""
+        """Flush the stream if its time has come. Report whether it has not."""
         since = getattr(stream, "since", 0.0)
         if not since:
             return False
@@ -77,8 +77,9 @@ class Flusher:
 
 
 def open_streams():
-    """Put our streams in the place of Python's own, and an empty input in the
-    place of the host's, which would never end for the children of cells."""
+    """Replace Python's streams with ours, and standard input with an empty
+    one. The host's standard input never ends, also for child processes of
+    cells."""
     for name in ("stdout", "stderr"):
         old = getattr(sys, name)
         old.flush()
@@ -92,18 +93,19 @@ def open_streams():
     os.close(nothing)
     sys.stdin = NoInput()
     os.register_at_fork(after_in_child=Flusher.forget)
-    # Python 3.12 warns of threads when a process forks: the one here is ours.
+    # Python 3.12 warns if a process with threads forks. The only thread here
+    # is ours.
     warnings.filterwarnings("ignore", message="This process .* is multi-threaded", category=DeprecationWarning)
 
 
 def flush():
-    # What a cell has put in a stream's place need not have a flush.
+    # A cell may have replaced a stream with an object without flush.
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         driver.attempt(lambda: stream.flush())
 
 
 class StdinNotImplementedError(NotImplementedError):
-    """What Jupyter's kernels raise when they cannot ask anybody."""
+    """The exception of Jupyter's kernels when a cell asks for input."""
 
     __module__ = "builtins"
 
@@ -124,7 +126,26 @@ class NoInput(io.TextIOBase):
         return self.read()
 
     def close(self):
-        """exit() closes it before it raises SystemExit."""
+        """Do nothing. exit() closes the input before it raises SystemExit."""
+
+
+# -- Packages that commands install --------------------------------------------
+
+
+def find_installed():
+    """Let imports find the packages that pip has installed for the user in a
+    command. As in a new interpreter, they precede the packages of the
+    distribution."""
+    site = sys.modules.get("site")
+    user = site.getusersitepackages() if site is not None and site.ENABLE_USER_SITE else None
+    if not user or user in sys.path or not os.path.isdir(user):
+        return
+    before = list(sys.path)
+    site.addsitedir(user)
+    added = [p for p in sys.path if p not in before]
+    at = next((i for i, p in enumerate(before) if p.endswith(("-packages", "-packages/"))), len(before))
+    sys.path[:] = before[:at] + added + before[at:]
+    sys.path_importer_cache.clear()
 
 
 # -- The shell ----------------------------------------------------------------
@@ -147,15 +168,16 @@ class Shell:
         self.rich = driver.sibling("python_rich")
         self.rich.watch(self.display, self.tasks.adopt)
         self.magic = None
-        self.order = None  # of the step that runs
+        self.order = None  # the packages of the current step
 
     def cell(self, order):
+        driver.attempt(find_installed)
         self.perform(order)
         self.channel.say({"type": "end"})
 
     def step(self, order):
-        """Run a cell of a notebook of which this interpreter has seen nothing,
-        with what its cells before have left, and say what it leaves itself."""
+        """Run a cell of a notebook in a new interpreter, with the state that
+        earlier cells left, and report the state that this cell leaves."""
         self.count = order.get("count") or 0
         self.order = order
         packages = order.get("packages") or []
@@ -173,7 +195,8 @@ class Shell:
         self.channel.say({"type": "end", "code": int(error is not None), "state": driver.Encoded(document)})
 
     def installed(self, words):
-        """Say what pip has installed in a step, so that the next has it, too."""
+        """Report the packages that pip has installed in a step, so that the
+        next step gets them."""
         if self.order is None or os.getpid() != self.pid:
             return
         names, why = driver.sibling("python_magic").requirements(words)
@@ -187,10 +210,11 @@ class Shell:
             self.channel.say({"type": "installed", "packages": names})
 
     def knows(self, file):
-        """Take in that a source is that of a cell before."""
+        """Record the source of an earlier cell."""
 
     def note(self, what, names):
-        """Say on standard error what is left out, and why."""
+        """Report on standard error the names that are left out, with the
+        reasons."""
         for name, why in names.items():
             text = "brig: %s %s: %s\n" % (name, what, why)
             driver.attempt(lambda: sys.__stderr__.write(text))
@@ -198,7 +222,7 @@ class Shell:
             flush()
 
     def perform(self, order):
-        """Run a cell and tell of it. Return what it raised."""
+        """Run a cell and report its end. Return the exception that it raised."""
         self.count += 1
         self.channel.say({"type": "started", "count": self.count})
         before = {}
@@ -226,11 +250,12 @@ class Shell:
         return error
 
     def idle(self):
-        """Let tasks go on until there is an order."""
+        """Run asyncio tasks until an order arrives."""
         self.tasks.idle()
 
     def leave(self, error):
-        """End a child that the cell forked and did not end itself."""
+        """Exit in a child process that the cell forked and that returned from
+        the cell."""
         code = 0
         if isinstance(error, SystemExit):
             code = driver.exit_code(error)
@@ -241,7 +266,7 @@ class Shell:
         os._exit(code)
 
     def execute(self, source):
-        """Run the source; its value is that of the expression it ends with."""
+        """Execute the source. The result is the value of the final expression."""
         name = "Cell [%d]" % self.count
         self.space["In"].append(source)
         driver.remember(name, source)
@@ -262,7 +287,8 @@ class Shell:
         return [eval(part, self.space) for part in parts][-1]
 
     def compile(self, tree, name, mode):
-        """Compile with the __future__ of the cells before, and keep this one's."""
+        """Compile with the __future__ imports of earlier cells, and keep those
+        of this one."""
         import __future__ as future
 
         code = compile(tree, name, mode, self.flags, True)
@@ -279,7 +305,7 @@ class Shell:
         return value
 
     def translate(self, source):
-        """The source with magics and shell commands as calls."""
+        """Return the source with magics and shell commands replaced by calls."""
         if "IPython" in source:
             self.rich.stand_in(self)
         if "%" not in source and "!" not in source and "pip" not in source:
@@ -297,16 +323,17 @@ class Shell:
         self.say("result", forms)
 
     def display(self, *values, raw=False, display_id=None, **options):
-        """Show values in every form that they have; raw ones are forms already."""
+        """Display values in all their MIME types. Raw values are already MIME
+        bundles."""
         for value in values:
             self.say("display", value if raw else self.rich.forms(value))
         return self.rich.Handle(self.display, display_id) if display_id else None
 
     def say(self, kind, forms):
         if not self.running:
-            return  # a thread that displays when no cell is there to show it
+            return  # a thread displays a value while no cell runs
         flush()
-        # The end follows a result, and goes to the host with it.
+        # The end of the cell follows a result. Both are sent together.
         say = self.channel.hold if kind == "result" else self.channel.say
         say({"type": kind, "data": self.rich.encoded(forms)})
 
@@ -320,7 +347,7 @@ class Shell:
 
 
 def silenced(source):
-    """Tell whether the last thing of the source is a semicolon."""
+    """Report whether the source ends in a semicolon."""
     if ";" not in source:
         return False
     import tokenize
@@ -337,16 +364,16 @@ def silenced(source):
 
 
 class Tasks:
-    """The event loop that cells await on. It outlives them, and with it what
-    they leave running."""
+    """The event loop for the await of cells. It continues after a cell, with
+    the tasks that the cell left."""
 
     def __init__(self, channel):
         self.channel = channel
         self.loop = None
-        self.begins = False  # tasks, also where nothing is awaited
+        self.begins = False  # runs tasks even if the cell awaits nothing
 
     def adopt(self):
-        """Make the loop the one that is found, also after asyncio.run."""
+        """Make the loop the current one, also after asyncio.run."""
         asyncio = sys.modules.get("asyncio")
         if asyncio is None or not hasattr(asyncio, "set_event_loop"):
             return
@@ -358,8 +385,8 @@ class Tasks:
             self.begin_tasks(asyncio)
 
     def begin_tasks(self, asyncio):
-        """Have create_task work in cells that do not await: in a notebook the
-        loop always runs. Here it does between the cells."""
+        """Let create_task work in cells that do not await. In a notebook the
+        loop always runs; here it runs between cells."""
         original = asyncio.create_task
 
         @functools.wraps(original)
@@ -405,17 +432,18 @@ class Tasks:
 
 
 def open_shell(channel):
-    """The shell for this interpreter: IPython's when there is one."""
+    """Return the shell for this interpreter, which is IPython's if it is
+    installed."""
     open_streams()
     sys.argv = [""]
     driver.search_path(None)
     driver.fork_by_default()
     os.environ.setdefault("MPLBACKEND", "Agg")
-    # The sandbox is all that a system's packages are there for.
+    # In a sandbox, pip may change the distribution's packages.
     os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
     if not os.environ.get("BRIG_NO_IPYTHON"):
         try:
             return driver.sibling("python_ipython").open_shell(channel, Shell)
         except Exception:
-            pass  # none there, or none that works
+            pass  # IPython is missing or does not work
     return Shell(channel)

@@ -1,5 +1,7 @@
-# What a figure of matplotlib shows, as data: titles, labels and points, in the
-# shape that clients of E2B know. Axes are told apart by what is drawn on them.
+# Extracts the data of a matplotlib figure: titles, labels and points, in the
+# format of E2B's clients. The type of a chart is derived from the artists on
+# its axes.
+import decimal
 import math
 import re
 
@@ -13,7 +15,7 @@ UNIT = re.compile(r"\s\((.*?)\)|\[(.*?)\]")
 
 
 def chart(figure):
-    """The chart of a figure that was drawn; empty for an empty one."""
+    """Return the chart of a drawn figure, or an empty one for an empty figure."""
     axes = figure.get_axes()
     if not axes or len(axes) == 1 and not drawn(axes[0]):
         return {}
@@ -36,7 +38,7 @@ def plot(ax):
 
 
 def drawn(ax):
-    children = getattr(ax, "_children", None)  # in the order of drawing, since matplotlib 3.5
+    children = getattr(ax, "_children", None)  # in drawing order, since matplotlib 3.5
     if children is None:
         children = list(ax.lines) + list(ax.patches) + list(ax.collections) + list(ax.images)
     return [thing for thing in children if not isinstance(thing, Text)]
@@ -55,7 +57,7 @@ def kind_of(ax):
 
 
 def is_grid(thing):
-    """Tell whether it is a line along an axis that is there to guide the eye."""
+    """Report whether a line is only a guide along an axis."""
     if not isinstance(thing, Line2D):
         return False
     x, y = list(thing.get_xdata()), list(thing.get_ydata())
@@ -76,7 +78,7 @@ def unit(label):
 
 
 def swap(found):
-    """What lies on its side is described as if it stood."""
+    """Describe a horizontal chart as if it were vertical."""
     found["x_label"], found["y_label"] = found["y_label"], found["x_label"]
     found["x_unit"], found["y_unit"] = found["y_unit"], found["x_unit"]
 
@@ -94,7 +96,7 @@ def ticks(name, axis, texts, scale):
 
 
 def is_categorical(places, texts):
-    """Tell whether ticks are numbered from 0 on and named otherwise."""
+    """Report whether tick positions count from 0 while tick labels are names."""
     return all(place == i and text != str(i) for i, (place, text) in enumerate(zip(places, texts)))
 
 
@@ -102,7 +104,7 @@ def is_categorical(places, texts):
 
 
 def value(v):
-    """A number, a date or a name from matplotlib as a JSON value."""
+    """Return a number, a date or a name of matplotlib as a JSON value."""
     if hasattr(v, "isoformat"):
         return v.isoformat()
     if type(v).__name__ == "datetime64":
@@ -114,11 +116,17 @@ def value(v):
 
 
 def number(v):
-    return float("%.8g" % v)
+    """Round a number as E2B does: larger numbers keep fewer digits."""
+    exact = decimal.Decimal(str(v))
+    if not exact.is_finite():
+        return float(exact)
+    with decimal.localcontext() as context:
+        context.prec = max(1, 8 - exact.adjusted())
+        return float(+exact)
 
 
 def named(label, prefix, kind):
-    """A label, or "Line 2" for one that matplotlib made up itself."""
+    """Return a label, or "Line 2" for a label that matplotlib generated."""
     return "%s %s" % (kind, label[len(prefix):]) if label.startswith(prefix) else label
 
 
@@ -176,7 +184,8 @@ def boxes(ax, found):
 
 
 def is_whisker(line, patch):
-    """Tell whether an upright line of two points begins where the box ends."""
+    """Report whether a vertical line of two points starts at the end of the
+    box."""
     x, y = line.get_xdata(), line.get_ydata()
     if len(x) != 2 or x[0] != x[1]:
         return False
@@ -205,7 +214,7 @@ def box(label, patch, lines, across, along):
             found["min"] = min(values) if max(values) == low else found["min"]
             found["max"] = max(values) if min(values) == high else found["max"]
         elif max(where) - min(where) >= 0.9 * (right - left):
-            found["median"] = values[0]  # the caps of whiskers are not as wide as the box
+            found["median"] = values[0]  # the caps of whiskers are narrower than the box
     return found
 
 

@@ -1,5 +1,5 @@
-# Cells by IPython, where the image has it: its magics, its results and its
-# tracebacks, without its history, colours and terminal. `driver` is python.py.
+# Runs cells with IPython, if the image has it: with its magics, results and
+# tracebacks, without its history, colors and terminal. `driver` is python.py.
 import os
 import re
 import sys
@@ -18,24 +18,26 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Hook(DisplayHook):
-    """Keeps the forms of a cell's result, which is told after its displays."""
+    """Keeps the MIME bundle of a cell's result, which is sent after its
+    displays."""
 
     def write_output_prompt(self):
-        """There is no prompt: what comes is a message."""
+        """Write no prompt. The result is a message."""
 
     def write_format_data(self, format_dict, md_dict=None):
         self.shell.forms = format_dict
 
     def log_output(self, format_dict):
-        """There is no log."""
+        """Write no log."""
 
     def quiet(self):
-        """Tell whether the cell ends in a semicolon, for which it is read whole."""
+        """Report whether the cell ends in a semicolon. The complete source is
+        needed for this."""
         cells = self.shell.history_manager.input_hist_parsed
         return ";" in (cells[-1] if len(cells) else "") and super().quiet()
 
     def finish_displayhook(self):
-        """Nothing was written that had to be finished."""
+        """Write no final line break."""
 
 
 class Publisher(DisplayPublisher):
@@ -43,44 +45,47 @@ class Publisher(DisplayPublisher):
         self.shell.publish(data)
 
     def clear_output(self, wait=False):
-        """What was shown stays: the host has it already."""
+        """Ignore the request to clear the output. The host already has it."""
 
 
-# Types whose values have no form but their text, unless somebody asks for one.
+# Types whose values are only displayed as text, unless a program registers a
+# formatter.
 SIMPLE = (int, float, bool, complex, str, bytes)
 
 
 class Formatter(DisplayFormatter):
-    """IPython's forms and our own: frames, charts, JSON."""
+    """IPython's MIME bundles with our own entries: data frames, charts, JSON."""
 
     special = Any()
 
     def format(self, value, include=None, exclude=None):
         kind = type(value)
         if kind in SIMPLE and not include and not exclude and not self.registered(kind):
-            # A dozen formatters would be asked, which takes half of a short cell.
+            # Asking a dozen formatters would take half the time of a short
+            # cell.
             return {"text/plain": self.formatters["text/plain"](value)}, {}
         data, metadata = super().format(value, include, exclude)
         try:
             data.update(self.special(value))
         except Exception:
-            pass  # a value that has none
+            pass  # the type has no other representation
         return data, metadata
 
     def registered(self, kind):
-        """Tell whether somebody has a form of their own for a type."""
+        """Report whether a program has registered a formatter for a type."""
         if self.ipython_display_formatter.type_printers or self.mimebundle_formatter.type_printers:
             return True
         return any(kind in f.type_printers for name, f in self.formatters.items() if name != "text/plain")
 
 
-# What lines in IPython's own syntax have, somewhere or at their beginning.
+# Text that occurs in lines of IPython's own syntax, anywhere or at their
+# start.
 MARKS = re.compile(r"[%!?]|^\s*[,;/]")
 
 
 def plain_python(manager):
-    """Spare cells without any of IPython's own syntax the search for it, which
-    reads them token by token."""
+    """Skip the transformation of cells without IPython's own syntax, because
+    it reads every token."""
     search, known = manager.do_token_transforms, list(manager.token_transformers)
 
     def do_token_transforms(lines):
@@ -92,14 +97,14 @@ def plain_python(manager):
 
 
 class Exit(ExitAutocall):
-    """exit and quit, with a code or without."""
+    """The commands exit and quit, with an optional exit code."""
 
     def __call__(self, code=None):
         raise SystemExit(code)
 
 
 class Interactive(InteractiveShell):
-    """IPython's shell, which keeps what it would print of results and errors."""
+    """IPython's shell. It keeps results and errors instead of printing them."""
 
     displayhook_class = Hook
     display_pub_class = Publisher
@@ -114,7 +119,8 @@ class Interactive(InteractiveShell):
         self.configurables.append(self.display_formatter)
 
     def system(self, command):
-        """Run a command with the cell's output for its own, not for a copy."""
+        """Run a command that writes to the cell's output directly, without a
+        copy."""
         magic = driver.sibling("python_magic")
         command = self.var_expand(command, depth=1)
         self.user_ns["_exit_code"] = code = magic.run([magic.shell(), "-c", command])
@@ -126,7 +132,7 @@ class Interactive(InteractiveShell):
     system_piped = system_raw = system
 
     def enable_gui(self, gui=None):
-        """There is no screen: %matplotlib inline asks for none."""
+        """Do nothing. %matplotlib inline needs no screen."""
 
     def _get_exc_info(self, exc_tuple=None):
         kind, value, trace = super()._get_exc_info(exc_tuple)
@@ -146,7 +152,8 @@ class Interactive(InteractiveShell):
 
 
 def open_shell(channel, base):
-    """IPython's shell as the driver's, made from the driver's own shell."""
+    """The driver's shell on top of IPython's, created from the driver's own
+    shell."""
 
     class Shell(base):
         def __init__(self, channel):
@@ -154,7 +161,7 @@ def open_shell(channel, base):
             del self.space["display"], self.space["In"], self.space["Out"]
             for name in ("_", "__", "___"):
                 del self.space[name]
-            # It would else make a folder in the user's home.
+            # Otherwise IPython would create a directory in the user's home.
             if "IPYTHONDIR" not in os.environ:
                 os.environ["IPYTHONDIR"] = tempfile.mkdtemp(prefix="ipython-")
             self.ipython = Interactive.instance(
@@ -175,7 +182,8 @@ def open_shell(channel, base):
             return done.result
 
         def knows(self, file):
-            """Have tracebacks call it by its number, as those of its own."""
+            """Return the name of a cell in tracebacks: its number, as in
+            IPython."""
             found = re.match(r"<ipython-input-(\d+)-", file)
             if found:
                 self.ipython.compile._filename_map[file] = int(found.group(1))

@@ -1,4 +1,4 @@
-# IPython's magics and shell commands, the usual ones, for where there is no
+# The most common magics and shell commands of IPython, for images without
 # IPython: %pip install x, !ls, files = !ls, %%bash. `driver` is python.py.
 import os
 import re
@@ -8,12 +8,12 @@ import time
 
 LINE = re.compile(r"^(\s*)(?:([A-Za-z_][\w.,\s\[\]\"']*?)\s*=\s*)?(%|!!?)\s*(\S.*)$", re.S)
 PIP = re.compile(r"^(\s*)()()(pip3?\s+(?:install|uninstall|list|show|freeze|download)\b.*)$", re.S)
-# A pip command of a shell that nothing but pip has a part in.
+# A shell command that consists only of a pip command.
 ONLY_PIP = re.compile(r"(?:python3? -m )?pip3?\s+((?:install|uninstall|list|show|freeze|download)\b[^;&|`$()\n]*)$")
 
 
 class UsageError(Exception):
-    """A magic that is none, or is used wrongly."""
+    """A magic that does not exist or is used wrongly."""
 
     __module__ = "builtins"
 
@@ -22,8 +22,8 @@ class UsageError(Exception):
 
 
 def translate(source):
-    """The source with calls in the place of magics, line by line, so that the
-    numbers of lines stay."""
+    """Return the source with magics replaced by calls. Lines keep their
+    numbers."""
     if source.lstrip().startswith("%%"):
         head, _, body = source.lstrip()[2:].partition("\n")
         name, _, line = head.partition(" ")
@@ -47,7 +47,8 @@ def translate(source):
 
 
 def scan(line, quote, depth):
-    """Read a line of Python: in which string and how many brackets it ends."""
+    """Parse a line of Python. Return the open string and the number of open
+    brackets at its end."""
     i = 0
     while i < len(line):
         c = line[i]
@@ -68,7 +69,7 @@ def scan(line, quote, depth):
             depth = max(0, depth - 1)
         i += 1
     if len(quote) == 1 and not line.rstrip("\r\n").endswith("\\"):
-        quote = ""  # never ended: Python will say so
+        quote = ""  # the string has no end, which Python will report
     return quote, depth
 
 
@@ -88,7 +89,7 @@ def call(indent, target, sign, text):
 
 
 class Lines(list):
-    """The lines that a command wrote."""
+    """The output lines of a command."""
 
     @property
     def n(self):
@@ -100,7 +101,7 @@ class Lines(list):
 
 
 class Magics:
-    """What get_ipython() gives in a cell."""
+    """The result of get_ipython() in a cell."""
 
     def __init__(self, shell):
         self.shell = shell
@@ -123,7 +124,8 @@ class Magics:
         return method(self.expand(line), body)
 
     def expand(self, text):
-        """Put variables in: {expression} and $name; as it is when one fails."""
+        """Insert variables: {expression} and $name. If one fails, the text
+        stays unchanged."""
         space = self.user_ns
 
         def value(found):
@@ -139,7 +141,7 @@ class Magics:
         return re.sub(r"(?<!\$)\$([A-Za-z_]\w*)", name, text)
 
     def system(self, command):
-        """Run a shell command; what it writes is the cell's output."""
+        """Run a shell command that writes to the cell's output."""
         command = self.expand(command)
         pip = ONLY_PIP.match(command)
         if pip:
@@ -203,7 +205,8 @@ class Magics:
             print("Wall time: %s" % span(time.perf_counter() - wall))
 
     def evaluate(self, source):
-        """Run source as a part of the cell; its value is its last expression's."""
+        """Run source as a part of the cell. Return the value of its final
+        expression."""
         return self.shell.run(self.shell.translate(source), "Cell [%d]" % self.shell.count)
 
     def line_timeit(self, line):
@@ -240,7 +243,7 @@ class Magics:
             exec(compile(f.read(), name, "exec", dont_inherit=True), self.user_ns)
 
     def line_matplotlib(self, line):
-        """Figures are always shown in the cell."""
+        """Do nothing. Figures are always shown in the cell."""
 
     def cell_bash(self, line, body):
         self.script("bash", line, body)
@@ -268,7 +271,7 @@ class Magics:
 
 
 def options(line):
-    """The numbers that %timeit is given, and the rest of its line."""
+    """Return the number options of %timeit, and the rest of its line."""
     given = {}
     while True:
         found = re.match(r"\s*-([nr])\s*(\d+)(?!\S)", line)
@@ -282,7 +285,7 @@ def open_magics(shell):
 
 
 def run(argv):
-    """Run a program with the cell's output for its own."""
+    """Run a program that writes to the cell's output."""
     driver.attempt(lambda: (sys.stdout.flush(), sys.stderr.flush()))
     return subprocess.call(argv)
 
@@ -292,7 +295,7 @@ def shell():
 
 
 def fresh():
-    """Let imports see what was installed just now."""
+    """Let imports find packages that were just installed."""
     import importlib
     import site
 
@@ -304,7 +307,7 @@ def fresh():
 
 # -- Packages that steps carry ------------------------------------------------
 
-# A requirement by name, and the options of pip that do not change what is meant.
+# A requirement by name, and the options of pip that do not change its meaning.
 REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9,._-]+\])?\s?([=<>!~]=?=?[A-Za-z0-9.*+!_ ,=<>!~-]+)?$")
 HARMLESS = re.compile(
     r"-[qvU]+$|--(quiet|verbose|upgrade|user|no-input|no-cache-dir|prefer-binary|break-system-packages"
@@ -316,7 +319,8 @@ BY_PIP = re.compile(
 
 
 def pip_words(command):
-    """The words after pip, if a shell's command is pip and nothing else."""
+    """Return the arguments of pip, if a shell command consists only of a pip
+    command."""
     import shlex
 
     found = BY_PIP.match(command.strip())
@@ -327,7 +331,8 @@ def pip_words(command):
 
 
 def requirements(words):
-    """What pip was asked to install, and why the next step cannot have it."""
+    """Return the packages that pip was asked to install, and the reason why
+    the next step cannot get them."""
     if words[:1] != ["install"]:
         return [], None
     names = [w for w in words[1:] if not HARMLESS.match(w)]
@@ -338,8 +343,9 @@ def requirements(words):
 
 
 def lay(folders):
-    """Let this interpreter and those that it starts find the packages in folders,
-    after all others. What lies there to be run by an interpreter's start is not."""
+    """Let this interpreter and its child interpreters find the packages in
+    directories, after all others. Files that an interpreter would run at
+    its start are ignored."""
     import importlib
     import site
 
@@ -352,13 +358,13 @@ def lay(folders):
         except OSError:
             pass  # programs that the step starts will not find them
         if user not in sys.path:
-            sys.path.append(user)  # what the step itself installs comes first
+            sys.path.append(user)  # packages that the step itself installs come first
     sys.path.extend(f for f in folders if f not in sys.path)
     importlib.invalidate_caches()
 
 
 def span(seconds):
-    """A length of time for people."""
+    """Format a duration."""
     for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return "%.3g %s" % (seconds / size, unit)

@@ -1,4 +1,4 @@
-# What a value looks like: its forms by MIME type. `driver` is python.py.
+# The MIME bundle of a value. `driver` is python.py.
 import binascii
 import os
 import sys
@@ -6,12 +6,12 @@ import sys
 FRAME = "application/vnd.brig.frame+json"
 CHART = "application/vnd.brig.chart+json"
 
-# A form that is longer than this is left out: nobody looks at it, and the text
-# is there anyhow, as far as it goes.
+# A longer representation is left out, because it is too long to read. The text
+# is always included, up to a limit.
 LONGEST = 8 << 20
 
-# All forms of a value, as JSON. The host takes little more, and ends who says
-# twice as much at once.
+# The maximum size of a MIME bundle as JSON. The host accepts little more, and
+# ends a driver that sends twice as much at once.
 MOST = 30 << 20
 
 METHODS = {
@@ -27,12 +27,12 @@ METHODS = {
 }
 
 
-# Types whose values have no form but their text.
+# Types whose values are only displayed as text.
 SIMPLE = (int, float, bool, complex, str, bytes, type(None))
 
 
 def forms(value):
-    """All forms of a value. One that cannot be made is left out."""
+    """Return the MIME bundle of a value, without representations that fail."""
     if type(value) in SIMPLE:
         return {"text/plain": text(value)}
     found = {}
@@ -45,15 +45,15 @@ def forms(value):
     try:
         found.update(special(value))
     except Exception:
-        pass  # such as a frame of things that JSON has no word for
+        pass  # such as a data frame with values that JSON cannot represent
     found.setdefault("text/plain", text(value))
     return found
 
 
 def call(value, method):
-    """What a method of display gives, None when there is none that works."""
+    """Return the result of a display method, or None if no method works."""
     try:
-        # Some objects have every attribute that one asks for.
+        # Some objects have every attribute.
         if getattr(value, "_brig_no_such_method_", None) is not None:
             return None
         made = getattr(value, method, None)
@@ -71,7 +71,7 @@ def text(value):
 
 
 def encoded(found):
-    """Forms as they go into a message: binary ones in base64, JSON as JSON."""
+    """Encode a MIME bundle for a message: binary data as base64, JSON as JSON."""
     out, left = {}, MOST
     for mime, form in sorted(found.items(), key=lambda item: item[0] != "text/plain"):
         try:
@@ -88,10 +88,11 @@ def encoded(found):
 
 
 def size(form):
-    """How long a form is as JSON; of a short one, how long it may be."""
+    """Return the size of a representation as JSON, or an upper bound if it is
+    small."""
     if len(form) < 1 << 12:
         return 12 * len(form)
-    driver.Json.load()  # without it this takes long
+    driver.Json.load()  # otherwise this is slow
     return len(driver.encode(form))
 
 
@@ -112,8 +113,8 @@ def dumps(value):
 
 
 def special(value):
-    """Forms of the kinds of values that data is analysed with. What has not
-    been imported by the user cannot be at hand."""
+    """Return representations of types for data analysis. A type whose module
+    was not imported cannot occur."""
     if type(value) in (list, dict):
         return {"application/json": value}
     pandas, figure = sys.modules.get("pandas"), sys.modules.get("matplotlib.figure")
@@ -127,7 +128,7 @@ def special(value):
 
 
 def frame(table, pandas):
-    """The columns of a data frame as JSON values."""
+    """Return the columns of a data frame as JSON values."""
     return {
         str(name): [cell(v, pandas) for v in table.iloc[:, i].tolist()]
         for i, name in enumerate(table.columns)
@@ -164,13 +165,13 @@ def figure_forms(figure):
     try:
         found[CHART] = driver.sibling("python_charts").chart(figure)
     except Exception:
-        pass  # a picture of something that is no chart
+        pass  # the figure is an image and not a chart
     return found
 
 
 def show_figures(display, but=None):
-    """Show the figures that are open, in order, and close them; not one that is
-    shown anyhow."""
+    """Show the open figures in order and close them, except one that is shown
+    in any case."""
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None or not hasattr(pyplot, "get_fignums"):
         return
@@ -187,24 +188,46 @@ def show_figures(display, but=None):
 
 
 def watch(display, adopt):
-    """Make what others show on a screen a display, figures and images, and
-    have asyncio find the loop of the cells."""
+    """Make figures and images displays where libraries would use a screen, and
+    let asyncio find the loop of the cells."""
 
     def pyplot(module):
         module.show = lambda *args, **options: show_figures(display)
 
     def image(module):
-        module.Image.show = lambda self, *args, **options: display(self)
+        import functools
 
-    driver.watch({"matplotlib.pyplot": pyplot, "PIL.Image": image, "asyncio": lambda module: adopt()})
+        module.Image.show = lambda self, *args, **options: display(self)
+        write = module.Image.save
+
+        def save(self, fp, *args, **options):
+            # E2B's interpreter displays an image that is saved to a file
+            # before it writes the file, which may fail.
+            if isinstance(fp, str) and "E2B_SANDBOX_ID" in os.environ:
+                display(self)
+            return write(self, fp, *args, **options)
+
+        module.Image.save = functools.wraps(write)(save)
+
+    def viewers(module):
+        def show(self, image, **options):
+            display(image)
+            return 1
+
+        module.UnixViewer.show = show
+        module.show = lambda image, *args, **options: bool(show(None, image))
+
+    driver.watch({
+        "matplotlib.pyplot": pyplot, "PIL.Image": image, "PIL.ImageShow": viewers, "asyncio": lambda module: adopt(),
+    })
 
 
 # -- IPython.display ----------------------------------------------------------
 
 
 class Handle:
-    """What is displayed with an id, to be displayed again: what was shown stays,
-    for the host has it already."""
+    """A display with an id. An update is displayed again; the previous output
+    stays, because the host already has it."""
 
     def __init__(self, display, display_id=None):
         self.show = display
@@ -220,7 +243,7 @@ class Handle:
 
 
 class Form:
-    """An object that is shown as it says: HTML("<b>bold</b>")."""
+    """An object that defines its representation, such as HTML("<b>bold</b>")."""
 
     mime = "text/plain"
 
@@ -237,7 +260,7 @@ class Form:
         self.data = data
 
     def named(self, data):
-        """Tell whether data is the name of a file that has it."""
+        """Report whether data is the name of a file with the content."""
         return False
 
     def _repr_mimebundle_(self, **options):
@@ -270,8 +293,9 @@ def form(name, mime):
 
 
 def stand_in(shell):
-    """Offer an IPython.display that is enough for most, when there is no
-    IPython. Only once a cell names it: other modules draw conclusions."""
+    """Provide a minimal IPython.display if IPython is missing. It is created
+    only when a cell uses the name, because other modules would conclude
+    that IPython is installed."""
     import importlib.util
 
     if "IPython" in sys.modules or importlib.util.find_spec("IPython") is not None:

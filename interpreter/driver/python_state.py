@@ -1,9 +1,8 @@
-# What one step of a notebook leaves for the next, which runs in a sandbox of
-# its own: a JSON document of variables, functions, classes and imports. It has
-# been in the hands of code that nobody trusts, so it is data: whatever it says,
-# making the names again calls nothing that it brings. Functions are compiled and
-# not run, and no class has a method while anything is made of it. `driver` is
-# python.py.
+# The state that one step of a notebook leaves for the next step, which runs in
+# another sandbox: a JSON document of variables, functions, classes and
+# imports. Untrusted code can write the document, so it is only data: restoring
+# it calls no code from it. Functions are compiled but not run, and classes get
+# their methods last, when all objects exist. `driver` is python.py.
 import abc
 import ast
 import base64
@@ -26,16 +25,16 @@ import uuid
 
 VERSION = 1
 dumps = json.JSONEncoder(allow_nan=False).encode
-# How much a step may leave, in bytes of JSON. The host has a bound of its own.
+# The maximum size of a state, in bytes of JSON. The host has its own limit.
 MOST = 6 << 20
 
-# Names of Python's own, and of the history of cells.
+# Names of Python itself, and of the cell history.
 RESERVED = re.compile(r"__.*__$|_+$|_i*\d*$|_[iod]h$|_exit_code$|get_ipython$|display$")
 
-# Sources that are in no file.
+# Names of sources that are not in a file.
 CELL = re.compile(r"Cell \[\d+\]$|<ipython-input-\d+-\w+>$")
 
-# Of a class: made with it, or never to be carried.
+# Attributes of a class that are created with it, or are never stored.
 BY_ITSELF = {
     "__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__firstlineno__",
     "__static_attributes__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__annotations__",
@@ -43,7 +42,7 @@ BY_ITSELF = {
 }
 FORBIDDEN = {"__del__", "__class__", "__bases__", "__mro__", "__slots__", "__dict__", "__weakref__"}
 
-# Values that are a text: what they are, how they are written and read.
+# Values that are stored as text: the type, and how to write and read it.
 TEXTS = {
     "bytes": (bytes, lambda v: base64.b64encode(v).decode(), base64.b64decode),
     "bytearray": (bytearray, lambda v: base64.b64encode(v).decode(), lambda s: bytearray(base64.b64decode(s))),
@@ -57,7 +56,8 @@ TEXTS = {
     "uuid": (uuid.UUID, str, uuid.UUID),
     "path": (type(pathlib.Path()), str, pathlib.Path),
 }
-# Values that hold others, and what makes them of a list of those.
+# Values that contain other values, and the function that creates them from a
+# list.
 LISTS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 DICTS = {"dict": dict, "ordered": collections.OrderedDict, "counter": collections.Counter}
 KINDS = {made: name for name, made in (*LISTS.items(), *DICTS.items())}
@@ -65,12 +65,12 @@ KINDS.update({row[0]: name for name, row in TEXTS.items()})
 
 
 class Uncarried(Exception):
-    """A value that the document has no word for."""
+    """A value that the document cannot represent."""
 
 
 def plain_name(name):
-    """A name that a program uses: Python itself looks at none of those, and the
-    shell keeps its history elsewhere."""
+    """Report whether a name belongs to the program, and not to Python or to the
+    history of cells."""
     return isinstance(name, str) and name.isidentifier() and not RESERVED.match(name)
 
 
@@ -78,27 +78,27 @@ def plain_name(name):
 
 
 class Sources:
-    """The sources that functions are written in, and what is found in them."""
+    """The sources of functions, and the definitions in them."""
 
     def __init__(self):
         self.texts = {}
         self.found = {}
 
     def definitions(self, file, line, name):
-        """The definitions of a function that begin at a line, each with the
-        class that it is in."""
+        """Return the definitions of functions that begin at a line, each with
+        its class."""
         if file not in self.found:
             self.found[file] = list(walk(ast.parse(self.texts[file])))
         return [(node, owner) for node, owner in self.found[file] if begin(node) == line and called(node) == name]
 
     def code(self, file, line, name, nth, free):
-        """The compiled code of a definition. Nothing is run for it."""
+        """Return the compiled code of a definition. It is not run."""
         node, owner = self.definitions(file, line, name)[nth]
         return compiled(node, owner, file, free)
 
 
 def walk(node, owner=""):
-    """All functions below a node, with the class that they are methods of."""
+    """Return all functions below a node, each with its class."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             yield child, owner
@@ -114,7 +114,8 @@ def called(node):
 
 
 def compiled(node, owner, file, free):
-    """The code object of a definition within a function that has free names."""
+    """Compile a definition within a function that has its free variables, and
+    return its code object."""
     first = begin(node)
     node = Private(owner).visit(copy.deepcopy(node))
     node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
@@ -126,7 +127,7 @@ def compiled(node, owner, file, free):
         node.decorator_list, node.returns = [], None
     body = [ast.Expr(node)]
     if not isinstance(node, ast.Lambda):
-        # What calls itself by its name means the global one.
+        # A function that calls itself by its name uses the global name.
         body = [ast.Global([node.name]), node] if node.name not in free else [node]
     names = [ast.arg(n) for n in free]
     outer = ast.FunctionDef("outer", ast.arguments([], names, None, [], [], None, []), body, [])
@@ -135,17 +136,17 @@ def compiled(node, owner, file, free):
             each.type_params = []
     tree = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
     made = constant(compile(tree, file, "exec", dont_inherit=True), "outer")
-    # A decorator's line is the first of what it decorates.
+    # The first line of a decorated function is that of its decorator.
     return constant(made, called(node)).replace(co_firstlineno=first)
 
 
 def constant(code, name):
-    """The code of a function among the constants of another."""
+    """Return the code of a function from the constants of another."""
     return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
 
 
 class Private(ast.NodeTransformer):
-    """Writes out the names of a class's own: __x is _Class__x."""
+    """Expands private names of a class: __x becomes _Class__x."""
 
     def __init__(self, owner):
         self.owner = owner.lstrip("_")
@@ -167,14 +168,14 @@ class Private(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node):
-        return node  # it has private names of its own
+        return node  # a nested class has private names of its own
 
 
 # -- Writing ------------------------------------------------------------------
 
 
 class Writer:
-    """Makes the document of a name space."""
+    """Creates the document of a name space."""
 
     def __init__(self, shell):
         self.shell = shell
@@ -186,7 +187,7 @@ class Writer:
         self.dropped = {}
 
     def document(self, given):
-        """All names but those that were given, each whole or not at all."""
+        """Return all names except the given ones, each complete or not at all."""
         names, size = {}, 0
         for name, value in list(self.space.items()):
             if not plain_name(name) or name in given:
@@ -213,7 +214,7 @@ class Writer:
         return {"v": VERSION, "names": names, "heap": self.heap, "sources": self.sources.texts}
 
     def value(self, value):
-        """One value as JSON: itself, or where it stands on the heap."""
+        """Return one value as JSON: the value, or its index on the heap."""
         if value is None or type(value) in (bool, str, int):
             return value
         if type(value) is float and value - value == 0:
@@ -234,7 +235,7 @@ class Writer:
         return [[self.key(k), self.value(v)] for k, v in pairs]
 
     def key(self, value):
-        """A value that others are found by, as it is now."""
+        """Return a key of a dict, or an element of a set, as JSON."""
         kind = type(value)
         if any(own(c) and c.__dict__.get("__hash__") and not generated(c.__dict__["__hash__"]) for c in kind.__mro__):
             raise Uncarried("%s says itself what it is found by" % kind.__name__)
@@ -283,7 +284,7 @@ class Writer:
         return ["frame", self.column(value.index), self.column(value.columns), columns]
 
     def column(self, column):
-        """The values of a series or an index, with its name and type."""
+        """Return the values of a series or an index, with its name and type."""
         import numpy
 
         if not isinstance(column.dtype, numpy.dtype) or getattr(column, "nlevels", 1) > 1:
@@ -310,7 +311,7 @@ class Writer:
         found = self.sources.definitions(file, code.co_firstlineno, code.co_name)
         made = [again(n, owner, file, code) for n, owner in found]
         same = [i for i, c in enumerate(made) if c and body(c) == body(code)]
-        # A call of something that the same cell imports is compiled otherwise.
+        # A call of a name that the same cell imports is compiled differently.
         near = [i for i, c in enumerate(made) if c and body(c)[1:] == body(code)[1:]]
         if not same and len(near) != 1:
             raise Uncarried("its source is not what it was made of")
@@ -325,10 +326,10 @@ class Writer:
         try:
             return ["cell", self.value(cell.cell_contents)]
         except ValueError:
-            return ["cell"]  # nothing is in it yet
+            return ["cell"]  # it is still empty
 
     def reference(self, value):
-        """Something that import finds."""
+        """Return a reference to an object that can be imported."""
         around = (value, type(value), type(getattr(value, "__self__", None)))
         for module in [getattr(v, "__module__", None) for v in around]:
             for path in [getattr(value, n, None) for n in ("__qualname__", "__name__", "_name")]:
@@ -343,7 +344,8 @@ class Writer:
             return ["method", self.value(value.__func__), self.value(value.__self__)]
 
     def kind(self, value):
-        """A class: one that import finds, or all of one of the program's own."""
+        """Return a class: an importable one by name, or a complete definition
+        of the program's class."""
         if value.__module__ != "__main__":
             return self.reference(value)
         if type(value).__module__ == "enum":
@@ -400,7 +402,7 @@ class Writer:
     def instance(self, value):
         kind = type(value)
         if type(kind).__module__ == "enum":
-            # Flags that are set together have a name that none of them has.
+            # A combination of flags has a name that no single flag has.
             return ["member", self.value(kind), value.name if value.name in kind.__members__ else value.value]
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return ["record", self.value(kind), self.values(value)]
@@ -413,7 +415,8 @@ class Writer:
 
 
 def again(node, owner, file, code):
-    """What a definition is compiled to; None if it cannot be what code is."""
+    """Compile a definition again. Return None if it cannot be the source of
+    code."""
     try:
         return compiled(node, owner, file, code.co_freevars)
     except (SyntaxError, StopIteration):
@@ -421,8 +424,9 @@ def again(node, owner, file, code):
 
 
 def body(code):
-    """All that a code object does. Before Python 3.11 it has the full names of
-    the functions in it, which are others within another function."""
+    """Return all properties of a code object. Before Python 3.11 it contains
+    the qualified names of its functions, which differ within another
+    function."""
     plain = [re.sub(r"^.*<locals>\.", "", c) if isinstance(c, str) else c for c in code.co_consts]
     constants = [body(c)[1:] if isinstance(c, types.CodeType) else (type(c), repr(c)) for c in plain]
     return code.co_code, code.co_names, code.co_varnames, constants
@@ -435,18 +439,19 @@ def find(module, path):
 
 
 def own(kind):
-    """A class that the program has made."""
+    """Report whether the program has created a class."""
     return kind.__module__ == "__main__"
 
 
 def functions(value):
-    """The functions that an attribute of a class is made of."""
+    """Return the functions of a class attribute."""
     within = [getattr(value, n, None) for n in ("__func__", "fget", "fset", "fdel", "func")]
     return [f for f in (value, *within) if isinstance(f, types.FunctionType)]
 
 
 def abstract(kind):
-    """The names of what a class has yet to be given, found without asking it."""
+    """Return the names of a class's abstract methods, without calling its
+    code."""
     found = {}
     for c in kind.__mro__:
         for name, value in c.__dict__.items():
@@ -457,13 +462,13 @@ def abstract(kind):
 
 
 def generated(value):
-    """A method that dataclass has written."""
+    """Report whether dataclass has generated a method."""
     value = getattr(value, "__wrapped__", value)
     return isinstance(value, types.FunctionType) and value.__code__.co_filename == "<string>"
 
 
 def simple(kind):
-    """A class of which an object is what is in its __dict__ and nothing more."""
+    """Report whether the objects of a class consist only of their __dict__."""
     hooks = ("__del__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
     return (
         kind.__new__ is object.__new__
@@ -519,8 +524,8 @@ WRITERS = (
 
 
 class Reader:
-    """Makes the names of a document. What is wrong with it is nobody's fault
-    but its writer's: the name is left out, and that is said."""
+    """Creates the names of a document. A name that is invalid is left out and
+    reported."""
 
     def __init__(self, shell, document, given):
         self.shell = shell
@@ -535,25 +540,26 @@ class Reader:
         self.later = [[], [], [], []]
 
     def fill(self, names):
-        """Bind the names; return those that could not be, with the reason."""
+        """Bind the names. Return the names that failed, with the reasons."""
         missing, values = {}, {}
         for name, word in names.items():
             if not plain_name(name) or name in self.reserved:
-                continue  # no writer of ours has written that
+                continue  # not written by this driver
             before = set(self.made)
             try:
                 values[name] = self.value(word)
             except Exception as exc:
                 missing[name] = driver.message(exc) or type(exc).__name__
                 self.broken |= set(self.made) - before
-        # Objects first, since sets look at them; methods last, and then what they are.
+        # Objects come first, because sets hash them. Methods come last, and
+        # then abstract methods are known.
         for steps in self.later:
             for step in steps:
                 driver.attempt(step)
         self.space.update(values)
         for file, text in self.sources.texts.items():
             if not CELL.match(file):
-                continue  # a file that the sandbox has, or has not: its lines are its own
+                continue  # a source file: its lines are read from this sandbox
             linecache.cache[file] = (len(text), None, text.splitlines(True), file)
             driver.attempt(lambda: self.shell.knows(file))
         return missing
@@ -631,7 +637,7 @@ class Reader:
         self.made[at] = PIL.Image.open(io.BytesIO(base64.b64decode(data)), formats=["PNG"]).copy()
 
     def column(self, values, name, objects):
-        """An index; a column is one without its name."""
+        """Return an index; a column is an index without its name."""
         import pandas
 
         values = self.values(values) if objects else self.value(values)
@@ -670,7 +676,7 @@ class Reader:
         closure = tuple([made[n] for n in code.co_freevars])
         function = self.made[at] = types.FunctionType(code, self.space, str(about["name"]), None, closure)
         for _, word in cells:
-            self.value(word)  # what is in it may lead back to the function
+            self.value(word)  # its content may refer to the function
         defaults, kwdefaults = self.value(about["defaults"]), self.value(about["kwdefaults"])
         its = self.texts(about["dict"])
         qualname, doc = str(about["qualname"]), about["doc"]
@@ -683,8 +689,8 @@ class Reader:
         self.later[1].append(finish)
 
     def hole(self, word):
-        """The cell that a word stands for: functions that share a variable
-        share its cell. What is in it comes later."""
+        """Return the closure cell that a word refers to. Functions that share
+        a variable share its cell. Its content is set later."""
         at = word["at"]
         if self.heap[at][0] != "cell":
             raise Uncarried("a cell that is none")
@@ -743,13 +749,14 @@ class Reader:
         space = {"__module__": "__main__", "__qualname__": str(about["qualname"])}
         made = self.made[at] = types.new_class(str(name), bases, {"metaclass": meta}, lambda ns: ns.update(space))
         if issubclass(meta, abc.ABCMeta):
-            # It is empty yet: what is abstract in it is known when it is not.
+            # The class is still empty. Its abstract methods are known when it
+            # is complete.
             made.__abstractmethods__ = frozenset()
             self.later[3].append(lambda: type.__setattr__(made, "__abstractmethods__", abstract(made)))
         if about["data"] is not None:
             self.data(made, *about["data"])
         its = [(n, self.attribute(*v)) for n, v in attributes if isinstance(n, str) and n not in FORBIDDEN | BY_ITSELF]
-        # By type's own way: a class that came along may have another.
+        # Call type.__setattr__, because another class may override it.
         self.later[2].append(lambda: [driver.attempt(functools.partial(type.__setattr__, made, n, v)) for n, v in its])
 
     def data(self, made, flags, fields):
@@ -787,7 +794,8 @@ class Reader:
 
 
 def restore(shell, document, given):
-    """Make the names that the steps before have left. Return what could not be."""
+    """Create the names that earlier steps have left. Return the names that
+    failed."""
     if not document:
         return {}
     if type(document) is not dict or document.get("v") != VERSION:
@@ -799,7 +807,8 @@ def restore(shell, document, given):
 
 
 def capture(shell, given):
-    """The state for the next step, as JSON, and what it leaves out."""
+    """Return the state for the next step as JSON, and the names that it leaves
+    out."""
     writer = Writer(shell)
     document = writer.document(given)
     return dumps(document), writer.dropped

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http/httptest"
@@ -23,7 +22,7 @@ import (
 
 const keyID, secret = "LTAI5tDouble", "a secret that is never sent"
 
-// world is a provider and the double that it calls.
+// world is a provider and the service double that it calls.
 type world struct {
 	*agentrun.Provider
 	double *agentruntest.Double
@@ -71,7 +70,7 @@ func open(t *testing.T, change func(*agentrun.Config, *agentruntest.Options)) *w
 
 func python(code string) brig.Program { return brig.Program{Language: brig.Python, Code: code} }
 
-// Programs come to the same as everywhere.
+// Programs have the same outcome as with other providers.
 func TestPrograms(t *testing.T) {
 	for _, name := range []string{"python3", "node"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -82,7 +81,7 @@ func TestPrograms(t *testing.T) {
 	providertest.Programs(t, func(ctx context.Context, p brig.Program) (*brig.Outcome, error) {
 		return w.Run(ctx, "x", p, brig.IO{})
 	})
-	// Some programs count on a folder for what they leave.
+	// Some programs need a directory for their artifacts.
 	for _, p := range []brig.Program{
 		python("def main():\n    open('artifacts/a.csv', 'w').write('a')\n"),
 		{Language: brig.JavaScript, Code: "function main() { require('fs').writeFileSync('artifacts/a.csv', 'a'); return 1 }"},
@@ -95,7 +94,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// The steps of one run, in their order; the second finds the template.
+// The calls of a run have a fixed order. The second run finds the template.
 func TestSteps(t *testing.T) {
 	w := open(t, nil)
 	steps := func() []string {
@@ -120,7 +119,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// What the service answers is told as what it is, and nothing is left there.
+// A refusal of the service has the right kind of error, and does not leave a
+// sandbox behind.
 func TestRefusals(t *testing.T) {
 	limited := agentruntest.Failure{Status: 429, Code: "Throttling.User", Header: map[string]string{"Retry-After": "0", "X-RateLimit-Limit": "10", "X-RateLimit-Remaining": "0"}}
 	for _, c := range []struct {
@@ -150,8 +150,8 @@ func TestRefusals(t *testing.T) {
 				}
 				return
 			}
-			if brig.KindOf(err) != c.kind || errors.Is(err, brig.ErrBegan) != c.began {
-				t.Errorf("Run = %v (%s, began: %v), want %s (began: %v)", err, brig.KindOf(err), errors.Is(err, brig.ErrBegan), c.kind, c.began)
+			if brig.KindOf(err) != c.kind || (brig.RetryOf(err) == brig.RetryContained) != c.began {
+				t.Errorf("Run = %v (%s, began: %v), want %s (began: %v)", err, brig.KindOf(err), (brig.RetryOf(err) == brig.RetryContained), c.kind, c.began)
 			}
 			if told := brig.AsError(err); told.Hint == "" || c.fail[0].Status != 0 && !strings.Contains(told.Message, c.fail[0].Code) || strings.Contains(told.Error(), secret) {
 				t.Errorf("it is told as %q with the hint %q", told.Message, told.Hint)
@@ -168,12 +168,12 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Time that runs out is a verdict, whoever notices; a caller who goes away
-// leaves nothing behind.
+// A timeout is an outcome, regardless of the side that enforces it. A caller
+// that disconnects leaves no sandbox behind.
 func TestTime(t *testing.T) {
 	w := open(t, nil)
 	p := python("import time\nprint('begun', flush=True)\ntime.sleep(60)")
-	p.Timeout = 4 * time.Second // a busy machine takes one to begin
+	p.Timeout = 4 * time.Second // on a busy host the program starts about a second late
 	begin := time.Now()
 	o, err := w.Run(t.Context(), "x", p, brig.IO{})
 	if err != nil || !o.TimedOut || o.ExitCode != 124 || o.Error == nil || o.Error.Code != brig.Timeout.Code() || string(o.Stdout.Head) != "begun\n" {
@@ -189,8 +189,8 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// A program whose interpreter dies has an error, and output cannot claim an
-// end.
+// A program whose interpreter dies has an error. Its output cannot forge the
+// report of its end.
 func TestHostilePrograms(t *testing.T) {
 	w := open(t, nil)
 	o, err := w.Run(t.Context(), "x", python("import os\nprint('x', flush=True)\nos._exit(9)"), brig.IO{})
@@ -204,7 +204,7 @@ func TestHostilePrograms(t *testing.T) {
 	}
 }
 
-// What is written is kept as it was written, however it was, within the limit.
+// Output is returned unchanged up to the limit.
 func TestOutput(t *testing.T) {
 	w := open(t, func(_ *agentrun.Config, o *agentruntest.Options) { o.Slow = 0 })
 	p := python("import os, sys\nprint('a\\n\\nb', end='')\nsys.stdout.flush()\nos.system('echo from a child')\nos.write(1, b'\\xff\\x00')\n")
@@ -225,7 +225,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// What cannot be done there is refused by its name.
+// A program that the service cannot run is refused, with the name of the field.
 func TestFits(t *testing.T) {
 	w := open(t, nil)
 	for field, p := range map[string]brig.Program{
@@ -252,7 +252,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// The double is no pushover: whoever signs wrongly is refused. Its own control.
+// The double rejects a wrong signature. The other tests are its control.
 func TestWrongSecret(t *testing.T) {
 	w := open(t, func(c *agentrun.Config, _ *agentruntest.Options) { c.AccessKeySecret = "another" })
 	if err := w.Check(t.Context()); brig.KindOf(err) != brig.ConnectionFailed || !strings.Contains(err.Error(), "SignatureDoesNotMatch") || !strings.Contains(brig.AsError(err).Hint, "agentrun:ListTemplates") {

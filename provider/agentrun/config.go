@@ -1,7 +1,7 @@
-// Package agentrun runs programs in Aliyun's AgentRun, the Code Interpreter: a
-// control plane that knows templates and a data plane that makes a sandbox of
-// one, runs code in it and ends it. It has no machines to be had yet, only
-// programs to be run.
+// Package agentrun runs programs in the Code Interpreter of Aliyun's AgentRun.
+// Its control plane manages templates. Its data plane creates a sandbox from a
+// template, runs code in it and ends it. The provider supports only programs
+// and no sandboxes.
 package agentrun
 
 import (
@@ -19,10 +19,10 @@ import (
 // Name is the provider's name.
 const Name = "aliyun_codeinterpreter"
 
-// Title is what people call it.
+// Title is the display name.
 const Title = "Aliyun Code Interpreter"
 
-// maxTimeout is how long the service lets code run at most, in seconds.
+// maxTimeout is the maximum time in seconds for which the service runs code.
 const maxTimeout = 30
 
 // Config is the configuration.
@@ -40,11 +40,12 @@ type Config struct {
 	PinSHA256       string `json:"pin_sha256" title:"Pinned key" doc:"The SHA-256 of the public key in a certificate that both endpoints show: that of their authority, mostly."`
 }
 
-// regions are those of the service.
+// regions lists the regions in which the service is available.
 var regions = []string{"cn-hangzhou", "cn-beijing", "cn-shanghai", "cn-shenzhen", "cn-guangzhou"}
 
-// defaults are what a configuration is that says nothing. The environment is
-// the process's; the first of several names that has a value counts.
+// defaults returns the values of an empty configuration. They come from the
+// process's environment. If a value has several variables, the first one that
+// is set counts.
 func defaults(env func(string) string) Config {
 	first := func(names ...string) string {
 		for _, n := range names {
@@ -66,8 +67,8 @@ func defaults(env func(string) string) Config {
 	}
 }
 
-// WrongPrefix names variables that somebody set in the belief that they are
-// read, and what they are called; empty if there are none.
+// WrongPrefix returns a hint with the correct names of misnamed variables that
+// are set, or "" if there are none.
 func WrongPrefix(env func(string) string) string {
 	var out []string
 	for _, n := range []string{"ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "SECURITY_TOKEN", "ACCOUNT_ID", "REGION", "CONTROL_ENDPOINT", "DATA_ENDPOINT"} {
@@ -105,18 +106,18 @@ func (c *Config) Wrong() []brig.FieldError {
 	return out
 }
 
-// plainName reports whether s can be a part of a path as it is.
+// plainName reports whether s can be part of a path without escaping.
 func plainName(s string) bool {
 	return len(s) <= 128 && strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
-// control is where the control plane is.
+// control returns the endpoint of the control plane.
 func (c *Config) control() (*brig.Endpoint, error) {
 	return brig.ParseEndpoint("control_endpoint", cmp.Or(c.ControlEndpoint, "https://agentrun."+c.Region+".aliyuncs.com"), c.AllowPrivate)
 }
 
-// data is where the data plane is: for whoever signs, beside the host that the
-// console shows.
+// data returns the endpoint of the data plane. With a signing key, it differs
+// from the host that the console shows.
 func (c *Config) data() (*brig.Endpoint, error) {
 	e, err := brig.ParseEndpoint("data_endpoint", cmp.Or(c.DataEndpoint, "https://"+c.AccountID+".agentrun-data."+c.Region+".aliyuncs.com"), c.AllowPrivate)
 	if err != nil {
@@ -129,7 +130,8 @@ func (c *Config) data() (*brig.Endpoint, error) {
 	return e, nil
 }
 
-// Driver is the kind of provider. The environment is the process's.
+// Driver returns the driver of this kind of provider. env reads the process's
+// environment.
 func Driver(env func(string) string) brig.Driver {
 	doc := "Aliyun's AgentRun: programs run in a cloud's sandboxes, for 30 seconds at most."
 	if wrong := WrongPrefix(env); wrong != "" {

@@ -40,8 +40,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The first name that is set counts, and the names that others use are pointed
-// out.
+// The first variable that is set counts, and the variable names of other
+// software result in a hint.
 func TestEnvironment(t *testing.T) {
 	vars := map[string]string{
 		"AGENTRUN_ACCESS_KEY_ID": "LTAIone", "ALIBABA_CLOUD_ACCESS_KEY_ID": "LTAItwo", "ALIBABA_CLOUD_ACCESS_KEY_SECRET": "from the environment",
@@ -82,7 +82,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// Whoever signs has a host of its own beside the one that the console shows.
+// With a signing key the host differs from the one that the console shows.
 func TestEndpoints(t *testing.T) {
 	c := Config{AccountID: "123", Region: "cn-hangzhou"}
 	for in, want := range map[string]string{

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// What a guest says of its end, in whatever form, is an outcome within bounds.
+// Any report of a guest about its end results in an outcome within the limits.
 func FuzzEnding(f *testing.F) {
 	for _, seed := range []string{
 		`{"code":0,"value":{"a":1},"stdout":["YQ==","",1],"stderr":["","",0],"dir":"/x","artifacts":[]}`,
@@ -32,7 +32,7 @@ func FuzzEnding(f *testing.F) {
 		o := &brig.Outcome{}
 		o.Started, o.Duration = time.Now(), time.Second
 		prog := brig.Program{Language: brig.Python, Limits: brig.Limits{Output: 64}}
-		p.settle(t.Context(), "box", w, o, prog, said, time.Minute)
+		p.fillOutcome(t.Context(), "box", w, o, prog, said, time.Minute)
 		remote.Bound(o, prog)
 		if o.ExitCode < 0 || o.ExitCode > 255 || o.Error != nil && (o.Value != nil || o.ExitCode == 0 || strings.HasPrefix(o.Error.Code, "SB")) {
 			t.Errorf("it ended with %d, %s, %+v", o.ExitCode, o.Value, o.Error)

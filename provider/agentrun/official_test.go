@@ -10,10 +10,11 @@ import (
 	"github.com/brig-run/brig/provider/agentrun/agentruntest"
 )
 
-// The double takes what Alibaba Cloud's own client library sends, query and
-// token included, and refuses it if it is signed with another secret: so what
-// the provider is tested against is the service's protocol, and not our reading
-// of it. The library is in a module of its own, tools/agentrun.
+// The double accepts the requests of Alibaba Cloud's own client library,
+// including query and token. It rejects them if they are signed with another
+// secret. This proves that the provider is tested against the service's
+// protocol, and not against our interpretation of it. The library is in a
+// separate module, tools/agentrun.
 func TestOfficialClient(t *testing.T) {
 	binary := testenv.Bin(t, "test/agentrun-client")
 	w := open(t, func(c *agentrun.Config, o *agentruntest.Options) { c.SecurityToken, o.Token = "token", "token" })

@@ -26,30 +26,53 @@ var (
 	nodeWrap string
 )
 
-// wrapped is a program in code that runs it and says how it ended: behind a
-// mark that is another one each time, so that no output is taken for it. What it
-// writes, and the ending if it is long, are in files whose names begin with kept.
+// wrapped is a program embedded in code that runs it and reports how it ended.
+// The report follows a random mark, so that no output is mistaken for it.
+// Output, and a long report, are in files whose names begin with kept.
 type wrapped struct{ code, mark, kept string }
 
-// event is one thing that code did.
+// event is one result of executed code: output, a value or an error.
 type event struct {
 	Type   string `json:"type"`
 	Text   string `json:"text"`
 	Status string `json:"status"`
 }
 
-// ending is what a wrapped program says behind its mark.
-type ending struct {
-	Code      int             `json:"code"`
-	Value     json.RawMessage `json:"value"` // nil for none
-	Error     *brig.ProgramError
-	Dir       string   `json:"dir"`
-	Artifacts []string `json:"artifacts"`
-	Stdout    stream   `json:"stdout"`
-	Stderr    stream   `json:"stderr"`
+// events are all events of an execution. The limit is a multiple of a program's
+// output limit, because the service encodes the output.
+type events []event
+
+const maxEvents = 100_000
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *events) UnmarshalJSON(b []byte) (err error) {
+	*e, err = remote.DecodeList[event](b, maxEvents)
+	return err
 }
 
-// stream is what was kept of one: its head, its tail, and how long it was.
+// names decodes the names of a program's artifacts, up to a maximum number.
+type names []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *names) UnmarshalJSON(b []byte) (err error) {
+	*n, err = remote.DecodeList[string](b, maxNames)
+	return err
+}
+
+const maxNames = 10_000
+
+// ending is the report of a wrapped program, which follows the mark.
+type ending struct {
+	Code      int             `json:"code"`
+	Value     json.RawMessage `json:"value"` // nil for no value
+	Error     *brig.ProgramError
+	Dir       string `json:"dir"`
+	Artifacts names  `json:"artifacts"`
+	Stdout    stream `json:"stdout"`
+	Stderr    stream `json:"stderr"`
+}
+
+// stream is the captured part of one stream: head, tail and length.
 type stream struct{ brig.Output }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -69,7 +92,7 @@ func wrap(p brig.Program) wrapped {
 	}
 	text, wrapper := []byte("{}"), pythonWrap
 	if b, err := json.Marshal(order); err == nil {
-		text = b // arguments that are no JSON were refused long ago
+		text = b // invalid JSON arguments were rejected before
 	}
 	if p.Language == brig.JavaScript {
 		wrapper = nodeWrap
@@ -87,9 +110,9 @@ func extensions() []string {
 	return out
 }
 
-// settle makes of what code did the outcome of its program. It returns the
-// ending, if there is one.
-func (p *Provider) settle(ctx context.Context, box string, w wrapped, o *brig.Outcome, prog brig.Program, said []event, limit time.Duration) *ending {
+// fillOutcome turns the events of an execution into the outcome of its program.
+// It returns the program's report, if it sent one.
+func (p *Provider) fillOutcome(ctx context.Context, box string, w wrapped, o *brig.Outcome, prog brig.Program, said []event, limit time.Duration) *ending {
 	var stdout, stderr, complaint []byte
 	late := o.Duration >= limit
 	for _, e := range said {
@@ -106,9 +129,9 @@ func (p *Provider) settle(ctx context.Context, box string, w wrapped, o *brig.Ou
 			late = late || e.Status == "timeout"
 		}
 	}
-	end := w.ending(stdout)
+	end := w.findReport(stdout)
 	if end == nil {
-		end = parseEnding(p.left(ctx, box, w.kept+"-end", nil))
+		end = parseEnding(p.readLeftover(ctx, box, w.kept+"-end", nil))
 	}
 	if end != nil {
 		o.Stdout, o.Stderr = end.Stdout.Output, end.Stderr.Output
@@ -118,8 +141,9 @@ func (p *Provider) settle(ctx context.Context, box string, w wrapped, o *brig.Ou
 		}
 		return end
 	}
-	// What it wrote is in its files; what the service says of it is less.
-	stdout, stderr = p.left(ctx, box, w.kept+"-out", stdout), p.left(ctx, box, w.kept+"-err", stderr)
+	// The files contain the whole output, and the service's response only a
+	// part of it.
+	stdout, stderr = p.readLeftover(ctx, box, w.kept+"-out", stdout), p.readLeftover(ctx, box, w.kept+"-err", stderr)
 	if late {
 		took := o.Duration
 		remote.TimedOut(o, limit.String())
@@ -135,10 +159,10 @@ func (p *Provider) settle(ctx context.Context, box string, w wrapped, o *brig.Ou
 	return nil
 }
 
-// left is what a file of a program has that said nothing of its end, or else
-// what is known otherwise.
-func (p *Provider) left(ctx context.Context, box, file string, otherwise []byte) []byte {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), margin)
+// readLeftover reads an output file of a program that did not report its end.
+// It returns otherwise if the file cannot be read.
+func (p *Provider) readLeftover(ctx context.Context, box, file string, otherwise []byte) []byte {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerSlack)
 	defer cancel()
 	b, err := p.download(ctx, box, file)
 	if err != nil {
@@ -147,8 +171,8 @@ func (p *Provider) left(ctx context.Context, box, file string, otherwise []byte)
 	return b
 }
 
-// ending finds the ending in what was written.
-func (w wrapped) ending(stdout []byte) *ending {
+// findReport finds the report in the output.
+func (w wrapped) findReport(stdout []byte) *ending {
 	mark := []byte(w.mark + ":")
 	from := bytes.LastIndex(stdout, mark)
 	if from < 0 {
@@ -162,7 +186,7 @@ func (w wrapped) ending(stdout []byte) *ending {
 	return parseEnding(text)
 }
 
-// parseEnding reads an ending; nil if it is none.
+// parseEnding parses a report. It returns nil if the text is not a report.
 func parseEnding(text []byte) *ending {
 	end := &ending{}
 	if json.Unmarshal(text, end) != nil {
@@ -176,7 +200,7 @@ func (p *Provider) collect(ctx context.Context, box string, o *brig.Outcome, end
 	if end == nil {
 		return
 	}
-	asked := 0 // the names are the program's own, and may be of nothing
+	asked := 0 // counts attempts, because the program chose the names and the files may not exist
 	for _, name := range end.Artifacts {
 		if asked == brig.MaxArtifacts || !brig.ArtifactName(name) {
 			o.Skipped = append(o.Skipped, name)

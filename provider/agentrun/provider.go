@@ -14,20 +14,20 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// languages are those of its programs.
+// languages are the supported languages of programs.
 var languages = []brig.Language{brig.Python, brig.JavaScript}
 
 const (
-	// idleSeconds is after how long the service ends a sandbox that nobody uses:
-	// one whose end it was not told of, for example.
+	// idleSeconds is the time after which the service ends an unused sandbox,
+	// for example one whose deletion was lost.
 	idleSeconds = 600
-	// margin is how much longer an answer may take than the program.
-	margin = 5 * time.Second
-	// endTime bounds how long a sandbox's end may take.
+	// answerSlack is how much longer a response may take than the program.
+	answerSlack = 5 * time.Second
+	// endTime is how long the deletion of a sandbox may take.
 	endTime = 15 * time.Second
-	// retries is how often a step before the program is repeated.
+	// retries is how often a call is repeated if the program has not started.
 	retries = 2
-	// workDir is where a context works.
+	// workDir is the working directory of a context.
 	workDir = "/home/user"
 )
 
@@ -47,13 +47,13 @@ var (
 	_ brig.Checker  = (*Provider)(nil)
 )
 
-// Open returns a provider. It connects to nothing yet.
+// Open returns a provider. It does not connect to the service yet.
 func Open(site brig.Site, c Config) (*Provider, error) {
 	client := func(at *brig.Endpoint, err error) (*remote.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Region: c.Region, Called: site.Called})
+		return remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Region: c.Region, OnCall: site.Called})
 	}
 	control, err := client(c.control())
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *Provider) Close() error {
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	enforces := remote.Elsewhere("AgentRun")
+	enforces := remote.RemoteEnforcement("AgentRun")
 	egress := enforces[brig.AreaEgress]
 	egress.Lower(brig.LevelNone, "its templates have the public internet")
 	enforces[brig.AreaEgress] = egress
@@ -98,7 +98,7 @@ func (p *Provider) Recover(_ context.Context, id brig.ID, _ brig.Handle) (brig.I
 func (p *Provider) Sweep(context.Context, map[brig.ID]bool) (int, error) { return 0, nil }
 
 // Check implements brig.Checker: it lists templates, which needs the control
-// plane and good credentials and costs nothing.
+// plane and valid credentials and is free of charge.
 func (p *Provider) Check(ctx context.Context) error {
 	return p.service.onControl(ctx, "ListTemplates", http.MethodGet, "/templates", url.Values{"pageNumber": {"1"}, "pageSize": {"1"}}, nil, &struct{}{})
 }
@@ -109,7 +109,7 @@ func (p *Provider) retry(ctx context.Context, operation string, f func() error) 
 
 // Run implements brig.Runner.
 func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio brig.IO) (_ *brig.Outcome, err error) {
-	if err := remote.Fits(prog, sio, Title, languages...); err != nil {
+	if err := remote.CheckSupported(prog, sio, Title, languages...); err != nil {
 		return nil, err
 	}
 	w := wrap(prog)
@@ -134,19 +134,19 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 	said, err := p.execute(ctx, box, limit, map[string]any{"code": w.code, "language": string(prog.Language), "contextId": within, "timeout": seconds})
 	o.Duration = time.Since(o.Started)
 	if errors.Is(err, errOutOfTime) {
-		said, err = nil, nil // its files are all that there is
+		said, err = nil, nil // only the program's files have output
 	}
 	if err != nil {
 		return nil, err
 	}
-	p.collect(ctx, box, o, p.settle(ctx, box, w, o, prog, said, limit))
+	p.collect(ctx, box, o, p.fillOutcome(ctx, box, w, o, prog, said, limit))
 	o.Done = true
 	remote.Bound(o, prog)
-	return o, tell(o, sio)
+	return o, writeOutput(o, sio)
 }
 
-// tell gives what a program wrote to whoever listens.
-func tell(o *brig.Outcome, sio brig.IO) error {
+// writeOutput writes a program's output to the caller's streams.
+func writeOutput(o *brig.Outcome, sio brig.IO) error {
 	for _, s := range []struct {
 		to io.Writer
 		of brig.Output
@@ -163,15 +163,15 @@ func tell(o *brig.Outcome, sio brig.IO) error {
 	return nil
 }
 
-// make makes a sandbox and waits until it is ready.
+// make creates a sandbox and waits until it is ready.
 func (p *Provider) make(ctx context.Context, language brig.Language) (string, error) {
-	name := p.wanted(language)
+	name := p.templateNameFor(language)
 	if err := p.ensure(ctx, name); err != nil {
 		return "", err
 	}
 	var s sandbox
 	err := p.retry(ctx, "create", func() error {
-		return notYet(p.service.onData(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
+		return notStarted(p.service.onData(ctx, "create", http.MethodPost, "", map[string]any{"templateName": name, "sandboxIdleTimeoutSeconds": idleSeconds}, &s, false))
 	})
 	if brig.KindOf(err) == brig.NotFound {
 		p.forget(name)
@@ -195,31 +195,31 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	})
 	if err != nil {
 		p.end(ctx, "", s.ID)
-		return "", notYet(err)
+		return "", notStarted(err)
 	}
 	return s.ID, nil
 }
 
-// context makes an interpreter in a sandbox.
+// context creates an interpreter in a sandbox.
 func (p *Provider) context(ctx context.Context, box string, language brig.Language) (string, error) {
 	var made struct {
 		ID string `json:"id"`
 	}
 	err := p.retry(ctx, "context", func() error {
-		return notYet(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &made, true))
+		return notStarted(p.service.onData(ctx, "context", http.MethodPost, "/"+box+"/contexts", map[string]string{"cwd": workDir, "language": string(language)}, &made, true))
 	})
 	return made.ID, err
 }
 
-// errOutOfTime ends a call whose program had its time.
+// errOutOfTime ends a call whose program exceeded its timeout.
 var errOutOfTime = errors.New("the program's time is over")
 
 // execute runs code. It is never repeated.
 func (p *Provider) execute(ctx context.Context, box string, limit time.Duration, order map[string]any) ([]event, error) {
-	runCtx, cancel := context.WithTimeoutCause(ctx, limit+margin, errOutOfTime)
+	runCtx, cancel := context.WithTimeoutCause(ctx, limit+answerSlack, errOutOfTime)
 	defer cancel()
 	var said struct {
-		Results []event `json:"results"`
+		Results events `json:"results"`
 	}
 	err := p.service.onData(runCtx, "execute", http.MethodPost, "/"+box+"/contexts/execute", order, &said, true)
 	if err != nil && ctx.Err() != nil {
@@ -228,13 +228,13 @@ func (p *Provider) execute(ctx context.Context, box string, limit time.Duration,
 	return said.Results, err
 }
 
-// end ends a sandbox, whatever became of its program and of the caller. What is
-// left ends by itself, when nobody has used it for a while.
+// end deletes a sandbox, also if its program failed or the caller disconnected.
+// If the deletion fails, the service ends the sandbox when it is idle.
 func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	err := p.retry(ctx, "delete", func() error {
-		return notYet(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
+		return notStarted(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
 	})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		p.site.Log.ErrorContext(ctx, "a sandbox of AgentRun was not ended", "sandbox", id, "there", box, "err", err)

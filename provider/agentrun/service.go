@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,15 +15,15 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// The states of a template and a sandbox, and the code of what went well.
+// The states of a template and a sandbox, and the code of a success.
 const (
 	ready        = "READY"
 	codeSuccess  = "SUCCESS"
 	createFailed = "CREATE_FAILED"
 )
 
-// envelope is what is around every answer of both planes, and what a refusal
-// is.
+// envelope wraps every response of both planes. If the service refuses a
+// request, the envelope contains the error.
 type envelope struct {
 	Code      string          `json:"code"`
 	Message   string          `json:"message"`
@@ -32,33 +31,40 @@ type envelope struct {
 	Data      json.RawMessage `json:"data"`
 }
 
-// sandbox is what the service says of one.
+// sandbox is the service's description of a sandbox.
 type sandbox struct {
 	ID     string `json:"sandboxId"`
 	Status string `json:"status"`
 }
 
-// template is what the service says of one.
+// template is the service's description of a template.
 type template struct {
 	Name   string `json:"templateName"`
 	Status string `json:"status"`
 	Reason string `json:"statusReason"`
 }
 
-// service is both planes.
+// service calls both planes.
 type service struct {
 	creds         *credentials
 	data, control *remote.Client
-	patience      time.Duration // with one call; 0 is the default
+	patience      time.Duration // time limit of one call; 0 means the default
 }
 
-// callTime is how long a call may take whose caller sets no other bound.
+// callTime is how long a call may take if its caller sets no other limit.
 const callTime = time.Minute
 
-// onData makes a call of the data plane. Into gets the answer's data, or all of
-// it if plain says that there is no envelope.
+// maxAnswer is the maximum size of a response without a program's data, in
+// bytes.
+const maxAnswer = 4 << 20
+
+// onData calls the data plane. It decodes the response's data into into. If
+// plain is set, the response has no envelope and is decoded as a whole.
 func (s *service) onData(ctx context.Context, operation, method, path string, in, into any, plain bool) error {
-	r := remote.Request{Operation: operation, Method: method, Path: "/sandboxes" + path, Sign: s.creds.signData}
+	r := remote.Request{Operation: operation, Method: method, Path: "/sandboxes" + path, Sign: s.creds.signData, Max: maxAnswer}
+	if operation == "execute" {
+		r.Max = 0 // output and artifacts
+	}
 	a, err := s.exchange(ctx, s.data, r, in)
 	if err != nil {
 		return err
@@ -68,7 +74,7 @@ func (s *service) onData(ctx context.Context, operation, method, path string, in
 
 // onControl makes a call of the control plane.
 func (s *service) onControl(ctx context.Context, action, method, path string, query url.Values, in, into any) error {
-	r := remote.Request{Operation: action, Method: method, Path: "/" + controlVersion + path, Query: query}
+	r := remote.Request{Operation: action, Method: method, Path: "/" + controlVersion + path, Query: query, Max: maxAnswer}
 	if in != nil {
 		b, err := json.Marshal(in)
 		if err != nil {
@@ -108,7 +114,7 @@ func (s *service) exchange(ctx context.Context, c *remote.Client, r remote.Reque
 	return a, err
 }
 
-// read takes what was asked for out of an answer.
+// read decodes a response into into.
 func read(operation string, a *remote.Answer, into any, plain bool) error {
 	if into == nil {
 		return nil
@@ -117,28 +123,28 @@ func read(operation string, a *remote.Answer, into any, plain bool) error {
 	if !plain {
 		var e envelope
 		if err := json.Unmarshal(a.Body, &e); err != nil {
-			return strange(operation, err)
+			return unexpectedAnswer(operation, err)
 		}
 		if e.Code != "" && e.Code != codeSuccess && e.Code != "200" {
 			return refusal(operation, a)
 		}
 		if data = e.Data; len(data) == 0 {
-			data = a.Body // some answers have none around them
+			data = a.Body // some responses have no envelope
 		}
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return strange(operation, err)
+		return unexpectedAnswer(operation, err)
 	}
 	return nil
 }
 
-func strange(operation string, err error) error {
-	return brig.Errorf(brig.Unavailable, "the service's answer to %s is none", operation).
-		WithHint("have an operator look at the provider's endpoints").Because(errors.Join(err, brig.ErrBegan))
+func unexpectedAnswer(operation string, err error) error {
+	return brig.WithRetry(brig.Errorf(brig.Unavailable, "the service sent an invalid response to %s", operation).
+		WithHint("have an operator look at the provider's endpoints").Because(err), brig.RetryContained)
 }
 
-// permission is what a RAM user needs to do what could not be done: of the
-// control plane each operation has an action of its name.
+// permission returns the permission that a RAM user lacks: each operation of
+// the control plane has an action of the same name.
 func permission(operation string) string {
 	if strings.HasSuffix(operation, "Template") || strings.HasSuffix(operation, "Templates") {
 		return "agentrun:" + operation
@@ -146,11 +152,11 @@ func permission(operation string) string {
 	return "agentrun:Invoke*"
 }
 
-// refusal translates an error of the service: its status says what kind it is,
-// its code and the number of the request are for whoever asks there.
+// refusal converts an error of the service. The status determines the kind. The
+// code and the request ID are for the service's support.
 func refusal(operation string, a *remote.Answer) error {
 	var e envelope
-	_ = json.Unmarshal(a.Body, &e) // what is no JSON says nothing
+	_ = json.Unmarshal(a.Body, &e) // ignore a body that is not JSON
 	number := e.RequestID
 	for _, h := range []string{"X-Acs-Request-Id", "X-Agentrun-Request-Id", "X-Request-Id", "X-Fc-Request-Id"} {
 		number = cmp.Or(number, a.Header.Get(h))
@@ -180,8 +186,7 @@ func refusal(operation string, a *remote.Answer) error {
 	case a.Status == http.StatusServiceUnavailable:
 		return told(brig.Unavailable, "the service is unavailable", "try again in a moment")
 	case a.Status >= 500:
-		e := told(brig.Unavailable, "the service failed", "try again in a moment")
-		return e.Because(errors.Join(said, brig.ErrBegan))
+		return brig.WithRetry(told(brig.Unavailable, "the service failed", "try again in a moment"), brig.RetryContained)
 	}
 	return told(brig.ConnectionFailed, "what answers is not the service", "have an operator look at the provider's endpoints")
 }

@@ -27,7 +27,7 @@ func openAt(t *testing.T, h http.HandlerFunc) *Provider {
 	return p
 }
 
-// A service that takes a request and says nothing is not waited for for ever.
+// A call ends even if the service accepts a request and never responds.
 func TestSilentService(t *testing.T) {
 	released := make(chan struct{})
 	p := openAt(t, func(http.ResponseWriter, *http.Request) { <-released })
@@ -49,8 +49,9 @@ func TestSilentService(t *testing.T) {
 	}
 }
 
-// What a program says it has made is asked for as often as there may be files.
-func TestMadeUpArtifacts(t *testing.T) {
+// The provider fetches no more artifacts than the limit, regardless of how many
+// a program claims.
+func TestInventedArtifactsAreLimited(t *testing.T) {
 	var asked atomic.Int32
 	p := openAt(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)

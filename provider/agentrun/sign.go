@@ -12,26 +12,26 @@ import (
 	"time"
 )
 
-// The two ways to sign: the data plane's and the control plane's.
+// The two signature methods: the data plane's and the control plane's.
 const (
 	dataAlgorithm    = "AGENTRUN4-HMAC-SHA256"
 	controlAlgorithm = "ACS3-HMAC-SHA256"
 	unsignedPayload  = "UNSIGNED-PAYLOAD"
-	// controlVersion is that of the control plane's interface.
+	// controlVersion is the version of the control plane's API.
 	controlVersion = "2025-09-10"
 )
 
-// credentials are whose a request is.
+// credentials identify the account of a request.
 type credentials struct {
 	id, secret, token, region string
 	now                       func() time.Time
 }
 
-// signData signs a request for the data plane. What it carries is not signed:
-// TLS keeps that.
+// signData signs a request for the data plane. The body is not signed: TLS
+// protects it.
 func (c *credentials) signData(r *http.Request) error {
 	now := c.now().UTC()
-	c.stamp(r, now, unsignedPayload)
+	c.setSignedHeaders(r, now, unsignedPayload)
 	names, canonical := canonicalRequest(r, unsignedPayload, func(string) bool { return true })
 	day := now.Format("20060102")
 	key := []byte("aliyun_v4" + c.secret)
@@ -48,7 +48,7 @@ func (c *credentials) signData(r *http.Request) error {
 func (c *credentials) signControl(action string, body []byte) func(*http.Request) error {
 	return func(r *http.Request) error {
 		payload := digest(string(body))
-		c.stamp(r, c.now().UTC(), payload)
+		c.setSignedHeaders(r, c.now().UTC(), payload)
 		r.Header.Set("X-Acs-Action", action)
 		r.Header.Set("X-Acs-Version", controlVersion)
 		r.Header.Set("X-Acs-Signature-Nonce", rand.Text())
@@ -62,8 +62,8 @@ func (c *credentials) signControl(action string, body []byte) func(*http.Request
 	}
 }
 
-// stamp sets the headers that both ways sign.
-func (c *credentials) stamp(r *http.Request, now time.Time, payload string) {
+// setSignedHeaders sets the headers that both methods sign.
+func (c *credentials) setSignedHeaders(r *http.Request, now time.Time, payload string) {
 	r.Header.Set("X-Acs-Date", now.Format("2006-01-02T15:04:05Z"))
 	r.Header.Set("X-Acs-Content-Sha256", payload)
 	if c.token != "" {
@@ -71,8 +71,8 @@ func (c *credentials) stamp(r *http.Request, now time.Time, payload string) {
 	}
 }
 
-// canonicalRequest is a request as it is signed, and the names of the headers
-// that are in it.
+// canonicalRequest returns the canonical form of a request for its signature,
+// and the names of the signed headers.
 func canonicalRequest(r *http.Request, payload string, signed func(name string) bool) (names, canonical string) {
 	headers := map[string]string{"host": r.URL.Host}
 	for name, values := range r.Header {
@@ -97,7 +97,7 @@ func canonicalRequest(r *http.Request, payload string, signed func(name string) 
 	return names, strings.Join([]string{r.Method, path, canonicalQuery(r.URL.Query()), lines.String(), names, payload}, "\n")
 }
 
-// canonicalQuery is a query in the order of its names, escaped as RFC 3986 says.
+// canonicalQuery returns a query sorted by name, escaped as in RFC 3986.
 func canonicalQuery(q url.Values) string {
 	return strings.NewReplacer("+", "%20", "*", "%2A", "%7E", "~").Replace(q.Encode())
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// How long a template and a sandbox may take to be ready, and how often one
-// looks.
+// The maximum times until a template and a sandbox are ready, and the pauses
+// between checks.
 const (
-	templateTime = 300 * time.Second
-	sandboxTime  = 60 * time.Second
-	firstLook    = 50 * time.Millisecond
-	longestLook  = 2 * time.Second
+	templateTime   = 300 * time.Second
+	sandboxTime    = 60 * time.Second
+	firstPollPause = 50 * time.Millisecond
+	maxPollPause   = 2 * time.Second
 )
 
-// wanted is the template that sandboxes of a language are made of.
-func (p *Provider) wanted(language brig.Language) string {
+// templateNameFor returns the name of the template for sandboxes of a language.
+func (p *Provider) templateNameFor(language brig.Language) string {
 	if p.config.TemplateName != "" {
 		return p.config.TemplateName
 	}
 	return "brig-" + string(language) + "-default"
 }
 
-// ensure makes sure that a template is there and ready. One that an operator
-// named must be there.
+// ensure makes sure that a template exists and is ready. It does not create a
+// template that the operator named.
 func (p *Provider) ensure(ctx context.Context, name string) error {
 	p.mu.Lock()
 	known := p.templates[name]
@@ -35,7 +35,7 @@ func (p *Provider) ensure(ctx context.Context, name string) error {
 	if known {
 		return nil
 	}
-	err := p.retry(ctx, "template", func() error { return p.found(ctx, name) })
+	err := p.retry(ctx, "template", func() error { return p.lookupTemplate(ctx, name) })
 	if err == nil {
 		p.mu.Lock()
 		p.templates[name] = true
@@ -44,14 +44,14 @@ func (p *Provider) ensure(ctx context.Context, name string) error {
 	return err
 }
 
-// forget has a template looked for again.
+// forget makes the next run look a template up again.
 func (p *Provider) forget(name string) {
 	p.mu.Lock()
 	delete(p.templates, name)
 	p.mu.Unlock()
 }
 
-func (p *Provider) found(ctx context.Context, name string) error {
+func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 	var t template
 	err := p.service.onControl(ctx, "GetTemplate", http.MethodGet, "/templates/"+name, nil, nil, &t)
 	if brig.KindOf(err) == brig.NotFound && p.config.TemplateName == "" {
@@ -62,14 +62,14 @@ func (p *Provider) found(ctx context.Context, name string) error {
 			"description":          "made by Brig",
 		}, &t)
 		if brig.KindOf(err) == brig.AlreadyExists {
-			t, err = template{Name: name}, nil // somebody else was quicker
+			t, err = template{Name: name}, nil // another server created it first
 		}
 	} else if brig.KindOf(err) == brig.NotFound {
 		return brig.Errorf(brig.ConnectionFailed, "the service has no template %q", name).
 			WithHint("have an operator look at the provider's template_name, or leave it out").Because(err)
 	}
 	if err != nil {
-		return notYet(err)
+		return notStarted(err)
 	}
 	return p.await(ctx, templateTime, "the template "+name, func() (bool, error) {
 		if t.Status == ready {
@@ -83,10 +83,10 @@ func (p *Provider) found(ctx context.Context, name string) error {
 	})
 }
 
-// await looks until something is ready, ever less often.
+// await checks until something is ready, with increasing pauses.
 func (p *Provider) await(ctx context.Context, limit time.Duration, what string, look func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
-	for wait := firstLook; ; wait = min(wait*2, longestLook) {
+	for wait := firstPollPause; ; wait = min(wait*2, maxPollPause) {
 		ok, err := look()
 		if k := brig.KindOf(err); ok || err != nil && k != brig.Unavailable && k != brig.RateLimited {
 			return err
@@ -104,13 +104,13 @@ func (p *Provider) await(ctx context.Context, limit time.Duration, what string, 
 	}
 }
 
-// notYet is an error of a step before the program: whatever was begun, the
-// program was not.
-func notYet(err error) error {
-	if !errors.Is(err, brig.ErrBegan) {
+// notStarted returns an error that lets another provider try, for a call that
+// failed before the program's start.
+func notStarted(err error) error {
+	if brig.RetryOf(err) != brig.RetryContained {
 		return err
 	}
-	told := *brig.AsError(err)
-	told.Err = errors.New(err.Error())
-	return &told
+	e := *brig.AsError(err)
+	e.Err, e.Retry = errors.New(err.Error()), brig.RetryByKind
+	return &e
 }

@@ -16,18 +16,19 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// fill makes sure that the engine has a volume with the agent. What is in one
-// that is there is read and compared: somebody may have died over it.
-func (p *Provider) fill(ctx context.Context, image string) (err error) {
-	p.filling.Lock()
-	defer p.filling.Unlock()
-	if p.filled {
+// populateVolume makes sure that the engine has a volume with the agent. If the
+// volume exists, it compares the agent in it, because an earlier server may
+// have died while it wrote the agent.
+func (p *Provider) populateVolume(ctx context.Context, image string) (err error) {
+	p.populating.Lock()
+	defer p.populating.Unlock()
+	if p.populated {
 		return nil
 	}
 	if _, err := p.api.VolumeCreate(ctx, client.VolumeCreateOptions{Name: p.volume, Labels: map[string]string{labelInstance: ""}}); err != nil {
 		return creationError(fmt.Errorf("make the agent's volume: %w", err))
 	}
-	// A container that never runs: through it the volume can be reached.
+	// This container never runs. It only gives access to the volume.
 	made, err := p.api.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name:   p.Prefix + "-fill-" + strings.ToLower(rand.Text()),
 		Config: &container.Config{Image: image, Entrypoint: []string{"/none"}, NetworkDisabled: true, Labels: map[string]string{labelInstance: p.Instance}},
@@ -48,7 +49,7 @@ func (p *Provider) fill(ctx context.Context, image string) (err error) {
 	if has, err := p.hasAgent(ctx, made.ID); err != nil {
 		return creationError(err)
 	} else if has {
-		p.filled = true
+		p.populated = true
 		return nil
 	}
 	var b bytes.Buffer
@@ -63,11 +64,11 @@ func (p *Provider) fill(ctx context.Context, image string) (err error) {
 	if err != nil {
 		return creationError(fmt.Errorf("fill the agent's volume: %w", err))
 	}
-	p.filled = true
+	p.populated = true
 	return nil
 }
 
-// hasAgent reports whether the volume has the very agent.
+// hasAgent reports whether the volume has exactly this agent.
 func (p *Provider) hasAgent(ctx context.Context, container string) (bool, error) {
 	got, err := p.api.CopyFromContainer(ctx, container, client.CopyFromContainerOptions{SourcePath: agentPath})
 	if err != nil {

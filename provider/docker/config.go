@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Title is what people call it.
+// Title is the display name.
 const Title = "Docker"
 
 // Config is the configuration.
@@ -67,7 +67,7 @@ func (c *Config) Wrong() []brig.FieldError {
 
 func (c *Config) tls() TLS { return TLS{CA: c.TLSCA, Cert: c.TLSCert, Key: c.TLSKey} }
 
-// Driver is the kind of provider.
+// Driver returns the driver of this kind of provider.
 func Driver() brig.Driver {
 	return brig.NewDriver(brig.Driver{
 		Name: Name, Title: Title,

@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig/schema"
 )
 
-// Everything that is wrong with a configuration is said, each under its field.
+// All errors of a configuration are reported, each under its field.
 func TestConfig(t *testing.T) {
 	for _, c := range []struct {
 		name, json string

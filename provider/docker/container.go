@@ -2,6 +2,7 @@ package docker
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"time"
@@ -13,50 +14,52 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// The labels by which this server knows its containers.
+// The labels with which this server finds its containers.
 const (
 	labelInstance  = "run.brig.instance"
 	labelSandbox   = "run.brig.sandbox"
 	labelEphemeral = "run.brig.ephemeral"
 )
 
-// agentDir is where the agent is in a container, and agentPath the agent.
+// agentDir is the agent's directory in a container, and agentPath its path.
 const (
 	agentDir  = "/.brig"
 	agentName = "agent"
 	agentPath = agentDir + "/" + agentName
 )
 
-// agentCaps are what the agent may do to the processes and files of its own
-// sandbox. It empties its bounding set before it starts anything, so that
-// nothing that it starts has any of them, whoever it runs as.
+// agentCaps are the capabilities of the agent over the processes and files of
+// its own sandbox. It empties its bounding set before it starts a process, so
+// that no process that it starts has any of them, regardless of its user.
 func (p *Provider) agentCaps() []string {
 	caps := []string{"SETUID", "SETGID", "KILL", "CHOWN", "DAC_OVERRIDE", "FOWNER", "SETPCAP"}
 	if p.gvisor {
-		// Of gVisor's kernel: to set the host name, and limits that are not its own.
+		// In gVisor's kernel, to set the host name and the limits of other
+		// processes.
 		caps = append(caps, "SYS_ADMIN", "SYS_RESOURCE")
 	}
 	return caps
 }
 
-// agentTasks is how many processes and threads are the agent's, and what an
-// exec of the engine's takes: the host's kernel counts them with the guest's.
+// agentTasks is the number of processes and threads that the agent and one exec
+// of the engine need: the host's kernel counts them together with the guest's.
 const agentTasks = 64
 
-// agentFiles is how many files the agent must be able to open.
+// agentFiles is the number of files that the agent must be able to open.
 const agentFiles = 256
 
-// behind is how far the agent's own clock of the lease runs behind the server's.
-const behind = 2 * time.Second
+// leaseSlack is how much later than the server the agent ends an expired lease.
+const leaseSlack = 2 * time.Second
 
 // shmSize is the size of /dev/shm, in bytes.
 const shmSize = 64 * brig.MiB
 
-// container says in the engine's words what a machine is.
+// container returns the engine's configuration of a sandbox.
 func (p *Provider) container(id brig.ID, o order, img image.InspectResponse) client.ContainerCreateOptions {
-	args := []string{wire.ServeWord, strconv.FormatInt(max(time.Until(o.Lease)+behind, 0).Milliseconds(), 10)}
+	args := []string{wire.ServeWord, strconv.FormatInt(max(time.Until(o.Lease)+leaseSlack, 0).Milliseconds(), 10)}
 	if o.Ephemeral {
 		args = append(args, wire.TetherWord)
 	}
@@ -69,7 +72,7 @@ func (p *Provider) container(id brig.ID, o order, img image.InspectResponse) cli
 	host := p.hardened(o)
 	for dir := range volumesOf(img) {
 		if _, ours := host.Tmpfs[dir]; !ours {
-			host.Tmpfs[dir] = "ro,size=4k" // without it the engine makes a volume without a size
+			host.Tmpfs[dir] = "ro,size=4k" // otherwise the engine creates a volume of unlimited size
 		}
 	}
 	return client.ContainerCreateOptions{
@@ -77,10 +80,10 @@ func (p *Provider) container(id brig.ID, o order, img image.InspectResponse) cli
 		Config: &container.Config{
 			Image: img.ID, Hostname: o.Hostname, User: "0:0", WorkingDir: "/",
 			Entrypoint: []string{agentPath}, Cmd: args,
-			// An image's environment is its programs', and not the agent's.
+			// The image's environment is for its programs, not for the agent.
 			Env:             []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2", "GOGC=50", "GODEBUG=", "GOTRACEBACK=none", "GOMEMLIMIT="},
 			Healthcheck:     &container.HealthConfig{Test: []string{"NONE"}},
-			NetworkDisabled: !o.Uplink && !p.disabled("network"), // an engine without network writes no resolv.conf
+			NetworkDisabled: !o.Uplink && !p.disabled("network"), // if it has no network, the engine writes no resolv.conf
 			Labels: map[string]string{
 				labelInstance: p.Instance, labelSandbox: string(id), labelEphemeral: strconv.FormatBool(o.Ephemeral),
 			},
@@ -95,7 +98,8 @@ func volumesOf(img image.InspectResponse) map[string]struct{} {
 	return img.Config.Volumes
 }
 
-// hardened is everything that holds a container.
+// hardened returns the host configuration with all limits and protections of a
+// container.
 func (p *Provider) hardened(o order) *container.HostConfig {
 	l := o.Limits
 	tmp := max(min(l.Memory/2, l.Disk), brig.MiB)
@@ -103,7 +107,8 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 	files := int64(l.OpenFiles)
 	if p.gvisor {
 		files = 16 << 10
-		// A hit on the host crashes the sentry: gVisor's kernel counts inside.
+		// The sentry crashes when it reaches the host's limit, so that limit is
+		// larger, and gVisor's kernel enforces the requested one.
 		pids = int64(4*l.Processes + 512)
 	}
 	h := &container.HostConfig{
@@ -118,7 +123,7 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 			VolumeOptions: &mount.VolumeOptions{NoCopy: true},
 		}},
 		Resources: container.Resources{
-			Memory: l.Memory, MemorySwap: l.Memory, // as much together as alone: no swap
+			Memory: l.Memory, MemorySwap: l.Memory, // the same value for memory and memory plus swap: no swap
 			NanoCPUs: int64(l.CPUs * 1e9), PidsLimit: &pids,
 			Ulimits: []*container.Ulimit{{Name: "core"}, {Name: "nofile", Soft: files, Hard: files}},
 		},
@@ -128,9 +133,10 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 		h.LogConfig = container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": "8m", "max-file": "2"}}
 	}
 	if p.Storage == storageMemory {
-		for dir, m := range shares(l) {
+		for dir, m := range tmpfsSizes(l) {
 			h.Tmpfs[dir] = m
 		}
+		h.Tmpfs[path.Dir(wire.ProgramsDir)] = "nosuid,nodev,noexec,size=64k,mode=755" // for the link named python
 	} else {
 		h.StorageOpt = map[string]string{"size": strconv.FormatInt(l.Disk, 10)}
 	}
@@ -161,10 +167,10 @@ func (p *Provider) hardened(o order) *container.HostConfig {
 	return h
 }
 
-// shares are the file systems in memory that a machine writes to in the stead
-// of a disk. Together they are no larger than its disk may be, and than half of
+// tmpfsSizes returns the memory file systems to which a sandbox writes instead
+// of a disk. Their total size is at most the sandbox's disk limit and half of
 // its memory.
-func shares(l brig.Limits) map[string]string {
+func tmpfsSizes(l brig.Limits) map[string]string {
 	all := min(l.Disk, l.Memory/2)
 	small := max(all/16, 64*brig.KiB)
 	at := func(size int64, who string) string { return fmt.Sprintf("exec,nosuid,nodev,size=%d,%s", size, who) }
@@ -176,4 +182,6 @@ func shares(l brig.Limits) map[string]string {
 	}
 }
 
-func (p *Provider) disabled(protection string) bool { return slices.Contains(p.Disabled, protection) }
+func (p *Provider) disabled(protection string) bool {
+	return failpoint.Enabled && slices.Contains(p.Disabled, protection)
+}

@@ -29,47 +29,47 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Why a machine has ended is the engine's word and the server's: the exit code
-// is the guest's, and believed only where it can be true.
-func TestJudge(t *testing.T) {
+// The engine and the server determine why a sandbox ended. The exit code comes
+// from the guest, and is used only if it is plausible.
+func TestExitReason(t *testing.T) {
 	now := time.Now()
 	over, later := order{Lease: now.Add(-time.Second)}, order{Lease: now.Add(time.Hour)}
 	main := order{Lease: now.Add(time.Hour), Main: true}
-	tied := order{Lease: now.Add(time.Hour), Ephemeral: true}
+	isTethered := order{Lease: now.Add(time.Hour), Ephemeral: true}
 	lingers := order{Lease: now.Add(time.Hour), Main: true, Lingers: true}
 	three, zero := 3, 0
 	for name, c := range map[string]struct {
 		e      ending
 		o      order
 		known  bool
-		a      *asked
+		a      *endRequest
 		code   int
 		reason brig.ExitReason
 	}{
 		"lease":                       {ending{Code: wire.ExitLease}, over, true, nil, 137, brig.LeaseExpired},
 		"a lease that is not over":    {ending{Code: wire.ExitLease}, later, true, nil, wire.ExitLease, brig.Crashed},
 		"a main program says so":      {ending{Code: wire.ExitLease}, main, true, nil, wire.ExitLease, brig.Exited},
-		"tether":                      {ending{Code: wire.ExitTether}, tied, true, nil, 137, brig.HungUp},
+		"tether":                      {ending{Code: wire.ExitTether}, isTethered, true, nil, 137, brig.HungUp},
 		"a tether that is none":       {ending{Code: wire.ExitTether}, later, true, nil, wire.ExitTether, brig.Crashed},
-		"stopped":                     {ending{}, later, true, &asked{Reason: brig.Stopped}, 137, brig.Stopped},
-		"stopped with a main program": {ending{Code: 3}, main, true, &asked{Reason: brig.Stopped}, 3, brig.Stopped},
-		"memory":                      {ending{Code: 1, OOMKilled: true}, main, true, &asked{Reason: brig.Killed}, 137, brig.OutOfMem},
+		"stopped":                     {ending{}, later, true, &endRequest{Reason: brig.Stopped}, 137, brig.Stopped},
+		"stopped with a main program": {ending{Code: 3}, main, true, &endRequest{Reason: brig.Stopped}, 3, brig.Stopped},
+		"memory":                      {ending{Code: 1, OOMKilled: true}, main, true, &endRequest{Reason: brig.Killed}, 137, brig.OutOfMem},
 		"main":                        {ending{}, main, true, nil, 0, brig.Exited},
-		"main, outlived":              {ending{Code: 137}, lingers, true, &asked{brig.Exited, &three}, 3, brig.Exited},
-		"main, outlived, 0":           {ending{Code: 137}, lingers, true, &asked{brig.Exited, &zero}, 0, brig.Exited},
+		"main, outlived":              {ending{Code: 137}, lingers, true, &endRequest{brig.Exited, &three}, 3, brig.Exited},
+		"main, outlived, 0":           {ending{Code: 137}, lingers, true, &endRequest{brig.Exited, &zero}, 0, brig.Exited},
 		"an agent that lingered died": {ending{}, lingers, true, nil, 137, brig.Crashed},
 		"the agent died":              {ending{Code: 2}, later, true, nil, 2, brig.Crashed},
 		"the container is gone":       {ending{Code: 137}, main, false, nil, 137, brig.Crashed},
 	} {
 		c.e.At = now
-		if got := c.e.judge(c.o, c.known, c.a); got.Reason != c.reason || got.Code != c.code {
+		if got := c.e.exitReason(c.o, c.known, c.a); got.Reason != c.reason || got.Code != c.code {
 			t.Errorf("%s: %+v, want %s and %d", name, got, c.reason, c.code)
 		}
 	}
 }
 
-// A machine is not ended for a command that was not begun in it: that the engine
-// does not answer for a moment is no reason.
+// A sandbox does not end because a command could not be started in it: an
+// engine that does not respond for a moment is no reason to end the sandbox.
 func TestExecWithoutEngine(t *testing.T) {
 	api, err := client.New(client.WithHost("unix://" + t.TempDir() + "/none"))
 	if err != nil {
@@ -85,20 +85,21 @@ func TestExecWithoutEngine(t *testing.T) {
 	if _, err := i.Exec(t.Context(), "e", brig.Command{Argv: []string{"true"}}, brig.IO{}); brig.KindOf(err) != brig.Unavailable {
 		t.Errorf("%v", err)
 	}
-	if ok, err := i.f.read(askedFile, new(asked)); ok || err != nil {
+	if ok, err := i.f.read(endRequestFile, new(endRequest)); ok || err != nil {
 		t.Errorf("its end was asked for: %v, %v", ok, err)
 	}
 }
 
-// A container that the engine makes although its caller has gone is removed.
-func TestCreateAbandoned(t *testing.T) {
-	asked, removed := make(chan struct{}), make(chan struct{})
+// A container that the engine creates after its caller has disconnected is
+// removed.
+func TestCreateCanceled(t *testing.T) {
+	endRequest, removed := make(chan struct{}), make(chan struct{})
 	engine := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/containers/create"):
-			close(asked)
-			time.Sleep(200 * time.Millisecond) // no engine stops halfway
+			close(endRequest)
+			time.Sleep(200 * time.Millisecond) // an engine completes a creation that it has started
 			w.WriteHeader(http.StatusCreated)
 		case r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/containers/made"):
 			close(removed)
@@ -117,29 +118,29 @@ func TestCreateAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	p := &Provider{Options: Options{DataDir: t.TempDir(), Storage: storageMemory}, api: api, filled: true}
+	p := &Provider{Options: Options{DataDir: t.TempDir(), Storage: storageMemory}, api: api, populated: true}
 	if err := os.MkdirAll(filepath.Dir(p.folder("x").dir), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { <-asked; cancel() }()
+	go func() { <-endRequest; cancel() }()
 	if _, err := p.Create(ctx, "x", brig.Spec{Image: "img", Limits: brig.DefaultBounds().Default}, time.Now().Add(time.Minute)); err == nil {
 		t.Error("it was made for nobody")
 	}
 	select {
 	case <-removed:
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("it is still there")
 	}
 }
 
-// What is written in memory is within both limits, however small.
-func TestSharesFit(t *testing.T) {
+// The memory file systems fit into both limits, even if these are small.
+func TestMemoryFileSystemsFit(t *testing.T) {
 	for _, l := range []brig.Limits{
 		{Memory: 32 * brig.MiB, Disk: brig.GiB}, {Memory: brig.GiB, Disk: 8 * brig.MiB}, {Memory: 512 * brig.MiB, Disk: brig.GiB}, {Memory: 64 * brig.GiB, Disk: 3 * brig.MiB},
 	} {
 		total := int64(0)
-		for dir, options := range shares(l) {
+		for dir, options := range tmpfsSizes(l) {
 			size := int64(-1)
 			for o := range strings.SplitSeq(options, ",") {
 				if v, ok := strings.CutPrefix(o, "size="); ok {
@@ -157,12 +158,12 @@ func TestSharesFit(t *testing.T) {
 	}
 }
 
-// One thing that is not as it ought to be lowers what is said of it, and
-// nothing else does.
-func TestSeen(t *testing.T) {
+// Each deviation of a container lowers the reported enforcement of its area,
+// and of no other area.
+func TestDeviationsLowerEnforcement(t *testing.T) {
 	p := &Provider{info: system.Info{MemoryLimit: true, SwapLimit: true, CPUCfsQuota: true, PidsLimit: true, SecurityOptions: []string{"name=seccomp,profile=default"}}}
 	p.Storage, p.Host = storageMemory, "unix:///x"
-	p.claims = p.enforces()
+	p.enforcement = p.enforces()
 	o := order{Limits: brig.DefaultBounds().Default}
 	fine := func() container.InspectResponse {
 		return container.InspectResponse{
@@ -170,14 +171,14 @@ func TestSeen(t *testing.T) {
 			Mounts: []container.MountPoint{{Type: mount.TypeVolume, Destination: agentDir}},
 		}
 	}
-	level := func(c container.InspectResponse, a brig.Area) brig.Level { return p.seen(c, o)[a].Level }
+	level := func(c container.InspectResponse, a brig.Area) brig.Level { return p.inspectEnforcement(c, o)[a].Level }
 	linked := o
 	linked.Uplink = true
 	for _, o := range []order{o, linked} {
 		is := fine()
 		is.HostConfig = p.hardened(o)
-		for a, e := range p.seen(is, o) {
-			if e.Level != p.claims[a].Level {
+		for a, e := range p.inspectEnforcement(is, o) {
+			if e.Level != p.enforcement[a].Level {
 				t.Errorf("%s of a container as it ought to be is %s: %v", a, e.Level, e.Gaps)
 			}
 		}
@@ -209,18 +210,19 @@ func TestSeen(t *testing.T) {
 	disk := fine()
 	disk.HostConfig = p.hardened(linked)
 	disk.HostConfig.Devices = append(disk.HostConfig.Devices, container.DeviceMapping{PathOnHost: "/dev/sda", PathInContainer: tunDevice})
-	if e := p.seen(disk, linked)[brig.AreaIsolation]; e.Level != brig.LevelNone {
+	if e := p.inspectEnforcement(disk, linked)[brig.AreaIsolation]; e.Level != brig.LevelNone {
 		t.Errorf("with a disk in the device's place isolation is %s", e.Level)
 	}
 	unconfined := fine()
 	unconfined.HostConfig.SecurityOpt = []string{"seccomp=unconfined"}
-	if e := p.seen(unconfined, o)[brig.AreaIsolation]; len(e.Gaps) <= len(p.claims[brig.AreaIsolation].Gaps) {
+	if e := p.inspectEnforcement(unconfined, o)[brig.AreaIsolation]; len(e.Gaps) <= len(p.enforcement[brig.AreaIsolation].Gaps) {
 		t.Errorf("nothing is said of a container without a profile: %v", e.Gaps)
 	}
 }
 
-// Only a machine that may need it has what an uplink takes.
-func TestMayLink(t *testing.T) {
+// Only a sandbox that may need a network link has the device and the capability
+// for it.
+func TestLinkDevice(t *testing.T) {
 	rules := brig.Egress{Rules: []brig.EgressRule{{Host: "example.com"}}}
 	for name, c := range map[string]struct {
 		gvisor bool
@@ -245,8 +247,7 @@ func TestMayLink(t *testing.T) {
 	}
 }
 
-// An image's certificates come over as they are there, and no more of them than
-// there is room for.
+// The certificates of an image are copied unchanged, up to the size limit.
 func TestParseTrust(t *testing.T) {
 	pack := func(all ...tar.Header) *tar.Reader {
 		var b bytes.Buffer
@@ -315,7 +316,7 @@ func TestAccountOf(t *testing.T) {
 	}
 }
 
-// FuzzRelayed: whatever an engine sends, what comes of it is no more than that.
+// FuzzRelayed checks that the reader returns no more data than an engine sent.
 func FuzzRelayed(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 2, 'h', 'i', 2, 0, 0, 0, 0, 0, 0, 1, '!', 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -328,7 +329,7 @@ func FuzzRelayed(f *testing.F) {
 	})
 }
 
-// FuzzEntry holds the reader of the engine's log to the same.
+// FuzzEntry checks the same for the reader of the engine's log.
 func FuzzEntry(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x232026-11-21T23:00:00.123456789Z line\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -21,8 +21,8 @@ func running(c container.InspectResponse) bool { return c.State != nil && c.Stat
 
 func isNotFound(err error) bool { return cerrdefs.IsNotFound(err) }
 
-// admit has what the engine says of a container reach the instance.
-func (p *Provider) admit(i *instance) {
+// register registers an instance for the engine's events about its container.
+func (p *Provider) register(i *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := i.container
@@ -32,7 +32,7 @@ func (p *Provider) admit(i *instance) {
 	p.live[at][i] = true
 }
 
-func (p *Provider) dismiss(i *instance) {
+func (p *Provider) unregister(i *instance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := i.container
@@ -41,9 +41,10 @@ func (p *Provider) dismiss(i *instance) {
 	}
 }
 
-// watchMemory learns from the engine whose memory has run out. With runc the
-// kernel kills one process; the machine goes with it, as it does everywhere
-// else: what is left of it would be of no use and could not be told from whole.
+// watchMemory receives the engine's out-of-memory events. With runc, the kernel
+// kills only one process. The provider then ends the whole sandbox, as other
+// providers do: the rest of it would be useless, and clients could not detect
+// that it is incomplete.
 func (p *Provider) watchMemory(ctx context.Context) {
 	for ctx.Err() == nil {
 		got := p.api.Events(ctx, client.EventsListOptions{
@@ -70,11 +71,11 @@ func (p *Provider) watchMemory(ctx context.Context) {
 	}
 }
 
-// outOfMemory ends a machine of which the engine has said so.
+// outOfMemory ends a sandbox after an out-of-memory event.
 func (i *instance) outOfMemory() {
 	i.mu.Lock()
-	again := i.short
-	i.short = true
+	again := i.outOfMemorySeen
+	i.outOfMemorySeen = true
 	i.mu.Unlock()
 	if again {
 		return
@@ -87,41 +88,42 @@ func (i *instance) outOfMemory() {
 	}
 }
 
-// tellTime is how long the engine has to tell that memory has run out, once
-// the kernel's counter says that it was short. On a busy machine it needed more
+// oomEventTime is how long the engine may take to send an out-of-memory event
+// after the kernel's counter shows a shortage. On a busy host it needed more
 // than three seconds.
-const tellTime = 10 * time.Second
+const oomEventTime = 10 * time.Second
 
-// ranOut reports whether a process that was killed was killed for its memory:
-// a program that kills itself is not. Who never came to the limit was not.
-func (i *instance) ranOut(ctx context.Context) bool {
+// killedForMemory reports whether a process was killed because memory ran out.
+// This is false for a program that killed itself, and in a container that never
+// reached its limit.
+func (i *instance) killedForMemory(ctx context.Context) bool {
 	select {
 	case <-i.oom:
 		return true
 	default:
 	}
-	if s, err := i.stats(ctx); err == nil && neverShort(s.MemoryStats) {
+	if s, err := i.stats(ctx); err == nil && neverNearLimit(s.MemoryStats) {
 		return false
 	}
 	select {
 	case <-i.oom:
 		return true
 	case <-i.done:
-		return true // how it ended says whether that was why
-	case <-time.After(tellTime):
+		return true // the sandbox's exit will show whether memory ran out
+	case <-time.After(oomEventTime):
 		return false
 	}
 }
 
-// neverShort reports whether a container has been far from its limit all along.
-// On cgroup v2 the engine's counter of failures is oom in memory.events. On v1 it
-// is memory.failcnt, which Linux 6.18 leaves at 0 whatever happens; but v1 has the
-// most that was used, which then is the limit.
-func neverShort(m container.MemoryStats) bool {
+// neverNearLimit reports whether a container has always used far less than its
+// memory limit. On cgroup v2, the engine's failure counter is oom in
+// memory.events. On v1, it is memory.failcnt, which is always 0 with Linux
+// 6.18. But v1 has the maximum usage, which equals the limit if memory ran out.
+func neverNearLimit(m container.MemoryStats) bool {
 	return m.Limit > 0 && m.Failcnt == 0 && m.MaxUsage < m.Limit-m.Limit/8
 }
 
-// ending is how a machine ended, as it is written down once.
+// ending is the stored record of how a sandbox ended.
 type ending struct {
 	Code      int
 	Reason    brig.ExitReason
@@ -129,62 +131,63 @@ type ending struct {
 	At        time.Time
 }
 
-// asked says why somebody has ended a machine, or is about to, and the exit code
-// of a main program that it has outlived.
-type asked struct {
+// endRequest is the reason for which a server ends a sandbox, and the exit code
+// of a main program that ended before its sandbox.
+type endRequest struct {
 	Reason brig.ExitReason
 	Code   *int `json:",omitempty"`
 }
 
-// ask writes down why a machine is ended. The first reason stays.
-func (f folder) ask(a asked) error {
-	if _, err := os.Lstat(f.path(askedFile)); err == nil {
+// writeEndRequest stores why a sandbox is ended. It never replaces an earlier
+// reason.
+func (f folder) writeEndRequest(a endRequest) error {
+	if _, err := os.Lstat(f.path(endRequestFile)); err == nil {
 		return nil
 	}
-	err := f.write(askedFile, a)
+	err := f.write(endRequestFile, a)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody has removed it all
+		return nil // another server has removed the directory
 	}
 	return err
 }
 
-// watchEnd waits for the machine's end.
+// watchEnd waits for the sandbox's end.
 func (i *instance) watchEnd(ctx context.Context) {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		got := i.p.api.ContainerWait(ctx, i.container, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 		select {
 		case <-got.Result:
-			i.conclude(ctx)
+			i.determineEnd(ctx)
 			return
 		case err := <-got.Error:
 			if isNotFound(err) {
-				i.conclude(ctx)
+				i.determineEnd(ctx)
 				return
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause): // an engine that starts again has its containers again
+		case <-time.After(pause): // an engine that has restarted has the same containers
 		}
 	}
 }
 
-// conclude learns how the machine ended, of the engine and of who has asked
-// for it, and writes it down.
-func (i *instance) conclude(ctx context.Context) {
+// determineEnd determines how the sandbox ended, from the engine and the stored
+// endRequest, and stores the result.
+func (i *instance) determineEnd(ctx context.Context) {
 	i.mu.Lock()
 	follows := i.order.Main && i.lease != nil
 	i.mu.Unlock()
 	if follows {
 		select {
 		case <-i.log:
-		case <-time.After(guest.LostTime):
+		case <-time.After(guest.LostTimeout):
 		}
 	}
 	var e ending
 	if ok, err := i.f.read(endingFile, &e); err != nil || !ok {
-		e = i.howItEnded(ctx)
+		e = i.readExit(ctx)
 		if err := i.f.write(endingFile, e); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			i.p.Log.Error("write down how a sandbox ended", "sandbox", i.id, "err", err)
 		}
@@ -195,12 +198,12 @@ func (i *instance) conclude(ctx context.Context) {
 		i.lease.Stop()
 	}
 	i.mu.Unlock()
-	i.p.dismiss(i)
+	i.p.unregister(i)
 	close(i.done)
-	i.hangUp()
+	i.disconnect()
 }
 
-func (i *instance) howItEnded(ctx context.Context) ending {
+func (i *instance) readExit(ctx context.Context) ending {
 	e := ending{Code: 137, At: time.Now().UTC()}
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()
@@ -214,19 +217,20 @@ func (i *instance) howItEnded(ctx context.Context) ending {
 		}
 	}
 	i.mu.Lock()
-	e.OOMKilled = e.OOMKilled || i.short
+	e.OOMKilled = e.OOMKilled || i.outOfMemorySeen
 	i.mu.Unlock()
-	var a asked
-	wanted, _ := i.f.read(askedFile, &a)
+	var a endRequest
+	wanted, _ := i.f.read(endRequestFile, &a)
 	if !wanted {
-		return e.judge(i.is(), known, nil)
+		return e.exitReason(i.currentOrder(), known, nil)
 	}
-	return e.judge(i.is(), known, &a)
+	return e.exitReason(i.currentOrder(), known, &a)
 }
 
-// judge finds the reason of an end. The exit code is the agent's word: that a
-// lease is over is believed only when it is.
-func (e ending) judge(o order, known bool, a *asked) ending {
+// exitReason determines the reason of an end. The exit code comes from the
+// agent, so its claim that the lease is over is accepted only if the lease is
+// over.
+func (e ending) exitReason(o order, known bool, a *endRequest) ending {
 	e.Reason = brig.Crashed
 	switch {
 	case e.OOMKilled:

@@ -6,7 +6,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 )
 
-func TestNeverShort(t *testing.T) {
+func TestNeverNearLimit(t *testing.T) {
 	const limit = 64 << 20
 	for _, c := range []struct {
 		what string
@@ -21,7 +21,7 @@ func TestNeverShort(t *testing.T) {
 		{"v1, counted", container.MemoryStats{Limit: limit, MaxUsage: limit / 2, Failcnt: 3}, false},
 		{"no limit known", container.MemoryStats{}, false},
 	} {
-		if got := neverShort(c.m); got != c.want {
+		if got := neverNearLimit(c.m); got != c.want {
 			t.Errorf("%s: %t, want %t", c.what, got, c.want)
 		}
 	}

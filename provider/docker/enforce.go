@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// chooseRuntime finds out what runs containers. That a runtime is gVisor is
-// seen by its program, and not by what somebody has called it.
+// chooseRuntime determines the runtime of containers. It recognizes gVisor by
+// the runtime's program, not by its name.
 func (p *Provider) chooseRuntime() error {
 	name := p.Runtime
 	if name == "" {
@@ -34,7 +34,7 @@ func (p *Provider) chooseRuntime() error {
 	return nil
 }
 
-// enforces is what this engine can enforce.
+// enforces returns the enforcement levels of this engine.
 func (p *Provider) enforces() map[brig.Area]brig.Enforcement {
 	kernel := func(how string) brig.Enforcement { return brig.Enforcement{Level: brig.LevelBoundary, How: how} }
 	isolation := kernel("gVisor's kernel, as the engine's runtime; without capabilities, and the image is read-only")
@@ -91,8 +91,9 @@ func (p *Provider) hasSeccomp() bool {
 	})
 }
 
-// notes are what a caller should know of any machine's limits.
-func (p *Provider) notes(l brig.Limits) (out []string) {
+// enforcementNotes returns what a caller should know about the restrictions of
+// every sandbox.
+func (p *Provider) enforcementNotes(l brig.Limits) (out []string) {
 	if !p.gvisor {
 		out = append(out, "isolation: it shares the kernel of the engine's machine (runc): hardening, not a tenant boundary")
 	}
@@ -103,8 +104,8 @@ func (p *Provider) notes(l brig.Limits) (out []string) {
 	return out
 }
 
-// Enforced implements brig.Instance. What it says is what the engine says of
-// the container as it is, not what was asked for.
+// Enforced implements brig.Instance. It reports the actual state of the
+// container at the engine, not the requested one.
 func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement, error) {
 	look, err := i.p.api.ContainerInspect(ctx, i.container, client.ContainerInspectOptions{})
 	if isNotFound(err) || err == nil && !running(look.Container) {
@@ -113,14 +114,15 @@ func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement
 	if err != nil {
 		return nil, engineError(err)
 	}
-	return i.p.seen(look.Container, i.is()), nil
+	return i.p.inspectEnforcement(look.Container, i.currentOrder()), nil
 }
 
-// seen compares a container with what holds it.
-func (p *Provider) seen(c container.InspectResponse, o order) map[brig.Area]brig.Enforcement {
+// inspectEnforcement compares a container's state with the required
+// protections.
+func (p *Provider) inspectEnforcement(c container.InspectResponse, o order) map[brig.Area]brig.Enforcement {
 	l := o.Limits
 	out, now := map[brig.Area]brig.Enforcement{}, time.Now().UTC()
-	for a, e := range p.claims {
+	for a, e := range p.enforcement {
 		e.At = now
 		out[a] = e
 	}
@@ -145,7 +147,7 @@ func (p *Provider) seen(c container.InspectResponse, o order) map[brig.Area]brig
 		"programs may gain privileges", "the engine says: no new privileges")
 	look(brig.AreaIsolation, !slices.ContainsFunc(h.SecurityOpt, func(s string) bool { return strings.Contains(s, "unconfined") }), brig.LevelGaps,
 		"a profile is switched off", "the engine says: profiles %v", p.info.SecurityOptions)
-	look(brig.AreaIsolation, !h.PidMode.IsHost() && !h.IpcMode.IsHost() && !h.UTSMode.IsHost() && len(h.Binds) == 0 && p.onlyLink(h, o.Uplink) && onlyVolume(c), brig.LevelNone,
+	look(brig.AreaIsolation, !h.PidMode.IsHost() && !h.IpcMode.IsHost() && !h.UTSMode.IsHost() && len(h.Binds) == 0 && p.hasOnlyLink(h, o.Uplink) && hasOnlyVolume(c), brig.LevelNone,
 		"the container shares something with its host", "the engine says: no namespace or directory of the host's, %d devices; runtime %s", len(h.Devices), h.Runtime)
 	look(brig.AreaMemory, h.Memory > 0 && h.Memory <= l.Memory && h.MemorySwap == h.Memory, brig.LevelNone,
 		"the container has no such limit of memory", "the engine says: memory of %d with swap", h.Memory)
@@ -162,9 +164,9 @@ func (p *Provider) seen(c container.InspectResponse, o order) map[brig.Area]brig
 	return out
 }
 
-// onlyVolume reports whether nothing is mounted but the agent, read-only, and
-// file systems in memory.
-func onlyVolume(c container.InspectResponse) bool {
+// hasOnlyVolume reports whether the only mounts are the agent, read-only, and
+// memory file systems.
+func hasOnlyVolume(c container.InspectResponse) bool {
 	for _, m := range c.Mounts {
 		if m.Type == "tmpfs" || m.Type == "volume" && m.Destination == agentDir && !m.RW {
 			continue

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// engineError is what a caller is told of an engine that does not do its part.
+// engineError returns the error that callers see if the engine fails.
 func engineError(err error) error {
 	return brig.Errorf(brig.Unavailable, "the Docker Engine does not answer as it should").
 		WithHint("see that the engine runs and that this server may use it; the server's log has the cause").Because(err)

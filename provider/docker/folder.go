@@ -15,20 +15,20 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// foldersDir holds a folder for each sandbox.
+// foldersDir is the folder with a directory for each sandbox.
 const foldersDir = "docker"
 
-// folder is what a server keeps of one sandbox.
+// folder is the server's directory of one sandbox.
 type folder struct{ dir string }
 
-// The files in a sandbox's folder.
+// The files in a sandbox's directory.
 const (
-	orderFile  = "order.json"
-	askedFile  = "asked.json" // why somebody has ended it
-	endingFile = "ending.json"
-	logFile    = "log"  // what its programs wrote, a journal
-	seenFile   = "seen" // how much of the engine's log is in the journal
-	keptDir    = "kept" // notes of processes
+	orderFile      = "order.json"
+	endRequestFile = "asked.json" // why a server ends the sandbox
+	endingFile     = "ending.json"
+	logFile        = "log"  // the output of its programs, a journal
+	seenFile       = "seen" // position in the engine's log up to which it was copied
+	keptDir        = "kept" // notes of processes
 )
 
 func (p *Provider) folder(id brig.ID) folder {
@@ -40,18 +40,18 @@ func (f folder) path(name string) string { return filepath.Join(f.dir, name) }
 // orderVersion is the version of order and of the handle.
 const orderVersion = 1
 
-// order is what a machine was made as, or bound to.
+// order is the configuration with which a sandbox was created or bound.
 type order struct {
 	Version   int
 	Container string
 	Hostname  string
 	Limits    brig.Limits
 	Env       map[string]string
-	Main      bool // it has a main program
+	Main      bool // the sandbox has a main program
 	Lease     time.Time
 	Ephemeral bool
-	Uplink    bool     `json:",omitempty"` // it may have one
-	Lingers   bool     `json:",omitempty"` // it does not end with its main program
+	Uplink    bool     `json:",omitempty"` // the sandbox may have a network link
+	Lingers   bool     `json:",omitempty"` // the sandbox does not end with its main program
 	Notes     []string `json:",omitempty"`
 }
 
@@ -62,7 +62,8 @@ func (f folder) readOrder() (o order, ok bool, err error) {
 
 func (f folder) writeOrder(o order) error { return f.write(orderFile, o) }
 
-// read reads a file of ours, and reports false when there is none.
+// read reads one of the directory's files. It returns false if the file does
+// not exist.
 func (f folder) read(name string, v any) (bool, error) {
 	b, err := os.ReadFile(f.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +78,7 @@ func (f folder) read(name string, v any) (bool, error) {
 	return true, nil
 }
 
-// write writes a file that is there whole or not at all, whatever dies.
+// write writes a file atomically, so that a crash never leaves a partial file.
 func (f folder) write(name string, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -99,8 +100,8 @@ func (f folder) write(name string, v any) error {
 	return nil
 }
 
-// note is what is kept of a process: of its id too, which may not be fit to
-// name a file.
+// note is the stored note of a process. It includes the id, which may not be
+// valid as a file name.
 type note struct {
 	ID   string
 	Note []byte
@@ -110,7 +111,7 @@ func (f folder) notePath(id string) string {
 	return filepath.Join(keptDir, base64.RawURLEncoding.EncodeToString([]byte(id)))
 }
 
-func (f folder) keep(id string, text []byte) error {
+func (f folder) writeNote(id string, text []byte) error {
 	if len(text) == 0 {
 		err := os.Remove(f.path(f.notePath(id)))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +125,7 @@ func (f folder) keep(id string, text []byte) error {
 	return f.write(f.notePath(id), note{id, text})
 }
 
-func (f folder) kept() (out []note, err error) {
+func (f folder) readNotes() (out []note, err error) {
 	entries, err := os.ReadDir(f.path(keptDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -143,9 +144,9 @@ func (f folder) kept() (out []note, err error) {
 	return out, err
 }
 
-// instanceOf returns the name of the server that has a data folder, which it
-// gets when it has none.
-func instanceOf(dir string) (string, error) {
+// serverNameOf returns the server name of a data directory, and creates one if
+// none exists.
+func serverNameOf(dir string) (string, error) {
 	name := filepath.Join(dir, "docker.instance")
 	for {
 		b, err := os.ReadFile(name)
@@ -162,7 +163,7 @@ func instanceOf(dir string) (string, error) {
 		_, err = f.WriteString(strings.ToLower(rand.Text()) + "\n")
 		err = errors.Join(err, f.Sync(), f.Close())
 		if err == nil {
-			err = os.Link(f.Name(), name) // another one may be first
+			err = os.Link(f.Name(), name) // another server may have created it first
 		}
 		os.Remove(f.Name())
 		if err != nil && !errors.Is(err, fs.ErrExist) {

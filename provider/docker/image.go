@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/image"
 )
 
-// Image finds an image at the engine by name or digest, and has the engine pull
-// it where that is wanted. Its digest is what Spec.Image is to be. It implements
-// brig.Imager.
+// Image looks up an image at the engine by name or digest. It makes the engine
+// pull the image if the options require it. The returned digest is the value
+// for Spec.Image. It implements brig.Imager.
 func (p *Provider) Image(ctx context.Context, name string) (*brig.Image, error) {
 	if name == brig.HostImage {
 		if p.Options.Image == "" {
@@ -47,8 +47,8 @@ func (p *Provider) Image(ctx context.Context, name string) (*brig.Image, error) 
 	return img, err
 }
 
-// pull has the engine ask the registry which digest a name has, pull that, and
-// give it the name.
+// pull makes the engine resolve a name to a digest at the registry, pull that
+// digest, and tag it with the name.
 func (p *Provider) pull(ctx context.Context, named reference.Named) error {
 	auth, err := p.login(reference.Domain(named))
 	if err != nil {
@@ -79,7 +79,7 @@ func (p *Provider) pull(ctx context.Context, named reference.Named) error {
 	return nil
 }
 
-// login is what the engine tells a registry.
+// login returns the engine's credentials for a registry.
 func (p *Provider) login(domain string) (string, error) {
 	l, ok := p.Logins[domain]
 	if !ok {
@@ -94,19 +94,19 @@ func (p *Provider) login(domain string) (string, error) {
 
 func pullError(err error, named reference.Named) error {
 	if isNotFound(err) || strings.Contains(err.Error(), "manifest unknown") || strings.Contains(err.Error(), "not found") {
-		return imageError(errors.Join(notThere{}, err), named.String())
+		return imageError(errors.Join(notFoundError{}, err), named.String())
 	}
 	return brig.Errorf(brig.Unavailable, "the engine cannot pull %q", brig.Clip(named.String(), 200)).
 		WithHint("see that the engine reaches the registry, and that the provider's login for it is right").Because(err)
 }
 
-// notThere is an error of the kind that imageError knows.
-type notThere struct{}
+// notFoundError is a not-found error for imageError.
+type notFoundError struct{}
 
-func (notThere) Error() string { return "not there" }
-func (notThere) NotFound()     {}
+func (notFoundError) Error() string { return "not there" }
+func (notFoundError) NotFound()     {}
 
-// inspect reads what the engine says of an image that it has.
+// inspect returns the description of an image that the engine has.
 func (p *Provider) inspect(ctx context.Context, name string) (*brig.Image, error) {
 	is, err := p.api.ImageInspect(ctx, name)
 	if err != nil {
@@ -141,8 +141,8 @@ func (p *Provider) inspect(ctx context.Context, name string) (*brig.Image, error
 	return out, nil
 }
 
-// accountOf is the user that an image asks for. One by name is the image's own,
-// which only its files know.
+// accountOf returns the user of an image's configuration. A user name can only
+// be resolved with the image's own files.
 func accountOf(user string) (name, account string) {
 	uid, gid, _ := strings.Cut(user, ":")
 	switch uid {

@@ -20,27 +20,27 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// instance is one sandbox, seen from a server. It implements brig.Instance.
+// instance is one sandbox, as used by a server. It implements brig.Instance.
 type instance struct {
-	guest.Guest // of its processes, files and trees
+	guest.Guest // its processes, files and trees
 
 	p         *Provider
 	f         folder
 	id        brig.ID
-	container string // its id at the engine
+	container string // container ID at the engine
 	done      chan struct{}
-	oom       chan struct{} // closed when the engine says that its memory ran out
-	log       chan struct{} // closed when all of the main program's output is in the journal
+	oom       chan struct{} // closed when the engine reports that the container ran out of memory
+	log       chan struct{} // closed when all output of the main program is in the journal
 
 	sessions sync.Mutex // guards the field below
 	session  *wire.Mux
 
-	mu    sync.Mutex // guards the fields below
-	order order
-	exit  *brig.Exit
-	lease *time.Timer
-	short bool          // of memory: oom is closed
-	held  *brig.Command // the main program that has not begun
+	mu              sync.Mutex // guards the fields below
+	order           order
+	exit            *brig.Exit
+	lease           *time.Timer
+	outOfMemorySeen bool          // memory ran out, and oom is closed
+	held            *brig.Command // the main program, if it has not started
 }
 
 var _ brig.Instance = (*instance)(nil)
@@ -49,15 +49,17 @@ func newInstance(p *Provider, id brig.ID, o order) *instance {
 	return &instance{p: p, f: p.folder(id), id: id, container: o.Container, order: o, done: make(chan struct{}), oom: make(chan struct{}), log: make(chan struct{})}
 }
 
-// is returns what the machine was made as, or bound to.
-func (i *instance) is() order {
+// currentOrder returns the configuration with which the sandbox was created or
+// bound.
+func (i *instance) currentOrder() order {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.order
 }
 
-// become writes down what the machine is from now on, and when its lease ends.
-func (i *instance) become(o order) error {
+// setConfig stores the sandbox's new configuration, and restarts its lease
+// timer.
+func (i *instance) setConfig(o order) error {
 	if err := i.f.writeOrder(o); err != nil {
 		return err
 	}
@@ -68,21 +70,21 @@ func (i *instance) become(o order) error {
 	return nil
 }
 
-// attach begins to look after the machine, if it runs.
+// attach starts to supervise the sandbox if it is running.
 func (i *instance) attach(runs bool) {
-	o := i.is()
-	i.Guest = guest.Guest{Dial: i.dial, Env: o.Env, Limits: i.p.inside(o.Limits)}
+	o := i.currentOrder()
+	i.Guest = guest.Guest{Dial: i.dial, Env: o.Env, Limits: i.p.agentLimits(o.Limits), Done: i.done, Remote: true}
 	if !runs {
 		if o.Main {
 			i.copyLog(i.p.life, false)
 		}
-		i.conclude(i.p.life)
+		i.determineEnd(i.p.life)
 		return
 	}
 	i.mu.Lock()
 	i.lease = time.AfterFunc(time.Until(o.Lease), i.expire)
 	i.mu.Unlock()
-	i.p.admit(i)
+	i.p.register(i)
 	if o.Main {
 		go func() {
 			defer close(i.log)
@@ -92,18 +94,19 @@ func (i *instance) attach(runs bool) {
 	go i.watchEnd(i.p.life)
 }
 
-// inside are the limits that the agent sets. With runc it sets none: the host's
-// kernel counts the processes of a user over all containers, and lets nobody
-// have a limit back. So the container has them, and the agent with it.
-func (p *Provider) inside(l brig.Limits) brig.Limits {
+// agentLimits returns the limits that the agent sets. With runc, it sets no
+// limits on processes and open files: the host's kernel counts a user's
+// processes in all containers together, and no process can raise a limit again.
+// The container has these limits instead, and they include the agent.
+func (p *Provider) agentLimits(l brig.Limits) brig.Limits {
 	if !p.gvisor {
 		l.Processes, l.OpenFiles = 0, 0
 	}
 	return l
 }
 
-// fits refuses limits that the agent itself could not live within.
-func (p *Provider) fits(l brig.Limits) error {
+// checkLimits rejects limits that are too low for the agent.
+func (p *Provider) checkLimits(l brig.Limits) error {
 	if !p.gvisor && l.OpenFiles < agentFiles {
 		return brig.InvalidField("limits.open_files", "%d is too low for a sandbox of the docker provider", l.OpenFiles).
 			WithHint("give at least %d", agentFiles)
@@ -111,21 +114,22 @@ func (p *Provider) fits(l brig.Limits) error {
 	return nil
 }
 
-// startTime is how long an agent may take until it answers.
+// startTime is how long an agent may take to respond for the first time.
 const startTime = 60 * time.Second
 
-// launch waits for the agent and has it run the main program.
+// launch waits until the agent responds, and makes it run the main program.
 func (i *instance) launch(ctx context.Context, main *brig.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	err := i.Guest.Ping(ctx)
 	if err == nil && main != nil {
-		if err = i.Guest.Main(ctx, *main, i.is().Lingers); errors.Is(err, guest.ErrLost) {
-			// One that ends at once takes the machine with it, and the answer.
+		if err = i.Guest.RunMain(ctx, *main, i.currentOrder().Lingers); errors.Is(err, guest.ErrLost) {
+			// If the program ends immediately, the sandbox ends before the
+			// response arrives.
 			select {
 			case <-i.done:
 				return nil
-			case <-time.After(guest.LostTime):
+			case <-time.After(guest.LostTimeout):
 			}
 		}
 	}
@@ -144,9 +148,9 @@ func (i *instance) launch(ctx context.Context, main *brig.Command) error {
 	return creationError(err)
 }
 
-// Begin implements brig.Instance. A held program is this server's alone: one
-// that dies before it begins takes it along.
-func (i *instance) Begin(ctx context.Context, linger bool) error {
+// StartMain implements brig.Instance. Only this server has the held program: if
+// the server dies before it starts the program, the program is lost.
+func (i *instance) StartMain(ctx context.Context, linger bool) error {
 	i.mu.Lock()
 	main := i.held
 	i.held = nil
@@ -154,23 +158,22 @@ func (i *instance) Begin(ctx context.Context, linger bool) error {
 	if main == nil {
 		return nil
 	}
-	if o := i.is(); linger {
+	if o := i.currentOrder(); linger {
 		o.Lingers = true
-		if err := i.become(o); err != nil {
+		if err := i.setConfig(o); err != nil {
 			return err
 		}
 	}
 	return i.launch(ctx, main)
 }
 
-// overAgain is how long it takes until an agent that could not be asked is asked
-// again.
-const overAgain = time.Second
+// retryPause is the pause before a failed request to the agent is repeated.
+const retryPause = time.Second
 
-// Over implements brig.Instance.
-func (i *instance) Over(ctx context.Context) error {
+// WaitMain implements brig.Instance.
+func (i *instance) WaitMain(ctx context.Context) error {
 	for {
-		_, err := i.Guest.Over(ctx)
+		_, err := i.Guest.WaitMain(ctx)
 		if err == nil {
 			return nil
 		}
@@ -179,13 +182,13 @@ func (i *instance) Over(ctx context.Context) error {
 			return errEnded
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(overAgain):
+		case <-time.After(retryPause):
 		}
 	}
 }
 
-// said takes what a session's relay, or the engine, says of it.
-func (i *instance) said(text string) {
+// logRelay logs a message from a session's relay, or from the engine about it.
+func (i *instance) logRelay(text string) {
 	i.p.Log.Warn("of a sandbox's session", "sandbox", i.id, "says", brig.Clip(text, 400))
 }
 
@@ -199,7 +202,9 @@ func (i *instance) Handle() brig.Handle {
 }
 
 // Notes implements brig.Instance.
-func (i *instance) Notes() []string { return slices.Concat(i.p.notes(i.is().Limits), i.is().Notes) }
+func (i *instance) Notes() []string {
+	return slices.Concat(i.p.enforcementNotes(i.currentOrder().Limits), i.currentOrder().Notes)
+}
 
 // Done implements brig.Instance.
 func (i *instance) Done() <-chan struct{} { return i.done }
@@ -215,8 +220,9 @@ func (i *instance) Exit() *brig.Exit {
 func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res, err := i.Guest.Exec(ctx, id, cmd, sio)
 	switch {
-	case err == nil && res.Signal == "SIGKILL" && i.ranOut(context.WithoutCancel(ctx)):
-		// The kernel has killed the one process: the machine goes with it.
+	case err == nil && res.Signal == "SIGKILL" && i.killedForMemory(context.WithoutCancel(ctx)):
+		// The kernel has killed only this process. The whole sandbox ends with
+		// it.
 		res.Done = false
 		select {
 		case <-i.done:
@@ -225,30 +231,43 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	case !errors.Is(err, guest.ErrLost):
 		return res, err
 	}
-	// Where it was not asked, nothing has begun that the machine would have to end
-	// for.
-	if !guest.EndsItself(ctx, res, i.done) && !errors.Is(err, guest.ErrUnasked) {
-		// The agent is stuck or was tampered with, and nothing says that the
-		// process tree is gone. The way of making sure is the machine.
-		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, brig.Killed))
+	var why error
+	switch {
+	case err == nil:
+		if !guest.WaitSelfEnd(ctx, res, i.done) {
+			err = i.Stop(context.WithoutCancel(ctx), 0, brig.Killed)
+		}
+	case errors.Is(err, guest.ErrNotReached):
+		guest.WaitSelfEnd(ctx, res, i.done)
+	default:
+		why = i.Guest.EndReason(ctx, id, res, err)
 	}
-	if known, verdict := guest.Verdict(ctx, res, i.Exit(), err); known {
+	if why != nil {
+		// The agent is stuck or was tampered with, so the end of the process
+		// tree cannot be confirmed. To be safe, the server ends the sandbox.
+		i.p.Log.WarnContext(ctx, "end a sandbox whose agent does not work", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", why)
+		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, brig.AgentLost))
+	}
+	if known, verdict := guest.SetLostResult(ctx, res, i.Exit(), err); known {
 		return res, verdict
 	}
-	if errors.Is(err, guest.ErrUnasked) {
+	if errors.Is(err, guest.ErrNotReached) {
 		return res, engineError(err)
+	}
+	if why == nil && err != nil {
+		return res, guest.ConnectionBroken(err)
 	}
 	return res, err
 }
 
 // Dial implements brig.Instance.
 func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
-	return i.Guest.Port(ctx, port)
+	return i.Guest.DialPort(ctx, port)
 }
 
 // Bind implements brig.Instance.
 func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
-	o := i.is()
+	o := i.currentOrder()
 	o.Env, o.Limits, o.Lease, o.Ephemeral = spec.Env, spec.Limits, lease, spec.Ephemeral
 	if spec.Name != "" && spec.Name != o.Hostname {
 		if i.p.gvisor {
@@ -257,31 +276,32 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 			}
 			o.Hostname = spec.Name
 		} else {
-			// Only the host's root may, and no engine does it.
+			// Only the host's root could change it, and no engine does.
 			o.Notes = append(slices.Clone(o.Notes), "its host name is what it was before it was claimed")
 		}
 	}
-	if err := i.become(o); err != nil {
+	if err := i.setConfig(o); err != nil {
 		return err
 	}
-	i.Guest.Env, i.Guest.Limits = o.Env, i.p.inside(o.Limits)
-	return i.Guest.Lease(ctx, time.Until(lease)+behind, !spec.Ephemeral)
+	i.Guest.Env, i.Guest.Limits = o.Env, i.p.agentLimits(o.Limits)
+	return i.Guest.Lease(ctx, time.Until(lease)+leaseSlack, !spec.Ephemeral)
 }
 
-// Freeze implements brig.Instance.
-func (i *instance) Freeze(ctx context.Context) error {
+// Pause implements brig.Instance.
+func (i *instance) Pause(ctx context.Context) error {
 	_, err := i.p.api.ContainerPause(ctx, i.container, client.ContainerPauseOptions{})
-	return i.settled(ctx, err, true)
+	return i.ignoreUnchanged(ctx, err, true)
 }
 
-// Thaw implements brig.Instance.
-func (i *instance) Thaw(ctx context.Context) error {
+// Resume implements brig.Instance.
+func (i *instance) Resume(ctx context.Context) error {
 	_, err := i.p.api.ContainerUnpause(ctx, i.container, client.ContainerUnpauseOptions{})
-	return i.settled(ctx, err, false)
+	return i.ignoreUnchanged(ctx, err, false)
 }
 
-// settled makes what was so already no error.
-func (i *instance) settled(ctx context.Context, err error, frozen bool) error {
+// ignoreUnchanged ignores the error of a change to a state that the container
+// already has.
+func (i *instance) ignoreUnchanged(ctx context.Context, err error, frozen bool) error {
 	if err == nil {
 		return nil
 	}
@@ -333,18 +353,18 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 		return errEnded
 	default:
 	}
-	o := i.is()
+	o := i.currentOrder()
 	o.Lease = lease
-	if err := i.become(o); err != nil {
+	if err := i.setConfig(o); err != nil {
 		return err
 	}
-	return i.Guest.Lease(ctx, time.Until(lease)+behind, false)
+	return i.Guest.Lease(ctx, time.Until(lease)+leaseSlack, false)
 }
 
 // stopTime is how long the engine may take to end a container.
 const stopTime = 10 * time.Second
 
-// expire ends a machine whose lease is over.
+// expire ends a sandbox whose lease has expired.
 func (i *instance) expire() {
 	if err := i.Stop(i.p.life, 0, brig.LeaseExpired); err != nil {
 		i.p.Log.Error("end a sandbox whose lease is over", "sandbox", i.id, "err", err)
@@ -360,36 +380,38 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 	}
 	ctx, cancel := context.WithTimeout(ctx, grace+2*stopTime)
 	defer cancel()
-	a := asked{Reason: why}
-	if why == brig.Exited && i.is().Lingers {
+	a := endRequest{Reason: why}
+	if why == brig.Exited && i.currentOrder().Lingers {
 		a.Code = i.mainCode(ctx)
 	}
-	if err := i.f.ask(a); err != nil {
+	if err := i.f.writeEndRequest(a); err != nil {
 		return err
 	}
 	if grace > 0 {
-		// Whether it went well does not matter: what is left is killed.
+		// Ignore the error: remaining processes are killed.
 		_ = i.Guest.Terminate(ctx, grace)
 	}
 	return i.kill(ctx)
 }
 
-// mainCode is how a main program has ended that the machine has outlived, nil if
-// it has not, or cannot be asked for.
+// mainCode returns the exit code of a main program that ended before its
+// sandbox. It returns nil if the program has not ended, or the agent does not
+// respond.
 func (i *instance) mainCode(ctx context.Context) *int {
-	ctx, cancel := context.WithTimeout(ctx, guest.LostTime)
+	ctx, cancel := context.WithTimeout(ctx, guest.LostTimeout)
 	defer cancel()
-	code, err := i.Guest.Over(ctx)
+	code, err := i.Guest.WaitMain(ctx)
 	if err != nil {
 		return nil
 	}
 	return &code
 }
 
-// kill has the engine end the container, and waits until it is known to have.
+// kill makes the engine kill the container, and waits until its end has been
+// recorded.
 func (i *instance) kill(ctx context.Context) error {
 	_, err := i.p.api.ContainerKill(ctx, i.container, client.ContainerKillOptions{Signal: "SIGKILL"})
-	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // it has ended by itself
+	if cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // it has already ended
 		err = nil
 	}
 	select {
@@ -399,14 +421,14 @@ func (i *instance) kill(ctx context.Context) error {
 		return engineError(errors.Join(err, context.Cause(ctx)))
 	case <-time.After(stopTime):
 	}
-	// An engine that cannot kill may still be able to remove.
+	// An engine that cannot kill the container may still be able to remove it.
 	return errors.Join(engineError(errors.Join(err, errors.New("the container does not end"))), i.remove(ctx))
 }
 
-// remove has the engine remove the container.
+// remove makes the engine remove the container.
 func (i *instance) remove(ctx context.Context) error {
 	_, err := i.p.api.ContainerRemove(ctx, i.container, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err == nil || cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // gone, or going
+	if err == nil || cerrdefs.IsNotFound(err) || cerrdefs.IsConflict(err) { // it has been removed, or is being removed
 		return nil
 	}
 	return engineError(err)
@@ -419,13 +441,13 @@ func (i *instance) Destroy(ctx context.Context) error {
 	err := i.Stop(ctx, 0, brig.Killed)
 	err = errors.Join(err, i.remove(ctx))
 	if err != nil {
-		return err // the folder stays: by it the container is found
+		return err // keep the directory, because it identifies the container
 	}
 	return os.RemoveAll(i.f.dir)
 }
 
-// discard undoes a Create that failed.
-func (p *Provider) discard(ctx context.Context, f folder, o order) error {
+// rollback cleans up after a failed Create.
+func (p *Provider) rollback(ctx context.Context, f folder, o order) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*stopTime)
 	defer cancel()
 	var err error

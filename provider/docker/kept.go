@@ -18,30 +18,30 @@ func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s bri
 	return p, nil
 }
 
-// Keep implements brig.Instance. The process's descriptors are kept by the
-// agent, and the note by the server, since it is nothing for the guest.
+// Keep implements brig.Instance. The agent keeps the process's descriptors. The
+// server keeps the note, which the guest must not see.
 func (i *instance) Keep(ctx context.Context, p brig.Process, text []byte) error {
 	c, ok := p.(*guest.Carried)
 	if !ok {
 		return fmt.Errorf("keep: %T is not a process of this provider", p)
 	}
 	if len(text) == 0 {
-		return errors.Join(i.f.keep(c.ID(), nil), i.Guest.KeepCarried(ctx, c.ID(), false))
+		return errors.Join(i.f.writeNote(c.ID(), nil), i.Guest.DetachCarried(ctx, c.ID(), false))
 	}
-	if err := i.Guest.KeepCarried(ctx, c.ID(), true); err != nil {
+	if err := i.Guest.DetachCarried(ctx, c.ID(), true); err != nil {
 		return err
 	}
-	return i.f.keep(c.ID(), text)
+	return i.f.writeNote(c.ID(), text)
 }
 
 // Kept implements brig.Instance.
 func (i *instance) Kept(ctx context.Context) (out []brig.Kept, err error) {
-	notes, err := i.f.kept()
+	notes, err := i.f.readNotes()
 	if err != nil {
 		return nil, err
 	}
 	for _, n := range notes {
-		p, err := i.Guest.Readopt(ctx, n.ID)
+		p, err := i.Guest.ReattachCarried(ctx, n.ID)
 		if brig.KindOf(err) == brig.NotFound {
 			i.p.Log.WarnContext(ctx, "a process that was kept is gone", "sandbox", i.id, "exec", n.ID)
 			continue

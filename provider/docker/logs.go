@@ -38,13 +38,13 @@ func (i *instance) TimedLogs(context.Context) (io.ReadCloser, error) {
 	return journal.ReadTimed(i.f.path(logFile), brig.LogTime)
 }
 
-// copyLog copies into the journal what the main program writes, which the
-// engine keeps, from where this server or one before it has come to.
+// copyLog copies the main program's output from the engine's log into the
+// journal. It continues where this or an earlier server has stopped.
 func (i *instance) copyLog(ctx context.Context, follow bool) {
 	for {
 		err := i.copyLogOnce(ctx, follow)
 		if err == nil && follow {
-			// Who follows a log until its end need not have been told the end.
+			// The engine may end a followed log before its last lines.
 			err, follow = i.copyLogOnce(ctx, false), false
 		}
 		if err == nil || isNotFound(err) || !follow {
@@ -88,7 +88,7 @@ func (i *instance) copyLogOnce(ctx context.Context, follow bool) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = w.Close() }() // what is in it is written
+	defer func() { _ = w.Close() }() // the data is already written
 	for br := bufio.NewReader(r); ; {
 		at, text, err := entry(br)
 		if errors.Is(err, io.EOF) {
@@ -100,17 +100,19 @@ func (i *instance) copyLogOnce(ctx context.Context, follow bool) error {
 		if _, err := w.Write(text); err != nil {
 			return err
 		}
-		// Always as long, so that one write takes the place of another.
+		// The text always has the same length, so that one write replaces the
+		// previous one.
 		if _, err := seen.WriteAt([]byte(at.UTC().Format("2006-01-02T15:04:05.000000000Z\n")), 0); err != nil {
 			return err
 		}
 	}
 }
 
-// maxEntry is the longest entry that an engine writes, in bytes, with room.
+// maxEntry is the maximum length of an entry in an engine's log in bytes, with
+// a margin.
 const maxEntry = 1 << 20
 
-// entry reads one entry of the engine's log: a header as of an exec's stream,
+// entry reads one entry of the engine's log: a header as in an exec's stream,
 // the time, and a line or a part of one.
 func entry(r io.Reader) (at time.Time, text []byte, err error) {
 	var h [8]byte

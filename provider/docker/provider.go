@@ -23,63 +23,71 @@ import (
 // Name is the provider's name.
 const Name = "docker"
 
-// Options say which engine makes the sandboxes, and how.
+// Options configure a Provider.
 type Options struct {
 	// Host is the engine's address: "unix:///run/docker.sock" (the default),
 	// "tcp://host:2376".
 	Host string
-	// TLS are the files with which the engine and this server know each other.
+	// TLS names the files with which the engine and this server authenticate
+	// each other.
 	TLS TLS
-	// Runtime is the name by which the engine knows the runtime: "runc",
-	// "runsc", or what its configuration names. Default the engine's own.
+	// Runtime is the engine's name of the runtime: "runc", "runsc", or a name
+	// from its configuration. Default: the engine's default runtime.
 	Runtime string
-	// Storage is where a sandbox writes: "memory" (the default), in file
-	// systems in memory within both limits, over a read-only image; "layer", in
-	// the container's layer, for engines whose storage driver gives that a size.
+	// Storage selects where a sandbox writes. The default "memory" means memory
+	// file systems within both limits, over a read-only image. With "layer", it
+	// is the container's layer, for engines whose storage driver can limit its
+	// size.
 	Storage string
-	// Pull says when an image is pulled: "missing" (the default), "always" or
-	// "never".
+	// Pull selects when an image is pulled: "missing" (the default), "always"
+	// or "never".
 	Pull string
-	// Image is what brig.HostImage means: that of callers who name none.
+	// Image is the image for brig.HostImage, which is used if a caller names no
+	// image.
 	Image string
-	// Logins are by registry, as "registry.example:5000" or "docker.io".
+	// Logins are the accounts by registry, such as "registry.example:5000" or
+	// "docker.io".
 	Logins map[string]Login
-	// DataDir holds a folder for each sandbox: its order and its log.
+	// DataDir is the folder with a directory for each sandbox, which contains
+	// its configuration and its log.
 	DataDir string
-	// Prefix begins the names of containers. Default "brig".
+	// Prefix is the prefix of container names. The default is "brig".
 	Prefix string
-	// Instance tells this server's containers from those of others at the same
-	// engine. Default one that the data folder has.
+	// Instance distinguishes this server's containers from those of other
+	// servers at the same engine. The default is stored in the data directory.
 	Instance string
-	// Agent is the program that is a sandbox's init, for the engine's machine.
+	// Agent is the program of a sandbox's init, for the engine's host.
 	Agent []byte
 	Log   *slog.Logger
-	// Disabled switches protections off, for tests that must see them fail.
+	// Disabled lists protections to turn off, for tests that verify their
+	// effect. Only builds with the tag failpoints read it.
 	Disabled []string
 }
 
-// TLS names files in PEM.
+// TLS has the paths of files in PEM format.
 type TLS struct{ CA, Cert, Key string }
 
 // Login is an account at a registry.
 type Login struct{ Username, Password string }
 
-// Provider makes sandboxes with a Docker Engine. It implements brig.Provider.
+// Provider creates sandboxes with a Docker Engine. It implements brig.Provider.
 type Provider struct {
 	Options
-	api    *client.Client
-	info   system.Info
-	gvisor bool
-	volume string // with the agent
-	claims map[brig.Area]brig.Enforcement
-	life   context.Context // until Close
-	stop   context.CancelFunc
+	api *client.Client
+	// transport sends the requests of api.
+	transport   *transport
+	info        system.Info
+	gvisor      bool
+	volume      string // the volume with the agent
+	enforcement map[brig.Area]brig.Enforcement
+	life        context.Context // ends with Close
+	stop        context.CancelFunc
 
-	filling sync.Mutex // guards the field below
-	filled  bool       // the volume has the agent
+	populating sync.Mutex // guards the field below
+	populated  bool       // the volume has the agent
 
-	trusting sync.Mutex           // guards the field below
-	trusts   map[string][]trusted // by image
+	trusting   sync.Mutex           // guards the field below
+	trustCache map[string][]trusted // by image
 
 	mu   sync.Mutex // guards the field below
 	live map[string]map[*instance]bool
@@ -91,42 +99,40 @@ var (
 	_ brig.Checker  = (*Provider)(nil)
 )
 
-// Open connects to an engine, and looks at what it can do.
+// dialTime is how long a connection to a remote engine may take.
+const dialTime = 30 * time.Second
+
+// Open connects to an engine, and determines its capabilities.
 func Open(ctx context.Context, o Options) (*Provider, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
 	p := &Provider{Options: o, live: map[string]map[*instance]bool{}}
-	if err := p.settle(); err != nil {
+	if err := p.setDefaults(); err != nil {
 		return nil, err
 	}
-	options := []client.Opt{client.WithHost(p.Host), client.WithUserAgent("brig")}
-	if o.TLS != (TLS{}) {
-		options = append(options, client.WithTLSClientConfig(o.TLS.CA, o.TLS.Cert, o.TLS.Key))
-	}
-	var err error
-	if p.api, err = client.New(options...); err != nil {
+	if err := p.connect(); err != nil {
 		return nil, brig.InvalidField("host", "no engine can be at %q", o.Host).
 			WithHint("give unix:///path or tcp://host:port, and files for TLS that can be read").Because(err)
 	}
 	look, err := p.api.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		_ = p.api.Close()
+		p.transport.base.CloseIdleConnections()
 		return nil, engineError(err)
 	}
 	p.info = look.Info
 	if err := p.chooseRuntime(); err != nil {
-		_ = p.api.Close()
+		p.transport.base.CloseIdleConnections()
 		return nil, err
 	}
-	p.claims = p.enforces()
+	p.enforcement = p.enforces()
 	p.life, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	go p.watchMemory(p.life)
 	return p, nil
 }
 
-// Close lets go of the engine, as the end of this process would: sandboxes go
-// on, but for those that are tied to it.
+// Close disconnects from the engine. Sandboxes continue to run, except for
+// those that are tied to this process.
 func (p *Provider) Close() error {
 	p.stop()
 	p.mu.Lock()
@@ -141,12 +147,13 @@ func (p *Provider) Close() error {
 		i.mu.Lock()
 		i.lease.Stop()
 		i.mu.Unlock()
-		i.hangUp()
+		i.disconnect()
 	}
-	return p.api.Close()
+	p.transport.base.CloseIdleConnections()
+	return nil
 }
 
-// check refuses options that mean nothing.
+// check refuses invalid options.
 func (o Options) check() error {
 	for _, c := range []struct {
 		field, value string
@@ -160,7 +167,7 @@ func (o Options) check() error {
 			known = known || v == c.value
 		}
 		if !known {
-			return brig.InvalidField(c.field, "%q is none", brig.Clip(c.value, 40)).WithHint("use one of: %v", c.one[1:])
+			return brig.InvalidField(c.field, "%q is not a valid value", brig.Clip(c.value, 40)).WithHint("use one of: %v", c.one[1:])
 		}
 	}
 	if o.Prefix != "" && !brig.ValidName(o.Prefix) {
@@ -181,8 +188,8 @@ const (
 	pullNever     = "never"
 )
 
-// settle fills in what the options leave out.
-func (p *Provider) settle() error {
+// setDefaults sets the defaults of missing options.
+func (p *Provider) setDefaults() error {
 	for _, d := range []struct {
 		field *string
 		value string
@@ -204,7 +211,7 @@ func (p *Provider) settle() error {
 			WithHint("choose a folder that you may write to with --data-dir").Because(err)
 	}
 	if p.Instance == "" {
-		if p.Instance, err = instanceOf(dir); err != nil {
+		if p.Instance, err = serverNameOf(dir); err != nil {
 			return err
 		}
 	}
@@ -218,14 +225,14 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if !brig.ValidName(string(id)) {
 		return nil, brig.InvalidField("id", "%q cannot name a sandbox", id)
 	}
-	if err := p.fits(spec.Limits); err != nil {
+	if err := p.checkLimits(spec.Limits); err != nil {
 		return nil, err
 	}
 	img, err := p.api.ImageInspect(ctx, spec.Image)
 	if err != nil {
 		return nil, imageError(err, spec.Image)
 	}
-	if err := p.fill(ctx, img.ID); err != nil {
+	if err := p.populateVolume(ctx, img.ID); err != nil {
 		return nil, err
 	}
 	f := p.folder(id)
@@ -238,10 +245,10 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, p.discard(context.WithoutCancel(ctx), f, o))
+			err = errors.Join(err, p.rollback(context.WithoutCancel(ctx), f, o))
 		}
 	}()
-	if o.Container, err = p.make(ctx, p.container(id, o, img.InspectResponse)); err != nil {
+	if o.Container, err = p.createContainer(ctx, p.container(id, o, img.InspectResponse)); err != nil {
 		return nil, err
 	}
 	if err := f.writeOrder(o); err != nil {
@@ -277,9 +284,10 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	return i, nil
 }
 
-// make makes a container and returns its id. That a caller goes away meanwhile
-// does not keep this from learning what there is to be removed.
-func (p *Provider) make(ctx context.Context, c client.ContainerCreateOptions) (string, error) {
+// createContainer creates a container and returns its ID. It does not stop when
+// its caller's context ends, so that the ID of a container that has to be
+// removed is always known.
+func (p *Provider) createContainer(ctx context.Context, c client.ContainerCreateOptions) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTime)
 	defer cancel()
 	made, err := p.api.ContainerCreate(ctx, c)
@@ -308,14 +316,15 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, _ brig.Handle) (brig
 		return nil, err
 	}
 	if !ok {
-		// Whoever removed it may have died over that.
+		// The server that removed the sandbox may have died before it removed
+		// the directory.
 		if err := os.RemoveAll(f.dir); err != nil {
 			return nil, fmt.Errorf("remove what is left of %s: %w", id, err)
 		}
 		return nil, unknown
 	}
 	i := newInstance(p, id, o)
-	// What has ended is known to have when this returns.
+	// If a container has ended, its end is recorded before Recover returns.
 	look, err := p.api.ContainerInspect(ctx, o.Container, client.ContainerInspectOptions{})
 	switch {
 	case cerrdefs.IsNotFound(err):
@@ -338,7 +347,7 @@ func (p *Provider) Check(ctx context.Context) error {
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	c := brig.Capabilities{Name: Name, Isolation: "container", Uplinks: true, Enforces: maps.Clone(p.claims)}
+	c := brig.Capabilities{Name: Name, Isolation: "container", Uplinks: true, Enforces: maps.Clone(p.enforcement)}
 	if p.gvisor {
 		c.Isolation = "gvisor"
 	}

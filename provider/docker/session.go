@@ -15,10 +15,10 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// A session is an exec of the engine's in the container: the agent's own
-// program, as the agent's own user, which relays bytes between the exec's
-// standard streams and the container's init. Each server has one of its own to
-// each machine, and another one after it was lost.
+// A session is an exec of the engine in the container. It runs the agent's own
+// program as the agent's user, which relays bytes between the exec's standard
+// streams and the container's init. Each server has a separate session to each
+// sandbox, and opens a new one when a session is lost.
 
 // dial implements guest.Guest's Dial.
 func (i *instance) dial(ctx context.Context) (net.Conn, error) {
@@ -44,7 +44,7 @@ func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 	return m.Open()
 }
 
-// connect begins a session.
+// connect opens a session.
 func (i *instance) connect(ctx context.Context) (*wire.Mux, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -56,16 +56,16 @@ func (i *instance) connect(ctx context.Context) (*wire.Mux, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a session: %w", err)
 	}
-	// The connection is not ended by ctx once it is there.
-	got, err := api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
+	// Once open, the connection does not end with ctx.
+	got, err := i.p.transport.attach(ctx, api, made.ID)
 	if err != nil {
 		return nil, fmt.Errorf("begin a session: %w", err)
 	}
-	return wire.NewMux(&relayed{Conn: got.Conn, r: got.Reader, said: i.said}, false), nil
+	return wire.NewMux(&relayed{ReadWriteCloser: got, r: bufio.NewReader(got), said: i.logRelay}, false), nil
 }
 
-// hangUp ends the session, if there is one.
-func (i *instance) hangUp() {
+// disconnect ends the session, if there is one.
+func (i *instance) disconnect() {
 	i.sessions.Lock()
 	defer i.sessions.Unlock()
 	if i.session != nil {
@@ -74,13 +74,13 @@ func (i *instance) hangUp() {
 	}
 }
 
-// relayed is the stream of an exec: what the relay writes comes in parts, each
-// with a header that says which of its outputs it is of, and how long.
+// relayed is the stream of an exec. The relay's output arrives in parts, each
+// with a header that contains the stream's number and the length.
 type relayed struct {
-	net.Conn
+	io.ReadWriteCloser
 	r    *bufio.Reader
-	left int               // of the part
-	said func(text string) // takes what the relay says of itself
+	left int               // remaining bytes of the part
+	said func(text string) // receives the relay's messages
 }
 
 // Read implements io.Reader.

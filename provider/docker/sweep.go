@@ -14,11 +14,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// young is how long something that nobody knows may still be in the making.
-const young = 2 * time.Minute
+// maxCreationAge is the age up to which an unknown container may still be in creation.
+const maxCreationAge = 2 * time.Minute
 
-// Sweep implements brig.Provider. What does not carry this server's label is
-// not looked at.
+// Sweep implements brig.Provider. It ignores containers without this server's
+// label.
 func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, error) {
 	list, err := p.api.ContainerList(ctx, client.ContainerListOptions{
 		All: true, Filters: client.Filters{}.Add("label", labelInstance+"="+p.Instance),
@@ -31,12 +31,12 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	there := map[brig.ID]bool{}
 	for _, c := range list.Items {
 		id := brig.ID(c.Labels[labelSandbox])
-		if c.Labels[labelInstance] != p.Instance || id != "" && (known[id] || p.tied(id, c)) {
+		if c.Labels[labelInstance] != p.Instance || id != "" && (known[id] || p.isTethered(id, c)) {
 			there[id] = true
 			continue
 		}
-		if id == "" && time.Since(time.Unix(c.Created, 0)) < young {
-			continue // it fills the agent's volume
+		if id == "" && time.Since(time.Unix(c.Created, 0)) < maxCreationAge {
+			continue // a container that fills the agent's volume
 		}
 		i := newInstance(p, id, order{Container: c.ID})
 		err := i.remove(ctx)
@@ -53,9 +53,9 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	return n + gone, errors.Join(append(errs, err)...)
 }
 
-// tied reports whether a container ends with a process that lives: had that
-// gone, it would have ended.
-func (p *Provider) tied(id brig.ID, c container.Summary) bool {
+// isTethered reports whether a container is tied to a process that still
+// exists. If that process had exited, the container would have ended.
+func (p *Provider) isTethered(id brig.ID, c container.Summary) bool {
 	if c.State != container.StateRunning && c.State != container.StatePaused || c.Labels[labelEphemeral] != "true" {
 		return false
 	}
@@ -63,7 +63,7 @@ func (p *Provider) tied(id brig.ID, c container.Summary) bool {
 	return err != nil || !ok || o.Ephemeral
 }
 
-// sweepFolders removes the folders of containers that are gone.
+// sweepFolders removes the directories of containers that no longer exist.
 func (p *Provider) sweepFolders(known, there map[brig.ID]bool) (int, error) {
 	dir := filepath.Join(p.DataDir, foldersDir)
 	entries, err := os.ReadDir(dir)
@@ -78,7 +78,7 @@ func (p *Provider) sweepFolders(known, there map[brig.ID]bool) (int, error) {
 			continue
 		}
 		if _, ok, err := p.folder(id).readOrder(); err == nil && !ok {
-			if st, err := e.Info(); err != nil || time.Since(st.ModTime()) < young {
+			if st, err := e.Info(); err != nil || time.Since(st.ModTime()) < maxCreationAge {
 				continue
 			}
 		}

@@ -15,41 +15,44 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Whom a program trusts is in a directory of its image, to which an uplink's
-// authority has to be added. Where the image is read-only the directory is a
-// file system in memory, and what the image has there is carried into it.
+// The CA certificates that a program trusts are in a directory of its image.
+// The CA of a network link has to be added to that directory. If the image is
+// read-only, the directory is a memory file system, and the image's own files
+// are copied into it.
 
-// trustDir is that directory.
+// trustDir is the directory with the trusted CA certificates.
 const trustDir = "/etc/ssl/certs"
 
-// trustOptions are of its file system, and maxTrust is how much of an image's
-// may be in it, in bytes: it is there three times while an authority is added.
+// trustOptions are the mount options of the directory's file system. maxTrust
+// is the maximum size of an image's files in it, in bytes: three copies of them
+// exist while a CA is added.
 const (
 	trustOptions = "nosuid,nodev,mode=0755,size=16m"
 	maxTrust     = 4 << 20
 )
 
-// errTrust is what is said of more.
+// errTrust is the error for files that exceed maxTrust.
 var errTrust = fmt.Errorf("%s has more than %d bytes", trustDir, maxTrust)
 
-// maxTrusts is of how many images it is remembered.
+// maxTrusts is the number of images whose files are cached.
 const maxTrusts = 16
 
-// trusted is one thing in the directory.
+// trusted is one file or link in the directory.
 type trusted struct {
 	brig.Node
 	data []byte
 }
 
-// trustOf reads what an image has in the directory, through a container of it.
+// trustOf reads an image's files in the directory, through a container of it.
 func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trusted, error) {
 	p.trusting.Lock()
-	t, ok := p.trusts[image]
+	t, ok := p.trustCache[image]
 	p.trusting.Unlock()
 	if ok {
 		return t, nil
 	}
-	// Some may read it at once, but none waits for another's image.
+	// Several callers may read the files at the same time, so that none waits
+	// for another's image.
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	t, err := p.readTrust(ctx, container)
@@ -58,15 +61,15 @@ func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trus
 	}
 	p.trusting.Lock()
 	defer p.trusting.Unlock()
-	if len(p.trusts) >= maxTrusts || p.trusts == nil {
-		p.trusts = map[string][]trusted{}
+	if len(p.trustCache) >= maxTrusts || p.trustCache == nil {
+		p.trustCache = map[string][]trusted{}
 	}
-	p.trusts[image] = t
+	p.trustCache[image] = t
 	return t, nil
 }
 
 func (p *Provider) readTrust(ctx context.Context, container string) ([]trusted, error) {
-	// With a dot, for what a link there leads to.
+	// The dot makes the engine follow a link at that path.
 	got, err := p.api.CopyFromContainer(ctx, container, client.CopyFromContainerOptions{SourcePath: trustDir + "/."})
 	if isNotFound(err) {
 		return nil, nil
@@ -78,8 +81,8 @@ func (p *Provider) readTrust(ctx context.Context, container string) ([]trusted, 
 	return parseTrust(tar.NewReader(got.Content))
 }
 
-// parseTrust reads an archive of the directory. Its links are for programs
-// inside to follow.
+// parseTrust reads an archive of the directory. It does not follow links,
+// because programs in the sandbox follow them.
 func parseTrust(r *tar.Reader) (out []trusted, err error) {
 	files, total := map[string][]byte{}, int64(0)
 	for {
@@ -120,7 +123,7 @@ func parseTrust(r *tar.Reader) (out []trusted, err error) {
 	}
 }
 
-// trust fills the directory.
+// trust writes the files into the directory.
 func (i *instance) trust(ctx context.Context, all []trusted) error {
 	err := i.Guest.Unpack(ctx, trustDir, brig.UnpackOptions{User: "root"}, func(put func(brig.Node, io.Reader) error) error {
 		for _, t := range all {

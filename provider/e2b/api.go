@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -15,6 +16,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -22,35 +24,57 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/outbound"
+	"github.com/brig-run/brig/internal/version"
+	"github.com/brig-run/brig/remote"
 )
 
-// api is the control plane.
+// api is a client of the control plane.
 type api struct {
 	config *Config
 	http   *http.Client
 	called func(brig.Call)
-	pause  time.Duration // before the first repetition; 0 is the default
+	pause  time.Duration // before the first retry; 0 is the default
 }
 
-// errPin is a service that is not the one it should be.
+// errPin is the error for a service whose certificate is not the pinned one.
 var errPin = errors.New("the service's certificate is not the pinned one")
 
 func newAPI(c *Config, called func(brig.Call)) *api {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost, t.Proxy = 32, http.ProxyFromEnvironment
-	if pin, err := hex.DecodeString(c.PinSHA256); err == nil && len(pin) == sha256.Size {
-		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, VerifyConnection: func(s tls.ConnectionState) error {
-			return checkPin(pin, s.PeerCertificates)
-		}}
-	}
 	return &api{config: c, called: called, http: &http.Client{
-		Transport: t,
-		// A key goes to nobody but who it is for.
+		Transport: transport(c, nil),
+		// The client must not send a key to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// checkPin is in addition to what TLS checks anyway.
+// transport connects to the control plane and to sandboxes, at the addresses
+// that the configuration allows. If roots is nil, it trusts the system's CAs.
+func transport(c *Config, roots *x509.CertPool) *outbound.Transport {
+	t := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, MaxIdleConns: 100, MaxIdleConnsPerHost: 32,
+		IdleConnTimeout: 90 * time.Second, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+	}
+	if pin, err := hex.DecodeString(c.PinSHA256); err == nil && len(pin) == sha256.Size {
+		t.TLSClientConfig.VerifyConnection = func(s tls.ConnectionState) error {
+			return checkPin(pin, s.PeerCertificates)
+		}
+	}
+	control, err := c.control()
+	boxes, err2 := c.sandboxEndpoint()
+	return outbound.NewTransport(t, net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}, func(host string, addr netip.Addr) error {
+		switch {
+		case err == nil && host == control.URL.Hostname():
+			return remote.CheckAddress(control, addr)
+		case err2 != nil:
+			return errors.Join(err, err2)
+		}
+		return remote.CheckAddress(boxes, addr)
+	})
+}
+
+// checkPin runs in addition to the usual checks of TLS.
 func checkPin(pin []byte, chain []*x509.Certificate) error {
 	if len(chain) == 0 {
 		return errPin
@@ -62,21 +86,28 @@ func checkPin(pin []byte, chain []*x509.Certificate) error {
 	return nil
 }
 
-// tries is how often a call is made at most.
+// tries is the maximum number of attempts of a call.
 const tries = 3
 
-// maxAnswer bounds what is read of an answer, in bytes.
-const maxAnswer = 8 << 20
+// Limits of responses.
+const (
+	maxAnswer = 256 << 10 // bytes of a response
+	maxPage   = 4 << 20   // bytes of a page of a list
+	maxToken  = 4 << 10   // bytes of the token of a sandbox or of a page
+)
 
 // request is one call.
 type request struct {
 	op, method, path string
 	body             any
-	// safe says that it may be made twice.
+	// safe is true if the request may be repeated.
 	safe bool
+	// most is the maximum size of the response, in bytes. The default is
+	// maxAnswer.
+	most int64
 }
 
-// do makes a call, again if it may be, and decodes the answer.
+// do makes a call, repeats it if that is allowed, and decodes the response.
 func (a *api) do(ctx context.Context, r request, out any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.config.Timeout)*time.Second)
 	defer cancel()
@@ -88,8 +119,8 @@ func (a *api) do(ctx context.Context, r request, out any) (http.Header, error) {
 		body = nil
 	}
 	for attempt := 1; ; attempt++ {
-		header, err := a.once(ctx, r, body, out)
-		if err == nil || attempt == tries || ctx.Err() != nil || !a.again(r, err) {
+		header, err := a.sendOnce(ctx, r, body, out)
+		if err == nil || attempt == tries || ctx.Err() != nil || !a.isRetryable(r, err) {
 			return header, err
 		}
 		wait := a.wait(attempt, err)
@@ -104,9 +135,9 @@ func (a *api) do(ctx context.Context, r request, out any) (http.Header, error) {
 	}
 }
 
-// again reports whether a call that failed may be made again: one that was not
-// carried out, and one that may be twice.
-func (a *api) again(r request, err error) bool {
+// isRetryable reports whether a failed call may be repeated: either it was not
+// executed, or it is safe to repeat.
+func (a *api) isRetryable(r request, err error) bool {
 	switch brig.KindOf(err) {
 	case brig.RateLimited:
 		return true
@@ -116,8 +147,8 @@ func (a *api) again(r request, err error) bool {
 	return false
 }
 
-// wait is how long before the next attempt: a random part of a time that
-// doubles, and no less than what the service asks for.
+// wait returns the delay before the next attempt: random, with a limit that
+// doubles, and no less than the service's Retry-After.
 func (a *api) wait(attempt int, err error) time.Duration {
 	most := a.pause
 	if most == 0 {
@@ -131,7 +162,7 @@ func (a *api) wait(attempt int, err error) time.Duration {
 	return wait
 }
 
-func (a *api) once(ctx context.Context, r request, body []byte, out any) (http.Header, error) {
+func (a *api) sendOnce(ctx context.Context, r request, body []byte, out any) (http.Header, error) {
 	req, err := http.NewRequestWithContext(ctx, r.method, a.config.api()+r.path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("make %s: %w", r.op, err)
@@ -145,9 +176,14 @@ func (a *api) once(ctx context.Context, r request, body []byte, out any) (http.H
 		return nil, err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	most := cmp.Or(r.most, maxAnswer)
+	b, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err != nil {
 		return nil, unreachable(err)
+	}
+	if int64(len(b)) > most {
+		return nil, brig.Errorf(brig.ConnectionFailed, "the service's answer to %s has more than %s", r.op, brig.FormatBytes(most)).
+			WithHint("see that api_url is that of an E2B control plane")
 	}
 	if resp.StatusCode/100 != 2 {
 		return nil, failure(resp, b)
@@ -161,16 +197,16 @@ func (a *api) once(ctx context.Context, r request, body []byte, out any) (http.H
 	return resp.Header, nil
 }
 
-// send sends one request, and tells of it.
+// send sends one request and records it.
 func (a *api) send(op string, req *http.Request) (*http.Response, error) {
-	req.Header.Set("User-Agent", "brig")
+	req.Header.Set("User-Agent", version.UserAgent())
 	begin := time.Now()
 	resp, err := a.http.Do(req)
 	call := brig.Call{Operation: op, Region: a.config.Region, Seconds: time.Since(begin).Seconds()}
 	if err == nil {
 		call.Status = resp.StatusCode
-		call.Limit = number(resp.Header, "RateLimit-Limit", "X-RateLimit-Limit")
-		if left := number(resp.Header, "RateLimit-Remaining", "X-RateLimit-Remaining"); call.Limit > 0 {
+		call.Limit = headerNumber(resp.Header, "RateLimit-Limit", "X-RateLimit-Limit")
+		if left := headerNumber(resp.Header, "RateLimit-Remaining", "X-RateLimit-Remaining"); call.Limit > 0 {
 			call.Used = max(0, call.Limit-left)
 		}
 	}
@@ -181,7 +217,7 @@ func (a *api) send(op string, req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func number(h http.Header, names ...string) float64 {
+func headerNumber(h http.Header, names ...string) float64 {
 	for _, name := range names {
 		first, _, _ := strings.Cut(h.Get(name), ",") // a policy may follow
 		if n, err := strconv.ParseFloat(strings.TrimSpace(first), 64); err == nil && n >= 0 {
@@ -191,12 +227,17 @@ func number(h http.Header, names ...string) float64 {
 	return 0
 }
 
-// unreachable is why there was no answer.
+// unreachable returns the error for a request without a response.
 func unreachable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
 	e := brig.Errorf(brig.ConnectionFailed, "the E2B service cannot be reached").WithHint("see that api_url or domain is right, and that this machine may connect to it").Because(err)
+	if r, ok := errors.AsType[*outbound.Refusal](err); ok {
+		why := brig.AsError(r.Err)
+		e.Message, e.Hint, e.Field = "the E2B service is where it may not be: "+why.Message, why.Hint, why.Field
+		return e
+	}
 	_, dns := errors.AsType[*net.DNSError](err)
 	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
@@ -213,12 +254,12 @@ func unreachable(err error) error {
 	return e
 }
 
-// failure is what an answer says that is none.
+// failure returns the error for an unsuccessful response.
 func failure(resp *http.Response, body []byte) error {
 	var told struct {
 		Message string `json:"message"`
 	}
-	_ = json.Unmarshal(body, &told) // a proxy may answer in other words
+	_ = json.Unmarshal(body, &told) // a proxy may answer in another format
 	message := brig.Clip(strings.ToValidUTF8(told.Message, "?"), 300)
 	cause := fmt.Errorf("status %d: %s", resp.StatusCode, brig.Clip(string(body), 300))
 	switch code := resp.StatusCode; {
@@ -245,7 +286,7 @@ func failure(resp *http.Response, body []byte) error {
 	}
 }
 
-// longestWait is the longest that a service may ask to wait for.
+// longestWait is the longest Retry-After of a service that is accepted.
 const longestWait = time.Hour
 
 func retryAfter(h http.Header) time.Duration {
@@ -259,15 +300,32 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// sandbox is one as the control plane tells of it.
+// sandbox is the control plane's description of a sandbox.
 type sandbox struct {
-	SandboxID       string            `json:"sandboxID"`
-	EnvdAccessToken string            `json:"envdAccessToken"`
-	Domain          *string           `json:"domain"`
-	Metadata        map[string]string `json:"metadata"`
+	SandboxID       string   `json:"sandboxID"`
+	EnvdAccessToken string   `json:"envdAccessToken"`
+	Domain          *string  `json:"domain"`
+	Metadata        metadata `json:"metadata"`
 }
 
-// What a sandbox's metadata says.
+// metadata is the metadata that this server sets on its sandboxes. Other
+// metadata is ignored.
+type metadata struct {
+	Site      string `json:"brig_site"`
+	ID        string `json:"brig_id"`
+	Ephemeral string `json:"brig_ephemeral"`
+}
+
+// check rejects a sandbox whose identifiers an E2B service would not use.
+func (s *sandbox) check() error {
+	if !sandboxID.MatchString(s.SandboxID) || len(s.EnvdAccessToken) > maxToken {
+		return brig.Errorf(brig.ConnectionFailed, "the E2B service named a sandbox %q, which cannot be the id of one", brig.Clip(s.SandboxID, 60)).
+			WithHint("see that api_url is that of an E2B control plane")
+	}
+	return nil
+}
+
+// The keys of a sandbox's metadata.
 const (
 	metaSite      = "brig_site"
 	metaID        = "brig_id"
@@ -277,22 +335,21 @@ const (
 func (a *api) create(ctx context.Context, template string, seconds int64, metadata map[string]string) (*sandbox, error) {
 	body := map[string]any{"templateID": template, "timeout": seconds, "metadata": metadata, "secure": true, "allow_internet_access": false}
 	var s sandbox
-	_, err := a.do(ctx, request{op: "create", method: http.MethodPost, path: "/sandboxes", body: body}, &s)
-	if err != nil {
+	if _, err := a.do(ctx, request{op: "create", method: http.MethodPost, path: "/sandboxes", body: body}, &s); err != nil {
 		return nil, err
 	}
-	return &s, nil
+	return &s, s.check()
 }
 
-// connect gives what is needed to use a sandbox that there is.
+// connect returns the access data of an existing sandbox.
 func (a *api) connect(ctx context.Context, id string) (*sandbox, error) {
 	var s sandbox
-	// A time that is no longer than what it has leaves it as it is.
+	// A timeout shorter than the current one does not change it.
 	_, err := a.do(ctx, request{op: "connect", method: http.MethodPost, path: "/sandboxes/" + url.PathEscape(id) + "/connect", body: map[string]any{"timeout": 1}, safe: true}, &s)
 	if err != nil {
 		return nil, err
 	}
-	return &s, nil
+	return &s, s.check()
 }
 
 func (a *api) get(ctx context.Context, id string) error {
@@ -305,7 +362,7 @@ func (a *api) timeout(ctx context.Context, id string, seconds int64) error {
 	return err
 }
 
-// kill ends a sandbox. It is no error when there is none.
+// kill ends a sandbox. It returns no error if the sandbox does not exist.
 func (a *api) kill(ctx context.Context, id string) error {
 	_, err := a.do(ctx, request{op: "kill", method: http.MethodDelete, path: "/sandboxes/" + url.PathEscape(id), safe: true}, nil)
 	if brig.KindOf(err) == brig.NotFound {
@@ -314,33 +371,62 @@ func (a *api) kill(ctx context.Context, id string) error {
 	return err
 }
 
-// maxPages is how many pages of a hundred a list may have.
-const maxPages = 1000
+// The limits of a list.
+const (
+	pageSize = 100
+	maxPages = 100
+)
 
-// list lists the sandboxes with such metadata.
+// list lists the sandboxes with the given metadata. The service is not trusted:
+// a page may have no more sandboxes than requested, and the number of pages is
+// limited.
 func (a *api) list(ctx context.Context, metadata url.Values) ([]sandbox, error) {
 	var all []sandbox
+	odd := func(what string) error {
+		return brig.Errorf(brig.ConnectionFailed, "the E2B service's list of sandboxes %s", what).WithHint("see that api_url is that of an E2B control plane")
+	}
 	for next, pages := "", 0; ; pages++ {
 		if pages == maxPages {
-			return nil, brig.Errorf(brig.ConnectionFailed, "the E2B service's list of sandboxes has no end").WithHint("see that api_url is that of an E2B control plane")
+			return nil, odd("has no end")
 		}
-		q := url.Values{"metadata": {metadata.Encode()}, "state": {"running"}, "limit": {"100"}}
+		q := url.Values{"metadata": {metadata.Encode()}, "state": {"running"}, "limit": {strconv.Itoa(pageSize)}}
 		if next != "" {
 			q.Set("nextToken", next)
 		}
-		var page []sandbox
-		h, err := a.do(ctx, request{op: "list", method: http.MethodGet, path: "/v2/sandboxes?" + q.Encode(), safe: true}, &page)
+		var page page
+		h, err := a.do(ctx, request{op: "list", method: http.MethodGet, path: "/v2/sandboxes?" + q.Encode(), safe: true, most: maxPage}, &page)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page...)
-		if next = h.Get("X-Next-Token"); next == "" {
+		token := h.Get("X-Next-Token")
+		switch {
+		case token == "":
 			return all, nil
+		case token == next, len(token) > maxToken:
+			return nil, odd("has no end")
 		}
+		next = token
 	}
 }
 
-// metric is what a sandbox used at one moment.
+// page is one page of a list.
+type page []sandbox
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *page) UnmarshalJSON(b []byte) error {
+	list, err := remote.DecodeList[sandbox](b, pageSize)
+	for _, s := range list {
+		err = errors.Join(err, s.check())
+	}
+	*p = list
+	return err
+}
+
+// maxMetrics is the maximum number of samples in a response.
+const maxMetrics = 20_000
+
+// metric is the usage of a sandbox at one time.
 type metric struct {
 	TimestampUnix int64   `json:"timestampUnix"`
 	CPUUsedPct    float64 `json:"cpuUsedPct"`
@@ -349,12 +435,18 @@ type metric struct {
 }
 
 func (a *api) metrics(ctx context.Context, id string) ([]metric, error) {
-	var out []metric
-	_, err := a.do(ctx, request{op: "metrics", method: http.MethodGet, path: "/sandboxes/" + url.PathEscape(id) + "/metrics", safe: true}, &out)
-	return out, err
+	var all json.RawMessage
+	if _, err := a.do(ctx, request{op: "metrics", method: http.MethodGet, path: "/sandboxes/" + url.PathEscape(id) + "/metrics", safe: true, most: maxPage}, &all); err != nil {
+		return nil, err
+	}
+	list, err := remote.DecodeList[metric](all, maxMetrics)
+	if err != nil {
+		return nil, brig.Errorf(brig.ConnectionFailed, "the E2B service's metrics are not what E2B's are").Because(err)
+	}
+	return list, nil
 }
 
-// template finds what a name means.
+// template resolves a template's name.
 func (a *api) template(ctx context.Context, name string) (string, error) {
 	var t struct {
 		TemplateID string `json:"templateID"`

@@ -18,14 +18,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// cloud is a control plane that answers what a test wants.
+// cloud is a control plane with scripted responses.
 type cloud struct {
 	*httptest.Server
 
 	mu    sync.Mutex // guards the fields below
 	seen  []string
 	calls []brig.Call
-	left  []int // statuses that are answered first
+	left  []int // statuses of the first responses
 }
 
 func newCloud(t *testing.T, secure bool, statuses ...int) *cloud {
@@ -88,12 +88,12 @@ func (c *cloud) requests() int {
 	return len(c.seen)
 }
 
-// What a status is in our words, and how often a call is made.
+// Each status gives the expected kind of error and number of attempts.
 func TestFailures(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		statuses []int
-		create   bool // which may not be made twice
+		create   bool // a creation, which must not be repeated
 		want     brig.Kind
 		made     int
 	}{
@@ -150,7 +150,7 @@ func TestUnreachable(t *testing.T) {
 	if len(s.calls) != tries || s.calls[0].Status != 0 {
 		t.Errorf("told of %+v", s.calls)
 	}
-	// A key is told to nobody else.
+	// No other host receives a key.
 	var told string
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told = r.Header.Get("X-API-Key") }))
 	t.Cleanup(elsewhere.Close)
@@ -163,26 +163,21 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A service with another key than the pinned one is not spoken to, though its
-// certificate is good.
+// The client refuses a service with another key than the pinned one, even if
+// its certificate is valid.
 func TestPin(t *testing.T) {
 	s := newCloud(t, true)
 	sum := sha256.Sum256(s.Certificate().RawSubjectPublicKeyInfo)
 	for pin, want := range map[string]brig.Kind{"": "", hex.EncodeToString(sum[:]): "", strings.Repeat("ab", 32): brig.ConnectionFailed} {
 		a := s.api(t, func(c *Config) { c.PinSHA256 = pin })
-		tr := a.http.Transport.(*http.Transport)
-		roots := s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
-		if tr.TLSClientConfig == nil {
-			tr.TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
-		}
-		tr.TLSClientConfig.RootCAs = roots
+		a.http.Transport = transport(a.config, s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs)
 		before := s.requests()
 		err := a.get(t.Context(), "i1")
 		if brig.KindOf(err) != want || want != "" && (s.requests() != before || brig.AsError(err).Field != "pin_sha256") {
 			t.Errorf("pin %q: %v", pin, err)
 		}
 	}
-	a := s.api(t, nil) // whose certificate nobody has said is good
+	a := s.api(t, nil) // the certificate is not trusted
 	if err := a.get(t.Context(), "i1"); brig.KindOf(err) != brig.ConnectionFailed || !strings.Contains(err.Error(), "not trusted") {
 		t.Errorf("a stranger's certificate: %v", err)
 	}
@@ -212,13 +207,14 @@ func TestConfigRules(t *testing.T) {
 		{"eu", "e.example", "https://api.e.example", "https://49983-i1.e.example"},
 	} {
 		c.Region, c.Domain = want.region, want.domain
-		if c.api() != want.api || c.box("i1", "") != want.box {
-			t.Errorf("%+v: %s, %s", want, c.api(), c.box("i1", ""))
+		if at, err := c.sandboxAddress("i1", ""); c.api() != want.api || at != want.box || err != nil {
+			t.Errorf("%+v: %s, %s, %v", want, c.api(), at, err)
 		}
 	}
 }
 
-// A template is known by the digest that it was given, to the next server, too.
+// A template is found by the digest that it was assigned, also by the next
+// server.
 func TestImages(t *testing.T) {
 	s := newCloud(t, false)
 	dir := t.TempDir()
@@ -227,7 +223,7 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := func() *Provider {
-		p, err := open(brig.Site{Dir: dir, Agent: agent, Called: func(brig.Call) {}}, s.api(t, nil).config)
+		p, err := openProvider(brig.Site{Dir: dir, Agent: agent, Called: func(brig.Call) {}}, s.api(t, nil).config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +235,7 @@ func TestImages(t *testing.T) {
 		t.Fatalf("%+v, %v", img, err)
 	}
 	second := next()
-	if id, err := second.templateOf(img.Digest); err != nil || id != "base" || first.mark != second.mark {
+	if id, err := second.templateOf(img.Digest); err != nil || id != "base" || first.serverMark != second.serverMark {
 		t.Errorf("the next server knows %q, %v", id, err)
 	}
 	for _, digest := range []string{"", "host", "sha256:" + strings.Repeat("0", 64), "sha256:../../mark" + strings.Repeat("x", 54)} {
@@ -249,7 +245,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// A list whose pages never end is none.
+// A list with endless pages is an error.
 func TestEndlessList(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Next-Token", "again")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -14,20 +15,21 @@ import (
 // Name is the driver's name.
 const Name = "e2b"
 
-// Config is what an administrator sets.
+// Config is the administrator's configuration.
 type Config struct {
-	APIKey     string `json:"api_key" title:"API key" doc:"The key of a team." placeholder:"e2b_…" form:"required,secret"`
-	Region     string `json:"region" title:"Region" doc:"Where sandboxes are." options:"us,eu"`
-	Domain     string `json:"domain" title:"Domain" doc:"The service's domain, if it is another than E2B's." placeholder:"e2b.app"`
-	APIURL     string `json:"api_url" title:"API" doc:"Where the control plane is, if it is not at api. of the domain." placeholder:"https://api.e2b.app"`
-	SandboxURL string `json:"sandbox_url" title:"Sandboxes" doc:"Where sandboxes are reached, if it is not at a host of their own." placeholder:"https://sandbox.e2b.app"`
-	Template   string `json:"template" title:"Template" doc:"What sandboxes are made of that name no image." placeholder:"base"`
-	Account    string `json:"account" title:"Account" doc:"As whom the agent runs in a sandbox. As root files can have several owners, where the service lets root be root." options:"user,root"`
-	Timeout    int    `json:"timeout" title:"Timeout" doc:"Seconds that a call of the API may take." min:"5" max:"300"`
-	PinSHA256  string `json:"pin_sha256" title:"Certificate pin" doc:"The SHA-256 of the service's public key (SubjectPublicKeyInfo), in hex. No other is accepted then." placeholder:"64 hex digits"`
+	APIKey       string `json:"api_key" title:"API key" doc:"The key of a team." placeholder:"e2b_…" form:"required,secret"`
+	Region       string `json:"region" title:"Region" doc:"Where sandboxes are." options:"us,eu"`
+	Domain       string `json:"domain" title:"Domain" doc:"The service's domain, if it is another than E2B's." placeholder:"e2b.app"`
+	APIURL       string `json:"api_url" title:"API" doc:"Where the control plane is, if it is not at api. of the domain." placeholder:"https://api.e2b.app"`
+	SandboxURL   string `json:"sandbox_url" title:"Sandboxes" doc:"Where sandboxes are reached, if it is not at a host of their own." placeholder:"https://sandbox.e2b.app"`
+	Template     string `json:"template" title:"Template" doc:"What sandboxes are made of that name no image." placeholder:"base"`
+	Account      string `json:"account" title:"Account" doc:"As whom the agent runs in a sandbox. As root files can have several owners, where the service lets root be root." options:"user,root"`
+	Timeout      int    `json:"timeout" title:"Timeout" doc:"Seconds that a call of the API may take." min:"5" max:"300"`
+	AllowPrivate bool   `json:"allow_private" title:"Private addresses" doc:"Whether the service may be on this machine or in a private network."`
+	PinSHA256    string `json:"pin_sha256" title:"Certificate pin" doc:"The SHA-256 of the service's public key (SubjectPublicKeyInfo), in hex. No other is accepted then." placeholder:"64 hex digits"`
 }
 
-// domains are E2B's own, by region.
+// domains are E2B's own domains, by region.
 var domains = map[string]string{"us": "e2b.app", "eu": "eu.e2b.app"}
 
 // Wrong implements brig.ConfigRules.
@@ -42,15 +44,11 @@ func (c *Config) Wrong() (wrong []brig.FieldError) {
 		if v == "" {
 			continue
 		}
-		u, err := url.Parse(v)
-		switch {
-		case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-			say(field, "it is not the address of a service")
-		case u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())):
-			say(field, "only https goes to another machine")
+		if _, err := c.endpoint(field, v); err != nil {
+			say(field, "%s", brig.AsError(err).Message)
 		}
 	}
-	if strings.ContainsAny(c.Domain, "/@?# ") {
+	if c.Domain != "" && !validDomain(c.Domain) {
 		say("domain", "it is not a domain")
 	}
 	if b, err := hex.DecodeString(c.PinSHA256); c.PinSHA256 != "" && (err != nil || len(b) != 32) {
@@ -59,10 +57,32 @@ func (c *Config) Wrong() (wrong []brig.FieldError) {
 	return wrong
 }
 
-// loopback reports whether a host is this machine.
+// loopback reports whether a host name refers to this host.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// endpoint parses the URL of a service. A URL that names this host is allowed
+// without allow_private.
+func (c *Config) endpoint(field, raw string) (*brig.Endpoint, error) {
+	private := c.AllowPrivate
+	if u, err := url.Parse(raw); err == nil && loopback(u.Hostname()) {
+		private = true
+	}
+	return brig.ParseEndpoint(field, raw, private)
+}
+
+// control is the endpoint of the control plane.
+func (c *Config) control() (*brig.Endpoint, error) { return c.endpoint("api_url", c.api()) }
+
+// sandboxEndpoint returns the endpoint with which the addresses of sandboxes
+// are checked.
+func (c *Config) sandboxEndpoint() (*brig.Endpoint, error) {
+	if c.SandboxURL != "" {
+		return c.endpoint("sandbox_url", c.SandboxURL)
+	}
+	return c.endpoint("domain", "https://"+c.domain())
 }
 
 func (c *Config) domain() string {
@@ -79,27 +99,51 @@ func (c *Config) api() string {
 	return "https://api." + c.domain()
 }
 
-// envdPort is where a sandbox's own services are.
+// envdPort is the port of a sandbox's own services.
 const envdPort = "49983"
 
-// box is where a sandbox's services are reached.
-func (c *Config) box(id, domain string) string {
+// The syntax of the service's identifiers. They are parts of a host name, so
+// they must not contain characters with which they could name another host.
+var (
+	sandboxID  = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9-]{0,54}[A-Za-z0-9])?$`)
+	domainName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,180}[A-Za-z0-9])?(?::[0-9]{1,5})?$`)
+)
+
+func validDomain(s string) bool { return domainName.MatchString(s) && !strings.Contains(s, "..") }
+
+// sandboxAddress returns the address of a sandbox's services. The service
+// returns the domain of each sandbox, which must be the configured one or one
+// below it.
+func (c *Config) sandboxAddress(id, domain string) (string, error) {
+	odd := func(format string, args ...any) *brig.Error {
+		return brig.Errorf(brig.ConnectionFailed, format, args...)
+	}
+	if !sandboxID.MatchString(id) {
+		return "", odd("the E2B service named a sandbox %q, which cannot be the id of one", brig.Clip(id, 60)).
+			WithHint("see that api_url is that of an E2B control plane")
+	}
 	if c.SandboxURL != "" {
-		return strings.TrimSuffix(c.SandboxURL, "/")
+		return strings.TrimSuffix(c.SandboxURL, "/"), nil
 	}
 	if domain == "" {
 		domain = c.domain()
 	}
-	return "https://" + envdPort + "-" + id + "." + domain
+	if own := c.domain(); !validDomain(domain) || !strings.EqualFold(domain, own) && !strings.HasSuffix(strings.ToLower(domain), "."+strings.ToLower(own)) {
+		e := odd("the E2B service has the sandbox in the domain %q, which is not in %s", brig.Clip(domain, 100), own).
+			WithHint("if sandboxes are meant to be there, set domain to it, and api_url to the control plane")
+		e.Field = "domain"
+		return "", e
+	}
+	return "https://" + envdPort + "-" + id + "." + domain, nil
 }
 
-// Driver is how the provider presents itself.
+// Driver returns the driver of this kind of provider.
 func Driver() brig.Driver {
 	return brig.NewDriver(brig.Driver{
 		Name: Name, Title: "E2B", Doc: "Sandboxes in E2B's cloud, or in any that speaks its protocol.",
 		Tags:      []string{"saas", "fast", "global"},
 		Languages: []brig.Language{"python", "javascript", "typescript", "bash"},
 	}, Config{Region: "us", Template: "base", Account: "user", Timeout: 30}, func(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
-		return open(site, c)
+		return openProvider(site, c)
 	})
 }

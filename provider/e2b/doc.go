@@ -1,8 +1,7 @@
-// Package e2b makes sandboxes in a cloud that speaks E2B's protocol: E2B's own,
-// another company's, or another Brig's door.
+// Package e2b creates sandboxes in a cloud with E2B's protocol: E2B's own,
+// another company's, or the E2B API of another Brig.
 //
-// The guest agent is brought into each of them by an upload, and is spoken to
-// over the standard streams of a process. What E2B's own services inside a
-// sandbox can do is less: no interpreter's messages, no ranges of files, no
-// ports but for HTTP.
+// It uploads the guest agent to each sandbox, and communicates with it over the
+// standard streams of a process. E2B's own services inside a sandbox support
+// less: no messages of interpreters, no ranges of files, and only HTTP ports.
 package e2b

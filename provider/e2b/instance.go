@@ -12,14 +12,14 @@ import (
 	"github.com/brig-run/brig/guest"
 )
 
-// instance is one sandbox of the cloud's, with a machine of the keeper's in it.
-// It implements brig.Instance.
+// instance is one sandbox in the cloud, in which a supervisor runs the
+// instance. It implements brig.Instance.
 type instance struct {
-	*guest.OutpostMachine
-	p       *Provider
-	id      brig.ID
-	sandbox string
-	post    *guest.Outpost
+	*guest.SupervisedInstance
+	p          *Provider
+	id         brig.ID
+	sandbox    string
+	remoteHost *guest.RemoteHost
 }
 
 var _ brig.Instance = (*instance)(nil)
@@ -47,7 +47,7 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 	if err := i.p.api.timeout(ctx, i.sandbox, seconds(lease)); err != nil {
 		return err
 	}
-	return i.OutpostMachine.Extend(ctx, lease)
+	return i.SupervisedInstance.Extend(ctx, lease)
 }
 
 // Bind implements brig.Instance.
@@ -55,30 +55,30 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 	if err := i.p.api.timeout(ctx, i.sandbox, seconds(lease)); err != nil {
 		return err
 	}
-	return i.OutpostMachine.Bind(ctx, spec, lease)
+	return i.SupervisedInstance.Bind(ctx, spec, lease)
 }
 
 // Destroy implements brig.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
-	// What is inside says how it ended, if it still can.
-	within, cancel := context.WithTimeout(ctx, insideTime)
-	_ = i.OutpostMachine.Destroy(within)
+	// The agent inside reports how the sandbox ended, if it still can.
+	within, cancel := context.WithTimeout(ctx, agentExitTime)
+	_ = i.SupervisedInstance.Destroy(within)
 	cancel()
-	if err := i.discard(ctx); err != nil {
+	if err := i.destroySandbox(ctx); err != nil {
 		return err
 	}
-	i.Ended(brig.Killed)
+	i.MarkEnded(brig.Killed)
 	return nil
 }
 
-// insideTime is how long what is inside may take to end by itself.
-const insideTime = 3 * time.Second
+// agentExitTime is how long the agent in the sandbox may take to exit.
+const agentExitTime = 3 * time.Second
 
-// discard leaves nothing of the sandbox.
-func (i *instance) discard(ctx context.Context) error {
+// destroySandbox ends the sandbox and closes the connection to it.
+func (i *instance) destroySandbox(ctx context.Context) error {
 	err := i.p.api.kill(ctx, i.sandbox)
-	if i.post != nil {
-		err = errors.Join(err, i.post.Close())
+	if i.remoteHost != nil {
+		err = errors.Join(err, i.remoteHost.Close())
 	}
 	if err != nil {
 		return err
@@ -86,8 +86,8 @@ func (i *instance) discard(ctx context.Context) error {
 	return os.RemoveAll(filepath.Join(i.p.site.Dir, "machines", string(i.id)))
 }
 
-// Usage implements brig.Instance. The cloud tells how busy processors were at
-// some moments; in between they are taken to have been so, too.
+// Usage implements brig.Instance. The cloud samples the CPU load, and Brig
+// integrates between the samples.
 func (i *instance) Usage(ctx context.Context) (*brig.Usage, error) {
 	all, err := i.p.api.metrics(ctx, i.sandbox)
 	if err != nil {
@@ -110,20 +110,20 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Seen(enforces()), nil
+	return guest.Observed(enforces()), nil
 }
 
-// enforces is what can be said of a cloud from here: what it says of itself,
-// and what nothing of ours can look at.
+// enforces returns the enforcement of a remote cloud: the cloud's own claims,
+// with gaps because Brig cannot verify them.
 func enforces() map[brig.Area]brig.Enforcement {
-	out := guest.ProcessesEnforce("the cloud's sandbox")
+	out := guest.ProcessEnforcement("the cloud's sandbox")
 	said := func(a brig.Area, how string) {
 		e := brig.Enforcement{Level: brig.LevelBoundary, How: how, Help: "use a provider of your own"}
 		e.Lower(brig.LevelGaps, "it is what the service says, and cannot be seen from here")
 		out[a] = e
 	}
 	said(brig.AreaIsolation, "the service makes a machine of its own for each sandbox")
-	said(brig.AreaTime, "the server's clock ends an execution; the service's timeout a sandbox, after the keeper in it")
+	said(brig.AreaTime, "the server's clock ends an execution; the service's timeout a sandbox, after the supervisor in it")
 	for a, what := range map[brig.Area]string{brig.AreaMemory: "memory", brig.AreaCPUs: "processors", brig.AreaDisk: "disk"} {
 		e := brig.Enforcement{Level: brig.LevelNone, How: "nothing", Help: "choose a template with less"}
 		e.Lower(brig.LevelNone, "a sandbox has the %s of its template, whatever is asked for", what)

@@ -20,12 +20,12 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Provider makes sandboxes of a cloud's. It implements brig.Provider.
+// Provider creates sandboxes in a cloud. It implements brig.Provider.
 type Provider struct {
-	config Config
-	site   brig.Site
-	api    *api
-	mark   string // of what this server has made
+	config     Config
+	site       brig.Site
+	api        *api
+	serverMark string // identifies the sandboxes of this server
 
 	mu        sync.Mutex // guards the field below
 	templates map[string]string
@@ -38,14 +38,14 @@ var (
 	_ io.Closer     = (*Provider)(nil)
 )
 
-func open(site brig.Site, c *Config) (*Provider, error) {
+func openProvider(site brig.Site, c *Config) (*Provider, error) {
 	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.Wrong(wrong).WithHint("correct it: brig provider configure")
+		return nil, guest.ConfigError(wrong).WithHint("correct it: brig provider configure")
 	}
 	p := &Provider{config: *c, site: site, templates: map[string]string{}}
 	p.api = newAPI(&p.config, site.Called)
 	var err error
-	p.mark, err = guest.Mark(site.Dir)
+	p.serverMark, err = guest.ServerMark(site.Dir)
 	return p, err
 }
 
@@ -55,7 +55,8 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// Check implements brig.Checker. It asks for what is there anyway.
+// Check implements brig.Checker. It uses a request that the provider needs in
+// any case.
 func (p *Provider) Check(ctx context.Context) error {
 	_, err := p.api.do(ctx, request{op: "list", method: http.MethodGet, path: "/v2/sandboxes?limit=1", safe: true}, nil)
 	return err
@@ -68,7 +69,7 @@ func (p *Provider) Image(ctx context.Context, ref string) (*brig.Image, error) {
 		name = p.config.Template
 	}
 	if known, err := p.templateOf(ref); err == nil {
-		name = known // by its digest
+		name = known // the caller named its digest
 	}
 	id, err := p.api.template(ctx, name)
 	if brig.KindOf(err) == brig.NotFound {
@@ -81,18 +82,29 @@ func (p *Provider) Image(ctx context.Context, ref string) (*brig.Image, error) {
 	}
 	sum := sha256.Sum256([]byte(p.config.api() + "\n" + id))
 	digest := "sha256:" + hex.EncodeToString(sum[:])
-	if err := p.remember(digest, id); err != nil {
+	if err := p.storeTemplate(digest, id); err != nil {
 		return nil, err
 	}
 	return &brig.Image{Digest: digest, Names: []string{name}, Source: Name, Notes: []string{"what is in it is the E2B service's own affair"}}, nil
 }
 
-// remember keeps which template a digest means: digests are all that a Spec has.
-func (p *Provider) remember(digest, id string) error {
+// Limits of stored templates.
+const (
+	maxTemplates  = 10_000
+	maxTemplateID = 256 // bytes
+)
+
+// storeTemplate stores the template of a digest, because a Spec has only
+// digests.
+func (p *Provider) storeTemplate(digest, id string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.templates[digest] == id {
 		return nil
+	}
+	if len(id) > maxTemplateID || len(p.templates) >= maxTemplates {
+		return brig.Errorf(brig.ConnectionFailed, "the E2B service has more templates, or longer names for them, than a team has").
+			WithHint("see that api_url is that of an E2B control plane")
 	}
 	p.templates[digest] = id
 	dir := filepath.Join(p.site.Dir, "templates")
@@ -121,12 +133,12 @@ func (p *Provider) templateOf(digest string) (string, error) {
 	return "", e
 }
 
-// margin is how much longer the cloud keeps a sandbox than its lease: what is
-// inside ends first, says why, and has a log that can be read.
-const margin = time.Minute
+// leaseMargin is how much longer the cloud keeps a sandbox than its lease: the
+// agent inside ends first, reports the reason, and its log remains readable.
+const leaseMargin = time.Minute
 
 func seconds(lease time.Time) int64 {
-	return int64((max(time.Until(lease), 0) + margin).Round(time.Second) / time.Second)
+	return int64((max(time.Until(lease), 0) + leaseMargin).Round(time.Second) / time.Second)
 }
 
 // Create implements brig.Provider.
@@ -138,37 +150,40 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err != nil {
 		return nil, err
 	}
-	meta := map[string]string{metaSite: p.mark, metaID: string(id)}
+	meta := map[string]string{metaSite: p.serverMark, metaID: string(id)}
 	if spec.Ephemeral {
 		meta[metaEphemeral] = "true"
 	}
 	s, err := p.api.create(ctx, template, seconds(lease), meta)
 	if err != nil {
-		return nil, errors.Join(p.created(err), p.forget(ctx, id))
+		return nil, errors.Join(p.createError(err), p.forget(ctx, id))
 	}
 	i := &instance{p: p, id: id, sandbox: s.SandboxID}
 	defer func() {
 		if err != nil {
 			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 			defer cancel()
-			err = errors.Join(err, i.discard(within))
+			err = errors.Join(err, i.destroySandbox(within))
 		}
 	}()
-	b := p.api.box(s)
-	if err := b.bring(ctx, p.site.Agent); err != nil {
-		return nil, p.created(err)
-	}
-	i.post = p.outpost(b)
-	m, err := i.post.Make(ctx, p.options(i), spec, lease, wire.Make{Bare: true})
+	b, err := p.api.newBox(s)
 	if err != nil {
 		return nil, err
 	}
-	i.OutpostMachine = m
+	if err := b.uploadAgent(ctx, p.site.Agent); err != nil {
+		return nil, p.createError(err)
+	}
+	i.remoteHost = p.newRemoteHost(b)
+	m, err := i.remoteHost.Create(ctx, p.options(i), spec, lease, wire.Make{Bare: true})
+	if err != nil {
+		return nil, err
+	}
+	i.SupervisedInstance = m
 	return i, nil
 }
 
-// created is why nothing was.
-func (p *Provider) created(err error) error {
+// createError returns the error of a failed creation.
+func (p *Provider) createError(err error) error {
 	if brig.KindOf(err) == brig.FailedPrecondition {
 		e := brig.AsError(err)
 		return brig.Errorf(brig.CreationFailed, "%s", e.Message).Because(err)
@@ -176,37 +191,41 @@ func (p *Provider) created(err error) error {
 	return err
 }
 
-// forget kills what a call has made whose answer was lost.
+// forget kills the sandbox of a create call whose response was lost.
 func (p *Provider) forget(ctx context.Context, id brig.ID) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(p.config.Timeout)*time.Second)
 	defer cancel()
-	made, err := p.api.list(within, url.Values{metaSite: {p.mark}, metaID: {string(id)}})
+	made, err := p.api.list(within, url.Values{metaSite: {p.serverMark}, metaID: {string(id)}})
 	if err != nil {
-		return nil // it cannot be reached: the sandbox ends by its timeout
+		return nil // the list is unavailable: the sandbox ends by its timeout
 	}
 	var errs []error
 	for _, s := range made {
+		if s.Metadata.Site != p.serverMark || s.Metadata.ID != string(id) {
+			continue
+		}
 		errs = append(errs, p.api.kill(within, s.SandboxID))
 	}
 	return errors.Join(errs...)
 }
 
-// beat is how often a stream is used at least: one that is not is over for the
-// agent, since no E2B service tells a process that its client has gone.
-const beat = 30 * time.Second
+// heartbeat is the heartbeat interval of a stream. If no heartbeat arrives, the
+// agent closes the stream, because an E2B service does not notify a process
+// that its client has disconnected.
+const heartbeat = 30 * time.Second
 
-func (p *Provider) outpost(b *box) *guest.Outpost {
-	return &guest.Outpost{Open: b.open, Where: "the sandbox at the E2B service", Beat: beat}
+func (p *Provider) newRemoteHost(b *box) *guest.RemoteHost {
+	return &guest.RemoteHost{Open: b.open, Label: "the sandbox at the E2B service", Heartbeat: heartbeat}
 }
 
-func (p *Provider) options(i *instance) guest.MachineOptions {
-	return guest.MachineOptions{
+func (p *Provider) options(i *instance) guest.InstanceOptions {
+	return guest.InstanceOptions{
 		ID: i.id, Dir: filepath.Join(p.site.Dir, "machines", string(i.id)), NoUplink: true,
 		Gone: func(ctx context.Context) bool { return brig.KindOf(p.api.get(ctx, i.sandbox)) == brig.NotFound },
 	}
 }
 
-// handleState is what a handle remembers.
+// handleState is the state in a handle.
 type handleState struct{ Sandbox string }
 
 // Recover implements brig.Provider.
@@ -219,26 +238,30 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	if err != nil {
 		return nil, err
 	}
-	i := &instance{p: p, id: id, sandbox: v.Sandbox, post: p.outpost(p.api.box(s))}
-	m, err := i.post.Find(ctx, p.options(i), time.Now().Add(time.Hour))
+	b, err := p.api.newBox(s)
 	if err != nil {
-		return nil, errors.Join(err, i.post.Close())
+		return nil, err
 	}
-	i.OutpostMachine = m
+	i := &instance{p: p, id: id, sandbox: v.Sandbox, remoteHost: p.newRemoteHost(b)}
+	m, err := i.remoteHost.Attach(ctx, p.options(i), time.Now().Add(time.Hour))
+	if err != nil {
+		return nil, errors.Join(err, i.remoteHost.Close())
+	}
+	i.SupervisedInstance = m
 	return i, nil
 }
 
 // Sweep implements brig.Provider.
 func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, error) {
-	all, err := p.api.list(ctx, url.Values{metaSite: {p.mark}})
+	all, err := p.api.list(ctx, url.Values{metaSite: {p.serverMark}})
 	if err != nil {
 		return 0, err
 	}
 	n := 0
 	var errs []error
 	for _, s := range all {
-		id := brig.ID(s.Metadata[metaID])
-		if known[id] || s.Metadata[metaEphemeral] != "" && p.inUse(ctx, s.SandboxID) {
+		id := brig.ID(s.Metadata.ID)
+		if s.Metadata.Site != p.serverMark || known[id] || s.Metadata.Ephemeral != "" && p.inUse(ctx, s.SandboxID) {
 			continue
 		}
 		if err := p.api.kill(ctx, s.SandboxID); err != nil {
@@ -253,14 +276,18 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	return n, errors.Join(errs...)
 }
 
-// inUse reports whether somebody holds the machine in a sandbox.
+// inUse reports whether a Brig server still uses the instance in a sandbox.
 func (p *Provider) inUse(ctx context.Context, id string) bool {
 	s, err := p.api.connect(ctx, id)
 	if err != nil {
 		return false
 	}
-	post := p.outpost(p.api.box(s))
-	defer func() { _ = post.Close() }() // it always can
-	states, err := post.States(ctx)
+	b, err := p.api.newBox(s)
+	if err != nil {
+		return false
+	}
+	remoteHost := p.newRemoteHost(b)
+	defer func() { _ = remoteHost.Close() }() // it never fails
+	states, err := remoteHost.States(ctx)
 	return err == nil && len(states) > 0 && states[0].Tethered && states[0].Ended == nil
 }

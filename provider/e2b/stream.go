@@ -21,7 +21,7 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// box is a sandbox's own services.
+// box is a client of a sandbox's own services.
 type box struct {
 	api     *api
 	url     string
@@ -30,15 +30,19 @@ type box struct {
 	account string
 }
 
-func (a *api) box(s *sandbox) *box {
+func (a *api) newBox(s *sandbox) (*box, error) {
 	domain := ""
 	if s.Domain != nil {
 		domain = *s.Domain
 	}
-	return &box{api: a, url: a.config.box(s.SandboxID, domain), id: s.SandboxID, token: s.EnvdAccessToken, account: a.config.Account}
+	at, err := a.config.sandboxAddress(s.SandboxID, domain)
+	if err != nil {
+		return nil, err
+	}
+	return &box{api: a, url: at, id: s.SandboxID, token: s.EnvdAccessToken, account: a.config.Account}, nil
 }
 
-// sign says on a request which sandbox it is for, and that it may be.
+// sign adds the sandbox's ID and token to a request.
 func (b *box) sign(h http.Header) {
 	h.Set("E2b-Sandbox-Id", b.id)
 	h.Set("E2b-Sandbox-Port", envdPort)
@@ -55,15 +59,15 @@ func (b *box) Do(r *http.Request) (*http.Response, error) {
 	return b.api.send(op, r)
 }
 
-// The agent and its keeper's folder in a sandbox.
+// The paths of the agent and of its supervisor's directory in a sandbox.
 const (
-	agentDir  = "/tmp/.brig"
-	agentPath = agentDir + "/agent"
-	keeperDir = agentDir + "/keeper"
+	agentDir      = "/tmp/.brig"
+	agentPath     = agentDir + "/agent"
+	supervisorDir = agentDir + "/keeper"
 )
 
-// bring uploads the agent.
-func (b *box) bring(ctx context.Context, file string) error {
+// uploadAgent uploads the agent.
+func (b *box) uploadAgent(ctx context.Context, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(b.api.config.Timeout)*time.Second)
 	defer cancel()
 	program, err := os.ReadFile(file)
@@ -104,16 +108,16 @@ func (b *box) bring(ctx context.Context, file string) error {
 	return nil
 }
 
-// script makes the folders that the agent needs, and becomes it.
+// script creates the directories that the agent needs, and executes the agent.
 const script = `chmod 700 ` + agentDir + ` ` + agentPath + ` || exit 1
 [ -w /workspace ] || { sudo -n mkdir -p /workspace && sudo -n chown "$(id -u):$(id -g)" /workspace; } 2>/dev/null
-exec ` + agentPath + ` ` + wire.ReachWord + ` ` + keeperDir + ` 90`
+exec ` + agentPath + ` ` + wire.ConnectWord + ` ` + supervisorDir + ` 90`
 
-// maxEvent bounds one event of a process, in bytes: what a sandbox's services
-// say they may have from whoever has taken them over.
+// maxEvent is the maximum size of one event of a process, in bytes: a hostile
+// sandbox controls the response.
 const maxEvent = 8 << 20
 
-// open starts the agent's program, and returns its standard streams.
+// open starts the agent and returns its standard streams.
 func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
@@ -128,7 +132,7 @@ func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
 	}
 	if err != nil {
 		cancel()
-		return nil, b.broken(err)
+		return nil, b.serviceError(err)
 	}
 	start := events.Msg().GetEvent().GetStart()
 	if start == nil {
@@ -141,8 +145,8 @@ func (b *box) open(ctx context.Context) (_ io.ReadWriteCloser, err error) {
 	return s, nil
 }
 
-// broken is why a sandbox's services do not do what they should.
-func (b *box) broken(err error) error {
+// serviceError returns the error for a sandbox whose services fail.
+func (b *box) serviceError(err error) error {
 	var e *connect.Error
 	if !errors.As(err, &e) {
 		return unreachable(err)
@@ -157,25 +161,24 @@ func (b *box) broken(err error) error {
 	}
 }
 
-// waiting is how much may wait to be sent, and atOnce how much goes in one
-// call, in bytes.
+// waiting limits the queued bytes, and atOnce the bytes that one call sends.
 const (
 	waiting = 1 << 20
 	atOnce  = 512 << 10
 )
 
-// stream is the standard streams of a process in a sandbox. What comes are
-// events of one call, what goes are calls.
+// stream is the standard streams of a process in a sandbox. Output arrives as
+// events of one call. Each input is a separate call.
 type stream struct {
 	b      *box
 	client pb.ProcessClient
 	pid    uint32
-	ctx    context.Context // of the process's events
+	ctx    context.Context // the context of the process's events
 	cancel context.CancelFunc
 
 	events *connect.ServerStreamForClient[pb.StartResponse]
 	rest   []byte
-	said   []byte // to standard error, the end of it
+	said   []byte // the last bytes of standard error
 
 	mu      sync.Mutex // guards the fields below
 	changed sync.Cond
@@ -224,7 +227,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send sends what there is, all of it at once.
+// send sends all queued bytes at once.
 func (s *stream) send() {
 	for {
 		s.mu.Lock()
@@ -249,7 +252,7 @@ func (s *stream) send() {
 		})
 		cancel()
 		if err != nil {
-			s.end(err) // whether it arrived is not known, and what follows would not fit
+			s.end(err) // it is unknown whether the data arrived, so later data could leave a gap
 			return
 		}
 	}
@@ -265,7 +268,7 @@ func (s *stream) end(err error) {
 	s.cancel()
 }
 
-// Close implements io.Closer. The process is told by its silence.
+// Close implements io.Closer. The process detects the missing heartbeats.
 func (s *stream) Close() error {
 	s.end(io.ErrClosedPipe)
 	return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sandbox's services are as hostile as who may have taken them over: an event
-// that has no end is not read to it.
+// A sandbox's services are untrusted, because a program may have replaced them:
+// the client does not read an endless event to its end.
 func TestLargeEvent(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/connect+json")
@@ -21,21 +21,25 @@ func TestLargeEvent(t *testing.T) {
 			if _, err := w.Write(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text)))); err != nil {
 				return
 			}
-			_, _ = io.WriteString(w, text) // who reads no more hangs up
+			_, _ = io.WriteString(w, text) // a client that stops reading closes the connection
 		}
 	}))
 	defer srv.Close()
 	a := newAPI(&Config{SandboxURL: srv.URL, Timeout: 5}, func(brig.Call) {})
-	s, err := a.box(&sandbox{SandboxID: "i1"}).open(t.Context())
+	b, err := a.newBox(&sandbox{SandboxID: "i1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := b.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	b := make([]byte, 3)
-	if _, err := io.ReadFull(s, b); err != nil || string(b) != "yes" {
-		t.Fatalf("%q, %v", b, err)
+	said := make([]byte, 3)
+	if _, err := io.ReadFull(s, said); err != nil || string(said) != "yes" {
+		t.Fatalf("%q, %v", said, err)
 	}
-	if n, err := s.Read(b); err == nil {
+	if n, err := s.Read(said); err == nil {
 		t.Errorf("%d bytes of it were taken", n)
 	}
 }

@@ -1,6 +1,6 @@
-// Package execman runs programs at an executor manager: a service elsewhere
-// with the protocol of RAGFlow's, such as another Brig. It has no machines to
-// be had, only programs to be run.
+// Package execman runs programs on an executor manager: a remote service with
+// RAGFlow's protocol, such as another Brig. The provider supports only programs
+// and no sandboxes.
 package execman
 
 import (
@@ -16,11 +16,11 @@ import (
 // Name is the provider's name.
 const Name = "self_managed"
 
-// Title is what people call it.
+// Title is the display name.
 const Title = "Self-Managed"
 
-// Config is the configuration. Those of the deployment say how the service was
-// set up, and change nothing.
+// Config is the configuration. The fields about the deployment describe how the
+// service was set up, and have no effect.
 type Config struct {
 	Endpoint     string `json:"endpoint" title:"Endpoint" doc:"Where the executor manager listens." placeholder:"http://localhost:9385" form:"required"`
 	Timeout      int    `json:"timeout" title:"Timeout (seconds)" doc:"How long a program may take at most." min:"5" max:"300"`
@@ -29,7 +29,7 @@ type Config struct {
 	MaxMemory    string `json:"max_memory" title:"Memory" doc:"What a program gets there." options:"128m,256m,512m,1g"`
 	AllowPrivate bool   `json:"allow_private" title:"Private network" doc:"The endpoint may be on this machine or in a private network, and there spoken with in plain HTTP. Without it only HTTPS to public addresses is."`
 	PinSHA256    string `json:"pin_sha256" title:"Pinned key" doc:"The SHA-256 of the public key in the endpoint's certificate, or in its authority's."`
-	Authority    string `json:"authority" title:"Authority" doc:"Certificates, in PEM, of authorities that the endpoint is trusted for besides the system's." form:"multiline"`
+	Authority    string `json:"authority" title:"Authority" doc:"Certificates of additional CAs, in PEM, that may sign the endpoint's certificate." form:"multiline"`
 
 	ManagerImage string `json:"executor_manager_image" title:"Image of the manager" form:"readonly"`
 	ManagerPool  int    `json:"executor_manager_pool_size" title:"Sandboxes that wait" min:"1" max:"100" form:"readonly"`
@@ -40,8 +40,8 @@ type Config struct {
 	RunTimeout   string `json:"sandbox_timeout" title:"Timeout of the manager" form:"readonly"`
 }
 
-// defaults are what a configuration is that says nothing. The environment is
-// the manager's own: SANDBOX_*.
+// defaults returns the values of an empty configuration. They come from the
+// manager's own variables: SANDBOX_*.
 func defaults(env func(string) string) Config {
 	number := func(name string, or int) int {
 		if n, err := strconv.Atoi(env(name)); err == nil && n > 0 {
@@ -49,10 +49,10 @@ func defaults(env func(string) string) Config {
 		}
 		return or
 	}
-	yes, _ := strconv.ParseBool(env("SANDBOX_ENABLE_SECCOMP")) // what is neither is no
+	yes, _ := strconv.ParseBool(env("SANDBOX_ENABLE_SECCOMP")) // an invalid value counts as false
 	return Config{
 		Timeout: 30, MaxRetries: 3, PoolSize: 10, MaxMemory: "256m",
-		// It is one's own by its nature.
+		// The service is normally the operator's own.
 		AllowPrivate: true,
 
 		ManagerImage: cmp.Or(env("SANDBOX_EXECUTOR_MANAGER_IMAGE"), "infiniflow/sandbox-executor-manager:latest"),
@@ -91,7 +91,8 @@ func (c *Config) Wrong() []brig.FieldError {
 	return out
 }
 
-// Driver is the kind of provider. The environment is the process's.
+// Driver returns the driver of this kind of provider. env reads the process's
+// environment.
 func Driver(env func(string) string) brig.Driver {
 	return brig.NewDriver(brig.Driver{
 		Name: Name, Title: Title,

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -35,7 +34,8 @@ func open(t *testing.T, url string, change func(*execman.Config), log io.Writer)
 	return p
 }
 
-// service answers each request with the next of these, the last for ever.
+// service answers each request with the next of the given responses, and
+// repeats the last one.
 func service(t *testing.T, answers ...func(w http.ResponseWriter, r *http.Request)) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	var calls atomic.Int64
@@ -66,7 +66,7 @@ var hello = brig.Program{Name: "py-1", Language: brig.Python, Code: "def main(**
 
 const success = `{"status":"success","stdout":"out\n","stderr":"warn\n","exit_code":0,"artifacts":[{"name":"a.csv","mime_type":"text/csv","size":3,"content_b64":"YSxi"},{"name":"../b.csv","content_b64":"YQ=="},{"name":"c.exe","content_b64":"YQ=="}],"result":{"present":true,"value":{"n":12345678901234567890},"type":"json"}}`
 
-// What is sent is the protocol's, and what comes back is told whole.
+// Requests follow the protocol, and the response is passed on completely.
 func TestSuccess(t *testing.T) {
 	var got map[string]any
 	srv, _ := service(t, func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func TestSuccess(t *testing.T) {
 	}
 }
 
-// Each row of the protocol's table.
+// Each test case is a row of the protocol's table.
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		name, body string
@@ -142,8 +142,8 @@ func TestOutcomes(t *testing.T) {
 
 const busy = `{"status":"program_runner_error","exit_code":-10,"detail":"no_available_container","stderr":"Container pool is busy"}`
 
-// What the service says of itself is an error, and tells whether another may
-// have the program.
+// A failure of the service is an error that shows whether another provider may
+// run the program.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -173,8 +173,8 @@ func TestErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			srv, calls := service(t, c.answer)
 			_, err := open(t, srv.URL, func(c *execman.Config) { c.MaxRetries = 1 }, io.Discard).Run(t.Context(), "x", hello, brig.IO{})
-			if brig.KindOf(err) != c.kind || brig.Elsewhere(err) != c.elsewhere || errors.Is(err, brig.ErrBegan) != c.began || brig.AsError(err).Hint == "" {
-				t.Errorf("%v: %s, elsewhere %v, began %v, hint %q", err, brig.KindOf(err), brig.Elsewhere(err), errors.Is(err, brig.ErrBegan), brig.AsError(err).Hint)
+			if brig.KindOf(err) != c.kind || brig.Elsewhere(err) != c.elsewhere || (brig.RetryOf(err) == brig.RetryContained) != c.began || brig.AsError(err).Hint == "" {
+				t.Errorf("%v: %s, elsewhere %v, retry %v, hint %q", err, brig.KindOf(err), brig.Elsewhere(err), brig.RetryOf(err), brig.AsError(err).Hint)
 			}
 			if calls.Load() != c.calls {
 				t.Errorf("there were %d calls, want %d", calls.Load(), c.calls)
@@ -182,7 +182,7 @@ func TestErrors(t *testing.T) {
 		})
 	}
 	p := open(t, "http://127.0.0.1:1", func(c *execman.Config) { c.MaxRetries = 0 }, io.Discard)
-	if _, err := p.Run(t.Context(), "x", hello, brig.IO{}); brig.KindOf(err) != brig.ConnectionFailed || errors.Is(err, brig.ErrBegan) {
+	if _, err := p.Run(t.Context(), "x", hello, brig.IO{}); brig.KindOf(err) != brig.ConnectionFailed || brig.RetryOf(err) == brig.RetryContained {
 		t.Errorf("nobody there: %v", err)
 	}
 	if err := p.Check(t.Context()); brig.KindOf(err) != brig.ConnectionFailed {
@@ -190,7 +190,21 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The first two calls fail, the third succeeds: three attempts are logged.
+// A response with very many artifacts is rejected before they use memory. The
+// control has at most maxArtifacts.
+func TestManyArtifacts(t *testing.T) {
+	for n, want := range map[int]brig.Kind{1000: "", 1 << 20: brig.ConnectionFailed} {
+		srv, _ := service(t, said(http.StatusOK, `{"status": "success", "result": {}, "artifacts": [{}`+strings.Repeat(",{}", n-1)+`]}`))
+		p := open(t, srv.URL, nil, io.Discard)
+		o, err := p.Run(t.Context(), "x", hello, brig.IO{})
+		if brig.KindOf(err) != want || err == nil && len(o.Skipped) > 100 {
+			t.Errorf("%d artifacts: %v", n, err)
+		}
+	}
+}
+
+// The first two calls fail and the third succeeds. All three attempts are
+// logged.
 func TestRetries(t *testing.T) {
 	srv, calls := service(t, said(503, ``), said(200, busy), said(200, success))
 	var log bytes.Buffer
@@ -209,8 +223,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A program that takes too long is out of time here, too; a caller who goes
-// away is not kept.
+// A program that exceeds its time has the same outcome as with other providers.
+// If the caller disconnects, the call ends.
 func TestTime(t *testing.T) {
 	stuck, _ := service(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body); <-r.Context().Done() })
 	p := hello
@@ -235,7 +249,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Programs that are not there to have main called run as they do here.
+// Programs without a callable main function run as with other providers.
 func TestPrepared(t *testing.T) {
 	for _, c := range []struct {
 		language     brig.Language
@@ -333,7 +347,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The form is that which RAGFlow's administrators know.
+// The form has the fields of RAGFlow's administration.
 func TestDriver(t *testing.T) {
 	vars := map[string]string{"SANDBOX_EXECUTOR_MANAGER_POOL_SIZE": "5", "SANDBOX_TIMEOUT": "90s", "SANDBOX_ENABLE_SECCOMP": "true"}
 	d := execman.Driver(func(name string) string { return vars[name] })

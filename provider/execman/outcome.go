@@ -7,95 +7,96 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	v1 "github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/remote"
 )
 
-// verdict is what a result says of the service instead of the program.
-func verdict(r *wire.ExecmanResult) error {
-	if r.Status != wire.ExecmanRunner || deaf(r) {
+// resultError returns an error if the result reports a failure of the service
+// and not of the program.
+func resultError(r *v1.ExecmanResult) error {
+	if r.Status != v1.ExecmanRunner || ignoredTimeout(r) {
 		return nil
 	}
 	said := errors.New(brig.Clip(r.Detail+": "+r.Stderr, 500))
 	switch {
-	case r.ExitCode == wire.ExecmanBusy || r.Detail == wire.ExecmanNoneFree:
-		return busy("the executor manager has no sandbox free").Because(said)
-	case r.ExitCode == wire.ExecmanTooMany:
-		return busy("the executor manager takes no more requests for now").Because(said)
-	case r.Detail == wire.ExecmanUnsafe:
+	case r.ExitCode == v1.ExecmanBusy || r.Detail == v1.ExecmanNoneFree:
+		return busyError("the executor manager has no sandbox free").Because(said)
+	case r.ExitCode == v1.ExecmanTooMany:
+		return busyError("the executor manager takes no more requests for now").Because(said)
+	case r.Detail == v1.ExecmanUnsafe:
 		e := brig.Errorf(brig.PolicyBlocked, "Code is unsafe. %s", brig.Clip(strings.TrimSpace(r.Stderr), 1000)).
 			WithHint("leave that out; the executor manager's own configuration says what is screened")
 		e.Field = "code"
 		return e
 	}
-	// Whether it ran at all is not said.
-	return brig.Errorf(brig.Unavailable, "the executor manager failed (%s)", brig.Clip(cmp.Or(r.Detail, "no reason given"), 100)).
-		WithHint("see its log").Because(errors.Join(said, brig.ErrBegan))
+	// It is unknown whether the program ran.
+	return brig.WithRetry(brig.Errorf(brig.Unavailable, "the executor manager failed (%s)", brig.Clip(cmp.Or(r.Detail, "no reason given"), 100)).
+		WithHint("see its log").Because(said), brig.RetryContained)
 }
 
-// deaf reports whether a program did not end when its time was over, and the
-// manager ended it: that is the program's fault, and not the manager's.
-func deaf(r *wire.ExecmanResult) bool {
-	return r.Status == wire.ExecmanRunner && r.ExitCode == wire.ExecmanInternalError && strings.TrimSpace(r.Stderr) == wire.ExecmanDeaf
+// ignoredTimeout reports whether a program did not end at its timeout, so that
+// the manager ended it. That is a failure of the program, not of the manager.
+func ignoredTimeout(r *v1.ExecmanResult) bool {
+	return r.Status == v1.ExecmanRunner && r.ExitCode == v1.ExecmanInternalError && strings.TrimSpace(r.Stderr) == v1.ExecmanDeaf
 }
 
-// settle makes of a result what the caller gets.
-func (p *Provider) settle(o *brig.Outcome, prog brig.Program, s source, sio brig.IO, r *wire.ExecmanResult) error {
+// fillOutcome fills in the caller's outcome from a result.
+func (p *Provider) fillOutcome(o *brig.Outcome, prog brig.Program, s source, sio brig.IO, r *v1.ExecmanResult) error {
 	o.Duration = time.Since(o.Started)
 	o.ExitCode = r.ExitCode
 	switch r.Status {
-	case wire.ExecmanRunner:
+	case v1.ExecmanRunner:
 		remote.TimedOut(o, "the executor manager's own: "+o.Duration.Round(time.Millisecond).String())
-	case wire.ExecmanSuccess:
+	case v1.ExecmanSuccess:
 		o.ExitCode, o.Value = 0, s.value(r.Result)
 		o.Artifacts = artifacts(r.Artifacts)
-	case wire.ExecmanResource:
-		p.exceeded(o, r)
-	case wire.ExecmanUnauthorized:
-		o.ExitCode = failed(r.ExitCode)
+	case v1.ExecmanResource:
+		p.settleExceeded(o, r)
+	case v1.ExecmanUnauthorized:
+		o.ExitCode = failedExitCode(r.ExitCode)
 		o.Error = &brig.ProgramError{
 			Code: brig.PolicyBlocked.Code(), Name: string(brig.PolicyBlocked),
-			Message:   "the executor manager allows no " + strings.ReplaceAll(cmp.Or(told(r.Unauthorized), "such access"), "_", " "),
+			Message:   "the executor manager allows no " + strings.ReplaceAll(cmp.Or(clipOptional(r.Unauthorized), "such access"), "_", " "),
 			Traceback: brig.Clip(r.Stderr, 4000), Hint: "leave that out, or choose another provider",
 		}
 	default:
-		o.ExitCode = failed(r.ExitCode)
+		o.ExitCode = failedExitCode(r.ExitCode)
 		o.Error = remote.Exception(prog.Language, r.Stderr)
 	}
 	remote.Bound(o, prog)
 	return remote.Finish(o, prog, sio, []byte(r.Stdout), []byte(r.Stderr))
 }
 
-// exceeded is the outcome of a program that ran into a limit.
-func (p *Provider) exceeded(o *brig.Outcome, r *wire.ExecmanResult) {
+// settleExceeded sets the outcome of a program that exceeded a limit.
+func (p *Provider) settleExceeded(o *brig.Outcome, r *v1.ExecmanResult) {
 	switch {
-	case r.ExitCode == wire.ExecmanTimeout || told(r.Resource) == wire.ExecmanTime:
+	case r.ExitCode == v1.ExecmanTimeout || clipOptional(r.Resource) == v1.ExecmanTime:
 		remote.TimedOut(o, "the executor manager's own: "+o.Duration.Round(time.Millisecond).String())
-	case r.ExitCode == wire.ExecmanOutOfMemory || told(r.Resource) == wire.ExecmanMemory:
+	case r.ExitCode == v1.ExecmanOutOfMemory || clipOptional(r.Resource) == v1.ExecmanMemory:
 		remote.OutOfMemory(o)
 	default:
-		o.ExitCode = failed(r.ExitCode)
-		o.Error = &brig.ProgramError{Name: wire.ExecmanResource, Message: "the program exceeded a limit of the executor manager: " + cmp.Or(told(r.Resource), "it does not say which")}
+		o.ExitCode = failedExitCode(r.ExitCode)
+		o.Error = &brig.ProgramError{Name: v1.ExecmanResource, Message: "the program exceeded a limit of the executor manager: " + cmp.Or(clipOptional(r.Resource), "it does not say which")}
 	}
 }
 
-func told(s *string) string {
+func clipOptional(s *string) string {
 	if s == nil {
 		return ""
 	}
 	return brig.Clip(*s, 40)
 }
 
-// failed is an exit code as a program has one.
-func failed(code int) int {
+// failedExitCode returns an exit code in the range of a failed program's.
+func failedExitCode(code int) int {
 	if code > 0 && code < 256 {
 		return code
 	}
 	return 1
 }
 
-// artifacts are the files that came.
-func artifacts(in []wire.ExecmanArtifact) (files []brig.File) {
+// artifacts decodes the files of a result.
+func artifacts(in []v1.ExecmanArtifact) (files []brig.File) {
 	for _, a := range in {
 		files = append(files, brig.File{Path: a.Name, Data: a.Content})
 	}

@@ -7,22 +7,23 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	v1 "github.com/brig-run/brig/api/v1"
 )
 
-// source is a program as the service runs it: what it calls is main, always.
+// source is a program in the form that the service runs: the service always
+// calls main.
 type source struct {
-	request wire.ExecmanRequest
-	// values says that what comes back is the program's own, and listed that it
-	// is in a list, which is empty for JavaScript's undefined.
+	request v1.ExecmanRequest
+	// values is true if the result is the program's own value. listed is true
+	// if that value is in a list, which is empty for JavaScript's undefined.
 	values, listed bool
 }
 
-// Programs that are not there to have their main called get one, so that they
-// run as they do everywhere else.
+// These lines are appended to programs without a callable main function, so
+// that they run as with other providers.
 const (
 	pythonRest = "\n\n\ndef main():\n    return None\n"
-	// What the service puts behind a program is behind a return then.
+	// The return makes the code that the service appends unreachable.
 	nodeRest  = "\nmodule.exports = { main: () => null };\nreturn;"
 	nodeValue = "\nmodule.exports = { main: async (given) => { const v = await main(given);" +
 		" return v === undefined ? [] : typeof v === 'function' || typeof v === 'symbol' ? v : [v]; } };\nreturn;"
@@ -36,8 +37,9 @@ var (
 	mainCall   = regexp.MustCompile(`(?:^|[^.\w$])main\s*\(`)
 )
 
-// prepare makes of a program one that the service runs as it is meant.
-func prepare(p brig.Program) source {
+// convertProgram converts a program to one that the service runs with the same
+// result.
+func convertProgram(p brig.Program) source {
 	code, given := p.Code, len(p.Arguments) > 0
 	s := source{values: true}
 	s.request.Arguments = json.RawMessage("{}")
@@ -45,17 +47,18 @@ func prepare(p brig.Program) source {
 		s.request.Arguments = p.Arguments
 	}
 	if p.Language == brig.Python {
-		s.request.Language = wire.ExecmanPython
+		s.request.Language = v1.ExecmanPython
 		if !given && (!pythonMain.MatchString(code) || callsMain(code, pythonDef)) {
 			s.values = false
-			// It is imported there, and asks whether it is the program.
+			// The service imports the program, which checks whether it is the
+			// main module.
 			if strings.Contains(code, "__name__") && !strings.Contains(code, "from __future__") {
 				code = "__name__ = \"__main__\"\n" + code
 			}
 			code += pythonRest
 		}
 	} else {
-		s.request.Language = wire.ExecmanNode
+		s.request.Language = v1.ExecmanNode
 		if !given && (!nodeMain.MatchString(code) || callsMain(code, nodeDef)) {
 			s.values = false
 			code += nodeRest
@@ -68,13 +71,13 @@ func prepare(p brig.Program) source {
 	return s
 }
 
-// callsMain reports whether a program calls its main by itself.
+// callsMain reports whether a program calls its main function itself.
 func callsMain(code string, definition *regexp.Regexp) bool {
 	return len(mainCall.FindAllString(code, -1)) > len(definition.FindAllString(code, -1))
 }
 
-// value is what main returned, as the program meant it.
-func (s source) value(v wire.ExecmanValue) json.RawMessage {
+// value returns the return value of main.
+func (s source) value(v v1.ExecmanValue) json.RawMessage {
 	if !s.values || !v.Present {
 		return nil
 	}

@@ -8,29 +8,35 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/door/wire"
+	v1 "github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/remote"
 )
 
-// languages are those of its programs.
+// languages are the supported languages of programs.
 var languages = []brig.Language{brig.Python, brig.JavaScript}
 
-// queueTime is how long a program waits here while the service has as many as
-// it is given at once.
+// queueTime is how long a program waits while the service already runs its
+// maximum number of programs.
 const queueTime = 10 * time.Second
 
-// maxAnswer is the longest answer: artifacts in base64, and the output.
+// maxAnswer is the maximum size of a response, in bytes: artifacts in base64,
+// and the output.
 const maxAnswer = 320 << 20
 
-// Provider runs programs at one executor manager.
+// maxArtifacts is the maximum number of artifacts in a response. Those beyond
+// brig.MaxArtifacts are reported as skipped.
+const maxArtifacts = 1000
+
+// Provider runs programs on one executor manager.
 type Provider struct {
 	site   brig.Site
 	config Config
 	client *remote.Client
-	seats  chan struct{}
+	slots  chan struct{}
 }
 
 var (
@@ -39,17 +45,17 @@ var (
 	_ brig.Checker  = (*Provider)(nil)
 )
 
-// Open returns a provider. It connects to nothing yet.
+// Open returns a provider. It does not connect to the service yet.
 func Open(site brig.Site, c Config) (*Provider, error) {
 	at, err := brig.ParseEndpoint("endpoint", c.Endpoint, c.AllowPrivate)
 	if err != nil {
 		return nil, err
 	}
-	client, err := remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Authority: c.Authority, Called: site.Called, Max: maxAnswer})
+	client, err := remote.New(remote.Options{Endpoint: at, Pin: c.PinSHA256, Authority: c.Authority, OnCall: site.Called, Max: maxAnswer})
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{site: site, config: c, client: client, seats: make(chan struct{}, max(c.PoolSize, 1))}, nil
+	return &Provider{site: site, config: c, client: client, slots: make(chan struct{}, max(c.PoolSize, 1))}, nil
 }
 
 // Close implements io.Closer.
@@ -57,7 +63,7 @@ func (p *Provider) Close() error { return p.client.Close() }
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	return brig.Capabilities{Name: Name, Isolation: "an executor manager elsewhere", RunsOnly: true, Enforces: remote.Elsewhere("the executor manager")}
+	return brig.Capabilities{Name: Name, Isolation: "an executor manager elsewhere", RunsOnly: true, Enforces: remote.RemoteEnforcement("the executor manager")}
 }
 
 // Create implements brig.Provider.
@@ -86,30 +92,41 @@ func (p *Provider) Check(ctx context.Context) error {
 		return refusal(a)
 	}
 	if json.Unmarshal(a.Body, &health) != nil || health.Status != "ok" {
-		return stranger()
+		return unexpectedAnswerError()
+	}
+	if brig.CameBack(strings.Join(a.Header.Values("Via"), ", "), p.site.Server) {
+		return loopError()
 	}
 	return nil
 }
 
-func stranger() *brig.Error {
+// loopError is the error for an endpoint that is this server itself.
+func loopError() *brig.Error {
+	e := brig.Errorf(brig.InvalidConfig, "the endpoint is this server's own executor manager API: its programs would come back to it").
+		WithHint("give the address of another executor manager, or activate another provider")
+	e.Field = "endpoint"
+	return e
+}
+
+func unexpectedAnswerError() *brig.Error {
 	return brig.Errorf(brig.ConnectionFailed, "what answers at the endpoint is no executor manager").
 		WithHint("have an operator look at the provider's endpoint: GET /healthz should say {\"status\":\"ok\"}")
 }
 
-// errOutOfTime ends a call whose program had its time.
+// errOutOfTime ends a call whose program exceeded its timeout.
 var errOutOfTime = errors.New("the program's time is over")
 
 // Run implements brig.Runner.
 func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio brig.IO) (*brig.Outcome, error) {
-	if err := remote.Fits(prog, sio, Title, languages...); err != nil {
+	if err := remote.CheckSupported(prog, sio, Title, languages...); err != nil {
 		return nil, err
 	}
-	source := prepare(prog)
+	source := convertProgram(prog)
 	body, err := json.Marshal(source.request)
 	if err != nil {
 		return nil, fmt.Errorf("encode program %s: %w", id, err)
 	}
-	leave, err := p.seat(ctx)
+	leave, err := p.acquireSlot(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +136,7 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 		limit = min(limit, prog.Timeout)
 	}
 	o := remote.Begin(prog, sio)
-	var said *wire.ExecmanResult
+	var said *v1.ExecmanResult
 	err = remote.Retry(ctx, p.log(id), "run", p.config.MaxRetries, func() error {
 		o.Started = time.Now().UTC()
 		runCtx, cancel := context.WithTimeoutCause(ctx, limit, errOutOfTime)
@@ -129,10 +146,10 @@ func (p *Provider) Run(ctx context.Context, id brig.ID, prog brig.Program, sio b
 	})
 	switch {
 	case err == nil:
-		return o, p.settle(o, prog, source, sio, said)
+		return o, p.fillOutcome(o, prog, source, sio, said)
 	case ctx.Err() != nil:
 		return nil, err
-	case errors.Is(err, errOutOfTime) && errors.Is(err, brig.ErrBegan):
+	case errors.Is(err, errOutOfTime) && brig.RetryOf(err) == brig.RetryContained:
 		remote.TimedOut(o, limit.String())
 		return o, remote.Finish(o, prog, sio, nil, nil)
 	case errors.Is(err, errOutOfTime):
@@ -145,32 +162,32 @@ func (p *Provider) log(id brig.ID) *slog.Logger {
 	return p.site.Log.With("provider", p.site.ID, "sandbox", id)
 }
 
-// seat waits until the service may be given one more program.
-func (p *Provider) seat(ctx context.Context) (leave func(), err error) {
+// acquireSlot waits until the service can run another program.
+func (p *Provider) acquireSlot(ctx context.Context) (leave func(), err error) {
 	timer := time.NewTimer(queueTime)
 	defer timer.Stop()
 	select {
-	case p.seats <- struct{}{}:
-		return func() { <-p.seats }, nil
+	case p.slots <- struct{}{}:
+		return func() { <-p.slots }, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-timer.C:
-		return nil, busy("%d programs run there at once, which is what it is given", cap(p.seats))
+		return nil, busyError("%d programs run there at once, which is its limit", cap(p.slots))
 	}
 }
 
-func busy(format string, args ...any) *brig.Error {
+func busyError(format string, args ...any) *brig.Error {
 	e := brig.Errorf(brig.RateLimited, format, args...).WithHint("try again in a moment, or raise the provider's pool_size if the service has room")
 	e.RetryAfter = time.Second
 	return e
 }
 
-// call makes one attempt. What the service says of itself, and not of the
-// program, is an error.
-func (p *Provider) call(ctx context.Context, body []byte) (*wire.ExecmanResult, error) {
+// call makes one attempt. A failure of the service, not of the program, is an
+// error.
+func (p *Provider) call(ctx context.Context, body []byte) (*v1.ExecmanResult, error) {
 	a, err := p.client.Do(ctx, remote.Request{
 		Operation: "run", Method: http.MethodPost, Path: "/run", Body: body,
-		Header: http.Header{"Content-Type": {wire.JSON}},
+		Header: http.Header{"Content-Type": {v1.JSON}, "Via": {brig.ViaFrom(ctx, p.site.Server)}},
 	})
 	if err != nil {
 		return nil, err
@@ -178,14 +195,21 @@ func (p *Provider) call(ctx context.Context, body []byte) (*wire.ExecmanResult, 
 	if a.Status != http.StatusOK {
 		return nil, refusal(a)
 	}
-	var said wire.ExecmanResult
-	if err := json.Unmarshal(a.Body, &said); err != nil || said.Status == "" {
-		return nil, stranger().Because(errors.Join(err, brig.ErrBegan))
+	var said struct {
+		v1.ExecmanResult
+		Artifacts json.RawMessage `json:"artifacts"`
 	}
-	return &said, verdict(&said)
+	err = json.Unmarshal(a.Body, &said)
+	if err == nil && len(said.Artifacts) > 0 {
+		said.ExecmanResult.Artifacts, err = remote.DecodeList[v1.ExecmanArtifact](said.Artifacts, maxArtifacts)
+	}
+	if err != nil || said.Status == "" {
+		return nil, brig.WithRetry(unexpectedAnswerError().Because(err), brig.RetryContained)
+	}
+	return &said.ExecmanResult, resultError(&said.ExecmanResult)
 }
 
-// refusal translates an answer that is no result.
+// refusal converts a response without a result to an error.
 func refusal(a *remote.Answer) error {
 	said := errors.New("HTTP " + strconv.Itoa(a.Status) + ": " + brig.Clip(string(a.Body), 500))
 	switch {
@@ -196,7 +220,7 @@ func refusal(a *remote.Answer) error {
 		return brig.Errorf(brig.ConnectionFailed, "the executor manager does not let this server in (HTTP %d)", a.Status).
 			WithHint("have its operator add this server's address to its allowlist").Because(said)
 	case a.Status == http.StatusTooManyRequests:
-		e := busy("the executor manager takes no more requests for now").Because(said)
+		e := busyError("the executor manager takes no more requests for now").Because(said)
 		if n, err := strconv.Atoi(a.Header.Get("Retry-After")); err == nil && n >= 0 && n < 3600 {
 			e.RetryAfter = time.Duration(n) * time.Second
 		}
@@ -204,8 +228,8 @@ func refusal(a *remote.Answer) error {
 	case a.Status == http.StatusServiceUnavailable:
 		return brig.Errorf(brig.Unavailable, "the executor manager is unavailable").WithHint("try again in a moment").Because(said)
 	case a.Status >= 500:
-		return brig.Errorf(brig.Unavailable, "the executor manager failed (HTTP %d)", a.Status).
-			WithHint("see its log").Because(errors.Join(said, brig.ErrBegan))
+		return brig.WithRetry(brig.Errorf(brig.Unavailable, "the executor manager failed (HTTP %d)", a.Status).
+			WithHint("see its log").Because(said), brig.RetryContained)
 	}
-	return stranger().Because(said)
+	return unexpectedAnswerError().Because(said)
 }

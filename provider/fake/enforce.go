@@ -14,15 +14,15 @@ import (
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	c := brig.Capabilities{Name: Name, Isolation: "none", Uplinks: !p.NoUplink, Enforces: maps.Clone(p.Enforces)}
+	c := brig.Capabilities{Name: Name, Isolation: "none", Uplinks: !p.NoUplink, Saves: true, Enforces: maps.Clone(p.Enforces)}
 	if c.Enforces == nil {
-		c.Enforces = honest()
+		c.Enforces = ownEnforcement()
 	}
 	return c
 }
 
-// honest is what machines of goroutines enforce.
-func honest() map[brig.Area]brig.Enforcement {
+// ownEnforcement returns the enforcement of instances that are goroutines.
+func ownEnforcement() map[brig.Area]brig.Enforcement {
 	out := map[brig.Area]brig.Enforcement{}
 	for _, a := range brig.Areas {
 		e := brig.Enforcement{Level: brig.LevelNone, How: "nothing", Help: "use another provider"}
@@ -55,7 +55,7 @@ func (in *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, e
 	return out, nil
 }
 
-// probe is the agent's, in a machine that has none.
+// probe replaces the agent's probe, because these instances have no agent.
 func (in *instance) probe(cmd brig.Command, args []string, out io.Writer) (int, error) {
 	if len(args) != 2 || args[0] != wire.ProbeWord {
 		return 2, nil

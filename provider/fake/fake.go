@@ -1,7 +1,7 @@
-// Package fake makes machines of goroutines, for tests of everything above a
-// provider. Its commands are a little language (see run.go), and its machines
-// survive a Provider's user the way real ones do: Recover finds them again.
-// It isolates nothing and must never run what it was not made for.
+// Package fake creates instances from goroutines, for tests of the code above a
+// provider. Its commands are a small language (see run.go). Like real
+// instances, they survive a server: Recover finds them again. Commands are not
+// isolated, so it must never run other code.
 package fake
 
 import (
@@ -23,25 +23,38 @@ import (
 // Name is the provider's name.
 const Name = "fake"
 
-// Provider makes fake machines. Its zero value is ready. The fields are set
-// before it is used.
+// Provider creates fake instances. The zero value is ready to use. Fields must
+// be set before the first call.
 type Provider struct {
-	// CreateError, when set, is what Create returns.
+	// CreateError, when set, is the error of Create.
 	CreateError error
-	// OnCreate, when set, is called by Create before the machine exists.
+	// OnCreate, when set, is called by Create before the instance exists.
 	OnCreate func(brig.ID)
-	// OnInstall, when set, is called while packages of tools are installed.
+	// OnInstall, when set, is called during the installation of packages for
+	// tools.
 	OnInstall func()
-	// Enforces replaces what the provider says of itself, and Holds what its
-	// machines turn out to do. NoUplink takes their way out, and Ruled that of
-	// those which are made without rules.
+	// Enforces replaces the provider's claims, and Holds the results of
+	// attestation. NoUplink removes the network of all instances, and Ruled the
+	// network of instances without rules.
 	Enforces, Holds map[brig.Area]brig.Enforcement
 	NoUplink, Ruled bool
-	// Posture, when set, is what its machines' probe finds.
+	// Refused is the initial Refusals of new instances; see Refuse.
+	Refused brig.Refusals
+	// Posture, if set, returns the result of an instance's probe.
 	Posture func(user string, look wire.Look) wire.Posture
 
-	mu       sync.Mutex // guards the field below
+	// OnSave, if set, is called by Save. If it returns an error, Save returns
+	// that error.
+	OnSave func(brig.SaveID) error
+	// OnPack is the same for Pack.
+	OnPack func(context.Context, brig.SaveID) error
+	// OnRestore, if set, is called by Restore. If it returns an error, Restore returns
+	// that error.
+	OnRestore func(brig.ID) error
+
+	mu       sync.Mutex // guards the fields below
 	machines map[brig.ID]*instance
+	saves    map[brig.SaveID]*save
 }
 
 var _ brig.Provider = (*Provider)(nil)
@@ -57,8 +70,8 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), over: make(chan struct{}), files: map[string][]byte{}}
-	in.mu.Lock() // a lease may be over before it is stored
+	in := &instance{p: p, id: id, spec: spec, done: make(chan struct{}), over: make(chan struct{}), files: map[string][]byte{}, refused: p.Refused}
+	in.mu.Lock() // the lease may end before it is stored
 	in.lease = time.AfterFunc(time.Until(lease), func() { in.finish(brig.LeaseExpired, 137) })
 	in.mu.Unlock()
 	p.mu.Lock()
@@ -68,7 +81,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	p.machines[id] = in
 	p.mu.Unlock()
 	if !spec.Held {
-		if err := in.Begin(ctx, false); err != nil {
+		if err := in.StartMain(ctx, false); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +116,7 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	return len(orphans), nil
 }
 
-// Machines lists the ids of machines that are not destroyed.
+// Machines lists the ids of the instances that were not destroyed.
 func (p *Provider) Machines() []brig.ID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,26 +128,28 @@ func (p *Provider) Machines() []brig.ID {
 	return ids
 }
 
-// instance is one fake machine. It implements brig.Instance.
+// instance is one fake instance. It implements brig.Instance.
 type instance struct {
 	p     *Provider
 	id    brig.ID
 	spec  brig.Spec
 	lease *time.Timer
 	done  chan struct{}
-	over  chan struct{} // closed when a main program that lingers has ended
+	over  chan struct{} // closed when a lingering main program has ended
 	pids  atomic.Int64
 
-	mu    sync.Mutex // guards the fields below
-	exit  *brig.Exit
-	log   bytes.Buffer
-	timed bytes.Buffer // the same, with times
-	files map[string][]byte
-	execs []*brig.Execution
-	kept  map[string]brig.Kept
-	link  *Link // nil until there was one
-	begun bool  // the main program was started
-	code  int   // its exit code
+	mu      sync.Mutex // guards the fields below
+	exit    *brig.Exit
+	refused brig.Refusals
+	log     bytes.Buffer
+	timed   bytes.Buffer // log with timestamps
+	files   map[string][]byte
+	execs   []*brig.Execution
+	kept    map[string]brig.Kept
+	carried map[string]brig.Kept // background commands of a pausable instance
+	link    *Link                // nil until Uplink is first called
+	begun   bool                 // the main program has started
+	code    int                  // its exit code
 }
 
 var _ brig.Instance = (*instance)(nil)
@@ -155,7 +170,7 @@ func (in *instance) Exit() *brig.Exit {
 	return in.exit
 }
 
-// finish ends the machine, once.
+// finish ends the instance once.
 func (in *instance) finish(why brig.ExitReason, code int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -167,19 +182,19 @@ func (in *instance) finish(why brig.ExitReason, code int) {
 	close(in.done)
 }
 
-// Begin implements brig.Instance.
-func (in *instance) Begin(ctx context.Context, linger bool) error {
+// StartMain implements brig.Instance.
+func (in *instance) StartMain(ctx context.Context, linger bool) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.spec.Command != nil && !in.begun {
 		in.begun = true
-		go in.main(context.WithoutCancel(ctx), linger)
+		go in.runMain(context.WithoutCancel(ctx), linger)
 	}
 	return nil
 }
 
-// Over implements brig.Instance.
-func (in *instance) Over(ctx context.Context) error {
+// WaitMain implements brig.Instance.
+func (in *instance) WaitMain(ctx context.Context) error {
 	select {
 	case <-in.over:
 		return nil
@@ -190,7 +205,7 @@ func (in *instance) Over(ctx context.Context) error {
 	}
 }
 
-func (in *instance) main(ctx context.Context, linger bool) {
+func (in *instance) runMain(ctx context.Context, linger bool) {
 	res, err := in.Exec(ctx, "main", *in.spec.Command, brig.IO{Stdout: logOf{in}, Stderr: logOf{in}})
 	code := 127
 	if err == nil {
@@ -300,4 +315,22 @@ func (in *instance) Destroy(context.Context) error {
 	defer in.p.mu.Unlock()
 	delete(in.p.machines, in.id)
 	return nil
+}
+
+// Refuse sets the Refusals of an instance.
+func (p *Provider) Refuse(id brig.ID, r brig.Refusals) {
+	p.mu.Lock()
+	in := p.machines[id]
+	p.mu.Unlock()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.refused = r
+}
+
+// Refusals implements brig.Refuser.
+func (in *instance) Refusals(context.Context) (*brig.Refusals, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	r := in.refused
+	return &r, nil
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// tree is brig.Files over the files of a machine. A directory that holds
-// nothing is a name that ends in a slash; what else is known of a file is kept
-// under its name and a NUL, as JSON. There are no links.
+// tree implements brig.Files with the files of an instance. An empty directory
+// is a name that ends with a slash. The other attributes of a file are stored
+// as JSON under its name and a NUL. Links do not exist.
 type tree struct{ in *instance }
 
-// known is what is kept of a file beside its content.
+// known are the attributes of a file other than its content.
 type known struct {
 	Mode     uint32
 	Root     bool
@@ -28,8 +28,8 @@ type known struct {
 	Metadata map[string]string
 }
 
-// standing are the directories that are there without being made.
-var standing = []string{"/", "/root", "/home/user", "/workspace", "/tmp"}
+// fixedDirs are the directories that always exist.
+var fixedDirs = []string{"/", "/root", "/home/user", "/workspace", "/tmp"}
 
 // Files implements brig.Instance.
 func (in *instance) Files() brig.Files { return tree{in} }
@@ -57,13 +57,14 @@ func pathErrorf(k brig.Kind, format string, args ...any) error {
 	return err
 }
 
-// within reports whether a name is below a directory.
-func within(dir, name string) bool {
+// isWithin reports whether a name is below a directory.
+func isWithin(dir, name string) bool {
 	return strings.HasPrefix(name, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// look returns what is at a place, nil if nothing is. The caller holds in.mu.
-func (t tree) look(name string) *brig.Entry {
+// entryAt returns the entry at a path, or nil if none exists. The caller holds
+// in.mu.
+func (t tree) entryAt(name string) *brig.Entry {
 	e := &brig.Entry{Name: path.Base(name), Path: name, Type: brig.RegularFile, Mode: 0o644, Owner: "user", Group: "user", Modified: time.Unix(0, 0).UTC()}
 	if data, ok := t.in.files[name]; ok && name != "/" {
 		e.Size = int64(len(data))
@@ -83,22 +84,23 @@ func (t tree) look(name string) *brig.Entry {
 }
 
 func (t tree) isDir(name string) bool {
-	for _, d := range standing {
-		if name == d || within(name, d) {
+	for _, d := range fixedDirs {
+		if name == d || isWithin(name, d) {
 			return true
 		}
 	}
 	for f := range t.in.files {
-		if within(name, f) {
+		if isWithin(name, f) {
 			return true
 		}
 	}
 	return false
 }
 
-// need is look for what must be there, as a directory or as a file.
-func (t tree) need(name string, dir bool) (*brig.Entry, error) {
-	e := t.look(name)
+// requireEntry is like entryAt, but returns an error unless the path exists and is
+// a directory, or a file if dir is false.
+func (t tree) requireEntry(name string, dir bool) (*brig.Entry, error) {
+	e := t.entryAt(name)
 	switch {
 	case e == nil:
 		return nil, pathErrorf(brig.NotFound, "path '%s' does not exist", name)
@@ -110,7 +112,7 @@ func (t tree) need(name string, dir bool) (*brig.Entry, error) {
 	return e, nil
 }
 
-// parents fails where something above a name is a file.
+// parents returns an error if a parent of name is a file.
 func (t tree) parents(name string) error {
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
 		if _, file := t.in.files[dir]; file {
@@ -120,8 +122,8 @@ func (t tree) parents(name string) error {
 	return nil
 }
 
-// at locates a path and calls f with the machine locked.
-func (t tree) at(p brig.Path, f func(name string) error) error {
+// withPath locates a path and calls f with the instance locked.
+func (t tree) withPath(p brig.Path, f func(name string) error) error {
 	name, err := locate(p)
 	if err != nil {
 		return err
@@ -133,8 +135,8 @@ func (t tree) at(p brig.Path, f func(name string) error) error {
 
 // Stat implements brig.Files.
 func (t tree) Stat(_ context.Context, p brig.Path) (e *brig.Entry, err error) {
-	err = t.at(p, func(name string) error {
-		if e = t.look(name); e == nil {
+	err = t.withPath(p, func(name string) error {
+		if e = t.entryAt(name); e == nil {
 			return pathErrorf(brig.NotFound, "path '%s' does not exist", name)
 		}
 		return nil
@@ -144,20 +146,20 @@ func (t tree) Stat(_ context.Context, p brig.Path) (e *brig.Entry, err error) {
 
 // List implements brig.Files.
 func (t tree) List(_ context.Context, p brig.Path, depth int) (out []*brig.Entry, err error) {
-	err = t.at(p, func(name string) error {
-		if _, err := t.need(name, true); err != nil {
+	err = t.withPath(p, func(name string) error {
+		if _, err := t.requireEntry(name, true); err != nil {
 			return err
 		}
 		found := map[string]bool{}
-		for _, f := range slices.Concat(slices.Collect(maps.Keys(t.in.files)), standing) {
-			for f = path.Clean(strings.TrimSuffix(f, "\x00")); within(name, f) && f != name; f = path.Dir(f) {
+		for _, f := range slices.Concat(slices.Collect(maps.Keys(t.in.files)), fixedDirs) {
+			for f = path.Clean(strings.TrimSuffix(f, "\x00")); isWithin(name, f) && f != name; f = path.Dir(f) {
 				if strings.Count(strings.TrimPrefix(f, strings.TrimSuffix(name, "/")), "/") <= depth {
 					found[f] = true
 				}
 			}
 		}
 		for _, f := range slices.Sorted(maps.Keys(found)) {
-			out = append(out, t.look(f))
+			out = append(out, t.entryAt(f))
 		}
 		return nil
 	})
@@ -166,22 +168,22 @@ func (t tree) List(_ context.Context, p brig.Path, depth int) (out []*brig.Entry
 
 // MakeDir implements brig.Files.
 func (t tree) MakeDir(_ context.Context, p brig.Path) (e *brig.Entry, err error) {
-	err = t.at(p, func(name string) error {
+	err = t.withPath(p, func(name string) error {
 		if err := t.parents(name + "/x"); err != nil {
 			return err
 		}
-		if t.look(name) != nil {
+		if t.entryAt(name) != nil {
 			return pathErrorf(brig.AlreadyExists, "path '%s' already exists", name)
 		}
 		t.in.files[name+"/"] = nil
-		t.know(name, known{Mode: 0o755, Root: p.User == "root"})
-		e = t.look(name)
+		t.setKnown(name, known{Mode: 0o755, Root: p.User == "root"})
+		e = t.entryAt(name)
 		return nil
 	})
 	return e, err
 }
 
-func (t tree) know(name string, k known) {
+func (t tree) setKnown(name string, k known) {
 	k.Modified = time.Now().UnixNano()
 	if b, err := json.Marshal(k); err == nil {
 		t.in.files[name+"\x00"] = b
@@ -194,8 +196,8 @@ func (t tree) Move(_ context.Context, from, to brig.Path) (e *brig.Entry, err er
 	if err != nil {
 		return nil, err
 	}
-	err = t.at(from, func(name string) error {
-		src, dst := t.look(name), t.look(target)
+	err = t.withPath(from, func(name string) error {
+		src, dst := t.entryAt(name), t.entryAt(target)
 		if src == nil {
 			return pathErrorf(brig.NotFound, "path '%s' does not exist", name)
 		}
@@ -204,7 +206,7 @@ func (t tree) Move(_ context.Context, from, to brig.Path) (e *brig.Entry, err er
 		}
 		switch isDir := src.Type == brig.Directory; {
 		case name == target:
-		case isDir && within(name, target):
+		case isDir && isWithin(name, target):
 			return pathErrorf(brig.InvalidArgument, "path '%s' cannot be moved into itself", name)
 		case dst != nil && !isDir && dst.Type == brig.Directory:
 			return pathErrorf(brig.InvalidArgument, "path '%s' is a directory", target)
@@ -213,13 +215,13 @@ func (t tree) Move(_ context.Context, from, to brig.Path) (e *brig.Entry, err er
 		default:
 			delete(t.in.files, target+"\x00")
 			for f, data := range maps.Clone(t.in.files) {
-				if f == name || f == name+"\x00" || within(name, f) {
+				if f == name || f == name+"\x00" || isWithin(name, f) {
 					delete(t.in.files, f)
 					t.in.files[target+strings.TrimPrefix(f, name)] = data
 				}
 			}
 		}
-		e = t.look(target)
+		e = t.entryAt(target)
 		return nil
 	})
 	return e, err
@@ -227,12 +229,12 @@ func (t tree) Move(_ context.Context, from, to brig.Path) (e *brig.Entry, err er
 
 // Remove implements brig.Files.
 func (t tree) Remove(_ context.Context, p brig.Path) error {
-	return t.at(p, func(name string) error {
+	return t.withPath(p, func(name string) error {
 		if name == "/" {
 			return pathErrorf(brig.InvalidArgument, "path '/' cannot be removed")
 		}
 		maps.DeleteFunc(t.in.files, func(f string, _ []byte) bool {
-			return f == name || f == name+"\x00" || within(name, f)
+			return f == name || f == name+"\x00" || isWithin(name, f)
 		})
 		return nil
 	})
@@ -240,8 +242,8 @@ func (t tree) Remove(_ context.Context, p brig.Path) error {
 
 // Read implements brig.Files.
 func (t tree) Read(_ context.Context, p brig.Path, from, n int64) (e *brig.Entry, r io.ReadCloser, err error) {
-	err = t.at(p, func(name string) error {
-		if e, err = t.need(name, false); err != nil {
+	err = t.withPath(p, func(name string) error {
+		if e, err = t.requireEntry(name, false); err != nil {
 			return err
 		}
 		data := t.in.files[name]
@@ -258,13 +260,13 @@ func (t tree) Read(_ context.Context, p brig.Path, from, n int64) (e *brig.Entry
 // Write implements brig.Files.
 func (t tree) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.Reader) (e *brig.Entry, err error) {
 	data, broken := io.ReadAll(r)
-	err = t.at(p, func(name string) error {
+	err = t.withPath(p, func(name string) error {
 		if err := t.parents(name); err != nil {
 			return err
 		}
 		k := known{Mode: 0o644, Root: p.User == "root", Metadata: w.Metadata}
-		if there := t.look(name); there != nil {
-			if _, err := t.need(name, false); err != nil {
+		if there := t.entryAt(name); there != nil {
+			if _, err := t.requireEntry(name, false); err != nil {
 				return err
 			}
 			k.Mode, k.Root = there.Mode, there.Owner == "root"
@@ -273,8 +275,8 @@ func (t tree) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.Reade
 			k.Mode = w.Mode
 		}
 		t.in.files[name] = data
-		t.know(name, k)
-		e = t.look(name)
+		t.setKnown(name, k)
+		e = t.entryAt(name)
 		return broken
 	})
 	return e, err
@@ -290,18 +292,18 @@ func (t tree) Compose(_ context.Context, from []brig.Path, to brig.Path) (e *bri
 		}
 		sources = append(sources, name)
 	}
-	err = t.at(to, func(name string) error {
+	err = t.withPath(to, func(name string) error {
 		if err := t.parents(name); err != nil {
 			return err
 		}
-		if t.look(name) != nil {
-			if _, err := t.need(name, false); err != nil {
+		if t.entryAt(name) != nil {
+			if _, err := t.requireEntry(name, false); err != nil {
 				return err
 			}
 		}
 		var all []byte
 		for _, s := range sources {
-			if _, err := t.need(s, false); err != nil {
+			if _, err := t.requireEntry(s, false); err != nil {
 				return err
 			}
 			if s == name {
@@ -314,8 +316,8 @@ func (t tree) Compose(_ context.Context, from []brig.Path, to brig.Path) (e *bri
 			delete(t.in.files, s+"\x00")
 		}
 		t.in.files[name] = all
-		t.know(name, known{Mode: 0o644, Root: to.User == "root"})
-		e = t.look(name)
+		t.setKnown(name, known{Mode: 0o644, Root: to.User == "root"})
+		e = t.entryAt(name)
 		return nil
 	})
 	return e, err
@@ -328,10 +330,10 @@ func (t tree) Watch(context.Context, brig.Path, bool, func(brig.FileChange) erro
 
 // Dial implements brig.Instance.
 func (in *instance) Dial(_ context.Context, port int) (net.Conn, error) {
-	return nil, brig.Errorf(brig.ConnectionFailed, "nobody listens on port %d of the sandbox", port)
+	return nil, brig.Errorf(brig.ConnectionFailed, "no program listens on port %d of the sandbox", port)
 }
 
 // Usage implements brig.Instance.
 func (in *instance) Usage(context.Context) (*brig.Usage, error) {
-	return nil, brig.Errorf(brig.Unimplemented, "nobody counts what a fake machine uses")
+	return nil, brig.Errorf(brig.Unimplemented, "usage is not measured for fake machines")
 }

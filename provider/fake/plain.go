@@ -11,8 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// plain is a command of Exec's language that nobody waits for. It implements
-// brig.Process.
+// plain is a background command in Exec's language. It implements brig.Process.
 type plain struct {
 	in     *instance
 	id     string
@@ -21,7 +20,8 @@ type plain struct {
 	stdin  *io.PipeWriter
 	said   chan part
 	done   chan struct{}
-	res    brig.Result
+	res    *brig.Result
+	cmd    brig.Command
 
 	once   sync.Once
 	closed chan struct{}
@@ -31,23 +31,23 @@ var _ brig.Process = (*plain)(nil)
 
 var errGone = errors.New("the machine is gone")
 
-// signalled is why a command ended.
+// signalled is the signal that ended a command.
 type signalled string
 
 func (s signalled) Error() string { return string(s) }
 
-// startPlain starts one.
+// startPlain starts a background command.
 func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command) *plain {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
 	p := &plain{
 		in: in, id: id, pid: int(in.pids.Add(1)), cancel: cancel, stdin: w,
-		said: make(chan part), done: make(chan struct{}), closed: make(chan struct{}),
+		said: make(chan part, 16), done: make(chan struct{}), closed: make(chan struct{}), res: &brig.Result{}, cmd: cmd,
 	}
 	go func() {
 		defer close(p.done)
 		defer func() { _ = r.Close() }()
-		defer context.AfterFunc(ctx, func() { _ = w.Close() })() // nobody reads on when it is killed
+		defer context.AfterFunc(ctx, func() { _ = w.Close() })() // a killed command has no reader
 		go func() {
 			select {
 			case <-in.done:
@@ -56,8 +56,8 @@ func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command)
 			}
 		}()
 		began := time.Now()
-		code, _ := in.run(ctx, cmd, brig.IO{Stdin: r, Stdout: speaker{p, brig.FromStdout}, Stderr: speaker{p, brig.FromStderr}})
-		p.res = brig.Result{ExecID: id, Done: true, ExitCode: code, Started: began, Duration: time.Since(began)}
+		code, _ := in.run(ctx, cmd, brig.IO{Stdin: r, Stdout: outputWriter{p, brig.FromStdout}, Stderr: outputWriter{p, brig.FromStderr}})
+		*p.res = brig.Result{ExecID: id, Done: true, ExitCode: code, Started: began, Duration: time.Since(began)}
 		if s, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
 			p.res.Signal, p.res.ExitCode = string(s), map[signalled]int{"SIGKILL": 137, "SIGTERM": 143}[s]
 		}
@@ -65,14 +65,22 @@ func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command)
 	return p
 }
 
-// speaker passes on what a command writes.
-type speaker struct {
+// again returns another end of the command, for the next attachment.
+func (p *plain) again() *plain {
+	return &plain{
+		in: p.in, id: p.id, pid: p.pid, cancel: p.cancel, stdin: p.stdin, said: p.said, done: p.done,
+		res: p.res, cmd: p.cmd, closed: make(chan struct{}),
+	}
+}
+
+// outputWriter passes on a command's output.
+type outputWriter struct {
 	p    *plain
 	from brig.From
 }
 
 // Write implements io.Writer.
-func (s speaker) Write(b []byte) (int, error) {
+func (s outputWriter) Write(b []byte) (int, error) {
 	select {
 	case s.p.said <- part{s.from, append([]byte(nil), b...)}:
 	case <-s.p.in.done:
@@ -96,7 +104,12 @@ func (p *plain) Receive() (brig.From, []byte, error) {
 	case <-p.done:
 	case <-p.in.done:
 	}
-	return 0, nil, io.EOF
+	select {
+	case m := <-p.said:
+		return m.from, m.b, nil
+	default:
+		return 0, nil, io.EOF
+	}
 }
 
 // Stdin implements brig.Process.
@@ -119,10 +132,10 @@ func (p *plain) Wait(ctx context.Context) (*brig.Result, error) {
 	select {
 	case <-p.done:
 		select {
-		case <-p.in.done: // which is what ended it
+		case <-p.in.done: // the command ended with the instance
 			return nil, errGone
 		default:
-			return &p.res, nil
+			return p.res, nil
 		}
 	case <-p.in.done:
 		return nil, errGone

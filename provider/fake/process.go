@@ -21,16 +21,16 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// process is an interpreter of the little language that speaks the drivers'
-// protocol. Beyond the commands of Exec, one to a line, it knows:
+// process is an interpreter of the small language. It speaks the drivers'
+// protocol. In addition to the commands of Exec, one per line, it has:
 //
 //	set NAME VALUE   keeps a value for later runs
 //	get NAME         its value is the result
 //	return JSON      a program's value
 //	raise NAME TEXT  fails
-//	die              ends the interpreter without a word
+//	die              ends the interpreter without a message
 //	show LENGTH      displays a text
-//	deaf SECONDS     sleeps and does not hear SIGINT
+//	deaf SECONDS     sleeps and ignores SIGINT
 type process struct {
 	in    *instance
 	id    string
@@ -44,9 +44,10 @@ type process struct {
 	mu        sync.Mutex // guards the fields below
 	orders    []interpreter.Order
 	wake      chan struct{}
-	interrupt context.CancelCauseFunc // of the cell that runs
+	interrupt context.CancelCauseFunc // cancels the running cell
 	gone      chan struct{}
 	ended     bool
+	ending    bool // the last message of the run is sent, but may not have been received
 	code      int
 }
 
@@ -105,8 +106,8 @@ func (p *process) Send(message []byte) error {
 	return nil
 }
 
-// listener is one server's end of a process, which outlives it. It implements
-// brig.Process.
+// listener is one server's end of a process that outlives the server. It
+// implements brig.Process.
 type listener struct {
 	*process
 	closed chan struct{}
@@ -131,6 +132,17 @@ func (p *listener) Receive() (brig.From, []byte, error) {
 	}
 }
 
+// Ahead returns the last message of the run as soon as it is sent, even if it
+// was not received yet.
+func (p *process) Ahead() (sent []byte, ended bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ending {
+		sent = []byte(`{"type":"end"}` + "\n")
+	}
+	return sent, p.ended
+}
+
 // PID implements brig.Process.
 func (p *process) PID() int { return p.pid }
 
@@ -138,15 +150,15 @@ func (p *process) PID() int { return p.pid }
 func (p *process) Resize(context.Context, brig.Terminal) error { return nil }
 
 // Stdin implements brig.Process.
-func (p *process) Stdin() io.WriteCloser { return nobody{} }
+func (p *process) Stdin() io.WriteCloser { return discardInput{} }
 
-type nobody struct{}
+type discardInput struct{}
 
 // Write implements io.Writer.
-func (nobody) Write(b []byte) (int, error) { return len(b), nil }
+func (discardInput) Write(b []byte) (int, error) { return len(b), nil }
 
 // Close implements io.Closer.
-func (nobody) Close() error { return nil }
+func (discardInput) Close() error { return nil }
 
 // Signal implements brig.Process.
 func (p *process) Signal(_ context.Context, name string) error {
@@ -191,7 +203,7 @@ func (p *listener) Close() error {
 	return nil
 }
 
-// serve carries out orders until the process or its machine ends.
+// serve executes orders until the process or its instance ends.
 func (p *process) serve(ctx context.Context) {
 	p.say(interpreter.Message{Type: "ready", Flavor: "fake", Version: "1"})
 	for {
@@ -204,7 +216,7 @@ func (p *process) serve(ctx context.Context) {
 			p.say(interpreter.Message{Type: "pong", Nonce: o.Nonce})
 		case "warm":
 		default:
-			p.carryOut(ctx, o)
+			p.execute(ctx, o)
 		}
 	}
 }
@@ -229,10 +241,10 @@ func (p *process) next() (interpreter.Order, bool) {
 	}
 }
 
-func (p *process) carryOut(ctx context.Context, o interpreter.Order) {
+func (p *process) execute(ctx context.Context, o interpreter.Order) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.mu.Lock()
-	p.interrupt = cancel
+	p.interrupt, p.ending = cancel, false
 	p.mu.Unlock()
 	p.count++
 	if o.Op == "cell" {
@@ -248,9 +260,12 @@ func (p *process) carryOut(ctx context.Context, o interpreter.Order) {
 	p.interrupt = nil
 	p.mu.Unlock()
 	end.Artifacts = p.artifacts()
+	p.mu.Lock()
+	p.ending = true
+	p.mu.Unlock()
 	p.say(end)
 	select {
-	case <-p.in.done: // that is how it ended
+	case <-p.in.done: // the process ended with the instance
 	default:
 		if o.Op == "program" {
 			p.end(end.Code)
@@ -258,7 +273,7 @@ func (p *process) carryOut(ctx context.Context, o interpreter.Order) {
 	}
 }
 
-// line does one line and reports whether to go on.
+// line runs one line, and reports whether to continue.
 func (p *process) line(ctx context.Context, o interpreter.Order, words []string, end *interpreter.Message) bool {
 	args := words[1:]
 	fail := func(name, text string) bool {
@@ -346,7 +361,7 @@ func (p *process) say(m interpreter.Message) {
 	p.put(part{brig.FromMessage, b})
 }
 
-// put sends a part. What has ended says nothing any more.
+// put sends a part, unless the process has ended.
 func (p *process) put(m part) {
 	select {
 	case <-p.gone:
@@ -364,15 +379,24 @@ func (p *process) put(m part) {
 
 // Keep implements brig.Instance.
 func (in *instance) Keep(_ context.Context, p brig.Process, note []byte) error {
-	fp, ok := p.(*listener)
-	if _, plainly := p.(*plain); plainly {
-		return nil // it does not go on without its server
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if plainly, ok := p.(*plain); ok {
+		if !in.spec.Pausable {
+			return nil // it ends with its server
+		}
+		if in.carried == nil {
+			in.carried = map[string]brig.Kept{}
+		}
+		if delete(in.carried, plainly.id); len(note) > 0 {
+			in.carried[plainly.id] = brig.Kept{ID: plainly.id, Note: bytes.Clone(note), Process: plainly}
+		}
+		return nil
 	}
+	fp, ok := p.(*listener)
 	if !ok {
 		return fmt.Errorf("keep: %T is not a process of this provider", p)
 	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
 	if in.kept == nil {
 		in.kept = map[string]brig.Kept{}
 	}
@@ -391,6 +415,10 @@ func (in *instance) Kept(context.Context) ([]brig.Kept, error) {
 		k.Process = &listener{process: k.Process.(*listener).process, closed: make(chan struct{})}
 		out = append(out, k)
 	}
+	for _, k := range in.carried {
+		k.Process = k.Process.(*plain).again()
+		out = append(out, k)
+	}
 	return out, nil
 }
 
@@ -406,8 +434,8 @@ func (in *instance) Bind(_ context.Context, spec brig.Spec, lease time.Time) err
 	return nil
 }
 
-// Freeze implements brig.Instance.
-func (in *instance) Freeze(context.Context) error { return nil }
+// Pause implements brig.Instance.
+func (in *instance) Pause(context.Context) error { return nil }
 
-// Thaw implements brig.Instance.
-func (in *instance) Thaw(context.Context) error { return nil }
+// Resume implements brig.Instance.
+func (in *instance) Resume(context.Context) error { return nil }

@@ -24,11 +24,11 @@ import (
 //	cat             copies stdin to stdout
 //	env NAME        writes a variable's value
 //	spew N          writes N bytes
-//	oom             ends the machine for its memory
+//	oom             ends the machine as out of memory
 //	crash           ends the machine without a reason
 //	write PATH TEXT writes a file in /workspace
 //	python3 … -- NAMES…  installs packages of tools
-//	packet HEX      sends a packet and writes the next that comes
+//	packet HEX      sends a packet and writes the next one that arrives
 func (in *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	res := &brig.Result{ExecID: id, Started: time.Now().UTC()}
 	runCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -76,6 +76,9 @@ func (in *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio b
 
 var errTimeout = fmt.Errorf("out of time")
 
+// floodChunk is how much is written at once.
+const floodChunk = 32 << 10
+
 // run interprets one command and returns its exit code.
 func (in *instance) run(ctx context.Context, cmd brig.Command, sio brig.IO) (int, error) {
 	argv := cmd.Argv
@@ -116,8 +119,12 @@ func (in *instance) run(ctx context.Context, cmd brig.Command, sio brig.IO) (int
 		return 0, err
 	case "spew":
 		n, _ := strconv.Atoi(args[0])
-		_, err := sio.Stdout.Write(bytes.Repeat([]byte("x"), n))
-		return 0, err
+		for err := error(nil); n > 0 && err == nil; n -= floodChunk {
+			if _, err = sio.Stdout.Write(bytes.Repeat([]byte("x"), min(n, floodChunk))); err != nil {
+				return 0, err
+			}
+		}
+		return 0, nil
 	case "write":
 		return 0, in.Put(ctx, "/workspace", []brig.File{{Path: path.Clean(args[0]), Data: []byte(args[1])}})
 	case "python3":

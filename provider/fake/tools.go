@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/tool"
 )
 
-// call carries out a tool's order, whose source is in the little language, and
-// waits with the report to be killed, as drivers do.
+// call runs an order of a tool whose source is in the small language. Like the
+// drivers, it sends the report and then waits until it is killed.
 func (p *process) call(ctx context.Context, o tool.Order) {
 	end := interpreter.Message{Returned: json.RawMessage("null")}
 	for line := range strings.Lines(o.Source) {
@@ -46,7 +46,8 @@ func (p *process) call(ctx context.Context, o tool.Order) {
 	p.put(part{brig.FromMessage, signed})
 }
 
-// install puts a file for each package to where layers are made.
+// install writes a file for each package to the directory in which layers are
+// built.
 func (in *instance) install(ctx context.Context, packages []string) error {
 	if in.p.OnInstall != nil {
 		in.p.OnInstall()

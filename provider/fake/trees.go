@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Unpack implements brig.Instance. There are no links, and nothing is sealed.
+// Unpack implements brig.Instance. It does not support links or sealed trees.
 func (in *instance) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, source func(put func(brig.Node, io.Reader) error) error) error {
 	t := tree{in}
 	return source(func(n brig.Node, r io.Reader) error {
@@ -55,7 +55,7 @@ func (in *instance) Pack(ctx context.Context, dir string, on func(brig.Node, io.
 	return nil
 }
 
-// Changed implements brig.Instance. All that a machine has was written in it.
+// Changed implements brig.Instance. All files of an instance count as changed.
 func (in *instance) Changed(_ context.Context, paths []string, _ time.Time, on func(brig.Node, io.Reader) error) error {
 	for _, at := range paths {
 		in.mu.Lock()
@@ -81,5 +81,6 @@ func (in *instance) Changed(_ context.Context, paths []string, _ time.Time, on f
 	return nil
 }
 
-// Quiet implements brig.Instance. What runs ends with the machine.
+// Quiet implements brig.Instance. It does nothing, because commands end with
+// the instance.
 func (in *instance) Quiet(context.Context, time.Duration) error { return nil }

@@ -12,24 +12,24 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// linkRoom is how many packets wait on a link in each direction.
-const linkRoom = 256
+// linkQueue is the number of packets that a link queues in each direction.
+const linkQueue = 256
 
-// Link is a machine's own end of its uplink: what is sent here is received
-// there, and the other way round.
+// Link is the instance's end of its network link: it sends packets to the
+// host's end, and receives packets from it.
 type Link struct {
-	// Authority is what the machine was given to trust.
+	// Authority is the certificate authority that the instance trusts.
 	Authority []byte
 
 	out, in chan []byte
-	machine <-chan struct{} // closed when the machine has ended
+	machine <-chan struct{} // closed when the instance has ended
 	closed  chan struct{}
 	close   func()
 }
 
-var errUnplugged = errors.New("the link is gone")
+var errLinkClosed = errors.New("the link is gone")
 
-// Link returns the machine's end of its uplink, nil where it has none.
+// Link returns the instance's end of its network link, or nil if it has none.
 func (p *Provider) Link(id brig.ID) *Link {
 	p.mu.Lock()
 	in := p.machines[id]
@@ -67,7 +67,7 @@ func (in *instance) Uplink(_ context.Context, authority []byte) (brig.Uplink, er
 	}
 	l := &Link{
 		Authority: bytes.Clone(authority), machine: in.done, closed: make(chan struct{}),
-		out: make(chan []byte, linkRoom), in: make(chan []byte, linkRoom),
+		out: make(chan []byte, linkQueue), in: make(chan []byte, linkQueue),
 	}
 	l.close = sync.OnceFunc(func() { close(l.closed) })
 	in.link = l
@@ -84,16 +84,16 @@ func (l *Link) gone() bool {
 	return true
 }
 
-// Send sends a packet as a program of the machine would.
+// Send sends a packet as a program of the instance would.
 func (l *Link) Send(p []byte) error { return l.put(l.out, p) }
 
-// Receive waits for a packet that was sent to the machine.
+// Receive waits for a packet that was sent to the instance.
 func (l *Link) Receive(ctx context.Context) ([]byte, error) { return l.take(ctx.Done(), l.in) }
 
-// put hands a packet over, or loses it.
+// put queues a packet, or drops it if the queue is full.
 func (l *Link) put(to chan<- []byte, p []byte) error {
 	if l.gone() {
-		return errUnplugged
+		return errLinkClosed
 	}
 	if len(p) == 0 || len(p) > brig.UplinkMTU {
 		return fmt.Errorf("a packet of %d bytes", len(p))
@@ -105,10 +105,10 @@ func (l *Link) put(to chan<- []byte, p []byte) error {
 	return nil
 }
 
-// take waits for a packet until the link or somebody's patience ends.
+// take waits for a packet until the link ends or enough is closed.
 func (l *Link) take(enough <-chan struct{}, from <-chan []byte) ([]byte, error) {
 	if l.gone() {
-		return nil, errUnplugged
+		return nil, errLinkClosed
 	}
 	select {
 	case p := <-from:
@@ -118,10 +118,10 @@ func (l *Link) take(enough <-chan struct{}, from <-chan []byte) ([]byte, error) 
 	case <-enough:
 		return nil, context.Canceled
 	}
-	return nil, errUnplugged
+	return nil, errLinkClosed
 }
 
-// uplink is the host's end of a link.
+// uplink is the host's end of a network link.
 type uplink struct{ l *Link }
 
 // Receive implements brig.Uplink.
@@ -139,7 +139,8 @@ func (u uplink) Close() error {
 	return nil
 }
 
-// exchange is the command that sends a packet and writes the next that comes.
+// exchange is the command that sends a packet and writes the next one that
+// arrives.
 func (in *instance) exchange(ctx context.Context, packet string, out io.Writer) (int, error) {
 	l := in.currentLink()
 	if l == nil {

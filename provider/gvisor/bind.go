@@ -9,41 +9,51 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Bind implements brig.Instance. What the sandbox's records need is written
-// before the shim lets go of the tether, so that a server that dies meanwhile
-// leaves either an ephemeral sandbox or a whole one of its own.
+// Bind implements brig.Instance. It writes the sandbox's records before the
+// shim releases the tether, so that a server crash leaves the sandbox either
+// ephemeral or completely bound.
 func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) error {
-	o := i.order
-	o.Env, o.Limits, o.Lease, o.Ephemeral, o.Blank = spec.Env, spec.Limits, lease, spec.Ephemeral, false
-	if spec.Name != "" && spec.Name != o.Hostname {
+	if spec.Name != "" && spec.Name != i.order.Hostname {
 		if err := i.Guest.Name(ctx, spec.Name); err != nil {
 			return err
 		}
-		o.Hostname = spec.Name
 	}
+	o := i.order
+	o.bind(spec, lease)
 	if spec.Ephemeral {
-		// A one-shot is mostly over before its weight could matter.
-		go func() { _ = i.weigh(cgroup.NormalWeight) }()
+		// A one-shot usually ends before its cgroup weight matters.
+		go func() { _ = i.p.shares.add(i, spec.Share, true) }()
 	} else {
-		if err := i.weigh(cgroup.NormalWeight); err != nil {
+		if err := i.p.shares.add(i, spec.Share, true); err != nil {
 			return err
 		}
 		if err := i.l.writeJSON(orderFile, o, false); err != nil {
 			return err
 		}
 		failpoint.Hit("provider.reordered")
-		if err := i.l.tell(ctx, request{Op: "own", Lease: lease}); err != nil {
+		if err := i.l.sendRequest(ctx, request{Op: "own", Lease: lease}); err != nil {
 			return err
 		}
 		failpoint.Hit("provider.owned")
-		i.untie()
+		i.closeTether()
 	}
-	i.order, i.Guest.Env, i.Guest.Limits = o, o.Env, o.Limits
+	// Other goroutines read the remaining fields, which do not change.
+	i.order.bind(spec, lease)
+	i.Guest.Env, i.Guest.Limits = spec.Env, spec.Limits
 	return nil
 }
 
-// untie closes the tether of a sandbox that has become its own.
-func (i *instance) untie() {
+// bind sets the fields that Bind changes.
+func (o *order) bind(spec brig.Spec, lease time.Time) {
+	o.Env, o.Limits, o.Lease, o.Ephemeral, o.Blank, o.Share = spec.Env, spec.Limits, lease, spec.Ephemeral, false, spec.Share
+	o.Carried = spec.Pausable && o.AgentAt != ""
+	if spec.Name != "" {
+		o.Hostname = spec.Name
+	}
+}
+
+// closeTether closes the tether of a sandbox that is no longer ephemeral.
+func (i *instance) closeTether() {
 	if i.tether != nil {
 		i.tether.Close()
 		i.tether = nil
@@ -51,7 +61,7 @@ func (i *instance) untie() {
 	i.Guest.Grace = 0
 }
 
-func (i *instance) weigh(w uint64) error {
+func (i *instance) setWeight(w uint64) error {
 	g, err := i.group()
 	if g == nil || err != nil {
 		return err
@@ -59,11 +69,11 @@ func (i *instance) weigh(w uint64) error {
 	return g.SetWeight(w)
 }
 
-// group returns the sandbox's cgroup, nil where there is none.
+// group returns the sandbox's cgroup, or nil if there is none.
 func (i *instance) group() (*cgroup.Group, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	name := i.p.cgroup(i.id)
+	name := i.cgroupName()
 	if i.cgroup != nil || name == "" {
 		return i.cgroup, nil
 	}
@@ -74,8 +84,12 @@ func (i *instance) group() (*cgroup.Group, error) {
 	return g, err
 }
 
-// Freeze implements brig.Instance.
-func (i *instance) Freeze(ctx context.Context) error { return i.l.tell(ctx, request{Op: "freeze"}) }
+// Pause implements brig.Instance.
+func (i *instance) Pause(ctx context.Context) error {
+	return i.l.sendRequest(ctx, request{Op: "freeze"})
+}
 
-// Thaw implements brig.Instance.
-func (i *instance) Thaw(ctx context.Context) error { return i.l.tell(ctx, request{Op: "thaw"}) }
+// Resume implements brig.Instance.
+func (i *instance) Resume(ctx context.Context) error {
+	return i.l.sendRequest(ctx, request{Op: "thaw"})
+}

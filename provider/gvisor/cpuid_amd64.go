@@ -14,12 +14,14 @@ const (
 	archSetCPUID   = 0x1012     // asm/prctl.h: ARCH_SET_CPUID
 )
 
-// plainCPUID has this process and all that it starts fail to make CPUID a
-// fault. gVisor has each of its stubs do so, to answer the instruction itself,
-// and goes on without where the processor cannot: AMD's could not for years. The
-// answer is the processor's either way, a fault costs 40 µs, and the loader of
-// every program with libraries asks some thirty times (docs/adr/0035).
-// It must come before this process has many threads, which the kernel stops.
+// plainCPUID makes the system call that enables CPUID faulting fail in this
+// process and its children. gVisor enables faulting in each of its stubs to
+// emulate the instruction, and continues without it on processors that do not
+// support it, such as older ones from AMD. The instruction returns the
+// processor's values in both cases. A fault costs 40 µs, and the loader of
+// every dynamically linked program executes some thirty CPUIDs (docs/adr/0035).
+// The function must run before this process has many threads, because the
+// kernel stops all of them.
 func plainCPUID() error {
 	// struct seccomp_data: nr at 0, arch at 4, args[0] at 16.
 	load := func(at uint32) unix.SockFilter {
@@ -37,7 +39,8 @@ func plainCPUID() error {
 		ret(unix.SECCOMP_RET_ALLOW),
 	}
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	// Without no_new_privs: here is CAP_SYS_ADMIN, and gVisor sets it later.
+	// Do not set no_new_privs: this process has CAP_SYS_ADMIN, and gVisor sets
+	// no_new_privs later.
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&p)))
 	runtime.KeepAlive(program)
 	if errno != 0 {

@@ -17,9 +17,10 @@ import (
 
 const cpuidChild = "BRIG_TEST_CPUID"
 
-// A sentry cannot make CPUID a fault, on threads that were there before
-// either, and everything else is as it was. It looks at a process of its own,
-// as there is no way back, in a user namespace, as a sentry is in one.
+// A sentry cannot enable CPUID faulting, not even on threads that existed
+// before the filter, and all other calls are unaffected. The test uses a
+// separate process, because the filter cannot be removed. The process has a
+// user namespace, as a sentry does.
 func TestPlainCPUID(t *testing.T) {
 	if os.Getenv(cpuidChild) != "" {
 		plainCPUIDChild(t)
@@ -48,7 +49,8 @@ func TestPlainCPUID(t *testing.T) {
 
 func plainCPUIDChild(t *testing.T) {
 	runtime.LockOSThread()
-	// That CPUID is no fault, which it is not: harmless where it is heeded.
+	// The call disables CPUID faulting, which is already disabled. It is
+	// harmless where the kernel accepts it.
 	set := func() syscall.Errno {
 		_, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archSetCPUID, 1, 0)
 		return errno

@@ -2,5 +2,5 @@
 
 package gvisor
 
-// plainCPUID has nothing to do: no other processor's gVisor answers for it.
+// plainCPUID does nothing: on other processors gVisor does not emulate CPUID.
 func plainCPUID() error { return nil }

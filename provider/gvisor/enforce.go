@@ -7,10 +7,11 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// asRoot is what would help where there is no cgroup.
-const asRoot = "run the server as root, on a machine where it can make cgroups with the memory, cpu and pids controllers"
+// rootHint is the hint for hosts on which no cgroup can be created.
+const rootHint = "run the server as root, on a machine where it can make cgroups with the memory, cpu and pids controllers"
 
-// enforces is what this provider can enforce, as this user on this machine.
+// enforces returns the enforcement levels of this provider for the current user
+// and machine.
 func (p *Provider) enforces() map[brig.Area]brig.Enforcement {
 	kernel := func(how string) brig.Enforcement { return brig.Enforcement{Level: brig.LevelBoundary, How: how} }
 	out := map[brig.Area]brig.Enforcement{
@@ -39,25 +40,25 @@ func (p *Provider) enforces() map[brig.Area]brig.Enforcement {
 	memory.Lower(brig.LevelGaps, "memory is measured ten times a second, not limited by the kernel (no cgroup)")
 	cpus := kernel("the machine's threads are bound to some processors")
 	cpus.Lower(brig.LevelGaps, "processors are whole ones, shared with whatever else runs on them (no cgroup)")
-	memory.Help, cpus.Help = asRoot, asRoot
+	memory.Help, cpus.Help = rootHint, rootHint
 	out[brig.AreaMemory], out[brig.AreaCPUs] = memory, cpus
 	return out
 }
 
-// controllers lowers what a group was found not to be held to: a kernel may
-// have a hierarchy without a controller.
+// controllers lowers the enforcement of the limits that were not effective in
+// the test group: a kernel may have a hierarchy without a controller.
 func (p *Provider) controllers(memory, cpus *brig.Enforcement) {
 	if p.held.Memory == 0 {
 		memory.Lower(brig.LevelNone, "this machine has no memory controller")
-		memory.Help = asRoot
+		memory.Help = rootHint
 	}
 	if p.held.CPUs == 0 {
 		cpus.Lower(brig.LevelNone, "this machine has no cpu controller")
-		cpus.Help = asRoot
+		cpus.Help = rootHint
 	}
 }
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	return brig.Capabilities{Name: Name, Isolation: "gvisor", Uplinks: true, Enforces: maps.Clone(p.claims)}
+	return brig.Capabilities{Name: Name, Isolation: "gvisor", Uplinks: true, Saves: p.canSave(), Enforces: maps.Clone(p.enforcement)}
 }

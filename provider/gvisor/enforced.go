@@ -19,30 +19,30 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// confines are the areas of which the host sees something in the sentry.
-func confines() []brig.Area {
+// inspectedAreas lists the areas that the host can inspect in the sentry.
+func inspectedAreas() []brig.Area {
 	return []brig.Area{brig.AreaIsolation, brig.AreaMemory, brig.AreaCPUs, brig.AreaProcesses, brig.AreaDisk, brig.AreaEgress}
 }
 
-// sight is what is being found out about one machine.
-type sight struct {
+// sentryInspection is an inspection of one sandbox.
+type sentryInspection struct {
 	i     *instance
-	pid   int // of its sentry
+	pid   int // the sentry's process
 	areas map[brig.Area]*brig.Enforcement
 }
 
-// Enforced implements brig.Instance. All that it says is read from the kernel
-// and from the sentry as it runs, not from what was ordered.
+// Enforced implements brig.Instance. It reads all values from the host's kernel
+// and the running sentry, not from the order.
 func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement, error) {
-	s := &sight{i: i, areas: map[brig.Area]*brig.Enforcement{}}
+	s := &sentryInspection{i: i, areas: map[brig.Area]*brig.Enforcement{}}
 	now := time.Now().UTC()
-	for a, e := range i.p.claims {
+	for a, e := range i.p.enforcement {
 		e.At = now
 		s.areas[a] = &e
 	}
 	var err error
 	if s.pid, err = i.l.sentry(ctx); err == nil {
-		err = s.look()
+		err = s.inspect()
 	}
 	if err != nil {
 		select {
@@ -50,7 +50,7 @@ func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement
 			return nil, brig.Errorf(brig.FailedPrecondition, "the sandbox has ended").Because(err)
 		default:
 		}
-		for _, a := range confines() { // an older server's shim does not say
+		for _, a := range inspectedAreas() { // older shims do not support this request
 			s.areas[a].Lower(brig.LevelGaps, "the host cannot look at this machine's processes")
 		}
 		i.p.Log.WarnContext(ctx, "look at a sandbox's processes", "sandbox", i.id, "err", err)
@@ -62,8 +62,8 @@ func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement
 	return out, nil
 }
 
-// look finds out whether the sentry is what it ought to be.
-func (s *sight) look() error {
+// inspect checks the sentry's process.
+func (s *sentryInspection) inspect() error {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.pid))
 	if err != nil {
 		return fmt.Errorf("read the sentry's arguments: %w", err)
@@ -75,8 +75,8 @@ func (s *sight) look() error {
 	return errors.Join(s.posture(), s.limits(), s.disk(args), s.network(args))
 }
 
-// posture looks at what stands between the sentry and the host.
-func (s *sight) posture() error {
+// posture checks the sentry's isolation from the host.
+func (s *sentryInspection) posture() error {
 	status, err := statusOf(s.pid)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *sight) posture() error {
 	}
 	var shared []string
 	for _, ns := range []string{"mnt", "net", "pid", "ipc", "uts"} {
-		apart, err := s.apart(ns)
+		apart, err := s.inOtherNamespace(ns)
 		if err != nil {
 			return err
 		}
@@ -107,8 +107,9 @@ func (s *sight) posture() error {
 	return nil
 }
 
-// apart reports whether the sentry is in another namespace than the server.
-func (s *sight) apart(ns string) (bool, error) {
+// inOtherNamespace reports whether the sentry and the server are in different
+// namespaces of the given type.
+func (s *sentryInspection) inOtherNamespace(ns string) (bool, error) {
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", s.pid, ns))
 	if err != nil {
 		return false, fmt.Errorf("read the sentry's namespace: %w", err)
@@ -117,8 +118,9 @@ func (s *sight) apart(ns string) (bool, error) {
 	return theirs != ours, err
 }
 
-// limits reads back what holds the machine's memory, processors and threads.
-func (s *sight) limits() error {
+// limits reads the effective limits on the sandbox's memory, processors and
+// threads.
+func (s *sentryInspection) limits() error {
 	memory, cpus, processes := s.areas[brig.AreaMemory], s.areas[brig.AreaCPUs], s.areas[brig.AreaProcesses]
 	want := s.i.order.Limits
 	g, err := s.i.group()
@@ -128,7 +130,7 @@ func (s *sight) limits() error {
 	if g == nil {
 		return s.affinity(cpus, want.CPUs)
 	}
-	in, err := g.Holds(s.pid)
+	in, err := g.Contains(s.pid)
 	if err != nil {
 		return err
 	}
@@ -159,8 +161,8 @@ func (s *sight) limits() error {
 	return nil
 }
 
-// affinity looks at how many processors a machine without a cgroup may use.
-func (s *sight) affinity(cpus *brig.Enforcement, want float64) error {
+// affinity reads how many processors a sandbox without a cgroup may use.
+func (s *sentryInspection) affinity(cpus *brig.Enforcement, want float64) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(s.pid, &set); err != nil {
 		return fmt.Errorf("read the sentry's affinity: %w", err)
@@ -174,8 +176,8 @@ func (s *sight) affinity(cpus *brig.Enforcement, want float64) error {
 	return nil
 }
 
-// disk measures the writable layer, a file that has no name any more.
-func (s *sight) disk(args []string) error {
+// disk measures the writable layer, which is an unlinked file.
+func (s *sentryInspection) disk(args []string) error {
 	e := s.areas[brig.AreaDisk]
 	size := fmt.Sprintf("root:dir=%s,size=%d", s.i.l.path(overlayDir), s.i.order.Limits.Disk)
 	if !slices.Contains(args, "--overlay2="+size) {
@@ -205,10 +207,11 @@ func (s *sight) disk(args []string) error {
 	return nil
 }
 
-// network looks at what the sentry could send anything over.
-func (s *sight) network(args []string) error {
+// network checks the interfaces and sockets over which the sentry could send
+// data.
+func (s *sentryInspection) network(args []string) error {
 	e := s.areas[brig.AreaEgress]
-	if apart, err := s.apart("net"); err != nil || !apart {
+	if apart, err := s.inOtherNamespace("net"); err != nil || !apart {
 		if err == nil {
 			e.Lower(brig.LevelNone, "the sentry is in the host's network")
 		}
@@ -231,7 +234,7 @@ func (s *sight) network(args []string) error {
 	return nil
 }
 
-// interfacesOf lists the network interfaces that a process has.
+// interfacesOf lists the network interfaces of a process.
 func interfacesOf(pid int) ([]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/dev", pid))
 	if err != nil {
@@ -246,7 +249,7 @@ func interfacesOf(pid int) ([]string, error) {
 	return out, nil
 }
 
-// statusOf reads what the host's kernel says of a process.
+// statusOf reads a process's status from the host's kernel.
 func statusOf(pid int) (map[string]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -260,9 +263,9 @@ func statusOf(pid int) (map[string]string, error) {
 	return out, nil
 }
 
-// sentry asks the shim which process the sentry is.
+// sentry asks the shim for the sentry's process id.
 func (l layout) sentry(ctx context.Context) (int, error) {
-	c, err := l.ask(ctx, request{Op: "sentry"})
+	c, err := l.openRequest(ctx, request{Op: "sentry"})
 	if err != nil {
 		return 0, err
 	}

@@ -13,13 +13,13 @@ import (
 
 func creationError(err error) error {
 	if errors.Is(err, unix.ENOSPC) || strings.Contains(err.Error(), unix.ENOSPC.Error()) {
-		return fullError(err) // a shim's errors come as text
+		return fullError(err) // errors from a shim are plain text
 	}
 	return brig.Errorf(brig.CreationFailed, "the sandbox did not start").
 		WithHint("run `brig doctor` on the server's machine; the server's log has the cause").Because(err)
 }
 
-// startError explains why a shim could not be started at all.
+// startError explains why a shim could not start.
 func startError(err error, rootless bool) error {
 	if rootless && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS) || errors.Is(err, unix.EACCES)) {
 		return brig.Errorf(brig.NotInitialized, "this machine does not let an unprivileged user make a user namespace").
@@ -28,7 +28,7 @@ func startError(err error, rootless bool) error {
 	return creationError(err)
 }
 
-// diskError tells a full disk of the host from everything else.
+// diskError separates a full disk of the host from other errors.
 func diskError(err error, what string) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return fullError(err)
@@ -41,7 +41,8 @@ func fullError(err error) error {
 		WithHint("free space in the data folder").Because(err)
 }
 
-// tailOf returns the end of one of the folder's own logs, for the operator.
+// tailOf returns the end of one of the log files in the directory, for the
+// operator.
 func (l layout) tailOf(name string) string {
 	f, err := os.Open(l.path(name))
 	if err != nil {

@@ -19,28 +19,29 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// cgoEnabled says that this binary cannot start itself in an empty root.
+// cgoEnabled reports whether this binary uses cgo and therefore cannot start
+// itself in an empty root.
 const cgoEnabled = config.CgoEnabled
 
 // contained is a kernel that gVisor's own library has started, with a gofer
-// that holds the files.
+// that serves the files.
 type contained struct {
 	conf *config.Config
 	c    *container.Container
 }
 
-// withGofer starts a kernel as gVisor does it.
+// withGofer starts a kernel with gVisor's own library.
 func withGofer(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error) {
-	// What matters of gVisor's own log comes back as errors.
+	// gVisor returns important messages as errors, so its log is discarded.
 	log.SetTarget(&log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	leave := func() error { return nil }
-	join := g != nil // gVisor joins the group, and leaves it again
+	join := g != nil // gVisor itself joins the group and leaves it again
 	if g != nil {
 		away, err := g.Enter()
 		switch {
 		case err == nil:
 			leave, join = sync.OnceValue(away), false
-			defer func() { _ = leave() }() // said below, unless all is lost
+			defer func() { _ = leave() }() // the error is returned below, unless the start fails
 		case !errors.Is(err, errors.ErrUnsupported):
 			return nil, err
 		}
@@ -72,7 +73,7 @@ func (k *contained) kill() bool {
 	if pid := k.pid(); pid > 0 {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
-	return false // there is the gofer
+	return false // the gofer is still running
 }
 
 func (k *contained) run() error {
@@ -100,7 +101,7 @@ func (k *contained) destroy() error {
 	return nil
 }
 
-// runscConfig is gVisor's configuration.
+// runscConfig returns gVisor's configuration.
 func (o *order) runscConfig(l layout, join bool) (*config.Config, error) {
 	fs := flag.NewFlagSet("runsc", flag.ContinueOnError)
 	config.RegisterFlags(fs)

@@ -8,11 +8,11 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// cgoEnabled is of no interest to a shim, which starts nothing of itself.
+// cgoEnabled is irrelevant to a shim, which does not start itself.
 const cgoEnabled = false
 
-// withGofer is not for the small shim, which has nothing of gVisor in it: a
-// provider gives it no such order.
+// withGofer is not available in the small shim, which does not contain gVisor's
+// code. Providers do not send it orders that need a gofer.
 func withGofer(layout, *order, *cgroup.Group, donated) (kernel, error) {
 	return nil, errors.New("this shim starts no gofer")
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -15,38 +16,43 @@ import (
 	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/journal"
 )
 
-// instance is one sandbox, seen from a server. It implements brig.Instance.
+// instance is the server's handle of one sandbox. It implements brig.Instance.
 type instance struct {
-	guest.Guest // of its processes, files and trees
+	guest.Guest // its processes, files and trees
 
-	p      *Provider
-	l      layout
-	id     brig.ID
-	order  order
-	notes  []string
-	tether *os.File // of an ephemeral sandbox: closing it ends the sandbox
-	ahead  ahead
-	watch  *net.UnixConn
-	done   chan struct{}
-	reaped chan struct{} // of a shim that this process has started
+	p          *Provider
+	l          layout
+	id         brig.ID
+	order      order
+	notes      []string
+	tether     *os.File // set for an ephemeral sandbox; closing it ends the sandbox
+	preconnect preconnect
+	watch      *net.UnixConn
+	done       chan struct{}
+	reaped     chan struct{} // closed when the shim was reaped; nil if another process started the shim
 
 	mu     sync.Mutex // guards the fields below
 	exit   *brig.Exit
-	cgroup *cgroup.Group // once it was looked for
+	denied *brig.Refusals // final counts; nil if unknown
+	cgroup *cgroup.Group  // nil until it was looked up
 }
 
-var _ brig.Instance = (*instance)(nil)
+var (
+	_ brig.Instance = (*instance)(nil)
+	_ brig.Refuser  = (*instance)(nil)
+)
 
-// handleState is what a handle remembers beyond the id.
+// handleState is the state that a handle contains beside the id.
 type handleState struct{ Notes []string }
 
 // Handle implements brig.Instance.
 func (i *instance) Handle() brig.Handle {
 	b, err := json.Marshal(handleState{Notes: i.notes})
 	if err != nil {
-		b = nil // strings always marshal
+		b = nil // unreachable: a list of strings can always be encoded
 	}
 	return brig.Handle{Provider: Name, Version: orderVersion, State: b}
 }
@@ -64,41 +70,43 @@ func (i *instance) Exit() *brig.Exit {
 	return i.exit
 }
 
-// attach finds the sandbox, which may have ended, and watches for its end.
+// attach connects to the sandbox, which may have ended, and watches for its
+// end.
 func (i *instance) attach() {
-	i.ahead.dial = i.l.dialAgent
-	i.Guest = guest.Guest{Dial: i.ahead.take, Env: i.order.Env, Limits: i.order.Limits}
+	i.preconnect.dial = i.l.dialAgent
+	i.Guest = guest.Guest{Dial: i.preconnect.take, Env: i.order.Env, Limits: i.order.Limits, Done: i.done}
 	if i.order.Ephemeral {
-		// Its sandbox is about to end anyway, and the host is faster at it
-		// than an agent in the middle of a fork bomb.
-		i.Guest.Grace = oneShotGrace
+		// The sandbox is about to end anyway, and during a fork bomb the host
+		// kills it faster than its agent does.
+		i.Guest.Grace = runGrace
 	}
-	c := i.reach()
+	c := i.connectShim()
 	if c == nil {
-		i.conclude()
+		i.determineEnd()
 		return
 	}
 	i.watch = c
 	go func() {
-		// Nothing but the answer ever comes: the end of the stream is the
-		// end of the shim.
+		// The shim sends only one answer, and the stream ends when the shim
+		// exits.
 		_, _ = io.Copy(io.Discard, c)
 		c.Close()
-		i.conclude()
+		i.determineEnd()
 	}()
 }
 
-// bootTime is how long a shim may take from its start until it listens.
+// bootTime is the maximum time from the start of a shim until it listens.
 const bootTime = 30 * time.Second
 
-// reach connects to the shim, nil if there is none. A shim that holds the
-// folder's lock and does not listen yet is still booting: its server has died
-// meanwhile, and it must not be taken for dead.
-func (i *instance) reach() *net.UnixConn {
+// connectShim connects to the shim, and returns nil if the shim does not exist.
+// A shim that holds the directory's lock but does not listen yet is still
+// booting. In that case the server that started it has died, and the shim must
+// not be considered dead.
+func (i *instance) connectShim() *net.UnixConn {
 	ctx, cancel := context.WithTimeout(context.Background(), bootTime)
 	defer cancel()
 	for {
-		c, err := i.l.ask(ctx, request{Op: "watch"})
+		c, err := i.l.openRequest(ctx, request{Op: "watch"})
 		if err == nil {
 			return c
 		}
@@ -113,14 +121,38 @@ func (i *instance) reach() *net.UnixConn {
 	}
 }
 
-// conclude learns how the sandbox ended. A shim that wrote nothing down was
-// killed, and its sandbox with it.
-func (i *instance) conclude() {
-	i.ahead.close()
+// cgroupName returns the name of the sandbox's cgroup, or "" if there is none.
+// The order contains the name. If a crash has left no order, cgroupName
+// searches the existing groups.
+func (i *instance) cgroupName() string {
+	if !i.p.cgroups || i.order.Cgroup != "" {
+		return i.order.Cgroup
+	}
+	groups, _, err := i.p.groups()
+	if err != nil {
+		i.p.Log.Warn("look for the cgroup of a sandbox", "sandbox", i.id, "err", err)
+	}
+	for _, name := range groups {
+		if filepath.Base(name) == string(i.id) {
+			return name
+		}
+	}
+	return cgroupOf(i.p.DataDir, "", i.id)
+}
+
+// determineEnd determines how the sandbox ended. If there is no exit file, the
+// shim was killed and its sandbox with it.
+func (i *instance) determineEnd() {
+	i.preconnect.close()
 	var e ending
 	if ok, err := i.l.readJSON(exitFile, &e); err != nil || !ok {
 		e = ending{Code: 137, Reason: brig.Crashed, At: time.Now().UTC()}
-		if name := i.p.cgroup(i.id); name != "" {
+		if i.isSaved() {
+			e.Reason = brig.Saved
+			if err := i.removeRest(); err != nil {
+				i.p.Log.Warn("remove the rest of a saved sandbox whose shim was killed", "sandbox", i.id, "err", err)
+			}
+		} else if name := i.cgroupName(); name != "" {
 			if g, err := cgroup.Open(name); err == nil {
 				if n, err := g.OOMKills(); err == nil && n > 0 {
 					e.Reason, e.OOMKilled = brig.OutOfMem, true
@@ -129,14 +161,15 @@ func (i *instance) conclude() {
 		}
 	}
 	i.mu.Lock()
-	i.exit = e.exit()
+	i.exit, i.denied = e.exit(), e.Refused
 	i.mu.Unlock()
 	close(i.done)
+	i.p.shares.remove(i)
 }
 
-// oneShotGrace is how long the agent of a one-shot has to kill its process
-// tree, and to send what is on its way, before the machine is killed.
-const oneShotGrace = 200 * time.Millisecond
+// runGrace is the time for the agent of a one-shot to kill its process tree and
+// to send the remaining output. Afterwards the host kills the sandbox.
+const runGrace = 200 * time.Millisecond
 
 // Exec implements brig.Instance.
 func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
@@ -144,31 +177,41 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	if !errors.Is(err, guest.ErrLost) {
 		return res, err
 	}
-	if !guest.EndsItself(ctx, res, i.done) {
-		// The agent is stuck or was tampered with, and nothing says that the
-		// process tree is gone. The host's way of making sure is the machine.
-		stopErr := i.Stop(context.WithoutCancel(ctx), 0, brig.Killed)
-		err = errors.Join(err, stopErr)
+	why := i.Guest.EndReason(ctx, id, res, err)
+	if why != nil {
+		// The agent is stuck or was tampered with, and the end of the process
+		// tree cannot be confirmed. The host therefore ends the sandbox.
+		reason := brig.AgentLost
+		if i.Guest.Grace > 0 {
+			reason = brig.Killed // a one-shot ends after its command anyway
+		} else {
+			i.p.Log.WarnContext(ctx, "end a sandbox whose agent does not work", "sandbox", i.id, "exec", id, "reason", reason, "err", why)
+		}
+		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, reason))
 	}
-	if known, verdict := guest.Verdict(ctx, res, i.Exit(), err); known {
+	if known, verdict := guest.SetLostResult(ctx, res, i.Exit(), err); known {
 		return res, verdict
+	}
+	if why == nil {
+		return res, guest.ConnectionBroken(err)
 	}
 	return res, err
 }
 
 // Extend implements brig.Instance.
 func (i *instance) Extend(ctx context.Context, lease time.Time) error {
-	return i.l.tell(ctx, request{Op: "lease", Lease: lease})
+	return i.l.sendRequest(ctx, request{Op: "lease", Lease: lease})
 }
 
-// stopTime is how long a shim may take, beyond the grace, to end its sandbox.
+// stopTime is the maximum time, beyond the grace period, for a shim to end its
+// sandbox.
 const stopTime = 10 * time.Second
 
 // Stop implements brig.Instance.
 func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+stopTime)
 	defer cancel()
-	err := i.l.tell(ctx, request{Op: "stop", Grace: grace, Reason: why})
+	err := i.l.sendRequest(ctx, request{Op: "stop", Grace: grace, Reason: why})
 	failpoint.Hit("provider.stopped")
 	select {
 	case <-i.done:
@@ -176,26 +219,26 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 	default:
 	}
 	if err != nil {
-		// Most likely it is just ending. Otherwise a shim that does not listen
-		// is ended by what holds its sandbox.
+		// Probably the shim is just exiting. If it does not listen at all, kill
+		// the sandbox through its cgroup.
 		select {
 		case <-i.done:
 			return nil
-		case <-time.After(guest.LostTime):
-			return errors.Join(err, i.force(ctx))
+		case <-time.After(guest.LostTimeout):
+			return errors.Join(err, i.killCgroup(ctx))
 		}
 	}
 	select {
 	case <-i.done:
 		return nil
 	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("stop %s: %w", i.id, context.Cause(ctx)), i.force(context.WithoutCancel(ctx)))
+		return errors.Join(fmt.Errorf("stop %s: %w", i.id, context.Cause(ctx)), i.killCgroup(context.WithoutCancel(ctx)))
 	}
 }
 
-// force kills whatever is in the sandbox's cgroup.
-func (i *instance) force(ctx context.Context) error {
-	name := i.p.cgroup(i.id)
+// killCgroup kills all processes in the sandbox's cgroup.
+func (i *instance) killCgroup(ctx context.Context) error {
+	name := i.cgroupName()
 	if name == "" {
 		return nil
 	}
@@ -208,6 +251,11 @@ func (i *instance) force(ctx context.Context) error {
 
 // Destroy implements brig.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
+	return errors.Join(i.end(ctx), os.RemoveAll(i.l.dir))
+}
+
+// end ends the sandbox by all available means.
+func (i *instance) end(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*stopTime)
 	defer cancel()
 	var err error
@@ -220,29 +268,29 @@ func (i *instance) Destroy(ctx context.Context) error {
 		i.tether.Close()
 	}
 	if i.reaped != nil {
-		// It says goodbye a moment before it has gone. Whoever ends now would
-		// leave it to an init that may take its time.
+		// The shim reports its end shortly before it exits. If this server
+		// exited first, init would adopt the shim, and may be slow to reap it.
 		select {
 		case <-i.reaped:
 		case <-ctx.Done():
 		}
 	}
-	// The shim has removed its cgroup unless it was killed.
-	err = errors.Join(err, i.force(ctx))
+	// The shim removes its cgroup unless it was killed.
+	err = errors.Join(err, i.killCgroup(ctx))
 	failpoint.Hit("provider.emptied")
-	return errors.Join(err, os.RemoveAll(i.l.dir))
+	return err
 }
 
 // Dial implements brig.Instance.
 func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
-	return i.Guest.Port(ctx, port)
+	return i.Guest.DialPort(ctx, port)
 }
 
 // Usage implements brig.Instance.
 func (i *instance) Usage(context.Context) (*brig.Usage, error) {
-	name := i.p.cgroup(i.id)
+	name := i.cgroupName()
 	if name == "" {
-		return nil, brig.Errorf(brig.Unimplemented, "without root nobody counts what a sandbox uses")
+		return nil, brig.Errorf(brig.Unimplemented, "usage is measured only if the server runs as root")
 	}
 	g, err := cgroup.Open(name)
 	if err != nil {
@@ -253,4 +301,68 @@ func (i *instance) Usage(context.Context) (*brig.Usage, error) {
 		return nil, err
 	}
 	return &brig.Usage{At: time.Now().UTC(), CPU: u.CPU, Memory: int64(u.Memory), Cache: int64(u.Cache)}, nil
+}
+
+// StartMain implements brig.Instance.
+func (i *instance) StartMain(ctx context.Context, linger bool) error {
+	return i.l.sendRequest(ctx, request{Op: "begin", Linger: linger})
+}
+
+// retryPause is the pause before a failed request to the shim is retried.
+const retryPause = time.Second
+
+// WaitMain implements brig.Instance.
+func (i *instance) WaitMain(ctx context.Context) error {
+	for {
+		err := i.l.sendRequest(ctx, request{Op: "over"})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-i.done:
+			return fmt.Errorf("wait for the main program of %s: %w", i.id, err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// Log implements brig.Instance.
+func (i *instance) Log(p []byte) error {
+	w, err := journal.Open(i.l.path(logFile))
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(p)
+	return errors.Join(err, w.Close())
+}
+
+// Logs implements brig.Instance.
+func (i *instance) Logs(context.Context) (io.ReadCloser, error) {
+	return journal.Read(i.l.path(logFile))
+}
+
+// TimedLogs implements brig.Instance.
+func (i *instance) TimedLogs(context.Context) (io.ReadCloser, error) {
+	return journal.ReadTimed(i.l.path(logFile), brig.LogTime)
+}
+
+// Refusals implements brig.Refuser. It returns no counts for sandboxes with a
+// gofer, sandboxes of older servers, and sandboxes whose shim was killed.
+func (i *instance) Refusals(ctx context.Context) (*brig.Refusals, error) {
+	select {
+	case <-i.done:
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return i.denied, nil
+	default:
+	}
+	if !i.order.Counted {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	a, err := i.l.call(ctx, request{Op: "refused"})
+	return a.Refused, err
 }

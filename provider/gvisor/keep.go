@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -12,47 +13,51 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// keptDescriptors is how many descriptors a process has on the host.
+// keptDescriptors is the number of descriptors that the host has for a process.
 const keptDescriptors = 5
 
-// keepsakes are the host's ends of processes, which a shim holds so that they
-// survive the server.
-type keepsakes struct {
+// keptProcesses are the host's descriptors of processes. A shim holds them so
+// that they survive the server.
+type keptProcesses struct {
 	mu sync.Mutex // guards the field below
-	by map[string]keepsake
+	by map[string]keptProcess
 }
 
-// keptNote is what a shim keeps of a process beside its descriptors.
+// keptNote is the data about a process that a shim stores beside the
+// descriptors.
 type keptNote struct {
 	PID   int
 	Plain bool `json:",omitempty"`
 	Note  []byte
 }
 
-type keepsake struct {
-	note []byte
-	fds  []int
+type keptProcess struct {
+	note    []byte
+	fds     []int
+	parking bool // a server has begun to park the process
 }
 
-// put keeps, replaces, or with an empty note drops. The descriptors are the
-// keeper's from now on.
-func (k *keepsakes) put(id string, note []byte, fds []int) {
+// put adds or replaces an entry, or removes it if the note is empty. If carried
+// is set, the agent holds the process's descriptors. Otherwise an entry without
+// new descriptors keeps its own. It takes ownership of the descriptors.
+func (k *keptProcesses) put(id string, note []byte, carried bool, fds []int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old, known := k.by[id]
 	switch {
 	case len(note) == 0:
 		delete(k.by, id)
-	case len(fds) == 0 && known:
-		k.by[id] = keepsake{note, old.fds} // only the note has changed
+	case len(fds) == 0 && known && !carried:
+		k.by[id] = keptProcess{note, old.fds, old.parking} // only the note has changed
 		return
 	default:
 		if k.by == nil {
-			k.by = map[string]keepsake{}
+			k.by = map[string]keptProcess{}
 		}
-		k.by[id] = keepsake{note, fds}
+		k.by[id] = keptProcess{note: note, fds: fds}
 		fds = nil
 	}
 	for _, fd := range append(old.fds, fds...) {
@@ -60,12 +65,23 @@ func (k *keepsakes) put(id string, note []byte, fds []int) {
 	}
 }
 
-// sendAll sends everything that is kept, and an answer without an ID.
-func (k *keepsakes) sendAll(c *net.UnixConn) {
+// park records that a server begins to park a process. If the server dies, the
+// next one finds the process with the agent or on the descriptors.
+func (k *keptProcesses) park(id string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p, known := k.by[id]; known {
+		p.parking = true
+		k.by[id] = p
+	}
+}
+
+// sendAll sends an answer for each entry, and then an answer without an ID.
+func (k *keptProcesses) sendAll(c *net.UnixConn) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for id, v := range k.by {
-		if send(c, answer{ID: id, Note: v.note}, v.fds...) != nil {
+		if send(c, answer{ID: id, Note: v.note, Carried: len(v.fds) == 0, Parking: v.parking}, v.fds...) != nil {
 			return
 		}
 	}
@@ -74,6 +90,13 @@ func (k *keepsakes) sendAll(c *net.UnixConn) {
 
 // Start implements brig.Instance.
 func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
+	if i.order.Carried {
+		p, err := i.Guest.StartCarried(ctx, id, cmd, s)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
 	p, err := i.Guest.Start(ctx, id, cmd, s)
 	if err != nil {
 		return nil, err
@@ -83,24 +106,44 @@ func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s bri
 
 // Keep implements brig.Instance.
 func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err error) {
+	if cp, carried := p.(*guest.Carried); carried {
+		return i.keepCarried(ctx, cp, note)
+	}
 	gp, ok := p.(*guest.Process)
 	if !ok {
 		return fmt.Errorf("keep: %T is not a process of this provider", p)
 	}
-	if len(note) == 0 { // of one that may be closed
-		return i.l.tell(ctx, request{Op: "keep", ID: gp.ID()})
+	if len(note) == 0 { // the process may already be closed
+		return i.l.sendRequest(ctx, request{Op: "keep", ID: gp.ID()})
 	}
 	if note, err = json.Marshal(keptNote{PID: gp.PID(), Plain: gp.Plain(), Note: note}); err != nil {
 		return err
 	}
 	return gp.Descriptors(func(fds []int) error {
-		return i.l.tell(ctx, request{Op: "keep", ID: gp.ID(), Note: note}, fds...)
+		return i.l.sendRequest(ctx, request{Op: "keep", ID: gp.ID(), Note: note}, fds...)
 	})
+}
+
+// keepCarried implements Keep for a process whose descriptors the agent holds.
+// The shim stores only the note.
+func (i *instance) keepCarried(ctx context.Context, p *guest.Carried, note []byte) error {
+	if len(note) == 0 {
+		err := i.Guest.DetachCarried(ctx, p.ID(), false)
+		return errors.Join(err, i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID()}))
+	}
+	note, err := json.Marshal(keptNote{PID: p.PID(), Note: note})
+	if err != nil {
+		return err
+	}
+	if err := i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID(), Note: note, Carried: true}); err != nil {
+		return err
+	}
+	return i.Guest.DetachCarried(ctx, p.ID(), true)
 }
 
 // Kept implements brig.Instance.
 func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
-	c, err := i.l.ask(ctx, request{Op: "kept"})
+	c, err := i.l.openRequest(ctx, request{Op: "kept"})
 	if err != nil {
 		return nil, err
 	}
@@ -121,24 +164,72 @@ func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
 		if err := json.Unmarshal(a.Note, &n); err != nil {
 			return out, fmt.Errorf("decode what the shim keeps: %w", err)
 		}
-		p, err := i.Guest.Adopt(a.ID, n.PID, n.Plain, fds)
+		p, err := i.reattach(ctx, a, &n, fds)
 		if err != nil {
 			return out, err
+		}
+		if p == nil {
+			continue
 		}
 		out = append(out, brig.Kept{ID: a.ID, Note: n.Note, Process: p})
 	}
 }
 
-// answers reads answers and the descriptors that come with them. A read may
-// end in the middle of a long answer, and the next one begin there and bring
-// the descriptors of another: they are told apart by their number.
+// reattach takes over a kept process. It returns nil if the process has ended,
+// and its output was read.
+func (i *instance) reattach(ctx context.Context, a answer, n *keptNote, fds []int) (brig.Process, error) {
+	if !a.Carried && !a.Parking {
+		return i.Guest.Reattach(a.ID, n.PID, n.Plain, fds)
+	}
+	p, err := i.Guest.ReattachCarried(ctx, a.ID)
+	gone := brig.KindOf(err) == brig.NotFound
+	switch {
+	case gone && a.Parking: // the server died before the agent held the process
+		return i.Guest.Reattach(a.ID, n.PID, n.Plain, fds)
+	case gone:
+		return nil, i.l.sendRequest(ctx, request{Op: "keep", ID: a.ID})
+	}
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+	if err == nil && a.Parking {
+		err = i.l.sendRequest(ctx, request{Op: "keep", ID: a.ID, Note: a.Note, Carried: true})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Park implements brig.Parker.
+func (i *instance) Park(ctx context.Context, p brig.Process, tell func(dir string) error) (brig.Process, error) {
+	gp, ok := p.(*guest.Process)
+	if !ok { // the agent holds its descriptors already
+		return p, nil
+	}
+	// If the server dies from here on, the next one asks the agent first.
+	if err := i.l.sendRequest(ctx, request{Op: "parking", ID: gp.ID()}); err != nil {
+		return nil, err
+	}
+	failpoint.Hit("park.begun")
+	c, err := i.Guest.Park(ctx, gp, tell)
+	failpoint.Hit("park.held")
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// answers reads answers and their descriptors. A read may end within a long
+// answer, and the next read may then return the descriptors of a later answer.
+// Each answer has a fixed number of descriptors, by which answers assigns them.
 type answers struct {
 	c   *net.UnixConn
 	buf []byte
 	fds []int
 }
 
-// close closes the descriptors that no answer was read for.
+// close closes the descriptors whose answers were not read.
 func (r *answers) close() {
 	for _, fd := range r.fds {
 		unix.Close(fd)
@@ -151,7 +242,7 @@ func (r *answers) next() (a answer, fds []int, err error) {
 		if line, rest, ok := bytes.Cut(r.buf, []byte("\n")); ok {
 			r.buf = rest
 			err = json.Unmarshal(line, &a)
-			if a.ID != "" {
+			if a.ID != "" && !a.Carried {
 				n := min(keptDescriptors, len(r.fds))
 				fds, r.fds = r.fds[:n:n], r.fds[n:]
 			}

@@ -11,41 +11,59 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
 )
 
-// layout is the folder of one sandbox. Its name is the sandbox's id, and the
-// name of everything else that belongs to it derives from that, so that what
-// nobody owns can be found by comparing names.
+// layout is the directory of one sandbox. The directory is named after the
+// sandbox's id. The names of all other resources of the sandbox derive from the
+// id, so that leftover resources can be found by name.
 type layout struct{ dir string }
 
 func (l layout) path(name string) string { return filepath.Join(l.dir, name) }
 
-// The files in a sandbox's folder.
+// Files in a sandbox's directory.
 const (
-	orderFile   = "order.json"  // what the provider asks of the shim
-	configFile  = "config.json" // the OCI configuration, of gVisor's choosing
+	orderFile   = "order.json"  // the provider's order to the shim
+	configFile  = "config.json" // the OCI configuration; gVisor requires this name
 	socketFile  = "shim.sock"
-	lockFile    = "lock"      // held by whoever brings the sandbox to life, then by its shim
-	exitFile    = "exit.json" // how it ended; the last thing that a shim writes
-	logFile     = "log"       // what its programs wrote, a journal
-	shimLogFile = "shim.log"  // the shim's own last words
+	lockFile    = "lock"      // held by the process that creates the sandbox, then by its shim
+	exitFile    = "exit.json" // how the sandbox ended; the last file that a shim writes
+	logFile     = "log"       // the output of the sandbox's programs, a journal
+	shimLogFile = "shim.log"  // the shim's standard error
 	panicFile   = "panic.log"
-	stateDir    = "state"   // gVisor's own
+	stateDir    = "state"   // gVisor's state
 	overlayDir  = "overlay" // backs the writable layer
 )
 
-// sandboxesDir holds the folders of all sandboxes.
+// sandboxesDir returns the directory that contains the directories of all
+// sandboxes.
 func sandboxesDir(dataDir string) string { return filepath.Join(dataDir, "sandboxes") }
 
-// cgroupParent is the cgroup above those of a data folder's sandboxes. Two
-// data folders on one machine never meet.
+// cgroupParent returns the parent cgroup of the sandboxes of a data directory.
+// Each data directory on a machine has its own parent cgroup.
 func cgroupParent(dataDir string) string {
 	sum := sha256.Sum256([]byte(dataDir))
 	return "/brig/" + hex.EncodeToString(sum[:6])
 }
 
-// lock takes the folder's lock, which says that somebody looks after it. It
-// returns nil when somebody else does.
+// shareGroup is the prefix of the parent cgroup of sandboxes that share
+// processor time. No sandbox id begins with it.
+const shareGroup = "share-"
+
+// cgroupOf returns the cgroup of a sandbox. Older servers created all sandboxes
+// without a share.
+func cgroupOf(dataDir, share string, id brig.ID) string {
+	parent := cgroupParent(dataDir)
+	if share != "" {
+		sum := sha256.Sum256([]byte(share))
+		parent += "/" + shareGroup + hex.EncodeToString(sum[:8])
+	}
+	return parent + "/" + string(id)
+}
+
+// lock acquires the directory's lock. The process that holds it is responsible
+// for the directory. It returns nil if another process holds the lock.
 func (l layout) lock() (*os.File, error) {
 	f, err := os.OpenFile(l.path(lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -62,7 +80,8 @@ func (l layout) lock() (*os.File, error) {
 	return nil, fmt.Errorf("lock %s: %w", l.dir, err)
 }
 
-// readJSON reads a file of ours; it reports false when there is none.
+// readJSON decodes a file in the directory. It returns false if the file does
+// not exist.
 func (l layout) readJSON(name string, v any) (bool, error) {
 	b, err := os.ReadFile(l.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +96,8 @@ func (l layout) readJSON(name string, v any) (bool, error) {
 	return true, nil
 }
 
-// writeJSON writes a file that is there whole or not at all, whatever dies.
+// writeJSON writes a file atomically, so that a crash never leaves a partial
+// file.
 func (l layout) writeJSON(name string, v any, durable bool) error {
 	b, err := json.Marshal(v)
 	if err != nil {

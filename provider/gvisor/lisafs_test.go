@@ -11,7 +11,7 @@ import (
 	"gvisor.dev/gvisor/pkg/lisafs"
 )
 
-// gVisor reads what a tree answers as it is meant.
+// gVisor decodes the responses of a tree correctly.
 func TestTreeSpeaksLISAFS(t *testing.T) {
 	_, root := apart(t, false)
 	req := lisafs.OpenAtReq{FD: rootID, Flags: unix.O_RDONLY}

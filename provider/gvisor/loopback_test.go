@@ -9,8 +9,8 @@ import (
 	runsc "gvisor.dev/gvisor/runsc/boot"
 )
 
-// What a shim says of the loopback is what gVisor's own library would say.
-func TestLoopbackIsGVisors(t *testing.T) {
+// The shim's loopback configuration equals that of gVisor's own library.
+func TestLoopbackMatchesGVisor(t *testing.T) {
 	ours, err := json.Marshal(loopback())
 	if err != nil {
 		t.Fatal(err)

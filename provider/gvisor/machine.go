@@ -7,24 +7,29 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig/guest"
+	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// machine is a running gVisor sandbox, seen by the process that started it.
+// machine is a running gVisor sandbox, in the process that started it.
 type machine struct {
 	kernel
 	control *net.UnixConn // the agent's control socket
 	guest   *guest.Guest
+	refused *counters     // nil if refusals are not counted
+	saving  sync.RWMutex  // write-locked during a save, so that no connection is passed to the agent
+	asked   uint32        // the number of the last question about a save; saving guards it
 	gone    chan struct{} // closed when the sandbox has ended
-	status  atomic.Int32  // its wait status, when gone
+	status  atomic.Int32  // the sandbox's wait status, valid once gone is closed
 }
 
-// boot starts gVisor with the agent as init, in the group if there is one.
+// boot starts gVisor with the agent as init, in the given cgroup, if any.
 func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 	for _, dir := range []string{stateDir, overlayDir} {
 		if err := os.MkdirAll(l.path(dir), 0o700); err != nil {
@@ -47,23 +52,31 @@ func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 		return nil, fmt.Errorf("open control socket: %w", err)
 	}
 	m.control = c.(*net.UnixConn)
-	agent, err := os.Open(o.Agent)
-	if err != nil {
-		return nil, fmt.Errorf("open agent: %w", err)
+	d := donated{control: theirs}
+	if o.AgentAt == "" {
+		if d.agent, err = os.Open(o.Agent); err != nil {
+			return nil, fmt.Errorf("open agent: %w", err)
+		}
+		defer d.agent.Close()
 	}
-	defer agent.Close()
-
-	// The sandbox dies with the thread that starts it, so that it cannot
-	// outlive its shim. This one stays.
-	runtime.LockOSThread()
 	start := withGofer
 	if o.Alone {
-		start = alone
+		start = withoutGofer
 	}
-	if m.kernel, err = start(l, o, g, donated{control: theirs, agent: agent}); err != nil {
+	if o.Counted {
+		if m.refused, d.counters, err = newCounters(); err != nil {
+			return nil, err
+		}
+		defer d.counters.Close()
+	}
+	// The kernel kills the sandbox when the thread that started it exits, so
+	// that the sandbox cannot outlive its shim. Lock this goroutine to its
+	// thread.
+	runtime.LockOSThread()
+	if m.kernel, err = start(l, o, g, d); err != nil {
 		return nil, err
 	}
-	if err := m.confined(g); err != nil {
+	if err := m.checkCgroup(g); err != nil {
 		return nil, errors.Join(err, m.kernel.destroy())
 	}
 	if err := m.run(); err != nil {
@@ -77,31 +90,33 @@ func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 	return m, nil
 }
 
-// confined makes sure that the sentry is where its limits are. Nothing of the
-// guest has run yet.
-func (m *machine) confined(g *cgroup.Group) error {
+// checkCgroup checks that the sentry is in its cgroup. It must be called before
+// any code of the guest runs.
+func (m *machine) checkCgroup(g *cgroup.Group) error {
 	if g == nil {
 		return nil
 	}
-	in, err := g.Holds(m.pid())
+	in, err := g.Contains(m.pid())
 	if err == nil && !in {
 		err = errors.New("the sandbox is not in its cgroup")
 	}
 	return err
 }
 
-// connect makes a connection to the agent and returns the host's end.
+// connect opens a connection to the agent and returns the host's end.
 func (m *machine) connect() (int, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, fmt.Errorf("make connection: %w", err)
 	}
 	defer unix.Close(fds[1])
+	m.saving.RLock()
+	defer m.saving.RUnlock()
 	for _, fd := range fds {
-		// More in flight means fewer switches between host and guest.
+		// A larger buffer means fewer switches between host and guest.
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 1<<20)
 	}
-	if _, _, err := m.control.WriteMsgUnix([]byte{0}, unix.UnixRights(fds[1]), nil); err != nil {
+	if _, _, err := m.control.WriteMsgUnix([]byte{wire.ControlConnect}, unix.UnixRights(fds[1]), nil); err != nil {
 		unix.Close(fds[0])
 		return -1, fmt.Errorf("hand connection to agent: %w", err)
 	}
@@ -129,7 +144,7 @@ func (m *machine) destroy() error {
 	return m.kernel.destroy()
 }
 
-// code is the exit code of a machine that has gone.
+// code returns the exit code of a sandbox that has ended.
 func (m *machine) code() int {
 	ws := unix.WaitStatus(m.status.Load())
 	if ws.Signaled() {

@@ -22,17 +22,17 @@ import (
 	"github.com/brig-run/brig/internal/prefilter"
 )
 
-// Main takes over the process if argv[0] says that it is one of the provider's
-// own, and then never returns. gVisor starts itself again as "runsc-…" or as
-// /proc/self/exe; "runsc" gives its command line, of which only "run" and
-// "delete" are linked, for comparing speeds.
+// Main runs one of the provider's own programs if argv[0] names it, and does
+// not return in that case. gVisor re-executes itself as "runsc-…" or as
+// /proc/self/exe. "runsc" is its command line with only "run" and "delete"
+// linked, for performance comparisons.
 func Main() {
 	name := os.Args[0][strings.LastIndexByte(os.Args[0], '/')+1:]
 	switch {
 	case name == shimName:
 		Shim()
 	case name == "runsc", strings.HasPrefix(name, "runsc-"), os.Args[0] == "/proc/self/exe":
-		os.Args = ready(os.Args)
+		os.Args = prepareProcess(os.Args)
 		const user, internal = "", "internal use only"
 		cli.Run(nil, map[util.SubCommand]string{
 			new(cmd.Run): user, new(cmd.Delete): user,
@@ -42,10 +42,10 @@ func Main() {
 	}
 }
 
-// ready makes one of gVisor's processes that a shim has started quick to
-// start; one that was started by hand is left as gVisor is. It returns the
-// arguments that it is to see.
-func ready(args []string) []string {
+// prepareProcess speeds up the start of a gVisor process that a shim has
+// started, and returns the process's arguments. It does not change a process
+// that was started by hand.
+func prepareProcess(args []string) []string {
 	p := parse(args)
 	if p.dir == "" {
 		return args
@@ -58,20 +58,21 @@ func ready(args []string) []string {
 	prefilter.Use()
 	switch p.command {
 	case "gofer":
-		settle(&o, caps.Of(goferCaps()...))
+		dropCapabilities(&o, caps.Of(goferCaps()...))
 	case "boot":
-		untraced()
-		_ = plainCPUID() // it is slower without
-		settle(&o, caps.Of(sentryCaps()...))
+		skipTracePoints()
+		args = countRefusals(args)
+		_ = plainCPUID() // if this fails, programs only start more slowly
+		dropCapabilities(&o, caps.Of(sentryCaps()...))
 		if path, err := unmounter(); err == nil && !o.Rootless {
-			specutils.ExePath = path // a sentry starts itself again for this alone
+			specutils.ExePath = path // a sentry re-executes itself only to unmount
 		}
-		return o.limited(args)
+		return o.withLimits(args)
 	}
 	return args
 }
 
-// parsed is what matters here of the arguments of one of gVisor's processes.
+// parsed contains the relevant arguments of a gVisor process.
 type parsed struct{ command, dir string }
 
 func parse(args []string) (p parsed) {
@@ -89,36 +90,37 @@ func parse(args []string) (p parsed) {
 	return p
 }
 
-// goferCaps are all that gVisor leaves to a gofer.
+// goferCaps are the capabilities that gVisor leaves to a gofer.
 func goferCaps() []int {
 	return []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_CHROOT}
 }
 
-// sentryCaps are all that gVisor leaves to a sentry.
+// sentryCaps are the capabilities that gVisor leaves to a sentry.
 func sentryCaps() []int {
 	return []int{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SYS_PTRACE}
 }
 
-// settle trims the bounding set to what gVisor would trim it to, before this
-// process has many threads. Should it fail, gVisor does it.
-func settle(o *order, keep caps.Set) {
-	if !o.disabled("network") { // with the host's it keeps more
+// dropCapabilities reduces the bounding set before this process has many
+// threads. If it fails, gVisor reduces the set later.
+func dropCapabilities(o *order, keep caps.Set) {
+	if !o.disabled("network") { // gVisor keeps more capabilities if it uses the host's network
 		_ = caps.Settle(keep)
 	}
 }
 
-// limited adds the sandbox's limits to the arguments of a sentry that the
-// shim has started in its cgroup: gVisor tells it only of cgroups that it
-// joins itself. The guest sees as many processors and as much memory as it
+// withLimits adds the sandbox's limits to the arguments of a sentry that the
+// shim has started in its cgroup: gVisor passes them only for cgroups that it
+// joins itself. The guest then sees exactly the processors and memory that it
 // may use.
-func (o *order) limited(args []string) []string {
+func (o *order) withLimits(args []string) []string {
 	if o.Cgroup == "" || slices.Contains(args, "--cpu-num") {
 		return args
 	}
-	// The container's name is last. What comes later counts.
+	// The last argument is the container's name. Later flags override earlier
+	// ones.
 	out, name := args[:len(args)-1:len(args)-1], args[len(args)-1]
 	if o.Limits.CPUs > 0 {
-		// Programs may skip their locks on a single processor.
+		// At least 2: programs may omit locks on a single processor.
 		n := min(max(int(math.Ceil(o.Limits.CPUs)), 2), runtime.NumCPU())
 		quota, period := cgroup.Quota(o.Limits.CPUs)
 		out = append(out, fmt.Sprintf("--cpu-num=%d", n), fmt.Sprintf("--cpu-quota=%d", quota), fmt.Sprintf("--cpu-period=%d", period))

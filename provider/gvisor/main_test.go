@@ -9,15 +9,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A sentry is told its limits where gVisor does not tell it, and only there.
-func TestSentryIsToldItsLimits(t *testing.T) {
+// A sentry receives its limits as arguments only if gVisor does not pass them
+// itself.
+func TestSentryLimitArguments(t *testing.T) {
 	dir := t.TempDir()
 	o := order{Version: orderVersion, Cgroup: "/brig/x/y", Limits: brig.Limits{CPUs: 0.5, Memory: 64 << 20}}
 	if err := (layout{dir: dir}).writeJSON(orderFile, o, false); err != nil {
 		t.Fatal(err)
 	}
 	given := []string{"runsc-sandbox", "--network=none", "boot", "--bundle=" + dir, "--total-memory", "99", "name"}
-	got := ready(slices.Clone(given))
+	got := prepareProcess(slices.Clone(given))
 	if got[len(got)-1] != "name" {
 		t.Errorf("the name is not last: %q", got)
 	}
@@ -32,7 +33,7 @@ func TestSentryIsToldItsLimits(t *testing.T) {
 		"gofer":         {"runsc-gofer", "gofer", "--bundle", dir, "name"},
 		"run":           {"runsc", "run", "--bundle=" + dir, "name"},
 	} {
-		if got := ready(slices.Clone(args)); !slices.Equal(got, args) {
+		if got := prepareProcess(slices.Clone(args)); !slices.Equal(got, args) {
 			t.Errorf("%s: %q became %q", name, args, got)
 		}
 	}

@@ -12,17 +12,18 @@ const (
 	sentryName = "runsc-sandbox"
 )
 
-// Shim is the main of a shim. It never returns.
+// Shim is the main function of a shim. It never returns.
 func Shim() {
 	delayGC()
 	os.Exit(shimMain(os.Args[1:]))
 }
 
-// firstGC is how much more than usual a process may allocate until memory is
-// first collected, in percent: with it no collection falls into its start.
+// firstGC is the GC percentage that applies until the first garbage collection,
+// so that no collection happens during the start of a process.
 const firstGC = 800
 
-// delayGC puts the first garbage collection off. After it all is as usual.
+// delayGC delays the first garbage collection. Afterwards the usual setting
+// applies.
 func delayGC() {
 	usual := debug.SetGCPercent(firstGC)
 	runtime.SetFinalizer(new([16]byte), func(*[16]byte) { debug.SetGCPercent(usual) })

@@ -1,41 +1,58 @@
 package gvisor
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// agentCaps are what the agent may do to the processes and files of its own
-// sandbox. Its bounding set is empty and it gives its ambient capabilities up
-// before it starts anything, so that nothing that it starts has any of them,
-// whoever it runs as.
+// agentCaps are the capabilities of the agent over the processes and files of
+// its own sandbox. Its bounding set is empty, and it drops its ambient
+// capabilities before it starts a process. The processes that it starts
+// therefore have no capabilities, whatever their user.
 func agentCaps() []string {
 	return []string{
 		"CAP_SETUID", "CAP_SETGID", "CAP_KILL", "CAP_SYS_RESOURCE",
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETPCAP",
-		"CAP_SYS_ADMIN", // to set the host name when the sandbox is claimed
-		"CAP_NET_ADMIN", // to make the interface of an uplink
+		"CAP_SYS_ADMIN",  // to set the host name when the sandbox is claimed
+		"CAP_NET_ADMIN",  // to create the interface of a network link
+		"CAP_SYS_PTRACE", // to find the descriptors that prevent a save
 	}
 }
 
-// agentFD is the descriptor on which the agent finds its control socket.
+// agentFD is the descriptor of the agent's control socket.
 const agentFD = 3
 
-// oomScore is how much rather than others a sandbox is killed when the machine
-// is out of memory.
+// agentPath is the path of the agent in the guest. If the agent were executed
+// from a donated descriptor, the sandbox could not be saved.
+const agentPath = "/.brig/brig-agent"
+
+// binds returns the bind mounts of the image and of the agent.
+func (o *order) binds() []Bind {
+	if o.AgentAt == "" {
+		return o.Root.Binds
+	}
+	return append(slices.Clone(o.Root.Binds), Bind{Source: o.Agent, Target: o.AgentAt})
+}
+
+// oomScore makes the kernel prefer to kill sandboxes when the host runs out of
+// memory.
 const oomScore = 500
 
 // shmSize is the size of /dev/shm, in bytes.
 const shmSize = 64 * brig.MiB
 
-// bundle is what OCI calls a bundle's configuration, as far as it is used here.
-// The types of OCI's own package have hundreds of fields, and whoever encodes
-// the first of them pays for them all.
+// bundle is the configuration of an OCI bundle, with the fields that are used
+// here. The types of the OCI package have hundreds of fields, all of which the
+// first encoding would have to prepare.
 type bundle struct {
 	Version  string        `json:"ociVersion"`
 	Hostname string        `json:"hostname"`
@@ -87,10 +104,10 @@ type bundleNamespace struct {
 	Type string `json:"type"`
 }
 
-// bundle says in OCI's words what the sandbox is.
+// bundle returns the sandbox's OCI configuration.
 func (o *order) bundle() bundle {
 	caps := agentCaps()
-	agent, bounding := []string{"brig-agent"}, []string{}
+	agent, bounding := []string{cmp.Or(o.AgentAt, "brig-agent")}, []string{}
 	if o.disabled("capabilities") {
 		agent, bounding = append(agent, "keep-capabilities"), caps
 	}
@@ -113,13 +130,13 @@ func (o *order) bundle() bundle {
 	for _, ns := range []string{"pid", "mount", "ipc", "uts", "network"} {
 		b.Linux.Namespaces = append(b.Linux.Namespaces, bundleNamespace{ns})
 	}
-	for _, m := range o.Root.Binds {
+	for _, m := range o.binds() {
 		options := []string{"rbind", "ro", "nosuid", "nodev"}
 		if o.disabled("read-only") {
 			options = []string{"rbind", "rw"}
 		}
 		if o.Alone {
-			options = append(options, habits(m.Source)...)
+			options = append(options, fsOptions(m.Source)...)
 		}
 		b.Mounts = append(b.Mounts, bundleMount{Type: "bind", Source: m.Source, Destination: m.Target, Options: options})
 	}
@@ -134,12 +151,12 @@ func (o *order) bundle() bundle {
 	return b
 }
 
-// habits are what gVisor must know of the file system that a mount's files are
-// in; a gofer would tell it.
-func habits(path string) []string {
+// fsOptions returns the mount options that the file system of path needs. With
+// a gofer, the gofer reports them to gVisor.
+func fsOptions(path string) []string {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil {
-		return nil // who mounts it will see
+		return nil // the mount itself reports the error
 	}
 	switch fs.Type {
 	case unix.OVERLAYFS_SUPER_MAGIC:
@@ -150,21 +167,22 @@ func habits(path string) []string {
 	return nil
 }
 
-// flags are gVisor's. What is not named has gVisor's default, which is the
-// strict one: no host sockets, no host fifos, no setuid. If join, gVisor puts
-// itself into the cgroup.
+// flags returns gVisor's flags. The flags that it omits have gVisor's strict
+// defaults: no host sockets, no host fifos, no setuid. If join is set, gVisor
+// joins the cgroup itself.
 func (o *order) flags(l layout, join bool) map[string]string {
 	flags := map[string]string{
 		"root":     l.path(stateDir),
 		"platform": "systrap",
 		"network":  "none",
-		// The whole root is writable, into a file that is as large as it gets.
+		// The whole root is writable. A file of limited size stores the
+		// changes.
 		"overlay2": fmt.Sprintf("root:dir=%s,size=%d", l.path(overlayDir), o.Limits.Disk),
-		// Images do not change while sandboxes use them, so names and
-		// attributes may be remembered; imports in Python gain from it.
+		// Images do not change while sandboxes use them, so gVisor may cache
+		// names and attributes. Caching makes imports in Python faster.
 		"file-access":        "exclusive",
 		"file-access-mounts": "exclusive",
-		// The shim has an empty network of its own already.
+		// The shim already has an empty network namespace.
 		"gofer-network-namespace": "host",
 		"host-settings":           "ignore",
 		"panic-log":               l.path(panicFile),
@@ -177,14 +195,44 @@ func (o *order) flags(l layout, join bool) map[string]string {
 	return flags
 }
 
-func (o *order) disabled(protection string) bool {
-	for _, d := range o.Disabled {
-		if d == protection {
-			return true
-		}
-	}
-	return false
+func (o *order) disabled(protection string) bool { return isDisabled(o.Disabled, protection) }
+
+func (p *Provider) disabled(protection string) bool { return isDisabled(p.Disabled, protection) }
+
+func isDisabled(disabled []string, protection string) bool {
+	return failpoint.Enabled && slices.Contains(disabled, protection)
 }
 
-// bundleDir is the folder from which gVisor reads its configuration.
+// bundleDir is the directory from which gVisor reads its configuration.
 func (l layout) bundleDir() string { return filepath.Clean(l.dir) }
+
+// links is the network configuration of a guest in gVisor's format: only the
+// loopback interface.
+type links struct{ LoopbackLinks []link }
+
+type link struct {
+	Name      string
+	Addresses []linkAddress
+	Routes    []linkRoute
+	GVisorGRO bool
+}
+
+type linkAddress struct {
+	Address   net.IP
+	PrefixLen int
+}
+
+type linkRoute struct{ Destination net.IPNet }
+
+// loopback returns the guest's network configuration.
+func loopback() links {
+	v4, v6 := net.IPv4(127, 0, 0, 1).To4(), net.IPv6loopback
+	return links{[]link{{
+		Name:      "lo",
+		Addresses: []linkAddress{{v4, 8}, {v6, 128}},
+		Routes: []linkRoute{
+			{net.IPNet{IP: net.IPv4(127, 0, 0, 0), Mask: net.CIDRMask(8, 32)}},
+			{net.IPNet{IP: v6, Mask: net.CIDRMask(128, 128)}},
+		},
+	}}}
+}

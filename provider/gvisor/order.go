@@ -9,48 +9,56 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// orderVersion is the version of order and of the handle; a shim that was
-// started by an older server keeps the order that it was given.
+// orderVersion is the version of order and of the handle. A shim that was
+// started by an older server keeps its order.
 const orderVersion = 1
 
-// order is what a provider asks of a shim, written to the sandbox's folder.
+// order is a provider's order to a shim, stored in the sandbox's directory.
 type order struct {
 	Version  int
 	ID       string
 	Hostname string
+	Image    string `json:",omitempty"` // the image's digest
 	Root     Root
 	Limits   brig.Limits
 	Env      map[string]string
 	Command  *brig.Command
-	// Private says that the command's environment is not here but comes on
-	// the shim's standard input: it may have secrets, and this is a file.
+	// If Private is set, the shim reads the command's environment from its
+	// standard input instead. The environment may contain secrets, and the
+	// order is stored in a file.
 	Private   bool `json:",omitempty"`
 	Lease     time.Time
 	Ephemeral bool
 	Blank     bool   `json:",omitempty"`
 	Held      bool   `json:",omitempty"`
-	Cgroup    string // empty where no cgroup can be made
+	Cgroup    string // empty if no cgroup can be created
+	Share     string `json:",omitempty"` // see brig.Spec.Share
 	Rootless  bool
 	Agent     string   // path of the agent's binary
+	AgentAt   string   `json:",omitempty"` // the agent's path in the guest; empty if the sentry receives an open descriptor
+	Carried   bool     `json:",omitempty"` // the agent holds the streams of processes, so that they can be saved
+	From      string   `json:",omitempty"` // directory of the save to restore
 	Engine    string   `json:",omitempty"` // path of the sentry's binary
 	Alone     bool     `json:",omitempty"` // the sentry works without a gofer
-	Disabled  []string // protections that a test's control switches off
+	Counted   bool     `json:",omitempty"` // the shim counts the refusals of the sentry
+	Disabled  []string // protections that a test disables to verify that they matter
 }
 
-// ending is how a sandbox ended, as its shim writes it down.
+// ending is the exit of a sandbox as its shim records it.
 type ending struct {
 	Code      int
 	Reason    brig.ExitReason
 	OOMKilled bool
 	At        time.Time
+	Refused   *brig.Refusals `json:",omitempty"` // nil if refusals were not counted
 }
 
 func (e ending) exit() *brig.Exit {
 	return &brig.Exit{Code: e.Code, Reason: e.Reason, OOMKilled: e.OOMKilled, At: e.At}
 }
 
-// Root is where an image's files are: a directory, and read-only binds of
-// others on top of it.
+// Root is the location of an image's files: a directory, and read-only bind
+// mounts on top of it.
 type Root struct {
 	Dir   string
 	Binds []Bind
@@ -59,13 +67,13 @@ type Root struct {
 // Bind makes Source visible at Target, read-only.
 type Bind struct{ Source, Target string }
 
-// hide takes the environment of the command out of an order, and returns what
-// reveal puts back.
+// hide removes the command's environment from an order, and returns it encoded
+// for reveal.
 func (o *order) hide() ([]byte, error) {
 	if o.Command == nil || len(o.Command.Env) == 0 {
 		return nil, nil
 	}
-	env := map[string][]byte{} // values need not be text
+	env := map[string][]byte{} // values may be arbitrary bytes
 	for k, v := range o.Command.Env {
 		env[k] = []byte(v)
 	}

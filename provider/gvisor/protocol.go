@@ -14,39 +14,56 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
-// request is what a provider asks on a connection to a shim, one JSON line.
+// request is a provider's request to a shim. Each connection carries one
+// request, as one JSON line.
 type request struct {
-	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "freeze", "thaw", "begin", "over", "stop", "sentry"
+	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "parking", "freeze", "thaw", "begin", "over", "stop", "sentry", "refused", "save"
 	Lease  time.Time       `json:",omitzero"`
 	Grace  time.Duration   `json:",omitzero"`
 	Reason brig.ExitReason `json:",omitempty"`
-	Linger bool            `json:",omitempty"` // of a main program that begins
-	// ID and Note are of a process that is kept; an empty note drops it.
+	Linger bool            `json:",omitempty"` // for "begin": the sandbox outlives its main program
+	// ID and Note describe a kept process. An empty note removes the process.
 	ID   string `json:",omitempty"`
 	Note []byte `json:",omitempty"`
+	// Carried means that the agent holds the descriptors of the process. The shim
+	// closes the descriptors that it has.
+	Carried bool       `json:",omitempty"`
+	Save    *saveOrder `json:",omitempty"`
 }
 
-// answer is what comes back, one JSON line; a dial's carries a descriptor.
-// What is kept comes as an answer for each process, with its descriptors, and
-// one without an ID at the end.
+// answer is the response to a request, as one JSON line. The answer to a dial
+// carries a descriptor. The response to "kept" has one answer per process, with
+// its descriptors, and then an answer without an ID.
 type answer struct {
 	Error string `json:",omitempty"`
 	ID    string `json:",omitempty"`
 	Note  []byte `json:",omitempty"`
-	PID   int    `json:",omitempty"` // of the sentry
+	PID   int    `json:",omitempty"` // the sentry's process id
+	// Carried means that the agent holds the process's descriptors, so the
+	// answer carries none.
+	Carried bool `json:",omitempty"`
+	// Parking means that the agent may hold the process's descriptors, because
+	// a server was parking the process.
+	Parking bool `json:",omitempty"`
+	// Holders are the processes that prevent the save.
+	Holders []wire.Holder `json:",omitempty"`
+	// Refused is nil if the shim does not count refusals.
+	Refused *brig.Refusals `json:",omitempty"`
 }
 
-// maxRequest is the longest request, in bytes: a note may have the whole
-// environment of an interpreter in it. Most fit into one read.
+// maxRequest is the maximum length of a request, in bytes: a note may contain
+// the whole environment of an interpreter. oneRead is a buffer size that fits
+// most requests.
 const (
 	maxRequest = 32 << 20
 	oneRead    = 8192
 )
 
-// socketPath returns a path of the shim's socket that is short enough for a
-// socket's address, however deep the data folder is.
+// socketPath returns a path of the shim's socket that fits into a socket
+// address, even if the path of the data directory is long.
 func (l layout) socketPath() (string, func(), error) {
 	p := l.path(socketFile)
 	if len(p) < 100 {
@@ -59,9 +76,9 @@ func (l layout) socketPath() (string, func(), error) {
 	return "/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + socketFile, func() { d.Close() }, nil
 }
 
-// ask sends a request to the shim and returns the connection, on which an
-// answer follows.
-func (l layout) ask(ctx context.Context, r request, fds ...int) (*net.UnixConn, error) {
+// openRequest sends a request to the shim and returns the connection for the
+// answer.
+func (l layout) openRequest(ctx context.Context, r request, fds ...int) (*net.UnixConn, error) {
 	p, done, err := l.socketPath()
 	if err != nil {
 		return nil, err
@@ -83,33 +100,38 @@ func (l layout) ask(ctx context.Context, r request, fds ...int) (*net.UnixConn, 
 	return uc, nil
 }
 
-// tell sends a request and waits for its answer.
-func (l layout) tell(ctx context.Context, r request, fds ...int) error {
-	c, err := l.ask(ctx, r, fds...)
+// sendRequest sends a request and returns the error in its answer, if any.
+func (l layout) sendRequest(ctx context.Context, r request, fds ...int) error {
+	_, err := l.call(ctx, r, fds...)
+	return err
+}
+
+// call sends a request and returns its answer.
+func (l layout) call(ctx context.Context, r request, fds ...int) (a answer, err error) {
+	c, err := l.openRequest(ctx, r, fds...)
 	if err != nil {
-		return err
+		return a, err
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	line, err := bufio.NewReaderSize(c, oneRead).ReadBytes('\n')
 	if err != nil {
-		return fmt.Errorf("ask shim: %w", err)
+		return a, fmt.Errorf("ask shim: %w", err)
 	}
-	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
-		return fmt.Errorf("decode shim's answer: %w", err)
+		return a, fmt.Errorf("decode shim's answer: %w", err)
 	}
 	if a.Error != "" {
-		return fmt.Errorf("shim: %s", a.Error)
+		return a, fmt.Errorf("shim: %s", a.Error)
 	}
-	return nil
+	return a, nil
 }
 
 // dialAgent asks the shim for a connection to the agent.
 func (l layout) dialAgent(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	c, err := l.ask(ctx, request{Op: "dial"})
+	c, err := l.openRequest(ctx, request{Op: "dial"})
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +149,7 @@ func (l layout) dialAgent(ctx context.Context) (net.Conn, error) {
 	return connOf(fd)
 }
 
-// descriptor takes the one descriptor out of a control message.
+// descriptor returns the single descriptor of a control message.
 func descriptor(oob []byte) (int, error) {
 	fds := descriptors(oob)
 	if len(fds) == 0 {
@@ -139,7 +161,7 @@ func descriptor(oob []byte) (int, error) {
 	return fds[0], nil
 }
 
-// descriptors takes all descriptors out of a control message.
+// descriptors returns all descriptors of a control message.
 func descriptors(oob []byte) []int {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -172,7 +194,7 @@ func send(c *net.UnixConn, a answer, fds ...int) error {
 	return sendLine(c, b, fds)
 }
 
-// sendLine sends a line, with descriptors at its beginning.
+// sendLine sends a line, with descriptors attached to its beginning.
 func sendLine(c *net.UnixConn, line []byte, fds []int) error {
 	var oob []byte
 	if len(fds) > 0 {

@@ -12,7 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -25,52 +25,58 @@ import (
 	"github.com/brig-run/brig/internal/span"
 )
 
-// self is this very binary, whatever becomes of its file.
+// self is the path of this binary. It remains valid if the file was replaced or
+// removed.
 const self = "/proc/self/exe"
 
 // Name is the provider's name.
 const Name = "gvisor"
 
-// Options say how to make sandboxes.
+// Options are the options of a Provider.
 type Options struct {
-	// DataDir holds a folder per sandbox. It must be on a disk that has room
-	// for what the sandboxes write.
+	// DataDir contains a directory per sandbox. Its disk must have enough space
+	// for the data that the sandboxes write.
 	DataDir string
-	// Root says where an image's files are.
+	// Root returns the location of an image's files.
 	Root func(digest string) (Root, error)
-	// Engine is the binary that becomes sentry, and gofer and shim where a gofer
-	// is needed: one whose main calls Main first. Empty is this very binary.
+	// Engine is the binary of the sentry. If a gofer is needed, it is also the
+	// binary of the gofer and the shim. Its main function must call Main first.
+	// The default is this binary.
 	Engine string
-	// Shim is the binary that becomes shim where no gofer is needed: one whose
-	// main is Shim. Empty is the engine.
+	// Shim is the binary of the shim if no gofer is needed. Its main function
+	// must call Shim. The default is the engine.
 	Shim string
-	// Agent is the binary that is the sandbox's init.
+	// Agent is the binary of the sandbox's init process.
 	Agent string
 	Log   *slog.Logger
-	// Disabled switches protections off, for tests that must see them fail.
+	// Disabled lists the protections to disable, for tests that verify that an
+	// attack then succeeds. Only builds with the tag failpoints read it.
 	Disabled []string
 }
 
-// Provider makes sandboxes with gVisor. It implements brig.Provider.
+// Provider creates sandboxes with gVisor. It implements brig.Provider.
 type Provider struct {
 	Options
-	rootless bool
-	alone    bool // sentries work without a gofer
-	cgroups  bool
-	held     cgroup.Limits // what a group with every limit turned out to have
-	claims   map[brig.Area]brig.Enforcement
-	awaited  sync.Map // the sandboxes for which awaitTied runs
+	rootless         bool
+	withoutGofer     bool // sentries work without a gofer
+	cgroups          bool
+	held             cgroup.Limits // the effective limits of a test group with all limits set
+	enforcement      map[brig.Area]brig.Enforcement
+	awaitingTethered sync.Map // the sandboxes for which awaitTethered runs
+	shares           shares
+	lazyBuild
 }
 
 var _ brig.Provider = (*Provider)(nil)
 
-// Open returns a Provider, after a look at what this machine can do.
+// Open returns a Provider. It checks the capabilities of this machine.
 func Open(o Options) (*Provider, error) {
 	dir, err := filepath.Abs(o.DataDir)
 	if err != nil {
 		return nil, fmt.Errorf("open data folder: %w", err)
 	}
-	// The name of the cgroup comes from the folder, however it is reached.
+	// Resolve symbolic links: the names of cgroups derive from the directory,
+	// and must not depend on the path that was given.
 	if err := os.MkdirAll(sandboxesDir(dir), 0o700); err != nil {
 		return nil, brig.Errorf(brig.NotInitialized, "the data folder cannot be made").
 			WithHint("choose a folder that you may write to with --data-dir").Because(err)
@@ -86,7 +92,7 @@ func Open(o Options) (*Provider, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Engine == self && cgoEnabled {
-		// It would need the dynamic loader inside its own empty root.
+		// The sentry would need the dynamic loader inside its own empty root.
 		return nil, brig.Errorf(brig.NotInitialized, "this brig was built with cgo and cannot start itself in a sandbox").
 			WithHint("build it with `make build`, or with CGO_ENABLED=0 go build")
 	}
@@ -95,26 +101,27 @@ func Open(o Options) (*Provider, error) {
 		p.held, err = tryCgroup(dir)
 		p.cgroups = err == nil
 	}
-	p.alone = !p.rootless && !slices.Contains(p.Disabled, "network") && tryTree(dir) == nil
-	// A shim of its own has no engine in it to start by its own name.
-	if p.Shim == "" || !p.alone || p.Engine == self {
+	p.withoutGofer = !p.rootless && !p.disabled("network") && tryTree(dir) == nil
+	// A separate shim binary does not contain an engine to start.
+	if p.Shim == "" || !p.withoutGofer || p.Engine == self {
 		p.Shim = p.Engine
 	}
-	p.claims = p.enforces()
+	p.enforcement = p.enforces()
 	return p, nil
 }
 
-// CheckCgroup reports why sandboxes of a data folder cannot have a cgroup
-// with limits, or nil if they can.
+// CheckCgroup returns the reason why the sandboxes of a data directory cannot
+// have a cgroup with limits, or nil if they can.
 func CheckCgroup(dataDir string) error {
 	_, err := tryCgroup(dataDir)
 	return err
 }
 
-// tryCgroup makes a group with every limit, and reads back which it has.
+// tryCgroup creates a group with every limit, and returns the limits that are
+// effective.
 func tryCgroup(dataDir string) (held cgroup.Limits, err error) {
-	// Every limit that a sandbox gets: cgroup v2 may delegate memory without
-	// the processors, and then no sandbox could start.
+	// Set all limits that a sandbox has. cgroup v2 may delegate the memory
+	// controller but not the cpu controller, and then no sandbox could start.
 	g, err := cgroup.New(cgroupParent(dataDir)+"/probe", cgroup.Limits{Memory: 64 << 20, CPUs: 1, PIDs: 1024})
 	if err != nil {
 		return held, err
@@ -129,15 +136,29 @@ func (p *Provider) layout(id brig.ID) layout {
 	return layout{dir: filepath.Join(sandboxesDir(p.DataDir), string(id))}
 }
 
-func (p *Provider) cgroup(id brig.ID) string {
+// newCgroup returns the cgroup of a new sandbox, or "" if none can be created.
+// A sandbox in the warm pool has no share yet.
+func (p *Provider) newCgroup(id brig.ID, share string) string {
 	if !p.cgroups {
 		return ""
 	}
-	return cgroupParent(p.DataDir) + "/" + string(id)
+	if p.disabled("shares") {
+		share = ""
+	}
+	return cgroupOf(p.DataDir, share, id)
 }
 
 // Create implements brig.Provider.
-func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (_ brig.Instance, err error) {
+func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	o, err := p.newOrder(id, spec, lease)
+	if err != nil {
+		return nil, err
+	}
+	return p.create(ctx, id, o)
+}
+
+// newOrder returns the order for a new sandbox.
+func (p *Provider) newOrder(id brig.ID, spec brig.Spec, lease time.Time) (*order, error) {
 	if !brig.ValidName(string(id)) {
 		return nil, brig.InvalidField("id", "%q cannot name a folder", id)
 	}
@@ -145,7 +166,27 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err != nil {
 		return nil, err
 	}
+	host := spec.Name
+	if host == "" {
+		host = string(id)
+	}
+	o := &order{
+		Version: orderVersion, ID: string(id), Hostname: host, Image: spec.Image, Root: root, Limits: spec.Limits,
+		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank, Held: spec.Held,
+		Cgroup: p.newCgroup(id, spec.Share), Share: spec.Share, Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Alone: p.withoutGofer, Counted: p.withoutGofer && !p.disabled("counters"), Disabled: p.Disabled,
+	}
+	if p.canSave() {
+		o.AgentAt, o.Carried = agentPath, spec.Pausable
+	}
+	return o, nil
+}
+
+// create starts a sandbox according to an order. If the order names a save to
+// restore, the sandbox may have had an instance before.
+func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Instance, err error) {
 	l := p.layout(id)
+	_, statErr := os.Stat(l.path(orderFile))
+	again := statErr == nil && o.From != ""
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, diskError(err, "make the sandbox's folder")
 	}
@@ -155,21 +196,25 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	}
 	defer lock.Close()
 	failpoint.Hit("provider.folder")
-	i := &instance{p: p, l: l, id: id, done: make(chan struct{})}
+	i, attached := &instance{p: p, l: l, id: id, order: *o, done: make(chan struct{})}, false
 	defer func() {
-		if err != nil {
-			lock.Close() // ours; a shim that still lives has its own
-			err = errors.Join(err, p.erase(context.WithoutCancel(ctx), id))
+		if err == nil {
+			return
 		}
+		lock.Close() // the shim has its own copy
+		if again {   // keep its logs; it can be restored again
+			if !attached {
+				i.attach()
+			}
+			err = errors.Join(err, i.end(context.WithoutCancel(ctx)))
+			return
+		}
+		err = errors.Join(err, p.erase(context.WithoutCancel(ctx), id))
 	}()
-	host := spec.Name
-	if host == "" {
-		host = string(id)
-	}
-	i.order = order{
-		Version: orderVersion, ID: string(id), Hostname: host, Root: root, Limits: spec.Limits,
-		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank, Held: spec.Held,
-		Cgroup: p.cgroup(id), Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Alone: p.alone, Disabled: p.Disabled,
+	for _, name := range []string{exitFile, socketFile} { // from the previous instance
+		if err := os.Remove(l.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, diskError(err, "remove "+name)
+		}
 	}
 	private, err := i.order.hide()
 	if err != nil {
@@ -179,21 +224,27 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		return nil, diskError(err, "write the sandbox's order")
 	}
 	failpoint.Hit("provider.ordered")
-	bctx, s := span.Start(ctx, "gvisor.boot")
+	step := "gvisor.boot"
+	if o.From != "" {
+		step = "gvisor.restore"
+	}
+	bctx, s := span.Start(ctx, step)
 	err = i.launch(bctx, lock, private)
 	if s.End(); err != nil {
 		return nil, err
 	}
 	i.attach()
-	if spec.Blank {
-		_, err = i.group() // so that Bind need not look for it
-		i.ahead.later()
+	attached = true
+	if o.Blank {
+		_, err = i.group() // so that Bind need not open the group
+		i.preconnect.schedule()
+		return i, err
 	}
-	return i, err
+	return i, p.shares.add(i, o.Share, false)
 }
 
-// launch starts the shim, tells it what no file has, and waits until its
-// sandbox runs.
+// launch starts the shim, sends it the private data that is not stored in a
+// file, and waits until its sandbox runs.
 func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) error {
 	ready, theirReady, err := os.Pipe()
 	if err != nil {
@@ -209,7 +260,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) er
 
 	cmd := exec.Command(i.p.Shim, i.l.dir)
 	cmd.Args[0] = shimName
-	cmd.Env = append(failpoint.Environment(), "PATH=/usr/bin:/bin") // nothing of the server's
+	cmd.Env = append(failpoint.Environment(), "PATH=/usr/bin:/bin") // do not pass on the server's environment
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = out, out
 	if private != nil {
@@ -231,7 +282,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) er
 	}
 	theirReady.Close()
 	lock.Close()
-	// Reap it when it ends, if we are still there then.
+	// Reap the shim when it exits, if this process still exists then.
 	i.reaped = make(chan struct{})
 	go func() {
 		_ = cmd.Wait()
@@ -259,9 +310,10 @@ func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) er
 	return nil
 }
 
-// shimAttr puts the shim apart from the server: a session of its own, so that
-// it outlives it, and a mount and a network namespace in which what gVisor
-// sets up is seen by nobody else and ends with it.
+// shimAttr separates the shim from the server. The shim has its own session, so
+// that it outlives the server. It also has its own mount and network
+// namespaces, so that gVisor's setup is invisible to other processes and ends
+// with the shim.
 func shimAttr(rootless bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if !rootless {
@@ -286,12 +338,12 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 			return nil, errors.Join(err, lockErr)
 		}
 		lock.Close()
-		ok = false // a power cut took half of it, and the sandbox with it
+		ok = false // a power failure truncated the file and ended the sandbox
 	}
 	if !ok || !brig.ValidName(string(id)) {
 		if brig.ValidName(string(id)) {
-			// Whoever was making or removing it may have died over that, and
-			// Sweep leaves alone what the caller knows.
+			// The server that was creating or removing the sandbox may have
+			// died, and Sweep skips sandboxes that the caller knows.
 			if err := p.erase(ctx, id); err != nil {
 				return nil, err
 			}
@@ -306,6 +358,18 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	}
 	i := &instance{p: p, l: l, id: id, order: o, done: make(chan struct{}), notes: v.Notes}
 	i.attach()
+	if i.isSaved() { // its shim has completed a save, and is ending the sandbox
+		select {
+		case <-i.done:
+		case <-time.After(stopTime):
+		}
+	}
+	if o.Share != "" {
+		// A missing weight affects only the priority, so log the error.
+		if err := p.shares.add(i, o.Share, i.cgroupName() == cgroupOf(p.DataDir, "", id)); err != nil {
+			p.Log.WarnContext(ctx, "weigh a sandbox", "sandbox", id, "err", err)
+		}
+	}
 	return i, nil
 }
 
@@ -330,14 +394,25 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 			delete(kept, string(id))
 		}
 		if tied {
-			p.awaitTied(context.WithoutCancel(ctx), id)
+			p.awaitTethered(context.WithoutCancel(ctx), id)
 		}
 		errs = append(errs, err)
 	}
-	groups, err := cgroup.Children(cgroupParent(p.DataDir))
-	errs = append(errs, err)
+	groups, err := p.sweepCgroups(ctx, kept)
+	saves, err2 := p.sweepSaves(known)
+	return n + groups + saves, errors.Join(append(errs, err, err2)...)
+}
+
+// sweepCgroups removes the cgroups of sandboxes without a directory, and
+// returns their number.
+func (p *Provider) sweepCgroups(ctx context.Context, kept map[string]bool) (n int, err error) {
+	if !p.cgroups {
+		return 0, nil
+	}
+	groups, shares, err := p.groups()
+	errs := []error{err}
 	for _, name := range groups {
-		if kept[filepath.Base(name)] || !p.cgroups {
+		if kept[filepath.Base(name)] {
 			continue
 		}
 		g, err := cgroup.Open(name)
@@ -347,16 +422,34 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 		n++
 		errs = append(errs, err)
 	}
+	for _, name := range shares {
+		errs = append(errs, cgroup.RemoveEmpty(name)) // a power failure may leave an empty parent
+	}
 	return n, errors.Join(errs...)
 }
 
-// sweepOne removes a sandbox that the engine has no record of. A sandbox that is
-// tied to a process is left to its shim, which ends with that process.
+// groups lists the cgroups of sandboxes and the parent cgroups of shares.
+func (p *Provider) groups() (sandboxes, shares []string, err error) {
+	all, err := cgroup.Children(cgroupParent(p.DataDir))
+	errs := []error{err}
+	for _, name := range all {
+		if !strings.HasPrefix(filepath.Base(name), shareGroup) {
+			sandboxes = append(sandboxes, name)
+			continue
+		}
+		below, err := cgroup.Children(name)
+		shares, sandboxes, errs = append(shares, name), append(sandboxes, below...), append(errs, err)
+	}
+	return sandboxes, shares, errors.Join(errs...)
+}
+
+// sweepOne removes a sandbox that the engine does not know. It skips a tethered
+// sandbox, whose shim ends when the process that created the sandbox exits.
 func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, err error) {
 	l := p.layout(id)
 	lock, err := l.lock()
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, false, nil // its shim has just removed it
+		return false, false, nil // the sandbox's shim has just removed the directory
 	}
 	if err != nil {
 		return false, false, err
@@ -372,30 +465,31 @@ func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, e
 	return true, false, p.erase(ctx, id)
 }
 
-// Sweep leaves a tied sandbox to its shim, and waits tiedTime for the shim to end.
-// It removes a folder that still exists tiedGrace after that.
+// Sweep leaves a tethered sandbox to its shim, and waits up to tetheredTime for
+// the shim to exit. If the directory still exists tetheredGrace later, Sweep
+// removes it.
 const (
-	tiedTime  = time.Minute
-	tiedGrace = 5 * time.Second
+	tetheredTime  = time.Minute
+	tetheredGrace = 5 * time.Second
 )
 
-// awaitTied removes a tied sandbox after its shim has ended. Normally the shim
-// does that. If the server dies just after the shim has decided to leave the
-// folder to it, neither does.
-func (p *Provider) awaitTied(ctx context.Context, id brig.ID) {
-	if _, waits := p.awaited.LoadOrStore(id, true); waits {
+// awaitTethered removes a tethered sandbox after its shim has exited. Normally
+// the shim removes it. If the server dies just after the shim has decided to
+// leave the directory to the server, neither of them removes it.
+func (p *Provider) awaitTethered(ctx context.Context, id brig.ID) {
+	if _, waits := p.awaitingTethered.LoadOrStore(id, true); waits {
 		return
 	}
 	go func() {
-		defer p.awaited.Delete(id)
-		for end := time.Now().Add(tiedTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		defer p.awaitingTethered.Delete(id)
+		for end := time.Now().Add(tetheredTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			lock, err := p.layout(id).lock()
 			if err != nil {
-				return // the folder is gone
+				return // the directory is gone
 			}
 			if lock != nil {
 				lock.Close()
-				time.Sleep(tiedGrace)
+				time.Sleep(tetheredGrace)
 				break
 			}
 		}
@@ -408,10 +502,14 @@ func (p *Provider) awaitTied(ctx context.Context, id brig.ID) {
 	}()
 }
 
-// erase ends a sandbox by whatever means there are, and removes every trace.
+// erase ends a sandbox by all available means, and removes its data.
 func (p *Provider) erase(ctx context.Context, id brig.ID) error {
 	l := p.layout(id)
 	i := &instance{p: p, l: l, id: id, done: make(chan struct{})}
+	var o order
+	if ok, err := l.readJSON(orderFile, &o); ok && err == nil {
+		i.order.Cgroup = o.Cgroup
+	}
 	i.attach()
 	return i.Destroy(ctx)
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A power cut may take half of what was written, and leaves nobody who looks
-// after it: nothing of such a sandbox stays. Whoever holds its lock is there
-// still, and what is his is left alone.
-func TestRecoverAfterAPowerCut(t *testing.T) {
+// After a power failure, the order may be truncated and all processes have
+// ended. The provider removes such a sandbox completely, but not while a
+// process holds its lock.
+func TestRecoverAfterPowerFailure(t *testing.T) {
 	for _, text := range []string{"", `{"Version":`} {
 		p := &Provider{Options: Options{DataDir: t.TempDir()}, rootless: true}
 		const id = brig.ID("sbhalf")
@@ -44,9 +44,10 @@ func TestRecoverAfterAPowerCut(t *testing.T) {
 	}
 }
 
-// A shim that was ending its sandbox when the server died leaves the folder to
-// that server. The next one removes it some time after the shim has ended.
-func TestSweepWaitsForTied(t *testing.T) {
+// If the server dies while a shim ends its sandbox, the shim leaves the
+// directory to that server. The next server removes the directory some time
+// after the shim has exited.
+func TestSweepWaitsForTethered(t *testing.T) {
 	p := &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, rootless: true}
 	const id = brig.ID("sbtied")
 	l := p.layout(id)

@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitWithout does what can be done without a cgroup: processors by
-// affinity, in whole ones, and memory by a watchdog that measures and kills.
-func (s *shim) limitWithout() ([]string, error) {
+// limitWithoutCgroup enforces limits without a cgroup. It limits processors by
+// affinity, rounded up to whole processors. A watchdog measures the memory, and
+// kills the sandbox that exceeds its limit.
+func (s *shim) limitWithoutCgroup() ([]string, error) {
 	notes := []string{"memory: enforced by measuring ten times a second, not by the kernel (no cgroup)"}
 	n := int(math.Ceil(s.Limits.CPUs))
 	if n < runtime.NumCPU() {
@@ -30,8 +31,9 @@ func (s *shim) limitWithout() ([]string, error) {
 	return notes, nil
 }
 
-// confine binds every thread of this process, and so all that it starts, to n
-// of the processors that it may use. Sandboxes spread by their ids.
+// confine binds every thread of this process, and thereby all its children, to
+// n of the available processors. It selects them by the sandbox's id, to
+// distribute the sandboxes.
 func confine(n int, id string) error {
 	var all, set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -62,10 +64,11 @@ func confine(n int, id string) error {
 	return nil
 }
 
-// watchdog kills the sandbox when its processes hold more memory than allowed.
+// watchdog kills the sandbox when its processes use more memory than allowed.
 func (s *shim) watchdog() {
-	// What the guest has is in files in memory, of which gVisor maps only the
-	// pages in use just now. The sentry has made them before it runs.
+	// The guest's memory is in memory files, of which gVisor maps only the
+	// pages that it currently uses. The sentry creates these files before it
+	// runs the guest.
 	files := memoryFiles(s.machine.pid())
 	defer func() {
 		for _, f := range files {
@@ -89,7 +92,7 @@ func (s *shim) watchdog() {
 	}
 }
 
-// memoryFiles opens the files in memory of a process.
+// memoryFiles opens the memory files of a process.
 func memoryFiles(pid int) (out []*os.File) {
 	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, l := range links {
@@ -103,7 +106,7 @@ func memoryFiles(pid int) (out []*os.File) {
 	return out
 }
 
-// allocated is how much of files really is there, in bytes.
+// allocated returns the allocated size of files, in bytes.
 func allocated(files []*os.File) (total int64) {
 	for _, f := range files {
 		var st unix.Stat_t
@@ -114,8 +117,8 @@ func allocated(files []*os.File) (total int64) {
 	return total
 }
 
-// memoryBelow adds up the memory of all descendants of a process, in bytes,
-// each shared page once, and none that is a file's.
+// memoryBelow returns the memory of all descendants of a process, in bytes. It
+// counts each shared page once, and does not count pages of files.
 func memoryBelow(pid int) int64 {
 	parents := map[int]int{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
@@ -124,7 +127,7 @@ func memoryBelow(pid int) int64 {
 		if err != nil {
 			continue
 		}
-		// The name, in parentheses, may hold anything.
+		// The name, in parentheses, may contain any character.
 		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		if len(fields) > 1 {
 			id, _ := strconv.Atoi(filepath.Base(d))
@@ -143,7 +146,7 @@ func memoryBelow(pid int) int64 {
 	return total
 }
 
-// pss is a process's share of memory that is no file's, in bytes.
+// pss returns a process's proportional share of anonymous memory, in bytes.
 func pss(pid int) int64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {

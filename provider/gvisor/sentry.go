@@ -20,34 +20,35 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// sentry is a kernel that the shim has started itself, and that has no gofer:
-// the image's files are donated to it as mounts that are nowhere else (see
-// tree). It is the "boot" command of gVisor's command line, with the arguments
-// that gVisor's own library would have given it.
+// sentry is a kernel without a gofer that the shim itself has started: the
+// image's files are donated to it as detached mounts (see tree). The sentry is
+// the "boot" command of gVisor's command line, with the arguments that gVisor's
+// own library would pass.
 type sentry struct {
 	id    string
+	from  string // directory of the save to restore, or empty
 	cmd   *exec.Cmd
 	trees trees
-	calls *callee
+	calls *controlSocket
 	ended chan struct{} // closed when status is known
 	mu    sync.Mutex    // guards gone
 	gone  bool
 }
 
-// controlFile is the socket on which a sentry takes calls, among gVisor's own
-// state.
+// controlFile is the name of the socket on which a sentry accepts calls. It is
+// in the directory of gVisor's state.
 const controlFile = "sentry.sock"
 
-// alone starts a kernel without a gofer. The sandbox dies with the thread that
-// calls it.
-func alone(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error) {
-	s := &sentry{id: o.ID, ended: make(chan struct{})}
+// withoutGofer starts a kernel without a gofer. The sandbox dies with the calling
+// thread.
+func withoutGofer(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error) {
+	s := &sentry{id: o.ID, from: o.From, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.destroy())
 		}
 	}()
-	a := boarding{cmd: exec.Command(o.Engine)}
+	a := sentryLaunch{cmd: exec.Command(o.Engine)}
 	defer a.close()
 	a.cmd.Args = []string{sentryName}
 	for name, value := range o.flags(l, false) {
@@ -56,6 +57,9 @@ func alone(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error)
 	slices.Sort(a.cmd.Args[1:])
 	a.cmd.Env = []string{}
 	a.cmd.Dir = "/"
+	// Pass the control socket first, so that it has the same number in every
+	// sentry: a restore finds donated sockets by number.
+	passed := a.passToGuest(d.control, agentFD)
 	if err := a.log("panic-log-fd", l.path(panicFile)); err != nil {
 		return nil, err
 	}
@@ -66,6 +70,7 @@ func alone(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error)
 	a.cmd.Args = append(a.cmd.Args, "boot", "--bundle="+l.bundleDir(), "--gofer-mount-confs="+o.mountConfs(),
 		"--apply-caps=true", "--setup-root", "--attached",
 		fmt.Sprintf("--total-host-memory=%d", total), fmt.Sprintf("--total-memory=%d", total))
+	a.cmd.Args = append(a.cmd.Args, passed)
 	if s.trees, err = a.donateTrees(o); err != nil {
 		return nil, err
 	}
@@ -84,10 +89,14 @@ func alone(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error)
 	if err != nil {
 		return nil, fmt.Errorf("open configuration: %w", err)
 	}
-	a.own("spec-fd", spec)
-	a.lend("stdio-fds", os.Stdin, os.Stdout, os.Stderr)
-	a.lend("exec-fd", d.agent)
-	a.pass(d.control, agentFD)
+	a.donate("spec-fd", spec)
+	a.donateOpen("stdio-fds", os.Stdin, os.Stdout, os.Stderr)
+	if d.agent != nil {
+		a.donateOpen("exec-fd", d.agent)
+	}
+	if d.counters != nil {
+		a.donateOpen(countersFlag, d.counters)
+	}
 	a.cmd.Args = append(a.cmd.Args, o.ID)
 	err = a.start(g)
 	if a.cmd.Process != nil {
@@ -97,7 +106,7 @@ func alone(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error)
 	if err != nil {
 		return nil, err
 	}
-	a.close() // so that its end is seen
+	a.close() // so that the read below sees the end of the pipe if the sentry exits
 	if _, err := io.ReadFull(booted, make([]byte, 1)); err != nil {
 		return nil, fmt.Errorf("wait for the sentry: %w", err)
 	}
@@ -113,16 +122,16 @@ func (s *sentry) pid() int {
 	return s.cmd.Process.Pid
 }
 
-// kill ends the sentry, the init of a process namespace: the kernel ends
-// everything in it.
+// kill ends the sentry. The sentry is the init of a PID namespace, so the
+// kernel also ends every process in that namespace.
 func (s *sentry) kill() bool {
-	_ = s.cmd.Process.Kill() // it may have gone
+	_ = s.cmd.Process.Kill() // the process may have ended already
 	return true
 }
 
-// reap waits for the sentry's end.
+// reap waits for the sentry to exit.
 func (s *sentry) reap() {
-	_ = s.cmd.Wait() // its state says it
+	_ = s.cmd.Wait() // ProcessState holds the result
 	s.mu.Lock()
 	s.gone = true
 	s.mu.Unlock()
@@ -139,6 +148,9 @@ func (s *sentry) run() error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", s.cmd.Process.Pid), score, 0); err != nil {
 		return fmt.Errorf("mark the sentry for lack of memory: %w", err)
 	}
+	if s.from != "" {
+		return s.restore(s.from)
+	}
 	return s.calls.call(call{"containerManager.SetNetworkArgs", loopback()}, call{"containerManager.StartRoot", s.id})
 }
 
@@ -147,7 +159,7 @@ func (s *sentry) resume() error { return s.calls.call(call{Method: "containerMan
 
 func (s *sentry) destroy() error {
 	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Kill() // it may have gone
+		_ = s.cmd.Process.Kill() // the process may have ended already
 		<-s.ended
 	}
 	if s.calls != nil {
@@ -156,21 +168,22 @@ func (s *sentry) destroy() error {
 	return s.trees.close()
 }
 
-// callee is where a sentry takes calls.
-type callee struct {
+// controlSocket is the socket on which a sentry accepts calls.
+type controlSocket struct {
 	dir  *os.File
 	path string
 }
 
-// call is what a sentry is to do.
+// call is one call to a sentry.
 type call struct {
 	Method string `json:"method"`
 	Arg    any    `json:"arg"`
 }
 
-// call has a sentry do things, one after the other, and waits until it has. No
-// connection stays: one that is open keeps a sentry from ending by itself.
-func (e *callee) call(calls ...call) error {
+// call makes calls to a sentry in sequence, and waits for each result. It then
+// closes the connection, because an open connection prevents the sentry from
+// exiting.
+func (e *controlSocket) call(calls ...call) error {
 	c, err := net.Dial("unix", e.path)
 	if err != nil {
 		return fmt.Errorf("reach the sentry: %w", err)
@@ -199,7 +212,7 @@ func (e *callee) call(calls ...call) error {
 	return nil
 }
 
-// hostMemory is how much memory this machine has.
+// hostMemory returns the total memory of this machine.
 func hostMemory() (uint64, error) {
 	var host unix.Sysinfo_t
 	if err := unix.Sysinfo(&host); err != nil {
@@ -208,28 +221,28 @@ func hostMemory() (uint64, error) {
 	return host.Totalram * uint64(host.Unit), nil
 }
 
-// mountConfs says how the root and the binds are mounted: the root below a
-// writable layer in a file.
+// mountConfs returns the mount configurations of the root and the bind mounts.
+// A file backs the writable layer above the root.
 func (o *order) mountConfs() string {
 	confs := []string{fmt.Sprintf("lisafs:anon:size=%d", o.Limits.Disk)}
-	for range o.Root.Binds {
+	for range o.binds() {
 		confs = append(confs, "lisafs:none")
 	}
 	return strings.Join(confs, ",")
 }
 
-// listen donates the socket on which the sentry takes calls. It is in a
-// folder that only its owner may enter, and reached through a descriptor,
-// since paths of sockets must be short.
-func (b *boarding) listen(l layout) (*callee, error) {
+// listen donates the socket on which the sentry accepts calls. Only the owner
+// may enter the socket's directory. The path goes through a descriptor of the
+// directory, because socket paths must be short.
+func (b *sentryLaunch) listen(l layout) (*controlSocket, error) {
 	dir, err := os.Open(l.path(stateDir))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", l.dir, err)
 	}
-	e := &callee{dir: dir, path: filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), controlFile)}
+	e := &controlSocket{dir: dir, path: filepath.Join("/proc/self/fd", strconv.Itoa(int(dir.Fd())), controlFile)}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
-		b.own("controller-fd", os.NewFile(uintptr(fd), controlFile))
+		b.donate("controller-fd", os.NewFile(uintptr(fd), controlFile))
 		err = unix.Bind(fd, &unix.SockaddrUnix{Name: e.path})
 	}
 	if err != nil {
@@ -237,4 +250,30 @@ func (b *boarding) listen(l layout) (*callee, error) {
 		return nil, fmt.Errorf("make the sentry's socket: %w", err)
 	}
 	return e, nil
+}
+
+// kernel is the gVisor kernel of one sandbox: the sentry's process and its
+// resources. A shim starts it itself or, if a gofer is needed, with gVisor's
+// own library.
+type kernel interface {
+	// pid returns the sentry's process id, or 0 if the sentry has ended.
+	pid() int
+	// kill ends the sentry's process, and reports whether all processes of the
+	// kernel end with it.
+	kill() bool
+	// run starts the agent in the kernel. No code of the guest runs before.
+	run() error
+	// wait waits for the sentry to exit and returns its status.
+	wait() unix.WaitStatus
+	pause() error
+	resume() error
+	// destroy ends the kernel, and removes its resources on the host.
+	destroy() error
+}
+
+// donated are the files that a sandbox receives.
+type donated struct {
+	control  *os.File
+	agent    *os.File // nil if the agent is in one of the trees
+	counters *os.File // nil if refusals are not counted
 }

@@ -21,54 +21,57 @@ import (
 	"github.com/brig-run/brig/internal/journal"
 )
 
-// The descriptors that a shim is started with.
+// Descriptors with which a shim starts.
 const (
-	readyFD  = 3 // written once: a readiness
-	lockFD   = 4 // the folder's lock, held until the shim ends
-	tetherFD = 5 // of an ephemeral sandbox: its end is the sandbox's end
+	readyFD  = 3 // receives one readiness
+	lockFD   = 4 // the directory's lock, held until the shim ends
+	tetherFD = 5 // only for an ephemeral sandbox, which ends when the descriptor closes
 )
 
-// readiness is what a shim reports when its sandbox runs, or cannot.
+// readiness is the shim's report that its sandbox runs or could not start.
 type readiness struct {
 	Error string   `json:",omitempty"`
 	Notes []string `json:",omitempty"`
 }
 
-// shim looks after one sandbox, from its start to its exit file.
+// shim supervises one sandbox, from its start to its exit file.
 type shim struct {
 	layout
 	order
-	group   *cgroup.Group // nil where no cgroup can be made
+	group   *cgroup.Group // nil if no cgroup can be created
 	machine *machine
 	ln      *net.UnixListener
 	log     *journal.Writer
-	kept    keepsakes
+	kept    keptProcesses
 
-	end  chan brig.ExitReason // asked for an end, and why
-	over chan struct{}        // closed when a main program that lingers has ended
-	said chan struct{}        // closed when all that a main program said is in the log
+	end  chan brig.ExitReason // requests to end the sandbox, with the reason
+	over chan struct{}        // closed when a lingering main program has ended
+	said chan struct{}        // closed when the complete output of the main program is in the log
 
 	mu       sync.Mutex // guards the fields below
 	lease    *time.Timer
 	overuse  bool            // the watchdog saw more memory than allowed
-	mainCode int             // the main program's exit code
-	frozen   bool            // no task of the guest runs
-	asked    brig.ExitReason // why somebody is stopping it gently, if so
-	begun    bool            // the main program was started
-	orphan   bool            // whoever it was for has gone
+	mainCode int             // exit code of the main program
+	frozen   bool            // whether the guest is paused
+	asked    brig.ExitReason // the reason of a graceful stop in progress
+	begun    bool            // whether the main program was started
+	orphaned bool            // whether the process that created the sandbox has exited
 }
 
-// shimMain is the shim's main. Its only argument is the sandbox's folder.
+// shimMain is the main function of the shim. Its only argument is the sandbox's
+// directory.
 func shimMain(args []string) int {
-	// Signals meant for a server and its terminal are not for its sandboxes.
+	// Signals that are meant for a server and its terminal must not reach its
+	// sandboxes.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE)
 	ready := os.NewFile(readyFD, "ready")
 	if len(args) != 1 || ready == nil {
 		return 2
 	}
-	// Whatever whoever started the server has left open is not the sentry's.
+	// The sentry must not inherit descriptors that the server's parent left
+	// open.
 	if err := unix.CloseRange(readyFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		unix.CloseOnExec(readyFD) // a kernel before 5.11
+		unix.CloseOnExec(readyFD) // kernels before 5.11
 		unix.CloseOnExec(lockFD)
 		unix.CloseOnExec(tetherFD)
 	}
@@ -76,9 +79,9 @@ func shimMain(args []string) int {
 	ctx := context.Background()
 	notes, err := s.start(ctx)
 	if err != nil {
-		s.discard(ctx)
+		s.rollback(ctx)
 		if !report(ready, readiness{Error: err.Error()}) {
-			// The server has died: nobody else removes the folder.
+			// The server has died, so the shim removes the directory.
 			_ = os.RemoveAll(s.dir)
 		}
 		return 1
@@ -92,7 +95,7 @@ func shimMain(args []string) int {
 	return 0
 }
 
-// report tells the server, and whether there was one to tell.
+// report sends the readiness to the server, and reports whether that succeeded.
 func report(ready *os.File, r readiness) bool {
 	b, err := json.Marshal(r)
 	if err == nil {
@@ -104,8 +107,8 @@ func report(ready *os.File, r readiness) bool {
 	return err == nil
 }
 
-// start brings the sandbox to life, and returns what its owner should know of
-// its limits.
+// start starts the sandbox, and returns notes about its limits for the
+// sandbox's owner.
 func (s *shim) start(ctx context.Context) (notes []string, err error) {
 	if ok, err := s.readJSON(orderFile, &s.order); err != nil || !ok {
 		return nil, errors.Join(errors.New("no order"), err)
@@ -120,6 +123,11 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 		return nil, err
 	}
 	failpoint.Hit("shim.limited")
+	if s.From != "" {
+		if err := s.kept.restore(s.From); err != nil {
+			return nil, err
+		}
+	}
 	if s.log, err = journal.Open(s.path(logFile)); err != nil {
 		return nil, err
 	}
@@ -137,7 +145,8 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 	}
 	s.ln.SetUnlinkOnClose(false)
 	failpoint.Hit("shim.listening")
-	// The agent answers when it is up; a sandbox is not running before.
+	// The agent answers when it is ready. The sandbox counts as running only
+	// then.
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := s.machine.guest.Ping(ctx); err != nil {
@@ -146,36 +155,39 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 	return notes, nil
 }
 
-// limit makes the cgroup, or does without one what can be done.
+// limit creates the cgroup, or enforces the limits without a cgroup.
 func (s *shim) limit() (notes []string, err error) {
 	raiseOpenFiles()
 	if s.Cgroup == "" {
-		return s.limitWithout()
+		return s.limitWithoutCgroup()
 	}
 	s.group, err = cgroup.New(s.Cgroup, cgroup.Limits{
 		Memory: s.Limits.Memory, CPUs: s.Limits.CPUs,
 		PIDs: threads(s.Limits.Processes),
 	})
 	if err == nil && s.Blank {
-		// Nobody waits for it: it is made in what time others leave.
+		// No caller waits for a sandbox of the warm pool, so it is created with
+		// low priority.
 		err = s.group.SetWeight(cgroup.LowWeight)
 	}
 	return nil, err
 }
 
-// threads is how many of the host's a machine may have. A hit crashes the
-// sentry, so this is only far behind RLIMIT_NPROC: a guest's thread may need
-// three on the host, and the sentry its own.
+// threads returns the maximum number of host threads for a sandbox with the
+// given process limit. The sentry crashes when it reaches the maximum, so it is
+// far above RLIMIT_NPROC: a guest's thread may need three host threads, and the
+// sentry has threads of its own.
 func threads(processes int) int64 { return int64(4*processes + 512) }
 
-// run looks after the sandbox until it ends, and writes down how.
+// run supervises the sandbox until it ends, and records how it ended.
 func (s *shim) run(ctx context.Context) error {
 	s.mu.Lock()
 	s.lease = time.AfterFunc(time.Until(s.Lease), func() { s.end <- brig.LeaseExpired })
 	s.mu.Unlock()
 	stopOOM := func() {}
 	if s.group != nil {
-		// One process of a sandbox may die for all; make the rest follow.
+		// The OOM killer may kill only one process of a sandbox. Kill the
+		// others, too.
 		stop, err := s.group.WatchOOM(func() { s.machine.kill(s.group) })
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -196,7 +208,8 @@ func (s *shim) run(ctx context.Context) error {
 	why, asked := brig.Exited, false
 	select {
 	case <-s.machine.gone:
-		// A gentle stop ends the machine from within, before it is through.
+		// A graceful stop ends the sandbox from within, before the stop itself
+		// has finished.
 		s.mu.Lock()
 		if s.asked != "" {
 			why, asked = s.asked, true
@@ -212,26 +225,26 @@ func (s *shim) run(ctx context.Context) error {
 	return s.finish(ctx, why, asked)
 }
 
-// holdTether ends the sandbox with whoever it is for, unless it has become a
-// sandbox of its own meanwhile.
+// holdTether ends the sandbox when the process that created it exits, unless
+// the sandbox is no longer ephemeral.
 func (s *shim) holdTether() {
 	_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
 	s.mu.Lock()
-	s.orphan = s.Ephemeral
-	tied := s.orphan
+	s.orphaned = s.Ephemeral
+	tied := s.orphaned
 	s.mu.Unlock()
 	if tied {
 		s.end <- brig.HungUp
 	}
 }
 
-// sayTime bounds how long what a main program said last may take from the agent,
-// which has ended, to the log.
-const sayTime = time.Second
+// outputTime is the maximum time for the last output of a main program to reach
+// the log after the agent has exited.
+const outputTime = time.Second
 
-// hear waits until what a main program has said is in the log, and its code is
-// known if it had ended by itself.
-func (s *shim) hear() {
+// awaitOutput waits until the main program's output is in the log and, if the
+// program ended by itself, its exit code is known.
+func (s *shim) awaitOutput() {
 	s.mu.Lock()
 	begun := s.begun
 	s.mu.Unlock()
@@ -240,19 +253,20 @@ func (s *shim) hear() {
 	}
 	select {
 	case <-s.said:
-	case <-time.After(sayTime):
+	case <-time.After(outputTime):
 	}
 }
 
-// finish removes what the sandbox had on the host and writes the exit file.
+// finish removes the sandbox's resources on the host and writes the exit file.
 func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) error {
-	s.hear()
+	s.awaitOutput()
 	s.mu.Lock()
 	e := ending{Code: s.mainCode, Reason: why, At: time.Now().UTC()}
 	over, tied := s.overuse, s.Ephemeral
 	s.mu.Unlock()
+	e.Refused = s.machine.refused.read()
 	if s.group != nil {
-		// The counter is the kernel's; nothing in the guest can move it.
+		// The kernel maintains the counter. The guest cannot change it.
 		if n, err := s.group.OOMKills(); err == nil && n > 0 {
 			over = true
 		}
@@ -260,7 +274,7 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 	switch {
 	case over:
 		e.Reason, e.OOMKilled, e.Code = brig.OutOfMem, true, 137
-	case !asked: // the end of a main program is asked for, too
+	case !asked: // the exit of a main program also sets asked
 		e.Reason, e.Code = brig.Crashed, s.machine.code()
 	case asked && why != brig.Exited:
 		if e.Code == 0 {
@@ -272,17 +286,17 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 	err = errors.Join(err, s.writeJSON(exitFile, e, !tied))
 	failpoint.Hit("shim.finished")
 	s.mu.Lock()
-	orphan := s.orphan
+	orphaned := s.orphaned
 	s.mu.Unlock()
-	if orphan {
-		// Nobody is left who would read how it ended, whoever asked for that:
-		// a server that has begun to end it may have died.
+	if orphaned {
+		// No process will read the exit file, whatever the exit reason: even a
+		// server that was ending the sandbox may have died.
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return err
 }
 
-// clean ends the machine and removes everything but the logs.
+// clean ends the sandbox and removes its resources, except the logs.
 func (s *shim) clean(ctx context.Context) error {
 	var err error
 	if s.machine != nil {
@@ -298,15 +312,16 @@ func (s *shim) clean(ctx context.Context) error {
 	return err
 }
 
-// discard undoes a start that failed. The provider removes the folder.
-func (s *shim) discard(ctx context.Context) {
+// rollback cleans up after a failed start. The provider removes the directory.
+func (s *shim) rollback(ctx context.Context) {
 	if err := s.clean(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "undo start:", err)
 	}
 }
 
-// raiseOpenFiles lets the sentry and the gofer hold as many files open as the
-// host allows: each file that is open in the guest is one of theirs.
+// raiseOpenFiles raises the open-file limit of the sentry and the gofer to the
+// hard limit, because each open file of the guest uses one of their
+// descriptors.
 func raiseOpenFiles() {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -18,18 +19,19 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// serve answers whoever may open the socket: those who own the folder.
+// serve answers requests on the socket. Only the owner of the directory can
+// open it.
 func (s *shim) serve(ctx context.Context) {
 	for {
 		c, err := s.ln.AcceptUnix()
 		if err != nil {
-			return // the process is ending
+			return // the shim is exiting
 		}
 		go s.answer(ctx, c)
 	}
 }
 
-// answer carries out the one request of a connection.
+// answer handles the single request of a connection.
 func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 	defer c.Close()
 	r, fds, err := readRequest(c)
@@ -47,7 +49,8 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		s.dial(c)
 	case "watch":
 		if send(c, answer{}) == nil {
-			// Open until this process ends: that is the whole message.
+			// The connection stays open until this process exits, which tells
+			// the server that the sandbox has ended.
 			_, _ = io.Copy(io.Discard, c)
 		}
 	case "lease":
@@ -61,9 +64,12 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		failpoint.Hit("shim.owned")
 		_ = send(c, answer{})
 	case "keep":
-		s.kept.put(r.ID, r.Note, fds)
+		s.kept.put(r.ID, r.Note, r.Carried, fds)
 		failpoint.Hit("shim.kept")
 		fds = nil
+		_ = send(c, answer{})
+	case "parking":
+		s.kept.park(r.ID)
 		_ = send(c, answer{})
 	case "kept":
 		s.kept.sendAll(c)
@@ -77,10 +83,29 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		s.begin(ctx, r.Linger)
 		_ = send(c, answer{})
 	case "over":
-		<-s.over // or the process ends, and the connection with it
+		<-s.over // if the program does not linger, this process exits and the connection closes
 		_ = send(c, answer{})
+	case "refused":
+		_ = send(c, answer{Refused: s.machine.refused.read()})
 	case "sentry":
 		_ = send(c, answer{PID: s.machine.pid()})
+	case "save":
+		if r.Save == nil {
+			return
+		}
+		holders, err := s.save(r.Save)
+		a := answer{Holders: holders}
+		if err != nil {
+			a.Error = err.Error()
+		}
+		lost := send(c, a) != nil
+		switch {
+		case err != nil || len(holders) > 0 || r.Save.Check:
+		case !r.Save.Stay:
+			s.end <- brig.Saved
+		case lost:
+			_ = os.RemoveAll(r.Save.Dir) // the server has died, and no other process knows the save
+		}
 	case "stop":
 		_ = send(c, answer{})
 		s.stop(ctx, r)
@@ -89,7 +114,7 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 	}
 }
 
-// readRequest reads a request, and the descriptors that came with it.
+// readRequest reads a request and its descriptors.
 func readRequest(c *net.UnixConn) (r request, fds []int, err error) {
 	buf, oob := make([]byte, 0, oneRead), make([]byte, unix.CmsgSpace(4*keptDescriptors))
 	for !bytes.HasSuffix(buf, []byte("\n")) {
@@ -110,14 +135,14 @@ func readRequest(c *net.UnixConn) (r request, fds []int, err error) {
 	return r, fds, json.Unmarshal(buf, &r)
 }
 
-// freeze stops every task of the guest, or lets them go on. gVisor's kernel
-// does it: the host's freezer may catch the sentry in the middle of a ptrace
-// call, which it does not survive.
+// freeze pauses all tasks of the guest, or resumes them. It uses gVisor's
+// kernel, because the host's freezer may stop the sentry during a ptrace call,
+// which the sentry does not survive.
 func (s *shim) freeze(on bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.frozen == on {
-		return nil // gVisor counts, we do not
+		return nil // gVisor nests pauses, but the shim does not
 	}
 	f := s.machine.resume
 	if on {
@@ -130,14 +155,14 @@ func (s *shim) freeze(on bool) error {
 	return err
 }
 
-// renew moves the end of the lease.
+// renew sets the end of the lease.
 func (s *shim) renew(lease time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lease.Reset(time.Until(lease))
 }
 
-// dial makes a connection between the agent and whoever asks.
+// dial opens a connection to the agent and passes it to the client.
 func (s *shim) dial(c *net.UnixConn) {
 	fd, err := s.machine.connect()
 	if err != nil {
@@ -148,19 +173,20 @@ func (s *shim) dial(c *net.UnixConn) {
 	_ = send(c, answer{}, fd)
 }
 
-// stop ends the sandbox, gently first if there is grace.
+// stop ends the sandbox. If there is a grace period, it first terminates the
+// programs gracefully.
 func (s *shim) stop(ctx context.Context, r request) {
 	if r.Grace > 0 {
 		s.mu.Lock()
 		s.asked = r.Reason
 		s.mu.Unlock()
-		// Whether it went well does not matter: what is left is killed.
+		// Ignore failures: the remaining processes are killed below.
 		_ = s.machine.guest.Terminate(ctx, r.Grace)
 	}
 	s.end <- r.Reason
 }
 
-// begin starts the main program, once, if there is one.
+// begin starts the main program, if there is one and it was not started yet.
 func (s *shim) begin(ctx context.Context, linger bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,12 +194,12 @@ func (s *shim) begin(ctx context.Context, linger bool) {
 		return
 	}
 	s.begun = true
-	go s.main(ctx, linger)
+	go s.runMain(ctx, linger)
 }
 
-// main runs the sandbox's main program. Its end is the sandbox's, unless that
-// lingers.
-func (s *shim) main(ctx context.Context, linger bool) {
+// runMain runs the sandbox's main program. The sandbox ends with the program
+// unless linger is set.
+func (s *shim) runMain(ctx context.Context, linger bool) {
 	defer close(s.said)
 	sio := brig.IO{Stdout: s.log, Stderr: s.log}
 	res, err := s.machine.guest.Exec(ctx, "main", *s.Command, sio)
@@ -182,11 +208,16 @@ func (s *shim) main(ctx context.Context, linger bool) {
 		s.mu.Lock()
 		s.mainCode = res.ExitCode
 		s.mu.Unlock()
+	case errors.Is(err, guest.ErrViolation):
+		fmt.Fprintln(s.log, "brig: the sandbox ends:", err)
+		s.end <- brig.AgentLost
+		return
 	case errors.Is(err, guest.ErrLost):
-		// The machine has failed, or is about to be known to.
+		// The sandbox has failed, but the shim may not have noticed its end
+		// yet.
 		select {
 		case <-s.machine.gone:
-		case <-time.After(guest.LostTime):
+		case <-time.After(guest.LostTimeout):
 			s.end <- brig.Crashed
 		}
 		return

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a part of the host's files that a sentry works with itself: a mount
-// that is attached nowhere, so that there is no way up from it, and that is
-// read-only with everything below it.
+// tree is a part of the host's files that a sentry accesses directly. It is a
+// detached mount, so that the sentry cannot reach its parent directories. The
+// tree is read-only, including all mounts below it.
 //
-// A sentry asks for the files of each mount on a socket, in the words of
-// gVisor's LISAFS protocol, and with directfs asks for no more than two
-// things: the mount's root, once, before the guest runs; and the root anew,
-// when a program opens just that, since it has no name by which the sentry
-// could open it. No answer depends on what was asked for beyond these two.
+// A sentry requests the files of each mount over a socket, with gVisor's LISAFS
+// protocol. With directfs it makes only two requests. The first asks for the
+// mount's root, before the guest runs. The second asks for the root again,
+// whenever a program opens the root itself, because the sentry cannot open it
+// by name. On any other request the tree closes the connection.
 type tree struct {
 	root *os.File // opened for reading
 	c    *net.UnixConn
@@ -32,17 +32,17 @@ type trees []*tree
 func (t trees) close() error {
 	var errs []error
 	for _, one := range t {
-		_ = one.c.Close() // the talk may have ended
+		_ = one.c.Close() // the connection may already be closed
 		errs = append(errs, one.root.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// attributes are what a tree is: what the image has of devices and of
-// programs that run as their owner is nothing to the sentry.
+// attributes are the mount attributes of a tree: devices and setuid programs of
+// the image have no effect for the sentry.
 const attributes = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 
-// openTree makes a tree of what is at a path.
+// openTree creates a detached mount of a path.
 func openTree(path string, writable bool) (_ *os.File, err error) {
 	defer func() {
 		if err != nil {
@@ -64,7 +64,8 @@ func openTree(path string, writable bool) (_ *os.File, err error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// tryTree reports why this machine cannot make trees, or nil if it can.
+// tryTree returns the reason why this machine cannot create trees, or nil if it
+// can.
 func tryTree(path string) error {
 	f, err := openTree(path, false)
 	if err == nil {
@@ -73,8 +74,8 @@ func tryTree(path string) error {
 	return err
 }
 
-// again opens a tree's root once more, for reading.
-func again(f *os.File) (*os.File, error) {
+// reopen opens a tree's root again, for reading.
+func reopen(f *os.File) (*os.File, error) {
 	fd, err := unix.Open("/proc/self/fd/"+strconv.Itoa(int(f.Fd())), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", f.Name(), err)
@@ -82,9 +83,9 @@ func again(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
-// donateTrees donates a socket for the root and for each bind, and has what is
-// asked on them answered.
-func (b *boarding) donateTrees(o *order) (out trees, err error) {
+// donateTrees donates a socket for the root and for each bind mount, and serves
+// the requests on them.
+func (b *sentryLaunch) donateTrees(o *order) (out trees, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, out.close())
@@ -100,7 +101,7 @@ func (b *boarding) donateTrees(o *order) (out trees, err error) {
 			return errors.Join(fmt.Errorf("%s is no folder and no file", path), err)
 		}
 		t := &tree{}
-		if t.root, err = again(apart); err != nil {
+		if t.root, err = reopen(apart); err != nil {
 			return err
 		}
 		if err := b.donateTree(t); err != nil {
@@ -113,7 +114,7 @@ func (b *boarding) donateTrees(o *order) (out trees, err error) {
 	if err := add(o.Root.Dir, false); err != nil {
 		return out, err
 	}
-	for _, bind := range o.Root.Binds {
+	for _, bind := range o.binds() {
 		if err := add(bind.Source, o.disabled("read-only")); err != nil {
 			return out, err
 		}
@@ -121,12 +122,12 @@ func (b *boarding) donateTrees(o *order) (out trees, err error) {
 	return out, nil
 }
 
-func (b *boarding) donateTree(t *tree) error {
+func (b *sentryLaunch) donateTree(t *tree) error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("make socket: %w", err)
 	}
-	b.own("io-fds", os.NewFile(uintptr(fds[1]), "tree"))
+	b.donate("io-fds", os.NewFile(uintptr(fds[1]), "tree"))
 	ours := os.NewFile(uintptr(fds[0]), "tree")
 	defer ours.Close()
 	c, err := net.FileConn(ours)
@@ -138,36 +139,37 @@ func (b *boarding) donateTree(t *tree) error {
 	return nil
 }
 
-// The messages of LISAFS that are spoken, and how long they are. All numbers
-// are of this machine's order of bytes.
+// The supported LISAFS messages and their lengths. All numbers are in this
+// machine's byte order.
 const (
 	msgError  = 0
 	msgMount  = 1
 	msgOpenAt = 7
 
-	msgHeader = 8  // length of what follows, kind, nothing
-	msgOpen   = 16 // a file's number, flags, nothing
+	msgHeader = 8  // length of the body, kind, padding
+	msgOpen   = 16 // a file's number, flags, padding
 	msgStatx  = 144
 
 	rootID = 1       // the root's number
-	openID = 2       // that of whatever is opened; nobody closes it
-	msgMax = 1 << 16 // said to the sentry, who never sends so much
+	openID = 2       // the number of every opened file, which the sentry never closes
+	msgMax = 1 << 16 // advertised to the sentry, which never sends messages of this size
 )
 
-// A sentry asks a few times in all. One that goes on asking, since it is the
-// guest's by now, is not to have this process work for it: what is done here
-// counts to nobody's limit.
+// A sentry makes only a few requests. If the guest has taken over the sentry
+// and sends more, the shim must not waste processor time, because no limit
+// covers the shim.
 const (
-	askedFreely = 32
-	askedPause  = 10 * time.Millisecond
+	unpacedRequests = 32
+	requestPause    = 10 * time.Millisecond
 )
 
-// serve answers the sentry until it ends, or asks for anything else.
+// serve answers the sentry's requests until the sentry exits or sends an
+// invalid request.
 func (t *tree) serve() {
-	defer t.c.Close() // so that nobody waits for an answer
+	defer t.c.Close() // so that the sentry does not wait for an answer
 	for n := 0; ; n++ {
-		if n >= askedFreely {
-			time.Sleep(askedPause)
+		if n >= unpacedRequests {
+			time.Sleep(requestPause)
 		}
 		var buf [msgHeader + msgOpen]byte
 		if _, err := io.ReadFull(t.c, buf[:msgHeader]); err != nil {
@@ -190,11 +192,12 @@ func (t *tree) serve() {
 	}
 }
 
-// answer says what a message is answered with; an error ends the talk.
+// answer returns the answer to a message. If it returns an error, the caller
+// closes the connection.
 func (t *tree) answer(kind uint16, body []byte) (answer []byte, _ *os.File, err error) {
 	switch {
 	case kind == msgMount && len(body) == 0:
-		f, err := again(t.root)
+		f, err := reopen(t.root)
 		return mounted(), f, err
 	case kind != msgOpenAt || len(body) != msgOpen:
 		return nil, nil, errors.New("nothing else is ever asked")
@@ -203,8 +206,8 @@ func (t *tree) answer(kind uint16, body []byte) (answer []byte, _ *os.File, err 
 	if id != rootID || flags&(unix.O_ACCMODE|unix.O_TRUNC) != unix.O_RDONLY {
 		return refusal(unix.EROFS), nil, nil
 	}
-	f, err := again(t.root)
-	if err != nil { //nolint:nilerr // that is the answer: it may be out of descriptors, for now
+	f, err := reopen(t.root)
+	if err != nil { //nolint:nilerr // the sentry gets an error: it may be temporarily out of descriptors
 		return refusal(unix.EIO), nil, nil
 	}
 	return message(msgOpenAt, binary.NativeEndian.AppendUint64(nil, openID)), f, nil
@@ -214,8 +217,9 @@ func refusal(e unix.Errno) []byte {
 	return message(msgError, binary.NativeEndian.AppendUint32(nil, uint32(e)))
 }
 
-// mounted is the answer to who asks for the root: its number, attributes that
-// nobody reads since they come with the descriptor, and what may be asked.
+// mounted returns the answer to a mount request: the root's number, empty
+// attributes, and the supported messages. The sentry ignores the attributes
+// because it can read them from the descriptor.
 func mounted() []byte {
 	b := binary.NativeEndian.AppendUint64(nil, rootID)
 	b = append(b, make([]byte, msgStatx)...)
@@ -226,7 +230,7 @@ func mounted() []byte {
 	return message(msgMount, b)
 }
 
-// message puts the header in front of what is said.
+// message adds the header to a message body.
 func message(kind uint16, body []byte) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(len(body)))
 	b = binary.NativeEndian.AppendUint16(b, kind)
@@ -234,7 +238,8 @@ func message(kind uint16, body []byte) []byte {
 	return append(b, body...)
 }
 
-// send sends an answer, with a descriptor if there is one, which it closes.
+// send sends an answer, with a descriptor if there is one, and closes the
+// descriptor.
 func (t *tree) send(answer []byte, f *os.File) error {
 	var oob []byte
 	if f != nil {

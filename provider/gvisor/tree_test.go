@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apart makes a tree of a folder with one file, which is mounted from another
-// folder inside it as a sentry would have it.
+// apart creates a tree from a directory with one file. Another directory is
+// mounted inside it, as in a sentry's image.
 func apart(t testing.TB, writable bool) (dir string, root *os.File) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -31,16 +31,16 @@ func apart(t testing.TB, writable bool) (dir string, root *os.File) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
-	if root, err = again(f); err != nil {
+	if root, err = reopen(f); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
 	return dir, root
 }
 
-// Whoever has a tree's root reads what is in it, changes nothing, and finds no
-// way out of it.
-func TestTreeLeadsNowhere(t *testing.T) {
+// A process that has a tree's root can read the files in it, but cannot change
+// them or reach other files.
+func TestTreeIsConfined(t *testing.T) {
 	dir, root := apart(t, false)
 	at := int(root.Fd())
 	for _, up := range []string{".", "..", "../..", "../../../../.."} {
@@ -73,8 +73,8 @@ func TestTreeLeadsNowhere(t *testing.T) {
 	}
 }
 
-// The control: with the protection off there is something to see.
-func TestTreeThatIsWritable(t *testing.T) {
+// Control: a tree that is not protected is writable.
+func TestTreeWritableControl(t *testing.T) {
 	dir, root := apart(t, true)
 	fd, err := unix.Openat(int(root.Fd()), "new", unix.O_CREAT|unix.O_WRONLY, 0o600)
 	if err != nil {
@@ -84,16 +84,16 @@ func TestTreeThatIsWritable(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "new")); err != nil {
 		t.Error(err)
 	}
-	// A path of the host's does lead up.
+	// An ordinary path of the host has a parent directory.
 	var up, own unix.Stat_t
 	if err := errors.Join(unix.Stat(dir+"/..", &up), unix.Stat(dir, &own)); err != nil || up.Ino == own.Ino {
 		t.Errorf("nothing is above %s: %v", dir, err)
 	}
 }
 
-// What is mounted below a folder is as read-only as the folder, and leads
-// nowhere else, also when nothing but what is below is still held.
-func TestTreeBelow(t *testing.T) {
+// A mount below a directory is also read-only and has no parent directory, even
+// if only the inner mount is still open.
+func TestTreeOfNestedMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount")
 	}
@@ -107,7 +107,7 @@ func TestTreeBelow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := again(f)
+	root, err := reopen(f)
 	f.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -125,36 +125,35 @@ func TestTreeBelow(t *testing.T) {
 	if err := errors.Join(unix.Stat(dir, &own), unix.Fstatat(fd, "../../../..", &up, 0)); err != nil || own.Ino != up.Ino || own.Dev != up.Dev {
 		t.Errorf("it leads out of the tree: %v", err)
 	}
-	// The control: where it is mounted it can be written.
+	// Control: the inner mount is writable at its mount point.
 	if err := os.WriteFile(filepath.Join(below, "new"), nil, 0o600); err != nil {
 		t.Error(err)
 	}
 }
 
-// Who asks without end does not have the shim work without end.
-func TestTreeIsNotHurried(t *testing.T) {
+// A sentry that floods the shim with requests gets slow answers, so that the
+// shim does little work.
+func TestTreeRequestsArePaced(t *testing.T) {
 	_, root := apart(t, false)
 	const more = 10
 	say := [][]byte{message(msgMount, nil)}
-	for range askedFreely - 1 + more {
+	for range unpacedRequests - 1 + more {
 		say = append(say, open(rootID, unix.O_RDWR))
 	}
 	begin := time.Now()
 	answers, _ := asked(t, root, say...)
-	if took := time.Since(begin); took < more*askedPause || len(answers) < len(say)*msgHeader {
+	if took := time.Since(begin); took < more*requestPause || len(answers) < len(say)*msgHeader {
 		t.Errorf("%d bytes of answers after %v", len(answers), took)
 	}
 }
 
-// asked sends messages to a tree and returns all that comes back, and with how
-// many descriptors, until it ends the talk.
-func asked(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, files []*os.File) {
+// socketPair returns two connected sockets of the given type.
+func socketPair(t testing.TB, kind int) (ends [2]*net.UnixConn) {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ends := [2]*net.UnixConn{}
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "end "+strconv.Itoa(i))
 		c, err := net.FileConn(f)
@@ -163,8 +162,17 @@ func asked(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, fil
 			t.Fatal(err)
 		}
 		ends[i] = c.(*net.UnixConn)
-		defer c.Close()
 	}
+	return ends
+}
+
+// asked sends messages to a tree. It returns all answers and their descriptors
+// until the tree closes the connection.
+func asked(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, files []*os.File) {
+	t.Helper()
+	ends := socketPair(t, unix.SOCK_STREAM)
+	defer ends[0].Close()
+	defer ends[1].Close()
 	one := &tree{root: root, c: ends[0]}
 	done := make(chan struct{})
 	go func() {
@@ -174,7 +182,7 @@ func asked(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, fil
 	go func() {
 		for _, m := range messages {
 			if _, err := ends[1].Write(m); err != nil {
-				break // it has ended the talk
+				break // the tree has closed the connection
 			}
 		}
 		_ = ends[1].CloseWrite()
@@ -203,20 +211,20 @@ func asked(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, fil
 	return answers, files
 }
 
-// open is what a sentry says to have the root opened.
+// open returns the message with which a sentry opens the root.
 func open(id uint64, flags uint32) []byte {
 	b := binary.NativeEndian.AppendUint64(nil, id)
 	b = binary.NativeEndian.AppendUint32(b, flags)
 	return message(msgOpenAt, binary.NativeEndian.AppendUint32(b, 0))
 }
 
-func TestTreeAnswersNothingElse(t *testing.T) {
+func TestTreeRejectsOtherRequests(t *testing.T) {
 	_, root := apart(t, false)
 	mount, fine := message(msgMount, nil), open(rootID, unix.O_RDONLY|unix.O_DIRECTORY)
 	for name, c := range map[string]struct {
 		say   [][]byte
 		files int
-		last  uint16 // what the last answer is
+		last  uint16 // the kind of the last answer
 	}{
 		"mount":                   {[][]byte{mount}, 1, msgMount},
 		"mount and open":          {[][]byte{mount, fine, fine}, 3, msgOpenAt},
@@ -253,8 +261,8 @@ func TestTreeAnswersNothingElse(t *testing.T) {
 	}
 }
 
-// Whatever a sentry says, it gets the tree's root, opened for reading, or
-// nothing.
+// Whatever a sentry sends, it receives only descriptors of the tree's root that
+// are opened for reading.
 func FuzzTree(f *testing.F) {
 	_, root := apart(f, false)
 	f.Add(slices.Concat(message(msgMount, nil), open(rootID, 0), open(2, 1)))
@@ -265,7 +273,7 @@ func FuzzTree(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
 		if len(said) > 512 {
-			return // as many descriptors as fit are enough
+			return // longer messages would need more descriptors than fit
 		}
 		_, files := asked(t, root, said)
 		for _, given := range files {

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unmounterAddr is where the code of the unmounter is in this binary.
+// unmounterAddr returns the address of the unmounter's code in this binary.
 func unmounterAddr() unsafe.Pointer
 
-// unmounterSize is more than the length of that code.
+// unmounterSize is an upper bound of the length of that code.
 const unmounterSize = 128
 
-// unmounter returns the path of a program that unmounts a folder when it is
-// told to, as gVisor's "umount" command does. A sentry starts one to be rid
-// of /proc when it may no longer unmount anything itself, and would start its
-// own large binary once more for it. The program is in a file in memory that
-// nobody can change, which this process keeps open.
+// unmounter returns the path of a program that unmounts a directory on request,
+// like gVisor's "umount" command. A sentry starts it to unmount /proc after it
+// has lost the privilege to unmount. Otherwise the sentry would have to
+// re-execute its own large binary. The program is in a sealed memory file that
+// this process keeps open.
 func unmounter() (string, error) {
 	const base = 0x400000
 	var b bytes.Buffer
@@ -44,7 +44,7 @@ func unmounter() (string, error) {
 	}
 	const name, flags = "brig-unmounter", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
-	if err == unix.EINVAL { // a kernel that knows no other files in memory
+	if err == unix.EINVAL { // the kernel does not know MFD_EXEC
 		fd, err = unix.MemfdCreate(name, flags)
 	}
 	if err != nil {

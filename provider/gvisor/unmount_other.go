@@ -4,5 +4,5 @@ package gvisor
 
 import "errors"
 
-// unmounter is only for processors whose machine code somebody wrote.
+// unmounter is not supported on this architecture.
 func unmounter() (string, error) { return "", errors.ErrUnsupported }

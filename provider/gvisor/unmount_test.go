@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The unmounter waits for its byte, unmounts what it is told, and says how it
-// went.
+// The unmounter waits for a byte, unmounts the given directory, and reports the
+// result in its exit status.
 func TestUnmounter(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount")
@@ -61,7 +61,7 @@ func TestUnmounter(t *testing.T) {
 		unix.Unmount(dir, unix.MNT_DETACH)
 	}
 
-	cmd, w = start(dir) // nothing is mounted there any more
+	cmd, w = start(dir) // the directory is no longer mounted
 	w.Write([]byte{0})
 	if err := cmd.Wait(); cmd.ProcessState.Sys().(syscall.WaitStatus).ExitStatus() != 1 {
 		t.Errorf("unmounting what is not mounted: %v", err)

@@ -9,11 +9,12 @@ import (
 	_ "gvisor.dev/gvisor/pkg/sentry/seccheck"
 )
 
-// gVisor describes in it what its trace sessions can be about, once.
+// gVisor uses this Once to register its trace points.
 //
 //go:linkname seccheckOnce gvisor.dev/gvisor/pkg/sentry/seccheck.initOnce
 var seccheckOnce sync.Once
 
-// untraced has a sentry do without: nobody here begins such a session, and
-// thousands of descriptions take 3 ms.
-func untraced() { seccheckOnce.Do(func() {}) }
+// skipTracePoints prevents a sentry from registering gVisor's trace points.
+// Brig does not start trace sessions, and registering thousands of points takes
+// 3 ms.
+func skipTracePoints() { seccheckOnce.Do(func() {}) }

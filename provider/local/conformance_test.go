@@ -18,7 +18,7 @@ import (
 
 func openLocal(t *testing.T, agent, dir string, change ...func(*Provider)) *Provider {
 	t.Helper()
-	p, err := open(t.Context(), brig.Site{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}},
+	p, err := openProvider(t.Context(), brig.Site{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}},
 		&Config{AcceptNoIsolation: true, PythonBin: "python3", NodeBin: "sh", Timeout: 30})
 	if err != nil {
 		t.Fatal(err)
@@ -32,18 +32,19 @@ func openLocal(t *testing.T, agent, dir string, change ...func(*Provider)) *Prov
 
 func TestConformance(t *testing.T) { conform(t, nil) }
 
-// Without privileges there is one account, and the rest is the same.
+// Without privileges all processes use a single account, and the other features
+// are the same.
 func TestConformanceWithoutPrivileges(t *testing.T) {
 	const why = "without privileges there is one account"
 	const tun = "this machine's /dev/net/tun is root's"
-	conform(t, &syscall.Credential{Uid: 65534, Gid: 65534}, "User", why, "FilesOwners", why, "TreesRace", why, "TreesSealed", why,
+	conform(t, &syscall.Credential{Uid: 65534, Gid: 65534}, "User", why, "FilesOwners", why, "FilesRights", why, "TreesRace", why, "TreesSealed", why,
 		"Uplink", tun, "UplinkReplaced", tun, "UplinkEnd", tun, "UplinkRecovered", tun, "UplinkBound", tun, "UplinkLarge", tun,
 		"UplinkSettings", tun, "UplinkHostileFiles", tun)
 }
 
 func conform(t *testing.T, as *syscall.Credential, lacks ...string) {
 	agent, dir := providertest.Agent(t), t.TempDir()
-	for _, d := range []string{filepath.Dir(agent), dir} { // and what they are in, for who is not this account
+	for _, d := range []string{filepath.Dir(agent), dir} { // the other account needs access to the directories, too
 		if err := errors.Join(os.Chmod(d, 0o755), os.Chmod(filepath.Dir(d), 0o755)); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func conform(t *testing.T, as *syscall.Credential, lacks ...string) {
 	}
 	p := open(t)
 	t.Cleanup(func() {
-		if err := open(t).post.Quit(context.WithoutCancel(t.Context())); err != nil {
+		if err := open(t).remoteHost.Quit(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
@@ -82,11 +83,12 @@ func conform(t *testing.T, as *syscall.Credential, lacks ...string) {
 
 const noFreezer = "the kernel's freezer needs a cgroup of the sandbox's own"
 
-// What isolates nothing is off until somebody says that this is understood.
-func TestOffByDefault(t *testing.T) {
+// This provider does not isolate sandboxes, so it is disabled until the
+// administrator accepts that.
+func TestDisabledByDefault(t *testing.T) {
 	d := Driver()
 	config := d.Config().(*Config)
-	config.NodeBin = "sh" // whatever there is here
+	config.NodeBin = "sh" // a program that exists on every host
 	_, err := d.Open(t.Context(), brig.Site{Dir: t.TempDir()}, config)
 	e := brig.AsError(err)
 	if e == nil || e.Kind != brig.InvalidConfig || e.Field != "accept_no_isolation" || e.Hint == "" {
@@ -117,8 +119,8 @@ func TestOffByDefault(t *testing.T) {
 	}
 }
 
-// A sandbox's Python is the one that is configured: of a virtual environment,
-// too.
+// A sandbox's Python is the configured one, also if it is in a virtual
+// environment.
 func TestPythonBin(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "brig-venv-") // a sandbox has its own /tmp
 	if err != nil {
@@ -139,7 +141,7 @@ func TestPythonBin(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(in.Destroy(context.WithoutCancel(t.Context())), p.post.Quit(context.WithoutCancel(t.Context()))); err != nil {
+		if err := errors.Join(in.Destroy(context.WithoutCancel(t.Context())), p.remoteHost.Quit(context.WithoutCancel(t.Context()))); err != nil {
 			t.Error(err)
 		}
 	})
@@ -150,14 +152,14 @@ func TestPythonBin(t *testing.T) {
 	}
 }
 
-// Servers that are given the same folder leave each other's sandboxes alone.
+// Servers with the same directory do not affect each other's sandboxes.
 func TestSharedWorkDir(t *testing.T) {
 	agent, work := providertest.Agent(t), t.TempDir()
 	if err := os.Chmod(work, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	server := func() *Provider {
-		p, err := open(t.Context(), brig.Site{ID: Name, Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}},
+		p, err := openProvider(t.Context(), brig.Site{ID: Name, Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}},
 			&Config{AcceptNoIsolation: true, PythonBin: "python3", NodeBin: "sh", WorkDir: work, Timeout: 30})
 		if err != nil {
 			t.Fatal(err)
@@ -172,7 +174,7 @@ func TestSharedWorkDir(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())
-		if err := errors.Join(in.Destroy(ctx), one.post.Quit(ctx), other.post.Quit(ctx)); err != nil {
+		if err := errors.Join(in.Destroy(ctx), one.remoteHost.Quit(ctx), other.remoteHost.Quit(ctx)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -181,17 +183,18 @@ func TestSharedWorkDir(t *testing.T) {
 	}
 }
 
-// Of a sandbox whose maker gave up while it was made, or died, nothing is left.
-func TestCreateAbandoned(t *testing.T) {
+// A sandbox whose creator gave up or died during the creation is removed
+// completely.
+func TestCreateCanceled(t *testing.T) {
 	agent, site := providertest.Agent(t), t.TempDir()
 	p := openLocal(t, agent, site)
 	t.Cleanup(func() {
-		if err := p.post.Quit(context.WithoutCancel(t.Context())); err != nil {
+		if err := p.remoteHost.Quit(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	})
 	spec := brig.Spec{Name: "abandoned", Limits: brig.DefaultBounds().Default}
-	if err := p.Check(t.Context()); err != nil { // there is a keeper
+	if err := p.Check(t.Context()); err != nil { // starts the supervisor
 		t.Fatal(err)
 	}
 	const ms = time.Millisecond
@@ -210,8 +213,8 @@ func TestCreateAbandoned(t *testing.T) {
 		}
 		_, err := maker.Create(ctx, id, spec, time.Now().Add(time.Minute))
 		cancel()
-		if err == nil { // it was quicker
-			_ = p.post.Erase(t.Context(), id)
+		if err == nil { // the creation was faster
+			_ = p.remoteHost.Destroy(t.Context(), id)
 			continue
 		}
 		given++
@@ -220,7 +223,7 @@ func TestCreateAbandoned(t *testing.T) {
 		t.Fatal("no maker gave up")
 	}
 	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		states, err := p.post.States(t.Context())
+		states, err := p.remoteHost.States(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,10 @@
-// Package local runs sandboxes as plain processes of the server's own machine.
+// Package local runs sandboxes as plain processes of the server's own host.
 //
-// That isolates nothing: they share a kernel with everything else that runs
-// there, and most of its files. It is for a developer's own programs and for
-// machines that are nothing but a sandbox already, and has to be asked for by
-// name. Namespaces and a layer of files of their own keep sandboxes from
-// treading on each other, not from wanting to.
+// The sandboxes are not isolated: they share the kernel with all other
+// processes of the host, and most of its files. The provider is for a
+// developer's own programs and for hosts that are themselves sandboxes. The
+// administrator must enable it explicitly. Namespaces and separate file layers
+// prevent accidental interference between sandboxes, but not attacks.
 package local
 
 import (
@@ -26,7 +26,7 @@ import (
 // Name is the driver's name.
 const Name = "local"
 
-// Config is what an administrator sets.
+// Config is the administrator's configuration.
 type Config struct {
 	AcceptNoIsolation bool   `json:"accept_no_isolation" title:"I accept that nothing is isolated" doc:"Programs run on this machine, with its kernel and most of its files in reach. Must be on."`
 	PythonBin         string `json:"python_bin" title:"Python" doc:"The interpreter of Python programs, for example of a virtual environment." placeholder:"/opt/venv/bin/python3"`
@@ -54,26 +54,26 @@ func (c *Config) Wrong() (wrong []brig.FieldError) {
 	return wrong
 }
 
-// Driver is how the provider presents itself.
+// Driver returns the driver of this kind of provider.
 func Driver() brig.Driver {
 	return brig.NewDriver(brig.Driver{
 		Name: Name, Title: "Local, without isolation",
 		Doc:       "Plain processes on the server's own machine. Nothing is isolated: only for programs that you would run there yourself.",
 		Tags:      []string{"local", "host", "minimal", "no-isolation"},
 		Languages: []brig.Language{"python", "javascript", "typescript", "bash"},
-	}, Config{PythonBin: "python3", NodeBin: "node", Timeout: 30}, open)
+	}, Config{PythonBin: "python3", NodeBin: "node", Timeout: 30}, openProvider)
 }
 
-// Provider makes sandboxes of processes. It implements brig.Provider.
+// Provider runs sandboxes as processes. It implements brig.Provider.
 type Provider struct {
-	config   Config
-	dir      string // of what the server keeps of each machine
-	root     string // the keeper's
-	agent    string
-	programs map[string]string
-	post     *guest.Outpost
-	uplinks  bool                // machines can have one
-	as       *syscall.Credential // whose the processes are, if not this one's: for tests
+	config     Config
+	dir        string // the server's own data about each sandbox
+	root       string // the supervisor's directory
+	agent      string
+	programs   map[string]string
+	remoteHost *guest.RemoteHost
+	uplinks    bool                // sandboxes can have a network link
+	as         *syscall.Credential // the account of the processes in tests, if not the server's
 }
 
 var (
@@ -83,22 +83,22 @@ var (
 	_ io.Closer     = (*Provider)(nil)
 )
 
-func open(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
+func openProvider(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
 	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.Wrong(wrong).WithHint("set accept_no_isolation if programs may do on this machine what they want; otherwise use gvisor")
+		return nil, guest.ConfigError(wrong).WithHint("set accept_no_isolation if programs may do on this machine what they want; otherwise use gvisor")
 	}
 	root := filepath.Join(site.Dir, "keeper")
 	if c.WorkDir != "" {
-		mark, err := guest.Mark(site.Dir)
+		mark, err := guest.ServerMark(site.Dir)
 		if err != nil {
 			return nil, err
 		}
-		root = filepath.Join(c.WorkDir, "brig-"+mark) // other servers may have the same one
+		root = filepath.Join(c.WorkDir, "brig-"+mark) // other servers may use the same directory
 	}
 	p := &Provider{config: *c, dir: filepath.Join(site.Dir, "machines"), root: root, agent: site.Agent, programs: map[string]string{}, uplinks: hasTun()}
 	for name, program := range map[string]string{"python3": c.PythonBin, "node": c.NodeBin} {
 		if program == name {
-			continue // found by its name
+			continue // programs find it by its name
 		}
 		full, err := exec.LookPath(program)
 		if err == nil {
@@ -109,15 +109,15 @@ func open(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
 		}
 		p.programs[name] = full
 	}
-	p.post = &guest.Outpost{Open: p.reach, Where: "this machine"}
+	p.remoteHost = &guest.RemoteHost{Open: p.connect, Label: "this machine"}
 	return p, nil
 }
 
-// reach starts the process that reaches the keeper.
-func (p *Provider) reach(context.Context) (io.ReadWriteCloser, error) {
-	cmd := exec.Command(p.agent, wire.ReachWord, p.root)
+// connect starts the process that connects to the supervisor.
+func (p *Provider) connect(context.Context) (io.ReadWriteCloser, error) {
+	cmd := exec.Command(p.agent, wire.ConnectWord, p.root)
 	cmd.Args[0] = "brig-agent"
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"} // nothing of the server's
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"} // do not inherit the server's environment
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: p.as}
 	var said tail
@@ -136,7 +136,7 @@ func (p *Provider) reach(context.Context) (io.ReadWriteCloser, error) {
 	return &pipes{in, out, cmd}, nil
 }
 
-// pipes are the streams of a process that ends when they are closed.
+// pipes are the standard streams of a process. Close ends the process.
 type pipes struct {
 	io.WriteCloser
 	io.Reader
@@ -146,12 +146,12 @@ type pipes struct {
 // Close implements io.Closer.
 func (p *pipes) Close() error {
 	err := p.WriteCloser.Close()
-	_ = p.cmd.Process.Kill() // it carries, and keeps nothing
+	_ = p.cmd.Process.Kill() // it only relays, and has no data to lose
 	go func() { _ = p.cmd.Wait() }()
 	return err
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the last bytes that were written to it.
 type tail struct{ b []byte }
 
 // Write implements io.Writer.
@@ -165,20 +165,20 @@ func (t *tail) Write(p []byte) (int, error) {
 func (p *Provider) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.config.Timeout)*time.Second)
 	defer cancel()
-	_, err := p.post.States(ctx)
+	_, err := p.remoteHost.States(ctx)
 	return err
 }
 
 // Close implements io.Closer.
-func (p *Provider) Close() error { return p.post.Close() }
+func (p *Provider) Close() error { return p.remoteHost.Close() }
 
 // Image implements brig.Imager.
 func (p *Provider) Image(_ context.Context, ref string) (*brig.Image, error) {
-	return guest.OwnFiles(ref)
+	return guest.HostFiles(ref)
 }
 
-func (p *Provider) options(id brig.ID) (guest.MachineOptions, error) {
-	o, err := guest.Options(id, p.dir, p.programs)
+func (p *Provider) options(id brig.ID) (guest.InstanceOptions, error) {
+	o, err := guest.NewInstanceOptions(id, p.dir, p.programs)
 	o.NoUplink = !p.uplinks
 	return o, err
 }
@@ -189,11 +189,11 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.post.Make(ctx, o, spec, lease, wire.Make{Programs: p.programs})
+	m, err := p.remoteHost.Create(ctx, o, spec, lease, wire.Make{Programs: p.programs})
 	if err != nil {
 		return nil, err
 	}
-	return &instance{OutpostMachine: m}, nil
+	return &instance{SupervisedInstance: m}, nil
 }
 
 // Recover implements brig.Provider.
@@ -202,20 +202,20 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, _ brig.Handle) (brig
 	if err != nil {
 		return nil, brig.Errorf(brig.NotFound, "there is no such sandbox").Because(err)
 	}
-	m, err := p.post.Find(ctx, o, time.Now().Add(time.Hour))
+	m, err := p.remoteHost.Attach(ctx, o, time.Now().Add(time.Hour))
 	if err != nil {
 		return nil, err
 	}
-	return &instance{OutpostMachine: m}, nil
+	return &instance{SupervisedInstance: m}, nil
 }
 
 // Sweep implements brig.Provider.
 func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, error) {
-	return p.post.Sweep(ctx, p.dir, known)
+	return p.remoteHost.Sweep(ctx, p.dir, known)
 }
 
 // instance is one sandbox. It implements brig.Instance.
-type instance struct{ *guest.OutpostMachine }
+type instance struct{ *guest.SupervisedInstance }
 
 var _ brig.Instance = (*instance)(nil)
 
@@ -224,7 +224,7 @@ func (i *instance) Handle() brig.Handle { return brig.Handle{Provider: Name, Ver
 
 // Notes implements brig.Instance.
 func (i *instance) Notes() []string {
-	return append([]string{"NOT ISOLATED: this sandbox is a process of the server's own machine"}, i.OutpostMachine.Notes()...)
+	return append([]string{"NOT ISOLATED: this sandbox is a process of the server's own machine"}, i.SupervisedInstance.Notes()...)
 }
 
 // Enforced implements brig.Instance.
@@ -232,13 +232,14 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Seen(guest.ProcessesEnforce("the server's own machine")), nil
+	return guest.Observed(guest.ProcessEnforcement("the server's own machine")), nil
 }
 
 // Capabilities implements brig.Provider.
 func (p *Provider) Capabilities() brig.Capabilities {
-	return brig.Capabilities{Name: Name, Isolation: "none", Uplinks: p.uplinks, Enforces: guest.ProcessesEnforce("the server's own machine")}
+	return brig.Capabilities{Name: Name, Isolation: "none", Uplinks: p.uplinks, Enforces: guest.ProcessEnforcement("the server's own machine")}
 }
 
-// hasTun reports whether this account can make interfaces of machines' own.
+// hasTun reports whether the server's account can create network interfaces for
+// sandboxes.
 func hasTun() bool { return unix.Access("/dev/net/tun", unix.R_OK|unix.W_OK) == nil }

@@ -13,7 +13,7 @@ import (
 func testExitCodes(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	for _, code := range []int{0, 1, 7, 255} {
-		cmd := words(fmt.Sprintf("exit %d", code))
+		cmd := portable(fmt.Sprintf("exit %d", code))
 		if h.Real {
 			cmd = script(fmt.Sprintf("exit %d", code))
 		}
@@ -31,7 +31,8 @@ func testSignals(t *testing.T, h Harness) {
 			t.Errorf("killed itself with SIG%s: %+v", sig, a.Result)
 		}
 	}
-	// Whatever the agent does with its own, a program is deaf to none.
+	// Regardless of the agent's own signal handling, a program ignores no
+	// signal.
 	for _, sig := range []int{1, 2, 5, 10, 13, 24, 31, 35, 50, 64} {
 		if a := run(t, in, script(fmt.Sprintf("kill -%d $$; echo alive", sig))); a.out != "" || a.ExitCode != 128+sig {
 			t.Errorf("killed itself with signal %d: %q, %+v", sig, a.out, a.Result)
@@ -41,17 +42,17 @@ func testSignals(t *testing.T, h Harness) {
 
 func testStreams(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	if a := run(t, in, words("echo hello there")); a.out != "hello there\n" || a.err != "" || a.Stdout.Total != 12 && h.Real {
+	if a := run(t, in, portable("echo hello there")); a.out != "hello there\n" || a.err != "" || a.Stdout.Total != 12 && h.Real {
 		t.Errorf("stdout: %q, %q, %+v", a.out, a.err, a.Result)
 	}
-	cmd := words("stderr oh no")
+	cmd := portable("stderr oh no")
 	if h.Real {
 		cmd = script("echo oh no >&2")
 	}
 	if a := run(t, in, cmd); a.out != "" || a.err != "oh no\n" {
 		t.Errorf("stderr: %q, %q", a.out, a.err)
 	}
-	// Arguments are not parsed by anything on the way.
+	// Arguments are passed on without parsing.
 	hostile := `$(id) ; "a' b` + "`x` \\ * é"
 	if a := run(t, in, brig.Command{Argv: []string{"echo", hostile}}); a.out != hostile+"\n" {
 		t.Errorf("an argument came out as %q, want %q", a.out, hostile)
@@ -70,7 +71,7 @@ func testStdin(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
 	var out, errs bytes.Buffer
-	cmd := words("cat")
+	cmd := portable("cat")
 	cmd.Timeout = wait
 	started := 0
 	id := newExecID()
@@ -85,7 +86,7 @@ func testStdin(t *testing.T, h Harness) {
 	if started != 1 {
 		t.Errorf("Started was called %d times", started)
 	}
-	if a := run(t, in, words("cat")); a.out != "" || a.ExitCode != 0 {
+	if a := run(t, in, portable("cat")); a.out != "" || a.ExitCode != 0 {
 		t.Errorf("no stdin is not an empty one: %q, %+v", a.out, a.Result)
 	}
 }
@@ -93,7 +94,7 @@ func testStdin(t *testing.T, h Harness) {
 func testEnv(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	get := func(name string, env map[string]string) string {
-		cmd := words("env " + name)
+		cmd := portable("env " + name)
 		if h.Real {
 			cmd = script("printf '%s\n' \"$" + name + `"`)
 		}
@@ -118,13 +119,13 @@ func testEnv(t *testing.T, h Harness) {
 func testDir(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	for dir, want := range map[string]string{"": "/workspace", "/tmp": "/tmp", "/usr/../etc": "/etc"} {
-		cmd := words("/bin/pwd")
+		cmd := portable("/bin/pwd")
 		cmd.Dir = dir
 		if a := run(t, in, cmd); a.out != want+"\n" {
 			t.Errorf("in %q: %q, want %q", dir, a.out, want)
 		}
 	}
-	cmd := words("pwd")
+	cmd := portable("pwd")
 	cmd.Dir = "/does/not/exist"
 	_, err := try(t.Context(), in, newExecID(), cmd)
 	if e := brig.AsError(err); e == nil || e.Kind != brig.InvalidArgument || e.Field != "cwd" {
@@ -158,14 +159,14 @@ func testBadCommands(t *testing.T, h Harness) {
 	alive(t, in)
 }
 
-// Eight at once, each with a stream of its own.
+// testConcurrent runs eight commands at once, each with separate streams.
 func testConcurrent(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
 			mark := fmt.Sprintf("mark-%d", i)
-			cmd, want := words("echo "+mark), mark+"\n"
+			cmd, want := portable("echo "+mark), mark+"\n"
 			if h.Real {
 				cmd = script("i=0; while [ $i -lt 200 ]; do echo " + mark + "; i=$((i+1)); done; exit " + fmt.Sprint(i))
 				want = strings.Repeat(mark+"\n", 200)
@@ -179,18 +180,18 @@ func testConcurrent(t *testing.T, h Harness) {
 	all.Wait()
 }
 
-// testHostileExecIDs: an id is a name and nothing else.
+// testHostileExecIDs checks that an exec ID is not interpreted.
 func testHostileExecIDs(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	for _, id := range []string{"../../etc", "a/b", "a\x00b", "$(id)", strings.Repeat("x", 4096), "é\n"} {
-		if a, err := try(t.Context(), in, id, words("echo ok")); err != nil || a.out != "ok\n" {
+		if a, err := try(t.Context(), in, id, portable("echo ok")); err != nil || a.out != "ok\n" {
 			t.Errorf("id %.20q: %v, %+v", id, err, a)
 		}
 	}
-	if _, err := try(t.Context(), in, "", words("echo ok")); err == nil {
+	if _, err := try(t.Context(), in, "", portable("echo ok")); err == nil {
 		t.Error("an empty id is taken")
 	}
-	if _, err := try(t.Context(), in, "a/b", words("echo ok")); err == nil {
+	if _, err := try(t.Context(), in, "a/b", portable("echo ok")); err == nil {
 		t.Error("an id is taken twice")
 	}
 }

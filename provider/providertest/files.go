@@ -14,7 +14,7 @@ const artifacts = "/workspace/artifacts"
 
 func testPutAndCollect(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	big := bytes.Repeat([]byte{0, 1, 2, 0xff}, 512<<10) // more than one frame
+	big := bytes.Repeat([]byte{0, 1, 2, 0xff}, 512<<10) // larger than one frame
 	files := []brig.File{
 		{Path: "a.csv", Data: []byte("x,y\n")}, {Path: "b.json", Data: []byte("{}"), Mode: 0o600},
 		{Path: "big.png", Data: big}, {Path: "note.txt", Data: []byte("not one of ours")},
@@ -47,7 +47,7 @@ func testPutAndCollect(t *testing.T, h Harness) {
 	}
 }
 
-// A path that leads out of its directory is refused, whatever leads out.
+// A path that leads out of its directory is rejected, regardless of the method.
 func testPutIsConfined(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	if a := run(t, in, script("ln -s /etc out; ln -s /tmp/target file; ln -s ../../tmp up; mkdir real")); a.ExitCode != 0 {
@@ -71,8 +71,46 @@ func testPutIsConfined(t *testing.T, h Harness) {
 	}
 }
 
-// Links, hidden and empty files, devices and directories are no artifacts.
-func testCollectIsPicky(t *testing.T, h Harness) {
+// A program that reads a file while it is replaced reads either the old or the
+// new content completely: an interpreter may load a driver while another
+// interpreter starts.
+func testPutIsAtomic(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	put := func() error {
+		return in.Put(t.Context(), "/workspace", []brig.File{{Path: "driver", Data: bytes.Repeat([]byte("x"), 100_000)}})
+	}
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	read, done := make(chan answer, 1), make(chan error, 1)
+	go func() {
+		a, err := try(t.Context(), in, newExecID(), script(`i=0; while [ $i -lt 200 ]; do wc -c <driver; i=$((i+1)); done | sort | uniq -c`))
+		read <- a
+		done <- err
+	}()
+	for {
+		select {
+		case a := <-read:
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if strings.Fields(a.out + " ?")[0] != "200" {
+				t.Errorf("programs saw these sizes, each so often: %q %q", a.out, a.err)
+			}
+			if a := run(t, in, script("ls -A /workspace")); a.out != "driver\n" {
+				t.Errorf("beside the file is %q", a.out)
+			}
+			return
+		default:
+			if err := put(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// Links, hidden and empty files, devices and directories are not artifacts.
+func testCollectSkipsOthers(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	if a := run(t, in, script(`mkdir artifacts && cd artifacts && echo secret > /tmp/secret.csv &&
 		echo 1 > plain.csv && echo 1 > UPPER.CSV && echo 1 > .hidden.csv && : > empty.csv && ln -s /tmp/secret.csv link.csv &&
@@ -90,8 +128,8 @@ func testCollectIsPicky(t *testing.T, h Harness) {
 	if a := run(t, in, script("rm -r artifacts; ln -s /tmp artifacts")); a.ExitCode != 0 {
 		t.Fatalf("%+v", a)
 	}
-	// The program owns the folder: a link in its place shows the program's
-	// own files and nothing of the host's.
+	// The program owns the directory: a link in its place leads to the
+	// program's own files and never to the host's.
 	if _, _, err := in.Collect(t.Context(), artifacts); err != nil && brig.KindOf(err) != brig.InvalidArgument {
 		t.Errorf("of a link: %v", err)
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// at is a path of the user.
+// at returns a path of the user.
 func at(name string) brig.Path { return brig.Path{Name: name} }
 
-// write writes a file, which must work.
+// write writes a file, and fails the test on an error.
 func write(t *testing.T, fs brig.Files, name, text string) *brig.Entry {
 	t.Helper()
 	e, err := fs.Write(t.Context(), at(name), brig.FileWrite{}, strings.NewReader(text))
@@ -29,7 +29,7 @@ func write(t *testing.T, fs brig.Files, name, text string) *brig.Entry {
 	return e
 }
 
-// content reads a part of a file, which must work.
+// content reads a part of a file, and fails the test on an error.
 func content(t *testing.T, fs brig.Files, name string, from, n int64) string {
 	t.Helper()
 	_, r, err := fs.Read(t.Context(), at(name), from, n)
@@ -44,7 +44,7 @@ func content(t *testing.T, fs brig.Files, name string, from, n int64) string {
 	return string(b)
 }
 
-// refused checks that a call failed as it should, because of a path.
+// refused checks that a call failed with the expected kind, because of a path.
 func refused(t *testing.T, what string, err error, want brig.Kind) {
 	t.Helper()
 	if e := brig.AsError(err); e == nil || e.Kind != want || want == brig.InvalidArgument && e.Field != "path" {
@@ -109,7 +109,7 @@ func testFiles(t *testing.T, h Harness) {
 	if _, err := fs.Stat(ctx, at("/missing")); err == nil || !strings.Contains(err.Error(), "path '/missing' does not exist") {
 		t.Errorf("the message is %v", err)
 	}
-	for range 2 { // nothing there is fine
+	for range 2 { // a missing path is not an error
 		if err := fs.Remove(ctx, at("/workspace/deep")); err != nil {
 			t.Errorf("remove: %v", err)
 		}
@@ -118,7 +118,7 @@ func testFiles(t *testing.T, h Harness) {
 	refused(t, "what is removed", err, brig.NotFound)
 }
 
-// must drops an error; the nil beside it is found out.
+// must drops an error. The test then fails at the zero value.
 func must[T any](v T, _ error) T { return v }
 
 func writeTo(t *testing.T, fs brig.Files, name string) error {
@@ -147,7 +147,7 @@ func testFilesPaths(t *testing.T, h Harness) {
 			t.Errorf("%q is %+v, %v", home, e, err)
 		}
 		if h.Lacks["User"] != "" {
-			continue // of root nothing is there
+			continue // a root account does not exist
 		}
 		if e, err := fs.Stat(t.Context(), brig.Path{Name: home, User: "root"}); err != nil || e.Path != "/root" {
 			t.Errorf("root's %q is %+v, %v", home, e, err)
@@ -167,7 +167,7 @@ func testFilesPaths(t *testing.T, h Harness) {
 func testFilesRanges(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
-	data := strings.Repeat("0123456789abcdef", 70_000) // more than one frame
+	data := strings.Repeat("0123456789abcdef", 70_000) // larger than one frame
 	write(t, fs, "/workspace/f", data)
 	size := int64(len(data))
 	for _, c := range []struct{ from, n, want int64 }{
@@ -200,7 +200,7 @@ func testFilesWrite(t *testing.T, h Harness) {
 	}{
 		{"long text at first", brig.FileWrite{}, 0o644},
 		{"short", brig.FileWrite{Mode: 0o750}, 0o750},
-		{"", brig.FileWrite{}, 0o750}, // kept
+		{"", brig.FileWrite{}, 0o750}, // the mode remains unchanged
 		{"x", brig.FileWrite{Mode: 0o600}, 0o600},
 	} {
 		e, err := fs.Write(ctx, p, c.give, strings.NewReader(c.text))
@@ -229,7 +229,7 @@ func (b broken) Read(p []byte) (int, error) {
 	return 0, b.err
 }
 
-// A source that fails is no end of the file, whatever its error.
+// An error of the source never counts as the end of the file.
 func testFilesSource(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
@@ -238,7 +238,7 @@ func testFilesSource(t *testing.T, h Harness) {
 		if _, err := fs.Write(t.Context(), at(name), brig.FileWrite{}, broken{strings.NewReader("half"), cause}); !errors.Is(err, cause) {
 			t.Errorf("%v, want %v", err, cause)
 		}
-		// As far as it came it is there, soon.
+		// The data that arrived is soon in the file.
 		for end := time.Now().Add(wait); content(t, fs, name, 0, -1) != "half"; time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("what was written is not there")
@@ -368,8 +368,8 @@ func testFilesCompose(t *testing.T, h Harness) {
 	}
 }
 
-// Many write at once, some to the same file; nothing is mixed up between
-// files.
+// Many calls write concurrently, some to the same file. No data is written to
+// another file.
 func testFilesConcurrent(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()

@@ -13,14 +13,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// watching is a watch in the background.
+// watching is a watch that runs in the background.
 type watching struct {
 	changes chan brig.FileChange
 	ended   chan error
 	stop    context.CancelFunc
 }
 
-// watch begins a watch and returns when it is on.
+// watch starts a watch and returns when it is active.
 func watch(t *testing.T, fs brig.Files, dir string, recursive bool) *watching {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -42,7 +42,7 @@ func watch(t *testing.T, fs brig.Files, dir string, recursive bool) *watching {
 	return w
 }
 
-// until collects changes until one is last, as "kind name" each.
+// until collects changes until the change last, each as "kind name".
 func (w *watching) until(t *testing.T, last string) (out []string) {
 	t.Helper()
 	for late := time.After(wait); ; {
@@ -67,8 +67,9 @@ func (w *watching) until(t *testing.T, last string) (out []string) {
 	}
 }
 
-// saw checks that a script makes these changes among others, in order.
-func (w *watching) saw(t *testing.T, in brig.Instance, script string, want ...string) {
+// expectChanges checks that a script causes these changes in order, possibly
+// among others.
+func (w *watching) expectChanges(t *testing.T, in brig.Instance, script string, want ...string) {
 	t.Helper()
 	sh(t, in, script)
 	got := w.until(t, want[len(want)-1])
@@ -90,15 +91,15 @@ func testFilesWatch(t *testing.T, h Harness) {
 		sh(t, in, "mkdir "+dir+" "+dir+"/old && ln -sfn "+dir+" /workspace/link")
 		w := watch(t, fs, dir, false)
 		sh(t, in, "echo unseen > "+dir+"/old/f")
-		w.saw(t, in, "cd "+dir+" && echo 1 > f", "create f", "write f")
-		w.saw(t, in, "cd "+dir+" && echo 2 >> f", "write f")
-		w.saw(t, in, "cd "+dir+" && chmod 600 f", "chmod f")
-		w.saw(t, in, "cd "+dir+" && mv f g", "rename f", "create g")
-		w.saw(t, in, "cd "+dir+" && rm g", "remove g")
-		w.saw(t, in, "cd "+dir+" && mkdir d && rmdir d", "create d", "remove d")
-		w.saw(t, in, "cd "+dir+" && echo > ../x && mv ../x in && ln -s in l && mkfifo p", "create in", "create l", "create p")
-		w.saw(t, in, "cd "+dir+" && mv in ../gone", "rename in")
-		// What the agent does itself is seen, too.
+		w.expectChanges(t, in, "cd "+dir+" && echo 1 > f", "create f", "write f")
+		w.expectChanges(t, in, "cd "+dir+" && echo 2 >> f", "write f")
+		w.expectChanges(t, in, "cd "+dir+" && chmod 600 f", "chmod f")
+		w.expectChanges(t, in, "cd "+dir+" && mv f g", "rename f", "create g")
+		w.expectChanges(t, in, "cd "+dir+" && rm g", "remove g")
+		w.expectChanges(t, in, "cd "+dir+" && mkdir d && rmdir d", "create d", "remove d")
+		w.expectChanges(t, in, "cd "+dir+" && echo > ../x && mv ../x in && ln -s in l && mkfifo p", "create in", "create l", "create p")
+		w.expectChanges(t, in, "cd "+dir+" && mv in ../gone", "rename in")
+		// Watches also report the agent's own changes.
 		write(t, fs, dir+"/api", "x")
 		if got := w.until(t, "write api"); !slices.Contains(got, "create api") {
 			t.Errorf("saw %q", got)
@@ -110,7 +111,7 @@ func testFilesWatch(t *testing.T, h Harness) {
 			t.Errorf("saw what is below: %q", got)
 		}
 		through := watch(t, fs, "/workspace/link", false)
-		through.saw(t, in, "echo > "+dir+"/via", "create via")
+		through.expectChanges(t, in, "echo > "+dir+"/via", "create via")
 		w.until(t, "create via")
 		w.stop()
 		select {
@@ -121,7 +122,7 @@ func testFilesWatch(t *testing.T, h Harness) {
 		case <-time.After(wait):
 			t.Error("it does not end")
 		}
-		// The directory's own end is no end of the watch.
+		// The removal of the directory does not end the watch.
 		sh(t, in, "rm -r "+dir)
 		through.until(t, "remove via")
 		through.stop()
@@ -134,22 +135,22 @@ func testFilesWatchRecursive(t *testing.T, h Harness) {
 	fs := in.Files()
 	sh(t, in, "mkdir -p w/old/er")
 	w := watch(t, fs, "/workspace/w", true)
-	w.saw(t, in, "echo 1 > w/old/er/f", "create old/er/f", "write old/er/f")
-	// What is made at once below a new directory is told of once.
-	w.saw(t, in, "mkdir -p w/new/a/b && echo 1 > w/new/a/b/f && mkdir w/new/c", "create new", "create new/a", "create new/a/b", "create new/a/b/f")
+	w.expectChanges(t, in, "echo 1 > w/old/er/f", "create old/er/f", "write old/er/f")
+	// Files created at once below a new directory are reported once.
+	w.expectChanges(t, in, "mkdir -p w/new/a/b && echo 1 > w/new/a/b/f && mkdir w/new/c", "create new", "create new/a", "create new/a/b", "create new/a/b/f")
 	time.Sleep(200 * time.Millisecond)
-	w.saw(t, in, "echo 2 >> w/new/a/b/f && echo > w/new/c/g && echo > w/mark1", "write new/a/b/f", "create new/c/g", "create mark1")
-	// A directory that is moved is watched under its new name only.
-	w.saw(t, in, "mv w/new w/moved", "rename new", "create moved", "create moved/a", "create moved/a/b/f")
-	w.saw(t, in, "echo 3 >> w/moved/a/b/f && rm w/moved/c/g && echo > w/mark2", "write moved/a/b/f", "remove moved/c/g", "create mark2")
+	w.expectChanges(t, in, "echo 2 >> w/new/a/b/f && echo > w/new/c/g && echo > w/mark1", "write new/a/b/f", "create new/c/g", "create mark1")
+	// A moved directory is watched under its new name only.
+	w.expectChanges(t, in, "mv w/new w/moved", "rename new", "create moved", "create moved/a", "create moved/a/b/f")
+	w.expectChanges(t, in, "echo 3 >> w/moved/a/b/f && rm w/moved/c/g && echo > w/mark2", "write moved/a/b/f", "remove moved/c/g", "create mark2")
 	sh(t, in, "mv w/moved out && echo unseen >> out/a/b/f")
-	w.saw(t, in, "echo > w/mark3", "rename moved", "create mark3")
+	w.expectChanges(t, in, "echo > w/mark3", "rename moved", "create mark3")
 	sh(t, in, "ln -s /workspace/out w/link && echo > out/unseen")
 	if got := w.until(t, "create link"); len(got) > 2 {
 		t.Errorf("saw %q", got)
 	}
-	w.saw(t, in, "rm -r w/old && echo > w/mark4", "remove old/er/f", "remove old/er", "remove old", "create mark4")
-	// Each name of many is told of, and once.
+	w.expectChanges(t, in, "rm -r w/old && echo > w/mark4", "remove old/er/f", "remove old/er", "remove old", "create mark4")
+	// Each of many names is reported once.
 	sh(t, in, "for i in $(seq 1 30); do mkdir -p w/m/$i && : > w/m/$i/f; done; echo > w/last")
 	seen := map[string]int{}
 	for len(seen) < 62 {
@@ -180,7 +181,8 @@ func testFilesWatchBad(t *testing.T, h Harness) {
 	if err := fs.Watch(t.Context(), at("/workspace"), false, func(brig.FileChange) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("%v", err)
 	}
-	// Watches that end leave nothing behind: far more than can be open at once.
+	// Watches that have ended use no resources: the test opens far more than
+	// may be open at once.
 	for range 300 {
 		_ = fs.Watch(t.Context(), at("/workspace"), true, func(brig.FileChange) error { return enough })
 	}
@@ -203,8 +205,8 @@ func testFilesWatchBad(t *testing.T, h Harness) {
 	}
 }
 
-// A host that does not listen does not make the sandbox keep changes without
-// end.
+// A host that does not read cannot make the sandbox store an unlimited number
+// of changes.
 func testFilesWatchFlood(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()
@@ -234,8 +236,8 @@ func testFilesWatchFlood(t *testing.T, h Harness) {
 	alive(t, in)
 }
 
-// testFilesWatchOwner checks that nobody is told of what is made for the user
-// before it is the user's.
+// testFilesWatchOwner checks that a watch reports a file created for the user
+// only when the user owns it.
 func testFilesWatchOwner(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	fs := in.Files()

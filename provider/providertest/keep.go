@@ -14,8 +14,8 @@ func timeout(t *testing.T, d time.Duration) (context.Context, context.CancelFunc
 	return context.WithTimeout(t.Context(), d)
 }
 
-// again finds a machine as a server would that comes after this one.
-func again(t *testing.T, h Harness, id brig.ID, in brig.Instance) brig.Instance {
+// recovered recovers an instance as a later server would.
+func recovered(t *testing.T, h Harness, id brig.ID, in brig.Instance) brig.Instance {
 	t.Helper()
 	p := h.Provider
 	if h.Next != nil {
@@ -45,15 +45,15 @@ func kept(t *testing.T, in brig.Instance) map[string]brig.Kept {
 	return out
 }
 
-// A process that is kept is found by the next server with its note, and goes
-// on as if nothing had been.
-func testKeep(t *testing.T, h Harness) {
+// The next server finds a kept process with its note, and the process continues
+// to run.
+func testKeptProcesses(t *testing.T, h Harness) {
 	id, in := create(t, h, nil)
 	if got := kept(t, in); len(got) != 0 {
 		t.Fatalf("a new machine keeps %+v", got)
 	}
 	p, q, lost := start(t, h, in), start(t, h, in), start(t, h, in)
-	for word, c := range map[string]*talker{"p": p, "q": q, "lost": lost} {
+	for word, c := range map[string]*lineProcess{"p": p, "q": q, "lost": lost} {
 		c.do(t, "x="+word, "set x "+word)
 		if err := in.Keep(t.Context(), c.Process, []byte("note of "+word)); err != nil {
 			t.Fatal(err)
@@ -66,16 +66,16 @@ func testKeep(t *testing.T, h Harness) {
 	if err := in.Keep(t.Context(), lost.Process, nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []*talker{p, q} {
+	for _, c := range []*lineProcess{p, q} {
 		c.Close()
 	}
-	next := again(t, h, id, in)
+	next := recovered(t, h, id, in)
 	got := kept(t, next)
 	if len(got) != 2 || string(got[p.id].Note) != "note of p" || string(got[q.id].Note) != long {
 		t.Fatalf("kept are %d: %.200v", len(got), got)
 	}
-	for word, c := range map[string]*talker{"p": p, "q": q} {
-		c := &talker{got[c.id].Process, h.Real, c.id}
+	for word, c := range map[string]*lineProcess{"p": p, "q": q} {
+		c := &lineProcess{got[c.id].Process, h.Real, c.id}
 		if said := c.do(t, `echo "$x" >&3; echo out`, "get x\necho out"); len(said) != 2 || !strings.HasSuffix(strings.Join(said, "|"), word+"|stdout out\n") && !strings.HasPrefix(said[0], "stdout out") {
 			t.Errorf("%s says %q", word, said)
 		}
@@ -83,8 +83,8 @@ func testKeep(t *testing.T, h Harness) {
 			t.Errorf("signal: %v", err)
 		}
 	}
-	// It can be ended, and nothing is kept of it.
-	c := &talker{got[p.id].Process, h.Real, p.id}
+	// The process can be ended, and is no longer kept then.
+	c := &lineProcess{got[p.id].Process, h.Real, p.id}
 	if err := c.Kill(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +97,12 @@ func testKeep(t *testing.T, h Harness) {
 	if err := next.Keep(t.Context(), got[q.id].Process, []byte("third")); err != nil {
 		t.Fatal(err)
 	}
-	if got := kept(t, again(t, h, id, in)); len(got) != 1 || string(got[q.id].Note) != "third" {
+	if got := kept(t, recovered(t, h, id, in)); len(got) != 1 || string(got[q.id].Note) != "third" {
 		t.Errorf("in the end are kept %.200v", got)
 	}
 }
 
-// What a blank machine is bound to is what it is from then on.
+// A bound instance has the spec that it was bound to.
 func testBind(t *testing.T, h Harness) {
 	blank := func(s *brig.Spec) { s.Name, s.Env, s.Ephemeral, s.Blank = "blank", nil, true, true }
 	spec := h.spec()
@@ -115,13 +115,13 @@ func testBind(t *testing.T, h Harness) {
 		if err := in.Bind(t.Context(), spec, time.Now().Add(lease)); err != nil {
 			t.Fatalf("bind: %v", err)
 		}
-		// What waited in it goes on.
+		// The waiting process continues.
 		before.do(t, "echo here", "echo here")
 		return id, in
 	}
 	check := func(t *testing.T, in brig.Instance) {
 		t.Helper()
-		cmd := words("env LAYER")
+		cmd := portable("env LAYER")
 		if h.Real {
 			cmd = script("echo $LAYER")
 		}
@@ -147,7 +147,7 @@ func testBind(t *testing.T, h Harness) {
 	}
 	t.Run("a durable one is found by the next server", func(t *testing.T) {
 		id, in := bind(t, false, time.Minute)
-		next := again(t, h, id, in)
+		next := recovered(t, h, id, in)
 		check(t, next)
 		if err := next.Extend(t.Context(), time.Now().Add(300*time.Millisecond)); err != nil {
 			t.Fatal(err)
@@ -167,9 +167,9 @@ func testBind(t *testing.T, h Harness) {
 	})
 }
 
-// testFreeze: nothing runs while a machine is frozen, and all goes on when it
-// is thawed.
-func testFreeze(t *testing.T, h Harness) {
+// testPause checks that no program runs while an instance is paused, and that
+// all programs continue after it is resumed.
+func testPause(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	p := start(t, h, in)
 	p.send(t, "while :; do echo tick >&3; sleep 0.02; done", "")
@@ -196,27 +196,27 @@ func testFreeze(t *testing.T, h Harness) {
 		t.Fatal("it does not tick")
 	}
 	for range 2 {
-		err := in.Freeze(t.Context())
+		err := in.Pause(t.Context())
 		if brig.KindOf(err) == brig.Unimplemented {
 			t.Skip(err)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		count(200 * time.Millisecond) // what was on its way
+		count(200 * time.Millisecond) // in-flight output
 		if n := count(time.Second); n != 0 {
 			t.Errorf("%d ticks while it was frozen", n)
 		}
 		alive(t, in)
-		if err := in.Thaw(t.Context()); err != nil {
+		if err := in.Resume(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if count(2*time.Second) == 0 {
 			t.Error("it does not tick after it was thawed")
 		}
 	}
-	// One that is frozen can be ended.
-	if err := in.Freeze(t.Context()); err != nil {
+	// A paused instance can be ended.
+	if err := in.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := in.Destroy(t.Context()); err != nil {

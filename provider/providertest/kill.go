@@ -13,7 +13,7 @@ import (
 
 func testTimeout(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	cmd := words("sleep 60")
+	cmd := portable("sleep 60")
 	if h.Real {
 		cmd = script("echo before; sleep 60")
 	}
@@ -26,20 +26,20 @@ func testTimeout(t *testing.T, h Harness) {
 	if h.Real && a.out != "before\n" {
 		t.Errorf("what it wrote before: %q", a.out)
 	}
-	if a := run(t, in, words("echo still here")); a.out != "still here\n" {
+	if a := run(t, in, portable("echo still here")); a.out != "still here\n" {
 		t.Errorf("afterwards: %+v", a)
 	}
 }
 
-// hostileTree outlives whoever only kills a process, its group or its session.
+// hostileTree survives a kill of only a process, its group or its session.
 const hostileTree = `
 trap '' TERM HUP INT
 setsid sh -c 'trap "" TERM HUP; (setsid sleep 4242 &) ; sleep 4242' >/dev/null 2>&1 &
 (sleep 4242 & kill -STOP $!) >/dev/null 2>&1
 sleep 4242 & sleep 4242`
 
-// noTree fails unless all of the tree is gone.
-func noTree(t *testing.T, in brig.Instance) {
+// checkNoTree fails if a process of the tree is left.
+func checkNoTree(t *testing.T, in brig.Instance) {
 	t.Helper()
 	a := run(t, in, script(`for f in /proc/[0-9]*/cmdline; do tr '\0' ' ' <$f; echo; done 2>/dev/null | grep 'sleep 424[2]' || true`))
 	if n := strings.Count(a.out, "sleep"); n != 0 {
@@ -54,13 +54,13 @@ func testTimeoutTree(t *testing.T, h Harness) {
 	if a := run(t, in, cmd); !a.TimedOut {
 		t.Errorf("%+v", a.Result)
 	}
-	noTree(t, in)
+	checkNoTree(t, in)
 }
 
 var errGone = errors.New("the caller hung up")
 
-// hangUp runs a command and goes away soon after it has started.
-func hangUp(t *testing.T, in brig.Instance, cmd brig.Command, id string) error {
+// disconnect runs a command and cancels its context soon after the start.
+func disconnect(t *testing.T, in brig.Instance, cmd brig.Command, id string) error {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -69,30 +69,30 @@ func hangUp(t *testing.T, in brig.Instance, cmd brig.Command, id string) error {
 	_, err := in.Exec(ctx, id, cmd, brig.IO{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Started: func(string) {
 		time.AfterFunc(300*time.Millisecond, func() { cancel(errGone) })
 	}})
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > prompt {
 		t.Errorf("Exec returned %v after its start", d)
 	}
 	return err
 }
 
-func testHangUp(t *testing.T, h Harness) {
+func testDisconnect(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	if err := hangUp(t, in, words("sleep 60"), newExecID()); !errors.Is(err, errGone) {
+	if err := disconnect(t, in, portable("sleep 60"), newExecID()); !errors.Is(err, errGone) {
 		t.Errorf("Exec says %v, want the cause of its context's end", err)
 	}
 	alive(t, in)
 }
 
-func testHangUpTree(t *testing.T, h Harness) {
+func testDisconnectTree(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	if err := hangUp(t, in, script(hostileTree), newExecID()); !errors.Is(err, errGone) {
+	if err := disconnect(t, in, script(hostileTree), newExecID()); !errors.Is(err, errGone) {
 		t.Errorf("Exec says %v", err)
 	}
-	noTree(t, in)
+	checkNoTree(t, in)
 }
 
-// A command that survives its caller is found again with its result.
-func testSurvive(t *testing.T, h Harness) {
+// A command that outlives its caller can be found later, with its result.
+func testDetachedExec(t *testing.T, h Harness) {
 	if !h.Real {
 		t.Skip("a fake command cannot go on without its Exec")
 	}
@@ -100,7 +100,7 @@ func testSurvive(t *testing.T, h Harness) {
 	cmd := script("sleep 1; echo late; exit 5")
 	cmd.Survive = true
 	id := newExecID()
-	if err := hangUp(t, in, cmd, id); !errors.Is(err, errGone) {
+	if err := disconnect(t, in, cmd, id); !errors.Is(err, errGone) {
 		t.Errorf("Exec says %v", err)
 	}
 	deadline := time.Now().Add(wait)
@@ -140,7 +140,7 @@ func testExecsRemember(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	id := newExecID()
 	before := time.Now().Add(-time.Second)
-	if _, err := try(t.Context(), in, id, words("echo hello")); err != nil {
+	if _, err := try(t.Context(), in, id, portable("echo hello")); err != nil {
 		t.Fatal(err)
 	}
 	x := remembered(t, in, id)

@@ -7,14 +7,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// testLack checks that what a provider cannot do is refused and not claimed. A
-// case that is not here cannot be lacked.
-func testLack(t *testing.T, h Harness, name string) {
+// testLacks checks that the provider refuses a feature that it lacks, and does
+// not claim it. Cases that are not listed here are mandatory.
+func testLacks(t *testing.T, h Harness, name string) {
 	checks := map[string]func(*testing.T, Harness){
-		"Freeze": lacksFreeze, "UplinkFrozen": lacksFreeze,
+		"Freeze": lacksPause, "UplinkFrozen": lacksPause,
 		"FilesFull":   lacksArea(brig.AreaDisk),
 		"User":        lacksRoot,
-		"FilesOwners": lacksRoot, "TreesRace": lacksRoot,
+		"FilesOwners": lacksRoot, "FilesRights": lacksRoot, "TreesRace": lacksRoot,
 		"TreesSealed": lacksSeal, "MainProgramLingers": lacksLingering,
 	}
 	check := checks[name]
@@ -27,7 +27,7 @@ func testLack(t *testing.T, h Harness, name string) {
 	check(t, h)
 }
 
-// unimplemented checks that something is refused as what there is not.
+// unimplemented checks that a call is refused as Unimplemented.
 func unimplemented(t *testing.T, what string, err error) {
 	t.Helper()
 	if brig.KindOf(err) != brig.Unimplemented {
@@ -35,10 +35,10 @@ func unimplemented(t *testing.T, what string, err error) {
 	}
 }
 
-func lacksFreeze(t *testing.T, h Harness) {
+func lacksPause(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	unimplemented(t, "freeze", in.Freeze(t.Context()))
-	unimplemented(t, "thaw", in.Thaw(t.Context()))
+	unimplemented(t, "freeze", in.Pause(t.Context()))
+	unimplemented(t, "thaw", in.Resume(t.Context()))
 	alive(t, in)
 }
 
@@ -49,8 +49,8 @@ func lacksUplink(t *testing.T, h Harness) {
 	testNoUplink(t, h)
 }
 
-// lacksArea checks that nothing is claimed of an area, in general and of a
-// machine.
+// lacksArea checks that the provider claims no enforcement of an area, neither
+// in general nor for an instance.
 func lacksArea(a brig.Area) func(*testing.T, Harness) {
 	return func(t *testing.T, h Harness) {
 		_, in := create(t, h, nil)
@@ -66,11 +66,11 @@ func lacksArea(a brig.Area) func(*testing.T, Harness) {
 	}
 }
 
-// lacksRoot checks that nothing is done as root where there is one account, and
-// that the machine says so.
+// lacksRoot checks that no command runs as root if only one account exists, and
+// that the instance's notes report it.
 func lacksRoot(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	cmd := words("id -u")
+	cmd := portable("id -u")
 	cmd.User = "root"
 	_, err := try(t.Context(), in, newExecID(), cmd)
 	unimplemented(t, "a command of root", err)
@@ -84,7 +84,7 @@ func lacksRoot(t *testing.T, h Harness) {
 	if !strings.Contains(strings.Join(in.Notes(), " "), "account") {
 		t.Errorf("its notes do not say so: %q", in.Notes())
 	}
-	if a := run(t, in, words("id -u")); a.out != "1000\n" {
+	if a := run(t, in, portable("id -u")); a.out != "1000\n" {
 		t.Errorf("the account that there is: %q", a.out)
 	}
 }
@@ -97,16 +97,15 @@ func lacksSeal(t *testing.T, h Harness) {
 	}
 }
 
-// lacksLingering checks that a held program begins all the same, if it need not
-// be waited for.
+// lacksLingering checks that a held program can start if it does not linger.
 func lacksLingering(t *testing.T, h Harness) {
 	main := withMain(h, "exit 3", "exit 3")
 	_, in := create(t, h, func(s *brig.Spec) { main(s); s.Held = true })
-	unimplemented(t, "linger", in.Begin(t.Context(), true))
+	unimplemented(t, "linger", in.StartMain(t.Context(), true))
 	if in.Exit() != nil {
 		t.Fatalf("it began all the same: %+v", in.Exit())
 	}
-	if err := in.Begin(t.Context(), false); err != nil && in.Exit() == nil {
+	if err := in.StartMain(t.Context(), false); err != nil && in.Exit() == nil {
 		t.Fatal(err)
 	}
 	if e := ended(t, in); e.Code != 3 {

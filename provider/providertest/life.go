@@ -19,7 +19,7 @@ func testLife(t *testing.T, h Harness) {
 	if got := in.Handle(); got.Provider != c.Name || got.Version == 0 {
 		t.Errorf("handle: %+v", got)
 	}
-	if a := run(t, in, words("echo hi")); a.out != "hi\n" || a.ExitCode != 0 || !a.Done || a.Duration <= 0 || a.Started.IsZero() {
+	if a := run(t, in, portable("echo hi")); a.out != "hi\n" || a.ExitCode != 0 || !a.Done || a.Duration <= 0 || a.Started.IsZero() {
 		t.Errorf("%+v", a)
 	}
 	destroy(t, in)
@@ -63,7 +63,7 @@ func testLogs(t *testing.T, h Harness) {
 	}
 }
 
-// testLogTimes checks that lines are told with the times at which they came.
+// testLogTimes checks that log lines have the times at which they were written.
 func testLogTimes(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	begin := time.Now().Truncate(time.Millisecond)
@@ -108,7 +108,7 @@ func testLogTimes(t *testing.T, h Harness) {
 
 func withMain(h Harness, real, fake string) func(*brig.Spec) {
 	return func(s *brig.Spec) {
-		cmd := words(fake)
+		cmd := portable(fake)
 		if h.Real {
 			cmd = script(real)
 		}
@@ -128,7 +128,7 @@ func testMainProgram(t *testing.T, h Harness) {
 
 func testMainProgramMissing(t *testing.T, h Harness) {
 	_, in := create(t, h, func(s *brig.Spec) {
-		cmd := words("no-such-program")
+		cmd := portable("no-such-program")
 		s.Command = &cmd
 	})
 	if e := ended(t, in); e.Reason != brig.Exited || e.Code != 127 {
@@ -136,8 +136,8 @@ func testMainProgramMissing(t *testing.T, h Harness) {
 	}
 }
 
-// A main program that is held begins when it is told to, once; one that lingers
-// leaves its machine, and its code.
+// A held main program starts once, when StartMain is called. If it lingers, its
+// instance continues to run after it, and its exit code is available.
 func testMainProgramHeld(t *testing.T, h Harness) {
 	main := withMain(h, "cat /workspace/f; exit 3", "exit 3")
 	held := func(s *brig.Spec) { main(s); s.Held = true }
@@ -145,12 +145,12 @@ func testMainProgramHeld(t *testing.T, h Harness) {
 	if err := unpack(t.Context(), in, brig.UnpackOptions{}, file("f")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(wait / 20)
+	time.Sleep(500 * time.Millisecond)
 	if in.Exit() != nil {
 		t.Fatalf("it began by itself: %+v", in.Exit())
 	}
 	for range 2 {
-		if err := in.Begin(t.Context(), false); err != nil && in.Exit() == nil {
+		if err := in.StartMain(t.Context(), false); err != nil && in.Exit() == nil {
 			t.Fatal(err)
 		}
 	}
@@ -160,29 +160,30 @@ func testMainProgramHeld(t *testing.T, h Harness) {
 	if got := readLogs(t, in); h.Real && got != "f" {
 		t.Errorf("logs: %q", got)
 	}
-	if err := in.Over(t.Context()); err == nil {
+	if err := in.WaitMain(t.Context()); err == nil {
 		t.Error("a machine that is gone waits for its program")
 	}
 }
 
-// testMainProgramLingers: a machine stays after its main program if it is told to.
+// testMainProgramLingers checks that an instance outlives a main program that
+// lingers.
 func testMainProgramLingers(t *testing.T, h Harness) {
 	main := withMain(h, "cat /workspace/f; exit 3", "exit 3")
 	id, in := create(t, h, func(s *brig.Spec) { main(s); s.Held = true })
-	if err := in.Begin(t.Context(), true); err != nil {
+	if err := in.StartMain(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	again, err := h.Provider.Recover(t.Context(), id, in.Handle())
+	recovered, err := h.Provider.Recover(t.Context(), id, in.Handle())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Over(t.Context()); err != nil {
+	if err := recovered.WaitMain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if in.Exit() != nil {
 		t.Fatalf("it has not lingered: %+v", in.Exit())
 	}
-	if err := again.Stop(t.Context(), 0, brig.Exited); err != nil {
+	if err := recovered.Stop(t.Context(), 0, brig.Exited); err != nil {
 		t.Fatal(err)
 	}
 	if e := ended(t, in); e.Code != 3 || e.Reason != brig.Exited {
@@ -244,9 +245,9 @@ func testStopHard(t *testing.T, h Harness) {
 }
 
 func testStopGraceful(t *testing.T, h Harness) {
-	// What it says last is more than is on its way at once.
+	// Its last output is larger than all buffers in between.
 	_, in := create(t, h, withMain(h, "trap 'seq 30000; echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done", ""))
-	untilUp(t, in)
+	awaitUp(t, in)
 	start := time.Now()
 	if err := in.Stop(t.Context(), 8*time.Second, brig.Stopped); err != nil {
 		t.Fatal(err)
@@ -257,9 +258,10 @@ func testStopGraceful(t *testing.T, h Harness) {
 	if got := readLogs(t, in); !strings.Contains(got, "bye") {
 		t.Errorf("it was not asked, or what it said is lost: of %d bytes the last are %q", len(got), got[max(0, len(got)-100):])
 	}
-	// One that does not listen is killed when its grace is over.
+	// A program that ignores the signal is killed at the end of the grace
+	// period.
 	_, deaf := create(t, h, withMain(h, "trap '' TERM; echo up; while :; do sleep 0.05; done", ""))
-	untilUp(t, deaf)
+	awaitUp(t, deaf)
 	start = time.Now()
 	if err := deaf.Stop(t.Context(), 500*time.Millisecond, brig.Stopped); err != nil {
 		t.Fatal(err)
@@ -274,7 +276,7 @@ func testExecAfterTheEnd(t *testing.T, h Harness) {
 	if err := in.Stop(t.Context(), 0, brig.Stopped); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := try(t.Context(), in, newExecID(), words("echo hi")); brig.KindOf(err) != brig.FailedPrecondition {
+	if _, err := try(t.Context(), in, newExecID(), portable("echo hi")); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("exec after the end: %v", err)
 	}
 }
@@ -283,13 +285,13 @@ func testEndWhileExec(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	time.AfterFunc(500*time.Millisecond, func() { _ = in.Stop(t.Context(), 0, brig.Killed) })
 	start := time.Now()
-	if _, err := try(t.Context(), in, newExecID(), words("sleep 9")); brig.KindOf(err) != brig.FailedPrecondition || time.Since(start) > 5*time.Second {
+	if _, err := try(t.Context(), in, newExecID(), portable("sleep 9")); brig.KindOf(err) != brig.FailedPrecondition || time.Since(start) > 5*time.Second {
 		t.Errorf("after %v: %v", time.Since(start), err)
 	}
 }
 
-// untilUp waits until the main program has said "up".
-func untilUp(t *testing.T, in brig.Instance) {
+// awaitUp waits until the main program has written "up".
+func awaitUp(t *testing.T, in brig.Instance) {
 	t.Helper()
 	for end := time.Now().Add(wait); !strings.Contains(readLogs(t, in), "up\n"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {

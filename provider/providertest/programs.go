@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Programs checks that programs come to the same wherever they run: that what
-// main is given reaches it whole, and that each program of a corpus ends as it
-// ends everywhere else. Whoever has no Node.js skips what needs it.
+// Programs checks that programs have the same outcome with every provider: main
+// receives its arguments unchanged, and each program of a corpus ends in the
+// same way. A provider without Node.js skips the programs that need it.
 func Programs(t *testing.T, run func(ctx context.Context, p brig.Program) (*brig.Outcome, error)) {
 	do := func(t *testing.T, p brig.Program) *brig.Outcome {
 		t.Helper()
@@ -34,11 +34,11 @@ func Programs(t *testing.T, run func(ctx context.Context, p brig.Program) (*brig
 			brig.JavaScript: "function main(given) { return given; }\n",
 		} {
 			if a.exact && language == brig.JavaScript {
-				continue // its numbers are not
+				continue // the language does not support large numbers
 			}
 			t.Run("arguments/"+a.name+"/"+string(language), func(t *testing.T) {
 				o := do(t, brig.Program{Language: language, Code: code, Arguments: json.RawMessage(a.json)})
-				if o.ExitCode != 0 || o.Error != nil || !alike(t, o.Value, a.json) {
+				if o.ExitCode != 0 || o.Error != nil || !sameJSON(t, o.Value, a.json) {
 					t.Errorf("%s came back as %s (exit code %d, error %+v, stderr %s)",
 						brig.Clip(a.json, 500), brig.Clip(string(o.Value), 500), o.ExitCode, o.Error, o.Stderr.Head)
 				}
@@ -50,13 +50,13 @@ func Programs(t *testing.T, run func(ctx context.Context, p brig.Program) (*brig
 	}
 }
 
-// programTime is what each program may take: the least that every provider
-// gives.
+// programTime is the timeout of each program. It is the lowest maximum of all
+// providers.
 const programTime = 30 * time.Second
 
 type argument struct {
 	name, json string
-	exact      bool // numbers beyond those of JavaScript
+	exact      bool // numbers are exact beyond the range of JavaScript
 }
 
 func arguments() []argument {
@@ -77,16 +77,16 @@ func arguments() []argument {
 	}
 }
 
-// sample is a program and what must come of it.
+// sample is a program and its expected outcome.
 type sample struct {
 	name    string
 	program brig.Program
 	exit    int
-	// stdout and stderr are what it writes if it succeeds. Of one that fails
-	// not every service tells.
+	// stdout and stderr are the expected output on success. Not every service
+	// returns the output of a failed program.
 	stdout, stderr string
-	value          string // empty for none
-	error, message string // of the exception that ends it
+	value          string // empty for no value
+	error, message string // of the exception that ends the program
 	artifacts      map[string]string
 }
 
@@ -105,7 +105,7 @@ func (c sample) check(t *testing.T, o *brig.Outcome) {
 			}
 		}
 	}
-	if (o.Value == nil) != (c.value == "") || o.Value != nil && !alike(t, o.Value, c.value) {
+	if (o.Value == nil) != (c.value == "") || o.Value != nil && !sameJSON(t, o.Value, c.value) {
 		t.Errorf("the value is %s, want %s", o.Value, c.value)
 	}
 	switch {
@@ -124,7 +124,7 @@ func (c sample) check(t *testing.T, o *brig.Outcome) {
 	}
 }
 
-// corpus are programs of the kinds that agents write.
+// corpus returns programs of the kinds that AI agents write.
 func corpus() []sample {
 	python := func(code, arguments string) brig.Program {
 		p := brig.Program{Language: brig.Python, Code: code}
@@ -159,8 +159,8 @@ func corpus() []sample {
 	}
 }
 
-// alike compares JSON, numbers by their digits.
-func alike(t *testing.T, got json.RawMessage, want string) bool {
+// sameJSON compares JSON values, and numbers by their digits.
+func sameJSON(t *testing.T, got json.RawMessage, want string) bool {
 	t.Helper()
 	read := func(b []byte) (v any) {
 		d := json.NewDecoder(bytes.NewReader(b))

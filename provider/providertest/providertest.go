@@ -1,9 +1,9 @@
-// Package providertest is the one conformance suite of brig.Provider and
-// brig.Instance. Every provider passes it, the fake one included, so that what
-// is tested against the fake holds for the real ones.
+// Package providertest is the conformance suite of brig.Provider and
+// brig.Instance. Every provider passes it, including the fake one, so that
+// results of tests with the fake are valid for real providers.
 //
-// It knows providers by their interface only; what is particular to one, such
-// as cgroups and processes of the host, is tested beside it.
+// It uses providers only through their interface. Particulars of one provider,
+// such as cgroups and processes of the host, are tested in its own package.
 package providertest
 
 import (
@@ -16,33 +16,35 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/race"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // Harness is the provider under test.
 type Harness struct {
 	Provider brig.Provider
-	// Next opens the provider as a server would that comes after this one, on
-	// the same machines. Default: Provider.
+	// Next opens the provider again with the same instances, as a later server
+	// would. The default is Provider.
 	Next func(t *testing.T) brig.Provider
 	// Image is the digest of an image with a shell and the usual programs.
 	Image string
-	// Real says that commands are run by a real shell. Otherwise only the
-	// little language of the fake provider is used, and the cases that need
-	// more are skipped.
+	// Real is true if a real shell runs commands. Otherwise the suite uses only
+	// the small language of the fake provider and skips the cases that need
+	// more.
 	Real bool
-	// FixedName says that a machine's host name cannot be changed, so that one
-	// that is bound keeps the one that it had. It has a note that says so.
+	// FixedName is true if an instance's host name cannot change, so that a
+	// bound instance keeps its first host name and reports it in a note.
 	FixedName bool
-	// ReadOnlyImage says that the files of the image cannot be written, but only
-	// those where programs usually write.
+	// ReadOnlyImage is true if programs cannot write to the image's files, but
+	// only to the usual writable directories.
 	ReadOnlyImage bool
-	// Lacks names the cases that the provider cannot be held to, with the
-	// reason. Instead it has to refuse what it cannot do, and may not claim it.
+	// Lacks names the cases that the provider does not support, with the
+	// reason. It must then refuse the feature, and may not claim it.
 	Lacks map[string]string
 }
 
-// Run checks a provider. The provider must have no machines of anyone else's:
-// the suite sweeps.
+// Run checks a provider. The provider must have no other instances, because the
+// suite calls Sweep.
 func Run(t *testing.T, h Harness) {
 	known := map[string]bool{}
 	for _, c := range []struct {
@@ -61,15 +63,16 @@ func Run(t *testing.T, h Harness) {
 		{"BadCommands", false, testBadCommands},
 		{"Timeout", false, testTimeout},
 		{"TimeoutKillsTheTree", true, testTimeoutTree},
-		{"HangUp", false, testHangUp},
-		{"HangUpKillsTheTree", true, testHangUpTree},
-		{"Survive", false, testSurvive},
+		{"HangUp", false, testDisconnect},
+		{"HangUpKillsTheTree", true, testDisconnectTree},
+		{"Survive", false, testDetachedExec},
 		{"Concurrent", false, testConcurrent},
 		{"ExecsRemember", false, testExecsRemember},
 		{"HostileExecIDs", true, testHostileExecIDs},
 		{"PutAndCollect", false, testPutAndCollect},
 		{"PutIsConfined", true, testPutIsConfined},
-		{"CollectIsPicky", true, testCollectIsPicky},
+		{"PutIsWhole", true, testPutIsAtomic},
+		{"CollectIsPicky", true, testCollectSkipsOthers},
 		{"CollectIsBounded", true, testCollectIsBounded},
 		{"Trees", false, testTrees},
 		{"TreesOwners", true, testTreesOwners},
@@ -112,6 +115,7 @@ func Run(t *testing.T, h Harness) {
 		{"FilesCompose", false, testFilesCompose},
 		{"FilesConcurrent", false, testFilesConcurrent},
 		{"FilesOwners", true, testFilesOwners},
+		{"FilesRights", true, testFilesRights},
 		{"FilesLinks", true, testFilesLinks},
 		{"FilesOddTypes", true, testFilesOddTypes},
 		{"FilesProc", true, testFilesProc},
@@ -127,15 +131,21 @@ func Run(t *testing.T, h Harness) {
 		{"FilesWatchBad", true, testFilesWatchBad},
 		{"FilesWatchFlood", true, testFilesWatchFlood},
 		{"FilesWatchOwner", true, testFilesWatchOwner},
-		{"Keep", false, testKeep},
+		{"Keep", false, testKeptProcesses},
 		{"Bind", false, testBind},
-		{"Freeze", true, testFreeze},
+		{"Freeze", true, testPause},
+		{"Save", false, testSave},
+		{"SaveStays", false, testSaveStays},
+		{"SavePacked", false, testSavePacked},
+		{"SaveRefused", true, testSaveRefused},
+		{"SaveDiffers", false, testSaveDiffers},
+		{"SavePrograms", true, testSavePrograms},
 		{"Uplink", false, testUplink},
 		{"UplinkReplaced", false, testUplinkReplaced},
 		{"UplinkEnd", false, testUplinkEnd},
 		{"UplinkRecovered", false, testUplinkRecovered},
 		{"UplinkBound", false, testUplinkBound},
-		{"UplinkFrozen", true, testUplinkFrozen},
+		{"UplinkFrozen", true, testUplinkPaused},
 		{"UplinkLarge", true, testUplinkLarge},
 		{"UplinkSettings", true, testUplinkSettings},
 		{"UplinkHostileFiles", true, testUplinkHostileFiles},
@@ -144,7 +154,7 @@ func Run(t *testing.T, h Harness) {
 		t.Run(c.name, func(t *testing.T) {
 			if why := h.Lacks[c.name]; why != "" {
 				t.Logf("lacks it: %s", why)
-				testLack(t, h, c.name)
+				testLacks(t, h, c.name)
 				return
 			}
 			if c.real && !h.Real {
@@ -164,17 +174,31 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// wait is how long anything may take that should happen at once.
-const wait = 10 * time.Second
+// wait bounds operations that complete immediately on an idle host. prompt is the
+// maximum duration of those that a case measures, because they must not wait for
+// anything.
+var (
+	wait   = race.Patience(30 * time.Second)
+	prompt = race.Patience(5 * time.Second)
+)
 
 var ids atomic.Int64
 
-// newID returns an id that was never used.
+// newID returns a new unique id.
 func newID() brig.ID {
 	return brig.ID(fmt.Sprintf("pt%d-%d", time.Now().UnixNano(), ids.Add(1)))
 }
 
-// spec is a complete spec, as an engine hands them to a provider.
+// rootPath returns a path of root, or of the only account if root does not
+// exist.
+func (h Harness) rootPath(name string) brig.Path {
+	if h.Lacks["User"] != "" {
+		return at(name)
+	}
+	return brig.Path{Name: name, User: "root"}
+}
+
+// spec returns a complete spec, as an engine passes it to a provider.
 func (h Harness) spec() brig.Spec {
 	return brig.Spec{
 		Name: "conformance", Image: h.Image, Limits: brig.DefaultBounds().Default,
@@ -182,11 +206,11 @@ func (h Harness) spec() brig.Spec {
 	}
 }
 
-// create makes a machine that is destroyed when the test ends.
-// leaseTime is how long a machine has that no test is longer about, however
-// slow the machine that it runs on.
+// leaseTime is the lease of instances in this suite. It is longer than any
+// test, even on a slow host.
 const leaseTime = 10 * time.Minute
 
+// create creates an instance that is destroyed when the test ends.
 func create(t *testing.T, h Harness, change func(*brig.Spec)) (brig.ID, brig.Instance) {
 	t.Helper()
 	spec := h.spec()
@@ -209,7 +233,7 @@ func destroy(t *testing.T, in brig.Instance) {
 	}
 }
 
-// answer is what an execution gave.
+// answer is the result of an execution.
 type answer struct {
 	*brig.Result
 	out, err string
@@ -219,7 +243,7 @@ var execIDs atomic.Int64
 
 func newExecID() string { return fmt.Sprintf("ex%d", execIDs.Add(1)) }
 
-// run runs a command to its end, which must come without an error.
+// run runs a command to its end, and fails the test on an error.
 func run(t *testing.T, in brig.Instance, cmd brig.Command) answer {
 	t.Helper()
 	a, err := try(t.Context(), in, newExecID(), cmd)
@@ -238,13 +262,13 @@ func try(ctx context.Context, in brig.Instance, id string, cmd brig.Command) (an
 	return answer{Result: res, out: out.String(), err: errs.String()}, err
 }
 
-// words is a command of words that both a shell's programs and the fake know.
-func words(s string) brig.Command { return brig.Command{Argv: strings.Fields(s)} }
+// portable returns a command that both real programs and the fake support.
+func portable(s string) brig.Command { return brig.Command{Argv: strings.Fields(s)} }
 
-// script is a command for a real shell.
+// script returns a command for a real shell.
 func script(s string) brig.Command { return brig.Command{Shell: s} }
 
-// ended waits for a machine's end and returns how it went.
+// ended waits for an instance's end and returns its exit.
 func ended(t *testing.T, in brig.Instance) *brig.Exit {
 	t.Helper()
 	select {
@@ -269,4 +293,10 @@ func alive(t *testing.T, in brig.Instance) {
 	if e := in.Exit(); e != nil {
 		t.Errorf("Exit of a live machine: %+v", e)
 	}
+}
+
+// Agent returns the path of the guest agent, for providers that copy it.
+func Agent(t *testing.T) string {
+	t.Helper()
+	return testenv.Bin(t, "brig-agent")
 }

@@ -13,25 +13,25 @@ func testRecoverLive(t *testing.T, h Harness) {
 	if err := in.Log([]byte("before\n")); err != nil {
 		t.Fatal(err)
 	}
-	again, err := h.Provider.Recover(t.Context(), id, in.Handle())
+	recovered, err := h.Provider.Recover(t.Context(), id, in.Handle())
 	if err != nil {
 		t.Fatal(err)
 	}
-	alive(t, again)
-	if a, b := in.Handle(), again.Handle(); a.Provider != b.Provider || a.Version != b.Version || string(a.State) != string(b.State) {
+	alive(t, recovered)
+	if a, b := in.Handle(), recovered.Handle(); a.Provider != b.Provider || a.Version != b.Version || string(a.State) != string(b.State) {
 		t.Errorf("its handle was %+v and is %+v", a, b)
 	}
-	cmd := words("env LAYER")
+	cmd := portable("env LAYER")
 	if h.Real {
 		cmd = script("echo $LAYER")
 	}
-	if a := run(t, again, cmd); a.out != "sandbox\n" {
+	if a := run(t, recovered, cmd); a.out != "sandbox\n" {
 		t.Errorf("in the recovered machine: %+v", a)
 	}
-	if got := readLogs(t, again); got != "before\n" {
+	if got := readLogs(t, recovered); got != "before\n" {
 		t.Errorf("its log: %q", got)
 	}
-	if err := again.Stop(t.Context(), 0, brig.Stopped); err != nil {
+	if err := recovered.Stop(t.Context(), 0, brig.Stopped); err != nil {
 		t.Fatal(err)
 	}
 	if e := ended(t, in); e.Reason != brig.Stopped {
@@ -42,22 +42,22 @@ func testRecoverLive(t *testing.T, h Harness) {
 func testRecoverEnded(t *testing.T, h Harness) {
 	id, in := create(t, h, withMain(h, "echo last words; exit 9", "exit 9"))
 	want := ended(t, in)
-	again, err := h.Provider.Recover(t.Context(), id, in.Handle())
+	recovered, err := h.Provider.Recover(t.Context(), id, in.Handle())
 	if err != nil {
 		t.Fatal(err)
 	}
 	select {
-	case <-again.Done():
+	case <-recovered.Done():
 	case <-time.After(time.Second):
 		t.Fatal("it has ended and Done is not closed")
 	}
-	if e := again.Exit(); e == nil || e.Code != 9 || e.Reason != want.Reason || !e.At.Equal(want.At) {
+	if e := recovered.Exit(); e == nil || e.Code != 9 || e.Reason != want.Reason || !e.At.Equal(want.At) {
 		t.Errorf("exit: %+v, want %+v", e, want)
 	}
-	if got := readLogs(t, again); h.Real && !strings.Contains(got, "last words") {
+	if got := readLogs(t, recovered); h.Real && !strings.Contains(got, "last words") {
 		t.Errorf("its log: %q", got)
 	}
-	destroy(t, again)
+	destroy(t, recovered)
 	if _, err := h.Provider.Recover(t.Context(), id, in.Handle()); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("after Destroy: %v", err)
 	}
@@ -85,7 +85,7 @@ func testSweep(t *testing.T, h Harness) {
 		}
 	}
 	alive(t, kept)
-	if a := run(t, kept, words("echo ok")); a.out != "ok\n" {
+	if a := run(t, kept, portable("echo ok")); a.out != "ok\n" {
 		t.Errorf("the known one: %+v", a)
 	}
 	if n, err := h.Provider.Sweep(t.Context(), map[brig.ID]bool{known: true}); n != 0 || err != nil {
@@ -109,8 +109,8 @@ func testDestroy(t *testing.T, h Harness) {
 	}
 }
 
-// testHostileIDs: an id that is no plain name makes no machine, and nothing is
-// made or removed outside of where the provider's things are.
+// testHostileIDs checks that an invalid id creates no instance, and that
+// nothing outside the provider's own directories is created or removed.
 func testHostileIDs(t *testing.T, h Harness) {
 	for _, id := range []brig.ID{"", ".", "..", "../x", "a/b", "/tmp/x", "a\x00b", "-x", "a b", "é", brig.ID(strings.Repeat("x", 300))} {
 		in, err := h.Provider.Create(t.Context(), id, h.spec(), time.Now().Add(time.Minute))

@@ -12,7 +12,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// packed is what came out of a machine: of each path what it is.
+// packed describes each path that was packed from an instance.
 type packed map[string]string
 
 func pack(t *testing.T, in brig.Instance, dir string) packed {
@@ -41,7 +41,7 @@ func pack(t *testing.T, in brig.Instance, dir string) packed {
 	return out
 }
 
-// unpack puts nodes; each file has its path as content.
+// unpack unpacks nodes. Each file has its path as content.
 func unpack(ctx context.Context, in brig.Instance, o brig.UnpackOptions, nodes ...brig.Node) error {
 	return in.Unpack(ctx, "/workspace", o, func(put func(brig.Node, io.Reader) error) error {
 		for _, n := range nodes {
@@ -80,7 +80,7 @@ func testTrees(t *testing.T, h Harness) {
 	if len(got) != 4 || !strings.HasPrefix(got["d"], "directory") {
 		t.Errorf("all that came out: %v", got)
 	}
-	// Who is asked for nodes, and who is told of them, may stop it.
+	// Both callbacks can stop the transfer.
 	stop := errors.New("no more")
 	if err := in.Pack(t.Context(), "/workspace", func(brig.Node, io.Reader) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("pack was stopped: %v", err)
@@ -89,14 +89,15 @@ func testTrees(t *testing.T, h Harness) {
 	if !errors.Is(err, stop) {
 		t.Errorf("unpack was stopped: %v", err)
 	}
-	// A content that is not read is passed over.
+	// Unread content is skipped.
 	n := 0
 	if err := in.Pack(t.Context(), "/workspace", func(brig.Node, io.Reader) error { n++; return nil }); err != nil || n != 4 {
 		t.Errorf("%d nodes, %v", n, err)
 	}
 }
 
-// Whose a tree is, what is made of each node, and what is no file.
+// testTreesOwners checks the owner of a tree, the mode of each node, and
+// special files.
 func testTreesOwners(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	odd := "odd\xff\nname"
@@ -129,7 +130,7 @@ func testTreesOwners(t *testing.T, h Harness) {
 	}
 }
 
-// What is sealed is nobody's to change.
+// No user can change a sealed tree.
 func testTreesSealed(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	if err := unpack(t.Context(), in, brig.UnpackOptions{Sealed: true}, file("a"), directory("d"), file("d/b")); err != nil {
@@ -139,7 +140,7 @@ func testTreesSealed(t *testing.T, h Harness) {
 	if a.out != "ad/b" {
 		t.Errorf("%q", a.out)
 	}
-	// A tree that is not sealed can be changed: this test can fail.
+	// The control: an unsealed tree can be changed.
 	_, in = create(t, h, nil)
 	if err := unpack(t.Context(), in, brig.UnpackOptions{}, file("a")); err != nil {
 		t.Fatal(err)
@@ -149,7 +150,7 @@ func testTreesSealed(t *testing.T, h Harness) {
 	}
 }
 
-// A node that leads out of its tree is refused, whatever leads out.
+// A node that leads out of its tree is rejected, regardless of the method.
 func testTreesConfined(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	for what, nodes := range map[string][]brig.Node{
@@ -176,8 +177,8 @@ func testTreesConfined(t *testing.T, h Harness) {
 	}
 }
 
-// A program that changes directories into links while they are packed gets
-// nothing that it could not read.
+// A program that replaces directories by links during a pack does not gain
+// access to files that it could not read.
 func testTreesRace(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	const canary = "only root may read this"
@@ -226,7 +227,7 @@ while True:
 	}
 }
 
-// Quiet ends what does not want to end, and the machine goes on.
+// Quiet ends processes that ignore signals, and the instance continues.
 func testQuiet(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	p, err := in.Start(t.Context(), "deaf", brig.Command{Shell: `trap 'echo heard >> heard' TERM; (trap '' TERM; sleep 1000 & sleep 1000) & while :; do sleep 0.1; done`}, brig.Streams{})
@@ -234,7 +235,7 @@ func testQuiet(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	time.Sleep(500 * time.Millisecond) // until it has its traps
+	time.Sleep(500 * time.Millisecond) // until the process has set its traps
 	if err := in.Quiet(t.Context(), time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +245,7 @@ func testQuiet(t *testing.T, h Harness) {
 	}
 }
 
-// testChanged looks for what was written outside the tree, since a moment.
+// testChanged finds files written outside the tree since a time.
 func testChanged(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	must := func(line string) {
@@ -254,7 +255,7 @@ func testChanged(t *testing.T, h Harness) {
 		}
 	}
 	must(`mkdir -p /home/user/d/e; echo old > /home/user/old; echo old > /home/user/d/again; touch -d 2001-01-01 /home/user/old`)
-	time.Sleep(time.Second) // far machines' clocks are known but to how long an answer takes
+	time.Sleep(time.Second) // the clock of a remote host is known only to within the latency of a response
 	since := time.Now()
 	must(`echo new > /home/user/d/new; touch -d 2001-02-03 /home/user/d/new; echo new > /home/user/d/again; ln -s /etc/passwd /home/user/d/e/link
 mkfifo /home/user/d/pipe; echo t > /tmp/t; ln -s /home/user /tmp/home; echo n > /home/user/no`)

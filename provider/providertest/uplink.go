@@ -29,7 +29,7 @@ func parseDatagram(p []byte) (d datagram, ok bool) {
 	return d, checksum(p[:20]) == 0
 }
 
-// packet is the datagram as it is sent, without a checksum of UDP's.
+// packet returns the datagram's packet, without a UDP checksum.
 func (d datagram) packet() []byte {
 	size := uint16(28 + len(d.payload))
 	b := append([]byte{0x45, 0}, binary.BigEndian.AppendUint16(nil, size)...)
@@ -42,7 +42,7 @@ func (d datagram) packet() []byte {
 	return append(append(b, 0, 0), d.payload...)
 }
 
-// checksum is that of IPv4: 0 over a header that has it.
+// checksum returns the IPv4 checksum: 0 for a header that includes its own.
 func checksum(b []byte) uint16 {
 	sum := uint32(0)
 	for i := 0; i+1 < len(b); i += 2 {
@@ -54,30 +54,30 @@ func checksum(b []byte) uint16 {
 	return ^uint16(sum)
 }
 
-// answer is the datagram that goes back.
+// answer returns the response datagram.
 func (d datagram) answer(payload string) datagram {
 	return datagram{d.to, d.from, d.toPort, d.fromPort, payload}
 }
 
-// question is what a machine asks in these tests.
+// question returns the packet that an instance sends in these tests.
 func question() datagram {
 	return datagram{
 		brig.UplinkNetwork.Addr().As4(), brig.UplinkGateway.As4(), 4000, 53, "question\n",
 	}
 }
 
-// asking asks the question and prints the answer, or says that there is no
-// network.
-func asking(h Harness) brig.Command {
+// questionCommand returns a command that sends the question and prints the
+// response, or reports that there is no network.
+func questionCommand(h Harness) brig.Command {
 	if h.Real {
 		return script(`{ exec 3<>/dev/udp/` + brig.UplinkGateway.String() + `/53 && echo question >&3; } 2>&1 || exit 7
-			timeout 8 head -n 1 <&3`) // read, of the shell's, takes a datagram's first byte
+			timeout 8 head -n 1 <&3`) // the shell's read takes only the first byte of a datagram
 	}
-	return words("packet " + hex.EncodeToString(question().packet()))
+	return portable("packet " + hex.EncodeToString(question().packet()))
 }
 
-// asked checks what the machine has printed.
-func asked(t *testing.T, h Harness, a answer, payload string) {
+// checkAnswer checks the output of questionCommand.
+func checkAnswer(t *testing.T, h Harness, a answer, payload string) {
 	t.Helper()
 	want := payload
 	if !h.Real {
@@ -88,12 +88,12 @@ func asked(t *testing.T, h Harness, a answer, payload string) {
 	}
 }
 
-// unreachable checks that a machine has no network.
+// unreachable checks that an instance has no network.
 func unreachable(t *testing.T, h Harness, in brig.Instance) {
 	t.Helper()
-	// The interface goes a moment after the call.
+	// The interface is removed shortly after the call.
 	for end := time.Now().Add(wait); ; time.Sleep(20 * time.Millisecond) {
-		a := run(t, in, asking(h))
+		a := run(t, in, questionCommand(h))
 		if a.ExitCode == 7 && strings.Contains(a.out, "Network is unreachable") {
 			return
 		}
@@ -103,9 +103,9 @@ func unreachable(t *testing.T, h Harness, in brig.Instance) {
 	}
 }
 
-// ruled gives a machine rules: a provider may give those that have none nothing
-// that an uplink takes.
-func ruled(s *brig.Spec) { s.Egress.Rules = []brig.EgressRule{{Host: "example.com"}} }
+// withRules gives an instance rules. A provider may create instances without
+// rules in such a way that they cannot have a network link.
+func withRules(s *brig.Spec) { s.Egress.Rules = []brig.EgressRule{{Host: "example.com"}} }
 
 func uplink(t *testing.T, in brig.Instance, authority string) brig.Uplink {
 	t.Helper()
@@ -117,7 +117,8 @@ func uplink(t *testing.T, in brig.Instance, authority string) brig.Uplink {
 	return up
 }
 
-// serve answers questions until the uplink ends, and returns why it did.
+// serve answers questions until the link ends. The channel receives the error
+// of the link.
 func serve(up brig.Uplink, payload string) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -155,7 +156,8 @@ func over(t *testing.T, ended <-chan error) {
 	}
 }
 
-// testNoUplink: a machine that can have none has no network, and says so.
+// testNoUplink checks that an instance that cannot have a network link has no
+// network, and that its notes report it.
 func testNoUplink(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
 	if _, err := in.Uplink(t.Context(), nil); brig.KindOf(err) != brig.Unimplemented {
@@ -165,25 +167,25 @@ func testNoUplink(t *testing.T, h Harness) {
 }
 
 func testUplink(t *testing.T, h Harness) {
-	_, in := create(t, h, ruled)
-	unreachable(t, h, in) // the control of what follows
+	_, in := create(t, h, withRules)
+	unreachable(t, h, in) // the control of the following checks
 	up := uplink(t, in, "")
 	ended := serve(up, "one\n")
-	asked(t, h, run(t, in, asking(h)), "one\n")
+	checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
 	if err := up.Send(nil); err == nil {
 		t.Error("a packet of no length was sent")
 	}
 	if err := up.Send(make([]byte, brig.UplinkMTU+1)); err == nil {
 		t.Error("a packet that is too large was sent")
 	}
-	// What is no packet of IPv4 is the machine's to ignore.
+	// The instance ignores bytes that are not IPv4 packets.
 	for _, odd := range [][]byte{{0}, {0x45}, bytes.Repeat([]byte{0x60}, 40), make([]byte, brig.UplinkMTU)} {
 		if err := up.Send(odd); err != nil {
 			t.Errorf("send %d odd bytes: %v", len(odd), err)
 		}
 	}
 	if h.Real {
-		asked(t, h, run(t, in, asking(h)), "one\n")
+		checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
 	}
 	for range 2 {
 		if err := up.Close(); err != nil {
@@ -201,25 +203,25 @@ func testUplink(t *testing.T, h Harness) {
 }
 
 func testUplinkReplaced(t *testing.T, h Harness) {
-	_, in := create(t, h, ruled)
+	_, in := create(t, h, withRules)
 	first := uplink(t, in, "")
 	ended := serve(first, "one\n")
-	asked(t, h, run(t, in, asking(h)), "one\n")
+	checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
 	second := uplink(t, in, "")
 	over(t, ended)
 	serve(second, "two\n")
-	asked(t, h, run(t, in, asking(h)), "two\n")
-	if err := first.Close(); err != nil { // and it is no longer the machine's
+	checkAnswer(t, h, run(t, in, questionCommand(h)), "two\n")
+	if err := first.Close(); err != nil { // it is no longer the instance's link
 		t.Error(err)
 	}
-	asked(t, h, run(t, in, asking(h)), "two\n")
+	checkAnswer(t, h, run(t, in, questionCommand(h)), "two\n")
 }
 
 func testUplinkEnd(t *testing.T, h Harness) {
-	_, in := create(t, h, ruled)
+	_, in := create(t, h, withRules)
 	up := uplink(t, in, "")
 	ended := serve(up, "one\n")
-	asked(t, h, run(t, in, asking(h)), "one\n")
+	checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
 	if err := in.Stop(t.Context(), 0, brig.Killed); err != nil {
 		t.Fatal(err)
 	}
@@ -232,31 +234,33 @@ func testUplinkEnd(t *testing.T, h Harness) {
 	}
 }
 
-// Another server's uplink takes the place of one whose server still has it.
+// The network link of a later server replaces a link that an earlier server
+// still has open.
 func testUplinkRecovered(t *testing.T, h Harness) {
-	id, in := create(t, h, ruled)
+	id, in := create(t, h, withRules)
 	ended := serve(uplink(t, in, ""), "one\n")
 	next := h.Provider
 	if h.Next != nil {
 		next = h.Next(t)
 	}
-	again, err := next.Recover(t.Context(), id, in.Handle())
+	recovered, err := next.Recover(t.Context(), id, in.Handle())
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(uplink(t, again, ""), "two\n")
+	serve(uplink(t, recovered, ""), "two\n")
 	over(t, ended)
-	asked(t, h, run(t, again, asking(h)), "two\n")
+	checkAnswer(t, h, run(t, recovered, questionCommand(h)), "two\n")
 }
 
-// One that was made before anybody asked for it gets its uplink afterwards.
+// An instance that was created in advance gets its network link when it is
+// bound.
 func testUplinkBound(t *testing.T, h Harness) {
 	_, in := create(t, h, func(s *brig.Spec) { s.Name, s.Ephemeral, s.Blank = "", true, true })
 	spec := h.spec()
-	ruled(&spec)
+	withRules(&spec)
 	if err := in.Bind(t.Context(), spec, time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	serve(uplink(t, in, ""), "one\n")
-	asked(t, h, run(t, in, asking(h)), "one\n")
+	checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
 }

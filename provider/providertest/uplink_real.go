@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// asRoot runs a script as root, which must end well.
+// asRoot runs a script as root, and fails the test if the script fails.
 func asRoot(t *testing.T, in brig.Instance, text string) string {
 	t.Helper()
 	a := run(t, in, brig.Command{Shell: text, User: "root"})
@@ -19,19 +19,20 @@ func asRoot(t *testing.T, in brig.Instance, text string) string {
 	return a.out
 }
 
-// A machine that is frozen keeps its uplink; one that ends then does not.
-func testUplinkFrozen(t *testing.T, h Harness) {
-	_, in := create(t, h, ruled)
+// A paused instance keeps its network link. When the instance ends, the link
+// ends.
+func testUplinkPaused(t *testing.T, h Harness) {
+	_, in := create(t, h, withRules)
 	up := uplink(t, in, "")
 	ended := serve(up, "one\n")
-	if err := in.Freeze(t.Context()); err != nil {
+	if err := in.Pause(t.Context()); err != nil {
 		if brig.KindOf(err) == brig.Unimplemented {
 			t.Skip(err)
 		}
 		t.Fatal(err)
 	}
 	packet := question().answer(strings.Repeat("x", 60000)).packet()
-	for range 500 { // more than fits on the way
+	for range 500 { // more packets than all queues hold
 		if err := up.Send(packet); err != nil {
 			t.Fatalf("send to one that is frozen: %v", err)
 		}
@@ -41,11 +42,11 @@ func testUplinkFrozen(t *testing.T, h Harness) {
 		t.Fatalf("it ended with the freeze: %v", err)
 	case <-time.After(300 * time.Millisecond):
 	}
-	if err := in.Thaw(t.Context()); err != nil {
+	if err := in.Resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	asked(t, h, run(t, in, asking(h)), "one\n")
-	if err := in.Freeze(t.Context()); err != nil {
+	checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
+	if err := in.Pause(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := in.Stop(t.Context(), 0, brig.Killed); err != nil {
@@ -54,9 +55,9 @@ func testUplinkFrozen(t *testing.T, h Harness) {
 	over(t, ended)
 }
 
-// The largest packets that there are go both ways in one piece.
+// The largest possible packets pass in both directions unfragmented.
 func testUplinkLarge(t *testing.T, h Harness) {
-	_, in := create(t, h, ruled)
+	_, in := create(t, h, withRules)
 	up := uplink(t, in, "")
 	const largest = brig.UplinkMTU - 28
 	got := make(chan string, 1)
@@ -90,7 +91,7 @@ const (
 )
 
 func testUplinkSettings(t *testing.T, h Harness) {
-	_, in := create(t, h, ruled)
+	_, in := create(t, h, withRules)
 	before := asRoot(t, in, "touch "+bundle+"; cat "+bundle)
 	uplink(t, in, "")
 	if got := asRoot(t, in, "cat "+bundle+"; ls "+alone+" 2>/dev/null || true"); got != before {
@@ -116,13 +117,13 @@ func testUplinkSettings(t *testing.T, h Harness) {
 	}
 }
 
-// What a program has put in the place of the files that are written can cost
-// its own machine the uplink, and nothing else.
+// A program that replaces the files that Uplink writes can only break the
+// network link of its own sandbox.
 func testUplinkHostileFiles(t *testing.T, h Harness) {
-	_, in := create(t, h, ruled)
+	_, in := create(t, h, withRules)
 	const victim, kept = "/var/tmp/victim", "/var/tmp/bundle"
 	files := []string{bundle, alone}
-	if !h.ReadOnlyImage { // where nobody can put anything in its place
+	if !h.ReadOnlyImage { // in a read-only image, no program can replace it
 		files = append(files, "/etc/resolv.conf")
 	}
 	asRoot(t, in, "touch "+bundle+"; cp -a "+bundle+" "+kept+"; echo mine >"+victim+"; chmod 600 "+victim)
@@ -143,7 +144,7 @@ func testUplinkHostileFiles(t *testing.T, h Harness) {
 			asRoot(t, in, "rm -rf "+file+"; "+fmt.Sprintf(c.script, file))
 			start := time.Now()
 			up, err := in.Uplink(t.Context(), []byte(authorityOne))
-			if d := time.Since(start); d > wait/2 {
+			if d := time.Since(start); d > prompt {
 				t.Errorf("%s for %s: it took %v", c.name, file, d)
 			}
 			switch {
@@ -166,5 +167,5 @@ func testUplinkHostileFiles(t *testing.T, h Harness) {
 		}
 	}
 	serve(uplink(t, in, ""), "one\n")
-	asked(t, h, run(t, in, asking(h)), "one\n")
+	checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
 }

@@ -1,9 +1,9 @@
-// Package ssh makes sandboxes of plain processes on a machine that is reached by
-// SSH. The guest agent is brought there and keeps them; one connection carries
-// all that is said to it.
+// Package ssh runs sandboxes as plain processes on a host that it reaches by
+// SSH. It copies the guest agent, which supervises the processes, to the host.
+// One connection carries the whole protocol.
 //
-// They are kept apart from each other by namespaces and by nothing else: what
-// isolates them from what the server has is that they are on another machine.
+// Only namespaces separate the sandboxes from each other. They are isolated
+// from the server because they run on another host.
 package ssh
 
 import (
@@ -20,7 +20,7 @@ import (
 // Name is the driver's name.
 const Name = "ssh"
 
-// Config is what an administrator sets.
+// Config is the administrator's configuration.
 type Config struct {
 	Host        string `json:"host" title:"Host" doc:"The machine's name or address." form:"required"`
 	Port        int    `json:"port" title:"Port" min:"1" max:"65535" form:"required"`
@@ -75,13 +75,13 @@ func (c *Config) signer() (ssh.Signer, error) {
 	return ssh.ParsePrivateKey([]byte(c.PrivateKey))
 }
 
-// Driver is how the provider presents itself.
+// Driver returns the driver of this kind of provider.
 func Driver() brig.Driver {
 	return brig.NewDriver(brig.Driver{
 		Name: Name, Title: "SSH", Doc: "Plain processes on a machine that is reached by SSH. They share that machine with each other and with its own programs.",
 		Tags:      []string{"remote", "ssh", "custom-runtime"},
 		Languages: []brig.Language{"python", "javascript", "typescript", "bash"},
 	}, Config{Port: 22, PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30}, func(ctx context.Context, site brig.Site, c *Config) (brig.Provider, error) {
-		return open(ctx, site, c)
+		return openProvider(ctx, site, c)
 	})
 }

@@ -20,7 +20,7 @@ func TestConformance(t *testing.T) {
 	s := sshtest.Start(t)
 	agent, dir := providertest.Agent(t), t.TempDir()
 	p := openSSH(t, agent, dir, configOf(s))
-	t.Cleanup(func() { tidy(t, openSSH(t, agent, dir, configOf(s))) })
+	t.Cleanup(func() { endSupervisor(t, openSSH(t, agent, dir, configOf(s))) })
 	img, err := p.Image(t.Context(), brig.HostImage)
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// A machine that is not the known one is not let anything know.
+// A host with an unknown host key receives no credentials.
 func TestHostKeys(t *testing.T) {
 	s := sshtest.Start(t)
 	agent := providertest.Agent(t)
@@ -44,19 +44,19 @@ func TestHostKeys(t *testing.T) {
 	check := func(change func(*Config)) error {
 		c := configOf(s)
 		change(c)
-		p, err := open(t.Context(), brig.Site{Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}}, c)
+		p, err := openProvider(t.Context(), brig.Site{Dir: t.TempDir(), Agent: agent, Called: func(brig.Call) {}}, c)
 		if err != nil {
 			return err
 		}
 		defer p.Close()
 		err = p.Check(t.Context())
 		if err == nil {
-			tidy(t, p)
+			endSupervisor(t, p)
 		}
 		return err
 	}
 	for what, change := range map[string]func(*Config){
-		"known":       func(*Config) {}, // the control of what is refused
+		"known":       func(*Config) {}, // the control
 		"fingerprint": func(c *Config) { c.KnownHosts, c.Fingerprint = "", ssh.FingerprintSHA256(s.HostKey) },
 		"one of several lines": func(c *Config) {
 			c.KnownHosts = "other.example " + string(ssh.MarshalAuthorizedKey(other)) + c.KnownHosts
@@ -89,19 +89,19 @@ func TestHostKeys(t *testing.T) {
 	}
 }
 
-// The agent is brought again where somebody has tidied up.
+// The provider copies the agent again if it was deleted.
 func TestAgentGone(t *testing.T) {
 	s := sshtest.Start(t)
 	p := openSSH(t, providertest.Agent(t), t.TempDir(), configOf(s))
-	t.Cleanup(func() { tidy(t, p) })
+	t.Cleanup(func() { endSupervisor(t, p) })
 	if err := p.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	agent, err := p.bring(t.Context())
+	agent, err := p.copyAgent(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.HangUp(t)
+	s.Disconnect(t)
 	if err := os.Remove(agent); err != nil {
 		t.Fatal(err)
 	}
@@ -116,14 +116,15 @@ func TestAgentGone(t *testing.T) {
 	}
 }
 
-// A machine that does not answer costs no more time than is configured.
-func TestDeadHost(t *testing.T) {
+// A host that does not respond delays the caller by at most the configured
+// time.
+func TestUnresponsiveHost(t *testing.T) {
 	agent := providertest.Agent(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer silent.Close() // it takes connections, and says nothing
+	defer silent.Close() // it accepts connections and never responds
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -148,12 +149,12 @@ func TestDeadHost(t *testing.T) {
 	}
 }
 
-// A connection that is lost while a command runs ends the command, and what is
-// left is ended before anybody is told.
+// If the connection is lost, the running command ends, and its remains are
+// cleaned up before the caller receives the error.
 func TestConnectionLost(t *testing.T) {
 	s := sshtest.Start(t)
 	p := openSSH(t, providertest.Agent(t), t.TempDir(), configOf(s))
-	t.Cleanup(func() { tidy(t, p) })
+	t.Cleanup(func() { endSupervisor(t, p) })
 	sandbox := func(id brig.ID) brig.Instance {
 		in, err := p.Create(t.Context(), id, brig.Spec{Name: "x", Limits: brig.DefaultBounds().Default}, time.Now().Add(5*time.Minute))
 		if err != nil {
@@ -174,18 +175,15 @@ func TestConnectionLost(t *testing.T) {
 	}
 	in := sandbox("lost")
 	begin := time.Now()
-	_, out, err := exec(in, func() { s.HangUp(t) })
-	if kind := brig.KindOf(err); kind != brig.FailedPrecondition && kind != brig.ConnectionFailed || out != "" || time.Since(begin) > 20*time.Second {
+	_, out, err := exec(in, func() { s.Disconnect(t) })
+	if kind := brig.KindOf(err); kind != brig.ConnectionFailed || out != "" || time.Since(begin) > 20*time.Second {
 		t.Errorf("after %v: %q, %v", time.Since(begin), out, err)
 	}
-	select {
-	case <-in.Done():
-	case <-time.After(20 * time.Second):
-		t.Error("nobody says what became of it")
-	}
-	// Another that was there at the time is still there, over a new connection.
-	if res, out, err := exec(&renamed{control}, func() {}); err != nil || res.ExitCode != 0 || out != "done\n" {
-		t.Errorf("the other one afterwards: %+v, %q, %v", res, out, err)
+	// Both instances can be used over a new connection.
+	for _, in := range []brig.Instance{control, in} {
+		if res, out, err := exec(&renamed{in}, func() {}); err != nil || res.ExitCode != 0 || out != "done\n" {
+			t.Errorf("afterwards: %+v, %q, %v", res, out, err)
+		}
 	}
 	for _, in := range []brig.Instance{control, in} {
 		if err := in.Destroy(t.Context()); err != nil {
@@ -227,7 +225,7 @@ func TestConfigRules(t *testing.T) {
 	}
 }
 
-// configOf is one with which a server lets in who it should.
+// configOf returns a configuration that the server accepts.
 func configOf(s *sshtest.Server) *Config {
 	return &Config{
 		Host: "127.0.0.1", Port: s.Port, Username: "root", PrivateKey: s.ClientKey, KnownHosts: s.Line(s.HostKey),
@@ -235,11 +233,11 @@ func configOf(s *sshtest.Server) *Config {
 	}
 }
 
-// openSSH opens a provider. What it leaves on the machine goes with the test
-// that was the first to open it in its folder.
+// openSSH opens a provider. The test that first opened it with a directory
+// removes its files on the host when it ends.
 func openSSH(t *testing.T, agent, dir string, c *Config) *Provider {
 	t.Helper()
-	p, err := open(t.Context(), brig.Site{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, c)
+	p, err := openProvider(t.Context(), brig.Site{ID: Name, Dir: dir, Agent: agent, Called: func(brig.Call) {}}, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,16 +245,16 @@ func openSSH(t *testing.T, agent, dir string, c *Config) *Provider {
 	return p
 }
 
-// tidy ends the keeper, and removes what it left.
-func tidy(t *testing.T, p *Provider) {
+// endSupervisor ends the supervisor and removes its files.
+func endSupervisor(t *testing.T, p *Provider) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	agent, err := p.bring(ctx)
+	agent, err := p.copyAgent(ctx)
 	if err == nil {
-		err = p.post(keeper(agent)).Quit(ctx)
+		err = p.remoteHost(supervisorDir(agent)).Quit(ctx)
 	}
 	if err == nil {
-		_, err = p.line.run(ctx, "rm -rf "+quote(p.dir), nil)
+		_, err = p.dialer.run(ctx, "rm -rf "+quote(p.dir), nil)
 	}
 	if err != nil {
 		t.Errorf("tidy up: %v", err)

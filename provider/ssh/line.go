@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -19,31 +18,33 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/outbound"
 )
 
-// line is the connection to the machine, made anew when it is needed and gone.
-type line struct {
+// dialer holds the connection to the host. It reconnects on demand if the
+// connection was lost.
+type dialer struct {
 	config *Config
-	dir    string // for what the library wants in a file
+	dir    string // for files that the SSH library needs
 	called func(brig.Call)
 
-	making sync.Mutex // one connection is made at a time
+	making sync.Mutex // one connection is opened at a time
 
 	mu     sync.Mutex // guards the field below
 	client *connection
 }
 
-// connection is one to the machine. ended is closed when it is.
+// connection is one connection to the host. ended is closed when it has ended.
 type connection struct {
 	*ssh.Client
 	ended chan struct{}
 }
 
-// errKey is a machine that shows another key than the one that is known.
+// errKey is the error for a host with an unexpected host key.
 var errKey = errors.New("the host key is not the known one")
 
-// connect returns the connection.
-func (l *line) connect(ctx context.Context) (*connection, error) {
+// connect returns the connection, and opens one if none exists.
+func (l *dialer) connect(ctx context.Context) (*connection, error) {
 	l.making.Lock()
 	defer l.making.Unlock()
 	l.mu.Lock()
@@ -73,9 +74,9 @@ func (l *line) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// session begins a session, over a new connection when the one that was there
-// turns out to have ended.
-func (l *line) session(ctx context.Context) (*ssh.Session, error) {
+// session opens a session. If the present connection turns out to have ended,
+// it uses a new one.
+func (l *dialer) session(ctx context.Context) (*ssh.Session, error) {
 	var err error
 	for range 2 {
 		var c *connection
@@ -89,14 +90,14 @@ func (l *line) session(ctx context.Context) (*ssh.Session, error) {
 		if _, refused := errors.AsType[*ssh.OpenChannelError](err); refused || ctx.Err() != nil {
 			break
 		}
-		_ = c.Close() // it is of no use
+		_ = c.Close() // the connection is unusable
 		<-c.ended
 	}
 	return nil, l.failure(err)
 }
 
-// session begins a session. For one that is begun in the moment in which the
-// connection ends, the library waits for ever.
+// session opens a session. If the connection ends at that moment, the library
+// never returns, so this function does not wait for it.
 func (c *connection) session(ctx context.Context) (*ssh.Session, error) {
 	var s *ssh.Session
 	var err error
@@ -113,20 +114,20 @@ func (c *connection) session(ctx context.Context) (*ssh.Session, error) {
 	case <-ctx.Done():
 		go func() {
 			if <-begun; err == nil {
-				_ = s.Close() // nobody wants it
+				_ = s.Close() // the caller has stopped waiting
 			}
 		}()
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (l *line) dial(ctx context.Context) (*ssh.Client, error) {
+func (l *dialer) dial(ctx context.Context) (*ssh.Client, error) {
 	address := net.JoinHostPort(l.config.Host, strconv.Itoa(l.config.Port))
 	settings, err := l.settings(address)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	conn, err := dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +143,13 @@ func (l *line) dial(ctx context.Context) (*ssh.Client, error) {
 	return ssh.NewClient(c, channels, requests), nil
 }
 
-// settings are how the machine and this server prove who they are.
-func (l *line) settings(address string) (*ssh.ClientConfig, error) {
+// dial connects to the host, which may be in a private network because its host
+// key is verified. The address must not be that of a cloud's metadata service.
+var dial = outbound.Dial(net.Dialer{}, brig.JudgeConfigured)
+
+// settings returns the configuration with which the host and this server
+// authenticate each other.
+func (l *dialer) settings(address string) (*ssh.ClientConfig, error) {
 	c := &ssh.ClientConfig{User: l.config.Username, ClientVersion: "SSH-2.0-brig"}
 	if l.config.PrivateKey != "" {
 		signer, err := l.config.signer()
@@ -164,11 +170,11 @@ func (l *line) settings(address string) (*ssh.ClientConfig, error) {
 		}
 		return c, nil
 	}
-	return c, l.known(address, c)
+	return c, l.acceptKnownHost(address, c)
 }
 
-// known has the machine's key be one of the known ones.
-func (l *line) known(address string, c *ssh.ClientConfig) error {
+// acceptKnownHost makes the client accept only the host's known host keys.
+func (l *dialer) acceptKnownHost(address string, c *ssh.ClientConfig) error {
 	file := filepath.Join(l.dir, "known_hosts")
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("make folder: %w", err)
@@ -180,8 +186,8 @@ func (l *line) known(address string, c *ssh.ClientConfig) error {
 	if err != nil {
 		return fmt.Errorf("%w: read known_hosts: %w", errKey, err)
 	}
-	// A machine has keys of several kinds. It is to show one that is known, and
-	// which are is what the library says of one that cannot be.
+	// A host has host keys of several types, and must present a known one. The
+	// library's error for an impossible key lists the known keys.
 	probe, err := ssh.NewPublicKey(make(ed25519.PublicKey, ed25519.PublicKeySize))
 	if err != nil {
 		return err
@@ -211,8 +217,8 @@ func algorithms(key string) []string {
 	return []string{key}
 }
 
-// failure is why there is no connection.
-func (l *line) failure(err error) error {
+// failure returns the error for a connection that could not be opened.
+func (l *dialer) failure(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -222,7 +228,10 @@ func (l *line) failure(err error) error {
 		return e
 	}
 	var timeout net.Error
+	refusal, refused := errors.AsType[*outbound.Refusal](err)
 	switch {
+	case refused:
+		return field(brig.ConnectionFailed, "host", "give the address of a machine", "%s is where it may not be: %s", l.config.Host, brig.AsError(refusal.Err).Message)
 	case errors.Is(err, errKey), strings.Contains(err.Error(), "no common algorithm for host key"):
 		name := "known_hosts"
 		if l.config.Fingerprint != "" {
@@ -242,8 +251,8 @@ func (l *line) failure(err error) error {
 	}
 }
 
-// watch forgets a connection that has ended.
-func (l *line) watch(c *connection) {
+// watch removes a connection that has ended.
+func (l *dialer) watch(c *connection) {
 	defer close(c.ended)
 	_ = c.Wait()
 	l.mu.Lock()
@@ -253,14 +262,14 @@ func (l *line) watch(c *connection) {
 	}
 }
 
-// alive is how often the machine has to answer.
-const alive = 15 * time.Second
+// keepAliveInterval is the interval within which the host must respond.
+const keepAliveInterval = 15 * time.Second
 
-// keepAlive ends a connection on which nothing is answered.
+// keepAlive closes a connection whose host does not respond.
 func keepAlive(c *ssh.Client) {
 	for {
-		time.Sleep(alive)
-		late := time.AfterFunc(alive, func() { _ = c.Close() })
+		time.Sleep(keepAliveInterval)
+		late := time.AfterFunc(keepAliveInterval, func() { _ = c.Close() })
 		_, _, err := c.SendRequest("keepalive@openssh.com", true, nil)
 		late.Stop()
 		if err != nil {
@@ -269,7 +278,7 @@ func keepAlive(c *ssh.Client) {
 	}
 }
 
-func (l *line) close() error {
+func (l *dialer) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.client == nil {
@@ -280,32 +289,60 @@ func (l *line) close() error {
 	return err
 }
 
-// run runs a script for the machine's shell to its end.
-func (l *line) run(ctx context.Context, script string, in io.Reader) (string, error) {
+// run runs a script with the host's shell and waits for its end.
+func (l *dialer) run(ctx context.Context, script string, in io.Reader) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.config.Timeout)*time.Second)
 	defer cancel()
 	s, err := l.session(ctx)
 	if err != nil {
 		return "", err
 	}
-	hangUp := func() { _ = s.Close() } // it may have ended
+	hangUp := func() { _ = s.Close() } // it may have ended already
 	defer hangUp()
 	defer context.AfterFunc(ctx, hangUp)()
-	var out, errs bytes.Buffer
-	s.Stdin, s.Stdout, s.Stderr = in, &out, &errs
-	if err := s.Run("/bin/sh -c " + quote(script)); err != nil {
+	out, errs := &cappedBuffer{over: hangUp}, &cappedBuffer{over: hangUp}
+	s.Stdin, s.Stdout, s.Stderr = in, out, errs
+	err = s.Run("/bin/sh -c " + quote(script))
+	if out.cut || errs.cut {
+		return "", brig.Errorf(brig.Unavailable, "%s writes more than %s, and is no machine of the kind that is needed", l.config.Host, brig.FormatBytes(maxWritten)).
+			WithHint("see what its shell prints at the beginning of a session").Because(err)
+	}
+	if err != nil {
 		if _, ended := errors.AsType[*ssh.ExitError](err); ended {
 			return "", brig.Errorf(brig.Unavailable, "%s cannot be used", l.config.Host).
 				WithHint("it needs a shell, coreutils and a folder that may hold programs; the server's log has the cause").
-				Because(fmt.Errorf("%w: %s", err, brig.Clip(errs.String(), 300)))
+				Because(fmt.Errorf("%w: %s", err, brig.Clip(string(errs.kept), 300)))
 		}
 		return "", l.failure(errors.Join(context.Cause(ctx), err))
 	}
-	return out.String(), nil
+	return string(out.kept), nil
+}
+
+// maxWritten is the maximum output of a script, in bytes.
+const maxWritten = 64 << 10
+
+// cappedBuffer keeps the first bytes of a script's output, and calls over if
+// more arrive, because the remote host controls how much it sends. It does not
+// embed a bytes.Buffer, whose ReadFrom would read all of the output.
+type cappedBuffer struct {
+	kept []byte
+	over func()
+	cut  bool
+}
+
+// Write implements io.Writer.
+func (c *cappedBuffer) Write(p []byte) (int, error) {
+	if len(c.kept)+len(p) > maxWritten {
+		c.cut = true
+		c.over()
+		return 0, io.ErrShortWrite
+	}
+	c.kept = append(c.kept, p...)
+	return len(p), nil
 }
 
 // start starts a program and returns its standard streams.
-func (l *line) start(ctx context.Context, command string) (io.ReadWriteCloser, error) {
+func (l *dialer) start(ctx context.Context, command string) (io.ReadWriteCloser, error) {
 	s, err := l.session(ctx)
 	if err != nil {
 		return nil, err
@@ -319,19 +356,19 @@ func (l *line) start(ctx context.Context, command string) (io.ReadWriteCloser, e
 		return nil, err
 	}
 	if err := s.Start(command); err != nil {
-		_ = s.Close() // what failed counts
+		_ = s.Close() // the first error counts
 		return nil, l.failure(err)
 	}
 	return session{in, out, s}, nil
 }
 
-// session is a program's standard streams. It is closed as a whole: to end its
-// standard input alone races with who still writes to it.
+// session is a program's standard streams. They are closed together: closing
+// only the standard input would race with a concurrent write.
 type session struct {
 	io.Writer
 	io.Reader
 	*ssh.Session
 }
 
-// quote makes one word of a text for a shell.
+// quote quotes a string as one word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

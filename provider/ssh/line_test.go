@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig/provider/ssh/sshtest"
 )
 
-// farLine is a line to a machine of the test, whose n-th connection is served by
-// f, with the sessions that are asked for.
-func farLine(t *testing.T, f func(n int32, c net.Conn, asked ssh.NewChannel)) *line {
+// newTestDialer returns a dialer for a host in the test. f serves each
+// requested session, with the number n of its connection.
+func newTestDialer(t *testing.T, f func(n int32, c net.Conn, asked ssh.NewChannel)) *dialer {
 	t.Helper()
 	private, public := sshtest.Key(t, "")
 	signer, err := ssh.ParsePrivateKey([]byte(private))
@@ -51,7 +51,7 @@ func farLine(t *testing.T, f func(n int32, c net.Conn, asked ssh.NewChannel)) *l
 			}()
 		}
 	}()
-	return &line{
+	return &dialer{
 		dir: t.TempDir(), called: func(brig.Call) {},
 		config: &Config{
 			Host: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port, Username: "u", Password: "p",
@@ -60,9 +60,9 @@ func farLine(t *testing.T, f func(n int32, c net.Conn, asked ssh.NewChannel)) *l
 	}
 }
 
-// Nobody waits longer for a session than they want to.
-func TestNoSession(t *testing.T) {
-	l := farLine(t, func(int32, net.Conn, ssh.NewChannel) {}) // it says nothing
+// A caller does not wait for a session longer than its context.
+func TestSessionEndsWithContext(t *testing.T) {
+	l := newTestDialer(t, func(int32, net.Conn, ssh.NewChannel) {}) // it never responds
 	l.config.Timeout = 120
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
@@ -72,9 +72,9 @@ func TestNoSession(t *testing.T) {
 	}
 }
 
-// A connection that ends when it is used is not what the next one fails of.
-func TestConnectionEnds(t *testing.T) {
-	l := farLine(t, func(n int32, c net.Conn, asked ssh.NewChannel) {
+// A connection that ends during use does not fail the next session.
+func TestReconnectsForNextSession(t *testing.T) {
+	l := newTestDialer(t, func(n int32, c net.Conn, asked ssh.NewChannel) {
 		if n == 1 {
 			c.Close()
 			return
@@ -98,14 +98,68 @@ func TestConnectionEnds(t *testing.T) {
 	}
 }
 
-// A machine that has no more sessions is not asked again.
-func TestSessionRefused(t *testing.T) {
+// A session that the host refuses is not requested again.
+func TestRefusedSessionIsNotRetried(t *testing.T) {
 	var asked atomic.Int32
-	l := farLine(t, func(_ int32, _ net.Conn, a ssh.NewChannel) {
+	l := newTestDialer(t, func(_ int32, _ net.Conn, a ssh.NewChannel) {
 		asked.Add(1)
 		_ = a.Reject(ssh.ResourceShortage, "too many")
 	})
 	if _, err := l.start(t.Context(), "x"); brig.KindOf(err) != brig.ConnectionFailed || asked.Load() != 1 {
 		t.Errorf("%v after %d times", err, asked.Load())
+	}
+}
+
+// A host that writes endless output uses only a limited amount of the server's
+// memory. The control writes less.
+func TestScriptOutputIsLimited(t *testing.T) {
+	for name, stream := range map[string]func(ssh.Channel) io.Writer{
+		"output": func(c ssh.Channel) io.Writer { return c },
+		"errors": func(c ssh.Channel) io.Writer { return c.Stderr() },
+	} {
+		for size, want := range map[int]brig.Kind{1 << 10: "", 256 << 20: brig.Unavailable} {
+			var sent atomic.Int64
+			l := newTestDialer(t, func(_ int32, _ net.Conn, asked ssh.NewChannel) {
+				channel, requests, err := asked.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					for r := range requests {
+						_ = r.Reply(true, nil)
+						if r.Type != "exec" {
+							continue
+						}
+						to, block := stream(channel), make([]byte, 1<<10)
+						for sent.Load() < int64(size) {
+							n, err := to.Write(block)
+							if sent.Add(int64(n)); err != nil {
+								return
+							}
+						}
+						_, _ = channel.SendRequest("exit-status", false, ssh.Marshal(struct{ Status uint32 }{0}))
+						_ = channel.Close()
+					}
+				}()
+			})
+			l.config.Timeout = 60
+			out, err := l.run(t.Context(), "x", nil)
+			if brig.KindOf(err) != want || len(out) > maxWritten || sent.Load() > 64<<20 {
+				t.Errorf("%s of %d bytes: %d were kept and %d sent: %v", name, size, len(out), sent.Load(), err)
+			}
+		}
+	}
+}
+
+// No host name may resolve to a cloud's metadata service. The control is this
+// host, which all other tests use.
+func TestMetadataHost(t *testing.T) {
+	for _, host := range []string{"169.254.169.254", "fd00:ec2::254", "0.0.0.0", "fe80::1"} {
+		l := &dialer{dir: t.TempDir(), called: func(brig.Call) {}, config: &Config{
+			Host: host, Port: 22, Username: "u", Password: "p", Fingerprint: "SHA256:x", Timeout: 5,
+		}}
+		if _, err := l.run(t.Context(), "x", nil); brig.KindOf(err) != brig.ConnectionFailed || brig.AsError(err).Field != "host" {
+			t.Errorf("%s: %v", host, err)
+		}
 	}
 }

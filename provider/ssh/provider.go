@@ -22,21 +22,21 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Provider makes sandboxes on a machine behind SSH. It implements
+// Provider creates sandboxes on a host that it reaches by SSH. It implements
 // brig.Provider.
 type Provider struct {
 	config   Config
 	site     brig.Site
-	line     *line
-	dir      string // there
+	dialer   *dialer
+	dir      string // on the remote host
 	programs map[string]string
-	uplinks  atomic.Bool // machines can have one
+	uplinks  atomic.Bool // sandboxes can have a network link
 
-	bringing sync.Mutex // the agent is brought once
-	brought  string     // where the agent is; empty if it has to be looked for
+	copying     sync.Mutex // the agent is copied once at a time
+	copiedAgent string     // the agent's path; empty if it has to be checked
 
-	mu    sync.Mutex // guards the field below
-	posts map[string]*guest.Outpost
+	mu          sync.Mutex // guards the field below
+	remoteHosts map[string]*guest.RemoteHost
 }
 
 var (
@@ -46,53 +46,56 @@ var (
 	_ io.Closer     = (*Provider)(nil)
 )
 
-// firstTime is how long a machine has to answer when its provider is opened.
-// Whether it does is Check's to say: it may be up later.
-const firstTime = 5 * time.Second
+// openTimeout is how long a host may take to respond when its provider is
+// opened. If it does not respond, Open succeeds nevertheless, because the host
+// may be available later. Check reports the failure.
+const openTimeout = 5 * time.Second
 
-func open(ctx context.Context, site brig.Site, c *Config) (*Provider, error) {
+func openProvider(ctx context.Context, site brig.Site, c *Config) (*Provider, error) {
 	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.Wrong(wrong).WithHint("correct it: brig provider configure")
+		return nil, guest.ConfigError(wrong).WithHint("correct it: brig provider configure")
 	}
-	mark, err := guest.Mark(site.Dir)
+	mark, err := guest.ServerMark(site.Dir)
 	if err != nil {
 		return nil, err
 	}
 	p := &Provider{
-		config: *c, site: site, dir: path.Join(c.WorkDir, "brig-"+mark), posts: map[string]*guest.Outpost{},
+		config: *c, site: site, dir: path.Join(c.WorkDir, "brig-"+mark), remoteHosts: map[string]*guest.RemoteHost{},
 		programs: map[string]string{},
 	}
-	p.line = &line{config: &p.config, dir: site.Dir, called: site.Called}
+	p.dialer = &dialer{config: &p.config, dir: site.Dir, called: site.Called}
 	for name, program := range map[string]string{"python3": c.PythonBin, "node": c.NodeBin} {
 		if program != name {
 			p.programs[name] = program
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, firstTime)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if _, err := p.bring(ctx); err != nil && site.Log != nil {
+	if _, err := p.copyAgent(ctx); err != nil && site.Log != nil {
 		site.Log.Warn("the machine behind SSH cannot be used yet", "provider", site.ID, "error", err)
 	}
 	return p, nil
 }
 
-// survey makes this server's folder, which has to be nobody else's, and tells
-// what machine it is. %s is the folder, and the agent's name.
-const survey = `set -e; umask 077; d=%s; mkdir -p "$d"
+// setupScript creates this server's directory, which must not belong to another
+// user, and prints the host's architecture. The first %s is the directory, and
+// the second is the agent's name.
+const setupScript = `set -e; umask 077; d=%s; mkdir -p "$d"
 [ -O "$d" ] && [ ! -L "$d" ] && [ "$(stat -c %%a "$d")" = 700 ] || { echo "$d is not this account's alone" >&2; exit 1; }
 uname -s; uname -m
 [ -r /dev/net/tun ] && [ -w /dev/net/tun ] && echo tun || echo none
 sha256sum < "$d"/%s 2>/dev/null || echo missing`
 
-// machines is what the processors that the agent is for are called.
-var machines = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+// architectures maps the architectures of the agent to uname's names.
+var architectures = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
-// bring brings the agent, unless it is there, and returns where it is.
-func (p *Provider) bring(ctx context.Context) (string, error) {
-	p.bringing.Lock()
-	defer p.bringing.Unlock()
-	if p.brought != "" {
-		return p.brought, nil
+// copyAgent copies the agent to the host unless it exists there, and returns
+// its path.
+func (p *Provider) copyAgent(ctx context.Context) (string, error) {
+	p.copying.Lock()
+	defer p.copying.Unlock()
+	if p.copiedAgent != "" {
+		return p.copiedAgent, nil
 	}
 	program, err := os.ReadFile(p.site.Agent)
 	if err != nil {
@@ -100,20 +103,20 @@ func (p *Provider) bring(ctx context.Context) (string, error) {
 	}
 	sum := fmt.Sprintf("%x", sha256.Sum256(program))
 	name := "agent-" + sum[:16]
-	said, err := p.line.run(ctx, fmt.Sprintf(survey, quote(p.dir), name), nil)
+	said, err := p.dialer.run(ctx, fmt.Sprintf(setupScript, quote(p.dir), name), nil)
 	if err != nil {
 		return "", err
 	}
 	is := strings.Fields(said)
-	if len(is) < 4 || is[0] != "Linux" || is[1] != machines[runtime.GOARCH] {
-		return "", brig.Errorf(brig.InvalidConfig, "%s is %s, and has to be Linux on %s as this server is", p.config.Host, brig.Clip(strings.Join(is[:min(2, len(is))], " on "), 60), machines[runtime.GOARCH]).
+	if len(is) < 4 || is[0] != "Linux" || is[1] != architectures[runtime.GOARCH] {
+		return "", brig.Errorf(brig.InvalidConfig, "%s is %s, and has to be Linux on %s as this server is", p.config.Host, brig.Clip(strings.Join(is[:min(2, len(is))], " on "), 60), architectures[runtime.GOARCH]).
 			WithHint("use a machine of the server's own kind")
 	}
 	p.uplinks.Store(is[2] == "tun")
 	at := path.Join(p.dir, name)
 	if is[3] != sum {
 		upload := fmt.Sprintf(`set -e; umask 077; t=%[1]s.$$; trap 'rm -f "$t"' EXIT; cat > "$t"; chmod 700 "$t"; sha256sum < "$t"; mv "$t" %[1]s`, quote(at))
-		got, err := p.line.run(ctx, upload, bytes.NewReader(program))
+		got, err := p.dialer.run(ctx, upload, bytes.NewReader(program))
 		if err != nil {
 			return "", err
 		}
@@ -121,53 +124,55 @@ func (p *Provider) bring(ctx context.Context) (string, error) {
 			return "", brig.Errorf(brig.Unavailable, "the agent did not arrive at %s as it was sent", p.config.Host).WithHint("see that its disk is not full")
 		}
 	}
-	p.brought = at
+	p.copiedAgent = at
 	return at, nil
 }
 
-// forgetAgent has the agent be looked for again: somebody may have tidied up.
+// forgetAgent makes the provider check for the agent again, because its file
+// may have been deleted.
 func (p *Provider) forgetAgent() {
-	p.bringing.Lock()
-	defer p.bringing.Unlock()
-	p.brought = ""
+	p.copying.Lock()
+	defer p.copying.Unlock()
+	p.copiedAgent = ""
 }
 
-// keeper is where the keeper of this server's agent has its folder.
-func keeper(agent string) string {
+// supervisorDir returns the directory of the supervisor of this server's agent.
+func supervisorDir(agent string) string {
 	return path.Join(path.Dir(agent), strings.Replace(path.Base(agent), "agent-", "keeper-", 1))
 }
 
-// beat is how often a stream is used at least. A machine that hears nothing for
-// three times as long takes its client for gone.
-const beat = 30 * time.Second
+// heartbeat is the maximum idle time of a stream. If no data arrives for three
+// times as long, the host assumes that its client has disconnected.
+const heartbeat = 30 * time.Second
 
-// post is the keeper of a folder there.
-func (p *Provider) post(dir string) *guest.Outpost {
+// remoteHost returns the RemoteHost for the supervisor in a directory of the
+// host.
+func (p *Provider) remoteHost(dir string) *guest.RemoteHost {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	o := p.posts[dir]
+	o := p.remoteHosts[dir]
 	if o == nil {
-		o = &guest.Outpost{Where: p.config.Host, Beat: beat, Open: func(ctx context.Context) (io.ReadWriteCloser, error) {
-			agent, err := p.bring(ctx)
+		o = &guest.RemoteHost{Label: p.config.Host, Heartbeat: heartbeat, Open: func(ctx context.Context) (io.ReadWriteCloser, error) {
+			agent, err := p.copyAgent(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return p.line.start(ctx, fmt.Sprintf("exec %s %s %s 90", quote(agent), wire.ReachWord, quote(dir)))
-		}, NoKeeper: p.forgetAgent}
-		p.posts[dir] = o
+			return p.dialer.start(ctx, fmt.Sprintf("exec %s %s %s 90", quote(agent), wire.ConnectWord, quote(dir)))
+		}, NoSupervisor: p.forgetAgent}
+		p.remoteHosts[dir] = o
 	}
 	return o
 }
 
 // Check implements brig.Checker.
 func (p *Provider) Check(ctx context.Context) error {
-	agent, err := p.bring(ctx)
+	agent, err := p.copyAgent(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.config.Timeout)*time.Second)
 	defer cancel()
-	_, err = p.post(keeper(agent)).States(ctx)
+	_, err = p.remoteHost(supervisorDir(agent)).States(ctx)
 	return err
 }
 
@@ -175,26 +180,26 @@ func (p *Provider) Check(ctx context.Context) error {
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, o := range p.posts {
-		_ = o.Close() // it always can
+	for _, o := range p.remoteHosts {
+		_ = o.Close() // it never fails
 	}
-	return p.line.close()
+	return p.dialer.close()
 }
 
 // Image implements brig.Imager.
 func (p *Provider) Image(_ context.Context, ref string) (*brig.Image, error) {
-	return guest.OwnFiles(ref)
+	return guest.HostFiles(ref)
 }
 
-func (p *Provider) options(id brig.ID) (guest.MachineOptions, error) {
-	o, err := guest.Options(id, filepath.Join(p.site.Dir, "machines"), p.programs)
+func (p *Provider) options(id brig.ID) (guest.InstanceOptions, error) {
+	o, err := guest.NewInstanceOptions(id, filepath.Join(p.site.Dir, "machines"), p.programs)
 	o.NoUplink = !p.uplinks.Load()
 	return o, err
 }
 
 // Create implements brig.Provider.
 func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
-	agent, err := p.bring(ctx)
+	agent, err := p.copyAgent(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -202,15 +207,15 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 	if err != nil {
 		return nil, err
 	}
-	dir := keeper(agent)
-	m, err := p.post(dir).Make(ctx, o, spec, lease, wire.Make{Programs: p.programs})
+	dir := supervisorDir(agent)
+	m, err := p.remoteHost(dir).Create(ctx, o, spec, lease, wire.Make{Programs: p.programs})
 	if err != nil {
 		return nil, err
 	}
 	return &instance{m, p, dir}, nil
 }
 
-// handleState is what a handle remembers.
+// handleState is the state in a handle.
 type handleState struct{ Keeper string }
 
 // Recover implements brig.Provider.
@@ -223,21 +228,21 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	if err != nil {
 		return nil, brig.Errorf(brig.NotFound, "there is no such sandbox at %s", p.config.Host).Because(err)
 	}
-	m, err := p.post(v.Keeper).Find(ctx, o, time.Now().Add(time.Hour))
+	m, err := p.remoteHost(v.Keeper).Attach(ctx, o, time.Now().Add(time.Hour))
 	if err != nil {
 		return nil, err
 	}
 	return &instance{m, p, v.Keeper}, nil
 }
 
-// Sweep implements brig.Provider. Keepers of other versions of the agent have
-// folders of their own.
+// Sweep implements brig.Provider. Supervisors of other versions of the agent
+// have separate directories.
 func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, error) {
-	agent, err := p.bring(ctx)
+	agent, err := p.copyAgent(ctx)
 	if err != nil {
 		return 0, err
 	}
-	said, err := p.line.run(ctx, "cd "+quote(p.dir)+" && ls -1", nil)
+	said, err := p.dialer.run(ctx, "cd "+quote(p.dir)+" && ls -1", nil)
 	if err != nil {
 		return 0, err
 	}
@@ -247,11 +252,11 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 		if !strings.HasPrefix(name, "keeper-") {
 			continue
 		}
-		local := "" // what is here is looked at with the keeper of today
-		if path.Join(p.dir, name) == keeper(agent) {
+		local := "" // a host that is local uses the current supervisor
+		if path.Join(p.dir, name) == supervisorDir(agent) {
 			local = filepath.Join(p.site.Dir, "machines")
 		}
-		swept, err := p.post(path.Join(p.dir, name)).Sweep(ctx, local, known)
+		swept, err := p.remoteHost(path.Join(p.dir, name)).Sweep(ctx, local, known)
 		n += swept
 		errs = append(errs, err)
 	}
@@ -260,16 +265,16 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 
 // instance is one sandbox. It implements brig.Instance.
 type instance struct {
-	*guest.OutpostMachine
-	p      *Provider
-	keeper string
+	*guest.SupervisedInstance
+	p             *Provider
+	supervisorDir string
 }
 
 var _ brig.Instance = (*instance)(nil)
 
 // Handle implements brig.Instance.
 func (i *instance) Handle() brig.Handle {
-	b, err := json.Marshal(handleState{i.keeper})
+	b, err := json.Marshal(handleState{i.supervisorDir})
 	if err != nil {
 		b = nil // strings always marshal
 	}
@@ -278,7 +283,7 @@ func (i *instance) Handle() brig.Handle {
 
 // Notes implements brig.Instance.
 func (i *instance) Notes() []string {
-	return append([]string{"isolation: this sandbox is a process of " + i.p.config.Host + ", beside that machine's others"}, i.OutpostMachine.Notes()...)
+	return append([]string{"isolation: this sandbox is a process of " + i.p.config.Host + ", beside that machine's others"}, i.SupervisedInstance.Notes()...)
 }
 
 // Enforced implements brig.Instance.
@@ -286,11 +291,11 @@ func (i *instance) Enforced(context.Context) (map[brig.Area]brig.Enforcement, er
 	if i.Exit() != nil {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
-	return guest.Seen(i.p.enforces()), nil
+	return guest.Observed(i.p.enforces()), nil
 }
 
 func (p *Provider) enforces() map[brig.Area]brig.Enforcement {
-	return guest.ProcessesEnforce("the machine " + p.config.Host)
+	return guest.ProcessEnforcement("the machine " + p.config.Host)
 }
 
 // Capabilities implements brig.Provider.

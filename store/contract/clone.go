@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The clones keep nil apart from empty, and turn every time into UTC. storetest
-// fills every field there is, so a field that is added to the nouns and forgotten
-// here fails a test.
+// The clones distinguish nil from empty, and convert every time to UTC.
+// storetest fills every existing field, so a new field that is not cloned here
+// fails a test.
 
 // CloneRecord returns a copy that shares no memory with r.
 func CloneRecord(r *brig.Record) *brig.Record {
@@ -31,11 +31,19 @@ func CloneRecord(r *brig.Record) *brig.Record {
 		c.Spec.Command = &cmd
 	}
 	c.Created, c.Expires, c.Ended = r.Created.UTC(), r.Expires.UTC(), r.Ended.UTC()
+	if r.Pause != nil {
+		pause := *r.Pause
+		c.Pause = &pause
+	}
+	if r.SaveKey != nil {
+		c.SaveKey = &brig.SealedKey{Key: r.SaveKey.Key, Sealed: bytes.Clone(r.SaveKey.Sealed)}
+	}
 	if r.Exit != nil {
 		exit := *r.Exit
 		exit.At = exit.At.UTC()
 		c.Exit = &exit
 	}
+	c.Former = slices.Clone(r.Former)
 	c.Notes = slices.Clone(r.Notes)
 	c.Enforcement = maps.Clone(r.Enforcement)
 	for area, x := range c.Enforcement {

@@ -1,48 +1,52 @@
-// Package contract holds what every store answers alike: the errors of
-// brig.Store's contract, the size of a page and the cursor between two. It
-// keeps nothing itself.
+// Package contract holds the parts of brig.Store's contract that all stores
+// share: the errors, the page size and the cursor between pages. It has no
+// state.
 package contract
 
-import "github.com/brig-run/brig"
+import (
+	"github.com/brig-run/brig"
+)
 
-// The errors of the contract. What a caller reads must not depend on which
-// store is behind it, nor tell what other tenants have.
+// The errors of the contract. The text that a caller sees must not depend on
+// the store, nor reveal data of other tenants.
 
-// clip is as much of a name that a caller made up as is repeated.
+// clip limits the part of a caller's name that an error repeats.
 func clip(name string) string { return brig.Clip(name, 80) }
 
-// NoSandbox: there is none of that name or id in the tenant.
+// NoSandbox returns the error for an unknown name or ID of a tenant's sandbox.
 func NoSandbox(name string) error {
 	return brig.Errorf(brig.NotFound, "no sandbox %q", clip(name)).
 		WithHint("list sandboxes to see what exists")
 }
 
-// NoExec: the sandbox has no execution of that id.
+// NoExec returns the error for an unknown execution of a sandbox.
 func NoExec(id string) error {
 	return brig.Errorf(brig.NotFound, "no execution %q", clip(id)).
 		WithHint("list the sandbox's executions to see what is remembered")
 }
 
-// NoRun: no outcome is remembered under that name.
+// NoRun returns the error for a name without a stored outcome.
 func NoRun(name string) error {
 	return brig.Errorf(brig.NotFound, "no run %q", clip(name)).
 		WithHint("outcomes are remembered for a while only; run the program again")
 }
 
-// NameTaken: the tenant has a sandbox of that name.
+// NameTaken returns the error for a name that a sandbox of the tenant already
+// has.
 func NameTaken(name string) error {
 	return brig.Errorf(brig.AlreadyExists, "a sandbox named %q exists", name).
 		WithHint("choose another name, or remove that sandbox first")
 }
 
-// IDTaken: somebody has a sandbox of that id.
+// IDTaken returns the error for an ID that some sandbox already has.
 func IDTaken(id brig.ID) error {
 	return brig.Errorf(brig.AlreadyExists, "the sandbox id %q is taken", id).
 		WithHint("an id is never used again; make a new one")
 }
 
-// Moved: the record is not what the caller last saw.
-func Moved(r *brig.Record) error {
+// Conflict returns the error for a record that has changed since the caller read
+// it.
+func Conflict(r *brig.Record) error {
 	return brig.Errorf(brig.FailedPrecondition, "sandbox %q was changed by someone else", r.Spec.Name).
 		WithHint("look at the sandbox again and repeat the request if it still makes sense")
 }
@@ -57,20 +61,57 @@ func badCursor() error {
 		WithHint("use the next cursor of the page before, or leave it out to begin anew")
 }
 
-// UnknownKey: nobody has that key.
+// UnknownKey returns the error for an invalid key.
 func UnknownKey() error {
-	return brig.Errorf(brig.Unauthenticated, "the key is not known").
+	return brig.Errorf(brig.Unauthenticated, "invalid API key").
 		WithHint("check the key, or ask an administrator for a new one")
 }
 
-// NoSecret: the tenant has no secret of that name.
+// NoSecret returns the error for an unknown secret of a tenant.
 func NoSecret(name string) error {
 	return brig.Errorf(brig.NotFound, "no secret %q", clip(name)).
 		WithHint("list secrets to see what exists")
 }
 
-// SecretMoved: the secret is not what the caller last saw.
-func SecretMoved(name string) error {
+// SecretConflict returns the error for a secret that has changed since the caller
+// read it.
+func SecretConflict(name string) error {
 	return brig.Errorf(brig.FailedPrecondition, "secret %q was changed by someone else", name).
 		WithHint("repeat the request if it still makes sense")
+}
+
+// NoTenant returns the error for an unknown tenant.
+func NoTenant(name string) error {
+	return brig.Errorf(brig.NotFound, "no tenant %q", brig.Clip(name, 80)).
+		WithHint("an operator lists tenants with brig tenant ls")
+}
+
+// NoSession returns the error for an invalid session.
+func NoSession() error {
+	return brig.Errorf(brig.Unauthenticated, "there is no such session").WithHint("sign in again")
+}
+
+// NoKey returns the error for an unknown key ID.
+func NoKey(id string) error {
+	return brig.Errorf(brig.NotFound, "no key %q", brig.Clip(id, 80)).
+		WithHint("list keys to see their ids")
+}
+
+// NoToolSetup returns the error for an unknown setup of a tenant.
+func NoToolSetup(id string) error {
+	return brig.Errorf(brig.NotFound, "no setup of tools %q", brig.Clip(id, 80)).
+		WithHint("list setups to see what exists")
+}
+
+// NoToolVariable returns the error for an unknown variable of a tenant.
+func NoToolVariable(id string) error {
+	return brig.Errorf(brig.NotFound, "no variable of tools %q", brig.Clip(id, 80)).
+		WithHint("list the variables of a setup to see what exists")
+}
+
+// ToolKeyTaken returns the error for a key that another variable of the setup
+// has.
+func ToolKeyTaken(key string) error {
+	return brig.Errorf(brig.AlreadyExists, "the setup has a variable %q", brig.Clip(key, 80)).
+		WithHint("change that one, or choose another key")
 }

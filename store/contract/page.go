@@ -3,7 +3,9 @@ package contract
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"hash/crc32"
+	"strconv"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -15,7 +17,7 @@ const (
 	MaxLimit     = 1000
 )
 
-// Limit returns the size of the page that is asked for.
+// Limit returns the requested page size.
 func Limit(o brig.ListOptions) (int, error) {
 	if o.Limit == 0 {
 		return DefaultLimit, nil
@@ -26,16 +28,16 @@ func Limit(o brig.ListOptions) (int, error) {
 	return o.Limit, nil
 }
 
-// Place is where a page's last record stands in the order of List. It is not
-// the record itself, which may be gone by the next call.
-type Place struct {
+// Position is the position of a page's last record in the order of List. It does
+// not refer to the record itself, which may be deleted before the next call.
+type Position struct {
 	Created time.Time
 	ID      brig.ID
 }
 
-// Cursor writes a place with a checksum that tells our cursors from what a
-// caller made up.
-func (p Place) Cursor() string {
+// Cursor encodes a position with a checksum, so that invalid cursors can be
+// detected.
+func (p Position) Cursor() string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(p.Created.Unix()))
 	b = binary.BigEndian.AppendUint32(b, uint32(p.Created.Nanosecond()))
 	b = append(b, p.ID...)
@@ -43,8 +45,8 @@ func (p Place) Cursor() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseCursor returns the place that a cursor names, nil for no cursor.
-func ParseCursor(c string) (*Place, error) {
+// ParseCursor returns the position in a cursor, or nil for an empty cursor.
+func ParseCursor(c string) (*Position, error) {
 	if c == "" {
 		return nil, nil
 	}
@@ -57,5 +59,27 @@ func ParseCursor(c string) (*Place, error) {
 		return nil, badCursor()
 	}
 	at := time.Unix(int64(binary.BigEndian.Uint64(body)), int64(binary.BigEndian.Uint32(body[8:]))).UTC()
-	return &Place{Created: at, ID: brig.ID(body[12:])}, nil
+	return &Position{Created: at, ID: brig.ID(body[12:])}, nil
+}
+
+// AuditLimit returns the requested page size.
+func AuditLimit(q brig.AuditQuery) (int, error) { return Limit(brig.ListOptions{Limit: q.Limit}) }
+
+// Pruned returns the event that replaces the beginning of a chain, up to the
+// line with the given number and hash.
+func Pruned(tenant string, now time.Time, upTo int64, hash []byte) brig.Event {
+	return brig.Event{At: now, Op: brig.PrunedOp, Tenant: tenant, Phase: brig.Observed, Detail: map[string]string{
+		brig.DetailPruned: strconv.FormatInt(upTo, 10), brig.DetailPrunedHash: hex.EncodeToString(hash),
+	}}
+}
+
+// PruneLimit returns the last line to prune from a chain with more than most
+// lines. n is the newest line, and the lines up to pruned have already been
+// pruned. PruneLimit prunes a tenth at a time, because each pruning adds a
+// line.
+func PruneLimit(n, pruned, most int64) int64 {
+	if most <= 0 || n-pruned <= most {
+		return 0
+	}
+	return n - most*9/10
 }

@@ -17,8 +17,8 @@ type chain struct {
 	end   brig.AuditLine
 }
 
-// note appends events; the caller holds the lock.
-func (s *Store) note(events []brig.Event) {
+// appendEvents appends events; the caller holds the lock.
+func (s *db) appendEvents(events []brig.Event) {
 	for _, e := range events {
 		c := s.chains[e.Tenant]
 		if c == nil {
@@ -32,8 +32,8 @@ func (s *Store) note(events []brig.Event) {
 }
 
 // Events implements brig.Store.
-func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) Events(ctx context.Context, n int) ([]brig.Event, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -47,19 +47,19 @@ func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
 }
 
 // Audit implements brig.Store.
-func (s *Store) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]brig.AuditLine, error) {
+func (s *directory) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]brig.AuditLine, error) {
 	limit, err := contract.AuditLimit(q)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.enter(ctx); err != nil {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
 	var out []brig.AuditLine
 	if c := s.chains[tenant]; c != nil {
 		for _, l := range c.lines {
-			if l.Seq > q.After && asked(q, l) && len(out) < limit {
+			if l.Seq > q.After && matches(q, l) && len(out) < limit {
 				l.Detail = maps.Clone(l.Detail)
 				out = append(out, l)
 			}
@@ -68,7 +68,7 @@ func (s *Store) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]
 	return out, nil
 }
 
-func asked(q brig.AuditQuery, l brig.AuditLine) bool {
+func matches(q brig.AuditQuery, l brig.AuditLine) bool {
 	for k, want := range q.Labels {
 		if got, ok := l.Detail[brig.DetailLabel+k]; !ok || got != want {
 			return false
@@ -79,8 +79,8 @@ func asked(q brig.AuditQuery, l brig.AuditLine) bool {
 }
 
 // AuditHeads implements brig.Store.
-func (s *Store) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *Store) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 }
 
 // PruneAudit implements brig.Store.
-func (s *Store) PruneAudit(ctx context.Context, t time.Time) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) PruneAudit(ctx context.Context, t time.Time, most int64) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -103,12 +103,13 @@ func (s *Store) PruneAudit(ctx context.Context, t time.Time) error {
 		if n < 0 {
 			n = len(c.lines)
 		}
+		n = max(n, int(contract.PruneLimit(int64(len(c.lines)), 0, most)))
 		if n == 0 {
 			continue
 		}
 		last := c.lines[n-1]
 		c.lines = slices.Clone(c.lines[n:])
-		s.note([]brig.Event{contract.Pruned(tenant, s.Now(), last.Seq, last.Hash[:])})
+		s.appendEvents([]brig.Event{contract.Pruned(tenant, s.Now(), last.Seq, last.Hash[:])})
 	}
 	return nil
 }

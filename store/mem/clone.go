@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The clones below share no memory with what they copy, keep nil apart from
-// empty, and turn every time into UTC. storetest fills every field there is,
-// so a field that is added to the nouns and forgotten here fails a test.
+// The clones below share no memory with the original, distinguish nil from
+// empty, and convert every time to UTC. storetest fills every existing field,
+// so a new field that is not cloned here fails a test.
 
 func cloneResult(r brig.Result) brig.Result {
 	r.Stdout, r.Stderr = cloneOutput(r.Stdout), cloneOutput(r.Stderr)

@@ -10,8 +10,8 @@ import (
 )
 
 // PutExec implements brig.Store.
-func (s *Store) PutExec(ctx context.Context, x *brig.Execution) error {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -26,8 +26,8 @@ func (s *Store) PutExec(ctx context.Context, x *brig.Execution) error {
 }
 
 // GetExec implements brig.Store.
-func (s *Store) GetExec(ctx context.Context, sandbox brig.ID, execID string) (*brig.Execution, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) GetExec(ctx context.Context, sandbox brig.ID, execID string) (*brig.Execution, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -39,8 +39,8 @@ func (s *Store) GetExec(ctx context.Context, sandbox brig.ID, execID string) (*b
 }
 
 // ListExecs implements brig.Store.
-func (s *Store) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Execution, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Execution, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -49,37 +49,37 @@ func (s *Store) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Executi
 		out = append(out, cloneExec(x))
 	}
 	slices.SortFunc(out, func(a, b *brig.Execution) int {
-		return newest(a.Started, b.Started, a.ExecID, b.ExecID)
+		return compareNewest(a.Started, b.Started, a.ExecID, b.ExecID)
 	})
 	return out, nil
 }
 
 // PutRun implements brig.Store.
-func (s *Store) PutRun(ctx context.Context, tenant string, o *brig.Outcome, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) PutRun(ctx context.Context, tenant string, o *brig.Outcome, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	s.runs[name{tenant, o.Sandbox}] = run{cloneOutcome(o), s.Now()}
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
 // EndRun implements brig.Store.
-func (s *Store) EndRun(ctx context.Context, sandbox brig.ID, tenant string, o *brig.Outcome, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) EndRun(ctx context.Context, sandbox brig.ID, tenant string, o *brig.Outcome, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	s.remove(sandbox)
 	s.runs[name{tenant, o.Sandbox}] = run{cloneOutcome(o), s.Now()}
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
 // GetRun implements brig.Store.
-func (s *Store) GetRun(ctx context.Context, tenant, sandbox string) (*brig.Outcome, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) GetRun(ctx context.Context, tenant, sandbox string) (*brig.Outcome, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -91,8 +91,8 @@ func (s *Store) GetRun(ctx context.Context, tenant, sandbox string) (*brig.Outco
 }
 
 // PruneRuns implements brig.Store.
-func (s *Store) PruneRuns(ctx context.Context, t time.Time) error {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) PruneRuns(ctx context.Context, t time.Time) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()

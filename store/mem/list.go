@@ -9,7 +9,7 @@ import (
 )
 
 // List implements brig.Store.
-func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]*brig.Record, string, error) {
+func (s *executions) List(ctx context.Context, tenant string, o brig.ListOptions) ([]*brig.Record, string, error) {
 	limit, err := contract.Limit(o)
 	if err != nil {
 		return nil, "", err
@@ -18,13 +18,13 @@ func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]
 	if err != nil {
 		return nil, "", err
 	}
-	if err := s.enter(ctx); err != nil {
+	if err := s.lock(ctx); err != nil {
 		return nil, "", err
 	}
 	defer s.mu.Unlock()
 	var page []*brig.Record
 	for _, r := range s.records {
-		if r.Tenant == tenant && selects(o, r) && (after == nil || newest(after.Created, r.Created, after.ID, r.ID) < 0) {
+		if r.Tenant == tenant && matchesFilter(o, r) && (after == nil || compareNewest(after.Created, r.Created, after.ID, r.ID) < 0) {
 			page = append(page, r)
 		}
 	}
@@ -32,7 +32,7 @@ func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]
 	next := ""
 	if len(page) > limit {
 		page = page[:limit]
-		next = contract.Place{Created: page[limit-1].Created, ID: page[limit-1].ID}.Cursor()
+		next = contract.Position{Created: page[limit-1].Created, ID: page[limit-1].ID}.Cursor()
 	}
 	for i, r := range page {
 		page[i] = contract.CloneRecord(r)
@@ -41,9 +41,9 @@ func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]
 }
 
 // compare orders records newest first.
-func compare(a, b *brig.Record) int { return newest(a.Created, b.Created, a.ID, b.ID) }
+func compare(a, b *brig.Record) int { return compareNewest(a.Created, b.Created, a.ID, b.ID) }
 
-func selects(o brig.ListOptions, r *brig.Record) bool {
+func matchesFilter(o brig.ListOptions, r *brig.Record) bool {
 	if len(o.States) > 0 && !slices.Contains(o.States, r.State) {
 		return false
 	}

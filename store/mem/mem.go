@@ -1,9 +1,9 @@
-// Package mem keeps records in memory: for tests, and for a command that runs
-// a program without a server. It implements brig.Store, of which "durable"
-// means here: until Close.
+// Package mem stores records in memory, for tests and for commands that run a
+// program without a server. It implements brig.Store. Records do not outlive
+// the process.
 //
-// It owns the maps and their lock. It knows nothing of providers, roles or
-// quotas, and it never hands out memory that it keeps.
+// The package does not depend on providers, roles or quotas. It never returns
+// memory that it retains.
 package mem
 
 import (
@@ -17,7 +17,24 @@ import (
 
 // Store implements brig.Store. Its zero value is not usable; call New.
 type Store struct {
-	// Now is the clock that PutRun dates outcomes with. Set it before use.
+	*db
+	executions
+	directory
+	tooling
+}
+
+// executions stores sandboxes, their executions and their outcomes.
+type executions struct{ *db }
+
+// directory stores tenants, keys, sessions, settings and the audit log.
+type directory struct{ *db }
+
+// tooling stores secrets, and the setups and variables of agents' tools.
+type tooling struct{ *db }
+
+// db holds the maps and their lock.
+type db struct {
+	// Now is the clock for the write times of outcomes. Set it before use.
 	Now func() time.Time
 
 	mu      sync.Mutex // guards the fields below
@@ -27,23 +44,23 @@ type Store struct {
 	runs    map[name]run
 	keys    map[[32]byte]*brig.Key
 	tenants map[string]*brig.Tenant
-	usage   map[line]brig.Spent
+	usage   map[usageKey]brig.Spent
 	events  []brig.Event // oldest first
 	chains  map[string]*chain
 	secrets map[name]*brig.SealedSecret
 
 	settings map[string]brig.Setting
-	// setups and variables of tools are by their ids.
+	// setups and variables are the setups and variables of tools, by ID.
 	setups    map[string]*brig.ToolSetup
 	variables map[string]*brig.SealedToolVariable
-	// sessions are by their hashes.
+	// sessions are keyed by their hashes.
 	sessions map[[32]byte]*brig.Session
 }
 
-// name is a name within its tenant.
+// name identifies an object by its tenant and its name.
 type name struct{ tenant, name string }
 
-// run is an outcome and when it was put.
+// run is an outcome and the time of its write.
 type run struct {
 	outcome *brig.Outcome
 	put     time.Time
@@ -53,7 +70,7 @@ var _ brig.Store = (*Store)(nil)
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{
+	s := &db{
 		Now:     time.Now,
 		records: map[brig.ID]*brig.Record{},
 		names:   map[name]brig.ID{},
@@ -63,7 +80,7 @@ func New() *Store {
 		secrets: map[name]*brig.SealedSecret{},
 		keys:    map[[32]byte]*brig.Key{},
 		tenants: map[string]*brig.Tenant{},
-		usage:   map[line]brig.Spent{},
+		usage:   map[usageKey]brig.Spent{},
 
 		settings: map[string]brig.Setting{},
 
@@ -71,17 +88,19 @@ func New() *Store {
 		variables: map[string]*brig.SealedToolVariable{},
 		sessions:  map[[32]byte]*brig.Session{},
 	}
+	return &Store{s, executions{s}, directory{s}, tooling{s}}
 }
 
-// Soon implements brig.Store: nothing here is more durable than anything else.
+// Soon implements brig.Store. It returns s, because all writes have the same
+// durability.
 func (s *Store) Soon() brig.Store { return s }
 
-// Close implements brig.Store. There is nothing to release.
-func (s *Store) Close() error { return nil }
+// Close implements brig.Store. It has no resources to release.
+func (s *db) Close() error { return nil }
 
-// enter takes the lock unless ctx has ended, so that a caller who went away
-// changes nothing, as with a store on disk.
-func (s *Store) enter(ctx context.Context) error {
+// lock acquires the lock unless ctx is done, so that a canceled call changes
+// nothing, as in a store on disk.
+func (s *db) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -90,16 +109,16 @@ func (s *Store) enter(ctx context.Context) error {
 }
 
 // Append implements brig.Store.
-func (s *Store) Append(ctx context.Context, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *db) Append(ctx context.Context, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
-// newest orders by time, then by id, the newest and greatest first.
-func newest[T cmp.Ordered](at, bt time.Time, a, b T) int {
+// compareNewest orders by time, then by ID, both descending.
+func compareNewest[T cmp.Ordered](at, bt time.Time, a, b T) int {
 	return cmp.Or(bt.Compare(at), cmp.Compare(b, a))
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Put implements brig.Store.
-func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) Put(ctx context.Context, r *brig.Record, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -18,7 +18,7 @@ func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) e
 	case r.Rev == 0 && exists:
 		return contract.IDTaken(r.ID)
 	case r.Rev != 0 && (!exists || old.Rev != r.Rev):
-		return contract.Moved(r)
+		return contract.Conflict(r)
 	}
 	key := name{r.Tenant, r.Spec.Name}
 	if id, taken := s.names[key]; taken && id != r.ID {
@@ -30,18 +30,19 @@ func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) e
 	kept := contract.CloneRecord(r)
 	kept.Rev++
 	s.records[r.ID], s.names[key] = kept, r.ID
-	s.note(events)
+	s.appendEvents(events)
 	r.Rev = kept.Rev
 	return nil
 }
 
 // Get implements brig.Store.
-func (s *Store) Get(ctx context.Context, tenant, nameOrID string) (*brig.Record, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) Get(ctx context.Context, tenant, nameOrID string) (*brig.Record, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	// An id names its sandbox for ever, so it wins over an equal name.
+	// An ID identifies its sandbox permanently, so it takes precedence over an
+	// equal name.
 	if r, ok := s.records[brig.ID(nameOrID)]; ok && r.Tenant == tenant {
 		return contract.CloneRecord(r), nil
 	}
@@ -52,8 +53,8 @@ func (s *Store) Get(ctx context.Context, tenant, nameOrID string) (*brig.Record,
 }
 
 // Owner implements brig.Store.
-func (s *Store) Owner(ctx context.Context, id brig.ID) (string, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) Owner(ctx context.Context, id brig.ID) (string, error) {
+	if err := s.lock(ctx); err != nil {
 		return "", err
 	}
 	defer s.mu.Unlock()
@@ -63,10 +64,10 @@ func (s *Store) Owner(ctx context.Context, id brig.ID) (string, error) {
 	return "", contract.NoSandbox(string(id))
 }
 
-// All implements brig.Store. f is called without the lock, so it may use the
-// store; it sees the records that there were when All began.
-func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
-	if err := s.enter(ctx); err != nil {
+// All implements brig.Store. It calls f without the lock, so f may use the
+// store. It visits the records that exist when it starts.
+func (s *executions) All(ctx context.Context, f func(*brig.Record) error) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	all := make([]*brig.Record, 0, len(s.records))
@@ -86,18 +87,18 @@ func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
 }
 
 // Delete implements brig.Store.
-func (s *Store) Delete(ctx context.Context, id brig.ID, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *executions) Delete(ctx context.Context, id brig.ID, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	s.remove(id)
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
-// remove forgets a sandbox. The caller holds s.mu.
-func (s *Store) remove(id brig.ID) {
+// remove removes a sandbox. The caller holds s.mu.
+func (s *executions) remove(id brig.ID) {
 	if r, ok := s.records[id]; ok {
 		delete(s.names, name{r.Tenant, r.Spec.Name})
 		delete(s.records, id)

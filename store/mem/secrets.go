@@ -11,8 +11,8 @@ import (
 )
 
 // PutSecret implements brig.Store.
-func (s *Store) PutSecret(ctx context.Context, secret *brig.SealedSecret, was int, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) PutSecret(ctx context.Context, secret *brig.SealedSecret, was int, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -21,16 +21,16 @@ func (s *Store) PutSecret(ctx context.Context, secret *brig.SealedSecret, was in
 		have = old.Version
 	}
 	if have != was {
-		return contract.SecretMoved(secret.Name)
+		return contract.SecretConflict(secret.Name)
 	}
 	s.secrets[key] = cloneSecret(secret)
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
 // GetSecret implements brig.Store.
-func (s *Store) GetSecret(ctx context.Context, tenant, secret string) (*brig.SealedSecret, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) GetSecret(ctx context.Context, tenant, secret string) (*brig.SealedSecret, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -41,14 +41,14 @@ func (s *Store) GetSecret(ctx context.Context, tenant, secret string) (*brig.Sea
 }
 
 // Secrets implements brig.Store.
-func (s *Store) Secrets(ctx context.Context, tenant string) ([]*brig.SealedSecret, error) {
+func (s *tooling) Secrets(ctx context.Context, tenant string) ([]*brig.SealedSecret, error) {
 	all, err := s.AllSecrets(ctx)
 	return slices.DeleteFunc(all, func(x *brig.SealedSecret) bool { return x.Tenant != tenant }), err
 }
 
 // AllSecrets implements brig.Store.
-func (s *Store) AllSecrets(ctx context.Context) ([]*brig.SealedSecret, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) AllSecrets(ctx context.Context) ([]*brig.SealedSecret, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -63,8 +63,8 @@ func (s *Store) AllSecrets(ctx context.Context) ([]*brig.SealedSecret, error) {
 }
 
 // DeleteSecret implements brig.Store.
-func (s *Store) DeleteSecret(ctx context.Context, tenant, secret string, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) DeleteSecret(ctx context.Context, tenant, secret string, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -73,13 +73,14 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant, secret string, events 
 		return contract.NoSecret(secret)
 	}
 	delete(s.secrets, key)
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
 func cloneSecret(x *brig.SealedSecret) *brig.SealedSecret {
 	c := *x
 	c.Hosts, c.Places, c.Sealed = slices.Clone(x.Hosts), slices.Clone(x.Places), bytes.Clone(x.Sealed)
+	c.Allow = slices.Clone(x.Allow)
 	c.Created, c.Updated = x.Created.UTC(), x.Updated.UTC()
 	return &c
 }

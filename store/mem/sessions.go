@@ -12,8 +12,8 @@ import (
 )
 
 // PutSession implements brig.Store.
-func (s *Store) PutSession(ctx context.Context, x brig.Session) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) PutSession(ctx context.Context, x brig.Session) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -22,8 +22,8 @@ func (s *Store) PutSession(ctx context.Context, x brig.Session) error {
 }
 
 // FindSession implements brig.Store.
-func (s *Store) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -35,8 +35,8 @@ func (s *Store) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, 
 }
 
 // Sessions implements brig.Store.
-func (s *Store) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -51,8 +51,8 @@ func (s *Store) Sessions(ctx context.Context, tenant string) ([]*brig.Session, e
 }
 
 // DeleteSession implements brig.Store.
-func (s *Store) DeleteSession(ctx context.Context, tenant, id string) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) DeleteSession(ctx context.Context, tenant, id string) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -61,8 +61,8 @@ func (s *Store) DeleteSession(ctx context.Context, tenant, id string) error {
 }
 
 // TouchSessions implements brig.Store.
-func (s *Store) TouchSessions(ctx context.Context, used map[string]time.Time) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) TouchSessions(ctx context.Context, used map[string]time.Time) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -75,8 +75,8 @@ func (s *Store) TouchSessions(ctx context.Context, used map[string]time.Time) er
 }
 
 // PruneSessions implements brig.Store.
-func (s *Store) PruneSessions(ctx context.Context, now, idle time.Time) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) PruneSessions(ctx context.Context, now, idle time.Time) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 )
 
 // PutSettings implements brig.Store.
-func (s *Store) PutSettings(ctx context.Context, list []brig.Setting, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) PutSettings(ctx context.Context, list []brig.Setting, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -23,13 +23,13 @@ func (s *Store) PutSettings(ctx context.Context, list []brig.Setting, events ...
 		x.Value, x.Updated = bytes.Clone(x.Value), x.Updated.UTC()
 		s.settings[x.Name] = x
 	}
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
 // Settings implements brig.Store.
-func (s *Store) Settings(ctx context.Context) ([]brig.Setting, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) Settings(ctx context.Context) ([]brig.Setting, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()

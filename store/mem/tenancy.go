@@ -11,12 +11,12 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// line names a line of usage.
-type line struct{ tenant, day, label, value string }
+// usageKey identifies a line of usage.
+type usageKey struct{ tenant, day, label, value string }
 
 // PutKey implements brig.Store.
-func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) PutKey(ctx context.Context, k brig.Key) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -25,8 +25,8 @@ func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
 }
 
 // FindKey implements brig.Store.
-func (s *Store) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -38,8 +38,8 @@ func (s *Store) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
 }
 
 // GetKey implements brig.Store.
-func (s *Store) GetKey(ctx context.Context, id string) (*brig.Key, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) GetKey(ctx context.Context, id string) (*brig.Key, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -52,8 +52,8 @@ func (s *Store) GetKey(ctx context.Context, id string) (*brig.Key, error) {
 }
 
 // ListKeys implements brig.Store.
-func (s *Store) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (s *Store) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error
 }
 
 // DeleteKey implements brig.Store.
-func (s *Store) DeleteKey(ctx context.Context, id string) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) DeleteKey(ctx context.Context, id string) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -79,8 +79,8 @@ func (s *Store) DeleteKey(ctx context.Context, id string) error {
 }
 
 // TouchKeys implements brig.Store.
-func (s *Store) TouchKeys(ctx context.Context, used map[string]time.Time) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -93,8 +93,8 @@ func (s *Store) TouchKeys(ctx context.Context, used map[string]time.Time) error 
 }
 
 // PutTenant implements brig.Store.
-func (s *Store) PutTenant(ctx context.Context, t *brig.Tenant) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) PutTenant(ctx context.Context, t *brig.Tenant) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *Store) PutTenant(ctx context.Context, t *brig.Tenant) error {
 }
 
 // GetTenant implements brig.Store.
-func (s *Store) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -116,8 +116,8 @@ func (s *Store) GetTenant(ctx context.Context, name string) (*brig.Tenant, error
 }
 
 // Tenants implements brig.Store.
-func (s *Store) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -129,8 +129,8 @@ func (s *Store) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
 }
 
 // DeleteTenant implements brig.Store.
-func (s *Store) DeleteTenant(ctx context.Context, tenant string) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) DeleteTenant(ctx context.Context, tenant string) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -141,26 +141,27 @@ func (s *Store) DeleteTenant(ctx context.Context, tenant string) error {
 	maps.DeleteFunc(s.secrets, func(n name, _ *brig.SealedSecret) bool { return n.tenant == tenant })
 	maps.DeleteFunc(s.setups, func(_ string, x *brig.ToolSetup) bool { return x.Tenant == tenant })
 	maps.DeleteFunc(s.variables, func(_ string, x *brig.SealedToolVariable) bool { return x.Tenant == tenant })
-	maps.DeleteFunc(s.usage, func(l line, _ brig.Spent) bool { return l.tenant == tenant })
+	maps.DeleteFunc(s.usage, func(l usageKey, _ brig.Spent) bool { return l.tenant == tenant })
+	delete(s.settings, brig.SettingRouting(tenant))
 	return nil
 }
 
 // AddUsage implements brig.Store.
-func (s *Store) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	for _, l := range lines {
-		k := line{l.Tenant, l.Day, l.Label, l.Value}
+		k := usageKey{l.Tenant, l.Day, l.Label, l.Value}
 		s.usage[k] = s.usage[k].Add(l.Spent)
 	}
 	return nil
 }
 
 // Usage implements brig.Store.
-func (s *Store) Usage(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) Usage(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -177,12 +178,12 @@ func (s *Store) Usage(ctx context.Context, tenant, from, to string) ([]brig.Usag
 }
 
 // PruneUsage implements brig.Store.
-func (s *Store) PruneUsage(ctx context.Context, before string) error {
-	if err := s.enter(ctx); err != nil {
+func (s *directory) PruneUsage(ctx context.Context, before string) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.usage, func(l line, _ brig.Spent) bool { return l.day < before })
+	maps.DeleteFunc(s.usage, func(l usageKey, _ brig.Spent) bool { return l.day < before })
 	return nil
 }
 

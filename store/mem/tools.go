@@ -13,8 +13,8 @@ import (
 )
 
 // PutToolSetup implements brig.Store.
-func (s *Store) PutToolSetup(ctx context.Context, setup *brig.ToolSetup, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) PutToolSetup(ctx context.Context, setup *brig.ToolSetup, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -24,13 +24,13 @@ func (s *Store) PutToolSetup(ctx context.Context, setup *brig.ToolSetup, events 
 		}
 	}
 	s.setups[setup.ID] = cloneSetup(setup)
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
 // GetToolSetup implements brig.Store.
-func (s *Store) GetToolSetup(ctx context.Context, tenant, id string) (*brig.ToolSetup, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) GetToolSetup(ctx context.Context, tenant, id string) (*brig.ToolSetup, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -41,8 +41,8 @@ func (s *Store) GetToolSetup(ctx context.Context, tenant, id string) (*brig.Tool
 }
 
 // ToolSetups implements brig.Store.
-func (s *Store) ToolSetups(ctx context.Context, tenant string) ([]*brig.ToolSetup, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) ToolSetups(ctx context.Context, tenant string) ([]*brig.ToolSetup, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -52,13 +52,13 @@ func (s *Store) ToolSetups(ctx context.Context, tenant string) ([]*brig.ToolSetu
 			out = append(out, cloneSetup(x))
 		}
 	}
-	slices.SortFunc(out, func(a, b *brig.ToolSetup) int { return oldest(a.Created, b.Created, a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b *brig.ToolSetup) int { return compareOldest(a.Created, b.Created, a.ID, b.ID) })
 	return out, nil
 }
 
 // DeleteToolSetup implements brig.Store.
-func (s *Store) DeleteToolSetup(ctx context.Context, tenant, id string, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) DeleteToolSetup(ctx context.Context, tenant, id string, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -67,30 +67,30 @@ func (s *Store) DeleteToolSetup(ctx context.Context, tenant, id string, events .
 	}
 	delete(s.setups, id)
 	maps.DeleteFunc(s.variables, func(_ string, x *brig.SealedToolVariable) bool { return x.Setup == id })
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
 // PutToolVariable implements brig.Store.
-func (s *Store) PutToolVariable(ctx context.Context, x *brig.SealedToolVariable, events ...brig.Event) error {
+func (s *tooling) PutToolVariable(ctx context.Context, x *brig.SealedToolVariable, events ...brig.Event) error {
 	return s.writeVariable(ctx, x, false, events)
 }
 
 // ChangeToolVariable implements brig.Store.
-func (s *Store) ChangeToolVariable(ctx context.Context, x *brig.SealedToolVariable, events ...brig.Event) error {
+func (s *tooling) ChangeToolVariable(ctx context.Context, x *brig.SealedToolVariable, events ...brig.Event) error {
 	return s.writeVariable(ctx, x, true, events)
 }
 
-// writeVariable writes a variable; known is one that must be there.
-func (s *Store) writeVariable(ctx context.Context, x *brig.SealedToolVariable, known bool, events []brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+// writeVariable writes a variable. If known is set, the variable must exist.
+func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable, known bool, events []brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
 	if setup := s.setups[x.Setup]; setup == nil || setup.Tenant != x.Tenant {
 		return contract.NoToolSetup(x.Setup)
 	}
-	var same *brig.SealedToolVariable // of that key
+	var same *brig.SealedToolVariable // the variable with that key
 	for _, old := range s.variables {
 		if old.Setup == x.Setup && old.Key == x.Key {
 			same = old
@@ -109,13 +109,13 @@ func (s *Store) writeVariable(ctx context.Context, x *brig.SealedToolVariable, k
 		x.ID, x.Created, x.CreatedBy = old.ID, old.Created, old.CreatedBy
 	}
 	s.variables[x.ID] = cloneVariable(x)
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
 // GetToolVariable implements brig.Store.
-func (s *Store) GetToolVariable(ctx context.Context, tenant, id string) (*brig.SealedToolVariable, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) GetToolVariable(ctx context.Context, tenant, id string) (*brig.SealedToolVariable, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Store) GetToolVariable(ctx context.Context, tenant, id string) (*brig.S
 }
 
 // ToolVariables implements brig.Store.
-func (s *Store) ToolVariables(ctx context.Context, tenant, setup string) ([]*brig.SealedToolVariable, error) {
+func (s *tooling) ToolVariables(ctx context.Context, tenant, setup string) ([]*brig.SealedToolVariable, error) {
 	all, err := s.AllToolVariables(ctx)
 	var out []*brig.SealedToolVariable
 	for _, x := range all {
@@ -138,8 +138,8 @@ func (s *Store) ToolVariables(ctx context.Context, tenant, setup string) ([]*bri
 }
 
 // AllToolVariables implements brig.Store.
-func (s *Store) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVariable, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVariable, error) {
+	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
@@ -147,13 +147,13 @@ func (s *Store) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVariabl
 	for _, x := range s.variables {
 		out = append(out, cloneVariable(x))
 	}
-	slices.SortFunc(out, func(a, b *brig.SealedToolVariable) int { return oldest(a.Created, b.Created, a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b *brig.SealedToolVariable) int { return compareOldest(a.Created, b.Created, a.ID, b.ID) })
 	return out, nil
 }
 
 // DeleteToolVariable implements brig.Store.
-func (s *Store) DeleteToolVariable(ctx context.Context, tenant, id string, events ...brig.Event) error {
-	if err := s.enter(ctx); err != nil {
+func (s *tooling) DeleteToolVariable(ctx context.Context, tenant, id string, events ...brig.Event) error {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.mu.Unlock()
@@ -161,12 +161,14 @@ func (s *Store) DeleteToolVariable(ctx context.Context, tenant, id string, event
 		return contract.NoToolVariable(id)
 	}
 	delete(s.variables, id)
-	s.note(events)
+	s.appendEvents(events)
 	return nil
 }
 
-// oldest orders by time, then by id.
-func oldest(at, bt time.Time, a, b string) int { return cmp.Or(at.Compare(bt), cmp.Compare(a, b)) }
+// compareOldest orders by time, then by ID.
+func compareOldest(at, bt time.Time, a, b string) int {
+	return cmp.Or(at.Compare(bt), cmp.Compare(a, b))
+}
 
 func cloneSetup(x *brig.ToolSetup) *brig.ToolSetup {
 	c := *x
@@ -177,7 +179,7 @@ func cloneSetup(x *brig.ToolSetup) *brig.ToolSetup {
 
 func cloneVariable(x *brig.SealedToolVariable) *brig.SealedToolVariable {
 	c := *x
-	c.Value = "" // it is not kept but in Sealed
+	c.Value = "" // only Sealed is stored
 	c.Sealed = bytes.Clone(x.Sealed)
 	c.Created, c.Updated = x.Created.UTC(), x.Updated.UTC()
 	return &c

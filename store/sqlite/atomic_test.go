@@ -7,9 +7,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestOneChange breaks a transaction in each of its parts in turn: whichever
-// fails, nothing of the others has happened.
-func TestOneChange(t *testing.T) {
+// TestTransactionIsAtomic makes each part of a transaction fail in turn, and
+// checks that the other parts have no effect.
+func TestTransactionIsAtomic(t *testing.T) {
 	for name, trigger := range map[string]string{
 		"the record": "before delete on sandboxes",
 		"executions": "before delete on executions",
@@ -27,7 +27,7 @@ func TestOneChange(t *testing.T) {
 			if err := s.PutExec(ctx, &brig.Execution{Sandbox: r.ID, Result: brig.Result{ExecID: "x"}}); err != nil {
 				t.Fatal(err)
 			}
-			sql1(t, path, `create trigger broken `+trigger+` begin select raise(abort, 'broken'); end`)
+			execSQL(t, path, `create trigger broken `+trigger+` begin select raise(abort, 'broken'); end`)
 			o, event := &brig.Outcome{Sandbox: "n1"}, brig.Event{Op: "run"}
 			if err := s.EndRun(ctx, r.ID, "t", o, event); brig.KindOf(err) != brig.Internal {
 				t.Errorf("EndRun = %v", err)
@@ -47,7 +47,7 @@ func TestOneChange(t *testing.T) {
 			if events, err := s.Events(ctx, 9); err != nil || len(events) != 0 {
 				t.Errorf("events %+v, %v", events, err)
 			}
-			sql1(t, path, `drop trigger broken`)
+			execSQL(t, path, `drop trigger broken`)
 			if err := s.EndRun(ctx, r.ID, "t", o, event); err != nil {
 				t.Errorf("when it works again: %v", err)
 			}

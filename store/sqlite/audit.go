@@ -7,7 +7,7 @@ import (
 )
 
 // Append implements brig.Store.
-func (s *Store) Append(ctx context.Context, events ...brig.Event) error {
+func (s *tenants) Append(ctx context.Context, events ...brig.Event) error {
 	if len(events) == 0 {
 		return ctx.Err()
 	}
@@ -15,9 +15,9 @@ func (s *Store) Append(ctx context.Context, events ...brig.Event) error {
 	return wrap(err, "append %d events", len(events))
 }
 
-// Events implements brig.Store. Newest is what was written last: the clock
-// may have been set back.
-func (s *Store) Events(ctx context.Context, n int) ([]brig.Event, error) {
+// Events implements brig.Store. It sorts by write order, because the clock may
+// have been set back.
+func (s *tenants) Events(ctx context.Context, n int) ([]brig.Event, error) {
 	rows, err := s.readers.QueryContext(ctx, `
 		select at, op, actor, tenant, sandbox, phase, kind, detail from events order by seq desc limit $1`, max(n, 0))
 	if err != nil {

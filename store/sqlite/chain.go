@@ -15,8 +15,9 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// appendEvents links events to the chains of their tenants. Nobody else writes
-// meanwhile, so that what is read as a chain's end is its end.
+// appendEvents appends events to the chains of their tenants. The transaction
+// holds the write lock, so that the end of a chain does not change after it is
+// read.
 func (t *tx) appendEvents(events []brig.Event) error {
 	ends := map[string]brig.AuditLine{}
 	for _, e := range events {
@@ -57,7 +58,7 @@ func (t *tx) insertLine(l brig.AuditLine) error {
 	return err
 }
 
-// complete fills in what of an event is not kept as it is.
+// complete decodes the fields of an event that are stored in encoded form.
 func complete(e *brig.Event, at, detail string) (err error) {
 	if e.At, err = time.Parse(time.RFC3339Nano, at); err == nil && detail != "{}" {
 		err = json.Unmarshal([]byte(detail), &e.Detail)
@@ -66,7 +67,7 @@ func complete(e *brig.Event, at, detail string) (err error) {
 }
 
 // Audit implements brig.Store.
-func (s *Store) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]brig.AuditLine, error) {
+func (s *tenants) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]brig.AuditLine, error) {
 	limit, err := contract.AuditLimit(q)
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (s *Store) Audit(ctx context.Context, tenant string, q brig.AuditQuery) ([]
 }
 
 // AuditHeads implements brig.Store.
-func (s *Store) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
+func (s *tenants) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 	rows, err := s.readers.QueryContext(ctx, `select tenant, n, at, hash from chains order by tenant`)
 	if err != nil {
 		return nil, wrap(err, "read the audit log's heads")
@@ -135,14 +136,14 @@ func (s *Store) AuditHeads(ctx context.Context) ([]brig.AuditHead, error) {
 }
 
 // PruneAudit implements brig.Store.
-func (s *Store) PruneAudit(ctx context.Context, before time.Time) error {
+func (s *tenants) PruneAudit(ctx context.Context, before time.Time, most int64) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		heads, err := t.chains()
 		if err != nil {
 			return err
 		}
 		for _, h := range heads {
-			if err := t.prune(h, before, s.Now()); err != nil {
+			if err := t.prune(h, before, most, s.Now()); err != nil {
 				return err
 			}
 		}
@@ -151,7 +152,7 @@ func (s *Store) PruneAudit(ctx context.Context, before time.Time) error {
 	return wrap(err, "prune the audit log")
 }
 
-// pruned is where a chain stands, and up to where it is gone.
+// pruned is the length of a chain and the last line to prune.
 type pruned struct {
 	tenant  string
 	n, upTo int64
@@ -173,7 +174,7 @@ func (t *tx) chains() (out []pruned, err error) {
 	return out, rows.Err()
 }
 
-func (t *tx) prune(p pruned, before, now time.Time) error {
+func (t *tx) prune(p pruned, before time.Time, most int64, now time.Time) error {
 	var kept sql.NullInt64
 	if err := t.row(selectKept, p.tenant, nanos(before)).Scan(&kept); err != nil {
 		return err
@@ -182,6 +183,7 @@ func (t *tx) prune(p pruned, before, now time.Time) error {
 	if kept.Valid {
 		upTo = kept.Int64 - 1
 	}
+	upTo = max(upTo, contract.PruneLimit(p.n, p.upTo, most))
 	if upTo <= p.upTo {
 		return nil
 	}

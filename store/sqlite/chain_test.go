@@ -12,11 +12,11 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// birth is when the events of these tests are.
+// birth is the time of the events of these tests.
 var birth = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 
-// proof verifies a tenant's chain as it is on disk.
-func proof(t *testing.T, s *sqlite.Store) error {
+// verifyChain verifies a tenant's chain on disk.
+func verifyChain(t *testing.T, s *sqlite.Store) error {
 	t.Helper()
 	heads, err := s.AuditHeads(t.Context())
 	if err != nil || len(heads) != 1 {
@@ -35,7 +35,8 @@ func proof(t *testing.T, s *sqlite.Store) error {
 	return v.End(&heads[0])
 }
 
-// Whoever writes to the file is found out: each statement is undone again.
+// TestTamperedFile checks that verification detects every modification of the
+// file. It reverts each statement.
 func TestTamperedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	s := open(t, path)
@@ -45,10 +46,10 @@ func TestTamperedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := proof(t, s); err != nil {
+	if err := verifyChain(t, s); err != nil {
 		t.Fatal(err)
 	}
-	sql1(t, path, `create table kept as select * from events`)
+	execSQL(t, path, `create table kept as select * from events`)
 	for statement, want := range map[string]int64{
 		`update events set actor = 'bob' where n = 7`:                               7,
 		`update events set op = 'x' where n = 1`:                                    1,
@@ -63,21 +64,22 @@ func TestTamperedFile(t *testing.T) {
 		`update events set n = case n when 3 then 30 else 3 end where n in (3, 14)`: 3,
 		`update events set tenant = 'u' where n = 11`:                               11,
 	} {
-		sql1(t, path, statement)
-		bad, found := errors.AsType[*audit.Bad](proof(t, s))
+		execSQL(t, path, statement)
+		bad, found := errors.AsType[*audit.InvalidRecord](verifyChain(t, s))
 		if !found || bad.Seq != want {
 			t.Errorf("%s: %v, want record %d", statement, bad, want)
 		}
-		sql1(t, path, `delete from events`)
-		sql1(t, path, `insert into events select * from kept`)
-		if err := proof(t, s); err != nil {
+		execSQL(t, path, `delete from events`)
+		execSQL(t, path, `insert into events select * from kept`)
+		if err := verifyChain(t, s); err != nil {
 			t.Fatalf("after %s was undone: %v", statement, err)
 		}
 	}
 }
 
-// A chain goes on where an earlier Store ended, and after lines went.
-func TestChainGoesOn(t *testing.T) {
+// TestChainContinues checks that a chain continues after the store is reopened,
+// and after lines were pruned.
+func TestChainContinues(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	for i := range 4 {
 		s := open(t, path)
@@ -85,11 +87,11 @@ func TestChainGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 2 {
-			if err := s.PruneAudit(t.Context(), birth.Add(1)); err != nil {
+			if err := s.PruneAudit(t.Context(), birth.Add(1), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := proof(t, s); err != nil {
+		if err := verifyChain(t, s); err != nil {
 			t.Errorf("store %d: %v", i, err)
 		}
 		if err := s.Close(); err != nil {

@@ -10,20 +10,21 @@ import (
 	"unicode/utf8"
 )
 
-// A noun is kept as a JSON document, which an operator can read and query,
-// and beside it, in one blob, all bytes that it holds: outputs and artifacts
-// may be large, and base64 would make them larger. In the document such bytes
-// are a reference "[offset,length]" into the blob.
+// A value is stored as a JSON document, which an operator can read and query,
+// and a blob that holds the value's byte slices. Outputs and artifacts may be
+// large, and base64 would enlarge them. In the document, each byte slice is a
+// reference "[offset,length]" into the blob.
 //
-// JSON alone would lose what sandboxed code can choose freely: strings that
-// are not UTF-8, the white space of a JSON value, nil against null. So every
-// document goes through rewrite on its way in and out.
+// Plain JSON would not preserve all values that sandboxed code can choose.
+// Examples are strings that are not UTF-8, the white space of a JSON value, and
+// nil as opposed to null. So rewrite transforms every document when it is
+// written and read.
 
 // encode returns v as a document and its blob.
 func encode(v any) (doc string, data []byte, err error) {
 	data = []byte{} // never nil, which would be NULL
 	out := rewrite(reflect.ValueOf(v), leaves{
-		text: armor,
+		text: escape,
 		bytes: func(b []byte) ([]byte, error) {
 			ref := fmt.Appendf(nil, "[%d,%d]", len(data), len(b))
 			data = append(data, b...)
@@ -37,17 +38,22 @@ func encode(v any) (doc string, data []byte, err error) {
 	return string(b), data, err
 }
 
-// decode sets *v to what encode was given. The bytes in v are parts of data.
-func decode[T any](doc string, data []byte) (*T, error) {
+// decode returns the value that was passed to encode. Its byte slices refer to
+// data.
+func decode[T any](doc string, data []byte) (*T, error) { return decodeLost[T](doc, data, false) }
+
+// decodeLost is like decode, but if lost is set, the blob has been lost and the
+// byte slices are nil.
+func decodeLost[T any](doc string, data []byte, lost bool) (*T, error) {
 	v := new(T)
 	if err := json.Unmarshal([]byte(doc), v); err != nil {
 		return nil, err
 	}
 	var err error
 	out := rewrite(reflect.ValueOf(v), leaves{
-		text: disarm,
+		text: unescape,
 		bytes: func(ref []byte) ([]byte, error) {
-			if string(ref) == "null" { // a json.RawMessage that was nil
+			if string(ref) == "null" { // a nil json.RawMessage
 				return nil, nil
 			}
 			var at [2]int
@@ -55,6 +61,9 @@ func decode[T any](doc string, data []byte) (*T, error) {
 				return nil, fmt.Errorf("parse reference %q: %w", ref, err)
 			}
 			from, n := at[0], at[1]
+			if lost {
+				return nil, nil
+			}
 			if from < 0 || n < 0 || from > len(data) || n > len(data)-from {
 				return nil, fmt.Errorf("reference %q is outside of %d bytes", ref, len(data))
 			}
@@ -70,14 +79,15 @@ func decode[T any](doc string, data []byte) (*T, error) {
 	return out.Interface().(*T), nil
 }
 
-// leaves are what rewrite does to the strings and to the bytes of a value.
+// leaves are the functions that rewrite applies to the strings and the bytes of
+// a value.
 type leaves struct {
 	text  func(string) (string, error)
 	bytes func([]byte) ([]byte, error)
 }
 
-// rewrite returns a copy of v, its leaves rewritten and its times in UTC. The
-// first error is put in *err.
+// rewrite returns a copy of v with rewritten leaves and with times in UTC. It
+// stores the first error in *err.
 func rewrite(v reflect.Value, f leaves, err *error) reflect.Value {
 	fail := func(e error) {
 		if *err == nil {
@@ -120,20 +130,20 @@ func rewrite(v reflect.Value, f leaves, err *error) reflect.Value {
 	return out
 }
 
-// mark begins a string that is armored. No program's text begins with it, and
-// if one does it is armored too.
+// mark is the prefix of an escaped string. A string that begins with mark is
+// also escaped.
 const mark = "\x00"
 
-// armor returns s so that JSON keeps it.
-func armor(s string) (string, error) {
+// escape encodes s so that JSON preserves it.
+func escape(s string) (string, error) {
 	if utf8.ValidString(s) && !strings.HasPrefix(s, mark) {
 		return s, nil
 	}
 	return mark + base64.StdEncoding.EncodeToString([]byte(s)), nil
 }
 
-// disarm undoes armor.
-func disarm(s string) (string, error) {
+// unescape is the inverse of escape.
+func unescape(s string) (string, error) {
 	armored, ok := strings.CutPrefix(s, mark)
 	if !ok {
 		return s, nil

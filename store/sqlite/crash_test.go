@@ -13,17 +13,18 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// crashPath is the variable that makes TestCrash the child: the file to write.
+// crashPath is the environment variable with the path of the file to write. If
+// it is set, TestCrash is the child process.
 const crashPath = "BRIG_TEST_CRASH_PATH"
 
 const (
-	crashes  = 10 // how often the child is killed
-	children = 2  // that write the same file at once
+	crashes  = 10 // the number of kills
+	children = 2  // concurrent writers of the file
 )
 
-// TestCrash kills processes that write, in the middle of it, and checks that
-// every record whose Put had returned is there, with its execution and its
-// event. A power cut is not this; for that we rest on synchronous=FULL.
+// TestCrash kills processes while they write, and checks that every
+// acknowledged record exists, with its execution and its event. It does not
+// simulate a power failure; for that the store relies on synchronous=FULL.
 func TestCrash(t *testing.T) {
 	if path := os.Getenv(crashPath); path != "" {
 		writeUntilKilled(t.Context(), path)
@@ -34,7 +35,7 @@ func TestCrash(t *testing.T) {
 		var acked []string
 		results := make(chan []string)
 		for c := range children {
-			// Each child dies at another point of its life.
+			// Kill each child at a different point.
 			go func() { results <- crash(t, path, fmt.Sprintf("r%d-c%d", round, c), 1+2*round+3*c) }()
 		}
 		for range children {
@@ -43,12 +44,12 @@ func TestCrash(t *testing.T) {
 		check(t, path, acked)
 		all = append(all, acked...)
 	}
-	check(t, path, all) // no later crash took what an earlier one left
+	check(t, path, all) // no later crash lost earlier records
 	t.Logf("%d records were acknowledged by %d processes", len(all), crashes*children)
 }
 
-// crash runs a child until it has acknowledged n records, kills it, and
-// returns all that it acknowledged.
+// crash runs a child until it has acknowledged n records, kills it, and returns
+// the acknowledged records.
 func crash(t *testing.T, path, prefix string, n int) []string {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrash$")
 	cmd.Env = append(os.Environ(), crashPath+"="+path, "BRIG_TEST_CRASH_PREFIX="+prefix)
@@ -77,7 +78,7 @@ func crash(t *testing.T, path, prefix string, n int) []string {
 	return acked
 }
 
-// writeUntilKilled is the child.
+// writeUntilKilled runs in the child process.
 func writeUntilKilled(ctx context.Context, path string) {
 	fail := func(err error) {
 		if err != nil {
@@ -95,7 +96,7 @@ func writeUntilKilled(ctx context.Context, path string) {
 		fail(s.PutExec(ctx, &brig.Execution{Sandbox: r.ID, Result: brig.Result{ExecID: name}}))
 		r.State = brig.Ended
 		fail(s.Put(ctx, r))
-		fmt.Println(name) // not buffered: what is read was committed
+		fmt.Println(name) // not buffered: the parent reads only committed names
 	}
 }
 
@@ -128,7 +129,7 @@ func check(t *testing.T, path string, acked []string) {
 			t.Errorf("%s has no event", name)
 		}
 	}
-	// What was not acknowledged may be there, but whole: with its event.
+	// An unacknowledged write may exist, but only together with its event.
 	if err := s.All(ctx, func(r *brig.Record) error {
 		if !noted[r.Spec.Name] {
 			t.Errorf("%s is there without its event", r.Spec.Name)

@@ -2,7 +2,7 @@ package sqlite
 
 import "testing"
 
-// Pragma asks the connection that s writes with.
+// Pragma returns a pragma of the store's write connection.
 func Pragma(t *testing.T, s *Store, name string) string {
 	t.Helper()
 	var v string

@@ -18,16 +18,16 @@ import (
 	"github.com/brig-run/brig/store/sqlite"
 )
 
-// faultPath is the variable that makes TestDiskFaults the child: the file to
-// write.
+// faultPath is the environment variable with the path of the file to write. If
+// it is set, TestDiskFaults is the child process.
 const faultPath = "BRIG_TEST_FAULT_PATH"
 
-// faultRounds is how many sandboxes and one-shots the child records.
+// faultRounds is the number of sandboxes and one-shots that the child records.
 const faultRounds = 6
 
-// TestDiskFaults has the kernel refuse the k-th write, or the k-th flush, of a
-// process that records what an engine records. The process is told of it,
-// goes on, and what it was told is there is there.
+// TestDiskFaults makes the kernel fail the k-th write, or the k-th flush, of a
+// process that writes the records of an engine. It checks that the process
+// receives the error and continues, and that every acknowledged write exists.
 func TestDiskFaults(t *testing.T) {
 	if path := os.Getenv(faultPath); path != "" {
 		// strace counts the calls of each thread.
@@ -44,7 +44,7 @@ func TestDiskFaults(t *testing.T) {
 	step := testenv.Size(25, 5) // each fault takes a second with the race detector
 	for _, c := range []struct {
 		call, err, when string
-		fresh           bool // the file is made under the fault
+		fresh           bool // whether the file is created while the fault is active
 	}{
 		{"pwrite64", "EIO", "", false},
 		{"pwrite64", "ENOSPC", "", false},
@@ -67,7 +67,7 @@ func TestDiskFaults(t *testing.T) {
 			for k := 1; k <= 200; k += step {
 				n, reached := faultAt(t, fmt.Sprintf("%s:error=%s:when=%d%s", c.call, c.err, k, c.when), c.call, c.fresh)
 				if !reached {
-					break // it makes no more such calls
+					break // the child makes no more such calls
 				}
 				tried, acked = tried+1, acked+n
 			}
@@ -76,7 +76,7 @@ func TestDiskFaults(t *testing.T) {
 	}
 }
 
-// faultAt runs a child with one fault and checks what it leaves.
+// faultAt runs a child with one fault and checks the resulting database.
 func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached 
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One for each thread, that is: flushing later is done by another one.
+	// One fault for each thread, because another thread flushes later.
 	faults := bytes.Count(b, []byte("(INJECTED)"))
 	reached = faults > 0
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
@@ -117,9 +117,9 @@ func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached 
 		}
 		acked++
 		if what == "forgotten" && !slices.Contains(lines, "made "+name) {
-			continue // what was refused may turn up after all
+			continue // a write that returned an error may still exist
 		}
-		if err := isThere(t.Context(), s, what, name); err != nil {
+		if err := checkContains(t.Context(), s, what, name); err != nil {
 			t.Errorf("%s: %q was acknowledged: %v\n%s", inject, line, err, out)
 		}
 	}
@@ -135,8 +135,8 @@ func faultAt(t *testing.T, inject, call string, fresh bool) (acked int, reached 
 	return acked, reached
 }
 
-// writeThroughFault is the child: it does what an engine does and says what it
-// was told. A write that failed is tried again, once.
+// writeThroughFault runs in the child process. It writes like an engine and
+// prints each acknowledgement. It retries a failed write once.
 func writeThroughFault(ctx context.Context, path string) {
 	var s *sqlite.Store
 	do := func(what string, f func() error) {
@@ -178,8 +178,8 @@ func writeThroughFault(ctx context.Context, path string) {
 	}
 }
 
-// isThere holds a store to one acknowledgement.
-func isThere(ctx context.Context, s *sqlite.Store, what, name string) error {
+// checkContains checks that the store contains an acknowledged write.
+func checkContains(ctx context.Context, s *sqlite.Store, what, name string) error {
 	event := func(op string) error {
 		events, err := s.Events(ctx, 1<<20)
 		if err == nil && !slices.ContainsFunc(events, func(e brig.Event) bool { return e.Op == op }) {

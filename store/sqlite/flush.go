@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// flushDelay is how long a write through Soon is in the operating system's
-// hands alone, at most.
+// flushDelay is the maximum time before a write through Soon is flushed to the
+// disk.
 const flushDelay = 20 * time.Millisecond
 
-// flusher brings to the disk what was written without waiting for it.
+// flusher flushes the writes that no caller waits for.
 type flusher struct {
 	log string // the path of SQLite's write-ahead log
 
 	mu   sync.Mutex // guards the fields below
 	due  *time.Timer
-	err  error // of the last flush, until somebody was told
+	err  error // of the last flush, until a caller receives it
 	done bool
 }
 
-// later sees to it that what is in the log now is on the disk in a moment.
-func (f *flusher) later() {
+// schedule schedules a flush of the log to disk.
+func (f *flusher) schedule() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.due == nil && !f.done {
@@ -34,18 +34,18 @@ func (f *flusher) later() {
 
 func (f *flusher) flush() {
 	f.mu.Lock()
-	f.due = nil // what is written from here on needs another one
+	f.due = nil // later writes need another flush
 	f.mu.Unlock()
 	err := syncFile(f.log)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {
-		f.err = broken(fmt.Errorf("flush what was written: %w", err))
+		f.err = storeError(fmt.Errorf("flush what was written: %w", err))
 	}
 }
 
-// failed returns the error of a flush, once: the next who writes is told, as
-// nobody waited for the flush itself.
+// failed returns the error of a flush once. The next writer receives it,
+// because no caller waited for the flush itself.
 func (f *flusher) failed() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *flusher) failed() error {
 	return err
 }
 
-// stop ends it. Closing the database flushes what is left.
+// stop stops the flusher. Closing the database flushes the remaining writes.
 func (f *flusher) stop() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,12 +64,13 @@ func (f *flusher) stop() {
 	}
 }
 
-// syncFile flushes the file at path, whoever wrote to it. SQLite has no locks
-// on its log that closing the file here could drop.
+// syncFile flushes the file at path, including writes through other
+// descriptors. Closing the file does not release locks, because SQLite holds
+// none on its log.
 func syncFile(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // folded into the database, which was flushed
+		return nil // merged into the database, which was flushed
 	}
 	if err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// A flush that fails is told to the next who writes, once.
+// TestFlushFails checks that the next writer receives the error of a failed
+// flush, exactly once.
 func TestFlushFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -18,8 +19,8 @@ func TestFlushFails(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := &flusher{log: filepath.Join(file, "no folder")}
-		f.later()
-		f.later()
+		f.schedule()
+		f.schedule()
 		if err := f.failed(); err != nil {
 			t.Errorf("at once: %v", err)
 		}
@@ -32,7 +33,7 @@ func TestFlushFails(t *testing.T) {
 			t.Errorf("it is told again: %v", err)
 		}
 		f.log = file
-		f.later()
+		f.schedule()
 		time.Sleep(flushDelay)
 		synctest.Wait()
 		if err := f.failed(); err != nil {
@@ -40,7 +41,7 @@ func TestFlushFails(t *testing.T) {
 		}
 		f.stop()
 		f.log = filepath.Join(file, "no folder")
-		f.later()
+		f.schedule()
 		time.Sleep(flushDelay)
 		synctest.Wait()
 		if err := f.failed(); err != nil {

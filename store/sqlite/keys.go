@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The statements of keys.
+// The statements for keys.
 const (
 	putKey = `
 		insert into keys (hash, id, tenant, created_ns, used_ns, doc) values ($1, $2, $3, $4, $5, $6)
@@ -21,7 +21,7 @@ const (
 	touchKey  = `update keys set used_ns = $2 where id = $1`
 )
 
-// keyDoc is a key without what has a column of its own.
+// keyDoc holds the fields of a key that have no column of their own.
 type keyDoc struct {
 	ID      string
 	Kind    brig.KeyKind `json:",omitempty"`
@@ -31,7 +31,7 @@ type keyDoc struct {
 }
 
 // PutKey implements brig.Store.
-func (s *Store) PutKey(ctx context.Context, k brig.Key) error {
+func (s *tenants) PutKey(ctx context.Context, k brig.Key) error {
 	k.Actor.Expires = k.Actor.Expires.UTC()
 	doc, err := json.Marshal(keyDoc{k.ID, k.Kind, k.Prefix, k.Actor, k.Created.UTC()})
 	if err != nil {
@@ -52,8 +52,8 @@ func usedNanos(t time.Time) int64 {
 }
 
 // FindKey implements brig.Store.
-func (s *Store) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
-	k, err := scanKey(s.asked[selectKey].QueryRowContext(ctx, hash[:]))
+func (s *tenants) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
+	k, err := scanKey(s.readStmts[selectKey].QueryRowContext(ctx, hash[:]))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.UnknownKey()
 	}
@@ -61,8 +61,8 @@ func (s *Store) FindKey(ctx context.Context, hash [32]byte) (*brig.Key, error) {
 }
 
 // GetKey implements brig.Store.
-func (s *Store) GetKey(ctx context.Context, id string) (*brig.Key, error) {
-	k, err := scanKey(s.asked[selectKeyByID].QueryRowContext(ctx, id))
+func (s *tenants) GetKey(ctx context.Context, id string) (*brig.Key, error) {
+	k, err := scanKey(s.readStmts[selectKeyByID].QueryRowContext(ctx, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoKey(id)
 	}
@@ -70,7 +70,7 @@ func (s *Store) GetKey(ctx context.Context, id string) (*brig.Key, error) {
 }
 
 // ListKeys implements brig.Store.
-func (s *Store) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error) {
+func (s *tenants) ListKeys(ctx context.Context, tenant string) ([]*brig.Key, error) {
 	out, err := query(ctx, s.readers, scanKey, `
 		select hash, used_ns, doc from keys where tenant = $1 or $1 = '*' order by created_ns, id`, tenant)
 	return out, wrap(err, "list keys of %s", tenant)
@@ -96,7 +96,7 @@ func scanKey(row scanner) (*brig.Key, error) {
 }
 
 // DeleteKey implements brig.Store.
-func (s *Store) DeleteKey(ctx context.Context, id string) error {
+func (s *tenants) DeleteKey(ctx context.Context, id string) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		if _, err := t.exec(deleteKeySessions, id); err != nil {
 			return err
@@ -108,12 +108,12 @@ func (s *Store) DeleteKey(ctx context.Context, id string) error {
 }
 
 // TouchKeys implements brig.Store.
-func (s *Store) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+func (s *tenants) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	return wrap(s.touch(ctx, touchKey, used), "note when keys were used")
 }
 
-// touch notes with a statement when things of some ids were used.
-func (s *Store) touch(ctx context.Context, statement string, used map[string]time.Time) error {
+// touch records times of last use with the given statement.
+func (s *tenants) touch(ctx context.Context, statement string, used map[string]time.Time) error {
 	return s.write(ctx, nil, func(t *tx) error {
 		for id, at := range used {
 			if _, err := t.exec(statement, id, nanos(at)); err != nil {

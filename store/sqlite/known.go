@@ -8,13 +8,13 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// known remembers what documents of sandboxes say. Every call reads one, which is
-// mostly as it was; to decode it takes longer than to find it. It is the file that
-// says what is so: other processes may write it.
-type known struct {
+// recordCache caches decoded sandbox documents. Every call reads a document,
+// which rarely changes, and decoding it takes longer than finding it. The
+// database is authoritative, because other processes may write to it.
+type recordCache struct {
 	mu   sync.Mutex // guards the fields below
 	docs map[string]decoded
-	size int // of the documents, with their data
+	size int // of the documents, including their data
 }
 
 type decoded struct {
@@ -22,15 +22,15 @@ type decoded struct {
 	record *brig.Record
 }
 
-// What is remembered, in bytes: sandboxes may have a megabyte of environment, and
-// each change makes another document.
+// Limits of the cache in bytes: a sandbox may have a megabyte of environment,
+// and each change creates another document.
 const (
 	maxKnown    = 8 << 20
 	maxKnownDoc = 64 << 10
 )
 
-// record is decode for a sandbox.
-func (k *known) record(doc string, data []byte) (*brig.Record, error) {
+// record decodes a sandbox through the cache.
+func (k *recordCache) record(doc string, data []byte) (*brig.Record, error) {
 	k.mu.Lock()
 	d, ok := k.docs[doc]
 	k.mu.Unlock()

@@ -8,10 +8,11 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// What is remembered of documents is bounded, whatever sandboxes are made with.
+// TestKnownIsBounded checks that the cache of documents is bounded, regardless
+// of the sandboxes' content.
 func TestKnownIsBounded(t *testing.T) {
 	for name, n := range map[string]int{"small": 5000, "large": maxKnownDoc} {
-		k := &known{}
+		k := &recordCache{}
 		for i := range 12 << 20 / n {
 			r := &brig.Record{Rev: int64(i)}
 			r.Spec.Env = map[string]string{"X": strings.Repeat(strconv.Itoa(i%10), n)}

@@ -10,12 +10,12 @@ import (
 )
 
 // List implements brig.Store.
-func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]*brig.Record, string, error) {
+func (s *executions) List(ctx context.Context, tenant string, o brig.ListOptions) ([]*brig.Record, string, error) {
 	limit, err := contract.Limit(o)
 	if err != nil {
 		return nil, "", err
 	}
-	q, args, err := selection(tenant, o, limit+1) // one more tells whether there is a next page
+	q, args, err := selection(tenant, o, limit+1) // one extra record shows whether there is a next page
 	if err != nil {
 		return nil, "", err
 	}
@@ -28,10 +28,10 @@ func (s *Store) List(ctx context.Context, tenant string, o brig.ListOptions) ([]
 	}
 	page = page[:limit]
 	last := page[limit-1]
-	return page, contract.Place{Created: last.Created, ID: last.ID}.Cursor(), nil
+	return page, contract.Position{Created: last.Created, ID: last.ID}.Cursor(), nil
 }
 
-// selection builds the query of List. All that a caller chose is an argument.
+// selection builds the query of List. All values from the caller are arguments.
 func selection(tenant string, o brig.ListOptions, limit int) (string, []any, error) {
 	var q strings.Builder
 	var args []any

@@ -23,19 +23,19 @@ import (
 var migrations embed.FS
 
 const (
-	// maxReaders bounds the connections for reading. Reads are short, and more
-	// of them at once than processors gain nothing.
+	// maxReaders bounds the read connections. Reads are short, so more
+	// concurrent reads than processors have no benefit.
 	maxReaders = 4
-	// busyTimeout is how long to wait for another process that writes.
+	// busyTimeout is the time to wait for another process that writes.
 	busyTimeout = 10 * time.Second
-	// lockPoll is how often to ask for the lock that another process has
-	// while it opens the same file.
+	// lockPoll is the polling interval for the lock while another process opens
+	// the same file.
 	lockPoll = 20 * time.Millisecond
 )
 
-// Open opens the store in the file at path, which it makes, with its
-// directory, when there is none, and brings its schema up to date. Only the
-// user who runs it may read the file. The caller closes the store.
+// Open opens the store in the file at path and migrates its schema. It creates
+// the file and its directory if they do not exist. Only the current user can
+// read the file. The caller must close the store.
 func Open(ctx context.Context, path string) (*Store, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -54,12 +54,15 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 		return nil, err
 	}
 	defer func() { _ = unlock() }()
-	if err := private(path); err != nil {
+	if err := makePrivate(path); err != nil {
 		return nil, err
 	}
-	synced := true // as connect sets it
-	s := &Store{Now: time.Now, synced: &synced, known: &known{}, flusher: &flusher{log: path + "-wal"}}
-	if s.writer, err = connect(path, 1, "_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=1"); err != nil {
+	synced := true // matches connect
+	s := newStore(&db{Now: time.Now, synced: &synced, recordCache: &recordCache{}, flusher: &flusher{log: path + "-wal"}, outputs: outputs{path + "-outputs"}})
+	if err := os.MkdirAll(s.outputs.dir, 0o700); err != nil {
+		return nil, err
+	}
+	if s.writer, err = connect(path, 1, fmt.Sprintf("_auto_vacuum=INCREMENTAL&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=1&_pragma=journal_size_limit(%d)", maxLog)); err != nil {
 		return nil, err
 	}
 	if s.readers, err = connect(path, maxReaders, "_query_only=1"); err != nil {
@@ -67,15 +70,31 @@ func open(ctx context.Context, path string) (_ *Store, err error) {
 	}
 	err = migrate(ctx, s.writer)
 	if err == nil {
-		s.ready, err = prepare(ctx, s.writer, statements)
+		s.writeStmts, err = prepare(ctx, s.writer, statements)
 	}
 	if err == nil {
-		s.asked, err = prepare(ctx, s.readers, reads)
+		s.readStmts, err = prepare(ctx, s.readers, reads)
+	}
+	if err == nil {
+		err = s.migrateData(ctx, path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// migrateData migrates the data after migrate has migrated the schema. It
+// postpones the migration if the disk is full.
+func (s *db) migrateData(ctx context.Context, path string) error {
+	err := wrap(s.moveOutputs(ctx), "move outputs out of their rows")
+	if brig.KindOf(err) == brig.Unavailable {
+		err = nil
+	}
+	if err == nil {
+		err = s.convert(ctx, path)
+	}
+	return errors.Join(err, s.reapAll(ctx), s.sweep(ctx))
 }
 
 // connect returns a pool of n connections to the file at path.
@@ -91,14 +110,15 @@ func connect(path string, n int, query string) (*sql.DB, error) {
 	return db, nil
 }
 
-// private makes the file at path, or an existing one, readable by its owner
-// only. SQLite gives the files beside it the same mode.
-func private(path string) error {
+// makePrivate creates the file at path, or changes the mode of an existing
+// file, so that only its owner can read it. SQLite gives the files beside it
+// the same mode.
+func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		// It must not be opened here: closing it again would drop the POSIX
-		// locks that another Store of this process may have on it.
-		info, err := os.Stat(path)
+		// Do not open the file here: closing it would drop the POSIX locks that
+		// another Store of this process may hold on it.
+		info, err := os.Lstat(path)
 		if err != nil {
 			return err
 		}
@@ -113,7 +133,7 @@ func private(path string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	// A record is durable only if the name of the file that holds it is.
+	// A record is durable only if the directory entry of its file is durable.
 	dir, err := os.Open(filepath.Dir(path))
 	if err != nil {
 		return err
@@ -122,10 +142,10 @@ func private(path string) error {
 	return dir.Sync()
 }
 
-// lock takes the lock under which one process at a time opens a store:
-// neither the switch to WAL nor goose's own tables bear two at once.
+// lock acquires the lock that lets one process at a time open a store. The
+// switch to WAL and goose's own tables do not support concurrency.
 func lock(ctx context.Context, path string) (unlock func() error, err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +155,7 @@ func lock(ctx context.Context, path string) (unlock func() error, err error) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		switch {
 		case err == nil:
-			return f.Close, nil // the lock goes with the descriptor
+			return f.Close, nil // closing the descriptor releases the lock
 		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
 		}
@@ -147,7 +167,7 @@ func lock(ctx context.Context, path string) (unlock func() error, err error) {
 	}
 }
 
-// migrate brings db's schema up to the newest that this program knows.
+// migrate migrates db to the newest schema of this program.
 func migrate(ctx context.Context, db *sql.DB) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

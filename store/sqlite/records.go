@@ -10,7 +10,7 @@ import (
 )
 
 // Put implements brig.Store.
-func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) error {
+func (s *executions) Put(ctx context.Context, r *brig.Record, events ...brig.Event) error {
 	kept := *r
 	kept.Rev++
 	doc, data, err := encode(&kept)
@@ -39,8 +39,9 @@ func (s *Store) Put(ctx context.Context, r *brig.Record, events ...brig.Event) e
 	return nil
 }
 
-// refused says why a record could not be written: err, unless it is that
-// somebody else has what should be unique, or has changed it.
+// refused returns the error for a record that could not be written. It returns
+// a conflict if another record has the unique value or if the revision has
+// changed, and err otherwise.
 func (t *tx) refused(r *brig.Record, err error) error {
 	var rev int64
 	scanErr := t.row(selectRev, string(r.ID)).Scan(&rev)
@@ -51,7 +52,7 @@ func (t *tx) refused(r *brig.Record, err error) error {
 	case r.Rev == 0 && exists:
 		return contract.IDTaken(r.ID)
 	case r.Rev != 0 && rev != r.Rev:
-		return contract.Moved(r)
+		return contract.Conflict(r)
 	}
 	var taken bool
 	scanErr = t.row(selectNameTaken,
@@ -77,14 +78,15 @@ func (t *tx) putLabels(r *brig.Record) error {
 }
 
 // Get implements brig.Store.
-func (s *Store) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
-	// An id names its sandbox for ever, so it wins over an equal name.
+func (s *executions) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
+	// An ID identifies its sandbox permanently, so it takes precedence over an
+	// equal name.
 	var doc string
 	var data []byte
 	var r *brig.Record
-	err := s.asked[selectSandbox].QueryRowContext(ctx, tenant, name).Scan(&doc, &data)
+	err := s.readStmts[selectSandbox].QueryRowContext(ctx, tenant, name).Scan(&doc, &data)
 	if err == nil {
-		r, err = s.known.record(doc, data)
+		r, err = s.recordCache.record(doc, data)
 	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoSandbox(name)
@@ -93,20 +95,20 @@ func (s *Store) Get(ctx context.Context, tenant, name string) (*brig.Record, err
 }
 
 // Owner implements brig.Store.
-func (s *Store) Owner(ctx context.Context, id brig.ID) (tenant string, err error) {
-	err = s.asked[selectOwner].QueryRowContext(ctx, string(id)).Scan(&tenant)
+func (s *executions) Owner(ctx context.Context, id brig.ID) (tenant string, err error) {
+	err = s.readStmts[selectOwner].QueryRowContext(ctx, string(id)).Scan(&tenant)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", contract.NoSandbox(string(id))
 	}
 	return tenant, wrap(err, "find the owner of %s", id)
 }
 
-// allBatch is how many records All reads at a time.
+// allBatch is the number of records that All reads at a time.
 const allBatch = 100
 
 // All implements brig.Store. No query is open while f runs, so f may use the
-// store, and take its time.
-func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
+// store and may take long.
+func (s *executions) All(ctx context.Context, f func(*brig.Record) error) error {
 	after := ""
 	for {
 		batch, err := query(ctx, s.readers, scan[brig.Record],
@@ -126,10 +128,13 @@ func (s *Store) All(ctx context.Context, f func(*brig.Record) error) error {
 	}
 }
 
-// Delete implements brig.Store. Executions and labels go with the record by
-// their foreign keys.
-func (s *Store) Delete(ctx context.Context, id brig.ID, events ...brig.Event) error {
+// Delete implements brig.Store. Foreign keys delete the executions and labels
+// of the record.
+func (s *executions) Delete(ctx context.Context, id brig.ID, events ...brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error { return t.remove(id) })
+	if err == nil {
+		_ = s.reapAll(context.WithoutCancel(ctx)) // Tidy removes remaining files
+	}
 	return wrap(err, "delete sandbox %s", id)
 }
 
@@ -138,10 +143,10 @@ func (t *tx) remove(id brig.ID) error {
 	return err
 }
 
-// scanner is a row of one query or of many.
+// scanner is a single row, or the current row of a result set.
 type scanner interface{ Scan(dest ...any) error }
 
-// scan reads a row of a document and its blob.
+// scan decodes a row with a document and its blob.
 func scan[T any](row scanner) (*T, error) {
 	var doc string
 	var data []byte
@@ -151,7 +156,7 @@ func scan[T any](row scanner) (*T, error) {
 	return decode[T](doc, data)
 }
 
-// query reads rows, each as one says.
+// query reads rows and decodes each row with the function one.
 func query[T any](ctx context.Context, db *sql.DB, one func(scanner) (*T, error), q string, args ...any) ([]*T, error) {
 	rows, err := db.QueryContext(ctx, q, args...)
 	if err != nil {

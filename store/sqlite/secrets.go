@@ -10,7 +10,7 @@ import (
 )
 
 // PutSecret implements brig.Store.
-func (s *Store) PutSecret(ctx context.Context, secret *brig.SealedSecret, was int, events ...brig.Event) error {
+func (s *tooling) PutSecret(ctx context.Context, secret *brig.SealedSecret, was int, events ...brig.Event) error {
 	doc, _, err := encode(&secret.Secret)
 	if err != nil {
 		return wrap(err, "encode secret %s", secret.Name)
@@ -22,7 +22,7 @@ func (s *Store) PutSecret(ctx context.Context, secret *brig.SealedSecret, was in
 			return err
 		}
 		if have != was {
-			return contract.SecretMoved(secret.Name)
+			return contract.SecretConflict(secret.Name)
 		}
 		_, err = t.exec(putSecret, secret.Tenant, secret.Name, secret.Version, doc, secret.Key, secret.Sealed)
 		return err
@@ -31,7 +31,7 @@ func (s *Store) PutSecret(ctx context.Context, secret *brig.SealedSecret, was in
 }
 
 // GetSecret implements brig.Store.
-func (s *Store) GetSecret(ctx context.Context, tenant, name string) (*brig.SealedSecret, error) {
+func (s *tooling) GetSecret(ctx context.Context, tenant, name string) (*brig.SealedSecret, error) {
 	list, err := s.secrets(ctx, `where tenant = $1 and name = $2`, tenant, name)
 	if err == nil && len(list) == 0 {
 		err = contract.NoSecret(name)
@@ -43,18 +43,18 @@ func (s *Store) GetSecret(ctx context.Context, tenant, name string) (*brig.Seale
 }
 
 // Secrets implements brig.Store.
-func (s *Store) Secrets(ctx context.Context, tenant string) ([]*brig.SealedSecret, error) {
+func (s *tooling) Secrets(ctx context.Context, tenant string) ([]*brig.SealedSecret, error) {
 	return s.secrets(ctx, `where tenant = $1 order by name`, tenant)
 }
 
 // AllSecrets implements brig.Store.
-func (s *Store) AllSecrets(ctx context.Context) ([]*brig.SealedSecret, error) {
+func (s *tooling) AllSecrets(ctx context.Context) ([]*brig.SealedSecret, error) {
 	return s.secrets(ctx, `order by tenant, name`)
 }
 
-// secrets reads those that a query's end selects. The columns say whose a
-// value is: it opens for nobody else.
-func (s *Store) secrets(ctx context.Context, where string, args ...any) ([]*brig.SealedSecret, error) {
+// secrets reads the secrets that match the condition. A value is sealed
+// together with its tenant and name, so it can be decrypted only with those.
+func (s *tooling) secrets(ctx context.Context, where string, args ...any) ([]*brig.SealedSecret, error) {
 	rows, err := s.readers.QueryContext(ctx, `select tenant, name, version, doc, key, sealed from secrets `+where, args...)
 	if err != nil {
 		return nil, wrap(err, "read secrets")
@@ -80,7 +80,7 @@ func (s *Store) secrets(ctx context.Context, where string, args ...any) ([]*brig
 }
 
 // DeleteSecret implements brig.Store.
-func (s *Store) DeleteSecret(ctx context.Context, tenant, name string, events ...brig.Event) error {
+func (s *tooling) DeleteSecret(ctx context.Context, tenant, name string, events ...brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error {
 		n, err := t.exec(deleteSecret, tenant, name)
 		if err == nil && n == 0 {

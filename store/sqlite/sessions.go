@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The statements of sessions.
+// The statements for sessions.
 const (
 	putSession = `
 		insert into sessions (hash, id, tenant, key, created_ns, used_ns, expires_ns, doc) values ($1, $2, $3, $4, $5, $6, $7, $8)`
@@ -22,17 +22,18 @@ const (
 	pruneSessions        = `delete from sessions where expires_ns < $1 or used_ns < $2`
 )
 
-// sessionDoc is a session without what has a column of its own.
+// sessionDoc holds the fields of a session that have no column of their own.
 type sessionDoc struct {
 	ID               string
 	Actor            brig.Actor
 	Created, Expires time.Time
+	CSRF             []byte `json:",omitempty"`
 }
 
 // PutSession implements brig.Store.
-func (s *Store) PutSession(ctx context.Context, x brig.Session) error {
+func (s *tenants) PutSession(ctx context.Context, x brig.Session) error {
 	x.Actor.Expires = x.Actor.Expires.UTC()
-	doc, err := json.Marshal(sessionDoc{x.ID, x.Actor, x.Created.UTC(), x.Expires.UTC()})
+	doc, err := json.Marshal(sessionDoc{x.ID, x.Actor, x.Created.UTC(), x.Expires.UTC(), x.CSRF[:]})
 	if err != nil {
 		return wrap(err, "encode session of %s", x.Actor.Name)
 	}
@@ -44,7 +45,7 @@ func (s *Store) PutSession(ctx context.Context, x brig.Session) error {
 }
 
 // FindSession implements brig.Store.
-func (s *Store) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, error) {
+func (s *tenants) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, error) {
 	x, err := scanSession(s.readers.QueryRowContext(ctx, `select hash, used_ns, doc from sessions where hash = $1`, hash[:]))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoSession()
@@ -53,7 +54,7 @@ func (s *Store) FindSession(ctx context.Context, hash [32]byte) (*brig.Session, 
 }
 
 // Sessions implements brig.Store.
-func (s *Store) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
+func (s *tenants) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
 	out, err := query(ctx, s.readers, scanSession, `
 		select hash, used_ns, doc from sessions where tenant = $1 or $1 = '*' order by created_ns, id`, tenant)
 	return out, wrap(err, "list sessions of %s", tenant)
@@ -72,11 +73,12 @@ func scanSession(row scanner) (*brig.Session, error) {
 	}
 	x := &brig.Session{ID: doc.ID, Actor: doc.Actor, Created: doc.Created, Used: time.Unix(0, used).UTC(), Expires: doc.Expires}
 	copy(x.Hash[:], hash)
+	copy(x.CSRF[:], doc.CSRF)
 	return x, nil
 }
 
 // DeleteSession implements brig.Store.
-func (s *Store) DeleteSession(ctx context.Context, tenant, id string) error {
+func (s *tenants) DeleteSession(ctx context.Context, tenant, id string) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		_, err := t.exec(deleteSession, tenant, id)
 		return err
@@ -85,12 +87,12 @@ func (s *Store) DeleteSession(ctx context.Context, tenant, id string) error {
 }
 
 // TouchSessions implements brig.Store.
-func (s *Store) TouchSessions(ctx context.Context, used map[string]time.Time) error {
+func (s *tenants) TouchSessions(ctx context.Context, used map[string]time.Time) error {
 	return wrap(s.touch(ctx, touchSession, used), "note when sessions were used")
 }
 
 // PruneSessions implements brig.Store.
-func (s *Store) PruneSessions(ctx context.Context, now, idle time.Time) error {
+func (s *tenants) PruneSessions(ctx context.Context, now, idle time.Time) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		_, err := t.exec(pruneSessions, nanos(now), nanos(idle))
 		return err

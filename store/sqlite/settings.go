@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The statements of settings.
+// The statements for settings.
 const (
 	putSetting = `
 		insert into settings (name, data_type, value, updated_ns) values ($1, $2, $3, $4)
@@ -17,7 +17,7 @@ const (
 )
 
 // PutSettings implements brig.Store.
-func (s *Store) PutSettings(ctx context.Context, list []brig.Setting, events ...brig.Event) error {
+func (s *tenants) PutSettings(ctx context.Context, list []brig.Setting, events ...brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error {
 		for _, x := range list {
 			var err error
@@ -36,7 +36,7 @@ func (s *Store) PutSettings(ctx context.Context, list []brig.Setting, events ...
 }
 
 // Settings implements brig.Store.
-func (s *Store) Settings(ctx context.Context) ([]brig.Setting, error) {
+func (s *tenants) Settings(ctx context.Context) ([]brig.Setting, error) {
 	rows, err := s.readers.QueryContext(ctx, `select name, data_type, value, updated_ns from settings order by name`)
 	if err != nil {
 		return nil, wrap(err, "list settings")

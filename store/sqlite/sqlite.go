@@ -1,10 +1,10 @@
-// Package sqlite keeps records in a SQLite file. It implements brig.Store for
-// a server, and for command lines that share the server's file.
+// Package sqlite stores records in a SQLite file. It implements brig.Store for
+// a server, and for commands that share the server's file.
 //
-// It owns the file, its schema and its migrations. Every write is one
-// immediate transaction that is on disk (WAL, synchronous=FULL) when the
-// method returns; several processes may open the same file. It knows nothing
-// of providers, roles or quotas.
+// The package manages the file, its schema and its migrations. Every write is
+// one immediate transaction, which is on disk (WAL, synchronous=FULL) when the
+// method returns. Several processes may open the same file. The package does
+// not depend on providers, roles or quotas.
 package sqlite
 
 import (
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"syscall"
 	"time"
 
 	driver "modernc.org/sqlite"
@@ -21,21 +22,42 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
-// Store implements brig.Store. Call Open to get one.
+// Store implements brig.Store. Open returns one.
 type Store struct {
-	// Now is the clock that PutRun dates outcomes with. Set it before use.
+	*db
+	executions
+	tenants
+	tooling
+}
+
+// executions stores sandboxes, their executions and their outcomes.
+type executions struct{ *db }
+
+// tenants stores tenants, keys, sessions, settings and the audit log.
+type tenants struct{ *db }
+
+// tooling stores secrets, and the setups and variables of agents' tools.
+type tooling struct{ *db }
+
+func newStore(s *db) *Store { return &Store{s, executions{s}, tenants{s}, tooling{s}} }
+
+// db is the database file with its connections.
+type db struct {
+	// Now is the clock for the write times of outcomes. Set it before use.
 	Now func() time.Time
 
-	// SQLite has one writer at a time. One connection for writing makes ours
-	// queue in order instead of polling for the file's lock.
+	// SQLite allows one writer at a time. With a single write connection, our
+	// writers queue in order instead of polling for the file's lock.
 	writer  *sql.DB
 	readers *sql.DB
-	// ready are the statements of writes, and asked the reads of every call.
-	// SQLite spends as long on reading one as on carrying it out.
-	ready, asked map[string]*sql.Stmt
-	known        *known
-	// soon says that writes do not wait for the disk; synced is what the
-	// writer's connection is set to, for whoever holds that.
+	// writeStmts holds the prepared statements of writes, and readStmts those
+	// of frequent reads. SQLite takes as long to parse a statement as to
+	// execute it.
+	writeStmts, readStmts map[string]*sql.Stmt
+	recordCache           *recordCache
+	outputs               outputs
+	// soon is true if writes do not wait for the disk. synced is the current
+	// setting of the write connection; the holder of the connection guards it.
 	soon    bool
 	synced  *bool
 	flusher *flusher
@@ -43,36 +65,36 @@ type Store struct {
 
 var _ brig.Store = (*Store)(nil)
 
-// Close implements brig.Store. It waits for what is being written.
+// Close implements brig.Store. It waits for pending writes.
 func (s *Store) Close() error {
 	s.flusher.stop()
-	// The writer last: the last connection to go folds the WAL into the file,
-	// which a read-only one cannot.
+	// Close the writer last: the last connection to close merges the WAL into the
+	// file, and a read-only connection cannot do that.
 	if err := errors.Join(s.readers.Close(), s.writer.Close()); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
 	return nil
 }
 
-// write runs f in a transaction that nobody else writes beside. It commits
-// when f succeeds, the events with it, and changes nothing otherwise.
-func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) error) error {
+// write runs f in an exclusive write transaction. If f succeeds, write commits
+// the changes together with the events; otherwise it rolls back.
+func (s *db) write(ctx context.Context, events []brig.Event, f func(*tx) error) error {
 	if err := s.flusher.failed(); err != nil {
 		return err
 	}
 	inner, done, err := s.begin(ctx)
 	if err != nil {
 		if end := ctx.Err(); end != nil && !errors.Is(err, end) {
-			// SQLite waits for another process's lock without asking ctx.
+			// SQLite waits for another process's lock without checking ctx.
 			err = fmt.Errorf("%w: %w", end, err)
 		}
 		return err
 	}
 	defer done()
-	defer inner.Rollback() // after Commit it does nothing
-	// A write that has its turn is over in no time: to watch for its caller's
-	// end costs more.
-	t := &tx{Tx: inner, ctx: context.WithoutCancel(ctx), ready: s.ready}
+	defer inner.Rollback() // has no effect after Commit
+	// A write that has the lock is fast, so watching the caller's context would
+	// cost more.
+	t := &tx{Tx: inner, ctx: context.WithoutCancel(ctx), writeStmts: s.writeStmts}
 	if err := f(t); err != nil {
 		return err
 	}
@@ -88,13 +110,13 @@ func (s *Store) write(ctx context.Context, events []brig.Event, f func(*tx) erro
 	err = inner.Commit()
 	failpoint.Hit("store.committed")
 	if err == nil && s.soon {
-		s.flusher.later()
+		s.flusher.schedule()
 	}
 	return err
 }
 
-// begin waits for its turn to write.
-func (s *Store) begin(ctx context.Context) (inner *sql.Tx, done func(), err error) {
+// begin waits for the write connection and starts a transaction.
+func (s *db) begin(ctx context.Context) (inner *sql.Tx, done func(), err error) {
 	c, err := s.writer.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -105,7 +127,7 @@ func (s *Store) begin(ctx context.Context) (inner *sql.Tx, done func(), err erro
 		}
 	}()
 	if *s.synced == s.soon {
-		// In WAL mode NORMAL writes to the log and FULL waits for the disk.
+		// In WAL mode, NORMAL writes to the log and FULL waits for the disk.
 		mode := "pragma synchronous = full"
 		if s.soon {
 			mode = "pragma synchronous = normal"
@@ -120,20 +142,20 @@ func (s *Store) begin(ctx context.Context) (inner *sql.Tx, done func(), err erro
 }
 
 // Soon implements brig.Store.
-func (s *Store) Soon() brig.Store {
+func (s *db) Soon() brig.Store {
 	other := *s
 	other.soon = true
-	return &other
+	return newStore(&other)
 }
 
-// tx is a transaction that writes.
+// tx is a write transaction.
 type tx struct {
 	*sql.Tx
-	ctx   context.Context
-	ready map[string]*sql.Stmt
+	ctx        context.Context
+	writeStmts map[string]*sql.Stmt
 }
 
-// exec carries out a statement, and reports how many rows it changed.
+// exec executes a statement and returns the number of changed rows.
 func (t *tx) exec(query string, args ...any) (int64, error) {
 	res, err := t.stmt(query).ExecContext(t.ctx, args...) //nolint:sqlclosecheck // see stmt
 	if err != nil {
@@ -142,48 +164,57 @@ func (t *tx) exec(query string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// row asks for one row.
+// row queries one row.
 func (t *tx) row(query string, args ...any) *sql.Row {
 	return t.stmt(query).QueryRowContext(t.ctx, args...) //nolint:sqlclosecheck // see stmt
 }
 
-// stmt returns a statement of this transaction. Every one is in statements: a
-// test fails for one that is not.
-// The transaction's end closes it.
-func (t *tx) stmt(query string) *sql.Stmt { return t.StmtContext(t.ctx, t.ready[query]) }
+// stmt returns a prepared statement for this transaction. Every statement must
+// be in statements; a test checks this. The end of the transaction closes the
+// prepared statement.
+func (t *tx) stmt(query string) *sql.Stmt { return t.StmtContext(t.ctx, t.writeStmts[query]) }
 
-// wrap says what was being done when err came, unless err is for the caller.
+// wrap adds the operation to err, unless err is already an error that callers
+// may see.
 func wrap(err error, format string, args ...any) error {
 	if _, ok := errors.AsType[*brig.Error](err); ok || err == nil {
 		return err
 	}
 	err = fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return diskFull(err)
+	}
 	if cause, ok := errors.AsType[*driver.Error](err); ok {
 		switch cause.Code() & 0xff {
 		case full:
-			return brig.Errorf(brig.Unavailable, "the server's disk is full").
-				WithHint("free space in the data folder").Because(err)
+			return diskFull(err)
 		case ioError:
-			return broken(err)
+			return storeError(err)
 		}
 	}
 	return err
 }
 
-// broken is what a caller is told of a disk that fails.
-func broken(err error) error {
+func diskFull(err error) error {
+	return brig.Errorf(brig.Unavailable, "the server's disk is full").
+		WithHint("free space in the data folder").Because(err)
+}
+
+// storeError returns the error that callers see when the disk fails.
+func storeError(err error) error {
 	return brig.Errorf(brig.Unavailable, "the server cannot read or write its records").
 		WithHint("look at the disk of the data folder; the server's log has the cause").Because(err)
 }
 
-// Results of SQLite, of which the higher bits are details.
+// SQLite result codes; the higher bits are details.
 const (
 	ioError = 10
 	full    = 13
 )
 
-// nanos is t as it is compared in SQL. Times that an int64 of nanoseconds
-// cannot hold (before 1678, as the zero time; after 2262) become the ends.
+// nanos returns t in the form that SQL compares. Times that do not fit into an
+// int64 of nanoseconds (before 1678, such as the zero time, or after 2262)
+// become the minimum or the maximum.
 func nanos(t time.Time) int64 {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,8 +42,8 @@ func record(i int) *brig.Record {
 	}
 }
 
-// migrated is a store's file without anything in it, made once: most of the
-// time that a new one takes to open is its migrations.
+// migrated returns the content of an empty store file. It is created once,
+// because migrations take most of the time to open a new file.
 var migrated = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "brig-store-")
 	if err != nil {
@@ -60,7 +61,7 @@ var migrated = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// writeMigrated puts a copy of it at path.
+// writeMigrated writes a copy of the migrated file to path.
 func writeMigrated(t testing.TB, path string) {
 	t.Helper()
 	b, err := migrated()
@@ -80,8 +81,9 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestShared runs what matters between processes with two stores on one file.
-func TestShared(t *testing.T) {
+// TestConcurrentStores checks the interaction of processes, with two stores on
+// one file.
+func TestConcurrentStores(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	a, b := open(t, path), open(t, path)
 	ctx := t.Context()
@@ -137,8 +139,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestReopen checks a path that needs escaping, that records outlive Close,
-// and who may read the files.
+// TestReopen checks that a path that needs escaping works, that records outlive
+// Close, and that the files have the right permissions.
 func TestReopen(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "a b?c%20d#e&f")
 	path := filepath.Join(dir, "brig.db?mode=memory")
@@ -149,7 +151,7 @@ func TestReopen(t *testing.T) {
 	if err := s.Put(t.Context(), record(1)); err != nil {
 		t.Fatal(err)
 	}
-	modes(t, dir, 4) // the file, its lock, WAL and shared memory
+	modes(t, dir, 5) // the database, its lock, WAL, shared memory and outputs directory
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +165,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// modes checks that nobody else may read dir and its files, at least min.
+// modes checks that dir has at least min files, and that only the owner can
+// read dir and the files.
 func modes(t *testing.T, dir string, min int) {
 	t.Helper()
 	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -174,7 +177,11 @@ func modes(t *testing.T, dir string, min int) {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
 	for _, f := range files {
-		if info, err := f.Info(); err != nil || info.Mode().Perm() != 0o600 {
+		want := fs.FileMode(0o600)
+		if f.IsDir() {
+			want = 0o700
+		}
+		if info, err := f.Info(); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", f.Name(), info.Mode(), err)
 		}
 	}
@@ -184,7 +191,7 @@ func TestOpenRefuses(t *testing.T) {
 	t.Run("newer schema", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "brig.db")
 		open(t, path).Close()
-		sql1(t, path, `insert into goose_db_version (version_id, is_applied) values (99, 1)`)
+		execSQL(t, path, `insert into goose_db_version (version_id, is_applied) values (99, 1)`)
 		_, err := sqlite.Open(t.Context(), path)
 		if brig.KindOf(err) != brig.InvalidConfig {
 			t.Errorf("got %v", err)
@@ -214,8 +221,8 @@ func TestOpenRefuses(t *testing.T) {
 	})
 }
 
-// sql1 runs one statement behind the store's back.
-func sql1(t *testing.T, path, statement string) {
+// execSQL executes one statement directly, without the store.
+func execSQL(t *testing.T, path, statement string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	if err != nil {
@@ -227,21 +234,21 @@ func sql1(t *testing.T, path, statement string) {
 	}
 }
 
-// TestDamage checks that a document that refers outside of its bytes is an
-// error and no panic.
-func TestDamage(t *testing.T) {
+// TestDamagedDocument checks that a document with a reference outside of its
+// bytes causes an error and not a panic.
+func TestDamagedDocument(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	s := open(t, path)
 	if err := s.Put(t.Context(), record(1)); err != nil {
 		t.Fatal(err)
 	}
-	sql1(t, path, `update sandboxes set data = x'00'`)
+	execSQL(t, path, `update sandboxes set data = x'00'`)
 	if r, err := s.Get(t.Context(), "t", "n1"); err == nil || brig.KindOf(err) != brig.Internal {
 		t.Errorf("got %v, %v", r, err)
 	}
 }
 
-// TestDurable checks the settings on which durability rests.
+// TestDurable checks the settings that durability depends on.
 func TestDurable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	s := open(t, path)
@@ -252,8 +259,8 @@ func TestDurable(t *testing.T) {
 	}
 }
 
-// TestLibc checks that we build SQLite with the libc that it was translated
-// for. Another version compiles, and corrupts.
+// TestLibc checks that SQLite is built with the libc version that it was
+// translated for. Another version would compile, but corrupt data.
 func TestLibc(t *testing.T) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "modernc.org/sqlite").Output()
 	dir := strings.TrimSpace(string(out))

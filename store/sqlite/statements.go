@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-// The statements of writes.
+// Statements of writes.
 const (
 	insertSandbox = `
 		insert into sandboxes (id, tenant, name, state, digest, created_ns, expires_ns, rev, doc, data)
@@ -19,15 +19,17 @@ const (
 	deleteLabels    = `delete from labels where sandbox = $1`
 	insertLabel     = `insert into labels (sandbox, key, value) values ($1, $2, $3)`
 	deleteSandbox   = `delete from sandboxes where id = $1`
-	selectExists    = `select exists (select 1 from sandboxes where id = $1)`
 	putExecution    = `
-		insert into executions (sandbox, id, started_ns, doc, data) values ($1, $2, $3, $4, $5)
+		insert into executions (sandbox, id, started_ns, doc, data, file, size, done, tenant)
+		select $1, $2, $3, $4, $5, $6, $7, $8, tenant from sandboxes where id = $1
 		on conflict (sandbox, id) do update set
-			started_ns = excluded.started_ns, doc = excluded.doc, data = excluded.data`
+			started_ns = excluded.started_ns, doc = excluded.doc, data = excluded.data,
+			file = excluded.file, size = excluded.size, done = excluded.done, lost = 0`
 	putRun = `
-		insert into runs (tenant, name, put_ns, doc, data) values ($1, $2, $3, $4, $5)
+		insert into runs (tenant, name, put_ns, doc, data, file, size) values ($1, $2, $3, $4, $5, $6, $7)
 		on conflict (tenant, name) do update set
-			put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data`
+			put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data,
+			file = excluded.file, size = excluded.size, lost = 0`
 	deleteRuns  = `delete from runs where put_ns < $1`
 	insertEvent = `
 		insert into events (at, op, actor, tenant, sandbox, phase, kind, n, at_ns, detail, prev, hash)
@@ -50,9 +52,10 @@ const (
 	deleteSecret = `delete from secrets where tenant = $1 and name = $2`
 )
 
-// statements lists them all, for prepare.
+// statements lists all statements of writes, for prepare.
 var statements = []string{
-	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, selectExists, putExecution, putRun, deleteRuns, insertEvent,
+	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, putExecution, putRun, deleteRuns, insertEvent,
+	deleteExecutions, markOutputsLost, deleteOldRuns, selectKeptBytes, selectOldest, selectOldestRuns, deleteExecution, deleteRun, deleteUnreferenced,
 	selectChain, putChain, selectChains, selectKept, selectHash, deleteEvents, setPruned,
 	selectVersion, putSecret, deleteSecret, putSetting, deleteSetting,
 	selectToolSetup, putToolSetup, deleteToolSetup, deleteTenantTools, selectSetupExists, selectToolVariable, selectKeyTaken, putToolVariable, deleteToolVariable,
@@ -60,8 +63,8 @@ var statements = []string{
 	putKey, deleteKey, touchKey, putTenant, deleteTenant, deleteTenantKeys, deleteTenantRuns, deleteTenantSecrets, deleteTenantUsage, addUsage, pruneUsage,
 }
 
-// The reads of every call, and those of every call at E2B's door, which is
-// told a sandbox's id before it knows whose that is.
+// Statements of frequent reads. The E2B API receives a sandbox's ID before it
+// knows the tenant, so its reads are included.
 const (
 	selectSandbox = `
 		select doc, data from sandboxes where tenant = $1 and (id = $2 or name = $2)
@@ -71,9 +74,9 @@ const (
 	selectKeyByID = `select hash, used_ns, doc from keys where id = $1`
 )
 
-var reads = []string{selectSandbox, selectKey, selectOwner, selectKeyByID}
+var reads = []string{selectSandbox, selectKey, selectOwner, selectKeyByID, selectCounts}
 
-// prepare reads every statement once; they are closed with the database.
+// prepare prepares every statement once. Closing the database closes them.
 func prepare(ctx context.Context, db *sql.DB, queries []string) (map[string]*sql.Stmt, error) {
 	out := map[string]*sql.Stmt{}
 	for _, q := range queries {

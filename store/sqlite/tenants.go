@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The statements of tenants and of what they used.
+// The statements for tenants and their usage.
 const (
 	putTenant = `
 		insert into tenants (name, doc) values ($1, $2)
@@ -32,7 +32,7 @@ const (
 )
 
 // PutTenant implements brig.Store.
-func (s *Store) PutTenant(ctx context.Context, t *brig.Tenant) error {
+func (s *tenants) PutTenant(ctx context.Context, t *brig.Tenant) error {
 	kept := *t
 	kept.Created = t.Created.UTC()
 	doc, err := json.Marshal(kept)
@@ -47,7 +47,7 @@ func (s *Store) PutTenant(ctx context.Context, t *brig.Tenant) error {
 }
 
 // GetTenant implements brig.Store.
-func (s *Store) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
+func (s *tenants) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
 	t, err := scanTenant(s.readers.QueryRowContext(ctx, `select doc from tenants where name = $1`, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoTenant(name)
@@ -56,7 +56,7 @@ func (s *Store) GetTenant(ctx context.Context, name string) (*brig.Tenant, error
 }
 
 // Tenants implements brig.Store.
-func (s *Store) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
+func (s *tenants) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
 	out, err := query(ctx, s.readers, scanTenant, `select doc from tenants order by name`)
 	return out, wrap(err, "list tenants")
 }
@@ -71,20 +71,21 @@ func scanTenant(row scanner) (*brig.Tenant, error) {
 }
 
 // DeleteTenant implements brig.Store.
-func (s *Store) DeleteTenant(ctx context.Context, name string) error {
+func (s *tenants) DeleteTenant(ctx context.Context, name string) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		for _, q := range []string{deleteTenant, deleteTenantKeys, deleteTenantSessions, deleteTenantRuns, deleteTenantSecrets, deleteTenantTools, deleteTenantUsage} {
 			if _, err := t.exec(q, name); err != nil {
 				return err
 			}
 		}
-		return nil
+		_, err := t.exec(deleteSetting, brig.SettingRouting(name))
+		return err
 	})
 	return wrap(err, "delete tenant %s", name)
 }
 
 // AddUsage implements brig.Store.
-func (s *Store) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
+func (s *tenants) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		for _, l := range lines {
 			_, err := t.exec(addUsage, l.Tenant, l.Day, l.Label, l.Value,
@@ -99,7 +100,7 @@ func (s *Store) AddUsage(ctx context.Context, lines []brig.UsageLine) error {
 }
 
 // Usage implements brig.Store.
-func (s *Store) Usage(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error) {
+func (s *tenants) Usage(ctx context.Context, tenant, from, to string) ([]brig.UsageLine, error) {
 	rows, err := s.readers.QueryContext(ctx, `
 		select tenant, day, label, value, executions, execution_ns, cpu_ns, gib_seconds, egress, cost from usage
 		where (tenant = $1 or $1 = '*') and day between $2 and $3 order by tenant, day, label, value`, tenant, from, to)
@@ -121,7 +122,7 @@ func (s *Store) Usage(ctx context.Context, tenant, from, to string) ([]brig.Usag
 }
 
 // PruneUsage implements brig.Store.
-func (s *Store) PruneUsage(ctx context.Context, before string) error {
+func (s *tenants) PruneUsage(ctx context.Context, before string) error {
 	err := s.write(ctx, nil, func(t *tx) error {
 		_, err := t.exec(pruneUsage, before)
 		return err

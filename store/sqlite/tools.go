@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig/store/contract"
 )
 
-// The statements of tools.
+// The statements for tools.
 const (
 	selectToolSetup = `select doc, data from tool_setups where tenant = $1 and kind = $2`
 	putToolSetup    = `
@@ -18,7 +18,7 @@ const (
 	deleteToolSetup   = `delete from tool_setups where tenant = $1 and id = $2`
 	deleteTenantTools = `delete from tool_setups where tenant = $1`
 	selectSetupExists = `select exists (select 1 from tool_setups where tenant = $1 and id = $2)`
-	// The one of that id, or else of that key.
+	// Selects the variable with that ID, or otherwise the one with that key.
 	selectToolVariable = `
 		select doc, data from tool_variables where tenant = $1 and (id = $2 or setup = $3 and key = $4)
 		order by id = $2 desc limit 1`
@@ -30,7 +30,7 @@ const (
 )
 
 // PutToolSetup implements brig.Store.
-func (s *Store) PutToolSetup(ctx context.Context, setup *brig.ToolSetup, events ...brig.Event) error {
+func (s *tooling) PutToolSetup(ctx context.Context, setup *brig.ToolSetup, events ...brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error {
 		old, err := scanDoc[brig.ToolSetup](t.row(selectToolSetup, setup.Tenant, string(setup.Kind)))
 		switch {
@@ -51,7 +51,7 @@ func (s *Store) PutToolSetup(ctx context.Context, setup *brig.ToolSetup, events 
 }
 
 // GetToolSetup implements brig.Store.
-func (s *Store) GetToolSetup(ctx context.Context, tenant, id string) (*brig.ToolSetup, error) {
+func (s *tooling) GetToolSetup(ctx context.Context, tenant, id string) (*brig.ToolSetup, error) {
 	out, err := scanDoc[brig.ToolSetup](s.readers.QueryRowContext(ctx, `select doc, data from tool_setups where tenant = $1 and id = $2`, tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoToolSetup(id)
@@ -60,14 +60,14 @@ func (s *Store) GetToolSetup(ctx context.Context, tenant, id string) (*brig.Tool
 }
 
 // ToolSetups implements brig.Store.
-func (s *Store) ToolSetups(ctx context.Context, tenant string) ([]*brig.ToolSetup, error) {
+func (s *tooling) ToolSetups(ctx context.Context, tenant string) ([]*brig.ToolSetup, error) {
 	out, err := query(ctx, s.readers, scanDoc[brig.ToolSetup], `
 		select doc, data from tool_setups where tenant = $1 order by created_ns, id`, tenant)
 	return out, wrap(err, "list setups of tools")
 }
 
 // DeleteToolSetup implements brig.Store.
-func (s *Store) DeleteToolSetup(ctx context.Context, tenant, id string, events ...brig.Event) error {
+func (s *tooling) DeleteToolSetup(ctx context.Context, tenant, id string, events ...brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error {
 		n, err := t.exec(deleteToolSetup, tenant, id)
 		if err == nil && n == 0 {
@@ -79,17 +79,17 @@ func (s *Store) DeleteToolSetup(ctx context.Context, tenant, id string, events .
 }
 
 // PutToolVariable implements brig.Store.
-func (s *Store) PutToolVariable(ctx context.Context, x *brig.SealedToolVariable, events ...brig.Event) error {
+func (s *tooling) PutToolVariable(ctx context.Context, x *brig.SealedToolVariable, events ...brig.Event) error {
 	return s.writeVariable(ctx, x, false, events)
 }
 
 // ChangeToolVariable implements brig.Store.
-func (s *Store) ChangeToolVariable(ctx context.Context, x *brig.SealedToolVariable, events ...brig.Event) error {
+func (s *tooling) ChangeToolVariable(ctx context.Context, x *brig.SealedToolVariable, events ...brig.Event) error {
 	return s.writeVariable(ctx, x, true, events)
 }
 
-// writeVariable writes a variable; known is one that must be there.
-func (s *Store) writeVariable(ctx context.Context, x *brig.SealedToolVariable, known bool, events []brig.Event) error {
+// writeVariable writes a variable. If known is set, the variable must exist.
+func (s *tooling) writeVariable(ctx context.Context, x *brig.SealedToolVariable, known bool, events []brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error {
 		there := false
 		if err := t.row(selectSetupExists, x.Tenant, x.Setup).Scan(&there); err != nil {
@@ -126,7 +126,7 @@ func (s *Store) writeVariable(ctx context.Context, x *brig.SealedToolVariable, k
 }
 
 // GetToolVariable implements brig.Store.
-func (s *Store) GetToolVariable(ctx context.Context, tenant, id string) (*brig.SealedToolVariable, error) {
+func (s *tooling) GetToolVariable(ctx context.Context, tenant, id string) (*brig.SealedToolVariable, error) {
 	out, err := scanDoc[brig.SealedToolVariable](s.readers.QueryRowContext(ctx, `select doc, data from tool_variables where tenant = $1 and id = $2`, tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.NoToolVariable(id)
@@ -135,20 +135,20 @@ func (s *Store) GetToolVariable(ctx context.Context, tenant, id string) (*brig.S
 }
 
 // ToolVariables implements brig.Store.
-func (s *Store) ToolVariables(ctx context.Context, tenant, setup string) ([]*brig.SealedToolVariable, error) {
+func (s *tooling) ToolVariables(ctx context.Context, tenant, setup string) ([]*brig.SealedToolVariable, error) {
 	out, err := query(ctx, s.readers, scanDoc[brig.SealedToolVariable], `
 		select doc, data from tool_variables where tenant = $1 and setup = $2 order by created_ns, id`, tenant, setup)
 	return out, wrap(err, "list variables of tools")
 }
 
 // AllToolVariables implements brig.Store.
-func (s *Store) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVariable, error) {
+func (s *tooling) AllToolVariables(ctx context.Context) ([]*brig.SealedToolVariable, error) {
 	out, err := query(ctx, s.readers, scanDoc[brig.SealedToolVariable], `select doc, data from tool_variables order by created_ns, id`)
 	return out, wrap(err, "list variables of tools")
 }
 
 // DeleteToolVariable implements brig.Store.
-func (s *Store) DeleteToolVariable(ctx context.Context, tenant, id string, events ...brig.Event) error {
+func (s *tooling) DeleteToolVariable(ctx context.Context, tenant, id string, events ...brig.Event) error {
 	err := s.write(ctx, events, func(t *tx) error {
 		n, err := t.exec(deleteToolVariable, tenant, id)
 		if err == nil && n == 0 {
@@ -159,7 +159,7 @@ func (s *Store) DeleteToolVariable(ctx context.Context, tenant, id string, event
 	return wrap(err, "delete variable of tools %s", id)
 }
 
-// scanDoc reads what encode has made of a noun.
+// scanDoc decodes a row that encode has written.
 func scanDoc[T any](row scanner) (*T, error) {
 	var doc string
 	var data []byte

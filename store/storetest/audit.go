@@ -18,7 +18,7 @@ func testEvents(t *testing.T, s brig.Store) {
 	ok(t, s.Append(ctx))
 	a, b, c := event("a"), event("b"), event("c")
 	a.Kind, a.Phase = brig.RateLimited, brig.Refused
-	b.At = birth.Add(-time.Hour) // the clock was set back: b is newer all the same
+	b.At = birth.Add(-time.Hour) // the clock was set back, but b is still newer
 	c.Sandbox, c.Phase = "", brig.Finish
 	ok(t, s.Append(ctx, a, b))
 	ok(t, s.Append(ctx, c))
@@ -37,7 +37,7 @@ func testEvents(t *testing.T, s brig.Store) {
 	same(t, "after its copy was changed", ops(t, s, 1), []string{"c"})
 }
 
-// testEventsInTransaction checks that a write and its events stand or fall
+// testEventsInTransaction checks that a write and its events succeed or fail
 // together.
 func testEventsInTransaction(t *testing.T, s brig.Store) {
 	ctx := t.Context()
@@ -64,7 +64,7 @@ func testEventsInTransaction(t *testing.T, s brig.Store) {
 	same(t, "events", ops(t, s, 99), []string{"update", "insert-2", "insert-1"})
 }
 
-// testCanceled checks that nothing is done for a caller who went away.
+// testCanceled checks that a canceled call has no effect.
 func testCanceled(t *testing.T, s brig.Store) {
 	ctx, end := t.Context(), canceled(t)
 	r := put(t, s, "t", "a")
@@ -100,7 +100,7 @@ func testCanceled(t *testing.T, s brig.Store) {
 		"Events":       func() error { _, err := s.Events(end, 1); return err },
 		"Audit":        func() error { _, err := s.Audit(end, "t", brig.AuditQuery{}); return err },
 		"AuditHeads":   func() error { _, err := s.AuditHeads(end); return err },
-		"PruneAudit":   func() error { return s.PruneAudit(end, birth) },
+		"PruneAudit":   func() error { return s.PruneAudit(end, birth, 0) },
 		"PutSecret":    func() error { return s.PutSecret(end, sealed("t", "x", 1), 0) },
 		"GetSecret":    func() error { _, err := s.GetSecret(end, "t", "x"); return err },
 		"Secrets":      func() error { _, err := s.Secrets(end, "t"); return err },

@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// lines reads all lines of a tenant that q selects, page by page.
+// lines reads all lines of a tenant that match q, page by page.
 func lines(t *testing.T, s brig.Store, tenant string, q brig.AuditQuery) []brig.AuditLine {
 	t.Helper()
 	var out []brig.AuditLine
@@ -23,8 +23,9 @@ func lines(t *testing.T, s brig.Store, tenant string, q brig.AuditQuery) []brig.
 	}
 }
 
-// linked checks that lines follow each other, and that the last is the head.
-func linked(t *testing.T, s brig.Store, tenant string, all []brig.AuditLine) {
+// checkChain checks that lines form a chain, and that the last line is the
+// head.
+func checkChain(t *testing.T, s brig.Store, tenant string, all []brig.AuditLine) {
 	t.Helper()
 	for i, l := range all {
 		if l.Tenant != tenant || l.Hash == [32]byte{} {
@@ -60,7 +61,7 @@ func testChain(t *testing.T, s brig.Store) {
 	if len(own) != 4 || own[0].Seq != 1 || own[0].Prev != [32]byte{} {
 		t.Fatalf("lines %+v", own)
 	}
-	linked(t, s, "t", own)
+	checkChain(t, s, "t", own)
 	same(t, "the first line's event", own[0].Event, a)
 	other := lines(t, s, "u", brig.AuditQuery{})
 	if len(other) != 1 || other[0].Seq != 1 || other[0].Detail["broken"] != "\uFFFD\x00" {
@@ -91,7 +92,8 @@ func testChain(t *testing.T, s brig.Store) {
 	kind(t, err, brig.InvalidArgument)
 }
 
-// testChainRace checks that many writers make one chain, whatever they wait for.
+// testChainRace checks that concurrent writers form one chain, regardless of
+// their durability.
 func testChainRace(t *testing.T, s brig.Store) {
 	const writers, each = 8, 20
 	var work sync.WaitGroup
@@ -113,7 +115,7 @@ func testChainRace(t *testing.T, s brig.Store) {
 	if len(all) != 2*writers*each {
 		t.Errorf("%d lines", len(all))
 	}
-	linked(t, s, "t", all)
+	checkChain(t, s, "t", all)
 }
 
 func testPruneAudit(t *testing.T, s brig.Store) {
@@ -125,27 +127,45 @@ func testPruneAudit(t *testing.T, s brig.Store) {
 	}
 	ok(t, s.Append(ctx, at("a", 0), at("b", 1), at("c", 3), at("d", 2)))
 	before := lines(t, s, "t", brig.AuditQuery{})
-	ok(t, s.PruneAudit(ctx, birth))
+	ok(t, s.PruneAudit(ctx, birth, 0))
 	if got := lines(t, s, "t", brig.AuditQuery{}); len(got) != 4 {
 		t.Fatalf("nothing was old, and there are %d lines", len(got))
 	}
-	ok(t, s.PruneAudit(ctx, birth.Add(150*time.Minute))) // d is old, and stands behind c
+	ok(t, s.PruneAudit(ctx, birth.Add(150*time.Minute), 0)) // d is older than the limit, but comes after c
 	got := lines(t, s, "t", brig.AuditQuery{})
 	if len(got) != 3 || got[0].Op != "c" || got[0].Seq != 3 || got[0].Prev != before[1].Hash {
 		t.Fatalf("lines %+v", got)
 	}
-	linked(t, s, "t", got)
+	checkChain(t, s, "t", got)
 	p := got[2]
 	if p.Op != brig.PrunedOp || p.Detail[brig.DetailPruned] != "2" || p.Detail[brig.DetailPrunedHash] != fmt.Sprintf("%x", before[1].Hash) {
 		t.Errorf("nothing says what was removed: %+v", p)
 	}
 	ok(t, s.Append(ctx, event("e")))
-	linked(t, s, "t", lines(t, s, "t", brig.AuditQuery{}))
-	ok(t, s.PruneAudit(ctx, time.Now().Add(time.Hour))) // all of it
+	checkChain(t, s, "t", lines(t, s, "t", brig.AuditQuery{}))
+	ok(t, s.PruneAudit(ctx, time.Now().Add(time.Hour), 0)) // the whole chain
 	ok(t, s.Append(ctx, event("f")))
 	got = lines(t, s, "t", brig.AuditQuery{})
 	if len(got) != 2 || got[0].Op != brig.PrunedOp || got[0].Seq != 7 || got[0].Detail[brig.DetailPruned] != "6" {
 		t.Errorf("lines %+v", got)
 	}
-	linked(t, s, "t", got)
+	checkChain(t, s, "t", got)
+	// Limit the number of lines, for each tenant separately.
+	ok(t, s.Append(ctx, brig.Event{At: time.Now(), Op: "other", Tenant: "u", Phase: brig.Observed}))
+	for range 20 {
+		ok(t, s.Append(ctx, event("g")))
+	}
+	ok(t, s.PruneAudit(ctx, birth, 30))
+	if got = lines(t, s, "t", brig.AuditQuery{}); len(got) != 22 {
+		t.Errorf("there are %d lines within the bound", len(got))
+	}
+	ok(t, s.PruneAudit(ctx, birth, 20))
+	got = lines(t, s, "t", brig.AuditQuery{})
+	if len(got) != 18+1 || got[18].Op != brig.PrunedOp { // nine tenths of the lines, and the line about the pruning
+		t.Errorf("there are %d lines, the last is %+v", len(got), got[len(got)-1])
+	}
+	checkChain(t, s, "t", got)
+	if other := lines(t, s, "u", brig.AuditQuery{}); len(other) != 1 {
+		t.Errorf("another tenant has %d lines", len(other))
+	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// testEndRun checks that the end of a one-shot is one change: its sandbox and
-// executions go, its outcome and events come.
+// testEndRun checks that the end of a one-shot is one transaction: it removes
+// the sandbox and its executions, and adds the outcome and the events.
 func testEndRun(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, b := put(t, s, "t", "sh-1"), put(t, s, "t", "sh-2")
@@ -35,7 +35,7 @@ func testEndRun(t *testing.T, s brig.Store) {
 	same(t, "the outcome", got, o)
 	same(t, "events", ops(t, s, 9), []string{"two", "one"})
 
-	// Nobody else's is touched.
+	// Records of other sandboxes and tenants are unchanged.
 	for tenant, r := range map[string]*brig.Record{"t": b, "u": theirs} {
 		still, err := s.Get(ctx, tenant, string(r.ID))
 		ok(t, err)
@@ -47,8 +47,8 @@ func testEndRun(t *testing.T, s brig.Store) {
 	_, err = s.GetRun(ctx, "u", "sh-1")
 	kind(t, err, brig.NotFound)
 
-	// The name is free, and its next outcome replaces the first. A sandbox that
-	// is gone is no error: its outcome is kept all the same.
+	// The name can be reused, and the next outcome replaces the first. A
+	// missing sandbox is not an error; its outcome is still stored.
 	again := record("t", "sh-1")
 	again.ID = "id-again"
 	ok(t, s.Put(ctx, again))
@@ -60,15 +60,15 @@ func testEndRun(t *testing.T, s brig.Store) {
 	same(t, "the second outcome", got, second)
 	same(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
 
-	// What the store is given stays the caller's.
+	// The caller still owns the value that it passed.
 	second.Value[0] = '9'
 	got, err = s.GetRun(ctx, "t", "sh-1")
 	ok(t, err)
 	same(t, "the value", string(got.Value), "2")
 }
 
-// testEndRunOrNothing checks that an EndRun that fails has changed nothing.
-func testEndRunOrNothing(t *testing.T, s brig.Store) {
+// testEndRunIsAtomic checks that a failed EndRun changes nothing.
+func testEndRunIsAtomic(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	r := put(t, s, "t", "sh-1")
 	ok(t, s.PutExec(ctx, execution(r.ID, "x", 1)))
@@ -91,8 +91,8 @@ func testEndRunOrNothing(t *testing.T, s brig.Store) {
 	same(t, "events", ops(t, s, 9), []string{"before"})
 }
 
-// testPutErrors checks that what is refused is refused for the right reason,
-// also when there are several, and leaves no trace.
+// testPutErrors checks that a rejected write has an error of the right kind,
+// even if there are several reasons, and changes nothing.
 func testPutErrors(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, b := put(t, s, "t", "a"), put(t, s, "t", "b")
@@ -128,8 +128,8 @@ func testPutErrors(t *testing.T, s brig.Store) {
 		ok(t, err)
 		same(t, "after all", got, r)
 	}
-	same(t, "records", len(everything(t, s, "t", brig.ListOptions{})), 2)
-	// And what is right still goes through.
+	same(t, "records", len(listAll(t, s, "t", brig.ListOptions{})), 2)
+	// A valid write still succeeds.
 	ok(t, s.Put(ctx, a, event("fine")))
 	same(t, "events", ops(t, s, 9), []string{"fine"})
 }

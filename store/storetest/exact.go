@@ -12,9 +12,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// testRoundTrip checks that what is read is exactly what was written, with
-// every field set, with none, and with empty values that are not nil; and that
-// neither what was passed in nor what came out is the store's own memory.
+// testRoundTrip checks that a read returns exactly the written value, for
+// values with every field set, with no field set, and with empty values that
+// are not nil. It also checks that the store shares no memory with the caller
+// on write or read.
 func testRoundTrip(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	sandbox := put(t, s, "t", "of-executions").ID
@@ -42,7 +43,7 @@ func testRoundTrip(t *testing.T, s brig.Store) {
 	for name, m := range makes {
 		t.Run(name, func(t *testing.T) {
 			var rev int64
-			exact(t, func() *brig.Record {
+			checkRoundTrip(t, func() *brig.Record {
 				r := m.record()
 				r.ID, r.Tenant, r.Spec.Name, r.Rev = brig.ID("id-"+name), "t", name, rev
 				return r
@@ -51,13 +52,13 @@ func testRoundTrip(t *testing.T, s brig.Store) {
 				rev = r.Rev
 				return err
 			}, func() (*brig.Record, error) { return s.Get(ctx, "t", name) })
-			exact(t, func() *brig.Execution {
+			checkRoundTrip(t, func() *brig.Execution {
 				x := m.exec()
 				x.Sandbox, x.ExecID = sandbox, name
 				return x
 			}, func(x *brig.Execution) error { return s.PutExec(ctx, x) },
 				func() (*brig.Execution, error) { return s.GetExec(ctx, sandbox, name) })
-			exact(t, func() *brig.Outcome {
+			checkRoundTrip(t, func() *brig.Outcome {
 				o := m.outcome()
 				o.Sandbox = name
 				return o
@@ -67,8 +68,8 @@ func testRoundTrip(t *testing.T, s brig.Store) {
 	}
 	lists(t, s, sandbox)
 
-	// The parts of one answer do not share memory either: to append to one
-	// must not write into the next.
+	// The parts of one result share no memory either: appending to one must not
+	// overwrite the next.
 	x, err := s.GetExec(ctx, sandbox, "full")
 	ok(t, err)
 	tail := bytes.Clone(x.Stdout.Tail)
@@ -76,24 +77,24 @@ func testRoundTrip(t *testing.T, s brig.Store) {
 	same(t, "Tail, after Head was appended to", x.Stdout.Tail, tail)
 }
 
-// exact writes what mk makes, spoils it, reads it, spoils what it read, and
-// reads it again.
-func exact[T any](t *testing.T, mk func() *T, put func(*T) error, get func() (*T, error)) {
+// checkRoundTrip writes the value of mk, overwrites it in memory, reads it back,
+// overwrites the result, and reads it again.
+func checkRoundTrip[T any](t *testing.T, mk func() *T, put func(*T) error, get func() (*T, error)) {
 	t.Helper()
 	in := mk()
 	ok(t, put(in))
-	want := mk() // after put: a record's Rev is what Put set
+	want := mk() // after put, because Put sets a record's Rev
 	same(t, "what was passed in", in, want)
-	scribble(reflect.ValueOf(in))
+	mutate(reflect.ValueOf(in))
 	for _, when := range []string{"", " again, after a copy was changed"} {
 		got, err := get()
 		ok(t, err)
 		same(t, fmt.Sprintf("%T%s", got, when), got, want)
-		scribble(reflect.ValueOf(got))
+		mutate(reflect.ValueOf(got))
 	}
 }
 
-// lists checks that the methods that return many share nothing either.
+// lists checks that the methods that return lists share no memory either.
 func lists(t *testing.T, s brig.Store, sandbox brig.ID) {
 	t.Helper()
 	ctx := t.Context()
@@ -124,7 +125,7 @@ func lists(t *testing.T, s brig.Store, sandbox brig.ID) {
 	}
 	p, a, x := read()
 	for _, v := range []any{p, a, x} {
-		scribble(reflect.ValueOf(v))
+		mutate(reflect.ValueOf(v))
 	}
 	p, a, x = read()
 	same(t, "List after a copy was changed", p, page)
@@ -132,8 +133,8 @@ func lists(t *testing.T, s brig.Store, sandbox brig.ID) {
 	same(t, "ListExecs after a copy was changed", x, xs)
 }
 
-// testBytes checks text that is not UTF-8, which Unix lets arguments, paths
-// and variables be, and values that only look like JSON.
+// testBytes checks text that is not UTF-8, which Unix allows in arguments,
+// paths and variables, and values that only look like JSON.
 func testBytes(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	odd := []string{string(everyByte()), "\xff", "\x00", "\x00AAAA", "", "null", "[0,1]", "\ufffd", "\xed\xa0\x80"}
@@ -165,7 +166,7 @@ func testBytes(t *testing.T, s brig.Store) {
 		ok(t, s.Append(ctx, e))
 		events, err := s.Events(ctx, 1)
 		ok(t, err)
-		// The audit log is exported as text, and must be proven then.
+		// The audit log is exported as text, which must still verify.
 		e.Op, e.Actor = strings.ToValidUTF8(text, "\uFFFD"), strings.ToValidUTF8(text, "\uFFFD")
 		e.Sandbox = brig.ID(e.Op)
 		same(t, "event", events, []brig.Event{e})
@@ -179,7 +180,7 @@ func testBytes(t *testing.T, s brig.Store) {
 	}
 }
 
-// testTimes checks that instants are kept to the nanosecond, in UTC.
+// testTimes checks that times are stored to the nanosecond, in UTC.
 func testTimes(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	zone := time.FixedZone("odd", 5*3600+45*60)
@@ -203,7 +204,7 @@ func testTimes(t *testing.T, s brig.Store) {
 		same(t, "times", []time.Time{got.Created, got.Expires, got.Ended, got.Exit.At, gotX.Started, gotRun.Started, events[0].At},
 			[]time.Time{want, want, want, want, want, want, want})
 	}
-	if got := everything(t, s, "t", brig.ListOptions{Limit: 1}); len(got) != 5 {
+	if got := listAll(t, s, "t", brig.ListOptions{Limit: 1}); len(got) != 5 {
 		t.Errorf("in pages of one there are %d records", len(got))
 	}
 }

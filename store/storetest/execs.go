@@ -26,7 +26,8 @@ func testExecs(t *testing.T, s brig.Store) {
 		t.Errorf("a new sandbox has %d executions", len(none))
 	}
 
-	// Put in another order than started, the same id in two sandboxes.
+	// Write them in a different order than they started, with the same ID in
+	// two sandboxes.
 	x2, x1, x3 := execution(a.ID, "x2", 2), execution(a.ID, "x1", 1), execution(a.ID, "x3", time.Second)
 	theirs := execution(b.ID, "x1", 9)
 	for _, x := range []*brig.Execution{x2, x1, x3, theirs} {
@@ -50,16 +51,16 @@ func testExecs(t *testing.T, s brig.Store) {
 	ok(t, err)
 	same(t, "after one moved", list, []*brig.Execution{x1, x3, x2})
 
-	// A sandbox's record may change without its executions.
+	// Writing a sandbox's record keeps its executions.
 	ok(t, s.Put(ctx, a))
 	list, err = s.ListExecs(ctx, a.ID)
 	ok(t, err)
 	same(t, "after the sandbox changed", len(list), 3)
 }
 
-// testExecOfNone checks that an execution that ends after its sandbox was
-// deleted is not kept where nothing would ever remove it.
-func testExecOfNone(t *testing.T, s brig.Store) {
+// testExecOfDeletedSandbox checks that an execution that ends after its sandbox
+// was deleted is not stored, because no later call would remove it.
+func testExecOfDeletedSandbox(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a := put(t, s, "t", "a")
 	ok(t, s.Delete(ctx, a.ID))
@@ -91,7 +92,7 @@ func testRuns(t *testing.T, s brig.Store) {
 	same(t, "a replaced run", got, second)
 	same(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
 
-	// A run is no sandbox.
+	// A run is not a sandbox.
 	_, err = s.Get(ctx, "t", "py-1")
 	kind(t, err, brig.NotFound)
 }
@@ -104,7 +105,7 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 	}
 	putRun("old")
 	putRun("renewed")
-	// The clock must have moved on between what is put before and after.
+	// The clock must advance between the earlier and the later writes.
 	cut := time.Now().Add(1)
 	for !time.Now().After(cut) {
 		continue

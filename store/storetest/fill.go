@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// filler fills every field of a noun, so that a field which is added later is
-// in the suite the same day. Two fillers give equal values.
+// filler sets every field of a value, so that the suite covers a new field
+// automatically. Two fillers produce equal values.
 type filler struct {
 	t     *testing.T
-	n     int  // makes each value another one
+	n     int  // makes each value different
 	empty bool // fill with empty, non-nil values instead
 }
 
@@ -33,7 +33,7 @@ func (f *filler) fill(v reflect.Value) {
 			v.Set(reflect.ValueOf(birth.Add(time.Duration(f.n))))
 		}
 	case v.Type() == reflect.TypeFor[json.RawMessage]():
-		text := fmt.Sprintf("{\"b\" : %d,\n \"a\":\"<&>\"}", f.n) // its form is to be kept, too
+		text := fmt.Sprintf("{\"b\" : %d,\n \"a\":\"<&>\"}", f.n) // its formatting must be preserved, too
 		if f.empty {
 			text = "null" // which is not nil
 		}
@@ -63,6 +63,9 @@ func (f *filler) fill(v reflect.Value) {
 		f.fill(v.Elem())
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
+			if v.Type().Field(i).Tag.Get("json") == "-" {
+				continue // not stored
+			}
 			f.fill(v.Field(i))
 		}
 	case f.empty:
@@ -97,25 +100,24 @@ func everyByte() []byte {
 	return b
 }
 
-// scribble changes everything that can be reached from v, so that whoever
-// shares memory with v shows it.
-func scribble(v reflect.Value) {
+// mutate modifies everything reachable from v, to detect shared memory.
+func mutate(v reflect.Value) {
 	switch {
 	case v.Kind() == reflect.Pointer:
 		if !v.IsNil() {
-			scribble(v.Elem())
+			mutate(v.Elem())
 		}
 	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8:
 		copy(v.Bytes(), bytes.Repeat([]byte("#"), v.Len()))
 	case v.Kind() == reflect.Slice:
 		for i := range v.Len() {
-			scribble(v.Index(i))
+			mutate(v.Index(i))
 		}
 	case v.Kind() == reflect.Map:
 		v.Clear()
 	case v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[time.Time]():
 		for i := range v.NumField() {
-			scribble(v.Field(i))
+			mutate(v.Field(i))
 		}
 	default:
 		v.SetZero()

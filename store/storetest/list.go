@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// putAt inserts a record that was created so long after birth.
-func putAt(t *testing.T, s brig.Store, name string, after time.Duration) *brig.Record {
+// putCreatedAt inserts a record that was created at the given time after birth.
+func putCreatedAt(t *testing.T, s brig.Store, name string, after time.Duration) *brig.Record {
 	t.Helper()
 	r := record("t", name)
 	r.Created = birth.Add(after)
@@ -20,13 +20,14 @@ func putAt(t *testing.T, s brig.Store, name string, after time.Duration) *brig.R
 }
 
 func testOrder(t *testing.T, s brig.Store) {
-	// Put in another order than created, two at the same instant.
+	// Write them in a different order than their creation times, two with the
+	// same time.
 	for i, after := range []time.Duration{5, 1, 9, 5, 0, 1_000_000_000} {
-		putAt(t, s, fmt.Sprint("n", i), after)
+		putCreatedAt(t, s, fmt.Sprint("n", i), after)
 	}
 	want := []string{"n5", "n2", "n3", "n0", "n1", "n4"}
 	for limit := 1; limit <= len(want)+1; limit++ {
-		got := everything(t, s, "t", brig.ListOptions{Limit: limit})
+		got := listAll(t, s, "t", brig.ListOptions{Limit: limit})
 		same(t, fmt.Sprintf("in pages of %d", limit), names(got), want)
 	}
 }
@@ -35,7 +36,7 @@ func testPaging(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	var want []string
 	for i := range 6 {
-		putAt(t, s, fmt.Sprint("n", i), time.Duration(i))
+		putCreatedAt(t, s, fmt.Sprint("n", i), time.Duration(i))
 		want = slices.Insert(want, 0, fmt.Sprint("n", i))
 	}
 	var got []string
@@ -44,9 +45,9 @@ func testPaging(t *testing.T, s brig.Store) {
 		page, next, err := s.List(ctx, "t", o)
 		ok(t, err)
 		got = append(got, names(page)...)
-		// What is created in between is newer and moves no page, also when
-		// the record at the cursor is deleted.
-		putAt(t, s, fmt.Sprint("new", i), time.Hour+time.Duration(i))
+		// A record that is created meanwhile is newer and does not shift pages,
+		// even if the record at the cursor is deleted.
+		putCreatedAt(t, s, fmt.Sprint("new", i), time.Hour+time.Duration(i))
 		ok(t, s.Delete(ctx, page[len(page)-1].ID))
 		if next == "" {
 			break
@@ -55,7 +56,7 @@ func testPaging(t *testing.T, s brig.Store) {
 	}
 	same(t, "over all pages", got, want)
 
-	// A full last page has no next one.
+	// A full last page has no next page.
 	_, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 6})
 	ok(t, err)
 	if next != "" {
@@ -66,7 +67,7 @@ func testPaging(t *testing.T, s brig.Store) {
 func testLimits(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	for i := range 101 {
-		putAt(t, s, fmt.Sprint("n", i), time.Duration(i))
+		putCreatedAt(t, s, fmt.Sprint("n", i), time.Duration(i))
 	}
 	for limit, want := range map[int]int{0: 100, 1: 1, 100: 100, 101: 101, 1000: 101} {
 		page, next, err := s.List(ctx, "t", brig.ListOptions{Limit: limit})
@@ -130,7 +131,7 @@ func testFilters(t *testing.T, s brig.Store) {
 		what := fmt.Sprint(c.labels, c.states)
 		for _, limit := range []int{0, 1} {
 			o := brig.ListOptions{Labels: c.labels, States: c.states, Limit: limit}
-			same(t, what, names(everything(t, s, "t", o)), c.want)
+			same(t, what, names(listAll(t, s, "t", o)), c.want)
 		}
 	}
 
@@ -139,17 +140,17 @@ func testFilters(t *testing.T, s brig.Store) {
 	ok(t, err)
 	r.Spec.Labels, r.State = labels{"app": "db"}, brig.Stopping
 	ok(t, s.Put(ctx, r))
-	same(t, "old label", names(everything(t, s, "t", brig.ListOptions{Labels: labels{"app": "web"}})), []string{"n2", "n3"})
-	same(t, "new label", names(everything(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n1", "n4"})
-	same(t, "new state", names(everything(t, s, "t", brig.ListOptions{States: []brig.State{brig.Stopping}})), []string{"n1"})
+	same(t, "old label", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "web"}})), []string{"n2", "n3"})
+	same(t, "new label", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n1", "n4"})
+	same(t, "new state", names(listAll(t, s, "t", brig.ListOptions{States: []brig.State{brig.Stopping}})), []string{"n1"})
 	ok(t, s.Delete(ctx, r.ID))
-	same(t, "deleted", names(everything(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n4"})
+	same(t, "deleted", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n4"})
 }
 
 func testCursors(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	for i := range 3 {
-		putAt(t, s, fmt.Sprint("n", i), time.Duration(i))
+		putCreatedAt(t, s, fmt.Sprint("n", i), time.Duration(i))
 	}
 	put(t, s, "u", "theirs")
 	_, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 1})
@@ -165,7 +166,7 @@ func testCursors(t *testing.T, s brig.Store) {
 			t.Errorf("cursor %q: the field is %q", c, e.Field)
 		}
 	}
-	// Whatever another tenant's cursor does, it shows nothing of theirs.
+	// A cursor of another tenant must not reveal that tenant's records.
 	page, _, err := s.List(ctx, "u", brig.ListOptions{Cursor: next})
 	if err == nil && slices.ContainsFunc(page, func(r *brig.Record) bool { return r.Tenant != "u" }) {
 		t.Errorf("tenant u sees %v", names(page))

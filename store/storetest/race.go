@@ -9,15 +9,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// crowd is how many goroutines want the same thing at once.
-const crowd = 20
+// concurrency is the number of goroutines that call a store concurrently.
+const concurrency = 20
 
-// together calls f in a crowd of goroutines at once and returns its errors.
-func together(f func(i int) error) []error {
-	errs := make([]error, crowd)
+// runConcurrently calls f in several goroutines concurrently and returns the
+// errors.
+func runConcurrently(f func(i int) error) []error {
+	errs := make([]error, concurrency)
 	start := make(chan struct{})
 	var wg sync.WaitGroup
-	for i := range crowd {
+	for i := range concurrency {
 		wg.Go(func() {
 			<-start
 			errs[i] = f(i)
@@ -28,8 +29,9 @@ func together(f func(i int) error) []error {
 	return errs
 }
 
-// winners counts who had no error; the others' is to be of kind k.
-func winners(t *testing.T, errs []error, k brig.Kind) int {
+// countSuccesses counts the calls without an error. The others must fail with
+// kind k.
+func countSuccesses(t *testing.T, errs []error, k brig.Kind) int {
 	t.Helper()
 	n := 0
 	for _, err := range errs {
@@ -42,21 +44,21 @@ func winners(t *testing.T, errs []error, k brig.Kind) int {
 	return n
 }
 
-// testOneWinner lets a crowd change one record of the same Rev.
-func testOneWinner(t *testing.T, s brig.Store) {
+// testConflict changes one record from several goroutines with the same Rev.
+func testConflict(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	put(t, s, "t", "a")
 	for round := range 5 {
 		r, err := s.Get(ctx, "t", "a")
 		ok(t, err)
-		mine := make([]brig.Record, crowd)
-		errs := together(func(i int) error {
+		mine := make([]brig.Record, concurrency)
+		errs := runConcurrently(func(i int) error {
 			mine[i] = *r
 			mine[i].Digest = fmt.Sprint(round, " ", i)
 			return s.Put(ctx, &mine[i], event("cas"))
 		})
-		if n := winners(t, errs, brig.FailedPrecondition); n != 1 {
-			t.Fatalf("round %d: %d of %d won", round, n, crowd)
+		if n := countSuccesses(t, errs, brig.FailedPrecondition); n != 1 {
+			t.Fatalf("round %d: %d of %d won", round, n, concurrency)
 		}
 		got, err := s.Get(ctx, "t", "a")
 		ok(t, err)
@@ -71,11 +73,12 @@ func testOneWinner(t *testing.T, s brig.Store) {
 	}
 }
 
-// testNoLostUpdate lets a crowd count in one record, each once.
+// testNoLostUpdate increments a counter in one record once from each of several
+// goroutines.
 func testNoLostUpdate(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	put(t, s, "t", "a")
-	for _, err := range together(func(int) error {
+	for _, err := range runConcurrently(func(int) error {
 		for {
 			r, err := s.Get(ctx, "t", "a")
 			if err != nil {
@@ -93,37 +96,38 @@ func testNoLostUpdate(t *testing.T, s brig.Store) {
 	}
 	r, err := s.Get(ctx, "t", "a")
 	ok(t, err)
-	same(t, "the count", r.Spec.Limits.Processes, crowd)
+	same(t, "the count", r.Spec.Limits.Processes, concurrency)
 }
 
-// testOneName lets a crowd insert the same name, and the same id.
-func testOneName(t *testing.T, s brig.Store) {
+// testDuplicateNames inserts the same name, and the same ID, from several
+// goroutines.
+func testDuplicateNames(t *testing.T, s brig.Store) {
 	ctx := t.Context()
-	errs := together(func(i int) error {
+	errs := runConcurrently(func(i int) error {
 		r := record("t", "name")
 		r.ID = brig.ID(fmt.Sprint("id-", i))
 		return s.Put(ctx, r)
 	})
-	if n := winners(t, errs, brig.AlreadyExists); n != 1 {
-		t.Errorf("%d of %d have the name", n, crowd)
+	if n := countSuccesses(t, errs, brig.AlreadyExists); n != 1 {
+		t.Errorf("%d of %d have the name", n, concurrency)
 	}
-	errs = together(func(i int) error {
+	errs = runConcurrently(func(i int) error {
 		r := record("t", fmt.Sprint("n", i))
 		r.ID = "one-id"
 		return s.Put(ctx, r)
 	})
-	if n := winners(t, errs, brig.AlreadyExists); n != 1 {
-		t.Errorf("%d of %d have the id", n, crowd)
+	if n := countSuccesses(t, errs, brig.AlreadyExists); n != 1 {
+		t.Errorf("%d of %d have the id", n, concurrency)
 	}
-	if got := everything(t, s, "t", brig.ListOptions{}); len(got) != 2 {
+	if got := listAll(t, s, "t", brig.ListOptions{}); len(got) != 2 {
 		t.Errorf("there are %v", names(got))
 	}
 }
 
-// testMixed uses every method at once; the race detector watches.
+// testMixed calls every method concurrently, for the race detector.
 func testMixed(t *testing.T, s brig.Store) {
 	ctx := t.Context()
-	for _, err := range together(func(i int) error {
+	for _, err := range runConcurrently(func(i int) error {
 		tenant, name := fmt.Sprint("t", i%3), fmt.Sprint("n", i)
 		r := record(tenant, name)
 		var errs []error
@@ -152,6 +156,6 @@ func testMixed(t *testing.T, s brig.Store) {
 	}) {
 		ok(t, err)
 	}
-	same(t, "events", len(ops(t, s, 99)), 2*crowd)
+	same(t, "events", len(ops(t, s, 99)), 2*concurrency)
 	ok(t, s.All(ctx, func(r *brig.Record) error { return fmt.Errorf("%s is left", r.ID) }))
 }

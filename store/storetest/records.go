@@ -29,10 +29,10 @@ func testInsert(t *testing.T, s brig.Store) {
 	if tenant, err := s.Owner(ctx, a.ID); err != nil || tenant != "t" {
 		t.Errorf("Owner = %q, %v", tenant, err)
 	}
-	_, err = s.Owner(ctx, "a") // a name is nobody's id
+	_, err = s.Owner(ctx, "a") // a name is not an ID
 	kind(t, err, brig.NotFound)
 
-	put(t, s, "u", "a") // the same name in another tenant is free
+	put(t, s, "u", "a") // the same name is available in another tenant
 
 	for _, tenant := range []string{"t", "u"} {
 		id := record(tenant, "b")
@@ -100,7 +100,8 @@ func testUpdate(t *testing.T, s brig.Store) {
 	})
 }
 
-// testTenants checks that another tenant's sandbox looks as one that never was.
+// testTenants checks that a sandbox of another tenant looks as if it never
+// existed.
 func testTenants(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	mine, theirs := put(t, s, "t", "a"), put(t, s, "u", "b")
@@ -122,14 +123,15 @@ func testTenants(t *testing.T, s brig.Store) {
 	}
 	_, err := s.Get(ctx, "", "a")
 	kind(t, err, brig.NotFound)
-	if got := names(everything(t, s, "t", brig.ListOptions{})); !slices.Equal(got, []string{"a"}) {
+	if got := names(listAll(t, s, "t", brig.ListOptions{})); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("tenant t lists %v", got)
 	}
-	if got := everything(t, s, "nobody", brig.ListOptions{}); len(got) != 0 {
+	if got := listAll(t, s, "nobody", brig.ListOptions{}); len(got) != 0 {
 		t.Errorf("a tenant without sandboxes lists %v", names(got))
 	}
 
-	// An id names its sandbox for ever, whatever others are called.
+	// An ID identifies its sandbox permanently, regardless of other sandboxes'
+	// names.
 	put(t, s, "t", string(mine.ID))
 	got, err := s.Get(ctx, "t", string(mine.ID))
 	ok(t, err)
@@ -166,7 +168,7 @@ func testAll(t *testing.T, s brig.Store) {
 		t.Errorf("after an error: %v, %d calls", err, calls)
 	}
 
-	// What All is for is to change records, when a server starts.
+	// A starting server uses All to change records.
 	calls = 0
 	ok(t, s.All(ctx, func(r *brig.Record) error {
 		if calls++; calls%2 == 0 {
@@ -215,7 +217,7 @@ func testDelete(t *testing.T, s brig.Store) {
 		t.Errorf("another sandbox's execution: %v", err)
 	}
 
-	again := record("t", "a") // the name is free, and nothing comes back
+	again := record("t", "a") // the name can be reused, and the old data does not reappear
 	again.ID = "id-new"
 	ok(t, s.Put(ctx, again))
 	got, err := s.Get(ctx, "t", "a")

@@ -10,7 +10,7 @@ import (
 func sealed(tenant, name string, version int) *brig.SealedSecret {
 	return &brig.SealedSecret{
 		Secret: brig.Secret{
-			Name: name, Hosts: []string{"api.example.com"}, Places: []brig.SecretPlace{brig.SecretHeader}, Exclusive: true, Plain: true,
+			Name: name, Hosts: []string{"api.example.com"}, Places: []brig.SecretPlace{brig.SecretHeader}, Exclusive: true, Plain: true, Allow: []string{"X-Tenant"},
 			Version: version, Created: birth, Updated: birth,
 		},
 		Tenant: tenant, Key: "k1", Sealed: everyByte(),
@@ -25,12 +25,12 @@ func testSecrets(t *testing.T, s brig.Store) {
 	in := sealed("t", "a", 1)
 	kind(t, s.PutSecret(ctx, in, 1, event("moved")), brig.FailedPrecondition)
 	ok(t, s.PutSecret(ctx, in, 0, event("put")))
-	scribble(reflect.ValueOf(in))
+	mutate(reflect.ValueOf(in))
 	for range 2 {
 		got, err := s.GetSecret(ctx, "t", "a")
 		ok(t, err)
 		same(t, "a secret", got, sealed("t", "a", 1))
-		scribble(reflect.ValueOf(got))
+		mutate(reflect.ValueOf(got))
 	}
 	kind(t, s.PutSecret(ctx, sealed("t", "a", 1), 0, event("taken")), brig.FailedPrecondition)
 	ok(t, s.PutSecret(ctx, sealed("t", "a", 2), 1))

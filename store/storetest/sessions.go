@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// aSession returns a session with every field set.
-func aSession(t *testing.T, tenant string, i byte) brig.Session {
+// newSession returns a session with every field set.
+func newSession(t *testing.T, tenant string, i byte) brig.Session {
 	s := brig.Session{Actor: *filled[brig.Actor](t, false)}
-	s.ID, s.Hash = fmt.Sprintf("s%s%d", tenant, i), hash(i)
+	s.ID, s.Hash, s.CSRF = fmt.Sprintf("s%s%d", tenant, i), hash(i), hash(i+100)
 	s.Actor.Tenant, s.Actor.Key = tenant, fmt.Sprintf("k%s%d", tenant, i)
 	s.Actor.Expires = birth.Add(time.Hour)
 	s.Created, s.Used, s.Expires = birth.Add(time.Duration(i)), birth.Add(time.Hour), birth.Add(2*time.Hour)
@@ -22,7 +22,7 @@ func testSessions(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	_, err := s.FindSession(ctx, hash(1))
 	e := kind(t, err, brig.Unauthenticated)
-	all := []brig.Session{aSession(t, "t", 1), aSession(t, "t", 2), aSession(t, "u", 3)}
+	all := []brig.Session{newSession(t, "t", 1), newSession(t, "t", 2), newSession(t, "u", 3)}
 	for _, i := range []int{1, 2, 0} {
 		ok(t, s.PutSession(ctx, all[i]))
 	}
@@ -55,13 +55,13 @@ func testSessions(t *testing.T, s brig.Store) {
 	ok(t, s.DeleteSession(ctx, "u", "st2")) // another tenant's
 	same(t, "after another tenant's was to be deleted", ids("t"), []string{"st1", "st2"})
 	ok(t, s.DeleteSession(ctx, "t", "st2"))
-	ok(t, s.DeleteSession(ctx, "t", "st2")) // no error when there is none
+	ok(t, s.DeleteSession(ctx, "t", "st2")) // no error if it does not exist
 	same(t, "after one was deleted", ids("t"), []string{"st1"})
 	_, err = s.FindSession(ctx, hash(2))
 	same(t, "an unknown session's error", kind(t, err, brig.Unauthenticated), e)
 }
 
-// testSessionEnds checks what takes sessions with it.
+// testSessionEnds checks which operations delete sessions.
 func testSessionEnds(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	there := func(i byte) bool {
@@ -69,10 +69,10 @@ func testSessionEnds(t *testing.T, s brig.Store) {
 		return err == nil
 	}
 	for i, tenant := range []string{"t", "t", "u", "v"} {
-		ok(t, s.PutSession(ctx, aSession(t, tenant, byte(i))))
+		ok(t, s.PutSession(ctx, newSession(t, tenant, byte(i))))
 	}
-	person := aSession(t, "u", 5)
-	person.Actor.Key = "" // as of all people
+	person := newSession(t, "u", 5)
+	person.Actor.Key = "" // as for all persons
 	ok(t, s.PutSession(ctx, person))
 	ok(t, s.DeleteKey(ctx, "kt0"))
 	same(t, "after a key was deleted", []bool{there(0), there(1), there(5)}, []bool{false, true, true})

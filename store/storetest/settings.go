@@ -23,12 +23,12 @@ func testSettings(t *testing.T, s brig.Store) {
 	long := strings.Repeat("k", 100_000)
 	in := []brig.Setting{setting("sandbox.e2b2", long, 0), setting("sandbox.e2b", "{}", 0)}
 	ok(t, s.PutSettings(ctx, in, event("put")))
-	scribble(reflect.ValueOf(in))
+	mutate(reflect.ValueOf(in))
 	for range 2 {
 		list, err = s.Settings(ctx)
 		ok(t, err)
 		same(t, "settings", list, []brig.Setting{setting("sandbox.e2b", "{}", 0), setting("sandbox.e2b2", long, 0)})
-		scribble(reflect.ValueOf(list))
+		mutate(reflect.ValueOf(list))
 	}
 	ok(t, s.PutSettings(ctx, []brig.Setting{{Name: "sandbox.e2b"}, {Name: "never"}, setting("a", "1", 1)}, event("change")))
 	list, err = s.Settings(ctx)

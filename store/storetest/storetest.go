@@ -1,9 +1,9 @@
-// Package storetest is the one conformance suite of brig.Store: it checks
-// every sentence of the contract, and what the contract leaves to the stores
-// but must not differ between them.
+// Package storetest is the conformance suite for brig.Store. It checks every
+// statement of the contract, and details that the contract does not specify but
+// that must not differ between stores.
 //
-// It knows stores by their interface only. A store's own test calls Run and
-// adds what is particular to it, such as files and crashes.
+// It accesses stores only through their interface. A store's own test calls Run
+// and adds specific tests, such as for files and crashes.
 package storetest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Run checks a store. open returns a new, empty one, which open's t closes or
-// which needs no closing; it is called several times.
+// Run checks a store. open returns a new, empty store, and closes it with
+// t.Cleanup if necessary. Run calls open several times.
 func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 	for _, test := range []struct {
 		name string
@@ -35,11 +35,14 @@ func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 		{"Filters", testFilters},
 		{"Cursors", testCursors},
 		{"Execs", testExecs},
-		{"ExecOfNone", testExecOfNone},
+		{"ExecOfNone", testExecOfDeletedSandbox},
 		{"Runs", testRuns},
 		{"PruneRuns", testPruneRuns},
+		{"TrimExecs", testTrimExecs},
+		{"TrimRuns", testTrimRuns},
+		{"TrimBytes", testTrimBytes},
 		{"EndRun", testEndRun},
-		{"EndRunOrNothing", testEndRunOrNothing},
+		{"EndRunOrNothing", testEndRunIsAtomic},
 		{"PutErrors", testPutErrors},
 		{"Keys", testKeys},
 		{"KeyLists", testKeyLists},
@@ -48,7 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 		{"TenantRecords", testTenantRecords},
 		{"DeleteTenant", testDeleteTenant},
 		{"Usage", testUsage},
-		{"UsageOrNothing", testUsageOrNothing},
+		{"UsageOrNothing", testUsageIsAtomic},
 		{"Events", testEvents},
 		{"EventsInTransaction", testEventsInTransaction},
 		{"Chain", testChain},
@@ -63,9 +66,9 @@ func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 		{"Bytes", testBytes},
 		{"Times", testTimes},
 		{"Canceled", testCanceled},
-		{"OneWinner", testOneWinner},
+		{"OneWinner", testConflict},
 		{"NoLostUpdate", testNoLostUpdate},
-		{"OneName", testOneName},
+		{"OneName", testDuplicateNames},
 		{"Mixed", testMixed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -76,10 +79,10 @@ func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 	}
 }
 
-// birth is when the sandboxes of the suite are created, unless said otherwise.
+// birth is the creation time of the suite's sandboxes, unless set otherwise.
 var birth = time.Date(2026, 11, 21, 9, 0, 0, 123456789, time.UTC)
 
-// record returns a small record that may be inserted.
+// record returns a small valid record.
 func record(tenant, name string) *brig.Record {
 	return &brig.Record{Sandbox: brig.Sandbox{
 		ID: brig.ID("id-" + tenant + "-" + name), Tenant: tenant,
@@ -87,7 +90,7 @@ func record(tenant, name string) *brig.Record {
 	}}
 }
 
-// put inserts a record of that tenant and name.
+// put inserts a record with that tenant and name.
 func put(t *testing.T, s brig.Store, tenant, name string) *brig.Record {
 	t.Helper()
 	r := record(tenant, name)
@@ -115,7 +118,7 @@ func kind(t *testing.T, err error, k brig.Kind) *brig.Error {
 	return e
 }
 
-// same checks that got is exactly want.
+// same checks that got equals want exactly.
 func same(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
@@ -123,8 +126,8 @@ func same(t *testing.T, what string, got, want any) {
 	}
 }
 
-// differ says where two values that are not equal begin to differ: whole
-// records are too long to be compared by eye.
+// differ returns the first difference between two values, because whole records
+// are too long to compare by eye.
 func differ(path string, got, want reflect.Value) string {
 	if got.IsValid() && want.IsValid() && got.Type() == want.Type() {
 		parts := func(n int, part func(v reflect.Value, i int) reflect.Value, name func(i int) string) string {
@@ -156,8 +159,8 @@ func names(rs []*brig.Record) []string {
 	return out
 }
 
-// everything reads all pages of a list.
-func everything(t *testing.T, s brig.Store, tenant string, o brig.ListOptions) []*brig.Record {
+// listAll reads all pages of a list.
+func listAll(t *testing.T, s brig.Store, tenant string, o brig.ListOptions) []*brig.Record {
 	t.Helper()
 	var all []*brig.Record
 	for {
@@ -174,7 +177,7 @@ func everything(t *testing.T, s brig.Store, tenant string, o brig.ListOptions) [
 	}
 }
 
-// event returns an event that op tells from others.
+// event returns an event with a distinct op.
 func event(op string) brig.Event {
 	return brig.Event{At: birth, Op: op, Actor: "ann", Tenant: "t", Sandbox: "id", Phase: brig.Intent}
 }
@@ -191,7 +194,7 @@ func ops(t *testing.T, s brig.Store, n int) []string {
 	return out
 }
 
-// canceled returns a context that has ended.
+// canceled returns a canceled context.
 func canceled(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -10,8 +10,8 @@ import (
 
 func hash(i byte) [32]byte { return [32]byte{0, i, 31: 0xff} }
 
-// aKey returns a key with every field set.
-func aKey(tenant string, i byte) brig.Key {
+// newKey returns a key with every field set.
+func newKey(tenant string, i byte) brig.Key {
 	id := fmt.Sprintf("k%s%d", tenant, i)
 	return brig.Key{
 		ID: id, Hash: hash(i), Kind: brig.E2BKey, Prefix: "e2b_1234", Created: birth.Add(time.Duration(i)), Used: birth.Add(time.Hour),
@@ -26,7 +26,7 @@ func testKeys(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	_, err := s.FindKey(ctx, hash(1))
 	e := kind(t, err, brig.Unauthenticated)
-	ann, too, bob := aKey("t", 1), aKey("t", 2), brig.Key{ID: "kb", Hash: hash(3), Actor: brig.Actor{Name: "bob", Tenant: "u", Role: brig.Viewer}}
+	ann, too, bob := newKey("t", 1), newKey("t", 2), brig.Key{ID: "kb", Hash: hash(3), Actor: brig.Actor{Name: "bob", Tenant: "u", Role: brig.Viewer}}
 	for _, k := range []brig.Key{ann, too, bob} {
 		ok(t, s.PutKey(ctx, k))
 	}
@@ -61,7 +61,7 @@ func testKeys(t *testing.T, s brig.Store) {
 
 func testKeyLists(t *testing.T, s brig.Store) {
 	ctx := t.Context()
-	for _, k := range []brig.Key{aKey("t", 2), aKey("u", 3), aKey("t", 1)} {
+	for _, k := range []brig.Key{newKey("t", 2), newKey("u", 3), newKey("t", 1)} {
 		ok(t, s.PutKey(ctx, k))
 	}
 	ids := func(tenant string) (out []string) {
@@ -77,13 +77,13 @@ func testKeyLists(t *testing.T, s brig.Store) {
 	same(t, "nobody's keys", ids("nobody"), []string(nil))
 	later := birth.Add(2 * time.Hour)
 	ok(t, s.TouchKeys(ctx, map[string]time.Time{"kt1": later, "no such key": later}))
-	for id, want := range map[string]time.Time{"kt1": later, "kt2": aKey("t", 2).Used} {
+	for id, want := range map[string]time.Time{"kt1": later, "kt2": newKey("t", 2).Used} {
 		k, err := s.GetKey(ctx, id)
 		ok(t, err)
 		same(t, "when "+id+" was used", k.Used, want)
 	}
 	ok(t, s.DeleteKey(ctx, "kt1"))
-	ok(t, s.DeleteKey(ctx, "kt1")) // no error when there is none
+	ok(t, s.DeleteKey(ctx, "kt1")) // no error if it does not exist
 	_, err := s.FindKey(ctx, hash(1))
 	kind(t, err, brig.Unauthenticated)
 	same(t, "what is left", ids(brig.AllTenants), []string{"kt2", "ku3"})
@@ -112,13 +112,17 @@ func testDeleteTenant(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	for i, name := range []string{"t", "u"} {
 		ok(t, s.PutTenant(ctx, &brig.Tenant{Name: name}))
-		ok(t, s.PutKey(ctx, aKey(name, byte(i))))
+		ok(t, s.PutKey(ctx, newKey(name, byte(i))))
 		ok(t, s.PutRun(ctx, name, &brig.Outcome{Sandbox: "r"}))
 		ok(t, s.PutSecret(ctx, sealed(name, "s", 1), 0))
 		ok(t, s.AddUsage(ctx, []brig.UsageLine{{Tenant: name, Day: "2026-11-21", Spent: brig.Spent{Executions: 1}}}))
 	}
+	ok(t, s.PutSettings(ctx, []brig.Setting{
+		{Name: brig.SettingRouting("t"), Type: "json", Value: []byte(`{}`), Updated: birth},
+		{Name: brig.SettingRouting("u"), Type: "json", Value: []byte(`{}`), Updated: birth},
+	}))
 	ok(t, s.DeleteTenant(ctx, "t"))
-	ok(t, s.DeleteTenant(ctx, "t")) // no error when there is none
+	ok(t, s.DeleteTenant(ctx, "t")) // no error if it does not exist
 	_, err := s.GetTenant(ctx, "t")
 	kind(t, err, brig.NotFound)
 	_, err = s.FindKey(ctx, hash(0))
@@ -133,6 +137,11 @@ func testDeleteTenant(t *testing.T, s brig.Store) {
 	ok(t, err)
 	if len(lines) != 1 || lines[0].Tenant != "u" {
 		t.Errorf("usage %+v is left, want that of u", lines)
+	}
+	settings, err := s.Settings(ctx)
+	ok(t, err)
+	if len(settings) != 1 || settings[0].Name != brig.SettingRouting("u") {
+		t.Errorf("settings %+v are left, want the routing of u", settings)
 	}
 	_, err = s.GetTenant(ctx, "u")
 	ok(t, err)
@@ -172,8 +181,8 @@ func testUsage(t *testing.T, s brig.Store) {
 	same(t, "after older days were forgotten", got, []brig.UsageLine(nil))
 }
 
-// testUsageOrNothing checks that lines are added together or not at all.
-func testUsageOrNothing(t *testing.T, s brig.Store) {
+// testUsageIsAtomic checks that either all lines are added or none.
+func testUsageIsAtomic(t *testing.T, s brig.Store) {
 	line := brig.UsageLine{Tenant: "t", Day: "2026-11-21", Spent: brig.Spent{Executions: 1}}
 	if err := s.AddUsage(canceled(t), []brig.UsageLine{line, line}); err == nil {
 		t.Error("usage was added for a caller who had gone")

@@ -26,7 +26,8 @@ func variable(tenant, id, setup, key string) *brig.SealedToolVariable {
 	}
 }
 
-// A tenant has one setup of each kind: a second one is the first, changed.
+// testToolSetups checks that a tenant has at most one setup of each kind, and
+// that writing a second one changes the first.
 func testToolSetups(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	_, err := s.GetToolSetup(ctx, "t", "s1")
@@ -34,12 +35,12 @@ func testToolSetups(t *testing.T, s brig.Store) {
 	kind(t, s.DeleteToolSetup(ctx, "t", "s1", event("delete")), brig.NotFound)
 	in := setup("t", "s1", brig.ToolLocal)
 	ok(t, s.PutToolSetup(ctx, in, event("put")))
-	scribble(reflect.ValueOf(in))
+	mutate(reflect.ValueOf(in))
 	for range 2 {
 		got, err := s.GetToolSetup(ctx, "t", "s1")
 		ok(t, err)
 		same(t, "a setup", got, setup("t", "s1", brig.ToolLocal))
-		scribble(reflect.ValueOf(got))
+		mutate(reflect.ValueOf(got))
 	}
 	again := setup("t", "s2", brig.ToolLocal)
 	again.Config, again.Created, again.Updated, again.CreatedBy, again.UpdatedBy = json.RawMessage(`{}`), birth.Add(time.Hour), birth.Add(time.Hour), "bob", "bob"
@@ -63,7 +64,8 @@ func testToolSetups(t *testing.T, s brig.Store) {
 	same(t, "events", ops(t, s, 99), []string{"delete", "put"})
 }
 
-// A setup has one variable of each key, which goes with it.
+// testToolVariables checks that a setup has at most one variable for each key,
+// and that its variables are deleted with it.
 func testToolVariables(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	kind(t, s.PutToolVariable(ctx, variable("t", "v1", "s1", "K"), event("none")), brig.NotFound)
@@ -72,12 +74,12 @@ func testToolVariables(t *testing.T, s brig.Store) {
 	in := variable("t", "v1", "s1", "K")
 	in.Value = "never kept"
 	ok(t, s.PutToolVariable(ctx, in, event("put")))
-	scribble(reflect.ValueOf(in))
+	mutate(reflect.ValueOf(in))
 	for range 2 {
 		got, err := s.GetToolVariable(ctx, "t", "v1")
 		ok(t, err)
 		same(t, "a variable", got, variable("t", "v1", "s1", "K"))
-		scribble(reflect.ValueOf(got))
+		mutate(reflect.ValueOf(got))
 	}
 	again := variable("t", "v2", "s1", "K")
 	again.Created, again.CreatedBy, again.Description = birth.Add(time.Hour), "bob", "other"
@@ -100,8 +102,9 @@ func testToolVariables(t *testing.T, s brig.Store) {
 	kind(t, s.DeleteToolVariable(ctx, "u", "v1", event("theirs")), brig.NotFound)
 	ok(t, s.DeleteToolVariable(ctx, "t", "v0", event("delete")))
 	kind(t, s.DeleteToolVariable(ctx, "t", "v0", event("again")), brig.NotFound)
-	// Only what is there is changed, by its id: neither does what was removed
-	// come back, nor is another one of its key taken for it.
+	// ChangeToolVariable changes only an existing variable, identified by its
+	// ID. It does not restore a deleted variable, and does not change another
+	// variable with the same key.
 	changed := variable("t", "v1", "s1", "K")
 	changed.Description, changed.Created, changed.CreatedBy = "changed", birth.Add(time.Hour), "bob"
 	ok(t, s.ChangeToolVariable(ctx, changed, event("change")))
@@ -121,7 +124,8 @@ func testToolVariables(t *testing.T, s brig.Store) {
 	same(t, "events", ops(t, s, 99), []string{"change", "delete", "put"})
 }
 
-// What a tenant has said of tools goes with it, and nobody else's does.
+// testToolsOfTenants checks that deleting a tenant deletes its tool setups, and
+// those of no other tenant.
 func testToolsOfTenants(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	for _, tenant := range []string{"t", "u"} {

@@ -1,7 +1,7 @@
-// Command agentrun speaks with AgentRun's control plane through Alibaba Cloud's
-// own client library, which signs as the service wants it. The tests of the
-// provider aim it at their double, to prove that the double is faithful. It is
-// a module of its own, so that the library is none of Brig's.
+// Command agentrun calls AgentRun's control plane with Alibaba Cloud's own
+// client library, which signs requests as the service requires. The provider's
+// tests call their test double with it, to prove that the double is faithful.
+// It is a separate module, so that the library is not a dependency of Brig.
 //
 // Usage: agentrun ADDRESS KEY-ID SECRET [TOKEN]
 package main

@@ -1,6 +1,6 @@
 //go:build tools
 
-// Package gremlins pins the program that makes mutants of Brig's code.
+// Package gremlins pins the version of the mutation testing tool.
 package gremlins
 
 import _ "github.com/go-gremlins/gremlins/cmd/gremlins"

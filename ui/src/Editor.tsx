@@ -11,7 +11,7 @@ import { useEffect, useRef } from "react";
 const languages = { python: python, javascript: javascript, typescript: () => javascript({ typescript: true }) } as Record<string, (() => ReturnType<typeof python>) | undefined>;
 
 // Colors that can be read in light and in dark.
-const color = (name: string) => ({ color: `light-dark(var(--mantine-color-${name}-8), var(--mantine-color-${name}-4))` });
+const color = (name: string) => ({ color: `light-dark(var(--mantine-color-${name}-light-color), var(--mantine-color-${name}-4))` });
 const colors = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword], ...color("violet") },
   { tag: [tags.string, tags.special(tags.string)], ...color("green") },
@@ -46,7 +46,7 @@ export function Editor({ value, language, onChange, onSubmit }: Props) {
           syntaxHighlighting(colors),
           ...(grammar ? [grammar()] : []),
           keymap.of([{ key: "Mod-Enter", run: () => (now.current.onSubmit(), true) }, ...defaultKeymap, ...historyKeymap, indentWithTab]),
-          EditorView.contentAttributes.of({ "aria-label": "Code" }),
+          EditorView.contentAttributes.of({ "aria-label": "Code", tabindex: "0" }),
           EditorView.updateListener.of((u) => u.docChanged && now.current.onChange(u.state.doc.toString())),
           EditorView.theme({ "&": { minHeight: "220px", maxHeight: "55vh" }, ".cm-gutters": { background: "transparent" } }),
         ],

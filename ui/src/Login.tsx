@@ -1,6 +1,7 @@
-import { Anchor, Button, Center, Paper, PasswordInput, Stack, Text, Title } from "@mantine/core";
+import { Anchor, Button, Center, Code, Group, Paper, PasswordInput, Stack, Text, Title } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { login } from "./api";
+import { get, login } from "./api";
 import { Problem } from "./parts";
 
 /** Login begins a session with a key, or at the identity provider. */
@@ -8,6 +9,7 @@ export function Login({ onDone }: { onDone: () => void }) {
   const [key, setKey] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>();
+  const settings = useQuery({ queryKey: ["settings"], queryFn: ({ signal }) => get<{ sign_in: boolean }>("/console/settings.json", signal), refetchInterval: false });
   const submit = async (e: FormEvent) => {
     e.preventDefault();
     setBusy(true);
@@ -21,21 +23,26 @@ export function Login({ onDone }: { onDone: () => void }) {
     setBusy(false);
   };
   return (
-    <Center h="100vh" p="md">
-      <Paper withBorder p="xl" w={400}>
+    <Center component="main" h="100vh" p="md">
+      <Paper withBorder p="xl" w={400} maw="100%">
         <form onSubmit={submit}>
           <Stack>
-            <Title order={3}>Brig</Title>
+            <Group gap="xs">
+              <img src="/console/icon.svg" alt="" width={28} height={28} />
+              <Title order={1}>Sign in to Brig</Title>
+            </Group>
             <PasswordInput label="API key" value={key} onChange={(e) => setKey(e.currentTarget.value)} autoFocus autoComplete="off" required />
             {error !== undefined && <Problem error={error} />}
             <Button type="submit" loading={busy}>
               Log in
             </Button>
-            <Anchor href="/v1/auth/login?next=/console/" size="sm">
-              Sign in with the identity provider
-            </Anchor>
+            {settings.data?.sign_in && (
+              <Anchor href="/v1/auth/login?next=/console/" size="sm">
+                Sign in with the identity provider
+              </Anchor>
+            )}
             <Text size="xs" c="dimmed">
-              The key is exchanged for a session that this page cannot read, and forgotten. brig key create makes one.
+              The server exchanges the key for a session, and the browser does not store it. Create a key with <Code>brig key create</Code>, or use the file <Code>admin.key</Code> in the data folder.
             </Text>
           </Stack>
         </form>

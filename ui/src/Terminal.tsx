@@ -1,64 +1,132 @@
 import "@xterm/xterm/css/xterm.css";
+import { Button, Group, Text } from "@mantine/core";
 import { FitAddon } from "@xterm/addon-fit";
 import { Terminal as Xterm } from "@xterm/xterm";
-import { useEffect, useRef } from "react";
-import { bytesOf, call, events, path } from "./api";
+import { useEffect, useRef, useState } from "react";
+import { bytesOf, call, events, get, path } from "./api";
 
 type Event = { event: string; data?: string; data_b64?: string };
 
-/** Terminal is a shell in a sandbox, on a real terminal, until it is closed. */
-export function Terminal({ sandbox }: { sandbox: string }) {
+// The tag of this browser tab's shells. A shell is found by it again when the page
+// is opened anew; other tabs have other shells.
+const item = "brig_shell";
+function tag(): string {
+  let t = sessionStorage.getItem(item);
+  if (!t) {
+    t = `console-${Array.from(crypto.getRandomValues(new Uint8Array(6)), (x) => x.toString(16).padStart(2, "0")).join("")}`;
+    sessionStorage.setItem(item, t);
+  }
+  return t;
+}
+
+/** Terminal is a shell in a sandbox, on a real terminal. The shell stays until
+ * the user ends it; a terminal that is opened later continues it. */
+export function Terminal({ sandbox, shown }: { sandbox: string; shown: boolean }) {
+  const [turn, setTurn] = useState(0);
+  const [ended, setEnded] = useState(false);
+  const pid = useRef(0);
+  const base = `/v1/sandboxes/${path(sandbox)}/processes`;
+  const end = () => pid.current && call("POST", `${base}/${pid.current}/signal`, { signal: "SIGKILL" }).catch(() => undefined); // it may have ended
+  return (
+    <>
+      <Group justify="space-between" mb="xs">
+        <Text size="xs" c="dimmed">
+          The shell continues while you are elsewhere. Press Ctrl+Shift+Esc to leave the terminal with the keyboard.
+        </Text>
+        {ended ? (
+          <Button
+            size="compact-sm"
+            onClick={() => {
+              setEnded(false);
+              setTurn(turn + 1);
+            }}
+          >
+            New shell
+          </Button>
+        ) : (
+          <Button size="compact-sm" variant="default" onClick={end} id="end-shell">
+            End shell
+          </Button>
+        )}
+      </Group>
+      <Screen key={turn} base={base} pid={pid} shown={shown} onEnd={() => setEnded(true)} />
+    </>
+  );
+}
+
+function Screen({ base, pid, shown, onEnd }: { base: string; pid: { current: number }; shown: boolean; onEnd: () => void }) {
   const at = useRef<HTMLDivElement>(null);
+  const term = useRef<Xterm>(null);
+  const visible = useRef(shown);
+  visible.current = shown;
   useEffect(() => {
-    const term = new Xterm({ cursorBlink: true, fontSize: 13, scrollback: 5000 });
+    const xterm = new Xterm({ cursorBlink: true, fontSize: 13, scrollback: 5000, screenReaderMode: true });
+    term.current = xterm;
     const fit = new FitAddon();
-    term.loadAddon(fit);
-    term.open(at.current!);
+    xterm.loadAddon(fit);
+    xterm.open(at.current!);
     fit.fit();
-    term.focus();
+    xterm.attachCustomKeyEventHandler((e) => {
+      if (e.key !== "Escape" || !e.ctrlKey || !e.shiftKey) return true;
+      document.getElementById("end-shell")?.focus();
+      return false;
+    });
     const abort = new AbortController();
-    const base = `/v1/sandboxes/${path(sandbox)}/processes`;
-    let pid = 0;
     let writing = Promise.resolve();
     const say = (e: unknown) => {
-      if (!abort.signal.aborted) term.write(`\r\n[${e instanceof Error ? e.message : e}]\r\n`);
+      if (!abort.signal.aborted) xterm.write(`\r\n[${e instanceof Error ? e.message : e}]\r\n`);
     };
-    // What is typed arrives in the order in which it was.
-    const type = term.onData((data) => {
-      if (pid) writing = writing.then(() => call<void>("POST", `${base}/${pid}/input`, { data }, abort.signal)).catch(say);
+    // Keys arrive in the order in which they were pressed.
+    const type = xterm.onData((data) => {
+      if (pid.current) writing = writing.then(() => call<void>("POST", `${base}/${pid.current}/input`, { data }, abort.signal)).catch(say);
     });
-    const size = term.onResize(({ cols, rows }) => {
-      if (pid) call("POST", `${base}/${pid}/resize`, { columns: cols, rows }, abort.signal).catch(say);
-    });
-    const watch = new ResizeObserver(() => fit.fit());
+    const resize = () => pid.current && call("POST", `${base}/${pid.current}/resize`, { columns: xterm.cols, rows: xterm.rows }, abort.signal).catch(say);
+    const size = xterm.onResize(resize);
+    const watch = new ResizeObserver(() => at.current?.clientWidth && fit.fit()); // a terminal that is not shown has no size
     watch.observe(at.current!);
     const run = async () => {
-      const p = await call<{ pid: number }>("POST", base, {
-        shell: 'exec "$(command -v bash || echo sh)" -i',
-        env: { TERM: "xterm-256color" },
-        terminal: { columns: term.cols, rows: term.rows },
-        tag: "console",
-      });
-      pid = p.pid;
-      for await (const e of events<Event>("GET", `${base}/${pid}/output`, undefined, abort.signal)) {
-        if (e.event === "stdout" || e.event === "stderr") term.write(bytesOf(e));
+      pid.current = 0;
+      const { processes } = await get<{ processes: { pid: number; tag?: string; running: boolean }[] }>(base, abort.signal);
+      const found = processes.find((p) => p.running && p.tag === tag());
+      if (found) {
+        pid.current = found.pid;
+        resize();
+      } else {
+        const p = await call<{ pid: number }>("POST", base, {
+          shell: 'exec "$(command -v bash || echo sh)" -i',
+          env: { TERM: "xterm-256color" },
+          terminal: { columns: xterm.cols, rows: xterm.rows },
+          tag: tag(),
+        });
+        if (abort.signal.aborted) return;
+        pid.current = p.pid;
+      }
+      if (visible.current) xterm.focus(); // again: a page that was left may have taken the focus back
+      for await (const e of events<Event>("GET", `${base}/${pid.current}/output`, undefined, abort.signal)) {
+        if (e.event === "stdout" || e.event === "stderr") xterm.write(bytesOf(e));
       }
       say("the shell has ended");
-      pid = 0;
+      pid.current = 0;
+      onEnd();
     };
     run().catch(say);
     return () => {
-      if (pid) call("POST", `${base}/${pid}/signal`, { signal: "SIGKILL" }).catch(() => undefined); // it may have ended
       abort.abort();
       watch.disconnect();
       type.dispose();
       size.dispose();
-      term.dispose();
+      xterm.dispose();
+      term.current = null;
     };
-  }, [sandbox]);
+    // The shell belongs to the sandbox; onEnd only reports its end.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [base]);
+  useEffect(() => {
+    if (shown) term.current?.focus();
+  }, [shown]);
   return (
     <div style={{ background: "#000", padding: 6, borderRadius: 6 }}>
-      <div ref={at} data-testid="terminal" style={{ height: 420 }} />
+      <div ref={at} data-testid="terminal" style={{ height: "min(60vh, 480px)" }} />
     </div>
   );
 }

@@ -1,5 +1,6 @@
 // What the server says and is asked, by fetch. The session is in a cookie that
-// this page cannot read; what changes something carries its token besides.
+// this page cannot read; what changes something carries its token besides, which
+// the server shows once, when the session begins.
 
 export interface FieldError {
   field: string;
@@ -20,12 +21,16 @@ export class ApiError extends Error {
   }
 }
 
-let csrf = "";
+// The session's token is in the storage of this origin. A browser sends cookies
+// to every port of a host; what is stored stays with this port. The page that
+// ends a login at the identity provider writes the same item.
+const item = "brig_csrf";
 
-/** setCSRF remembers the session's token. */
-export function setCSRF(token: string) {
-  csrf = token;
-}
+/** hasToken reports whether this browser has a session's token. */
+export const hasToken = () => !!localStorage.getItem(item);
+
+/** forget removes the session's token. */
+export const forget = () => localStorage.removeItem(item);
 
 async function problem(r: Response): Promise<ApiError> {
   try {
@@ -40,7 +45,8 @@ function headers(body: unknown): HeadersInit {
   const h: Record<string, string> = {};
   if (body !== undefined && !(body instanceof Blob)) h["Content-Type"] = "application/json";
   if (body instanceof Blob) h["Content-Type"] = "application/octet-stream";
-  if (csrf) h["X-Brig-CSRF"] = csrf;
+  const token = localStorage.getItem(item);
+  if (token) h["X-Brig-CSRF"] = token;
   return h;
 }
 
@@ -83,6 +89,7 @@ export const get = <T>(path: string, signal?: AbortSignal) => call<T>("GET", pat
 export async function login(key: string): Promise<void> {
   const r = await reach("/v1/auth/session", { method: "POST", headers: { Authorization: `Bearer ${key}` } });
   if (!r.ok) throw await problem(r);
+  localStorage.setItem(item, (await r.json()).csrf);
 }
 
 /** events reads a stream of JSON lines as it comes. What it says of an error is

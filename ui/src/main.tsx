@@ -1,13 +1,12 @@
 import "@mantine/core/styles.css";
 import "@mantine/notifications/styles.css";
-import { createTheme, MantineProvider } from "@mantine/core";
+import { MantineProvider } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";
 import { QueryCache, QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { createRoot } from "react-dom/client";
 import { ApiError } from "./api";
 import { App } from "./App";
-
-const theme = createTheme({ primaryColor: "blue", defaultRadius: "md", fontFamily: "system-ui, sans-serif" });
+import { readable, theme } from "./theme";
 
 const client: QueryClient = new QueryClient({
   // Whoever has no session any more is asked to log in.
@@ -27,7 +26,7 @@ const client: QueryClient = new QueryClient({
 });
 
 createRoot(document.getElementById("root")!).render(
-  <MantineProvider theme={theme} defaultColorScheme="auto">
+  <MantineProvider theme={theme} cssVariablesResolver={readable} defaultColorScheme="auto">
     <Notifications position="top-right" />
     <QueryClientProvider client={client}>
       <App />

@@ -5,7 +5,9 @@ export interface Whoami {
   tenant: string;
   role: Role;
   email?: string;
-  csrf?: string;
+  key_id?: string;
+  session_id?: string;
+  scopes?: string[] | null;
 }
 
 export type Role = "viewer" | "member" | "admin" | "operator";
@@ -32,12 +34,88 @@ export interface Sandbox {
   created: string;
   expires?: string;
   ended?: string;
+  origin?: string;
   exit?: { code: number; reason: string; oom_killed: boolean };
-  limits?: { memory?: number; cpus?: number; processes?: number; disk?: number };
+  limits?: Limits;
   labels?: Record<string, string>;
+  pausable?: boolean;
+  pause?: { at: string; bytes: number; left_ms: number };
+  ttl_ms?: number;
+  template?: string;
+  egress?: Egress;
+  secrets?: { name: string; env?: string }[] | null;
+  workspace?: { name: string; mode?: string; version?: number };
+  require?: Record<string, string>;
   notes?: string[];
   pool?: string;
   enforcement?: Record<string, Enforcement>;
+}
+
+export interface Limits {
+  memory?: number;
+  cpus?: number;
+  processes?: number;
+  disk?: number;
+  open_files?: number;
+  output?: number;
+}
+
+export interface Egress {
+  bandwidth?: number;
+  rules?: EgressRule[];
+}
+
+export interface EgressRule {
+  host?: string;
+  cidr?: string;
+  ports?: number[];
+  methods?: string[];
+  paths?: string[];
+  deny?: boolean;
+}
+
+/** Measured is what a running sandbox uses. */
+export interface Measured {
+  at: string;
+  cpu_ms: number;
+  memory: number;
+  cache: number;
+  sent: number;
+  received: number;
+}
+
+export interface Alert {
+  name: string;
+  severity: string;
+  state: string;
+  summary: string;
+  hint?: string;
+  since?: string;
+  labels?: Record<string, string>;
+}
+
+export interface Shelf {
+  image: string;
+  language?: string;
+  limits: Limits;
+  target: number;
+  ready: number;
+  making: number;
+  hits: number;
+  misses: number;
+  failed: number;
+  refill_ms: number;
+}
+
+export interface UsageLine {
+  tenant: string;
+  day: string;
+  executions: number;
+  execution_ms: number;
+  cpu_ms: number;
+  gib_seconds: number;
+  egress_bytes: number;
+  cost?: number;
 }
 
 export interface Enforcement {
@@ -119,10 +197,11 @@ export interface Entry {
   path: string;
   type: string;
   size: number;
-  mode: string;
+  mode: number;
   owner?: string;
   modified?: string;
   target?: string;
+  target_type?: string;
 }
 
 export interface AuditLine {
@@ -136,4 +215,20 @@ export interface AuditLine {
   detail?: Record<string, string>;
   hash: string;
   prev: string;
+}
+
+/** Execution is a command that a sandbox has run. */
+export interface Execution {
+  exec: string;
+  command?: string[] | null;
+  shell?: string;
+  done: boolean;
+  exit_code: number;
+  signal?: string;
+  timed_out: boolean;
+  oom_killed: boolean;
+  started: string;
+  duration_ms: number;
+  stdout?: string;
+  stderr?: string;
 }

@@ -1,12 +1,14 @@
 // Small parts that several pages have.
 
-import { Alert, Badge, Button, Code, Group, Loader, Modal, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Anchor, Badge, Button, Code, Group, Loader, Modal, Stack, Table, Text, TextInput, Title, VisuallyHidden } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { notifications } from "@mantine/notifications";
 import { useMutation, useQueryClient, type UseQueryResult } from "@tanstack/react-query";
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
+import { useLocation } from "wouter";
 import { ApiError } from "./api";
 import type { Enforcement } from "./nouns";
+import { ago } from "./time";
 
 /** Problem says what went wrong, and what to do about it. */
 export function Problem({ error }: { error: unknown }) {
@@ -23,19 +25,53 @@ export function Problem({ error }: { error: unknown }) {
   );
 }
 
-export function Empty({ children }: { children: ReactNode }) {
+/** Empty says that there is nothing, and below it what to do about that. */
+export function Empty({ children, next }: { children: ReactNode; next?: ReactNode }) {
   return (
-    <Text c="dimmed" ta="center" py="xl">
+    <Stack gap="md" py="xl" maw={720} mx="auto">
+      <Text c="dimmed" ta="center">
+        {children}
+      </Text>
+      {next}
+    </Stack>
+  );
+}
+
+/** Command is a line for a terminal. */
+export function Command({ children }: { children: string }) {
+  return (
+    <Code block tabIndex={0} aria-label="Command" style={{ overflowX: "auto" }}>
       {children}
-    </Text>
+    </Code>
+  );
+}
+
+/** Go is a link to another page of the console. */
+export function Go({ to, inline, children }: { to: string; inline?: boolean; children: ReactNode }) {
+  const [, go] = useLocation();
+  return (
+    <Anchor
+      size="sm"
+      underline={inline ? "always" : "hover"} // in a sentence, color alone does not tell that it is a link
+      href={`/console${to}`}
+      onClick={(e) => {
+        if (e.ctrlKey || e.metaKey || e.shiftKey) return;
+        e.preventDefault();
+        go(to);
+      }}
+    >
+      {children}
+    </Anchor>
   );
 }
 
 /** Heading is a page's title, with what can be done beside it. */
 export function Heading({ title, children }: { title: string; children?: ReactNode }) {
   return (
-    <Group justify="space-between" mb="md">
-      <Title order={3}>{title}</Title>
+    <Group justify="space-between" mb="md" gap="xs">
+      <Title order={1} style={{ overflowWrap: "anywhere" }}>
+        {title}
+      </Title>
       <Group gap="xs">{children}</Group>
     </Group>
   );
@@ -51,25 +87,25 @@ export function Fetched<T>({ query, children }: { query: UseQueryResult<T>; chil
       </>
     );
   if (query.error) return <Problem error={query.error} />;
-  return <Loader aria-label="Loading" />;
+  return <Loader aria-label="Loading" role="status" />;
 }
 
 /** Rows is a table. */
-export function Rows({ head, children, empty }: { head: string[]; children: ReactNode[]; empty: string }) {
-  if (children.length === 0) return <Empty>{empty}</Empty>;
+export function Rows({ head, children, empty, next }: { head: string[]; children: ReactNode[]; empty: string; next?: ReactNode }) {
+  if (children.length === 0) return <Empty next={next}>{empty}</Empty>;
   return (
-    <Table.ScrollContainer minWidth={600}>
-      <Table highlightOnHover verticalSpacing="xs">
+    <div role="region" aria-label={head[0]} tabIndex={0} style={{ overflowX: "auto", position: "relative" }}>
+      <Table highlightOnHover verticalSpacing="xs" miw={600}>
         <Table.Thead>
           <Table.Tr>
             {head.map((h) => (
-              <Table.Th key={h}>{h}</Table.Th>
+              <Table.Th key={h}>{h || <VisuallyHidden>Actions</VisuallyHidden>}</Table.Th>
             ))}
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>{children}</Table.Tbody>
       </Table>
-    </Table.ScrollContainer>
+    </div>
   );
 }
 
@@ -91,9 +127,17 @@ export function useDo<A = void, R = unknown>(f: (a: A) => Promise<R>, done?: str
   });
 }
 
-/** Sure is a button that asks before it does what cannot be taken back. */
-export function Sure({ label, question, onYes }: { label: string; question: string; onYes: () => void }) {
+interface SureProps {
+  label: string;
+  question: ReactNode;
+  type?: string; // the text that the user must type to continue
+  onYes: () => void;
+}
+
+/** Sure is a button that asks before it does what cannot be undone. */
+export function Sure({ label, question, type, onYes }: SureProps) {
   const [open, { open: ask, close }] = useDisclosure();
+  const [typed, setTyped] = useState("");
   return (
     <>
       <Button size="compact-sm" color="red" variant="light" onClick={ask}>
@@ -101,13 +145,17 @@ export function Sure({ label, question, onYes }: { label: string; question: stri
       </Button>
       <Modal opened={open} onClose={close} title={label}>
         <Stack>
-          <Text>{question}</Text>
+          <Text component="div" style={{ overflowWrap: "anywhere" }}>
+            {question}
+          </Text>
+          {type && <TextInput label={`Type ${type} to confirm`} value={typed} onChange={(e) => setTyped(e.currentTarget.value)} autoComplete="off" data-autofocus />}
           <Group justify="flex-end">
             <Button variant="default" onClick={close}>
               Cancel
             </Button>
             <Button
               color="red"
+              disabled={!!type && typed !== type}
               onClick={() => {
                 close();
                 onYes();
@@ -125,25 +173,39 @@ export function Sure({ label, question, onYes }: { label: string; question: stri
 const colors: Record<string, string> = {
   running: "green",
   creating: "blue",
+  paused: "violet",
   stopping: "yellow",
   stopped: "gray",
+  ok: "green",
+  failed: "red",
+  refused: "orange",
+  seen: "gray",
   boundary: "green",
   gaps: "yellow",
   none: "red",
 };
 
-export function State({ value }: { value: string }) {
+export function State({ value, says }: { value: string; says?: string }) {
   return (
-    <Badge variant="light" color={colors[value] ?? "gray"}>
-      {value}
+    <Badge variant="light" tt="none" miw="max-content" color={colors[value] ?? "gray"}>
+      {says ?? value}
     </Badge>
   );
+}
+
+/** Ago is how long ago something was; the exact time appears when pointed at. */
+export function Ago({ at }: { at?: string }) {
+  return at ? (
+    <time dateTime={at} title={when(at)} style={{ whiteSpace: "nowrap" }}>
+      {ago(at)}
+    </time>
+  ) : null;
 }
 
 /** Output is what a program wrote. */
 export function Output({ children }: { children: string }) {
   return (
-    <Code block mah={420} style={{ overflow: "auto", whiteSpace: "pre-wrap" }}>
+    <Code block mah={420} tabIndex={0} style={{ overflow: "auto", whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>
       {children}
     </Code>
   );

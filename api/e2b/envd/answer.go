@@ -17,36 +17,37 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone needs no answer
+	_, _ = w.Write(body) // a disconnected client needs no response
 }
 
-// refusal is the body of every answer that is an error.
-type refusal struct {
+// errorResponse is the body of every error response.
+type errorResponse struct {
 	Sandbox string `json:"sandboxId,omitempty"`
 	Code    int    `json:"code"`
 	Message string `json:"message"`
 }
 
-func refuse(w http.ResponseWriter, status int, message string) {
-	answer(w, status, refusal{Code: status, Message: message})
+func writeError(w http.ResponseWriter, status int, message string) {
+	answer(w, status, errorResponse{Code: status, Message: message})
 }
 
-// fail answers with err, which is about a file if name is not empty.
+// fail responds with err. name is the file of the request, or empty if it has
+// none.
 func (e *Envd) fail(w http.ResponseWriter, r *http.Request, name string, err error) {
-	if e.dead(r.Context(), err) {
-		answer(w, http.StatusBadGateway, refusal{Sandbox: callOf(r.Context()).box.ID, Code: http.StatusBadGateway, Message: gone})
+	if e.causedByEnd(r.Context(), err) {
+		answer(w, http.StatusBadGateway, errorResponse{Sandbox: callOf(r.Context()).box.ID, Code: http.StatusBadGateway, Message: gone})
 		return
 	}
-	e.note(r.Context(), err)
+	e.logInternal(r.Context(), err)
 	seen := brig.AsError(err)
-	message := text(seen)
+	message := errorText(seen)
 	if seen.Kind == brig.NotFound && name != "" {
 		message = "path '" + name + "' does not exist"
 	}
-	refuse(w, status(seen), message)
+	writeError(w, status(seen), message)
 }
 
-// status gives every kind of error its HTTP status.
+// status maps every error kind to an HTTP status.
 func status(err *brig.Error) int {
 	if diskFull(err) {
 		return http.StatusInsufficientStorage

@@ -6,11 +6,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Why a request is not let in, in E2B's words.
+// Errors of requests that are not authorized, in E2B's wording.
 var (
 	errNoToken     = errors.New("unauthorized access, please provide a valid access token or method signing if supported")
 	errNoSignature = errors.New("missing signature query parameter")
@@ -18,8 +20,9 @@ var (
 	errExpired     = errors.New("signature is already expired")
 )
 
-// Signature signs the URL of a file: op is "read" or "write", path and user
-// are as the query says them, and exp is a Unix time, or 0 for never.
+// Signature returns the signature for the URL of a file. op is "read" or
+// "write", path and user are the values in the query, and exp is a Unix time,
+// or 0 for no expiry.
 func Signature(path, op, user, token string, exp int64) string {
 	signed := path + ":" + op + ":" + user + ":" + token
 	if exp != 0 {
@@ -29,14 +32,14 @@ func Signature(path, op, user, token string, exp int64) string {
 	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// authorize reports why r must not be answered. A token that is there counts,
-// whatever else is.
+// authorize returns an error if r is not authorized. If r has the header with
+// the token, only the header is checked.
 func authorize(r *http.Request, token string, now time.Time) error {
 	if token == "" || r.URL.Path == "/health" {
 		return nil
 	}
 	if got := r.Header.Get("X-Access-Token"); got != "" {
-		if !same(got, token) {
+		if !equalConstantTime(got, token) {
 			return errNoToken
 		}
 		return nil
@@ -45,6 +48,9 @@ func authorize(r *http.Request, token string, now time.Time) error {
 		return errNoToken
 	}
 	q := r.URL.Query()
+	if isAmbiguous(q) {
+		return errSignature
+	}
 	op := "read"
 	if r.Method == http.MethodPost {
 		op = "write"
@@ -55,11 +61,11 @@ func authorize(r *http.Request, token string, now time.Time) error {
 	}
 	if given := q.Get("signature_expiration"); given != "" {
 		var err error
-		if exp, err = strconv.ParseInt(given, 10, 64); err != nil || exp <= 0 {
+		if exp, err = strconv.ParseInt(given, 10, 64); err != nil || exp <= 0 || strconv.FormatInt(exp, 10) != given {
 			return errSignature
 		}
 	}
-	if !same(signature, Signature(q.Get("path"), op, q.Get("username"), token, exp)) {
+	if !equalConstantTime(signature, Signature(q.Get("path"), op, q.Get("username"), token, exp)) {
 		return errSignature
 	}
 	if exp != 0 && exp < now.Unix() {
@@ -68,5 +74,22 @@ func authorize(r *http.Request, token string, now time.Time) error {
 	return nil
 }
 
-// same compares without telling by its time how much is right.
-func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+// isAmbiguous reports whether the signed text of a query can be interpreted in
+// two ways. Its parts are joined by colons. If the user contains a colon, the
+// text `a:read:b` may also be the signed text of another path, operation and
+// user. Otherwise the last three colons before the token end the path, even if
+// the path contains colons. A repeated parameter is ambiguous because another
+// parser may use the other value.
+func isAmbiguous(q url.Values) bool {
+	for _, name := range []string{"path", "username", "signature", "signature_expiration"} {
+		if len(q[name]) > 1 {
+			return true
+		}
+	}
+	return strings.ContainsRune(q.Get("username"), ':')
+}
+
+// equalConstantTime compares two strings in constant time.
+func equalConstantTime(a, b string) bool {
+	return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1
+}

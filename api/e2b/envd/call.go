@@ -12,22 +12,25 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// call is what the answers to one request need to know of it.
+// call holds the data of a request that its response depends on.
 type call struct {
 	box Sandbox
-	// user is who the caller wants to be inside; empty is the default.
+	// user is the requested user inside the sandbox. If it is empty, the
+	// default user applies.
 	user string
-	// timeout is how long a stream may last; 0 is for ever.
+	// timeout is the longest duration of a stream. 0 means unlimited.
 	timeout time.Duration
-	// every is after how much silence a stream shows that it lives.
+	// every is the interval of keepalives on a silent stream.
 	every time.Duration
 	out   *writer
+	body  *countedBody // nil if the body is not counted
 }
 
 type callKey struct{}
 
-// streams are the methods whose Connect-Timeout-Ms we count ourselves: taken
-// as the deadline of the request it would cut the end off the answer.
+// streams are the methods whose Connect-Timeout-Ms header this package applies.
+// As the deadline of the request, the timeout would cut off the end of the
+// response.
 var streams = [...]string{"/process.Process/Start", "/process.Process/Connect", "/filesystem.Filesystem/WatchDir"}
 
 const timeoutHeader = "Connect-Timeout-Ms"
@@ -36,14 +39,15 @@ const timeoutHeader = "Connect-Timeout-Ms"
 func withCall(r *http.Request, s Sandbox, out *writer) *http.Request {
 	c := &call{box: s, every: keepalive(r.Header.Get("Keepalive-Ping-Interval")), out: out}
 	if c.user, _, _ = r.BasicAuth(); s.Token != "" && r.Header.Get("X-Access-Token") == "" {
-		c.user = "" // a signature is for the user that it names
+		c.user = "" // a signature is valid only for the user in the signed URL
 	}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	for _, p := range streams {
 		if r.URL.Path != p {
 			continue
 		}
-		// One that is wrong stays, for the library to refuse it.
+		// An invalid timeout remains in the header, so that the library rejects
+		// it.
 		if d, ok := timeout(r.Header.Get(timeoutHeader)); ok {
 			c.timeout = d
 			r.Header = r.Header.Clone()
@@ -58,13 +62,13 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// timeout reads a Connect-Timeout-Ms: at most ten digits.
+// timeout parses a Connect-Timeout-Ms header of at most ten digits.
 func timeout(s string) (time.Duration, bool) {
 	ms, err := strconv.ParseUint(s, 10, 63)
 	return time.Duration(ms) * time.Millisecond, err == nil && len(s) <= 10
 }
 
-// keepalive reads a Keepalive-Ping-Interval, in seconds.
+// keepalive parses a Keepalive-Ping-Interval header, in seconds.
 func keepalive(s string) time.Duration {
 	if n, err := strconv.Atoi(s); err == nil && n > 0 && n <= 24*3600 {
 		return time.Duration(n) * time.Second
@@ -72,8 +76,9 @@ func keepalive(s string) time.Duration {
 	return 90 * time.Second
 }
 
-// home is where a user lives, if there is such a one.
-func home(user string) (string, bool) {
+// homeDir returns the home directory of a user and reports whether the user
+// exists.
+func homeDir(user string) (string, bool) {
 	switch user {
 	case "user":
 		return "/home/user", true
@@ -83,19 +88,19 @@ func home(user string) (string, bool) {
 	return "", false
 }
 
-// who is the user that the request asks for, and its home.
-func (c *call) who() (user, dir string, err error) {
+// resolveUser returns the user of the request and the home directory of that user.
+func (c *call) resolveUser() (user, dir string, err error) {
 	user = cmp.Or(c.user, c.box.User, "user")
-	dir, ok := home(user)
+	dir, ok := homeDir(user)
 	if !ok {
-		return "", "", brig.Errorf(brig.Unauthenticated, "invalid username: '%s'", clip(user))
+		return "", "", brig.Errorf(brig.Unauthenticated, "invalid username: '%s'", truncate(user))
 	}
 	return user, dir, nil
 }
 
-// path is where a name that the request gives leads.
+// path returns the absolute path of a name in the request.
 func (c *call) path(name string) (brig.Path, error) {
-	user, dir, err := c.who()
+	user, dir, err := c.resolveUser()
 	if err != nil {
 		return brig.Path{}, err
 	}
@@ -103,7 +108,7 @@ func (c *call) path(name string) (brig.Path, error) {
 	return brig.Path{Name: abs, User: user}, err
 }
 
-// resolve makes a name absolute, beginning at a user's home.
+// resolve makes a name absolute, relative to a user's home directory.
 func resolve(home, name string) (string, error) {
 	switch {
 	case name == "" || name == "~":
@@ -111,12 +116,12 @@ func resolve(home, name string) (string, error) {
 	case strings.HasPrefix(name, "~/"):
 		return path.Join(home, name[2:]), nil
 	case strings.HasPrefix(name, "~"):
-		return "", brig.Errorf(brig.InvalidArgument, "the home of another user cannot be looked up: '%s'", clip(name))
+		return "", brig.Errorf(brig.InvalidArgument, "the home of another user cannot be looked up: '%s'", truncate(name))
 	case strings.HasPrefix(name, "/"):
 		return path.Clean(name), nil
 	}
 	return path.Join(home, name), nil
 }
 
-// clip keeps what a caller gave from filling a message.
-func clip(s string) string { return brig.Clip(s, 200) }
+// truncate shortens a value of the caller for use in a message.
+func truncate(s string) string { return brig.Clip(s, 200) }

@@ -1,37 +1,43 @@
 package envd
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/internal/exactjson"
 )
 
-// mostComposed bounds the body of a request to compose, in bytes.
-const mostComposed = 1 << 20
+// maxComposed limits the body of a request to compose, in bytes.
+const maxComposed = 1 << 20
 
-// compose answers POST /files/compose.
+// compose handles POST /files/compose.
 func (e *Envd) compose(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Sources     []string `json:"source_paths"`
 		Destination string   `json:"destination"`
 		User        string   `json:"username"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostComposed)).Decode(&in); err != nil {
-		refuse(w, http.StatusBadRequest, "the body cannot be read")
+	body, err := httpapi.ReadDocument(w, r, maxComposed)
+	if err != nil && brig.KindOf(err) != brig.InvalidArgument {
+		e.fail(w, r, "", err) // for example, the memory budget is exhausted
+		return
+	}
+	if err != nil || exactjson.Unmarshal(body, &in) != nil {
+		writeError(w, http.StatusBadRequest, "the body cannot be read")
 		return
 	}
 	if len(in.Sources) == 0 || in.Destination == "" {
-		refuse(w, http.StatusBadRequest, "source_paths and destination are needed")
+		writeError(w, http.StatusBadRequest, "source_paths and destination are needed")
 		return
 	}
-	to, ok := e.place(w, r, in.User, in.Destination)
+	to, ok := e.filePath(w, r, in.User, in.Destination)
 	if !ok {
 		return
 	}
 	from := make([]brig.Path, len(in.Sources))
 	for i, name := range in.Sources {
-		if from[i], ok = e.place(w, r, in.User, name); !ok {
+		if from[i], ok = e.filePath(w, r, in.User, name); !ok {
 			return
 		}
 	}
@@ -40,5 +46,5 @@ func (e *Envd) compose(w http.ResponseWriter, r *http.Request) {
 		e.fail(w, r, "", err)
 		return
 	}
-	answer(w, http.StatusOK, described(made))
+	answer(w, http.StatusOK, toUploaded(made))
 }

@@ -11,14 +11,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// place is where a request for a file leads. The user is that of the query.
-func (e *Envd) place(w http.ResponseWriter, r *http.Request, user, name string) (brig.Path, bool) {
+// filePath returns the path in a file request. user is the user in the query,
+// if any.
+func (e *Envd) filePath(w http.ResponseWriter, r *http.Request, user, name string) (brig.Path, bool) {
 	c := *callOf(r.Context())
 	if user != "" {
 		c.user = user
 	}
-	if _, _, err := c.who(); err != nil {
-		refuse(w, http.StatusUnauthorized, "error looking up user '"+clip(c.user)+"': user: unknown user "+clip(c.user))
+	if _, _, err := c.resolveUser(); err != nil {
+		writeError(w, http.StatusUnauthorized, "error looking up user '"+truncate(c.user)+"': user: unknown user "+truncate(c.user))
 		return brig.Path{}, false
 	}
 	p, err := c.path(name)
@@ -29,10 +30,10 @@ func (e *Envd) place(w http.ResponseWriter, r *http.Request, user, name string) 
 	return p, true
 }
 
-// download answers GET /files.
+// download handles GET /files.
 func (e *Envd) download(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	p, ok := e.place(w, r, q.Get("username"), q.Get("path"))
+	p, ok := e.filePath(w, r, q.Get("username"), q.Get("path"))
 	if !ok {
 		return
 	}
@@ -44,7 +45,7 @@ func (e *Envd) download(w http.ResponseWriter, r *http.Request) {
 	}
 	defer f.close()
 	h := w.Header()
-	head, _ := f.r.Peek(512) // an error comes again
+	head, _ := f.r.Peek(512) // the next read returns the same error
 	kind := mime.TypeByExtension(path.Ext(p.Name))
 	if kind == "" {
 		kind = http.DetectContentType(head)
@@ -52,40 +53,40 @@ func (e *Envd) download(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", kind)
 	h.Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": path.Base(p.Name)}))
 	h.Set("Vary", "Accept-Encoding")
-	// A browser must not run what a sandbox made as if it were ours.
+	// A browser must not run content of a sandbox in this server's origin.
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox")
 	if f.size = entry.Size; f.size > 0 {
 		http.ServeContent(w, r, "", entry.Modified, f)
 	} else {
-		// Files of /proc have no size, and yet there is something in them.
+		// Files in /proc have size 0 but are not empty.
 		w.WriteHeader(http.StatusOK)
 		if r.Method != http.MethodHead {
-			_, _ = io.Copy(w, f) // f remembers what went wrong
+			_, _ = io.Copy(w, f) // f records the error
 		}
 	}
 	if f.err != nil {
-		e.note(r.Context(), f.err)
+		e.logInternal(r.Context(), f.err)
 		callOf(r.Context()).out.abort()
 	}
 }
 
-// file is a file in a sandbox that can be read from anywhere. It is opened
-// again when what is wanted is not what comes next.
+// file is a seekable file in a sandbox. If the next read is not at the current
+// position, the file is opened again.
 type file struct {
 	ctx   context.Context
 	files brig.Files
 	path  brig.Path
 	size  int64
 
-	at  int64 // where the next Read is
+	at  int64 // offset of the next Read
 	r   *bufio.Reader
 	c   io.Closer
-	rAt int64 // where r is
+	rAt int64 // offset of r
 	err error
 }
 
-// open opens it where the next Read is.
+// open opens the file at the offset of the next Read.
 func (f *file) open() (*brig.Entry, error) {
 	f.close()
 	entry, r, err := f.files.Read(f.ctx, f.path, f.at, -1)
@@ -98,7 +99,7 @@ func (f *file) open() (*brig.Entry, error) {
 
 func (f *file) close() {
 	if f.c != nil {
-		_ = f.c.Close() // it was only read
+		_ = f.c.Close() // the file was opened only for reading
 		f.c = nil
 	}
 }
@@ -114,7 +115,7 @@ func (f *file) Read(p []byte) (int, error) {
 	n, err := f.r.Read(p)
 	f.at, f.rAt = f.at+int64(n), f.rAt+int64(n)
 	if err == io.EOF && f.at < f.size {
-		err = io.ErrUnexpectedEOF // it has been cut since
+		err = io.ErrUnexpectedEOF // the file has been truncated since it was opened
 	}
 	if err != nil && err != io.EOF {
 		f.err = err

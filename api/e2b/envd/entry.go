@@ -9,7 +9,7 @@ import (
 	pb "github.com/brig-run/brig/api/e2b/envd/filesystempb"
 )
 
-// entry is what there is at a path, in E2B's terms.
+// entry converts a directory entry to E2B's format.
 func entry(e *brig.Entry) *pb.EntryInfo {
 	if e == nil {
 		return nil
@@ -18,15 +18,22 @@ func entry(e *brig.Entry) *pb.EntryInfo {
 		Name: e.Name, Path: e.Path, Size: e.Size, Mode: e.Mode & 0o777,
 		Owner: e.Owner, Group: e.Group, Metadata: e.Metadata,
 	}
-	mode := fs.FileMode(out.Mode)
-	switch e.Type {
+	kind, mode := e.Type, fs.FileMode(out.Mode)
+	if kind == brig.Symlink {
+		// Type and mode describe the target, as in E2B. The permissions
+		// describe the link itself.
+		kind, out.Mode = e.TargetType, e.TargetMode
+		mode |= fs.ModeSymlink
+		out.IsSymlink, out.SymlinkTarget = true, &e.Target
+	}
+	switch kind {
 	case brig.RegularFile:
 		out.Type = pb.FileType_FILE_TYPE_FILE
 	case brig.Directory:
-		out.Type, mode = pb.FileType_FILE_TYPE_DIRECTORY, mode|fs.ModeDir
-	case brig.Symlink:
-		out.Type, mode = pb.FileType_FILE_TYPE_SYMLINK, mode|fs.ModeSymlink
-		out.IsSymlink, out.SymlinkTarget = true, &e.Target
+		out.Type = pb.FileType_FILE_TYPE_DIRECTORY
+		if e.Type == brig.Directory {
+			mode |= fs.ModeDir
+		}
 	}
 	out.Permissions = mode.String()
 	if !e.Modified.IsZero() {
@@ -35,11 +42,11 @@ func entry(e *brig.Entry) *pb.EntryInfo {
 	return out
 }
 
-// kinds are the changes in the order in which they are told.
+// kinds lists the kinds of changes in the order in which events are sent.
 var kinds = [...]struct {
 	kind  brig.ChangeKind
 	event pb.EventType
-	entry bool // what is there now is told with it
+	entry bool // whether the event contains the current entry
 }{
 	{brig.Created, pb.EventType_EVENT_TYPE_CREATE, true},
 	{brig.Renamed, pb.EventType_EVENT_TYPE_RENAME, false},
@@ -48,7 +55,7 @@ var kinds = [...]struct {
 	{brig.Vanished, pb.EventType_EVENT_TYPE_REMOVE, false},
 }
 
-// events are what a change is, one for each of its kinds.
+// events converts a change to events, one for each of its kinds.
 func events(c brig.FileChange, entries bool) (out []*pb.FilesystemEvent) {
 	for _, k := range kinds {
 		for _, kind := range c.Kinds {

@@ -1,11 +1,12 @@
-// Package envd serves the data plane of E2B's protocol, what its SDKs find on
-// port 49983 of a sandbox, in front of a brig.Service: processes, files and
-// what belongs to them. Nothing of it runs in the sandbox.
+// Package envd serves the data plane of the E2B API, which E2B's SDKs use on
+// port 49983 of a sandbox, on top of a brig.Service. It covers processes, files
+// and related calls. All of its code runs in the server, not in the sandbox.
 package envd
 
 import (
 	"context"
 	"log/slog"
+	"math"
 	"net/http"
 	"time"
 
@@ -14,24 +15,24 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/e2b/envd/filesystempb"
 	"github.com/brig-run/brig/api/e2b/envd/processpb"
-	"github.com/brig-run/brig/door"
 )
 
-// Sandbox is the one that a request is for. The caller has found out whose it
-// is: the request's context carries the actor already.
+// Sandbox is the sandbox of a request. The caller has already checked its
+// owner, and the request's context contains the actor.
 type Sandbox struct {
-	// ID names it to the Service.
+	// ID is the sandbox's id in the Service.
 	ID string
-	// Token is what requests have to bring; without one everything is open.
+	// Token is the token that requests must carry. If it is empty, requests
+	// need no token.
 	Token string
-	// Env is what GET /envs tells.
+	// Env is the response to GET /envs.
 	Env map[string]string
-	// User and Dir are those of commands that do not say; empty for user, and
-	// for the user's home.
+	// User and Dir are the default user and directory of commands. If they are
+	// empty, the defaults are user and the home directory of the user.
 	User, Dir string
 }
 
-// Metrics is what a sandbox uses of what it has; sizes are in bytes.
+// Metrics is the resource usage of a sandbox. Sizes are in bytes.
 type Metrics struct {
 	Time              time.Time
 	CPUs              float64
@@ -41,27 +42,31 @@ type Metrics struct {
 	Disk, DiskMax     int64
 }
 
-// Options are what New needs.
+// Service is the part of brig.Service that envd uses.
+type Service interface {
+	brig.SandboxService
+	brig.GuestService
+}
+
+// Options configure New.
 type Options struct {
-	Service brig.Service
+	Service Service
 	Log     *slog.Logger // may be nil
-	// Metrics measures a sandbox; without it GET /metrics is not implemented.
+	// Metrics returns the resource usage of a sandbox. If it is nil, GET
+	// /metrics responds with Unimplemented.
 	Metrics func(ctx context.Context, id string) (Metrics, error)
 }
 
-// Envd serves the data plane of every sandbox. Its methods may be called from
-// several goroutines.
+// Envd serves the data plane of every sandbox. Its methods are safe for
+// concurrent use.
 type Envd struct {
-	service  brig.Service
+	service  Service
 	log      *slog.Logger
 	metrics  func(ctx context.Context, id string) (Metrics, error)
 	mux      *http.ServeMux
 	watchers *watchers
+	errors   *connect.ErrorWriter
 }
-
-// largest bounds one message, in bytes. What is typed into a process comes in
-// one.
-const largest = 32 << 20
 
 // New returns an Envd.
 func New(o Options) *Envd {
@@ -69,22 +74,22 @@ func New(o Options) *Envd {
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
-	options := []connect.HandlerOption{connect.WithReadMaxBytes(largest), connect.WithCompressMinBytes(1 << 10)}
-	e.mux.Handle(processpb.NewProcessHandler(processes{e}, options...))
-	e.mux.Handle(filesystempb.NewFilesystemHandler(filesystem{e}, options...))
+	e.errors = connect.NewErrorWriter(options()...)
+	e.mux.Handle(processpb.NewProcessHandler(processes{e}, options()...))
+	e.mux.Handle(filesystempb.NewFilesystemHandler(filesystem{e}, options()...))
 	e.mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	e.mux.HandleFunc("GET /envs", e.envs)
 	e.mux.HandleFunc("GET /metrics", e.measure)
 	e.mux.HandleFunc("GET /files", e.download)
-	e.mux.HandleFunc("POST /files", e.upload)
-	e.mux.HandleFunc("POST /files/compose", e.compose)
+	e.mux.HandleFunc("POST "+filesPath, e.upload)
+	e.mux.HandleFunc("POST "+composePath, e.compose)
 	e.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
+		writeError(w, http.StatusNotFound, "there is no "+r.Method+" "+r.URL.Path)
 	})
 	return e
 }
 
-// Close ends what goes on without a request: the watchers.
+// Close ends the watchers, which outlive their requests.
 func (e *Envd) Close() { e.watchers.close() }
 
 // Serve answers one request for s.
@@ -95,21 +100,25 @@ func (e *Envd) Serve(w http.ResponseWriter, r *http.Request, s Sandbox) {
 		return
 	}
 	if err := authorize(r, s.Token, time.Now()); err != nil {
-		refuse(w, http.StatusUnauthorized, err.Error())
+		writeError(w, http.StatusUnauthorized, err.Error())
 		return
 	}
-	door.LongBody(w)
 	out := newWriter(w)
-	e.mux.ServeHTTP(out, withCall(r, s, out))
+	r = withCall(r, s, out)
+	if err := e.admit(r); err != nil {
+		e.deny(out, r, err)
+	} else {
+		e.mux.ServeHTTP(out, r)
+	}
 	if out.finish() {
-		// The client has to see a broken connection: only then does it ask
-		// whether the sandbox is still there.
+		// The client must see an aborted connection, because only then does it
+		// check whether the sandbox still exists.
 		panic(http.ErrAbortHandler) //nolint:forbidigo // the one way to break a connection
 	}
 }
 
-// allowOrigins lets pages of any origin in: what proves who is calling is
-// never a cookie.
+// allowOrigins allows pages of every origin, because the credential of a
+// request is never a cookie.
 func allowOrigins(h http.Header, r *http.Request) {
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "*")
@@ -120,7 +129,35 @@ func allowOrigins(h http.Header, r *http.Request) {
 	h.Set("Access-Control-Max-Age", "7200")
 	h.Set("Access-Control-Allow-Headers", "*")
 	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
-		h.Set("Access-Control-Allow-Headers", asked) // "*" leaves Authorization out
+		h.Set("Access-Control-Allow-Headers", asked) // "*" does not include Authorization
 		h.Add("Vary", "Access-Control-Request-Headers")
 	}
+}
+
+// envs handles GET /envs.
+func (e *Envd) envs(w http.ResponseWriter, r *http.Request) {
+	env := callOf(r.Context()).box.Env
+	if env == nil {
+		env = map[string]string{}
+	}
+	answer(w, http.StatusOK, env)
+}
+
+// measure handles GET /metrics.
+func (e *Envd) measure(w http.ResponseWriter, r *http.Request) {
+	if e.metrics == nil {
+		e.fail(w, r, "", brig.Errorf(brig.Unimplemented, "there are no metrics"))
+		return
+	}
+	m, err := e.metrics(r.Context(), callOf(r.Context()).box.ID)
+	if err != nil {
+		e.fail(w, r, "", err)
+		return
+	}
+	answer(w, http.StatusOK, map[string]any{
+		"ts": m.Time.Unix(), "cpu_count": int(math.Ceil(m.CPUs)), "cpu_used_pct": m.CPUPercent,
+		"mem_total": m.MemoryMax, "mem_used": m.Memory, "mem_cache": m.MemoryCache,
+		"mem_total_mib": m.MemoryMax / brig.MiB, "mem_used_mib": m.Memory / brig.MiB,
+		"disk_used": m.Disk, "disk_total": m.DiskMax,
+	})
 }

@@ -12,15 +12,17 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// gone is what E2B's own proxy says of a sandbox that does not run.
+// gone is the message that E2B's own proxy sends for a sandbox that is not
+// running.
 const gone = "The sandbox was not found"
 
 func errGone() error {
 	return connect.NewError(connect.CodeUnavailable, brig.Errorf(brig.NotFound, gone))
 }
 
-// alive reports whether a sandbox still runs, as far as anybody can say.
-func (e *Envd) alive(ctx context.Context, id string) bool {
+// isRunning reports whether a sandbox is still running, as far as the server
+// knows.
+func (e *Envd) isRunning(ctx context.Context, id string) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	sb, err := e.service.Get(ctx, id)
@@ -30,17 +32,17 @@ func (e *Envd) alive(ctx context.Context, id string) bool {
 	return sb.State == brig.Running || sb.State == brig.Creating
 }
 
-// dead reports whether err came of the end of the sandbox. Errors that speak
-// of something else are not looked into.
-func (e *Envd) dead(ctx context.Context, err error) bool {
+// causedByEnd reports whether the end of the sandbox caused err. If the kind of
+// err shows another cause, it does not look up the sandbox.
+func (e *Envd) causedByEnd(ctx context.Context, err error) bool {
 	switch brig.KindOf(err) {
 	case "", brig.InvalidArgument, brig.AlreadyExists, brig.RateLimited, brig.Unauthenticated, brig.PermissionDenied, brig.Unimplemented:
 		return false
 	}
-	return !e.alive(ctx, callOf(ctx).box.ID)
+	return !e.isRunning(ctx, callOf(ctx).box.ID)
 }
 
-// failure is err as a client may see it.
+// failure converts err to a Connect error for the client.
 func (e *Envd) failure(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -48,31 +50,32 @@ func (e *Envd) failure(ctx context.Context, err error) error {
 	if own, ok := errors.AsType[*connect.Error](err); ok {
 		return own
 	}
-	if e.dead(ctx, err) {
+	if e.causedByEnd(ctx, err) {
 		return errGone()
 	}
-	e.note(ctx, err)
+	e.logInternal(ctx, err)
 	seen := brig.AsError(err)
-	return connect.NewError(code(seen), errors.New(text(seen)))
+	return connect.NewError(code(seen), errors.New(errorText(seen)))
 }
 
-// note logs what is nobody's fault but ours.
-func (e *Envd) note(ctx context.Context, err error) {
+// logInternal logs err if it is an internal error.
+func (e *Envd) logInternal(ctx context.Context, err error) {
 	if brig.KindOf(err) == brig.Internal {
 		e.log.ErrorContext(ctx, "envd", slog.String("sandbox", callOf(ctx).box.ID), slog.Any("error", err))
 	}
 }
 
-// text is what an error says, its field first. What is said of a path names it
-// already.
-func text(err *brig.Error) string {
+// errorText returns the message of an error with its field as prefix. Messages
+// about a path already contain the path.
+func errorText(err *brig.Error) string {
 	if err.Field != "" && err.Field != "path" {
 		return err.Field + ": " + err.Message
 	}
 	return err.Message
 }
 
-// exhausted reports whether a precondition is that there be room.
+// exhausted reports whether err is a FailedPrecondition because space is
+// lacking or another limit has been reached.
 func exhausted(err *brig.Error) bool {
 	if err.Kind != brig.FailedPrecondition {
 		return false
@@ -81,14 +84,14 @@ func exhausted(err *brig.Error) bool {
 	return diskFull(err) || strings.Contains(m, "limit") || strings.Contains(m, "too many")
 }
 
-// diskFull reports whether there is no room for a file.
+// diskFull reports whether the disk is full.
 func diskFull(err *brig.Error) bool {
 	m := strings.ToLower(err.Message)
 	return err.Kind == brig.FailedPrecondition && (strings.Contains(m, "full") || strings.Contains(m, "no space"))
 }
 
-// code gives every kind of error its Connect code. "unavailable" makes SDKs
-// say that the sandbox is gone.
+// code maps every error kind to a Connect code. For "unavailable", SDKs report
+// that the sandbox does not exist.
 func code(err *brig.Error) connect.Code {
 	if exhausted(err) {
 		return connect.CodeResourceExhausted

@@ -116,7 +116,8 @@ func TestDownload(t *testing.T) {
 	if res.StatusCode != 304 {
 		t.Errorf("not modified: %d", res.StatusCode)
 	}
-	// What is cut off is not whole.
+	// If a file is shorter than its reported size, the response ends with an
+	// error.
 	r, _ := http.NewRequestWithContext(t.Context(), "GET", srv.URL+"/files?path=cut", nil)
 	r.Header.Set("X-Access-Token", token)
 	if res, err := http.DefaultClient.Do(r); err == nil {
@@ -127,7 +128,7 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// form builds a multipart body of parts given as header and content.
+// form builds a multipart body from pairs of header and content.
 func form(parts ...string) (body string, header map[string]string) {
 	var b strings.Builder
 	for i := 0; i+1 < len(parts); i += 2 {

@@ -10,23 +10,23 @@ import (
 // filesystem implements filesystem.Filesystem.
 type filesystem struct{ *Envd }
 
-func (s filesystem) of(c *call) brig.Files { return s.service.Files(c.box.ID) }
+func (s filesystem) filesOf(c *call) brig.Files { return s.service.Files(c.box.ID) }
 
-// at does something at a path that a request gives. What is not there is told
-// in E2B's words.
-func (s filesystem) at(ctx context.Context, name string, do func(brig.Files, brig.Path) error) error {
+// withPath calls do with the path of a request. It returns NotFound errors in
+// E2B's wording.
+func (s filesystem) withPath(ctx context.Context, name string, do func(brig.Files, brig.Path) error) error {
 	c := callOf(ctx)
 	p, err := c.path(name)
 	if err == nil {
-		err = do(s.of(c), p)
+		err = do(s.filesOf(c), p)
 	}
-	return s.missing(ctx, p.Name, err)
+	return s.pathFailure(ctx, p.Name, err)
 }
 
-// missing is failure for what was done at a path.
-func (s filesystem) missing(ctx context.Context, name string, err error) error {
-	if brig.KindOf(err) == brig.NotFound && !s.dead(ctx, err) {
-		err = brig.Errorf(brig.NotFound, "file not found: %s", clip(name))
+// pathFailure is like failure, for an operation on a path.
+func (s filesystem) pathFailure(ctx context.Context, name string, err error) error {
+	if brig.KindOf(err) == brig.NotFound && !s.causedByEnd(ctx, err) {
+		err = brig.Errorf(brig.NotFound, "file not found: %s", truncate(name))
 	}
 	return s.failure(ctx, err)
 }
@@ -34,7 +34,7 @@ func (s filesystem) missing(ctx context.Context, name string, err error) error {
 // Stat implements filesystem.Filesystem.
 func (s filesystem) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatResponse, error) {
 	out := &pb.StatResponse{}
-	err := s.at(ctx, r.GetPath(), func(f brig.Files, p brig.Path) error {
+	err := s.withPath(ctx, r.GetPath(), func(f brig.Files, p brig.Path) error {
 		e, err := f.Stat(ctx, p)
 		out.Entry = entry(e)
 		return err
@@ -45,7 +45,7 @@ func (s filesystem) Stat(ctx context.Context, r *pb.StatRequest) (*pb.StatRespon
 // MakeDir implements filesystem.Filesystem.
 func (s filesystem) MakeDir(ctx context.Context, r *pb.MakeDirRequest) (*pb.MakeDirResponse, error) {
 	out := &pb.MakeDirResponse{}
-	err := s.at(ctx, r.GetPath(), func(f brig.Files, p brig.Path) error {
+	err := s.withPath(ctx, r.GetPath(), func(f brig.Files, p brig.Path) error {
 		e, err := f.MakeDir(ctx, p)
 		out.Entry = entry(e)
 		return err
@@ -56,7 +56,7 @@ func (s filesystem) MakeDir(ctx context.Context, r *pb.MakeDirRequest) (*pb.Make
 // Move implements filesystem.Filesystem.
 func (s filesystem) Move(ctx context.Context, r *pb.MoveRequest) (*pb.MoveResponse, error) {
 	out := &pb.MoveResponse{}
-	err := s.at(ctx, r.GetSource(), func(f brig.Files, from brig.Path) error {
+	err := s.withPath(ctx, r.GetSource(), func(f brig.Files, from brig.Path) error {
 		to, err := callOf(ctx).path(r.GetDestination())
 		if err != nil {
 			return err
@@ -68,14 +68,14 @@ func (s filesystem) Move(ctx context.Context, r *pb.MoveRequest) (*pb.MoveRespon
 	return out, err
 }
 
-// deepest bounds how far down a list goes. No path is that deep.
-const deepest = 4096
+// maxDepth limits the depth of a listing. No path has that many levels.
+const maxDepth = 4096
 
 // ListDir implements filesystem.Filesystem.
 func (s filesystem) ListDir(ctx context.Context, r *pb.ListDirRequest) (*pb.ListDirResponse, error) {
 	out := &pb.ListDirResponse{}
-	err := s.at(ctx, r.GetPath(), func(f brig.Files, p brig.Path) error {
-		all, err := f.List(ctx, p, int(min(max(r.GetDepth(), 1), deepest)))
+	err := s.withPath(ctx, r.GetPath(), func(f brig.Files, p brig.Path) error {
+		all, err := f.List(ctx, p, int(min(max(r.GetDepth(), 1), maxDepth)))
 		for _, e := range all {
 			out.Entries = append(out.Entries, entry(e))
 		}
@@ -86,6 +86,6 @@ func (s filesystem) ListDir(ctx context.Context, r *pb.ListDirRequest) (*pb.List
 
 // Remove implements filesystem.Filesystem.
 func (s filesystem) Remove(ctx context.Context, r *pb.RemoveRequest) (*pb.RemoveResponse, error) {
-	err := s.at(ctx, r.GetPath(), func(f brig.Files, p brig.Path) error { return f.Remove(ctx, p) })
+	err := s.withPath(ctx, r.GetPath(), func(f brig.Files, p brig.Path) error { return f.Remove(ctx, p) })
 	return &pb.RemoveResponse{}, err
 }

@@ -15,43 +15,44 @@ import (
 	pb "github.com/brig-run/brig/api/e2b/envd/processpb"
 )
 
-// The most output that one event carries, from pipes and from a terminal.
+// Largest output of one event, from pipes and from a terminal, in bytes.
 const (
-	mostPiped = 32 << 10
-	mostTyped = 16 << 10
+	maxPipeInput     = 32 << 10
+	maxTerminalInput = 16 << 10
 )
 
-// overtime is how long the end of a process whose time is up may take to be
-// told.
-const overtime = 10 * time.Second
+// timeoutGrace is how long a stream waits for the end of a process that has timed
+// out.
+const timeoutGrace = 10 * time.Second
 
-// following is a stream about one process.
-type following struct {
+// subscription describes a stream of the events of one process.
+type subscription struct {
 	pid      int
 	from     int64
 	terminal bool
-	// own says that the stream's timeout is the process's as well.
+	// own reports whether the stream's timeout is also the timeout of the
+	// process.
 	own  bool
 	send func(*pb.ProcessEvent) error
 }
 
-// follow tells a client what a process does until its end. The client's going
-// away is no matter to the process.
-func (s processes) follow(ctx context.Context, c *call, f following) error {
+// follow sends the events of a process to a client until the process ends. The
+// process keeps running if the client disconnects.
+func (s processes) follow(ctx context.Context, c *call, f subscription) error {
 	if f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(f.pid)}}}) != nil {
-		return nil // nobody is there to be told
+		return nil // the client has disconnected
 	}
 	limit := c.timeout
 	if limit > 0 && f.own {
-		limit += overtime // the service keeps the time
+		limit += timeoutGrace // the Service itself applies the timeout
 	}
-	within, cancel := bounded(ctx, limit)
+	within, cancel := withTimeout(ctx, limit)
 	defer cancel()
 	var end *brig.Result
-	p := newPulse(within, c.every, func() error {
+	p := newKeepaliveSender(within, c.every, func() error {
 		return f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}})
 	})
-	err := s.of(c).Attach(p.ctx, f.pid, f.from, func(ev brig.ProcessEvent) error {
+	err := s.processesOf(c).Attach(p.ctx, f.pid, f.from, func(ev brig.ProcessEvent) error {
 		if ev.End != nil {
 			end = ev.End
 			return nil
@@ -59,54 +60,55 @@ func (s processes) follow(ctx context.Context, c *call, f following) error {
 		return p.do(func() error { return f.output(ev) })
 	})
 	if p.stop() != nil {
-		return nil // the client is gone
+		return nil // the client has disconnected
 	}
 	switch {
 	case end != nil && end.TimedOut && f.own:
-		return outOfTime(c.timeout)
-	case end != nil && killed(end) && !s.alive(ctx, c.box.ID): // by the end of everything
+		return errTimeout(c.timeout)
+	case end != nil && killed(end) && !s.isRunning(ctx, c.box.ID): // the process was killed because the sandbox ended
 		err = brig.Errorf(brig.NotFound, gone)
 	case end != nil:
-		return f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_End{End: ending(end)}})
+		return f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_End{End: endEvent(end)}})
 	}
 	return s.interrupted(ctx, within, err)
 }
 
-// bounded is context.WithTimeout, where 0 is for ever.
-func bounded(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+// withTimeout is like context.WithTimeout, but 0 means unlimited.
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if d <= 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, d)
 }
 
-func outOfTime(d time.Duration) error {
+func errTimeout(d time.Duration) error {
 	return connect.NewError(connect.CodeDeadlineExceeded, fmt.Errorf("the time of %v is up", d))
 }
 
-// interrupted ends a stream that has begun, before what it tells of has ended.
-// ctx is the request's, within is bounded by the stream's timeout.
+// interrupted returns the error for a stream that ends before its process or
+// watch does. ctx is the request's context, and within also ends with the
+// stream's timeout.
 func (e *Envd) interrupted(ctx, within context.Context, err error) error {
 	switch c := callOf(ctx); {
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil // the client is gone
+		return nil // the client has disconnected
 	case errors.Is(within.Err(), context.DeadlineExceeded):
-		return outOfTime(c.timeout)
+		return errTimeout(c.timeout)
 	case err == nil:
 		err = brig.Errorf(brig.Internal, "a stream ended without an end")
 	}
-	if e.dead(ctx, err) {
+	if e.causedByEnd(ctx, err) {
 		callOf(ctx).out.abort()
-		return errGone() // which does not get out
+		return errGone() // not sent, because the response is aborted
 	}
 	return e.failure(ctx, err)
 }
 
-// output sends a part of the output, in parts that are not too large.
-func (f following) output(ev brig.ProcessEvent) error {
-	most := mostPiped
+// output sends a process's output in events of limited size.
+func (f subscription) output(ev brig.ProcessEvent) error {
+	most := maxPipeInput
 	if f.terminal {
-		most = mostTyped
+		most = maxTerminalInput
 	}
 	for data := ev.Output; len(data) > 0; {
 		n := min(len(data), most)
@@ -127,11 +129,11 @@ func (f following) output(ev brig.ProcessEvent) error {
 	return nil
 }
 
-// killed reports whether a process did not end by itself.
+// killed reports whether a process was killed.
 func killed(r *brig.Result) bool { return r.Signal != "" || r.TimedOut || r.OOMKilled }
 
-// ending says how a process ended, as Go does.
-func ending(r *brig.Result) *pb.ProcessEvent_EndEvent {
+// endEvent describes how a process ended, in the format of Go's os package.
+func endEvent(r *brig.Result) *pb.ProcessEvent_EndEvent {
 	if killed(r) {
 		n := unix.SignalNum(r.Signal)
 		if n == 0 {

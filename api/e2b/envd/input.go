@@ -10,8 +10,9 @@ import (
 	pb "github.com/brig-run/brig/api/e2b/envd/processpb"
 )
 
-// mistake is input for what cannot take it. E2B calls all of these internal.
-func mistake(message string) error {
+// errInvalidInput returns the error for input that a process cannot accept. E2B
+// reports all of these errors as internal.
+func errInvalidInput(message string) error {
 	return connect.NewError(connect.CodeInternal, errors.New(message))
 }
 
@@ -44,6 +45,7 @@ func (s processes) StreamInput(ctx context.Context, in *connect.ClientStream[pb.
 			if err := s.input(ctx, p, r.GetData().GetInput()); err != nil {
 				return nil, err
 			}
+			bodyOf(ctx).releaseRead()
 		case *pb.StreamInputRequest_Keepalive:
 		default:
 			return nil, s.failure(ctx, brig.Errorf(brig.InvalidArgument, "an event is empty"))
@@ -55,21 +57,21 @@ func (s processes) StreamInput(ctx context.Context, in *connect.ClientStream[pb.
 	return &pb.StreamInputResponse{}, nil
 }
 
-// input writes to a process what a request has for it.
+// input writes the input of a request to a process.
 func (s processes) input(ctx context.Context, p *brig.ProcessInfo, in *pb.ProcessInput) error {
 	var data []byte
 	switch in.GetInput().(type) {
 	case *pb.ProcessInput_Stdin:
 		if p.Spec.Terminal != nil {
-			return mistake("the process has a terminal instead of a standard input")
+			return errInvalidInput("the process has a terminal instead of a standard input")
 		}
 		if p.Spec.NoInput {
-			return mistake("the process was started without a standard input")
+			return errInvalidInput("the process was started without a standard input")
 		}
 		data = in.GetStdin()
 	case *pb.ProcessInput_Pty:
 		if p.Spec.Terminal == nil {
-			return mistake("the process has no terminal")
+			return errInvalidInput("the process has no terminal")
 		}
 		data = in.GetPty()
 	default:
@@ -78,9 +80,9 @@ func (s processes) input(ctx context.Context, p *brig.ProcessInfo, in *pb.Proces
 	if len(data) == 0 {
 		return nil
 	}
-	err := s.of(callOf(ctx)).Input(ctx, p.PID, data)
-	if brig.KindOf(err) == brig.FailedPrecondition && !s.dead(ctx, err) {
-		return mistake(brig.AsError(err).Message)
+	err := s.processesOf(callOf(ctx)).Input(ctx, p.PID, data)
+	if brig.KindOf(err) == brig.FailedPrecondition && !s.causedByEnd(ctx, err) {
+		return errInvalidInput(brig.AsError(err).Message)
 	}
 	return s.failure(ctx, err)
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// How large the metadata of a file may be, in bytes: one key, and all of it.
+// Limits of a file's metadata in bytes, for one key and in total.
 const (
-	mostKey      = 246
-	mostMetadata = 4096
+	maxMetadataKey = 246
+	maxMetadata    = 4096
 )
 
 const metadataPrefix = "X-Metadata-"
 
-// metadata is what the headers say of a file, by lower-case keys.
+// metadata returns the file metadata in the headers, by lower-case keys.
 func metadata(h http.Header) (map[string]string, error) {
 	var out map[string]string
 	size := 0
@@ -27,12 +27,12 @@ func metadata(h http.Header) (map[string]string, error) {
 		key, value := strings.ToLower(name[len(metadataPrefix):]), strings.Join(values, ",")
 		outside := func(c rune) bool { return c < ' ' || c > '~' }
 		switch size += len(key) + len(value); {
-		case key == "" || len(key) > mostKey:
-			return nil, brig.Errorf(brig.InvalidArgument, "a metadata key has 1 to %d bytes", mostKey)
+		case key == "" || len(key) > maxMetadataKey:
+			return nil, brig.Errorf(brig.InvalidArgument, "a metadata key has 1 to %d bytes", maxMetadataKey)
 		case strings.IndexFunc(key+value, outside) >= 0:
-			return nil, brig.Errorf(brig.InvalidArgument, "metadata is printable ASCII: '%s' is not", clip(key))
-		case size > mostMetadata:
-			return nil, brig.Errorf(brig.InvalidArgument, "metadata has at most %d bytes", mostMetadata)
+			return nil, brig.Errorf(brig.InvalidArgument, "metadata is printable ASCII: '%s' is not", truncate(key))
+		case size > maxMetadata:
+			return nil, brig.Errorf(brig.InvalidArgument, "metadata has at most %d bytes", maxMetadata)
 		}
 		if out == nil {
 			out = map[string]string{}
@@ -42,11 +42,11 @@ func metadata(h http.Header) (map[string]string, error) {
 	return out, nil
 }
 
-// longest bounds a path, in bytes.
+// longest is the maximum length of a path, in bytes.
 const longest = 4096
 
-// disposition reads the name of a form's field and the whole name of its file,
-// directories included: multipart's own function leaves them out.
+// disposition returns the name of a form field and its file name including
+// directories, which package multipart would remove.
 func disposition(header string) (field, file string, err error) {
 	_, params, err := mime.ParseMediaType(header)
 	if err != nil {
@@ -54,7 +54,7 @@ func disposition(header string) (field, file string, err error) {
 	}
 	file = params["filename"]
 	if len(file) > longest || strings.ContainsRune(file, 0) {
-		return "", "", brig.Errorf(brig.InvalidArgument, "'%s' cannot be a file's name", clip(file))
+		return "", "", brig.Errorf(brig.InvalidArgument, "'%s' cannot be a file's name", truncate(file))
 	}
 	return params["name"], file, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Every kind of error has an answer of its own in both protocols.
-func TestKindsAreMapped(t *testing.T) {
+// Every error kind is mapped in both protocols.
+func TestErrorKindMapping(t *testing.T) {
 	for _, k := range brig.Kinds {
 		e := brig.Errorf(k, "x")
 		internal := k == brig.Internal || k == brig.CreationFailed
@@ -40,8 +40,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// A watcher that nobody asks ends.
-func TestWatchersEnd(t *testing.T) {
+// A watcher ends if no client polls it.
+func TestUnpolledWatcherEnds(t *testing.T) {
 	ws := newWatchers()
 	ended := make(chan struct{})
 	id, w, err := ws.add("box", "token", func() { close(ended) })
@@ -50,7 +50,7 @@ func TestWatchersEnd(t *testing.T) {
 	}
 	w.timer.Reset(time.Millisecond)
 	<-ended
-	if _, ok := ws.take("box", "token", id); ok || len(ws.all) != 0 {
+	if _, ok := ws.drain("box", "token", id); ok || len(ws.all) != 0 {
 		t.Error("it is still there")
 	}
 }
@@ -75,7 +75,7 @@ func FuzzMetadata(f *testing.F) {
 			t.Error("both")
 		}
 		for k, v := range got {
-			if k == "" || k != strings.ToLower(k) || len(k)+len(v) > mostMetadata || strings.ContainsAny(k+v, "\r\n\x00") {
+			if k == "" || k != strings.ToLower(k) || len(k)+len(v) > maxMetadata || strings.ContainsAny(k+v, "\r\n\x00") {
 				t.Errorf("%q: %q", k, v)
 			}
 		}

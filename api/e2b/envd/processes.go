@@ -11,10 +11,11 @@ import (
 // processes implements process.Process.
 type processes struct{ *Envd }
 
-func (s processes) of(c *call) brig.Processes { return s.service.Processes(c.box.ID) }
+func (s processes) processesOf(c *call) brig.Processes { return s.service.Processes(c.box.ID) }
 
-// find finds the process that a selector means, the newest if there are
-// several. One that has ended is only found if that is wanted.
+// find returns the process for a selector. If several processes match, it
+// returns the newest. It returns a process that has ended only if ended is
+// true.
 func (s processes) find(ctx context.Context, sel *pb.ProcessSelector, ended bool) (*brig.ProcessInfo, error) {
 	fits := func(p *brig.ProcessInfo) bool { return p.PID == int(sel.GetPid()) }
 	missing := brig.Errorf(brig.NotFound, "process with pid %d not found", sel.GetPid())
@@ -22,11 +23,11 @@ func (s processes) find(ctx context.Context, sel *pb.ProcessSelector, ended bool
 	case *pb.ProcessSelector_Pid:
 	case *pb.ProcessSelector_Tag:
 		fits = func(p *brig.ProcessInfo) bool { return p.Spec.Tag == sel.GetTag() }
-		missing = brig.Errorf(brig.NotFound, "process with tag %s not found", clip(sel.GetTag()))
+		missing = brig.Errorf(brig.NotFound, "process with tag %s not found", truncate(sel.GetTag()))
 	default:
 		return nil, brig.Errorf(brig.InvalidArgument, "no process is selected")
 	}
-	all, err := s.of(callOf(ctx)).List(ctx)
+	all, err := s.processesOf(callOf(ctx)).List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (s processes) find(ctx context.Context, sel *pb.ProcessSelector, ended bool
 
 // List implements process.Process.
 func (s processes) List(ctx context.Context, _ *pb.ListRequest) (*pb.ListResponse, error) {
-	all, err := s.of(callOf(ctx)).List(ctx)
+	all, err := s.processesOf(callOf(ctx)).List(ctx)
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
@@ -55,7 +56,7 @@ func (s processes) List(ctx context.Context, _ *pb.ListRequest) (*pb.ListRespons
 
 func info(p *brig.ProcessInfo) *pb.ProcessInfo {
 	cmd := p.Spec.Command
-	config := &pb.ProcessConfig{Envs: asked(cmd.Env)}
+	config := &pb.ProcessConfig{Envs: requestedEnv(cmd.Env)}
 	if cmd.Dir != "" {
 		config.Cwd = &cmd.Dir
 	}
@@ -78,7 +79,7 @@ func (s processes) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.UpdateR
 	if err == nil && r.GetPty() != nil {
 		var size brig.Terminal
 		if size, err = terminal(r.GetPty()); err == nil {
-			err = s.of(callOf(ctx)).Resize(ctx, p.PID, size)
+			err = s.processesOf(callOf(ctx)).Resize(ctx, p.PID, size)
 		}
 	}
 	if err != nil {
@@ -87,7 +88,7 @@ func (s processes) Update(ctx context.Context, r *pb.UpdateRequest) (*pb.UpdateR
 	return &pb.UpdateResponse{}, nil
 }
 
-// terminal is the size that a request gives, 80 by 24 unless it does.
+// terminal returns the requested terminal size. The default is 80 by 24.
 func terminal(p *pb.PTY) (brig.Terminal, error) {
 	columns, rows := p.GetSize().GetCols(), p.GetSize().GetRows()
 	if columns > math.MaxUint16 || rows > math.MaxUint16 {
@@ -115,7 +116,7 @@ func (s processes) SendSignal(ctx context.Context, r *pb.SendSignalRequest) (*pb
 		default:
 			return nil, s.failure(ctx, brig.Errorf(brig.Unimplemented, "signal %d cannot be sent", r.GetSignal()))
 		}
-		err = s.of(callOf(ctx)).Signal(ctx, p.PID, name)
+		err = s.processesOf(callOf(ctx)).Signal(ctx, p.PID, name)
 	}
 	if err != nil {
 		return nil, s.failure(ctx, err)
@@ -130,10 +131,10 @@ func (s processes) CloseStdin(ctx context.Context, r *pb.CloseStdinRequest) (*pb
 		return nil, s.failure(ctx, err)
 	}
 	if p.Spec.Terminal != nil {
-		return nil, mistake("the process has a terminal, which cannot be closed: send the byte 0x04")
+		return nil, errInvalidInput("the process has a terminal, which cannot be closed: send the byte 0x04")
 	}
-	err = s.of(callOf(ctx)).CloseInput(ctx, p.PID)
-	if closed := brig.KindOf(err) == brig.FailedPrecondition && !s.dead(ctx, err); err != nil && !closed {
+	err = s.processesOf(callOf(ctx)).CloseInput(ctx, p.PID)
+	if closed := brig.KindOf(err) == brig.FailedPrecondition && !s.causedByEnd(ctx, err); err != nil && !closed {
 		return nil, s.failure(ctx, err)
 	}
 	return &pb.CloseStdinResponse{}, nil

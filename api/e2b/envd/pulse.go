@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// pulse sends what happens one after the other, and a sign of life when
-// nothing has happened for a while.
-type pulse struct {
-	ctx    context.Context // ends with the client
+// keepaliveSender sends events one at a time, and a keepalive after an interval
+// without events.
+type keepaliveSender struct {
+	ctx    context.Context // ends when the client disconnects
 	cancel context.CancelFunc
 	every  time.Duration
 	done   chan struct{}
 
-	mu    sync.Mutex // guards the fields below, and what is sent
+	mu    sync.Mutex // guards the fields below and serializes sends
 	timer *time.Timer
 	err   error
 }
 
-func newPulse(ctx context.Context, every time.Duration, alive func() error) *pulse {
-	p := &pulse{every: every, done: make(chan struct{}), timer: time.NewTimer(every)}
+func newKeepaliveSender(ctx context.Context, every time.Duration, alive func() error) *keepaliveSender {
+	p := &keepaliveSender{every: every, done: make(chan struct{}), timer: time.NewTimer(every)}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	go func() {
 		defer close(p.done)
@@ -29,15 +29,16 @@ func newPulse(ctx context.Context, every time.Duration, alive func() error) *pul
 			case <-p.ctx.Done():
 				return
 			case <-p.timer.C:
-				_ = p.do(alive) // do ends p.ctx
+				_ = p.do(alive) // on an error, do cancels p.ctx
 			}
 		}
 	}()
 	return p
 }
 
-// do sends something. After an error everything fails, for the client is gone.
-func (p *pulse) do(send func() error) error {
+// do sends one event. After an error all later calls fail, because the client
+// has disconnected.
+func (p *keepaliveSender) do(send func() error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err == nil {
@@ -51,8 +52,8 @@ func (p *pulse) do(send func() error) error {
 	return nil
 }
 
-// stop returns when nothing more is sent, with the error of what could not be.
-func (p *pulse) stop() error {
+// stop waits for the last send and returns its error.
+func (p *keepaliveSender) stop() error {
 	p.cancel()
 	<-p.done
 	p.timer.Stop()

@@ -28,7 +28,7 @@ func TestProcessCalls(t *testing.T) {
 		method, body string
 		fail         error
 		code         int
-		want, saw    string
+		want, record string
 	}{
 		{"SendInput", `{"process":{"pid":42},"input":{"stdin":"eA=="}}`, nil, 200, `{}`, "input x"},
 		{"SendInput", `{"process":{"tag":"tty"},"input":{"pty":"eA=="}}`, nil, 200, `{}`, "input x"},
@@ -52,16 +52,16 @@ func TestProcessCalls(t *testing.T) {
 	} {
 		s.failWith(c.fail)
 		code, got := unary(t, srv.URL, "/process.Process/"+c.method, c.body)
-		if code != c.code || !strings.HasPrefix(got, c.want) || c.saw != "" && s.last() != c.saw {
-			t.Errorf("%s %s: %d %s (saw %s), want %d %s (%s)", c.method, c.body, code, got, s.last(), c.code, c.want, c.saw)
+		if code != c.code || !strings.HasPrefix(got, c.want) || c.record != "" && s.last() != c.record {
+			t.Errorf("%s %s: %d %s (saw %s), want %d %s (%s)", c.method, c.body, code, got, s.last(), c.code, c.want, c.record)
 		}
 	}
 }
 
-func TestBadStarts(t *testing.T) {
+func TestInvalidStart(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)
-	s.attach = says()
+	s.attach = scriptEvents()
 	for _, c := range []struct{ body, user, want string }{
 		{`{"process":{"cmd":"x","cwd":"/gone"}}`, "", `!{"error":{"code":"invalid_argument","message":"cwd '/gone' does not exist"}}`},
 		{`{"process":{"cmd":"x","cwd":"gone"}}`, "", `!{"error":{"code":"invalid_argument","message":"cwd '/home/user/gone' does not exist"}}`},
@@ -81,7 +81,7 @@ func TestBadStarts(t *testing.T) {
 	transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`), `!{"error":{"code":"invalid_argument","message":"cwd '/home/user' does not exist"}}`)
 	s.failWith(fmt.Errorf("a password"))
 	transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`), `!{"error":{"code":"internal","message":"internal error"}}`)
-	// A stream without an end is no success.
+	// A stream without an end event is an error.
 	transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`), `{"event":{"start":{"pid":42}}}`, `!{"error":{"code":"internal","message":"internal error"}}`)
 }
 
@@ -94,7 +94,7 @@ func TestFilesystemCalls(t *testing.T) {
 		method, body, user string
 		fail               error
 		code               int
-		want, saw          string
+		want, record       string
 	}{
 		{"Stat", `{"path":"a.txt"}`, "", nil, 200, a, "stat user /home/user/a.txt"},
 		{"Stat", `{"path":"~/a.txt"}`, "dXNlcjo=", nil, 200, a, "stat user /home/user/a.txt"},
@@ -109,7 +109,7 @@ func TestFilesystemCalls(t *testing.T) {
 		{"MakeDir", `{"path":"e"}`, "", brig.Errorf(brig.FailedPrecondition, "the disk is full"), 429, `{"code":"resource_exhausted"`, ""},
 		{"Move", `{"source":"a.txt","destination":"b.txt"}`, "", nil, 200, a, "move /home/user/a.txt /home/user/b.txt"},
 		{"Move", `{"source":"gone","destination":"b.txt"}`, "", nil, 404, `{"code":"not_found"`, ""},
-		{"ListDir", `{"path":""}`, "", nil, 200, `{"entries":[{"name":"l","type":"FILE_TYPE_SYMLINK","path":"/home/user/l","size":"4","mode":511,"permissions":"Lrwxrwxrwx","symlinkTarget":"/etc","isSymlink":true}]}`, "list /home/user1"},
+		{"ListDir", `{"path":""}`, "", nil, 200, `{"entries":[{"name":"l","type":"FILE_TYPE_DIRECTORY","path":"/home/user/l","size":"4","mode":493,"permissions":"Lrwxrwxrwx","symlinkTarget":"/etc","isSymlink":true}]}`, "list /home/user1"},
 		{"ListDir", `{"path":"/","depth":3}`, "", nil, 200, `{"entries"`, "list /3"},
 		{"ListDir", `{"path":"/"}`, "", brig.Errorf(brig.FailedPrecondition, "a loop"), 400, `{"code":"failed_precondition"`, ""},
 		{"Remove", `{"path":"a.txt"}`, "", nil, 200, `{}`, "remove /home/user/a.txt"},
@@ -120,8 +120,8 @@ func TestFilesystemCalls(t *testing.T) {
 			header = []string{"Authorization", "Basic " + c.user}
 		}
 		code, got := unary(t, srv.URL, "/filesystem.Filesystem/"+c.method, c.body, header...)
-		if code != c.code || !strings.HasPrefix(got, c.want) || c.saw != "" && s.last() != c.saw {
-			t.Errorf("%s %s: %d %s (saw %s), want %d %s (%s)", c.method, c.body, code, got, s.last(), c.code, c.want, c.saw)
+		if code != c.code || !strings.HasPrefix(got, c.want) || c.record != "" && s.last() != c.record {
+			t.Errorf("%s %s: %d %s (saw %s), want %d %s (%s)", c.method, c.body, code, got, s.last(), c.code, c.want, c.record)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func TestWatch(t *testing.T) {
 func TestWatchers(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)
-	c := filesystempb.NewFilesystemClient(&http.Client{Transport: bearer{}}, srv.URL) // the binary codec
+	c := filesystempb.NewFilesystemClient(&http.Client{Transport: bearer{}}, srv.URL) // this client uses the binary codec
 	made, err := c.CreateWatcher(t.Context(), &filesystempb.CreateWatcherRequest{Path: "/tmp"})
 	if err != nil || len(made.WatcherId) != 21 || made.WatcherId[0] != 'w' {
 		t.Fatal(made, err)
@@ -157,7 +157,7 @@ func TestWatchers(t *testing.T) {
 	for i := range many {
 		s.changes <- brig.FileChange{Name: fmt.Sprint(i), Kinds: []brig.ChangeKind{brig.Created}, Entry: &brig.Entry{Name: "x"}}
 	}
-	time.Sleep(50 * time.Millisecond) // the last of them is being kept
+	time.Sleep(50 * time.Millisecond) // the last event needs time to be stored
 	got, err := c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: made.WatcherId})
 	if err != nil || len(got.Events) != 10_000 || got.Events[0].Name != "50" || got.Events[0].Entry != nil {
 		t.Fatalf("%d events, %v", len(got.GetEvents()), err)
@@ -184,7 +184,7 @@ func TestWatchers(t *testing.T) {
 	if _, err := c.CreateWatcher(t.Context(), &filesystempb.CreateWatcherRequest{Path: "/tmp"}); connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Fatal(err)
 	}
-	s.die()
+	s.endSandbox()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		_, err := c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: made.WatcherId})
 		if connect.CodeOf(err) == connect.CodeNotFound {
@@ -196,7 +196,7 @@ func TestWatchers(t *testing.T) {
 	}
 }
 
-// bearer brings the token, over HTTP/2 without TLS if asked.
+// bearer is a transport that adds the token. It uses http2 if it is set.
 type bearer struct{ http2 http.RoundTripper }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -207,7 +207,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Over HTTP/2, in the binary codec, with the client's stream.
+// The server supports HTTP/2 with the binary codec and a client stream.
 func TestHTTP2(t *testing.T) {
 	s := newStub()
 	s.list = []*brig.ProcessInfo{{PID: 42}}
@@ -236,15 +236,15 @@ func TestHTTP2(t *testing.T) {
 	}
 
 	s.attach = func(context.Context, int64, func(brig.ProcessEvent) error) error {
-		<-s.died
+		<-s.ended
 		return brig.Errorf(brig.NotFound, "no such sandbox")
 	}
 	out, err := c.Start(t.Context(), &processpb.StartRequest{Process: &processpb.ProcessConfig{Cmd: "x"}})
 	if err != nil || !out.Receive() || out.Msg().GetEvent().GetStart().GetPid() != 42 {
 		t.Fatal(out.Msg(), err)
 	}
-	s.die()
-	if out.Receive() || !strings.Contains(fmt.Sprint(out.Err()), "INTERNAL_ERROR") { // the reset of the stream
+	s.endSandbox()
+	if out.Receive() || !strings.Contains(fmt.Sprint(out.Err()), "INTERNAL_ERROR") { // the stream was reset
 		t.Errorf("after the end: %v", out.Err())
 	}
 }

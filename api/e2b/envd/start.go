@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/brig-run/brig"
 	pb "github.com/brig-run/brig/api/e2b/envd/processpb"
@@ -14,26 +15,27 @@ import (
 // Start implements process.Process.
 func (s processes) Start(ctx context.Context, r *pb.StartRequest, out *connect.ServerStream[pb.StartResponse]) error {
 	c := callOf(ctx)
+	c.body.retain(proto.Size(r))
 	spec, err := s.spec(ctx, c, r)
 	if err != nil {
 		return s.failure(ctx, err)
 	}
-	p, err := s.of(c).Start(ctx, spec)
+	p, err := s.processesOf(c).Start(ctx, spec)
 	if err != nil {
 		if seen := brig.AsError(err); seen.Kind == brig.InvalidArgument && (seen.Field == "cwd" || seen.Field == "dir") {
-			err = noDirectory(spec.Command.Dir)
+			err = errNoDirectory(spec.Command.Dir)
 		}
 		return s.failure(ctx, err)
 	}
-	return s.follow(ctx, c, following{
+	return s.follow(ctx, c, subscription{
 		pid: p.PID, terminal: spec.Terminal != nil, own: true,
 		send: func(ev *pb.ProcessEvent) error { return out.Send(&pb.StartResponse{Event: ev}) },
 	})
 }
 
-// spec says what a request wants to have started.
+// spec converts a request to a process spec.
 func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.ProcessSpec, error) {
-	user, home, err := c.who()
+	user, home, err := c.resolveUser()
 	if err != nil {
 		return brig.ProcessSpec{}, err
 	}
@@ -42,7 +44,7 @@ func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.
 		return brig.ProcessSpec{}, brig.Errorf(brig.InvalidArgument, "there is no command")
 	}
 	cwd := config.GetCwd()
-	if cwd == "" && c.user == "" { // who says who, begins at home
+	if cwd == "" && c.user == "" { // the request has no user
 		cwd = c.box.Dir
 	}
 	dir, err := resolve(home, cwd)
@@ -51,8 +53,8 @@ func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.
 	}
 	if dir != home {
 		_, err := s.service.Files(c.box.ID).Stat(ctx, brig.Path{Name: dir, User: user})
-		if brig.KindOf(err) == brig.NotFound && !s.dead(ctx, err) {
-			err = noDirectory(dir)
+		if brig.KindOf(err) == brig.NotFound && !s.causedByEnd(ctx, err) {
+			err = errNoDirectory(dir)
 		}
 		if err != nil {
 			return brig.ProcessSpec{}, err
@@ -76,14 +78,16 @@ func (s processes) spec(ctx context.Context, c *call, r *pb.StartRequest) (brig.
 	return spec, nil
 }
 
-// contract begins the variables that every process has by contract. Some are
-// only known since the sandbox was created, so processes are given them here.
-const contract = "E2B_"
+// envPrefix is the prefix of the variables that E2B guarantees to every
+// process. Some of their values are known only after the sandbox was created,
+// so each process receives them when it is started.
+const envPrefix = "E2B_"
 
-// environ is what a process is given, on top of what the sandbox has.
+// environ returns a process's environment variables in addition to those of the
+// sandbox.
 func (c *call) environ(asked map[string]string) map[string]string {
 	env := maps.Clone(c.box.Env)
-	maps.DeleteFunc(env, func(k, _ string) bool { return !strings.HasPrefix(k, contract) })
+	maps.DeleteFunc(env, func(k, _ string) bool { return !strings.HasPrefix(k, envPrefix) })
 	if env == nil {
 		env = map[string]string{}
 	}
@@ -91,26 +95,28 @@ func (c *call) environ(asked map[string]string) map[string]string {
 	return env
 }
 
-// asked is what the caller asked for of what a process was given.
-func asked(env map[string]string) map[string]string {
+// requestedEnv returns the environment variables of a process that the caller
+// requested.
+func requestedEnv(env map[string]string) map[string]string {
 	out := maps.Clone(env)
-	maps.DeleteFunc(out, func(k, _ string) bool { return strings.HasPrefix(k, contract) })
+	maps.DeleteFunc(out, func(k, _ string) bool { return strings.HasPrefix(k, envPrefix) })
 	return out
 }
 
-func noDirectory(dir string) error {
-	return brig.Errorf(brig.InvalidArgument, "cwd '%s' does not exist", clip(dir))
+func errNoDirectory(dir string) error {
+	return brig.Errorf(brig.InvalidArgument, "cwd '%s' does not exist", truncate(dir))
 }
 
 // Connect implements process.Process.
 func (s processes) Connect(ctx context.Context, r *pb.ConnectRequest, out *connect.ServerStream[pb.ConnectResponse]) error {
+	callOf(ctx).body.retain(proto.Size(r))
 	p, err := s.find(ctx, r.GetProcess(), true)
 	if err != nil {
 		return s.failure(ctx, err)
 	}
-	return s.follow(ctx, callOf(ctx), following{
-		// From where the output is by now: -1 would lose what is written
-		// after the client has been told that it is connected.
+	return s.follow(ctx, callOf(ctx), subscription{
+		// Start at the current offset. With -1, the stream would miss output
+		// that is written after the client was notified that it is connected.
 		pid: p.PID, from: p.Written, terminal: p.Spec.Terminal != nil,
 		send: func(ev *pb.ProcessEvent) error { return out.Send(&pb.ConnectResponse{Event: ev}) },
 	})

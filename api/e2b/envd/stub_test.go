@@ -21,7 +21,7 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // stub is a scripted brig.Service of one sandbox, "box".
 type stub struct {
-	brig.Service // what is not scripted is not called
+	brig.Service // calls of methods that are not scripted panic
 
 	mu      sync.Mutex // guards the fields below
 	state   brig.State
@@ -29,25 +29,25 @@ type stub struct {
 	list    []*brig.ProcessInfo
 	calls   []string
 	files   map[string]string
-	err     error // of the next call, if set
+	err     error // error of the next call, if set
 	changes chan brig.FileChange
-	died    chan struct{}
+	ended   chan struct{}
 	attach  func(ctx context.Context, from int64, on func(brig.ProcessEvent) error) error
 }
 
 func newStub() *stub {
-	return &stub{state: brig.Running, files: map[string]string{}, changes: make(chan brig.FileChange), died: make(chan struct{})}
+	return &stub{state: brig.Running, files: map[string]string{}, changes: make(chan brig.FileChange), ended: make(chan struct{})}
 }
 
-// die ends the sandbox.
-func (s *stub) die() {
+// endSandbox ends the sandbox.
+func (s *stub) endSandbox() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state = brig.Ended
-	close(s.died)
+	close(s.ended)
 }
 
-func (s *stub) saw(call string) error {
+func (s *stub) record(call string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, call)
@@ -89,7 +89,7 @@ type stubProcesses struct {
 }
 
 func (p stubProcesses) Start(_ context.Context, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
-	if err := p.s.saw("start"); err != nil {
+	if err := p.s.record("start"); err != nil {
 		return nil, err
 	}
 	p.s.mu.Lock()
@@ -111,17 +111,18 @@ func (p stubProcesses) Attach(ctx context.Context, _ int, from int64, on func(br
 }
 
 func (p stubProcesses) Input(_ context.Context, _ int, b []byte) error {
-	return p.s.saw("input " + string(b))
+	return p.s.record("input " + string(b))
 }
-func (p stubProcesses) CloseInput(context.Context, int) error { return p.s.saw("close") }
+func (p stubProcesses) CloseInput(context.Context, int) error { return p.s.record("close") }
 func (p stubProcesses) Signal(_ context.Context, _ int, name string) error {
-	return p.s.saw("signal " + name)
+	return p.s.record("signal " + name)
 }
 func (p stubProcesses) Resize(_ context.Context, _ int, size brig.Terminal) error {
-	return p.s.saw("resize " + string(rune('0'+size.Rows/10)))
+	return p.s.record("resize " + string(rune('0'+size.Rows/10)))
 }
 
-// stubFiles holds files in a map; a directory is an entry that ends in "/".
+// stubFiles holds files in a map. A directory is an entry whose name ends in
+// "/".
 type stubFiles struct {
 	brig.Files
 	s *stub
@@ -144,22 +145,22 @@ func (f stubFiles) entry(p string) (*brig.Entry, error) {
 }
 
 func (f stubFiles) Stat(_ context.Context, p brig.Path) (*brig.Entry, error) {
-	if err := f.s.saw("stat " + p.User + " " + p.Name); err != nil {
+	if err := f.s.record("stat " + p.User + " " + p.Name); err != nil {
 		return nil, err
 	}
 	return f.entry(p.Name)
 }
 
 func (f stubFiles) List(_ context.Context, p brig.Path, depth int) ([]*brig.Entry, error) {
-	if err := f.s.saw("list " + p.Name + string(rune('0'+depth))); err != nil {
+	if err := f.s.record("list " + p.Name + string(rune('0'+depth))); err != nil {
 		return nil, err
 	}
-	link := &brig.Entry{Name: "l", Path: p.Name + "/l", Type: brig.Symlink, Mode: 0o777, Target: "/etc", Size: 4}
+	link := &brig.Entry{Name: "l", Path: p.Name + "/l", Type: brig.Symlink, Mode: 0o777, Target: "/etc", TargetType: brig.Directory, TargetMode: 0o755, Size: 4}
 	return []*brig.Entry{link}, nil
 }
 
 func (f stubFiles) MakeDir(_ context.Context, p brig.Path) (*brig.Entry, error) {
-	if err := f.s.saw("mkdir " + p.Name); err != nil {
+	if err := f.s.record("mkdir " + p.Name); err != nil {
 		return nil, err
 	}
 	if _, err := f.entry(p.Name); err == nil {
@@ -172,16 +173,18 @@ func (f stubFiles) MakeDir(_ context.Context, p brig.Path) (*brig.Entry, error) 
 }
 
 func (f stubFiles) Move(_ context.Context, from, to brig.Path) (*brig.Entry, error) {
-	if err := f.s.saw("move " + from.Name + " " + to.Name); err != nil {
+	if err := f.s.record("move " + from.Name + " " + to.Name); err != nil {
 		return nil, err
 	}
 	return f.entry(from.Name)
 }
 
-func (f stubFiles) Remove(_ context.Context, p brig.Path) error { return f.s.saw("remove " + p.Name) }
+func (f stubFiles) Remove(_ context.Context, p brig.Path) error {
+	return f.s.record("remove " + p.Name)
+}
 
 func (f stubFiles) Read(_ context.Context, p brig.Path, from, _ int64) (*brig.Entry, io.ReadCloser, error) {
-	if err := f.s.saw("read " + p.Name); err != nil {
+	if err := f.s.record("read " + p.Name); err != nil {
 		return nil, nil, err
 	}
 	e, err := f.entry(p.Name)
@@ -197,14 +200,14 @@ func (f stubFiles) Read(_ context.Context, p brig.Path, from, _ int64) (*brig.En
 		e.Size = 0
 	}
 	if path.Base(p.Name) == "cut" {
-		e.Size += 1 << 20 // more than there is
+		e.Size += 1 << 20 // larger than the file
 	}
 	return e, io.NopCloser(bytes.NewReader([]byte(f.s.files[p.Name])[from:])), nil
 }
 
 func (f stubFiles) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.Reader) (*brig.Entry, error) {
 	data, rerr := io.ReadAll(r)
-	if err := f.s.saw("write " + p.User + " " + p.Name); err != nil {
+	if err := f.s.record("write " + p.User + " " + p.Name); err != nil {
 		return nil, err
 	}
 	if rerr != nil {
@@ -221,7 +224,7 @@ func (f stubFiles) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.
 }
 
 func (f stubFiles) Compose(_ context.Context, from []brig.Path, to brig.Path) (*brig.Entry, error) {
-	if err := f.s.saw("compose"); err != nil {
+	if err := f.s.record("compose"); err != nil {
 		return nil, err
 	}
 	f.s.mu.Lock()
@@ -234,7 +237,7 @@ func (f stubFiles) Compose(_ context.Context, from []brig.Path, to brig.Path) (*
 }
 
 func (f stubFiles) Watch(ctx context.Context, p brig.Path, _ bool, on func(brig.FileChange) error) error {
-	if err := f.s.saw("watch " + p.Name); err != nil {
+	if err := f.s.record("watch " + p.Name); err != nil {
 		return err
 	}
 	if err := on(brig.FileChange{}); err != nil {
@@ -244,7 +247,7 @@ func (f stubFiles) Watch(ctx context.Context, p brig.Path, _ bool, on func(brig.
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-f.s.died:
+		case <-f.s.ended:
 			return brig.Errorf(brig.FailedPrecondition, "the sandbox is not running")
 		case c := <-f.s.changes:
 			if err := on(c); err != nil {
@@ -254,12 +257,14 @@ func (f stubFiles) Watch(ctx context.Context, p brig.Path, _ bool, on func(brig.
 	}
 }
 
-// serve serves a stub on a real socket, with HTTP/1.1 and h2c.
+// serve serves a stub over a TCP connection, with HTTP/1.1 and h2c.
 func serve(t *testing.T, s *stub) *httptest.Server {
 	t.Helper()
 	e := envd.New(envd.Options{Service: s})
 	box := envd.Sandbox{ID: "box", Token: token, Env: map[string]string{"A": "1"}}
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.Serve(w, r, box) }))
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.Serve(w, r.WithContext(brig.WithActor(r.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Member})), box)
+	}))
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetHTTP1(true)
 	srv.Config.Protocols.SetUnencryptedHTTP2(true)

@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// uploaded is what the answer says of one file. Nothing may be added to it.
+// uploaded is the response for one file. Further fields are not permitted.
 type uploaded struct {
 	Path     string            `json:"path"`
 	Name     string            `json:"name"`
@@ -18,14 +18,14 @@ type uploaded struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-func described(e *brig.Entry) uploaded {
+func toUploaded(e *brig.Entry) uploaded {
 	return uploaded{Path: e.Path, Name: e.Name, Type: "file", Metadata: e.Metadata}
 }
 
-// mostFiles bounds the files of one request.
-const mostFiles = 10_000
+// maxFiles limits the number of files in one request.
+const maxFiles = 10_000
 
-// upload answers POST /files.
+// upload handles POST /files.
 func (e *Envd) upload(w http.ResponseWriter, r *http.Request) {
 	meta, err := metadata(r.Header)
 	if err != nil {
@@ -38,36 +38,36 @@ func (e *Envd) upload(w http.ResponseWriter, r *http.Request) {
 	case "gzip":
 		z, err := gzip.NewReader(r.Body)
 		if err != nil {
-			refuse(w, http.StatusBadRequest, "the body is not gzip")
+			writeError(w, http.StatusBadRequest, "the body is not gzip")
 			return
 		}
 		in = z
 	default:
-		refuse(w, http.StatusBadRequest, "unsupported content encoding: "+clip(encoding))
+		writeError(w, http.StatusBadRequest, "unsupported content encoding: "+truncate(encoding))
 		return
 	}
-	u := &receipt{e: e, w: w, r: r, meta: meta, seen: map[string]bool{}, out: []uploaded{}}
+	u := &uploadRequest{e: e, w: w, r: r, meta: meta, seen: map[string]bool{}, out: []uploaded{}}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case err != nil:
-		refuse(w, http.StatusBadRequest, "the content type cannot be read")
+		writeError(w, http.StatusBadRequest, "the content type cannot be read")
 	case kind == "application/octet-stream" && !r.URL.Query().Has("path"):
-		refuse(w, http.StatusBadRequest, "the query has no path")
+		writeError(w, http.StatusBadRequest, "the query has no path")
 	case kind == "application/octet-stream":
 		if u.file(r.URL.Query().Get("path"), in) {
 			answer(w, http.StatusOK, u.out)
 		}
 	case kind == "multipart/form-data" && params["boundary"] != "":
-		if u.parts(multipart.NewReader(in, params["boundary"])) {
+		if u.storeParts(multipart.NewReader(in, params["boundary"])) {
 			answer(w, http.StatusOK, u.out)
 		}
 	default:
-		refuse(w, http.StatusBadRequest, "unsupported content type: "+clip(kind))
+		writeError(w, http.StatusBadRequest, "unsupported content type: "+truncate(kind))
 	}
 }
 
-// receipt is the taking of the files of one request.
-type receipt struct {
+// uploadRequest handles the uploaded files of one request.
+type uploadRequest struct {
 	e    *Envd
 	w    http.ResponseWriter
 	r    *http.Request
@@ -76,9 +76,9 @@ type receipt struct {
 	out  []uploaded
 }
 
-// parts takes every file of a form. It reports whether all went well;
-// otherwise it has answered.
-func (u *receipt) parts(form *multipart.Reader) bool {
+// storeParts stores every file of a form and reports whether it succeeded. If
+// it fails, it has already answered with the error.
+func (u *uploadRequest) storeParts(form *multipart.Reader) bool {
 	q := u.r.URL.Query()
 	for {
 		part, err := form.NextPart()
@@ -86,7 +86,7 @@ func (u *receipt) parts(form *multipart.Reader) bool {
 			return true
 		}
 		if err != nil {
-			refuse(u.w, http.StatusBadRequest, "the form cannot be read")
+			writeError(u.w, http.StatusBadRequest, "the form cannot be read")
 			return false
 		}
 		field, name, err := disposition(part.Header.Get("Content-Disposition"))
@@ -100,11 +100,11 @@ func (u *receipt) parts(form *multipart.Reader) bool {
 		if q.Has("path") {
 			name = q.Get("path")
 		} else if name == "" {
-			refuse(u.w, http.StatusBadRequest, "a file has no name, and the query no path")
+			writeError(u.w, http.StatusBadRequest, "a file has no name, and the query no path")
 			return false
 		}
-		if len(u.out) >= mostFiles {
-			refuse(u.w, http.StatusBadRequest, "these are too many files")
+		if len(u.out) >= maxFiles {
+			writeError(u.w, http.StatusBadRequest, "these are too many files")
 			return false
 		}
 		if !u.file(name, part) {
@@ -113,35 +113,35 @@ func (u *receipt) parts(form *multipart.Reader) bool {
 	}
 }
 
-// file takes one file. It reports whether that went well; otherwise it has
-// answered.
-func (u *receipt) file(name string, content io.Reader) bool {
-	p, ok := u.e.place(u.w, u.r, u.r.URL.Query().Get("username"), name)
+// file stores one file and reports whether it succeeded. If it fails, it has
+// already answered with the error.
+func (u *uploadRequest) file(name string, content io.Reader) bool {
+	p, ok := u.e.filePath(u.w, u.r, u.r.URL.Query().Get("username"), name)
 	if !ok {
 		return false
 	}
 	if u.seen[p.Name] {
-		refuse(u.w, http.StatusBadRequest, "path '"+p.Name+"' is there twice: every file needs its own")
+		writeError(u.w, http.StatusBadRequest, "path '"+p.Name+"' is there twice: every file needs its own")
 		return false
 	}
 	u.seen[p.Name] = true
-	// What is wrong with the body is the client's fault, what is wrong with
-	// the file is said by the service.
+	// An error while reading the body is a client error. The Service reports
+	// errors of the file itself.
 	body := &source{r: content}
 	written, err := u.e.service.Files(callOf(u.r.Context()).box.ID).Write(u.r.Context(), p, brig.FileWrite{Metadata: u.meta}, body)
 	switch {
 	case body.err != nil:
-		refuse(u.w, http.StatusBadRequest, "the body ends too early or cannot be read")
+		writeError(u.w, http.StatusBadRequest, "the body ends too early or cannot be read")
 		return false
 	case err != nil:
 		u.e.fail(u.w, u.r, p.Name, err)
 		return false
 	}
-	u.out = append(u.out, described(written))
+	u.out = append(u.out, toUploaded(written))
 	return true
 }
 
-// source remembers why it could not be read to its end.
+// source is a reader that records the error that ended reading.
 type source struct {
 	r   io.Reader
 	err error

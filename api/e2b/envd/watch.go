@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/brig-run/brig"
 	pb "github.com/brig-run/brig/api/e2b/envd/filesystempb"
@@ -12,20 +13,21 @@ import (
 // WatchDir implements filesystem.Filesystem.
 func (s filesystem) WatchDir(ctx context.Context, r *pb.WatchDirRequest, out *connect.ServerStream[pb.WatchDirResponse]) error {
 	c := callOf(ctx)
+	c.body.retain(proto.Size(r))
 	dir, err := c.path(r.GetPath())
 	if err != nil {
 		return s.failure(ctx, err)
 	}
-	within, cancel := bounded(ctx, c.timeout)
+	within, cancel := withTimeout(ctx, c.timeout)
 	defer cancel()
-	begun := false // guarded by the pulse
-	p := newPulse(within, c.every, func() error {
+	begun := false // guarded by p
+	p := newKeepaliveSender(within, c.every, func() error {
 		if !begun {
-			return nil // the first is that it has begun
+			return nil // the first event reports that the watch has begun
 		}
 		return out.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Keepalive{Keepalive: &pb.WatchDirResponse_KeepAlive{}}})
 	})
-	err = s.of(c).Watch(p.ctx, dir, r.GetRecursive(), func(change brig.FileChange) error {
+	err = s.filesOf(c).Watch(p.ctx, dir, r.GetRecursive(), func(change brig.FileChange) error {
 		return p.do(func() error {
 			if !begun {
 				begun = true
@@ -42,10 +44,10 @@ func (s filesystem) WatchDir(ctx context.Context, r *pb.WatchDirRequest, out *co
 		})
 	})
 	if p.stop() != nil {
-		return nil // the client is gone
+		return nil // the client has disconnected
 	}
 	if !begun && within.Err() == nil {
-		return s.missing(ctx, dir.Name, err)
+		return s.pathFailure(ctx, dir.Name, err)
 	}
 	return s.interrupted(ctx, within, err)
 }

@@ -13,42 +13,43 @@ import (
 
 	"github.com/brig-run/brig"
 	pb "github.com/brig-run/brig/api/e2b/envd/filesystempb"
-	"github.com/brig-run/brig/door"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
-// What watchers may cost: how many each sandbox has, how many events each
-// keeps, and how long it lives without being asked.
+// Limits of watchers: the number of watchers of a sandbox, the number of events
+// that a watcher buffers, and the time after which a watcher that is not polled
+// ends.
 const (
-	mostWatchers = 64
-	mostEvents   = 10_000
-	mostHeld     = 4 << 20 // bytes of them, as they are sent
-	idle         = 10 * time.Minute
+	maxWatchers   = 64
+	maxEvents     = 10_000
+	maxEventBytes = 4 << 20 // bytes of the encoded events
+	idle          = 10 * time.Minute
 )
 
-// watchers are those that are asked for what has changed, of every sandbox.
-// They live in memory only.
+// watchers are the polled watchers of all sandboxes. They are kept only in
+// memory.
 type watchers struct {
-	mu  sync.Mutex // guards what is below, and what the watchers hold
+	mu  sync.Mutex // guards the fields below and the watchers' fields
 	all map[string]map[string]*watcher
 }
 
 type watcher struct {
-	token  string // with which it was made: who shows another one may less, or more
-	cancel func()
-	events []*pb.FilesystemEvent
-	held   int       // bytes of events
-	heard  time.Time // when the last of them came
-	timer  *time.Timer
+	token     string // token of the request that created the watcher, because another token may have other rights
+	cancel    func()
+	events    []*pb.FilesystemEvent
+	held      int       // encoded bytes of events
+	lastEvent time.Time // time of the last event
+	timer     *time.Timer
 }
 
 func newWatchers() *watchers { return &watchers{all: map[string]map[string]*watcher{}} }
 
-// add makes a watcher of a sandbox.
+// add creates a watcher for a sandbox.
 func (ws *watchers) add(box, token string, cancel func()) (id string, w *watcher, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if len(ws.all[box]) >= mostWatchers {
-		return "", nil, brig.Errorf(brig.RateLimited, "a sandbox cannot have more than %d watchers", mostWatchers)
+	if len(ws.all[box]) >= maxWatchers {
+		return "", nil, brig.Errorf(brig.RateLimited, "a sandbox cannot have more than %d watchers", maxWatchers)
 	}
 	if ws.all[box] == nil {
 		ws.all[box] = map[string]*watcher{}
@@ -59,7 +60,7 @@ func (ws *watchers) add(box, token string, cancel func()) (id string, w *watcher
 	return id, w, nil
 }
 
-// remove ends a watcher, if there is such a one.
+// remove ends a watcher and reports whether it existed.
 func (ws *watchers) remove(box, id string) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -75,47 +76,49 @@ func (ws *watchers) remove(box, id string) bool {
 	return true
 }
 
-// find returns a watcher that was made with a token; nil for none. The caller
-// holds the lock.
+// find returns a watcher that was created with the given token, or nil. The
+// caller holds the lock.
 func (ws *watchers) find(box, token, id string) *watcher {
-	if w := ws.all[box][id]; w != nil && same(w.token, token) {
+	if w := ws.all[box][id]; w != nil && equalConstantTime(w.token, token) {
 		return w
 	}
 	return nil
 }
 
-// has reports whether there is a watcher that was made with a token.
+// has reports whether a watcher with this id was created with the token.
 func (ws *watchers) has(box, token, id string) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return ws.find(box, token, id) != nil
 }
 
-// keep holds events until somebody asks; of too many the oldest are dropped.
-func (ws *watchers) keep(w *watcher, evs []*pb.FilesystemEvent) {
+// buffer buffers events until the next poll. If the buffer is full, it drops
+// the oldest events.
+func (ws *watchers) buffer(w *watcher, evs []*pb.FilesystemEvent) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w.heard = time.Now()
+	w.lastEvent = time.Now()
 	for _, ev := range evs {
 		w.events = append(w.events, ev)
 		w.held += proto.Size(ev)
 	}
-	for len(w.events) > mostEvents || w.held > mostHeld {
+	for len(w.events) > maxEvents || w.held > maxEventBytes {
 		w.held -= proto.Size(w.events[0])
 		w.events = w.events[1:]
 	}
 }
 
-// How long nothing must come before a watcher is asked what it has, and how long
-// that is waited for: what was done before the question is on its way, and who
-// has done it wants to see it.
+// quietTime is how long a watcher must be silent before a poll returns, and
+// settleTime is the longest wait for that silence. Events of changes before the
+// poll may still be in transit, and the client expects to receive them.
 const (
 	quietTime  = 25 * time.Millisecond
 	settleTime = 250 * time.Millisecond
 )
 
-// settle waits until nothing more comes to a watcher, if there is such a one.
-func (ws *watchers) settle(ctx context.Context, box, token, id string) {
+// waitQuiet waits until a watcher receives no more events, but no longer than
+// settleTime. It returns immediately if the watcher does not exist.
+func (ws *watchers) waitQuiet(ctx context.Context, box, token, id string) {
 	begun := time.Now()
 	for wait := quietTime; wait > 0 && time.Since(begun) < settleTime; {
 		select {
@@ -127,14 +130,14 @@ func (ws *watchers) settle(ctx context.Context, box, token, id string) {
 		w := ws.find(box, token, id)
 		wait = 0
 		if w != nil {
-			wait = quietTime - time.Since(w.heard)
+			wait = quietTime - time.Since(w.lastEvent)
 		}
 		ws.mu.Unlock()
 	}
 }
 
-// take returns what a watcher holds.
-func (ws *watchers) take(box, token, id string) ([]*pb.FilesystemEvent, bool) {
+// drain returns and removes the buffered events of a watcher.
+func (ws *watchers) drain(box, token, id string) ([]*pb.FilesystemEvent, bool) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w := ws.find(box, token, id)
@@ -166,9 +169,9 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 	if err != nil {
 		return nil, s.failure(ctx, err)
 	}
-	// It outlives the request, whose actor and sandbox it keeps, and not the key or
-	// grant behind the request's token.
-	longer, cancel := door.Outlive(ctx)
+	// The watcher outlives the request and keeps its actor and sandbox. It ends
+	// with the key or grant of the request's token.
+	longer, cancel := httpapi.Detach(ctx)
 	id, w, err := s.watchers.add(c.box.ID, c.box.Token, cancel)
 	if err != nil {
 		cancel()
@@ -177,14 +180,15 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	first := sync.OnceFunc(func() { close(begun) })
 	go func() {
-		err := s.of(c).Watch(longer, dir, r.GetRecursive(), func(change brig.FileChange) error {
+		err := s.filesOf(c).Watch(longer, dir, r.GetRecursive(), func(change brig.FileChange) error {
 			first()
-			s.watchers.keep(w, events(change, r.GetIncludeEntry()))
+			s.watchers.buffer(w, events(change, r.GetIncludeEntry()))
 			return nil
 		})
 		ended <- err
-		// What it has seen of a directory that is gone can still be asked for.
-		if longer.Err() != nil || s.dead(longer, err) {
+		// Clients may still poll the events of a directory that has been
+		// removed.
+		if longer.Err() != nil || s.causedByEnd(longer, err) {
 			s.watchers.remove(c.box.ID, id)
 		}
 	}()
@@ -199,16 +203,16 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 		err = ctx.Err()
 	}
 	s.watchers.remove(c.box.ID, id)
-	return nil, s.missing(ctx, dir.Name, err)
+	return nil, s.pathFailure(ctx, dir.Name, err)
 }
 
 // GetWatcherEvents implements filesystem.Filesystem.
 func (s filesystem) GetWatcherEvents(ctx context.Context, r *pb.GetWatcherEventsRequest) (*pb.GetWatcherEventsResponse, error) {
 	box := callOf(ctx).box
-	s.watchers.settle(ctx, box.ID, box.Token, r.GetWatcherId())
-	evs, ok := s.watchers.take(box.ID, box.Token, r.GetWatcherId())
+	s.watchers.waitQuiet(ctx, box.ID, box.Token, r.GetWatcherId())
+	evs, ok := s.watchers.drain(box.ID, box.Token, r.GetWatcherId())
 	if !ok {
-		return nil, noWatcher(r.GetWatcherId())
+		return nil, errNoWatcher(r.GetWatcherId())
 	}
 	return &pb.GetWatcherEventsResponse{Events: evs}, nil
 }
@@ -217,11 +221,11 @@ func (s filesystem) GetWatcherEvents(ctx context.Context, r *pb.GetWatcherEvents
 func (s filesystem) RemoveWatcher(ctx context.Context, r *pb.RemoveWatcherRequest) (*pb.RemoveWatcherResponse, error) {
 	box := callOf(ctx).box
 	if !s.watchers.has(box.ID, box.Token, r.GetWatcherId()) || !s.watchers.remove(box.ID, r.GetWatcherId()) {
-		return nil, noWatcher(r.GetWatcherId())
+		return nil, errNoWatcher(r.GetWatcherId())
 	}
 	return &pb.RemoveWatcherResponse{}, nil
 }
 
-func noWatcher(id string) error {
-	return connect.NewError(connect.CodeNotFound, errors.New("watcher with id "+clip(id)+" not found"))
+func errNoWatcher(id string) error {
+	return connect.NewError(connect.CodeNotFound, errors.New("watcher with id "+truncate(id)+" not found"))
 }

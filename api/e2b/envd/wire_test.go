@@ -15,7 +15,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// request is a raw one, as an SDK makes it.
+// request is a raw request in the form that an SDK sends.
 type request struct {
 	method, path, body string
 	header             map[string]string
@@ -52,8 +52,8 @@ func (q request) open(t *testing.T, base string) *http.Response {
 	return res
 }
 
-// unary calls a method with JSON and returns the answer's status and body,
-// without the spaces that protojson puts in at random.
+// unary calls a method with JSON and returns the status and the body without
+// the random spaces of protojson.
 func unary(t *testing.T, base, method, body string, header ...string) (int, string) {
 	t.Helper()
 	q := request{path: method, body: body, header: map[string]string{"Content-Type": "application/json", "Connect-Protocol-Version": "1"}}
@@ -86,7 +86,7 @@ func stream(t *testing.T, base, method, body string, header ...string) *http.Res
 	return q.open(t, base)
 }
 
-// next reads one envelope; the last has a "!" before it.
+// next reads one envelope. It prefixes the last envelope with "!".
 func next(r io.Reader) (string, error) {
 	head := make([]byte, 5)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -117,8 +117,8 @@ func transcript(t *testing.T, res *http.Response, want ...string) {
 	}
 }
 
-// says scripts an attachment that tells all of evs.
-func says(evs ...brig.ProcessEvent) func(context.Context, int64, func(brig.ProcessEvent) error) error {
+// scriptEvents returns an attachment that sends all of evs.
+func scriptEvents(evs ...brig.ProcessEvent) func(context.Context, int64, func(brig.ProcessEvent) error) error {
 	return func(_ context.Context, _ int64, on func(brig.ProcessEvent) error) error {
 		for _, ev := range evs {
 			if err := on(ev); err != nil {
@@ -135,7 +135,7 @@ func TestStart(t *testing.T) {
 	s := newStub()
 	s.files["/tmp/"] = ""
 	srv := serve(t, s)
-	s.attach = says(
+	s.attach = scriptEvents(
 		brig.ProcessEvent{Output: []byte("hi\n"), From: brig.FromStdout},
 		brig.ProcessEvent{Output: []byte("ow"), From: brig.FromStderr},
 		brig.ProcessEvent{End: &brig.Result{Done: true}},
@@ -149,7 +149,7 @@ func TestStart(t *testing.T) {
 		t.Errorf("started %+v", s.spec)
 	}
 
-	s.attach = says(brig.ProcessEvent{Output: bytes.Repeat([]byte("x"), 20<<10), From: brig.FromStdout}, brig.ProcessEvent{End: &brig.Result{ExitCode: 137, Signal: "SIGKILL"}})
+	s.attach = scriptEvents(brig.ProcessEvent{Output: bytes.Repeat([]byte("x"), 20<<10), From: brig.FromStdout}, brig.ProcessEvent{End: &brig.Result{ExitCode: 137, Signal: "SIGKILL"}})
 	res := stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"/bin/bash"},"pty":{"size":{"cols":80,"rows":24}},"tag":"x"}`, "Authorization", "Basic cm9vdDo=")
 	defer res.Body.Close()
 	var all []string
@@ -173,7 +173,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-func TestEnds(t *testing.T) {
+func TestProcessExit(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)
 	for _, c := range []struct {
@@ -185,15 +185,16 @@ func TestEnds(t *testing.T) {
 		{brig.Result{ExitCode: 137, OOMKilled: true}, `{"event":{"end":{"exitCode":-1,"status":"signal: killed","error":"signal: killed"}}}`},
 		{brig.Result{ExitCode: 137}, `{"event":{"end":{"exitCode":137,"exited":true,"status":"exit status 137","error":"exit status 137"}}}`},
 	} {
-		s.attach = says(brig.ProcessEvent{End: &c.end})
+		s.attach = scriptEvents(brig.ProcessEvent{End: &c.end})
 		transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`), `{"event":{"start":{"pid":42}}}`, c.want, `!{}`)
 	}
-	s.attach = says(brig.ProcessEvent{End: &brig.Result{ExitCode: 124, TimedOut: true}})
+	s.attach = scriptEvents(brig.ProcessEvent{End: &brig.Result{ExitCode: 124, TimedOut: true}})
 	transcript(t, stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`, "Connect-Timeout-Ms", "50"),
 		`{"event":{"start":{"pid":42}}}`, `!{"error":{"code":"deadline_exceeded","message":"the time of 50ms is up"}}`)
 }
 
-// The timeout ends a stream to a process that others started, not the process.
+// If a client is connected to a process that another request started, the
+// timeout ends only the client's stream, not the process.
 func TestConnect(t *testing.T) {
 	s := newStub()
 	s.list = []*brig.ProcessInfo{
@@ -210,7 +211,7 @@ func TestConnect(t *testing.T) {
 	}
 	transcript(t, stream(t, srv.URL, "/process.Process/Connect", `{"process":{"tag":"t"}}`, "Connect-Timeout-Ms", "30"),
 		`{"event":{"start":{"pid":7}}}`, `!{"error":{"code":"deadline_exceeded","message":"the time of 30ms is up"}}`)
-	s.attach = says(brig.ProcessEvent{End: &brig.Result{ExitCode: 1}})
+	s.attach = scriptEvents(brig.ProcessEvent{End: &brig.Result{ExitCode: 1}})
 	transcript(t, stream(t, srv.URL, "/process.Process/Connect", `{"process":{"pid":8}}`),
 		`{"event":{"start":{"pid":8}}}`, `{"event":{"end":{"exitCode":1,"exited":true,"status":"exit status 1","error":"exit status 1"}}}`, `!{}`)
 	transcript(t, stream(t, srv.URL, "/process.Process/Connect", `{"process":{"pid":9}}`),
@@ -219,7 +220,7 @@ func TestConnect(t *testing.T) {
 		`!{"error":{"code":"invalid_argument","message":"parse timeout: \"-1\" is negative"}}`)
 }
 
-// A client that goes away ends the attachment, and nothing else.
+// If a client disconnects, only the attachment ends.
 func TestDisconnect(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)
@@ -262,12 +263,12 @@ func TestKeepalive(t *testing.T) {
 	transcript(t, res, `{"event":{"end":{"exited":true,"status":"exit status 0"}}}`, `!{}`)
 }
 
-// The end of a sandbox breaks its streams in the middle.
-func TestDeathAborts(t *testing.T) {
+// The end of a sandbox aborts its streams.
+func TestSandboxEndAbortsStreams(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)
 	s.attach = func(context.Context, int64, func(brig.ProcessEvent) error) error {
-		<-s.died
+		<-s.ended
 		return brig.Errorf(brig.FailedPrecondition, "the sandbox is not running")
 	}
 	process := stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`)
@@ -279,7 +280,7 @@ func TestDeathAborts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.die()
+	s.endSandbox()
 	for _, r := range []*http.Response{process, watch} {
 		if got, err := next(r.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("got %q, %v; want a broken connection", got, err)

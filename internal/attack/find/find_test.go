@@ -9,8 +9,9 @@ import (
 	"github.com/brig-run/brig/internal/attack/find"
 )
 
-// Tests sees tests that keep the book, by way of functions, variables and other
-// packages, and no others, whatever their names.
+// TestTests checks that Tests finds tests that record attacks through
+// functions, variables and other packages, and no other tests, regardless of
+// their names.
 func TestTests(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{

@@ -1,7 +1,7 @@
-// Package agentruntest is a double of Aliyun's AgentRun, for tests: both planes
-// on one address, with both signatures checked as the service's documents say,
-// templates and sandboxes that take a while to be ready, and failures on
-// demand. What code does is up to a Machine.
+// Package agentruntest is a double of Aliyun's AgentRun for tests. It serves
+// both planes on one address, and checks both signatures as documented by the
+// service. Its templates and sandboxes need some time to become ready, and it
+// fails on demand. A Machine runs the code.
 package agentruntest
 
 import (
@@ -15,30 +15,30 @@ import (
 	"time"
 )
 
-// Machine is a sandbox's inside.
+// Machine is the environment that runs the code of a sandbox.
 type Machine interface {
-	// Execute runs code as a context does that is told of it. What ended it, if
-	// it did not come to its end, is the error.
+	// Execute runs code in a context. If the code fails, err is the failure.
 	Execute(ctx context.Context, language, code string) (stdout, stderr string, err error)
 	Read(path string) ([]byte, error)
 	Close() error
 }
 
-// Options are what a Double is made of. All are needed but Slow and Token.
+// Options configure a Double. All are required except Slow and Token.
 type Options struct {
 	ID, Secret, Token, Account, Region string
 	Machine                            func(id string) (Machine, error)
-	// Slow is how often a template or a sandbox is looked at before it is ready.
+	// Slow is the number of status requests before a template or a sandbox is
+	// ready.
 	Slow int
 }
 
-// Failure is what happens to a request instead of what should.
+// Failure replaces the normal handling of a request.
 type Failure struct {
 	Status  int
 	Code    string
 	Header  map[string]string
-	Latency time.Duration // before what should happen, if there is no Status
-	Cut     bool          // the connection ends after the request was done
+	Latency time.Duration // before the normal handling, if Status is 0
+	Cut     bool          // the connection is closed after the request was handled
 }
 
 // Double is the service. It is an http.Handler.
@@ -47,26 +47,26 @@ type Double struct {
 	mux *http.ServeMux
 
 	mu        sync.Mutex // guards the fields below
-	templates map[string]*thing
-	sandboxes map[string]*thing
+	templates map[string]*resource
+	sandboxes map[string]*resource
 	failures  map[string][]Failure
 	calls     []string
 	nonces    map[string]bool
 	made      int
 }
 
-// thing is a template or a sandbox.
-type thing struct {
+// resource is a template or a sandbox.
+type resource struct {
 	fields   map[string]any
-	looks    int
+	polls    int
 	machine  Machine
-	contexts map[string]string // their languages
+	contexts map[string]string // language by context
 }
 
 // New returns a double.
 func New(o Options) *Double {
 	d := &Double{
-		o: o, mux: http.NewServeMux(), templates: map[string]*thing{}, sandboxes: map[string]*thing{},
+		o: o, mux: http.NewServeMux(), templates: map[string]*resource{}, sandboxes: map[string]*resource{},
 		failures: map[string][]Failure{}, nonces: map[string]bool{},
 	}
 	d.control("ListTemplates", "GET /2025-09-10/templates", d.listTemplates)
@@ -86,15 +86,14 @@ func New(o Options) *Double {
 // ServeHTTP implements http.Handler.
 func (d *Double) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.mux.ServeHTTP(w, r) }
 
-// Fail has the next requests of an operation fail, one after the other.
+// Fail makes the next requests of an operation fail, one after the other.
 func (d *Double) Fail(operation string, f ...Failure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failures[operation] = append(d.failures[operation], f...)
 }
 
-// Calls lists the operations that were called, in their order, and forgets
-// them.
+// Calls returns the operations since the last Calls, in order.
 func (d *Double) Calls() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -103,14 +102,14 @@ func (d *Double) Calls() []string {
 	return out
 }
 
-// Live is how many sandboxes there are.
+// Live returns the number of sandboxes.
 func (d *Double) Live() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.sandboxes)
 }
 
-// call is one request, with its body read.
+// call is one request, whose body has been read.
 type call struct {
 	w    http.ResponseWriter
 	r    *http.Request
@@ -158,25 +157,25 @@ func (d *Double) handle(operation, pattern string, check func(*call) error, f fu
 			return
 		}
 		if fail.Cut {
-			f(&call{w: nowhere{http.Header{}}, r: r, body: body})
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // one without is no connection
+			f(&call{w: discardWriter{http.Header{}}, r: r, body: body})
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // a writer that does not support deadlines is not a connection
 			return
 		}
 		f(c)
 	})
 }
 
-// nowhere is an answer that nobody gets.
-type nowhere struct{ h http.Header }
+// discardWriter discards a response.
+type discardWriter struct{ h http.Header }
 
 // Header implements http.ResponseWriter.
-func (n nowhere) Header() http.Header { return n.h }
+func (n discardWriter) Header() http.Header { return n.h }
 
 // Write implements http.ResponseWriter.
-func (n nowhere) Write(p []byte) (int, error) { return len(p), nil }
+func (n discardWriter) Write(p []byte) (int, error) { return len(p), nil }
 
 // WriteHeader implements http.ResponseWriter.
-func (n nowhere) WriteHeader(int) {}
+func (n discardWriter) WriteHeader(int) {}
 
 const requestID = "double-0001"
 
@@ -184,7 +183,7 @@ func (c *call) refuse(status int, code, message string) {
 	c.answer(status, map[string]any{"code": code, "message": message, "requestId": requestID})
 }
 
-// ok answers with data in the envelope.
+// ok responds with data in the envelope.
 func (c *call) ok(data any) {
 	c.answer(http.StatusOK, map[string]any{"code": "SUCCESS", "data": data, "requestId": requestID})
 }
@@ -197,10 +196,10 @@ func (c *call) answer(status int, v any) {
 	c.w.Header().Set("Content-Type", "application/json")
 	c.w.Header().Set("X-Acs-Request-Id", requestID)
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(b) // who went away reads nothing
+	_, _ = c.w.Write(b) // a client that disconnected does not read it
 }
 
-// in reads the body, which must be an object that has the fields.
+// in parses the body, which must be an object with the given fields.
 func (c *call) in(fields ...string) (map[string]any, bool) {
 	var v map[string]any
 	if err := json.Unmarshal(c.body, &v); err != nil {

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// Local is a Machine that isolates nothing: the interpreters of this machine,
-// in a folder of its own. It is for code that is known.
+// Local is a Machine without isolation: it runs the host's interpreters in a
+// separate directory. Use it for trusted code only.
 type Local struct {
 	dir string
 
 	mu    sync.Mutex // guards the field below
-	files []string   // outside of the folder, to be removed
+	files []string   // outside the directory, to be removed
 }
 
-// NewLocal makes one in a new folder below dir.
+// NewLocal creates a Local in a new directory below dir.
 func NewLocal(dir string) (*Local, error) {
 	dir, err := os.MkdirTemp(dir, "agentrun-")
 	return &Local{dir: dir}, err
@@ -66,7 +66,7 @@ func (l *Local) Read(path string) ([]byte, error) {
 func (l *Local) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, f := range l.files { // those of endings that were read, too
+	for _, f := range l.files { // including the report files that were read
 		if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -32,7 +32,7 @@ func (d *Double) createTemplate(c *call) {
 		c.refuse(http.StatusBadRequest, "InvalidParameter", fmt.Sprintf("templateType %v", t))
 		return
 	}
-	name, _ := v["templateName"].(string) // in has looked
+	name, _ := v["templateName"].(string) // checked by in
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.templates[name] != nil {
@@ -43,7 +43,7 @@ func (d *Double) createTemplate(c *call) {
 	if d.o.Slow == 0 {
 		v["status"] = "READY"
 	}
-	d.templates[name] = &thing{fields: v}
+	d.templates[name] = &resource{fields: v}
 	c.ok(v)
 }
 
@@ -55,7 +55,7 @@ func (d *Double) getTemplate(c *call) {
 		c.refuse(http.StatusNotFound, "TemplateNotFound", c.r.PathValue("name"))
 		return
 	}
-	if t.looks++; t.looks >= d.o.Slow {
+	if t.polls++; t.polls >= d.o.Slow {
 		t.fields["status"] = "READY"
 	}
 	c.ok(t.fields)
@@ -80,7 +80,7 @@ func (d *Double) create(c *call) {
 	if !ok {
 		return
 	}
-	name, _ := v["templateName"].(string) // in has looked
+	name, _ := v["templateName"].(string) // checked by in
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t := d.templates[name]; t == nil || t.fields["status"] != "READY" {
@@ -94,7 +94,7 @@ func (d *Double) create(c *call) {
 		c.refuse(http.StatusInternalServerError, "InternalError", err.Error())
 		return
 	}
-	s := &thing{machine: m, contexts: map[string]string{}, fields: map[string]any{
+	s := &resource{machine: m, contexts: map[string]string{}, fields: map[string]any{
 		"sandboxId": id, "templateName": name, "status": "CREATING", "createdAt": time.Now().UTC().Format(time.RFC3339),
 		"sandboxIdleTimeoutSeconds": v["sandboxIdleTimeoutSeconds"],
 	}}
@@ -102,8 +102,8 @@ func (d *Double) create(c *call) {
 	c.ok(s.fields)
 }
 
-// sandbox finds the one that a request is about.
-func (d *Double) sandbox(c *call) *thing {
+// sandbox returns the sandbox of a request.
+func (d *Double) sandbox(c *call) *resource {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.sandboxes[c.r.PathValue("id")]
@@ -140,8 +140,8 @@ func (d *Double) health(c *call) {
 		return
 	}
 	d.mu.Lock()
-	s.looks++
-	ready := s.looks > d.o.Slow
+	s.polls++
+	ready := s.polls > d.o.Slow
 	if ready {
 		s.fields["status"] = "READY"
 	}
@@ -153,8 +153,8 @@ func (d *Double) health(c *call) {
 	c.answer(http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// ready finds a sandbox that is.
-func (d *Double) ready(c *call) *thing {
+// ready returns the sandbox of a request if it is ready.
+func (d *Double) ready(c *call) *resource {
 	s := d.sandbox(c)
 	if s == nil {
 		return nil
@@ -177,7 +177,7 @@ func (d *Double) context(c *call) {
 	if s == nil {
 		return
 	}
-	language, _ := v["language"].(string) // in has looked
+	language, _ := v["language"].(string) // checked by in
 	if language != "python" && language != "javascript" {
 		c.refuse(http.StatusBadRequest, "InvalidParameter", "no language "+language)
 		return
@@ -209,16 +209,17 @@ func (d *Double) execute(c *call) {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), time.Duration(seconds*float64(time.Second)))
 	defer cancel()
-	code, _ := v["code"].(string) // in has looked
+	code, _ := v["code"].(string) // checked by in
 	stdout, stderr, err := s.machine.Execute(ctx, language, code)
 	results := []any{}
 	event := func(kind, text string) {
-		// A kernel's streams are told in pieces, and without the end of their line.
+		// The service sends a kernel's streams in pieces, without the final
+		// line feed.
 		if text = strings.TrimSuffix(text, "\n"); text != "" {
 			results = append(results, map[string]any{"type": kind, "text": text})
 		}
 	}
-	// Output comes in pieces.
+	// Send the output in pieces.
 	half := len(stdout) / 2
 	event("stdout", stdout[:half])
 	event("stderr", stderr)
@@ -247,5 +248,5 @@ func (d *Double) download(c *call) {
 		return
 	}
 	c.w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = c.w.Write(b) // who went away reads nothing
+	_, _ = c.w.Write(b) // a client that disconnected does not read it
 }

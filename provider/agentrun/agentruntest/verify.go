@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// skew is how far a request's clock may be off.
+// skew is the maximum difference between a request's time and the server's.
 const skew = 15 * time.Minute
 
-// signed is what an authorization says.
+// signed is the parsed content of an Authorization header.
 type signed struct {
 	credential, signature string
 	names                 []string
@@ -47,7 +47,7 @@ func parseAuthorization(header, algorithm string) (*signed, error) {
 	return s, nil
 }
 
-// checkData holds a request to AGENTRUN4-HMAC-SHA256.
+// checkData checks a request's AGENTRUN4-HMAC-SHA256 signature.
 func (d *Double) checkData(c *call) error {
 	s, err := parseAuthorization(c.r.Header.Get("Agentrun-Authorization"), "AGENTRUN4-HMAC-SHA256")
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *Double) checkData(c *call) error {
 	return same(s.signature, sum(key, "AGENTRUN4-HMAC-SHA256\n"+hash([]byte(canonical))), canonical)
 }
 
-// checkControl holds a request to ACS3-HMAC-SHA256.
+// checkControl checks a request's ACS3-HMAC-SHA256 signature.
 func (d *Double) checkControl(c *call, action string) error {
 	s, err := parseAuthorization(c.r.Header.Get("Authorization"), "ACS3-HMAC-SHA256")
 	if err != nil {
@@ -109,7 +109,7 @@ func (d *Double) checkControl(c *call, action string) error {
 	return same(s.signature, sum([]byte(d.o.Secret), "ACS3-HMAC-SHA256\n"+hash([]byte(canonical))), canonical)
 }
 
-// checkStamp holds a request to its time, its payload and its token.
+// checkStamp checks a request's time, payload and token.
 func (d *Double) checkStamp(r *http.Request, payload string) (time.Time, error) {
 	at, err := time.Parse("2006-01-02T15:04:05Z", r.Header.Get("X-Acs-Date"))
 	switch {
@@ -125,8 +125,8 @@ func (d *Double) checkStamp(r *http.Request, payload string) (time.Time, error) 
 	return at, nil
 }
 
-// canonical is a request as it should have been signed, from what came over the
-// wire.
+// canonical returns the canonical form of a request, as it arrived, for its
+// signature.
 func canonical(r *http.Request, names []string, payload string) (string, error) {
 	path, rawQuery, _ := strings.Cut(r.RequestURI, "?")
 	var query []string
@@ -157,7 +157,7 @@ func canonical(r *http.Request, names []string, payload string) (string, error) 
 	return strings.Join([]string{r.Method, path, strings.Join(query, "&"), headers.String(), strings.Join(names, ";"), payload}, "\n"), nil
 }
 
-// escape is that of RFC 3986: only unreserved characters stay.
+// escape escapes as in RFC 3986: it keeps only unreserved characters.
 func escape(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

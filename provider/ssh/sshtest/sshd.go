@@ -1,5 +1,5 @@
-// Package sshtest starts a machine that is reached by SSH: a real OpenSSH
-// server on this machine's loopback, for tests.
+// Package sshtest provides a host for SSH in tests: a real OpenSSH server on
+// the loopback address.
 package sshtest
 
 import (
@@ -20,20 +20,19 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Password is the one of the account that a server lets in, which is root.
+// Password is the password of root, the account that a server accepts.
 const Password = "a password for a test"
 
-// Server is an OpenSSH server with keys, a configuration and passwords of its
-// own.
+// Server is an OpenSSH server with its own keys, configuration and passwords.
 type Server struct {
 	Port      int
 	HostKey   ssh.PublicKey
-	ClientKey string // as PEM; who has it is let in
+	ClientKey string // in PEM format; the server accepts it
 
 	cmd *exec.Cmd
 }
 
-// Key makes a key, as PEM and as its public part.
+// Key creates a key, and returns it in PEM format with its public part.
 func Key(t testing.TB, passphrase string) (private string, public ssh.PublicKey) {
 	t.Helper()
 	pub, priv, err := ed25519.GenerateKey(rand.Reader)
@@ -96,7 +95,7 @@ PasswordAuthentication yes
 LogLevel ERROR
 `, s.Port, file("host_key", hostPrivate), file("authorized_keys", string(ssh.MarshalAuthorizedKey(clientPublic)))))
 	shadow := file("shadow", "root:"+strings.TrimSpace(string(hash))+":19000:0:99999:7:::\n")
-	// The machine's own passwords stay what they are.
+	// The passwords of the real host remain unchanged.
 	s.cmd = exec.Command("unshare", "-m", "/bin/sh", "-c", fmt.Sprintf("mkdir -p /run/sshd && mount --bind %s /etc/shadow && exec %s -D -e -f %s", shadow, program, config))
 	var said bytes.Buffer
 	s.cmd.Stderr = &said
@@ -104,7 +103,7 @@ LogLevel ERROR
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		s.HangUp(t)
+		s.Disconnect(t)
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait()
 	})
@@ -120,12 +119,13 @@ LogLevel ERROR
 	}
 }
 
-// HangUp kills what serves connections, as a machine that crashes would.
-func (s *Server) HangUp(t testing.TB) {
+// Disconnect kills the processes that serve connections, like a crash of the
+// host.
+func (s *Server) Disconnect(t testing.TB) {
 	t.Helper()
 	out, err := exec.Command("ps", "-o", "pid=", "--ppid", strconv.Itoa(s.cmd.Process.Pid)).Output()
 	if err != nil {
-		return // there are none
+		return // no connections
 	}
 	for _, f := range strings.Fields(string(out)) {
 		pid, err := strconv.Atoi(f)
@@ -133,12 +133,12 @@ func (s *Server) HangUp(t testing.TB) {
 			t.Fatal(err)
 		}
 		if p, err := os.FindProcess(pid); err == nil {
-			_ = p.Kill() // it may have ended
+			_ = p.Kill() // it may have exited already
 		}
 	}
 }
 
-// Line is the line of known_hosts that says that the server has this key.
+// Line returns the line of known_hosts for this server with this key.
 func (s *Server) Line(k ssh.PublicKey) string {
 	return fmt.Sprintf("[127.0.0.1]:%d %s", s.Port, ssh.MarshalAuthorizedKey(k))
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,7 +15,7 @@ import pytest
 
 import brig
 from brig import SandboxClient
-from brig._engine import Engine
+from brig._engine import Engine, check_folder
 
 KEY = "brig_0123456789012345678901234567890123456789"
 
@@ -155,3 +156,59 @@ async def test_folder_of_an_earlier_server(near: Ear, tmp_path: Path) -> None:
         fcntl.flock(owns, fcntl.LOCK_EX)
         assert Engine("/no/such/brig", tmp_path)._served() == near.url
     assert near.connections == 0
+
+
+@pytest.mark.parametrize("how", ["group", "others", "above", "owner"])
+async def test_folder_of_others_is_not_believed(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.delenv("BRIG_API_KEY", raising=False)
+    tmp_path.chmod(0o700)
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    (data / "admin.key").write_text(KEY + "\n")
+    (data / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
+    with open(data / "owner.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # The control: of a folder of one's own it is believed.
+        check_folder(data, os.geteuid())
+        assert Engine("/no/such/brig", data).announced(near.url) == (near.url, KEY)
+        if how == "owner":
+            uid = os.geteuid()
+            monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
+        else:
+            at, mode = {"group": (data, 0o770), "others": (data, 0o702), "above": (tmp_path, 0o777)}[how]
+            at.chmod(mode)
+        with pytest.raises(brig.SandboxUnavailable, match="not trusted"):
+            Engine("/no/such/brig", data).begin()
+        with pytest.raises(brig.SandboxUnavailable, match="not trusted"):
+            Engine("/no/such/brig", data).announced(near.url)
+        with pytest.raises(brig.SandboxUnavailable, match="not trusted"):
+            SandboxClient(near.url, data_dir=data)
+        tmp_path.chmod(0o700)
+    assert near.keys == []
+
+
+@pytest.mark.parametrize("asked", ["http://127.0.0.1:{port}", "http://localhost:{port}/", "http://[::ffff:127.0.0.1]:{port}"])
+async def test_the_folder_s_server_by_its_url(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+    monkeypatch.delenv("BRIG_API_KEY", raising=False)
+    (tmp_path / "admin.key").write_text(KEY + "\n")
+    (tmp_path / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
+    with open(tmp_path / "owner.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        async with SandboxClient(asked.format(port=near.server_port), data_dir=tmp_path) as client:
+            with pytest.raises(brig.BrigError):
+                await client.list()
+        assert near.keys == [f"Bearer {KEY}"]
+        # The control: another server does not get it.
+        other = Ear("127.0.0.1")
+        async with SandboxClient(other.url, data_dir=tmp_path) as client:
+            with pytest.raises(brig.BrigError):
+                await client.list()
+        assert other.keys == [""]
+        other.shutdown()
+        other.server_close()
+    # Nor does anybody once nobody holds the folder.
+    near.keys.clear()
+    async with SandboxClient(near.url, data_dir=tmp_path) as client:
+        with pytest.raises(brig.BrigError):
+            await client.list()
+    assert near.keys == [""]

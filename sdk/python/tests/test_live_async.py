@@ -92,6 +92,26 @@ async def test_life(where: str) -> None:
             await client.get(s.name)
 
 
+async def test_fork(where: str) -> None:
+    async with SandboxClient(where) as client, await client.create(spec(labels={"suite": uuid.uuid4().hex})) as sandbox:
+        await sandbox.shell("echo kept > /workspace/a")
+        copies = await sandbox.fork(2, labels={"try": "a"}, ttl=60)
+        assert len(copies) == 2
+        for copied in copies:
+            async with copied:
+                assert (await copied.shell("cat /workspace/a; hostname")).stdout == f"kept\n{copied.name}\n"
+                assert (await copied.info()).labels == {"try": "a"}
+        assert (await sandbox.shell("cat /workspace/a")).stdout == "kept\n"
+        name = sandbox.name[:40] + "-base"
+        (base,) = await sandbox.fork(name=name, paused=True)
+        async with base:
+            assert base.name == name and (await base.info()).state == "paused"
+            (copied,) = await base.fork()
+            async with copied:
+                assert (await copied.shell("cat /workspace/a")).stdout == "kept\n"
+            assert (await base.info()).state == "paused"
+
+
 async def test_one_shots(where: str) -> None:
     async with SandboxClient(where) as client:
         before = await client.list()
@@ -230,7 +250,7 @@ async def test_errors(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SandboxClient(where) as client:
         with pytest.raises(brig.InvalidArgumentError) as wrong:
             await client.create(spec(memory_mib=1))
-        assert wrong.value.field == "limits.memory" and wrong.value.status == 400 and wrong.value.hint
+        assert wrong.value.field == "memory_mib" and wrong.value.status == 400 and wrong.value.hint
     monkeypatch.delenv("BRIG_API_KEY")
     for key in ("brig_no", None):
         async with SandboxClient(where, key=key) as client:

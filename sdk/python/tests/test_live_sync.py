@@ -93,6 +93,26 @@ def test_life(where: str) -> None:
             client.get(s.name)
 
 
+def test_fork(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec(labels={"suite": uuid.uuid4().hex})) as sandbox:
+        sandbox.shell("echo kept > /workspace/a")
+        copies = sandbox.fork(2, labels={"try": "a"}, ttl=60)
+        assert len(copies) == 2
+        for copied in copies:
+            with copied:
+                assert (copied.shell("cat /workspace/a; hostname")).stdout == f"kept\n{copied.name}\n"
+                assert (copied.info()).labels == {"try": "a"}
+        assert (sandbox.shell("cat /workspace/a")).stdout == "kept\n"
+        name = sandbox.name[:40] + "-base"
+        (base,) = sandbox.fork(name=name, paused=True)
+        with base:
+            assert base.name == name and (base.info()).state == "paused"
+            (copied,) = base.fork()
+            with copied:
+                assert (copied.shell("cat /workspace/a")).stdout == "kept\n"
+            assert (base.info()).state == "paused"
+
+
 def test_one_shots(where: str) -> None:
     with SandboxClient(where) as client:
         before = client.list()
@@ -231,7 +251,7 @@ def test_errors(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with SandboxClient(where) as client:
         with pytest.raises(brig.InvalidArgumentError) as wrong:
             client.create(spec(memory_mib=1))
-        assert wrong.value.field == "limits.memory" and wrong.value.status == 400 and wrong.value.hint
+        assert wrong.value.field == "memory_mib" and wrong.value.status == 400 and wrong.value.hint
     monkeypatch.delenv("BRIG_API_KEY")
     for key in ("brig_no", None):
         with SandboxClient(where, key=key) as client:

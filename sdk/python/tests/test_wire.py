@@ -58,6 +58,7 @@ def test_a_spec_is_sent_whole() -> None:
         egress=("api.example.com:443",),
         labels={"agent": "a"},
         ttl=1.5,
+        pause_after=1,
         user="root",
         provider="docker",
         disk_mib=64,
@@ -68,6 +69,7 @@ def test_a_spec_is_sent_whole() -> None:
         "limits": {"memory": "512MiB", "cpus": 1, "disk": "64MiB"},
         "labels": {"agent": "a"},
         "ttl_ms": 1500,
+        "pause_after_ms": 1000,
         "default_user": "root",
         "placement": {"provider": "docker", "only": True},
         "egress": {"rules": [{"host": "api.example.com", "ports": [443]}]},
@@ -114,12 +116,38 @@ def test_envelopes_in_pieces() -> None:
         assert out == [{"a": 1}, {"a": 2}] or size > len(e2b.envelope({"a": 1}))
 
 
+@pytest.mark.parametrize(
+    ("field", "parameter"),
+    [
+        ("timeout_ms", "timeout"),
+        ("limits.memory", "memory_mib"),
+        ("limits.open_files", "limits.open_files"),
+        ("egress.rules[2].ports", "egress[2].ports"),
+        ("command[1]", "cmd[1]"),
+        ("placement.provider", "provider"),
+        ("name", "name"),
+        ("capacity", "capacity"),
+        ("", ""),
+    ],
+)
+def test_errors_name_parameters(field: str, parameter: str) -> None:
+    e = told({"kind": "invalid_argument", "code": "SB010", "message": "m", "field": field, "fields": [{"field": field}]})
+    assert e.field == parameter and e.fields == ({"field": parameter},)
+
+
+def test_hints_name_parameters() -> None:
+    e = told({"kind": "timeout", "message": "m", "hint": "raise timeout_ms or limits.cpus, or give a command or a shell"})
+    assert e.hint == "raise timeout or cpus, or give a command or a shell"
+    program = wire.program_error({"name": "TimeoutError", "message": "m", "code": "SB005", "hint": "raise timeout_ms"})
+    assert program is not None and program.hint == "raise timeout"
+
+
 def test_errors_keep_what_was_told() -> None:
     e = told(
         {"kind": "invalid_argument", "code": "SB010", "message": "too much", "field": "limits.memory", "hint": "ask for less"}
     )
     assert isinstance(e, brig.InvalidArgumentError) and isinstance(e, RuntimeError)
-    assert str(e) == "limits.memory: too much (SB010)\nhint: ask for less"
+    assert str(e) == "memory_mib: too much (SB010)\nhint: ask for less"
     newer = told({"kind": "of_tomorrow", "code": "SB099", "message": "m"})
     assert type(newer) is brig.BrigError and newer.kind == "of_tomorrow" and newer.code == "SB099"
     assert wire.refusal(429, b'{"error":{"kind":"rate_limited","code":"SB008","message":"m"}}', "7", "u").retry_after == 7

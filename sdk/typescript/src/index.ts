@@ -65,6 +65,8 @@ export interface Spec extends Options {
   template?: string
   /** After how many milliseconds without use it ends. */
   ttlMs?: number
+  /** After how many milliseconds without use it is paused until its next use; less than `ttlMs`. */
+  pauseAfterMs?: number
 }
 
 /** A program, and what it is given. */
@@ -116,7 +118,7 @@ export interface RunResult<T = unknown> extends ExecResult {
   artifacts: { path: string; mime_type: string; size: number; content_b64: string }[]
 }
 
-/** An error that the server has told: what, by a stable code, in which field, and what to do about it. */
+/** An error that the server has reported: a message, a stable code, the option that is wrong, and the fix. */
 export class BrigError extends Error {
   constructor(
     message: string,
@@ -126,6 +128,8 @@ export class BrigError extends Error {
     readonly hint = '',
     readonly status = 0,
     options?: ErrorOptions,
+    /** After how many milliseconds to ask again, if the server has said so. */
+    readonly retryAfterMs = 0,
   ) {
     super(message, options)
     this.name = 'BrigError'
@@ -136,17 +140,22 @@ export class BrigError extends Error {
 export class Brig {
   readonly #url: string
   readonly #key: string
+  readonly #patienceMs: number
 
   /**
    * The address and the key are `BRIG_URL` and `BRIG_API_KEY` where there is an
-   * environment. A plain `http://` address of another machine is refused, since
-   * whoever is on the way reads the key; `insecureHttp` or `BRIG_INSECURE_HTTP`
-   * admits it.
+   * environment. A plain `http://` address of another machine is refused, because
+   * others on the network could read the key; `insecureHttp` or `BRIG_INSECURE_HTTP`
+   * permits it.
+   *
+   * A server at its capacity refuses a call before any of it has begun. Such a call is
+   * made again when the server has said to, for `patienceMs` in all (30 s); 0 is not at all.
    */
-  constructor(options: { url?: string; key?: string; insecureHttp?: boolean } = {}) {
+  constructor(options: { url?: string; key?: string; insecureHttp?: boolean; patienceMs?: number } = {}) {
     const env = (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env ?? {}
     this.#url = (options.url ?? env['BRIG_URL'] ?? 'http://127.0.0.1:2744').replace(/\/+$/, '')
     this.#key = options.key ?? env['BRIG_API_KEY'] ?? ''
+    this.#patienceMs = options.patienceMs ?? 30_000
     const admitted = options.insecureHttp ?? /^(1|t|true)$/i.test(env['BRIG_INSECURE_HTTP'] ?? '')
     if (!admitted) refusePlain(this.#url)
   }
@@ -159,8 +168,8 @@ export class Brig {
 
   /** Starts a sandbox, and returns when it is running. */
   create(spec: Spec = {}): Promise<SandboxInfo> {
-    const { ttlMs, ...rest } = spec
-    return this.#call('POST', ['sandboxes'], { ...body(rest), ttl_ms: ttlMs })
+    const { ttlMs, pauseAfterMs, ...rest } = spec
+    return this.#call('POST', ['sandboxes'], { ...body(rest), ttl_ms: ttlMs, pause_after_ms: pauseAfterMs })
   }
 
   /** Runs a command, or a script for the sandbox's shell, until it ends. */
@@ -168,6 +177,16 @@ export class Brig {
     const { timeoutMs, ...rest } = options
     const what = typeof command === 'string' ? { shell: command } : { command }
     return this.#lasting(['sandboxes', name, 'exec'], { ...what, ...rest, timeout_ms: timeoutMs }, signal)
+  }
+
+  /**
+   * Makes copies of a sandbox, with its memory, programs and files: all of them or none.
+   * One copy may have a name, and be paused: it then takes only disk space.
+   */
+  async fork(name: string, options: { count?: number; name?: string; paused?: boolean; labels?: Record<string, string>; ttlMs?: number } = {}): Promise<SandboxInfo[]> {
+    const { ttlMs, ...rest } = options
+    const copies = await this.#call<{ sandboxes: SandboxInfo[] }>('POST', ['sandboxes', name, 'fork'], { ...rest, ttl_ms: ttlMs })
+    return copies.sandboxes
   }
 
   /** Changes where a sandbox may connect to. */
@@ -223,10 +242,27 @@ export class Brig {
     const lines = text.trimEnd().split('\n')
     const { event, ...last } = JSON.parse(lines[lines.length - 1] || '{}') as { event?: string }
     if (event !== 'result') throw refusal(200, JSON.stringify(last), this.#url)
+    const { error } = last as { error?: { hint?: string } | null }
+    if (error?.hint) error.hint = asOptions(error.hint)
     return last as T
   }
 
-  async #send(method: string, path: string[], content: object | undefined, headers: Record<string, string>, signal?: AbortSignal) {
+  async #send(method: string, path: string[], content: object | undefined, headers: Record<string, string>, signal?: AbortSignal): Promise<string> {
+    const end = Date.now() + this.#patienceMs
+    for (;;) {
+      try {
+        return await this.#sendOnce(method, path, content, headers, signal)
+      } catch (e) {
+        if (!(e instanceof BrigError) || e.status !== 429 || e.field !== 'capacity' || !e.retryAfterMs) throw e
+        // Clients that were refused at one moment do not come back at one moment.
+        const wait = e.retryAfterMs * (1 + Math.random() / 4)
+        if (Date.now() + wait > end) throw e
+        await pause(wait, signal)
+      }
+    }
+  }
+
+  async #sendOnce(method: string, path: string[], content: object | undefined, headers: Record<string, string>, signal?: AbortSignal): Promise<string> {
     if (this.#key) headers['Authorization'] = `Bearer ${this.#key}`
     if (content) headers['Content-Type'] = 'application/json'
     // What is sent is for this server: a redirect would take the body along.
@@ -240,10 +276,10 @@ export class Brig {
       text = await answer.text()
     } catch (cause) {
       signal?.throwIfAborted()
-      const hint = `is the server running at ${this.#url}? brig serve`
+      const hint = `check that brig serve runs at ${this.#url}`
       throw new BrigError('cannot reach the server', 'SB003', 'connection_failed', '', hint, 0, { cause })
     }
-    if (!answer.ok) throw refusal(answer.status, text, this.#url)
+    if (!answer.ok) throw refusal(answer.status, text, this.#url, answer.headers.get('Retry-After'))
     return text
   }
 }
@@ -257,8 +293,8 @@ function refusePlain(url: string): void {
     return // it is relative: fetch refuses it, or it is the page's own server
   }
   if (at.protocol !== 'http:' || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(at.hostname)) return
-  const hint = 'use https, or admit it with insecureHttp or BRIG_INSECURE_HTTP=1'
-  throw new BrigError(`plain HTTP to ${at.hostname} shows the key to whoever is on the way`, 'SB010', 'invalid_argument', 'url', hint)
+  const hint = 'use https, or permit it with insecureHttp or BRIG_INSECURE_HTTP=1'
+  throw new BrigError(`plain HTTP to ${at.hostname} would expose the key on the network`, 'SB010', 'invalid_argument', 'url', hint)
 }
 
 function egress(rules: (string | EgressRule)[]): { rules: EgressRule[] } {
@@ -275,13 +311,38 @@ function body(options: Options): object {
   }
 }
 
-function refusal(status: number, text: string, url: string): BrigError {
+/** Resolves after so many milliseconds, or rejects when the signal says so. */
+function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted()
+    const off = () => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', off)
+      resolve()
+    }, ms)
+    signal?.addEventListener('abort', off, { once: true })
+  })
+}
+
+/** Returns a field or a hint of REST with the names of this package's options. */
+function asOptions(text = ''): string {
+  return text
+    .replace(/\b(timeout|ttl)_ms\b/g, '$1Ms')
+    .replace(/\bpause_after_ms\b/g, 'pauseAfterMs')
+    .replace(/\begress\.rules\b/g, 'egress')
+    .replace(/\bvalue_b64\b/g, 'value')
+}
+
+function refusal(status: number, text: string, url: string, retryAfter: string | null = null): BrigError {
   try {
     const { code, kind, message, field, hint } = (JSON.parse(text) as { error: Record<string, string> }).error
-    if (code && kind) return new BrigError(message ?? '', code, kind, field, hint, status)
+    if (code && kind) return new BrigError(message ?? '', code, kind, asOptions(field), asOptions(hint), status, undefined, Number(retryAfter) * 1000 || 0)
   } catch {
     // It is not an answer of Brig's.
   }
-  const hint = `is one running at ${url}? brig serve`
-  return new BrigError(`what answered is not a Brig server (HTTP ${status})`, 'SB003', 'connection_failed', '', hint, status)
+  const hint = `check that brig serve runs at ${url}`
+  return new BrigError(`the response is not from a Brig server (HTTP ${status})`, 'SB003', 'connection_failed', '', hint, status)
 }

@@ -1,42 +1,56 @@
-import { Alert, Badge, Button, Code, Group, Table, Text, TextInput } from "@mantine/core";
-import { useInfiniteQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { Alert, Button, Drawer, Group, SegmentedControl, Stack, Text } from "@mantine/core";
+import { useMemo, useState } from "react";
+import { useSearchParams } from "wouter";
 import { get, path } from "../api";
+import { labelsOf, type Operation, useLog } from "../log";
 import type { AuditLine, Whoami } from "../nouns";
-import { Fetched, Heading, Rows, when } from "../parts";
+import { Ago, Empty, Fetched, Go, Heading, State, when } from "../parts";
+import { type Column, List } from "../table";
 import { type Verdict, verify } from "../verify";
+import { Facts } from "./Runs";
 
-interface Page {
-  lines: AuditLine[];
-  next: number;
-  head: { tenant: string; seq: number; hash: string };
-}
+const about = (o: Operation) => o.detail.name ?? o.detail.path ?? o.detail.host ?? o.detail.command ?? o.sandbox ?? "";
+
+export const columns: Column<Operation>[] = [
+  { title: "Time", cell: (o) => <Ago at={o.time} />, sort: (o) => o.seq },
+  { title: "Operation", cell: (o) => <span style={{ whiteSpace: "nowrap" }}>{o.op}</span>, sort: (o) => o.op },
+  { title: "Result", cell: (o) => <State value={o.status} says={o.says} />, sort: (o) => o.says },
+  { title: "About", cell: (o) => <Text size="sm" lineClamp={1} style={{ overflowWrap: "anywhere" }}>{about(o)}</Text>, sort: about, wide: true },
+  { title: "By", cell: (o) => o.actor || "the sandbox", sort: (o) => o.actor, wide: true },
+  { title: "Lines", cell: (o) => <span style={{ whiteSpace: "nowrap" }}>{o.lines.map((l) => l.seq).join(", ")}</span>, right: true, wide: true },
+];
+
+export const filters = [
+  { name: "Operation", of: (o: Operation) => o.op },
+  { name: "Status", of: (o: Operation) => o.status as string },
+  { name: "By", of: (o: Operation) => o.actor },
+  { name: "Label", of: labelsOf },
+];
+
+export const textOf = (o: Operation) => `${o.op} ${o.actor} ${o.says} ${o.sandbox ?? ""} ${Object.entries(o.detail).flat().join(" ")} ${o.lines.map((l) => `#${l.seq}`).join(" ")}`;
+
+const ranges: Record<string, number> = { "24 hours": 86_400_000, "30 days": 30 * 86_400_000, All: 0 };
 
 /** Audit is the tenant's log: what was done, by whom, and that it is whole. */
 export default function Audit({ who }: { who: Whoami }) {
-  const [sandbox, setSandbox] = useState("");
-  const [filter, setFilter] = useState("");
   const [verdict, setVerdict] = useState<Verdict>();
-  const [busy, setBusy] = useState(false);
-  const log = useInfiniteQuery({
-    queryKey: ["audit", sandbox],
-    initialPageParam: 0,
-    queryFn: ({ pageParam, signal }) => get<Page>(`/v1/audit?limit=200&after=${pageParam}${sandbox ? `&sandbox=${path(sandbox)}` : ""}`, signal),
-    getNextPageParam: (p) => p.next || undefined,
-    refetchInterval: false,
-  });
+  const [checking, setChecking] = useState(false);
+  const [open, setOpen] = useState<Operation>();
+  const [params, setParams] = useSearchParams();
+  const range = ranges[params.get("range") ?? ""] === undefined ? "All" : params.get("range")!;
+  const since = useMemo(() => (ranges[range] ? new Date(Date.now() - ranges[range]!).toISOString() : undefined), [range]);
+  const { log, rows, more, busy, whole } = useLog({ since });
   const check = async () => {
-    setBusy(true);
+    setChecking(true);
     setVerdict(await verify());
-    setBusy(false);
+    setChecking(false);
   };
-  const fits = (l: AuditLine) => !filter || `${l.op} ${l.actor} ${l.phase} ${l.kind ?? ""} ${l.sandbox ?? ""} ${JSON.stringify(l.detail ?? {})}`.toLowerCase().includes(filter.toLowerCase());
   return (
     <>
       <Heading title="Audit">
-        <TextInput aria-label="Filter" placeholder="filter" value={filter} onChange={(e) => setFilter(e.currentTarget.value)} />
-        <TextInput aria-label="Sandbox id" placeholder="sandbox id" value={sandbox} onChange={(e) => setSandbox(e.currentTarget.value.trim())} />
-        <Button variant="light" onClick={check} loading={busy}>
+        <SegmentedControl size="xs" data={Object.keys(ranges)} value={range} onChange={(r) => setParams((p) => (p.set("range", r), p), { replace: true })} aria-label="Range" />
+        <Export />
+        <Button variant="light" size="compact-sm" onClick={check} loading={checking}>
           Verify
         </Button>
       </Heading>
@@ -46,40 +60,88 @@ export default function Audit({ who }: { who: Whoami }) {
         </Alert>
       )}
       <Fetched query={log}>
-        {({ pages }) => (
-          <>
-            <Rows head={["#", "Time", "Who", "What", "", "Sandbox", "Detail"]} empty={`Nothing is on record for ${who.tenant}.`}>
-              {pages
-                .flatMap((p) => p.lines)
-                .filter(fits)
-                .map((l) => (
-                  <Table.Tr key={l.seq}>
-                    <Table.Td title={l.hash}>{l.seq}</Table.Td>
-                    <Table.Td>{when(l.time)}</Table.Td>
-                    <Table.Td>{l.actor}</Table.Td>
-                    <Table.Td>{l.op}</Table.Td>
-                    <Table.Td>
-                      <Badge variant="light" miw="max-content" color={l.phase === "refused" || l.kind ? "red" : "gray"}>
-                        {l.kind ? `${l.phase}: ${l.kind}` : l.phase}
-                      </Badge>
-                    </Table.Td>
-                    <Table.Td>{l.sandbox && <Code title={l.sandbox}>{l.sandbox.slice(0, 12)}</Code>}</Table.Td>
-                    <Table.Td>
-                      <Text size="xs" style={{ overflowWrap: "anywhere" }}>{Object.entries(l.detail ?? {}).map(([k, v]) => `${k}=${v}`).join(" ")}</Text>
-                    </Table.Td>
-                  </Table.Tr>
-                ))}
-            </Rows>
-            {log.hasNextPage && (
-              <Group justify="center" mt="md">
-                <Button variant="default" onClick={() => log.fetchNextPage()} loading={log.isFetchingNextPage}>
-                  More
+        {() => (
+          <List
+            name="entries"
+            rows={rows}
+            id={(o) => String(o.lines[0]!.seq)}
+            columns={columns}
+            text={textOf}
+            filters={filters}
+            onOpen={setOpen}
+            empty={<Empty>Nothing is on record for {who.tenant} in this time.</Empty>}
+            below={
+              !whole && (
+                <Button size="compact-sm" variant="default" onClick={more} loading={busy}>
+                  Load older
                 </Button>
-              </Group>
-            )}
-          </>
+              )
+            }
+          />
         )}
       </Fetched>
+      <Entry of={open} onClose={() => setOpen(undefined)} />
     </>
+  );
+}
+
+/** Entry shows all that the log has of an operation. */
+export function Entry({ of: o, onClose }: { of?: Operation; onClose: () => void }) {
+  return (
+    <Drawer opened={!!o} onClose={onClose} position="right" size="lg" title={o?.op}>
+      {o && (
+        <Stack>
+          <Group gap="xs">
+            <State value={o.status} says={o.says} />
+            <Text size="sm">
+              {when(o.time)}, by {o.actor || "the sandbox"}
+            </Text>
+          </Group>
+          <Facts of={o} />
+          {o.sandbox && o.op !== "run" && o.detail.name && (
+            <Text size="sm">
+              Sandbox <Go inline to={`/sandboxes/${path(o.detail.name)}?tab=audit`}>{o.detail.name}</Go>
+            </Text>
+          )}
+        </Stack>
+      )}
+    </Drawer>
+  );
+}
+
+/** Export saves the whole log in the format of brig audit export. */
+function Export() {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState("");
+  const save = async () => {
+    setBusy(true);
+    setError("");
+    try {
+      const parts: string[] = [];
+      const add = (o: unknown) => parts.push(`${JSON.stringify(o)}\n`);
+      for (let after = 0; ; ) {
+        const p = await get<{ lines: AuditLine[]; next: number; head: unknown }>(`/v1/audit?limit=1000&after=${after}`);
+        if (parts.length === 0) add({ brig_audit: 1, begins: p.lines[0]?.seq ?? 1 });
+        p.lines.forEach(add);
+        if (!p.next) {
+          add({ lines: parts.length - 1, head: p.head });
+          break;
+        }
+        after = p.next;
+      }
+      const a = document.createElement("a");
+      a.href = URL.createObjectURL(new Blob(parts, { type: "application/x-ndjson" }));
+      a.download = `audit-${new Date().toISOString().slice(0, 10)}.jsonl`;
+      a.click();
+      URL.revokeObjectURL(a.href);
+    } catch (e) {
+      setError(e instanceof Error ? e.message : String(e));
+    }
+    setBusy(false);
+  };
+  return (
+    <Button variant="default" size="compact-sm" onClick={save} loading={busy} title={error || "Save the whole log as lines of JSON"}>
+      {error ? "Export failed" : "Export"}
+    </Button>
   );
 }

@@ -1,29 +1,8 @@
 import { Badge, Group, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../api";
-import type { Enforcement } from "../nouns";
+import type { Alert, Enforcement, Shelf } from "../nouns";
 import { bytes, Enforced, Fetched, Heading, Rows, when } from "../parts";
-
-interface Shelf {
-  image: string;
-  language?: string;
-  limits: { memory?: number; cpus?: number };
-  target: number;
-  ready: number;
-  making: number;
-  hits: number;
-  misses: number;
-  failed: number;
-  refill_ms: number;
-}
-
-interface Alert {
-  name: string;
-  severity: string;
-  state: string;
-  summary: string;
-  since?: string;
-}
 
 export default function Host() {
   const pool = useQuery({ queryKey: ["pool"], queryFn: ({ signal }) => get<{ shelves: Shelf[] }>("/v1/pool", signal), refetchInterval: 2000 });
@@ -38,7 +17,7 @@ export default function Host() {
       </Heading>
       <Fetched query={pool}>
         {({ shelves }) => (
-          <Rows head={["Image", "Language", "Limits", "Ready", "Being made", "Hits", "Misses", "Failed", "Time to make one"]} empty="Nothing waits: there is no pool.">
+          <Rows head={["Image", "Language", "Limits", "Ready", "Starting", "Hits", "Misses", "Failed", "Start time"]} empty="The warm pool is off.">
             {shelves.map((s, i) => (
               <Table.Tr key={i}>
                 <Table.Td title={s.image}>{s.image.slice(0, 19)}</Table.Td>
@@ -63,7 +42,7 @@ export default function Host() {
       </Fetched>
       <Alerts />
       <Group my="md">
-        <Title order={3}>What is enforced here</Title>
+        <Title order={2}>Enforcement on this host</Title>
         {caps.data && <Badge variant="light">{caps.data.isolation}</Badge>}
       </Group>
       <Fetched query={caps}>{(c) => <Enforced areas={c.enforces} />}</Fetched>
@@ -75,18 +54,18 @@ function Alerts() {
   const alerts = useQuery({ queryKey: ["alerts"], queryFn: ({ signal }) => get<{ alerts: Alert[] }>("/v1/alerts", signal) });
   return (
     <>
-      <Title order={3} my="md">
+      <Title order={2} my="md">
         Alerts
       </Title>
       <Fetched query={alerts}>
         {({ alerts }) => (
-          <Rows head={["Alert", "Severity", "State", "What", "Since"]} empty="No alert is defined.">
+          <Rows head={["Alert", "Severity", "State", "What", "Since"]} empty="No alert is pending or firing.">
             {alerts.map((a) => (
               <Table.Tr key={a.name}>
                 <Table.Td>{a.name}</Table.Td>
                 <Table.Td>{a.severity}</Table.Td>
                 <Table.Td>
-                  <Badge color={a.state === "firing" ? "red" : a.state === "pending" ? "yellow" : "green"}>{a.state}</Badge>
+                  <Badge variant="light" color={a.state === "firing" ? "red" : a.state === "pending" ? "yellow" : "green"}>{a.state}</Badge>
                 </Table.Td>
                 <Table.Td>{a.summary}</Table.Td>
                 <Table.Td>{when(a.since)}</Table.Td>

@@ -1,10 +1,12 @@
-import { Alert, Button, Code, CopyButton, Group, Modal, NumberInput, Select, Stack, Table, TagsInput, Text, TextInput, Title } from "@mantine/core";
+import { Alert, Badge, Button, Code, CopyButton, Group, Modal, NumberInput, Select, Stack, Table, TagsInput, Text, TextInput, Title } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get, path } from "../api";
 import type { Whoami } from "../nouns";
-import { Fetched, Heading, Rows, Sure, useDo, when } from "../parts";
+import { Ago, Command, Empty, Fetched, Heading, Rows, Sure, useDo, when } from "../parts";
+import { type Column, List } from "../table";
+import { ago, until } from "../time";
 
 interface Key {
   id: string;
@@ -25,13 +27,41 @@ interface Session {
   email?: string;
   created: string;
   last_used: string;
+  key_id?: string;
 }
 
 export default function Keys({ who }: { who: Whoami }) {
   const list = useQuery({ queryKey: ["keys"], queryFn: ({ signal }) => get<{ keys: Key[] }>("/v1/keys", signal) });
   const sessions = useQuery({ queryKey: ["sessions"], queryFn: ({ signal }) => get<{ sessions: Session[] }>("/v1/auth/sessions", signal) });
-  const revoke = useDo((id: string) => call("DELETE", `/v1/keys/${path(id)}`), "The key was revoked");
+  const revoke = useDo((k: Key) => call("DELETE", `/v1/keys/${path(k.id)}`), "The key was revoked");
   const end = useDo((id: string) => call("DELETE", `/v1/auth/sessions/${path(id)}`), "The session was ended");
+  const all = sessions.data?.sessions ?? [];
+  const mine = who.key_id ?? all.find((s) => s.id === who.session_id)?.key_id; // the key that this session began with
+  const columns: Column<Key>[] = [
+    {
+      title: "Name",
+      sort: (k) => k.name,
+      cell: (k) => (
+        <Group gap={6}>
+          <Text size="sm" style={{ overflowWrap: "anywhere" }}>
+            {k.name}
+          </Text>
+          {k.id === mine && (
+            <Badge size="sm" variant="light" tt="none">
+              in use here
+            </Badge>
+          )}
+        </Group>
+      ),
+    },
+    { title: "Starts with", cell: (k) => k.prefix && <Code>{k.prefix}…</Code>, wide: true },
+    { title: "Role", cell: (k) => k.role, sort: (k) => k.role },
+    { title: "For", cell: (k) => (k.kind === "e2b" ? "E2B" : "Brig"), sort: (k) => k.kind ?? "", wide: true },
+    { title: "Scopes", cell: (k) => k.scopes?.join(", ") || "all", wide: true },
+    { title: "Last used", cell: (k) => (k.last_used ? <Ago at={k.last_used} /> : "never"), sort: (k) => k.last_used ?? "", wide: true },
+    { title: "Expires", cell: (k) => (k.expires ? <span title={when(k.expires)}>{until(k.expires)}</span> : "never"), sort: (k) => k.expires ?? "9", wide: true },
+    { title: "Actions", right: true, cell: (k) => <Revoke of={k} mine={k.id === mine} sessions={all.filter((s) => s.key_id === k.id).length} onYes={() => revoke.mutate(k)} /> },
+  ];
   return (
     <>
       <Heading title="Keys">
@@ -39,39 +69,42 @@ export default function Keys({ who }: { who: Whoami }) {
       </Heading>
       <Fetched query={list}>
         {({ keys }) => (
-          <Rows head={["Name", "Begins with", "Role", "Scopes", "Last used", "Ends", ""]} empty="There are no keys.">
-            {keys.map((k) => (
-              <Table.Tr key={k.id}>
-                <Table.Td>{k.name}</Table.Td>
-                <Table.Td>
-                  <Code>{k.prefix}…</Code>
-                </Table.Td>
-                <Table.Td>{k.role}</Table.Td>
-                <Table.Td>{k.scopes?.join(", ") || "all"}</Table.Td>
-                <Table.Td>{when(k.last_used)}</Table.Td>
-                <Table.Td>{when(k.expires) || "when it is revoked"}</Table.Td>
-                <Table.Td ta="right">
-                  <Sure label="Revoke" question={`Revoke ${k.name}? What goes on with it ends.`} onYes={() => revoke.mutate(k.id)} />
-                </Table.Td>
-              </Table.Tr>
-            ))}
-          </Rows>
+          <List
+            name="keys"
+            rows={keys}
+            id={(k) => k.id}
+            columns={columns}
+            text={(k) => `${k.name} ${k.role} ${k.prefix ?? ""} ${k.scopes?.join(" ") ?? ""}`}
+            filters={[{ name: "Role", of: (k) => k.role }]}
+            empty={<Empty next={<Command>brig key create my-agent --role member</Command>}>There are no keys. A program needs one to use the API.</Empty>}
+          />
         )}
       </Fetched>
-      <Title order={3} my="md">
+      <Title order={2} my="md">
         Sessions
       </Title>
       <Fetched query={sessions}>
         {({ sessions }) => (
-          <Rows head={["Who", "Role", "Begun", "Last used", ""]} empty="There are no sessions.">
+          <Rows head={["Who", "Role", "Started", "Last used", ""]} empty="There are no sessions.">
             {sessions.map((s) => (
               <Table.Tr key={s.id}>
-                <Table.Td>{s.email || s.name}</Table.Td>
+                <Table.Td>
+                  {s.email || s.name}{" "}
+                  {s.id === who.session_id && (
+                    <Badge size="sm" variant="light" tt="none">
+                      this one
+                    </Badge>
+                  )}
+                </Table.Td>
                 <Table.Td>{s.role}</Table.Td>
-                <Table.Td>{when(s.created)}</Table.Td>
-                <Table.Td>{when(s.last_used)}</Table.Td>
+                <Table.Td>
+                  <Ago at={s.created} />
+                </Table.Td>
+                <Table.Td>
+                  <Ago at={s.last_used} />
+                </Table.Td>
                 <Table.Td ta="right">
-                  <Sure label="End" question="End this session?" onYes={() => end.mutate(s.id)} />
+                  <Sure label="End" question={s.id === who.session_id ? "End this session? You will be signed out." : `End the session of ${s.email || s.name}?`} onYes={() => end.mutate(s.id)} />
                 </Table.Td>
               </Table.Tr>
             ))}
@@ -79,6 +112,30 @@ export default function Keys({ who }: { who: Whoami }) {
         )}
       </Fetched>
     </>
+  );
+}
+
+/** Revoke asks before it revokes a key, and warns about the one that is in use here. */
+function Revoke({ of: k, mine, sessions, onYes }: { of: Key; mine: boolean; sessions: number; onYes: () => void }) {
+  const used = k.last_used ? `It was last used ${ago(k.last_used)}.` : "It was never used.";
+  return (
+    <Sure
+      label="Revoke"
+      type={mine ? k.name : undefined}
+      onYes={onYes}
+      question={
+        <Stack gap="xs">
+          {mine && (
+            <Alert color="red" title="You are signed in with this key">
+              Revoking it signs you out at once. Without another key of the role {k.role}, you cannot sign in again.
+            </Alert>
+          )}
+          <Text size="sm">
+            Revoke {k.name}? {used} Requests and {sessions === 1 ? "the session" : `the ${sessions} sessions`} that use it end. This cannot be undone.
+          </Text>
+        </Stack>
+      }
+    />
   );
 }
 
@@ -101,8 +158,8 @@ function Create({ who }: { who: Whoami }) {
   const roles = ["viewer", "member", "admin", "operator"];
   return (
     <>
-      <Button onClick={show}>Make a key</Button>
-      <Modal opened={open} onClose={done} title="Make a key">
+      <Button onClick={show}>Create a key</Button>
+      <Modal opened={open} onClose={done} title="Create a key">
         {secret ? (
           <Stack>
             <Alert color="yellow">This is the only time that the key is shown.</Alert>
@@ -122,16 +179,16 @@ function Create({ who }: { who: Whoami }) {
             }}
           >
             <Stack>
-              <TextInput label="Name" description="Whose it is, or what for" value={name} onChange={(e) => setName(e.currentTarget.value)} required data-autofocus />
+              <TextInput label="Name" description="The program or the person that uses it" value={name} onChange={(e) => setName(e.currentTarget.value)} required data-autofocus />
               <Select label="Role" data={roles.slice(0, roles.indexOf(who.role) + 1)} value={role} allowDeselect={false} onChange={(v) => setRole(v!)} />
               <Select label="For" data={[{ value: "brig", label: "Brig's clients" }, { value: "e2b", label: "E2B's clients" }]} value={kind} allowDeselect={false} onChange={(v) => setKind(v!)} />
-              <TagsInput label="Scopes" description="Beginnings of operations, for example file.read; none is all" value={scopes} onChange={setScopes} />
-              <NumberInput label="Days" description="0 is until it is revoked" min={0} value={days} onChange={setDays} />
+              <TagsInput label="Scopes" description="Operations or groups of them, for example file.read or sandbox.; empty allows all" value={scopes} onChange={setScopes} />
+              <NumberInput label="Days until it expires" description="0 means never" min={0} value={days} onChange={setDays} />
               <Text size="xs" c="dimmed">
-                Nobody makes a key with more than their own rights.
+                A key cannot have more rights than you have.
               </Text>
               <Button type="submit" loading={create.isPending}>
-                Make it
+                Create
               </Button>
             </Stack>
           </form>

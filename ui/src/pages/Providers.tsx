@@ -220,7 +220,7 @@ function RoutingForm({ routing, ids }: { routing: Routing; ids: string[] }) {
       <TagsInput label="Order" description="The first choice first; the others when it is unavailable" data={ids} value={r.order ?? []} onChange={(order) => setR({ ...r, order })} />
       <TagsInput label="Overflow" description="Tried first while the first choice is full" data={ids} value={r.overflow ?? []} onChange={(overflow) => setR({ ...r, overflow })} />
       <Group grow align="flex-start">
-        <Select label="Prefer" data={[{ value: "", label: "the order" }, "cheapest", "region"]} value={r.prefer ?? ""} onChange={(v) => setR({ ...r, prefer: v || undefined })} />
+        <Select label="Prefer" data={[{ value: "", label: "the order" }, "cheapest", "region"]} value={r.prefer ?? ""} onChange={(v) => setR({ ...r, prefer: v ?? "" })} />
         <TagsInput label="Regions" description="The nearest first" value={r.regions ?? []} onChange={(regions) => setR({ ...r, regions })} />
         <JsonInput label="Split" description='By weights, for example {"gvisor": 9, "e2b": 1}' value={split} onChange={setSplit} validationError="This is not JSON" />
       </Group>

@@ -115,7 +115,7 @@ function Ended({ outcome: o }: { outcome: Outcome }) {
   return (
     <Stack gap="xs" data-testid="outcome">
       <Group gap="xs">
-        <Badge color={o.exit_code === 0 && !o.error ? "green" : "red"}>exit {o.exit_code}</Badge>
+        <Badge variant="light" color={o.exit_code === 0 && !o.error ? "green" : "red"}>exit {o.exit_code}</Badge>
         <Badge variant="light">{o.duration_ms.toFixed(1)} ms</Badge>
         {o.pool && <Badge variant="light">pool {o.pool}</Badge>}
         {o.route && (

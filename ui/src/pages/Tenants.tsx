@@ -1,11 +1,13 @@
-import { Button, Group, Modal, NumberInput, Stack, Table, TagsInput, TextInput } from "@mantine/core";
+import { Button, Group, Modal, NumberInput, Stack, TagsInput, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get, path } from "../api";
-import { Fetched, Heading, Rows, Sure, useDo, when } from "../parts";
+import { Ago, Empty, Fetched, Heading, Sure, useDo } from "../parts";
+import { type Column, List } from "../table";
 
 interface Quota {
   sandboxes?: number;
+  paused?: number;
   executions?: number;
   executions_per_day?: number;
   rate?: number;
@@ -24,6 +26,29 @@ export default function Tenants() {
   const list = useQuery({ queryKey: ["tenants"], queryFn: ({ signal }) => get<{ tenants: Tenant[] }>("/v1/tenants", signal) });
   const [editing, setEditing] = useState<Tenant | "new">();
   const remove = useDo((n: string) => call("DELETE", `/v1/tenants/${path(n)}`), "The tenant was removed");
+  const bound = (n: number | undefined) => n || "unlimited";
+  const columns: Column<Tenant>[] = [
+    { title: "Name", cell: (t) => t.name, sort: (t) => t.name },
+    { title: "Sandboxes", cell: (t) => bound(t.quota.sandboxes), sort: (t) => t.quota.sandboxes ?? 0, right: true },
+    { title: "Executions", cell: (t) => bound(t.quota.executions), sort: (t) => t.quota.executions ?? 0, right: true, wide: true },
+    { title: "A day", cell: (t) => bound(t.quota.executions_per_day), sort: (t) => t.quota.executions_per_day ?? 0, right: true, wide: true },
+    { title: "Calls a second", cell: (t) => bound(t.quota.rate), sort: (t) => t.quota.rate ?? 0, right: true, wide: true },
+    { title: "Budget", cell: (t) => t.budget || "none", sort: (t) => t.budget ?? 0, right: true, wide: true },
+    { title: "Images", cell: (t) => t.ceilings.images?.join(", ") || "all", wide: true },
+    { title: "Created", cell: (t) => <Ago at={t.created} />, sort: (t) => t.created ?? "", wide: true },
+    {
+      title: "Actions",
+      right: true,
+      cell: (t) => (
+        <Group gap="xs" justify="flex-end" wrap="nowrap">
+          <Button size="compact-sm" variant="light" onClick={() => setEditing(t)}>
+            Quota
+          </Button>
+          <Sure label="Remove" question={`Remove ${t.name} with its keys, secrets and usage? Its audit log stays.`} onYes={() => remove.mutate(t.name)} />
+        </Group>
+      ),
+    },
+  ];
   return (
     <>
       <Heading title="Tenants">
@@ -31,28 +56,7 @@ export default function Tenants() {
       </Heading>
       <Fetched query={list}>
         {({ tenants }) => (
-          <Rows head={["Name", "Sandboxes", "Executions", "A day", "Calls a second", "Budget", "Images", "Created", ""]} empty="There are no tenants.">
-            {tenants.map((t) => (
-              <Table.Tr key={t.name}>
-                <Table.Td>{t.name}</Table.Td>
-                <Table.Td>{t.quota.sandboxes || "any"}</Table.Td>
-                <Table.Td>{t.quota.executions || "any"}</Table.Td>
-                <Table.Td>{t.quota.executions_per_day || "any"}</Table.Td>
-                <Table.Td>{t.quota.rate || "any"}</Table.Td>
-                <Table.Td>{t.budget || "none"}</Table.Td>
-                <Table.Td>{t.ceilings.images?.join(", ") || "all"}</Table.Td>
-                <Table.Td>{when(t.created)}</Table.Td>
-                <Table.Td>
-                  <Group gap="xs" justify="flex-end" wrap="nowrap">
-                    <Button size="compact-sm" variant="light" onClick={() => setEditing(t)}>
-                      Quota
-                    </Button>
-                    <Sure label="Remove" question={`Forget ${t.name} with its keys, secrets and usage?`} onYes={() => remove.mutate(t.name)} />
-                  </Group>
-                </Table.Td>
-              </Table.Tr>
-            ))}
-          </Rows>
+          <List name="tenants" rows={tenants} id={(t) => t.name} columns={columns} text={(t) => `${t.name} ${t.ceilings.images?.join(" ") ?? ""}`} empty={<Empty>There are no tenants.</Empty>} />
         )}
       </Fetched>
       {editing && <Editor tenant={editing === "new" ? undefined : editing} onClose={() => setEditing(undefined)} />}
@@ -60,11 +64,12 @@ export default function Tenants() {
   );
 }
 
-const bounds: [keyof Quota & string, string][] = [
-  ["sandboxes", "Sandboxes at once"],
-  ["executions", "Executions at once"],
-  ["executions_per_day", "Executions on a day"],
-  ["rate", "Calls a second"],
+const bounds: [keyof Quota & string, string, string][] = [
+  ["sandboxes", "Sandboxes at once", "0 means unlimited"],
+  ["paused", "Paused at once", "0 means 1000"],
+  ["executions", "Executions at once", "0 means unlimited"],
+  ["executions_per_day", "Executions on a day", "0 means unlimited"],
+  ["rate", "Calls a second", "0 means unlimited"],
 ];
 
 function Editor({ tenant, onClose }: { tenant?: Tenant; onClose: () => void }) {
@@ -87,8 +92,8 @@ function Editor({ tenant, onClose }: { tenant?: Tenant; onClose: () => void }) {
       >
         <Stack>
           {!tenant && <TextInput label="Name" value={name} onChange={(e) => setName(e.currentTarget.value)} required data-autofocus />}
-          {bounds.map(([key, label]) => (
-            <NumberInput key={key} label={label} description="0 is no bound" min={0} value={quota[key] ?? 0} onChange={(v) => setQuota({ ...quota, [key]: Number(v) || undefined })} />
+          {bounds.map(([key, label, description]) => (
+            <NumberInput key={key} label={label} description={description} min={0} value={quota[key] ?? 0} onChange={(v) => setQuota({ ...quota, [key]: Number(v) || 0 })} />
           ))}
           <NumberInput
             label="Budget of a month"

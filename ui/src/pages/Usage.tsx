@@ -3,19 +3,8 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { get } from "../api";
 import { Chart } from "../Chart";
-import { may, type Whoami } from "../nouns";
+import { may, type UsageLine as Line, type Whoami } from "../nouns";
 import { bytes, Fetched, Heading, Rows } from "../parts";
-
-interface Line {
-  tenant: string;
-  day: string;
-  executions: number;
-  execution_ms: number;
-  cpu_ms: number;
-  gib_seconds: number;
-  egress_bytes: number;
-  cost?: number;
-}
 
 const day = (back: number) => new Date(Date.now() - back * 86_400_000).toISOString().slice(0, 10);
 
@@ -24,7 +13,7 @@ const figures: [string, (l: Line) => number, (n: number) => string][] = [
   ["Execution time", (l) => l.execution_ms / 1000, (n) => `${n.toFixed(0)} s`],
   ["Memory reserved", (l) => l.gib_seconds, (n) => `${n.toFixed(0)} GiB s`],
   ["Sent and received", (l) => l.egress_bytes, bytes],
-  ["Cost", (l) => l.cost ?? 0, (n) => n.toFixed(4)],
+  ["Cost", (l) => l.cost ?? 0, (n) => (n ? n.toFixed(4) : "0")],
 ];
 
 export default function Usage({ who }: { who: Whoami }) {
@@ -45,19 +34,20 @@ export default function Usage({ who }: { who: Whoami }) {
 
 function Figures({ lines, days }: { lines: Line[]; days: number }) {
   const labels = useMemo(() => Array.from({ length: days }, (_, i) => day(days - 1 - i)), [days]);
+  const times = useMemo(() => labels.map((d) => Date.parse(d) / 1000), [labels]);
   const charts = useMemo(
-    () => figures.map(([title, of, format]) => ({ title, format, values: labels.map((d) => lines.filter((l) => l.day === d).reduce((sum, l) => sum + of(l), 0)) })),
+    () => figures.map(([title, of, format]) => ({ title, format, values: [labels.map((d) => lines.filter((l) => l.day === d).reduce((sum, l) => sum + of(l), 0))] })),
     [lines, labels],
   );
   return (
     <>
       <SimpleGrid cols={{ base: 1, lg: 2 }}>
         {charts.map((c) => (
-          <Chart key={c.title} title={c.title} days={labels} values={c.values} format={c.format} />
+          <Chart key={c.title} title={c.title} now={c.format(c.values[0]!.reduce((a, b) => a + b, 0))} times={times} values={c.values} format={c.format} dots />
         ))}
       </SimpleGrid>
       <Group mt="md" />
-      <Rows head={["Day", "Tenant", ...figures.map(([t]) => t)]} empty="Nothing was used.">
+      <Rows head={["Day", "Tenant", ...figures.map(([t]) => t)]} empty="Nothing was used in this time. Usage appears here seconds after a run.">
         {[...lines].reverse().map((l) => (
           <Table.Tr key={l.day + l.tenant}>
             <Table.Td>{l.day}</Table.Td>

@@ -3,7 +3,8 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get, path } from "../api";
 import { may, type Whoami } from "../nouns";
-import { bytes, Fetched, Heading, Rows, Sure, useDo, when } from "../parts";
+import { Ago, bytes, Command, Empty, Fetched, Heading, Rows, Sure, useDo, when } from "../parts";
+import { type Column, List } from "../table";
 
 interface Version {
   number: number;
@@ -36,6 +37,23 @@ export default function Workspaces({ who }: { who: Whoami }) {
   const [name, setName] = useState("");
   const create = useDo(() => call("POST", "/v1/workspaces", { name }), () => setName(""));
   const remove = useDo((n: string) => call("DELETE", `/v1/workspaces/${path(n)}`), "The workspace was removed");
+  const columns: Column<Workspace>[] = [
+    {
+      title: "Name",
+      sort: (w) => w.name,
+      cell: (w) => (
+        <Anchor component="button" size="sm" onClick={() => setShown(w.name)}>
+          {w.name}
+        </Anchor>
+      ),
+    },
+    { title: "Store", cell: (w) => w.store, sort: (w) => w.store, wide: true },
+    { title: "Newest version", cell: (w) => w.head?.number ?? "none", sort: (w) => w.head?.number ?? 0, wide: true, right: true },
+    { title: "Files", cell: (w) => w.head?.files, sort: (w) => w.head?.files ?? 0, wide: true, right: true },
+    { title: "Size", cell: (w) => w.head && bytes(w.head.size), sort: (w) => w.head?.size ?? 0, right: true },
+    { title: "Created", cell: (w) => <Ago at={w.created} />, sort: (w) => w.created, wide: true },
+    { title: "Actions", right: true, cell: (w) => writable && <Sure label="Remove" question={`Remove ${w.name} with all of its versions?`} onYes={() => remove.mutate(w.name)} /> },
+  ];
   return (
     <>
       <Heading title="Workspaces">
@@ -57,23 +75,14 @@ export default function Workspaces({ who }: { who: Whoami }) {
       </Heading>
       <Fetched query={list}>
         {({ workspaces }) => (
-          <Rows head={["Name", "Store", "Newest version", "Files", "Size", "Created", ""]} empty="There are no workspaces.">
-            {workspaces.map((w) => (
-              <Table.Tr key={w.name}>
-                <Table.Td>
-                  <Anchor component="button" onClick={() => setShown(w.name)}>
-                    {w.name}
-                  </Anchor>
-                </Table.Td>
-                <Table.Td>{w.store}</Table.Td>
-                <Table.Td>{w.head?.number ?? "none"}</Table.Td>
-                <Table.Td>{w.head?.files}</Table.Td>
-                <Table.Td>{w.head && bytes(w.head.size)}</Table.Td>
-                <Table.Td>{when(w.created)}</Table.Td>
-                <Table.Td ta="right">{writable && <Sure label="Remove" question={`Forget ${w.name} with all of its versions?`} onYes={() => remove.mutate(w.name)} />}</Table.Td>
-              </Table.Tr>
-            ))}
-          </Rows>
+          <List
+            name="workspaces"
+            rows={workspaces}
+            id={(w) => w.name}
+            columns={columns}
+            text={(w) => `${w.name} ${w.store}`}
+            empty={<Empty next={<Command>{"brig workspace create data\nbrig run --workspace data:direct -c 'open(\"out.txt\", \"w\").write(\"hi\")'"}</Command>}>There are no workspaces.</Empty>}
+          />
         )}
       </Fetched>
       {shown && <Versions name={shown} writable={writable} onClose={() => setShown(undefined)} />}
@@ -95,7 +104,7 @@ function Versions({ name, writable, onClose }: { name: string; writable: boolean
               {versions.map((v, i) => (
                 <Table.Tr key={v.number}>
                   <Table.Td title={v.digest}>
-                    {v.number} {v.restored && <Badge size="xs">{v.restored} again</Badge>}
+                    {v.number} {v.restored && <Badge size="xs" variant="light" tt="none">restored from {v.restored}</Badge>}
                   </Table.Td>
                   <Table.Td>{v.files}</Table.Td>
                   <Table.Td>{bytes(v.size)}</Table.Td>

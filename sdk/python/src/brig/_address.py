@@ -16,13 +16,13 @@ def admitted(insecure_http: bool) -> bool:
 
 
 def check(field: str, url: str, insecure_http: bool) -> None:
-    """Refuse plain HTTP to another machine: whoever is on the way reads the key."""
+    """Refuse plain HTTP to another machine: others on the network could read the key."""
     at = _parse(field, url)
     if at.scheme == "http" and not _loopback(at.host) and not admitted(insecure_http):
         raise InvalidArgumentError(
-            f"plain HTTP to {at.host} shows the key to whoever is on the way",
+            f"plain HTTP to {at.host} would expose the key on the network",
             field=field,
-            hint="use https, or admit it with insecure_http=True or BRIG_INSECURE_HTTP=1",
+            hint="use https, or permit it with insecure_http=True or BRIG_INSECURE_HTTP=1",
         )
 
 
@@ -31,11 +31,35 @@ def by_proxy(*urls: str) -> bool:
     return not any((at := _parse("url", u)).scheme == "http" and _loopback(at.host) for u in urls if u)
 
 
+def same(url: str, announced: str) -> bool:
+    """Report whether a URL without a path is the one that a server has announced, perhaps in other words."""
+    try:
+        a, b = httpx.URL(url), httpx.URL(announced)
+        at = ipaddress.ip_address(b.host)
+    except (httpx.InvalidURL, ValueError):
+        return False
+    if a.userinfo or a.scheme != b.scheme or _port(a) != _port(b) or a.path not in ("", "/"):
+        return False
+    if a.host == "localhost":
+        return at.is_loopback
+    try:
+        asked = ipaddress.ip_address(a.host)
+    except ValueError:
+        return False
+    return (getattr(asked, "ipv4_mapped", None) or asked) == (getattr(at, "ipv4_mapped", None) or at)
+
+
+def _port(url: httpx.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
 def _parse(field: str, url: str) -> httpx.URL:
     try:
         at = httpx.URL(url)
     except httpx.InvalidURL as e:
-        raise InvalidArgumentError("it is not the URL of a server", field=field, hint="write it as http://127.0.0.1:2744") from e
+        raise InvalidArgumentError(
+            f"{url!r} is not the URL of a server", field=field, hint="give a URL like http://127.0.0.1:2744"
+        ) from e
     return at
 
 

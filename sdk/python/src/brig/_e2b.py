@@ -26,7 +26,7 @@ NAME_LABEL = "brig_name"
 
 STREAMS: tuple[Literal["stdout"], Literal["stderr"]] = ("stdout", "stderr")
 
-_ONLY_NAMES = "give names of hosts alone, or use a Brig server"
+_ONLY_NAMES = "give only host names, or use a Brig server"
 
 
 def templates(said: str) -> dict[str, str]:
@@ -36,7 +36,7 @@ def templates(said: str) -> dict[str, str]:
         image, equals, template = pair.rpartition("=")
         if not equals or not image or not template:
             raise InvalidArgumentError(
-                f"{pair!r} says no template for an image", field="BRIG_TEMPLATES", hint="write it as python:3.11-slim=base"
+                f"{pair!r} does not map an image to a template", field="BRIG_TEMPLATES", hint="write it as python:3.11-slim=base"
             )
         out[image.strip()] = template.strip()
     return out
@@ -51,6 +51,7 @@ def spec(s: n.SandboxSpec, templates: Mapping[str, str]) -> Body:
         ("provider", s.provider),
         ("disk_mib", s.disk_mib),
         ("processes", s.processes),
+        ("pause_after", s.pause_after),
     ):
         if given:
             raise UnsupportedError(f"E2B's protocol has no {field}", field=field, hint="leave it out, or use a Brig server")
@@ -71,7 +72,7 @@ def spec(s: n.SandboxSpec, templates: Mapping[str, str]) -> Body:
 def _host(rule: str | n.EgressRule) -> str:
     r = n.EgressRule.parse(rule) if isinstance(rule, str) else rule
     if r.ports or r.methods or r.paths or r.deny:
-        raise UnsupportedError("E2B's protocol has no rules but of hosts", field="egress", hint=_ONLY_NAMES)
+        raise UnsupportedError("E2B's protocol has only rules for hosts", field="egress", hint=_ONLY_NAMES)
     return r.host or r.cidr
 
 
@@ -174,7 +175,7 @@ def refusal(status: int, content: bytes) -> BrigError:
         told = json.loads(content)
         message = str(told["message"])
     except (ValueError, KeyError, TypeError):
-        return SandboxUnavailable(f"what answered does not speak E2B's protocol (HTTP {status})", status=status)
+        return SandboxUnavailable(f"the response is not in E2B's protocol (HTTP {status})", status=status)
     if isinstance(told.get("code"), str) and told["code"] in _CODES:
         return rpc_error(told)
     return of_kind(_STATUS.get(status, "internal"), message, status=status)

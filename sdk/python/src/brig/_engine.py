@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from . import _address as address
 from ._errors import SandboxUnavailable
 
 _START_TIME = 30.0  # seconds in which an engine must answer
@@ -40,8 +42,10 @@ class Engine:
             started = False
             with tempfile.TemporaryFile() as log:
                 while True:
-                    if (url := self._served()) and self._answers(url):
-                        return url, self._key()
+                    if url := self._served():
+                        check_folder(self._dir, os.geteuid())
+                        if self._answers(url):
+                            return url, self._key()
                     running = self._process is not None and self._process.poll() is None
                     if (started and not running and not self._owned()) or time.monotonic() > deadline:
                         raise self._failed(log.fileno())
@@ -49,6 +53,18 @@ class Engine:
                         self._start(log.fileno())
                         started = True
                     time.sleep(0.02)
+
+    def announced(self, url: str) -> tuple[str, str]:
+        """Return the address and the key of the folder's server if a URL means it, and else nothing.
+
+        The key opens all of that server, so that it goes nowhere else: the address is
+        the one that the server has announced, for where localhost leads to is not said.
+        """
+        served = self._served()
+        if not served or not address.same(url, served):
+            return "", ""
+        check_folder(self._dir, os.geteuid())
+        return served, self._key()
 
     def end(self) -> None:
         """End the server, if it is ours."""
@@ -68,8 +84,8 @@ class Engine:
         binary = self._binary or os.environ.get("BRIG_BINARY") or shutil.which("brig")
         if not binary:
             raise SandboxUnavailable(
-                "there is no server, and no brig to start one",
-                hint="install brig, name it in BRIG_BINARY, or name a server in BRIG_URL",
+                "no server runs, and the program brig that would start one is not installed",
+                hint="install brig, set BRIG_BINARY to its path, or set BRIG_URL to a server",
             )
         argv = [binary, "serve", "--until-eof", "--listen", "127.0.0.1:0", "--data-dir", str(self._dir)]
         if not os.environ.get("BRIG_CONFIG"):
@@ -80,7 +96,7 @@ class Engine:
                 argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
             )
         except OSError as e:
-            raise SandboxUnavailable(f"{binary} cannot be started: {e.strerror}", hint="see BRIG_BINARY") from e
+            raise SandboxUnavailable(f"cannot start {binary}: {e.strerror}", hint="check binary or BRIG_BINARY") from e
 
     def _owned(self) -> bool:
         """Report whether somebody uses the data folder: then what it says of a server is true."""
@@ -115,13 +131,43 @@ class Engine:
             return (self._dir / "admin.key").read_text().strip()
         except OSError as e:
             raise SandboxUnavailable(
-                f"the key of the server in {self._dir} cannot be read", hint="give a key of your own in BRIG_API_KEY"
+                f"the key of the server in {self._dir} cannot be read", hint="set BRIG_API_KEY to a key of your own"
             ) from e
 
     def _failed(self, log: int) -> SandboxUnavailable:
         size = os.fstat(log).st_size
         said = os.pread(log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
-        return SandboxUnavailable(f"brig does not serve {self._dir}: {said or 'it says nothing'}", hint="brig doctor")
+        return SandboxUnavailable(f"brig serve failed on {self._dir}: {said or 'it printed nothing'}", hint="run brig doctor")
+
+
+def check_folder(folder: str | os.PathLike[str], uid: int) -> None:
+    """Refuse a data folder that another user owns, may write or may replace, as the command line does.
+
+    Whoever can put files into it can announce a server of their own there.
+    """
+    at = Path(os.path.realpath(folder))
+    why = ""
+    try:
+        info = at.lstat()
+        if info.st_uid != uid:
+            why = f"belongs to another user (uid {info.st_uid}, not {uid})"
+        elif info.st_mode & 0o022:
+            why = f"can be written by other users (mode {stat.S_IMODE(info.st_mode):04o})"
+        for above in at.parents if not why else ():
+            info = above.lstat()
+            if info.st_uid not in (uid, 0):
+                why = f"is below {above}, which belongs to another user (uid {info.st_uid})"
+            elif info.st_mode & 0o002 and not info.st_mode & stat.S_ISVTX:
+                why = f"is below {above}, to which every user may write"
+            if why:
+                break
+    except OSError as e:
+        why = f"cannot be read: {e.strerror}"
+    if why:
+        raise SandboxUnavailable(
+            f"the data folder {at} {why}, so the server that it names is not trusted",
+            hint="set BRIG_DATA_DIR to a folder of your own, or BRIG_API_KEY to the server's key",
+        )
 
 
 def data_folder() -> Path:

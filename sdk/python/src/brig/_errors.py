@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,11 +26,11 @@ __all__ = [
 
 
 class BrigError(RuntimeError):
-    """An error that Brig has told.
+    """An error that Brig has reported.
 
-    The message says what is wrong, ``hint`` what to do about it, and ``field``
-    which field of the request is at fault, if one is. ``code`` is stable.
-    A program that fails is no error: its result says so.
+    The message describes the problem, ``hint`` the fix, and ``field`` the parameter
+    that is wrong, if there is one. ``code`` never changes. A program that fails is
+    not an error: its result has the exit code.
     """
 
     kind = "internal"
@@ -54,9 +55,9 @@ class BrigError(RuntimeError):
         self.field = field
         self.hint = hint
         self.fields = tuple(fields)
-        #: After how many seconds it may be otherwise, if that is known.
+        #: The seconds after which to try again, if the server sent them.
         self.retry_after = retry_after
-        #: The status of the HTTP answer, if there was one.
+        #: The status of the HTTP response, if there was one.
         self.status = status
 
     def __str__(self) -> str:
@@ -69,31 +70,31 @@ class BrigError(RuntimeError):
 
 
 class SandboxUnavailable(BrigError):
-    """There is nothing here that makes sandboxes, or it cannot be reached."""
+    """No server or provider of sandboxes can be reached."""
 
     kind, code = "connection_failed", "SB003"
 
 
 class InvalidArgumentError(BrigError):
-    """Something that was asked for cannot be meant; ``field`` names it."""
+    """A parameter is invalid; ``field`` names it."""
 
     kind, code = "invalid_argument", "SB010"
 
 
 class AuthenticationError(BrigError):
-    """The key is missing, wrong, or good no more."""
+    """The API key is missing, invalid or has expired."""
 
     kind, code = "unauthenticated", "SB011"
 
 
 class PermissionDeniedError(BrigError):
-    """The key does not go so far."""
+    """The API key may not do this."""
 
     kind, code = "permission_denied", "SB012"
 
 
 class NotFoundError(BrigError):
-    """There is no such thing, or it is another tenant's."""
+    """The object does not exist, or belongs to another tenant."""
 
     kind, code = "not_found", "SB013"
 
@@ -105,49 +106,49 @@ class AlreadyExistsError(BrigError):
 
 
 class FailedPreconditionError(BrigError):
-    """It cannot be done in this state, for example in a sandbox that ended."""
+    """The call is not possible in this state, for example in a sandbox that ended."""
 
     kind, code = "failed_precondition", "SB015"
 
 
 class UnsupportedError(BrigError):
-    """Whoever was asked cannot do this at all."""
+    """The server, the provider or the protocol does not support this."""
 
     kind, code = "unimplemented", "SB016"
 
 
 class RateLimitedError(BrigError):
-    """Too much at once: ``retry_after`` may say when there is room."""
+    """A quota or the capacity is reached; ``retry_after`` may have the time to wait."""
 
     kind, code = "rate_limited", "SB008"
 
 
 class PolicyBlockedError(BrigError):
-    """The operator's rules forbid it."""
+    """A policy of the operator rejects it."""
 
     kind, code = "blocked_by_policy", "SB007"
 
 
 class TimedOutError(BrigError):
-    """The service did not come to an end in time."""
+    """The call exceeded its timeout."""
 
     kind, code = "timeout", "SB005"
 
 
 class OutOfMemoryError(BrigError):
-    """There was not enough memory."""
+    """The sandbox used more memory than its limit."""
 
     kind, code = "out_of_memory", "SB006"
 
 
 class CreationFailedError(BrigError):
-    """The sandbox could not be made."""
+    """The sandbox could not be created."""
 
     kind, code = "creation_failed", "SB004"
 
 
 class CanceledError(BrigError):
-    """Somebody has called it off."""
+    """The call was cancelled."""
 
     kind, code = "canceled", "SB017"
 
@@ -176,21 +177,63 @@ _KINDS["provider_unavailable"] = SandboxUnavailable
 _KINDS["invalid_config"] = InvalidArgumentError
 
 
+#: Fields of REST, and the parameters that set them if their names differ.
+_PARAMETERS = {
+    "timeout_ms": "timeout",
+    "ttl_ms": "ttl",
+    "pause_after_ms": "pause_after",
+    "grace_ms": "grace",
+    "limits.memory": "memory_mib",
+    "limits.disk": "disk_mib",
+    "limits.cpus": "cpus",
+    "limits.processes": "processes",
+    "default_user": "user",
+    "placement.provider": "provider",
+    "placement": "provider",
+    "egress.rules": "egress",
+    "stdin_b64": "stdin",
+    "value_b64": "value",
+    "content_b64": "content",
+    "command": "cmd",
+    "shell": "script",
+}
+
+
+def _renames(names: list[str]) -> re.Pattern[str]:
+    words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"(?<![\w.])(?:{words})(?!\w)")
+
+
+_FIELD = _renames(list(_PARAMETERS))
+#: In a text, a name without a dot or an underscore may be a plain word.
+_IN_TEXT = _renames([name for name in _PARAMETERS if not name.isalpha()])
+
+
+def parameter(field: str) -> str:
+    """Return the parameter that sets a field of REST."""
+    return _FIELD.sub(lambda m: _PARAMETERS[m[0]], field, count=1)
+
+
+def in_python(text: str) -> str:
+    """Return a text of REST with the names of parameters for those of fields."""
+    return _IN_TEXT.sub(lambda m: _PARAMETERS[m[0]], text)
+
+
 def told(error: Mapping[str, Any], *, status: int | None = None, retry_after: float | None = None) -> BrigError:
-    """Make the error that an answer tells of."""
+    """Return the error in a response of REST, in the words of this package."""
     kind = str(error.get("kind", ""))
     return _KINDS.get(kind, BrigError)(
         str(error.get("message", "")),
         kind=kind or None,
         code=str(error.get("code", "")) or None,
-        field=str(error.get("field", "")),
-        hint=str(error.get("hint", "")),
-        fields=error.get("fields") or (),
+        field=parameter(str(error.get("field", ""))),
+        hint=in_python(str(error.get("hint", ""))),
+        fields=[{**f, "field": parameter(str(f.get("field", "")))} for f in error.get("fields") or ()],
         status=status,
         retry_after=retry_after,
     )
 
 
 def of_kind(kind: str, message: str, *, hint: str = "", field: str = "", status: int | None = None) -> BrigError:
-    """Make an error of a kind, for what was told in other words."""
+    """Return an error of a kind, for a response of another protocol."""
     return _KINDS.get(kind, BrigError)(message, hint=hint, field=field, status=status)

@@ -36,7 +36,7 @@ __all__ = [
 #: The image of a sandbox whose caller names none.
 DEFAULT_IMAGE = "python:3.11-slim"
 
-State = Literal["creating", "running", "stopping", "stopped"]
+State = Literal["creating", "running", "paused", "stopping", "stopped"]
 WorkspaceMode = Literal["read_only", "overlay", "direct"]
 
 
@@ -197,6 +197,8 @@ class SandboxSpec:
     require: Mapping[str, str] = field(default_factory=dict)
     #: The one provider that will do.
     provider: str = ""
+    #: After how many seconds without use it is paused until its next use; less than ``ttl``.
+    pause_after: float | None = None
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from . import _nouns as n
-from ._errors import BrigError, InvalidArgumentError, SandboxUnavailable, told
+from ._errors import BrigError, InvalidArgumentError, SandboxUnavailable, in_python, told
 
 Body = dict[str, Any]
 NDJSON = "application/x-ndjson"
@@ -30,7 +30,9 @@ def millis(seconds: float | None, field: str = "timeout") -> int | None:
     if seconds is None:
         return None
     if not 0 < seconds < float("inf"):
-        raise InvalidArgumentError("it must be more than nothing, and not endless", field=field, hint="give seconds, like 30")
+        raise InvalidArgumentError(
+            f"{seconds} is not a positive, finite number of seconds", field=field, hint="give seconds, for example 30"
+        )
     return max(1, round(seconds * 1000))
 
 
@@ -70,6 +72,7 @@ def spec(s: n.SandboxSpec) -> Body:
         labels=dict(s.labels),
         env=dict(s.env),
         ttl_ms=millis(s.ttl, "ttl"),
+        pause_after_ms=millis(s.pause_after, "pause_after"),
         default_user=s.user,
         require=dict(s.require),
         placement={"provider": s.provider, "only": True} if s.provider else None,
@@ -157,7 +160,7 @@ def program_error(b: Mapping[str, Any] | None) -> n.ProgramError | None:
     if not b:
         return None
     message = b["message"] if "message" in b else b.get("value", "")
-    return n.ProgramError(b["name"], message, b.get("traceback", ""), b.get("code", ""), b.get("hint", ""))
+    return n.ProgramError(b["name"], message, b.get("traceback", ""), b.get("code", ""), in_python(b.get("hint", "")))
 
 
 def run_result(b: Body) -> n.RunResult:
@@ -248,7 +251,7 @@ def refusal(status: int, content: bytes, retry_after: str | None, url: str) -> B
         return told(error, status=status, retry_after=float(retry_after) if retry_after and retry_after.isdigit() else None)
     except (ValueError, KeyError, TypeError, AttributeError):
         return SandboxUnavailable(
-            f"what answered is not a Brig server (HTTP {status})", hint=f"is one running at {url}? brig serve", status=status
+            f"the response is not from a Brig server (HTTP {status})", hint=f"check that brig serve runs at {url}", status=status
         )
 
 

@@ -16,7 +16,7 @@ class Backend:
 
     def lacks(self, what: str, field: str = "") -> UnsupportedError:
         """Make the error that refuses something."""
-        return UnsupportedError(f"{self.protocol} has no {what}", field=field, hint="use a Brig server, or brig itself")
+        return UnsupportedError(f"{self.protocol} has no {what}", field=field, hint="use a Brig server")
 
     async def close(self) -> None:
         """End what belongs to this client alone."""
@@ -32,6 +32,11 @@ class Backend:
 
     async def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:
         raise self.lacks("sandboxes that stay")
+
+    async def fork(
+        self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
+    ) -> list[n.SandboxInfo]:
+        raise self.lacks("forks")
 
     async def stop(self, name: str, grace: float | None) -> None:
         raise self.lacks("way to stop a sandbox")

@@ -89,6 +89,24 @@ class SandboxHandle:
         """Connect to a TCP port on which something in the sandbox listens."""
         return await self._backend.connect(self.name, port)
 
+    async def fork(
+        self,
+        count: int = 1,
+        *,
+        name: str = "",
+        paused: bool = False,
+        labels: Mapping[str, str] | None = None,
+        ttl: float | None = None,
+    ) -> list[SandboxHandle]:
+        """Make copies of it, with its memory, programs and files, while it runs on.
+
+        Labels and lease are its own unless they are given. There are all copies or none.
+        One copy may have a name, and be paused: it then takes only disk space, and can be
+        forked any number of times.
+        """
+        infos = await self._backend.fork(self.name, count, name, paused, labels, ttl)
+        return [SandboxHandle(self._backend, info.name) for info in infos]
+
     async def stop(self, *, grace: float | None = None) -> None:
         """Ask its programs to end, and kill them after ``grace`` seconds. Its record and logs stay."""
         await self._backend.stop(self.name, grace)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
@@ -12,10 +14,10 @@ from .. import _address as address
 from .. import _nouns as n
 from .. import _wire as wire
 from .._engine import Engine
-from .._errors import InvalidArgumentError, SandboxUnavailable, told
+from .._errors import InvalidArgumentError, RateLimitedError, SandboxUnavailable, told
 from ._backend import Backend
 from ._connection import Connection
-from ._thread import in_thread
+from ._thread import in_thread, pause
 
 #: What is quiet for longer has no server any more: streams show that they live every 15 seconds.
 _SILENCE = 60.0
@@ -27,7 +29,17 @@ class Rest(Backend):
 
     protocol = "this server"
 
-    def __init__(self, url: str, key: str, *, engine: Engine | None, http: httpx.AsyncClient | None, insecure_http: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        engine: Engine | None,
+        http: httpx.AsyncClient | None,
+        insecure_http: bool,
+        patience: float,
+    ) -> None:
+        self._patience = patience
         self._url, self._key, self._engine, self._insecure = url.rstrip("/"), key, engine, insecure_http
         if engine is None:
             address.check("where", url, insecure_http)
@@ -46,7 +58,29 @@ class Rest(Backend):
     async def _send(
         self, method: str, path: str, *, stream: bool = False, headers: Mapping[str, str] | None = None, **options: Any
     ) -> httpx.Response:
-        """Make a request and return an answer that is a success; its caller reads or closes a stream."""
+        """Make a request and return an answer that is a success; its caller reads or closes a stream.
+
+        A server at its capacity refuses a call before it begins: such a call is sent again
+        when the server says, for as long as the client has patience.
+        """
+        # Content that is read from somewhere cannot be sent twice.
+        again = isinstance(options.get("content"), (bytes, str, type(None)))
+        end = time.monotonic() + self._patience
+        while True:
+            try:
+                return await self._send_once(method, path, stream=stream, headers=headers, **options)
+            except RateLimitedError as e:
+                if not again or e.field != "capacity" or not e.retry_after:
+                    raise
+                # Clients that were refused at one moment do not come back at one moment.
+                wait = e.retry_after * random.uniform(1, 1.25)
+                if time.monotonic() + wait > end:
+                    raise
+            await pause(wait)
+
+    async def _send_once(
+        self, method: str, path: str, *, stream: bool, headers: Mapping[str, str] | None, **options: Any
+    ) -> httpx.Response:
         for attempt in (1, 2):
             if self._engine is not None and not self._url:
                 url, key = await in_thread(self._engine.begin)
@@ -72,7 +106,7 @@ class Rest(Backend):
         raise wire.refusal(answer.status_code, content, answer.headers.get("Retry-After"), self._url)
 
     def _lost(self, message: str, e: Exception) -> SandboxUnavailable:
-        return SandboxUnavailable(f"{message}: {e}", hint=f"is it running at {self._url}? brig serve")
+        return SandboxUnavailable(f"{message}: {e}", hint=f"check that brig serve runs at {self._url}")
 
     async def _call(self, method: str, *parts: str | int, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
         answer = await self._send(method, wire.path(*parts), json=body, params=query)
@@ -146,6 +180,17 @@ class Rest(Backend):
             if not page["next_cursor"]:
                 return out
             query["cursor"] = page["next_cursor"]
+
+    async def fork(
+        self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
+    ) -> list[n.SandboxInfo]:
+        body: dict[str, Any] = {"count": count, "paused": paused} | ({"name": copy} if copy else {})
+        if labels is not None:
+            body["labels"] = dict(labels)
+        if ttl is not None:
+            body["ttl_ms"] = wire.millis(ttl, "ttl")
+        answer = await self._call("POST", "sandboxes", name, "fork", body=body)
+        return [wire.sandbox(b) for b in answer["sandboxes"]]
 
     async def stop(self, name: str, grace: float | None) -> None:
         body = {} if grace is None else {"grace_ms": round(grace * 1000)}
@@ -235,8 +280,8 @@ class Rest(Backend):
         if answer.status_code != 101:
             await answer.aclose()
             raise SandboxUnavailable(
-                "the server did not turn the connection into one to the port",
-                hint="is there a proxy on the way that does not pass on upgrades?",
+                "the server did not upgrade the connection",
+                hint="if a proxy is in front of the server, let it pass on HTTP upgrades",
             )
         return Connection(answer)
 

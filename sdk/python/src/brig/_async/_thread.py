@@ -14,6 +14,11 @@ async def in_thread(f: Callable[[], T]) -> T:
     return await asyncio.to_thread(f)
 
 
+async def pause(seconds: float) -> None:
+    """Wait, and let other tasks run."""
+    await asyncio.sleep(seconds)
+
+
 class Beside:
     """Work that goes on beside its caller's."""
 

@@ -37,8 +37,15 @@ class SandboxClient:
     clients know, and ``templates`` says which template stands for an image, as
     ``BRIG_TEMPLATES`` does: ``python:3.11-slim=base,node:20-slim=base``.
 
+    A URL without a ``key`` and without ``BRIG_API_KEY`` is asked with the key of the
+    data folder if it is the address of that folder's server, as commands do.
+
     A plain ``http://`` address of another machine is refused, since whoever is on
     the way reads the key. ``insecure_http`` or ``BRIG_INSECURE_HTTP`` admits it.
+
+    A server at its capacity refuses a call before it begins, and says when to call again.
+    The client does so for ``patience`` seconds in all; 0 raises
+    :class:`RateLimitedError` at once.
 
     Cancelling a call ends what it has begun. Use the client with ``with``,
     or :meth:`close` it.
@@ -54,19 +61,25 @@ class SandboxClient:
         templates: Mapping[str, str] | None = None,
         http: httpx.Client | None = None,
         insecure_http: bool = False,
+        patience: float = 30.0,
     ) -> None:
         where = where or os.environ.get("BRIG_URL") or "local"
         self._backend: Backend
         if where == "local":
-            self._backend = Rest("", "", engine=Engine(binary, data_dir), http=http, insecure_http=insecure_http)
+            self._backend = Rest(
+                "", "", engine=Engine(binary, data_dir), http=http, insecure_http=insecure_http, patience=patience
+            )
         elif where == "e2b":
             self._backend = E2B(key or "", templates or {}, http=http, insecure_http=insecure_http)
         elif where.startswith(("http://", "https://")):
             key = key or os.environ.get("BRIG_API_KEY", "")
-            self._backend = Rest(where, key, engine=None, http=http, insecure_http=insecure_http)
+            if not key:
+                ours, key = Engine(binary, data_dir).announced(where)
+                where = ours or where
+            self._backend = Rest(where, key, engine=None, http=http, insecure_http=insecure_http, patience=patience)
         else:
             raise InvalidArgumentError(
-                f"{where!r} is nowhere", field="where", hint="write local, e2b, or a URL as http://127.0.0.1:2744"
+                f"{where!r} is not a server", field="where", hint="give local, e2b, or a URL like http://127.0.0.1:2744"
             )
 
     def __enter__(self) -> SandboxClient:

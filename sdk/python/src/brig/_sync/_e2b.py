@@ -1,5 +1,5 @@
 # Made of brig/_async/_e2b.py by tools/unasync.py; change it there.
-"""E2B's protocol: its cloud, or any service that speaks it, Brig's door among them."""
+"""E2B's protocol: its cloud, or any service that speaks it, Brig's API among them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class E2B(Backend):
     def __init__(self, key: str, templates: Mapping[str, str], *, http: httpx.Client | None, insecure_http: bool) -> None:
         self._key = key or os.environ.get("E2B_API_KEY", "")
         if not self._key:
-            raise AuthenticationError("there is no key for E2B", hint="set E2B_API_KEY")
+            raise AuthenticationError("there is no API key for E2B", hint="give key, or set E2B_API_KEY")
         self._domain = os.environ.get("E2B_DOMAIN") or "e2b.app"
         self._api = (os.environ.get("E2B_API_URL") or f"https://api.{self._domain}").rstrip("/")
         self._boxes = (os.environ.get("E2B_SANDBOX_URL") or "").rstrip("/")
@@ -71,7 +71,7 @@ class E2B(Backend):
             # A client of the caller's would take X-API-Key along.
             answer = self._http.request(method, url, follow_redirects=False, **options)
         except httpx.HTTPError as e:
-            raise SandboxUnavailable(f"the E2B service cannot be reached: {e}", hint="see E2B_API_URL and E2B_DOMAIN") from e
+            raise SandboxUnavailable(f"the E2B service cannot be reached: {e}", hint="check E2B_API_URL and E2B_DOMAIN") from e
         if answer.is_success:
             return answer
         raise wire.refusal(answer.status_code, answer.content)
@@ -110,7 +110,7 @@ class E2B(Backend):
         name = spec.name or f"sb-{uuid.uuid4().hex[:8]}"
         body = wire.spec(replace(spec, name=name), self._templates)
         if spec.name and (name in self._ended or self._find(name) is not None):
-            raise AlreadyExistsError(f"there is a sandbox called {name}", field="name", hint="remove it, or choose another name")
+            raise AlreadyExistsError(f"the sandbox {name} exists already", field="name", hint="remove it, or choose another name")
         box = (self._control("POST", "/sandboxes", json=body)).json()
         self._known[name] = box
         try:
@@ -121,9 +121,9 @@ class E2B(Backend):
             ):
                 if has and wants and has < wants:
                     raise FailedPreconditionError(
-                        f"the template's sandboxes have {has}, not {wants}",
+                        f"sandboxes of this template have only {has}, and not {wants}",
                         field=field,
-                        hint="ask for less, or name another template",
+                        hint="give a smaller value, or another template",
                     )
         except BaseException:
             del self._known[name]
@@ -154,7 +154,7 @@ class E2B(Backend):
             return self._ended[name]
         info = self._find(name)
         if info is None:
-            raise NotFoundError(f"there is no sandbox called {name}")
+            raise NotFoundError(f"there is no sandbox {name}")
         return info
 
     def sandboxes(self, labels: Mapping[str, str], state: str) -> list[n.SandboxInfo]:

@@ -8,7 +8,10 @@ from ._backend import Backend
 
 
 class Files:
-    """The files of a running sandbox. Paths are absolute, or relative to the user's home."""
+    """The files of a running sandbox.
+
+    A relative path begins where its commands do: ``default_cwd``, else ``/workspace``.
+    """
 
     def __init__(self, backend: Backend, sandbox: str) -> None:
         self._backend, self._sandbox = backend, sandbox

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,6 +13,11 @@ T = TypeVar("T")
 def in_thread(f: Callable[[], T]) -> T:
     """Call a function that blocks."""
     return f()
+
+
+def pause(seconds: float) -> None:
+    """Wait."""
+    time.sleep(seconds)
 
 
 class Beside:

@@ -1,0 +1,45 @@
+package e2b
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// A client that reads a sandbox's network rules and sends them back unchanged
+// does not change a rule. If denyOut did not deny all other addresses, the same
+// request would open a closed sandbox on a server with Internet.
+func TestNetworkRoundTrip(t *testing.T) {
+	everything := []string{"0.0.0.0/0"}
+	for name, c := range map[string]struct {
+		asked       network
+		internet    bool
+		allow, deny []string // expected response
+	}{
+		"some, and nothing else":         {network{AllowOut: []string{"1.1.1.1"}, DenyOut: everything}, true, []string{"1.1.1.1"}, everything},
+		"nothing":                        {network{DenyOut: everything}, true, nil, everything},
+		"everything but one":             {network{DenyOut: []string{"8.8.8.8"}}, true, nil, []string{"8.8.8.8"}},
+		"everything":                     {network{}, true, nil, nil},
+		"one of those that are denied":   {network{AllowOut: []string{"a.test"}, DenyOut: []string{"10.0.0.0/8"}}, true, []string{"a.test"}, []string{"10.0.0.0/8"}},
+		"without an internet":            {network{AllowOut: []string{"a.test", "1.1.1.1"}}, false, []string{"a.test", "1.1.1.1"}, everything},
+		"without an internet, as in E2B": {network{AllowOut: []string{"a.test"}, DenyOut: everything}, false, []string{"a.test"}, everything},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, err := c.asked.egress(c.internet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			box := &brig.Sandbox{Spec: brig.Spec{Egress: first}}
+			told := networkOf(box, c.internet)
+			if !slices.Equal(told.AllowOut, c.allow) || !slices.Equal(told.DenyOut, c.deny) {
+				t.Fatalf("answered allowOut %q and denyOut %q, want %q and %q", told.AllowOut, told.DenyOut, c.allow, c.deny)
+			}
+			second, err := told.egress(c.internet)
+			if err != nil || !reflect.DeepEqual(first, second) {
+				t.Errorf("sent back, they are %+v, %v, and were %+v", second, err, first)
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package e2b
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
+)
+
+func isFalse(b *bool) bool { return b != nil && !*b }
+
+// resumesByTraffic reports whether a request to a port of a paused sandbox
+// resumes it.
+func resumesByTraffic(s *brig.Sandbox) bool { return s.Spec.Labels[labelResume] != "" }
+
+func lifecycleOf(s *brig.Sandbox) lifecycle {
+	l := lifecycle{OnTimeout: "kill", AutoResume: resumesByTraffic(s)}
+	if s.Spec.PauseAtEnd {
+		l.OnTimeout = "pause"
+	}
+	return l
+}
+
+// pause saves a sandbox with its memory.
+func (l *leases) pause(w http.ResponseWriter, r *http.Request) error {
+	var in struct {
+		Memory *bool `json:"memory"`
+	}
+	s, err := l.finder.findAndRead(w, r, &in)
+	if err != nil {
+		return err
+	}
+	switch {
+	case isFalse(in.Memory):
+		return errUnsupported("a pause without the memory")
+	case s.State == brig.Paused: // clients report this status as a success without effect
+		return errStatus(http.StatusConflict, brig.Errorf(brig.FailedPrecondition, "Error pausing sandbox - sandbox '%s' is already paused", s.ID))
+	}
+	if _, err := l.pauseSandbox(r.Context(), s); err != nil {
+		return err
+	}
+	writeEmpty(w)
+	return nil
+}
+
+func (l *leases) pauseSandbox(ctx context.Context, s *brig.Sandbox) (*brig.Sandbox, error) {
+	paused, err := l.Service.Pause(ctx, string(s.ID))
+	if brig.KindOf(err) != brig.FailedPrecondition {
+		return paused, err
+	}
+	if now, lookErr := l.finder.lookUp(ctx, string(s.ID)); lookErr == nil && now == nil {
+		return nil, errNoSandbox(string(s.ID))
+	}
+	// With the usual status 409, clients would report that the sandbox is
+	// paused already.
+	e := brig.AsError(err)
+	return nil, errStatus(http.StatusBadRequest, brig.Errorf(e.Kind, "Error pausing sandbox - %s (%s)", e.Message, e.Hint).Because(err))
+}
+
+// resumed resumes a paused sandbox and sets its lifetime.
+func (l *leases) resumed(r *http.Request, s *brig.Sandbox, seconds int64) (*brig.Sandbox, error) {
+	ctx := r.Context()
+	if _, err := l.sandboxes.lease(seconds); err != nil {
+		return nil, err
+	}
+	if err := httpapi.Check(r, l.Service, string(s.ID), brig.OpExtend); err != nil { // before the resume, which stays
+		return nil, err
+	}
+	now, err := l.Service.Resume(ctx, string(s.ID))
+	if err != nil {
+		if gone, lookErr := l.finder.lookUp(ctx, string(s.ID)); lookErr == nil && gone == nil {
+			return nil, errNoSandbox(string(s.ID))
+		}
+		return nil, err
+	}
+	return now, l.extend(ctx, now, seconds)
+}
+
+// resume resumes a paused sandbox for old clients.
+func (l *leases) resume(w http.ResponseWriter, r *http.Request) error {
+	in := struct {
+		Timeout   int64 `json:"timeout"`
+		Memory    *bool `json:"memory"`
+		AutoPause *bool `json:"autoPause"`
+	}{Timeout: leaseV1}
+	s, err := l.finder.findAndRead(w, r, &in)
+	if err != nil {
+		return err
+	}
+	switch {
+	case in.Timeout <= 0:
+		return brig.InvalidField("timeout", "it must be greater than 0")
+	case isFalse(in.Memory):
+		return errUnsupported("a resume without the memory")
+	case in.AutoPause != nil && *in.AutoPause != s.Spec.PauseAtEnd:
+		return errUnsupported("changing autoPause")
+	case s.State != brig.Paused:
+		return errStatus(http.StatusConflict, brig.Errorf(brig.FailedPrecondition, "Sandbox %s is already running", s.ID))
+	}
+	if s, err = l.resumed(r, s, in.Timeout); err != nil {
+		return err
+	}
+	l.write(w, r, http.StatusCreated, l.sandboxes.connected(r.Context(), s))
+	return nil
+}
+
+// connect returns the connection data of a sandbox. It resumes a paused sandbox,
+// and answers 201 then. It extends the lifetime of a running one to at least the
+// given timeout.
+func (l *leases) connect(w http.ResponseWriter, r *http.Request) error {
+	in := struct {
+		Timeout int64 `json:"timeout"`
+		Memory  *bool `json:"memory"`
+	}{Timeout: leaseV2}
+	s, err := l.finder.findAndRead(w, r, &in)
+	if err != nil {
+		return err
+	}
+	if in.Timeout < 0 {
+		return brig.InvalidField("timeout", "it is negative")
+	}
+	status := http.StatusOK
+	switch {
+	case s.State == brig.Running:
+		err = l.extendAtLeast(r.Context(), s, in.Timeout)
+	case isFalse(in.Memory):
+		err = errUnsupported("a resume without the memory")
+	default:
+		status = http.StatusCreated
+		s, err = l.resumed(r, s, max(in.Timeout, 1))
+	}
+	if err != nil {
+		return err
+	}
+	l.write(w, r, status, l.sandboxes.connected(r.Context(), s))
+	return nil
+}
+
+// resumeForTraffic resumes a paused sandbox for an authorized request to one of
+// its ports. It acts as the sandbox's tenant, because a client's key need not
+// permit a resume.
+func (p *ports) resumeForTraffic(tenant context.Context, s *brig.Sandbox) error {
+	if s.State != brig.Paused {
+		return nil
+	}
+	_, err := p.Service.Resume(tenant, string(s.ID))
+	return err
+}

@@ -1,0 +1,135 @@
+package httpapi
+
+import (
+	"bytes"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/v1"
+)
+
+// Constraint is the set of allowed values of a field of a wire type, from its
+// tags. The OpenAPI document uses the same tags:
+//
+//	minimum, maximum     of a number
+//	minLength, maxLength of a text, in characters
+//	minItems, maxItems   of a list, or of the fields of a map
+//	pattern              of a text, from its beginning to its end
+//	enum                 the values of a text, or of the elements of a list
+//	items                the pattern of the elements of a list or a map
+//	keys                 the pattern of the names of a map's fields
+//
+// A field without omitempty and omitzero is required.
+type Constraint struct {
+	Required             bool
+	Minimum, Maximum     *float64
+	MinLength, MaxLength *int
+	MinItems, MaxItems   *int
+	Pattern, Items, Keys *regexp.Regexp
+	Enum                 []string
+	doc                  string
+}
+
+var constraints sync.Map // maps reflect.Type to map[string]*Constraint
+
+// Constraints returns the constraints of the fields of the struct t by their
+// JSON names.
+func Constraints(t reflect.Type) map[string]*Constraint {
+	if known, ok := constraints.Load(t); ok {
+		return known.(map[string]*Constraint)
+	}
+	out := map[string]*Constraint{}
+	for f := range t.Fields() {
+		if name := jsonName(f); name != "" && name != "-" {
+			out[name] = constraintOf(f)
+		}
+	}
+	constraints.Store(t, out)
+	return out
+}
+
+func constraintOf(f reflect.StructField) *Constraint {
+	_, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+	c := &Constraint{Required: !strings.Contains(options, "omit"), doc: f.Tag.Get("doc")}
+	c.Minimum, c.Maximum = floatTag(f, "minimum"), floatTag(f, "maximum")
+	c.MinLength, c.MaxLength = count(f, "minLength"), count(f, "maxLength")
+	c.MinItems, c.MaxItems = count(f, "minItems"), count(f, "maxItems")
+	c.Pattern, c.Items, c.Keys = pattern(f, "pattern"), pattern(f, "items"), pattern(f, "keys")
+	if e := f.Tag.Get("enum"); e != "" {
+		c.Enum = strings.Split(e, ",")
+	}
+	return c
+}
+
+// The functions below ignore invalid tags. The tags are constants, and a test
+// reads all of them.
+
+func floatTag(f reflect.StructField, tag string) *float64 {
+	v, err := strconv.ParseFloat(f.Tag.Get(tag), 64)
+	if err != nil {
+		return nil
+	}
+	return &v
+}
+
+func count(f reflect.StructField, tag string) *int {
+	v, err := strconv.Atoi(f.Tag.Get(tag))
+	if err != nil {
+		return nil
+	}
+	return &v
+}
+
+func pattern(f reflect.StructField, tag string) *regexp.Regexp {
+	if p := f.Tag.Get(tag); p != "" {
+		return regexp.MustCompile(p)
+	}
+	return nil
+}
+
+// Zero returns an error if the value is zero, c does not allow zero, and
+// handlers cannot distinguish it from a missing field: an empty text, list or
+// map, or 0. raw is JSON of the field's type. The handlers and the engine check
+// all other values, with more specific errors.
+func (c *Constraint) Zero(raw []byte) *brig.Error {
+	raw = bytes.TrimSpace(raw)
+	empty := brig.Errorf(brig.InvalidArgument, "is empty").WithHint("%s", c.doc)
+	if !c.Required {
+		empty.Hint = "leave it out, or give a value"
+	}
+	switch raw[0] {
+	case '"':
+		if len(raw) > 2 {
+			return c.zeroSize(raw)
+		}
+		if c.MinLength != nil && *c.MinLength > 0 || c.Pattern != nil && !c.Pattern.MatchString("") || c.Enum != nil {
+			return empty
+		}
+	case '[', '{':
+		if v := (checker{scanner: scanner{data: raw, pos: 1}}); c.MinItems != nil && *c.MinItems > 0 && (v.next() == ']' || v.next() == '}') {
+			return empty
+		}
+	default:
+		if n, err := strconv.ParseFloat(string(raw), 64); err == nil && n == 0 && c.Minimum != nil && *c.Minimum > 0 {
+			return brig.Errorf(brig.InvalidArgument, "must not be 0").WithHint("%s", c.doc)
+		}
+	}
+	return nil
+}
+
+// zeroSize rejects a size of 0 that is written as a string, as Zero rejects the
+// number.
+func (c *Constraint) zeroSize(raw []byte) *brig.Error {
+	if c.Minimum == nil || *c.Minimum <= 0 {
+		return nil
+	}
+	s, _ := decodeString(raw)
+	if n, err := v1.ParseSize(s); err == nil && n == 0 {
+		return brig.Errorf(brig.InvalidArgument, "must not be 0").WithHint("%s", c.doc)
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package httpapi
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// fieldType returns the type of t's field with this JSON name, or nil.
+func fieldType(t reflect.Type, name string) reflect.Type {
+	for f := range t.Fields() {
+		if jsonName(f) == name {
+			return f.Type
+		}
+	}
+	return nil
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// unknownField returns an error for a field that t does not have, with a
+// suggestion.
+func unknownField(t reflect.Type, key string) *brig.Error {
+	var names []string
+	for f := range t.Fields() {
+		names = append(names, jsonName(f))
+	}
+	e := brig.Errorf(brig.InvalidArgument, "unknown field %q", clip(key))
+	if near := Nearest(key, names); near != "" {
+		return e.WithHint("did you mean %q?", near)
+	}
+	if len(names) == 0 {
+		return e.WithHint("no fields are known here")
+	}
+	slices.Sort(names)
+	return e.WithHint("known fields: %s", strings.Join(names, ", "))
+}
+
+// Nearest returns the name closest to a mistyped word, or an empty string if
+// none is close.
+func Nearest(word string, names []string) string {
+	word = strings.ToLower(word)
+	if len(word) > 64 {
+		return ""
+	}
+	best, least := "", 1+len(word)/3
+	for _, name := range names {
+		if d := Distance(word, name); d <= least {
+			best, least = name, d-1
+		}
+	}
+	return best
+}
+
+// Distance returns how many letters must be inserted, removed or changed to
+// turn a into b.
+func Distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,80 @@
+package httpapi
+
+import (
+	"container/list"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/brig-run/brig"
+)
+
+// maxLimited is the maximum number of addresses in a Limit. The least recently
+// used address is removed first.
+const maxLimited = 10_000
+
+// Limit limits the rate of an address's requests that cause work before
+// authentication.
+type Limit struct {
+	rate  rate.Limit
+	burst int
+
+	mu    sync.Mutex // guards the fields below
+	of    map[string]*list.Element
+	order list.List // list of limited values, most recently used first
+}
+
+type limited struct {
+	addr string
+	*rate.Limiter
+}
+
+// NewLimit returns a Limit of perSecond requests per address, with bursts of up
+// to burst requests.
+func NewLimit(perSecond float64, burst int) *Limit {
+	return &Limit{rate: rate.Limit(perSecond), burst: burst, of: map[string]*list.Element{}}
+}
+
+// Reserve counts a request of r's address, or returns RateLimited with the time
+// to wait.
+func (l *Limit) Reserve(r *http.Request) error {
+	now := time.Now()
+	if x := l.limiter(client(r)); !x.AllowN(now, 1) {
+		return l.tooMany(x, now)
+	}
+	return nil
+}
+
+// Check returns the error that Reserve would return, but does not count the
+// request.
+func (l *Limit) Check(r *http.Request) error {
+	now := time.Now()
+	if x := l.limiter(client(r)); x.TokensAt(now) < 1 {
+		return l.tooMany(x, now)
+	}
+	return nil
+}
+
+func (l *Limit) tooMany(x *rate.Limiter, now time.Time) error {
+	e := brig.Errorf(brig.RateLimited, "too many requests of this kind came from this address").WithHint("wait, and try again")
+	e.RetryAfter = max(time.Duration((1-x.TokensAt(now))/float64(l.rate)*float64(time.Second)), time.Millisecond)
+	return e
+}
+
+func (l *Limit) limiter(addr string) *rate.Limiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.of[addr]; ok {
+		l.order.MoveToFront(e)
+		return e.Value.(limited).Limiter
+	}
+	if l.order.Len() >= maxLimited {
+		oldest := l.order.Back()
+		delete(l.of, l.order.Remove(oldest).(limited).addr)
+	}
+	x := limited{addr, rate.NewLimiter(l.rate, l.burst)}
+	l.of[addr] = l.order.PushFront(x)
+	return x.Limiter
+}

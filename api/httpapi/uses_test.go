@@ -1,0 +1,147 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
+)
+
+// changingKey is a key whose rights change.
+type changingKey struct {
+	mu    sync.Mutex // guards the fields below
+	actor brig.Actor
+	asked int
+}
+
+func (c *changingKey) KeyActor(context.Context, [32]byte) (brig.Actor, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked++
+	if end := c.actor.Expires; !end.IsZero() && !time.Now().Before(end) {
+		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "it has expired")
+	}
+	return c.actor, nil
+}
+
+func (c *changingKey) setActor(a brig.Actor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.actor = a
+}
+
+// A credential is not cached beyond its expiry, even if the cache entry is new.
+func TestExpiryLimitsCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &changingKey{actor: brig.Actor{Name: "ann", Expires: time.Now().Add(time.Second)}}
+		k := ringKeys{httpapi.NewKeyring(c)}
+		time.Sleep(900 * time.Millisecond)
+		for range 2 {
+			if _, err := k.KeyActor(t.Context(), [32]byte{1}); err != nil || c.asked != 1 {
+				t.Fatalf("before its end: %v, asked %d times", err, c.asked)
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+		if a, err := k.KeyActor(t.Context(), [32]byte{1}); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("at its end: %+v, %v", a, err)
+		}
+	})
+}
+
+// A request does not keep rights that its actor has lost. Rights that stay
+// equal or grow do not end a request.
+func TestLostRightsEndRequests(t *testing.T) {
+	was := brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Admin, Scopes: []string{"run", "file."}}
+	for name, c := range map[string]struct {
+		change func(*brig.Actor)
+		ends   bool
+	}{
+		"the same":           {func(*brig.Actor) {}, false},
+		"more scopes":        {func(a *brig.Actor) { a.Scopes = nil }, false},
+		"a higher role":      {func(a *brig.Actor) { a.Role = brig.Operator }, false},
+		"a lower role":       {func(a *brig.Actor) { a.Role = brig.Member }, true},
+		"fewer scopes":       {func(a *brig.Actor) { a.Scopes = []string{"run"} }, true},
+		"fewer sandboxes":    {func(a *brig.Actor) { a.Sandboxes = []string{"one"} }, true},
+		"an end":             {func(a *brig.Actor) { a.Expires = time.Now().Add(time.Hour) }, true},
+		"an end that is now": {func(a *brig.Actor) { a.Expires = time.Now() }, true},
+		"another tenant":     {func(a *brig.Actor) { a.Tenant = "rival" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				key := &changingKey{actor: was}
+				ring := httpapi.NewKeyring(key)
+				r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+				p, err := ring.Verify(r, "key")
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := httptest.NewRecorder()
+				used, done := ring.Bind(w, r, p)
+				defer done()
+				time.Sleep(time.Second)
+				if err := used.Context().Err(); err != nil {
+					t.Fatalf("it ended by itself: %v", err)
+				}
+				now := was
+				c.change(&now)
+				key.setActor(now)
+				time.Sleep(time.Second)
+				if err := context.Cause(used.Context()); (brig.KindOf(err) == brig.Unauthenticated) != c.ends || !c.ends && err != nil {
+					t.Errorf("a second later: %v", err)
+				}
+				if c.change(&now); c.ends && now.Expires.IsZero() {
+					// A new request has the current rights.
+					p, err := ring.Verify(r, "key")
+					if err != nil || !now.Covers(p.Actor) || p.Actor.Tenant != now.Tenant {
+						t.Errorf("begun again: %+v, %v", p.Actor, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Work that continues after a request keeps its actor, outlives the request,
+// and ends with the credential or when it is canceled.
+func TestDetach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := &revocableKey{}
+		ring := httpapi.NewKeyring(key)
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+		p, err := ring.Verify(r, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		used, done := ring.Bind(httptest.NewRecorder(), r, p)
+		left, stop := httpapi.Detach(used.Context())
+		defer stop()
+		other, stopOther := httpapi.Detach(used.Context())
+		done()
+		time.Sleep(time.Second)
+		if used.Context().Err() == nil || left.Err() != nil || brig.ActorFrom(left).Name != "ann" {
+			t.Fatalf("after the request: %v, %v, %+v", used.Context().Err(), left.Err(), brig.ActorFrom(left))
+		}
+		stopOther()
+		if other.Err() == nil || left.Err() != nil {
+			t.Errorf("after one was stopped: %v, %v", other.Err(), left.Err())
+		}
+		key.take()
+		time.Sleep(time.Second)
+		if err := context.Cause(left); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("after the key was taken back: %v", err)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	left, stop := httpapi.Detach(ctx)
+	if cancel(); left.Err() != nil {
+		t.Error("what came without a key ends with its request")
+	}
+	if stop(); left.Err() == nil {
+		t.Error("it cannot be stopped")
+	}
+}

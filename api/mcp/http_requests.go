@@ -1,0 +1,60 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"sync"
+)
+
+// requestIDHeader is the header with which the handler of a message finds its
+// HTTP request. The library calls the handler with the context of the session
+// and not of the request. A value from the client is overwritten.
+const requestIDHeader = "Brig-Visit"
+
+// httpRequests are the contexts of the running HTTP requests, by a secret id.
+type httpRequests struct{ all sync.Map }
+
+// begin stores the context of a request until the returned function is called.
+func (v *httpRequests) begin(r *http.Request) (end func()) {
+	id := rand.Text()
+	v.all.Store(id, r.Context())
+	r.Header.Set(requestIDHeader, id)
+	return func() { v.all.Delete(id) }
+}
+
+// find returns the context of the request in which a message arrived. It
+// reports false if the request has ended.
+func (v *httpRequests) find(h http.Header) (context.Context, bool) {
+	if v == nil || h == nil {
+		return nil, false
+	}
+	ctx, ok := v.all.Load(h.Get(requestIDHeader))
+	if !ok {
+		return nil, false
+	}
+	return ctx.(context.Context), true //nolint:forcetypeassert // no other type is stored
+}
+
+// mergedContext ends with the embedded context and has the values of both.
+type mergedContext struct {
+	context.Context
+	requestContext context.Context
+}
+
+// Value implements context.Context. The value of the request takes precedence,
+// because the request's context has the actor.
+func (m mergedContext) Value(key any) any {
+	if v := m.requestContext.Value(key); v != nil {
+		return v
+	}
+	return m.Context.Value(key)
+}
+
+// mergeContext returns a context for a call that belongs to a request. The
+// context ends with either of the two, or when the returned function is called.
+func mergeContext(call, requestContext context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(mergedContext{call, requestContext})
+	stop := context.AfterFunc(requestContext, func() { cancel(context.Cause(requestContext)) })
+	return ctx, func(err error) { stop(); cancel(err) }
+}

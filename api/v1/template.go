@@ -1,0 +1,69 @@
+package v1
+
+import (
+	"github.com/brig-run/brig"
+)
+
+// Template is a named specification of sandboxes.
+type Template struct {
+	Name            string            `json:"name"`
+	Image           string            `json:"image"`
+	StandIn         string            `json:"stand_in,omitempty" doc:"image to use until image exists"`
+	Packages        []string          `json:"packages,omitempty" doc:"Debian packages from which the image can be built"`
+	Limits          *Limits           `json:"limits,omitempty" doc:"default limits of sandboxes"`
+	Env             map[string]string `json:"env,omitempty" doc:"environment variables, which the caller's override"`
+	TTLMS           int64             `json:"ttl_ms,omitempty"`
+	User            string            `json:"user,omitempty" doc:"default of commands"`
+	Cwd             string            `json:"cwd,omitempty" doc:"default of commands"`
+	Start           *TemplateCommand  `json:"start,omitempty" doc:"runs when a sandbox starts"`
+	Entrypoint      bool              `json:"entrypoint,omitempty" doc:"run the image's entrypoint and command as start"`
+	Ready           *TemplateCommand  `json:"ready,omitempty" doc:"runs until it succeeds; then the sandbox is ready"`
+	ReadyTimeoutMS  int64             `json:"ready_timeout_ms,omitempty"`
+	ReadyIntervalMS int64             `json:"ready_interval_ms,omitempty"`
+}
+
+// TemplateCommand is a command that a template runs.
+type TemplateCommand struct {
+	Command []string          `json:"command,omitempty"`
+	Shell   string            `json:"shell,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	Cwd     string            `json:"cwd,omitempty"`
+	User    string            `json:"user,omitempty"`
+}
+
+// Templates is the list of all templates.
+type Templates struct {
+	Templates []Template `json:"templates" nullable:"false"`
+}
+
+// FromTemplate converts t to its wire type.
+func FromTemplate(t brig.Template) Template {
+	return Template{
+		Name: t.Name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTLMS: FromDuration(t.TTL), Limits: FromLimits(t.Limits),
+		User: t.User, Cwd: t.Dir, Start: fromTemplateCommand(t.Start), Entrypoint: t.Entrypoint, Ready: fromTemplateCommand(t.Ready),
+		ReadyTimeoutMS: FromDuration(t.ReadyTimeout), ReadyIntervalMS: FromDuration(t.ReadyInterval),
+	}
+}
+
+// Domain converts t to its domain type.
+func (t Template) Domain() brig.Template {
+	return brig.Template{
+		Name: t.Name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTL: ToDuration(t.TTLMS), Limits: t.Limits.Domain(),
+		User: t.User, Dir: t.Cwd, Start: t.Start.toCommand(), Entrypoint: t.Entrypoint, Ready: t.Ready.toCommand(),
+		ReadyTimeout: ToDuration(t.ReadyTimeoutMS), ReadyInterval: ToDuration(t.ReadyIntervalMS),
+	}
+}
+
+func fromTemplateCommand(c *brig.Command) *TemplateCommand {
+	if c == nil {
+		return nil
+	}
+	return &TemplateCommand{Command: c.Argv, Shell: c.Shell, Env: c.Env, Cwd: c.Dir, User: c.User}
+}
+
+func (c *TemplateCommand) toCommand() *brig.Command {
+	if c == nil {
+		return nil
+	}
+	return &brig.Command{Argv: c.Command, Shell: c.Shell, Env: c.Env, Dir: c.Cwd, User: c.User}
+}

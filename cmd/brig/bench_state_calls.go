@@ -1,0 +1,285 @@
+//go:build bench
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/v1"
+)
+
+// fork copies a sandbox.
+func (b *stateBench) fork(s *v1.Sandbox, in v1.ForkRequest) ([]*v1.Sandbox, error) {
+	var out v1.Copies
+	if err := b.rig.call(http.MethodPost, "/v1/sandboxes/"+s.ID+"/fork", in, &out); err != nil {
+		return nil, err
+	}
+	var copies []*v1.Sandbox
+	for i := range out.Sandboxes {
+		copies = append(copies, &out.Sandboxes[i])
+	}
+	return copies, nil
+}
+
+// forkCount is the number of copies of a measured fork.
+const forkCount = 8
+
+// forks measures forks of a sandbox: once with the thread that measures how long the
+// original stands still, and once without, because the copies would have that thread too.
+func (b *stateBench) forks() error {
+	box, err := b.createIdle(false, 0)
+	if err != nil {
+		return err
+	}
+	var still, called samples
+	var answered costs
+	for round := range b.rounds + 1 {
+		var copies []*v1.Sandbox
+		create := func() (err error) {
+			copies, err = b.fork(box, v1.ForkRequest{Count: forkCount})
+			b.rig.live.Add(int64(len(copies)))
+			return err
+		}
+		gap, err := b.stoodStill(box, create)
+		if err == nil {
+			err = forEach(copies, b.rig.remove)
+		}
+		if err != nil {
+			return err
+		}
+		var call time.Duration
+		err = b.measure(&answered, func() (time.Duration, error) {
+			start := time.Now()
+			if err := create(); err != nil {
+				return 0, err
+			}
+			call = time.Since(start)
+			err := atOnce(copies, func(s *v1.Sandbox) error { return b.rig.code(s, "6*7", "42") })
+			return time.Since(start), err
+		})
+		if err == nil {
+			err = forEach(copies, b.rig.remove)
+		}
+		if err != nil {
+			return err
+		}
+		if still, called = append(still, sample{wall: gap}), append(called, sample{wall: call}); round == 0 {
+			still, called, answered = nil, nil, costs{}
+		}
+	}
+	name := fmt.Sprintf("fork to %d: ", forkCount)
+	b.report.row(name + "the original stands still").times(still)
+	b.report.row(name + "the call").times(called)
+	inside := millis(quantile(answered.inside, 0.5)) / forkCount
+	row := b.row(name+"all have answered", answered).set("sandbox_cpu_ms", inside).set("cpu_ms", millis(answered.median(cpuOf))/forkCount)
+	row.note = "CPU: each copy's"
+	b.report.atMost("the original of a fork stands still, in ms", millis(still.median(wallOf)), 50)
+	b.report.atMost("a fork until all copies have answered, in ms", millis(answered.median(wallOf)), 450)
+	b.report.atMost("sandbox CPU of each copy, in ms", inside, 90)
+	return nil
+}
+
+// atOnce calls f for all items at the same time.
+func atOnce[T any](list []T, f func(T) error) error {
+	errs := make([]error, len(list))
+	var work sync.WaitGroup
+	for i, item := range list {
+		work.Go(func() { errs[i] = f(item) })
+	}
+	work.Wait()
+	return errors.Join(errs...)
+}
+
+// kinds returns a plain sandbox, one that was paused once, and a pausable one.
+func (b *stateBench) kinds() (plain, parked, pausable *v1.Sandbox, err error) {
+	if plain, err = b.createIdle(false, 0); err != nil {
+		return nil, nil, nil, err
+	}
+	if parked, err = b.createIdle(false, 0); err != nil {
+		return nil, nil, nil, err
+	}
+	if pausable, err = b.createIdle(true, 0); err != nil {
+		return nil, nil, nil, err
+	}
+	err = b.rig.call(http.MethodPost, "/v1/sandboxes/"+parked.ID+"/pause", nil, nil)
+	return plain, parked, pausable, err
+}
+
+// cells compares cells in a sandbox that was never saved with cells in sandboxes that
+// can be saved.
+func (b *stateBench) cells() error {
+	plain, parked, pausable, err := b.kinds()
+	if err != nil {
+		return err
+	}
+	cell := func(name string, s *v1.Sandbox) *evaluator {
+		return &evaluator{name: name, ask: func() (time.Duration, error) {
+			return clock(func() error { return b.rig.code(s, "1+1", "2") })
+		}}
+	}
+	base, after, able := cell("cell", plain), cell("cell after a pause", parked), cell("cell, pausable", pausable)
+	if err := b.rig.takeTurns([]*evaluator{base, after, able}, b.calls); err != nil {
+		return err
+	}
+	b.pairs(base, after, able)
+	b.report.atMost("cell after a pause to a cell, median of pairs", after.ratio(base.samples, wallOf), 1.03)
+	b.report.atMost("cell in a pausable sandbox to a cell, median of pairs", able.ratio(base.samples, wallOf), 1.03)
+	return nil
+}
+
+// pairs reports contenders beside the first one.
+func (b *stateBench) pairs(base *evaluator, others ...*evaluator) {
+	b.report.row(base.name).times(base.samples)
+	for _, who := range others {
+		b.report.row(who.name).times(who.samples).compareWith(base.name, who.samples, base.samples)
+	}
+}
+
+// commands compares commands whose streams are the host's with commands whose streams
+// are the agent's.
+func (b *stateBench) commands() error {
+	plain, _, pausable, err := b.kinds()
+	if err != nil {
+		return err
+	}
+	command := func(name string, s *v1.Sandbox) *evaluator {
+		return &evaluator{name: name, ask: func() (time.Duration, error) { return clock(func() error { return b.exec(s) }) }}
+	}
+	donated, carried := command("command", plain), command("command, pausable", pausable)
+	if err := b.rig.takeTurns([]*evaluator{donated, carried}, b.calls); err != nil {
+		return err
+	}
+	b.pairs(donated, carried)
+	b.report.atMost("command in a pausable sandbox to a command, median of pairs", carried.ratio(donated.samples, wallOf), 1.1)
+	return nil
+}
+
+// outputs compares much output of such commands.
+func (b *stateBench) outputs() error {
+	if b.output == 0 {
+		return nil
+	}
+	plain, _, pausable, err := b.kinds()
+	if err != nil {
+		return err
+	}
+	writer := fmt.Sprintf("import os\nb = b'0123456789abcde\\n' * 6250\nfor _ in range(%d): os.write(1, b)", b.output*10)
+	write := func(name string, s *v1.Sandbox) *evaluator {
+		return &evaluator{name: name, ask: func() (time.Duration, error) {
+			return clock(func() error { return b.write(s, writer, b.output*1e6) })
+		}}
+	}
+	donated, carried := write(fmt.Sprintf("%d MB of output", b.output), plain), write(fmt.Sprintf("%d MB of output, pausable", b.output), pausable)
+	for range min(b.rounds, 5) + 1 {
+		if err := runInTurns([]*evaluator{donated, carried}, 1); err != nil {
+			return err
+		}
+	}
+	donated.samples, carried.samples = donated.samples[1:], carried.samples[1:]
+	b.pairs(donated, carried)
+	b.report.atMost("output in a pausable sandbox to output, median of pairs", carried.ratio(donated.samples, wallOf), 1.05)
+	return nil
+}
+
+// write runs a Python program in a sandbox, and counts its output.
+func (b *stateBench) write(s *v1.Sandbox, program string, size int) error {
+	n := 0
+	in := v1.ExecRequest{Command: []string{hostPython, "-c", program}, Stream: true}
+	err := b.rig.stream("/v1/sandboxes/"+s.ID+"/exec", in, func(event string, line []byte) error {
+		if event != v1.EventStdout {
+			return nil
+		}
+		var part v1.Chunk
+		err := json.Unmarshal(line, &part)
+		n += len(part.Data) + len(part.DataB64)
+		return err
+	})
+	if err == nil && n != size {
+		err = fmt.Errorf("%d bytes came, not %d", n, size)
+	}
+	return err
+}
+
+// many measures what a large number of paused sandboxes takes.
+func (b *stateBench) many() error {
+	if b.paused == 0 {
+		return nil
+	}
+	box, err := b.createIdle(false, 0)
+	if err != nil {
+		return err
+	}
+	list := func(limit int) func() error {
+		return func() error {
+			return b.rig.call(http.MethodGet, fmt.Sprintf("/v1/sandboxes?state=paused&limit=%d", limit), nil, nil)
+		}
+	}
+	if err := list(1000)(); err != nil { // it warms up
+		return err
+	}
+	heap := heapSize()
+	for range b.paused {
+		if _, err := b.fork(box, v1.ForkRequest{Paused: true}); err != nil {
+			return err
+		}
+	}
+	each := float64(heapSize()-heap) / float64(b.paused) / brig.KiB
+	var all, page samples
+	for range 20 {
+		for limit, to := range map[int]*samples{1000: &all, 100: &page} {
+			took, err := clock(list(limit))
+			if err != nil {
+				return err
+			}
+			*to = append(*to, sample{wall: took})
+		}
+	}
+	disk, err := diskUsage(filepath.Join(b.rig.dir, "saves"))
+	if err != nil {
+		return err
+	}
+	mib := float64(disk) / brig.MiB / float64(b.paused)
+	b.report.row("paused sandboxes: each").set("count", float64(b.paused)).set("disk_mib", mib).set("heap_kib", each)
+	b.report.row("paused sandboxes: a list of up to 1,000").times(all)
+	b.report.row("paused sandboxes: a list of up to 100").times(page)
+	b.report.atMost("disk of each paused sandbox, in MiB", mib, 1.5)
+	b.report.atMost("server memory of each paused sandbox, in KiB", max(each, 0.001), 4)
+	b.report.atMost("list of up to 1,000 paused sandboxes, p50 in ms", millis(all.median(wallOf)), 50)
+	return nil
+}
+
+// heapSize returns the memory in use by this process, which is the server and its client.
+func heapSize() int64 {
+	runtime.GC()
+	runtime.GC() // the first leaves what has finalizers
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// diskUsage returns the allocated size of the files below a directory.
+func diskUsage(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return fmt.Errorf("measure %s: %w", path, err)
+		}
+		n += st.Blocks * 512
+		return nil
+	})
+	return n, err
+}

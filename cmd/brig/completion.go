@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/brig-run/brig"
+)
+
+// completionTimeout bounds the time that the completion of a name may take.
+const completionTimeout = 3 * time.Second
+
+// names lists the names of one kind, for the completion of arguments.
+type names func(context.Context, brig.Service) ([]string, error)
+
+// completion completes names on the command line.
+type completion struct{ c *cli }
+
+// names registers completion for arguments and flags that name sandboxes,
+// images, tenants, secrets and other objects.
+func (o completion) names(root *cobra.Command) {
+	arguments := map[string]names{
+		"workspace commit": sandboxNames, "image get": imageNames, "image rm": imageNames, "image tag": imageNames,
+		"tenant get": tenantNames, "tenant update": tenantNames, "tenant rm": tenantNames,
+		"secret set": secretNames, "secret rm": secretNames, "key revoke": keyIDs, "session rm": sessionIDs, "audit replay": sandboxNames,
+		"provider describe": providerIDs, "provider configure": providerIDs, "provider test": providerIDs, "provider activate": providerIDs, "provider rm": providerIDs,
+		"sandbox ls": sandboxNames,
+	}
+	for _, name := range []string{"get", "exec", "shell", "code", "execs", "start", "ps", "attach", "signal", "forward", "logs", "extend", "egress", "attest", "stop", "kill", "rm"} {
+		arguments["sandbox "+name] = sandboxNames
+	}
+	for _, name := range []string{"create", "ls", "interrupt", "restart", "rm"} {
+		arguments["sandbox context "+name] = sandboxNames
+	}
+	for _, name := range []string{"versions", "files", "cat", "diff", "restore", "rm"} {
+		arguments["workspace "+name] = workspaceNames
+	}
+	flags := map[string]names{
+		"image": imageNames, "tenant": tenantNames, "secret": secretNames, "template": templateNames, "provider": providerIDs,
+		"sandbox": sandboxNames, "workspace": workspaceNames,
+	}
+	if !o.c.completing {
+		return // cobra would never release the flag functions
+	}
+	everyCommand(root, func(cmd *cobra.Command) {
+		path := strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")
+		if list, ok := arguments[path]; ok && cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = o.completeNames(list, !acceptsMany(cmd))
+		}
+		for flag, list := range flags {
+			if cmd.LocalNonPersistentFlags().Lookup(flag) != nil {
+				_ = cmd.RegisterFlagCompletionFunc(flag, o.completeNames(list, false)) // fails only if it is registered twice
+			}
+		}
+	})
+}
+
+// acceptsMany reports whether a command accepts any number of names.
+func acceptsMany(cmd *cobra.Command) bool {
+	names := argumentsOf(cmd)
+	return len(names) == 1 && strings.Contains(cmd.Use, names[0]+"…")
+}
+
+// completeNames returns a completion function for names. If once is set, only
+// the first argument is a name. If the service is unreachable, the function
+// returns no completions.
+func (o completion) completeNames(list names, once bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if once && len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		svc, ctx, done, err := o.c.service(ctx, false)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer done()
+		found, err := list(ctx, svc)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// namesOf returns a function that lists names. all calls the service; name
+// returns an item's name with a description for the shell.
+func namesOf[T any](all func(context.Context, brig.Service) ([]T, error), name func(T) string) names {
+	return func(ctx context.Context, svc brig.Service) (out []string, err error) {
+		list, err := all(ctx, svc)
+		for _, item := range list {
+			out = append(out, name(item))
+		}
+		return out, err
+	}
+}
+
+func sandboxNames(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Sandbox, error) {
+		page, err := svc.List(ctx, brig.ListOptions{Limit: 100})
+		if err != nil {
+			return nil, err
+		}
+		return page.Sandboxes, nil
+	}, func(s *brig.Sandbox) string { return cell(s.Spec.Name) })(ctx, svc)
+}
+
+func imageNames(ctx context.Context, svc brig.Service) (out []string, err error) {
+	all, err := svc.Images(ctx)
+	for _, i := range all {
+		for _, name := range i.Names {
+			out = append(out, cell(name))
+		}
+	}
+	return out, err
+}
+
+func tenantNames(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Tenant, error) { return svc.Tenants(ctx) },
+		func(t *brig.Tenant) string { return cell(t.Name) })(ctx, svc)
+}
+
+func secretNames(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Secret, error) { return svc.Secrets(ctx) },
+		func(s *brig.Secret) string { return cell(s.Name) })(ctx, svc)
+}
+
+func workspaceNames(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Workspace, error) { return svc.Workspaces(ctx) },
+		func(w *brig.Workspace) string { return cell(w.Name) })(ctx, svc)
+}
+
+func templateNames(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]brig.Template, error) { return svc.Templates(ctx) },
+		func(t brig.Template) string { return cell(t.Name) })(ctx, svc)
+}
+
+func providerIDs(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]brig.ProviderInfo, error) { return svc.Providers(ctx) },
+		func(p brig.ProviderInfo) string { return cell(p.ID) })(ctx, svc)
+}
+
+func keyIDs(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Key, error) { return svc.Keys(ctx, "") },
+		func(k *brig.Key) string { return cobra.CompletionWithDesc(cell(k.ID), cell(k.Actor.Name)) })(ctx, svc)
+}
+
+func sessionIDs(ctx context.Context, svc brig.Service) ([]string, error) {
+	return namesOf(func(ctx context.Context, svc brig.Service) ([]*brig.Session, error) { return svc.Sessions(ctx, "") },
+		func(s *brig.Session) string { return cobra.CompletionWithDesc(cell(s.ID), cell(s.Actor.Name)) })(ctx, svc)
+}

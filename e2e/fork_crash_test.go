@@ -1,0 +1,77 @@
+package e2e
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// TestForkCrash crashes the server or the shim at every failpoint of a fork. The next
+// server must find the original running with its variables, unless its shim died, and
+// only copies that work. No save and no other resources may remain on the host.
+//
+//suite:part crash
+func TestForkCrash(t *testing.T) {
+	c := startCrashingServer(t, "pool: {size: 0}\n")
+	points := 0
+	for _, p := range failpoint.Points {
+		area, _, _ := strings.Cut(p.Name, ".")
+		if area != "fork" && area != "save" && area != "park" && p.Name != "pause.detached" && p.Name != "pause.saved" {
+			continue
+		}
+		points++
+		t.Run(p.Name, func(t *testing.T) { c.crashFork(t, p.Name) })
+	}
+	if points < 15 {
+		t.Errorf("%d points, want all of fork, save and park, and two of pause", points)
+	}
+	c.srv.kill()
+	checkNoHostTraces(t, c.dir)
+}
+
+// crashFork crashes a process at one failpoint.
+func (c *crashingServer) crashFork(t *testing.T, point string) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	svc, origin, cx := c.withVariable(t, ctx, !strings.HasPrefix(point, "park."))
+	c.arm(point + "=crash")
+	o := brig.ForkSpec{Count: 2}
+	if point == "fork.paused" {
+		o = brig.ForkSpec{Name: "base", Paused: true}
+	}
+	_, _ = svc.Fork(ctx, "one", o) // the server or the shim crashes
+	svc = c.restart(t, point)
+	page, err := svc.List(ctx, brig.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, box := range page.Sandboxes {
+		found = found || box.ID == origin.ID
+		shimDied := strings.HasPrefix(point, "save.") && point != "save.stored" && box.ID == origin.ID
+		switch {
+		case shimDied && box.State == brig.Ended && box.Exit.Reason == brig.Crashed:
+		case box.State != brig.Running:
+			t.Errorf("%s is %s, %+v", box.Spec.Name, box.State, box.Exit)
+		default:
+			if got := runCell(t, ctx, svc, box.Spec.Name, cx.ID, "print(x + 1)"); got != "42" {
+				t.Errorf("the context of %s printed %q", box.Spec.Name, got)
+			}
+		}
+		if err := svc.Remove(ctx, box.Spec.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Logf("the next server finds %d sandboxes", len(page.Sandboxes))
+	if !found {
+		t.Error("the next server does not know the original")
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.dir, "saves", "*")); len(left) > 0 {
+		t.Errorf("saves are left: %v", left)
+	}
+}

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// diskUsed returns the disk usage of a folder, as du reports it.
+func diskUsed(t *testing.T, dir string) (sum int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil // removed during the walk
+		}
+		if err != nil {
+			return err
+		}
+		if info, err := d.Info(); err == nil {
+			sum += info.Sys().(*syscall.Stat_t).Blocks * 512
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// TestOutputsAreLimitedOnDisk has a member produce output as fast as possible,
+// and measures the size of the data folder on the host. The control is a server
+// with a configuration that keeps almost all outputs.
+//
+//suite:part crash
+func TestOutputsAreLimitedOnDisk(t *testing.T) {
+	const (
+		each    = 900_000
+		workers = 4
+		rounds  = 40
+		bound   = 8 << 20
+	)
+	for name, bounded := range map[string]bool{"bounded": true, "control": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			keep := bound
+			if !bounded {
+				keep = 1 << 40
+			}
+			config := filepath.Join(t.TempDir(), "brig.yaml")
+			text := fmt.Sprintf("keep: {bytes: %d, outputs: 100000}\n", keep)
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := startServer(t, dir, "--pool", "-1", "--config", config)
+			svc, ctx := s.client(), t.Context()
+			if _, err := svc.Create(ctx, brig.Spec{Name: "loud", TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			empty, most := diskUsed(t, dir), int64(0)
+			var work sync.WaitGroup
+			var mu sync.Mutex // guards most and last
+			var last string
+			for range workers {
+				work.Go(func() {
+					for range rounds {
+						res, err := svc.Exec(ctx, "loud", brig.Command{Shell: fmt.Sprintf("head -c %d /dev/urandom", each)}, brig.IO{})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						mu.Lock()
+						most, last = max(most, diskUsed(t, dir)-empty), res.ExecID
+						mu.Unlock()
+					}
+				})
+			}
+			work.Wait()
+			t.Logf("%d MiB of output took at most %d KiB of the data folder", workers*rounds*each>>20, most>>10)
+			// Allow for the sandbox's log, which has two files of 8 MiB, and
+			// for one output in flight per worker.
+			if within := most <= bound+(16<<20)+workers*each*2+(4<<20); within != bounded {
+				t.Errorf("it took at most %d bytes of the disk", most)
+			}
+			x, err := svc.GetExec(ctx, "loud", last)
+			if err != nil || x.Stdout.Total != each || len(x.Stdout.Head)+len(x.Stdout.Tail) != each {
+				t.Errorf("the last execution's output: %v", err)
+			}
+			if err := svc.Remove(ctx, "loud"); err != nil {
+				t.Fatal(err)
+			}
+			left := diskUsed(t, dir) - empty
+			t.Logf("%d KiB are left after the sandbox was removed", left>>10)
+			if left > 4<<20 {
+				t.Errorf("%d bytes are left after the sandbox was removed", left)
+			}
+		})
+	}
+}

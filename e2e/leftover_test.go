@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// TestStoppedServersLeaveNoSandboxes verifies that a test that does not remove
+// its sandboxes leaves no running sandboxes, because the harness removes those
+// in its server's folder. The control has a folder that outlives the test, as
+// in tests that start several servers.
+//
+//suite:part core
+func TestStoppedServersLeaveNoSandboxes(t *testing.T) {
+	needRoot(t)
+	outer := dataDir(t)
+	for name, left := range map[string]bool{"a folder of its own": false, "the control": true} {
+		dir := outer
+		t.Run(name, func(t *testing.T) {
+			if !left {
+				dir = t.TempDir()
+			}
+			s := startServer(t, dir, "--pool", "0")
+			if _, err := s.client().Create(t.Context(), brig.Spec{TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			if len(sandboxesIn(dir)) == 0 {
+				t.Error("nothing runs, so nothing can be left")
+			}
+		})
+		if there := sandboxesIn(dir); len(there) > 0 != left {
+			t.Errorf("%s: left are %v", name, there)
+		}
+	}
+}
+
+// sandboxesIn lists processes whose command lines contain paths of sandboxes in
+// a data folder. The folder itself may no longer exist.
+func sandboxesIn(dir string) (out []string) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, name := range lines {
+		if b, _ := os.ReadFile(name); bytes.Contains(b, []byte(dir+"/sandboxes/")) {
+			out = append(out, name)
+		}
+	}
+	return out
+}

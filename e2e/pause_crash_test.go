@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// isPausePoint reports whether a failpoint is reached only by sandboxes that are
+// paused, packed or resumed.
+func isPausePoint(name string) bool {
+	area, _, _ := strings.Cut(name, ".")
+	return area == "pack" || area == "park" || area == "pause" || area == "save" || area == "resume"
+}
+
+// TestPauseCrash crashes the server or the shim at every failpoint of a pause
+// and of a resume. The next server must find the sandbox running or paused,
+// with its variables. The sandbox may have crashed only if its shim was killed
+// before the save was complete. No other resources may remain on the host.
+//
+//suite:part crash
+func TestPauseCrash(t *testing.T) {
+	c := startCrashingServer(t, "pool: {size: 0}\npause: {pack_after: 200ms}\n")
+	points := 0
+	for _, p := range failpoint.Points {
+		if !isPausePoint(p.Name) {
+			continue
+		}
+		points++
+		t.Run(p.Name, func(t *testing.T) { c.crashPause(t, p.Name) })
+	}
+	if points < 20 {
+		t.Errorf("%d points, want all of pause, save, pack and resume", points)
+	}
+	c.srv.kill()
+	checkNoHostTraces(t, c.dir)
+}
+
+// withVariable creates a sandbox with a context, in which x is 41, for a crash. In a
+// sandbox that is not pausable, the interpreter is parked before a save.
+func (c *crashingServer) withVariable(t *testing.T, ctx context.Context, pausable bool) (brig.Service, *brig.Sandbox, *brig.CodeContext) {
+	os.RemoveAll(c.marks)
+	if err := os.Mkdir(c.marks, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.srv.t = t
+	svc := c.srv.client()
+	box, err := svc.Create(ctx, brig.Spec{Name: "one", Pausable: pausable, TTL: 10 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cx, err := svc.CreateContext(ctx, "one", brig.ContextSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runCell(t, ctx, svc, "one", cx.ID, "x = 41")
+	return svc, box, cx
+}
+
+// restart waits until a process has crashed at a failpoint, and starts the next server.
+func (c *crashingServer) restart(t *testing.T, point string) brig.Service {
+	if !c.visited(point, 2*patience) {
+		t.Errorf("no process reached %s: %s", point, c.srv.errs)
+	}
+	c.arm("")
+	c.srv.kill()
+	c.launch()
+	c.srv.t = t
+	c.srv.await()
+	return c.srv.client()
+}
+
+// crashPause crashes a process at one failpoint.
+func (c *crashingServer) crashPause(t *testing.T, point string) {
+	parked := strings.HasPrefix(point, "park.")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	svc, box, cx := c.withVariable(t, ctx, !parked)
+	arm := func() { c.arm(point + "=crash") }
+	switch {
+	case point == "pause.ended":
+		if _, err := svc.Pause(ctx, "one"); err != nil {
+			t.Fatal(err)
+		}
+		arm()
+		_, _ = svc.Kill(ctx, "one") // the server crashes
+	case strings.HasPrefix(point, "resume."):
+		if _, err := svc.Pause(ctx, "one"); err != nil {
+			t.Fatal(err)
+		}
+		if point == "resume.unpacked" {
+			awaitPacked(t, c.dir, box.ID)
+		}
+		arm()
+		_, _ = svc.Resume(ctx, "one") // the server crashes
+	default:
+		arm()
+		_, _ = svc.Pause(ctx, "one") // the server or the shim crashes, at the latest when it packs the save
+	}
+	svc = c.restart(t, point)
+	now, err := svc.Get(ctx, "one")
+	if err != nil || now.ID != box.ID {
+		t.Fatalf("the next server has %+v, %v", now, err)
+	}
+	t.Logf("the next server finds it %s", now.State)
+	shimDied := point == "save.released" || point == "save.written"
+	switch {
+	case point == "pause.ended":
+		if now.State != brig.Ended {
+			t.Errorf("it was killed, and is %s", now.State)
+		}
+	case shimDied && now.State == brig.Ended:
+		if now.Exit == nil || now.Exit.Reason != brig.Crashed {
+			t.Errorf("its shim died, and it ended with %+v", now.Exit)
+		}
+	case now.State != brig.Running && now.State != brig.Paused:
+		t.Errorf("it is %s, %+v", now.State, now.Exit)
+	default:
+		if now.State == brig.Paused {
+			wantPausedOnHost(t, c.dir, box.ID)
+		}
+		if got := runCell(t, ctx, svc, "one", cx.ID, "print(x + 1)"); got != "42" {
+			t.Errorf("its context printed %q", got)
+		}
+	}
+	if err := svc.Remove(ctx, "one"); err != nil {
+		t.Error(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.dir, "saves", "*")); len(left) > 0 {
+		t.Errorf("saves are left: %v", left)
+	}
+}

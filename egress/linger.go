@@ -1,0 +1,67 @@
+package egress
+
+import (
+	"net"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+// lingerTime is how long a closed connection may wait for the sandbox to
+// receive the remaining data and close its side.
+const lingerTime = 5 * time.Minute
+
+// lingering is the sandbox's side of a connection. After Close, the network
+// stack keeps the connection until the sandbox has received all data.
+type lingering struct {
+	*gonet.TCPConn
+	ep    tcpip.Endpoint
+	queue *waiter.Queue
+}
+
+func newLingering(queue *waiter.Queue, ep tcpip.Endpoint) *lingering {
+	return &lingering{gonet.NewTCPConn(queue, ep), ep, queue}
+}
+
+// linger returns when the network stack has released a closed connection. It
+// aborts the connection when end is closed or patience has passed.
+func (c *lingering) linger(end <-chan struct{}, patience time.Duration) {
+	entry, changed := waiter.NewChannelEntry(waiter.EventHUp | waiter.EventErr)
+	c.queue.EventRegister(&entry)
+	defer c.queue.EventUnregister(&entry)
+	over := time.NewTimer(patience)
+	defer over.Stop()
+	again := time.NewTicker(250 * time.Millisecond) // the queue does not report every way in which a connection ends
+	defer again.Stop()
+	for {
+		switch tcp.EndpointState(c.ep.State()) {
+		case tcp.StateClose, tcp.StateError:
+			return
+		}
+		select {
+		case <-changed:
+		case <-again.C:
+		case <-over.C:
+			c.ep.Abort()
+			return
+		case <-end:
+			c.ep.Abort()
+			return
+		}
+	}
+}
+
+// linger waits for the connections of a flow that was closed.
+func (s *Session) linger(f *flow) {
+	f.mu.Lock()
+	conns := append([]net.Conn(nil), f.conns...)
+	f.mu.Unlock()
+	for _, c := range conns {
+		if c, ok := c.(*lingering); ok && s.patience > 0 {
+			c.linger(s.ctx.Done(), s.patience)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package egress
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// A sandbox may look up any number of names: the table does not exceed its
+// limit, recently used names keep their addresses, and an address identifies
+// one name.
+func TestNamesAreFreed(t *testing.T) {
+	n := newNames()
+	kept := n.address("kept.test")
+	lent := map[netip.Addr]int{}
+	for i := range 1<<17 + 20_000 {
+		name := fmt.Sprintf("n%d.test", i)
+		a := n.address(name)
+		if !brig.UplinkNetwork.Contains(a) || a == brig.UplinkGateway || a == brig.UplinkNetwork.Addr() || a == kept {
+			t.Fatalf("%s is at %v", name, a)
+		}
+		if before, ok := lent[a]; ok && i-before < 100_000 {
+			t.Fatalf("%v stood for n%d.test and stands for %s", a, before, name)
+		}
+		lent[a] = i
+		if got, ok := n.name(a); !ok || got != name {
+			t.Fatalf("%v stands for %q", a, got)
+		}
+		if got, ok := n.name(kept); !ok || got != "kept.test" { // connections use it
+			t.Fatalf("after %d names %v stands for %q", i, kept, got)
+		}
+		if len(n.byName) > maxNames || len(n.byAddr) > maxNames || n.used.Len() > maxNames {
+			t.Fatalf("%d, %d, %d names are kept", len(n.byName), len(n.byAddr), n.used.Len())
+		}
+	}
+	if again := n.address("n0.test"); again == kept {
+		t.Errorf("a name that was forgotten is at %v", again)
+	}
+}
+
+// The same holds in a session: a sandbox that has looked up more names than
+// there are addresses can still resolve names.
+func TestNamesResolveAgain(t *testing.T) {
+	l := newWorld(t, allow("*.many.test"))
+	for i := range 1<<16 + 10 {
+		if out := l.names.address(fmt.Sprintf("n%d.many.test", i)); !out.IsValid() {
+			t.Fatal(i)
+		}
+	}
+	if _, ok := l.address("one.more.many.test"); !ok {
+		t.Error("after 65,546 names nothing resolves")
+	}
+}

@@ -1,0 +1,228 @@
+package egress
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// protocolMatch is the protocol that the first bytes of a connection match.
+type protocolMatch int
+
+const (
+	tooShort protocolMatch = iota
+	notHTTP
+	isHTTP  // a complete request header
+	isHTTP2 // the complete header of the first stream of unencrypted HTTP/2
+)
+
+// maxMethod limits the length of a method.
+const maxMethod = 64
+
+// blank is the set of characters that servers accept as a separator between the
+// words of a first line, or skip before it.
+const blank = " \t\v\f"
+
+// matchProtocol distinguishes HTTP from other protocols. A method is any token,
+// in upper or lower case, and line-based protocols may have commands of the
+// same form: only the end of the line distinguishes them.
+func matchProtocol(first []byte) protocolMatch {
+	words := bytes.TrimLeft(first, blank+"\r\n")
+	end := bytes.IndexFunc(words, func(r rune) bool { return !isToken(string(r)) })
+	switch {
+	case end < 0 && len(words) > maxMethod || end == 0 || end > maxMethod:
+		return notHTTP
+	case end < 0:
+		return tooShort
+	case !strings.ContainsRune(blank, rune(words[end])):
+		return notHTTP
+	}
+	line, rest, whole := bytes.Cut(words, []byte("\n"))
+	http := bytes.Contains(bytes.ToUpper(line), []byte("HTTP/"))
+	switch {
+	case !whole && !http && bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\r' && !strings.ContainsRune(blank, r) }):
+		return notHTTP
+	case !whole && !http && !mayBeRequest(string(line[end:])):
+		return notHTTP
+	case !whole:
+		return tooShort
+	case isHTTP09(string(words[:end]), string(line[end:])):
+		return isHTTP
+	case !http:
+		return notHTTP
+	case strings.HasPrefix(string(first), "PRI * HTTP/2"):
+		return matchHTTP2(first)
+	}
+	for {
+		line, rest, whole = bytes.Cut(rest, []byte("\n"))
+		switch {
+		case !whole:
+			return tooShort
+		case len(bytes.TrimSuffix(line, []byte("\r"))) == 0:
+			return isHTTP
+		}
+	}
+}
+
+// maxAuthority limits the length of a target that is neither a path nor a URL.
+const maxAuthority = 300
+
+// mayBeRequest reports whether rest, the incomplete line after the first word,
+// may be part of a request line. Some servers accept blanks in a target.
+func mayBeRequest(rest string) bool {
+	rest = strings.TrimLeft(rest, blank)
+	target, version, more := rest, "", false
+	if i := strings.IndexAny(rest, blank); i >= 0 {
+		target, version, more = rest[:i], strings.TrimLeft(rest[i:], blank), true
+	}
+	if target == "" || target[0] == '/' || target == "*" || strings.Contains(target, "://") {
+		return true
+	}
+	if more {
+		const http = "HTTP/"
+		return strings.EqualFold(version[:min(len(version), len(http))], http[:min(len(version), len(http))])
+	}
+	return len(target) <= maxAuthority
+}
+
+// isSingleWord reports whether the first bytes are a single incomplete word,
+// which no server acts on yet.
+func isSingleWord(first []byte) bool {
+	words := string(bytes.TrimLeft(first, blank+"\r\n"))
+	return words == "" || isToken(words)
+}
+
+// isHTTP09 reports whether a line is a request of HTTP/0.9, which has no
+// version and can name its host only in its target.
+func isHTTP09(method, rest string) bool {
+	target := strings.Trim(rest, blank+"\r")
+	if strings.ContainsAny(target, blank) {
+		return false
+	}
+	switch strings.ToUpper(method) {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE":
+		return strings.HasPrefix(target, "/") || strings.Contains(target, "://")
+	case "CONNECT":
+		return strings.Contains(target, ":")
+	}
+	return false
+}
+
+// checkRequest returns the reason why the first request of a connection must
+// not pass. A request that two servers may read differently must not pass.
+func checkRequest(first []byte, host string) string {
+	const malformed = "its HTTP is malformed"
+	var lines headLines
+	head := first
+	for n := 0; ; n++ {
+		line, rest, whole := bytes.Cut(head, []byte("\n"))
+		text, plain := strings.CutSuffix(string(line), "\r")
+		if !whole || !plain {
+			return malformed
+		}
+		var why string
+		switch {
+		case n == 0:
+			why = lines.request(text)
+		case text != "":
+			why = lines.field(text)
+		default:
+			why = lines.end()
+		}
+		switch {
+		case why != "":
+			return malformed + ": " + why
+		case text == "":
+			return checkHead(first[:len(first)-len(rest)], lines.hosts, host)
+		}
+		head = rest
+	}
+}
+
+// checkHead is checkRequest for a header whose lines are well formed.
+func checkHead(head []byte, hosts []string, host string) string {
+	r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(head)))
+	switch {
+	case err != nil:
+		return "its HTTP is malformed"
+	case strings.EqualFold(r.Method, http.MethodConnect):
+		return "HTTP asks for a tunnel to somewhere else"
+	case len(hosts) != 1 || !isFor(hosts[0], host) || !isFor(r.Host, host) || r.URL.Host != "" && !isFor(r.URL.Host, host):
+		return "HTTP is for another host"
+	case r.URL.User != nil || r.URL.Opaque != "" || !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*" && r.URL.Host == "":
+		return "its HTTP is malformed"
+	}
+	return ""
+}
+
+// isFor reports whether an authority names a host, with or without a port.
+func isFor(authority, host string) bool {
+	name, port, err := net.SplitHostPort(authority)
+	if err != nil {
+		name, port = authority, ""
+	}
+	return strings.Trim(port, "0123456789") == "" && canonicalHost(name) == host
+}
+
+// matchHTTP2 is matchProtocol for unencrypted HTTP/2.
+func matchHTTP2(first []byte) protocolMatch {
+	if _, err := firstStream(first); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return tooShort
+	}
+	return isHTTP2
+}
+
+// firstStream parses the header of the first stream.
+func firstStream(first []byte) (*http2.MetaHeadersFrame, error) {
+	after, ok := bytes.CutPrefix(first, []byte(preface))
+	if !ok {
+		if len(first) < len(preface) && strings.HasPrefix(preface, string(first)) {
+			return nil, io.ErrUnexpectedEOF
+		}
+		return nil, errNotHTTP2
+	}
+	f := http2.NewFramer(io.Discard, bytes.NewReader(after))
+	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	f.MaxHeaderListSize = maxHeader
+	f.SetMaxReadFrameSize(maxHTTP2Frame)
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			return nil, err
+		}
+		if head, ok := frame.(*http2.MetaHeadersFrame); ok {
+			return head, nil
+		}
+	}
+}
+
+// checkStream returns the reason why the first stream of unencrypted HTTP/2
+// must not pass.
+func checkStream(first []byte, host string) string {
+	head, err := firstStream(first)
+	if err != nil || head.Truncated {
+		return "its HTTP is malformed"
+	}
+	named := 0
+	for _, f := range head.Fields {
+		switch {
+		case f.Name == ":method" && strings.EqualFold(f.Value, http.MethodConnect):
+			return "HTTP asks for a tunnel to somewhere else"
+		case f.Name == ":authority" || f.Name == "host":
+			if named++; !isFor(f.Value, host) {
+				return "HTTP is for another host"
+			}
+		}
+	}
+	if named == 0 {
+		return "HTTP is for another host"
+	}
+	return ""
+}

@@ -1,0 +1,147 @@
+package egress
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig/internal/attack"
+)
+
+// sniffed sends text as the first bytes of a connection, in pieces. It returns
+// the bytes that pass, or the reason if they must not.
+func sniffed(t *testing.T, pieces ...string) (first, why string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			for _, p := range pieces {
+				if p == "" {
+					time.Sleep(2 * singleWordTime)
+				} else if _, err := there.Write([]byte(p)); err != nil {
+					return
+				}
+			}
+			b := make([]byte, 1)
+			_, _ = there.Read(b) // until the connection is closed
+		}()
+		held := 0
+		out := ""
+		b, w := sniff(here, labHost, sniffer{
+			take: func() bool { held++; return true }, give: func() { held-- },
+			out: func(b []byte) error { out += string(b); return nil },
+		})
+		here.Close()
+		first, why = out+string(b), w
+		if held != 0 {
+			t.Errorf("memory is held %d times", held)
+		}
+	})
+	return first, why
+}
+
+// The first request of a connection must be for the connection's host,
+// regardless of its method and syntax.
+func TestFirstRequest(t *testing.T) {
+	const good, evil = "api.test", "evil.test"
+	const warning = "\x15\x03\x01\x00\x02\x01\x5a" // Go's servers skip it, and so do others
+	request := func(method, host string) string {
+		return method + " /x HTTP/1.1\r\nHost: " + host + "\r\nAccept: */*\r\n\r\n"
+	}
+	h2 := func(list ...string) string {
+		return preface + frame(4, 0, "") + frame(1, 5, fields(list...))
+	}
+	asked := func(authority string) []string {
+		return []string{":method", "PROPFIND", ":scheme", "http", ":path", "/", ":authority", authority}
+	}
+	for _, c := range []struct {
+		name, text string
+		good       bool
+	}{
+		{"GET", request("GET", good), true},
+		{"a port", request("GET", good+":8080"), true},
+		{"another port that is none", request("GET", good+":evil"), false},
+		{"GET elsewhere", request("GET", evil), false},
+		{"PROPFIND", request("PROPFIND", good), true},
+		{"PROPFIND elsewhere", request("PROPFIND", evil), false},
+		{"lower case elsewhere", request("get", evil), false},
+		{"mixed case elsewhere", request("gEt", evil), false},
+		{"a method of one's own", request("M-SEARCH", good), true},
+		{"a method of one's own, elsewhere", request("X!#$%&'*+.^_`|~9", evil), false},
+		{"a longer method elsewhere", request(strings.Repeat("A", maxMethod), evil), false},
+		{"connect in lower case", "connect " + good + ":443 HTTP/1.1\r\nHost: " + good + "\r\n\r\n", false},
+		{"an empty line before", "\r\n" + request("GET", evil), false},
+		{"line feeds before", "\n\n" + request("PUT", evil), false},
+		{"blanks before", "  " + request("GET", evil), false},
+		{"a tab between", "GET\t/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"a tab between, host and all", "GET\t/ HTTP/1.1\r\nHost: api.test\r\n\r\n", false},
+		{"two blanks", "GET  / HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"a vertical tab", "GET\v/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"http in lower case", "GET / http/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"a strange version", "GET / HTTP/3.7\r\nHost: evil.test\r\n\r\n", false},
+		{"no version", "GET http://evil.test/\r\n", false},
+		{"no version, a path", "get /\r\n", false},
+		{"two hosts", "GET / HTTP/1.1\r\nHost: api.test\r\nHost: evil.test\r\n\r\n", false},
+		{"two hosts, the other way", "GET / HTTP/1.1\r\nHost: evil.test\r\nHost: api.test\r\n\r\n", false},
+		{"the same host twice", "GET / HTTP/1.1\r\nHost: api.test\r\nHost: api.test\r\n\r\n", false},
+		{"a blank in the name", "GET / HTTP/1.1\r\nHost: api.test\r\nHost : evil.test\r\n\r\n", false},
+		{"a folded line", "GET / HTTP/1.1\r\nHost: api.test\r\n .evil.test\r\n\r\n", false},
+		{"line feeds alone", "GET / HTTP/1.1\nHost: api.test\n\n", false},
+		{"a return inside", "GET / HTTP/1.1\r\nX: y\rHost: evil.test\r\nHost: api.test\r\n\r\n", false},
+		{"an absolute target", "GET http://api.test/ HTTP/1.1\r\nHost: api.test\r\n\r\n", true},
+		{"an absolute target elsewhere", "PROPFIND http://evil.test/ HTTP/1.1\r\nHost: api.test\r\n\r\n", false},
+		{"a user in the target", "GET http://evil.test@api.test/ HTTP/1.1\r\nHost: api.test\r\n\r\n", false},
+		{"no host", "GET / HTTP/1.0\r\n\r\n", false},
+		{"a dot at the end", request("GET", good+"."), true},
+		{"HTTP/2", h2(asked(good)...), true},
+		{"HTTP/2 elsewhere", h2(asked(evil)...), false},
+		{"HTTP/2 with another host beside", h2(append(asked(good), "host", evil)...), false},
+		{"HTTP/2 without a host", h2(":method", "GET", ":scheme", "http", ":path", "/"), false},
+		{"HTTP/2 that is none", preface + "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		// Bytes that are not HTTP are sent on unchanged.
+		{"SSH", "SSH-2.0-OpenSSH_9.6\r\n", true},
+		{"SMTP", "EHLO evil.test\r\n", true},
+		{"Redis", "*1\r\n$4\r\nPING\r\n", true},
+		{"Redis in a line", "PING\r\n", true},
+		{"memcached", "get HTTP\r\n", true},
+		{"PostgreSQL", "\x00\x00\x00\x08\x04\xd2\x16\x2f", true},
+		{"git", "0032git-upload-pack /project.git\x00host=evil.test\x00", true},
+		{"AMQP", "AMQP\x00\x00\x09\x01", true},
+		{"text", "some data some data", true},
+		{"a path with blanks", "GET /a b HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"a TLS warning before TLS elsewhere", warning + string(clientHello(t, evil)), false},
+		{"a TLS warning before TLS", warning + string(clientHello(t, good)), true},
+		{"TLS elsewhere", string(clientHello(t, evil)), false},
+		{"a change of ciphers before TLS elsewhere", "\x14\x03\x03\x00\x01\x01" + string(clientHello(t, evil)), false},
+		{"application data before TLS elsewhere", "\x17\x03\x03\x00\x01x" + string(clientHello(t, evil)), false},
+		{"a heartbeat before TLS elsewhere", "\x18\x03\x03\x00\x01\x01" + string(clientHello(t, evil)), false},
+		{"what begins as a record might", "\x15\x10\x04MQTT", true},
+		{"a long word", strings.Repeat("A", maxMethod+1), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if !c.good {
+				attack.Case(t, "NET-11", "a first request: "+c.name)
+			}
+			var letters []string
+			for i := range len(c.text) {
+				letters = append(letters, c.text[i:i+1])
+			}
+			word := strings.IndexAny(c.text, " \x00") // the client pauses after it
+			if word < 0 {
+				word = 0
+			}
+			for how, pieces := range map[string][]string{"at once": {c.text}, "letter by letter": letters, "with a pause": {c.text[:word], "", c.text[word:]}} {
+				first, why := sniffed(t, pieces...)
+				if (why == "") != c.good {
+					t.Errorf("%s: refused as %q", how, why)
+				}
+				if !strings.HasPrefix(c.text, first) || c.good && how == "at once" && first != c.text {
+					t.Errorf("%s: %q goes on", how, first)
+				}
+			}
+		})
+	}
+}

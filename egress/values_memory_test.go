@@ -1,0 +1,173 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// longKey returns a secret whose value has the maximum length.
+func longKey(i int, places ...brig.SecretPlace) Secret {
+	k := key(places...)
+	k.Name, k.Placeholder = fmt.Sprintf("long%d", i), fmt.Sprintf("brig-secret-%02d3456789", i)
+	k.Value = func(context.Context) ([]byte, error) {
+		return []byte(fmt.Sprintf("%02d", i) + strings.Repeat("v", brig.MaxBrokered-2)), nil
+	}
+	return k
+}
+
+// A placeholder that is repeated inserts a long value each time. The header of
+// a request still does not exceed the limit, and a body is generated while it
+// is sent. The control generates the body as a whole.
+func TestRepeatedValuesAreLimited(t *testing.T) {
+	const repeated = 1400 // placeholders per request
+	var got int64
+	l := newLab(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got, _ = io.Copy(io.Discard, r.Body) }))
+	k := longKey(0, brig.SecretHeader, brig.SecretQuery, brig.SecretBody)
+	l.keys = []Secret{k}
+	many := strings.Repeat(k.Placeholder, repeated)
+
+	basicOf := l.request("GET", "/", nil)
+	basicOf.SetBasicAuth("u", many)
+	header := l.request("GET", "/", nil)
+	header.Header.Set("X-Large", many)
+	spread := l.request("GET", "/", nil)
+	for i := range 20 {
+		spread.Header.Set(fmt.Sprint("X-", i), k.Placeholder)
+	}
+	for name, r := range map[string]*http.Request{
+		"a field": header, "fields": spread, "basic credentials": basicOf, "a query": l.request("GET", "/?q="+many, nil),
+		"a query, escaped": l.request("GET", "/?q="+strings.ReplaceAll(many, "-", "%2D"), nil),
+	} {
+		if res, text := l.do(l.client(false), r); res.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+			t.Errorf("%s: %d %s", name, res.StatusCode, text)
+		}
+	}
+	few := l.request("GET", "/?q="+k.Placeholder, nil)
+	few.Header.Set("X-Key", k.Placeholder)
+	if res, text := l.do(l.client(false), few); res.StatusCode != http.StatusOK {
+		t.Errorf("one of each: %d %s", res.StatusCode, text)
+	}
+
+	allocated := func(f func()) int64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		f()
+		runtime.ReadMemStats(&after)
+		return int64(after.TotalAlloc - before.TotalAlloc)
+	}
+	const want = repeated * int64(brig.MaxBrokered)
+	for name, body := range map[string]io.Reader{"whole": strings.NewReader(many), "a stream": struct{ io.Reader }{strings.NewReader(many)}} {
+		if res, text := l.do(l.client(false), l.request("POST", "/", body)); res.StatusCode != http.StatusOK || got != want {
+			t.Errorf("%s: %d %s, %d bytes, want %d", name, res.StatusCode, text, got, want)
+		}
+	}
+	value, _ := k.Value(t.Context())
+	s := newSwaps([]swap{{old: []byte(k.Placeholder), new: value}})
+	if n := allocated(func() { _, _ = io.Copy(io.Discard, s.reader(strings.NewReader(many), nil)) }); n > swapCost {
+		t.Errorf("in pieces it takes %d KiB, of which %d are charged", n>>10, swapCost>>10)
+	}
+	if n := allocated(func() { _ = s.replaceAll(many, nil) }); n < want {
+		t.Errorf("control: as a whole it takes %d KiB", n>>10)
+	}
+}
+
+// The memory of a search for values is charged once for all requests of a
+// sandbox that use the same values, and released after them. It does not exceed
+// its charge.
+func TestScrubbersAreCharged(t *testing.T) {
+	var many []boundSecret // short ones of different lengths, and long ones
+	for i := range 50 {
+		many = append(many, boundSecret{longKey(i), []byte(fmt.Sprintf("%02d", i) + strings.Repeat("v", 10+i))})
+	}
+	var long []boundSecret
+	for i := range maxValues / brig.MaxBrokered {
+		value, _ := longKey(i).Value(t.Context())
+		long = append(long, boundSecret{longKey(i), value})
+	}
+	for name, grants := range map[string][]boundSecret{"many": many, "long": long, "one": many[:1]} {
+		t.Run(name, func(t *testing.T) {
+			b, g := newBudget(DefaultMemory), &given{}
+			before := taken()
+			first := g.share(b, grants)
+			if first == nil || b.used == 0 {
+				t.Fatal("it is not charged")
+			}
+			n := taken() - before
+			t.Logf("%d KiB are taken, %d KiB charged", n>>10, b.used>>10)
+			if n > b.used+64<<10 {
+				t.Errorf("%d KiB are taken, %d KiB charged", n>>10, b.used>>10)
+			}
+			used := b.used
+			// Further users take no additional memory: the control created a
+			// scrubber for each.
+			var all []*shared
+			for range 512 {
+				all = append(all, g.share(b, grants))
+			}
+			if more := taken() - before - n; b.used != used || more > 1<<20 {
+				t.Errorf("512 more take %d KiB, of which %d are charged", more>>10, (b.used-used)>>10)
+			}
+			apart := newScrubber(grants, nil)
+			if alone := taken() - before - n; len(grants) > 1 && alone < n/2 {
+				t.Errorf("control: one of its own takes %d KiB", alone>>10)
+			}
+			runtime.KeepAlive(apart)
+			for _, s := range append(all, first) {
+				g.releaseScrubber(b, s)
+			}
+			other := g.share(b, many[1:2])
+			g.releaseScrubber(b, other)
+			if len(g.scrubbers) != 1 || g.idle != other || b.used != other.cost {
+				t.Errorf("%d are kept, %d KiB charged", len(g.scrubbers), b.used>>10)
+			}
+		})
+	}
+	b, g := newBudget(DefaultMemory), &given{}
+	var held []*shared
+	for i := range 50 { // hosts with different values
+		if s := g.share(b, many[i:i+1]); s != nil {
+			held = append(held, s)
+		}
+		if s := g.share(b, append(long[:7:7], many[i])); s != nil {
+			held = append(held, s)
+		}
+	}
+	if b.used > b.most || len(held) == 100 {
+		t.Errorf("%d scrubbers, %d KiB", len(held), b.used>>10)
+	}
+}
+
+// Values whose total length exceeds the limit of a host are not sent.
+func TestTotalValueSizeIsLimited(t *testing.T) {
+	l := newLab(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for i := range maxValues/brig.MaxBrokered + 1 {
+		if res, text := l.get("/"); res.StatusCode != http.StatusOK {
+			t.Fatalf("with %d values: %d %s", i, res.StatusCode, text)
+		}
+		l.keys = append(l.keys, longKey(i))
+	}
+	if res, text := l.get("/"); res.StatusCode != http.StatusBadGateway || l.dials.Load() == 0 {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+}
+
+// The search is charged, too, if it only looks for a value that was sent
+// earlier.
+func TestEarlierValuesAreCharged(t *testing.T) {
+	l := newLab(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	n := &inspection{inspector: l.inspector, host: labHost, port: 443}
+	if n.searchesResponses() {
+		t.Error("control: without values answers are searched")
+	}
+	l.given.add([]boundSecret{{key(), []byte(value)}})
+	if !n.searchesResponses() {
+		t.Error("the value that was sent is not looked for")
+	}
+}

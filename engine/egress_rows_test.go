@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/egress"
+)
+
+// newNotesEngine returns an engine for tests of egress notes, with a settable
+// clock.
+func newNotesEngine(t *testing.T) (e *Engine, clock *time.Time) {
+	t.Helper()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	e = newParts(t.Context(), Options{Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	e.cancel() // the engine writes no lines automatically
+	return e, &now
+}
+
+// countLines returns the number of full lines and of decisions that are only counted.
+func countLines(t *testing.T, lines []brig.Event) (whole, more int) {
+	t.Helper()
+	for _, l := range lines {
+		if l.Op != "egress.more" {
+			whole++
+			continue
+		}
+		n, err := strconv.Atoi(l.Detail[brig.DetailCount])
+		if err != nil {
+			t.Fatalf("%+v", l)
+		}
+		more += n
+	}
+	return whole, more
+}
+
+// Thousands of equal requests of a sandbox produce a few lines per interval,
+// with the destination and the count. Every request is counted.
+func TestAllowedRequestsAreCounted(t *testing.T) {
+	e, now := newNotesEngine(t)
+	rec := &brig.Record{Sandbox: brig.Sandbox{ID: "b1", Tenant: "acme"}}
+	const requests = 3871
+	var lines []brig.Event
+	for i := range requests {
+		*now = now.Add(4 * time.Millisecond) // about 15 s in total
+		e.noteEgress(rec, egress.Event{Kind: egress.Request, Host: "api.test", Port: 443, Method: "GET", Path: fmt.Sprint("/", i), Allowed: true, Rule: 2, Secrets: []string{"gh"}})
+		lines = append(lines, e.takeNotes(*now, false)...)
+	}
+	*now = now.Add(noteInterval)
+	lines = append(lines, e.takeNotes(*now, false)...)
+	whole, more := countLines(t, lines)
+	if whole+more != requests || len(lines) > maxFullLines+1 {
+		t.Errorf("%d requests are %d lines and %d counted ones, in %d rows", requests, whole, more, len(lines))
+	}
+	last := lines[len(lines)-1]
+	for name, want := range map[string]string{
+		brig.DetailHost: "api.test", brig.DetailPort: "443", brig.DetailRule: "2", brig.DetailVerdict: "allowed",
+		brig.DetailWhat: "request", brig.DetailSecrets: "gh", brig.DetailCount: strconv.Itoa(requests - maxFullLines),
+	} {
+		if last.Detail[name] != want || last.Sandbox != "b1" {
+			t.Errorf("%s is %q, want %q", name, last.Detail[name], want)
+		}
+	}
+}
+
+// Neither many hosts nor many sandboxes raise the number of a tenant's lines
+// above its limit. Another tenant has its own limit.
+func TestEgressLogLinesAreLimited(t *testing.T) {
+	for _, allowed := range []bool{true, false} {
+		e, now := newNotesEngine(t)
+		var lines []brig.Event
+		events := 0
+		ask := func(box, tenant, host string) {
+			rec := &brig.Record{Sandbox: brig.Sandbox{ID: brig.ID(box), Tenant: tenant}}
+			e.noteEgress(rec, egress.Event{Kind: egress.Connect, Host: host, Port: 443, Allowed: allowed, Rule: -1})
+			events++
+		}
+		for range 600 { // ten minutes
+			*now = now.Add(time.Second)
+			for i := range 100 {
+				ask("one", "acme", fmt.Sprintf("n%d-%d.test", now.Unix(), i))
+			}
+			lines = append(lines, e.takeNotes(*now, false)...)
+		}
+		one := len(lines)
+		if most := fullLineBurst + 600*int(time.Second/fullLineInterval) + 11*(maxNoteKinds+2); one > most {
+			t.Errorf("allowed %t: one sandbox has %d lines, and may have %d", allowed, one, most)
+		}
+		for range 60 {
+			*now = now.Add(time.Second)
+			for i := range 500 {
+				ask(fmt.Sprint("box", i), "acme", fmt.Sprint(now.Unix(), ".test"))
+			}
+			lines = append(lines, e.takeNotes(*now, false)...)
+		}
+		if more := len(lines) - one; more > tenantLineBurst+60*tenantLineRate+maxNoteKinds {
+			t.Errorf("allowed %t: 500 sandboxes have %d lines in a minute", allowed, more)
+		}
+		ask("other", "other", "api.test")
+		if got := e.takeNotes(*now, false); len(got) == 0 || got[len(got)-1].Tenant != "other" && got[0].Tenant != "other" {
+			t.Errorf("allowed %t: another tenant has no line", allowed)
+		}
+		events--
+		lines = append(lines, e.takeNotes(*now, true)...)
+		if whole, more := countLines(t, lines); whole+more != events {
+			t.Errorf("allowed %t: %d of %d are told or counted", allowed, whole+more, events)
+		}
+		if len(e.notes.sandboxes) > 0 {
+			t.Errorf("%d sandboxes are still counted", len(e.notes.sandboxes))
+		}
+	}
+}
+
+// The counters of sandboxes and tenants without further requests are freed.
+func TestEgressCountersAreFreed(t *testing.T) {
+	e, now := newNotesEngine(t)
+	for i := range 100 {
+		rec := &brig.Record{Sandbox: brig.Sandbox{ID: brig.ID(fmt.Sprint(i)), Tenant: fmt.Sprint("t", i)}}
+		e.noteEgress(rec, egress.Event{Kind: egress.Lookup, Host: "a.test"})
+	}
+	for range 20 {
+		*now = now.Add(noteInterval)
+		e.takeNotes(*now, false)
+	}
+	if len(e.notes.sandboxes)+len(e.notes.tenants) > 0 {
+		t.Errorf("%d sandboxes and %d tenants are still counted", len(e.notes.sandboxes), len(e.notes.tenants))
+	}
+}

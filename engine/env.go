@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// env is the state that all parts of the engine share.
+type env struct {
+	Options
+	ctx        context.Context // canceled by Close
+	cancel     context.CancelFunc
+	background sync.WaitGroup // background goroutines; Close waits for them
+
+	sandboxes        sandboxes
+	capacity         *capacity
+	backends         *backends
+	builtinID        string // the ID of Options.Provider
+	relays           *relays
+	executionCounter executionCounter
+}
+
+// instance returns the live instance of a sandbox, or nil if it has none.
+func (e *env) instance(id brig.ID) brig.Instance {
+	return e.sandboxes.get(id).instance
+}
+
+// hasEnded reports whether an instance has ended.
+func hasEnded(in brig.Instance) bool {
+	select {
+	case <-in.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// hasEnded reports whether an execution has ended, according to its instance.
+// The output of the execution may still wait for a reader.
+func (e *env) hasEnded(ctx context.Context, in brig.Instance, id string) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hasEndedTimeout)
+	defer cancel()
+	known, err := in.Execs(ctx)
+	if err != nil {
+		return hasEnded(in)
+	}
+	for _, k := range known {
+		if k.ExecID == id {
+			return k.Done
+		}
+	}
+	return false
+}
+
+// awaitEnd waits up to the duration most for an instance to be reported as
+// ended, after an operation in it has failed.
+func (e *env) awaitEnd(ctx context.Context, in brig.Instance, most time.Duration) {
+	select {
+	case <-in.Done():
+	case <-time.After(most):
+	case <-ctx.Done():
+	case <-e.ctx.Done():
+	}
+}
+
+// runEvery calls f repeatedly until the engine ends.
+func (e *env) runEvery(d time.Duration, f func()) {
+	t := time.NewTicker(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-t.C:
+			f()
+		}
+	}
+}
+
+// rateOf returns the price of a provider: the rate in the server's
+// configuration, or else the one in the provider's terms.
+func (e *env) rateOf(now *snapshot, provider string) brig.Rate {
+	if rate, ok := e.Rates[provider]; ok {
+		return rate
+	}
+	return brig.Rate{PerSecond: now.terms[provider].Second}
+}
+
+// reportCreation reports the result of a creation to the observer.
+func (e *env) reportCreation(provider string, what brig.MadeFor, begin time.Time, err error) {
+	e.Observer.Made(brig.Making{Provider: provider, For: what, Took: time.Since(begin), Err: err})
+}
+
+// updateRecord changes a record, and retries if another writer changed it
+// concurrently.
+func (e *env) updateRecord(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error) (*brig.Record, error) {
+	return e.updateRecordWith(ctx, tenant, id, change, func(*brig.Record) []brig.Event { return nil })
+}
+
+// updateRecordWith is like updateRecord, and writes events with the changed
+// record.
+func (e *env) updateRecordWith(ctx context.Context, tenant string, id brig.ID, change func(*brig.Record) error, tell func(*brig.Record) []brig.Event) (*brig.Record, error) {
+	for {
+		rec, err := e.Store.Get(ctx, tenant, string(id))
+		if err != nil {
+			return nil, err
+		}
+		before := rec.State
+		if err := change(rec); err != nil {
+			return nil, err
+		}
+		if err := before.To(rec.State); err != nil {
+			return nil, err
+		}
+		err = e.Store.Put(ctx, rec, tell(rec)...)
+		if brig.KindOf(err) != brig.FailedPrecondition {
+			return rec, err
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (e *env) isPendingDelete(id brig.ID) bool {
+	return e.sandboxes.get(id).pendingDelete != nil
+}
+
+// deleteRecord deletes the record of a sandbox that did not start. On a full
+// disk even the deletion may fail. The engine then hides the record until it is
+// deleted.
+func (e *env) deleteRecord(ctx context.Context, rec *brig.Record) {
+	ctx, cancel := detachedContext(ctx)
+	defer cancel()
+	err := e.Store.Delete(ctx, rec.ID)
+	if err != nil {
+		e.Log.ErrorContext(ctx, "forget a sandbox that did not start", "sandbox", rec.ID, "err", err)
+	}
+	e.sandboxes.update(rec.ID, func(s *sandbox) {
+		if s.pendingDelete = nil; err != nil {
+			s.pendingDelete = rec
+		}
+	})
+}
+
+// retryDeletes retries the deletions that failed.
+func (e *env) retryDeletes(ctx context.Context) {
+	var list []*brig.Record
+	e.sandboxes.updateEach(func(_ brig.ID, s *sandbox) {
+		if s.pendingDelete != nil {
+			list = append(list, s.pendingDelete)
+		}
+	})
+	for _, rec := range list {
+		e.deleteRecord(ctx, rec)
+	}
+}
+
+// releaseBackend releases one use of a backend.
+func (e *env) releaseBackend(backend *backend) {
+	if backend == nil {
+		return
+	}
+	if err := backend.release(); err != nil {
+		e.Log.Warn("close an unused provider", "provider", backend.id, "err", err)
+	}
+}
+
+// CountEgress counts the bytes that a sandbox has exchanged with the outside.
+// An error of kind RateLimited means that the sandbox's tenant has used up
+// today's quota.
+func (e *env) CountEgress(id brig.ID, bytes int64) error {
+	p := e.sandboxes.get(id).reservation
+	if p == nil {
+		return brig.Errorf(brig.FailedPrecondition, "the sandbox has ended")
+	}
+	a := p.a
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.resetDaily()
+	a.addUsage(p.labels, brig.Spent{Egress: bytes})
+	if q := a.tenant.Quota; q.EgressPerDay > 0 && a.spent.Egress > q.EgressPerDay {
+		return brig.OverQuota("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
+	}
+	return nil
+}

@@ -1,0 +1,454 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// restoredEnv is the variable of a sandbox with a script that runs in each copy
+// before its callers can use it. The script can make programs with random generators
+// of their own reseed them.
+const restoredEnv = "BRIG_RESTORED"
+
+// restoredTimeout is the time limit of that script.
+const restoredTimeout = 30 * time.Second
+
+// maxFormer is the maximum number of sandboxes whose placeholders of secrets a
+// sandbox accepts.
+const maxFormer = 16
+
+// forks creates copies of running sandboxes.
+type forks struct {
+	*gate
+	vault        *vault
+	network      *network
+	providers    *providers
+	lifecycle    *lifecycle
+	interpreters *interpreters
+	pauses       *pauses
+	machines     *machines
+}
+
+// Fork implements brig.Service.
+func (f *forks) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+	note := withDetail(brig.DetailCount, strconv.Itoa(max(o.Count, 1)))
+	return doWithDetails(ctx, f.gate, brig.OpFork, name, note, func(v *call) ([]*brig.Sandbox, error) {
+		if err := v.checkGrant(cmp.Or(o.Name, "-")); err != nil {
+			return nil, err
+		}
+		spec, n, err := f.completeFork(ctx, v, o)
+		if err != nil {
+			return nil, err
+		}
+		if o.Paused {
+			rec, err := f.forkPaused(ctx, v, spec)
+			if err != nil {
+				return nil, err
+			}
+			return []*brig.Sandbox{&rec.Sandbox}, nil
+		}
+		copies, err := f.fork(ctx, v, spec, n)
+		if err != nil {
+			return nil, err
+		}
+		out := make([]*brig.Sandbox, 0, n)
+		for _, c := range copies {
+			f.machines.fillEnforcement(&c.rec.Sandbox)
+			out = append(out, &c.rec.Sandbox)
+		}
+		return out, nil
+	})
+}
+
+// completeFork checks a request, and returns the spec of the copies and their
+// number. The caller must be allowed to create such a sandbox now, although the
+// original exists already.
+func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spec brig.Spec, n int, err error) {
+	if n = max(o.Count, 1); o.Count < 0 || n > brig.MaxForks {
+		return spec, 0, brig.InvalidField("count", "%d is out of bounds", o.Count).WithHint("give 1 to %d", brig.MaxForks)
+	}
+	if n > 1 && o.Paused {
+		return spec, 0, brig.InvalidField("count", "there is one paused copy at a time").WithHint("leave count out, and fork the paused copy")
+	}
+	if n > 1 && o.Name != "" {
+		return spec, 0, brig.InvalidField("name", "%d copies cannot have one name", n).WithHint("leave name or count out")
+	}
+	if o.Name != "" && !brig.ValidName(o.Name) {
+		return spec, 0, nameError("name", o.Name)
+	}
+	spec = v.rec.Spec
+	spec.Name = o.Name
+	if o.Labels != nil {
+		spec.Labels = o.Labels
+	}
+	if err := checkLabels(spec.Labels); err != nil {
+		return spec, 0, err
+	}
+	if o.TTL != 0 {
+		spec.TTL = o.TTL
+	}
+	if spec.TTL, err = v.limitRange.FillTTL("ttl_ms", spec.TTL); err != nil {
+		return spec, 0, err
+	}
+	if err := checkPauseAfter(spec); err != nil {
+		return spec, 0, err
+	}
+	if _, err := v.limitRange.Fill(spec.Limits); err != nil {
+		return spec, 0, err
+	}
+	if err := v.tenantLimits.AllowsRef(spec.Image); err != nil {
+		return spec, 0, err
+	}
+	if err := f.network.checkEgress(v.actor, &spec.Egress); err != nil {
+		return spec, 0, err
+	}
+	if err := f.vault.findSecrets(ctx, v.actor.Tenant, spec.Secrets); err != nil {
+		return spec, 0, err
+	}
+	if len(spec.Secrets) > 0 && len(v.rec.Former) >= maxFormer {
+		return spec, 0, brig.Errorf(brig.FailedPrecondition, "sandbox %q is a copy of a copy, %d times over", v.rec.Spec.Name, maxFormer).
+			WithHint("fork an earlier sandbox, or create one; without secrets there is no such limit")
+	}
+	return spec, n, checkSavable(v.rec, "forked")
+}
+
+// fork makes n copies of the sandbox of a call. If it fails, it leaves no copy
+// behind, and the original is as it was.
+func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*copied, err error) {
+	saver, backend, err := f.providers.saverOf(v.rec)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.capacity.checkAdmission(v.rec.Tenant); err != nil {
+		return nil, err
+	}
+	copies, err := f.reserve(v, backend, spec, n)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		ctx, cancel := detachedContext(ctx)
+		defer cancel()
+		for _, c := range copies {
+			f.discard(ctx, c)
+		}
+	}()
+	o, err := f.originOf(ctx, saver, backend, v.rec)
+	failpoint.Hit("fork.saved")
+	if err != nil {
+		return nil, err
+	}
+	if err = f.reserveExecutions(v, o, copies); err == nil {
+		err = f.restoreAll(ctx, saver, o, copies)
+	}
+	o.release()
+	failpoint.Hit("fork.removed")
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range copies {
+		c.rec.State, c.rec.Handle, c.rec.Notes = brig.Running, c.in.Handle(), c.in.Notes()
+		if err := f.Store.Put(ctx, c.rec, f.copyEvent(v, c.rec)); err != nil {
+			return nil, err
+		}
+		failpoint.Hit("fork.running")
+	}
+	for _, c := range copies {
+		f.track(c.rec.ID, c.reservation)
+		f.lifecycle.adopt(c.rec, backend, c.in)
+		f.lifecycle.startPauser(ctx, c.rec, c.in)
+	}
+	return copies, nil
+}
+
+// forkOrigin is the state from which copies start.
+type forkOrigin struct {
+	save       *brig.Save
+	id         brig.SaveID
+	executions int    // number of processes in the save
+	release    func() // called when no copy needs the save any more
+}
+
+// originOf returns the state of a sandbox: the save of a paused one, which cannot be
+// resumed until release is called, or else a new save, which release removes.
+func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record) (_ *forkOrigin, err error) {
+	if rec.State == brig.Paused {
+		endMove, err := f.pauses.beginSave(ctx, rec)
+		if err != nil {
+			return nil, err
+		}
+		o := &forkOrigin{id: saveOf(rec.ID), release: endMove}
+		now, err := f.Store.Get(ctx, rec.Tenant, string(rec.ID))
+		if err == nil && now.State == brig.Paused {
+			o.executions = now.Pause.Executions
+			o.save, err = saver.GetSave(ctx, o.id)
+			if err == nil {
+				err = f.pauses.packs.unpack(ctx, saver, now)
+			}
+		}
+		if err == nil && o.save != nil {
+			return o, nil
+		}
+		endMove()
+		if err != nil {
+			return nil, err
+		}
+		// The sandbox was resumed meanwhile.
+	}
+	id := brig.SaveID(newID())
+	o := &forkOrigin{id: id, release: func() { f.removeSave(ctx, saver, rec, id) }}
+	if o.save, o.executions, err = f.saveOrigin(ctx, saver, backend, rec, id); err != nil {
+		o.release()
+		return nil, err
+	}
+	return o, nil
+}
+
+// removeSave removes a save that no copy needs any more.
+func (f *forks) removeSave(ctx context.Context, saver brig.Saver, rec *brig.Record, id brig.SaveID) {
+	ctx, cancel := detachedContext(ctx)
+	defer cancel()
+	if err := saver.RemoveSave(ctx, id); err != nil { // the next start of the server removes it
+		f.Log.WarnContext(ctx, "remove the save of a fork", "sandbox", rec.ID, "err", err)
+	}
+}
+
+// copied is a copy that is being made.
+type copied struct {
+	*machine    // its in is nil until it is restored
+	reservation *reservation
+	executions  []*reservation // of its processes
+}
+
+// reserve takes the quota and the places at the provider for all copies.
+func (f *forks) reserve(v *call, backend *backend, spec brig.Spec, n int) (copies []*copied, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, c := range copies {
+			c.reservation.release()
+			f.releaseBackend(backend)
+		}
+	}()
+	most := f.backends.current.Load().terms[backend.id].Max
+	for range n {
+		p, err := v.account.reserve(spec)
+		if err != nil {
+			return copies, err
+		}
+		if err := backend.acquire(most); err != nil {
+			p.release()
+			return copies, err
+		}
+		copies = append(copies, &copied{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, reservation: p})
+	}
+	return copies, nil
+}
+
+// reserveExecutions takes the quota for the processes of all copies.
+func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*copied) (err error) {
+	for _, c := range copies {
+		if c.executions, err = f.pauses.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
+			return err // discard releases those of the other copies
+		}
+	}
+	return nil
+}
+
+// newCopy returns the record of a copy.
+func newCopy(origin *brig.Record, backend *backend, spec brig.Spec) *brig.Record {
+	rec := &brig.Record{Sandbox: brig.Sandbox{
+		ID: newID(), Tenant: origin.Tenant, Spec: spec, State: brig.Creating, Origin: origin.ID,
+		Provider: origin.Provider, Route: brig.Route{Provider: backend.id, Reason: "fork"}, Digest: origin.Digest,
+	}}
+	if spec.Name == "" {
+		rec.Spec.Name = newName(origin.Spec.Name[:min(len(origin.Spec.Name), 50)] + "-")
+	}
+	if len(spec.Secrets) > 0 {
+		rec.Former = append(slices.Clone(origin.Former), origin.ID)
+	}
+	return rec
+}
+
+// saveOrigin saves a running sandbox, which continues to run. Calls to the sandbox wait
+// only for the save, which completes even if the caller disconnects. It returns the
+// number of processes in the save, too.
+func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, to brig.SaveID) (_ *brig.Save, executions int, err error) {
+	endMove, err := f.pauses.beginSave(ctx, rec)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer endMove()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	if rec, err = f.Store.Get(ctx, rec.Tenant, string(rec.ID)); err != nil {
+		return nil, 0, err
+	}
+	in, err := f.lifecycle.runningInstance(rec)
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := f.pauses.prepareSave(ctx, saver, rec, in); err != nil {
+		return nil, 0, err
+	}
+	defer f.keepRefusals(rec.ID, in)()
+	putBack := f.keepReservation(rec.ID)
+	save, err := f.pauses.saveDetached(ctx, saver, rec, in, to, true)
+	putBack()
+	if err != nil {
+		_, err = f.pauses.handleFailedSave(ctx, saver, backend, rec, in, err, nil)
+		return nil, 0, err
+	}
+	executions = f.sandboxes.get(rec.ID).carried.number()
+	return save, executions, f.pauses.continueInstance(ctx, rec, backend, in, attachment{continued: true})
+}
+
+// keepRefusals keeps the counts of a sandbox's refusals while its instance is detached.
+// The returned function restores them.
+func (f *forks) keepRefusals(id brig.ID, in brig.Instance) (restore func()) {
+	var was *refusals
+	f.sandboxes.update(id, func(s *sandbox) { was, s.refusals = s.refusals, nil })
+	return func() {
+		f.sandboxes.update(id, func(s *sandbox) {
+			if s.instance == in {
+				s.refusals, was = was, nil
+			}
+		})
+		f.network.recordLastRefusals(was) // the instance has ended
+	}
+}
+
+// keepReservation keeps the reservation of a sandbox while its instance is detached.
+// The quota would otherwise be free for another sandbox. The returned function puts it
+// back.
+func (f *forks) keepReservation(id brig.ID) (putBack func()) {
+	var was *reservation
+	f.sandboxes.update(id, func(s *sandbox) { was, s.reservation = s.reservation, nil })
+	return func() {
+		f.sandboxes.update(id, func(s *sandbox) { s.reservation, was = was, s.reservation })
+		was.release() // nil, unless another call has reserved meanwhile
+	}
+}
+
+// restoreAll records and restores all copies, as many at once as there are
+// processors. After the first error it begins no more.
+func (f *forks) restoreAll(ctx context.Context, saver brig.Saver, o *forkOrigin, copies []*copied) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var work sync.WaitGroup
+	next := make(chan *copied)
+	for range min(len(copies), runtime.NumCPU()) {
+		work.Go(func() {
+			for c := range next {
+				if err := f.restoreCopy(ctx, saver, o, c); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for _, c := range copies {
+		select {
+		case next <- c:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(next)
+	work.Wait()
+	return context.Cause(ctx)
+}
+
+// restoreCopy records and restores one copy, and gives it its own identity, network
+// and random numbers. The copy remains in the state Creating, so no other call can use
+// it yet.
+func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin, c *copied) error {
+	release, err := f.capacity.acquire(ctx, c.rec.Tenant, time.Now())
+	if err != nil {
+		return err
+	}
+	defer release()
+	begun := time.Now()
+	now := f.Now().UTC()
+	c.rec.Created, c.rec.Expires = now, now.Add(c.rec.Spec.TTL)
+	if err := f.Store.Put(ctx, c.rec); err != nil {
+		return err
+	}
+	failpoint.Hit("fork.recorded")
+	spec := c.rec.Spec
+	spec.Image, spec.Env, spec.Share = c.rec.Digest, withCA(spec), c.rec.Tenant
+	c.in, err = saver.Restore(ctx, o.id, c.rec.ID, spec, c.rec.Expires.Add(saveAllowance(spec)))
+	f.reportCreation(c.rec.Provider, brig.MadeCaller, begun, err)
+	failpoint.Hit("fork.restored")
+	if err != nil {
+		c.in = nil
+		return err
+	}
+	c.reservation.start() // the guest's programs run, also those of a copy that is discarded
+	release()             // the rest takes as long as the guest wants
+	if err := f.machines.verifyEnforcement(ctx, c.machine); err != nil {
+		return err
+	}
+	if err := f.network.openEgress(ctx, c.rec, c.in); err != nil {
+		return err
+	}
+	f.holdCarried(c.rec.ID, c.executions)
+	how := attachment{continued: true, copied: true, paused: max(f.Now().Sub(o.save.At), 0)}
+	if err := f.interpreters.reattachProcesses(ctx, c.rec, c.in, how); err != nil {
+		return err
+	}
+	return runRestored(ctx, c.rec, c.in)
+}
+
+// runRestored runs the script that a sandbox has for its copies, if any.
+func runRestored(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+	script := rec.Spec.Env[restoredEnv]
+	if script == "" {
+		return nil
+	}
+	said := newCapture(maxQuotedOutput)
+	r, err := in.Exec(ctx, newExecID(), inSandbox(rec.Spec, brig.Command{Shell: script, Timeout: restoredTimeout}), brig.IO{Stdout: said, Stderr: said})
+	if err != nil {
+		return err
+	}
+	if r.ExitCode != 0 {
+		return brig.Errorf(brig.FailedPrecondition, "the script in %s ended with the exit code %d in a copy: %q", restoredEnv, r.ExitCode, string(said.output().Head)).
+			WithHint("make it succeed in every copy, or leave the variable out")
+	}
+	return nil
+}
+
+// copyEvent returns the audit event of a copy. The event of the call itself is about
+// the original.
+func (f *forks) copyEvent(v *call, rec *brig.Record) brig.Event {
+	a := v.nestedAudit()
+	a.id = rec.ID
+	a.addActor()
+	a.addRecord(rec)
+	a.addDetail(brig.DetailOrigin, string(rec.Origin))
+	return a.event(brig.Finish, nil)
+}
+
+// discard removes a copy that was not completed.
+func (f *forks) discard(ctx context.Context, c *copied) {
+	cancelAll(c.executions)
+	f.lifecycle.unregister(c.rec.ID)
+	c.reservation.release()
+	f.releaseBackend(c.backend)
+	if c.rec.Rev == 0 && c.in == nil {
+		return // it was not recorded
+	}
+	f.machines.rollback(ctx, c.machine)
+}

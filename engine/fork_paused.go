@@ -1,0 +1,69 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// forkPaused makes a paused copy of the sandbox of a call. The copy has the save of the
+// original, and no instance. The original continues to run.
+func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *brig.Record, err error) {
+	saver, backend, err := f.providers.saverOf(v.rec)
+	if err != nil {
+		return nil, err
+	}
+	if v.rec.State == brig.Paused {
+		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is paused already", v.rec.Spec.Name).
+			WithHint("fork it without paused: it stays paused, and its copies run")
+	}
+	reserved, err := v.account.reservePause()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			reserved.release()
+		}
+	}()
+	if err := reserved.addDisk(0); err != nil { // a tenant without storage writes nothing
+		return nil, err
+	}
+	release, err := f.capacity.acquire(ctx, v.rec.Tenant, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	now := f.Now().UTC()
+	rec := newCopy(v.rec, backend, spec)
+	rec.Created, rec.Expires = now, now.Add(spec.TTL)
+	if err := f.Store.Put(ctx, rec); err != nil {
+		return nil, err
+	}
+	failpoint.Hit("fork.paused")
+	defer func() {
+		if err != nil {
+			f.removeSave(ctx, saver, rec, saveOf(rec.ID))
+			f.deleteRecord(ctx, rec)
+		}
+	}()
+	save, executions, err := f.saveOrigin(ctx, saver, backend, v.rec, saveOf(rec.ID))
+	if err != nil {
+		return nil, err
+	}
+	if err := reserved.addDisk(save.Bytes); err != nil {
+		return nil, err
+	}
+	rec.State, rec.Copied = brig.Paused, true
+	rec.Pause = &brig.Pause{At: f.Now().UTC(), Bytes: save.Bytes, Left: spec.TTL, Executions: executions}
+	limitRange, _ := v.account.callLimits()
+	rec.Expires = rec.Pause.At.Add(limitRange.MaxPause)
+	if err := f.Store.Put(ctx, rec, f.copyEvent(v, rec)); err != nil {
+		return nil, err
+	}
+	f.track(rec.ID, reserved)
+	f.pauses.packs.later(rec, f.PackAfter)
+	return rec, nil
+}

@@ -1,0 +1,432 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// wantOnly fails the test unless the named sandbox is the only one, is running, and has
+// the only instance and no save.
+func (h *fixture) wantOnly(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	page, err := h.List(ctx, brig.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Sandboxes) != 1 || page.Sandboxes[0].State != brig.Running {
+		t.Errorf("there are the sandboxes %+v", page.Sandboxes)
+	}
+	if machines, saves := h.provider.Machines(), h.provider.Saves(); len(machines) != 1 || saves != 0 {
+		t.Errorf("there are the machines %v, and %d saves", machines, saves)
+	}
+	wantNote(t, ctx, h, name)
+}
+
+// Copies are sandboxes of their own with the files of the original. The audit log has
+// the call as an event of the original, and an event for each copy.
+func TestFork(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	labels := map[string]string{"a": "b"}
+	origin := h.box(t, ctx, brig.Spec{Name: "one", Labels: labels, TTL: time.Hour})
+	copies, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[brig.ID]bool{origin.ID: true}
+	for _, c := range copies {
+		if seen[c.ID] || c.Origin != origin.ID || c.State != brig.Running || !strings.HasPrefix(c.Spec.Name, "one-") || !maps.Equal(c.Spec.Labels, labels) {
+			t.Errorf("a copy is %+v", c)
+		}
+		if left := time.Until(c.Expires); left < 58*time.Minute || left > time.Hour {
+			t.Errorf("the lease of a copy ends in %v", left)
+		}
+		seen[c.ID] = true
+		wantNote(t, ctx, h, c.Spec.Name)
+		if _, err := h.Files(c.Spec.Name).Write(ctx, brig.Path{Name: "/workspace/note"}, brig.FileWrite{}, strings.NewReader("changed")); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("there are %d sandboxes, want 4", len(seen))
+	}
+	wantNote(t, ctx, h, "one")
+	if n := h.provider.Saves(); n != 0 {
+		t.Errorf("%d saves are left", n)
+	}
+	events, err := h.store.Events(ctx, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	phases := map[brig.ID][]brig.Phase{}
+	for _, e := range events {
+		if e.Op != brig.OpFork.Name {
+			continue
+		}
+		phases[e.Sandbox] = append(phases[e.Sandbox], e.Phase)
+		want := string(origin.ID)
+		if e.Sandbox == origin.ID {
+			want = ""
+		}
+		if e.Actor != "ann" || e.Detail[brig.DetailOrigin] != want || (want == "") != (e.Detail[brig.DetailCount] == "3") {
+			t.Errorf("the audit log has %+v", e)
+		}
+	}
+	if len(phases) != 4 || len(phases[origin.ID]) != 2 || len(phases[copies[0].ID]) != 1 {
+		t.Errorf("the audit log has the phases %v", phases)
+	}
+	again, err := h.Fork(ctx, copies[0].Spec.Name, brig.ForkSpec{Labels: map[string]string{}, TTL: time.Minute})
+	if err != nil || len(again) != 1 || again[0].Origin != copies[0].ID || len(again[0].Spec.Labels) != 0 || time.Until(again[0].Expires) > time.Minute {
+		t.Errorf("the copy of a copy is %+v, %v", again, err)
+	}
+}
+
+// A fork that is not possible fails with the reason. There are no copies, and the
+// original continues to run.
+func TestForkRefusals(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	h.box(t, ctx, brig.Spec{Name: "one"})
+	granted := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Member, Sandboxes: []string{"one"}})
+	rival := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Operator})
+	for _, c := range []struct {
+		ctx  context.Context
+		o    brig.ForkSpec
+		want brig.Kind
+	}{
+		{ctx, brig.ForkSpec{Count: brig.MaxForks + 1}, brig.InvalidArgument},
+		{ctx, brig.ForkSpec{Count: -1}, brig.InvalidArgument},
+		{ctx, brig.ForkSpec{TTL: -1}, brig.InvalidArgument},
+		{ctx, brig.ForkSpec{Labels: map[string]string{"": ""}}, brig.InvalidArgument},
+		{granted, brig.ForkSpec{}, brig.PermissionDenied},
+		{rival, brig.ForkSpec{}, brig.NotFound},
+	} {
+		if _, err := h.Fork(c.ctx, "one", c.o); brig.KindOf(err) != c.want {
+			t.Errorf("%+v: %v, want %s", c.o, err, c.want)
+		}
+		h.wantOnly(t, ctx, "one")
+	}
+	if _, err := h.CreateContext(ctx, "one", brig.ContextSpec{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2}); brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "running program") {
+		t.Errorf("with a program that cannot be saved: %v", err)
+	}
+	h.wantOnly(t, ctx, "one")
+}
+
+// A call that still uses the original prevents a fork.
+func TestForkOfUsed(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	box := h.box(t, ctx, brig.Spec{Name: "one"})
+	calls, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := h.Exec(calls, "one", brig.Command{Argv: []string{"sleep", "60"}}, brig.IO{})
+		ended <- err
+	}()
+	for h.Users(box.ID) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{}); brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "in use") {
+		t.Errorf("fork: %v", err)
+	}
+	cancel()
+	<-ended
+	h.wantOnly(t, ctx, "one")
+	if copies, err := h.Fork(ctx, "one", brig.ForkSpec{}); err != nil || len(copies) != 1 {
+		t.Errorf("control: %v", err)
+	}
+}
+
+// If the save or the restore of one copy fails, no copy is left, and nothing of the
+// quota is.
+func TestForkIsAllOrNothing(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Sandboxes: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	h.box(t, ctx, brig.Spec{Name: "one"})
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 5}); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("beyond the quota: %v", err)
+	}
+	h.wantOnly(t, ctx, "one")
+	broken := errors.New("broken")
+	h.provider.OnSave = func(brig.SaveID) error { return broken }
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 4}); brig.KindOf(err) != brig.Internal {
+		t.Errorf("with a save that fails: %v", err)
+	}
+	h.provider.OnSave = nil
+	h.wantOnly(t, ctx, "one")
+	var restores atomic.Int32
+	h.provider.OnRestore = func(brig.ID) error {
+		if restores.Add(1) == 3 {
+			return broken
+		}
+		return nil
+	}
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 4}); brig.KindOf(err) != brig.Internal {
+		t.Errorf("with a restore that fails: %v", err)
+	}
+	h.wantOnly(t, ctx, "one")
+	h.provider.OnRestore = nil
+	copies, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 4})
+	if err != nil || len(copies) != 4 {
+		t.Fatalf("control: %d copies, %v", len(copies), err)
+	}
+	for _, c := range copies {
+		if err := h.Remove(ctx, c.Spec.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	h.wantOnly(t, ctx, "one")
+}
+
+// A paused sandbox stays paused when it is forked, any number of times.
+func TestForkOfPaused(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	h.box(t, ctx, brig.Spec{Name: "one"})
+	if _, err := h.Pause(ctx, "one"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		copies, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range copies {
+			wantNote(t, ctx, h, c.Spec.Name)
+		}
+		if s := h.record(t, "one"); s.State != brig.Paused {
+			t.Errorf("the original is %s", s.State)
+		}
+	}
+	wantNote(t, ctx, h, "one")
+	if s := h.record(t, "one"); s.State != brig.Running || h.provider.Saves() != 0 {
+		t.Errorf("after its use the original is %s, and there are %d saves", s.State, h.provider.Saves())
+	}
+}
+
+// A paused copy has the state of the original at the time of the fork, and no instance.
+// It counts against the storage of its tenant, survives the server, and can be forked and
+// resumed.
+func TestForkPaused(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	origin := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour})
+	for _, o := range []brig.ForkSpec{{Paused: true, Count: 2}, {Name: "base", Count: 2}, {Name: "-"}} {
+		if _, err := h.Fork(ctx, "one", o); brig.KindOf(err) != brig.InvalidArgument {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Name: "one", Paused: true}); brig.KindOf(err) != brig.AlreadyExists {
+		t.Errorf("with a name that is taken: %v", err)
+	}
+	h.wantOnly(t, ctx, "one")
+	copies, err := h.Fork(ctx, "one", brig.ForkSpec{Name: "base", Paused: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := copies[0]
+	if c.Spec.Name != "base" || c.Origin != origin.ID || c.State != brig.Paused || c.Pause == nil || c.Pause.Bytes <= 0 || c.Pause.Left != time.Hour || time.Until(c.Expires) < 24*time.Hour {
+		t.Errorf("the paused copy is %+v, %+v", c, c.Pause)
+	}
+	if machines := h.provider.Machines(); len(machines) != 1 {
+		t.Errorf("there are the machines %v", machines)
+	}
+	if _, err := h.Files("one").Write(ctx, brig.Path{Name: "/workspace/note"}, brig.FileWrite{}, strings.NewReader("changed")); err != nil {
+		t.Fatal(err)
+	}
+	next := h.nextServer(t, nil)
+	running, err := next.Fork(ctx, "base", brig.ForkSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantNote(t, ctx, next, running[0].Spec.Name)
+	if s, err := next.Get(ctx, "base"); err != nil || s.State != brig.Paused {
+		t.Errorf("after a fork the paused copy is %+v, %v", s, err)
+	}
+	if _, err := next.Fork(ctx, "base", brig.ForkSpec{Paused: true}); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("a paused copy of a paused copy: %v", err)
+	}
+	wantNote(t, ctx, next, "base")
+	if _, err := next.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Storage: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.Fork(ctx, "base", brig.ForkSpec{Name: "more", Paused: true}); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("beyond the storage: %v", err)
+	}
+	if _, err := next.Get(ctx, "more"); brig.KindOf(err) != brig.NotFound || h.provider.Saves() != 0 {
+		t.Errorf("the rejected copy: %v, and %d saves", err, h.provider.Saves())
+	}
+}
+
+// Each copy has its own placeholder of a secret, and accepts those that its programs
+// had before they were copied. The original accepts only its own.
+func TestForkPlaceholders(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "key", Value: []byte("the value"), Hosts: []string{"a.example"}}); err != nil {
+		t.Fatal(err)
+	}
+	placeholders := func(name string) (out []string) {
+		t.Helper()
+		rec, err := h.store.Get(ctx, "acme", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range h.Brokered(rec) {
+			out = append(out, s.Placeholder)
+		}
+		return out
+	}
+	h.box(t, ctx, brig.Spec{Name: "one", Secrets: []brig.SecretUse{{Name: "key"}}})
+	own := placeholders("one")
+	name, known := "one", own
+	for generation := range 3 {
+		copies, err := h.Fork(ctx, name, brig.ForkSpec{Count: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := placeholders(copies[0].Spec.Name), placeholders(copies[1].Spec.Name)
+		if len(a) != generation+2 || a[0] == b[0] || !sameSet(a[1:], known) || !sameSet(b[1:], known) {
+			t.Errorf("generation %d: the copies accept %q and %q, and the original %q", generation, a, b, known)
+		}
+		name, known = copies[0].Spec.Name, a
+	}
+	if now := placeholders("one"); len(now) != 1 || now[0] != own[0] {
+		t.Errorf("the original accepts %q", now)
+	}
+	for range 13 {
+		copies, err := h.Fork(ctx, name, brig.ForkSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		name = copies[0].Spec.Name
+	}
+	if _, err := h.Fork(ctx, name, brig.ForkSpec{}); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("the copy of the 16th generation was forked: %v", err)
+	}
+}
+
+func sameSet(a, b []string) bool {
+	has := map[string]int{}
+	for _, s := range a {
+		has[s]++
+	}
+	for _, s := range b {
+		has[s]--
+	}
+	for _, n := range has {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// The processes that live on in copies and in a resumed sandbox count against the
+// tenant's quota of executions. Those of copies are usage; those of a resumed sandbox
+// were counted before.
+func TestCarriedProcessesCount(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	h.box(t, ctx, brig.Spec{Name: "one", Pausable: true})
+	h.box(t, ctx, brig.Spec{Name: "two"})
+	start := func(name string) error {
+		_, err := h.Processes(name).Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "60"}}})
+		return err
+	}
+	quota := func(q brig.Quota) {
+		t.Helper()
+		if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: q}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantUsage := func(want int64) {
+		t.Helper()
+		lines, err := h.TenantUsage(ctx, brig.UsageQuery{Tenant: "acme"})
+		if err != nil || len(lines) != 1 || lines[0].Executions != want {
+			t.Errorf("the usage is %+v, %v, want %d executions", lines, err, want)
+		}
+	}
+	for range 2 {
+		if err := start("one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	quota(brig.Quota{Executions: 5})
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2}); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("two copies with two processes each: %v", err)
+	}
+	wantUsage(2)
+	quota(brig.Quota{ExecutionsPerDay: 3})
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{}); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("two more executions of three a day: %v", err)
+	}
+	quota(brig.Quota{Executions: 5})
+	h.provider.OnSave = func(brig.SaveID) error {
+		quota(brig.Quota{Executions: 2})
+		if err := start("two"); brig.KindOf(err) != brig.RateLimited {
+			t.Errorf("the third execution, during the save of two: %v", err)
+		}
+		quota(brig.Quota{Executions: 5})
+		return nil
+	}
+	copies, err := h.Fork(ctx, "one", brig.ForkSpec{})
+	h.provider.OnSave = nil
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantUsage(4)
+	if err := start("two"); err != nil {
+		t.Errorf("the fifth execution: %v", err)
+	}
+	if err := start("two"); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("the sixth execution: %v", err)
+	}
+	if err := h.Remove(ctx, copies[0].Spec.Name); err != nil {
+		t.Fatal(err)
+	}
+	wantUsage(5)
+
+	if _, err := h.Pause(ctx, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.record(t, "one").Pause.Executions; n != 2 {
+		t.Errorf("the save has %d processes, want 2", n)
+	}
+	for range 3 {
+		if err := start("two"); err != nil {
+			t.Errorf("beside a paused sandbox: %v", err)
+		}
+	}
+	if _, err := h.Resume(ctx, "one"); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("resume beyond the quota: %v", err)
+	}
+	quota(brig.Quota{Executions: 6})
+	for range 100 { // the processes of the removed copy may still be ending
+		if _, err := h.Resume(ctx, "one"); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	wantNote(t, ctx, h, "one")
+	if err := start("two"); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("the seventh execution: %v", err)
+	}
+	wantUsage(8)
+	if list, err := h.Processes("one").List(ctx); err != nil || len(list) != 2 {
+		t.Errorf("the resumed sandbox has the processes %v, %v", list, err)
+	}
+}

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/brig-run/brig"
+)
+
+// noSandbox makes trim check only the tenant.
+const noSandbox brig.ID = "-"
+
+// trim deletes outputs beyond the limits of the tenant and, if one is given, of
+// the sandbox. It runs after every addition, so that no client can fill the
+// disk between two rounds of housekeeping.
+func (l *lifecycle) trim(ctx context.Context, tenant string, sandbox brig.ID) {
+	a, err := l.account(ctx, tenant)
+	if err == nil {
+		err = l.Store.Trim(ctx, tenant, sandbox, l.Retention.Within(a.quota()))
+	}
+	if err != nil && brig.KindOf(err) != brig.NotFound && ctx.Err() == nil {
+		l.Log.ErrorContext(ctx, "forget old outputs; it is tried again", "tenant", tenant, "err", err)
+	}
+}
+
+// quota returns the tenant's quota.
+func (a *account) quota() brig.Quota {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tenant.Quota
+}
+
+// countEnded counts a sandbox that has ended, and reports whether the next trim
+// of ended sandboxes is due.
+func (a *account) countEnded(keep int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.endedCount++; a.endedCount <= keep/4 {
+		return false
+	}
+	a.endedCount = 0
+	return true
+}
+
+// trimLater removes ended sandboxes in the background, if their number may
+// exceed the limit.
+func (l *lifecycle) trimLater(ctx context.Context, tenant string) {
+	a, err := l.account(ctx, tenant)
+	if err == nil && a.countEnded(l.Retention.Ended) {
+		l.background.Go(func() {
+			if err := l.trimEnded(l.ctx, tenant); err != nil && l.ctx.Err() == nil {
+				l.Log.Error("forget sandboxes that have ended; it is tried again", "tenant", tenant, "err", err)
+			}
+		})
+	}
+}
+
+// trimEnded removes a tenant's ended sandboxes beyond the limit, with their
+// logs. It keeps the most recently created ones.
+func (l *lifecycle) trimEnded(ctx context.Context, tenant string) error {
+	o := brig.ListOptions{States: []brig.State{brig.Ended}, Limit: 1000}
+	kept := 0
+	for {
+		page, next, err := l.Store.List(ctx, tenant, o)
+		if err != nil {
+			return err
+		}
+		var errs []error
+		for _, r := range page {
+			if kept++; kept > l.Retention.Ended {
+				errs = append(errs, l.destroyAndDelete(ctx, r))
+			}
+		}
+		if err := errors.Join(errs...); err != nil || next == "" {
+			return err
+		}
+		o.Cursor = next
+	}
+}
+
+// trimAll runs trim and trimEnded for every tenant, and makes the store release
+// the freed space.
+func (l *lifecycle) trimAll(ctx context.Context) error {
+	tenants, err := l.Store.Tenants(ctx)
+	errs := []error{err}
+	for _, t := range tenants {
+		errs = append(errs, l.trimEnded(ctx, t.Name))
+		l.trim(ctx, t.Name, "")
+	}
+	return errors.Join(append(errs, l.Store.Tidy(ctx))...)
+}

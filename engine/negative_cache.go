@@ -1,0 +1,46 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+// negativeTTL is how long a failure is remembered, and maxNegative is the
+// maximum number of failures.
+const (
+	negativeTTL = 5 * time.Minute
+	maxNegative = 256
+)
+
+// negativeCache remembers failed attempts, so that they are not repeated at once.
+type negativeCache struct {
+	mu     sync.Mutex // guards the field below
+	byName map[string]failureEntry
+}
+
+// failureEntry is the reason of a failure, and the time at which the entry
+// expires.
+type failureEntry struct {
+	reason string
+	until  time.Time
+}
+
+// reason returns the reason of a recent failure of the given name, or an empty
+// string.
+func (v *negativeCache) reason(name string, now time.Time) string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if r, ok := v.byName[name]; ok && now.Before(r.until) {
+		return r.reason
+	}
+	return ""
+}
+
+func (v *negativeCache) add(name, said string, now time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.byName == nil || len(v.byName) >= maxNegative {
+		v.byName = map[string]failureEntry{} // losing an entry costs only another attempt
+	}
+	v.byName[name] = failureEntry{said, now.Add(negativeTTL)}
+}

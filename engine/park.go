@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/interpreter"
+)
+
+// parkContexts makes the interpreters of a sandbox give up the descriptors of
+// the host, which cannot be saved. Afterwards they use descriptors of the agent,
+// and remain usable if the sandbox is not saved.
+func (i *interpreters) parkContexts(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+	parker, ok := in.(brig.Parker)
+	if !ok {
+		return nil
+	}
+	cs := i.contextsOf(rec.ID)
+	cs.mu.Lock()
+	list := slices.Collect(maps.Values(cs.byID))
+	cs.mu.Unlock()
+	if len(list) == 0 {
+		return nil
+	}
+	releaseUse, err := i.keepAwake(ctx, rec, in)
+	if err != nil {
+		return err
+	}
+	defer releaseUse()
+	for _, c := range list {
+		if err := i.parkContext(ctx, parker, in, c); err != nil {
+			return brig.Errorf(brig.FailedPrecondition, "the interpreter of context %q could not be prepared for the save", c.info.ID).
+				WithHint("restart or remove the context; the server's log has the cause").Because(err)
+		}
+	}
+	return nil
+}
+
+// parkContext parks the interpreter of one context, unless it has no descriptors
+// of the host.
+func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, in brig.Instance, c *codeContext) error {
+	release, err := c.queue.wait(ctx) // a check of a recovered interpreter may be in progress
+	if err != nil {
+		return err
+	}
+	defer release()
+	c.mu.Lock()
+	old := c.session
+	c.mu.Unlock()
+	if old == nil {
+		return nil
+	}
+	p, err := parker.Park(ctx, old.Process, old.Park)
+	if err != nil || p == old.Process {
+		return err
+	}
+	s := &interpreter.Session{Process: p, Version: old.Version, Flavor: old.Flavor}
+	c.mu.Lock()
+	if c.session != old { // the sandbox has ended
+		c.mu.Unlock()
+		return p.Close()
+	}
+	c.session = s
+	b, err := json.Marshal(reattachState{Context: c.info, Env: c.env})
+	c.mu.Unlock()
+	old.Close()
+	if err != nil {
+		return fmt.Errorf("encode context: %w", err)
+	}
+	if err := in.Keep(ctx, p, b); err != nil {
+		return err
+	}
+	failpoint.Hit("park.kept")
+	watchdog := time.AfterFunc(recoverContextTimeout, func() { p.Close() }) // Sync then fails
+	defer watchdog.Stop()
+	return s.Sync(rand.Text(), interpreter.Sink{})
+}
+
+// carriedSession parks a pooled interpreter that a pausable sandbox takes, so that
+// the programs that its cells start can be saved too. It returns nil if there is
+// no interpreter, or if it does not answer.
+func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in brig.Instance, s *interpreter.Session) *interpreter.Session {
+	parker, ok := in.(brig.Parker)
+	if s == nil || !rec.Spec.Pausable || !ok {
+		return s
+	}
+	p, err := parker.Park(ctx, s.Process, s.Park)
+	if p == s.Process {
+		return s
+	}
+	s.Close()
+	if err != nil {
+		i.Log.WarnContext(ctx, "park a pooled interpreter", "sandbox", rec.ID, "err", err)
+		return nil
+	}
+	return &interpreter.Session{Process: p, Version: s.Version, Flavor: s.Flavor}
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// pauseRetry is the time after which a pause at the end of a lease is tried
+// again, if a call or a program prevented it.
+const pauseRetry = 5 * time.Second
+
+// watchPauseAtEnd pauses a sandbox at the end of its lease, if its specification
+// demands that. If the sandbox cannot be paused in the time by which the instance
+// outlives the lease, it ends. The watch stops when the instance is detached: after
+// a save that failed, the next watch tries again.
+func (l *lifecycle) watchPauseAtEnd(rec *brig.Record, in brig.Instance, detached <-chan struct{}) {
+	if !rec.Spec.PauseAtEnd {
+		return
+	}
+	l.background.Go(func() {
+		for wait, failed := rec.Expires.Sub(l.Now()), false; ; {
+			if wait <= 0 {
+				wait = pauseRetry
+			}
+			select {
+			case <-in.Done():
+				return
+			case <-detached:
+				return
+			case <-l.ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+			now, err := l.Store.Get(l.ctx, rec.Tenant, string(rec.ID))
+			if err != nil || now.State != brig.Running {
+				return
+			}
+			if wait = now.Expires.Sub(l.Now()); wait > 0 {
+				continue // the lease was extended
+			}
+			if err := l.pauseExpired(l.ctx, now); err != nil && !failed {
+				failed = true
+				l.Log.WarnContext(l.ctx, "pause a sandbox at the end of its lease; it is tried again", "sandbox", rec.ID, "err", err)
+			}
+		}
+	})
+}
+
+// pauseExpired pauses a sandbox whose lease has ended.
+func (p *pauses) pauseExpired(ctx context.Context, rec *brig.Record) error {
+	_, err := p.pause(ctx, rec, func(r *brig.Record) []brig.Event {
+		return []brig.Event{p.observedEvent(r, brig.OpPause.Name, map[string]string{brig.DetailWhy: "lease"})}
+	})
+	return err
+}
+
+// endPaused ends a paused sandbox. It removes the save, and keeps the record
+// and the logs. It does not change a sandbox that is no longer paused.
+func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, why brig.ExitReason) (*brig.Record, error) {
+	endMove, users, err := l.usesOf(rec.ID).beginMove(ctx, cleanupTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if users > 0 {
+		return rec, nil
+	}
+	defer l.dropUses(rec.ID)
+	defer endMove()
+	ctx, cancel := detachedContext(ctx)
+	defer cancel()
+	ended, err := l.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+		if r.State != brig.Paused {
+			return errAlreadyEnded
+		}
+		r.State, r.Pause, r.SaveKey, r.Ended = brig.Ended, nil, nil, l.Now().UTC()
+		r.Exit = &brig.Exit{Code: 137, Reason: why, At: r.Ended}
+		return nil
+	}, func(r *brig.Record) []brig.Event { return []brig.Event{l.endedEvent(r)} })
+	if errors.Is(err, errAlreadyEnded) {
+		return l.Store.Get(ctx, rec.Tenant, string(rec.ID))
+	}
+	if err != nil {
+		return nil, err
+	}
+	failpoint.Hit("pause.ended")
+	l.detachInstance(rec.ID) // releases its reservation
+	l.Observer.Gone(rec.Provider, why)
+	l.trimLater(ctx, rec.Tenant)
+	saver, _, err := l.providers.saverOf(rec)
+	if err == nil {
+		err = saver.RemoveSave(ctx, saveOf(rec.ID))
+	}
+	if err != nil { // the next start of the server removes it
+		l.Log.WarnContext(ctx, "remove the save of an ended sandbox", "sandbox", rec.ID, "err", err)
+	}
+	return ended, nil
+}

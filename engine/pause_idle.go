@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// idleNoteInterval is how often a failed pause of an idle sandbox is recorded.
+// The next attempts may follow each second, and the guest determines the reason.
+const idleNoteInterval = time.Hour
+
+// watchIdle pauses a sandbox each time it has been idle for its PauseAfter. After a
+// pause that failed, it tries again when the sandbox has been idle for that time
+// again. The watch stops when the instance is detached: the next attachment has a
+// watch of its own.
+func (l *lifecycle) watchIdle(rec *brig.Record, in brig.Instance, detached <-chan struct{}) {
+	if rec.Spec.PauseAfter == 0 {
+		return
+	}
+	s := l.pauserOf(rec, in)
+	l.background.Go(func() {
+		for {
+			select {
+			case <-in.Done():
+				return
+			case <-detached:
+				return
+			case <-l.ctx.Done():
+				return
+			case <-s.wake:
+			}
+			now, err := l.Store.Get(l.ctx, rec.Tenant, string(rec.ID))
+			if err == nil && now.State != brig.Running {
+				return
+			}
+			if err == nil {
+				err = l.pauseIdle(l.ctx, now, s)
+			}
+			if err != nil {
+				l.noteNotPaused(rec, err)
+			}
+			l.restart(s)
+		}
+	})
+}
+
+// noteNotPaused records that an idle sandbox could not be paused.
+func (l *lifecycle) noteNotPaused(rec *brig.Record, err error) {
+	if l.ctx.Err() != nil || !l.usesOf(rec.ID).noteAgain(idleNoteInterval) {
+		return
+	}
+	ctx, cancel := detachedContext(l.ctx)
+	defer cancel()
+	l.Log.WarnContext(ctx, "pause an idle sandbox; it is tried again", "sandbox", rec.ID, "err", err)
+	v := callAudit{}
+	v.addDetail(brig.DetailWhy, "idle: "+brig.AsError(err).Message)
+	event := l.observedEvent(rec, brig.OpPause.Name, v.detail)
+	event.Kind = brig.KindOf(err)
+	if err := l.Store.Append(ctx, event); err != nil {
+		l.Log.ErrorContext(ctx, "record that an idle sandbox was not paused", "sandbox", rec.ID, "err", err)
+	}
+}
+
+// noteAgain reports whether a failure can be recorded, because the last record is
+// older than a time. The record of a successful pause ends that time.
+func (g *useGate) noteAgain(after time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.noted.IsZero() && time.Since(g.noted) < after {
+		return false
+	}
+	g.noted = time.Now()
+	return true
+}
+
+// pauseIdle pauses a sandbox, unless a call has used it within its PauseAfter.
+func (p *pauses) pauseIdle(ctx context.Context, rec *brig.Record, s *idlePauser) error {
+	if err := checkSavable(rec, "paused"); err != nil {
+		return err
+	}
+	saver, backend, err := p.providers.saverOf(rec)
+	if err != nil {
+		return err
+	}
+	endMove, ok, err := p.usesOf(rec.ID).beginUnused(ctx)
+	if err != nil || !ok {
+		return err
+	}
+	defer p.dropUses(rec.ID)
+	defer endMove()
+	if !s.isIdle() {
+		return nil
+	}
+	_, err = p.pauseUnused(ctx, saver, backend, rec, func(r *brig.Record) []brig.Event {
+		return []brig.Event{p.observedEvent(r, brig.OpPause.Name, map[string]string{brig.DetailWhy: "idle"})}
+	})
+	return err
+}

@@ -1,0 +1,26 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// Lines about refusals count against the tenant's limit, and the engine counts
+// the lines that it omits.
+func TestRefusalLinesAreLimited(t *testing.T) {
+	e, now := newNotesEngine(t)
+	e.notes.writing = true // so that no other goroutine writes them
+	const boxes = 3 * tenantLineBurst
+	for i := range boxes {
+		rec := &brig.Record{Sandbox: brig.Sandbox{ID: newID(), Tenant: "acme"}}
+		e.queueRefusals(rec, brig.ForkOp, int64(i+1), int64(i+1), map[string]string{})
+	}
+	lines := e.takeNotes(*now, false)
+	*now = now.Add(noteInterval)
+	lines = append(lines, e.takeNotes(*now, false)...)
+	whole, more := countLines(t, lines)
+	if whole > tenantLineBurst || whole+more != boxes {
+		t.Errorf("%d sandboxes have %d lines and %d counted ones", boxes, whole, more)
+	}
+}

@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// blockedWriter is a writer that blocks until free is closed.
+type blockedWriter struct {
+	free chan struct{}
+	mu   sync.Mutex // guards the fields below
+	got  []byte
+	err  error
+}
+
+func (s *blockedWriter) Write(p []byte) (int, error) {
+	<-s.free
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
+	}
+	s.got = append(s.got, p...)
+	return len(p), nil
+}
+
+// The relay buffers a bounded part of the output for a caller who does not
+// read; then the process waits. After the process has ended, the relay reads
+// all remaining output immediately.
+func TestRelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		caller := &blockedWriter{free: make(chan struct{})}
+		r, sio := newRelays().wrap("acme", brig.IO{Stdout: caller}, func(error) { t.Error("it is lost") })
+		var ended sync.WaitGroup
+		var over atomic.Bool
+		r.setEndCheck(over.Load)
+		piece := make([]byte, 16<<10)
+		written := 0
+		ended.Go(func() {
+			for range 30 {
+				if _, err := sio.Stdout.Write(piece); err != nil {
+					t.Error(err)
+				}
+				r.mu.Lock()
+				written++
+				r.mu.Unlock()
+			}
+		})
+		time.Sleep(time.Minute)
+		r.mu.Lock()
+		if r.size > relaySize+len(piece) || written == 30 {
+			t.Errorf("%d bytes wait, %d pieces are written", r.size, written)
+		}
+		r.mu.Unlock()
+		over.Store(true)
+		ended.Wait() // even though the caller does not read
+		close(caller.free)
+		if err := r.flush(); err != nil || len(caller.got) != 30*len(piece) {
+			t.Errorf("%d bytes were read: %v", len(caller.got), err)
+		}
+	})
+}
+
+// After the caller has disconnected, the next write and flush return its error.
+func TestRelayReportsDisconnectedCaller(t *testing.T) {
+	gone := errors.New("the client went away")
+	caller := &blockedWriter{free: make(chan struct{}), err: gone}
+	close(caller.free)
+	var lost error
+	r, sio := newRelays().wrap("acme", brig.IO{Stdout: caller}, func(err error) { lost = err })
+	for err := error(nil); !errors.Is(err, gone); {
+		_, err = sio.Stdout.Write([]byte("x"))
+	}
+	if r.flush() == nil || !errors.Is(lost, gone) {
+		t.Errorf("the end is none, or nobody is told: %v", lost)
+	}
+	if none, sio := newRelays().wrap("acme", brig.IO{}, nil); none != nil || sio.Stdout != nil || none.flush() != nil {
+		t.Error("there is a relay for nobody")
+	}
+}
+
+// The buffered bytes of a tenant's streams are bounded, and so are those of all
+// tenants. When the budget is used up, the stream of an ended process ends
+// early, and a running process waits.
+func TestRelayBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := newRelays()
+		rs.tenant, rs.all = 200<<10, 300<<10
+		caller := &blockedWriter{free: make(chan struct{})}
+		piece := make([]byte, 16<<10)
+		var over atomic.Bool
+		var writers sync.WaitGroup
+		var cuts, whole atomic.Int32
+		for i := range 20 {
+			writers.Go(func() {
+				r, sio := rs.wrap([]string{"acme", "rival", "third"}[i%3], brig.IO{Stdout: caller}, func(error) { t.Error("it is lost") })
+				r.setEndCheck(over.Load)
+				for range 20 {
+					if _, err := sio.Stdout.Write(piece); err != nil {
+						t.Error(err)
+					}
+				}
+				writers.Go(func() {
+					switch err := r.flush(); {
+					case err == nil:
+						whole.Add(1)
+					case brig.KindOf(err) == brig.RateLimited:
+						cuts.Add(1)
+					default:
+						t.Error(err)
+					}
+				})
+			})
+		}
+		most := rs.all + 20*(len(piece)+relayCost)
+		time.Sleep(time.Minute)
+		if rs.held > most || rs.held < rs.all/2 {
+			t.Errorf("%d bytes are kept while they run", rs.held)
+		}
+		over.Store(true)
+		time.Sleep(time.Minute)
+		if rs.held > most {
+			t.Errorf("%d bytes are kept when they have ended", rs.held)
+		}
+		close(caller.free)
+		writers.Wait()
+		if cuts.Load() == 0 || cuts.Load()+whole.Load() != 20 || rs.held != 0 || len(rs.byTenant) != 0 {
+			t.Errorf("%d were cut, %d are whole, %d bytes are kept", cuts.Load(), whole.Load(), rs.held)
+		}
+	})
+}

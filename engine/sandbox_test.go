@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// The table drops a sandbox when the engine has no more state for it, so that
+// the table does not grow with the number of ended sandboxes.
+func TestSandboxTableDropsEndedSandboxes(t *testing.T) {
+	var table sandboxes
+	size := func(want int) {
+		t.Helper()
+		if len(table.by) != want {
+			t.Errorf("the table has %d entries, want %d", len(table.by), want)
+		}
+	}
+	if s := table.get("one"); s != (sandbox{}) {
+		t.Errorf("an unknown sandbox is %+v", s)
+	}
+	table.update("one", func(*sandbox) {})
+	size(0)
+	table.update("one", func(s *sandbox) { s.backend, s.contexts, s.ending = &backend{}, &contexts{}, 1 })
+	table.update("two", func(s *sandbox) { s.pendingDelete = &brig.Record{} })
+	size(2)
+	if was := table.takeInstance("one"); was.backend == nil || was.contexts == nil {
+		t.Errorf("drop returned %+v", was)
+	}
+	if s := table.get("one"); s != (sandbox{ending: 1}) {
+		t.Errorf("after drop: %+v", s)
+	}
+	table.update("one", func(s *sandbox) { s.ending-- })
+	size(1)
+	table.updateEach(func(_ brig.ID, s *sandbox) { s.pendingDelete = nil })
+	size(0)
+}

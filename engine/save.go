@@ -1,0 +1,573 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/interpreter"
+)
+
+const (
+	// pausePatience is the time for which a pause waits for calls that use the
+	// sandbox.
+	pausePatience = 200 * time.Millisecond
+	// saveTimeout is the timeout of a save or a restore, whose duration depends
+	// on the disk.
+	saveTimeout = 10 * time.Minute
+	// lostShimTime is the time for which a failed save waits for the end of an
+	// instance whose shim may have died.
+	lostShimTime = time.Second
+)
+
+// pauses saves sandboxes to disk, and resumes them.
+type pauses struct {
+	*gate
+	network      *network
+	providers    *providers
+	lifecycle    *lifecycle
+	programs     *programs
+	interpreters *interpreters
+	packs        *packs
+}
+
+// saveOf returns the ID of the save of a paused sandbox.
+func saveOf(id brig.ID) brig.SaveID { return brig.SaveID(id) }
+
+// saverOf returns the provider of a sandbox as a Saver.
+func (ps *providers) saverOf(rec *brig.Record) (brig.Saver, *backend, error) {
+	backend, err := ps.backendOf(&rec.Sandbox)
+	if err != nil {
+		return nil, nil, err
+	}
+	saver, ok := backend.provider.(brig.Saver)
+	if !ok || !backend.provider.Capabilities().Saves {
+		return nil, nil, cannotSave(backend.id)
+	}
+	return saver, backend, nil
+}
+
+func cannotSave(provider string) *brig.Error {
+	return brig.Errorf(brig.Unimplemented, "the provider %s cannot pause or fork sandboxes on this server", provider).
+		WithHint("use a provider that can (brig capabilities): gvisor, with the server as root")
+}
+
+// eventsOf makes the audit events of a change of a record. Nil makes none.
+type eventsOf func(*brig.Record) []brig.Event
+
+func (f eventsOf) orNone() func(*brig.Record) []brig.Event {
+	if f == nil {
+		return func(*brig.Record) []brig.Event { return nil }
+	}
+	return f
+}
+
+// Pause implements brig.Service.
+func (p *pauses) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
+	return do(ctx, p.gate, brig.OpPause, name, func(v *call) (*brig.Sandbox, error) {
+		rec, err := p.pause(ctx, v.rec, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &rec.Sandbox, nil
+	})
+}
+
+// pause saves a sandbox and ends its instance. It runs to completion even if
+// the caller disconnects. If events is not nil, it makes the audit events of a
+// pause without a call.
+func (p *pauses) pause(ctx context.Context, rec *brig.Record, events eventsOf) (*brig.Record, error) {
+	if err := checkSavable(rec, "paused"); err != nil {
+		return nil, err
+	}
+	saver, backend, err := p.providers.saverOf(rec)
+	if err != nil {
+		return nil, err
+	}
+	endMove, err := p.beginSave(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	defer endMove()
+	return p.pauseUnused(ctx, saver, backend, rec, events)
+}
+
+// pauseUnused is like pause, for a sandbox that no call can use meanwhile.
+func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, events eventsOf) (*brig.Record, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	rec, err := p.Store.Get(ctx, rec.Tenant, string(rec.ID))
+	if err != nil || rec.State == brig.Paused {
+		return rec, err
+	}
+	in, err := p.lifecycle.runningInstance(rec)
+	if err != nil {
+		return nil, err
+	}
+	releaseUse, err := p.lifecycle.keepAwake(ctx, rec, in) // a save makes frozen tasks run
+	if err != nil {
+		return nil, p.lifecycle.explainLoss(ctx, rec, in, err)
+	}
+	defer releaseUse()
+	a, err := p.account(ctx, rec.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	place, err := a.reservePause() // a tenant without quota writes nothing
+	if err != nil {
+		return nil, err
+	}
+	defer place.release() // the record's own reservation replaces it
+	if err := p.prepareSave(ctx, saver, rec, in); err != nil {
+		return nil, err
+	}
+	save, err := p.saveDetached(ctx, saver, rec, in, saveOf(rec.ID), false)
+	if err == nil {
+		return p.recordPause(ctx, rec, save, events)
+	}
+	return p.handleFailedSave(ctx, saver, backend, rec, in, err, events)
+}
+
+// beginSave prevents calls from using a sandbox until endMove is called. It
+// returns FailedPrecondition if calls use the sandbox now.
+func (p *pauses) beginSave(ctx context.Context, rec *brig.Record) (endMove func(), err error) {
+	end, users, err := p.usesOf(rec.ID).beginMove(ctx, pausePatience)
+	if err != nil {
+		return nil, err
+	}
+	if users > 0 {
+		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is in use: %d calls have not ended", rec.Spec.Name, users).
+			WithHint("wait for them, or end them, and try again")
+	}
+	return func() {
+		end()
+		p.dropUses(rec.ID)
+	}, nil
+}
+
+// prepareSave checks that an instance can be saved, and makes its interpreters give up
+// the descriptors of the host.
+func (p *pauses) prepareSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
+	err := p.checkSave(ctx, saver, rec, in)
+	if err == nil {
+		err = p.interpreters.parkContexts(ctx, rec, in)
+	}
+	if err != nil {
+		err = p.lifecycle.explainLoss(ctx, rec, in, err)
+	}
+	return err
+}
+
+// saveDetached detaches an instance from this server and saves it. The reservations of
+// its processes wait for the next attachment.
+func (p *pauses) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance, to brig.SaveID, stay bool) (*brig.Save, error) {
+	carried := p.detachPrograms(rec.ID, in)
+	p.lifecycle.detachInstance(rec.ID)
+	p.holdCarried(rec.ID, carried)
+	failpoint.Hit("pause.detached")
+	save, err := saver.Save(ctx, in, to, stay)
+	failpoint.Hit("pause.saved")
+	return save, err
+}
+
+// handleFailedSave attaches an instance again that was detached for a save. If
+// the instance has ended, it records that the sandbox is paused or has ended.
+func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, in brig.Instance, err error, events eventsOf) (*brig.Record, error) {
+	if brig.KindOf(err) != brig.FailedPrecondition {
+		// The connection to a shim that died breaks before the provider knows that.
+		p.awaitEnd(ctx, in, lostShimTime)
+	}
+	if hasEnded(in) {
+		if in.Exit().Reason == brig.Saved { // only the answer was lost
+			return p.recordSave(ctx, saver, rec, events)
+		}
+		_, endErr := p.lifecycle.recordEnd(ctx, rec.Tenant, rec.ID, in)
+		return nil, errors.Join(err, endErr)
+	}
+	return nil, errors.Join(err, p.continueInstance(ctx, rec, backend, in, attachment{continued: true}))
+}
+
+// checkSavable rejects sandboxes that can never be saved, whatever programs they
+// run. done is the purpose of the save in messages, "paused" or "forked".
+func checkSavable(rec *brig.Record, done string) error {
+	refused := func(format string, args ...any) *brig.Error {
+		return brig.Errorf(brig.FailedPrecondition, "sandbox %q cannot be "+done+": "+format, append([]any{rec.Spec.Name}, args...)...)
+	}
+	switch {
+	case rec.State != brig.Running && rec.State != brig.Paused:
+		return brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", rec.Spec.Name, rec.State).WithHint("only a running sandbox can be %s", done)
+	case rec.Spec.Command != nil:
+		return refused("it has a main program").WithHint("start the program as a process of a pausable sandbox instead")
+	case isWrittenBack(rec.Spec):
+		return refused("its workspace is written back").WithHint("use the workspace in mode overlay, and commit it")
+	}
+	for label := range rec.Spec.Labels {
+		if strings.HasPrefix(label, toolLabelPrefix) {
+			return refused("it runs tools of the server").WithHint("use sandboxes that were created for a caller")
+		}
+	}
+	return nil
+}
+
+// checkSave asks the provider whether an instance can be saved now. An unused
+// pooled interpreter must not prevent the save, so checkSave ends it first.
+func (p *pauses) checkSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
+	if s := p.interpreters.contextsOf(rec.ID).takePooled(); s != nil {
+		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+		err := s.Kill(ctx)
+		cancel()
+		s.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return saver.CheckSave(ctx, in)
+}
+
+// takePooled returns the pooled interpreter that waits for the first context, or
+// nil if there is none.
+func (cs *contexts) takePooled() *interpreter.Session {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	s := cs.pooled
+	cs.pooled = nil
+	return s
+}
+
+// detachPrograms disconnects from the processes of a sandbox, which keep
+// running. It updates their stored state first, so that they are found again. It
+// returns their reservations.
+func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*reservation) {
+	for _, proc := range p.programs.processesOf(id).running() {
+		proc.detachMu.Lock()
+		proc.detached = true
+		p.programs.updateSupervisor(in, proc)
+		r := proc.reservation
+		proc.reservation = nil
+		proc.detachMu.Unlock()
+		r.detachStop()
+		proc.unwatch()
+		<-proc.unwatched
+		if _, end, _ := proc.outputBuffer.state(); end != nil {
+			r.release()
+		} else if r != nil {
+			carried = append(carried, r)
+		}
+	}
+	return carried
+}
+
+// recordPause records that a sandbox is paused.
+func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.Save, events eventsOf) (*brig.Record, error) {
+	a, err := p.account(ctx, rec.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	limitRange, _ := a.callLimits()
+	now := p.Now().UTC()
+	executions := p.takeCarried(rec.ID).release()
+	rec, err = p.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+		if r.State != brig.Running {
+			return nil // recorded before
+		}
+		r.State = brig.Paused
+		r.Pause = &brig.Pause{At: now, Bytes: save.Bytes, Left: max(r.Expires.Sub(now), 0), Executions: executions}
+		r.SaveKey, r.Expires = nil, now.Add(limitRange.MaxPause)
+		return nil
+	}, events.orNone())
+	failpoint.Hit("pause.recorded")
+	if err != nil {
+		return nil, err
+	}
+	return rec, p.trackPaused(ctx, rec)
+}
+
+// trackPaused counts the disk space of a paused sandbox against its tenant's
+// storage.
+func (p *pauses) trackPaused(ctx context.Context, rec *brig.Record) error {
+	a, err := p.account(ctx, rec.Tenant)
+	if err != nil {
+		return err
+	}
+	p.track(rec.ID, a.reservePaused(rec.Pause.Bytes))
+	p.packs.later(rec, p.PackAfter)
+	return nil
+}
+
+// attachment describes how an existing instance is attached again.
+type attachment struct {
+	// continued is set if this server or an earlier one detached the instance
+	// cleanly. No code was running in its contexts then, so none is
+	// interrupted.
+	continued bool
+	// copied is set for a copy of an instance, which needs an identity and random
+	// numbers of its own.
+	copied bool
+	// paused is the time for which the instance did not run.
+	paused time.Duration
+}
+
+// continueInstance attaches a detached instance, so that it can be used as
+// before.
+func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend *backend, in brig.Instance, how attachment) error {
+	if p.sandboxes.get(rec.ID).reservation == nil {
+		if err := p.trackExisting(ctx, rec); err != nil {
+			return err
+		}
+	}
+	backend.retain()
+	p.lifecycle.adopt(rec, backend, in)
+	if err := p.network.openEgress(ctx, rec, in); err != nil {
+		p.Log.WarnContext(ctx, "open the network of a sandbox", "sandbox", rec.ID, "err", err)
+		p.network.reopenEgressAsync(rec, in)
+	}
+	p.lifecycle.startPauser(ctx, rec, in)
+	if err := p.interpreters.reattachProcesses(ctx, rec, in, how); err != nil {
+		return err
+	}
+	list, err := p.Store.ListExecs(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	return p.programs.recoverExecs(ctx, rec, list)
+}
+
+// Resume implements brig.Service.
+func (p *pauses) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
+	return do(ctx, p.gate, brig.OpResume, name, func(v *call) (*brig.Sandbox, error) {
+		if v.rec.State != brig.Paused && v.rec.State != brig.Running {
+			return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", v.rec.Spec.Name, v.rec.State).WithHint("only a paused sandbox can be resumed")
+		}
+		rec, err := p.resume(ctx, v.rec, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &rec.Sandbox, nil
+	})
+}
+
+// resumePaused resumes a sandbox for a call that uses it, if the sandbox is
+// paused and the call may resume it. It updates the call's record, and reports
+// whether the call can try again.
+func (p *pauses) resumePaused(ctx context.Context, rec *brig.Record) (again bool, err error) {
+	if rec.State != brig.Running && rec.State != brig.Paused {
+		return false, nil
+	}
+	now, err := p.Store.Get(ctx, rec.Tenant, string(rec.ID))
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case now.State == brig.Paused && !brig.MayResume(ctx):
+		return false, brig.Errorf(brig.FailedPrecondition, "sandbox %q is paused", now.Spec.Name).WithHint("resume it first")
+	case now.State == brig.Paused:
+		if now, err = p.resume(ctx, now, p.resumedByUse(ctx)); err != nil {
+			return false, err
+		}
+	case now.State != brig.Running || rec.State != brig.Paused:
+		return false, nil
+	}
+	*rec = *now
+	return true, nil
+}
+
+// resumedByUse returns a function that makes the audit event of an implicit
+// resume.
+func (p *pauses) resumedByUse(ctx context.Context) eventsOf {
+	return func(r *brig.Record) []brig.Event {
+		event := p.observedEvent(r, brig.OpResume.Name, map[string]string{brig.DetailWhy: "use"})
+		event.Actor = brig.ActorFrom(ctx).Name
+		return []brig.Event{event}
+	}
+}
+
+// resume restores the instance of a paused sandbox. Concurrent calls wait for
+// the first call, which restores it. The restore continues even if the caller
+// disconnects.
+func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) (*brig.Record, error) {
+	saver, backend, err := p.providers.saverOf(rec)
+	if err != nil {
+		return nil, err
+	}
+	endMove, users, err := p.usesOf(rec.ID).beginMove(ctx, cleanupTimeout)
+	if err != nil {
+		return nil, err
+	}
+	if users > 0 {
+		return nil, fmt.Errorf("resume %s: %d calls use it", rec.ID, users)
+	}
+	defer p.dropUses(rec.ID)
+	defer endMove()
+	began := time.Now()
+	release, err := p.capacity.acquire(ctx, rec.Tenant, began)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	if rec, err = p.Store.Get(ctx, rec.Tenant, string(rec.ID)); err != nil || rec.State != brig.Paused {
+		return rec, err
+	}
+	a, err := p.account(ctx, rec.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	limitRange, _ := a.callLimits()
+	if err := checkLife(rec, p.Now(), limitRange.MaxLife); err != nil {
+		return nil, err
+	}
+	reservation, err := a.reserveResumed(rec.Spec, rec.Pause.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	carried, err := p.programs.reserveCarried(a, rec, rec.Pause.Executions, rec.Copied)
+	if err != nil {
+		reservation.release()
+		return nil, err
+	}
+	reservation.start()
+	in, now, err := p.restore(ctx, saver, rec, limitRange.MaxLife, events)
+	p.reportCreation(rec.Provider, brig.MadeCaller, began, err)
+	if err != nil {
+		reservation.release()
+		cancelAll(carried)
+		return nil, err
+	}
+	p.holdCarried(rec.ID, carried)
+	p.sandboxes.get(rec.ID).reservation.release() // the pause's reservation
+	p.track(rec.ID, reservation)
+	how := attachment{continued: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor}
+	if err := p.continueInstance(ctx, now, backend, in, how); err != nil {
+		return nil, err
+	}
+	if rec.Copied {
+		now, err = p.updateRecord(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+			r.Copied = false
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := saver.RemoveSave(ctx, saveOf(rec.ID)); err != nil { // the next start of the server removes it
+		p.Log.WarnContext(ctx, "remove the save of a resumed sandbox", "sandbox", rec.ID, "err", err)
+	}
+	failpoint.Hit("resume.removed")
+	return now, nil
+}
+
+// restore starts the instance of a paused sandbox, and records that the sandbox
+// runs. If that fails, the sandbox is still paused.
+func (p *pauses) restore(ctx context.Context, saver brig.Saver, rec *brig.Record, maxLife time.Duration, events eventsOf) (brig.Instance, *brig.Record, error) {
+	spec := rec.Spec
+	spec.Image, spec.Env, spec.Share = rec.Digest, withCA(spec), rec.Tenant
+	now := p.Now().UTC()
+	expires := leaseAfterPause(rec, now, maxLife)
+	var in brig.Instance
+	err := p.packs.unpack(ctx, saver, rec)
+	if err == nil {
+		in, err = saver.Restore(ctx, saveOf(rec.ID), rec.ID, spec, expires.Add(saveAllowance(spec)))
+	}
+	failpoint.Hit("resume.restored")
+	if brig.KindOf(err) == brig.NotFound {
+		return nil, nil, brig.Errorf(brig.FailedPrecondition, "the memory and files of sandbox %q are gone", rec.Spec.Name).
+			WithHint("remove the sandbox, and create another one").Because(err)
+	}
+	if err == nil && rec.Copied {
+		if err = runRestored(ctx, rec, in); err != nil {
+			err = errors.Join(err, in.Stop(context.WithoutCancel(ctx), 0, brig.Saved))
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := p.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+		if r.State != brig.Paused {
+			return brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", r.Spec.Name, r.State)
+		}
+		r.State, r.Handle, r.Notes, r.Expires = brig.Running, in.Handle(), in.Notes(), expires
+		r.PausedFor += now.Sub(r.Pause.At)
+		r.Pause, r.SaveKey = nil, nil
+		return nil
+	}, events.orNone())
+	failpoint.Hit("resume.recorded")
+	if err != nil {
+		return nil, nil, errors.Join(err, in.Stop(context.WithoutCancel(ctx), 0, brig.Saved))
+	}
+	return in, out, nil
+}
+
+// recoverPaused checks whether a paused sandbox has an instance, since a server
+// may have died after a restore and before recording it. If so, it records that
+// the sandbox runs.
+func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running bool, err error) {
+	in, err := p.providers.recoverInstance(ctx, rec)
+	if brig.KindOf(err) == brig.NotFound || err == nil && hasEnded(in) {
+		return false, p.trackPaused(ctx, rec)
+	}
+	if err != nil {
+		return false, err
+	}
+	if rec.Copied {
+		// Its identity and its random numbers may not have been renewed. The save
+		// exists until they are.
+		if err := in.Stop(ctx, 0, brig.Saved); err != nil {
+			return false, err
+		}
+		return false, p.trackPaused(ctx, rec)
+	}
+	a, err := p.account(ctx, rec.Tenant)
+	if err != nil {
+		return false, err
+	}
+	limitRange, _ := a.callLimits()
+	now := p.Now().UTC()
+	out, err := p.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+		r.State, r.Expires = brig.Running, leaseAfterPause(r, now, limitRange.MaxLife)
+		r.PausedFor += now.Sub(r.Pause.At)
+		r.Pause, r.SaveKey = nil, nil
+		return nil
+	}, p.resumedByUse(ctx))
+	if err == nil {
+		*rec = *out
+	}
+	return true, err
+}
+
+// recoverSave records that a sandbox is paused, if its server died after the
+// save.
+func (p *pauses) recoverSave(ctx context.Context, rec *brig.Record) error {
+	p.lifecycle.detachInstance(rec.ID) // releases its reservation as a running sandbox
+	saver, _, err := p.providers.saverOf(rec)
+	if err != nil {
+		return err
+	}
+	_, err = p.recordSave(ctx, saver, rec, nil)
+	return err
+}
+
+// recordSave records that a sandbox is paused whose instance ended with a save.
+func (p *pauses) recordSave(ctx context.Context, saver brig.Saver, rec *brig.Record, events eventsOf) (*brig.Record, error) {
+	save, err := saver.GetSave(ctx, saveOf(rec.ID))
+	if err != nil {
+		return nil, err
+	}
+	return p.recordPause(ctx, rec, save, events)
+}
+
+// removeStaleSave removes the save of a sandbox that runs or has ended. A server
+// may have died after it resumed or ended the sandbox.
+func (p *pauses) removeStaleSave(ctx context.Context, rec *brig.Record) {
+	saver, _, err := p.providers.saverOf(rec)
+	if err != nil {
+		return // without a Saver there is no save
+	}
+	if err := saver.RemoveSave(ctx, saveOf(rec.ID)); err != nil {
+		p.Log.WarnContext(ctx, "remove the save of a sandbox that is not paused", "sandbox", rec.ID, "err", err)
+	}
+}

@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// StreamLimits bounds long-lived streams of sandboxes: watches, attached
+// processes, downloads and connections to ports. Each uses memory of the
+// sandbox's agent and of the server. A zero field selects the default.
+type StreamLimits struct {
+	// Sandbox is the maximum number of watches, attached processes and
+	// downloads of one sandbox. Connections is the maximum number of
+	// connections to its ports.
+	Sandbox, Connections int
+	// Key and Tenant are the maximum numbers of streams of both kinds for one
+	// key and one tenant.
+	Key, Tenant int
+}
+
+// Defaults of StreamLimits.
+const (
+	defaultStreams       = 128
+	defaultConnections   = 512
+	defaultKeyStreams    = 512
+	defaultTenantStreams = 2048
+)
+
+// streams counts the open streams.
+type streams struct {
+	limits StreamLimits
+
+	mu      sync.Mutex // guards byOwner
+	byOwner map[streamOwner]int
+}
+
+// streamOwner is the owner of counted streams: a sandbox, for one kind of
+// stream, or a key or a tenant.
+type streamOwner struct{ kind, tenant, name string }
+
+func newStreams(l StreamLimits) *streams {
+	for _, f := range []struct {
+		n        *int
+		standard int
+	}{{&l.Sandbox, defaultStreams}, {&l.Connections, defaultConnections}, {&l.Key, defaultKeyStreams}, {&l.Tenant, defaultTenantStreams}} {
+		if *f.n == 0 {
+			*f.n = f.standard
+		}
+	}
+	return &streams{limits: l, byOwner: map[streamOwner]int{}}
+}
+
+// retryStreams is the suggested delay before a rejected stream is retried.
+const retryStreams = 2 * time.Second
+
+// open counts one more stream of a call until release is called. Later calls of
+// release have no effect.
+func (s *streams) open(v *call) (release func(), err error) {
+	kind, most, what := "stream", s.limits.Sandbox, "watches, attached processes and downloads"
+	if v.op == brig.OpDial {
+		kind, most, what = "connection", s.limits.Connections, "connections to its ports"
+	}
+	type bound struct {
+		of     streamOwner
+		most   int
+		format string
+	}
+	bounds := []bound{
+		{streamOwner{kind, v.rec.Tenant, string(v.rec.ID)}, most, "the sandbox has %d " + what + " open already"},
+		{streamOwner{"tenant", v.actor.Tenant, ""}, s.limits.Tenant, "the tenant has %d streams of sandboxes open already"},
+	}
+	if v.actor.Key != "" {
+		bounds = append(bounds, bound{streamOwner{"key", v.actor.Tenant, v.actor.Key}, s.limits.Key, "the key has %d streams of sandboxes open already"})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range bounds {
+		if n := s.byOwner[b.of]; n >= b.most {
+			e := brig.Errorf(brig.RateLimited, b.format, n).WithHint("close one that is not used any more, or ask the operator for more")
+			e.RetryAfter = retryStreams
+			return nil, e
+		}
+	}
+	for _, b := range bounds {
+		s.byOwner[b.of]++
+	}
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, b := range bounds {
+			if s.byOwner[b.of]--; s.byOwner[b.of] == 0 {
+				delete(s.byOwner, b.of)
+			}
+		}
+	}), nil
+}
+
+// streamConn is a counted connection. Close releases it.
+type streamConn struct {
+	activeConn
+	release func()
+}
+
+var _ net.Conn = streamConn{}
+
+// Close implements net.Conn.
+func (c streamConn) Close() error {
+	defer c.release()
+	return c.activeConn.Close()
+}
+
+type streamReader struct {
+	io.ReadCloser
+	release func()
+}
+
+// Close implements io.Closer.
+func (r streamReader) Close() error {
+	defer r.release()
+	return r.ReadCloser.Close()
+}

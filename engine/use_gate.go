@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// useGate counts the calls that use a sandbox's instance, and lets one pause or
+// resume at a time replace the instance while no call uses it.
+type useGate struct {
+	mu      sync.Mutex // guards the fields below
+	users   int
+	passive map[int]func() // the calls that only wait or transfer data, and how a pause ends them
+	number  int            // of the last passive call
+	waiting int            // calls that wait until moving is closed
+	changed chan struct{}  // closed when users or passive changes; nil if no pause or resume waits
+	moving  chan struct{}  // closed when the current pause or resume ends; nil if there is none
+	noted   time.Time      // when the failure of a pause of the idle sandbox was last recorded
+}
+
+// usesOf returns the gate of a sandbox.
+func (e *env) usesOf(id brig.ID) (g *useGate) {
+	e.sandboxes.update(id, func(s *sandbox) {
+		if s.uses == nil {
+			s.uses = &useGate{}
+		}
+		g = s.uses
+	})
+	return g
+}
+
+// dropUses removes the gate of a sandbox that has no instance, unless calls use
+// the gate.
+func (e *env) dropUses(id brig.ID) {
+	e.sandboxes.update(id, func(s *sandbox) {
+		if s.instance == nil && s.uses != nil && s.uses.isFree() {
+			s.uses = nil
+		}
+	})
+}
+
+// isFree reports whether no call, pause or resume uses the gate or waits for it.
+func (g *useGate) isFree() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.users == 0 && g.waiting == 0 && g.moving == nil
+}
+
+// enter waits until no pause or resume is in progress, and counts one user
+// until leave is called.
+func (g *useGate) enter(ctx context.Context) (leave func(), err error) {
+	if err := g.lockUnmoved(ctx); err != nil {
+		return nil, err
+	}
+	g.users++
+	g.mu.Unlock()
+	return sync.OnceFunc(g.endUse), nil
+}
+
+// lockUnmoved waits until no pause or resume is in progress, and returns with
+// g.mu held. After an error it is not held.
+func (g *useGate) lockUnmoved(ctx context.Context) error {
+	g.mu.Lock()
+	g.waiting++
+	for g.moving != nil {
+		moving := g.moving
+		g.mu.Unlock()
+		var err error
+		select {
+		case <-moving:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		g.mu.Lock()
+		if err != nil {
+			g.waiting--
+			g.mu.Unlock()
+			return err
+		}
+	}
+	g.waiting--
+	return nil
+}
+
+func (g *useGate) endUse() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.users--
+	g.signal()
+}
+
+// addPassive declares a call that has entered as passive, until remove is called:
+// a pause ends the call with end, instead of waiting for it.
+func (g *useGate) addPassive(end func()) (remove func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.passive == nil {
+		g.passive = map[int]func(){}
+	}
+	g.number++
+	n := g.number
+	g.passive[n] = end
+	g.signal()
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.passive, n)
+		g.signal()
+	}
+}
+
+// signal wakes a pause or resume that waits. The caller holds g.mu.
+func (g *useGate) signal() {
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
+}
+
+// passiveTime is the time in which passive calls leave after a pause has ended
+// them.
+const passiveTime = 5 * time.Second
+
+// beginMove starts a pause or resume. It waits for any other pause or resume,
+// and then up to patience until only passive calls use the instance, which it
+// ends. No call can enter until end is called. It returns the number of calls
+// that still use the instance, which is 0 on success.
+func (g *useGate) beginMove(ctx context.Context, patience time.Duration) (end func(), users int, err error) {
+	if err := g.lockUnmoved(ctx); err != nil {
+		return nil, 0, err
+	}
+	end = g.move()
+	defer g.mu.Unlock()
+	users, err = g.awaitUsers(ctx, patience, func() int { return g.users - len(g.passive) })
+	if err == nil && users <= 0 {
+		ends := slices.Collect(maps.Values(g.passive))
+		g.mu.Unlock()
+		for _, f := range ends {
+			f()
+		}
+		g.mu.Lock()
+		users, err = g.awaitUsers(ctx, passiveTime, func() int { return g.users })
+	}
+	if err == nil && users <= 0 {
+		return end, 0, nil
+	}
+	g.mu.Unlock()
+	end()
+	g.mu.Lock()
+	return nil, users, err
+}
+
+// beginUnused is like beginMove, but it waits for no call and ends none: it returns
+// false if any call uses the instance, also a passive one.
+func (g *useGate) beginUnused(ctx context.Context) (end func(), ok bool, err error) {
+	if err := g.lockUnmoved(ctx); err != nil {
+		return nil, false, err
+	}
+	defer g.mu.Unlock()
+	if g.users > 0 {
+		return nil, false, nil
+	}
+	return g.move(), true, nil
+}
+
+// move keeps calls from entering until end is called. The caller holds g.mu.
+func (g *useGate) move() (end func()) {
+	g.moving = make(chan struct{})
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		close(g.moving)
+		g.moving, g.changed = nil, nil
+	})
+}
+
+// awaitUsers waits up to a time until the number of users is 0, and returns the
+// number. The caller holds g.mu.
+func (g *useGate) awaitUsers(ctx context.Context, most time.Duration, number func() int) (int, error) {
+	timeout := time.NewTimer(most)
+	defer timeout.Stop()
+	for late := false; number() > 0 && !late; {
+		changed := make(chan struct{})
+		g.changed = changed
+		g.mu.Unlock()
+		var err error
+		select {
+		case <-changed:
+		case <-timeout.C:
+			late = true
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		g.mu.Lock()
+		if err != nil {
+			return number(), err
+		}
+	}
+	return number(), nil
+}
+
+// endedByPause declares the current call on a sandbox as passive: a pause
+// cancels the returned context with errPaused. The caller calls done at the end.
+func (e *env) endedByPause(ctx context.Context, id brig.ID) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	remove := e.usesOf(id).addPassive(func() { cancel(errPaused()) })
+	return ctx, func() {
+		remove()
+		cancel(nil)
+	}
+}
+
+// errPaused is the error of a passive call that a pause ends.
+func errPaused() error {
+	return brig.Errorf(brig.Unavailable, "the sandbox was paused").WithHint("call again: that resumes it")
+}

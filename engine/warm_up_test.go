@@ -1,0 +1,72 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// warmedUp returns the instances whose shell has run the empty command so far.
+func warmedUp(p *hookedProvider) []brig.ID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.shells)
+}
+
+// Pooled instances for sandboxes that persist have run a command before they
+// are claimed; those for one-shots have not.
+func TestPooledSandboxesAreWarmedUp(t *testing.T) {
+	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+		ctx := withRole(t, brig.Operator)
+		mustRun(t, h, python("ann"), brig.PoolHit)
+		waitForRefill()
+		if got := warmedUp(p); len(got) > 0 {
+			t.Errorf("for one-shots %v had a command", got)
+		}
+		for _, name := range []string{"first", "second"} {
+			s, err := h.Create(ctx, brig.Spec{Name: name})
+			if err != nil || s.Pool != brig.PoolHit {
+				t.Fatalf("created %+v, %v", s, err)
+			}
+			had := slices.Contains(warmedUp(p), s.ID)
+			if want := name == "second"; had != want {
+				t.Errorf("%s: that it had a command before is %t, want %t", name, had, want)
+			}
+			waitForRefill()
+		}
+		before := len(warmedUp(p))
+		mustRun(t, h, python("ann"), brig.PoolHit)
+		waitForRefill()
+		if got := len(warmedUp(p)); got != before {
+			t.Errorf("after a one-shot again: %d had a command, want %d", got, before)
+		}
+		for _, name := range []string{"first", "second"} {
+			if err := h.Remove(ctx, name); err != nil {
+				t.Error(err)
+			}
+		}
+		h.Close()
+		p.assertClean(t)
+	})
+}
+
+// An instance is usable even if its shell does not work.
+func TestFailedWarmUpIsIgnored(t *testing.T) {
+	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+		ctx := withRole(t, brig.Operator)
+		p.mu.Lock()
+		p.exec = func(brig.Command) error { return errors.New("no shell") }
+		p.mu.Unlock()
+		for _, name := range []string{"first", "second"} {
+			if s, err := h.Create(ctx, brig.Spec{Name: name}); err != nil || s.Pool != brig.PoolHit {
+				t.Fatalf("created %+v, %v", s, err)
+			}
+			waitForRefill()
+		}
+		if s := h.poolClass(t); s.Ready < 1 || s.Failed != 0 || len(warmedUp(p)) == 0 {
+			t.Errorf("what waits: %+v, after %d rehearsals", s, len(warmedUp(p)))
+		}
+	})
+}

@@ -1,0 +1,270 @@
+package agent
+
+import (
+	"bytes"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// firstTag is one less than the first supplementary group that marks a process
+// tree. The tags are far above the groups of real systems.
+const firstTag = 1 << 30
+
+const (
+	// treeTime is how long the agent tries to kill a tree. Afterwards the host
+	// repeats the call.
+	treeTime = 10 * time.Second
+	// stopPasses is the maximum number of attempts to stop a whole tree before
+	// the tree is killed without being stopped.
+	stopPasses = 50
+	// startTime is the maximum time for which a process may have no environment
+	// while it starts a program. The kernel sets the new environment last.
+	startTime = 100 * time.Millisecond
+)
+
+// killer kills process trees. A single pass over all processes serves all
+// pending trees: the agent competes with those trees for a processor, and a
+// separate search for each tree would be too expensive.
+type killer struct {
+	mu      sync.Mutex     // guards the fields below
+	next    []*pendingKill // trees that killAll has not taken yet
+	running bool
+}
+
+// pendingKill is a process tree to be killed.
+type pendingKill struct {
+	leader int
+	tag    uint32
+	plain  bool
+	until  time.Time
+	done   chan struct{} // closed when the attempt has ended
+	gone   bool          // whether the whole tree is gone, valid once done is closed
+
+	passes, calm int // number of attempts to stop the tree, and of consecutive attempts that found it stopped
+	killing      bool
+}
+
+// kill kills the process tree of an execution, and reports whether the whole
+// tree is gone.
+func (k *killer) kill(x *execution) bool {
+	t := k.begin(x)
+	if t == nil {
+		return true
+	}
+	<-t.done
+	return t.gone
+}
+
+// begin starts to kill the process tree of an execution. It returns nil if the
+// execution has no process.
+func (k *killer) begin(x *execution) *pendingKill {
+	x.mu.Lock()
+	leader, ended := x.leader, x.exit != nil
+	x.mu.Unlock()
+	if leader <= 1 || ended { // before the start there is no id, and after the end the id may be reused
+		return nil
+	}
+	t := &pendingKill{leader: leader, tag: x.tag, plain: x.plain, until: time.Now().Add(treeTime), done: make(chan struct{})}
+	// Most processes stay in their original process group. This call kills them
+	// and leaves time to search for the rest, even if the tree is busy. It also
+	// kills the first process. If that were stopped instead, the end of its
+	// children could send it SIGHUP, and its exit status would be wrong.
+	t.killGroup()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.next = append(k.next, t)
+	if !k.running {
+		k.running = true
+		go k.killAll()
+	}
+	return t
+}
+
+// killGroup kills the first process group of a tree. It repeats the signal,
+// because the group may grow meanwhile.
+func (t *pendingKill) killGroup() {
+	for range 3 {
+		syscall.Kill(-t.leader, syscall.SIGKILL)
+	}
+}
+
+// killAll kills all pending trees, including those that are added meanwhile.
+func (k *killer) killAll() {
+	var trees []*pendingKill
+	s := search{harmless: map[int]bool{}, bare: map[int]time.Time{}}
+	for {
+		k.mu.Lock()
+		if len(k.next) > 0 {
+			// A process without a tag of the earlier trees may have a tag of
+			// the new trees.
+			trees, s.harmless = append(trees, k.next...), map[int]bool{}
+			k.next = nil
+		}
+		if len(trees) == 0 {
+			k.running = false
+			k.mu.Unlock()
+			return
+		}
+		k.mu.Unlock()
+		found, sure := s.findTagged(trees)
+		pause := true
+		left := trees[:0:0]
+		for _, t := range trees {
+			switch {
+			case len(found[t]) == 0 && sure:
+				t.gone = true
+				close(t.done)
+			case time.Now().After(t.until):
+				t.release(found[t])
+				close(t.done)
+			default:
+				left = append(left, t)
+				t.advance(found[t], sure)
+				pause = pause && t.killing
+			}
+		}
+		if trees = left; pause && len(left) > 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// advance performs the next step on a tree. A tree is stopped before it is
+// killed, so that it cannot fork faster than it is killed. A stopped process
+// neither forks nor frees its slot under RLIMIT_NPROC. A process may fork after
+// it was listed and before it is stopped, so the list is complete only when two
+// consecutive passes find the whole tree stopped.
+func (t *pendingKill) advance(tree []pid, sure bool) {
+	if !t.killing {
+		for _, p := range tree {
+			if !p.stopped {
+				syscall.Kill(p.id, syscall.SIGSTOP)
+				sure = false
+			}
+		}
+		if t.calm++; !sure {
+			t.calm = 0
+		}
+		t.passes++
+		t.killing = t.calm >= 2 || t.passes >= stopPasses
+		if !t.killing {
+			return
+		}
+	}
+	syscall.Kill(-t.leader, syscall.SIGKILL)
+	for _, p := range tree {
+		syscall.Kill(p.id, syscall.SIGKILL)
+	}
+}
+
+// release sends SIGKILL to the remaining processes once more when treeTime has
+// passed.
+func (t *pendingKill) release(tree []pid) {
+	t.killGroup()
+	for _, p := range tree {
+		syscall.Kill(p.id, syscall.SIGKILL)
+	}
+}
+
+type pid struct {
+	id      int
+	stopped bool
+}
+
+// search repeatedly searches for processes that have the tags of trees.
+type search struct {
+	harmless map[int]bool      // processes that have ended or have none of the tags
+	bare     map[int]time.Time // when a process was first found without an environment
+}
+
+// starting reports whether a process without an environment may still be
+// starting a program, whose environment may then contain a tag.
+func (s *search) starting(id int) bool {
+	if _, seen := s.bare[id]; !seen {
+		s.bare[id] = time.Now()
+	}
+	return time.Since(s.bare[id]) < startTime
+}
+
+// findTagged lists the live processes by the tree whose tag they have. sure is
+// false if a process ended after it was listed, because it may have forked a
+// child that is not on the list. It is also false while a process may be
+// starting a program.
+func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid, sure bool) {
+	byGroup, byMark := map[string]*pendingKill{}, map[string]*pendingKill{}
+	for _, t := range trees {
+		if t.plain {
+			byMark[treeMark(t.tag)] = t
+		} else {
+			byGroup[strconv.FormatUint(uint64(t.tag), 10)] = t
+		}
+	}
+	found, sure = map[*pendingKill][]pid{}, true
+	for _, id := range pids() {
+		b, err := status(id)
+		state, threads, groups := parseStatus(b)
+		// The first thread may end before the others. The process is then
+		// reported as a zombie although it still runs.
+		if err != nil || state == 'X' || state == 'Z' && threads < 2 {
+			sure = sure && s.harmless[id]
+			s.harmless[id] = true
+			continue
+		}
+		s.harmless[id] = true
+		t := taggedTree(byGroup, bytes.Fields(groups))
+		if t == nil && len(byMark) > 0 {
+			env, err := environment(id)
+			t = taggedTree(byMark, bytes.Split(env, []byte{0}))
+			if err == nil && len(env) == 0 && s.starting(id) {
+				sure = false
+				delete(s.harmless, id)
+			}
+		}
+		if t != nil {
+			found[t] = append(found[t], pid{id: id, stopped: state == 'T'})
+			delete(s.harmless, id)
+		}
+	}
+	return found, sure
+}
+
+// taggedTree returns the tree whose tag is among the given names, or nil.
+func taggedTree(trees map[string]*pendingKill, names [][]byte) *pendingKill {
+	for _, n := range names {
+		if t := trees[string(n)]; t != nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// kill kills the process trees of executions. It succeeds for executions
+// without processes.
+func (a *Agent) kill(call wire.Kill) error {
+	var fights []*pendingKill
+	for _, id := range append([]string{call.ID}, call.More...) {
+		a.mu.Lock()
+		x := a.execs[id]
+		a.mu.Unlock()
+		if x == nil {
+			continue
+		}
+		if t := a.killer.begin(x); t != nil {
+			fights = append(fights, t)
+		}
+	}
+	left := 0
+	for _, t := range fights {
+		if <-t.done; !t.gone {
+			left++
+		}
+	}
+	if left > 0 {
+		return failure("internal", "", "%d process trees have not ended in %v", left, treeTime)
+	}
+	return nil
+}

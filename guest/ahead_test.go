@@ -1,0 +1,46 @@
+package guest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+// Ahead returns messages of the process before they are received, even if a
+// part of them was already read. It does not change the result of Receive.
+func TestAhead(t *testing.T) {
+	s, p := streams(t)
+	look := func(when, want string, over bool) {
+		t.Helper()
+		sent, ended := s.unreadMessages()
+		if string(sent) != want || ended != over {
+			t.Errorf("%s: %q, %v", when, sent, ended)
+		}
+	}
+	look("at first", "", false)
+	p.out("output")
+	p.say("one\n")
+	p.say("tw")
+	look("nothing is received", "one\ntw", false)
+	receive := func(want brig.From, text string) {
+		t.Helper()
+		from, b, err := s.receive()
+		if err != nil || from != want || string(b) != text {
+			t.Errorf("received %v %q, %v, want %q", from, b, err, text)
+		}
+	}
+	receive(brig.FromStdout, "output")
+	look("the message is due", "one\ntw", false)
+	p.say("o\n" + strings.Repeat("x", 1000))
+	look("more has come", "one\ntwo\n"+strings.Repeat("x", 1000), false)
+	receive(brig.FromMessage, "one")
+	receive(brig.FromMessage, "two")
+	look("two are received", strings.Repeat("x", 1000), false)
+	p.say("\n")
+	receive(brig.FromMessage, strings.Repeat("x", 1000))
+	s.disconnect()
+	look("the process has exited", "", true)
+	s.close()
+	look("the stream is closed", "", true)
+}

@@ -1,0 +1,393 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+const (
+	// AgentTimeout is the maximum time that an agent with a pending kill may be
+	// silent before the sandbox counts as lost. Only answers on connections
+	// that were made for the request count. Output does not count: a program
+	// may flood, and an agent that only forwards output does not work. Programs
+	// that use all processors of the sandbox may delay the agent by seconds,
+	// which is no reason to end the sandbox and lose its state.
+	AgentTimeout = 30 * time.Second
+	// treeTimeout is the maximum time for an agent that answers to kill one
+	// process tree. Trees end in milliseconds. An agent that needs this long
+	// does not work, whatever it answers, and the host guarantees the time
+	// limit of an execution.
+	treeTimeout = 2 * time.Minute
+	// killRetry is the timeout of one kill request, after which the host makes
+	// another one.
+	killRetry = 10 * time.Second
+	// reconnectTime is the minimum time for an agent to end a tree if the
+	// connection of the execution broke meanwhile.
+	reconnectTime = 15 * time.Second
+	// exitTime is the maximum time for an agent to send the exit of a process
+	// after it has reported the end of the process tree. afterBytes is the
+	// maximum output until then: data in pipes and sockets, and the output that
+	// other holders of the pipes write during the agent's drainTime.
+	exitTime   = time.Minute
+	afterBytes = 256 << 20
+	// An agent counts as gone if it has closed at least maxCloses connections
+	// in a row without an answer, over at least closeTime.
+	maxCloses = 8
+	closeTime = AgentTimeout
+	// retryPause is the pause between two requests to kill a tree that has not
+	// ended.
+	retryPause = 250 * time.Millisecond
+	// batchTime is how long a kill request waits for other trees to be added.
+	batchTime = 2 * time.Millisecond
+)
+
+// ErrAgentGone is an ErrLost for an agent that did not answer in time. The
+// server logs its message as the reason for the end of a sandbox.
+var ErrAgentGone = fmt.Errorf("%w, on new connections either, within %v", ErrLost, AgentTimeout)
+
+// errKillFailed is an ErrAgentGone for an agent that answers but does not kill.
+var errKillFailed = fmt.Errorf("%w: it answers, but did not end a process tree within %v", ErrAgentGone, treeTimeout)
+
+// errAgentCloses is an ErrAgentGone for an agent that accepts connections but
+// closes them without an answer.
+var errAgentCloses = fmt.Errorf("%w: it closes every connection", ErrAgentGone)
+
+// errNoExit is an ErrAgentGone for an agent that does not report the exit of a
+// process.
+var errNoExit = fmt.Errorf("%w: the exit of a process that it has killed does not come", ErrAgentGone)
+
+// killTimeouts are the time limits of a kill. Tests use shorter limits.
+type killTimeouts struct{ agent, tree, again, rest, broken, exit, closes time.Duration }
+
+func (g *Guest) killTimeouts() killTimeouts {
+	if g.Grace > 0 {
+		return killTimeouts{agent: g.Grace, tree: g.Grace, again: g.Grace, rest: g.Grace, broken: g.Grace, exit: g.Grace, closes: g.Grace}
+	}
+	if g.test != nil {
+		return *g.test
+	}
+	return killTimeouts{agent: AgentTimeout, tree: treeTimeout, again: killRetry, rest: retryPause, broken: reconnectTime, exit: exitTime, closes: closeTime}
+}
+
+// kills collects the process trees to kill, and sends those that end together
+// to the agent in one call. The trees compete with the agent for a processor,
+// and separate calls would make the agent read, answer and search once for each
+// tree.
+type kills struct {
+	mu   sync.Mutex // guards the field below
+	next *killCall  // not sent yet
+}
+
+// killCall is one call that kills trees.
+type killCall struct {
+	ids  []string
+	done chan struct{} // closed when err is known
+	err  error
+}
+
+// killTree makes the agent kill the process tree of an execution. It returns
+// when the agent reports that all processes of the tree are gone.
+func (g *Guest) killTree(ctx context.Context, id string) error {
+	g.kills.mu.Lock()
+	c := g.kills.next
+	if c == nil {
+		c = &killCall{done: make(chan struct{})}
+		g.kills.next = c
+		time.AfterFunc(batchTime, func() { g.send(c) })
+	}
+	if !slices.Contains(c.ids, id) {
+		c.ids = append(c.ids, id)
+	}
+	g.kills.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// send makes a kill call. Several callers wait for it, so it has its own
+// timeout.
+func (g *Guest) send(c *killCall) {
+	g.kills.mu.Lock()
+	g.kills.next = nil
+	g.kills.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), g.killTimeouts().again) //nolint:forbidigo // for many callers
+	defer cancel()
+	// Agents of earlier versions read only the first id. The callers with other
+	// ids retry.
+	c.err = g.callWithoutResult(ctx, wire.Call{Op: wire.OpKill, Kill: &wire.Kill{ID: c.ids[0], More: c.ids[1:]}})
+	close(c.done)
+}
+
+// treeKill is the kill of one execution's process tree. The host repeats the
+// request until the tree is gone or the agent counts as gone.
+type treeKill struct {
+	once sync.Once
+	ctx  context.Context // ends when no caller waits for the tree's end
+	stop context.CancelFunc
+	over chan struct{} // closed when err is known
+	err  error         // the reason why the agent counts as gone; nil if the tree is gone
+	// The times of the start and of the agent's last answer, in nanoseconds, or
+	// 0 before the start.
+	began, alive atomic.Int64
+	// The number of connections in a row that were closed without an answer,
+	// and the time of the first one.
+	closed int
+	since  time.Time
+}
+
+func newTreeKill(ctx context.Context) *treeKill {
+	f := &treeKill{over: make(chan struct{})}
+	f.ctx, f.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return f
+}
+
+// recordAlive records that the agent has just answered.
+func (f *treeKill) recordAlive() {
+	f.alive.Store(time.Now().UnixNano())
+	f.closed = 0
+}
+
+// timeSinceAnswer returns the time since the agent's last answer.
+func (f *treeKill) timeSinceAnswer() time.Duration { return time.Since(time.Unix(0, f.alive.Load())) }
+
+// start begins a kill, or continues one whose connection broke meanwhile. In
+// the second case the agent has only its remaining time, but at least p.broken.
+func (f *treeKill) start(p killTimeouts) {
+	now := time.Now()
+	if f.began.CompareAndSwap(0, now.UnixNano()) {
+		f.alive.Store(now.UnixNano())
+		return
+	}
+	f.alive.Store(max(f.alive.Load(), now.Add(p.broken-p.agent).UnixNano()))
+}
+
+// pendingKillError is the error of an execution that was being killed.
+type pendingKillError struct {
+	error
+	began, alive int64
+}
+
+func (u pendingKillError) Unwrap() error { return u.error }
+
+// stopped ends a kill. It adds the state of the kill to the error that ended
+// the execution.
+func (f *treeKill) stopped(err error) error {
+	f.stop()
+	if began := f.began.Load(); began != 0 && errors.Is(err, ErrLost) {
+		return pendingKillError{err, began, f.alive.Load()}
+	}
+	return err
+}
+
+// unanswered records the error of a request that was not answered.
+func (f *treeKill) unanswered(err error) {
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		f.closed = 0 // the agent did not just close the connection
+		return
+	}
+	if f.closed == 0 {
+		f.since = time.Now()
+	}
+	f.closed++
+}
+
+// goneError returns the reason why the agent counts as gone, or nil if the kill
+// has not failed.
+func (f *treeKill) goneError() error {
+	select {
+	case <-f.over:
+		return f.err
+	default:
+		return nil
+	}
+}
+
+// kill makes the agent kill the process tree, and repeats the request as
+// needed. It returns when the agent has reported that the tree is gone, when
+// the agent counts as gone, or when all callers have stopped waiting.
+func (x *exec) kill() {
+	x.treeKill.once.Do(func() {
+		f := x.treeKill
+		f.err = x.g.runTreeKill(f, x.id, false)
+		close(f.over)
+		switch {
+		case f.err != nil:
+			x.conn.Close() // stop the reader
+		default:
+			p := x.g.killTimeouts()
+			x.after.begin(p.exit)
+			go x.expectExit(p.rest)
+		}
+	})
+	<-x.treeKill.over
+}
+
+// expectExit waits for the exit of an execution whose tree is gone. If the exit
+// does not arrive in time, it closes the connection.
+func (x *exec) expectExit(rest time.Duration) {
+	for pause(x.treeKill.ctx, rest) {
+		if x.after.goneError() != nil {
+			x.conn.Close()
+			return
+		}
+	}
+}
+
+// afterKill limits the data and the time on an execution's connection after its
+// process tree is gone. The time limit counts only the time during which the
+// reader waits for the agent, not the time during which the caller processes
+// the output.
+type afterKill struct {
+	mu      sync.Mutex    // guards the fields below
+	time    time.Duration // maximum waiting time of the reader; 0 before begin
+	waited  time.Duration // total waiting time since begin
+	waiting time.Time     // start of the reader's current wait, or zero
+	bytes   int64         // received since begin
+}
+
+func (a *afterKill) begin(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.time = d
+	if !a.waiting.IsZero() {
+		a.waiting = time.Now()
+	}
+}
+
+// startWait records that the reader starts to wait.
+func (a *afterKill) startWait() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.waiting = time.Now()
+}
+
+// received records that the reader received n bytes.
+func (a *afterKill) received(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.time > 0 {
+		a.waited += time.Since(a.waiting)
+		a.bytes += int64(n)
+	}
+	a.waiting = time.Time{}
+}
+
+// goneError returns the reason why the agent counts as gone, or nil if it does
+// not count as gone.
+func (a *afterKill) goneError() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	waited := a.waited
+	if !a.waiting.IsZero() {
+		waited += time.Since(a.waiting)
+	}
+	switch {
+	case a.time == 0:
+		return nil
+	case a.bytes > afterBytes:
+		return violation("%d bytes of output of a process tree that is gone", a.bytes)
+	case waited >= a.time:
+		return errNoExit
+	}
+	return nil
+}
+
+// pause waits for d, and returns false if ctx ends first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// runTreeKill kills a process tree, and returns nil when the agent reports that
+// the tree is gone. broken means that the connection of the execution broke.
+func (g *Guest) runTreeKill(f *treeKill, id string, broken bool) error {
+	p := g.killTimeouts()
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	if g.Done != nil {
+		go func() {
+			select {
+			case <-g.Done:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	f.start(p)
+	for begin := time.Unix(0, f.began.Load()); ; {
+		kctx, kcancel := context.WithTimeout(ctx, p.again)
+		err := g.killTree(kctx, id)
+		kcancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("kill a process tree: %w (%w)", ErrLost, context.Cause(ctx))
+		case errors.Is(err, ErrViolation):
+			return err
+		case !errors.Is(err, ErrLost) && !errors.Is(err, context.DeadlineExceeded):
+			f.recordAlive() // the agent has answered with an error
+		case g.Remote && broken && errors.Is(err, ErrNotReached) && time.Since(begin) >= LostTimeout:
+			return err // the supervisor's host cannot be reached either
+		default:
+			f.unanswered(err)
+			if g.Grace > 0 {
+				break
+			}
+			// The agent may be slow with trees. Give it the rest of its time to
+			// answer a ping.
+			pctx, pcancel := context.WithTimeout(ctx, max(p.rest, p.agent-f.timeSinceAnswer()))
+			err = g.Ping(pctx)
+			pcancel()
+			switch {
+			case err == nil:
+				f.recordAlive()
+			case errors.Is(err, ErrViolation):
+				return err
+			default:
+				f.unanswered(err)
+			}
+		}
+		switch {
+		case f.timeSinceAnswer() >= p.agent:
+			return ErrAgentGone
+		case time.Since(begin) >= p.tree:
+			return errKillFailed
+		case !g.Remote && f.closed >= maxCloses && time.Since(f.since) >= p.closes:
+			return errAgentCloses
+		}
+		if !pause(ctx, p.rest) {
+			return fmt.Errorf("kill a process tree: %w (%w)", ErrLost, context.Cause(ctx))
+		}
+	}
+}
+
+// timedConn is a connection that measures how long its reader waits.
+type timedConn struct {
+	net.Conn
+	after *afterKill
+}
+
+func (h timedConn) Read(p []byte) (int, error) {
+	h.after.startWait()
+	n, err := h.Conn.Read(p)
+	h.after.received(n)
+	return n, err
+}

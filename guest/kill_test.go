@@ -1,0 +1,207 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// agentOf returns a Guest with short time limits, whose agent is the given
+// function.
+func agentOf(t *testing.T, agent func(call wire.Call, c net.Conn)) *Guest {
+	t.Helper()
+	var calls sync.WaitGroup
+	t.Cleanup(calls.Wait)
+	times := &killTimeouts{agent: 300 * time.Millisecond, tree: 3 * time.Second, again: 100 * time.Millisecond, rest: 5 * time.Millisecond, exit: 300 * time.Millisecond, closes: 100 * time.Millisecond}
+	return &Guest{test: times, Dial: func(context.Context) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		calls.Go(func() {
+			defer theirs.Close()
+			f, err := wire.NewReader(theirs).Read()
+			var call wire.Call
+			if err != nil || json.Unmarshal(f.Payload, &call) != nil {
+				return // the host closed the connection
+			}
+			agent(call, theirs)
+		})
+		return ours, nil
+	}}
+}
+
+// listen reads from the connection until the host closes it.
+func listen(c net.Conn) <-chan struct{} {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		r := wire.NewReader(c)
+		for {
+			if _, err := r.Read(); err != nil {
+				return
+			}
+		}
+	}()
+	return gone
+}
+
+// Trees that end together are killed in a few calls, regardless of their
+// number.
+func TestKillsAreBatched(t *testing.T) {
+	const n = 100
+	var mu sync.Mutex
+	calls, killed := 0, map[string]chan struct{}{}
+	ended := func(id string) chan struct{} {
+		mu.Lock()
+		defer mu.Unlock()
+		if killed[id] == nil {
+			killed[id] = make(chan struct{})
+		}
+		return killed[id]
+	}
+	g := agentOf(t, func(call wire.Call, c net.Conn) {
+		switch call.Op {
+		case wire.OpExec:
+			listen(c)
+			<-ended(call.Exec.ID)
+			_ = wire.WriteJSON(c, wire.TypeExit, wire.Exit{Signal: 9})
+		case wire.OpKill:
+			mu.Lock()
+			calls++
+			mu.Unlock()
+			for _, id := range append([]string{call.Kill.ID}, call.Kill.More...) {
+				close(ended(id))
+			}
+			_ = wire.Write(c, wire.TypeOK, nil)
+		}
+	})
+	g.test.again = time.Minute
+	ctx, disconnect := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			if _, err := g.Exec(ctx, string(rune('a'+i)), brig.Command{Shell: "x"}, brig.IO{}); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	disconnect()
+	all.Wait()
+	if len(killed) != n || calls > n/4 {
+		t.Errorf("%d trees were killed by %d calls", len(killed), calls)
+	}
+}
+
+// The behavior of an agent determines whether its sandbox is ended.
+func TestKillTimeouts(t *testing.T) {
+	ok := func(c net.Conn) { _ = wire.Write(c, wire.TypeOK, nil) }
+	exit := func(c net.Conn) { _ = wire.WriteJSON(c, wire.TypeExit, wire.Exit{Signal: 9}) }
+	for name, how := range map[string]struct {
+		agent func(op wire.Op, c net.Conn, since time.Duration, gone <-chan struct{})
+		ends  error // nil if the sandbox continues
+	}{
+		"an agent that is slow, and answers": {agent: func(op wire.Op, c net.Conn, since time.Duration, gone <-chan struct{}) {
+			switch {
+			case op == wire.OpExec:
+				time.Sleep(time.Second)
+				exit(c)
+			case op == wire.OpPing || since > 900*time.Millisecond:
+				ok(c)
+			default:
+				<-gone
+			}
+		}},
+		"an agent whose first kill does not work": {agent: func(op wire.Op, c net.Conn, since time.Duration, gone <-chan struct{}) {
+			switch {
+			case op == wire.OpExec:
+				time.Sleep(600 * time.Millisecond)
+				exit(c)
+			case op == wire.OpKill && since < 500*time.Millisecond:
+				_ = wire.WriteJSON(c, wire.TypeError, wire.Error{Kind: "internal", Message: "it is still there"})
+			default:
+				ok(c)
+			}
+		}},
+		"a connection that breaks, of an agent that works": {agent: func(op wire.Op, c net.Conn, since time.Duration, gone <-chan struct{}) {
+			if op == wire.OpExec {
+				time.Sleep(100 * time.Millisecond)
+			} else {
+				ok(c)
+			}
+		}},
+		"an agent that is silent": {ends: ErrAgentGone, agent: func(op wire.Op, c net.Conn, since time.Duration, gone <-chan struct{}) {
+			<-gone
+		}},
+		"an agent that answers, and does no work": {ends: errKillFailed, agent: func(op wire.Op, c net.Conn, since time.Duration, gone <-chan struct{}) {
+			if op == wire.OpPing {
+				ok(c)
+			} else {
+				<-gone
+			}
+		}},
+		"an agent that says that it killed, and no more": {ends: ErrAgentGone, agent: func(op wire.Op, c net.Conn, since time.Duration, gone <-chan struct{}) {
+			if op == wire.OpExec {
+				<-gone
+			} else {
+				ok(c)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begin := time.Now()
+			g := agentOf(t, func(call wire.Call, c net.Conn) {
+				how.agent(call.Op, c, time.Since(begin), listen(c))
+			})
+			res, err := g.Exec(t.Context(), "x", brig.Command{Shell: "x", Timeout: 10 * time.Millisecond}, brig.IO{})
+			var end error
+			if errors.Is(err, ErrLost) {
+				end = g.EndReason(t.Context(), "x", res, err)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if !errors.Is(end, how.ends) || how.ends == nil && end != nil {
+				t.Errorf("Exec says %v; the machine has to end: %v, want %v", err, end, how.ends)
+			}
+			if !res.TimedOut {
+				t.Errorf("%+v", res)
+			}
+		})
+	}
+}
+
+// slowWriter delays every write.
+type slowWriter struct{ time.Duration }
+
+func (w slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(w.Duration)
+	return len(p), nil
+}
+
+// A caller that consumes the output slowly delays the exit report. That does
+// not count as silence of the agent.
+func TestSlowCallerDoesNotLoseAgent(t *testing.T) {
+	killed := make(chan struct{})
+	g := agentOf(t, func(call wire.Call, c net.Conn) {
+		if call.Op != wire.OpExec {
+			close(killed)
+			_ = wire.Write(c, wire.TypeOK, nil)
+			return
+		}
+		listen(c)
+		for range 4 {
+			_ = wire.Write(c, wire.TypeStdout, []byte("output"))
+		}
+		<-killed
+		_ = wire.WriteJSON(c, wire.TypeExit, wire.Exit{Signal: 9})
+	})
+	res, err := g.Exec(t.Context(), "x", brig.Command{Shell: "x", Timeout: 10 * time.Millisecond}, brig.IO{Stdout: slowWriter{2 * g.test.agent}})
+	if err != nil || !res.TimedOut || res.Stdout.Total != 24 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}

@@ -1,0 +1,50 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// parkTime is the maximum time for an interpreter to take its new descriptors.
+// The agent gives up earlier.
+const parkTime = 10 * time.Second
+
+// Park replaces the descriptors of an interpreter, which belong to the host, by
+// descriptors that the agent holds. Its sandbox can then be saved. Tell sends
+// the interpreter the order to take the pipes in a directory of the guest. After
+// an error p is unchanged, unless the agent was lost. Output of p that was not
+// read is lost.
+func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) error) (*Carried, error) {
+	ctx, cancel := context.WithTimeout(ctx, parkTime)
+	defer cancel()
+	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPark, ID: p.id})
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	r := wire.NewReader(conn)
+	f, err := r.Read()
+	if err != nil {
+		return nil, causeOrFailure(ctx, err)
+	}
+	if f.Type == wire.TypeError {
+		return nil, agentError(f.Payload)
+	}
+	var parking wire.Parking
+	if f.Type != wire.TypeParking {
+		return nil, violation("unexpected frame %d", f.Type)
+	}
+	if err := json.Unmarshal(f.Payload, &parking); err != nil {
+		return nil, malformed("parking", err)
+	}
+	if err := tell(parking.Dir); err != nil {
+		return nil, err
+	}
+	if err := finish(ctx, r); err != nil {
+		return nil, err
+	}
+	return g.ReattachCarried(ctx, p.id)
+}

@@ -1,0 +1,128 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// watch requests a report of the instance's end.
+func (m *SupervisedInstance) watch(ctx context.Context) (*wire.Reader, func(), wire.State, error) {
+	c, end, err := m.o.openOrder(context.WithoutCancel(ctx), wire.Order{Op: wire.SupervisorWatch, ID: string(m.id)})
+	if err != nil {
+		return nil, nil, wire.State{}, err
+	}
+	stop := context.AfterFunc(ctx, end)
+	r := wire.NewReader(c)
+	s, err := firstState(r)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		end()
+		if _, told := errors.AsType[*brig.Error](err); !told {
+			err = m.o.causeOrFailure(ctx, err)
+		}
+		return nil, nil, s, err
+	}
+	return r, end, s, nil
+}
+
+// attach waits for the instance's end on a connection that was opened by watch.
+func (m *SupervisedInstance) attach(r *wire.Reader, end func(), s wire.State) {
+	if s.Ended != nil {
+		end()
+		m.recordEnd(*s.Ended)
+		return
+	}
+	go func() {
+		defer func() { end() }()
+		for {
+			if s, err := firstState(r); err == nil && s.Ended != nil {
+				m.recordEnd(*s.Ended)
+				return
+			}
+			end()
+			m.mu.Lock()
+			tethered := m.tethered
+			m.mu.Unlock()
+			if tethered {
+				// The instance ends with the connection.
+				m.recordEnd(wire.Ending{Code: 137, Reason: string(brig.HungUp), AtMS: time.Now().UnixMilli()})
+				return
+			}
+			if r, end = m.watchAgain(); r == nil {
+				return
+			}
+		}
+	}()
+}
+
+// Minimum and maximum pauses between attempts to reach the supervisor.
+const (
+	firstReconnect = 50 * time.Millisecond
+	maxReconnect   = 10 * time.Second
+)
+
+// watchAgain watches the instance again after its connection was lost. The
+// instance has ended if the supervisor no longer knows it, or if its lease has
+// expired and the supervisor still cannot be reached. In the second case either
+// the supervisor has ended the instance or the remote host is gone.
+func (m *SupervisedInstance) watchAgain() (*wire.Reader, func()) {
+	for pause := firstReconnect; ; pause = min(2*pause, maxReconnect) {
+		ctx, cancel := context.WithTimeout(m.life, openTimeout)
+		r, end, s, err := m.watch(ctx)
+		gone := err != nil && (brig.KindOf(err) == brig.NotFound || m.gone != nil && m.gone(ctx))
+		cancel()
+		m.mu.Lock()
+		late := time.Now().After(m.lease.Add(openTimeout))
+		m.mu.Unlock()
+		switch {
+		case err == nil && s.Ended != nil:
+			end()
+			m.recordEnd(*s.Ended)
+			return nil, func() {}
+		case err == nil:
+			return r, end
+		case errors.Is(err, errClosed):
+			return nil, func() {} // the next server finds the instance again
+		case gone:
+			m.recordEnd(wire.Ending{Code: 137, Reason: string(brig.Crashed), AtMS: time.Now().UnixMilli()})
+			return nil, func() {}
+		case late:
+			m.recordEnd(wire.Ending{Code: 137, Reason: string(brig.LeaseExpired), AtMS: time.Now().UnixMilli()})
+			return nil, func() {}
+		}
+		select {
+		case <-m.done:
+			return nil, func() {}
+		case <-time.After(pause):
+		}
+	}
+}
+
+// MarkEnded records that the instance is gone, and why. It is for callers that
+// learn of the end from another source than the supervisor.
+func (m *SupervisedInstance) MarkEnded(why brig.ExitReason) {
+	m.recordEnd(wire.Ending{Code: 137, Reason: string(why), AtMS: time.Now().UnixMilli()})
+}
+
+// recordEnd records how the instance ended. Later calls have no effect.
+func (m *SupervisedInstance) recordEnd(e wire.Ending) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.exit != nil {
+		return
+	}
+	why := brig.ExitReason(e.Reason)
+	switch why {
+	case brig.Exited, brig.Stopped, brig.Killed, brig.LeaseExpired, brig.HungUp, brig.OverTime, brig.AgentLost:
+	default:
+		why = brig.Crashed
+	}
+	m.exit = &brig.Exit{Code: e.Code & 0xff, Reason: why, At: time.UnixMilli(e.AtMS).UTC()}
+	close(m.done)
+}

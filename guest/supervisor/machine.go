@@ -1,0 +1,525 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// killedCode is the exit code of a machine that was killed.
+const killedCode = 137
+
+// Files in a machine's directory, beside its log.
+const (
+	endingFile = "ending.json"
+	initLog    = "place.log"
+)
+
+// machine is an agent and the processes that run under it.
+type machine struct {
+	k     *Supervisor
+	id    string
+	dir   string
+	begun time.Time
+	notes []string
+	log   *log
+	done  chan struct{}
+	over  chan struct{} // closed when a lingering main program has ended
+	cmd   *exec.Cmd
+
+	control sync.Mutex // serializes messages on the control socket
+	agent   *net.UnixConn
+
+	mu       sync.Mutex // guards the fields below
+	why      *wire.Ending
+	ending   *wire.Ending
+	lease    *time.Timer
+	until    time.Time // the end of the lease
+	tethered bool
+	main     *wire.Exec    // the main program; nil if there is none or it was started
+	said     chan struct{} // closed when the complete output of the main program is in the log; nil before its start
+	code     int           // exit code of a lingering main program
+}
+
+func newMachine(k *Supervisor, id string) *machine {
+	dir := filepath.Join(k.dir, machinesDir, id)
+	return &machine{k: k, id: id, dir: dir, begun: time.Now(), log: &log{name: filepath.Join(dir, "log")}, done: make(chan struct{}), over: make(chan struct{})}
+}
+
+// validID reports whether an id is safe as the name of a directory.
+func validID(s string) bool {
+	return len(s) > 0 && len(s) <= 63 && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// make creates a machine, and reports its state to the client until the machine
+// ends.
+func (k *Supervisor) make(c *net.UnixConn, o wire.Order) {
+	if o.Make == nil || !validID(o.ID) {
+		refuse(c, "invalid", "that is no machine's id")
+		return
+	}
+	m := newMachine(k, o.ID)
+	// A client that knows the machine may start its main program at once, so
+	// set main here.
+	m.tethered, m.main = o.Make.Tethered, o.Make.Main
+	if err := os.Mkdir(m.dir, 0o700); err != nil {
+		refuse(c, "exists", "make a folder for %q: %v", o.ID, err)
+		return
+	}
+	taken, left := awaitAck(c)
+	made := k.reserve(m)
+	if err := m.boot(*o.Make); err != nil {
+		os.RemoveAll(m.dir)
+		made(false)
+		refuse(c, "internal", "%v", err)
+		return
+	}
+	lease := time.Duration(o.Make.LeaseMS) * time.Millisecond
+	m.mu.Lock()
+	m.until = time.Now().Add(lease)
+	m.lease = time.AfterFunc(lease, func() {
+		m.end(wire.Ending{Code: killedCode, Reason: "lease_expired"})
+	})
+	m.mu.Unlock()
+	go m.wait()
+	made(true)
+	wire.WriteJSON(c, wire.TypeState, m.state())
+	select {
+	case <-taken:
+	case <-left:
+		// No client knows the machine, so no client will remove it.
+		if err := k.destroy(m); err != nil {
+			os.Stderr.WriteString("brig-agent: erase what nobody waits for: " + err.Error() + "\n")
+		}
+		return
+	}
+	if !o.Make.Held {
+		m.begin(false)
+	}
+	m.reportEnd(c, left)
+	m.mu.Lock()
+	tethered := m.tethered
+	m.mu.Unlock()
+	if tethered {
+		m.end(wire.Ending{Code: killedCode, Reason: "hung_up"})
+	}
+}
+
+// bootTime is the maximum time from the start of a machine until its agent
+// answers.
+const bootTime = 30 * time.Second
+
+// boot starts the agent and waits for its first answer.
+func (m *machine) boot(o wire.Make) error {
+	order, err := json.Marshal(initConfig{Dir: m.dir, Hostname: o.Hostname, Bare: o.Bare, Plain: m.k.plain, Programs: o.Programs})
+	if err != nil {
+		return err
+	}
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("make control socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "agent control")
+	defer ours.Close()
+	defer theirs.Close()
+	c, err := net.FileConn(ours)
+	if err != nil {
+		return err
+	}
+	m.agent = c.(*net.UnixConn)
+	said, err := os.OpenFile(filepath.Join(m.dir, initLog), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer said.Close()
+	m.cmd = exec.Command(fmt.Sprintf("/proc/self/fd/%d", m.k.program.Fd()), wire.NamespacesWord, string(order))
+	m.cmd.Args[0] = "brig-agent"
+	m.cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	m.cmd.Dir = "/"
+	m.cmd.Stderr = said
+	m.cmd.ExtraFiles = []*os.File{theirs}
+	m.cmd.SysProcAttr = namespaceAttr(m.k.plain)
+	if err := m.cmd.Start(); err != nil {
+		return fmt.Errorf("start a machine: %w", err)
+	}
+	theirs.Close()
+	answered := make(chan error, 1)
+	go func() { answered <- m.ping() }()
+	select {
+	case err = <-answered:
+	case <-time.After(bootTime):
+		err = errors.New("its agent does not answer")
+	}
+	if err == nil {
+		return nil
+	}
+	m.cmd.Process.Kill()
+	m.cmd.Wait()
+	why, _ := io.ReadAll(io.NewSectionReader(said, 0, 4096))
+	return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(why)))
+}
+
+// connect opens a connection to the agent and returns the host's end.
+func (m *machine) connect() (net.Conn, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make connection: %w", err)
+	}
+	ours := os.NewFile(uintptr(fds[0]), "call")
+	defer ours.Close()
+	defer syscall.Close(fds[1])
+	if err := m.passConn(fds[1]); err != nil {
+		return nil, err
+	}
+	return net.FileConn(ours)
+}
+
+// passConn passes a connection to the agent.
+func (m *machine) passConn(fd int) error {
+	m.control.Lock()
+	defer m.control.Unlock()
+	if _, _, err := m.agent.WriteMsgUnix([]byte{0}, syscall.UnixRights(fd), nil); err != nil {
+		return fmt.Errorf("hand a connection to the agent: %w", err)
+	}
+	return nil
+}
+
+// passHostConn passes the connection of a host to the agent.
+func (m *machine) passHostConn(c *net.UnixConn) error {
+	if m.ended() != nil {
+		return errors.New("the machine has ended")
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if rawErr := raw.Control(func(fd uintptr) { err = m.passConn(int(fd)) }); rawErr != nil {
+		return rawErr
+	}
+	return err
+}
+
+// callAgent makes a call to the agent and returns the connection for the
+// answer.
+func (m *machine) callAgent(call wire.Call) (net.Conn, error) {
+	c, err := m.connect()
+	if err != nil {
+		return nil, err
+	}
+	call.Version = wire.Version
+	if err := wire.WriteJSON(c, wire.TypeCall, call); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (m *machine) ping() error {
+	c, err := m.callAgent(wire.Call{Op: wire.OpPing})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	f, err := wire.NewReader(c).Read()
+	if err == nil && f.Type != wire.TypeOK {
+		err = fmt.Errorf("the agent answers with a frame of type %d", f.Type)
+	}
+	return err
+}
+
+// ended returns how the machine ended, or nil if it has not ended.
+func (m *machine) ended() *wire.Ending {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.ending
+}
+
+// wait waits for the machine to end and records how it ended.
+func (m *machine) wait() {
+	m.cmd.Wait() // ProcessState holds the result
+	m.agent.Close()
+	m.awaitOutput()
+	code := m.cmd.ProcessState.ExitCode()
+	if ws, ok := m.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		code = 128 + int(ws.Signal())
+	}
+	m.mu.Lock()
+	e := wire.Ending{Code: code, Reason: "crashed"}
+	if m.why != nil {
+		e = *m.why
+	}
+	e.AtMS = time.Now().UnixMilli()
+	m.ending = &e
+	m.lease.Stop()
+	m.mu.Unlock()
+	m.writeEnding()
+	m.log.close()
+	close(m.done)
+	m.removeTransient()
+}
+
+// outputTime is the maximum time for the last output of a main program to reach
+// the log after the agent has exited.
+const outputTime = time.Second
+
+// awaitOutput waits until the output of the main program is in the log.
+func (m *machine) awaitOutput() {
+	m.mu.Lock()
+	said := m.said
+	m.mu.Unlock()
+	if said == nil {
+		return
+	}
+	select {
+	case <-said:
+	case <-time.After(outputTime):
+	}
+}
+
+// end kills the machine, unless it has ended. If end is called several times,
+// the first reason counts.
+func (m *machine) end(why wire.Ending) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ending != nil {
+		return
+	}
+	if m.why == nil {
+		m.why = &why
+	}
+	// The agent is the init of a PID namespace, so the kernel kills all
+	// processes in that namespace.
+	m.cmd.Process.Kill()
+}
+
+// stop asks all processes to end, and kills the machine at the end of the grace
+// period.
+func (m *machine) stop(grace time.Duration, reason string) {
+	killed := killedCode
+	select {
+	case <-m.over:
+		if reason == "exited" {
+			m.mu.Lock()
+			killed = m.code
+			m.mu.Unlock()
+		}
+	default:
+	}
+	if grace > 0 {
+		if c, err := m.callAgent(wire.Call{Op: wire.OpStop, Stop: &wire.Stop{GraceMS: grace.Milliseconds()}}); err == nil {
+			select {
+			case <-m.done:
+			case <-answer(c):
+				m.end(wire.Ending{Reason: reason})
+			case <-time.After(grace):
+			}
+			c.Close()
+		}
+	}
+	m.end(wire.Ending{Code: killed, Reason: reason})
+	<-m.done
+}
+
+// answer returns a channel that is closed when a frame arrives or the
+// connection fails.
+func answer(c net.Conn) <-chan struct{} {
+	came := make(chan struct{})
+	go func() {
+		defer close(came)
+		wire.NewReader(c).Read()
+	}()
+	return came
+}
+
+// awaitAck returns two channels. taken is closed when the client acknowledges
+// the machine. left is closed when the client disconnects, before or after
+// that.
+func awaitAck(c net.Conn) (taken, left <-chan struct{}) {
+	said, gone := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		r := wire.NewReader(c)
+		if f, err := r.Read(); err != nil || f.Type != wire.TypeOK {
+			return
+		}
+		close(said)
+		r.Read()
+	}()
+	return said, gone
+}
+
+// renew sets the remaining lease. If own is set, it also removes the tether.
+func (m *machine) renew(lease time.Duration, own bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ending != nil {
+		return errors.New("the machine has ended")
+	}
+	m.lease.Reset(lease)
+	m.until = time.Now().Add(lease)
+	m.tethered = m.tethered && !own
+	return nil
+}
+
+// begin starts the main program, if there is one and it was not started yet.
+func (m *machine) begin(linger bool) {
+	m.mu.Lock()
+	call := m.main
+	m.main = nil
+	if call != nil {
+		m.said = make(chan struct{})
+	}
+	m.mu.Unlock()
+	if call != nil {
+		go func() {
+			defer close(m.said)
+			m.run(*call, linger)
+		}()
+	}
+}
+
+// mainEnded handles the exit of the main program.
+func (m *machine) mainEnded(code int, linger bool) {
+	if !linger {
+		m.end(wire.Ending{Code: code, Reason: "exited"})
+		return
+	}
+	m.mu.Lock()
+	m.code = code
+	m.mu.Unlock()
+	close(m.over)
+}
+
+// run runs the main program. The machine ends with the program unless linger is
+// set.
+func (m *machine) run(call wire.Exec, linger bool) {
+	c, err := m.callAgent(wire.Call{Op: wire.OpExec, Exec: &call})
+	if err != nil {
+		return // the machine has ended
+	}
+	defer c.Close()
+	// If the agent rejects the call, it has already answered and closed the
+	// connection. The reader returns that answer, so ignore the failed write.
+	wire.Write(c, wire.TypeStdinEOF, nil)
+	for r := wire.NewReader(c); ; {
+		f, err := r.Read()
+		if err != nil {
+			return
+		}
+		switch f.Type {
+		case wire.TypeStdout, wire.TypeStderr:
+			m.log.append(f.Payload)
+		case wire.TypeError:
+			var e wire.Error
+			json.Unmarshal(f.Payload, &e) // e stays empty if the payload is invalid
+			m.log.append([]byte("brig: the main program did not run: " + e.Message + "\n"))
+			m.mainEnded(127, linger)
+			return
+		case wire.TypeExit:
+			var e wire.Exit
+			json.Unmarshal(f.Payload, &e)
+			m.mainEnded(exitCode(e), linger)
+			return
+		}
+	}
+}
+
+// exitCode converts the exit of a main program to the exit code for callers.
+func exitCode(e wire.Exit) int {
+	switch {
+	case e.TimedOut && e.Signal == int(syscall.SIGKILL):
+		return 124
+	case e.Signal != 0:
+		return 128 + e.Signal
+	default:
+		return e.Code
+	}
+}
+
+func (m *machine) state() wire.State {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	return wire.State{
+		ID: m.id, Notes: m.notes, Plain: m.k.plain, Tethered: m.tethered, Ended: m.ending,
+		LeaseMS: max(m.until.Sub(now).Milliseconds(), 0), NowMS: now.UnixMilli(),
+	}
+}
+
+// watch reports the state of the machine to a host, and later its end.
+func (m *machine) watch(c net.Conn, left <-chan struct{}) {
+	s := m.state()
+	if wire.WriteJSON(c, wire.TypeState, s) == nil && s.Ended == nil {
+		m.reportEnd(c, left)
+	}
+}
+
+// reportEnd waits for the machine's end and reports it, unless the host
+// disconnects first.
+func (m *machine) reportEnd(c net.Conn, left <-chan struct{}) {
+	select {
+	case <-m.done:
+		wire.WriteJSON(c, wire.TypeState, m.state())
+	case <-left:
+	}
+}
+
+func (m *machine) readEnding() *wire.Ending {
+	b, err := os.ReadFile(filepath.Join(m.dir, endingFile))
+	if err != nil {
+		return nil
+	}
+	var e wire.Ending
+	if json.Unmarshal(b, &e) != nil {
+		return nil
+	}
+	return &e
+}
+
+func (m *machine) writeEnding() {
+	b, err := json.Marshal(m.ending)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(m.dir, endingFile), b, 0o600)
+	}
+	if err != nil {
+		os.Stderr.WriteString("brig-agent: write down an ending: " + err.Error() + "\n")
+	}
+}
+
+// remove removes a directory tree. Programs may have removed the permissions of
+// their own account on directories in it.
+func remove(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil {
+		return nil
+	}
+	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(name, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// removeTransient removes the files of an ended machine that clients can no
+// longer request.
+func (m *machine) removeTransient() {
+	for _, d := range ownDirs {
+		if err := remove(filepath.Join(m.dir, d)); err != nil {
+			os.Stderr.WriteString("brig-agent: tidy: " + err.Error() + "\n")
+		}
+	}
+}

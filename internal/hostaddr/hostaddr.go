@@ -1,0 +1,86 @@
+// Package hostaddr detects addresses of the host. Callers must not connect to
+// them through the server unless the operator permits it.
+package hostaddr
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// declared are addresses that are routed to the host but are on none of its
+// interfaces, such as the public address of a host behind NAT.
+var declared atomic.Pointer[[]netip.Prefix]
+
+// Declare replaces the list of additional addresses of the host.
+func Declare(more []netip.Prefix) { declared.Store(&more) }
+
+// Has reports whether the host answers at an address, or at an IPv4 address
+// embedded in it. It queries the kernel each time, since addresses change. It
+// returns true if the query fails.
+func Has(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	if !a.IsValid() || has(a) {
+		return true
+	}
+	for _, e := range Embedded(a) {
+		if has(e) {
+			return true
+		}
+	}
+	return false
+}
+
+func has(a netip.Addr) bool {
+	if a.IsUnspecified() || a.IsLoopback() {
+		return true
+	}
+	if list := declared.Load(); list != nil {
+		for _, p := range *list {
+			if p.Contains(a) {
+				return true
+			}
+		}
+	}
+	local, known := routed(a)
+	return local || !known || onInterface(a)
+}
+
+// routed reports whether the kernel's route to an address is local. The host
+// also answers at addresses that have a local route but no interface.
+func routed(a netip.Addr) (local, known bool) {
+	routes, err := netlink.RouteGet(net.IP(a.AsSlice()))
+	if err != nil {
+		// An error of the kernel means no local route: it has no route to the
+		// address, does not support the address family, or forbids the query.
+		// Has also checks the interfaces.
+		var errno unix.Errno
+		return false, errors.As(err, &errno)
+	}
+	for i := range routes {
+		switch routes[i].Type {
+		case unix.RTN_LOCAL, unix.RTN_ANYCAST, unix.RTN_BROADCAST:
+			return true, true
+		}
+	}
+	return false, true
+}
+
+func onInterface(a netip.Addr) bool {
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	for _, i := range list {
+		if p, ok := i.(*net.IPNet); ok {
+			if own, ok := netip.AddrFromSlice(p.IP); ok && own.Unmap() == a {
+				return true
+			}
+		}
+	}
+	return false
+}

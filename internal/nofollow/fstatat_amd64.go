@@ -1,0 +1,5 @@
+package nofollow
+
+import "syscall"
+
+const sysFstatat = syscall.SYS_NEWFSTATAT

@@ -1,0 +1,174 @@
+package fake
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+var _ brig.Saver = (*Provider)(nil)
+
+// save is a saved instance. The fake saves files, and background commands of pausable
+// instances, which start again. It does not save other programs.
+type save struct {
+	at     time.Time
+	limits brig.Limits
+	files  map[string][]byte
+	execs  []*brig.Execution
+	kept   map[string]brig.Kept
+	// key is the key of a packed save. open is set while the save is unpacked.
+	key  []byte
+	open bool
+}
+
+func (s *save) bytes() (n int64) {
+	for name, data := range s.files {
+		n += int64(len(name) + len(data))
+	}
+	if s.key != nil {
+		n /= 2
+	}
+	return n + 1
+}
+
+// CheckSave implements brig.Saver.
+func (p *Provider) CheckSave(_ context.Context, in brig.Instance) error {
+	m, ok := in.(*instance)
+	if !ok {
+		return brig.Errorf(brig.Unimplemented, "%T is not a machine of this provider", in)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.exit != nil {
+		return brig.Errorf(brig.FailedPrecondition, "the machine has ended")
+	}
+	for id := range m.kept {
+		return brig.Errorf(brig.FailedPrecondition, "a running program prevents the save: process %s", id)
+	}
+	return nil
+}
+
+// Save implements brig.Saver.
+func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, stay bool) (*brig.Save, error) {
+	if err := p.CheckSave(ctx, in); err != nil {
+		return nil, err
+	}
+	if p.OnSave != nil {
+		if err := p.OnSave(to); err != nil {
+			return nil, err
+		}
+	}
+	m := in.(*instance)
+	m.mu.Lock()
+	s := &save{at: time.Now().UTC(), limits: m.spec.Limits, files: maps.Clone(m.files), execs: m.execs, kept: maps.Clone(m.carried)}
+	m.mu.Unlock()
+	p.mu.Lock()
+	if p.saves == nil {
+		p.saves = map[brig.SaveID]*save{}
+	}
+	p.saves[to] = s
+	p.mu.Unlock()
+	if !stay {
+		m.finish(brig.Saved, 137)
+	}
+	return p.GetSave(ctx, to)
+}
+
+// GetSave implements brig.Saver.
+func (p *Provider) GetSave(_ context.Context, id brig.SaveID) (*brig.Save, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.saves[id]
+	if s == nil {
+		return nil, brig.Errorf(brig.NotFound, "there is no save %q", id)
+	}
+	return &brig.Save{At: s.at, Bytes: s.bytes(), Packed: s.key != nil}, nil
+}
+
+// Pack implements brig.Saver.
+func (p *Provider) Pack(ctx context.Context, id brig.SaveID, key []byte) (*brig.Save, error) {
+	if p.OnPack != nil {
+		if err := p.OnPack(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	p.mu.Lock()
+	s := p.saves[id]
+	if s != nil {
+		if s.key == nil {
+			s.key = bytes.Clone(key)
+		}
+		s.open = false
+	}
+	p.mu.Unlock()
+	return p.GetSave(ctx, id)
+}
+
+// Unpack implements brig.Saver.
+func (p *Provider) Unpack(_ context.Context, id brig.SaveID, key []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.saves[id]
+	switch {
+	case s == nil:
+		return brig.Errorf(brig.NotFound, "there is no save %q", id)
+	case s.key == nil:
+		return nil
+	case !bytes.Equal(s.key, key):
+		return brig.Errorf(brig.FailedPrecondition, "the save has another key")
+	}
+	s.open = true
+	return nil
+}
+
+// Restore implements brig.Saver.
+func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	p.mu.Lock()
+	s := p.saves[from]
+	packed := s != nil && s.key != nil && !s.open
+	p.mu.Unlock()
+	switch {
+	case s == nil:
+		return nil, brig.Errorf(brig.NotFound, "there is no save %q", from)
+	case packed:
+		return nil, brig.Errorf(brig.FailedPrecondition, "the save is packed")
+	case s.limits != spec.Limits:
+		return nil, brig.Errorf(brig.FailedPrecondition, "the save cannot be restored here: it has other limits")
+	}
+	if p.OnRestore != nil {
+		if err := p.OnRestore(id); err != nil {
+			return nil, err
+		}
+	}
+	in, err := p.Create(ctx, id, spec, lease)
+	if err != nil {
+		return nil, err
+	}
+	m := in.(*instance)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.files, m.execs, m.carried = maps.Clone(s.files), s.execs, map[string]brig.Kept{}
+	for id, k := range s.kept {
+		k.Process = m.startPlain(ctx, id, k.Process.(*plain).cmd)
+		m.carried[id] = k
+	}
+	return in, nil
+}
+
+// Saves returns the number of saves.
+func (p *Provider) Saves() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.saves)
+}
+
+// RemoveSave implements brig.Saver.
+func (p *Provider) RemoveSave(_ context.Context, id brig.SaveID) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.saves, id)
+	return nil
+}

@@ -1,0 +1,257 @@
+//go:build !shim
+
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/seal"
+)
+
+// planted makes a save with the given pages, and returns its directory.
+func planted(t testing.TB, p *Provider, id brig.SaveID, pages []byte) string {
+	t.Helper()
+	dir := p.saveDir(id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{stateFile: []byte("state of " + id), indexFile: {}, pagesFile: pages, keptFile: []byte("{}")} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := manifest{Version: manifestVersion, At: time.Now().UTC(), Size: int64(len(pages)) + 8192, Image: string(id)}
+	if err := (layout{dir: dir}).writeJSON(manifestFile, m, false); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// wantPages fails the test unless a save can be unpacked and has these pages.
+func wantPages(t *testing.T, p *Provider, id brig.SaveID, key, pages []byte) {
+	t.Helper()
+	if err := p.Unpack(t.Context(), id, key); err != nil {
+		t.Errorf("%s: %v", id, err)
+		return
+	}
+	dir, err := p.restorable(id)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, pagesFile)); err != nil || !bytes.Equal(got, pages) {
+		t.Errorf("%s: its pages are %d bytes, want %d, %v", id, len(got), len(pages), err)
+	}
+}
+
+// files lists the names in a directory.
+func files(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func newSaver(t *testing.T) *Provider {
+	return &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}}
+}
+
+// randomPages returns pages with a part that can be compressed.
+func randomPages(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b[:n/2])
+	return b
+}
+
+// A packed save consists of its manifest and one file that does not contain what it
+// has. Pack removes what Unpack left.
+func TestPackedFiles(t *testing.T) {
+	p, key, pages := newSaver(t), seal.NewKey(), randomPages(3<<20)
+	dir := planted(t, p, "one", pages)
+	save, err := p.Pack(t.Context(), "one", key)
+	if err != nil || !save.Packed || save.Bytes > 2<<20 {
+		t.Fatalf("%+v, %v", save, err)
+	}
+	want := []string{manifestFile, packedFile}
+	if got := files(t, dir); !slices.Equal(got, want) {
+		t.Errorf("a packed save has the files %v", got)
+	}
+	sealed, err := os.ReadFile(filepath.Join(dir, packedFile))
+	if err != nil || bytes.Contains(sealed, pages[:64]) || bytes.Contains(sealed, []byte("state of one")) {
+		t.Errorf("the packed file has the content in plain, %v", err)
+	}
+	wantPages(t, p, "one", key, pages)
+	if _, err := p.Pack(t.Context(), "one", key); err != nil {
+		t.Fatal(err)
+	}
+	if got := files(t, dir); !slices.Equal(got, want) {
+		t.Errorf("packed again it has the files %v", got)
+	}
+	wantPages(t, p, "one", key, pages)
+}
+
+// A packed file that was changed, cut, exchanged with that of another save, or put
+// beside another manifest is refused. The save remains, and with its own file it is
+// unpacked.
+func TestDamagedPack(t *testing.T) {
+	p, key, pages := newSaver(t), seal.NewKey(), randomPages(1<<20)
+	dir, other := planted(t, p, "one", pages), planted(t, p, "two", pages)
+	for _, id := range []brig.SaveID{"one", "two"} {
+		if _, err := p.Pack(t.Context(), id, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(dir, name string) []byte {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	sealed, m := read(dir, packedFile), read(dir, manifestFile)
+	flipped := bytes.Clone(sealed)
+	flipped[len(flipped)/2] ^= 1
+	const header, chunk = 42, 64<<10 + 16
+	exchanged := slices.Concat(sealed[:header], sealed[header+chunk:header+2*chunk], sealed[header:header+chunk], sealed[header+2*chunk:])
+	for name, c := range map[string]struct{ sealed, manifest []byte }{
+		"changed":             {flipped, m},
+		"cut":                 {sealed[:len(sealed)-100], m},
+		"cut after a chunk":   {sealed[:header+2*chunk], m},
+		"chunks exchanged":    {exchanged, m},
+		"empty":               {nil, m},
+		"of another save":     {read(other, packedFile), m},
+		"of another manifest": {sealed, bytes.Replace(m, []byte("one"), []byte("two"), 1)},
+	} {
+		for file, content := range map[string][]byte{packedFile: c.sealed, manifestFile: c.manifest} {
+			if err := os.WriteFile(filepath.Join(dir, file), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Unpack(t.Context(), "one", key); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := files(t, dir); !slices.Equal(got, []string{manifestFile, packedFile}) {
+			t.Errorf("%s: the files are %v", name, got)
+		}
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, packedFile), sealed, 0o600), os.WriteFile(filepath.Join(dir, manifestFile), m, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	wantPages(t, p, "one", key, pages)
+}
+
+// Whatever a server left that died during a pack or an unpack, the save has its
+// content, and the next pack completes.
+func TestInterruptedPack(t *testing.T) {
+	pages := randomPages(300 << 10)
+	for name, leave := range map[string]func(dir string, sealed []byte) error{
+		"part of the packed file": func(dir string, sealed []byte) error {
+			return os.WriteFile(filepath.Join(dir, packedFile+newSuffix), sealed[:1000], 0o600)
+		},
+		"both forms": func(dir string, sealed []byte) error {
+			return os.WriteFile(filepath.Join(dir, packedFile), sealed, 0o600)
+		},
+		"some plain files": func(dir string, sealed []byte) error {
+			return errors.Join(os.WriteFile(filepath.Join(dir, packedFile), sealed, 0o600), os.Remove(filepath.Join(dir, stateFile)))
+		},
+		"part of an unpack": func(dir string, sealed []byte) error {
+			part := filepath.Join(dir, unpackedDir+newSuffix)
+			return errors.Join(os.WriteFile(filepath.Join(dir, packedFile), sealed, 0o600), os.Mkdir(part, 0o700),
+				os.WriteFile(filepath.Join(part, stateFile), []byte("x"), 0o600), removePlainFiles(dir))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, key := newSaver(t), seal.NewKey()
+			planted(t, p, "one", pages)
+			dir := p.saveDir("one")
+			m, err := os.ReadFile(filepath.Join(dir, manifestFile))
+			if err == nil {
+				_, err = p.Pack(t.Context(), "one", key)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			sealed, err := os.ReadFile(filepath.Join(dir, packedFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Remove(filepath.Join(dir, packedFile)); err != nil {
+				t.Fatal(err)
+			}
+			planted(t, p, "one", pages)
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), m, 0o600), leave(dir, sealed)); err != nil {
+				t.Fatal(err)
+			}
+			wantPages(t, p, "one", key, pages)
+			if _, err := p.Pack(t.Context(), "one", key); err != nil {
+				t.Fatal(err)
+			}
+			if got := files(t, dir); !slices.Equal(got, []string{manifestFile, packedFile}) {
+				t.Errorf("the next pack leaves the files %v", got)
+			}
+			wantPages(t, p, "one", key, pages)
+		})
+	}
+}
+
+func removePlainFiles(dir string) (err error) {
+	for _, name := range plainFiles() {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+	}
+	return err
+}
+
+// A pack or an unpack whose context ends changes nothing.
+func TestCanceledPack(t *testing.T) {
+	p, key, pages := newSaver(t), seal.NewKey(), randomPages(1<<20)
+	dir := planted(t, p, "one", pages)
+	before := files(t, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Pack(ctx, "one", key); !errors.Is(err, context.Canceled) {
+		t.Errorf("pack: %v", err)
+	}
+	if got := files(t, dir); !slices.Equal(got, before) {
+		t.Errorf("the files are %v, and were %v", got, before)
+	}
+	if _, err := p.Pack(t.Context(), "one", key); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Unpack(ctx, "one", key); !errors.Is(err, context.Canceled) {
+		t.Errorf("unpack: %v", err)
+	}
+	wantPages(t, p, "one", key, pages)
+}
+
+// BenchmarkUnpack measures what a packed save adds to a resume.
+func BenchmarkUnpack(b *testing.B) {
+	for name, n := range map[string]int{"5MiB": 5 << 20, "256MiB": 256 << 20} {
+		p, key := &Provider{Options: Options{DataDir: b.TempDir(), Log: slog.New(slog.DiscardHandler)}}, seal.NewKey()
+		dir := planted(b, p, "one", randomPages(n))
+		if _, err := p.Pack(b.Context(), "one", key); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := errors.Join(p.Unpack(b.Context(), "one", key), os.RemoveAll(filepath.Join(dir, unpackedDir))); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

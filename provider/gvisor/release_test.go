@@ -1,0 +1,42 @@
+package gvisor
+
+import (
+	"encoding/json"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// A late answer of the agent to an earlier question is not taken for the answer
+// to the current one.
+func TestReleaseSkipsLateAnswers(t *testing.T) {
+	ends := socketPair(t, unix.SOCK_SEQPACKET)
+	defer ends[0].Close()
+	defer ends[1].Close()
+	answer := func(number uint32, holders ...wire.Holder) {
+		b, err := json.Marshal(wire.Release{Number: number, Holders: holders})
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := ends[1].Write(b); err != nil {
+			t.Error(err)
+		}
+	}
+	m := &machine{control: ends[0], asked: 6}
+	answer(5)
+	answer(6)
+	go func() {
+		b := make([]byte, 2*wire.MaxControl)
+		n, err := ends[1].Read(b)
+		if op, number, ok := wire.ParseControlQuestion(b[:n]); err != nil || !ok || op != wire.ControlRelease || number != 7 {
+			t.Errorf("the agent is asked %x, %v", b[:n], err)
+		}
+		answer(7, wire.Holder{PID: 12, Name: "sleep"})
+	}()
+	holders, err := m.release(wire.ControlRelease)
+	if err != nil || len(holders) != 1 || holders[0].PID != 12 {
+		t.Errorf("the answer is %v, %v", holders, err)
+	}
+}

@@ -1,0 +1,386 @@
+package gvisor
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// manifestVersion is the version of manifest and of the other files of a save.
+const manifestVersion = 1
+
+// manifest describes a save. A sandbox can be restored only by the same
+// programs, on a processor with the same features, from the same image and with
+// the same limits. gVisor does not check these conditions.
+type manifest struct {
+	Version int
+	ID      brig.ID `json:",omitempty"` // the saved sandbox
+	At      time.Time
+	Size    int64 // disk space, in bytes
+	Image   string
+	Root    Root
+	Limits  brig.Limits
+	Carried bool
+	Build   build
+}
+
+// build identifies the programs and the processor on which a save depends.
+type build struct {
+	Engine, Agent string // digests of the programs
+	GVisor        string // version
+	CPU           string // features of the processor
+}
+
+// currentBuild returns the build of this provider. It reads the programs at the
+// first save or restore.
+func (p *Provider) currentBuild() (build, error) {
+	p.buildOnce.Do(func() {
+		var err1, err2, err3 error
+		b := &p.build
+		b.Engine, err1 = digestOf(p.Engine)
+		b.Agent, err2 = digestOf(p.Agent)
+		b.CPU, err3 = cpuFeatures()
+		b.GVisor = "unknown"
+		if info, ok := debug.ReadBuildInfo(); ok {
+			for _, d := range info.Deps {
+				if d.Path == "gvisor.dev/gvisor" {
+					b.GVisor = d.Version
+				}
+			}
+		}
+		p.buildErr = errors.Join(err1, err2, err3)
+	})
+	return p.build, p.buildErr
+}
+
+// lazyBuild holds the build of a provider, which is computed once.
+type lazyBuild struct {
+	buildOnce sync.Once
+	build     build
+	buildErr  error
+}
+
+func digestOf(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", file, err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("read %s: %w", file, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// cpuFeatures returns the features of this machine's processors, sorted.
+func cpuFeatures() (string, error) {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return "", fmt.Errorf("read the processor's features: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); name == "flags" || name == "Features" {
+			features := strings.Fields(value)
+			slices.Sort(features)
+			return strings.Join(features, " "), nil
+		}
+	}
+	return "", errors.New("the processor's features are not in /proc/cpuinfo")
+}
+
+// firstDifference describes the first difference between a save and the
+// manifest that a restore needs, or returns "" if they match.
+func (m *manifest) firstDifference(want manifest) string {
+	switch {
+	case m.Version != want.Version:
+		return fmt.Sprintf("its format has version %d, and this server's %d", m.Version, want.Version)
+	case m.Build.GVisor != want.Build.GVisor:
+		return fmt.Sprintf("it was made with gVisor %s, and this server has %s", m.Build.GVisor, want.Build.GVisor)
+	case m.Build.Engine != want.Build.Engine:
+		return "it was made by another build of the isolation engine"
+	case m.Build.Agent != want.Build.Agent:
+		return "it was made by another build of the agent"
+	case m.Build.CPU != want.Build.CPU:
+		return "it was made on a processor with other features" + difference(m.Build.CPU, want.Build.CPU)
+	case m.Image != want.Image || !reflect.DeepEqual(m.Root, want.Root):
+		return "its image is not the same"
+	case m.Limits != want.Limits:
+		return fmt.Sprintf("it has the limits %+v, and not %+v", m.Limits, want.Limits)
+	}
+	return ""
+}
+
+// difference lists a few of the features that only one of two processors has.
+func difference(saved, here string) string {
+	a, b := strings.Fields(saved), strings.Fields(here)
+	var out []string
+	for _, f := range a {
+		if !slices.Contains(b, f) && len(out) < 4 {
+			out = append(out, "-"+f)
+		}
+	}
+	for _, f := range b {
+		if !slices.Contains(a, f) && len(out) < 4 {
+			out = append(out, "+"+f)
+		}
+	}
+	return " (" + strings.Join(out, " ") + ")"
+}
+
+// manifest returns the manifest for a new save of a sandbox with the given
+// order.
+func (p *Provider) manifest(o *order) (manifest, error) {
+	b, err := p.currentBuild()
+	return manifest{Version: manifestVersion, Image: o.Image, Root: o.Root, Limits: o.Limits, Carried: o.Carried, Build: b}, err
+}
+
+// canSave reports whether this provider can save sandboxes.
+func (p *Provider) canSave() bool { return p.withoutGofer }
+
+// saveDir returns the directory of a save.
+func (p *Provider) saveDir(id brig.SaveID) string {
+	return filepath.Join(p.DataDir, savesDir, string(id))
+}
+
+// savesDir contains a directory per save.
+const savesDir = "saves"
+
+// savable returns the instance of a sandbox if this provider can save it.
+func (p *Provider) savable(in brig.Instance, id brig.SaveID) (*instance, error) {
+	i, ok := in.(*instance)
+	if !ok || !brig.ValidName(string(id)) {
+		return nil, fmt.Errorf("save %T as %q: it is not a sandbox of this provider, or not a name", in, id)
+	}
+	if !p.canSave() || i.order.AgentAt == "" {
+		return nil, brig.Errorf(brig.Unimplemented, "gVisor cannot save this sandbox: it was started with a gofer").
+			WithHint("run the server as root on a kernel with detached mounts, and create the sandbox again")
+	}
+	return i, nil
+}
+
+// CheckSave implements brig.Saver.
+func (p *Provider) CheckSave(ctx context.Context, in brig.Instance) error {
+	i, err := p.savable(in, "check")
+	if err != nil {
+		return err
+	}
+	return i.save(ctx, saveOrder{Check: true})
+}
+
+// saveTime is the maximum duration of a save. The disk's speed determines how
+// long the pages of a large sandbox take.
+const saveTime = 10 * time.Minute
+
+// Save implements brig.Saver.
+func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, stay bool) (*brig.Save, error) {
+	i, err := p.savable(in, to)
+	if err != nil {
+		return nil, err
+	}
+	m, err := p.manifest(&i.order)
+	if err != nil {
+		return nil, err
+	}
+	m.ID = i.id
+	if err := os.MkdirAll(filepath.Join(p.DataDir, savesDir), 0o700); err != nil {
+		return nil, diskError(err, "make the folder of saves")
+	}
+	i.preconnect.drop()
+	err = i.save(ctx, saveOrder{Dir: p.saveDir(to), Stay: stay, Manifest: m})
+	failpoint.Hit("save.stored")
+	i.preconnect.drop() // the agent has closed a connection that was opened meanwhile
+	if err != nil {
+		return nil, err
+	}
+	if !stay {
+		select {
+		case <-i.done:
+		case <-time.After(stopTime):
+			err = i.killCgroup(context.WithoutCancel(ctx))
+			<-i.done // the shim exits with its sandbox
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p.GetSave(ctx, to)
+}
+
+// save sends a save order to the shim.
+func (i *instance) save(ctx context.Context, o saveOrder) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	a, err := i.l.call(ctx, request{Op: "save", Save: &o})
+	if err != nil {
+		if strings.Contains(err.Error(), "no space left on device") {
+			return fullError(err)
+		}
+		return brig.Errorf(brig.FailedPrecondition, "gVisor could not save the sandbox, which continues to run").
+			WithHint("the server's log has the cause").Because(err)
+	}
+	if len(a.Holders) > 0 {
+		return heldError(a.Holders)
+	}
+	return nil
+}
+
+// heldError returns the error for programs that prevent a save. The names are
+// untrusted: they come from the guest.
+func heldError(holders []wire.Holder) error {
+	h := holders[0]
+	name, reason := brig.Clip(h.Name, 40), brig.Clip(h.Reason, 120)
+	what := fmt.Sprintf("process %d (%q): %s", h.PID, name, reason)
+	if h.PID == 0 {
+		what = name + ": " + reason
+	}
+	if n := len(holders) - 1; n > 0 {
+		what += fmt.Sprintf("; and %d more", n)
+	}
+	return brig.Errorf(brig.FailedPrecondition, "a running program prevents the save: %s", what).
+		WithHint("end it first, or create sandboxes as pausable, so that programs can run in them while they are paused")
+}
+
+// isSaved reports whether there is a complete save of the instance itself, and not
+// only one from which it was restored. Its shim may have been killed right after it
+// completed the save.
+func (i *instance) isSaved() bool {
+	st, err := os.Stat(i.l.path(orderFile))
+	if err != nil {
+		return false
+	}
+	m, err := i.p.readManifest(brig.SaveID(i.id))
+	return err == nil && m.At.After(st.ModTime())
+}
+
+// removeRest completes the work of a shim that was killed: it ends the processes of
+// the sandbox, and removes everything of it except the logs and the save.
+func (i *instance) removeRest() error {
+	err := i.killCgroup(context.Background()) //nolint:forbidigo // the end of an instance belongs to no call
+	for _, name := range []string{stateDir, overlayDir, configFile} {
+		err = errors.Join(err, os.RemoveAll(i.l.path(name)))
+	}
+	return err
+}
+
+// GetSave implements brig.Saver.
+func (p *Provider) GetSave(_ context.Context, id brig.SaveID) (*brig.Save, error) {
+	m, err := p.readManifest(id)
+	if err != nil {
+		return nil, err
+	}
+	packed, size, err := isPacked(p.saveDir(id))
+	if err != nil {
+		return nil, err
+	}
+	if !packed {
+		size = m.Size
+	}
+	return &brig.Save{At: m.At, Bytes: size, Packed: packed}, nil
+}
+
+func (p *Provider) readManifest(id brig.SaveID) (*manifest, error) {
+	if !brig.ValidName(string(id)) {
+		return nil, brig.InvalidField("save", "%q cannot name a folder", id)
+	}
+	m := &manifest{}
+	ok, err := layout{dir: p.saveDir(id)}.readJSON(manifestFile, m)
+	if err != nil {
+		return nil, brig.Errorf(brig.FailedPrecondition, "the save cannot be read").Because(err)
+	}
+	if !ok {
+		return nil, brig.Errorf(brig.NotFound, "there is no save %q", id)
+	}
+	return m, nil
+}
+
+// Restore implements brig.Saver.
+func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	m, err := p.readManifest(from)
+	if err != nil {
+		return nil, err
+	}
+	o, err := p.newOrder(id, spec, lease)
+	if err != nil {
+		return nil, err
+	}
+	want, err := p.manifest(o)
+	if err != nil {
+		return nil, err
+	}
+	if what := m.firstDifference(want); what != "" {
+		return nil, brig.Errorf(brig.FailedPrecondition, "the save cannot be restored here: %s", what).
+			WithHint("restore it with the build of the server, on the kind of machine, that made it")
+	}
+	if o.From, err = p.restorable(from); err != nil {
+		return nil, err
+	}
+	o.Carried = m.Carried
+	in, err := p.create(ctx, id, o)
+	if err != nil || m.ID == id {
+		return in, err
+	}
+	if err := in.(*instance).Renew(ctx, wire.Renew{Name: o.Hostname, Generation: rand.Text()}); err != nil {
+		return nil, errors.Join(creationError(fmt.Errorf("renew the copy: %w", err)), in.Destroy(context.WithoutCancel(ctx)))
+	}
+	return in, nil
+}
+
+// RemoveSave implements brig.Saver.
+func (p *Provider) RemoveSave(_ context.Context, id brig.SaveID) error {
+	if !brig.ValidName(string(id)) {
+		return nil // such a save cannot exist
+	}
+	// Remove the manifest first: a directory without a manifest is not a save.
+	err := os.Remove(filepath.Join(p.saveDir(id), manifestFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, os.RemoveAll(p.saveDir(id)))
+}
+
+// sweepSaves removes incomplete saves and the saves of sandboxes that the
+// engine does not know. It returns their number.
+func (p *Provider) sweepSaves(known map[brig.ID]bool) (n int, err error) {
+	entries, err := os.ReadDir(filepath.Join(p.DataDir, savesDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("list saves: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		name, unfinished := strings.CutSuffix(e.Name(), newSuffix)
+		if unfinished {
+			if lock, err := p.layout(brig.ID(name)).lock(); lock != nil {
+				lock.Close()
+			} else if err == nil {
+				continue // its shim is still writing it
+			}
+		} else if known[brig.ID(name)] {
+			continue
+		}
+		n++
+		errs = append(errs, os.RemoveAll(filepath.Join(p.DataDir, savesDir, e.Name())))
+	}
+	return n, errors.Join(errs...)
+}

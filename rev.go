@@ -1,0 +1,38 @@
+package brig
+
+import "context"
+
+// Tenants, routings and providers have a revision that every change increases.
+// The engine rejects a change that is based on an older revision, because it
+// would revert the changes in between.
+
+// revField is the field that the engine's error names.
+const revField = "rev"
+
+// CheckRev returns FailedPrecondition if asked is not the current revision now. 0
+// skips the check.
+func CheckRev(asked, now int64) error {
+	if asked == 0 || asked == now {
+		return nil
+	}
+	e := Errorf(FailedPrecondition, "it was changed after it had been read")
+	e.Field = revField
+	return e.WithHint("read it again, and repeat the change")
+}
+
+// Moved reports whether err is an error of CheckRev.
+func Moved(err error) bool {
+	return KindOf(err) == FailedPrecondition && AsError(err).Field == revField
+}
+
+// Reapply calls change, which reads, modifies and writes a value, until
+// CheckRev accepts it. The loop makes progress: each conflict means that
+// another caller's change succeeded.
+func Reapply(ctx context.Context, change func() error) error {
+	for {
+		err := change()
+		if !Moved(err) || ctx.Err() != nil {
+			return err
+		}
+	}
+}

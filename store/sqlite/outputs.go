@@ -1,0 +1,256 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const (
+	// inline is the maximum size of data that is stored in its row. Larger data
+	// is stored in a file, so that deleting it frees the space immediately.
+	// Callers' large data then does not pass through the log that every write
+	// waits for.
+	inline = 4 << 10
+	// block is the unit to which the size of a file is rounded up.
+	block = 4 << 10
+	// orphanAge is the age at which a file without a row is assumed to be left
+	// by a server that crashed between the two writes.
+	orphanAge = 10 * time.Minute
+	// reapBatch is the number of files removed in one step.
+	reapBatch = 256
+)
+
+// outputs is the directory of output files next to the database. Each file
+// contains the bytes of one row, is written before the row, and is immutable.
+type outputs struct{ dir string }
+
+// blob holds the bytes of a row, inline or in a file.
+type blob struct {
+	data []byte // inline bytes
+	file string
+	size int // of the document and the bytes
+}
+
+// put stores the bytes of a row. If the row is not written afterwards, the
+// caller must call drop.
+func (o outputs) put(doc string, data []byte, durable bool) (blob, error) {
+	if len(data) <= inline {
+		return blob{data: data, size: len(doc) + len(data)}, nil
+	}
+	b := blob{data: []byte{}, file: rand.Text(), size: len(doc) + (len(data)+block-1)/block*block}
+	if err := o.write(b.file, data, durable); err != nil {
+		o.drop(b)
+		return blob{}, err
+	}
+	return b, nil
+}
+
+func (o outputs) write(name string, data []byte, durable bool) (err error) {
+	f, err := os.OpenFile(filepath.Join(o.dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if _, err := f.Write(data); err != nil || !durable {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	return syncFile(o.dir)
+}
+
+// drop removes the file of a row that was not written.
+func (o outputs) drop(b blob) {
+	if b.file != "" {
+		_ = os.Remove(filepath.Join(o.dir, b.file)) // if this fails, sweep removes the file
+	}
+}
+
+// errNoOutput means that a file does not match its row.
+var errNoOutput = errors.New("the file of an output is not there")
+
+func (o outputs) read(name string) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(o.dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoOutput
+	}
+	return b, err
+}
+
+// unpack decodes a row whose bytes may be in a file. Lost bytes are nil.
+func unpack[T any](o outputs, row scanner) (*T, error) {
+	var doc, file string
+	var data []byte
+	var lost bool
+	if err := row.Scan(&doc, &data, &file, &lost); err != nil {
+		return nil, err
+	}
+	if file == "" {
+		return decodeLost[T](doc, data, lost)
+	}
+	// Trim may have deleted the file concurrently, or a power failure may have
+	// lost it, because the write did not wait for the disk.
+	data, err := o.read(file)
+	if errors.Is(err, errNoOutput) {
+		return decodeLost[T](doc, nil, true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := decode[T](doc, data)
+	if err != nil {
+		return decodeLost[T](doc, nil, true) // a power failure may also have truncated the file
+	}
+	return v, nil
+}
+
+// The statements for files without a row.
+const (
+	selectUnreferenced = `select file from unnamed limit $1`
+	deleteUnreferenced = `delete from unnamed where file = $1`
+)
+
+// reap removes files that are no longer referenced by a row, and reports
+// whether there may be more.
+func (s *db) reap(ctx context.Context) (bool, error) {
+	names, err := queryTexts(ctx, s.readers, selectUnreferenced, reapBatch)
+	if err != nil || len(names) == 0 {
+		return false, err
+	}
+	for _, name := range names {
+		err := os.Remove(filepath.Join(s.outputs.dir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	// Names are never reused, so removing a file twice is harmless.
+	soon := *s
+	soon.soon = true
+	err = soon.write(ctx, nil, func(t *tx) error {
+		for _, name := range names {
+			if _, err := t.exec(deleteUnreferenced, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return len(names) == reapBatch, err
+}
+
+// sweep removes files that never had a row, because a server died between the
+// two writes.
+func (s *db) sweep(ctx context.Context) error {
+	entries, err := os.ReadDir(s.outputs.dir)
+	if err != nil {
+		return err
+	}
+	var old []string
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && time.Since(info.ModTime()) > orphanAge {
+			old = append(old, entry.Name())
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	known := map[string]bool{}
+	names, err := queryTexts(ctx, s.readers, `
+		select file from executions where file <> '' union all select file from runs where file <> ''
+		union all select file from unnamed`)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		known[name] = true
+	}
+	for _, name := range old {
+		if !known[name] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.outputs.dir, name)))
+		}
+	}
+	return err
+}
+
+// queryTexts reads rows with one text column.
+func queryTexts(ctx context.Context, db *sql.DB, q string, args ...any) ([]string, error) {
+	list, err := query(ctx, db, func(row scanner) (*string, error) {
+		v := new(string)
+		return v, row.Scan(v)
+	}, q, args...)
+	out := make([]string, len(list))
+	for i, v := range list {
+		out[i] = *v
+	}
+	return out, err
+}
+
+// moveBatch is the number of rows that moveOutputs holds in memory.
+const moveBatch = 4
+
+// moveOutputs moves large bytes from rows of an older version of Brig to files.
+// If the disk is full, the bytes stay in their rows and remain readable.
+func (s *db) moveOutputs(ctx context.Context) error {
+	for _, table := range []string{"executions", "runs"} {
+		for after := int64(0); ; {
+			next, err := s.moveRows(ctx, table, after)
+			if err != nil || next == after {
+				if err != nil {
+					return err
+				}
+				break
+			}
+			after = next
+		}
+	}
+	return nil
+}
+
+// moveRows moves the data of some rows of a table, starting after the given row
+// ID. It returns the ID of the last row.
+func (s *db) moveRows(ctx context.Context, table string, after int64) (int64, error) {
+	type row struct {
+		id   int64
+		doc  string
+		data []byte
+	}
+	rows, err := query(ctx, s.readers, func(r scanner) (*row, error) {
+		v := new(row)
+		return v, r.Scan(&v.id, &v.doc, &v.data)
+	}, `select rowid, doc, data from `+table+` where rowid > $1 and length(data) > $2 order by rowid limit $3`, after, inline, moveBatch)
+	if err != nil || len(rows) == 0 {
+		return after, err
+	}
+	var blobs []blob
+	defer func() {
+		if err != nil {
+			for _, b := range blobs {
+				s.outputs.drop(b)
+			}
+		}
+	}()
+	for _, r := range rows {
+		b, putErr := s.outputs.put(r.doc, r.data, true)
+		if err = putErr; err != nil {
+			return after, err
+		}
+		blobs = append(blobs, b)
+	}
+	err = s.write(ctx, nil, func(t *tx) error {
+		for i, r := range rows {
+			_, err := t.ExecContext(t.ctx, `update `+table+` set data = $2, file = $3, size = $4 where rowid = $1`,
+				r.id, blobs[i].data, blobs[i].file, blobs[i].size)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return rows[len(rows)-1].id, err
+}

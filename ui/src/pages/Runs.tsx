@@ -1,0 +1,138 @@
+import { Button, Code, Drawer, Group, SegmentedControl, Stack, Table, Text, Title } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { useSearchParams } from "wouter";
+import { get, path } from "../api";
+import { kindOf, labelsOf, type Operation, useLog, whatOf } from "../log";
+import type { Outcome, Whoami } from "../nouns";
+import { Ago, Empty, Fetched, Go, Heading, Output, State, when } from "../parts";
+import { Connect } from "../snippets";
+import { type Column, List } from "../table";
+import { span } from "../time";
+
+const ranges: Record<string, number> = { "1 hour": 3_600_000, "24 hours": 86_400_000, "7 days": 7 * 86_400_000, All: 0 };
+
+const columns: Column<Operation>[] = [
+  { title: "Result", cell: (o) => <State value={o.status} says={o.says} />, sort: (o) => o.says },
+  { title: "What", cell: (o) => <Code fz="xs">{whatOf(o).slice(0, 90)}</Code> },
+  { title: "Kind", cell: kindOf, sort: (o) => kindOf(o) ?? "", wide: true },
+  { title: "Started", cell: (o) => <Ago at={o.time} />, sort: (o) => o.seq },
+  { title: "Duration", cell: (o) => span(o.took), sort: (o) => o.took ?? -1, right: true, wide: true },
+  { title: "Sandbox", cell: (o) => (o.op === "run" ? "one-shot" : o.detail.name && <Go to={`/sandboxes/${path(o.detail.name)}`}>{o.detail.name}</Go>), sort: (o) => o.detail.name ?? "", wide: true },
+  { title: "By", cell: (o) => o.actor, sort: (o) => o.actor, wide: true },
+];
+
+/** Runs is the history of executions, as the audit log has it. */
+export default function Runs({ who }: { who: Whoami }) {
+  const [params, setParams] = useSearchParams();
+  const range = ranges[params.get("range") ?? ""] === undefined ? "7 days" : params.get("range")!;
+  // One time for each choice, so that the query stays the same while time passes.
+  const since = useMemo(() => (ranges[range] ? new Date(Date.now() - ranges[range]!).toISOString() : undefined), [range]);
+  const { log, rows, more, busy, whole } = useLog({ since });
+  const runs = useMemo(() => rows.filter(kindOf), [rows]);
+  const [open, setOpen] = useState<Operation>();
+  return (
+    <>
+      <Heading title="Runs">
+        <SegmentedControl size="xs" data={Object.keys(ranges)} value={range} onChange={(r) => setParams((p) => (p.set("range", r), p), { replace: true })} aria-label="Range" />
+      </Heading>
+      <Fetched query={log}>
+        {() => (
+          <List
+            name="runs"
+            rows={runs}
+            id={(o) => String(o.lines[0]!.seq)}
+            columns={columns}
+            text={(o) => `${whatOf(o)} ${kindOf(o)} ${o.says} ${o.actor} ${Object.values(o.detail).join(" ")} ${labelsOf(o).join(" ")}`}
+            filters={[
+              { name: "Status", of: (o) => o.status },
+              { name: "Kind", of: (o) => kindOf(o) ?? "" },
+              { name: "By", of: (o) => o.actor },
+              { name: "Label", of: labelsOf },
+            ]}
+            onOpen={setOpen}
+            empty={<Empty next={<Connect who={who} title="Run your first program" />}>{whole ? "Nothing ran in this time." : "No run is among the newest entries of the log."}</Empty>}
+            below={
+              !whole && (
+                <Button size="compact-sm" variant="default" onClick={more} loading={busy}>
+                  Load older
+                </Button>
+              )
+            }
+          />
+        )}
+      </Fetched>
+      <Drawer opened={!!open} onClose={() => setOpen(undefined)} position="right" size="lg" title={open && `${kindOf(open)} ${open.op === "run" ? (open.detail.name ?? "") : ""}`}>
+        {open && <Details of={runs.find((o) => o.lines[0]!.seq === open.lines[0]!.seq) ?? open} />}
+      </Drawer>
+    </>
+  );
+}
+
+function Details({ of: o }: { of: Operation }) {
+  const name = o.op === "run" ? (o.detail.name ?? o.sandbox) : undefined;
+  const outcome = useQuery({ queryKey: ["run", name], queryFn: ({ signal }) => get<Outcome & { stdout: string; stderr: string }>(`/v1/runs/${path(name!)}`, signal), enabled: !!name && o.status !== "running", refetchInterval: false, retry: false });
+  return (
+    <Stack>
+      <Group gap="xs">
+        <State value={o.status} says={o.says} />
+        <Text size="sm">
+          {when(o.time)}
+          {o.took !== undefined && `, took ${span(o.took)}`}, by {o.actor}
+        </Text>
+      </Group>
+      <Output>{whatOf(o)}</Output>
+      {outcome.data && (
+        <>
+          {outcome.data.error && <Output>{outcome.data.error.traceback || outcome.data.error.message}</Output>}
+          {(["stdout", "stderr"] as const).map(
+            (s) =>
+              outcome.data[s] && (
+                <div key={s} data-testid={s}>
+                  <Title order={3}>{s}</Title>
+                  <Output>{outcome.data[s]}</Output>
+                </div>
+              ),
+          )}
+          {outcome.data.has_result && (
+            <>
+              <Title order={3}>Result</Title>
+              <Output>{JSON.stringify(outcome.data.result, null, 2)}</Output>
+            </>
+          )}
+        </>
+      )}
+      {outcome.error && (
+        <Text size="sm" c="dimmed">
+          The output is no longer stored: {outcome.error.message}
+        </Text>
+      )}
+      {o.op !== "run" && o.detail.name && (
+        <Text size="sm">
+          The output is among the executions of <Go inline to={`/sandboxes/${path(o.detail.name)}?tab=executions`}>{o.detail.name}</Go>.
+        </Text>
+      )}
+      <Title order={3}>In the audit log</Title>
+      <Facts of={o} />
+    </Stack>
+  );
+}
+
+/** Facts is what the audit log has of an operation. */
+export function Facts({ of: o }: { of: Operation }) {
+  const facts = [["sandbox", o.sandbox ?? ""], ...Object.entries(o.detail), ["lines", o.lines.map((l) => `${l.seq} ${l.phase}`).join(", ")]].filter(([, v]) => v);
+  return (
+    <Table>
+      <Table.Tbody>
+        {facts.map(([k, v]) => (
+          <Table.Tr key={k}>
+            <Table.Td c="dimmed" w={120}>
+              {k}
+            </Table.Td>
+            <Table.Td style={{ overflowWrap: "anywhere" }}>{v}</Table.Td>
+          </Table.Tr>
+        ))}
+      </Table.Tbody>
+    </Table>
+  );
+}

@@ -1,0 +1,24 @@
+package brig_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+)
+
+func TestVia(t *testing.T) {
+	ctx := brig.WithVia(t.Context(), "1.0 proxy, 1.1 brig-a")
+	there := brig.ViaFrom(ctx, "b")
+	if there != "1.0 proxy, 1.1 brig-a, 1.1 brig-b" || brig.ViaFrom(t.Context(), "b") != "1.1 brig-b" {
+		t.Errorf("%q", there)
+	}
+	for server, want := range map[string]bool{"a": true, "b": true, "c": false, "": false, "proxy": false, "a, 1.1 brig": false} {
+		if brig.CameBack(there, server) != want {
+			t.Errorf("it came back to %q: %v", server, !want)
+		}
+	}
+	if !brig.CameBack(strings.Repeat("1.1 x, ", 200), "c") || brig.CameBack("", "c") {
+		t.Error("the bound on the length")
+	}
+}

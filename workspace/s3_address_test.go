@@ -1,0 +1,50 @@
+package workspace_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/brig-run/brig/workspace"
+)
+
+// TestS3Address checks that a bucket cannot be at a cloud's metadata address.
+func TestS3Address(t *testing.T) {
+	_, err := workspace.OpenS3(t.Context(), workspace.S3Options{Endpoint: "169.254.169.254", Insecure: true, Region: "x", Bucket: "bucket", AccessKey: "a", SecretKey: "s"})
+	if err == nil || !strings.Contains(err.Error(), "169.254.169.254 is in 169.254.0.0/16") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestS3EndlessList checks that the client stops reading a list without an end.
+// The control is the list's first page, which it reads: it has keys.
+func TestS3EndlessList(t *testing.T) {
+	var sent atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			return
+		}
+		w.Header().Set("Content-Type", "application/xml")
+		_, _ = io.WriteString(w, `<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>`)
+		for range 256 {
+			n, err := io.WriteString(w, strings.Repeat(`<Contents><Key>`+strings.Repeat("k", 1000)+`</Key></Contents>`, 1000))
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}))
+	defer srv.Close()
+	s, err := workspace.OpenS3(t.Context(), workspace.S3Options{
+		Endpoint: srv.Listener.Addr().String(), Insecure: true, Region: "x", Bucket: "bucket", AccessKey: "a", SecretKey: "s",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.List(t.Context(), "x/", func(string) error { return nil })
+	if err == nil || sent.Load() < 1<<20 || sent.Load() > 64<<20 {
+		t.Errorf("%d bytes were sent: %v", sent.Load(), err)
+	}
+}

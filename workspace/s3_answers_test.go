@@ -1,0 +1,66 @@
+package workspace_test
+
+import (
+	"cmp"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/brig-run/brig/internal/testenv"
+	"github.com/brig-run/brig/workspace"
+)
+
+// TestHostileS3 checks that the client uses a bounded amount of memory for a
+// list page or an error that is endless or has very many items. The control is
+// the client without limits.
+func TestHostileS3(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, again string
+		status       int
+		control      bool
+		most         int // bytes to send; 0 means 96 MiB
+	}{
+		"many items":   {first: `<ListBucketResult>`, again: `<Contents/>`, status: 200, control: true, most: 4 << 20},
+		"many folders": {first: `<ListBucketResult>`, again: `<CommonPrefixes/>`, status: 200},
+		"a long key":   {first: `<ListBucketResult><Contents><Key>`, again: "k", status: 200, control: true},
+		"blanks":       {first: `<ListBucketResult>`, again: " ", status: 200},
+		"a long error": {first: `<Error><Message>`, again: "k", status: 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodHead {
+					return
+				}
+				w.Header().Set("Content-Type", "application/xml")
+				w.WriteHeader(c.status)
+				testenv.Endless(w, c.first, c.again, cmp.Or(c.most, 96<<20))
+			}))
+			defer srv.Close()
+			at := srv.Listener.Addr().String()
+			list := func() error {
+				s, err := workspace.OpenS3(t.Context(), workspace.S3Options{Endpoint: at, Insecure: true, Region: "x", Bucket: "bucket", AccessKey: "a", SecretKey: "s"})
+				if err != nil {
+					return err
+				}
+				return s.List(t.Context(), "x/", func(string) error { return nil })
+			}
+			var open func() error
+			if c.control {
+				open = func() error {
+					s, err := minio.New(at, &minio.Options{Creds: credentials.NewStaticV4("a", "s", ""), Region: "x"})
+					if err != nil {
+						return err
+					}
+					for o := range s.ListObjects(t.Context(), "bucket", minio.ListObjectsOptions{Recursive: true}) {
+						err = o.Err
+					}
+					return err
+				}
+			}
+			testenv.Hostile(t, 96<<20, list, open)
+		})
+	}
+}
