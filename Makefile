@@ -68,6 +68,9 @@ test-all: setup test-programs ## everything at full size; PART='egress|docker' r
 test-changed: setup test-programs ## the parts of test-all that belong to what changed since .ci/green.json
 	@$(BIN)/test/suite changed
 
+test-steady: setup test-programs ## make test five times beside two busy loops, and which tests were unsteady: RUNS=N
+	@$(BIN)/test/suite steady -runs $(or $(RUNS),5)
+
 # Tests do not build. What they run is built here, with the same flags, so that
 # everything is compiled once.
 TESTS := $(BIN)/test
@@ -174,4 +177,4 @@ proto: ## regenerate what is generated of .proto files; needs protoc
 clean: ## remove what was built
 	rm -rf $(BIN) $(EMBEDDED)/*.gz ui/dist/assets ui/dist/index.html ui/dist/icon.svg ui/dist/licenses.md $(SITE)
 
-.PHONY: help build console setup demo test test-all test-changed test-programs race-programs mutants attack measure-blind lint package release release-check previous notices bench fuzz docs docs-site docs-picture proto clean
+.PHONY: help build console setup demo test test-all test-changed test-steady test-programs race-programs mutants attack measure-blind lint package release release-check previous notices bench fuzz docs docs-site docs-picture proto clean

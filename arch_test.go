@@ -69,8 +69,12 @@ var tiers = []struct {
 
 // foundation maps a package to the packages of its own tier that may import it.
 // The package of JSON forms is below the other API packages, and the package
-// for system calls on all threads is below its users.
-var foundation = map[string][]string{"api/v1": {"api/httpapi"}, "internal/threads": {"internal/caps", "internal/cgroup"}}
+// for system calls on all threads is below its users, as is the record of attacks.
+var foundation = map[string][]string{
+	"api/v1":           {"api/httpapi"},
+	"internal/attack":  {"internal/suite"},
+	"internal/threads": {"internal/caps", "internal/cgroup"},
+}
 
 func tierOf(dir string) int {
 	best, tier := -1, -1

@@ -3,8 +3,10 @@
 //	suite test      make test: every package, and the end-to-end tests at small size
 //	suite all       make test-all: everything at full size, in parts
 //	suite changed   make test-changed: the parts that the changed files affect
-//	suite ci        .ci/run: make test, and those parts
+//	suite steady    make test-steady: make test again and again, beside busy loops
 //	suite list      prints the part of each test
+//
+// In each, a test that failed runs again, alone, when all else has ended.
 package main
 
 import (
@@ -12,15 +14,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/brig-run/brig/chaos"
 	"github.com/brig-run/brig/internal/attack"
 	"github.com/brig-run/brig/internal/race"
 	"github.com/brig-run/brig/internal/suite"
@@ -45,9 +48,11 @@ type session struct {
 	flakyTests []suite.Test // quarantined tests
 	quarantine []suite.Quarantined
 	green      suite.Green
+	ground     *chaos.Ground
+	newRunner  func() *suite.Runner
 	runner     *suite.Runner
 	options    suite.Options
-	begin      time.Time
+	parts      []string // the parts that ran whole
 	notes      []string
 }
 
@@ -57,9 +62,9 @@ const (
 	timesFile = "bin/test-times.json"
 )
 
-func run(ctx context.Context, args []string) (bool, error) {
+func run(ctx context.Context, args []string) (green bool, err error) {
 	if len(args) == 0 {
-		return false, errors.New("usage: suite test|all|changed|ci|list [flags]")
+		return false, errors.New("usage: suite test|all|changed|steady|list [flags]")
 	}
 	flags := flag.NewFlagSet("suite "+args[0], flag.ContinueOnError)
 	one := flags.String("run", "", "run one `test`, as TestName or TestName/subtest")
@@ -67,7 +72,9 @@ func run(ctx context.Context, args []string) (bool, error) {
 	slots := flags.Int("slots", 3, "how many end-to-end tests run side by side")
 	slowest := flags.Int("slowest", 10, "how many tests the report names for their time")
 	count := flags.Int("count", 0, "how often each test runs")
-	failFast := flags.Bool("failfast", false, "end with the first failure")
+	failFast := flags.Bool("failfast", false, "end with the first failure, without a second look")
+	runs := flags.Int("runs", 5, "of `suite steady`: how often make test runs")
+	busy := flags.Int("busy", 2, "of `suite steady`: the number of busy loops beside it")
 	if err := flags.Parse(args[1:]); err != nil {
 		return false, err
 	}
@@ -78,35 +85,36 @@ func run(ctx context.Context, args []string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer os.Remove(s.options.Book)
-	defer os.RemoveAll(s.options.Races)
-	s.runner.Slowest, s.runner.FailFast, s.runner.Slots = *slowest, *failFast, *slots
+	defer func() { err = errors.Join(err, s.leave()) }()
+	s.newRunner = func() *suite.Runner {
+		return &suite.Runner{
+			Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green), Books: filepath.Join(s.ground.Dir, "attacks"),
+			Slowest: *slowest, FailFast: *failFast, Slots: *slots,
+		}
+	}
+	s.runner = s.newRunner()
 	switch args[0] {
 	case "list":
 		return true, s.list()
 	case "test":
 		if *one != "" {
 			err = s.only(ctx, *one)
-		} else if err = s.small(ctx); err == nil {
-			err = s.attacks(s.complete(ctx))
+		} else {
+			err = s.small(ctx)
 		}
 	case "all":
 		err = s.all(ctx, *part, *one)
 	case "changed":
-		if err = s.changed(ctx); err == nil {
-			err = s.attacks(false)
-		}
-	case "ci":
-		if err = s.small(ctx); err == nil {
-			err = s.changed(ctx)
-		}
-		if err == nil {
-			err = s.attacks(s.complete(ctx))
-		}
+		err = s.changed(ctx)
+	case "steady":
+		return s.steady(ctx, *runs, *busy)
 	default:
-		err = fmt.Errorf("no command %q; there are test, all, changed, ci and list", args[0])
+		err = fmt.Errorf("no command %q; there are test, all, changed, steady and list", args[0])
 	}
 	if err != nil {
+		return false, err
+	}
+	if err := s.secondLook(ctx, *one == "" && (args[0] == "test" || args[0] == "all" && *part == "")); err != nil {
 		return false, err
 	}
 	if *one == "" {
@@ -114,7 +122,10 @@ func run(ctx context.Context, args []string) (bool, error) {
 			return false, err
 		}
 	}
-	green := s.runner.Report(os.Stdout, s.notes...)
+	if err := s.leave(); err != nil {
+		return false, err
+	}
+	green = s.runner.Report(os.Stdout, s.notes...)
 	return green || args[0] == "changed" && s.runner.Idle(), context.Cause(ctx)
 }
 
@@ -124,36 +135,51 @@ func open(count int) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{tree: tree, begin: time.Now()}
+	s := &session{tree: tree}
 	if s.tests, s.flakyTests, s.quarantine, err = suite.Tests("."); err != nil {
 		return nil, err
 	}
 	if s.green, err = suite.ReadGreen(greenFile); err != nil {
 		return nil, err
 	}
-	// An interrupted run may have left the file, and every program would then
-	// report a race.
-	if err := os.Remove(race.Plant); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	removed, err := s.occupy()
+	for _, what := range removed {
+		fmt.Println("Removed what an interrupted run left:", what)
 	}
-	book, err := os.CreateTemp("", "brig-attacks-")
 	if err != nil {
 		return nil, err
 	}
-	book.Close()
-	races, err := os.MkdirTemp("", "brig-races-")
-	if err != nil {
-		return nil, err
-	}
-	s.options = suite.Options{Count: count, Book: book.Name(), Races: races, Detector: race.Options, Rotation: os.Getenv("ROTATION")}
+	s.options = suite.Options{Count: count, Races: filepath.Join(s.ground.Dir, "races"), Detector: race.Options, Rotation: os.Getenv("ROTATION")}
 	if s.options.Rotation == "" {
-		// Consecutive commits run consecutive shares of long case lists.
-		if s.options.Rotation, err = git("rev-list", "--count", "HEAD"); err != nil {
-			s.options.Rotation = "0"
+		s.options.Rotation = suite.Rotation(time.Now())
+	}
+	for _, dir := range []string{s.options.Races, filepath.Join(s.ground.Dir, "attacks")} {
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			return nil, errors.Join(err, s.leave())
 		}
 	}
-	s.runner = &suite.Runner{Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green)}
 	return s, nil
+}
+
+// occupy takes a folder for all temporary files of this run.
+func (s *session) occupy() (removed []string, err error) {
+	if s.ground, removed, err = chaos.Occupy(os.TempDir()); err != nil {
+		return removed, err
+	}
+	return append(removed, s.ground.ClearShared()...), os.Setenv("TMPDIR", s.ground.Dir)
+}
+
+// leave removes that folder, and reports what the tests left.
+func (s *session) leave() error {
+	if s.ground == nil { // it has left
+		return nil
+	}
+	left, err := s.ground.Leave()
+	s.ground = nil
+	for _, what := range left {
+		s.notes = append(s.notes, "The tests left, and the suite removed: "+what)
+	}
+	return err
 }
 
 // list prints the part of each test.
@@ -214,11 +240,10 @@ func (s *session) all(ctx context.Context, parts, one string) error {
 			return err
 		}
 	}
-	whole := parts == "" && one == ""
-	if whole {
+	if parts == "" && one == "" {
 		s.flaky(ctx)
 	}
-	return s.attacks(whole && s.complete(ctx))
+	return nil
 }
 
 // part runs one part of make test-all.
@@ -242,20 +267,41 @@ func (s *session) part(ctx context.Context, name, one string) error {
 	if err != nil {
 		return err
 	}
-	before := len(s.runner.Failures())
 	f := s.runner.Run(ctx, plan)
-	if err := s.races(); err != nil {
+	fmt.Printf("== %s took %s\n", p.Name, f.Duration.Round(time.Second))
+	if err := s.races(name); err != nil {
 		return err
 	}
-	fmt.Printf("== %s took %s\n", p.Name, f.Duration.Round(time.Second))
-	if one == "" && ctx.Err() == nil && len(s.runner.Failures()) == before {
-		return s.record(name)
+	if one == "" && ctx.Err() == nil {
+		s.parts = append(s.parts, name)
 	}
 	return nil
 }
 
-// races counts each report of the race detector as a failure.
-func (s *session) races() error {
+// secondLook runs failed tests again, and decides on the attacks and on the parts that
+// passed. In a whole run, each class of attacks must have a case and a control.
+func (s *session) secondLook(ctx context.Context, whole bool) error {
+	s.runner.SecondLook(ctx)
+	if err := s.races("second look"); err != nil {
+		return err
+	}
+	if err := s.attacks(whole && s.complete(ctx)); err != nil {
+		return err
+	}
+	var passed []string
+	for _, name := range s.parts {
+		if !slices.ContainsFunc(s.runner.Failures(), func(f suite.Failure) bool { return f.Part == name }) {
+			passed = append(passed, name)
+		}
+	}
+	if len(passed) == 0 {
+		return nil
+	}
+	return s.record(passed)
+}
+
+// races counts each report of the race detector as a failure of a part.
+func (s *session) races(part string) error {
 	reports, err := filepath.Glob(filepath.Join(s.options.Races, "*"))
 	if err != nil {
 		return err
@@ -269,7 +315,7 @@ func (s *session) races() error {
 		if err != nil {
 			return err
 		}
-		s.runner.Fail("data race in "+filepath.Base(name), string(text))
+		s.runner.Fail(part, "data race in "+filepath.Base(name), string(text))
 		os.Remove(name)
 	}
 	return nil
@@ -295,17 +341,9 @@ func (s *session) flaky(ctx context.Context) {
 // attacks reports on the recorded attacks. In a complete run, each class of the
 // catalogue must have a case and a control. Half of the attacks require root.
 func (s *session) attacks(whole bool) error {
-	f, err := os.Open(s.options.Book)
-	if err != nil {
+	book, err := s.runner.Book()
+	if err != nil || book.Empty() && !whole {
 		return err
-	}
-	defer f.Close()
-	book, err := attack.Read(f)
-	if err != nil {
-		return err
-	}
-	if fi, err := f.Stat(); err == nil && fi.Size() == 0 && !whole {
-		return nil
 	}
 	var table strings.Builder
 	wrong := book.Report(&table, attack.Catalogue(), whole && os.Getuid() == 0)
@@ -315,71 +353,55 @@ func (s *session) attacks(whole bool) error {
 	lines := strings.Split(strings.TrimSpace(table.String()), "\n")
 	s.notes = append(s.notes, "Attacks: "+lines[len(lines)-1])
 	if len(wrong) > 0 {
-		s.runner.Fail("the book of attacks", strings.Join(wrong, "\n")+"\n")
+		s.runner.Fail("attacks", "the book of attacks", strings.Join(wrong, "\n")+"\n")
 	}
 	return nil
 }
 
-// record records that a part passed at this commit.
-func (s *session) record(part string) error {
+// record records that parts passed at this commit.
+func (s *session) record(parts []string) error {
 	dirty, err := git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!"+greenFile)
 	if err != nil {
 		return err
 	}
+	names := strings.Join(parts, ", ")
 	if dirty != "" {
-		fmt.Printf("== %s is not recorded as green: the checkout has uncommitted changes\n", part)
+		s.notes = append(s.notes, fmt.Sprintf("Passed and not recorded, because the checkout has uncommitted changes: %s.", names))
 		return nil
 	}
 	commit, err := git("rev-parse", "HEAD")
 	if err != nil {
 		return err
 	}
-	s.green.Parts[part] = suite.Passed{Commit: commit, Date: time.Now().UTC().Format(time.DateOnly)}
+	for _, part := range parts {
+		s.green.Parts[part] = suite.Passed{Commit: commit, Date: time.Now().UTC().Format(time.DateOnly)}
+	}
 	s.green.Times = s.runner.Times.OfParts()
-	fmt.Printf("== %s is recorded as green in %s; commit it\n", part, greenFile)
+	s.notes = append(s.notes, fmt.Sprintf("Recorded as passed in %s, which you should commit: %s.", greenFile, names))
 	return s.green.Write(greenFile)
 }
 
-// budget is the time limit of a CI run.
-const budget = 60 * time.Minute
-
-// changed runs the parts affected by the changes since they last passed, within
-// CI's time budget.
+// changed runs the parts affected by the changes since they last passed.
 func (s *session) changed(ctx context.Context) error {
 	names, why := s.green.PartsToRun(s.tests, changedSince)
-	spent := time.Since(s.begin)
-	if at, err := time.Parse(time.RFC3339, os.Getenv("BRIG_CI_BEGAN")); err == nil {
-		spent = time.Since(at)
-	}
 	if len(names) == 0 {
 		s.notes = append(s.notes, "No part runs: nothing that belongs to one changed since it passed.")
 		return nil
 	}
-	chosen, left := suite.Fit(names, s.runner.Times, budget-spent)
-	asked := map[string]bool{}
-	for _, name := range names {
-		asked[name] = true
-	}
-	for _, name := range chosen {
-		fmt.Printf("== %s runs for %s\n", name, why[name])
-	}
 	s.options.Full = true
-	for i, name := range chosen {
+	for i, name := range names {
 		if s.runner.FailFast && len(s.runner.Failures()) > 0 {
-			s.notes = append(s.notes, "Left out after the first failure: "+strings.Join(chosen[i:], ", ")+".")
+			s.notes = append(s.notes, "Left out after the first failure: "+strings.Join(names[i:], ", ")+".")
 			break
 		}
+		fmt.Printf("== %s runs for %s\n", name, why[name])
 		if err := s.part(ctx, name, ""); err != nil {
 			return err
 		}
 	}
-	for _, name := range left {
-		s.notes = append(s.notes, fmt.Sprintf("Left out: %s, which %s asks for: it takes about %s, and CI has %s.", name, why[name],
-			suite.ExpectedOf(name, s.runner.Times).Round(time.Second), budget))
-	}
 	var rest []string
 	for _, p := range suite.Parts() {
-		if !asked[p.Name] {
+		if !slices.Contains(names, p.Name) {
 			rest = append(rest, p.Name)
 		}
 	}

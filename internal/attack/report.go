@@ -37,6 +37,47 @@ func Read(r io.Reader) (*Book, error) {
 	return b, in.Err()
 }
 
+// Add adds the entries of another book. An entry that is bad in one of them is bad.
+func (b *Book) Add(other *Book) {
+	for _, of := range []struct{ to, from map[string]map[string]bool }{{b.cases, other.cases}, {b.mutants, other.mutants}} {
+		for id, entries := range of.from {
+			if of.to[id] == nil {
+				of.to[id] = map[string]bool{}
+			}
+			for what, bad := range entries {
+				of.to[id][what] = of.to[id][what] || bad
+			}
+		}
+	}
+}
+
+// Amend adds the entries of tests that ran again. A control that detected its attack now
+// counts as detected. A case that escaped once stays an escape.
+func (b *Book) Amend(later *Book) {
+	for id, entries := range later.mutants {
+		for what, bad := range entries {
+			if _, ok := b.mutants[id][what]; ok && !bad {
+				b.mutants[id][what] = false
+			}
+		}
+	}
+	b.Add(later)
+}
+
+// Escapes lists the cases that escaped, with their IDs.
+func (b *Book) Escapes() (out []string) {
+	for id, entries := range b.cases {
+		for _, what := range bad(entries) {
+			out = append(out, id+": "+what)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Empty reports whether nothing was recorded.
+func (b *Book) Empty() bool { return len(b.cases)+len(b.mutants) == 0 }
+
 // bad lists the bad entries.
 func bad(of map[string]bool) (out []string) {
 	for what, b := range of {

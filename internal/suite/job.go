@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/brig-run/brig/internal/attack"
 )
 
 // Job is one process that runs tests.
@@ -23,10 +25,16 @@ type Job struct {
 	Dir   string
 	Env   []string // added to the environment
 	Alone bool     // no other job runs at the same time
+	Raced bool     // its programs have the race detector
 	// Limit is the time after which a job is stopped.
 	Limit time.Duration
 	// Again is the make command that repeats one test of this job.
 	Again string
+	// one returns the arguments of a job that runs one test, or a package if test is
+	// empty. Without it, the job gets no second look.
+	one func(argv []string, pkg, test string) []string
+	// book is the file in which the job records attacks.
+	book string
 }
 
 // endTime is the time for an interrupted job to clean up after its test.
@@ -46,6 +54,9 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 	defer cancel()
 	cmd := exec.Command(j.Argv[0], j.Argv[1:]...)
 	cmd.Dir, cmd.Env = j.Dir, append(os.Environ(), j.Env...)
+	if j.book != "" {
+		cmd.Env = append(cmd.Env, attack.Env+"="+j.book)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -104,7 +115,7 @@ func (r *Results) explain(j *Job, noise string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := len(r.failures) - 1; i >= 0; i-- {
-		if strings.HasPrefix(r.failures[i].Job, j.Name) {
+		if r.failures[i].job == j {
 			r.failures[i].Output += noise
 			return
 		}
@@ -175,7 +186,6 @@ type Options struct {
 	Full  bool   // at full size
 	Tests string // a pattern for -run; empty for all
 	Count int    // runs of each test; 0 means once, from the cache if possible
-	Book  string // the file that records attacks
 	// Races is the folder for the reports of the race detector. Detector holds
 	// its other options.
 	Races, Detector string
@@ -186,9 +196,6 @@ type Options struct {
 func (o Options) env() (env []string) {
 	if o.Full {
 		env = append(env, "BRIG_FULL=1")
-	}
-	if o.Book != "" {
-		env = append(env, "BRIG_ATTACK="+o.Book)
 	}
 	return env
 }
@@ -221,7 +228,14 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	if o.Full {
 		again = againAll(part)
 	}
-	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true}
+	one := func(argv []string, pkg, test string) []string {
+		argv = append(slices.Clone(argv[:len(argv)-len(packages)]), "-count=1")
+		if test != "" {
+			argv = append(argv, "-run", pattern(test))
+		}
+		return append(argv, pkg)
+	}
+	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true, one: one}
 }
 
 // jobLimit is the time limit of an end-to-end test at small size, several times
@@ -258,7 +272,7 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 			} else if raced {
 				again = againAll("race")
 			}
-			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again})
+			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, one: oneOfBinary})
 			names = append(names, nil)
 		}
 		names[i] = append(names[i], test.Name)
@@ -279,6 +293,15 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 		}
 	}
 	return jobs
+}
+
+// oneOfBinary returns the arguments that run one test of a test binary.
+func oneOfBinary(argv []string, _, test string) []string {
+	argv = slices.Clone(argv)
+	if i := slices.Index(argv, "-test.run"); i >= 0 && test != "" {
+		argv[i+1] = pattern(test)
+	}
+	return argv
 }
 
 // key returns the key of the job in the recorded times, which cover all plans.

@@ -3,24 +3,18 @@
 //
 // `make test` runs every package and the end-to-end tests at small size. `make
 // test-all` runs all tests at full size, in parts that can run alone. CI runs
-// `make test`, and then the parts that the changed files affect.
+// `make test`; `make test-changed` runs the parts that the changed files affect.
 package suite
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
-	"time"
 )
 
 // Part is a named piece of `make test-all`.
 type Part struct {
 	Name string
 	What string
-	// Expected is the duration of the part on two cores, for the time budget of
-	// CI.
-	Expected time.Duration
 	// Packages is set for the part that runs packages with go test. Race is set
 	// for the part that runs the end-to-end tests of `make test`, and those
 	// assigned to it, on programs built with the race detector. The other parts
@@ -31,18 +25,18 @@ type Part struct {
 // Parts lists the parts, in the order in which they run.
 func Parts() []Part {
 	return []Part{
-		{Name: "packages", What: "every package but e2e, with the race detector, and the modules of examples", Expected: 20 * time.Minute, Packages: true},
-		{Name: "core", What: "sandboxes, executions, limits, verdicts, tools, templates, the REST API", Expected: 7 * time.Minute},
-		{Name: "hostile", What: "attacks from inside a sandbox and on the API, posture, tenancy, sign-in", Expected: 3 * time.Minute},
-		{Name: "egress", What: "network rules, brokered secrets and their controls", Expected: 5 * time.Minute},
-		{Name: "crash", What: "crash points, random kills, restarts, full disks", Expected: 12 * time.Minute},
-		{Name: "workspaces", What: "workspaces, in folders and on an S3 server", Expected: 4 * time.Minute},
-		{Name: "clients", What: "unmodified clients: E2B, MCP, Letta, smolagents, RAGFlow, Python, TypeScript", Expected: 8 * time.Minute},
-		{Name: "console", What: "the web console in a browser", Expected: 5 * time.Minute},
-		{Name: "providers", What: "conformance of every provider but Docker, and routing between them", Expected: 6 * time.Minute},
-		{Name: "docker", What: "the Docker provider with a Docker Engine", Expected: 5 * time.Minute},
-		{Name: "install", What: "packages, the release, the systemd unit, the guides, rootless use, virtual machines with cgroup v2 and arm64", Expected: 8 * time.Minute},
-		{Name: "race", What: "the end-to-end tests of make test on a server, shim and agent built with the race detector", Expected: 15 * time.Minute, Race: true},
+		{Name: "packages", What: "every package but e2e, with the race detector, and the modules of examples", Packages: true},
+		{Name: "core", What: "sandboxes, executions, limits, verdicts, tools, templates, the REST API"},
+		{Name: "hostile", What: "attacks from inside a sandbox and on the API, posture, tenancy, sign-in"},
+		{Name: "egress", What: "network rules, brokered secrets and their controls"},
+		{Name: "crash", What: "crash points, random kills, restarts, full disks"},
+		{Name: "workspaces", What: "workspaces, in folders and on an S3 server"},
+		{Name: "clients", What: "unmodified clients: E2B, MCP, Letta, smolagents, RAGFlow, Python, TypeScript"},
+		{Name: "console", What: "the web console in a browser"},
+		{Name: "providers", What: "conformance of every provider but Docker, and routing between them"},
+		{Name: "docker", What: "the Docker provider with a Docker Engine"},
+		{Name: "install", What: "packages, the release, the systemd unit, the guides, rootless use, virtual machines with cgroup v2 and arm64"},
+		{Name: "race", What: "the end-to-end tests of make test on a server, shim and agent built with the race detector", Race: true},
 	}
 }
 
@@ -66,13 +60,16 @@ func everything() (names []string) {
 	return names
 }
 
-// raced lists the packages that `make test` also runs with the race detector:
-// those in which many goroutines share memory. The part "packages" runs all
-// packages with it.
+// raced lists the packages that `make test` runs with the race detector: those in which
+// many goroutines share memory. The part "packages" runs all packages with it.
 var raced = []string{
 	"./alert", "./api/...", "./client", "./api/httpapi/...", "./egress", "./engine", "./guest/...", "./observe",
 	"./provider/docker", "./provider/gvisor", "./provider/ssh", "./remote", "./signin", "./workspace",
 }
+
+// plain lists those of them that `make test` runs without it as well, because they measure
+// time.
+var plain = []string{"./egress"}
 
 // Area maps a path to its parts of `make test-all`.
 type Area struct {
@@ -243,34 +240,4 @@ func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
 		}
 	}
 	return names, why
-}
-
-// ExpectedOf returns the last measured duration of a part.
-func ExpectedOf(name string, times Times) time.Duration {
-	if s := times.Plans[name]; s > 0 {
-		return seconds(s)
-	}
-	p, _ := PartNamed(name)
-	return p.Expected
-}
-
-// Fit selects the parts that fit into a time budget, shortest first, and
-// returns the others as left. Both lists keep the order of Parts.
-func Fit(names []string, times Times, budget time.Duration) (chosen, left []string) {
-	byTime := slices.Clone(names)
-	slices.SortStableFunc(byTime, func(a, b string) int { return cmp.Compare(ExpectedOf(a, times), ExpectedOf(b, times)) })
-	fits := map[string]bool{}
-	for _, name := range byTime {
-		if budget -= ExpectedOf(name, times); budget >= 0 {
-			fits[name] = true
-		}
-	}
-	for _, name := range names {
-		if fits[name] {
-			chosen = append(chosen, name)
-		} else {
-			left = append(left, name)
-		}
-	}
-	return chosen, left
 }

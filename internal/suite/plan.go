@@ -31,6 +31,11 @@ func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
+	measured, err := t.packages(plain...)
+	if err != nil {
+		return Plan{}, err
+	}
+	all = slices.DeleteFunc(all, func(p string) bool { return slices.Contains(shared, p) && !slices.Contains(measured, p) })
 	jobs := append([]Job{t.goTest("packages", "packages", false, o, all)}, t.extra(o)...)
 	jobs = append(jobs, t.goTest("packages, race detector", "race detector", true, o, shared))
 	return Plan{"test", append(jobs, t.endToEnd(endToEndPart, false, o, inSmall(tests))...)}, nil

@@ -11,8 +11,8 @@ import (
 )
 
 // Report prints the results of all plans: parts with times, the slowest tests,
-// skipped tests with the reason, failures with their output, and one line of
-// totals. It reports whether all tests passed.
+// skipped tests with the reason, failures with their output, unsteady tests, and one
+// line of totals. It reports whether all tests passed, if need be at the second look.
 func (r *Runner) Report(w io.Writer, notes ...string) bool {
 	fmt.Fprintf(w, "\n%-16s %8s %7s %8s %8s\n", "part", "passed", "failed", "skipped", "time")
 	var took time.Duration
@@ -29,9 +29,16 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 		fmt.Fprintf(w, "%7.1fs  %s\n", t.Duration.Seconds(), t.Name)
 	}
 	printSkips(w, res.skips)
+	r.printUnsteady(w)
 	r.printFailures(w)
-	for _, n := range notes {
+	for _, n := range append(notes, r.verdicts...) {
 		fmt.Fprintf(w, "\n%s\n", n)
+	}
+	if len(r.unsteady) > 0 {
+		fmt.Fprintf(w, "\nUnsteady: %d. List them in docs/unsteady.md with the cause, and repair it.\n", len(r.unsteady))
+		for _, u := range r.unsteady {
+			fmt.Fprintf(w, "%5d  %s: failed before it passed\n", u.Failed, u.Test)
+		}
 	}
 	fmt.Fprintf(w, "\nTook %s.\n%d passed, %d failed, %d skipped\n", clock(took), res.passed, res.failed, res.skipped)
 	return res.failed == 0 && res.passed > 0
@@ -42,14 +49,20 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 // no output itself.
 func (r *Runner) printFailures(w io.Writer) {
 	for _, f := range r.results.failures {
-		if f.Test != "" && slices.ContainsFunc(r.results.failures, func(g Failure) bool {
-			return g.Job == f.Job && strings.HasPrefix(g.Test, f.Test+"/")
-		}) && !ownOutput(f) {
+		if onlyFailedBySubtest(f, r.results.failures) {
 			continue
 		}
 		fmt.Fprintf(w, "\n--- FAIL: %s\n%s", strings.TrimSpace(f.Job+" "+f.Test), shortened(f.Output))
 		fmt.Fprintf(w, "    repeat: %s\n", f.Repeat)
 	}
+}
+
+// onlyFailedBySubtest reports whether a test failed because of a subtest, and printed no
+// output itself.
+func onlyFailedBySubtest(f Failure, failures []Failure) bool {
+	return f.Test != "" && slices.ContainsFunc(failures, func(g Failure) bool {
+		return g.Job == f.Job && strings.HasPrefix(g.Test, f.Test+"/")
+	}) && !ownOutput(f)
 }
 
 // longest is the maximum number of output lines to print per failure.

@@ -19,10 +19,16 @@ type event struct {
 
 // Failure is a test that failed, or a package that failed outside its tests.
 type Failure struct {
-	Job    string
-	Test   string // empty for a package
-	Output string
-	Repeat string // the command that repeats it
+	Job     string
+	Part    string
+	Package string // empty if the job ended without naming one
+	Test    string // empty for a package
+	Output  string
+	Repeat  string // the command that repeats it
+
+	job   *Job
+	build bool // a build failed
+	again bool // it is of a second look
 }
 
 // Skip is a test that was skipped.
@@ -103,15 +109,15 @@ func (r *Results) end(job *Job, e event, output string, failedTests map[string]b
 	case e.Action == "fail" && e.Test != "":
 		failedTests[e.Package] = true
 		r.failed++
-		r.failures = append(r.failures, Failure{Job: job.Name, Test: e.Test, Output: output, Repeat: job.repeat(e.Test)})
+		r.failures = append(r.failures, Failure{Job: job.Name, Part: job.Part, Package: e.Package, Test: e.Test, Output: output, Repeat: job.repeat(e.Test), job: job})
 	case e.Action == "build-fail":
 		r.failed++
-		r.failures = append(r.failures, Failure{Job: job.Name + " (build of " + e.Package + ")", Output: output, Repeat: job.repeat("")})
+		r.failures = append(r.failures, Failure{Job: job.Name + " (build of " + e.Package + ")", Part: job.Part, Package: e.Package, Output: output, Repeat: job.repeat(""), job: job, build: true})
 	case e.Action == "fail" && e.FailedBuild != "":
 		// The failed build was already counted.
 	case e.Action == "fail" && !failedTests[e.Package]:
 		r.failed++
-		r.failures = append(r.failures, Failure{Job: job.Name + " (" + e.Package + ")", Output: output, Repeat: job.repeat("")})
+		r.failures = append(r.failures, Failure{Job: job.Name + " (" + e.Package + ")", Part: job.Part, Package: e.Package, Output: output, Repeat: job.repeat(""), job: job})
 	}
 	if e.Test != "" && !strings.Contains(e.Test, "/") && e.Action != "build-fail" {
 		r.tests = append(r.tests, Timed{e.Package + " " + e.Test, seconds(e.Elapsed)})
@@ -126,7 +132,7 @@ func (r *Results) countUnexplained(job *Job, output string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed++
-	r.failures = append(r.failures, Failure{Job: job.Name, Output: output, Repeat: job.repeat("")})
+	r.failures = append(r.failures, Failure{Job: job.Name, Part: job.Part, Output: output, Repeat: job.repeat(""), job: job})
 }
 
 // counts returns the numbers of passed, failed and skipped tests.
@@ -147,9 +153,9 @@ func reason(output string) string {
 	return "no reason given"
 }
 
-// Fail records a failure that belongs to no test.
-func (r *Runner) Fail(what, output string) {
-	r.results.countUnexplained(&Job{Name: what, Again: "make test-all"}, output)
+// Fail records a failure of a part that belongs to no test.
+func (r *Runner) Fail(part, what, output string) {
+	r.results.countUnexplained(&Job{Name: what, Part: part, Again: "make test-all"}, output)
 }
 
 // Failures returns the failures so far.

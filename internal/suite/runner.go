@@ -22,11 +22,17 @@ type Runner struct {
 	FailFast bool
 	// Every is the interval between progress lines.
 	Every time.Duration
+	// Books is the folder for the jobs' records of attacks. Without it, none is kept.
+	Books string
 
 	results  Results
 	finished []Finished
+	unsteady []Unsteady
+	verdicts []string // why tests failed in spite of the second look, or had none
+	amends   []string // records of attacks of tests that ran again and passed
 
 	mu      sync.Mutex // guards Out and the fields below
+	books   []string   // records of attacks
 	began   time.Time
 	total   int
 	done    int
@@ -153,7 +159,11 @@ func (r *Runner) stage(ctx context.Context, jobs []Job) {
 // job runs one job and records its duration.
 func (r *Runner) job(ctx context.Context, j *Job) {
 	p := &progress{since: time.Now()}
+	j.book = r.newBook()
 	r.mu.Lock()
+	if j.book != "" {
+		r.books = append(r.books, j.book)
+	}
 	r.running[j.Name] = p
 	r.mu.Unlock()
 	j.run(ctx, &r.results, func(e event) {

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,14 +102,19 @@ func TestPartsToRun(t *testing.T) {
 	}
 }
 
-func TestFit(t *testing.T) {
-	times := Times{Plans: map[string]float64{"core": 600, "egress": 60, "crash": 300}}
-	chosen, left := Fit([]string{"core", "egress", "crash"}, times, 7*time.Minute)
-	if !slices.Equal(chosen, []string{"egress", "crash"}) || !slices.Equal(left, []string{"core"}) {
-		t.Errorf("chosen %v, left %v", chosen, left)
-	}
-	if chosen, _ := Fit([]string{"core"}, times, -time.Minute); len(chosen) > 0 {
-		t.Errorf("without time %v are chosen", chosen)
+// TestRotation checks that the rotation changes with the ISO week and with nothing else.
+func TestRotation(t *testing.T) {
+	monday := time.Date(2026, 12, 28, 0, 0, 0, 0, time.UTC) // week 53
+	last := ""
+	for day := range 21 {
+		now := monday.AddDate(0, 0, day)
+		_, week := now.ISOWeek()
+		_, before := now.AddDate(0, 0, -1).ISOWeek()
+		got := Rotation(now.Add(23 * time.Hour))
+		if got != Rotation(now) || last != "" && (got != last) != (week != before) {
+			t.Errorf("%s: %s, after %s", now.Format(time.DateOnly), got, last)
+		}
+		last = got
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
+	"time"
 )
 
 // Times holds the durations of jobs and plans, in seconds. They determine the
@@ -77,6 +79,14 @@ func (g Green) Write(file string) error {
 		return err
 	}
 	return os.WriteFile(file, append(b, '\n'), 0o644)
+}
+
+// Rotation returns the share of long case lists for a date: the number of the ISO week,
+// counted on from the first one of 1970. It does not change with the commit, so that a
+// commit that changes nothing runs the same tests.
+func Rotation(now time.Time) string {
+	days := now.Unix() / 86400 // 1970-01-01 was a Thursday
+	return strconv.FormatInt((days+3)/7, 10)
 }
 
 func newTimes() Times {

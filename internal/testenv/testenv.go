@@ -73,7 +73,7 @@ func Size(small, full int) int {
 }
 
 // Rotation is the environment variable that selects the share of a long case
-// list in a run at small size. The suite sets it from the commit.
+// list in a run at small size. The suite sets it from the ISO week.
 const Rotation = "BRIG_ROTATION"
 
 // Share returns the cases of a list for this run: all at full size, otherwise

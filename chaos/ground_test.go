@@ -1,0 +1,92 @@
+package chaos
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestOccupy leaves on the host what an interrupted run leaves, and checks that the next
+// run removes it, and nothing of a run that goes on.
+func TestOccupy(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	parent := t.TempDir()
+	first, removed, err := Occupy(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(strings.Join(removed, "\n"), parent) {
+		t.Errorf("an empty folder had %q", removed)
+	}
+	data := filepath.Join(first.Dir, "TestX1", "001")
+	at := filepath.Join(data, "sandboxes", "box", "root")
+	if err := os.MkdirAll(at, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("none", at, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(at, syscall.MNT_DETACH) })
+	group := "/sys/fs/cgroup/pids" + Group(data)
+	if _, err := os.Stat("/sys/fs/cgroup/pids"); err != nil {
+		group = "/sys/fs/cgroup" + Group(data)
+	}
+	if err := os.MkdirAll(group+"/box", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(group + "/box"); os.Remove(group) })
+	start := func(env string) *exec.Cmd {
+		cmd := exec.Command("sleep", "600")
+		cmd.Env = []string{env}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		return cmd
+	}
+	ours := start("TMPDIR=" + first.Dir)
+	inGroup := start("X=1")
+	if err := os.WriteFile(group+"/box/cgroup.procs", []byte(strconv.Itoa(inGroup.Process.Pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	control := start("TMPDIR=" + first.Dir + "0")
+
+	// While the first run goes on, another one takes the next folder and removes nothing.
+	second, removed, err := Occupy(parent)
+	if err != nil || second.Dir == first.Dir || len(removed) > 0 {
+		t.Fatalf("beside the first run: %+v, removed %q, %v", second, removed, err)
+	}
+	if list, err := second.Leave(); err != nil || len(list) > 0 {
+		t.Errorf("the second run left %q, %v", list, err)
+	}
+
+	first.lock.Close() // as if the run had been killed
+	next, removed, err := Occupy(parent)
+	if err != nil || next.Dir != first.Dir {
+		t.Fatalf("after the interrupted run: %+v, %v", next, err)
+	}
+	all := strings.Join(removed, "\n")
+	for _, want := range []string{strconv.Itoa(ours.Process.Pid), strconv.Itoa(inGroup.Process.Pid), "the mount " + at, "the cgroup " + group} {
+		if !strings.Contains(all, want) {
+			t.Errorf("it did not remove %s:\n%s", want, all)
+		}
+	}
+	if _, err := os.Stat(group); err == nil {
+		t.Error("the cgroup is left")
+	}
+	if err := control.Process.Signal(syscall.Signal(0)); err != nil || strings.Contains(all, strconv.Itoa(control.Process.Pid)) {
+		t.Errorf("it ended a process of somebody else: %v", err)
+	}
+	if entries, err := os.ReadDir(next.Dir); err != nil || len(entries) > 0 {
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+	if list, err := next.Leave(); err != nil || len(list) > 0 {
+		t.Errorf("the last run left %q, %v", list, err)
+	}
+}

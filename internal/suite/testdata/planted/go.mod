@@ -1,0 +1,3 @@
+module planted.test
+
+go 1.26
