@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -200,6 +201,9 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	own := filepath.Dir(dir) == filepath.Dir(t.TempDir())
 	onCleanup(t, func() {
 		s.kill()
+		if line := panicLine.Find(s.errs.Bytes()); line != nil {
+			t.Errorf("the server panicked: %s", line)
+		}
 		s.awaitOrphans()
 		// Skip the folder of another test, which may still be in use when this
 		// test ends.
@@ -209,6 +213,10 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	})
 	return s
 }
+
+// panicLine matches a panic in the output of a server. The suite gives no second look to a
+// test that reports one.
+var panicLine = regexp.MustCompile(`(?m)^(panic: |fatal error: ).*|.*(handler panicked|panic serving).*`)
 
 // awaitOrphans waits until the ephemeral shims of a killed server have ended:
 // until then, they write to the test's folder, which is about to be removed.
