@@ -159,7 +159,7 @@ func TestAPIGenerated(t *testing.T) {
 		t.Skip("thousands of requests")
 	}
 	url, d, empty := serveDocument(t)
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 4}}
 	before := runtime.NumGoroutine()
 	total := 0
 	for _, path := range slices.Sorted(maps.Keys(d.Paths)) {

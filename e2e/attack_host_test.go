@@ -118,7 +118,7 @@ func TestAttackSockets(t *testing.T) {
 	}
 	// The control: outside of a sandbox, the same program can connect.
 	out, err := exec.Command("python3", "-c", knockProgram, string(b)).CombinedOutput()
-	for end := time.Now().Add(5 * time.Second); came.Load() < 3 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); came.Load() < 3 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 	}
 	if err != nil || came.Load() < 3 {
 		t.Errorf("on the host: %v, %d came: %s", err, came.Load(), out)

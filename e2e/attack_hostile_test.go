@@ -79,7 +79,7 @@ func TestAttackHostileAgent(t *testing.T) {
 	if most := peak.Load(); most > 128*brig.MiB {
 		t.Errorf("the heap grew to %d bytes", most)
 	}
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before+2; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before+2; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			buf := make([]byte, 64<<10)
 			t.Fatalf("%d goroutines before, %d after: %s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])

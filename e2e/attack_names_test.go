@@ -238,7 +238,7 @@ threading.Thread(target=go, daemon=True).start()`, port)
 		t.Fatal(err)
 	}
 	ask := func(key, host, path string, more ...string) string {
-		c, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), time.Second)
+		c, err := net.DialTimeout("tcp", strings.TrimPrefix(s.url, "http://"), patience)
 		if err != nil {
 			return err.Error()
 		}

@@ -37,7 +37,7 @@ func plantCanary(t *testing.T, name string, mode os.FileMode) string {
 //suite:part hostile
 func TestAttackCanary(t *testing.T) {
 	needRoot(t)
-	dir, err := os.MkdirTemp("/var/tmp", "canary-")
+	dir, err := os.MkdirTemp("/var/tmp", "brig-canary-")
 	if err != nil {
 		t.Fatal(err)
 	}

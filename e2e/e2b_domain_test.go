@@ -9,12 +9,13 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // certificate writes a self-signed certificate for a domain and its subdomains,
@@ -47,23 +48,12 @@ func certificate(t *testing.T, domain string) (cert, key string) {
 	return cert, key
 }
 
-// freePort returns an unused port.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
-
 // startE2BDomain is like startE2B, for clients that are configured with only a
 // domain: every sandbox has its own host names, with TLS.
 func startE2BDomain(t *testing.T, more ...string) *e2bServer {
 	t.Helper()
 	cert, key := certificate(t, "e2b.test")
-	port := freePort(t)
+	port := testenv.Port(t)
 	config := filepath.Join(t.TempDir(), "brig.yaml")
 	domain := fmt.Sprintf("e2b.test:%d", port)
 	text := fmt.Sprintf("e2b: {domain: %q, listen: \"127.0.0.1:%d\", cert: %q, key: %q%s}\n", domain, port, cert, key, strings.Join(more, ""))

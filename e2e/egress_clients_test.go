@@ -294,7 +294,7 @@ func (l *lab) database() {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Process.Signal(os.Interrupt); _ = server.Wait() })
-	for range 100 {
+	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		err := l.beyond(func() error {
 			c, err := net.DialTimeout("tcp", good+":5432", time.Second)
 			if err == nil {
@@ -305,7 +305,6 @@ func (l *lab) database() {
 		if err == nil {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	t.Fatalf("PostgreSQL does not start: %s", log.String())
 }

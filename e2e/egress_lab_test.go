@@ -48,13 +48,27 @@ var sinkPorts = []int{22, 53, 80, 443, 2744}
 // lab, and reports its result.
 func runInLab(t *testing.T) bool {
 	t.Helper()
+	return runApart(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET})
+}
+
+// runWithOwnMounts reruns the test in a new mount namespace, and reports its result. There,
+// only the test and the processes that it starts change the mount table.
+func runWithOwnMounts(t *testing.T) bool {
+	t.Helper()
+	return runApart(t, &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}) // also makes all mounts private
+}
+
+// runApart reruns the test in a process with the given attributes, and reports
+// its result. In that process it returns true.
+func runApart(t *testing.T, attr *syscall.SysProcAttr) bool {
+	t.Helper()
 	needRoot(t)
 	if os.Getenv("BRIG_LAB") != "" {
 		return true
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
 	cmd.Env = append(os.Environ(), "BRIG_LAB=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
+	cmd.SysProcAttr = attr
 	out, err := cmd.CombinedOutput()
 	for _, m := range regexp.MustCompile(`(?m)^\s+--- (PASS|FAIL|SKIP): \S+?/(\S+)`).FindAllStringSubmatch(string(out), -1) {
 		t.Run(m[2], func(t *testing.T) {
@@ -132,7 +146,8 @@ func (l *lab) listen(addr string, port int) (ln net.Listener, pc net.PacketConn)
 func newEgressLab(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{t: t, zone: map[string][]netip.Addr{}, asked: map[string]int{}, opened: map[string]int{}, bytes: map[string]int{}, wire: map[string]int{}}
-	l.ns = fmt.Sprintf("brig-lab-%d", os.Getpid())
+	// An interrupted run may have left a namespace of the same process ID.
+	l.ns = fmt.Sprintf("brig-lab-%d-%x", os.Getpid(), time.Now().UnixNano())
 	run(t, "ip", "netns", "add", l.ns)
 	onCleanup(t, func() { _ = exec.Command("ip", "netns", "delete", l.ns).Run() })
 	there := func(argv ...string) { run(t, append([]string{"ip", "-n", l.ns}, argv...)...) }
@@ -332,6 +347,15 @@ func (l *lab) arrived() []string {
 	clear(l.wire)
 	clear(l.asked)
 	return out
+}
+
+// arrives waits until forbidden traffic arrives, for controls that send some.
+func (l *lab) arrives() []string {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if got := l.arrived(); len(got) > 0 || time.Now().After(end) {
+			return got
+		}
+	}
 }
 
 func (l *lab) name(name string, addrs ...string) {

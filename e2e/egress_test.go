@@ -255,8 +255,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			{"NET-13", "tcp('evil.test', 443)"},
 		} {
 			out := try(x.code)
-			time.Sleep(20 * time.Millisecond)
-			got := l.arrived()
+			got := l.arrives()
 			if len(got) == 0 {
 				t.Errorf("%s: %s: %s: nothing is seen to arrive: the lab is blind", x.id, x.code, out)
 			}
@@ -269,8 +268,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 				_, _ = c.Write([]byte("x"))
 				c.Close()
 			}
-			time.Sleep(20 * time.Millisecond)
-			got := l.arrived()
+			got := l.arrives()
 			if len(got) == 0 {
 				t.Errorf("a packet to %s is not seen: the lab is blind", at)
 			}

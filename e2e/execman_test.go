@@ -14,6 +14,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/v1"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/store/sqlite"
 )
 
@@ -253,7 +254,7 @@ func execmanServer(t *testing.T, more string) *execmanServerAPI {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	at := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	at := fmt.Sprintf("127.0.0.1:%d", testenv.Port(t))
 	file := filepath.Join(t.TempDir(), "brig.yaml")
 	if err := os.WriteFile(file, []byte(fmt.Sprintf("execman:\n  listen: %s\n  tenant: %s\n  %s\n", at, execmanTenant, more)), 0o600); err != nil {
 		t.Fatal(err)

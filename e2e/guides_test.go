@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // command is one command of a documentation page, with the output shown on the
@@ -172,15 +172,10 @@ func (g *guide) run(t *testing.T) {
 	}
 }
 
-// freeAddr returns an unused address of this host.
+// freeAddr returns an address of this host that only this test uses.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", testenv.Port(t))
 }
 
 // pages returns the pages of a folder of docs, apart from some.

@@ -311,10 +311,10 @@ func (s *server) liveMetrics(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		_, err := svc.Exec(t.Context(), "stays", brig.Command{Argv: []string{"sleep", "2"}}, brig.IO{})
+		_, err := svc.Exec(t.Context(), "stays", brig.Command{Shell: "until [ -e /workspace/seen ]; do sleep 0.1; done"}, brig.IO{})
 		done <- err
 	}()
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(patience)
 	for m := s.scrape(); ; m = s.scrape() {
 		if m.sum("brig_executions_active", `provider="gvisor"`) == 1 {
 			if m.sum("brig_sandboxes_active", `provider="gvisor"`) != 1 {
@@ -326,6 +326,9 @@ func (s *server) liveMetrics(t *testing.T) {
 			t.Fatal("brig_executions_active never says that the command runs")
 		}
 		time.Sleep(20 * time.Millisecond)
+	}
+	if _, err := svc.Files("stays").Write(t.Context(), brig.Path{Name: "/workspace/seen"}, brig.FileWrite{}, strings.NewReader("")); err != nil {
+		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -384,7 +387,7 @@ func (s *server) hostMetrics(t *testing.T, before scrape) {
 // healthCheckMetrics waits for a trial, which creates a real sandbox.
 func (s *server) healthCheckMetrics(t *testing.T) {
 	t.Helper()
-	for range 100 {
+	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		m := s.scrape()
 		if m.sum("brig_trials_total", `provider="gvisor"`, `result="ok"`) > 0 {
 			if m.sum("brig_provider_up") != 1 || m.sum("brig_trial_seconds") <= 0 || m.sum("brig_sandbox_create_seconds_count", `for="trial"`) < 1 {
@@ -395,7 +398,6 @@ func (s *server) healthCheckMetrics(t *testing.T) {
 			}
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	t.Error("there was no trial")
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/oauth2"
 
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/signin"
 )
 
@@ -56,7 +57,7 @@ func startProvider(t *testing.T, server string, inToken bool) *oidcProvider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := freePort(t)
+	port := testenv.Port(t)
 	config, err := json.Marshal(map[string]any{
 		"port": port, "people": people, "lifetime": 3600, "inToken": inToken,
 		"jwks": jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key, KeyID: "first", Algorithm: "RS256", Use: "sig"}}},
@@ -257,7 +258,7 @@ func startSignIn(t *testing.T) *oidcServer { return startSignInWith(t, true) }
 func startSignInWith(t *testing.T, inToken bool) *oidcServer {
 	t.Helper()
 	needRoot(t)
-	dir, port := dataDir(t), freePort(t)
+	dir, port := dataDir(t), testenv.Port(t)
 	at := fmt.Sprintf("http://127.0.0.1:%d", port)
 	s := &oidcServer{provider: startProvider(t, at, inToken), config: filepath.Join(t.TempDir(), "brig.yaml")}
 	s.roles(t, at, "developers: member, admins: operator")

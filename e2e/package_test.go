@@ -2,12 +2,14 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/moby/moby/client"
 
@@ -239,12 +241,15 @@ func packageImage(t *testing.T, dir string) {
 
 // overlayScript mounts a temporary overlay over the host's file system, in
 // which a package can be installed. The overlay is gone when the process ends.
+// There, /var/lib/brig leads to a folder with a name of the test's own. The cgroup of the
+// sandboxes is named after the folder, and an installed Brig has the usual one.
 const overlayScript = `set -e
 mount -t tmpfs none "$BRIG_GROUND"
 cd "$BRIG_GROUND" && mkdir up work root
 mount -t overlay overlay -o "lowerdir=/,upperdir=$BRIG_GROUND/up,workdir=$BRIG_GROUND/work" "$BRIG_GROUND/root"
 for d in proc sys dev tmp; do mount --rbind /$d "$BRIG_GROUND/root/$d"; done
-mkdir -p "$BRIG_GROUND/root/var/lib/brig" && mount -t tmpfs -o mode=755 none "$BRIG_GROUND/root/var/lib/brig"
+mkdir -p "$BRIG_GROUND/root$BRIG_FOLDER" && mount -t tmpfs -o mode=755 none "$BRIG_GROUND/root$BRIG_FOLDER"
+rm -rf "$BRIG_GROUND/root/var/lib/brig" && ln -s "$BRIG_FOLDER" "$BRIG_GROUND/root/var/lib/brig" # in the overlay only
 status=0
 cd root && pivot_root . . && umount -l . # in a chroot nobody makes user namespaces
 (cd "$HOME" && bash "$1") || status=$?
@@ -259,7 +264,7 @@ func packageGuide(t *testing.T, dir string) {
 	if _, err := lab.api.ImageTag(t.Context(), client.ImageTagOptions{Source: lab.image, Target: "python:3.11-slim"}); err != nil {
 		t.Fatal(err)
 	}
-	work := t.TempDir()
+	work, data := t.TempDir(), fmt.Sprintf("/var/lib/brig-test-%d-%x", os.Getpid(), time.Now().UnixNano())
 	for _, name := range []string{debOf(t, dir), filepath.Join(dir, "brig-image.tar")} {
 		if err := os.Link(name, filepath.Join(work, filepath.Base(name))); err != nil {
 			t.Fatal(err)
@@ -268,7 +273,7 @@ func packageGuide(t *testing.T, dir string) {
 	g := guide{
 		page: "guides/deployment.md", addr: freeAddr(t), dir: work,
 		shell: []string{"unshare", "-m", "--propagation", "private", "bash", "-c", overlayScript, "ground"},
-		env:   []string{"DOCKER_HOST=" + lab.host, "BRIG_GROUND=" + t.TempDir(), "HOME=" + work, "BRIG_DATA_DIR=", "SYSTEMD_OFFLINE=1"},
+		env:   []string{"DOCKER_HOST=" + lab.host, "BRIG_GROUND=" + t.TempDir(), "BRIG_FOLDER=" + data, "HOME=" + work, "BRIG_DATA_DIR=", "SYSTEMD_OFFLINE=1"},
 	}
 	// Instead of systemd, run the unit's command with the test's address.
 	g.after = map[string]string{
@@ -278,7 +283,7 @@ for i in $(seq 150); do curl -sf http://` + g.addr + `/readyz && break; sleep 0.
 		"dpkg -r": `kill $(cat /var/lib/brig/pid); for i in $(seq 100); do kill -0 $(cat /var/lib/brig/pid) || break; sleep 0.1; done`,
 	}
 	g.run(t)
-	if left, err := cgroup.Children(chaos.Group("/var/lib/brig")); err != nil || len(left) > 0 {
+	if left, err := cgroup.Children(chaos.Group(data)); err != nil || len(left) > 0 {
 		t.Errorf("the guide leaves cgroups of sandboxes on the host: %v, %v", left, err)
 	}
 }

@@ -36,7 +36,7 @@ type manager struct {
 // startManager starts a manager on an unused port.
 func startManager(t *testing.T) *manager {
 	t.Helper()
-	at := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	at := fmt.Sprintf("127.0.0.1:%d", testenv.Port(t))
 	m := &manager{dir: t.TempDir(), url: "http://" + at}
 	m.config = writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\nexecman: {listen: \""+at+"\", pool: 4}\n")
 	m.again(t)

@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-// unprivilegedID is the ID of a user whose only processes are those of this
-// test.
-const unprivilegedID = 61234
+// unprivilegedID is the ID of a user whose only processes are those of this test
+// process. No account has it: systemd reserves the range for units. It depends on the process,
+// because a second test run on the host has users of its own.
+var unprivilegedID = uint32(61_184 + os.Getpid()%4_000)
 
 // unprivilegedUser is an unprivileged user with their own brig binary and data
 // folder.
@@ -39,7 +40,7 @@ func newUnprivilegedUser(t *testing.T) *unprivilegedUser {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(home) })
-	if err := os.Chown(home, unprivilegedID, unprivilegedID); err != nil {
+	if err := os.Chown(home, int(unprivilegedID), int(unprivilegedID)); err != nil {
 		t.Fatal(err)
 	}
 	p := &unprivilegedUser{t: t, home: home, binary: filepath.Join(home, "brig")}

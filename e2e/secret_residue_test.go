@@ -53,9 +53,10 @@ E`)
 		}},
 		{id: "SEC-01", name: "the main program and its log", spec: `,"shell":"echo begun $TOKEN; sleep 1; ` + strings.ReplaceAll(python("quoted"), `"`, `\"`) + `; sleep 600"`, code: `ask()`, do: func(l *secretLab) {
 			time.Sleep(3 * time.Second)
-			if _, log := l.do("GET", l.path("/logs"), ""); !strings.Contains(log, "begun brig-secret-") {
-				l.t.Errorf("the log: %s", log)
-			}
+			eventually(l.t, "the main program has begun", func() bool {
+				_, log := l.do("GET", l.path("/logs"), "")
+				return strings.Contains(log, "begun brig-secret-")
+			})
 		}},
 		{id: "SEC-01", name: "artifacts and answer of a one-shot", code: `ask()`, do: func(l *secretLab) {
 			_, answer := l.do("POST", "/v1/run", fmt.Sprintf(`{"language":"python","code":%q,"secrets":[{"name":%q,"env":"TOKEN"}],"egress":{"rules":[{"host":%q},{"cidr":%q}]}}`,

@@ -254,7 +254,7 @@ func (identityCompiler) Cell(_ context.Context, source string) (string, error)  
 // eventuallyGone waits until at most the given number of sandboxes are running.
 func eventuallyGone(t *testing.T, e *engine.Engine, ctx context.Context, most int) {
 	t.Helper()
-	for range 100 {
+	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		page, err := e.List(ctx, brig.ListOptions{States: []brig.State{brig.Running}})
 		if err != nil {
 			t.Fatal(err)
@@ -262,7 +262,6 @@ func eventuallyGone(t *testing.T, e *engine.Engine, ctx context.Context, most in
 		if len(page.Sandboxes) <= most {
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 	t.Error("the box of what failed stays")
 }

@@ -65,7 +65,7 @@ func treeOf(t *testing.T, dir string) map[string]int64 {
 var patience = race.Patience(15 * time.Second)
 
 // eventually waits until ok returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * patience); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {

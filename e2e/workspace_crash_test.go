@@ -58,7 +58,7 @@ func TestWorkspaceCrash(t *testing.T) {
 			if out, err := b.svc.CommitWorkspace(ctx, "box"); err == nil {
 				t.Errorf("the server has not died: %+v", out)
 			}
-			if !c.visited(p.Name, time.Second) {
+			if !c.visited(p.Name, patience) {
 				t.Error("nothing came by")
 			}
 			c.arm("")

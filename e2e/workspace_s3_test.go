@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // startS3 starts a real S3 server on loopback with a bucket "brig", and returns
@@ -31,12 +32,7 @@ func startS3(t *testing.T, dir string) (addr, secret, proc string) {
 	if _, err := os.Stat(program); err != nil {
 		t.Skip("there is no S3 server here; .ci/setup makes one, or set BRIG_S3_SERVER")
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, secret = ln.Addr().String(), rand.Text()+rand.Text()
-	ln.Close()
+	addr, secret = fmt.Sprintf("127.0.0.1:%d", testenv.Port(t)), rand.Text()+rand.Text()
 	if err := os.Mkdir(filepath.Join(dir, "brig"), 0o700); err != nil { // a bucket is a folder of this server
 		t.Fatal(err)
 	}

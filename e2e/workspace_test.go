@@ -289,9 +289,10 @@ func TestWorkspaceMainProgram(t *testing.T) {
 		t.Errorf("the one without a server left %q", got)
 	}
 	// A failed write-back is reported in a note, and the sandbox still ends.
-	main("conflict", "echo 4 > n; sleep 3", use)
+	main("conflict", "echo 4 > n; until [ -e /tmp/go ]; do sleep 0.1; done", use)
 	main("winner", "echo 5 > n", use)
 	ended("winner")
+	b.sh("conflict", "touch /tmp/go")
 	if box := ended("conflict"); box.Exit.Reason != brig.Exited || !strings.Contains(strings.Join(box.Notes, "\n"), "workspace: not written back") {
 		t.Errorf("the conflict ended as %+v, %q", box.Exit, box.Notes)
 	}

@@ -102,7 +102,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 			}))
 			l.rules.Rules = []brig.EgressRule{{Host: labHost, Methods: []string{"GET"}, Paths: []string{"/ok"}}}
 			conn := tls.Client(l.connect(), &tls.Config{RootCAs: l.trust(), ServerName: labHost, NextProtos: []string{"h2"}})
-			conn.SetDeadline(time.Now().Add(10 * time.Second))
+			conn.SetDeadline(time.Now().Add(time.Minute))
 			// The last request must be refused. Its response means that all
 			// earlier ones have been checked.
 			last := strings.ReplaceAll(whole(asked("/end", labHost)...), "\x00\x00\x00\x01", "\x00\x00\x00\x03")

@@ -185,7 +185,7 @@ func (l *lab) seen() []Event {
 func (l *lab) last(what Kind) Event {
 	l.t.Helper()
 	// The response may arrive before the event.
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		events := l.seen()
 		for i := len(events) - 1; i >= 0; i-- {
 			if events[i].Kind == what {

@@ -33,7 +33,7 @@ func echoServer(c net.Conn) { _, _ = io.Copy(c, c) }
 func said(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(c, text)
 	_ = closeWrite(c)
 	b, _ := io.ReadAll(c)
@@ -234,7 +234,7 @@ func TestServerSpeaksFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	b := make([]byte, 100)
 	n, err := c.Read(b)
 	if err != nil || string(b[:n]) != "220 ready\r\n" {
@@ -267,7 +267,7 @@ func TestTightenedRulesEndConnections(t *testing.T) {
 	}
 	open["203.0.113.7"] = c
 	alive := func(c net.Conn) bool {
-		_ = c.SetDeadline(time.Now().Add(2 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		b := make([]byte, 1)
 		if _, err := c.Write([]byte("x")); err != nil {
 			return false
@@ -306,7 +306,7 @@ func TestRebindingInspected(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: rebind.test\r\nConnection: close\r\n\r\n")
 	if got, err := io.ReadAll(c); !strings.HasPrefix(string(got), "HTTP/1.1 502 ") {
 		t.Errorf("answered %q, %v", got, err)
@@ -371,7 +371,7 @@ func TestNamesResolve(t *testing.T) {
 	defer c.Close()
 	q := dnsmessage.Message{Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName("api.test."), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
 	b, _ := q.Pack()
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	_, _ = c.Write(append([]byte{byte(len(b) >> 8), byte(len(b))}, b...))
 	var size [2]byte
 	if _, err := io.ReadFull(c, size[:]); err != nil {
@@ -406,14 +406,14 @@ func TestPortReuse(t *testing.T) {
 		tooEarly := func() bool {
 			return err != nil && (strings.Contains(err.Error(), "in use") || strings.Contains(err.Error(), "refused"))
 		}
-		for end := time.Now().Add(5 * time.Second); tooEarly() && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); tooEarly() && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 			c, err = l.dialFrom(40_000, to, 80)
 		}
 		if err != nil {
 			t.Fatalf("connection %d of a port: %v", i+1, err)
 		}
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		if b, err := io.ReadAll(c); err != nil || string(b) != "bye" {
 			t.Fatalf("connection %d of a port: %q, %v", i+1, b, err)
 		}

@@ -28,9 +28,14 @@ func TestLastEgressDenialsAreLogged(t *testing.T) {
 				if err := link.Send(ping); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(200 * time.Microsecond) // a full link drops packets
+				for link.Pending() > 100 { // a full link drops packets
+					time.Sleep(time.Millisecond)
+				}
 			}
-			time.Sleep(200 * time.Millisecond)
+			for link.Pending() > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(200 * time.Millisecond) // until the last packet is judged
 			switch end {
 			case "remove":
 				err = h.Remove(ctx, "box")
@@ -43,7 +48,7 @@ func TestLastEgressDenialsAreLogged(t *testing.T) {
 				t.Fatal(err)
 			}
 			told, counted := 0, 0
-			for by := time.Now().Add(5 * time.Second); told+counted < packets && time.Now().Before(by); time.Sleep(50 * time.Millisecond) {
+			for by := time.Now().Add(time.Minute); told+counted < packets && time.Now().Before(by); time.Sleep(50 * time.Millisecond) {
 				lines, err := h.store.Audit(t.Context(), "acme", brig.AuditQuery{Limit: 1000})
 				if err != nil {
 					t.Fatal(err)

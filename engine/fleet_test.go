@@ -114,7 +114,7 @@ func newCloudFixture(t *testing.T, change func(*engine.Options)) (*fixture, *clo
 // eventually waits until background work makes f return true.
 func eventually(t *testing.T, f func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it did not happen")
 		}

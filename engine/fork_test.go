@@ -415,7 +415,7 @@ func TestCarriedProcessesCount(t *testing.T) {
 		t.Errorf("resume beyond the quota: %v", err)
 	}
 	quota(brig.Quota{Executions: 6})
-	for range 100 { // the processes of the removed copy may still be ending
+	for range 6000 { // the processes of the removed copy may still be ending
 		if _, err := h.Resume(ctx, "one"); err == nil {
 			break
 		}

@@ -119,7 +119,7 @@ func TestObserverGetsEachExecutionOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
+	for range 6000 {
 		if s.last(t).Op == "process.start" {
 			break
 		}
@@ -185,7 +185,7 @@ func TestHealthChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		var tried []error
-		for range 500 {
+		for range 6000 {
 			s.mu.Lock()
 			tried = s.tried
 			s.mu.Unlock()

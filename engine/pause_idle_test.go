@@ -3,6 +3,7 @@ package engine_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -42,63 +43,76 @@ func (h *fixture) idlePauses(t *testing.T, id brig.ID) (paused int, refused []st
 // A sandbox with PauseAfter is paused each time it was not used for that time, and
 // not while a call uses it. The next use resumes it with a whole lease.
 func TestPauseAfter(t *testing.T) {
-	h := newFixture(t, nil)
-	ctx := withRole(t, brig.Member)
-	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second, FreezeAfter: 100 * time.Millisecond})
-	h.box(t, ctx, brig.Spec{Name: "control", TTL: time.Hour})
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if s := h.record(t, "one"); s.State != brig.Running {
-			t.Fatalf("it is %s although it is used", s.State)
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t, nil)
+		ctx := withRole(t, brig.Member)
+		box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second, FreezeAfter: 100 * time.Millisecond})
+		h.box(t, ctx, brig.Spec{Name: "control", TTL: time.Hour})
+		for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if s := h.record(t, "one"); s.State != brig.Running {
+				t.Fatalf("it is %s although it is used", s.State)
+			}
+			wantNote(t, ctx, h, "one")
 		}
-		wantNote(t, ctx, h, "one")
-	}
-	for n := 1; n <= 2; n++ {
-		h.awaitState(t, "one", brig.Paused)
-		if got, refused := h.idlePauses(t, box.ID); got != n || len(refused) > 0 {
-			t.Errorf("%d pauses and the failures %q are on record, want %d pauses", got, refused, n)
+		for n := 1; n <= 2; n++ {
+			h.awaitState(t, "one", brig.Paused)
+			if got, refused := h.idlePauses(t, box.ID); got != n || len(refused) > 0 {
+				t.Errorf("%d pauses and the failures %q are on record, want %d pauses", got, refused, n)
+			}
+			wantNote(t, ctx, h, "one")
+			if s := h.record(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 59*time.Minute {
+				t.Errorf("after its use it is %s until %v", s.State, s.Expires)
+			}
 		}
-		wantNote(t, ctx, h, "one")
-		if s := h.record(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 59*time.Minute {
-			t.Errorf("after its use it is %s until %v", s.State, s.Expires)
+		if s := h.record(t, "control"); s.State != brig.Running {
+			t.Errorf("control: a sandbox without PauseAfter is %s", s.State)
 		}
-	}
-	if s := h.record(t, "control"); s.State != brig.Running {
-		t.Errorf("control: a sandbox without PauseAfter is %s", s.State)
-	}
+		if err := h.Remove(ctx, "one"); err != nil { // its goroutines have the fake clock
+			t.Error(err)
+		}
+		if err := h.Remove(ctx, "control"); err != nil { // its goroutines have the fake clock
+			t.Error(err)
+		}
+	})
 }
 
 // If a pause of an idle sandbox fails, the sandbox continues to run, and the next
 // attempt follows after another idle time. The failures are recorded once.
 func TestPauseAfterFailed(t *testing.T) {
-	h := newFixture(t, nil)
-	ctx := withRole(t, brig.Member)
-	tries := make(chan time.Time, 10)
-	h.provider.OnSave = func(brig.SaveID) error {
-		if tries <- time.Now(); len(tries) < 3 {
-			return brig.Errorf(brig.FailedPrecondition, "the disk is full")
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t, nil)
+		ctx := withRole(t, brig.Member)
+		tries := make(chan time.Time, 10)
+		h.provider.OnSave = func(brig.SaveID) error {
+			if tries <- time.Now(); len(tries) < 3 {
+				return brig.Errorf(brig.FailedPrecondition, "the disk is full")
+			}
+			return nil
 		}
-		return nil
-	}
-	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second})
-	last, n := time.Now(), 0
-	for len(tries) == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if s := h.record(t, "one"); s.State != brig.Running {
-		t.Errorf("after a failed pause it is %s", s.State)
-	}
-	h.awaitState(t, "one", brig.Paused)
-	for range len(tries) {
-		at := <-tries
-		if n++; at.Sub(last) < 900*time.Millisecond {
-			t.Errorf("try %d came %v after the one before", n, at.Sub(last))
+		box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, PauseAfter: time.Second})
+		last, n := time.Now(), 0
+		for len(tries) == 0 {
+			time.Sleep(time.Millisecond)
 		}
-		last = at
-	}
-	if got, refused := h.idlePauses(t, box.ID); n != 3 || got != 1 || len(refused) != 1 || !strings.Contains(refused[0], "the disk is full") {
-		t.Errorf("after %d tries, %d pauses and the failures %q are on record", n, got, refused)
-	}
-	wantNote(t, ctx, h, "one")
+		if s := h.record(t, "one"); s.State != brig.Running {
+			t.Errorf("after a failed pause it is %s", s.State)
+		}
+		h.awaitState(t, "one", brig.Paused)
+		for range len(tries) {
+			at := <-tries
+			if n++; at.Sub(last) < 900*time.Millisecond {
+				t.Errorf("try %d came %v after the one before", n, at.Sub(last))
+			}
+			last = at
+		}
+		if got, refused := h.idlePauses(t, box.ID); n != 3 || got != 1 || len(refused) != 1 || !strings.Contains(refused[0], "the disk is full") {
+			t.Errorf("after %d tries, %d pauses and the failures %q are on record", n, got, refused)
+		}
+		wantNote(t, ctx, h, "one")
+		if err := h.Remove(ctx, "one"); err != nil { // its goroutines have the fake clock
+			t.Error(err)
+		}
+	})
 }
 
 // The next server pauses a sandbox that is idle, too.

@@ -14,7 +14,7 @@ import (
 // refusals, and returns them all.
 func refusalLines(t *testing.T, h *fixture, most int) (lines []string) {
 	t.Helper()
-	for by := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for by := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		all, err := h.store.Audit(t.Context(), "acme", brig.AuditQuery{Limit: 1000})
 		if err != nil {
 			t.Fatal(err)

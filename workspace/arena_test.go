@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/workspace"
 )
 
@@ -48,12 +48,7 @@ func startGateway(t *testing.T) *gateway {
 	if _, err := os.Stat(s3Server()); err != nil {
 		t.Skip("there is no S3 server here; .ci/setup makes one, or set BRIG_S3_SERVER")
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := ln.Addr().String()
-	ln.Close()
+	addr := fmt.Sprintf("127.0.0.1:%d", testenv.Port(t))
 	g := &gateway{dir: t.TempDir()}
 	g.o = workspace.S3Options{Endpoint: addr, Insecure: true, Region: "us-east-1", Bucket: "brig", Prefix: "server-1", AccessKey: "operator", SecretKey: rand.Text()}
 	cmd := exec.Command(s3Server(), "--port", addr, "--access", g.o.AccessKey, "--secret", g.o.SecretKey, "--region", g.o.Region, "posix", g.dir)
@@ -63,7 +58,7 @@ func startGateway(t *testing.T) *gateway {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		c, err := minio.New(addr, &minio.Options{Creds: credentials.NewStaticV4(g.o.AccessKey, g.o.SecretKey, ""), Region: g.o.Region})
 		if err == nil {
 			err = c.MakeBucket(t.Context(), g.o.Bucket, minio.MakeBucketOptions{})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/client"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 func dial(t *testing.T, o client.Options) *client.Client {
@@ -292,7 +294,8 @@ func TestClientConnection(t *testing.T) {
 			t.Errorf("%s: %#v", what, err)
 		}
 		srv.Close()
-		_, err = c.Get(t.Context(), "box")
+		gone := dial(t, client.Options{URL: fmt.Sprintf("http://127.0.0.1:%d", testenv.ClosedPort(t)), Key: key})
+		_, err = gone.Get(t.Context(), "box")
 		if e := brig.AsError(err); e == nil || e.Kind != brig.ConnectionFailed || !strings.Contains(e.Hint, "brig serve") {
 			t.Errorf("a server that is gone: %#v", err)
 		}

@@ -74,6 +74,9 @@ func (in *instance) Uplink(_ context.Context, authority []byte) (brig.Uplink, er
 	return uplink{l}, nil
 }
 
+// Pending returns the number of sent packets that the host's end has not received.
+func (l *Link) Pending() int { return len(l.out) }
+
 func (l *Link) gone() bool {
 	select {
 	case <-l.machine:

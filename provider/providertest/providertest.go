@@ -176,10 +176,10 @@ func Run(t *testing.T, h Harness) {
 
 // wait bounds operations that complete immediately on an idle host. prompt is the
 // maximum duration of those that a case measures, because they must not wait for
-// anything.
+// anything, also on a busy host.
 var (
 	wait   = race.Patience(30 * time.Second)
-	prompt = race.Patience(5 * time.Second)
+	prompt = race.Patience(15 * time.Second)
 )
 
 var ids atomic.Int64

@@ -230,12 +230,12 @@ while True:
 // Quiet ends processes that ignore signals, and the instance continues.
 func testQuiet(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
-	p, err := in.Start(t.Context(), "deaf", brig.Command{Shell: `trap 'echo heard >> heard' TERM; (trap '' TERM; sleep 1000 & sleep 1000) & while :; do sleep 0.1; done`}, brig.Streams{})
+	p, err := in.Start(t.Context(), "deaf", brig.Command{Shell: `trap 'echo heard >> heard' TERM; (trap '' TERM; : > up; sleep 1000 & sleep 1000) & while :; do sleep 0.1; done`}, brig.Streams{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	time.Sleep(500 * time.Millisecond) // until the process has set its traps
+	run(t, in, script(`until [ -e up ]; do sleep 0.05; done`)) // the process has set its traps
 	if err := in.Quiet(t.Context(), time.Second); err != nil {
 		t.Fatal(err)
 	}

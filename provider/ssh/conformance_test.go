@@ -12,6 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/provider/providertest"
 	"github.com/brig-run/brig/provider/ssh/sshtest"
 )
@@ -105,7 +106,7 @@ func TestAgentGone(t *testing.T) {
 	if err := os.Remove(agent); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		err := p.Check(t.Context())
 		if _, gone := os.Stat(agent); err == nil && gone == nil {
 			return
@@ -125,14 +126,9 @@ func TestUnresponsiveHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close() // it accepts connections and never responds
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
-	for what, l := range map[string]net.Listener{"silent": silent, "closed": closed} {
+	for what, port := range map[string]int{"silent": silent.Addr().(*net.TCPAddr).Port, "closed": testenv.ClosedPort(t)} {
 		_, k := sshtest.Key(t, "")
-		s := &sshtest.Server{Port: l.Addr().(*net.TCPAddr).Port, HostKey: k}
+		s := &sshtest.Server{Port: port, HostKey: k}
 		s.ClientKey, _ = sshtest.Key(t, "")
 		c := configOf(s)
 		c.Timeout = 1
@@ -229,7 +225,7 @@ func TestConfigRules(t *testing.T) {
 func configOf(s *sshtest.Server) *Config {
 	return &Config{
 		Host: "127.0.0.1", Port: s.Port, Username: "root", PrivateKey: s.ClientKey, KnownHosts: s.Line(s.HostKey),
-		PythonBin: "python3", NodeBin: "node", WorkDir: "/tmp", Timeout: 30,
+		PythonBin: "python3", NodeBin: "node", WorkDir: os.TempDir(), Timeout: 30,
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // Password is the password of root, the account that a server accepts.
@@ -70,12 +72,7 @@ func Start(t testing.TB) *Server {
 	if err != nil {
 		t.Fatalf("hash a password: %v", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Port = l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	s.Port = testenv.Port(t)
 	file := func(name, content string) string {
 		name = filepath.Join(dir, name)
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
@@ -107,7 +104,7 @@ LogLevel ERROR
 		_ = s.cmd.Process.Kill()
 		_ = s.cmd.Wait()
 	})
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		c, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)))
 		if err == nil {
 			c.Close()

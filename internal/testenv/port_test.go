@@ -1,0 +1,48 @@
+package testenv_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"testing"
+
+	"github.com/brig-run/brig/internal/testenv"
+)
+
+// TestPort checks that a port is given to one test at a time, is not one that the
+// kernel gives to connections, and can be used.
+func TestPort(t *testing.T) {
+	given := map[int]bool{}
+	for range 200 {
+		port := testenv.Port(t)
+		if given[port] {
+			t.Errorf("port %d was given twice", port)
+		}
+		given[port] = true
+	}
+	for port := range given {
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ln.Close()
+		if ln, err := net.Listen("unix", fmt.Sprintf("@brig-test-port-%d", port)); err == nil {
+			ln.Close()
+			t.Errorf("port %d has no lock", port)
+		}
+	}
+}
+
+// TestClosedPort checks that the port refuses connections and that nobody else can listen
+// on it.
+func TestClosedPort(t *testing.T) {
+	at := fmt.Sprintf("127.0.0.1:%d", testenv.ClosedPort(t))
+	if c, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a connection: %v, %v", c, err)
+	}
+	if ln, err := net.Listen("tcp", at); err == nil {
+		ln.Close()
+		t.Error("another socket listens there")
+	}
+}
