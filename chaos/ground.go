@@ -266,10 +266,12 @@ func (g *Ground) ClearShared() (removed []string) {
 		}
 	}
 	for _, top := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
-		groups, _ := filepath.Glob(top + "/brig-test/*")
-		for _, name := range groups {
-			if dead(name, "") {
-				removed = append(removed, removeGroup("/brig-test/"+filepath.Base(name))...)
+		for _, place := range []struct{ dir, prefix string }{{"/brig-test/", ""}, {"/", "brig-shed-"}, {"/", "brig-unit-"}} {
+			groups, _ := filepath.Glob(top + place.dir + place.prefix + "*")
+			for _, name := range groups {
+				if dead(name, place.prefix) {
+					removed = append(removed, removeGroup(place.dir+filepath.Base(name))...)
+				}
 			}
 		}
 	}

@@ -215,7 +215,7 @@ func (c *crashingServer) visited(point string, within time.Duration) bool {
 
 // TestCrashAtEveryPoint crashes a process at every failpoint, each of which
 // follows a commit or an action. At small size, it tests a dozen failpoints
-// that change with the commit. Regardless of which process crashes, the next
+// that change with the ISO week. Regardless of which process crashes, the next
 // server must have the acknowledged results, and no traces of unacknowledged
 // ones may remain.
 //

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/race"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // TestEndManyExecutions verifies that ending many executions at the same time
@@ -48,7 +49,7 @@ func TestEndManyExecutions(t *testing.T) {
 			if _, err := e.Exec(ctx, name, brig.Command{Shell: "echo kept >/dev/shm/state"}, brig.IO{}); err != nil {
 				t.Fatal(err)
 			}
-			n := c.n
+			n := testenv.Size(c.n/2, c.n)
 			if race.Enabled { // the agent is several times slower with the detector, and has the same time limits
 				n /= 4
 			}
