@@ -99,7 +99,7 @@ type Parker interface {
 	// The caller then closes p, and calls Keep for the new process. Tell must send
 	// the interpreter the order "park" with a directory of the guest. Park returns
 	// p if the interpreter has no descriptors of the host. After an error p is
-	// unchanged.
+	// unchanged. The error is NotFound if the interpreter has ended.
 	Park(ctx context.Context, p Process, tell func(dir string) error) (Process, error)
 }
 

@@ -137,3 +137,59 @@ func TestPauseParkUnanswered(t *testing.T) {
 		t.Errorf("after the pause the context printed %q", got)
 	}
 }
+
+// TestPauseAfterInterpreterEnds verifies that a pause that follows at once on the end
+// of an interpreter is not refused because of it: an interpreter that ends by itself,
+// by a signal, or with its context.
+//
+//suite:part core
+func TestPauseAfterInterpreterEnds(t *testing.T) {
+	needRoot(t)
+	e, ctx := newEngine(t)
+	if _, err := e.Create(ctx, brig.Spec{Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	start := func() (id, pid string) {
+		cx, err := e.CreateContext(ctx, "one", brig.ContextSpec{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cx.ID, runCell(t, ctx, e, "one", cx.ID, "import os; print(os.getpid())")
+	}
+	for _, c := range []struct {
+		how string
+		end func(id, pid string) error
+	}{
+		{"by itself", func(id, _ string) error {
+			_, err := e.RunCode(ctx, "one", brig.Code{Context: id, Source: "import os; os._exit(3)"}, nil)
+			return err
+		}},
+		{"by itself, after its cell", func(id, _ string) error {
+			runCell(t, ctx, e, "one", id, "import os, threading; threading.Timer(.01, os._exit, [3]).start()")
+			return nil
+		}},
+		{"by a signal", func(_, pid string) error {
+			shellOut(t, ctx, e, "one", "kill -9 "+pid)
+			return nil
+		}},
+		{"with its context", func(id, _ string) error { return e.RemoveContext(ctx, "one", id) }},
+	} {
+		id, pid := start()
+		if err := c.end(id, pid); err != nil {
+			t.Errorf("%s: %v", c.how, err)
+		}
+		if _, err := e.Pause(ctx, "one"); err != nil {
+			t.Errorf("an interpreter that ends %s: %v", c.how, err)
+		}
+	}
+	id, _ := start()
+	if _, err := e.Fork(ctx, "one", brig.ForkSpec{Name: "two"}); err != nil {
+		t.Errorf("control: a fork with an interpreter that runs: %v", err)
+	}
+	if err := e.RemoveContext(ctx, "two", id); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Fork(ctx, "two", brig.ForkSpec{Name: "three"}); err != nil {
+		t.Errorf("a fork after the end of an interpreter: %v", err)
+	}
+}

@@ -82,11 +82,21 @@ func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.Contex
 	s := cs.takePooled()
 	if s != nil && spec.Dir != workspaceDir {
 		if err := s.Chdir(spec.Dir); err != nil {
-			s.Close()
+			_ = endUnused(ctx, s) // it does not answer, and the caller starts another one
 			return nil
 		}
 	}
 	return s
+}
+
+// endUnused ends an interpreter that no context has, and waits until it has ended. If
+// it were only closed, it would end a moment later, and could prevent a save until then.
+func endUnused(ctx context.Context, p brig.Process) error {
+	ctx, cancel := detachedContext(ctx)
+	defer cancel()
+	err := p.Kill(ctx)
+	_ = p.Close() // nobody reads from it any more
+	return err
 }
 
 // needsAtStart reports whether an interpreter must be started with env, because

@@ -114,8 +114,11 @@ func (i *interpreters) startContext(ctx context.Context, rec *brig.Record, in br
 	c.mu.Lock()
 	if c.removed {
 		c.mu.Unlock()
-		session.Close()
-		return brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
+		removed := brig.Errorf(brig.FailedPrecondition, "the context was removed meanwhile")
+		if err := endUnused(ctx, session); err != nil {
+			removed = removed.Because(err)
+		}
+		return removed
 	}
 	c.session, c.env = session, env
 	c.info.Flavor, c.info.Version, c.info.Count = session.Flavor, session.Version, 0

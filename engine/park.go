@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,6 +59,9 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, in b
 		return nil
 	}
 	p, err := parker.Park(ctx, old.Process, old.Park)
+	if brig.KindOf(err) == brig.NotFound && awaitExit(ctx, old) {
+		return i.stopInterpreter(ctx, in, c) // the context starts a new one on its next use
+	}
 	if err != nil || p == old.Process {
 		return err
 	}
@@ -80,7 +84,20 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, in b
 	failpoint.Hit("park.kept")
 	watchdog := time.AfterFunc(recoverContextTimeout, func() { p.Close() }) // Sync then fails
 	defer watchdog.Stop()
-	return s.Sync(rand.Text(), interpreter.Sink{})
+	err = s.Sync(rand.Text(), interpreter.Sink{})
+	if errors.Is(err, interpreter.ErrGone) && awaitExit(ctx, s) {
+		return i.stopInterpreter(ctx, in, c)
+	}
+	return err
+}
+
+// awaitExit waits for the report that an interpreter has exited, and returns false if
+// it does not come.
+func awaitExit(ctx context.Context, s *interpreter.Session) bool {
+	ctx, cancel := context.WithTimeout(ctx, endReportTimeout)
+	defer cancel()
+	_, err := s.Wait(ctx)
+	return err == nil
 }
 
 // carriedSession parks a pooled interpreter that a pausable sandbox takes, so that
@@ -95,10 +112,10 @@ func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in 
 	if p == s.Process {
 		return s
 	}
-	s.Close()
 	if err != nil {
-		i.Log.WarnContext(ctx, "park a pooled interpreter", "sandbox", rec.ID, "err", err)
+		i.Log.WarnContext(ctx, "park a pooled interpreter", "sandbox", rec.ID, "err", errors.Join(err, endUnused(ctx, s)))
 		return nil
 	}
+	s.Close()
 	return &interpreter.Session{Process: p, Version: s.Version, Flavor: s.Flavor}
 }

@@ -282,7 +282,7 @@ func openSession(ctx context.Context, in brig.Instance, id string, lang interpre
 	}
 	s, err := interpreter.Open(ctx, proc)
 	if err != nil {
-		proc.Close()
+		_ = endUnused(ctx, proc) // the caller needs to know why it did not start
 		return nil, err
 	}
 	return s, nil

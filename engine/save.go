@@ -217,11 +217,7 @@ func checkSavable(rec *brig.Record, done string) error {
 // pooled interpreter must not prevent the save, so checkSave ends it first.
 func (p *pauses) checkSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
 	if s := p.interpreters.contextsOf(rec.ID).takePooled(); s != nil {
-		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
-		err := s.Kill(ctx)
-		cancel()
-		s.Close()
-		if err != nil {
+		if err := endUnused(ctx, s); err != nil {
 			return err
 		}
 	}

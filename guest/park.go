@@ -1,10 +1,12 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
 
+	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
 )
 
@@ -15,8 +17,8 @@ const parkTime = 10 * time.Second
 // Park replaces the descriptors of an interpreter, which belong to the host, by
 // descriptors that the agent holds. Its sandbox can then be saved. Tell sends
 // the interpreter the order to take the pipes in a directory of the guest. After
-// an error p is unchanged, unless the agent was lost. Output of p that was not
-// read is lost.
+// an error p is unchanged, unless the agent was lost. The error is NotFound if the
+// interpreter has ended. Output of p that was not read is lost.
 func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) error) (*Carried, error) {
 	ctx, cancel := context.WithTimeout(ctx, parkTime)
 	defer cancel()
@@ -31,7 +33,7 @@ func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) erro
 		return nil, causeOrFailure(ctx, err)
 	}
 	if f.Type == wire.TypeError {
-		return nil, agentError(f.Payload)
+		return nil, parkError(f.Payload)
 	}
 	var parking wire.Parking
 	if f.Type != wire.TypeParking {
@@ -40,11 +42,33 @@ func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) erro
 	if err := json.Unmarshal(f.Payload, &parking); err != nil {
 		return nil, malformed("parking", err)
 	}
-	if err := tell(parking.Dir); err != nil {
-		return nil, err
+	// An interpreter that ends meanwhile may not take the order. The agent then
+	// answers as soon as it knows of the end.
+	told := tell(parking.Dir)
+	if f, err = r.Read(); err != nil {
+		return nil, cmp.Or(told, causeOrFailure(ctx, err))
 	}
-	if err := finish(ctx, r); err != nil {
+	if f.Type == wire.TypeError {
+		err = parkError(f.Payload)
+	} else {
+		err = endOf(f)
+	}
+	if told != nil && brig.KindOf(err) != brig.NotFound {
+		err = told
+	}
+	if err != nil {
 		return nil, err
 	}
 	return g.ReattachCarried(ctx, p.id)
+}
+
+// parkError returns an agent's error, which is NotFound if the interpreter has ended.
+// Agents of earlier versions reject the call, which is another error.
+func parkError(payload []byte) error {
+	err := agentError(payload)
+	var e wire.Error
+	if json.Unmarshal(payload, &e) == nil && e.Kind == "not_found" {
+		return brig.Errorf(brig.NotFound, "the interpreter has ended").Because(err)
+	}
+	return err
 }

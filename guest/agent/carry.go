@@ -138,6 +138,11 @@ func (a *Agent) execCarried(call wire.Exec, r *wire.Reader, w *writer) {
 // await records the end of the process.
 func (k *carrier) await(ended <-chan syscall.WaitStatus) {
 	k.x.finish(<-ended)
+	k.recordEnd()
+}
+
+// recordEnd reports the recorded end of the process to those who hold it.
+func (k *carrier) recordEnd() {
 	close(k.exited)
 	k.wake()
 }

@@ -86,15 +86,29 @@ func (a *Agent) execDonated(call wire.Exec, c net.Conn, w *writer) {
 	closeAll(fds)
 	fds = nil
 	w.json(wire.TypeStarted, wire.Started{PID: x.pid()})
+	if x.reportExit(ended, parked, w) && call.Plain { // an interpreter's sandbox ends with its process
+		a.restoreSignals()
+	}
+}
+
+// reportExit ends the call with the exit of the process. If the process is parked
+// before, or at the moment of its end, its carrier reports the exit, and reportExit
+// returns false.
+func (x *execution) reportExit(ended <-chan syscall.WaitStatus, parked <-chan *carrier, w *writer) bool {
 	select {
-	case status := <-ended:
-		w.json(wire.TypeExit, x.finish(status))
 	case k := <-parked:
 		go k.await(ended)
-		return
-	}
-	if call.Plain { // an interpreter's sandbox ends with its process
-		a.restoreSignals()
+		return false
+	case status := <-ended:
+		exit := x.finish(status) // from here on it cannot be parked
+		select {
+		case k := <-parked:
+			k.recordEnd()
+			return false
+		default:
+		}
+		w.json(wire.TypeExit, exit)
+		return true
 	}
 }
 

@@ -17,6 +17,7 @@ type execution struct {
 	tag     uint32
 	plain   bool // the environment contains the tag
 	started time.Time
+	over    chan struct{} // closed when the end of the process is recorded
 
 	mu             sync.Mutex // guards the fields below
 	ended          time.Time
@@ -67,6 +68,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	x.mu.Lock()
 	x.reaped, x.reapedAt = exitOf(ws, x.timedOut), time.Now()
 	x.mu.Unlock()
+	close(x.over)
 	// The output that the process wrote before its end is already in the pipes.
 	// Do not wait until the pipes close, because children of the process may
 	// keep them open forever.
@@ -90,6 +92,9 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	defer x.mu.Unlock()
 	x.exit = exitOf(ws, x.timedOut)
 	x.ended = time.Now()
+	if x.reaped == nil { // otherwise it is closed already
+		close(x.over)
+	}
 	return *x.exit
 }
 
@@ -213,7 +218,7 @@ func (a *Agent) register(call wire.Exec) (*execution, error) {
 	}
 	a.tag++
 	x := &execution{
-		call: call, tag: a.tag, plain: a.plain, started: time.Now(),
+		call: call, tag: a.tag, plain: a.plain, started: time.Now(), over: make(chan struct{}),
 		stdout: wire.NewHeadTail(call.Keep), stderr: wire.NewHeadTail(call.Keep),
 	}
 	a.execs[call.ID] = x

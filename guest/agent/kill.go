@@ -207,9 +207,7 @@ func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid,
 	for _, id := range pids() {
 		b, err := status(id)
 		state, threads, groups := parseStatus(b)
-		// The first thread may end before the others. The process is then
-		// reported as a zombie although it still runs.
-		if err != nil || state == 'X' || state == 'Z' && threads < 2 {
+		if err != nil || isDead(state, threads) {
 			sure = sure && s.harmless[id]
 			s.harmless[id] = true
 			continue
@@ -232,6 +230,30 @@ func (s *search) findTagged(trees []*pendingKill) (found map[*pendingKill][]pid,
 	return found, sure
 }
 
+// isDead reports whether a process with that status runs no more. Its first thread
+// may end before the others. The process is then reported as a zombie although it
+// still runs.
+func isDead(state byte, threads int) bool { return state == 'X' || state == 'Z' && threads < 2 }
+
+// hasEnded reports whether a process runs no more, whether or not its parent has
+// waited for it. It has no descriptors then.
+func hasEnded(id int) bool {
+	b, err := status(id)
+	state, threads, _ := parseStatus(b)
+	return err != nil || isDead(state, threads)
+}
+
+// closesBefore waits until a channel is closed, and returns false if it is not by
+// a given time.
+func closesBefore(c <-chan struct{}, end time.Time) bool {
+	select {
+	case <-c:
+		return true
+	case <-time.After(time.Until(end)):
+		return isClosed(c)
+	}
+}
+
 // taggedTree returns the tree whose tag is among the given names, or nil.
 func taggedTree(trees map[string]*pendingKill, names [][]byte) *pendingKill {
 	for _, n := range names {
@@ -243,9 +265,15 @@ func taggedTree(trees map[string]*pendingKill, names [][]byte) *pendingKill {
 }
 
 // kill kills the process trees of executions. It succeeds for executions
-// without processes.
+// without processes. A tree is gone before its end is recorded, and kill waits
+// for the record: the caller may save the sandbox next, and an execution without
+// an end prevents that.
 func (a *Agent) kill(call wire.Kill) error {
-	var fights []*pendingKill
+	type fight struct {
+		*pendingKill
+		over <-chan struct{}
+	}
+	var fights []fight
 	for _, id := range append([]string{call.ID}, call.More...) {
 		a.mu.Lock()
 		x := a.execs[id]
@@ -254,12 +282,12 @@ func (a *Agent) kill(call wire.Kill) error {
 			continue
 		}
 		if t := a.killer.begin(x); t != nil {
-			fights = append(fights, t)
+			fights = append(fights, fight{t, x.over})
 		}
 	}
 	left := 0
 	for _, t := range fights {
-		if <-t.done; !t.gone {
+		if <-t.done; !t.gone || !closesBefore(t.over, t.until) {
 			left++
 		}
 	}

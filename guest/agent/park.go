@@ -19,7 +19,8 @@ const parkTime = 5 * time.Second
 // descriptors of the host. Its new descriptors are named pipes, whose other ends
 // the agent holds as those of a carried process. The interpreter opens the pipes
 // itself, because no process can change the descriptors of another one. If the
-// interpreter does not answer, nothing has changed.
+// interpreter does not answer, nothing has changed. If it has ended or ends
+// meanwhile, the failure is "not_found".
 func (a *Agent) park(id string, w *writer) {
 	x, err := a.parkable(id)
 	if err != nil {
@@ -34,14 +35,24 @@ func (a *Agent) park(id string, w *writer) {
 	}
 	w.json(wire.TypeParking, wire.Parking{Dir: dir})
 	deadline := time.Now().Add(parkTime)
-	if err := k.awaitLine(deadline); err != nil {
-		k.close()
-		w.fail(failure("internal", "", "the interpreter did not take its new descriptors: %v", err))
-		return
-	}
-	if !x.giveTo(k) {
+	parked := make(chan struct{})
+	defer close(parked)
+	go func() {
+		select {
+		case <-x.over:
+			k.wake() // nobody answers any more
+		case <-parked:
+		}
+	}()
+	err = k.awaitLine(deadline)
+	if isClosed(x.over) || err == nil && !x.giveTo(k) {
 		k.close()
 		w.fail(failure("not_found", "", "the interpreter has ended"))
+		return
+	}
+	if err != nil {
+		k.close()
+		w.fail(failure("internal", "", "the interpreter did not take its new descriptors: %v", err))
 		return
 	}
 	a.carried.add(id, k)
@@ -69,6 +80,11 @@ func (a *Agent) parkable(id string) (*execution, error) {
 func (x *execution) isInterpreter() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.canBeParked()
+}
+
+// canBeParked is isInterpreter for a caller that holds x.mu.
+func (x *execution) canBeParked() bool {
 	return x.call.Donated && !x.call.Plain && x.parked != nil && x.exit == nil && x.leader > 1
 }
 
@@ -137,6 +153,9 @@ func newPipeCarrier(x *execution) (_ *carrier, dir string, err error) {
 func (k *carrier) awaitLine(deadline time.Time) error {
 	if err := k.control.SetReadDeadline(deadline); err != nil {
 		return err
+	}
+	if isClosed(k.x.over) { // whoever woke k before may have done so in vain
+		k.wake()
 	}
 	for b := make([]byte, 256); ; {
 		if i := bytes.IndexByte(k.pending, '\n'); i >= 0 {

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,9 +52,14 @@ func (h *hostCalls) remove(c net.Conn) {
 	h.running.Done()
 }
 
-// closeTime is the maximum time for the calls to end after their connections
-// were closed.
-const closeTime = time.Second
+const (
+	// endTime is the maximum time for which a release waits for processes that
+	// are about to end.
+	endTime = 3 * time.Second
+	// closeTime is the maximum time for the calls to end after their connections
+	// were closed. The host waits 5 s for the answer to both.
+	closeTime = time.Second
+)
 
 // closeAll closes the connections of all calls, and reports whether the calls
 // have ended. Until then they may have descriptors of the host open.
@@ -84,6 +91,9 @@ func (h *hostCalls) closeAll() bool {
 // the control socket and the standard streams stay open. If a process prevents
 // a save, release changes nothing.
 func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
+	if op == wire.ControlRelease {
+		a.awaitEnds()
+	}
 	r := wire.Release{Number: number, Holders: a.saveBlockers(op == wire.ControlCheck)}
 	if len(r.Holders) == 0 && op == wire.ControlRelease && !a.calls.closeAll() {
 		r.Holders = append(r.Holders, wire.Holder{PID: 1, Name: "brig-agent", Reason: "a connection to the host does not close"})
@@ -99,22 +109,48 @@ func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
 	return err
 }
 
+// awaitEnds waits for the executions that are about to end, so that they do not
+// prevent a save. These are processes that have ended, and whose end is not recorded
+// yet, and interpreters that were not parked. The host parks those that it uses before
+// a release, so it has closed its ends of the others, and they end on their own.
+func (a *Agent) awaitEnds() {
+	until := time.Now().Add(endTime)
+	for _, x := range a.executions() {
+		if (x.isInterpreter() || x.isUnrecorded()) && !closesBefore(x.over, until) {
+			return
+		}
+	}
+}
+
+// executions returns the retained executions.
+func (a *Agent) executions() []*execution {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.execs))
+}
+
+// isUnrecorded reports whether the process has ended, and its end is not recorded yet.
+func (x *execution) isUnrecorded() bool {
+	pid := x.pid()
+	return pid > 1 && !isClosed(x.over) && hasEnded(pid)
+}
+
 // saveBlockers lists the processes that prevent a save: those with descriptors
 // of the host, and commands whose output or time limit depends on a call. If
 // beforePark is set, the host parks the interpreters before the save.
 func (a *Agent) saveBlockers(beforePark bool) (out []wire.Holder) {
 	seen := map[int]bool{1: true} // the agent itself
 	shells := map[int]bool{}      // the drivers of bash, which park their bash too
-	a.mu.Lock()
-	for _, x := range a.execs {
+	for _, x := range a.executions() {
 		x.mu.Lock()
+		// All are read together: an execution may end at any time.
 		running, pid := x.reaped == nil && x.exit == nil, x.leader
-		parked := x.call.Donated && x.parked == nil
+		parked, interpreter := x.call.Donated && x.parked == nil, x.canBeParked()
 		x.mu.Unlock()
 		switch {
-		case !running || x.call.Carried || parked:
+		case !running || x.call.Carried || parked || x.isUnrecorded():
 			continue
-		case beforePark && x.isInterpreter():
+		case beforePark && interpreter:
 			shells[pid] = len(x.call.Argv) > 0 && x.call.Argv[0] == wire.AgentFile
 		case x.call.Donated:
 			out = append(out, wire.Holder{PID: pid, Name: processName(pid), Reason: "its streams belong to the host"})
@@ -123,7 +159,6 @@ func (a *Agent) saveBlockers(beforePark bool) (out []wire.Holder) {
 		}
 		seen[pid] = true
 	}
-	a.mu.Unlock()
 	for _, pid := range pids() {
 		if !seen[pid] && hasHostFile(pid) && !(shells[parentOf(pid)] && processName(pid) == "bash") {
 			out = append(out, wire.Holder{PID: pid, Name: processName(pid), Reason: "it has a stream of the host open"})

@@ -1,0 +1,149 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/provider/fake"
+)
+
+// parkingProvider is a fake provider whose interpreters have to be parked.
+type parkingProvider struct {
+	*fake.Provider
+	park  func(context.Context, brig.Process) (brig.Process, error)
+	start func(brig.Process) brig.Process // nil for no change
+}
+
+type parkingInstance struct {
+	brig.Instance
+	p *parkingProvider
+}
+
+// parkedProcess is a process after it was parked.
+type parkedProcess struct{ brig.Process }
+
+func (p *parkingProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
+	in, err := p.Provider.Create(ctx, id, spec, lease)
+	if err != nil {
+		return nil, err
+	}
+	return &parkingInstance{in, p}, nil
+}
+
+func (p *parkingProvider) CheckSave(ctx context.Context, in brig.Instance) error {
+	return p.Provider.CheckSave(ctx, in.(*parkingInstance).Instance)
+}
+
+func (p *parkingProvider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, stay bool) (*brig.Save, error) {
+	return p.Provider.Save(ctx, in.(*parkingInstance).Instance, to, stay)
+}
+
+func (i *parkingInstance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
+	p, err := i.Instance.Start(ctx, id, cmd, s)
+	if err == nil && i.p.start != nil {
+		p = i.p.start(p)
+	}
+	return p, err
+}
+
+// Keep ignores interpreters, which prevent a save by the fake provider otherwise.
+func (i *parkingInstance) Keep(context.Context, brig.Process, []byte) error { return nil }
+
+func (i *parkingInstance) Park(ctx context.Context, p brig.Process, _ func(string) error) (brig.Process, error) {
+	return i.p.park(ctx, p)
+}
+
+// An interpreter that has ended, or ends while it is parked, does not prevent a pause.
+// One that runs and cannot be parked does.
+func TestPauseWithEndedInterpreter(t *testing.T) {
+	ended := brig.Errorf(brig.NotFound, "the interpreter has ended")
+	for _, c := range []struct {
+		name string
+		park func(context.Context, brig.Process) (brig.Process, error)
+		want brig.State
+	}{
+		{"it has ended", func(ctx context.Context, p brig.Process) (brig.Process, error) {
+			return nil, errors.Join(ended, p.Kill(ctx))
+		}, brig.Paused},
+		{"its end is reported later", func(ctx context.Context, p brig.Process) (brig.Process, error) {
+			time.AfterFunc(time.Second, func() { _ = p.Kill(context.WithoutCancel(ctx)) })
+			return nil, ended
+		}, brig.Paused},
+		{"it ends once it is parked", func(ctx context.Context, p brig.Process) (brig.Process, error) {
+			return parkedProcess{p}, p.Kill(ctx)
+		}, brig.Paused},
+		{"its end is never reported", func(context.Context, brig.Process) (brig.Process, error) {
+			return nil, ended
+		}, brig.Running},
+		{"it does not answer", func(context.Context, brig.Process) (brig.Process, error) {
+			return nil, errors.New("no answer")
+		}, brig.Running},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, ctx := newParkingFixture(t, &parkingProvider{park: c.park})
+				if _, err := h.RunCode(ctx, "box", brig.Code{Source: "set x 1"}, nil); err != nil {
+					t.Fatal(err)
+				}
+				_, err := h.Pause(ctx, "box")
+				if now := h.record(t, "box"); now.State != c.want || (err == nil) != (c.want == brig.Paused) {
+					t.Errorf("after the pause it is %s: %v", now.State, err)
+				}
+			})
+		})
+	}
+}
+
+// newParkingFixture returns a fixture with a provider, and a sandbox "box".
+func newParkingFixture(t *testing.T, p *parkingProvider) (*fixture, context.Context) {
+	t.Helper()
+	h := newFixture(t, func(o *engine.Options) {
+		p.Provider = o.Provider.(*fake.Provider)
+		o.Provider = p
+	})
+	ctx := withRole(t, brig.Member)
+	if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Remove(context.WithoutCancel(ctx), "box") }) // its interpreter would outlive the bubble
+	return h, ctx
+}
+
+// silentProcess is an interpreter that does not start, and does not end on its own.
+type silentProcess struct {
+	brig.Process
+	killed chan struct{}
+}
+
+func (silentProcess) Receive() (brig.From, []byte, error) { return 0, nil, io.EOF }
+
+func (p silentProcess) Kill(ctx context.Context) error {
+	close(p.killed)
+	return p.Process.Kill(ctx)
+}
+
+// An interpreter that did not start has ended when the call ends. A pause that follows
+// would otherwise find it.
+func TestInterpreterThatDoesNotStartIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		killed := make(chan struct{})
+		h, ctx := newParkingFixture(t, &parkingProvider{start: func(p brig.Process) brig.Process { return silentProcess{p, killed} }})
+		if _, err := h.CreateContext(ctx, "box", brig.ContextSpec{}); err == nil {
+			t.Fatal("it has started")
+		}
+		select {
+		case <-killed:
+		default:
+			t.Error("it was not ended")
+		}
+		if _, err := h.Pause(ctx, "box"); err != nil {
+			t.Error(err)
+		}
+	})
+}

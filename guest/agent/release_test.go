@@ -1,0 +1,211 @@
+package agent
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// withExecution returns an agent with one execution, whose process has the given id.
+// It was started on descriptors of the host. With a channel it is an interpreter.
+func withExecution(leader int, channel bool) (*Agent, *execution) {
+	a := &Agent{execs: map[string]*execution{}, tag: firstTag}
+	x, err := a.register(wire.Exec{ID: "x", Argv: []string{"python3"}, Donated: true, Plain: !channel})
+	if err != nil {
+		panic(err)
+	}
+	x.leader = leader
+	x.allowPark()
+	return a, x
+}
+
+// endedProcess returns the id of a process that has ended, and that its parent has
+// waited for.
+func endedProcess(t *testing.T) int {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+// ask returns a channel with the agent's answer to a question before a save.
+func ask(t *testing.T, a *Agent, op byte) <-chan wire.Release {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { ours.Close() })
+	go func() {
+		if err := a.release(op, 7, theirs); err != nil {
+			t.Error(err)
+		}
+		theirs.Close()
+	}()
+	answer := make(chan wire.Release, 1)
+	go func() {
+		var r wire.Release
+		if err := json.NewDecoder(ours).Decode(&r); err != nil {
+			t.Error(err)
+		}
+		answer <- r
+	}()
+	return answer
+}
+
+// A process is gone a moment before its end is recorded. In between it does not
+// prevent a save, and a release waits for the record.
+func TestUnrecordedEndDoesNotPreventSave(t *testing.T) {
+	for _, channel := range []bool{true, false} {
+		leader := endedProcess(t)
+		synctest.Test(t, func(t *testing.T) {
+			a, x := withExecution(leader, channel)
+			if r := <-ask(t, a, wire.ControlCheck); len(r.Holders) > 0 {
+				t.Errorf("with a channel %v, the check lists %+v", channel, r.Holders)
+			}
+			answer := ask(t, a, wire.ControlRelease)
+			synctest.Wait()
+			select {
+			case r := <-answer:
+				t.Errorf("with a channel %v, the release does not wait for the record: %+v", channel, r.Holders)
+			default:
+				x.finish(0)
+				if r := <-answer; len(r.Holders) > 0 {
+					t.Errorf("with a channel %v, the release lists %+v", channel, r.Holders)
+				}
+			}
+		})
+	}
+}
+
+// An interpreter whose host has closed its streams ends on its own. A release waits
+// for that, but not forever.
+func TestReleaseWaitsForUnusedInterpreter(t *testing.T) {
+	for _, ends := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			a, x := withExecution(os.Getpid(), true)
+			answer := ask(t, a, wire.ControlRelease)
+			synctest.Wait()
+			if ends {
+				x.finish(0)
+			}
+			switch r := <-answer; {
+			case ends && blamed(r):
+				t.Errorf("it has ended, and the release lists %+v", r.Holders)
+			case !ends && !blamed(r):
+				t.Errorf("it runs, and the release lists %+v", r.Holders)
+			}
+		})
+	}
+}
+
+// A program that runs on streams of the host prevents a save. The answer does not
+// wait for its end.
+func TestRunningProgramPreventsSave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := withExecution(os.Getpid(), false)
+		for _, op := range []byte{wire.ControlCheck, wire.ControlRelease} {
+			answer := ask(t, a, op)
+			synctest.Wait()
+			select {
+			case r := <-answer:
+				if !blamed(r) {
+					t.Errorf("question %d: the answer lists %+v", op, r.Holders)
+				}
+			default:
+				t.Fatalf("question %d: there is no answer", op)
+			}
+		}
+	})
+}
+
+// blamed reports whether a release lists the process of the test. Other processes of
+// the machine do not matter.
+func blamed(r wire.Release) bool {
+	for _, h := range r.Holders {
+		if h.PID == os.Getpid() && strings.Contains(h.Reason, "streams") {
+			return true
+		}
+	}
+	return false
+}
+
+// A kill ends only when the end of the process is recorded. The caller may save the
+// sandbox next.
+func TestKillWaitsForRecord(t *testing.T) {
+	leader := endedProcess(t)
+	synctest.Test(t, func(t *testing.T) {
+		a, x := withExecution(leader, true)
+		killed := make(chan error, 1)
+		go func() { killed <- a.kill(wire.Kill{ID: "x"}) }()
+		synctest.Wait()
+		select {
+		case err := <-killed:
+			t.Fatalf("it does not wait for the record: %v", err)
+		default:
+		}
+		x.finish(syscall.WaitStatus(syscall.SIGKILL))
+		if err := <-killed; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// If an interpreter ends at the moment at which it is parked, those who hold it then
+// are told of its end.
+func TestEndWhileParking(t *testing.T) {
+	for range 50 { // the agent learns of one or the other first
+		synctest.Test(t, func(t *testing.T) {
+			_, x := withExecution(os.Getpid(), true)
+			k := &carrier{x: x, exited: make(chan struct{})}
+			ended, parked := make(chan syscall.WaitStatus, 1), x.parked
+			if !x.giveTo(k) {
+				t.Fatal("it cannot be parked")
+			}
+			ended <- 0
+			x.reportExit(ended, parked, &writer{dead: true})
+			synctest.Wait()
+			if !isClosed(k.exited) {
+				t.Fatal("nobody is told of its end")
+			}
+		})
+	}
+}
+
+// An interpreter that ends while the agent waits for it to take its pipes is reported
+// as ended, at once.
+func TestParkOfEndingInterpreter(t *testing.T) {
+	a, x := withExecution(endedProcess(t), true)
+	x.call.UID, x.call.GID = uint32(os.Getuid()), uint32(os.Getgid())
+	ours, theirs := net.Pipe()
+	parked := make(chan struct{})
+	go func() {
+		defer close(parked)
+		a.park("x", &writer{c: theirs})
+	}()
+	defer func() {
+		ours.Close()
+		<-parked // it removes its folder
+	}()
+	r := wire.NewReader(ours)
+	if f, err := r.Read(); err != nil || f.Type != wire.TypeParking {
+		t.Fatalf("it answers %+v, %v", f, err)
+	}
+	ended := time.Now()
+	x.finish(0)
+	f, err := r.Read()
+	if took := time.Since(ended); took >= parkTime-time.Second {
+		t.Errorf("it waits for an answer for %v", took)
+	}
+	var e wire.Error
+	if err != nil || f.Type != wire.TypeError || json.Unmarshal(f.Payload, &e) != nil || e.Kind != "not_found" {
+		t.Errorf("it answers %d %q, %v", f.Type, f.Payload, err)
+	}
+}
