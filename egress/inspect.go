@@ -96,8 +96,9 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 	}
 	n.forward = newUpstream(ctx, n)
 	closed := make(chan struct{})
-	conn = &closing{Conn: conn, ended: func() { close(closed) }}
-	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	raw := &closing{Conn: conn, ended: func() { close(closed) }}
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	conn = raw
 
 	protocol := ""
 	if secure {

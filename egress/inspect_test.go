@@ -172,6 +172,28 @@ func TestInspectServerName(t *testing.T) {
 	}
 }
 
+// TestInspectEndsAtHandshake ends inspections when the guest's handshake is complete. It is
+// for the race detector: the inspection changes its connection at that moment.
+func TestInspectEndsAtHandshake(t *testing.T) {
+	l := newLab(t, true, http.HandlerFunc(echo))
+	for range 100 {
+		guest, host := tcpPair(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			l.serve(ctx, host, labHost, l.port, l.secure)
+			close(ended)
+		}()
+		err := tls.Client(guest, &tls.Config{ServerName: labHost, InsecureSkipVerify: true}).Handshake()
+		cancel()
+		<-ended
+		guest.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestInspectVerifiesServer(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))
 	if res, body := l.get("/"); res.StatusCode != 200 {

@@ -174,7 +174,7 @@ func TestNodeCells(t *testing.T) {
 		{what: "busy after await", code: "await 1; console.log('on'); while (true) {}", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "await for ever", code: "console.log('on'); await new Promise(() => {})", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "collected", code: "require('v8').setFlagsFromString('--expose-gc'); require('vm').runInNewContext('gc')(); 1", value: "1"},
-		{what: "child", code: "console.log('on'); require('child_process').execSync('sleep 60')", interruptWhen: "on", name: "KeyboardInterrupt"},
+		{what: "child", code: "const child = require('child_process'); console.log('on'); child.execSync('sleep 60')", interruptWhen: "on", name: "KeyboardInterrupt"},
 		{what: "interrupts itself", code: "process.kill(process.pid, 'SIGINT')", name: "KeyboardInterrupt"},
 		{what: "alive after interrupts", code: "a", value: "10"},
 		{what: "no input", code: "require('fs').readFileSync(0, 'utf8') + require('child_process').spawnSync('cat', {stdio: 'inherit'}).status", value: "'0'"},
