@@ -131,18 +131,14 @@ func clear(dir string) (removed []string, err error) {
 // groupsOf returns the parent cgroups of the sandboxes of all data folders in a ground.
 func groupsOf(dir string) (groups []string) {
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return nil
-		}
-		if d.Name() == "sandboxes" {
+		switch {
+		case err == nil && d.IsDir() && d.Name() == "sandboxes":
 			groups = append(groups, Group(filepath.Dir(name)))
 			return filepath.SkipDir
+		case err == nil && d.IsDir() && strings.Count(strings.TrimPrefix(name, dir), "/") > 5:
+			return filepath.SkipDir // data folders are near the top; images below them have many folders
 		}
-		// Data folders are near the top; images below them have many folders.
-		if strings.Count(strings.TrimPrefix(name, dir), "/") > 5 {
-			return filepath.SkipDir
-		}
-		return nil
+		return nil // what cannot be read is skipped
 	})
 	return groups
 }
@@ -151,9 +147,7 @@ func groupsOf(dir string) (groups []string) {
 // line, program or working directory is in it, and those in its cgroups. It adds the
 // cgroups that tests made for these processes.
 func processesOf(dir string, groups *[]string) (list []Process) {
-	for _, p := range (&Host{Dir: dir + "/", Group: "\x00"}).Processes() {
-		list = append(list, p)
-	}
+	list = (&Host{Dir: dir + "/", Group: "\x00"}).Processes()
 	known := func(pid int) bool {
 		return slices.ContainsFunc(list, func(p Process) bool { return p.PID == pid })
 	}

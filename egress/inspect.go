@@ -97,7 +97,7 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 	n.forward = newUpstream(ctx, n)
 	closed := make(chan struct{})
 	raw := &closing{Conn: conn, ended: func() { close(closed) }}
-	defer context.AfterFunc(ctx, func() { raw.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	conn = raw
 
 	protocol := ""
