@@ -68,7 +68,7 @@ test-all: setup test-programs ## everything at full size; PART='egress|docker' r
 test-changed: setup test-programs ## the parts of test-all that belong to what changed since .ci/green.json
 	@$(BIN)/test/suite changed
 
-test-steady: setup test-programs ## make test five times beside two busy loops, and which tests were unsteady: RUNS=N
+test-steady: setup test-programs ## make test five times beside two busy loops, with a table of the unsteady tests: RUNS=N
 	@$(BIN)/test/suite steady -runs $(or $(RUNS),5)
 
 # Tests do not build. What they run is built here, with the same flags, so that

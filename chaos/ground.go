@@ -8,44 +8,54 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/brig-run/brig/internal/race"
 )
 
-// Ground is the folder for all temporary files of one run. Everything that tests leave on
-// the host can be found by it: their data folders are in it, and their processes have it
-// as TMPDIR.
+// Ground is the folder for all temporary files of one run of the test suite. The suite
+// finds by it what tests leave on the host: their data folders are in it, and their
+// processes have it as TMPDIR.
 type Ground struct {
 	Dir   string
-	Alone bool // there was no other run when it was taken
+	Alone bool // no other run had a ground beside it when it was taken
 	lock  *os.File
 }
 
 // maxGrounds bounds the runs on one host at the same time.
 const maxGrounds = 8
 
-// Occupy takes a ground below parent that no other run has, and removes what interrupted
-// runs left, in this ground and in all others that are free. It returns what it removed.
-// The names are the same in each run, because test results are cached by TMPDIR.
+// Occupy takes a ground below parent that no other run has locked, and removes what
+// interrupted runs left in it and in all others that are not locked. It returns what it
+// removed, also with an error. The names are the same in each run, because test results
+// are cached by TMPDIR.
 func Occupy(parent string) (g *Ground, removed []string, err error) {
+	// The paths of mounts, programs and cgroups have no links.
+	if parent, err = filepath.Abs(parent); err == nil {
+		parent, err = filepath.EvalSymlinks(parent)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	alone := true
+	var failed []error
 	for i := range maxGrounds {
 		dir := filepath.Join(parent, fmt.Sprintf("brig.%d", i))
-		if _, err := os.Stat(dir); g != nil && errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(dir); g != nil && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		lock, err := lockGround(dir)
-		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, fs.ErrPermission) { // of another run, or user
-			alone = false
-			continue
-		}
 		if err != nil {
-			return nil, nil, err
+			alone = false // of another run, or of another user
+			failed = append(failed, fmt.Errorf("%s: %w", dir, err))
+			continue
 		}
 		list, err := clear(dir)
 		removed = append(removed, list...)
@@ -57,11 +67,11 @@ func Occupy(parent string) (g *Ground, removed []string, err error) {
 		}
 		lock.Close()
 		if err != nil {
-			return nil, nil, fmt.Errorf("remove what an interrupted run left in %s: %w", dir, err)
+			failed = append(failed, fmt.Errorf("remove what an interrupted run left in %s: %w", dir, err))
 		}
 	}
 	if g == nil {
-		return nil, nil, fmt.Errorf("%d runs of the suite have the folders %s", maxGrounds, filepath.Join(parent, "brig.*"))
+		return nil, removed, fmt.Errorf("no folder for the files of this run: %w", errors.Join(failed...))
 	}
 	g.Alone = alone
 	return g, removed, nil
@@ -92,8 +102,15 @@ func makeGround(dir string) error {
 // Leave removes the ground and what the run left in it, and returns what that was: a test
 // that removes all its resources leaves nothing but files.
 func (g *Ground) Leave() ([]string, error) {
-	defer g.lock.Close() // the file stays: who removes it may remove that of the next run
+	defer g.lock.Close() // the lock file stays, because its removal could remove the lock of the next run
 	return clear(g.Dir)
+}
+
+// Quiet ends all processes of the ground, so that nothing runs beside a test that must be
+// alone. It returns what it ended.
+func (g *Ground) Quiet() []string {
+	groups := groupsOf(g.Dir)
+	return endProcesses(g.Dir, groups, &groups)
 }
 
 // clear removes a ground with all processes, mounts and cgroups of its tests.
@@ -101,30 +118,25 @@ func clear(dir string) (removed []string, err error) {
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	groups := groupsOf(dir)
-	for range 5 { // a process may start others before it ends
-		list := processesOf(dir, &groups)
-		if len(list) == 0 {
-			break
-		}
-		for _, p := range list {
-			if syscall.Kill(p.PID, syscall.SIGKILL) == nil {
-				removed = append(removed, p.String())
-			}
-		}
-		awaitEnd(list)
-	}
-	removed = append(removed, unmountBelow(dir)...)
+	own := groupsOf(dir)
+	groups := slices.Clone(own)
+	removed = endProcesses(dir, own, &groups)
+	list, err := unmountBelow(dir)
+	removed = append(removed, list...)
 	for _, group := range groups {
 		removed = append(removed, removeGroup(group)...)
 	}
-	// Tests that are not root's may have closed folders to their owner.
-	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() {
-			_ = os.Chmod(name, 0o700)
-		}
-		return nil
-	})
+	if err != nil { // a mount may lead to files of somebody else
+		return removed, err
+	}
+	if os.Getuid() != 0 { // RemoveAll cannot remove the content of a folder that its owner may not write
+		_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				_ = os.Chmod(name, 0o700)
+			}
+			return nil
+		})
+	}
 	return removed, os.RemoveAll(dir)
 }
 
@@ -143,78 +155,185 @@ func groupsOf(dir string) (groups []string) {
 	return groups
 }
 
-// processesOf lists the processes of a ground: those with it as TMPDIR, those whose command
-// line, program or working directory is in it, and those in its cgroups. It adds the
-// cgroups that tests made for these processes.
-func processesOf(dir string, groups *[]string) (list []Process) {
-	list = (&Host{Dir: dir + "/", Group: "\x00"}).Processes()
-	known := func(pid int) bool {
-		return slices.ContainsFunc(list, func(p Process) bool { return p.PID == pid })
+// leftover is a process of an interrupted run.
+type leftover struct {
+	pid, parent  int
+	argv         []string
+	env, cgroups string
+}
+
+// String describes the process in a list of what was removed.
+func (l leftover) String() string {
+	return fmt.Sprintf("process %d %.120s", l.pid, strings.Join(l.argv, " "))
+}
+
+// programs are those that tests start and that may have no environment. A process of
+// another program is the suite's only if it has TMPDIR, a cgroup of the ground, or such a
+// parent: a shell that names the folder is somebody else's.
+var programs = []string{
+	"brig", "brig-agent", "brig-engine", "brig-shim", "runsc", "runsc-sandbox", "runsc-gofer",
+	"dockerd", "containerd", "containerd-shim-runc-v2", "containerd-shim-runsc-v1",
+}
+
+// belongs reports whether a process is one of a ground.
+func (l leftover) belongs(dir string, groups []string) bool {
+	if strings.Contains("\x00"+l.env, "\x00TMPDIR="+dir+"\x00") {
+		return true
 	}
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, d := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(d))
-		if err != nil || pid == os.Getpid() || pid == os.Getppid() || known(pid) {
-			continue
+	for line := range strings.Lines(l.cgroups) {
+		if slices.ContainsFunc(groups, func(g string) bool { return strings.Contains(line, ":"+g+"/") }) {
+			return true
 		}
-		env, _ := os.ReadFile(d + "/environ")
-		cwd, _ := os.Readlink(d + "/cwd")
-		in, _ := os.ReadFile(d + "/cgroup")
-		if !bytes.Contains(append([]byte{0}, env...), []byte("\x00TMPDIR="+dir+"\x00")) && !strings.HasPrefix(cwd, dir+"/") &&
-			!slices.ContainsFunc(*groups, func(g string) bool { return bytes.Contains(in, []byte(":"+g+"/")) }) {
-			continue
-		}
-		stat, _ := os.ReadFile(d + "/stat")
-		if len(stat) == 0 || bytes.Contains(stat, []byte(") Z ")) {
-			continue
-		}
-		cmdline, _ := os.ReadFile(d + "/cmdline")
-		list = append(list, Process{PID: pid, State: '?', Cmdline: strings.ReplaceAll(string(cmdline), "\x00", " "), Cgroups: string(in)})
 	}
-	for _, p := range list {
-		for line := range strings.Lines(p.Cgroups) {
-			_, path, _ := strings.Cut(strings.TrimSpace(line), ":/")
-			if first, rest, ok := strings.Cut(path, "/"); ok && (first == "brig" || first == "brig-test") {
-				name, _, _ := strings.Cut(rest, "/")
-				if group := "/" + first + "/" + name; !slices.Contains(*groups, group) {
-					*groups = append(*groups, group)
+	return len(l.argv) > 0 && slices.Contains(programs, filepath.Base(l.argv[0])) && slices.ContainsFunc(l.argv, func(arg string) bool {
+		_, value, _ := strings.Cut(arg, "=")
+		return strings.HasPrefix(arg, dir+"/") || strings.HasPrefix(value, dir+"/") || strings.HasPrefix(arg, "unix://"+dir+"/")
+	})
+}
+
+// readProcess reads a process from /proc, unless it has ended.
+func readProcess(pid int) (leftover, bool) {
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	stat, err := os.ReadFile(dir + "stat")
+	if err != nil {
+		return leftover{}, false
+	}
+	// The name, in parentheses, may contain any character.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 2 || fields[0] == "Z" || fields[0] == "X" {
+		return leftover{}, false
+	}
+	l := leftover{pid: pid}
+	l.parent, _ = strconv.Atoi(fields[1])
+	// If the others cannot be read, it is the process of another user, or has ended.
+	cmdline, _ := os.ReadFile(dir + "cmdline")
+	env, _ := os.ReadFile(dir + "environ")
+	cgroups, _ := os.ReadFile(dir + "cgroup")
+	l.argv = strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	l.env, l.cgroups = string(env), string(cgroups)
+	return l, true
+}
+
+// endProcesses kills the processes of a ground with their descendants, and waits until
+// they have ended. own are the parent cgroups of its data folders. endProcesses adds the
+// parent cgroups of what it kills to groups.
+func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
+	for range 5 { // a process may start others before it ends
+		all := map[int]leftover{}
+		for _, name := range procs() {
+			if l, ok := readProcess(name); ok {
+				all[l.pid] = l
+			}
+		}
+		kept := map[int]bool{} // this process and its ancestors
+		for pid := os.Getpid(); pid != 0 && !kept[pid]; pid = all[pid].parent {
+			kept[pid] = true
+		}
+		var list []leftover
+		for _, l := range all {
+			// A descendant of a process of the ground is one, too, such as the program
+			// in a container.
+			for p, seen := l, 0; seen < 100 && !kept[p.pid]; p, seen = all[p.parent], seen+1 {
+				if p.belongs(dir, own) {
+					list = append(list, l)
+					break
+				}
+				if _, ok := all[p.parent]; !ok || p.parent <= 1 {
+					break
 				}
 			}
+		}
+		if len(list) == 0 {
+			return ended
+		}
+		for _, l := range list {
+			if l.kill() {
+				ended = append(ended, l.String())
+			}
+			*groups = append(*groups, l.groups()...)
+		}
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && slices.ContainsFunc(list, leftover.runs); {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return ended
+}
+
+// procs lists the IDs of all processes.
+func procs() (pids []int) {
+	names, _ := filepath.Glob("/proc/[0-9]*")
+	for _, name := range names {
+		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// runs reports whether a process still runs.
+func (l leftover) runs() bool {
+	now, ok := readProcess(l.pid)
+	return ok && slices.Equal(now.argv, l.argv)
+}
+
+// kill kills a process, unless its ID has gone to another one meanwhile.
+func (l leftover) kill() bool {
+	p, err := os.FindProcess(l.pid) // from here on, it is this process
+	if err != nil || !l.runs() {
+		return false
+	}
+	return p.Kill() == nil
+}
+
+// groups returns the parent cgroups that tests made for a process.
+func (l leftover) groups() (groups []string) {
+	for line := range strings.Lines(l.cgroups) {
+		_, path, _ := strings.Cut(strings.TrimSpace(line), ":/")
+		if first, rest, ok := strings.Cut(path, "/"); ok && (first == "brig" || first == "brig-test") {
+			name, _, _ := strings.Cut(rest, "/")
+			if group := "/" + first + "/" + name; !slices.Contains(groups, group) {
+				groups = append(groups, group)
+			}
+		}
+	}
+	return groups
+}
+
+// unmountBelow detaches the mounts at and below a folder, the newest first. It fails if one
+// is left.
+func unmountBelow(dir string) (removed []string, err error) {
+	for _, at := range slices.Backward(mountsBelow(dir)) {
+		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err == nil {
+			removed = append(removed, "the mount "+at)
+		}
+	}
+	if left := mountsBelow(dir); len(left) > 0 {
+		return removed, fmt.Errorf("these mounts stay: %s", strings.Join(left, ", "))
+	}
+	return removed, nil
+}
+
+// mountsBelow lists the mounts at and below a folder.
+func mountsBelow(dir string) (list []string) {
+	mounts, _ := os.ReadFile("/proc/self/mounts") // without it, RemoveAll fails at the first mount
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		at := octal.ReplaceAllStringFunc(fields[1], func(s string) string {
+			n, _ := strconv.ParseUint(s[1:], 8, 8)
+			return string([]byte{byte(n)})
+		})
+		if at == dir || strings.HasPrefix(at, dir+"/") {
+			list = append(list, at)
 		}
 	}
 	return list
 }
 
-// awaitEnd waits until killed processes have ended.
-func awaitEnd(list []Process) {
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if !slices.ContainsFunc(list, func(p Process) bool {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
-			return err == nil && !bytes.Contains(stat, []byte(") Z "))
-		}) {
-			return
-		}
-	}
-}
-
-// unmountBelow detaches the mounts below a folder, the newest first.
-func unmountBelow(dir string) (removed []string) {
-	mounts, err := os.ReadFile("/proc/self/mounts")
-	if err != nil {
-		return nil
-	}
-	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 {
-			continue
-		}
-		at := strings.ReplaceAll(fields[1], `\040`, " ")
-		if strings.HasPrefix(at, dir+"/") && syscall.Unmount(at, syscall.MNT_DETACH) == nil {
-			removed = append(removed, "the mount "+at)
-		}
-	}
-	return removed
-}
+// octal matches a character that the kernel escapes in a list of mounts.
+var octal = regexp.MustCompile(`\\[0-3][0-7][0-7]`)
 
 // removeGroup removes a cgroup and those below it, in each hierarchy.
 func removeGroup(group string) (removed []string) {
@@ -251,7 +370,7 @@ func (g *Ground) ClearShared() (removed []string) {
 	dead := func(name, prefix string) bool { // prefix, and the number of a process that ended
 		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(name), prefix), "-")
 		pid, err := strconv.Atoi(number)
-		return err == nil && syscall.Kill(pid, 0) != nil
+		return err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 	}
 	spaces, _ := filepath.Glob("/run/netns/brig-lab-*")
 	for _, name := range spaces {
@@ -269,13 +388,18 @@ func (g *Ground) ClearShared() (removed []string) {
 			}
 		}
 	}
-	for _, pattern := range append(sharedFolders, race.Plant, race.Log+"*") {
+	for _, pattern := range sharedFolders {
 		names, _ := filepath.Glob(pattern)
 		for _, name := range names {
-			if os.RemoveAll(name) == nil {
+			// A run beside another TMPDIR is unknown here, but does not take a day.
+			if fi, err := os.Lstat(name); err == nil && time.Since(fi.ModTime()) > 24*time.Hour && os.RemoveAll(name) == nil {
 				removed = append(removed, name)
 			}
 		}
+	}
+	// Every program with the race detector would report a race.
+	if os.Remove(race.Plant) == nil {
+		removed = append(removed, race.Plant)
 	}
 	return removed
 }

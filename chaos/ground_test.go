@@ -16,12 +16,15 @@ func TestOccupy(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}
-	parent := t.TempDir()
+	parent := filepath.Join(t.TempDir(), "link") // as TMPDIR may be
+	if err := os.Symlink(t.TempDir(), parent); err != nil {
+		t.Fatal(err)
+	}
 	first, removed, err := Occupy(parent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(strings.Join(removed, "\n"), parent) {
+	if len(removed) > 0 {
 		t.Errorf("an empty folder had %q", removed)
 	}
 	data := filepath.Join(first.Dir, "TestX1", "001")

@@ -74,7 +74,7 @@ func startDroppingManager(t *testing.T) string {
 //
 //suite:part core
 func TestCodeNotInitialized(t *testing.T) {
-	s := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\nproviders: {active: none}\n"))
+	s := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nproviders: {active: none}\n"))
 	for path, body := range map[string]string{"/v1/run": `{"command":["true"]}`, "/v1/sandboxes": `{}`} {
 		if status, f := s.fails("POST", path, body); status != 503 || f.Code != "SB001" || f.Hint == "" {
 			t.Errorf("%s: %d %+v", path, status, f)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 	"github.com/brig-run/brig/provider/docker"
 )
 
@@ -191,7 +192,9 @@ dmesg 2>/dev/null | head -n 1 | grep -q . && echo dmesg
 python3 -c 'import ctypes; raise SystemExit(ctypes.CDLL(None).syscall(250, 0) == -1)' && echo keyctl
 true`
 		for _, user := range []string{"user", "root"} {
-			if out := shellIn(t, with(t, "", nil), user, tries); out != "" {
+			out := shellIn(t, with(t, "", nil), user, tries)
+			attack.RecordCase("ESC-02", "changes of the kernel from a container, as "+user, out != "")
+			if out != "" {
 				t.Errorf("as %s: %q", user, out)
 			}
 		}

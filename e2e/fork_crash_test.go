@@ -20,7 +20,7 @@ import (
 //
 //suite:part crash
 func TestForkCrash(t *testing.T) {
-	c := startCrashingServer(t, "pool: {size: 0}\n")
+	c := startCrashingServer(t, "pool: {size: -1}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
 		area, _, _ := strings.Cut(p.Name, ".")
 		return area != "fork" && area != "save" && area != "park" && p.Name != "pause.detached" && p.Name != "pause.saved"

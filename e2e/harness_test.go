@@ -205,6 +205,12 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 			t.Errorf("the server panicked: %s", line)
 		}
 		s.awaitOrphans()
+		logs, _ := filepath.Glob(filepath.Join(dir, "sandboxes", "*", "shim.log"))
+		for _, name := range logs {
+			if b, err := os.ReadFile(name); err == nil && panicLine.Match(b) {
+				t.Errorf("a shim panicked, %s", b)
+			}
+		}
 		// Skip the folder of another test, which may still be in use when this
 		// test ends.
 		if own {

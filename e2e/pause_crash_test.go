@@ -29,7 +29,7 @@ func isPausePoint(name string) bool {
 //
 //suite:part crash
 func TestPauseCrash(t *testing.T) {
-	c := startCrashingServer(t, "pool: {size: 0}\npause: {pack_after: 200ms}\n")
+	c := startCrashingServer(t, "pool: {size: -1}\npause: {pack_after: 200ms}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool { return !isPausePoint(p.Name) })
 	if len(points) < 20 {
 		t.Errorf("%d points, want all of pause, save, pack and resume", len(points))

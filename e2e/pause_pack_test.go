@@ -59,7 +59,7 @@ func awaitPacked(t *testing.T, dir string, id brig.ID) (size int64) {
 //suite:part crash
 func TestPackedSandbox(t *testing.T) {
 	needRoot(t)
-	c := startCrashingServer(t, "pool: {size: 0}\npause: {pack_after: 1s}\n")
+	c := startCrashingServer(t, "pool: {size: -1}\npause: {pack_after: 1s}\n")
 	ctx := t.Context()
 	svc, box, cx := c.withVariable(t, ctx, false)
 	runCell(t, ctx, svc, "one", cx.ID, "mark = 'a mark in ' + 'the memory'")

@@ -38,7 +38,7 @@ func startManager(t *testing.T) *manager {
 	t.Helper()
 	at := fmt.Sprintf("127.0.0.1:%d", testenv.Port(t))
 	m := &manager{dir: t.TempDir(), url: "http://" + at}
-	m.config = writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\nexecman: {listen: \""+at+"\", pool: 4}\n")
+	m.config = writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nexecman: {listen: \""+at+"\", pool: 4}\n")
 	m.again(t)
 	return m
 }

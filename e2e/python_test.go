@@ -99,7 +99,7 @@ func TestPythonScript(t *testing.T) {
 	l.name("ok.test", good)
 	l.name("other.test", evilAddr)
 	l.serve(80, greet)
-	config := "metrics: {trial: 0s}\npool: {size: 0}\negress: {resolver: \"" + nameOne + "\"}\nimages: {mirrors: {docker.io: [\"" + slimImages(t) + "\"]}"
+	config := "metrics: {trial: 0s}\npool: {size: -1}\negress: {resolver: \"" + nameOne + "\"}\nimages: {mirrors: {docker.io: [\"" + slimImages(t) + "\"]}"
 	lazy, eager := writeConfig(t, config+"}\n"), writeConfig(t, config+", pull_missing: true}\n")
 	golden, err := os.ReadFile("../sdk/python/tests/script.txt")
 	if err != nil {

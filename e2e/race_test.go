@@ -24,7 +24,7 @@ func TestRaceControl(t *testing.T) {
 			os.Remove(name)
 		}
 	})
-	s := startServer(t, dataDir(t), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\n"))
+	s := startServer(t, dataDir(t), "--config", writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\n"))
 	svc := s.client()
 	for _, name := range []string{"agent", "shim"} {
 		if _, err := svc.Create(t.Context(), brig.Spec{Name: name}); err != nil {

@@ -16,7 +16,7 @@ import (
 func TestWorkspaceAtEveryProvider(t *testing.T) {
 	lab := startDocker(t)
 	a := startServer(t, t.TempDir(), "--config", writeConfig(t, "metrics: {trial: 0s}\n"))
-	b := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: 0}\nmetrics: {trial: 0s}\n"))
+	b := startServer(t, t.TempDir(), "--config", writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\n"))
 	a.configureTemporarily(t, "docker", map[string]any{"host": lab.host, "image": lab.image, "runtime": "runc", "pull": "never"})
 	a.configureTemporarily(t, "local", map[string]any{"accept_no_isolation": true})
 	a.configureTemporarily(t, "ssh", behindSSH(t))

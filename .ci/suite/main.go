@@ -30,7 +30,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	ok, err := run(ctx, os.Args[1:])
 	stop()
 	if err != nil {
@@ -85,7 +85,13 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, s.leave()) }()
+	if args[0] == "list" {
+		return true, s.list()
+	}
+	if err := s.occupy(); err != nil {
+		return false, err
+	}
+	defer s.leave() // after an error
 	s.newRunner = func() *suite.Runner {
 		return &suite.Runner{
 			Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green), Books: filepath.Join(s.ground.Dir, "attacks"),
@@ -93,17 +99,16 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 		}
 	}
 	s.runner = s.newRunner()
+	whole := false
 	switch args[0] {
-	case "list":
-		return true, s.list()
 	case "test":
 		if *one != "" {
 			err = s.only(ctx, *one)
 		} else {
-			err = s.small(ctx)
+			err, whole = s.small(ctx), true
 		}
 	case "all":
-		err = s.all(ctx, *part, *one)
+		err, whole = s.all(ctx, *part, *one), *part == "" && *one == ""
 	case "changed":
 		err = s.changed(ctx)
 	case "steady":
@@ -114,19 +119,24 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := s.secondLook(ctx, *one == "" && (args[0] == "test" || args[0] == "all" && *part == "")); err != nil {
-		return false, err
-	}
+	s.finish(ctx, whole)
 	if *one == "" {
-		if err := s.runner.Times.Write(timesFile); err != nil {
-			return false, err
-		}
+		s.must("write "+timesFile, s.runner.Times.Write(timesFile))
 	}
-	if err := s.leave(); err != nil {
-		return false, err
+	s.leave()
+	if ctx.Err() != nil {
+		fmt.Println("Interrupted.")
 	}
 	green = s.runner.Report(os.Stdout, s.notes...)
-	return green || args[0] == "changed" && s.runner.Idle(), context.Cause(ctx)
+	return ctx.Err() == nil && (green || args[0] == "changed" && s.runner.Idle()), nil
+}
+
+// must counts an error of the suite itself as a failure, so that the results of the tests
+// are reported all the same.
+func (s *session) must(what string, err error) {
+	if err != nil {
+		s.runner.Fail("suite", what, err.Error()+"\n")
+	}
 }
 
 // open opens the checkout in the working directory.
@@ -142,44 +152,50 @@ func open(count int) (*session, error) {
 	if s.green, err = suite.ReadGreen(greenFile); err != nil {
 		return nil, err
 	}
-	removed, err := s.occupy()
-	for _, what := range removed {
-		fmt.Println("Removed what an interrupted run left:", what)
-	}
-	if err != nil {
-		return nil, err
-	}
-	s.options = suite.Options{Count: count, Races: filepath.Join(s.ground.Dir, "races"), Detector: race.Options, Rotation: os.Getenv("ROTATION")}
+	s.options = suite.Options{Count: count, Detector: race.Options, Rotation: os.Getenv("ROTATION")}
 	if s.options.Rotation == "" {
 		s.options.Rotation = suite.Rotation(time.Now())
-	}
-	for _, dir := range []string{s.options.Races, filepath.Join(s.ground.Dir, "attacks")} {
-		if err := os.Mkdir(dir, 0o777); err != nil {
-			return nil, errors.Join(err, s.leave())
-		}
 	}
 	return s, nil
 }
 
-// occupy takes a folder for all temporary files of this run.
-func (s *session) occupy() (removed []string, err error) {
-	if s.ground, removed, err = chaos.Occupy(os.TempDir()); err != nil {
-		return removed, err
+// occupy takes a folder for all temporary files of this run, and removes what interrupted
+// runs left.
+func (s *session) occupy() error {
+	ground, removed, err := chaos.Occupy(os.TempDir())
+	if err == nil {
+		s.ground = ground
+		removed = append(removed, ground.ClearShared()...)
 	}
-	return append(removed, s.ground.ClearShared()...), os.Setenv("TMPDIR", s.ground.Dir)
+	for _, what := range removed {
+		fmt.Println("Removed what an interrupted run left:", what)
+	}
+	if err != nil {
+		return err
+	}
+	s.options.Races = filepath.Join(ground.Dir, "races")
+	for _, dir := range []string{s.options.Races, filepath.Join(ground.Dir, "attacks")} {
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			s.leave()
+			return err
+		}
+	}
+	return os.Setenv("TMPDIR", ground.Dir)
 }
 
-// leave removes that folder, and reports what the tests left.
-func (s *session) leave() error {
+// leave removes that folder, and notes what the tests left.
+func (s *session) leave() {
 	if s.ground == nil { // it has left
-		return nil
+		return
 	}
 	left, err := s.ground.Leave()
 	s.ground = nil
 	for _, what := range left {
 		s.notes = append(s.notes, "The tests left, and the suite removed: "+what)
 	}
-	return err
+	if s.runner != nil {
+		s.must("remove the folder of this run", err)
+	}
 }
 
 // list prints the part of each test.
@@ -278,26 +294,26 @@ func (s *session) part(ctx context.Context, name, one string) error {
 	return nil
 }
 
-// secondLook runs failed tests again, and decides on the attacks and on the parts that
-// passed. In a whole run, each class of attacks must have a case and a control.
-func (s *session) secondLook(ctx context.Context, whole bool) error {
-	s.runner.SecondLook(ctx)
-	if err := s.races("second look"); err != nil {
-		return err
-	}
-	if err := s.attacks(whole && s.complete(ctx)); err != nil {
-		return err
-	}
-	var passed []string
-	for _, name := range s.parts {
-		if !slices.ContainsFunc(s.runner.Failures(), func(f suite.Failure) bool { return f.Part == name }) {
-			passed = append(passed, name)
+// finish runs failed tests again, and decides on the attacks and on the parts that passed.
+// In a whole run, each class of attacks must have a case and a control.
+func (s *session) finish(ctx context.Context, whole bool) {
+	if len(s.runner.Failures()) > 0 {
+		for _, what := range s.ground.Quiet() {
+			fmt.Println("== ended what failed tests left:", what)
 		}
 	}
-	if len(passed) == 0 {
-		return nil
+	s.runner.SecondLook(ctx)
+	s.must("read the reports of races", s.races("second look"))
+	s.must("read the records of attacks", s.attacks(whole && s.complete(ctx)))
+	// What belongs to no part may be a fault of any.
+	failed := func(name string) bool {
+		return slices.ContainsFunc(s.runner.Failures(), func(f suite.Failure) bool {
+			return f.Part == name || !slices.Contains(s.parts, f.Part)
+		})
 	}
-	return s.record(passed)
+	if passed := slices.DeleteFunc(slices.Clone(s.parts), failed); len(passed) > 0 {
+		s.must("record the parts", s.record(passed))
+	}
 }
 
 // races counts each report of the race detector as a failure of a part.

@@ -19,6 +19,10 @@ type Entry struct {
 	ID   string `json:"id"`            // an ID in the Catalogue
 	What string `json:"what"`          // the attack
 	Off  string `json:"off,omitempty"` // the protection that was disabled
+	// Begun marks the begin of a case. A result or Skipped follows, unless the test does
+	// not end.
+	Begun   bool `json:"begun,omitempty"`
+	Skipped bool `json:"skipped,omitempty"`
 	// Bad marks a case that escaped or a mutant that the test did not detect.
 	Bad bool `json:"bad,omitempty"`
 }
@@ -31,12 +35,11 @@ type T interface {
 }
 
 // Case records a test as an attack when the test ends. A failed test counts as
-// an escape, regardless of the cause.
+// an escape, regardless of the cause, and so does one that does not end.
 func Case(t T, id, what string) {
+	write(Entry{ID: id, What: what, Begun: true})
 	t.Cleanup(func() {
-		if !t.Skipped() {
-			write(Entry{ID: id, What: what, Bad: t.Failed()})
-		}
+		write(Entry{ID: id, What: what, Skipped: t.Skipped(), Bad: t.Failed()})
 	})
 }
 

@@ -15,15 +15,31 @@ type Book struct {
 	cases, mutants map[string]map[string]bool // id -> what -> bad
 }
 
-// Read parses a record file.
+// NewBook returns an empty book.
+func NewBook() *Book {
+	return &Book{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
+}
+
+// Read parses a record file. A case that began and has no result is bad: its test did not
+// end.
 func Read(r io.Reader) (*Book, error) {
-	b := &Book{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
+	b := NewBook()
+	open := map[Entry]int{} // cases that began and have no result yet
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {
 		var e Entry
 		if err := json.Unmarshal(in.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("read the book of attacks: %w", err)
+		}
+		if begun := (Entry{ID: e.ID, What: e.What}); e.Begun {
+			open[begun]++
+			continue
+		} else if e.Off == "" && open[begun] > 0 {
+			open[begun]--
+		}
+		if e.Skipped {
+			continue
 		}
 		to, what := b.cases, e.What
 		if e.Off != "" {
@@ -33,6 +49,14 @@ func Read(r io.Reader) (*Book, error) {
 			to[e.ID] = map[string]bool{}
 		}
 		to[e.ID][what] = to[e.ID][what] || e.Bad
+	}
+	for e, n := range open {
+		if n > 0 {
+			if b.cases[e.ID] == nil {
+				b.cases[e.ID] = map[string]bool{}
+			}
+			b.cases[e.ID][e.What] = true
+		}
 	}
 	return b, in.Err()
 }

@@ -9,17 +9,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// Limits of the second look.
 const (
-	// maxAgain is the number of failed tests above which none runs again: that many
-	// do not fail by chance.
+	// maxAgain is the largest number of failed tests that run again. More tests do not
+	// fail by chance.
 	maxAgain = 5
 	// maxTries is how often a failed test runs again.
 	maxTries = 2
@@ -27,25 +25,29 @@ const (
 
 // Unsteady is a test that failed, and passed when it ran again alone.
 type Unsteady struct {
-	Test     string // with its package, or the job if no test is named
+	Test     string // with its package; only the package or the job if no test is named
 	Failed   int    // how often it failed
 	Failures []Failure
 }
 
-// suspect is what runs again as one: a top-level test with its subtests, or a whole
-// package or job if no test is named.
+// suspect is one rerun: a top-level test with its subtests, or a package or job.
 type suspect struct {
 	job       *Job
 	pkg, test string
-	failures  []Failure
+	first     []Failure // the failures before the rerun
 }
 
 // name returns the name of a suspect in reports.
-func (s *suspect) name() string { return strings.TrimSpace(s.pkg + " " + s.test) }
+func (s *suspect) name() string {
+	if s.pkg == "" && s.test == "" {
+		return s.job.Name
+	}
+	return strings.TrimSpace(s.pkg + " " + s.test)
+}
 
 // SecondLook runs each failed test again, alone, up to twice. A test that passes
-// becomes unsteady and counts as passed. Failures that cannot be chance, and failures
-// of more than five tests, stay as they are.
+// becomes unsteady and counts as passed. SecondLook does not repeat failures that
+// cannot be chance, nor those of more than five tests.
 func (r *Runner) SecondLook(ctx context.Context) {
 	suspects := suspects(r.Failures())
 	if len(suspects) == 0 || ctx.Err() != nil || r.FailFast {
@@ -56,7 +58,7 @@ func (r *Runner) SecondLook(ctx context.Context) {
 		return
 	}
 	for _, s := range suspects {
-		if why := s.job.never(s.failures); why != "" {
+		if why := s.job.whyNoRerun(s.pkg, s.first); why != "" {
 			r.verdicts = append(r.verdicts, fmt.Sprintf("No second look at %s: %s.", s.name(), why))
 			continue
 		}
@@ -64,121 +66,118 @@ func (r *Runner) SecondLook(ctx context.Context) {
 	}
 }
 
-// suspects groups failures by the test that runs again, in the order of the failures.
+// suspects groups failures by the test that runs again, in the order of the failures. If
+// a package did not end properly, it runs again as a whole.
 func suspects(failures []Failure) (list []*suspect) {
 	for _, f := range failures {
 		top, _, _ := strings.Cut(f.Test, "/")
-		s := &suspect{job: f.job, pkg: f.Package, test: top}
-		i := slices.IndexFunc(list, func(o *suspect) bool { return o.job == s.job && o.pkg == s.pkg && o.test == s.test })
+		if slices.ContainsFunc(failures, func(g Failure) bool { return g.job == f.job && g.Package == f.Package && g.Test == "" }) {
+			top = ""
+		}
+		i := slices.IndexFunc(list, func(s *suspect) bool { return s.job == f.job && s.pkg == f.Package && s.test == top })
 		if i < 0 {
 			i = len(list)
-			list = append(list, s)
+			list = append(list, &suspect{job: f.job, pkg: f.Package, test: top})
 		}
-		list[i].failures = append(list[i].failures, f)
+		list[i].first = append(list[i].first, f)
 	}
 	return list
 }
 
-// panics matches what a program prints when it panics, and what Brig logs when it
-// recovers from a panic. A test that hangs ends with a panic too, of the testing package.
-var (
-	panics   = regexp.MustCompile(`(?m)panic: |panicked|panic serving|^fatal error: |runtime error: `)
-	timedOut = regexp.MustCompile(`panic: test timed out after .*`)
-	raceSeen = regexp.MustCompile(`WARNING: DATA RACE|race detected during execution of test`)
-)
-
-// never returns why failures of a job get no second look, or "".
-func (j *Job) never(failures []Failure) string {
-	if j.one == nil {
-		return "nothing runs it again"
+// whyNoRerun returns the reason why failures of a job get no second look, or "".
+func (j *Job) whyNoRerun(pkg string, failures []Failure) string {
+	if j.one == nil || j.one(j.Argv, pkg, "") == nil {
+		return "it names no test"
 	}
 	if j.Raced {
 		return "a data race in the agent ends its sandbox and leaves no report"
 	}
-	escapes, err := j.escapes()
+	book, err := readBook(j.book)
 	if err != nil {
 		return err.Error()
 	}
-	if len(escapes) > 0 {
+	if escapes := book.Escapes(); len(escapes) > 0 {
 		return "an attack escaped: " + strings.Join(escapes, ", ")
 	}
 	for _, f := range failures {
-		switch {
-		case f.build:
-			return "it does not build"
-		case raceSeen.MatchString(f.Output):
-			return "a data race"
-		case panics.MatchString(timedOut.ReplaceAllString(f.Output, "")):
+		if f.never != "" {
+			return f.never
+		}
+		if panicked.MatchString(f.Output) {
 			return "a panic"
 		}
 	}
 	return ""
 }
 
-// escapes lists the attacks that escaped in a job.
-func (j *Job) escapes() ([]string, error) {
-	if j.book == "" {
-		return nil, nil
-	}
-	book, err := readBook(j.book)
-	if err != nil {
-		return nil, err
-	}
-	return book.Escapes(), nil
-}
-
 // again runs a suspect alone until it passes, at most maxTries times.
 func (r *Runner) again(ctx context.Context, s *suspect) {
-	for try := 1; try <= maxTries && ctx.Err() == nil; try++ {
+	for try := 1; try <= maxTries; try++ {
 		fmt.Fprintf(r.Out, "== %s failed and runs again, alone: try %d of %d\n", s.name(), try, maxTries)
 		j := *s.job
 		j.Name, j.Argv = fmt.Sprintf("%s (try %d)", s.job.Name, try), s.job.one(s.job.Argv, s.pkg, s.test)
 		j.book = r.newBook()
-		var of Results
+		of := Results{}
 		j.run(ctx, &of, func(event) {})
 		if ctx.Err() != nil {
 			return
 		}
-		if passed, failed, _ := of.counts(); failed == 0 && passed > 0 {
-			r.results.forgive(s)
-			r.unsteady = append(r.unsteady, Unsteady{s.name(), try, s.failures})
-			r.amends = append(r.amends, j.book)
+		if r.passes(&of, s) {
+			r.forgive(s)
+			r.unsteady = append(r.unsteady, Unsteady{s.name(), try, s.first})
+			r.amends[s.job.book] = append(r.amends[s.job.book], j.book)
 			return
 		}
 		for _, f := range of.failures {
-			f.Job = j.Name
-			s.failures = append(s.failures, f)
+			f.Job, f.rerun = j.Name, s
 			r.results.add(f)
 		}
-		if why := j.never(of.failures); why != "" {
-			r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again, and gets no third look: %s.", s.name(), why))
+		if why := j.whyNoRerun(s.pkg, of.failures); why != "" {
+			r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again, and gets no further look: %s.", s.name(), why))
 			return
 		}
 	}
-	r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again each time it ran alone.", s.name()))
+	r.verdicts = append(r.verdicts, fmt.Sprintf("%s did not pass when it ran alone.", s.name()))
 }
 
-// add adds a failure of a second look, which is printed and not counted again.
+// passes reports whether a rerun passed: each test that had failed passes, and no test is
+// skipped that was not skipped before.
+func (r *Runner) passes(of *Results, s *suspect) bool {
+	for _, f := range s.first {
+		if f.Test != "" && !of.passedTests[f.Package+" "+f.Test] {
+			return false
+		}
+	}
+	skipped := func(k Skip) bool {
+		return !slices.ContainsFunc(r.results.skips, func(o Skip) bool { return o.Test == k.Test })
+	}
+	return of.failed == 0 && of.passed > 0 && !slices.ContainsFunc(of.skips, skipped)
+}
+
+// add adds a failure of a rerun, which is printed and not counted again.
 func (r *Results) add(f Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f.again = true
 	r.failures = append(r.failures, f)
 }
 
 // forgive counts the failures of a suspect as passed.
-func (r *Results) forgive(s *suspect) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failures = slices.DeleteFunc(r.failures, func(f Failure) bool {
+func (r *Runner) forgive(s *suspect) {
+	r.results.mu.Lock()
+	defer r.results.mu.Unlock()
+	n := len(s.first)
+	r.results.failed, r.results.passed = r.results.failed-n, r.results.passed+n
+	for i := range r.finished {
+		for k := range r.finished[i].Parts {
+			if p := &r.finished[i].Parts[k]; p.Name == s.job.Part && p.failed >= n {
+				p.failed, p.passed = p.failed-n, p.passed+n
+				break
+			}
+		}
+	}
+	r.results.failures = slices.DeleteFunc(r.results.failures, func(f Failure) bool {
 		top, _, _ := strings.Cut(f.Test, "/")
-		if f.job != s.job || f.Package != s.pkg || top != s.test {
-			return false
-		}
-		if !f.again {
-			r.failed, r.passed = r.failed-1, r.passed+1
-		}
-		return true
+		return f.rerun == s || f.job == s.job && f.Package == s.pkg && (s.test == "" || top == s.test)
 	})
 }
 
@@ -193,31 +192,29 @@ func (r *Runner) newBook() string {
 // Book returns the record of attacks of all jobs. Where a test ran again and passed, its
 // controls count by their last result.
 func (r *Runner) Book() (*attack.Book, error) {
-	all, err := attack.Read(strings.NewReader(""))
-	if err != nil {
-		return nil, err
-	}
+	all := attack.NewBook()
 	for _, name := range r.books {
 		b, err := readBook(name)
 		if err != nil {
 			return nil, err
 		}
-		all.Add(b)
-	}
-	for _, name := range r.amends {
-		b, err := readBook(name)
-		if err != nil {
-			return nil, err
+		for _, later := range r.amends[name] {
+			l, err := readBook(later)
+			if err != nil {
+				return nil, err
+			}
+			b.Amend(l)
 		}
-		all.Amend(b)
+		all.Add(b)
 	}
 	return all, nil
 }
 
+// readBook reads the record of a job. A job without attacks has no file.
 func readBook(name string) (*attack.Book, error) {
 	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) { // the job has no attacks
-		return attack.Read(strings.NewReader(""))
+	if errors.Is(err, fs.ErrNotExist) {
+		return attack.NewBook(), nil
 	}
 	if err != nil {
 		return nil, err
@@ -231,7 +228,7 @@ func (r *Runner) printUnsteady(w io.Writer) {
 	for _, u := range r.unsteady {
 		fmt.Fprintf(w, "\n--- UNSTEADY: %s: its first failure:\n", u.Test)
 		for _, f := range u.Failures {
-			if !f.again && !onlyFailedBySubtest(f, u.Failures) {
+			if !onlyFailedBySubtest(f, u.Failures) {
 				fmt.Fprintf(w, "%s    repeat: %s\n", f.Output, f.Repeat)
 			}
 		}

@@ -27,25 +27,29 @@ func TestSecondLook(t *testing.T) {
 			"--- UNSTEADY: planted.test TestOnce", "the first failure, whole", "Unsteady: 1.", "1  planted.test TestOnce: failed before it passed\n\nTook", "2 passed, 0 failed, 0 skipped",
 		}},
 		{"TestTwice", false, true, 3, []string{"failure 1", "2  planted.test TestTwice: failed before it passed", "1 passed, 0 failed, 0 skipped"}},
-		{"TestAlways", false, false, 3, []string{"failure 1", "failure 2", "failure 3", "failed again each time it ran alone", "0 passed, 1 failed, 0 skipped"}},
+		{"TestAlways", false, false, 3, []string{"failure 1", "failure 2", "failure 3", "did not pass when it ran alone", "0 passed, 1 failed, 0 skipped"}},
 		{"TestEscapes", false, false, 1, []string{"an attack escaped: ESC-01: planted"}},
 		{"TestControl", false, true, 2, []string{"Unsteady: 1."}},
 		{"TestRaces", true, false, 1, []string{"No second look at planted.test TestRaces: a data race"}},
 		{"TestPanics", false, false, 1, []string{"No second look at planted.test TestPanics: a panic"}},
+		{"TestFailThenHang|TestThenHang", false, false, 3, []string{"planted.test did not pass when it ran alone"}},
+		{"TestFailThenPanic|TestThenPanic", false, false, 1, []string{"No second look at planted.test: a panic"}},
+		{"TestSkipsLater", false, false, 3, []string{"did not pass when it ran alone"}},
+		{"TestHangsInAttack", false, false, 1, []string{"an attack escaped: ESC-01: planted"}},
 		{"TestHangs", false, true, 2, []string{"1  planted.test: failed before it passed", "panic: test timed out after"}},
 	} {
 		t.Run(c.test, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			tree := &Tree{Root: "testdata/planted", Module: "planted.test"}
-			j := tree.goTest("packages", "packages", c.raced, Options{Tests: pattern(c.test), Count: 1}, []string{"."})
+			j := tree.goTest("packages", "packages", c.raced, Options{Tests: "^(" + c.test + ")$", Count: 1}, []string{"."})
 			j.Argv[slices.Index(j.Argv, "-timeout")+1] = "3s"
 			j.Env = append(j.Env, "PLANTED="+dir, "GOFLAGS=-mod=mod")
 			var out bytes.Buffer
 			r := &Runner{Out: &out, Slots: 1, Times: newTimes(), Books: t.TempDir()}
 			r.Run(t.Context(), Plan{"plan", []Job{j}})
 			r.SecondLook(t.Context())
-			if ok := r.Report(&out); ok != c.ok {
+			if ok := r.Report(&out); ok != c.ok || strings.Contains(out.String(), "--- FAIL: packages") == ok || len(r.Failures()) > 0 == ok {
 				t.Errorf("ok %v, want %v:\n%s", ok, c.ok, &out)
 			}
 			for _, want := range c.says {
@@ -53,14 +57,16 @@ func TestSecondLook(t *testing.T) {
 					t.Errorf("the report has no %q:\n%s", want, &out)
 				}
 			}
-			if b, _ := os.ReadFile(filepath.Join(dir, c.test)); len(b) != c.tries {
+			last := c.test[strings.LastIndex(c.test, "|")+1:]
+			if b, _ := os.ReadFile(filepath.Join(dir, last)); len(b) != c.tries {
 				t.Errorf("it ran %d times, want %d", len(b), c.tries)
 			}
 			book, err := r.Book()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if wrong := book.Report(&out, []attack.Class{{ID: "ESC-01"}}, false); len(wrong) > 0 != (c.test == "TestEscapes") {
+			escaped := c.test == "TestEscapes" || c.test == "TestHangsInAttack"
+			if wrong := book.Report(&out, []attack.Class{{ID: "ESC-01"}}, false); len(wrong) > 0 != escaped {
 				t.Errorf("the book of attacks: %q", wrong)
 			}
 		})

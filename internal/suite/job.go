@@ -31,7 +31,7 @@ type Job struct {
 	// Again is the make command that repeats one test of this job.
 	Again string
 	// one returns the arguments of a job that runs one test, or a package if test is
-	// empty. Without it, the job gets no second look.
+	// empty. If it is or returns nil, there is no second look.
 	one func(argv []string, pkg, test string) []string
 	// book is the file in which the job records attacks.
 	book string
@@ -99,10 +99,13 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 	}()
 	explained, noise := r.read(j, from, each)
 	<-ended
+	var exitErr *exec.ExitError
+	killed := errors.As(err, &exitErr) && exitErr.ProcessState.Sys().(syscall.WaitStatus).Signaled()
 	switch {
 	case err == nil:
 	case errors.Is(err, context.Canceled): // the run was interrupted
-	case !explained:
+	case !explained || killed || errors.Is(ctx.Err(), context.DeadlineExceeded):
+		// Tests that did not end, or did not begin, are nowhere else.
 		r.countUnexplained(j, fmt.Sprintf("%v\n%s", err, noise))
 	case noise != "":
 		r.explain(j, noise)
@@ -206,12 +209,18 @@ const againTest = "make test"
 
 func againAll(part string) string { return "make test-all PART=" + part }
 
+// packagesLimit is the time limit of each package beside others, and onePackageLimit that
+// of one that runs alone.
+const (
+	packagesLimit   = "30m"
+	onePackageLimit = "10m"
+)
+
 // goTest returns a job that runs the tests of packages.
 func (t *Tree) goTest(name, part string, raced bool, o Options, packages []string) Job {
 	// Run one package more than there are processors, because tests that start
-	// sandboxes mostly wait.
-	// `make lint` vets all packages.
-	argv := []string{"go", "test", "-json", "-vet=off", "-p", fmt.Sprint(1 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", "30m"}
+	// sandboxes mostly wait. `make lint` has vetted all packages.
+	argv := []string{"go", "test", "-json", "-vet=off", "-p", fmt.Sprint(1 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", packagesLimit}
 	cgo := "CGO_ENABLED=0"
 	env := append(o.env(), "BRIG_BIN_DIR="+t.Bin)
 	if raced {
@@ -230,7 +239,13 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 		again = againAll(part)
 	}
 	one := func(argv []string, pkg, test string) []string {
+		if pkg == "" {
+			return nil
+		}
 		argv = append(slices.Clone(argv[:len(argv)-len(packages)]), "-count=1")
+		if i := slices.Index(argv, packagesLimit); i >= 0 {
+			argv[i] = onePackageLimit
+		}
 		if test != "" {
 			argv = append(argv, "-run", pattern(test))
 		}

@@ -12,7 +12,7 @@ import (
 
 // Report prints the results of all plans: parts with times, the slowest tests,
 // skipped tests with the reason, failures with their output, unsteady tests, and one
-// line of totals. It reports whether all tests passed, if need be at the second look.
+// line of totals. It reports whether each test passed, at its first or a later try.
 func (r *Runner) Report(w io.Writer, notes ...string) bool {
 	fmt.Fprintf(w, "\n%-16s %8s %7s %8s %8s\n", "part", "passed", "failed", "skipped", "time")
 	var took time.Duration

@@ -2,8 +2,11 @@ package suite
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"io"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,18 +20,18 @@ type event struct {
 	Elapsed                                    float64
 }
 
-// Failure is a test that failed, or a package that failed outside its tests.
+// Failure is a test that failed, or a package or job that did not end properly.
 type Failure struct {
 	Job     string
 	Part    string
 	Package string // empty if the job ended without naming one
-	Test    string // empty for a package
+	Test    string // empty for a package or job
 	Output  string
 	Repeat  string // the command that repeats it
 
 	job   *Job
-	build bool // a build failed
-	again bool // it is of a second look
+	never string   // why it gets no second look, if it is known
+	rerun *suspect // set for a failure of a second look
 }
 
 // Skip is a test that was skipped.
@@ -46,17 +49,46 @@ type Results struct {
 	passed, failed, skipped int
 	failures                []Failure
 	skips                   []Skip
-	tests                   []Timed // top-level tests
+	tests                   []Timed         // top-level tests
+	passedTests             map[string]bool // by package and name
 }
 
 // maxLine bounds a line of `go test -json`.
 const maxLine = 64 << 20
 
+// Patterns of what is never chance. A program that panics prints the line itself; a test
+// may also print what a server has logged. A test that exceeds its time ends with a panic of
+// the testing package.
+var (
+	raceSeen = regexp.MustCompile(`WARNING: DATA RACE|race detected (during|outside of test) execution`)
+	crashed  = regexp.MustCompile(`^(panic: |fatal error: )`)
+	timedOut = regexp.MustCompile(`^panic: test timed out after `)
+	panicked = regexp.MustCompile(`handler panicked|panic serving|(the server|a shim) panicked`)
+)
+
+// neverChance returns why a line of output shows a fault that is never chance, or "".
+func neverChance(line string) string {
+	switch {
+	case raceSeen.MatchString(line):
+		return "a data race"
+	case crashed.MatchString(line) && !timedOut.MatchString(line):
+		return "a panic"
+	}
+	return ""
+}
+
+// packageRun is the state of a package whose tests run.
+type packageRun struct {
+	running map[string]bool // top-level tests
+	failed  bool            // a test has failed
+	never   string          // a race or a panic in its output, whichever test printed it
+}
+
 // read reads the output of one job. It reports whether the output explains a
 // non-zero exit code, that is, whether a test, a package or a build failed.
 func (r *Results) read(job *Job, from io.Reader, each func(event)) (explained bool, noise string) {
 	output := map[string]*strings.Builder{}
-	failedTests := map[string]bool{} // packages with a failed test
+	packages := map[string]*packageRun{}
 	var loose strings.Builder
 	in := bufio.NewScanner(from)
 	in.Buffer(nil, maxLine)
@@ -74,11 +106,22 @@ func (r *Results) read(job *Job, from io.Reader, each func(event)) (explained bo
 		if b := output[key]; b == nil {
 			output[key] = &strings.Builder{}
 		}
+		p := packages[e.Package]
+		if p == nil {
+			p = &packageRun{running: map[string]bool{}}
+			packages[e.Package] = p
+		}
 		switch e.Action {
+		case "run":
+			if !strings.Contains(e.Test, "/") {
+				p.running[e.Test] = true
+			}
 		case "output", "build-output":
 			output[key].WriteString(e.Output)
+			p.never = cmp.Or(p.never, neverChance(e.Output))
 		case "pass", "skip", "fail", "build-fail":
-			explained = r.end(job, e, output[key].String(), failedTests) || explained
+			delete(p.running, e.Test)
+			explained = r.end(job, e, p, output) || explained
 			delete(output, key)
 		}
 	}
@@ -97,27 +140,48 @@ func (r *Results) read(job *Job, from io.Reader, each func(event)) (explained bo
 
 // end counts the end of a test, a package or a build, and reports whether it
 // failed.
-func (r *Results) end(job *Job, e event, output string, failedTests map[string]bool) bool {
+func (r *Results) end(job *Job, e event, p *packageRun, output map[string]*strings.Builder) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	text := output[e.Package+" "+e.Test].String()
+	fail := func(f Failure) {
+		r.failed++
+		f.Part, f.Package, f.Output, f.job, f.Repeat = job.Part, e.Package, text, job, job.repeat(e.Test)
+		r.failures = append(r.failures, f)
+	}
 	switch {
 	case e.Action == "pass" && e.Test != "":
 		r.passed++
+		if r.passedTests == nil {
+			r.passedTests = map[string]bool{}
+		}
+		r.passedTests[e.Package+" "+e.Test] = true
 	case e.Action == "skip" && e.Test != "":
 		r.skipped++
-		r.skips = append(r.skips, Skip{e.Package + " " + e.Test, reason(output)})
+		r.skips = append(r.skips, Skip{e.Package + " " + e.Test, reason(text)})
 	case e.Action == "fail" && e.Test != "":
-		failedTests[e.Package] = true
-		r.failed++
-		r.failures = append(r.failures, Failure{Job: job.Name, Part: job.Part, Package: e.Package, Test: e.Test, Output: output, Repeat: job.repeat(e.Test), job: job})
+		p.failed = true
+		fail(Failure{Job: job.Name, Test: e.Test})
 	case e.Action == "build-fail":
-		r.failed++
-		r.failures = append(r.failures, Failure{Job: job.Name + " (build of " + e.Package + ")", Part: job.Part, Package: e.Package, Output: output, Repeat: job.repeat(""), job: job, build: true})
+		fail(Failure{Job: job.Name + " (build of " + e.Package + ")", never: "it does not build"})
 	case e.Action == "fail" && e.FailedBuild != "":
 		// The failed build was already counted.
-	case e.Action == "fail" && !failedTests[e.Package]:
-		r.failed++
-		r.failures = append(r.failures, Failure{Job: job.Name + " (" + e.Package + ")", Part: job.Part, Package: e.Package, Output: output, Repeat: job.repeat(""), job: job})
+	case e.Action == "fail":
+		// Tests that did not end are nowhere else.
+		for _, name := range slices.Sorted(maps.Keys(p.running)) {
+			if b := output[e.Package+" "+name]; b != nil {
+				text += b.String()
+				delete(output, e.Package+" "+name)
+			}
+		}
+		if !p.failed || len(p.running) > 0 {
+			fail(Failure{Job: job.Name + " (" + e.Package + ")"})
+		}
+		for i := range r.failures {
+			if f := &r.failures[i]; f.job == job && f.Package == e.Package && f.never == "" {
+				f.never = p.never
+			}
+		}
 	}
 	if e.Test != "" && !strings.Contains(e.Test, "/") && e.Action != "build-fail" {
 		r.tests = append(r.tests, Timed{e.Package + " " + e.Test, seconds(e.Elapsed)})
@@ -132,7 +196,11 @@ func (r *Results) countUnexplained(job *Job, output string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed++
-	r.failures = append(r.failures, Failure{Job: job.Name, Part: job.Part, Output: output, Repeat: job.repeat(""), job: job})
+	f := Failure{Job: job.Name, Part: job.Part, Output: output, Repeat: job.repeat(""), job: job}
+	for line := range strings.Lines(output) {
+		f.never = cmp.Or(f.never, neverChance(line))
+	}
+	r.failures = append(r.failures, f)
 }
 
 // counts returns the numbers of passed, failed and skipped tests.

@@ -28,8 +28,8 @@ type Runner struct {
 	results  Results
 	finished []Finished
 	unsteady []Unsteady
-	verdicts []string // why tests failed in spite of the second look, or had none
-	amends   []string // records of attacks of tests that ran again and passed
+	verdicts []string            // why tests failed in spite of the second look, or had none
+	amends   map[string][]string // by record of attacks, those of its tests that ran again and passed
 
 	mu      sync.Mutex // guards Out and the fields below
 	books   []string   // records of attacks
@@ -68,6 +68,9 @@ func (f *Finished) Failed() bool { return f.failed > 0 }
 func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	r.mu.Lock()
 	r.began, r.total, r.done, r.running = time.Now(), len(plan.Jobs), 0, map[string]*progress{}
+	if r.amends == nil {
+		r.amends = map[string][]string{}
+	}
 	r.mu.Unlock()
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()

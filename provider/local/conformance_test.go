@@ -44,12 +44,19 @@ func TestConformanceWithoutPrivileges(t *testing.T) {
 
 func conform(t *testing.T, as *syscall.Credential, lacks ...string) {
 	agent, dir := providertest.Agent(t), t.TempDir()
-	for _, d := range []string{filepath.Dir(agent), dir} { // the other account needs access to the directories, too
-		if err := errors.Join(os.Chmod(d, 0o755), os.Chmod(filepath.Dir(d), 0o755)); err != nil {
-			t.Fatal(err)
-		}
+	// The other account needs access to the directories, too.
+	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
 	}
 	if as != nil {
+		// The checkout may be in a directory that only its owner may enter.
+		program, err := os.ReadFile(agent)
+		if agent = filepath.Join(dir, "agent"); err == nil {
+			err = os.WriteFile(agent, program, 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		keeper := filepath.Join(dir, "keeper")
 		if err := errors.Join(os.Mkdir(keeper, 0o700), os.Chown(keeper, int(as.Uid), int(as.Gid))); err != nil {
 			t.Fatal(err)

@@ -85,6 +85,51 @@ func TestRaces(t *testing.T) {
 	wg.Wait()
 }
 
+// TestFailThenHang and TestThenHang are one failure by chance before a real one.
+func TestFailThenHang(t *testing.T) {
+	if try(t) == 1 {
+		t.Error("chance")
+	}
+}
+
+func TestThenHang(t *testing.T) {
+	try(t)
+	select {}
+}
+
+func TestFailThenPanic(t *testing.T) {
+	if try(t) == 1 {
+		t.Error("chance")
+	}
+}
+
+func TestThenPanic(t *testing.T) {
+	if try(t) == 1 {
+		go panic("in the background")
+		select {}
+	}
+}
+
+// TestSkipsLater does not test again what failed.
+func TestSkipsLater(t *testing.T) {
+	n := try(t)
+	t.Run("other", func(t *testing.T) {})
+	t.Run("case", func(t *testing.T) {
+		if n > 1 {
+			t.Skip("not again")
+		}
+		t.Error("failure")
+	})
+}
+
+// TestHangsInAttack records an attack that does not end.
+func TestHangsInAttack(t *testing.T) {
+	if try(t) == 1 {
+		record(t, `{"id":"ESC-01","what":"planted","begun":true}`)
+		select {}
+	}
+}
+
 func TestPanics(t *testing.T) {
 	if try(t) == 1 {
 		panic("planted")
