@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,12 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/race"
 )
 
-// Ground is the folder for all temporary files of one run of the test suite. The suite
-// finds by it what tests leave on the host: their data folders are in it, and their
-// processes have it as TMPDIR.
+// Ground is the folder for all temporary files of one run of the test suite. Data folders
+// of tests are in it, and their processes have it as TMPDIR. By it, the suite finds the
+// resources that an interrupted run did not remove.
 type Ground struct {
 	Dir   string
 	Alone bool // no other run had a ground beside it when it was taken
@@ -32,10 +32,9 @@ type Ground struct {
 // maxGrounds bounds the runs on one host at the same time.
 const maxGrounds = 8
 
-// Occupy takes a ground below parent that no other run has locked, and removes what
-// interrupted runs left in it and in all others that are not locked. It returns what it
-// removed, also with an error. The names are the same in each run, because test results
-// are cached by TMPDIR.
+// Occupy locks a ground below parent. It clears this ground and all others that are not
+// locked, and lists the removed resources, also with an error. The names are the same in
+// each run, because test results are cached by TMPDIR.
 func Occupy(parent string) (g *Ground, removed []string, err error) {
 	// The paths of mounts, programs and cgroups have no links.
 	if parent, err = filepath.Abs(parent); err == nil {
@@ -67,7 +66,7 @@ func Occupy(parent string) (g *Ground, removed []string, err error) {
 		}
 		lock.Close()
 		if err != nil {
-			failed = append(failed, fmt.Errorf("remove what an interrupted run left in %s: %w", dir, err))
+			failed = append(failed, fmt.Errorf("clear %s after an interrupted run: %w", dir, err))
 		}
 	}
 	if g == nil {
@@ -99,15 +98,15 @@ func makeGround(dir string) error {
 	return os.Chmod(dir, 0o777|os.ModeSticky)
 }
 
-// Leave removes the ground and what the run left in it, and returns what that was: a test
-// that removes all its resources leaves nothing but files.
+// Leave clears the ground and unlocks it. It lists the removed resources. The list is
+// empty if each test removed its own processes, mounts and cgroups.
 func (g *Ground) Leave() ([]string, error) {
 	defer g.lock.Close() // the lock file stays, because its removal could remove the lock of the next run
 	return clear(g.Dir)
 }
 
 // Quiet ends all processes of the ground, so that nothing runs beside a test that must be
-// alone. It returns what it ended.
+// alone. It lists these processes.
 func (g *Ground) Quiet() []string {
 	groups := groupsOf(g.Dir)
 	return endProcesses(g.Dir, groups, &groups)
@@ -150,22 +149,19 @@ func groupsOf(dir string) (groups []string) {
 		case err == nil && d.IsDir() && strings.Count(strings.TrimPrefix(name, dir), "/") > 5:
 			return filepath.SkipDir // data folders are near the top; images below them have many folders
 		}
-		return nil // what cannot be read is skipped
+		return nil // skip folders that cannot be read
 	})
 	return groups
 }
 
 // leftover is a process of an interrupted run.
 type leftover struct {
-	pid, parent  int
-	argv         []string
-	env, cgroups string
+	Process
+	env string // the content of /proc/PID/environ
 }
 
-// String describes the process in a list of what was removed.
-func (l leftover) String() string {
-	return fmt.Sprintf("process %d %.120s", l.pid, strings.Join(l.argv, " "))
-}
+// String describes the process in the list of removed resources.
+func (l leftover) String() string { return fmt.Sprintf("process %d %.120s", l.PID, l.Cmdline) }
 
 // programs are those that tests start and that may have no environment. A process of
 // another program is the suite's only if it has TMPDIR, a cgroup of the ground, or such a
@@ -180,7 +176,7 @@ func (l leftover) belongs(dir string, groups []string) bool {
 	if strings.Contains("\x00"+l.env, "\x00TMPDIR="+dir+"\x00") {
 		return true
 	}
-	for line := range strings.Lines(l.cgroups) {
+	for line := range strings.Lines(l.Cgroups) {
 		if slices.ContainsFunc(groups, func(g string) bool { return strings.Contains(line, ":"+g+"/") }) {
 			return true
 		}
@@ -191,54 +187,42 @@ func (l leftover) belongs(dir string, groups []string) bool {
 	})
 }
 
-// readProcess reads a process from /proc, unless it has ended.
-func readProcess(pid int) (leftover, bool) {
-	dir := fmt.Sprintf("/proc/%d/", pid)
-	stat, err := os.ReadFile(dir + "stat")
-	if err != nil {
+// readLeftover reads a process that still runs. The environment is empty if it belongs to
+// another user.
+func readLeftover(pid int) (leftover, bool) {
+	p, ok := readProcess(pid)
+	if !ok || p.State == 'Z' || p.State == 'X' {
 		return leftover{}, false
 	}
-	// The name, in parentheses, may contain any character.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 2 || fields[0] == "Z" || fields[0] == "X" {
-		return leftover{}, false
-	}
-	l := leftover{pid: pid}
-	l.parent, _ = strconv.Atoi(fields[1])
-	// If the others cannot be read, it is the process of another user, or has ended.
-	cmdline, _ := os.ReadFile(dir + "cmdline")
-	env, _ := os.ReadFile(dir + "environ")
-	cgroups, _ := os.ReadFile(dir + "cgroup")
-	l.argv = strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-	l.env, l.cgroups = string(env), string(cgroups)
-	return l, true
+	env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return leftover{p, string(env)}, true
 }
 
 // endProcesses kills the processes of a ground with their descendants, and waits until
 // they have ended. own are the parent cgroups of its data folders. endProcesses adds the
-// parent cgroups of what it kills to groups.
+// parent cgroups of the killed processes to groups.
 func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 	for range 5 { // a process may start others before it ends
 		all := map[int]leftover{}
-		for _, name := range procs() {
-			if l, ok := readProcess(name); ok {
-				all[l.pid] = l
+		for _, pid := range processIDs() {
+			if l, ok := readLeftover(pid); ok {
+				all[l.PID] = l
 			}
 		}
 		kept := map[int]bool{} // this process and its ancestors
-		for pid := os.Getpid(); pid != 0 && !kept[pid]; pid = all[pid].parent {
+		for pid := os.Getpid(); pid != 0 && !kept[pid]; pid = all[pid].Parent {
 			kept[pid] = true
 		}
 		var list []leftover
 		for _, l := range all {
 			// A descendant of a process of the ground is one, too, such as the program
 			// in a container.
-			for p, seen := l, 0; seen < 100 && !kept[p.pid]; p, seen = all[p.parent], seen+1 {
+			for p, seen := l, 0; seen < 100 && !kept[p.PID]; p, seen = all[p.Parent], seen+1 {
 				if p.belongs(dir, own) {
 					list = append(list, l)
 					break
 				}
-				if _, ok := all[p.parent]; !ok || p.parent <= 1 {
+				if _, ok := all[p.Parent]; !ok || p.Parent <= 1 {
 					break
 				}
 			}
@@ -259,26 +243,15 @@ func endProcesses(dir string, own []string, groups *[]string) (ended []string) {
 	return ended
 }
 
-// procs lists the IDs of all processes.
-func procs() (pids []int) {
-	names, _ := filepath.Glob("/proc/[0-9]*")
-	for _, name := range names {
-		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
-}
-
 // runs reports whether a process still runs.
 func (l leftover) runs() bool {
-	now, ok := readProcess(l.pid)
+	now, ok := readLeftover(l.PID)
 	return ok && slices.Equal(now.argv, l.argv)
 }
 
 // kill kills a process, unless its ID has gone to another one meanwhile.
 func (l leftover) kill() bool {
-	p, err := os.FindProcess(l.pid) // from here on, it is this process
+	p, err := os.FindProcess(l.PID) // from here on, it is this process
 	if err != nil || !l.runs() {
 		return false
 	}
@@ -287,7 +260,7 @@ func (l leftover) kill() bool {
 
 // groups returns the parent cgroups that tests made for a process.
 func (l leftover) groups() (groups []string) {
-	for line := range strings.Lines(l.cgroups) {
+	for line := range strings.Lines(l.Cgroups) {
 		_, path, _ := strings.Cut(strings.TrimSpace(line), ":/")
 		if first, rest, ok := strings.Cut(path, "/"); ok && (first == "brig" || first == "brig-test") {
 			name, _, _ := strings.Cut(rest, "/")
@@ -340,17 +313,8 @@ func removeGroup(group string) (removed []string) {
 	for _, top := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
 		names, _ := filepath.Glob(top + group)
 		for _, name := range names {
-			var all []string
-			_ = filepath.WalkDir(name, func(name string, d fs.DirEntry, err error) error {
-				if err == nil && d.IsDir() {
-					all = append(all, name)
-				}
-				return nil
-			})
-			for _, dir := range slices.Backward(all) {
-				if syscall.Rmdir(dir) == nil && dir == name {
-					removed = append(removed, "the cgroup "+name)
-				}
+			if cgroup.RemoveTree(name) == nil {
+				removed = append(removed, "the cgroup "+name)
 			}
 		}
 	}
@@ -361,8 +325,8 @@ func removeGroup(group string) (removed []string) {
 // has a /tmp of its own.
 var sharedFolders = []string{"/var/tmp/brig-canary-*", "/var/tmp/brig-socket-*", "/var/tmp/brig-venv-*"}
 
-// ClearShared removes what interrupted runs left outside of their grounds, unless another
-// run may have made it.
+// ClearShared removes resources of interrupted runs outside of their grounds, unless they
+// may belong to another run.
 func (g *Ground) ClearShared() (removed []string) {
 	if !g.Alone {
 		return nil

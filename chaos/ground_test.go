@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestOccupy leaves on the host what an interrupted run leaves, and checks that the next
-// run removes it, and nothing of a run that goes on.
+// TestOccupy makes the processes, mounts and cgroups of an interrupted run, and checks that
+// the next run removes them, and nothing of a run in progress.
 func TestOccupy(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

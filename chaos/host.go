@@ -44,6 +44,7 @@ type Process struct {
 	State       byte
 	Cmdline     string // the arguments, separated by spaces
 	Cgroups     string // the content of /proc/PID/cgroup
+	argv        []string
 }
 
 // String describes a process in a list of leaks.
@@ -68,35 +69,51 @@ const (
 // process, the given processes, and zombies that this process has not waited
 // for.
 func (h *Host) Processes(except ...int) []Process {
-	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
 	var out []Process
-	for _, d := range dirs {
-		pid, err := strconv.Atoi(filepath.Base(d))
-		if err != nil || pid == os.Getpid() || slices.Contains(except, pid) {
+	for _, pid := range processIDs() {
+		if pid == os.Getpid() || slices.Contains(except, pid) {
 			continue
 		}
-		// A process may end during the reads. If its files cannot be read, it
-		// has ended.
-		cmdline, _ := os.ReadFile(d + "/cmdline")
-		exe, _ := os.Readlink(d + "/exe")
-		groups, _ := os.ReadFile(d + "/cgroup")
-		p := Process{PID: pid, Cmdline: strings.ReplaceAll(string(cmdline), "\x00", " "), Cgroups: string(groups)}
-		if !strings.Contains(p.Cmdline, h.Dir) && !strings.Contains(exe, h.Dir) && !strings.Contains(p.Cgroups, h.Group+"/") {
+		exe, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		p, ok := readProcess(pid)
+		if !ok || !strings.Contains(p.Cmdline, h.Dir) && !strings.Contains(exe, h.Dir) && !strings.Contains(p.Cgroups, h.Group+"/") {
 			continue
 		}
-		stat, err := os.ReadFile(d + "/stat")
-		if err != nil {
-			continue
-		}
-		// The name, in parentheses, may contain any character.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		p.State = fields[0][0]
-		p.Parent, _ = strconv.Atoi(fields[1])
 		if p.State != 'X' && (p.State != 'Z' || p.Parent != os.Getpid()) {
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// processIDs lists the IDs of all processes.
+func processIDs() (pids []int) {
+	names, _ := filepath.Glob("/proc/[0-9]*") // the pattern is valid
+	for _, name := range names {
+		if pid, err := strconv.Atoi(filepath.Base(name)); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// readProcess reads a process from /proc. It returns false if the process has ended.
+func readProcess(pid int) (Process, bool) {
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	// A process may end during the reads. If the first two files cannot be read, the
+	// last one cannot be read either.
+	cmdline, _ := os.ReadFile(dir + "cmdline")
+	groups, _ := os.ReadFile(dir + "cgroup")
+	stat, err := os.ReadFile(dir + "stat")
+	if err != nil {
+		return Process{}, false
+	}
+	// The name, in parentheses, may contain any character.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	p := Process{PID: pid, State: fields[0][0], Cmdline: strings.ReplaceAll(string(cmdline), "\x00", " "), Cgroups: string(groups)}
+	p.argv = strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+	p.Parent, _ = strconv.Atoi(fields[1])
+	return p, true
 }
 
 // Cgroups lists the cgroups of the sandboxes, in every hierarchy.

@@ -159,8 +159,8 @@ func open(count int) (*session, error) {
 	return s, nil
 }
 
-// occupy takes a folder for all temporary files of this run, and removes what interrupted
-// runs left.
+// occupy takes a folder for all temporary files of this run, and clears the folders of
+// interrupted runs.
 func (s *session) occupy() error {
 	ground, removed, err := chaos.Occupy(os.TempDir())
 	if err == nil {
@@ -183,9 +183,9 @@ func (s *session) occupy() error {
 	return os.Setenv("TMPDIR", ground.Dir)
 }
 
-// leave removes that folder, and notes what the tests left.
+// leave removes that folder. Resources that the tests did not remove become notes.
 func (s *session) leave() {
-	if s.ground == nil { // it has left
+	if s.ground == nil { // already removed
 		return
 	}
 	left, err := s.ground.Leave()
@@ -305,7 +305,7 @@ func (s *session) finish(ctx context.Context, whole bool) {
 	s.runner.SecondLook(ctx)
 	s.must("read the reports of races", s.races("second look"))
 	s.must("read the records of attacks", s.attacks(whole && s.complete(ctx)))
-	// What belongs to no part may be a fault of any.
+	// A failure that belongs to no part may be a fault of any part.
 	failed := func(name string) bool {
 		return slices.ContainsFunc(s.runner.Failures(), func(f suite.Failure) bool {
 			return f.Part == name || !slices.Contains(s.parts, f.Part)

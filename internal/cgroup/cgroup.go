@@ -291,7 +291,7 @@ func (g *Group) Destroy(ctx context.Context) error {
 func (g *Group) remove() error {
 	var errs []error
 	for _, dir := range g.m.GetPaths() {
-		errs = append(errs, removeTree(dir))
+		errs = append(errs, RemoveTree(dir))
 	}
 	return errors.Join(errs...)
 }
@@ -326,7 +326,9 @@ func RemoveEmpty(name string) error {
 	return nil
 }
 
-func removeTree(dir string) error {
+// RemoveTree removes the folder of a group after those of its child groups. It succeeds if
+// the folder does not exist.
+func RemoveTree(dir string) error {
 	err := unix.Rmdir(dir)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
@@ -337,7 +339,7 @@ func removeTree(dir string) error {
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+			if err := RemoveTree(filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
 		}

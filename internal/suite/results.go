@@ -56,9 +56,9 @@ type Results struct {
 // maxLine bounds a line of `go test -json`.
 const maxLine = 64 << 20
 
-// Patterns of what is never chance. A program that panics prints the line itself; a test
-// may also print what a server has logged. A test that exceeds its time ends with a panic of
-// the testing package.
+// Patterns of faults that are never chance. A program that panics prints the line itself; a
+// test may also print the log of a server. A test that exceeds its time ends with a panic
+// of the testing package.
 var (
 	raceSeen = regexp.MustCompile(`WARNING: DATA RACE|race detected (during|outside of test) execution`)
 	crashed  = regexp.MustCompile(`^(panic: |fatal error: )`)

@@ -110,7 +110,7 @@ func TestThenPanic(t *testing.T) {
 	}
 }
 
-// TestSkipsLater does not test again what failed.
+// TestSkipsLater skips the failed case in its second run.
 func TestSkipsLater(t *testing.T) {
 	n := try(t)
 	t.Run("other", func(t *testing.T) {})
