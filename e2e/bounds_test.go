@@ -198,9 +198,9 @@ func TestUnreadStreams(t *testing.T) {
 	time.Sleep(3 * time.Second) // until the buffers are full
 	after := heap()
 	each := (after - before) / waiting / 1024
-	t.Logf("a stream that nobody reads takes %.0f KiB of the heap", each)
+	t.Logf("an unread stream takes %.0f KiB of the heap", each)
 	if each > 1024 {
-		t.Errorf("a stream that nobody reads takes %.0f KiB of the heap", each)
+		t.Errorf("an unread stream takes %.0f KiB of the heap", each)
 	}
 	for range ending {
 		s.startUnreadStream("one", fillPipeProgram)
@@ -217,7 +217,7 @@ func TestUnreadStreams(t *testing.T) {
 	each = (heap() - after) / ending / 1024
 	t.Logf("one whose program has ended takes %.0f KiB", each)
 	if each > 3072 {
-		t.Errorf("a stream that nobody reads, of a program that has ended, takes %.0f KiB of the heap", each)
+		t.Errorf("an unread stream, of a program that has ended, takes %.0f KiB of the heap", each)
 	}
 	for end := time.Now().Add(patience + 60*time.Second); ; time.Sleep(time.Second) {
 		if done, _, running := count(); running == 0 && done == ending+waiting {

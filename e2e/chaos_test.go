@@ -81,7 +81,7 @@ func (s *loadTest) client(do func(ctx context.Context, svc brig.Service, n int64
 			case brig.ConnectionFailed:
 				time.Sleep(5 * time.Millisecond) // the server is not running
 			default:
-				s.t.Errorf("a client is told %s: %v", k, err)
+				s.t.Errorf("a client receives %s: %v", k, err)
 			}
 		}
 	})

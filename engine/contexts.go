@@ -95,7 +95,7 @@ func endUnused(ctx context.Context, p brig.Process) error {
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
 	err := p.Kill(ctx)
-	_ = p.Close() // nobody reads from it any more
+	_ = p.Close() // no reader is left
 	return err
 }
 

@@ -78,10 +78,10 @@ func TestRelayReportsDisconnectedCaller(t *testing.T) {
 		_, err = sio.Stdout.Write([]byte("x"))
 	}
 	if r.flush() == nil || !errors.Is(lost, gone) {
-		t.Errorf("the end is none, or nobody is told: %v", lost)
+		t.Errorf("the relay does not report its end: %v", lost)
 	}
 	if none, sio := newRelays().wrap("acme", brig.IO{}, nil); none != nil || sio.Stdout != nil || none.flush() != nil {
-		t.Error("there is a relay for nobody")
+		t.Error("there is a relay without a client")
 	}
 }
 

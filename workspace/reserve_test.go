@@ -42,7 +42,7 @@ func TestReserveAndRelease(t *testing.T) {
 	}
 	l.release(other.holds)
 	if len(l.reserved) != 1 || l.reservedBytes != 5 {
-		t.Errorf("when nobody holds it: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
+		t.Errorf("when no connection holds it: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
 	// A content that another capture holds does not keep the others reserved.
 	if err := one.reserve(t.Context(), map[string]int64{"more": 5, "d1": 10, "d3": 10, "d5": 10}); err != nil {

@@ -361,7 +361,7 @@ func TestInterpreterRequiresToken(t *testing.T) {
 	}
 	traffic, others := tokenIn(answer), tokenIn(createSandbox(t, srv.URL, `{"templateID":"base"}`))
 	if len(traffic) < 40 || len(others) < 40 || traffic == others {
-		t.Fatalf("a client is told %s", answer)
+		t.Fatalf("a client receives %s", answer)
 	}
 	to := []string{"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49999"}
 	contexts := func() int { all, _ := s.Contexts(t.Context(), "sb1"); return len(all) }

@@ -90,10 +90,10 @@ func TestClientThatReadsNothingIsDisconnected(t *testing.T) {
 		select {
 		case err := <-failed:
 			if err == nil {
-				t.Errorf("%s: a gigabyte was written that nobody reads", path)
+				t.Errorf("%s: the server wrote a gigabyte to a client that does not read", path)
 			}
 		case <-time.After(30 * time.Second):
-			t.Errorf("%s: an answer that nobody reads goes on", path)
+			t.Errorf("%s: an unread answer continues", path)
 		}
 	}
 	_, in := dial("/greet")

@@ -40,7 +40,7 @@ func (a *Agent) park(id string, w *writer) {
 	go func() {
 		select {
 		case <-x.over:
-			k.wake() // nobody answers any more
+			k.wake() // no answer can come
 		case <-parked:
 		}
 	}()
@@ -154,7 +154,7 @@ func (k *carrier) awaitLine(deadline time.Time) error {
 	if err := k.control.SetReadDeadline(deadline); err != nil {
 		return err
 	}
-	if isClosed(k.x.over) { // whoever woke k before may have done so in vain
+	if isClosed(k.x.over) { // an earlier wake-up of k may have come too early
 		k.wake()
 	}
 	for b := make([]byte, 256); ; {

@@ -159,7 +159,7 @@ func TestKillWaitsForRecord(t *testing.T) {
 }
 
 // If an interpreter ends at the moment at which it is parked, those who hold it then
-// are told of its end.
+// learn of its end.
 func TestEndWhileParking(t *testing.T) {
 	for range 50 { // the agent learns of one or the other first
 		synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestEndWhileParking(t *testing.T) {
 			x.reportExit(ended, parked, &writer{dead: true})
 			synctest.Wait()
 			if !isClosed(k.exited) {
-				t.Fatal("nobody is told of its end")
+				t.Fatal("its holders do not learn of its end")
 			}
 		})
 	}

@@ -34,7 +34,7 @@ func TestPort(t *testing.T) {
 	}
 }
 
-// TestClosedPort checks that the port refuses connections and that nobody else can listen
+// TestClosedPort checks that the port refuses connections and that no other program can listen
 // on it.
 func TestClosedPort(t *testing.T) {
 	at := fmt.Sprintf("127.0.0.1:%d", testenv.ClosedPort(t))

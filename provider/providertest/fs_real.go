@@ -144,7 +144,7 @@ func testFilesRights(t *testing.T, h Harness) {
 	// A program may remove its user's access. Root keeps access.
 	sh(t, in, "mkdir -p /workspace/shut/in && echo text > /workspace/shut/in/f && chmod 0 /workspace/shut/in/f /workspace/shut/in /workspace/shut")
 	if err := readAs(ctx, fs, "", "/workspace/shut/in/f"); brig.KindOf(err) != brig.PermissionDenied {
-		t.Errorf("the user reads what nobody may read: %v", err)
+		t.Errorf("the user reads a file without read permission: %v", err)
 	}
 	if e, err := fs.Write(ctx, brig.Path{Name: "/workspace/shut/in/f", User: "root"}, brig.FileWrite{}, strings.NewReader("x")); err != nil || e.Mode != 0 {
 		t.Errorf("%+v, %v", e, err)

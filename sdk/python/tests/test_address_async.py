@@ -206,7 +206,7 @@ async def test_the_folder_s_server_by_its_url(near: Ear, tmp_path: Path, monkeyp
         assert other.keys == [""]
         other.shutdown()
         other.server_close()
-    # Nor does anybody once nobody holds the folder.
+    # After the folder's lock is free, no process gets the key.
     near.keys.clear()
     async with SandboxClient(near.url, data_dir=tmp_path) as client:
         with pytest.raises(brig.BrigError):

@@ -143,7 +143,7 @@ class Engine:
 def check_folder(folder: str | os.PathLike[str], uid: int) -> None:
     """Refuse a data folder that another user owns, may write or may replace, as the command line does.
 
-    Whoever can put files into it can announce a server of their own there.
+    A user who can write to it can announce a server of their own there.
     """
     at = Path(os.path.realpath(folder))
     why = ""
