@@ -62,6 +62,7 @@ func prepareProcess(args []string) []string {
 	case "boot":
 		skipTracePoints()
 		args = countRefusals(args)
+		completeWrites(hostTable())
 		_ = plainCPUID() // if this fails, programs only start more slowly
 		dropCapabilities(&o, caps.Of(sentryCaps()...))
 		if path, err := unmounter(); err == nil && !o.Rootless {
