@@ -18,6 +18,10 @@ import (
 // endReportTimeout is the maximum wait for the report that an instance has ended.
 const endReportTimeout = 5 * time.Second
 
+// restTime is the maximum time for which the engine waits for the output of
+// processes that a program has left behind. The end of the sandbox ends them.
+const restTime = 5 * time.Second
+
 // programRun is one run of a program in an interpreter.
 type programRun struct {
 	e        *interpreters
@@ -56,6 +60,9 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	_, s := span.Start(ctx, "guest.program")
 	end, err := m.session.Do(j.order, interpreter.Sink{Output: a.output, Message: a.step.message})
 	a.res.Duration = time.Since(begin)
+	if end != nil && end.Closed || errors.Is(err, interpreter.ErrGone) {
+		m.session.Rest(begin.Add(min(a.res.Duration+restTime, j.cmd.Timeout)), a.output)
+	}
 	endStep(s, err)
 	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()
 	if err := a.setResult(ctx, end, err); err != nil {

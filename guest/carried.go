@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type Carried struct {
 	output net.Conn // its output, and messages in both directions
 	frames *wire.Reader
 	begun  []byte // the beginning of an incomplete message
+	outEnd [2]bool
 	input  *input
 
 	sendMu sync.Mutex // one message at a time
@@ -98,8 +100,30 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 }
 
 // Receive implements brig.Process.
-func (p *Carried) Receive() (brig.From, []byte, error) {
+func (p *Carried) Receive() (brig.From, []byte, error) { return p.receive(false) }
+
+// ReceiveRest is Receive for the output that follows the last message. It returns
+// io.EOF when every process that holds the output has closed it, or at the
+// deadline, after which nothing more can be received.
+func (p *Carried) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
+	if err := p.output.SetReadDeadline(deadline); err != nil {
+		return 0, nil, err
+	}
 	for {
+		from, b, err := p.receive(true)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return 0, nil, io.EOF
+		}
+		if err != nil || from != brig.FromMessage {
+			return from, b, err
+		}
+	}
+}
+
+// receive returns the next part of the output or the next message. With rest, it
+// returns io.EOF once both outputs have ended.
+func (p *Carried) receive(rest bool) (brig.From, []byte, error) {
+	for !rest || !p.outEnd[0] || !p.outEnd[1] {
 		f, err := p.frames.Read()
 		if err != nil {
 			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
@@ -107,15 +131,20 @@ func (p *Carried) Receive() (brig.From, []byte, error) {
 			}
 			return 0, nil, unreadable(err)
 		}
-		if len(f.Payload) == 0 {
-			continue
-		}
+		ended := len(f.Payload) == 0
 		switch f.Type {
 		case wire.TypeStdout:
-			return brig.FromStdout, f.Payload, nil
+			if p.outEnd[0] = p.outEnd[0] || ended; !ended {
+				return brig.FromStdout, f.Payload, nil
+			}
 		case wire.TypeStderr:
-			return brig.FromStderr, f.Payload, nil
+			if p.outEnd[1] = p.outEnd[1] || ended; !ended {
+				return brig.FromStderr, f.Payload, nil
+			}
 		case wire.TypeResult:
+			if ended {
+				continue
+			}
 			if message, ok, err := p.message(f.Payload); ok || err != nil {
 				return brig.FromMessage, message, err
 			}
@@ -123,6 +152,7 @@ func (p *Carried) Receive() (brig.From, []byte, error) {
 			return 0, nil, violation("unexpected frame %d", f.Type)
 		}
 	}
+	return 0, nil, io.EOF
 }
 
 // message appends a part of a message. The last part ends with a line feed.

@@ -19,13 +19,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-const (
-	// agentTimeoutSlack is the difference between the agent's own timeout and
-	// the earlier timeout of the host.
-	agentTimeoutSlack = 2 * time.Second
-	// kept is the amount of each stream that the agent retains, in bytes.
-	kept = 64 << 10
-)
+// kept is the amount of each stream that the agent retains, in bytes.
+const kept = 64 << 10
 
 // exec is an Exec call in progress.
 type exec struct {

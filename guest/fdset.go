@@ -36,6 +36,12 @@ func newChannels() (ours, theirs fdset, err error) {
 			return ours, theirs, fmt.Errorf("make pipe: %w", err)
 		}
 		open = append(open, p[0], p[1])
+		// The program's user may open the pipe again by name (/dev/stdout). It is
+		// not the pipe's owner: it exists only in the guest. Other users of the
+		// guest may not enter the program's directory in /proc.
+		if err := unix.Fchmod(p[0], 0o666); err != nil {
+			return ours, theirs, fmt.Errorf("share pipe: %w", err)
+		}
 		if ours[i], theirs[i] = p[0], p[1]; i == 0 {
 			ours[i], theirs[i] = p[1], p[0]
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -110,6 +111,13 @@ func (p *Process) Send(message []byte) error {
 
 // Receive implements brig.Process.
 func (p *Process) Receive() (brig.From, []byte, error) { return p.stream.receive() }
+
+// ReceiveRest is Receive for the output that follows the last message. It returns
+// io.EOF when every process that holds the output has closed it, or at the
+// deadline.
+func (p *Process) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
+	return p.stream.receiveRest(deadline)
+}
 
 // Stdin implements brig.Process.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }

@@ -53,7 +53,7 @@ func (g *Guest) request(id string, cmd brig.Command, sio brig.IO) *wire.Exec {
 		Keep: kept, Result: sio.Result != nil,
 	}
 	if cmd.Timeout > 0 {
-		e.TimeoutMS = (cmd.Timeout + agentTimeoutSlack).Milliseconds()
+		e.TimeoutMS = (cmd.Timeout + wire.TimeoutSlack).Milliseconds()
 	}
 	return e
 }

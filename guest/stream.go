@@ -9,6 +9,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -127,6 +128,40 @@ func (s *stream) receive() (brig.From, []byte, error) {
 		from, p, err := s.wait()
 		if p != nil || err != nil {
 			return from, p, err
+		}
+	}
+}
+
+// receiveRest returns output until all writers have closed the outputs, or until
+// the deadline.
+func (s *stream) receiveRest(deadline time.Time) (brig.From, []byte, error) {
+	if !s.beginUse() {
+		return 0, nil, net.ErrClosed
+	}
+	defer s.endUse()
+	if s.buf == nil {
+		s.buf = make([]byte, pipeCapacity)
+	}
+	for {
+		var open []unix.PollFd
+		for i, fd := range [2]int{s.stdout, s.stderr} {
+			if s.outEnd[i] {
+				continue
+			}
+			n, err := read(fd, s.buf)
+			if n > 0 {
+				return brig.From(i + 1), s.buf[:n], nil
+			}
+			if s.outEnd[i] = !errors.Is(err, unix.EAGAIN); !s.outEnd[i] {
+				open = append(open, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+			}
+		}
+		left := time.Until(deadline)
+		if len(open) == 0 || left <= 0 {
+			return 0, nil, io.EOF
+		}
+		if _, err := unix.Poll(open, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
+			return 0, nil, fmt.Errorf("wait for a process: %w", err)
 		}
 	}
 }

@@ -61,11 +61,12 @@ type Message struct {
 	Packages []string `json:"packages,omitempty"`
 
 	// Of a program's end: its exit code, the return value of main, its failure,
-	// and whether artifacts/ has files.
+	// whether artifacts/ has files, and whether the driver has closed its output.
 	Code      int             `json:"code,omitempty"`
 	Returned  json.RawMessage `json:"returned,omitempty"`
 	Failure   *Failure        `json:"failure,omitempty"`
 	Artifacts bool            `json:"artifacts,omitempty"`
+	Closed    bool            `json:"closed,omitempty"`
 
 	// Of a step's end: the state for the next step.
 	State json.RawMessage `json:"state,omitempty"`

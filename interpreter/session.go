@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -65,6 +66,22 @@ func (s *Session) Do(o Order, sink Sink) (*Message, error) {
 		return nil, errors.Join(ErrGone, err)
 	}
 	return s.readUntil("end", sink)
+}
+
+// Rest passes on the output of a program's children that outlive the program, until
+// the last of them has closed it, or until the deadline. It is called after the
+// end of a program that has closed its own output (Message.Closed) or has exited.
+func (s *Session) Rest(deadline time.Time, output func(brig.From, []byte)) {
+	p, ok := s.Process.(interface {
+		ReceiveRest(deadline time.Time) (brig.From, []byte, error)
+	})
+	for ok {
+		from, b, err := p.ReceiveRest(deadline)
+		if err != nil {
+			return // the program has its result; a lost connection only ends its output
+		}
+		output(from, b)
+	}
 }
 
 // Warm makes the driver load modules that programs are likely to use, and waits

@@ -72,6 +72,7 @@ func (a *api) table() []route {
 		{id: "remove-sandbox", method: del, pattern: "/v1/sandboxes/{name}", tag: "sandboxes", summary: "Remove a sandbox",
 			handle: a.remove, status: http.StatusNoContent},
 		{id: "exec", method: post, pattern: "/v1/sandboxes/{name}/exec", tag: "sandboxes", summary: "Run a command in a sandbox",
+			notes:  "The output includes that of the command's children, until the last of them has closed it, for at most 5 s after the command has ended. Redirect the output of a server that the command leaves behind, or start it as a process.",
 			handle: a.exec, in: v1.ExecRequest{}, out: v1.Result{}, events: output},
 		{id: "list-execs", method: get, pattern: "/v1/sandboxes/{name}/execs", tag: "sandboxes", summary: "List a sandbox's executions, newest first",
 			handle: a.listExecs, out: v1.Executions{}},

@@ -44,7 +44,10 @@ func (c processCommands) exec() *cobra.Command {
 		Use:   "exec [flags] NAME CMD [ARG…]",
 		Short: "Run a command in a sandbox",
 		Long: `Run a command in a sandbox, without a shell. The exit code is the command's. Flags for
-brig come before CMD; -- before CMD is optional.`,
+brig come before CMD; -- before CMD is optional.
+
+The output includes that of the command's children, for at most 5 s after the command has
+ended. To leave a server behind, redirect its output, or use brig sandbox start.`,
 		Example: `  brig sandbox exec one ls -la
   brig sandbox exec -it one bash
   brig sandbox exec -e DEBUG=1 one -- sh -c 'echo $DEBUG'`,

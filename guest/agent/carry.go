@@ -53,9 +53,9 @@ type carrier struct {
 	kept    bool
 }
 
-// newCarrier creates the descriptors of a process.
-func newCarrier(plain bool) (_ *carrier, theirs []uintptr, err error) {
-	k := &carrier{plain: plain, exited: make(chan struct{}), holders: 1, buf: make([]byte, wire.HeaderSize+pipeCapacity)}
+// newCarrier creates the descriptors of the process of a call.
+func (a *Agent) newCarrier(call wire.Exec) (_ *carrier, theirs []uintptr, err error) {
+	k := &carrier{plain: call.Plain, exited: make(chan struct{}), holders: 1, buf: make([]byte, wire.HeaderSize+pipeCapacity)}
 	defer func() {
 		if err == nil {
 			return
@@ -70,7 +70,7 @@ func newCarrier(plain bool) (_ *carrier, theirs []uintptr, err error) {
 		name string
 		mine int
 	}{{&k.stdin, "stdin", writeEnd}, {&k.outs[0], "stdout", readEnd}, {&k.outs[1], "stderr", readEnd}} {
-		f, fd, err := openPipe(end.name, end.mine)
+		f, fd, err := a.openPipe(end.name, end.mine, call)
 		if err != nil {
 			return nil, theirs, err
 		}
@@ -87,7 +87,7 @@ func newCarrier(plain bool) (_ *carrier, theirs []uintptr, err error) {
 	}
 	k.control = os.NewFile(uintptr(p[0]), "messages")
 	k.orders = k.control
-	if plain {
+	if call.Plain {
 		k.control.Close()
 		k.ctlEnd = true
 	}
@@ -97,7 +97,7 @@ func newCarrier(plain bool) (_ *carrier, theirs []uintptr, err error) {
 // execCarried starts a process on descriptors of the agent, and ends the call
 // with the process's exit. The call holds the process.
 func (a *Agent) execCarried(call wire.Exec, r *wire.Reader, w *writer) {
-	k, fds, err := newCarrier(call.Plain)
+	k, fds, err := a.newCarrier(call)
 	if err != nil {
 		w.fail(err)
 		return
@@ -313,7 +313,7 @@ func (a *Agent) output(id string, c net.Conn, w *writer) {
 		ways.Wait()
 	}
 	if !k.plain && isClosed(k.exited) {
-		k.sendRemaining(c)
+		k.sendRemaining(c, gone)
 	}
 	k.disconnect(c)
 	<-gone
@@ -416,8 +416,7 @@ func (k *carrier) pullOnce(i, fd int, c net.Conn) (int, error) {
 		return 0, nil
 	}
 	if n <= 0 {
-		k.outEnd[i] = true
-		return 0, nil
+		k.outEnd[i], n = true, 0 // an empty frame tells the host
 	}
 	wire.PutHeader(k.buf, [...]wire.Type{wire.TypeStdout, wire.TypeStderr}[i], n)
 	_, err = c.Write(k.buf[:wire.HeaderSize+n])
@@ -475,13 +474,27 @@ func (k *carrier) sendChunk(c net.Conn) (err error) {
 	return nil
 }
 
-// sendRemaining sends the data that an ended process has left in its pipes. It
-// reads each output only once, because children of the process may keep the
-// pipes open and write forever.
-func (k *carrier) sendRemaining(c net.Conn) {
+// sendRemaining sends the messages that an ended process has left, and its output
+// until the last of its children has closed it, for a limited time.
+func (k *carrier) sendRemaining(c net.Conn, gone <-chan struct{}) {
 	if raw, err := k.control.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { k.pullMessages(int(fd), c) })
 	}
+	tail := time.Now().Add(wire.TailTime)
+	if k.stdin == nil { // a parked process: the agent itself keeps its pipes open
+		tail = pastDeadline
+	}
+	for _, f := range k.outs {
+		f.SetReadDeadline(tail)
+	}
+	if isClosed(gone) {
+		k.wake()
+	}
+	var ways sync.WaitGroup
+	for i := range k.outs {
+		ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c) }) })
+	}
+	ways.Wait()
 	k.sending.Lock()
 	defer k.sending.Unlock()
 	_ = k.sendChunk(c)

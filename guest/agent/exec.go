@@ -69,10 +69,9 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	x.reaped, x.reapedAt = exitOf(ws, x.timedOut), time.Now()
 	x.mu.Unlock()
 	close(x.over)
-	// The output that the process wrote before its end is already in the pipes.
-	// Do not wait until the pipes close, because children of the process may
-	// keep them open forever.
-	p.expire(drainTime)
+	// Children of the process may still write. The output ends when the last of
+	// them has closed it.
+	p.expire(x.tailTime())
 	pumps.Wait()
 
 	w.json(wire.TypeExit, x.finish(ws))
@@ -98,9 +97,24 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	return *x.exit
 }
 
-// drainTime is how long the agent reads the remaining output of a process that
-// has ended.
+// drainTime is the minimum time for which the agent reads the remaining output of
+// a process that has ended.
 const drainTime = 50 * time.Millisecond
+
+// tailMargin is the time by which the tail of an execution ends before the
+// execution's timeout, which would kill the children.
+const tailMargin = 250 * time.Millisecond
+
+// tailTime returns how long the agent waits for the end of the output after the
+// process of x has ended.
+func (x *execution) tailTime() time.Duration {
+	tail := wire.TailTime
+	if ms := x.call.TimeoutMS; ms > 0 {
+		end := x.started.Add(time.Duration(ms)*time.Millisecond - wire.TimeoutSlack - tailMargin)
+		tail = min(tail, time.Until(end))
+	}
+	return max(tail, drainTime)
+}
 
 func exitOf(ws syscall.WaitStatus, timedOut bool) *wire.Exit {
 	e := &wire.Exit{TimedOut: timedOut}

@@ -63,7 +63,7 @@ func (k *killer) kill(x *execution) bool {
 // execution has no process.
 func (k *killer) begin(x *execution) *pendingKill {
 	x.mu.Lock()
-	leader, ended := x.leader, x.exit != nil
+	leader, reaped, ended := x.leader, x.reaped != nil, x.exit != nil
 	x.mu.Unlock()
 	if leader <= 1 || ended { // before the start there is no id, and after the end the id may be reused
 		return nil
@@ -72,8 +72,11 @@ func (k *killer) begin(x *execution) *pendingKill {
 	// Most processes stay in their original process group. This call kills them
 	// and leaves time to search for the rest, even if the tree is busy. It also
 	// kills the first process. If that were stopped instead, the end of its
-	// children could send it SIGHUP, and its exit status would be wrong.
-	t.killGroup()
+	// children could send it SIGHUP, and its exit status would be wrong. The id of
+	// a process that has ended may be reused.
+	if !reaped {
+		t.killGroup()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.next = append(k.next, t)

@@ -215,6 +215,7 @@ func (a *Agent) runMain(call wire.Exec, w *writer) {
 		w.fail(err)
 		return
 	}
+	a.shareOutput(call)
 	ended, err := a.start(x, []uintptr{null.Fd(), 1, 2})
 	w.ok()
 	if err != nil {
@@ -238,6 +239,18 @@ func (a *Agent) runMain(call wire.Exec, w *writer) {
 		a.mainEnded(128+exit.Signal, call.Lingers)
 	default:
 		a.mainEnded(exit.Code, call.Lingers)
+	}
+}
+
+// shareOutput makes the user of the main program the owner of the agent's output
+// if it is a pipe, so that programs can open it by name (/dev/stdout). The owner of
+// a file or device outside the sandbox must not change.
+func (a *Agent) shareOutput(call wire.Exec) {
+	for _, fd := range []int{1, 2} {
+		var st syscall.Stat_t
+		if !a.plain && syscall.Fstat(fd, &st) == nil && st.Mode&syscall.S_IFMT == syscall.S_IFIFO {
+			_ = syscall.Fchown(fd, int(call.UID), int(call.GID)) // without it, only the open by name fails
+		}
 	}
 }
 

@@ -42,6 +42,7 @@ type shellMessage struct {
 	Value     string `json:"value,omitempty"`
 	Code      int    `json:"code,omitempty"`
 	Artifacts bool   `json:"artifacts,omitempty"`
+	Closed    bool   `json:"closed,omitempty"`
 }
 
 // shellDriver drives a bash process. If a cell ends the process, the driver
@@ -110,7 +111,10 @@ func (d *shellDriver) run() (code int, err error) {
 			err = d.cell(o)
 		case "program":
 			d.bash.close()
-			end := shellMessage{Type: "end", Code: d.program(o)}
+			end := shellMessage{Type: "end", Code: d.program(o), Closed: true}
+			// The host waits until the last process has closed the output.
+			os.Stdout.Close()
+			os.Stderr.Close()
 			if found, err := os.ReadDir(artifactsDir); err == nil {
 				end.Artifacts = len(found) > 0
 			}

@@ -57,7 +57,7 @@ func (a *Agent) spawn(x *execution) (_ *process, err error) {
 		if i == 0 {
 			mine = writeEnd
 		}
-		f, fd, err := openPipe("pipe", mine)
+		f, fd, err := a.openPipe("pipe", mine, x.call)
 		if err != nil {
 			return nil, err
 		}
@@ -214,11 +214,12 @@ const (
 	writeEnd
 )
 
-// openPipe creates a pipe. The agent's end is non-blocking, for the runtime's
-// poller. The process's end is blocking, as programs expect. The function needs
-// half the system calls of os.Pipe, each of which costs 20 µs or more at the
-// start of a program.
-func openPipe(name string, mine int) (ours *os.File, theirs int, err error) {
+// openPipe creates a pipe for the process of a call. The agent's end is
+// non-blocking, for the runtime's poller. The process's end is blocking, as
+// programs expect. The pipe belongs to the process's user, who can open it by name
+// (/dev/stdout). The function needs fewer system calls than os.Pipe, each of which
+// costs 20 µs or more at the start of a program.
+func (a *Agent) openPipe(name string, mine int, call wire.Exec) (ours *os.File, theirs int, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
 		return nil, 0, failure("exhausted", "", "open a pipe: %v", err)
@@ -227,6 +228,9 @@ func openPipe(name string, mine int) (ours *os.File, theirs int, err error) {
 	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(theirs), syscall.F_SETFL, 0); errno != 0 {
 		closeAll([]uintptr{uintptr(p[0]), uintptr(p[1])})
 		return nil, 0, failure("internal", "", "make a pipe block: %v", errno)
+	}
+	if !a.plain { // otherwise the process has the agent's user
+		_ = syscall.Fchown(theirs, int(call.UID), int(call.GID)) // without it, only the open by name fails
 	}
 	return os.NewFile(uintptr(p[mine]), name), theirs, nil
 }

@@ -16,11 +16,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Version is the version of the protocol, which is sent in every Call. An agent
 // rejects a version that it does not know.
 const Version = 1
+
+// TimeoutSlack is the difference between the agent's own timeout of a process and
+// the earlier timeout of the host.
+const TimeoutSlack = 2 * time.Second
+
+// TailTime is the maximum time for which the output of a program's children is
+// passed on after the program has ended, as a shell's pipe does it without a limit.
+// Children that run longer are left alone, and what they print then is discarded.
+const TailTime = 5 * time.Second
 
 // MaxPayload is the maximum payload of one frame, in bytes.
 const MaxPayload = 1 << 20

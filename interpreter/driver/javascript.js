@@ -184,6 +184,9 @@ function program(order) {
     if (failure && code !== 0) line.push('"failure":' + stringify(failure));
     if (anyArtifacts()) line.push('"artifacts":true');
     takeAway(tray);
+    // The host waits until the last process has closed the output.
+    for (const fd of [1, 2]) closeOutput(fd);
+    line.push('"closed":true');
     sayLine('{' + line.join() + '}');
     if (unheard && code !== 0) leave(code);
   });
@@ -265,6 +268,14 @@ function program(order) {
     if (json === undefined) throw new TypeError('main returned a value that JSON cannot carry: a ' + typeof value);
     returned = json;
   })().catch(fail);
+}
+
+function closeOutput(fd) {
+  try {
+    closeSync(fd);
+  } catch {
+    // the program has closed it
+  }
 }
 
 // onExit calls f with the exit code after all other exit listeners.

@@ -538,6 +538,10 @@ def program(order, channel):
     answer["artifacts"] = bool(listing(ARTIFACTS))
     if tray and tray[0] == os.getpid():
         attempt(lambda: os.rmdir(tray[1]))
+    # The host waits until the last process has closed the output.
+    answer["closed"] = True
+    attempt(lambda: os.close(1))
+    attempt(lambda: os.close(2))
     attempt(lambda: channel.say(answer, lost=code))
     os._exit(code)
 

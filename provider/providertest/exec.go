@@ -60,6 +60,11 @@ func testStreams(t *testing.T, h Harness) {
 	if !h.Real {
 		return
 	}
+	// The streams can be opened by name, and include the output of children.
+	named := script("echo one >/dev/stdout && echo two >/dev/stderr && (sleep 0.2; cat /dev/stdin; echo late) &")
+	if a := run(t, in, named); a.ExitCode != 0 || a.out != "one\nlate\n" || a.err != "two\n" {
+		t.Errorf("by name and late: %q, %q, %+v", a.out, a.err, a.Result)
+	}
 	var result bytes.Buffer
 	res, err := in.Exec(t.Context(), newExecID(), script("echo value >&3"), brig.IO{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Result: &result})
 	if err != nil || res.ExitCode != 0 || result.String() != "value\n" {

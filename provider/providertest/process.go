@@ -239,7 +239,7 @@ func testProcessEnd(t *testing.T, h Harness) {
 	if _, _, err := p.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("after the end comes %v", err)
 	}
-	if h.Real { // background processes do not delay its end
+	if h.Real { // background processes delay its end for a limited time
 		p = start(t, h, in)
 		p.send(t, "sleep 4242 & echo last; exit 3", "")
 		if res := p.toEnd(t); res.ExitCode != 3 {
@@ -290,4 +290,35 @@ func testProcessClose(t *testing.T, h Harness) {
 		t.Error("Receive after Close returns something")
 	}
 	alive(t, in)
+}
+
+// testProcessRest checks that the output of a child is received after the process's
+// last message and its end.
+func testProcessRest(t *testing.T, h Harness) {
+	_, in := create(t, h, nil)
+	for what, end := range map[string]string{"closed": "exec >&- 2>&-; sleep 0.1", "exited": "exit 0"} {
+		p := start(t, h, in)
+		p.send(t, "(sleep 0.3; echo late; echo error >&2) & echo now; echo bye >&3; "+end, "")
+		p.until(t, "bye", nil)
+		rest, ok := p.Process.(interface {
+			ReceiveRest(deadline time.Time) (brig.From, []byte, error)
+		})
+		if !ok {
+			t.Fatalf("%T has no ReceiveRest", p.Process)
+		}
+		var got [3]string
+		for {
+			from, b, err := rest.ReceiveRest(time.Now().Add(wait))
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			got[from] += string(b)
+		}
+		if got[brig.FromStdout] != "late\n" || got[brig.FromStderr] != "error\n" {
+			t.Errorf("%s: the rest is %q", what, got)
+		}
+	}
 }

@@ -105,6 +105,7 @@ func Run(t *testing.T, h Harness) {
 		{"ProcessKill", false, testProcessKill},
 		{"ProcessEnd", false, testProcessEnd},
 		{"ProcessClose", false, testProcessClose},
+		{"ProcessRest", true, testProcessRest},
 		{"Files", false, testFiles},
 		{"FilesPaths", false, testFilesPaths},
 		{"FilesRanges", false, testFilesRanges},

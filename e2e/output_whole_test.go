@@ -1,0 +1,243 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
+)
+
+// written is a program with the output that it writes.
+type written struct {
+	language brig.Language
+	code     string
+	stdout   string // exact
+	stderr   string
+}
+
+// xLine returns a line of n letters.
+func xLine(n int) string { return strings.Repeat("x", n) + "\n" }
+
+// wholeWrites write more at once than a pipe has room for.
+var wholeWrites = []written{
+	{language: brig.JavaScript, code: "console.log('x'.repeat(300000)); process.exit(0)", stdout: xLine(300000)},
+	{language: brig.JavaScript, code: "console.error('x'.repeat(300000)); process.exit(0)", stderr: xLine(300000)},
+	{language: brig.JavaScript, code: "process.stdout.write('x'.repeat(200000)); process.stdout.write('x'.repeat(200000) + '\\n')", stdout: xLine(400000)},
+	{language: brig.Python, code: "import os, sys\nn = os.write(1, b'x' * 500000 + b'\\n')\nprint(n, file=sys.stderr)", stdout: xLine(500000), stderr: "500001\n"},
+	{language: brig.Python, code: "import os, sys\nn = os.writev(2, [b'x' * 200000, b'x' * 200000, b'\\n'])\nprint(n)", stdout: "400001\n", stderr: xLine(400000)},
+	{language: brig.Python, code: "import ctypes\nprint(ctypes.CDLL(None).write(2, b'x' * 400000 + b'\\n', 400001))", stdout: "400001\n", stderr: xLine(400000)},
+	{language: brig.Bash, code: `printf '%0300000d\n' 0 | tr 0 x`, stdout: xLine(300000)},
+	{language: brig.Bash, code: `printf '%0300000d\n' 0 | tr 0 x >&2`, stderr: xLine(300000)},
+}
+
+// outputBox is a sandbox with a number of CPUs.
+func outputBox(t *testing.T, s brig.Service, ctx context.Context, cpus float64) string {
+	t.Helper()
+	name := fmt.Sprintf("output-%d", int(100*cpus))
+	if _, err := s.Create(ctx, brig.Spec{Name: name, TTL: 30 * time.Minute, Limits: brig.Limits{CPUs: cpus}}); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// differs describes how an output differs from the expected one.
+func differs(got brig.Output, want string) string {
+	if all := string(got.Head) + string(got.Tail); got.Total != int64(len(want)) || all != want {
+		return fmt.Sprintf("%d bytes instead of %d, %.20q…", got.Total, len(want), all)
+	}
+	return ""
+}
+
+// outputCPUs are the numbers of CPUs of the sandboxes in which output is tested.
+func outputCPUs() []float64 {
+	if testenv.Full() {
+		return []float64{0.25, 1, 2}
+	}
+	return []float64{0.25}
+}
+
+// TestOutputIsWhole verifies that one write of any length is complete, as Linux
+// guarantees for a blocking pipe, and that each cell has its own output: in a run, a
+// command and a context of each language.
+//
+//suite:part core
+func TestOutputIsWhole(t *testing.T) {
+	s := stopServer(t, startServer(t, dataDir(t), "--pool", "1"))
+	c, ctx := s.client(), t.Context()
+	for _, cpus := range outputCPUs() {
+		name := outputBox(t, c, ctx, cpus)
+		for range testenv.Size(1, 200) {
+			for _, w := range wholeWrites {
+				o, err := c.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: patience}, brig.IO{})
+				if err != nil || o.ExitCode != 0 {
+					t.Fatalf("%g CPUs, run %s: %+v, %v", cpus, w.code, o, err)
+				}
+				if d := differs(o.Stdout, w.stdout) + differs(o.Stderr, w.stderr); d != "" {
+					t.Errorf("%g CPUs, run %s: %s", cpus, w.code, d)
+				}
+				if strings.Contains(w.code, "exit") {
+					continue // it would end its context
+				}
+				for _, cell := range []written{w, {language: w.language, code: map[brig.Language]string{
+					brig.JavaScript: "console.log('mine')", brig.Python: "print('mine')", brig.Bash: "echo mine",
+				}[w.language], stdout: "mine\n"}} {
+					r, err := c.RunCode(ctx, name, brig.Code{Language: cell.language, Source: cell.code, Timeout: patience}, nil)
+					if err != nil || r.Error != nil {
+						t.Fatalf("%g CPUs, cell %s: %+v, %v", cpus, cell.code, r, err)
+					}
+					if d := differs(r.Stdout, cell.stdout) + differs(r.Stderr, cell.stderr); d != "" {
+						t.Errorf("%g CPUs, cell %s: %s", cpus, cell.code, d)
+					}
+				}
+			}
+			for _, cell := range []written{
+				{code: "console.log('x'.repeat(300000))", stdout: xLine(300000)}, {code: "console.error('x'.repeat(300000))", stderr: xLine(300000)},
+				{code: "for (let i = 0; i < 50; i++) console.log('x'.repeat(9999))", stdout: strings.Repeat(xLine(9999), 50)},
+				{code: "console.log('mine')", stdout: "mine\n"},
+			} {
+				r, err := c.RunCode(ctx, name, brig.Code{Language: brig.JavaScript, Source: cell.code, Timeout: patience}, nil)
+				if err != nil || r.Error != nil {
+					t.Fatalf("%g CPUs, cell %s: %+v, %v", cpus, cell.code, r, err)
+				}
+				if d := differs(r.Stdout, cell.stdout) + differs(r.Stderr, cell.stderr); d != "" {
+					t.Errorf("%g CPUs, cell %s: %s", cpus, cell.code, d)
+				}
+			}
+		}
+	}
+}
+
+// TestOutputWithoutBlocking is the control of TestOutputIsWhole: a write to a
+// descriptor that the program has set to O_NONBLOCK returns what the pipe had room
+// for, also inside gVisor, and a write to a pipe without a reader ends the program.
+//
+//suite:part core
+func TestOutputWithoutBlocking(t *testing.T) {
+	e, ctx := newEngine(t)
+	o, err := e.Run(ctx, brig.Program{Language: brig.Python, Code: "import os, sys\nos.set_blocking(1, False)\nn = os.write(1, b'x' * 3000000)\nprint(0 < n < 3000000, file=sys.stderr)"}, brig.IO{})
+	if err != nil || o.ExitCode != 0 || string(o.Stderr.Head) != "True\n" {
+		t.Errorf("not blocking: %+v, %v", o, err)
+	}
+	o, err = e.Run(ctx, brig.Program{Command: []string{"sh", "-c", "dd if=/dev/zero bs=1M count=3 status=none | head -c 1 >/dev/null; echo survived"}}, brig.IO{})
+	if err != nil || string(o.Stdout.Head) != "survived\n" {
+		t.Errorf("without a reader: %+v, %v", o, err)
+	}
+}
+
+// TestStreamsByName verifies that every way to start a program lets the program open
+// its standard streams by name, as its own user and as root.
+//
+//suite:part core
+func TestStreamsByName(t *testing.T) {
+	e, ctx := newEngine(t)
+	name, ps := boxOf(t, e, ctx)
+	const script = "echo one >/dev/stdout && echo two >/dev/stderr && echo three | cat /dev/stdin && echo four | tee /dev/stderr >/proc/self/fd/1"
+	const stdout, stderr = "one\nthree\nfour\n", "two\nfour\n"
+	for _, user := range []string{"", "root"} {
+		var out, errs bytes.Buffer
+		sio := brig.IO{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs}
+		if res, err := e.Exec(ctx, name, brig.Command{Shell: script, User: user}, sio); err != nil || res.ExitCode != 0 || out.String() != stdout || errs.String() != stderr {
+			t.Errorf("command of %q: %+v, %v, %q, %q", user, res, err, &out, &errs)
+		}
+		out.Reset()
+		errs.Reset()
+		if o, err := e.Run(ctx, brig.Program{Command: []string{"sh", "-c", script}, User: user}, sio); err != nil || o.ExitCode != 0 || out.String() != stdout || errs.String() != stderr {
+			t.Errorf("command of a run of %q: %+v, %v, %q, %q", user, o, err, &out, &errs)
+		}
+		p := start(t, ctx, ps, brig.ProcessSpec{Command: brig.Command{Shell: script, User: user}})
+		h, done := listen(ctx, ps, p.PID, 0)
+		if err := <-done; err != nil || h.stdout.String() != stdout || h.stderr.String() != stderr {
+			t.Errorf("process of %q: %v, %q, %q", user, err, &h.stdout, &h.stderr)
+		}
+	}
+	for language, code := range map[brig.Language]string{
+		brig.Bash:       script,
+		brig.Python:     "import subprocess\nsubprocess.run(" + fmt.Sprintf("%q", script) + ", shell=True, check=True)",
+		brig.JavaScript: "require('child_process').execSync(" + fmt.Sprintf("%q", script) + ", {stdio: 'inherit'})",
+	} {
+		o, err := e.Run(ctx, brig.Program{Language: language, Code: code}, brig.IO{})
+		if err != nil || o.ExitCode != 0 || differs(o.Stdout, stdout)+differs(o.Stderr, stderr) != "" {
+			t.Errorf("run of %s: %+v, %v", language, o, err)
+		}
+		if language == brig.Python {
+			code = "open('/dev/stdout', 'w').write('one\\nthree\\nfour\\n'); open('/dev/stderr', 'w').write('two\\nfour\\n'); None"
+		}
+		r, err := e.RunCode(ctx, name, brig.Code{Language: language, Source: code}, nil)
+		if err != nil || r.Error != nil || differs(r.Stdout, stdout)+differs(r.Stderr, stderr) != "" {
+			t.Errorf("cell of %s: %+v, %v", language, r, err)
+		}
+	}
+	box, err := e.Create(ctx, brig.Spec{Name: "main", TTL: time.Minute, Command: &brig.Command{Shell: script + " && sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the main program writes by name", func() bool {
+		r, err := e.Logs(ctx, box.Spec.Name, brig.LogOptions{})
+		if err != nil {
+			return false
+		}
+		defer r.Close()
+		log, err := io.ReadAll(r)
+		return err == nil && strings.Count(string(log), "four\n") == 2 && strings.Contains(string(log), "two\n")
+	})
+}
+
+// TestOutputOfChildren verifies that the output of a program includes that of the
+// children that it has left behind, as it does behind a shell's pipe, and that a child
+// that does not end only delays the result.
+//
+//suite:part core
+func TestOutputOfChildren(t *testing.T) {
+	e, ctx := newEngine(t)
+	const forked = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'print(5)'])"
+	const detached = "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.execlp('sh', 'sh', '-c', 'sleep 0.2; echo late')\n    os._exit(0)"
+	const spawned = "require('child_process').spawn('sh', ['-c', 'sleep 0.2; echo late'], {stdio: 'inherit', detached: true}).unref()"
+	for _, cpus := range outputCPUs() {
+		name := outputBox(t, e, ctx, cpus)
+		for range testenv.Size(1, 200) {
+			for _, w := range []written{
+				{language: brig.Bash, code: "exec > >(tee -a log) 2>&1; echo hello", stdout: "hello\n"},
+				{language: brig.Bash, code: "exec > >(while read -r line; do echo \"at $line\"; done); echo hello", stdout: "at hello\n"},
+				{language: brig.Bash, code: "(sleep 0.2; echo late) & echo now", stdout: "now\nlate\n"},
+				{language: brig.Python, code: forked, stdout: "5\n"}, {language: brig.Python, code: detached, stdout: "late\n"},
+				{language: brig.Python, code: forked + "\nimport os; os._exit(0)", stdout: "5\n"},
+				{language: brig.JavaScript, code: spawned, stdout: "late\n"}, {language: brig.JavaScript, code: spawned + "; process.exit(0)", stdout: "late\n"},
+			} {
+				o, err := e.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: patience}, brig.IO{})
+				if err != nil || o.ExitCode != 0 || differs(o.Stdout, w.stdout) != "" {
+					t.Errorf("%g CPUs, run %s: %+v, %v", cpus, w.code, o, err)
+				}
+				argv := map[brig.Language][]string{brig.Bash: {"bash", "-c", w.code}, brig.Python: {"python3", "-c", w.code}, brig.JavaScript: {"node", "-e", w.code}}[w.language]
+				var out bytes.Buffer
+				res, err := e.Exec(ctx, name, brig.Command{Argv: argv, Timeout: patience}, brig.IO{Stdout: &out})
+				if err != nil || res.ExitCode != 0 || out.String() != w.stdout {
+					t.Errorf("%g CPUs, command %s: %+v, %v, %q", cpus, w.code, res, err, &out)
+				}
+			}
+		}
+	}
+	// The children of a command that do not end survive it, even if its timeout is
+	// shorter than the wait for their output.
+	name, _ := boxOf(t, e, ctx)
+	for _, timeout := range []time.Duration{2 * time.Second, 2 * patience} {
+		var out bytes.Buffer
+		res, err := e.Exec(ctx, name, brig.Command{Shell: "sleep 1001 & echo now", Timeout: timeout}, brig.IO{Stdout: &out})
+		if err != nil || res.ExitCode != 0 || res.TimedOut || out.String() != "now\n" {
+			t.Errorf("%v: %+v, %v, %q", timeout, res, err, &out)
+		}
+	}
+	var out bytes.Buffer
+	if _, err := e.Exec(ctx, name, brig.Command{Shell: "pgrep -fc '^sleep 1001'"}, brig.IO{Stdout: &out}); err != nil || out.String() != "2\n" {
+		t.Errorf("%v; of two children left behind, %q are left", err, &out)
+	}
+	// Those of a run end with its sandbox.
+	if o, err := e.Run(ctx, brig.Program{Language: brig.Bash, Code: "yes & echo now"}, brig.IO{}); err != nil || o.ExitCode != 0 || !strings.Contains(string(o.Stdout.Head), "now\n") {
+		t.Errorf("a child that floods: %+v, %v", o.Result.ExitCode, err)
+	}
+}
