@@ -113,6 +113,7 @@ func (b *sentryLaunch) start(g *cgroup.Group) (err error) {
 		return err
 	}
 	b.cmd.SysProcAttr = attr
+	b.widenTable()
 	if g == nil {
 		return b.fork()
 	}
@@ -131,6 +132,20 @@ func (b *sentryLaunch) start(g *cgroup.Group) (err error) {
 		return err
 	}
 	return g.Join(b.cmd.Process.Pid)
+}
+
+// sentryDescriptors is more than the highest descriptor that gVisor uses at its
+// start: it moves the guest's standard streams to 253 to 255.
+const sentryDescriptors = 260
+
+// widenTable makes the sentry start with a table for many descriptors. The forked
+// child puts its files above the numbers that they get, and is alone in its process
+// then. The running sentry has threads, and the host kernel would make it wait for
+// a grace period of RCU, about 10 ms, to grow the table.
+func (b *sentryLaunch) widenTable() {
+	for len(b.cmd.ExtraFiles) < sentryDescriptors {
+		b.cmd.ExtraFiles = append(b.cmd.ExtraFiles, nil)
+	}
 }
 
 // startInto starts the sentry directly in its group. It requires cgroup v2, and
