@@ -81,8 +81,11 @@ type CodeResult struct {
 	// TimedOut and Interrupted report that the code was stopped. Lost reports
 	// that the interpreter and its variables are gone.
 	TimedOut, Interrupted, Lost bool
-	Started                     time.Time
-	Duration                    time.Duration
+	// OOMKilled and SandboxEnded are those of a Result.
+	OOMKilled    bool
+	SandboxEnded ExitReason
+	Started      time.Time
+	Duration     time.Duration
 	// Queued is the duration that the run waited in the queue.
 	Queued time.Duration
 }

@@ -57,6 +57,9 @@ type Result struct {
 	// TimedOut and OOMKilled are observed by the host.
 	TimedOut  bool
 	OOMKilled bool
+	// SandboxEnded is the reason why the sandbox ended while the program ran, which
+	// ended the program as well. It is empty otherwise.
+	SandboxEnded ExitReason
 	// Stdout and Stderr are the captured output.
 	Stdout, Stderr Output
 	Started        time.Time

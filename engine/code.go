@@ -364,7 +364,7 @@ func (r *codeRun) fail(ctx context.Context, failure brig.CodeError) {
 // context starts a new one on its next use.
 func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 	if hasEnded(r.in) {
-		return r.e.lifecycle.explainLoss(ctx, r.rec, r.in, err)
+		return r.handleSandboxEnd(ctx, err)
 	}
 	r.c.mu.Lock()
 	restarted := r.c.session != r.session
@@ -381,7 +381,7 @@ func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 		// The instance may have ended without having been reported yet.
 		select {
 		case <-r.in.Done():
-			return r.e.lifecycle.explainLoss(ctx, r.rec, r.in, errors.Join(err, waitErr))
+			return r.handleSandboxEnd(ctx, errors.Join(err, waitErr))
 		case <-time.After(endReportTimeout):
 		}
 	}
@@ -393,6 +393,23 @@ func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 		r.res.Error = &brig.CodeError{Name: "InterpreterDied", Value: value + "; its variables are gone",
 			Traceback: strings.TrimSpace(string(r.res.Stderr.Tail))}
 	}
+	return nil
+}
+
+// handleSandboxEnd sets the result of code that ended with its sandbox. A sandbox that
+// failed is an error.
+func (r *codeRun) handleSandboxEnd(ctx context.Context, err error) error {
+	err = r.e.lifecycle.explainLoss(ctx, r.rec, r.in, err)
+	var end brig.Result
+	if !setSandboxEnd(&end, r.in) {
+		return err
+	}
+	r.res.Lost, r.res.OOMKilled, r.res.SandboxEnded = true, end.OOMKilled, end.SandboxEnded
+	failure := brig.CodeError{Name: "SandboxEnded", Value: fmt.Sprintf("the sandbox ended while the code ran (%s); create a new one", end.SandboxEnded)}
+	if observed := observedError(&end); observed != nil {
+		failure = brig.CodeError{Name: observed.Name, Value: observed.Message + "; " + observed.Hint}
+	}
+	r.fail(ctx, failure)
 	return nil
 }
 

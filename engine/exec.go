@@ -130,6 +130,13 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 	streams := sio
 	streams.Stdout = tee(out, log.stream(), sio.Stdout)
 	streams.Stderr = tee(errs, log.stream(), sio.Stderr)
+	var begun atomic.Bool
+	streams.Started = func(id string) {
+		begun.Store(true)
+		if sio.Started != nil {
+			sio.Started(id)
+		}
+	}
 	var res *brig.Result
 	run, err := pg.vault.withSecrets(ctx, rec, cmd) // secrets are not part of the execution record
 	if err == nil {
@@ -144,6 +151,9 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 		res = &brig.Result{}
 	}
 	res.ExecID, res.Stdout, res.Stderr = x.ExecID, out.output(), errs.output()
+	if res.OOMKilled {
+		setSandboxEnd(res, in)
+	}
 	x.Result = *res
 	// Record the outcome even if the caller has disconnected.
 	wctx, cancel := detachedContext(ctx)
@@ -155,6 +165,10 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 	case cmd.Survive && ctx.Err() != nil:
 		// The execution continues. A later request for it determines its
 		// outcome.
+	case begun.Load() && setSandboxEnd(res, in):
+		_ = pg.lifecycle.explainLoss(wctx, rec, in, err) // it records the end of the sandbox
+		x.Result = *res
+		return res, pg.recordExec(wctx, rec.Tenant, x)
 	default:
 		err = pg.lifecycle.explainLoss(wctx, rec, in, err)
 		x.Done = true
@@ -167,6 +181,27 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 		return res, err
 	}
 	return res, pg.lifecycle.renew(wctx, rec, in, 0)
+}
+
+// setSandboxEnd completes the result of a program that ended with its sandbox. It
+// returns false if the sandbox has not ended, or if it failed: its failure is an
+// error, and not the result of a program.
+func setSandboxEnd(res *brig.Result, in brig.Instance) bool {
+	if !hasEnded(in) {
+		return false
+	}
+	exit := in.Exit()
+	if exit == nil {
+		return false
+	}
+	switch exit.Reason {
+	case brig.Exited, brig.Stopped, brig.Killed, brig.LeaseExpired, brig.OutOfMem, brig.OverTime:
+	default:
+		return false
+	}
+	res.SandboxEnded, res.OOMKilled = exit.Reason, exit.OOMKilled
+	res.Done, res.ExitCode, res.Signal = true, 137, "SIGKILL"
+	return true
 }
 
 // hasEndedTimeout is the maximum time that an instance may take to respond to

@@ -145,10 +145,12 @@ func (v *call) setCodeResult(r *brig.CodeResult) {
 	switch {
 	case r.TimedOut:
 		exit = 124
+	case r.OOMKilled:
+		exit = 137
 	case r.Error != nil || r.Lost:
 		exit = 1
 	}
-	v.setEnd(r.Duration, exit, r.TimedOut, false, false)
+	v.setEnd(r.Duration, exit, r.TimedOut, r.OOMKilled, false)
 }
 
 // report reports a finished call to the observer, and bills its execution.

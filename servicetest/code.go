@@ -508,8 +508,10 @@ func (h codeCases) codeInEnded(t *testing.T) {
 	if _, err := h.Service.Kill(ctx, s.Spec.Name); err != nil {
 		t.Fatal(err)
 	}
-	_, err := running()
-	wantKind(t, "what ran when it ended", err, brig.FailedPrecondition)
+	res, err := running()
+	if err != nil || !res.Lost || res.SandboxEnded != brig.Killed || res.Error == nil {
+		t.Errorf("what ran when it ended: %+v, %v", res, err)
+	}
 	_, err = h.Service.RunCode(ctx, s.Spec.Name, brig.Code{Source: "1"}, nil)
 	wantKind(t, "RunCode", err, brig.FailedPrecondition)
 	_, err = h.Service.CreateContext(ctx, s.Spec.Name, brig.ContextSpec{})

@@ -229,7 +229,7 @@ func (d *toolServer) runInContext(ctx context.Context, req *mcp.CallToolRequest,
 // fromCode converts displayed values to content that a client can show.
 func fromCode(sandbox string, r *brig.CodeResult) *codeOut {
 	out := &codeOut{Context: r.Context, Interrupted: r.Interrupted, Lost: r.Lost}
-	out.Sandbox, out.TimedOut, out.Seconds = sandbox, r.TimedOut, r.Duration.Seconds()
+	out.Sandbox, out.TimedOut, out.OutOfMemory, out.Seconds = sandbox, r.TimedOut, r.OOMKilled, r.Duration.Seconds()
 	var cut [2]bool
 	out.Stdout, cut[0] = outputText(r.Stdout)
 	out.Stderr, cut[1] = outputText(r.Stderr)

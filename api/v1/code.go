@@ -82,9 +82,12 @@ type CodeAnswer struct {
 	TimedOut    bool       `json:"timed_out"`
 	Interrupted bool       `json:"interrupted" doc:"the caller disconnected or interrupted it"`
 	Lost        bool       `json:"lost" doc:"the interpreter ended, and its variables are lost"`
-	Started     time.Time  `json:"started"`
-	DurationMS  float64    `json:"duration_ms"`
-	QueuedMS    float64    `json:"queued_ms" doc:"time in the queue"`
+	OOMKilled   bool       `json:"oom_killed" doc:"the sandbox exceeded its memory limit and ended"`
+	// SandboxEnded is absent for code that its sandbox outlived.
+	SandboxEnded string    `json:"sandbox_ended,omitempty" doc:"why the sandbox ended while the code ran: the reason of its exit"`
+	Started      time.Time `json:"started"`
+	DurationMS   float64   `json:"duration_ms"`
+	QueuedMS     float64   `json:"queued_ms" doc:"time in the queue"`
 }
 
 // Shelf is the state of the warm pool for one class of sandboxes.
@@ -158,6 +161,7 @@ func FromCodeResult(r *brig.CodeResult) CodeAnswer {
 	out := CodeAnswer{
 		Context: r.Context, Count: r.Count, Outputs: FromOutputs(r.Stdout, r.Stderr), Results: FromRich(r.Outputs),
 		TimedOut: r.TimedOut, Interrupted: r.Interrupted, Lost: r.Lost,
+		OOMKilled: r.OOMKilled, SandboxEnded: string(r.SandboxEnded),
 		Started: r.Started, DurationMS: Millis(r.Duration), QueuedMS: Millis(r.Queued),
 	}
 	for _, o := range r.Outputs {
@@ -179,6 +183,7 @@ func (a CodeAnswer) Domain() *brig.CodeResult {
 	r := &brig.CodeResult{
 		Context: a.Context, Count: a.Count, Outputs: toRich(a.Results),
 		TimedOut: a.TimedOut, Interrupted: a.Interrupted, Lost: a.Lost,
+		OOMKilled: a.OOMKilled, SandboxEnded: brig.ExitReason(a.SandboxEnded),
 		Started: a.Started, Duration: FromMillis(a.DurationMS), Queued: FromMillis(a.QueuedMS),
 	}
 	r.Stdout, r.Stderr = a.Outputs.Domain()

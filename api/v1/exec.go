@@ -54,11 +54,13 @@ type Result struct {
 	ExitCode int    `json:"exit_code" doc:"the program's exit code; 128+n if signal n ended it, 124 after a timeout, 137 if it ran out of memory"`
 	Signal   string `json:"signal" doc:"the signal that ended it, if any"`
 
-	TimedOut   bool      `json:"timed_out"`
-	OOMKilled  bool      `json:"oom_killed"`
-	Started    time.Time `json:"started"`
-	DurationMS int64     `json:"duration_ms"`
-	Done       bool      `json:"done" doc:"false while the execution runs"`
+	TimedOut  bool `json:"timed_out"`
+	OOMKilled bool `json:"oom_killed"`
+	// SandboxEnded is absent for a program that its sandbox outlived.
+	SandboxEnded string    `json:"sandbox_ended,omitempty" doc:"why the sandbox ended while the program ran, and ended the program with it: the reason of its exit"`
+	Started      time.Time `json:"started"`
+	DurationMS   int64     `json:"duration_ms"`
+	Done         bool      `json:"done" doc:"false while the execution runs"`
 }
 
 // Execution is the stored record of one exec.
@@ -100,7 +102,7 @@ func (r ExecRequest) Domain() (brig.Command, error) {
 func FromResult(r *brig.Result) Result {
 	return Result{
 		Exec: r.ExecID, Outputs: FromOutputs(r.Stdout, r.Stderr), ExitCode: r.ExitCode, Signal: r.Signal,
-		TimedOut: r.TimedOut, OOMKilled: r.OOMKilled,
+		TimedOut: r.TimedOut, OOMKilled: r.OOMKilled, SandboxEnded: string(r.SandboxEnded),
 		Started: r.Started, DurationMS: r.Duration.Milliseconds(), Done: r.Done,
 	}
 }
@@ -109,7 +111,8 @@ func FromResult(r *brig.Result) Result {
 func (r Result) Domain() *brig.Result {
 	out := &brig.Result{
 		ExecID: r.Exec, ExitCode: r.ExitCode, Signal: r.Signal, TimedOut: r.TimedOut, OOMKilled: r.OOMKilled,
-		Started: r.Started, Duration: ToDuration(r.DurationMS), Done: r.Done,
+		SandboxEnded: brig.ExitReason(r.SandboxEnded),
+		Started:      r.Started, Duration: ToDuration(r.DurationMS), Done: r.Done,
 	}
 	out.Stdout, out.Stderr = r.Outputs.Domain()
 	return out

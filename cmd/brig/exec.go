@@ -112,6 +112,8 @@ func (c processCommands) reportEnd(res *brig.Result) {
 		printProblem(c.stderr, "the command timed out after "+res.Duration.Round(time.Millisecond).String(), brig.Timeout.Code(), hint)
 	case res.OOMKilled:
 		printProblem(c.stderr, "the sandbox exceeded its memory limit", brig.OutOfMemory.Code(), "create a sandbox with more: brig sandbox create --memory SIZE")
+	case res.SandboxEnded != "":
+		printProblem(c.stderr, "the sandbox ended while the command ran ("+string(res.SandboxEnded)+")", brig.FailedPrecondition.Code(), "create a new one; logs and exit of this one are kept")
 	}
 }
 

@@ -106,6 +106,8 @@ export interface ExecResult {
   truncated: boolean
   timed_out: boolean
   oom_killed: boolean
+  /** Why the sandbox ended while the program ran, for example `killed`. */
+  sandbox_ended?: string
 }
 
 /** How a program ended. */

@@ -254,6 +254,8 @@ class ExecResult:
     signal: str = ""
     timed_out: bool = False
     oom_killed: bool = False
+    #: Why the sandbox ended while the program ran, for example ``killed``; empty otherwise.
+    sandbox_ended: str = ""
     #: Seconds.
     duration: float = 0.0
     id: str = ""
@@ -343,6 +345,10 @@ class CodeResult:
     timed_out: bool = False
     #: The interpreter ended, and its variables are gone.
     lost: bool = False
+    #: The sandbox exceeded its memory limit and ended.
+    oom_killed: bool = False
+    #: Why the sandbox ended while the code ran, for example ``killed``; empty otherwise.
+    sandbox_ended: str = ""
 
     @property
     def ok(self) -> bool:

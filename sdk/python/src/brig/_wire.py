@@ -145,6 +145,7 @@ def _ended(b: Body) -> Body:
         "signal": b.get("signal", ""),
         "timed_out": b["timed_out"],
         "oom_killed": b["oom_killed"],
+        "sandbox_ended": b.get("sandbox_ended", ""),
         "duration": b["duration_ms"] / 1000,
         "id": b.get("exec", ""),
     }
@@ -190,6 +191,8 @@ def code_result(b: Body) -> n.CodeResult:
         context_id=b["context_id"],
         timed_out=b["timed_out"],
         lost=b["lost"],
+        oom_killed=b.get("oom_killed", False),
+        sandbox_ended=b.get("sandbox_ended", ""),
     )
 
 
