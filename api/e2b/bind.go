@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
@@ -58,6 +59,9 @@ const noSource = "-"
 // header, or r's URL was signed with it. The source is empty for a wrong token.
 func (k *tokens) presentedSource(r *http.Request, s *brig.Sandbox, t target) string {
 	id := string(s.ID)
+	if t.port != portEnvd && t.port != portCode {
+		return k.portSource(r, id)
+	}
 	if token := r.Header.Get(headerToken); token != "" {
 		if source := sourceOfToken(token); source != "" && equalSecrets(token, k.token(id, source)) {
 			return source
@@ -80,6 +84,30 @@ func (k *tokens) presentedSource(r *http.Request, s *brig.Sandbox, t target) str
 		}
 	}
 	return ""
+}
+
+// portSource returns the source of a sandbox's token in a request to a program
+// in the sandbox. The traffic token takes precedence. The program may use the
+// same headers for tokens of its own, so wrong tokens are ignored.
+func (k *tokens) portSource(r *http.Request, id string) string {
+	for _, token := range r.Header.Values(headerTraffic) {
+		if source := sourceOfToken(token); source != "" && equalSecrets(token, k.trafficToken(id, source)) {
+			return source
+		}
+	}
+	for _, token := range r.Header.Values(headerToken) {
+		if source := sourceOfToken(token); source != "" && equalSecrets(token, k.token(id, source)) {
+			return source
+		}
+	}
+	return ""
+}
+
+// hasTrafficToken reports whether a request has the traffic token of a sandbox
+// for a source.
+func (k *tokens) hasTrafficToken(r *http.Request, id, source string) bool {
+	want := k.trafficToken(id, source)
+	return slices.ContainsFunc(r.Header.Values(headerTraffic), func(got string) bool { return equalSecrets(got, want) })
 }
 
 // signers returns the ids of the keys that may have signed a URL. These are the

@@ -76,29 +76,17 @@ func (f *forwarder) dial(ctx context.Context, _, addr string) (net.Conn, error) 
 // forward forwards a request to a port of a sandbox.
 func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) {
 	httpapi.OpenBody(r)
-	if token := r.Header.Get(headerToken); token != "" && equalSecrets(token, f.tokens.token(t.id, f.tokens.sourceIn(r))) {
-		// The sandbox's token is for this server, and the program in the
-		// sandbox must not receive it. Any other token in this header belongs
-		// to the client and is forwarded.
-		r.Header.Del(headerToken)
-	}
 	// The program in the sandbox sets its own caching headers.
 	for _, name := range []string{"Cache-Control", "X-Content-Type-Options", httpapi.RequestID} {
 		w.Header().Del(name)
 	}
-	proxy := httputil.ReverseProxy{
-		Rewrite:   func(p *httputil.ProxyRequest) { f.rewrite(p, s, t) },
-		Transport: f.transport,
-		ModifyResponse: func(r *http.Response) error {
-			restrictCookies(r.Header)
-			httpapi.ShieldResponse(r.Header)
-			return nil
-		},
+	f.tokens.shield().Proxy(httputil.ReverseProxy{
+		Rewrite:       func(p *httputil.ProxyRequest) { f.rewrite(p, s, t) },
+		Transport:     f.transport,
 		FlushInterval: -1,
 		ErrorLog:      slog.NewLogLogger(f.Log.Handler(), slog.LevelDebug),
 		ErrorHandler:  func(w http.ResponseWriter, r *http.Request, err error) { f.writeNoPort(w, r, t, err) },
-	}
-	proxy.ServeHTTP(w, r)
+	}, w, r)
 }
 
 // rewrite converts the client's request to the request to the sandbox.
@@ -117,22 +105,6 @@ func (f *forwarder) rewrite(p *httputil.ProxyRequest, s *brig.Sandbox, t target)
 	}
 	for _, name := range []string{headerID, headerPort, headerTraffic} {
 		out.Header.Del(name)
-	}
-	httpapi.ShieldOf(f.Keys).Request(out)
-}
-
-// restrictCookies limits every cookie that a server in a sandbox sets to that
-// server's own host. A cookie for the whole domain would be sent to every other
-// sandbox.
-func restrictCookies(h http.Header) {
-	cookies := h.Values("Set-Cookie")
-	for i, c := range cookies {
-		parts := strings.Split(c, ";")
-		kept := slices.DeleteFunc(parts[1:], func(part string) bool {
-			name, _, _ := strings.Cut(part, "=")
-			return strings.EqualFold(strings.TrimSpace(name), "domain")
-		})
-		cookies[i] = strings.Join(append(parts[:1], kept...), ";")
 	}
 }
 

@@ -81,7 +81,7 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 		p.fail(w, r, err)
 		return
 	}
-	if t.port != portEnvd && isClosed(s) && !equalSecrets(r.Header.Get(headerTraffic), p.tokens.trafficToken(t.id, p.tokens.sourceIn(r))) {
+	if t.port != portEnvd && isClosed(s) && !p.tokens.hasTrafficToken(r, t.id, p.tokens.sourceIn(r)) {
 		p.writeUnreachable(w, r, unreachable{SandboxID: t.id, Code: http.StatusForbidden,
 			Message: "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong"})
 		return

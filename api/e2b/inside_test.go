@@ -194,16 +194,70 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// A server in a sandbox does not receive the sandbox's token. A different token
-// in the same header is forwarded.
+// A server in a sandbox receives no token of a sandbox, its own or another, in
+// whatever header it is. A token of the application in the same header is
+// forwarded, and opens the ports of a closed sandbox no less than its absence.
 func TestForwardRemovesTokens(t *testing.T) {
 	s, _, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	s.listen(8080, addr(app(t)))
-	for token, want := range map[string]bool{token1: false, "theirs": true, "k1." + token1: true} {
+	for token, want := range map[string]bool{token1: false, "theirs": true, "k1." + token1: false, token1[1:] + "0": true} {
 		resp, got := doRequest(t, http.MethodGet, srv.URL+"/", "", "Host", "8080-sb1.box.test:8443", "X-Access-Token", token)
 		if resp.StatusCode != http.StatusOK || strings.Contains(got, token) != want {
 			t.Errorf("with %s: %d %s", token, resp.StatusCode, got)
+		}
+	}
+}
+
+// keyed is the actor of the one key of keyedKeys.
+var keyed = brig.Actor{Name: "ann", Tenant: "acme", Role: brig.Member, Key: "k" + strings.Repeat("a", 26)}
+
+// keyedKeys accepts every key.
+type keyedKeys struct{}
+
+func (keyedKeys) KeyActor(context.Context, [32]byte) (brig.Actor, error) { return keyed, nil }
+
+// The application in a closed sandbox may use the header X-Access-Token itself.
+// The traffic token opens the port, and the application receives its own token,
+// also if the client sends Brig's in the same header. Control: its own token
+// alone does not open the port.
+func TestClosedPortsKeepTheApplicationsToken(t *testing.T) {
+	s, _, srv := serve(t, func(o *e2b.Options) {
+		o.Keys = keyedKeys{}
+		o.KeyActor = func(context.Context, string) (brig.Actor, error) { return keyed, nil }
+	})
+	answer := createSandbox(t, srv.URL, `{"templateID":"base","network":{"allowPublicTraffic":false}}`)
+	field := func(name string) string {
+		_, rest, _ := strings.Cut(answer, `"`+name+`":"`)
+		value, _, _ := strings.Cut(rest, `"`)
+		return value
+	}
+	traffic, access := field("trafficAccessToken"), field("envdAccessToken")
+	s.listen(8080, addr(app(t)))
+	for _, c := range []struct {
+		name   string
+		sent   http.Header
+		status int
+	}{
+		{"its own token", http.Header{"X-Access-Token": {"mine"}, "E2b-Traffic-Access-Token": {traffic}}, 200},
+		{"its own token first", http.Header{"X-Access-Token": {"mine", access}, "E2b-Traffic-Access-Token": {traffic}}, 200},
+		{"its own token second", http.Header{"X-Access-Token": {access, "mine"}, "E2b-Traffic-Access-Token": {traffic}}, 200},
+		{"both in one line", http.Header{"X-Access-Token": {access + ", mine"}, "E2b-Traffic-Access-Token": {traffic}}, 200},
+		{"a second traffic token", http.Header{"X-Access-Token": {"mine"}, "E2b-Traffic-Access-Token": {"wrong", traffic}}, 200},
+		{"no traffic token", http.Header{"X-Access-Token": {"mine"}}, 403},
+		{"the access token alone", http.Header{"X-Access-Token": {access, "mine"}}, 403},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host, req.Header = "8080-sb1.box.test:8443", c.sent
+		resp, got := send(t, req)
+		if resp.StatusCode != c.status || strings.Contains(got, "X-Access-Token: mine") != (c.status == 200) {
+			t.Errorf("%s: %d %s", c.name, resp.StatusCode, got)
+		}
+		if strings.Contains(got, traffic) || strings.Contains(got, access) {
+			t.Errorf("%s: the application has a token of Brig: %s", c.name, got)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // SandboxAccess describes a sandbox for the data plane.
@@ -67,6 +68,25 @@ func (k *tokens) restrictedToken(s, source string) string {
 		return k.mac(s)
 	}
 	return source + "." + k.mac(s+"."+source)
+}
+
+// shield returns the filter of requests to ports of sandboxes.
+func (k *tokens) shield() httpapi.Shield {
+	s := httpapi.ShieldOf(k.Keys)
+	if k.Options.KeyActor == nil {
+		s.Own = k.isSandboxToken
+	}
+	return s
+}
+
+// isSandboxToken reports whether a token belongs to a sandbox and to no key.
+func (k *tokens) isSandboxToken(token string) bool {
+	for id := range k.candidates() {
+		if equalSecrets(token, k.token(id, "")) || equalSecrets(token, k.trafficToken(id, "")) {
+			return true
+		}
+	}
+	return false
 }
 
 // sourceOfToken returns the source in a token, without verifying the token.

@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"encoding/base64"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -15,15 +13,19 @@ import (
 // receive these credentials, and must not set cookies that this server reads.
 
 // A Shield removes the credentials that Brig accepts from requests to
-// sandboxes. It removes every header, cookie and query parameter that contains
-// a key, a grant, a session, a sandbox token, a URL signature, or a token of
-// the server's identity provider. It keeps all other headers, cookies and
-// parameters.
+// sandboxes: keys, grants, sessions, sandbox tokens, URL signatures, and tokens
+// of the server's identity provider. It recognizes them by their value, in any
+// header, cookie, query parameter or part of the path, and removes only the
+// value. It keeps everything else unchanged.
 type Shield struct {
 	// Takes reports whether the server accepts a token of an identity provider,
 	// according to the token's claims. If Takes is nil, the server accepts no
 	// such token.
 	Takes func(token string) bool
+	// Own reports whether 64 hexadecimal digits are a sandbox token of the
+	// server. Only a server whose tokens belong to no key needs it: other tokens
+	// have a form of their own. If Own is nil, the server has no such token.
+	Own func(token string) bool
 }
 
 // TokenTaker is implemented by Keys that accept tokens of an identity provider.
@@ -42,44 +44,96 @@ func ShieldOf(keys Keys) Shield {
 	return Shield{}
 }
 
-// Request removes Brig's credentials from a request to a sandbox.
-func (s Shield) Request(r *http.Request) {
-	h := r.Header
-	s.filterList(h, "Cookie", ";", "; ", isOurCookie)
-	// A client offers several protocols, and some programs in browsers put a
-	// token into one of them.
-	s.filterList(h, "Sec-Websocket-Protocol", ",", ", ", func(string) bool { return false })
-	h.Del(CSRF)
-	for name, values := range h {
-		if slices.ContainsFunc(values, s.hasCredential) {
-			delete(h, name)
-		}
-	}
-	for _, name := range []string{"Authorization", "Proxy-Authorization", "X-Api-Key", "X-Access-Token"} {
-		if slices.ContainsFunc(h.Values(name), s.carriesKey) {
-			h.Del(name)
-		}
-	}
-	r.URL.RawQuery = s.query(r.URL.RawQuery)
+// lists maps the headers whose values are lists to the separator of the list.
+// Clients and proxies may join several values of the headers for credentials,
+// so Brig's own and the program's own can be in one line.
+var lists = map[string]string{
+	"Cookie": ";", "Sec-Websocket-Protocol": ",",
+	"Authorization": ",", "Proxy-Authorization": ",", "X-Api-Key": ",", "X-Access-Token": ",",
 }
 
-// filterList removes parts from a header that is a list: those that contain a
-// credential and those for which ours returns true.
-func (s Shield) filterList(h http.Header, name, separator, joint string, ours func(string) bool) {
-	lines := h.Values(name)
-	if len(lines) == 0 {
-		return
-	}
-	kept := []string{}
-	for _, line := range lines {
-		for part := range strings.SplitSeq(line, separator) {
-			if part = strings.TrimSpace(part); part != "" && !ours(part) && !s.hasCredential(part) {
-				kept = append(kept, part)
+// removed replaces a part of a path that contains a credential.
+const removed = "removed"
+
+// Request removes Brig's credentials from a request to a sandbox.
+func (s Shield) Request(r *http.Request) {
+	r.Header.Del(CSRF)
+	for _, h := range []http.Header{r.Header, r.Trailer} {
+		for name, lines := range h {
+			if len(lines) == 0 {
+				continue // a trailer whose value follows the body
+			}
+			if h[name] = s.lines(http.CanonicalHeaderKey(name), lines); len(h[name]) == 0 {
+				delete(h, name)
 			}
 		}
 	}
-	if h.Del(name); len(kept) > 0 {
-		h.Set(name, strings.Join(kept, joint))
+	u := r.URL
+	u.User = nil
+	if s.hasCredential(u.Opaque) {
+		u.Opaque = ""
+	}
+	s.path(u)
+	u.RawQuery = s.query(u.RawQuery)
+}
+
+// lines removes the values with a credential from the lines of a header.
+func (s Shield) lines(name string, lines []string) (kept []string) {
+	for _, line := range lines {
+		if !s.isOurs(name, line) {
+			kept = append(kept, line)
+			continue
+		}
+		separator := lists[name]
+		if separator == "" {
+			continue
+		}
+		parts := slices.DeleteFunc(strings.Split(line, separator), func(part string) bool {
+			return strings.TrimSpace(part) == "" || s.isOurs(name, part)
+		})
+		for i := range parts {
+			parts[i] = strings.TrimSpace(parts[i])
+		}
+		if line = strings.Join(parts, separator+" "); line != "" && !s.isOurs(name, line) {
+			kept = append(kept, line)
+		}
+	}
+	return kept
+}
+
+// isOurs reports whether a line of a header, or a part of it, contains a
+// credential.
+func (s Shield) isOurs(name, text string) bool {
+	switch name {
+	case "Cookie":
+		if slices.ContainsFunc(strings.Split(text, ";"), isOurCookie) {
+			return true
+		}
+	case "Authorization", "Proxy-Authorization", "X-Api-Key", "X-Access-Token":
+		if slices.ContainsFunc(strings.Split(text, ","), s.carriesKey) {
+			return true
+		}
+	}
+	return s.hasCredential(text)
+}
+
+// path replaces the parts of a path that contain a credential.
+func (s Shield) path(u *url.URL) {
+	parts := strings.Split(u.EscapedPath(), "/")
+	changed := false
+	for i, part := range parts {
+		if s.hasCredential(part) {
+			parts[i], changed = removed, true
+		}
+	}
+	if !changed {
+		return
+	}
+	u.RawPath = strings.Join(parts, "/")
+	if plain, err := url.PathUnescape(u.RawPath); err == nil {
+		u.Path = plain
+	} else {
+		u.Path, u.RawPath = u.RawPath, ""
 	}
 }
 
@@ -93,11 +147,7 @@ func (s Shield) query(raw string) string {
 			pair, after = rest[:i+1], rest[i+1:]
 		}
 		rest = after
-		text := strings.TrimRight(pair, "&;")
-		if plain, err := url.QueryUnescape(text); err == nil {
-			text = plain
-		}
-		if s.hasCredential(text) || signedPair.MatchString(text) {
+		if s.hasCredential(strings.TrimRight(pair, "&;")) {
 			changed = true
 			continue
 		}
@@ -109,35 +159,33 @@ func (s Shield) query(raw string) string {
 	return strings.TrimRight(kept.String(), "&;")
 }
 
-var (
-	// credential matches the credentials that Brig issues: keys, grants,
-	// sessions, keys in E2B's form, and sandbox tokens. A sandbox token begins
-	// with the id of the key from which it was derived.
-	credential = regexp.MustCompile(`brig_[A-Za-z0-9_.~-]{40}|e2b_[0-9A-Fa-f]{40}|k(?:[0-9a-f]{20}|[a-z2-7]{26})(?:~[A-Za-z0-9_-]+)?\.[0-9a-f]{64}`)
-	// webToken matches a JSON Web Token.
-	webToken = regexp.MustCompile(`eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`)
-	// signedPair matches the signature of an E2B URL.
-	signedPair = regexp.MustCompile(`^signature=v1_[A-Za-z0-9+/ ]{43}$`)
-)
-
-// hasCredential reports whether a text contains a credential that Brig accepts.
-func (s Shield) hasCredential(text string) bool {
-	return credential.MatchString(text) ||
-		s.Takes != nil && strings.Contains(text, "eyJ") && slices.ContainsFunc(webToken.FindAllString(text, -1), s.Takes)
-}
-
 // ShieldResponse removes from a sandbox's response every header that would
-// change this server's cookies in the browser.
+// change this server's cookies in the browser. It limits the sandbox's own
+// cookies to the host of its port: a browser would send a cookie for the whole
+// domain to every other sandbox.
 func ShieldResponse(h http.Header) {
 	if set := h.Values("Set-Cookie"); len(set) > 0 {
-		h["Set-Cookie"] = slices.DeleteFunc(slices.Clone(set), isOurCookie)
-		if len(h["Set-Cookie"]) == 0 {
+		set = slices.DeleteFunc(slices.Clone(set), isOurCookie)
+		for i, cookie := range set {
+			set[i] = withoutDomain(cookie)
+		}
+		if h["Set-Cookie"] = set; len(set) == 0 {
 			h.Del("Set-Cookie")
 		}
 	}
 	// This header would clear the cookies of the whole domain, including the
 	// console's.
 	h.Del("Clear-Site-Data")
+}
+
+// withoutDomain removes the attribute Domain from a cookie.
+func withoutDomain(cookie string) string {
+	parts := strings.Split(cookie, ";")
+	kept := slices.DeleteFunc(parts[1:], func(part string) bool {
+		name, _, _ := strings.Cut(part, "=")
+		return strings.EqualFold(strings.TrimSpace(name), "domain")
+	})
+	return strings.Join(append(parts[:1], kept...), ";")
 }
 
 // isOurCookie reports whether a cookie pair sets a cookie of this server, in
@@ -153,30 +201,4 @@ func isOurCookie(pair string) bool {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	return name == sessionCookie || name == loginCookie
-}
-
-// carriesKey reports whether the value of a credential header contains a Brig
-// key, also as the user or password of Basic authentication. Here the prefix of
-// a key is sufficient, because even a truncated key must stay secret.
-func (s Shield) carriesKey(value string) bool {
-	scheme, rest, found := strings.Cut(strings.TrimSpace(value), " ")
-	if !found {
-		return isKey(scheme)
-	}
-	rest = strings.TrimSpace(rest)
-	if strings.EqualFold(scheme, "Basic") {
-		b, err := base64.StdEncoding.DecodeString(rest)
-		if err != nil {
-			b, err = base64.RawStdEncoding.DecodeString(rest)
-		}
-		user, password, _ := strings.Cut(string(b), ":")
-		return err == nil && (isKey(user) || isKey(password) || s.hasCredential(string(b)))
-	}
-	return isKey(rest)
-}
-
-// isKey reports whether a secret has the prefix of a Brig key, grant or
-// session, or of an E2B key.
-func isKey(s string) bool {
-	return strings.HasPrefix(s, KeyPrefix) || strings.HasPrefix(s, "e2b_")
 }

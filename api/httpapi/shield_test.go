@@ -2,8 +2,15 @@ package httpapi_test
 
 import (
 	"encoding/base64"
+	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/textproto"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +26,10 @@ func jwt(claims string) string {
 }
 
 // shield is the shield of a server with an identity provider.
-var shield = httpapi.Shield{Takes: brig.TokenRule{Issuer: "https://idp.test", Audiences: []string{"brig", "https://api.test"}}.Takes}
+var shield = httpapi.Shield{Takes: brig.TokenRule{Issuer: "https://idp.test", Audiences: []string{"brig", "https://api.test"}}.Takes, Own: func(s string) bool { return s == unbound }}
+
+// unbound is a sandbox token that belongs to no key.
+var unbound = strings.Repeat("0c", 32)
 
 func TestShieldRequest(t *testing.T) {
 	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -66,14 +76,36 @@ func TestShieldRequest(t *testing.T) {
 		{"a key in the query", "?", "a=1&token=" + rightKey + "&b=%2F", "a=1&b=%2F"},
 		{"an escaped key in the query", "?", "a=1;token=%62rig" + strings.TrimPrefix(rightKey, "brig"), "a=1"},
 		{"a person's token in the query", "?", "access_token=" + ours, ""},
+		{"the guest's own cookies, as they are", "Cookie", "a=1;b=\"x; y\";  c", "a=1;b=\"x; y\";  c"},
+		{"an escaped key in a cookie", "Cookie", "a=1; t=%62rig" + strings.TrimPrefix(rightKey, "brig"), "a=1"},
+		{"an access token before the guest's own", "X-Access-Token", access + ", mine", "mine"},
+		{"an access token behind the guest's own", "X-Access-Token", "mine," + access, "mine"},
+		{"a key behind the guest's own", "Authorization", "Bearer mine, Bearer " + rightKey, "Bearer mine"},
+		{"a key in Base64", "X-Anything", basic("x:" + e2bKey)[6:], ""},
+		{"a key of Kubernetes' clients", "Sec-Websocket-Protocol", "base64url.bearer.authorization.k8s.io." + base64.RawURLEncoding.EncodeToString([]byte(rightKey)) + ", v5.channel.k8s.io", "v5.channel.k8s.io"},
+		{"a key in a token of the guest's own", "Authorization", "Bearer " + jwt(`{"iss":"app","key":"`+rightKey+`"}`), ""},
+		{"a key, escaped three times", "Referer", "http://x/?a=%252562rig" + strings.TrimPrefix(rightKey, "brig"), ""},
+		{"a signature in the address before", "Referer", "http://x/files?path=a&signature=v1_" + strings.Repeat("aB/", 14) + "%2B", ""},
+		{"a signature in JSON", "X-Anything", `{"signature":"v1_` + strings.Repeat("aB/", 14) + `+"}`, ""},
+		{"an unbound token of this server", "X-Anything", "t=" + unbound, ""},
+		{"an unbound token in a query", "?", "a=1&t=" + unbound, "a=1"},
+		{"the guest's own digest", "X-Anything", "t=" + strings.Repeat("0b", 32), "t=" + strings.Repeat("0b", 32)},
+		{"the guest's own Base64", "X-Anything", basic(strings.Repeat("user:password", 9)), basic(strings.Repeat("user:password", 9))},
+		{"a key in the path", "/", "/a%20b/" + e2bKey + "/c", "/a%20b/removed/c"},
+		{"an escaped key in the path", "/", "/a/%65" + e2bKey[1:], "/a/removed"},
+		{"a path of the guest's own", "/", "/a%2Fb/brig_x", "/a%2Fb/brig_x"},
 		{"a signature in the query", "?", "path=x&signature=v1_" + strings.Repeat("aB/", 14) + "%2B", "path=x"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "http://sandbox/", nil)
 		got := func() string { return r.Header.Get(c.header) }
-		if c.header == "?" {
+		switch c.header {
+		case "?":
 			r.URL.RawQuery = c.value
 			got = func() string { return r.URL.RawQuery }
-		} else {
+		case "/":
+			r = httptest.NewRequest(http.MethodGet, "http://user:"+rightKey+"@sandbox"+c.value, nil)
+			got = func() string { return r.URL.EscapedPath() + r.URL.User.String() }
+		default:
 			r.Header.Set(c.header, c.value)
 		}
 		if shield.Request(r); got() != c.want {
@@ -88,12 +120,71 @@ func TestShieldRequest(t *testing.T) {
 	}
 }
 
+// Each line of a repeated header is judged alone.
+func TestShieldRequestLines(t *testing.T) {
+	access := "k" + strings.Repeat("a2", 13) + "." + strings.Repeat("0a", 32)
+	r := httptest.NewRequest(http.MethodGet, "http://sandbox/", nil)
+	r.Header = http.Header{
+		"X-Access-Token": {"mine", access, "other", access}, "Authorization": {"Bearer " + rightKey, "Bearer mine"},
+		"Cookie": {"brig_session=x", "a=1", "b=2; t=" + access}, "X-Only": {access, access}, "X-Own": {"1", "2"},
+	}
+	r.Trailer = http.Header{"X-Late": nil, "X-Access-Token": {access, "mine"}}
+	shield.Request(r)
+	want := http.Header{"X-Access-Token": {"mine", "other"}, "Authorization": {"Bearer mine"}, "Cookie": {"a=1", "b=2"}, "X-Own": {"1", "2"}}
+	if !maps.EqualFunc(r.Header, want, slices.Equal) {
+		t.Errorf("%q, want %q", r.Header, want)
+	}
+	if want := (http.Header{"X-Late": nil, "X-Access-Token": {"mine"}}); !maps.EqualFunc(r.Trailer, want, slices.Equal) {
+		t.Errorf("trailer %q, want %q", r.Trailer, want)
+	}
+}
+
+// A proxy shields the final response and the informational ones before it.
+func TestShieldProxy(t *testing.T) {
+	guest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Set-Cookie"] = []string{"brig_session=early", "own=early; Domain=box.test"}
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header()["Set-Cookie"] = []string{"brig_session=late", "own=late; Domain=box.test"}
+		fmt.Fprintf(w, "%q", r.Header)
+	}))
+	t.Cleanup(guest.Close)
+	to, _ := url.Parse(guest.URL)
+	proxy := func(w http.ResponseWriter, r *http.Request) {
+		shield.Proxy(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
+	}
+	control := (&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}).ServeHTTP
+	for name, handler := range map[string]http.HandlerFunc{"": proxy, "the control": control} {
+		srv := httptest.NewServer(handler)
+		t.Cleanup(srv.Close)
+		var set []string
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+			set = append(set, h["Set-Cookie"]...)
+			return nil
+		}})
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+rightKey)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		set = append(set, resp.Header["Set-Cookie"]...)
+		if err != nil || name == "" != slices.Equal(set, []string{"own=early", "own=late"}) || name == "" == strings.Contains(string(body), rightKey) {
+			t.Errorf("%s: it sets %q, and the guest has %s (%v)", name, set, body, err)
+		}
+	}
+}
+
 func TestShieldResponse(t *testing.T) {
 	h := http.Header{"Clear-Site-Data": {`"cookies"`}, "Set-Cookie": {
-		"brig_session=x; Path=/", "a=1; HttpOnly", "=brig_session=x", "BRIG_LOGIN=x", "__Host-brig_session=x", "__Secure-x=y", "brig_session",
+		"brig_session=x; Path=/", "a=1; HttpOnly", "b=2;domain=.e2b.test", "c=domain=x; HttpOnly", "d=4; DOMAIN = x ; SameSite=Lax", "=brig_session=x", "BRIG_LOGIN=x", "__Host-brig_session=x", "__Secure-x=y", "brig_session",
 	}}
 	httpapi.ShieldResponse(h)
-	if want := []string{"a=1; HttpOnly", "__Secure-x=y"}; !slices.Equal(h["Set-Cookie"], want) || len(h) != 1 {
+	if want := []string{"a=1; HttpOnly", "b=2", "c=domain=x; HttpOnly", "d=4; SameSite=Lax", "__Secure-x=y"}; !slices.Equal(h["Set-Cookie"], want) || len(h) != 1 {
 		t.Errorf("%q, want %q", h, want)
 	}
 }

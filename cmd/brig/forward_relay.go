@@ -146,7 +146,7 @@ func (f *forwarder) proxy(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no connection", http.StatusInternalServerError)
 		return
 	}
-	(&httputil.ReverseProxy{
+	f.shield.Proxy(httputil.ReverseProxy{
 		Transport:     conn.transport,
 		FlushInterval: -1,
 		ErrorLog:      f.web.ErrorLog,
@@ -154,11 +154,6 @@ func (f *forwarder) proxy(w http.ResponseWriter, r *http.Request) {
 			p.Out.URL.Scheme, p.Out.URL.Host = "http", "sandbox"
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = p.In.Host
-			f.shield.Request(p.Out)
-		},
-		ModifyResponse: func(r *http.Response) error {
-			httpapi.ShieldResponse(r.Header)
-			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
 			if r.Context().Err() == nil {
@@ -166,7 +161,7 @@ func (f *forwarder) proxy(w http.ResponseWriter, r *http.Request) {
 			}
 			w.WriteHeader(http.StatusBadGateway)
 		},
-	}).ServeHTTP(w, r)
+	}, w, r)
 }
 
 // clientConn is the client's end of a connection. Its bytes are forwarded once

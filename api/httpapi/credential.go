@@ -1,0 +1,120 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The forms of the credentials that a Shield removes.
+var (
+	// credential matches the credentials that Brig issues: keys, grants,
+	// sessions, keys in E2B's form, sandbox tokens, and signatures of E2B's URLs.
+	// A sandbox token begins with the id of the key from which it was derived.
+	credential = regexp.MustCompile(`brig_[A-Za-z0-9_.~-]{40}|e2b_[0-9A-Fa-f]{40}|k(?:[0-9a-f]{20}|[a-z2-7]{26})(?:~[A-Za-z0-9_-]+)?\.[0-9a-f]{64}` +
+		`|(?:^|[^A-Za-z0-9_-])signature["']?[=:]["']?v1_[A-Za-z0-9+/_ -]{43}`)
+	// webToken matches a JSON Web Token.
+	webToken = regexp.MustCompile(`eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`)
+	// digits matches a sandbox token that belongs to no key.
+	digits = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
+	// encoded matches Base64 that is long enough to contain a credential.
+	encoded = regexp.MustCompile(`[A-Za-z0-9+/_-]{56,}`)
+)
+
+// maxEscapes is how often a text may be percent-encoded. Every program in a
+// chain may decode it once.
+const maxEscapes = 3
+
+// hasCredential reports whether a text contains a credential that Brig accepts,
+// as it is, percent-encoded, or in Base64.
+func (s Shield) hasCredential(text string) bool {
+	for range maxEscapes {
+		if s.matches(text) || slices.ContainsFunc(encoded.FindAllString(text, -1), s.encodes) {
+			return true
+		}
+		plain := unescape(text)
+		if plain == text {
+			return false
+		}
+		text = plain
+	}
+	return s.matches(text)
+}
+
+// matches reports whether a text contains a credential as it is.
+func (s Shield) matches(text string) bool {
+	return strings.ContainsAny(text, "_.") && credential.MatchString(text) ||
+		s.Takes != nil && strings.Contains(text, "eyJ") && slices.ContainsFunc(webToken.FindAllString(text, -1), s.Takes) ||
+		s.Own != nil && slices.ContainsFunc(digits.FindAllString(text, -1), s.Own)
+}
+
+// encodes reports whether a text in Base64, of either alphabet, contains a
+// credential. Characters of the alphabet may precede the Base64.
+func (s Shield) encodes(text string) bool {
+	text = strings.NewReplacer("-", "+", "_", "/").Replace(text)
+	for i := range 4 {
+		part := text[i:]
+		if len(part)%4 == 1 {
+			part = part[:len(part)-1] // it belongs to what follows
+		}
+		b, err := base64.RawStdEncoding.DecodeString(part)
+		if err == nil && s.matches(string(b)) {
+			return true
+		}
+	}
+	return false
+}
+
+// unescape decodes percent-encoding, and leaves invalid sequences unchanged.
+func unescape(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] == '%' && i+2 < len(text) {
+			if high, low := hexDigit(text[i+1]), hexDigit(text[i+2]); high >= 0 && low >= 0 {
+				out = append(out, byte(high<<4|low))
+				i += 2
+				continue
+			}
+		}
+		out = append(out, text[i])
+	}
+	return string(out)
+}
+
+// hexDigit returns the value of a hexadecimal digit, or -1.
+func hexDigit(c byte) int {
+	if c >= 'A' && c <= 'F' {
+		c += 'a' - 'A'
+	}
+	return strings.IndexByte("0123456789abcdef", c)
+}
+
+// carriesKey reports whether the value of a credential header contains a Brig
+// key, also as the user or password of Basic authentication. Here the prefix of
+// a key is sufficient, because even a truncated key must stay secret.
+func (s Shield) carriesKey(value string) bool {
+	scheme, rest, found := strings.Cut(strings.TrimSpace(value), " ")
+	if !found {
+		return isKey(scheme)
+	}
+	rest = strings.TrimSpace(rest)
+	if strings.EqualFold(scheme, "Basic") {
+		b, err := base64.StdEncoding.DecodeString(rest)
+		if err != nil {
+			b, err = base64.RawStdEncoding.DecodeString(rest)
+		}
+		user, password, _ := strings.Cut(string(b), ":")
+		return err == nil && (isKey(user) || isKey(password) || s.hasCredential(string(b)))
+	}
+	return isKey(rest)
+}
+
+// isKey reports whether a secret has the prefix of a Brig key, grant or
+// session, or of an E2B key.
+func isKey(s string) bool {
+	return strings.HasPrefix(s, KeyPrefix) || strings.HasPrefix(s, "e2b_")
+}
