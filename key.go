@@ -112,8 +112,8 @@ func (a Actor) Narrowing() Narrowing {
 }
 
 // Ended returns Unauthenticated if the derived credential has expired.
-func (n Narrowing) Ended(now time.Time) error {
-	if now.Before(n.Expires) {
+func (n Narrowing) Ended(clock Clock) error {
+	if !n.Expires.IsZero() && !clock.Ended(n.Expires) {
 		return nil
 	}
 	return Errorf(Unauthenticated, "the grant has expired").WithHint("ask its issuer for a new one")
@@ -153,3 +153,28 @@ func (a Actor) Covers(b Actor) bool {
 	}
 	return true
 }
+
+// Clock decides whether a credential has ended: a key, a grant, a session, a
+// link, a token. Every comparison of such an end uses it, because the system's
+// clock can be set back.
+type Clock interface {
+	// Now returns the current time, which is never before an earlier result.
+	// The end of a new credential is computed from it.
+	Now() time.Time
+	// Ended reports whether a time has passed. A time that has passed once
+	// remains passed, also after a restart. The zero time never passes.
+	Ended(end time.Time) bool
+}
+
+// WallClock is the system's clock as a Clock. It follows the system's clock
+// when that is set back, so it is only for tests and for programs that issue no
+// credentials.
+type WallClock func() time.Time
+
+var _ Clock = WallClock(nil)
+
+// Now implements Clock.
+func (c WallClock) Now() time.Time { return c() }
+
+// Ended implements Clock.
+func (c WallClock) Ended(end time.Time) bool { return !end.IsZero() && !c().Before(end) }

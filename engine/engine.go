@@ -49,7 +49,9 @@ type Options struct {
 	LimitRange brig.Bounds
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
-	Log *slog.Logger
+	// Clock decides whether keys, grants and sessions have ended. Default Now.
+	Clock brig.Clock
+	Log   *slog.Logger
 	// Observer receives notifications of the engine's actions. Default none.
 	Observer brig.Observer
 	// Rates are the prices of executions, by provider name. A provider without
@@ -170,6 +172,9 @@ var _ brig.Service = (*Engine)(nil)
 func New(ctx context.Context, o Options) *Engine {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Clock == nil {
+		o.Clock = brig.WallClock(o.Now)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

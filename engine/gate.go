@@ -95,7 +95,7 @@ func (g *gate) admit(ctx context.Context, v *call, name string) error {
 	if v.actor.Role == brig.Nobody {
 		return v.actor.May(v.op)
 	}
-	if end := v.actor.Expires; !end.IsZero() && !g.Now().Before(end) {
+	if g.Clock.Ended(v.actor.Expires) {
 		// The API server checked the expiry when the caller authenticated. A
 		// connection, or a token derived from the caller's credential, may have
 		// lasted longer.

@@ -110,7 +110,7 @@ func (d *identity) GrantActor(ctx context.Context, token string) (brig.Actor, er
 	if err := exactjson.Unmarshal(payload, &g); err != nil {
 		return brig.Actor{}, bad.Because(err)
 	}
-	if err := g.Ended(d.Now()); err != nil {
+	if err := g.Ended(d.Clock); err != nil {
 		return brig.Actor{}, err
 	}
 	a, err := d.KeyByID(ctx, g.Key)

@@ -64,8 +64,7 @@ func (d *identity) KeyByID(ctx context.Context, id string) (brig.Actor, error) {
 
 // actorOfKey returns the actor of a stored key, if the key is valid now.
 func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, error) {
-	now := d.Now()
-	if end := k.Actor.Expires; !end.IsZero() && !now.Before(end) {
+	if d.Clock.Ended(k.Actor.Expires) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the key has expired").WithHint("ask an administrator for a new one")
 	}
 	founded, err := d.tenantCreated(ctx, k.Actor.Tenant)
@@ -73,6 +72,7 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 		return brig.Actor{}, err
 	}
 	k.Actor.Founded = founded
+	now := d.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if now.Sub(d.touchedKeys[k.ID]) >= touchInterval && now.Sub(k.Used) >= touchInterval {
@@ -174,7 +174,7 @@ func (d *identity) checkKey(v *call, spec *brig.KeySpec) (brig.Actor, error) {
 // sandboxes.
 func (d *identity) narrowToCaller(v *call, a *brig.Actor, ttl time.Duration) {
 	if ttl > 0 {
-		a.Expires = d.Now().Add(ttl).UTC()
+		a.Expires = d.Clock.Now().Add(ttl).UTC()
 	}
 	if end := v.actor.Expires; !end.IsZero() && (a.Expires.IsZero() || a.Expires.After(end)) {
 		a.Expires = end

@@ -194,10 +194,10 @@ func (e *Engine) housekeep() {
 
 // pruneExpired removes old outcomes and sandboxes that ended long ago.
 func (e *Engine) pruneExpired(ctx context.Context) error {
-	now := e.Now()
+	now, credentials := e.Now(), e.Clock.Now()
 	errs := []error{
 		e.Store.PruneRuns(ctx, now.Add(-e.RunRetention)), e.pruneAudit(ctx, now),
-		e.Store.PruneSessions(ctx, now, now.Add(-e.SessionIdle)),
+		e.Store.PruneSessions(ctx, credentials, credentials.Add(-e.SessionIdle)),
 		e.Store.PruneUsage(ctx, brig.DayOf(now.AddDate(0, 0, -usageRetention))),
 	}
 	var old, paused []*brig.Record

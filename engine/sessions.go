@@ -71,7 +71,7 @@ func (d *identity) SessionActor(ctx context.Context, hash [32]byte) (brig.Actor,
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	now := d.Now()
+	now := d.Clock.Now()
 	d.mu.Lock()
 	used := s.Used
 	for _, at := range []time.Time{d.touchedSessions[s.ID], d.usedSessions[s.ID]} {
@@ -80,7 +80,7 @@ func (d *identity) SessionActor(ctx context.Context, hash [32]byte) (brig.Actor,
 		}
 	}
 	d.mu.Unlock()
-	if !now.Before(s.Expires) || now.Sub(used) >= d.SessionIdle {
+	if d.Clock.Ended(s.Expires) || d.Clock.Ended(used.Add(d.SessionIdle)) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the session has ended").WithHint("sign in again")
 	}
 	a := s.Actor
@@ -124,7 +124,7 @@ func (d *identity) flushSessions(ctx context.Context) error {
 	used := d.usedSessions
 	d.usedSessions = map[string]time.Time{}
 	maps.Copy(d.touchedSessions, used)
-	maps.DeleteFunc(d.touchedSessions, func(_ string, at time.Time) bool { return d.Now().Sub(at) > d.SessionIdle })
+	maps.DeleteFunc(d.touchedSessions, func(_ string, at time.Time) bool { return d.Clock.Now().Sub(at) > d.SessionIdle })
 	d.mu.Unlock()
 	if len(used) == 0 {
 		return nil
@@ -163,7 +163,7 @@ func (d *identity) CreateSession(ctx context.Context) (*brig.NewSession, error) 
 		if mine >= maxSessions {
 			return nil, brig.Errorf(brig.FailedPrecondition, "there are %d sessions of the caller already", maxSessions).WithHint("end some first")
 		}
-		now := d.Now().UTC()
+		now := d.Clock.Now().UTC()
 		secret := brig.SessionPrefix + strings.ToLower(rand.Text()+rand.Text())
 		token := rand.Text()
 		s := brig.Session{
@@ -196,9 +196,8 @@ func (d *identity) Sessions(ctx context.Context, tenant string) ([]*brig.Session
 			return nil, err
 		}
 		var out []*brig.Session
-		now := d.Now()
 		for _, s := range list {
-			if now.Before(s.Expires) && now.Sub(s.Used) < d.SessionIdle && v.ownsSession(s) {
+			if !d.Clock.Ended(s.Expires) && !d.Clock.Ended(s.Used.Add(d.SessionIdle)) && v.ownsSession(s) {
 				s.Hash, s.CSRF = [32]byte{}, [32]byte{}
 				out = append(out, s)
 			}

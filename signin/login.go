@@ -55,7 +55,7 @@ func (p *Provider) Begin(ctx context.Context, next string) (*LoginStart, error) 
 		return nil, err
 	}
 	secret := rand.Text() + rand.Text()
-	text := secret + "." + strconv.FormatInt(p.Now().Add(LoginTime).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(next))
+	text := secret + "." + strconv.FormatInt(p.Clock.Now().Add(LoginTime).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(next))
 	l := login{secret: secret}
 	return &LoginStart{
 		URL:    p.flow(m).AuthCodeURL(l.part("state"), oidc.Nonce(l.part("nonce")), oauth2.S256ChallengeOption(l.part("verifier"))),
@@ -107,7 +107,7 @@ func (p *Provider) open(cookie string) (*login, error) {
 	end, err := strconv.ParseInt(parts[1], 10, 64)
 	next, err2 := base64.RawURLEncoding.DecodeString(parts[2])
 	l := &login{secret: parts[0], next: string(next), expires: time.Unix(end, 0)}
-	if errors.Join(err, err2) != nil || !p.Now().Before(l.expires) || checkNext(l.next) != nil {
+	if errors.Join(err, err2) != nil || p.Clock.Ended(l.expires) || checkNext(l.next) != nil {
 		return nil, bad
 	}
 	return l, nil
@@ -168,7 +168,7 @@ func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person,
 	}
 	// Remember only logins whose code the provider accepted: a request without
 	// a valid code must not leave any state.
-	if !p.used.claim(l.secret, l.expires, p.Now()) {
+	if !p.used.claim(l.secret, l.expires, p.Clock.Now()) {
 		return nil, "", errEndedBefore()
 	}
 	if person, err = p.complete(ctx, m, token, s.all, person); err != nil {

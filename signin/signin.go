@@ -45,6 +45,8 @@ type Options struct {
 	Seed []byte
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+	// Clock decides whether tokens and logins have ended. Default Now.
+	Clock brig.Clock
 	// AllowPrivate allows private addresses for the hosts that the provider's
 	// documents name. The issuer's own host may have one in any case.
 	AllowPrivate bool
@@ -86,6 +88,9 @@ func New(o Options) (*Provider, error) {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Clock == nil {
+		o.Clock = brig.WallClock(o.Now)
 	}
 	if o.HTTP == nil {
 		o.HTTP = &http.Client{

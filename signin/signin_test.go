@@ -447,3 +447,17 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// A token that has ended by the server's clock is refused, although the
+// system's clock was set back. The control compares with the system's clock.
+func TestTokenEndsByTheServersClock(t *testing.T) {
+	i, now := newIDP(t), time.Now()
+	claims := i.of("ann", now)
+	later := brig.WallClock(func() time.Time { return now.Add(25 * time.Hour) })
+	for name, clock := range map[string]brig.Clock{"the server's clock": later, "the control": nil} {
+		p := i.open(t, &now, func(o *signin.Options) { o.Clock = clock })
+		if _, _, err := p.Person(t.Context(), i.sign(t, "one", claims)); (brig.KindOf(err) == brig.Unauthenticated) != (clock != nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -164,7 +164,7 @@ func (p *Provider) checkTime(s *tokenClaims) (time.Time, error) {
 	switch {
 	case s.Expires == nil:
 		return now, errUntrusted("it has no end")
-	case !now.Before(at(*s.Expires).Add(skew)):
+	case p.Clock.Ended(at(*s.Expires).Add(skew)):
 		return now, errUntrusted("it has expired")
 	case now.Add(skew).Before(at(s.NotBefore)), now.Add(skew).Before(at(s.Issued)):
 		return now, errUntrusted("it is not good yet")

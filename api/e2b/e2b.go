@@ -76,6 +76,8 @@ type Options struct {
 	// without an id is matched against these sandboxes and against those that
 	// the API has cached.
 	Live func() []string
+	// Clock decides whether the tokens of grants have ended. Default time.Now.
+	Clock brig.Clock
 	// Log is the log for the operator. Default: no log.
 	Log *slog.Logger
 	// Registry collects the request metrics. Default: a new registry.
@@ -124,6 +126,9 @@ type parts struct {
 func New(o Options) *API {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = brig.WallClock(time.Now)
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()

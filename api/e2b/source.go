@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strings"
-	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/exactjson"
@@ -53,7 +52,7 @@ func (k *tokens) actorOf(ctx context.Context, source string) (brig.Actor, error)
 	if err != nil {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the access token is not one of this server's").Because(err)
 	}
-	if err := left.Ended(time.Now()); err != nil {
+	if err := left.Ended(k.Clock); err != nil {
 		return brig.Actor{}, err
 	}
 	a, err := k.Options.KeyActor(ctx, key)

@@ -53,6 +53,9 @@ type Keyring struct {
 	// Cookie reads and writes the session cookies of browsers. Set it before
 	// use.
 	Cookie Cookie
+	// Clock decides whether cached credentials have ended. Default time.Now. Set
+	// it before use.
+	Clock brig.Clock
 
 	mu            sync.Mutex // guards the fields below
 	cache         map[[32]byte]cachedKey
@@ -72,7 +75,7 @@ func NewKeyring(keys Keys) *Keyring {
 	if k, ok := keys.(*Keyring); ok {
 		return k
 	}
-	return &Keyring{keys: keys, cache: map[[32]byte]cachedKey{}, open: map[[32]byte]*openRequests{}, failedClients: map[string]*failedClient{}}
+	return &Keyring{keys: keys, Clock: brig.WallClock(time.Now), cache: map[[32]byte]cachedKey{}, open: map[[32]byte]*openRequests{}, failedClients: map[string]*failedClient{}}
 }
 
 // Proof is the result of a check of a valid credential.
@@ -110,7 +113,7 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	k.mu.Lock()
 	s, known := k.cache[p.name]
 	k.mu.Unlock()
-	if known && now.Sub(s.at) < keyCacheTime && !hasEnded(s.actor, now) {
+	if known && now.Sub(s.at) < keyCacheTime && !k.Clock.Ended(s.actor.Expires) {
 		p.Actor = s.actor
 		return p, nil
 	}
@@ -138,9 +141,6 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	k.cache[p.name] = cachedKey{p.Actor, now}
 	return p, nil
 }
-
-// hasEnded reports whether an actor has expired.
-func hasEnded(a brig.Actor, now time.Time) bool { return !a.Expires.IsZero() && !now.Before(a.Expires) }
 
 // NewProof returns a proof for a credential other than a key. It is valid while
 // check succeeds. Equal credentials must have equal names.

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
@@ -70,11 +69,12 @@ func (d *apis) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	d.native.ServeHTTP(w, r)
 }
 
-// apiAccess defines how clients reach the APIs: the host names, and the sign-in
-// methods besides API keys.
+// apiAccess defines how clients reach the APIs: the host names, the sign-in
+// methods besides API keys, and the clock by which credentials end.
 type apiAccess struct {
 	hosts  []string
 	signIn *signin.Provider
+	clock  brig.Clock
 }
 
 // openAPIs creates the APIs of an engine.
@@ -91,19 +91,20 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	if err != nil {
 		return nil, err
 	}
-	used := &meter{engine: e}
+	used, clock := &meter{engine: e}, in.clock
 	// All APIs share one keyring, so that failed keys and blocked addresses
 	// count across all APIs.
 	ring := httpapi.NewKeyring(e)
 	ring.Cookie.Secure = strings.HasPrefix(cfg.URL, "https://")
+	ring.Clock = clock
 	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: ring, Log: log, Registry: seen, Hosts: in.hosts, Version: version.String()})
 	if err != nil {
 		return nil, err
 	}
-	link := &signInLink{service: e, key: func() string { return keyOf(dir) }, cookie: ring.Cookie, now: time.Now, actor: func(ctx context.Context) (brig.Actor, error) {
+	link := &signInLink{service: e, key: func() string { return keyOf(dir) }, cookie: ring.Cookie, clock: clock, actor: func(ctx context.Context) (brig.Actor, error) {
 		return e.KeyByID(ctx, fileKeyID(keyOf(dir)))
 	}}
-	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandbox})
+	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandbox, Clock: clock})
 	notebooks.Service, notebooks.Keys, notebooks.Log, notebooks.Registry = e, ring, log, seen
 	notebooks.Bounds, notebooks.Hosts = cfg.bounds(), in.hosts
 	gateway := kernels.New(notebooks)
@@ -123,7 +124,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 			Ready: func(ctx context.Context) error { _, err := store.Events(ctx, 1); return err },
 		}),
 		e2b: e2b.New(e2b.Options{
-			Registry: seen, Service: e, Keys: ring, KeyActor: e.KeyByID, TenantKeys: keysOf(store),
+			Registry: seen, Service: e, Keys: ring, KeyActor: e.KeyByID, TenantKeys: keysOf(store), Clock: clock,
 			Log: log, Hosts: in.hosts, Bounds: cfg.bounds(),
 			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Seed: seed, Live: e.Live, Metrics: used.control,
 			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },

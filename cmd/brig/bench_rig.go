@@ -145,7 +145,7 @@ func (g *rig) serve(log *slog.Logger, cfg *config, seen *prometheus.Registry) er
 	if err != nil {
 		return fmt.Errorf("listen on loopback: %w", err)
 	}
-	all, err := openAPIs(g.ctx, g.dir, cfg, g.engine, g.store, seen, apiAccess{}, log)
+	all, err := openAPIs(g.ctx, g.dir, cfg, g.engine, g.store, seen, apiAccess{clock: brig.WallClock(time.Now)}, log)
 	if err != nil {
 		return err
 	}

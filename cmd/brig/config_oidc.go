@@ -154,7 +154,9 @@ func (c serveCommands) openSignIn(cfg *config, o *engine.Options, log *slog.Logg
 		}
 		return now.OIDC.mapping()
 	}}
-	p, err := signin.New(cfg.OIDC.options(cfg.URL, secret, seed.Sum(nil), watched.mapping))
+	options := cfg.OIDC.options(cfg.URL, secret, seed.Sum(nil), watched.mapping)
+	options.Clock = o.Clock
+	p, err := signin.New(options)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,10 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/clock"
 	"github.com/brig-run/brig/internal/hostaddr"
 	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/signin"
@@ -47,6 +49,7 @@ func (s *server) run(ctx context.Context) error {
 		// Listen before recovery: if the address is in use, the server fails
 		// before it changes any state.
 		s.openListener,
+		s.openClock,
 		s.openStore,
 		s.openProvider,
 		s.configureEngine,
@@ -99,6 +102,27 @@ func (s *server) openListener(context.Context) (err error) {
 		return cannotListen(s.cfg.Listen, "--listen", err)
 	}
 	s.atClose(func() { s.listener.Close() })
+	return nil
+}
+
+// clockFile contains the highest time that a server has seen.
+const clockFile = "clock"
+
+// openClock opens the time by which credentials end.
+func (s *server) openClock(ctx context.Context) error {
+	file := filepath.Join(s.dir, clockFile)
+	c, err := clock.Open(file, clock.System(), s.log)
+	if err != nil {
+		return brig.Errorf(brig.NotInitialized, "cannot read or write the highest time in %s", file).
+			WithHint("repair the file; if the system's clock is right, delete it").Because(err)
+	}
+	go c.Run(ctx)
+	s.atClose(func() {
+		if err := c.Save(); err != nil {
+			s.log.Error("store the highest time", "file", file, "err", err)
+		}
+	})
+	s.options.Clock = c
 	return nil
 }
 
@@ -208,7 +232,7 @@ func (s *server) startMonitor(ctx context.Context) error {
 }
 
 func (s *server) openAPIs(ctx context.Context) (err error) {
-	access := apiAccess{hosts(s.cfg, s.listener), s.signIn}
+	access := apiAccess{hosts(s.cfg, s.listener), s.signIn, s.options.Clock}
 	if s.apis, err = openAPIs(ctx, s.dir, s.cfg, s.engine, s.store, s.monitor.registry, access, s.log); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestSignInLink(t *testing.T) {
 	var stub *sessionStub
 	open := func() (*signInLink, http.Handler, string) {
 		stub = &sessionStub{}
-		l := &signInLink{service: stub, key: func() string { return "admin-key" }, now: func() time.Time { return now }, actor: func(context.Context) (brig.Actor, error) {
+		l := &signInLink{service: stub, key: func() string { return "admin-key" }, clock: brig.WallClock(func() time.Time { return now }), actor: func(context.Context) (brig.Actor, error) {
 			return brig.Actor{Name: "admin", Key: "k1"}, nil
 		}}
 		return l, l.handler(nil, slog.New(slog.DiscardHandler)), signInPath + l.create()
@@ -88,7 +88,7 @@ func TestSignInLink(t *testing.T) {
 // the link then signs in once. Without a key in the data folder, there is no link.
 func TestSignInLinkForPrograms(t *testing.T) {
 	stub, key := &sessionStub{}, "admin-key"
-	l := &signInLink{service: stub, key: func() string { return key }, now: time.Now, actor: func(context.Context) (brig.Actor, error) {
+	l := &signInLink{service: stub, key: func() string { return key }, clock: brig.WallClock(time.Now), actor: func(context.Context) (brig.Actor, error) {
 		return brig.Actor{Name: "admin", Key: "k1"}, nil
 	}}
 	srv := httptest.NewServer(l.handler(nil, slog.New(slog.DiscardHandler)))

@@ -55,6 +55,8 @@ type Options struct {
 	// Metrics returns the resource usage of a sandbox. If it is nil, GET
 	// /metrics responds with Unimplemented.
 	Metrics func(ctx context.Context, id string) (Metrics, error)
+	// Clock decides whether signed URLs have ended. Default time.Now.
+	Clock brig.Clock
 }
 
 // Envd serves the data plane of every sandbox. Its methods are safe for
@@ -63,6 +65,7 @@ type Envd struct {
 	service  Service
 	log      *slog.Logger
 	metrics  func(ctx context.Context, id string) (Metrics, error)
+	clock    brig.Clock
 	mux      *http.ServeMux
 	watchers *watchers
 	errors   *connect.ErrorWriter
@@ -70,9 +73,12 @@ type Envd struct {
 
 // New returns an Envd.
 func New(o Options) *Envd {
-	e := &Envd{service: o.Service, log: o.Log, metrics: o.Metrics, mux: http.NewServeMux(), watchers: newWatchers()}
+	e := &Envd{service: o.Service, log: o.Log, metrics: o.Metrics, clock: o.Clock, mux: http.NewServeMux(), watchers: newWatchers()}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
+	}
+	if e.clock == nil {
+		e.clock = brig.WallClock(time.Now)
 	}
 	e.errors = connect.NewErrorWriter(options()...)
 	e.mux.Handle(processpb.NewProcessHandler(processes{e}, options()...))
@@ -99,7 +105,7 @@ func (e *Envd) Serve(w http.ResponseWriter, r *http.Request, s Sandbox) {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if err := authorize(r, s.Token, time.Now()); err != nil {
+	if err := authorize(r, s.Token, e.clock); err != nil {
 		writeError(w, http.StatusUnauthorized, err.Error())
 		return
 	}

@@ -1,0 +1,117 @@
+package clock_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig/internal/clock"
+)
+
+// clocks are a machine's clocks, as a test sets them.
+type clocks struct {
+	wall    time.Time
+	elapsed time.Duration
+}
+
+func (c *clocks) read() (time.Time, time.Duration) { return c.wall, c.elapsed }
+
+// pass lets time pass.
+func (c *clocks) pass(d time.Duration) { c.wall, c.elapsed = c.wall.Add(d), c.elapsed+d }
+
+func open(t *testing.T, file string, c *clocks) (*clock.Clock, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	got, err := clock.Open(file, c.read, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got, &log
+}
+
+// The time advances with the system's clock, never moves back with it, and then
+// advances with the clock that is never set. It follows the system's clock
+// again when that is later.
+func TestTimeNeverMovesBack(t *testing.T) {
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := &clocks{wall: begin}
+	c, log := open(t, filepath.Join(t.TempDir(), "clock"), m)
+	at := func(want time.Duration) {
+		t.Helper()
+		if got := c.Now().Sub(begin); got != want {
+			t.Errorf("it is %v after the beginning, want %v", got, want)
+		}
+	}
+	at(0)
+	m.pass(time.Hour)
+	at(time.Hour)
+	m.wall = begin // set back
+	at(time.Hour)
+	m.pass(time.Minute)
+	at(time.Hour + time.Minute)
+	if c.Ended(begin.Add(time.Hour+time.Minute+1)) || !c.Ended(begin.Add(time.Hour+time.Minute)) || c.Ended(time.Time{}) {
+		t.Error("an end is compared with another time")
+	}
+	if n := strings.Count(log.String(), "behind the highest time"); n != 1 {
+		t.Errorf("it is logged %d times: %s", n, log)
+	}
+	m.wall = begin.Add(2 * time.Hour)
+	at(2 * time.Hour)
+	m.elapsed += time.Minute // the system's clock stands still
+	at(2*time.Hour + time.Minute)
+}
+
+// An end that was met remains met in the next process, also after a crash and
+// with an earlier clock. Control: without the file it is valid again.
+func TestEndsSurviveRestart(t *testing.T) {
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := &clocks{wall: begin}
+	file := filepath.Join(t.TempDir(), "clock")
+	c, _ := open(t, file, m)
+	end := begin.Add(time.Hour)
+	m.pass(time.Hour)
+	if !c.Ended(end) {
+		t.Fatal("it has not ended")
+	}
+	// The process ends without a further call.
+	m = &clocks{wall: begin.Add(-24 * time.Hour)}
+	c, log := open(t, file, m)
+	if !c.Ended(end) || c.Now().Before(end) {
+		t.Errorf("after a restart with an earlier clock it is %v", c.Now())
+	}
+	if !strings.Contains(log.String(), "behind the highest time") || !strings.Contains(log.String(), file) {
+		t.Errorf("the log has no remedy: %s", log)
+	}
+	// A time that was only read survives if it was stored.
+	m.pass(time.Hour)
+	later := c.Now()
+	if err := c.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ = open(t, file, &clocks{wall: begin}); c.Now().Before(later) {
+		t.Errorf("it is %v, want %v", c.Now(), later)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ = open(t, file, &clocks{wall: begin}); c.Ended(end) {
+		t.Error("the control: without the file it is still over")
+	}
+}
+
+// A file that cannot be read is an error and not an earlier time.
+func TestBrokenFileIsAnError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "clock")
+	for _, text := range []string{"", "soon\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := clock.Open(file, (&clocks{}).read, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
