@@ -77,13 +77,8 @@ func (k *tokens) presentedSource(r *http.Request, s *brig.Sandbox, t target) str
 	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > maxSignedText {
 		return ""
 	}
-	got, want := r.URL.Query().Get("signature"), signature(r)
-	for _, key := range k.signers(r.Context(), s) {
-		if key != "" && equalSecrets(got, want(k.token(id, key))) {
-			return key
-		}
-	}
-	return ""
+	key, _ := k.signer(r, id, s.Tenant)
+	return key
 }
 
 // portSource returns the source of a sandbox's token in a request to a program
@@ -108,42 +103,4 @@ func (k *tokens) portSource(r *http.Request, id string) string {
 func (k *tokens) hasTrafficToken(r *http.Request, id, source string) bool {
 	want := k.trafficToken(id, source)
 	return slices.ContainsFunc(r.Header.Values(headerTraffic), func(got string) bool { return equalSecrets(got, want) })
-}
-
-// signers returns the ids of the keys that may have signed a URL. These are the
-// keys that received the sandbox's token from this server, and all other keys
-// of the tenant, because they may have received it from an earlier server
-// process.
-func (k *tokens) signers(ctx context.Context, s *brig.Sandbox) []string {
-	keys := k.cache.keys(string(s.ID))
-	if k.TenantKeys != nil {
-		more, err := k.TenantKeys(ctx, s.Tenant)
-		if err != nil {
-			k.Log.WarnContext(ctx, "e2b: look for keys that may have signed", "error", err)
-		}
-		keys = append(keys, more...)
-	}
-	return keys
-}
-
-// candidateKeys is like signers, for a request that does not name a sandbox.
-// The client is not authenticated yet. So the keys that received the token from
-// an earlier server process are read only if no key received it from this one.
-func (k *tokens) candidateKeys(ctx context.Context, id string) []string {
-	keys := k.cache.keys(id)
-	if len(keys) > 1 || k.TenantKeys == nil {
-		return keys
-	}
-	tenant, err := k.Owner(ctx, id)
-	if err != nil {
-		return keys
-	}
-	more, err := k.TenantKeys(ctx, tenant)
-	if err != nil || len(more) > maxKeysPerSandbox {
-		return keys
-	}
-	for _, key := range more {
-		k.cache.recordKey(id, key) // the store is read only once
-	}
-	return append(keys, more...)
 }

@@ -76,6 +76,10 @@ type Options struct {
 	// without an id is matched against these sandboxes and against those that
 	// the API has cached.
 	Live func() []string
+	// Existing lists the ids of all sandboxes of all tenants that run or are
+	// paused. It is read once, for signed URLs from before the start. Default:
+	// only Live.
+	Existing func(ctx context.Context) ([]string, error)
 	// Clock decides whether the tokens of grants have ended. Default time.Now.
 	Clock brig.Clock
 	// Log is the log for the operator. Default: no log.
@@ -172,7 +176,7 @@ func newParts(e *env) *parts {
 	p.forwarder.transport = p.forwarder.newTransport()
 	p.ports = &ports{
 		env: e, tokens: p.tokens, finder: p.finder, interpreter: p.interpreter, forwarder: p.forwarder,
-		signatureLimit: httpapi.NewLimit(2, 20),
+		signatureLimit: httpapi.NewLimit(2, 20), searching: make(chan struct{}, 1),
 	}
 	p.controlPlane = &controlPlane{
 		env: e, templates: p.templates, snapshots: p.snapshots, sandboxes: p.sandboxes, copies: p.copies,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"html"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -33,6 +32,9 @@ type ports struct {
 	// signatureLimit limits the rate of wrong signatures from one client
 	// address. Each signature is compared with the signatures of all sandboxes.
 	signatureLimit *httpapi.Limit
+	// searching admits one request at a time that compares the signatures of all
+	// keys.
+	searching chan struct{}
 }
 
 // serve serves a request to a port of a sandbox.
@@ -162,8 +164,12 @@ func (k *tokens) lacksToken(r *http.Request, t target) bool {
 	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > maxSignedText {
 		return true
 	}
-	got, want := r.URL.Query().Get("signature"), signature(r)
-	return !slices.ContainsFunc(k.cache.keys(t.id), func(key string) bool { return equalSecrets(got, want(k.token(t.id, key))) })
+	tenant, err := k.Owner(r.Context(), t.id)
+	if err != nil {
+		tenant = "" // only the keys that received its token can have signed
+	}
+	_, signed := k.signer(r, t.id, tenant)
+	return !signed
 }
 
 // mayResume reports whether a request to a paused sandbox may resume it, if its

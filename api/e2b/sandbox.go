@@ -38,7 +38,7 @@ func (sb *sandboxes) connected(ctx context.Context, s *brig.Sandbox) connectedSa
 		c.EnvdAccessToken = sb.tokens.token(string(s.ID), source)
 	}
 	if ok && !ofGrant(source) {
-		sb.cache.recordKey(string(s.ID), source)
+		sb.cache.recordKey(string(s.ID), s.Tenant, source)
 	}
 	if ok { // clients send the token to the code interpreter and to closed ports
 		token := sb.tokens.trafficToken(string(s.ID), source)
@@ -172,7 +172,7 @@ func (f *finder) lookUp(ctx context.Context, id string) (*brig.Sandbox, error) {
 		f.forget(id)
 		return nil, nil
 	}
-	f.cache.add(id)
+	f.cache.add(id, s.Tenant)
 	return s, nil
 }
 

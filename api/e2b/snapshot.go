@@ -120,7 +120,7 @@ func (c *copies) fork(w http.ResponseWriter, r *http.Request) error {
 	}
 	out := make([]forked, 0, len(made))
 	for _, s := range made {
-		c.cache.add(string(s.ID))
+		c.cache.add(string(s.ID), s.Tenant)
 		out = append(out, forked{c.sandboxes.connected(r.Context(), s)})
 	}
 	c.write(w, r, http.StatusCreated, out)

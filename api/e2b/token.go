@@ -3,10 +3,8 @@ package e2b
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"maps"
-	"net/http"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -111,66 +109,4 @@ func (k *tokens) access(s *brig.Sandbox, source string) SandboxAccess {
 		env[envPip] = "1"
 	}
 	return SandboxAccess{ID: string(s.ID), Token: k.token(string(s.ID), source), Env: env, User: s.Spec.User, Dir: s.Spec.Dir}
-}
-
-// isSigned reports whether r has a signed URL that names no sandbox.
-func isSigned(r *http.Request) bool {
-	return r.URL.Path == "/files" && r.URL.Query().Get("signature") != ""
-}
-
-// signature returns a function that computes the signature of r's URL for a
-// given token.
-func signature(r *http.Request) func(token string) string {
-	q, op := r.URL.Query(), "read"
-	if r.Method == http.MethodPost {
-		op = "write"
-	}
-	// The data plane rejects these URLs as ambiguous, so no signature matches
-	// them.
-	if strings.ContainsRune(q.Get("username"), ':') || len(q["path"]) > 1 || len(q["username"]) > 1 {
-		return func(string) string { return "" }
-	}
-	before, after := q.Get("path")+":"+op+":"+q.Get("username")+":", ""
-	if exp := q.Get("signature_expiration"); exp != "" {
-		after = ":" + exp
-	}
-	return func(token string) string { return sign(before + token + after) }
-}
-
-// maxSignedText is the maximum length in bytes of a signed URL's query. For a
-// client that is not authenticated yet, the query is hashed once per sandbox.
-const maxSignedText = 8 << 10
-
-func sign(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
-}
-
-// serveSigned finds the sandbox whose token signed r's URL, and forwards r to the
-// data plane of that sandbox. The data plane also checks the expiry.
-func (p *ports) serveSigned(w http.ResponseWriter, r *http.Request) {
-	if allowPages(w, r) {
-		return
-	}
-	if err := p.signatureLimit.Check(r); err != nil {
-		p.fail(w, r, err)
-		return
-	}
-	got, want := r.URL.Query().Get("signature"), signature(r)
-	for id := range p.tokens.candidates() {
-		if len(r.URL.RawQuery) > maxSignedText || r.Context().Err() != nil {
-			break
-		}
-		for _, key := range p.tokens.candidateKeys(r.Context(), id) {
-			if equalSecrets(got, want(p.tokens.token(id, key))) {
-				p.serve(w, r, target{id: id, port: portEnvd})
-				return
-			}
-		}
-	}
-	if err := p.signatureLimit.Reserve(r); err != nil {
-		p.fail(w, r, err)
-		return
-	}
-	p.fail(w, r, brig.Errorf(brig.Unauthenticated, "invalid signature"))
 }

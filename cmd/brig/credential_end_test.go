@@ -102,6 +102,81 @@ func send(h http.Handler, method, path, body string, headers ...string) *httptes
 	return w
 }
 
+// A URL that a key signed without a sandbox's name is valid as long as the key
+// and the sandbox, whatever happens to the server and its other clients.
+// Controls: a wrong signature, and the key after it was revoked.
+func TestSignedURLsSurviveRestart(t *testing.T) {
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := &machineClocks{wall: begin, dir: t.TempDir(), store: mem.New()}
+	admin := brig.WithActor(t.Context(), brig.Actor{Name: "admin", Tenant: tenant, Role: brig.Operator})
+	all, e, stop := m.server(t, true)
+	newKey := func() *brig.NewKey {
+		k, err := e.CreateKey(admin, brig.KeySpec{Name: "holder", Role: brig.Member})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	type box struct{ SandboxID, EnvdAccessToken string }
+	call := func(secret, method, path, body string) (b box) {
+		t.Helper()
+		w := send(all, method, path, body, "X-Api-Key", secret)
+		if w.Code/100 != 2 {
+			t.Fatalf("%s %s: %d %s", method, path, w.Code, w.Body)
+		}
+		_ = json.Unmarshal(w.Body.Bytes(), &b) // some responses have no body
+		return b
+	}
+	signer := newKey()
+	first := call(signer.Secret, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":3600,"autoResume":{"enabled":true}}`)
+	if _, err := e.Files(first.SandboxID).Write(admin, brig.Path{Name: "/workspace/a"}, brig.FileWrite{}, strings.NewReader("a")); err != nil {
+		t.Fatal(err)
+	}
+	read := func(token string, headers ...string) int {
+		q := url.Values{"path": {"/workspace/a"}, "username": {"user"}, "signature": {envd.Signature("/workspace/a", "read", "user", token, 0)}}
+		return send(all, "GET", "/files?"+q.Encode(), "", headers...).Code
+	}
+	named := []string{"E2b-Sandbox-Id", first.SandboxID, "E2b-Sandbox-Port", "49983"}
+	check := func(when string, want int) {
+		t.Helper()
+		if got := read(first.EnvdAccessToken); got != want {
+			t.Errorf("%s, without the sandbox's name: %d, want %d", when, got, want)
+		}
+		if got := read(first.EnvdAccessToken, named...); got != want {
+			t.Errorf("%s, with the sandbox's name: %d, want %d", when, got, want)
+		}
+		if got := read(first.EnvdAccessToken + "0"); got != http.StatusUnauthorized {
+			t.Errorf("%s, a wrong signature: %d", when, got)
+		}
+	}
+	restart := func() {
+		stop()
+		all, e, stop = m.server(t, true)
+	}
+	check("at first", http.StatusOK)
+	restart()
+	check("after a restart", http.StatusOK)
+	restart()
+	other := newKey()
+	call(other.Secret, "GET", "/sandboxes/"+first.SandboxID, "")
+	check("after another key has connected", http.StatusOK)
+	restart()
+	for range 150 {
+		newKey()
+	}
+	call(other.Secret, "GET", "/sandboxes/"+first.SandboxID, "")
+	check("beside many keys", http.StatusOK)
+	call(other.Secret, "POST", "/sandboxes/"+first.SandboxID+"/pause", "")
+	restart()
+	call(other.Secret, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":3600}`)
+	check("paused before a restart", http.StatusOK)
+	restart()
+	if err := e.RevokeKey(admin, signer.ID); err != nil {
+		t.Fatal(err)
+	}
+	check("revoked", http.StatusUnauthorized)
+}
+
 // lastingURL is the request that remains valid, which names no sandbox.
 const lastingURL = "a signed URL without an end"
 
