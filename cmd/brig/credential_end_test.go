@@ -21,7 +21,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/e2b/envd"
 	"github.com/brig-run/brig/engine"
-	"github.com/brig-run/brig/internal/clock"
+	endclock "github.com/brig-run/brig/internal/clock"
 	"github.com/brig-run/brig/provider/fake"
 	"github.com/brig-run/brig/store/mem"
 )
@@ -58,7 +58,7 @@ func (m *machineClocks) server(t *testing.T, monotonic bool) (all *apis, e *engi
 	log := slog.New(slog.DiscardHandler)
 	var ends brig.Clock = brig.WallClock(m.now)
 	if monotonic {
-		c, err := clock.Open(filepath.Join(dir, clockFile), m.read, log)
+		c, err := endclock.Open(filepath.Join(dir, clockFile), m.read, log)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/engine"
-	"github.com/brig-run/brig/internal/clock"
+	endclock "github.com/brig-run/brig/internal/clock"
 	"github.com/brig-run/brig/internal/hostaddr"
 	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/signin"
@@ -111,7 +111,7 @@ const clockFile = "clock"
 // openClock opens the time by which credentials end.
 func (s *server) openClock(ctx context.Context) error {
 	file := filepath.Join(s.dir, clockFile)
-	c, err := clock.Open(file, clock.System(), s.log)
+	c, err := endclock.Open(file, endclock.System(), s.log)
 	if err != nil {
 		return brig.Errorf(brig.NotInitialized, "cannot read or write the highest time in %s", file).
 			WithHint("repair the file; if the system's clock is right, delete it").Because(err)
