@@ -163,7 +163,9 @@ func (k *tokens) candidates() map[string]string {
 	ids := k.cache.copyIDs()
 	if k.Live != nil {
 		for _, id := range k.Live() {
-			ids[id] = ids[id] // adds an id that is not cached
+			if _, cached := ids[id]; !cached {
+				ids[id] = ""
+			}
 		}
 	}
 	return ids
