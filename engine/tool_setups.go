@@ -176,7 +176,11 @@ func (ts *tools) ChangeToolVariable(ctx context.Context, id string, c brig.ToolV
 			}
 		}
 		// If the variable is removed meanwhile, it remains removed.
-		return ts.storeVariable(ctx, v, x, ts.Store.ChangeToolVariable)
+		out, err := ts.storeVariable(ctx, v, x, ts.Store.ChangeToolVariable)
+		if err == nil && c.Value == nil && v.actor.May(brig.OpToolVariables) != nil {
+			out.Value = "" // a caller that may not list values does not learn this one by a change
+		}
+		return out, err
 	})
 }
 

@@ -199,6 +199,35 @@ func (s *removingStore) remove(ctx context.Context, x *brig.SealedToolVariable) 
 	return s.DeleteToolVariable(ctx, x.Tenant, x.ID)
 }
 
+// A caller that may change variables and may not list their values does not learn a
+// value by a change of something else.
+func TestToolVariableChangeHidesValue(t *testing.T) {
+	e := newFixture(t, nil)
+	admin := withRole(t, brig.Admin)
+	setup, err := e.PutToolSetup(admin, brig.ToolSetup{Kind: brig.ToolLocal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := e.PutToolVariable(admin, brig.ToolVariable{Setup: setup.ID, Key: "K", Value: "the value"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changer := brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "acme", Role: brig.Member, Scopes: []string{brig.OpChangeToolVariable.Name}})
+	note, value := "a note", "another value"
+	got, err := e.ChangeToolVariable(changer, x.ID, brig.ToolVariableChange{Description: &note})
+	if err != nil || got.Value != "" || got.Description != note {
+		t.Errorf("a change of the description: %+v, %v", got, err)
+	}
+	// Controls: the value is unchanged for a caller that may list it, and a
+	// caller that gives a value has it in the answer.
+	if got, err := e.ChangeToolVariable(admin, x.ID, brig.ToolVariableChange{Description: &note}); err != nil || got.Value != "the value" {
+		t.Errorf("by an administrator: %+v, %v", got, err)
+	}
+	if got, err := e.ChangeToolVariable(changer, x.ID, brig.ToolVariableChange{Value: &value}); err != nil || got.Value != value {
+		t.Errorf("a change of the value: %+v, %v", got, err)
+	}
+}
+
 // A variable that is removed while it is changed or re-encrypted remains
 // removed.
 func TestToolVariablesStayRemoved(t *testing.T) {
