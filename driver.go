@@ -90,8 +90,11 @@ type ConfigField struct {
 	Max         *float64 `json:"max,omitempty"`
 	Required    bool     `json:"required,omitempty"`
 	// Secret fields are stored encrypted and displayed masked.
-	Secret    bool `json:"secret,omitempty"`
-	Multiline bool `json:"multiline,omitempty"`
+	Secret bool `json:"secret,omitempty"`
+	// Destination fields decide who receives the secrets. A change of one requires
+	// the secrets again.
+	Destination bool `json:"destination,omitempty"`
+	Multiline   bool `json:"multiline,omitempty"`
 	// ReadOnly fields are displayed and cannot be set.
 	ReadOnly bool `json:"readonly,omitempty"`
 }

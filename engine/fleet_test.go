@@ -30,6 +30,7 @@ type cloud struct {
 type cloudConfig struct {
 	Key     string `json:"api_key" form:"required,secret"`
 	Timeout int    `json:"timeout" min:"5" max:"300"`
+	URL     string `json:"url" form:"destination"`
 }
 
 func (c *cloud) Capabilities() brig.Capabilities {
@@ -154,6 +155,32 @@ func providerOf(t *testing.T, h *fixture, place brig.Placement) string {
 		tried = append(tried, a.Provider+" "+a.Code)
 	}
 	return strings.TrimSpace(fmt.Sprintf("%s (%s) %s", o.Route.Provider, o.Route.Reason, strings.Join(tried, ", ")))
+}
+
+// A provider's key is not sent to another address unless the caller knows the key.
+func TestProviderKeepsSecretsForItsAddress(t *testing.T) {
+	h, s := newCloudFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	configure(t, h, "cloud", nil)
+	first := s.last("cloud")
+	moved := brig.ProviderConfig{ID: "cloud", Config: json.RawMessage(`{"api_key":"****cdef","url":"https://other.test"}`)}
+	_, tested := h.TestProvider(ctx, moved)
+	_, configured := h.ConfigureProvider(ctx, moved)
+	moved.Test = true
+	_, both := h.ConfigureProvider(ctx, moved)
+	for what, err := range map[string]error{"a test": tested, "a change": configured, "a change with a test": both} {
+		if e := brig.AsError(err); brig.KindOf(err) != brig.InvalidConfig || e.Field != "url" || !strings.Contains(e.Hint, "api_key again") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if s.last("cloud") != first {
+		t.Errorf("a provider was opened with %+v", s.last("cloud").config)
+	}
+	// The control: with the key, the same change is possible.
+	moved.Test, moved.Config = false, json.RawMessage(`{"api_key":"` + cloudKey + `","url":"https://other.test"}`)
+	if _, err := h.ConfigureProvider(ctx, moved); err != nil || s.last("cloud").config.URL != "https://other.test" {
+		t.Errorf("with the key: %v, %+v", err, s.last("cloud").config)
+	}
 }
 
 func TestConfigureProvider(t *testing.T) {

@@ -11,7 +11,7 @@
 //	placeholder:"http://…"
 //	min:"5" max:"300"            for numbers
 //	options:"us,eu"              the allowed values
-//	form:"required,secret,multiline,readonly"
+//	form:"required,secret,destination,multiline,readonly"
 //
 // The struct that Driver.Config returns holds the defaults.
 package schema
@@ -46,7 +46,7 @@ func field(t reflect.StructField, v reflect.Value) (brig.ConfigField, bool) {
 	form := strings.Split(t.Tag.Get("form"), ",")
 	f := brig.ConfigField{
 		Name: name, Type: typeOf(v.Kind()), Label: t.Tag.Get("title"), Doc: t.Tag.Get("doc"), Placeholder: t.Tag.Get("placeholder"),
-		Required: slices.Contains(form, "required"), Secret: slices.Contains(form, "secret"),
+		Required: slices.Contains(form, "required"), Secret: slices.Contains(form, "secret"), Destination: slices.Contains(form, "destination"),
 		Multiline: slices.Contains(form, "multiline"), ReadOnly: slices.Contains(form, "readonly"),
 		Min: parseNumber(t.Tag.Get("min")), Max: parseNumber(t.Tag.Get("max")),
 	}

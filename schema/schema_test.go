@@ -123,6 +123,34 @@ func TestMask(t *testing.T) {
 	}
 }
 
+// A masked secret keeps its value only for the recipient that it has.
+func TestDestination(t *testing.T) {
+	type config struct {
+		URL     string `json:"url" form:"destination"`
+		Private bool   `json:"private" form:"destination"`
+		Port    int    `json:"port" form:"destination"`
+		Key     string `json:"key" form:"secret"`
+		Note    string `json:"note"`
+	}
+	fields := schema.Fields(&config{Port: 22})
+	const before = `{"url":"https://a.test","key":"sk-0123456789abcd","note":"x"}`
+	for given, field := range map[string]string{
+		`{"url":"https://b.test","key":"****abcd"}`:                               "url",
+		`{"key":"****abcd"}`:                                                      "url",
+		`{"url":"https://a.test","private":true,"key":"****abcd"}`:                "private",
+		`{"url":"https://a.test","port":23,"key":"****abcd"}`:                     "port",
+		`{"url":"https://a.test","port":22,"private":false,"key":"****abcd"}`:     "",
+		`{"url":"https://a.test","private":null,"key":"****abcd","note":"other"}`: "",
+		`{"url":"https://b.test","key":"sk-another-value"}`:                       "",
+		`{"url":"https://b.test"}`:                                                "",
+	} {
+		raw, err := schema.Unmasked([]byte(given), []byte(before), fields)
+		if field == "" && (err != nil || !json.Valid(raw)) || field != "" && (err == nil || brig.AsError(err).Field != field || !strings.Contains(brig.AsError(err).Hint, "give key again")) {
+			t.Errorf("%s: %s, %v, want the field %q", given, raw, err, field)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"endpoint":"http://x","timeout":7}`))
 	f.Add([]byte(`{"hosts":[null],"tls":null}`))

@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -32,7 +33,8 @@ func Masked(raw []byte, fields []brig.ConfigField) ([]byte, error) {
 }
 
 // Unmasked replaces every secret that is still in its masked form with its
-// value in before.
+// value in before. It returns an error if another recipient would receive that
+// value, because the caller may not know it.
 func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 	was := map[string]json.RawMessage{}
 	if len(before) > 0 {
@@ -40,13 +42,46 @@ func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return Replace(raw, fields, func(name, s string) string {
+	kept := ""
+	out, err := Replace(raw, fields, func(name, s string) string {
 		var old string
 		if json.Unmarshal(was[name], &old) == nil && strings.HasPrefix(s, mask) && s == Mask(old) {
+			kept = name
 			return old
 		}
 		return s
 	})
+	if err != nil || kept == "" {
+		return out, err
+	}
+	now := map[string]json.RawMessage{}
+	_ = json.Unmarshal(raw, &now) // Replace has decoded it
+	for _, f := range fields {
+		if f.Destination && !sameSetting(now[f.Name], was[f.Name], f.Default) {
+			wrong := brig.Errorf(brig.InvalidConfig, "with this change another recipient may receive %s", kept).
+				WithHint("give %s again, not masked", kept)
+			wrong.Field = f.Name
+			return nil, wrong
+		}
+	}
+	return out, nil
+}
+
+// sameSetting reports whether two settings are equal. A missing one has the default
+// value, and without a default it is empty.
+func sameSetting(a, b json.RawMessage, byDefault any) bool {
+	value := func(raw json.RawMessage) any {
+		var v any
+		if json.Unmarshal(raw, &v) != nil || v == nil {
+			text, _ := json.Marshal(byDefault) // a plain value
+			_ = json.Unmarshal(text, &v)
+		}
+		if v == nil || v == "" || v == false || v == 0.0 {
+			return nil
+		}
+		return v
+	}
+	return reflect.DeepEqual(value(a), value(b))
 }
 
 // Replace replaces the secrets of a configuration. It returns JSON other than

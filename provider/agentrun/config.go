@@ -34,10 +34,10 @@ type Config struct {
 	TemplateName    string `json:"template_name" title:"Template" doc:"The template of the sandboxes. Left out, there is one for each language, which is made when it is first wanted."`
 	Timeout         int    `json:"timeout" title:"Timeout (seconds)" doc:"How long a program may take at most." min:"1" max:"30"`
 	SecurityToken   string `json:"security_token" title:"Security token" doc:"Of temporary credentials." form:"secret"`
-	ControlEndpoint string `json:"control_endpoint" title:"Control plane" doc:"Default the region's." placeholder:"https://agentrun.cn-hangzhou.aliyuncs.com"`
-	DataEndpoint    string `json:"data_endpoint" title:"Data plane" doc:"Default the account's in the region." placeholder:"https://….agentrun-data.cn-hangzhou.aliyuncs.com"`
-	AllowPrivate    bool   `json:"allow_private" title:"Private network" doc:"The endpoints may be on this machine or in a private network, and there spoken with in plain HTTP."`
-	PinSHA256       string `json:"pin_sha256" title:"Pinned key" doc:"The SHA-256 of the public key in a certificate that both endpoints show: that of their authority, mostly."`
+	ControlEndpoint string `json:"control_endpoint" title:"Control plane" doc:"Default the region's." placeholder:"https://agentrun.cn-hangzhou.aliyuncs.com" form:"destination"`
+	DataEndpoint    string `json:"data_endpoint" title:"Data plane" doc:"Default the account's in the region." placeholder:"https://….agentrun-data.cn-hangzhou.aliyuncs.com" form:"destination"`
+	AllowPrivate    bool   `json:"allow_private" title:"Private network" doc:"The endpoints may be on this machine or in a private network, and there spoken with in plain HTTP." form:"destination"`
+	PinSHA256       string `json:"pin_sha256" title:"Pinned key" doc:"The SHA-256 of the public key in a certificate that both endpoints show: that of their authority, mostly." form:"destination"`
 }
 
 // regions lists the regions in which the service is available.

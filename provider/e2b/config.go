@@ -19,14 +19,14 @@ const Name = "e2b"
 type Config struct {
 	APIKey       string `json:"api_key" title:"API key" doc:"The key of a team." placeholder:"e2b_…" form:"required,secret"`
 	Region       string `json:"region" title:"Region" doc:"Where sandboxes are." options:"us,eu"`
-	Domain       string `json:"domain" title:"Domain" doc:"The service's domain, if it is another than E2B's." placeholder:"e2b.app"`
-	APIURL       string `json:"api_url" title:"API" doc:"Where the control plane is, if it is not at api. of the domain." placeholder:"https://api.e2b.app"`
-	SandboxURL   string `json:"sandbox_url" title:"Sandboxes" doc:"Where sandboxes are reached, if it is not at a host of their own." placeholder:"https://sandbox.e2b.app"`
+	Domain       string `json:"domain" title:"Domain" doc:"The service's domain, if it is another than E2B's." placeholder:"e2b.app" form:"destination"`
+	APIURL       string `json:"api_url" title:"API" doc:"Where the control plane is, if it is not at api. of the domain." placeholder:"https://api.e2b.app" form:"destination"`
+	SandboxURL   string `json:"sandbox_url" title:"Sandboxes" doc:"Where sandboxes are reached, if it is not at a host of their own." placeholder:"https://sandbox.e2b.app" form:"destination"`
 	Template     string `json:"template" title:"Template" doc:"What sandboxes are made of that name no image." placeholder:"base"`
 	Account      string `json:"account" title:"Account" doc:"As whom the agent runs in a sandbox. As root files can have several owners, where the service lets root be root." options:"user,root"`
 	Timeout      int    `json:"timeout" title:"Timeout" doc:"Seconds that a call of the API may take." min:"5" max:"300"`
-	AllowPrivate bool   `json:"allow_private" title:"Private addresses" doc:"Whether the service may be on this machine or in a private network."`
-	PinSHA256    string `json:"pin_sha256" title:"Certificate pin" doc:"The SHA-256 of the service's public key (SubjectPublicKeyInfo), in hex. No other is accepted then." placeholder:"64 hex digits"`
+	AllowPrivate bool   `json:"allow_private" title:"Private addresses" doc:"Whether the service may be on this machine or in a private network." form:"destination"`
+	PinSHA256    string `json:"pin_sha256" title:"Certificate pin" doc:"The SHA-256 of the service's public key (SubjectPublicKeyInfo), in hex. No other is accepted then." placeholder:"64 hex digits" form:"destination"`
 }
 
 // domains are E2B's own domains, by region.

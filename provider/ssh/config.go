@@ -22,14 +22,14 @@ const Name = "ssh"
 
 // Config is the administrator's configuration.
 type Config struct {
-	Host        string `json:"host" title:"Host" doc:"The machine's name or address." form:"required"`
-	Port        int    `json:"port" title:"Port" min:"1" max:"65535" form:"required"`
+	Host        string `json:"host" title:"Host" doc:"The machine's name or address." form:"required,destination"`
+	Port        int    `json:"port" title:"Port" min:"1" max:"65535" form:"required,destination"`
 	Username    string `json:"username" title:"Account" form:"required"`
 	Password    string `json:"password" title:"Password" form:"secret"`
 	PrivateKey  string `json:"private_key" title:"Private key" doc:"As ssh-keygen writes it." form:"secret,multiline"`
 	Passphrase  string `json:"passphrase" title:"Passphrase of the key" form:"secret"`
-	KnownHosts  string `json:"known_hosts" title:"Known hosts" doc:"The machine's keys, as in known_hosts or as ssh-keyscan writes them. Without them or a fingerprint it is not connected to." form:"multiline"`
-	Fingerprint string `json:"fingerprint" title:"Fingerprint" doc:"Of the machine's key, instead of known hosts." placeholder:"SHA256:…"`
+	KnownHosts  string `json:"known_hosts" title:"Known hosts" doc:"The machine's keys, as in known_hosts or as ssh-keyscan writes them. Without them or a fingerprint it is not connected to." form:"multiline,destination"`
+	Fingerprint string `json:"fingerprint" title:"Fingerprint" doc:"Of the machine's key, instead of known hosts." placeholder:"SHA256:…" form:"destination"`
 	PythonBin   string `json:"python_bin" title:"Python" doc:"The interpreter of Python programs there."`
 	NodeBin     string `json:"node_bin" title:"Node.js" doc:"The interpreter of JavaScript programs there."`
 	WorkDir     string `json:"work_dir" title:"Folder" doc:"Where the agent and its sandboxes have a folder there."`
