@@ -68,24 +68,30 @@ const (
 	DetailTo       = "to"        // new path of a file
 	DetailSecrets  = "secrets"   // comma-separated names of secrets
 	DetailVersion  = "version"   // version of a secret
-	DetailEgress   = "egress"    // number of egress rules
-	DetailExit     = "exit_code"
-	DetailSignal   = "signal"
-	DetailDuration = "duration_ms"
-	DetailVerdict  = "verdict" // timed_out, oom_killed, allowed, denied, or the reason for the end of a sandbox
-	DetailHost     = "host"    // host of a request that was sent or denied
-	DetailAddr     = "addr"
-	DetailPort     = "port"
-	DetailMethod   = "method"
-	DetailLimit    = "limit" // the limit that programs reached
-	DetailTotal    = "total" // the count since the sandbox began
-	DetailWhat     = "what"  // the kind of the counted decisions
-	DetailCount    = "count" // the number of decisions without their own line, or of the copies of a fork
-	DetailRule     = "rule"  // the index of the deciding rule; -1 means none
-	DetailWhy      = "why"
-	DetailSubject  = "subject" // the person's issuer, "#" and subject
-	DetailSession  = "session" // ID of the session that the actor used
-	DetailLabel    = "label."
+	// DetailHosts and DetailFormerHosts are the hosts of a secret after and before a
+	// change, separated by commas; "-" means that sandboxes receive the value.
+	// DetailWidens lists the fields by which the value may go further than before.
+	DetailHosts       = "hosts"
+	DetailFormerHosts = "former_hosts"
+	DetailWidens      = "widens"
+	DetailEgress      = "egress" // number of egress rules
+	DetailExit        = "exit_code"
+	DetailSignal      = "signal"
+	DetailDuration    = "duration_ms"
+	DetailVerdict     = "verdict" // timed_out, oom_killed, allowed, denied, or the reason for the end of a sandbox
+	DetailHost        = "host"    // host of a request that was sent or denied
+	DetailAddr        = "addr"
+	DetailPort        = "port"
+	DetailMethod      = "method"
+	DetailLimit       = "limit" // the limit that programs reached
+	DetailTotal       = "total" // the count since the sandbox began
+	DetailWhat        = "what"  // the kind of the counted decisions
+	DetailCount       = "count" // the number of decisions without their own line, or of the copies of a fork
+	DetailRule        = "rule"  // the index of the deciding rule; -1 means none
+	DetailWhy         = "why"
+	DetailSubject     = "subject" // the person's issuer, "#" and subject
+	DetailSession     = "session" // ID of the session that the actor used
+	DetailLabel       = "label."
 	// DetailWorkspace is a workspace's name. DetailVersion is then its version.
 	DetailWorkspace = "workspace"
 	DetailOrigin    = "origin"   // ID of the sandbox that the sandbox is a copy of

@@ -41,7 +41,8 @@ type Secret struct {
 // fields keep their values.
 type SecretChange struct {
 	Name string
-	// Value is required for a new secret.
+	// Value is required for a new secret, and for a change that lets the value go
+	// further (see Secret.Widens).
 	Value []byte
 	// Hosts, Places and Allow replace the lists. An empty list that is not nil
 	// removes all entries.

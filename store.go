@@ -14,6 +14,9 @@ type Record struct {
 	// Former lists the sandboxes of which this one is a copy, the first original
 	// first, if it has secrets. Its programs may have their placeholders.
 	Former []ID `json:",omitzero"`
+	// Given holds the sandbox's secrets as they were when it was created, without
+	// their values. A later change of a secret gives the sandbox nothing more.
+	Given []Secret `json:",omitzero"`
 	// Copied is set until a copy has reseeded its interpreters.
 	Copied bool `json:",omitempty"`
 	// SaveKey is the key of the save of a paused sandbox, if it was packed or is

@@ -143,7 +143,7 @@ func TestSecretScenarios(t *testing.T) {
 		return
 	}
 	l := startSecretLab(t)
-	all := slices.Concat(sendScenarios(), echoScenarios(), confusionScenarios(), residueScenarios())
+	all := slices.Concat(sendScenarios(), echoScenarios(), confusionScenarios(), wideningScenarios(), residueScenarios())
 	if len(all) < 50 {
 		t.Errorf("%d scenarios are too few", len(all))
 	}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -129,6 +130,39 @@ func echoScenarios() (list []scenario) {
 			l.hosts.during = func() { l.do(http.MethodDelete, "/v1/secrets/"+l.secret, "") }
 		}, want: "200 OK"},
 	}...)
+}
+
+// wideningScenarios returns changes of a secret that let its value go further, while a
+// sandbox has it. Without the value they are rejected; with it they apply to later
+// sandboxes.
+func wideningScenarios() (list []scenario) {
+	for _, c := range []struct{ name, fields, code string }{
+		{"another host", `"hosts":["` + otherHost + `"]`, `ask(host=B)`},
+		{"a further host", `"hosts":["` + boundHost + `","*.brig-test.com"]`, `ask(host=B)`},
+		{"no hosts", `"hosts":[],"reveal":true`, `show(subprocess.run(["env"], capture_output=True).stdout)`},
+		{"a place", `"places":["header","query","body"]`, `ask("/plain?k=" + T, head="X-Key: brig-secret-
+", method="POST", body=T)`},
+		{"plain HTTP", `"plain":true`, `ask(port=80, tls=False)`},
+	} {
+		change := func(l *secretLab, value string, want int) {
+			l.t.Helper()
+			status, answer := l.do(http.MethodPut, "/v1/secrets/"+l.secret, "{"+value+c.fields+"}")
+			if status != want || want == 400 && !strings.Contains(answer, "give the value again") {
+				l.t.Errorf("the change: %d %s", status, answer)
+			}
+		}
+		list = append(list, scenario{id: "SEC-02", name: "a change without the value, " + c.name, code: c.code, kept: true, do: func(l *secretLab) {
+			change(l, "", 400)
+		}}, scenario{id: "SEC-02", name: "a change with the value, " + c.name, code: c.code, kept: true, do: func(l *secretLab) {
+			l.value = l.newValue()
+			quoted, _ := json.Marshal(l.value) // a string
+			change(l, `"value":`+string(quoted)+",", 200)
+			if status, answer := l.do("POST", l.path("/exec"), `{"shell":"env"}`); status != 200 || !strings.Contains(answer, "TOKEN=brig-secret-") {
+				l.t.Errorf("the next command: %d %s", status, answer)
+			}
+		}})
+	}
+	return list
 }
 
 // confusionScenarios returns requests that are malformed, or that other parsers

@@ -275,6 +275,10 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 	if m.rec.Spec.Name == "" {
 		m.rec.Spec.Name = newName(w.prefix)
 	}
+	if m.rec.Given, err = ms.vault.grants(ctx, m.rec); err != nil {
+		ms.destroyMachine(ctx, m)
+		return nil, err
+	}
 	v.id = m.rec.ID
 	v.setSandbox(m.rec)
 	v.addRecord(m.rec)

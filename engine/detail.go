@@ -29,6 +29,14 @@ func (a *callAudit) addDetail(key, value string) {
 	a.detail[key] = value
 }
 
+// addWholeDetail is like addDetail, and does not truncate the value.
+func (a *callAudit) addWholeDetail(key, value string) {
+	delete(a.detail, key)
+	if a.addDetail(key, value); value != "" {
+		a.detail[key] = value
+	}
+}
+
 // addActor adds the person and the session of the actor, which the name of a
 // key does not identify.
 func (a *callAudit) addActor() {

@@ -278,6 +278,7 @@ func newCopy(origin *brig.Record, backend *backend, spec brig.Spec) *brig.Record
 	}
 	if len(spec.Secrets) > 0 {
 		rec.Former = append(slices.Clone(origin.Former), origin.ID)
+		rec.Given = slices.Clone(origin.Given)
 	}
 	return rec
 }

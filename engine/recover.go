@@ -105,6 +105,9 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		e.removeStaleSave(ctx, r)
 		return true, nil
 	}
+	if err := e.recoverGrants(ctx, r); err != nil {
+		return true, err
+	}
 	if r.State == brig.Paused {
 		running, err := e.recoverPaused(ctx, r)
 		if err != nil || !running {

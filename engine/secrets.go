@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +42,7 @@ func (vt *vault) PutSecret(ctx context.Context, c brig.SecretChange) (*brig.Secr
 		vt.resealMu.RLock()
 		defer vt.resealMu.RUnlock()
 		for {
-			sealed, was, err := vt.applySecretChange(ctx, v.actor.Tenant, c)
+			sealed, was, err := vt.applySecretChange(ctx, v, c)
 			if err != nil {
 				return nil, err
 			}
@@ -80,7 +81,8 @@ func (vt *vault) checkSecretCount(ctx context.Context, tenant string) error {
 
 // applySecretChange returns a tenant's secret with a change applied, and its
 // previous state, which is nil for a new secret.
-func (vt *vault) applySecretChange(ctx context.Context, tenant string, c brig.SecretChange) (out, was *brig.SealedSecret, err error) {
+func (vt *vault) applySecretChange(ctx context.Context, v *call, c brig.SecretChange) (out, was *brig.SealedSecret, err error) {
+	tenant := v.actor.Tenant
 	was, err = vt.Store.GetSecret(ctx, tenant, c.Name)
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		return nil, nil, err
@@ -101,6 +103,9 @@ func (vt *vault) applySecretChange(ctx context.Context, tenant string, c brig.Se
 	if err := s.Check(value); err != nil {
 		return nil, nil, err
 	}
+	if err := v.noteSecretChange(was, &s, c.Value != nil); err != nil {
+		return nil, nil, err
+	}
 	if was != nil && len(was.Hosts) > 0 && len(s.Hosts) == 0 && !c.Reveal {
 		return nil, nil, brig.Errorf(brig.FailedPrecondition, "secret %q is for %s only: without hosts sandboxes would see its value", s.Name, strings.Join(was.Hosts, ", ")).
 			WithHint("give hosts, or reveal to let sandboxes see it; a secret of another name leaves this one as it is")
@@ -109,6 +114,51 @@ func (vt *vault) applySecretChange(ctx context.Context, tenant string, c brig.Se
 	out = &brig.SealedSecret{Secret: s, Tenant: tenant}
 	out.Key, out.Sealed = vt.Options.Keys.Seal(value, secretLocation(tenant, s.Name, s.Version)...)
 	return out, was, nil
+}
+
+// noteSecretChange adds the hosts of a secret before and after a change to the
+// audit events. It returns an error if the change lets the value go further, and
+// the caller has not given the value: it would be able to learn a value that it
+// does not know.
+func (v *call) noteSecretChange(was *brig.SealedSecret, s *brig.Secret, valueGiven bool) error {
+	hosts := func(s *brig.Secret) string {
+		if len(s.Hosts) == 0 {
+			return "-"
+		}
+		return strings.Join(s.Hosts, ",")
+	}
+	v.addWholeDetail(brig.DetailHosts, hosts(s))
+	if was == nil {
+		return nil
+	}
+	v.addWholeDetail(brig.DetailFormerHosts, hosts(&was.Secret))
+	fields, added := s.Widens(was.Secret)
+	v.addWholeDetail(brig.DetailWidens, strings.Join(fields, ","))
+	if len(fields) == 0 || valueGiven {
+		return nil
+	}
+	return widening(s.Name, fields[0], added, was.Hosts)
+}
+
+// widening returns the error for a change of a field that lets the value of a secret
+// go further than its hosts allow so far. added is the new entry of a list.
+func widening(secret, field, added string, hosts []string) error {
+	var why string
+	switch {
+	case field == "hosts" && added == "":
+		why = fmt.Sprintf("without hosts sandboxes would see the value of secret %q, which is for %s only", secret, strings.Join(hosts, ", "))
+	case field == "hosts":
+		why = fmt.Sprintf("so far %q does not receive the value of secret %q", added, secret)
+	case field == "places":
+		why = fmt.Sprintf("so far the value of secret %q is not sent in the place %q", secret, added)
+	case field == "allow":
+		why = fmt.Sprintf("so far %q is not sent beside the value of secret %q", added, secret)
+	case field == "exclusive":
+		why = fmt.Sprintf("so far no other credentials are sent beside the value of secret %q", secret)
+	default:
+		why = fmt.Sprintf("so far the value of secret %q is not sent in plain HTTP", secret)
+	}
+	return brig.InvalidField(field, "%s", why).WithHint(brig.HintValueAgain)
 }
 
 // Secrets implements brig.Service.

@@ -23,8 +23,8 @@ type vault struct {
 }
 
 // secretEnv returns the environment variables of a sandbox's secrets. A
-// variable holds the value, or a placeholder if the value must not enter
-// sandboxes. The engine looks up the values for each program that starts, so
+// variable holds the value, or a placeholder if the value must not enter this
+// sandbox. The engine looks up the values for each program that starts, so
 // later programs see new values. It does not store them in records or in the
 // provider's files.
 func (vt *vault) secretEnv(ctx context.Context, rec *brig.Record) (map[string]string, error) {
@@ -37,7 +37,7 @@ func (vt *vault) secretEnv(ctx context.Context, rec *brig.Record) (map[string]st
 		if err != nil {
 			return nil, err
 		}
-		if len(s.Hosts) > 0 {
+		if _, see := within(rec, s); !see {
 			env[u.Variable()] = vt.placeholder(rec.ID, u.Name)
 			continue
 		}
@@ -58,6 +58,54 @@ func (vt *vault) secretOf(ctx context.Context, rec *brig.Record, u brig.SecretUs
 			WithHint("set it again, or create a sandbox without it")
 	}
 	return s, err
+}
+
+// grants returns the sandbox's secrets as they are now, for its record.
+func (vt *vault) grants(ctx context.Context, rec *brig.Record) (list []brig.Secret, err error) {
+	for _, u := range rec.Spec.Secrets {
+		s, err := vt.secretOf(ctx, rec, u)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s.Secret)
+	}
+	return list, nil
+}
+
+// recoverGrants records the grants of a sandbox that an earlier version created
+// without them. A removed secret has none: setting it again requires a value.
+func (vt *vault) recoverGrants(ctx context.Context, rec *brig.Record) error {
+	if len(rec.Spec.Secrets) == 0 || rec.Given != nil {
+		return nil
+	}
+	given := []brig.Secret{}
+	for _, u := range rec.Spec.Secrets {
+		s, err := vt.secretOf(ctx, rec, u)
+		if err == nil {
+			given = append(given, s.Secret)
+		} else if brig.KindOf(err) != brig.FailedPrecondition {
+			return err
+		}
+	}
+	changed, err := vt.updateRecord(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+		r.Given = given
+		return nil
+	})
+	if err == nil {
+		*rec = *changed
+	}
+	return err
+}
+
+// within returns a secret as a sandbox may use it: no further than when the
+// sandbox was created, and no further than now. See reports whether it receives
+// the value.
+func within(rec *brig.Record, s *brig.SealedSecret) (out brig.Secret, see bool) {
+	given := s.Secret
+	if i := slices.IndexFunc(rec.Given, func(g brig.Secret) bool { return g.Name == s.Name }); i >= 0 {
+		given = rec.Given[i]
+	}
+	return s.Within(given)
 }
 
 // withSecrets returns c with the variables of the sandbox's secrets added. The
@@ -113,17 +161,18 @@ func (vt *vault) brokered(rec *brig.Record) []egress.Secret {
 			}
 			continue
 		}
-		if len(s.Hosts) == 0 {
+		may, see := within(rec, s)
+		if see {
 			continue
 		}
 		out = vt.appendSecret(out, rec, egress.Secret{
-			Name: s.Name, Hosts: s.Hosts, Places: s.Places, Exclusive: s.Exclusive, Allow: s.Allow, Plain: s.Plain,
+			Name: may.Name, Hosts: may.Hosts, Places: may.Places, Exclusive: may.Exclusive, Allow: may.Allow, Plain: may.Plain,
 			Value: func(ctx context.Context) ([]byte, error) {
 				now, err := vt.secretOf(ctx, rec, u)
 				if err != nil {
 					return nil, err
 				}
-				if !slices.Equal(now.Hosts, s.Hosts) || now.Plain != s.Plain {
+				if narrower, _ := within(rec, now); !slices.Equal(narrower.Hosts, may.Hosts) || narrower.Plain != may.Plain {
 					// These hosts may no longer be allowed to receive the
 					// value.
 					return nil, brig.Errorf(brig.FailedPrecondition, "the hosts of secret %q were changed", u.Name).

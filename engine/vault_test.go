@@ -282,3 +282,120 @@ func TestUnreadableSecret(t *testing.T) {
 		}
 	}
 }
+
+// A sandbox keeps what it was given: a secret that goes further since then goes no
+// further for the sandbox, not after a pause, in a copy or after a restart of the
+// server, and one that goes less far goes less far there, too.
+func TestSandboxKeepsWhatItWasGiven(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	put := func(value string, plain bool, hosts ...string) {
+		t.Helper()
+		c := brig.SecretChange{Name: "key", Hosts: hosts, Plain: &plain, Reveal: len(hosts) == 0}
+		if len(hosts) == 0 {
+			c.Hosts, c.Plain = []string{}, nil
+		}
+		if value != "" {
+			c.Value = []byte(value)
+		}
+		if _, err := h.PutSecret(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	box := func(name string) {
+		h.box(t, ctx, brig.Spec{Name: name, Pausable: true, Secrets: []brig.SecretUse{{Name: "key"}}})
+	}
+	// bound returns the hosts of a sandbox's secret, whether they get it in plain
+	// HTTP, and its value.
+	bound := func(svc *engine.Engine, name string) (hosts, value string) {
+		t.Helper()
+		rec, err := h.store.Get(ctx, "acme", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range svc.Brokered(rec)[:min(1, len(svc.Brokered(rec)))] {
+			hosts = strings.Join(s.Hosts, ",")
+			if s.Plain {
+				hosts += " plain"
+			}
+			b, err := s.Value(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			value = string(b)
+		}
+		return hosts, value
+	}
+	want := func(svc *engine.Engine, name, hosts, value string) {
+		t.Helper()
+		if h, v := bound(svc, name); h != hosts || v != value {
+			t.Errorf("%s has %q for %q, want %q for %q", name, v, h, value, hosts)
+		}
+	}
+	put("the first value", false, "a.test", "*.b.test")
+	box("old")
+	want(h.Engine, "old", "a.test,*.b.test", "the first value")
+	put("the second value", true, "*.test")
+	box("new")
+	want(h.Engine, "new", "*.test plain", "the second value") // the control
+	want(h.Engine, "old", "a.test,*.b.test", "the second value")
+	if _, err := h.Pause(ctx, "old"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Resume(ctx, "old"); err != nil {
+		t.Fatal(err)
+	}
+	want(h.Engine, "old", "a.test,*.b.test", "the second value")
+	if _, err := h.Fork(ctx, "old", brig.ForkSpec{Name: "copy"}); err != nil {
+		t.Fatal(err)
+	}
+	want(h.Engine, "copy", "a.test,*.b.test", "the second value")
+	put("", false, "x.b.test", "c.test")
+	want(h.Engine, "old", "x.b.test", "the second value")
+	want(h.Engine, "new", "x.b.test,c.test", "the second value")
+	put("the third value", false)
+	for _, name := range []string{"old", "copy"} {
+		want(h.Engine, name, "a.test,*.b.test", "the third value")
+		res, err := h.Exec(ctx, name, brig.Command{Argv: []string{"env", "KEY"}}, brig.IO{})
+		if err != nil || !strings.HasPrefix(string(res.Stdout.Head), "brig-secret-") {
+			t.Errorf("%s sees %+v, %v", name, res, err)
+		}
+	}
+	box("later")
+	want(h.Engine, "later", "", "") // it sees the value
+	next := h.nextServer(t, func(o *engine.Options) { o.Keys = h.Options.Keys })
+	want(next, "old", "a.test,*.b.test", "the third value")
+}
+
+// A sandbox of a version that recorded no grants is given its secrets as they are at
+// the start of the server.
+func TestGrantsOfAnEarlierVersion(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Operator)
+	put := func(host string) {
+		t.Helper()
+		if _, err := h.PutSecret(ctx, brig.SecretChange{Name: "key", Value: []byte("the value"), Hosts: []string{host}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("a.test")
+	h.box(t, ctx, brig.Spec{Name: "old", Secrets: []brig.SecretUse{{Name: "key"}}})
+	get := func() *brig.Record {
+		t.Helper()
+		rec, err := h.store.Get(ctx, "acme", "old")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rec
+	}
+	rec := get()
+	rec.Given = nil
+	if err := h.store.Put(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
+	next := h.nextServer(t, func(o *engine.Options) { o.Keys = h.Options.Keys })
+	put("*.test")
+	if list := next.Brokered(get()); len(list) != 1 || strings.Join(list[0].Hosts, ",") != "a.test" {
+		t.Errorf("it has %+v", list)
+	}
+}

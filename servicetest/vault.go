@@ -35,22 +35,11 @@ func (h secretCases) secrets(t *testing.T) {
 	if len(s.Places) != 1 || s.Places[0] != brig.SecretHeader {
 		t.Errorf("by default it is put into %v", s.Places)
 	}
-	find := func(svc brig.Service, name string) *brig.Secret {
-		list, err := svc.Secrets(h.Context(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range list {
-			if s.Name == name {
-				return s
-			}
-		}
-		return nil
-	}
-	if got := find(h.Service, brokered); got == nil || !got.Exclusive || got.Hosts[0] != "api.example.com" {
+	if got := h.find(t, brokered); got == nil || !got.Exclusive || got.Hosts[0] != "api.example.com" {
 		t.Errorf("Secrets has %+v", got)
 	}
 	t.Run("change", h.changeSecrets)
+	t.Run("widen", h.widenSecrets)
 	t.Run("use", func(t *testing.T) { h.useSecrets(t, plain, brokered, value) })
 	t.Run("refuse", func(t *testing.T) { h.refuseSecrets(t, plain) })
 	t.Run("other tenant", func(t *testing.T) {
@@ -76,7 +65,7 @@ func (h secretCases) secrets(t *testing.T) {
 		if err := h.Service.RemoveSecret(ctx, name); err != nil {
 			t.Errorf("RemoveSecret: %v", err)
 		}
-		if find(h.Service, name) != nil {
+		if h.find(t, name) != nil {
 			t.Errorf("%s is there after its removal", name)
 		}
 	}
@@ -156,12 +145,12 @@ func (h secretCases) changeSecrets(t *testing.T) {
 	}{
 		{"a value", brig.SecretChange{Value: []byte("another value")}, func(*brig.Secret) {}},
 		{"nothing", brig.SecretChange{}, func(*brig.Secret) {}},
-		{"hosts", brig.SecretChange{Hosts: []string{"other.example.com"}}, func(s *brig.Secret) { s.Hosts = []string{"other.example.com"} }},
-		{"places", brig.SecretChange{Places: []brig.SecretPlace{brig.SecretBody}}, func(s *brig.Secret) { s.Places = []brig.SecretPlace{brig.SecretBody} }},
-		{"exclusive", brig.SecretChange{Exclusive: new(false)}, func(s *brig.Secret) { s.Exclusive = false }},
+		{"hosts", brig.SecretChange{Hosts: []string{"other.example.org"}}, func(s *brig.Secret) { s.Hosts = []string{"other.example.org"} }},
+		{"places", brig.SecretChange{Value: []byte("another value"), Places: []brig.SecretPlace{brig.SecretBody}}, func(s *brig.Secret) { s.Places = []brig.SecretPlace{brig.SecretBody} }},
+		{"exclusive", brig.SecretChange{Value: []byte("another value"), Exclusive: new(false)}, func(s *brig.Secret) { s.Exclusive = false }},
 		{"allow", brig.SecretChange{Allow: []string{"?zone"}}, func(s *brig.Secret) { s.Allow = []string{"?zone"} }},
 		{"plain", brig.SecretChange{Plain: new(false)}, func(s *brig.Secret) { s.Plain = false }},
-		{"no places", brig.SecretChange{Places: []brig.SecretPlace{}}, func(s *brig.Secret) { s.Places = []brig.SecretPlace{brig.SecretHeader} }},
+		{"no places", brig.SecretChange{Value: []byte("another value"), Places: []brig.SecretPlace{}}, func(s *brig.Secret) { s.Places = []brig.SecretPlace{brig.SecretHeader} }},
 	} {
 		step.change.Name = all.Name
 		got, err := h.Service.PutSecret(ctx, step.change)

@@ -7,9 +7,9 @@ import (
 )
 
 // SecretRequest is the request to create or change a secret. Missing fields
-// keep their values.
+// keep their values. A change that lets the value go further requires the value.
 type SecretRequest struct {
-	Value     *string  `json:"value,omitempty" doc:"the value, which is never returned; a new secret needs value or value_b64" minLength:"1" maxLength:"65536" pattern:"^[^\\x00]*$"`
+	Value     *string  `json:"value,omitempty" doc:"the value, which is never returned; a new secret needs value or value_b64, and so does a change that lets the value go further: other hosts or none, further places or names in allow, plain, exclusive off" minLength:"1" maxLength:"65536" pattern:"^[^\\x00]*$"`
 	ValueB64  []byte   `json:"value_b64,omitzero" doc:"the value, if it is not text"`
 	Hosts     []string `json:"hosts,omitzero" doc:"hosts to which the proxy sends the secret (api.example.com, *.example.com), which then never enters a sandbox; without hosts, sandboxes receive the value" maxItems:"50" items:"^(?:\\*\\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\\.)*(?:[1-9][0-9-]*)?[a-z_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$"`
 	Places    []string `json:"places,omitzero" doc:"parts of a request that may contain it: header (the default), query, body" enum:"header,query,body"`

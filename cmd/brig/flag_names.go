@@ -60,6 +60,8 @@ func asFlags(cmd *cobra.Command, e *brig.Error) *brig.Error {
 	switch command, ok := listingCommands[e.Hint]; {
 	case e.Kind == brig.Unauthenticated && strings.Contains(e.Hint, "Authorization:"):
 		out.Hint = "give a valid key with --key or BRIG_API_KEY, or ask an administrator for one"
+	case e.Hint == brig.HintValueAgain:
+		out.Hint = "give the value again, without --keep-value: the change lets it go further than before"
 	case ok:
 		out.Hint = "list what exists with: " + command
 	default:

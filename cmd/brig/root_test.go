@@ -174,6 +174,8 @@ func TestAsFlags(t *testing.T) {
 		{"provider configure", "terms.max", "", "--max", ""},
 		{"run", "--args", "for example --args '{}'", "--args", "for example --args '{}'"},
 		{"run", "placement.provider", "", "--provider", ""},
+		{"secret set", "hosts", brig.HintValueAgain, "--host", "give the value again, without --keep-value: the change lets it go further than before"},
+		{"secret set", "plain", brig.HintValueAgain, "--plain", "give the value again, without --keep-value: the change lets it go further than before"},
 		{"run", "require.memory", "", "--require", ""},
 	} {
 		cmd, _, err := (&cli{}).root().Find(strings.Fields(c.command))

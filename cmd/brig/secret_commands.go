@@ -46,7 +46,8 @@ machine can read the arguments of processes.
 Without --host, the value is a variable in sandboxes that are created with the secret.
 With --host, the secret is brokered: the sandbox has a placeholder, and the egress proxy
 replaces it by the value in requests to those hosts. --reveal removes the hosts, so that
-sandboxes see the value.`,
+sandboxes see the value. A change that lets the value go further needs the value, so it
+cannot be combined with --keep-value. Existing sandboxes keep what they were given.`,
 		Example: `  brig secret set db-password < password.txt
   brig secret set github --host api.github.com --from-env GITHUB_TOKEN
   brig secret set github --keep-value --exclusive

@@ -44,6 +44,10 @@ func CloneRecord(r *brig.Record) *brig.Record {
 		c.Exit = &exit
 	}
 	c.Former = slices.Clone(r.Former)
+	c.Given = slices.Clone(r.Given)
+	for i, s := range c.Given {
+		c.Given[i] = CloneSecret(s)
+	}
 	c.Notes = slices.Clone(r.Notes)
 	c.Enforcement = maps.Clone(r.Enforcement)
 	for area, x := range c.Enforcement {
@@ -54,6 +58,13 @@ func CloneRecord(r *brig.Record) *brig.Record {
 	c.Route.Attempts = slices.Clone(r.Route.Attempts)
 	c.Handle.State = bytes.Clone(r.Handle.State)
 	return &c
+}
+
+// CloneSecret returns a copy that shares no memory with s.
+func CloneSecret(s brig.Secret) brig.Secret {
+	s.Hosts, s.Places, s.Allow = slices.Clone(s.Hosts), slices.Clone(s.Places), slices.Clone(s.Allow)
+	s.Created, s.Updated = s.Created.UTC(), s.Updated.UTC()
+	return s
 }
 
 // CloneCommand returns a copy that shares no memory with c.

@@ -79,8 +79,6 @@ func (s *tooling) DeleteSecret(ctx context.Context, tenant, secret string, event
 
 func cloneSecret(x *brig.SealedSecret) *brig.SealedSecret {
 	c := *x
-	c.Hosts, c.Places, c.Sealed = slices.Clone(x.Hosts), slices.Clone(x.Places), bytes.Clone(x.Sealed)
-	c.Allow = slices.Clone(x.Allow)
-	c.Created, c.Updated = x.Created.UTC(), x.Updated.UTC()
+	c.Secret, c.Sealed = contract.CloneSecret(x.Secret), bytes.Clone(x.Sealed)
 	return &c
 }
