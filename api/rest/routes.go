@@ -93,7 +93,7 @@ func (a *api) table() []route {
 			notes:  "While calls use the sandbox, or a program runs in it that cannot be saved, the answer is 409 and the sandbox runs on; the message names the program. After an error there are no copies.",
 			handle: a.fork, in: v1.ForkRequest{}, optional: true, out: v1.Copies{}, status: http.StatusCreated},
 		{id: "set-egress", method: put, pattern: "/v1/sandboxes/{name}/egress", tag: "sandboxes", summary: "Change a sandbox's egress rules",
-			handle: a.setEgress, in: v1.Egress{}, out: v1.Sandbox{}},
+			handle: a.setEgress, in: v1.EgressChange{}, out: v1.Sandbox{}},
 		{id: "attest-sandbox", method: post, pattern: "/v1/sandboxes/{name}/attest", tag: "sandboxes", summary: "Verify the enforcement of a sandbox",
 			handle: a.attest, in: v1.AttestRequest{}, optional: true, out: v1.Sandbox{}},
 		{id: "logs", method: get, pattern: "/v1/sandboxes/{name}/logs", tag: "sandboxes", summary: "Get a sandbox's logs",
