@@ -1,6 +1,7 @@
 package brig
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -109,6 +110,24 @@ type Narrowing struct {
 // Narrowing returns the limits of a's derived credential.
 func (a Actor) Narrowing() Narrowing {
 	return Narrowing{Grant: a.Grant, Role: a.Role, Scopes: a.Scopes, Sandboxes: a.Sandboxes, Expires: a.Expires}
+}
+
+// ErrGenuine is a cause of Unauthenticated errors about credentials that are what
+// they claim to be and not valid now, for example expired ones. They are no guesses.
+var ErrGenuine = errors.New("the credential is genuine, and not valid now")
+
+// Genuine adds the cause ErrGenuine to an Unauthenticated error. Other errors, and nil,
+// are unchanged.
+func Genuine(err error) error {
+	if KindOf(err) != Unauthenticated || errors.Is(err, ErrGenuine) {
+		return err
+	}
+	e := *AsError(err)
+	e.Err = ErrGenuine
+	if was := AsError(err).Err; was != nil {
+		e.Err = errors.Join(was, ErrGenuine)
+	}
+	return &e
 }
 
 // Ended returns Unauthenticated if the derived credential has expired.

@@ -177,7 +177,7 @@ func TestProviderKeepsSecretsForItsAddress(t *testing.T) {
 		t.Errorf("a provider was opened with %+v", s.last("cloud").config)
 	}
 	// The control: with the key, the same change is possible.
-	moved.Test, moved.Config = false, json.RawMessage(`{"api_key":"` + cloudKey + `","url":"https://other.test"}`)
+	moved.Test, moved.Config = false, json.RawMessage(`{"api_key":"`+cloudKey+`","url":"https://other.test"}`)
 	if _, err := h.ConfigureProvider(ctx, moved); err != nil || s.last("cloud").config.URL != "https://other.test" {
 		t.Errorf("with the key: %v, %+v", err, s.last("cloud").config)
 	}

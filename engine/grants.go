@@ -111,11 +111,11 @@ func (d *identity) GrantActor(ctx context.Context, token string) (brig.Actor, er
 		return brig.Actor{}, bad.Because(err)
 	}
 	if err := g.Ended(d.Clock); err != nil {
-		return brig.Actor{}, err
+		return brig.Actor{}, brig.Genuine(err)
 	}
 	a, err := d.KeyByID(ctx, g.Key)
-	if err != nil {
-		return brig.Actor{}, err
+	if err == nil {
+		a, err = a.Narrowed(g.Narrowing)
 	}
-	return a.Narrowed(g.Narrowing)
+	return a, brig.Genuine(err)
 }

@@ -46,7 +46,8 @@ func (d *identity) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, err
 	if err != nil {
 		return brig.Actor{}, err
 	}
-	return d.actorOfKey(ctx, k)
+	a, err := d.actorOfKey(ctx, k)
+	return a, brig.Genuine(err)
 }
 
 // KeyByID is like KeyActor, for a caller that has only the key's ID and has

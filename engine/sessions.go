@@ -46,7 +46,7 @@ func (d *identity) PersonActor(ctx context.Context, token string) (brig.Actor, e
 	}
 	a, err := d.userActor(ctx, p)
 	a.Expires = expires.UTC() // also bounds the lifetime of credentials created with the token
-	return a, err
+	return a, brig.Genuine(err)
 }
 
 // userActor returns the actor for an authenticated person.
@@ -71,6 +71,12 @@ func (d *identity) SessionActor(ctx context.Context, hash [32]byte) (brig.Actor,
 	if err != nil {
 		return brig.Actor{}, err
 	}
+	a, err := d.actorOfSession(ctx, s)
+	return a, brig.Genuine(err)
+}
+
+// actorOfSession returns the actor of a stored session, if the session is valid now.
+func (d *identity) actorOfSession(ctx context.Context, s *brig.Session) (a brig.Actor, err error) {
 	now := d.Clock.Now()
 	d.mu.Lock()
 	used := s.Used
@@ -83,7 +89,7 @@ func (d *identity) SessionActor(ctx context.Context, hash [32]byte) (brig.Actor,
 	if d.Clock.Ended(s.Expires) || d.Clock.Ended(used.Add(d.SessionIdle)) {
 		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the session has ended").WithHint("sign in again")
 	}
-	a := s.Actor
+	a = s.Actor
 	if a.Person != nil {
 		a, err = d.userActor(ctx, a.Person)
 	} else {

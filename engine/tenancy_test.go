@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -160,6 +161,67 @@ func TestKeysExpire(t *testing.T) {
 	now = now.Add(1)
 	if _, err := h.withCredential(t, k.Secret); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+// An ended credential is genuine, so it does not count as a guess. A forged, an unknown
+// and a deleted one do.
+func TestEndedCredentialsAreGenuine(t *testing.T) {
+	now := time.Now()
+	f := newIdentityProvider()
+	h := newFixture(t, func(o *engine.Options) {
+		o.Now, o.GrantSeed, o.Users = func() time.Time { return now }, []byte("a seed of this test's own"), f
+	})
+	admin := withRole(t, brig.Admin)
+	key := func() (context.Context, *brig.NewKey) {
+		return h.newKeyHolder(t, admin, brig.KeySpec{Name: "x", Role: brig.Member, TTL: 10 * time.Hour})
+	}
+	grantOf := func(ctx context.Context, ttl time.Duration) string {
+		t.Helper()
+		g, err := h.CreateGrant(ctx, brig.GrantSpec{TTL: ttl})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Secret
+	}
+	kept, k := key()
+	short := grantOf(kept, time.Hour)
+	revoked, r := key()
+	ofRevoked := grantOf(revoked, 10*time.Hour)
+	if err := h.RevokeKey(admin, r.ID); err != nil {
+		t.Fatal(err)
+	}
+	_, session := h.startSession(t, kept)
+	verify := func(secret string) error { return errorOf(h.withCredential(t, secret)) }
+	for what, err := range map[string]error{"a key": verify(k.Secret), "a grant": verify(short), "a session": errorOf(session())} {
+		if err != nil {
+			t.Errorf("%s before its end: %v", what, err)
+		}
+	}
+	early := verify(ofRevoked)
+	now = now.Add(2 * time.Hour)
+	expiredGrant := verify(short)
+	now = now.Add(24 * time.Hour)
+	delete(f.roles, "42")
+	for what, c := range map[string]struct {
+		err     error
+		genuine bool
+	}{
+		"an expired key":          {verify(k.Secret), true},
+		"an expired grant":        {expiredGrant, true},
+		"a revoked key's grant":   {early, true},
+		"an expired key's grant":  {verify(short), true},
+		"an ended session":        {errorOf(session()), true},
+		"a person without a role": {errorOf(h.PersonActor(t.Context(), "token")), true},
+		"a forged token":          {errorOf(h.PersonActor(t.Context(), "another")), false},
+		"a forged grant":          {verify(short[:len(short)-2] + "AA"), false},
+		"an unknown key":          {verify("brig_" + strings.Repeat("a", 52)), false},
+		"a revoked key":           {verify(r.Secret), false}, // its record is deleted
+		"an unknown session":      {errorOf(h.SessionActor(t.Context(), [32]byte{1})), false},
+	} {
+		if brig.KindOf(c.err) != brig.Unauthenticated || errors.Is(c.err, brig.ErrGenuine) != c.genuine {
+			t.Errorf("%s: %v, want genuine: %v", what, c.err, c.genuine)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -421,9 +422,16 @@ func TestTokenAudience(t *testing.T) {
 		if (err == nil) != c.ok || !c.ok && brig.KindOf(err) != brig.Unauthenticated {
 			t.Errorf("%s: %v, want ok %v", name, err, c.ok)
 		}
+		if !c.ok && !errors.Is(err, brig.ErrGenuine) {
+			t.Errorf("%s, which the identity provider signed, counts as a guess: %v", name, err)
+		}
 		if !c.ok {
 			attack.Case(t, "API-08", "a token: "+name)
 		}
+	}
+	forged := i.sign(t, "one", i.of("ann", now))
+	if _, _, err := p.Person(t.Context(), forged[:len(forged)-4]+"AAAA"); brig.KindOf(err) != brig.Unauthenticated || errors.Is(err, brig.ErrGenuine) {
+		t.Errorf("a forged token: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -120,14 +121,15 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	// Credentials are checked before wrong ones are counted. So wrong
 	// credentials from an address never delay a valid one from the same
 	// address. A credential has at least 160 random bits, so guessing cannot
-	// succeed.
+	// succeed. An expired credential is no guess: its holder would otherwise
+	// delay the error messages of others at the address.
 	var err error
 	p.Actor, err = p.check(r.Context())
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
 		delete(k.cache, p.name)
-		if brig.KindOf(err) == brig.Unauthenticated {
+		if brig.KindOf(err) == brig.Unauthenticated && !errors.Is(err, brig.ErrGenuine) {
 			if wait := k.wait(addr, now); wait > 0 {
 				return p, tooMany(wait)
 			}

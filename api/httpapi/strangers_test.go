@@ -31,6 +31,53 @@ func (k *countingKeys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, e
 	return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "none")
 }
 
+// endedKeys has one valid key, and one that has expired.
+type endedKeys struct{}
+
+func (endedKeys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
+	err := brig.Errorf(brig.Unauthenticated, "none")
+	switch hash {
+	case sha256.Sum256([]byte(rightKey)):
+		return brig.Actor{Name: "ann", Role: brig.Viewer}, nil
+	case sha256.Sum256([]byte(otherKey)):
+		return brig.Actor{}, brig.Genuine(err)
+	}
+	return brig.Actor{}, err
+}
+
+// An expired credential is answered with 401, however often and from whatever address
+// it is sent, and delays nothing else.
+func TestEndedKeysAreNoGuesses(t *testing.T) {
+	h := httpapi.Auth(endedKeys{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	ask := func(key string) int {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+		r.Header.Set("Authorization", "Bearer "+key)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
+	wrong := func(i int) string { return fmt.Sprintf("brig_%048d", i) }
+	for range 100 {
+		if code := ask(otherKey); code != http.StatusUnauthorized {
+			t.Fatalf("an expired key: %d", code)
+		}
+	}
+	if code := ask(wrong(0)); code != http.StatusUnauthorized {
+		t.Errorf("the first wrong key from this address: %d", code)
+	}
+	// The control: wrong keys are delayed. An expired key at their address is not, and
+	// a valid one that was never used before is not.
+	for i := range 30 {
+		ask(wrong(i))
+	}
+	if code := ask(wrong(99)); code != http.StatusTooManyRequests {
+		t.Errorf("a wrong key after 30 others: %d", code)
+	}
+	if a, b := ask(otherKey), ask(rightKey); a != http.StatusUnauthorized || b != http.StatusNoContent {
+		t.Errorf("after 30 wrong keys, an expired key: %d, and a valid one: %d", a, b)
+	}
+}
+
 // A client that tries ten thousand keys is delayed longer and longer. The delay
 // never affects a valid key from any address, because behind a reverse proxy
 // all clients may have one address.
