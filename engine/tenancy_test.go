@@ -225,6 +225,68 @@ func TestEndedCredentialsAreGenuine(t *testing.T) {
 	}
 }
 
+// What SECURITY.md says about the end of credentials: sandboxes, leases and processes
+// outlive them, a grant holds for a name, and the scope run is enough to read secrets
+// without hosts.
+func TestWhatCredentialsLeaveBehind(t *testing.T) {
+	now := time.Now()
+	h := newFixture(t, func(o *engine.Options) {
+		o.Now, o.GrantSeed = func() time.Time { return now }, []byte("a seed of this test's own")
+	})
+	admin := withRole(t, brig.Admin)
+	member, k := h.newKeyHolder(t, admin, brig.KeySpec{Name: "m", Role: brig.Member})
+	g, err := h.CreateGrant(member, brig.GrantSpec{Sandboxes: []string{"one"}, TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	granted, err := h.withCredential(t, g.Secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.PutSecret(admin, brig.SecretChange{Name: "visible", Value: []byte("the value")}); err != nil {
+		t.Fatal(err)
+	}
+	uses := []brig.SecretUse{{Name: "visible", Env: "V"}}
+	first, err := h.Create(granted, brig.Spec{Name: "one", TTL: time.Hour, Secrets: uses})
+	if err != nil || first.Expires.Before(g.Actor.Expires.Add(50*time.Minute)) {
+		t.Fatalf("a sandbox of a grant: %+v, %v", first, err)
+	}
+	if err := h.Remove(member, "one"); err != nil {
+		t.Fatal(err)
+	}
+	h.box(t, member, brig.Spec{Name: "one", TTL: time.Hour, Secrets: uses})
+	if _, err := h.Get(granted, "one"); err != nil {
+		t.Errorf("the next sandbox of the name: %v", err)
+	}
+	p, err := h.Processes("one").Start(granted, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "1h"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Minute)
+	if _, err := h.Get(granted, "one"); brig.KindOf(err) != brig.Unauthenticated {
+		t.Errorf("the grant after its end: %v", err)
+	}
+	if err := h.RevokeKey(admin, k.ID); err != nil {
+		t.Fatal(err)
+	}
+	list, err := h.Processes("one").List(admin)
+	if err != nil || len(list) != 1 || list[0].PID != p.PID || list[0].Result != nil {
+		t.Errorf("the processes are %+v, %v", list, err)
+	}
+	res, err := h.Exec(admin, "one", brig.Command{Argv: []string{"env", "V"}}, brig.IO{})
+	if err != nil || string(res.Stdout.Head) != "the value\n" {
+		t.Errorf("the secret in the sandbox: %+v, %v", res, err)
+	}
+	runner, _ := h.newKeyHolder(t, admin, brig.KeySpec{Name: "r", Role: brig.Member, Scopes: []string{"run"}})
+	o, err := h.Run(runner, brig.Program{Command: []string{"env", "V"}, Secrets: uses}, brig.IO{})
+	if err != nil || string(o.Stdout.Head) != "the value\n" {
+		t.Errorf("the scope run: %+v, %v", o, err)
+	}
+	if _, err := h.Secrets(runner); brig.KindOf(err) != brig.PermissionDenied { // the control
+		t.Errorf("the scope run lists secrets: %v", err)
+	}
+}
+
 // A grant has a subset of a key's rights, and a grant derived from it has a
 // subset of those. All of them end with the key.
 func TestGrants(t *testing.T) {
