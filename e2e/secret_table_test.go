@@ -154,6 +154,7 @@ func wideningScenarios() (list []scenario) {
 			change(l, "", 400)
 		}}, scenario{id: "SEC-02", name: "a change with the value, " + c.name, code: c.code, kept: true, do: func(l *secretLab) {
 			l.value = l.newValue()
+			l.hosts.begin(l.value) // the bound host sends this value back
 			quoted, _ := json.Marshal(l.value) // a string
 			change(l, `"value":`+string(quoted)+",", 200)
 			if status, answer := l.do("POST", l.path("/exec"), `{"shell":"env"}`); status != 200 || !strings.Contains(answer, "TOKEN=brig-secret-") {

@@ -37,7 +37,7 @@ func document(routes []route, o Options) ([]byte, error) {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Brig", Version: cmp.Or(o.Version, "unknown"),
-			Contact:     &huma.Contact{Name: "The operator of this server"},
+			Contact: &huma.Contact{Name: "The operator of this server"},
 			Description: "Runs untrusted code in sandboxes. Names are snake_case, durations are whole milliseconds, and times are RFC 3339. A field without a value is omitted, never null. " +
 				"PUT with a JSON body changes only the fields that the body names, also within objects. It replaces a list, and the config of a provider, as a whole. 0, an empty text, an empty list or false resets a field.",
 		},

@@ -33,6 +33,8 @@ type putCase struct {
 	commands, hidden []string
 	// whole are objects that are replaced as a whole, like a list.
 	whole []string
+	// required are the fields that each body must have, with their value in full.
+	required map[string]any
 	// bodies are those for fields that cannot change alone, with all fields that they
 	// change.
 	bodies map[string]putBody
@@ -74,13 +76,14 @@ var putCases = map[string]putCase{
 	},
 	"set-egress": {
 		path: "/v1/sandboxes/box/egress", read: "/v1/sandboxes/box", at: []string{"egress"},
-		full:  `{"rules":[{"host":"a.test"}],"bandwidth":1000000}`,
-		other: `{"rules":[{"host":"b.test"}],"bandwidth":2000000}`,
+		required: map[string]any{"rules": []any{map[string]any{"host": "a.test"}}},
+		full:     `{"rules":[{"host":"a.test"}],"bandwidth":1000000}`,
+		other:    `{"rules":[{"host":"b.test"}],"bandwidth":2000000}`,
 	},
 	"put-secret": {
 		path: "/v1/secrets/key", read: "/v1/secrets", at: []string{"secrets", "key"}, commands: []string{"reveal"}, hidden: []string{"value", "value_b64"},
-		full:   `{"value":"the first value","hosts":["a.test","b.test"],"places":["header","query"],"exclusive":false,"allow":["X-A","X-B"],"plain":true}`,
-		other:  `{"value":"another value","value_b64":"YW5vdGhlciB2YWx1ZQ==","hosts":["a.test"],"places":["query"],"exclusive":true,"allow":["X-A"],"plain":false}`,
+		full:  `{"value":"the first value","hosts":["a.test","b.test"],"places":["header","query"],"exclusive":false,"allow":["X-A","X-B"],"plain":true}`,
+		other: `{"value":"another value","value_b64":"YW5vdGhlciB2YWx1ZQ==","hosts":["a.test"],"places":["query"],"exclusive":true,"allow":["X-A"],"plain":false}`,
 	},
 }
 
@@ -201,8 +204,7 @@ func fieldsOfBody(t reflect.Type, whole []string) (out [][]string) {
 	return out
 }
 
-// lookup returns the value at a path of a document, and sole a document with only
-// this value.
+// lookup returns the value at a path of a document.
 func lookup(doc any, path []string) (any, bool) {
 	for _, name := range path {
 		m, ok := doc.(map[string]any)
@@ -216,11 +218,19 @@ func lookup(doc any, path []string) (any, bool) {
 	return doc, true
 }
 
-func sole(path []string, value any) string {
-	for _, name := range slices.Backward(path) {
-		value = map[string]any{name: value}
+// only returns a body with the value at a path, and with the required fields.
+func (c putCase) only(path []string, value any) string {
+	body := map[string]any{}
+	for name, v := range c.required {
+		body[name] = v
 	}
-	b, _ := json.Marshal(value) // came from JSON
+	if len(path) > 0 {
+		for _, name := range slices.Backward(path[1:]) {
+			value = map[string]any{name: value}
+		}
+		body[path[0]] = value
+	}
+	b, _ := json.Marshal(body) // came from JSON
 	return string(b)
 }
 
@@ -279,7 +289,12 @@ func (c putCase) check(t *testing.T, rt route) {
 			t.Fatal(err)
 		}
 	}
-	s.do(http.MethodPut, c.path, `{}`, 200)
+	empty, ok := c.only(nil, nil), 200
+	if c.required != nil {
+		s.do(http.MethodPut, c.path, empty, 200)
+		empty, ok = "{}", 400
+	}
+	s.do(http.MethodPut, c.path, empty, ok)
 	if d := differences(was, s.state(c), ""); len(d) > 0 {
 		t.Errorf("{} changes %v", d)
 	}
@@ -288,7 +303,7 @@ func (c putCase) check(t *testing.T, rt route) {
 		if slices.Contains(c.commands, name) {
 			continue
 		}
-		s.do(http.MethodPut, c.path, sole(path, nil), 400)
+		s.do(http.MethodPut, c.path, c.only(path, nil), 400)
 		if d := differences(was, s.state(c), ""); len(d) > 0 {
 			t.Errorf("null for %s changes %v", name, d)
 			s.do(http.MethodPut, c.path, c.full, 200)
@@ -301,7 +316,7 @@ func (c putCase) check(t *testing.T, rt route) {
 		if _, object := next.(map[string]any); object && !slices.Contains(c.whole, name) && name != "split" {
 			continue // its fields follow
 		}
-		body, want := sole(path, next), []string{name}
+		body, want := c.only(path, next), []string{name}
 		if b, ok := c.bodies[name]; ok {
 			body, want = b.body, b.changes
 		}

@@ -13,7 +13,7 @@ type Egress struct {
 // values. Rules are replaced as a whole, and an empty list allows no
 // connections.
 type EgressChange struct {
-	Rules     []EgressRule `json:"rules,omitzero" nullable:"false" doc:"all of them, in order; the first that matches decides, and what none matches is denied; if omitted, they stay unchanged" maxItems:"200"`
+	Rules     []EgressRule `json:"rules" nullable:"false" doc:"all of them, in order; the first that matches decides, and what none matches is denied" maxItems:"200"`
 	Bandwidth *Size        `json:"bandwidth,omitempty" doc:"bytes per second in each direction; 0 is unlimited; if omitted, it stays unchanged" minimum:"0"`
 }
 
