@@ -42,26 +42,27 @@ func (s *Secret) Widens(was Secret) (fields []string, added string) {
 // Within returns s for a sandbox that was given the secret as it was then: the
 // value may go only where both allow it. See reports whether the sandbox receives
 // the value itself. Otherwise, without hosts, no host may receive it.
-func (s Secret) Within(given Secret) (out Secret, see bool) {
+func (s *Secret) Within(given Secret) (out Secret, see bool) {
+	out = *s
 	switch {
 	case given.visible():
-		return s, s.visible()
-	case s.visible():
-		s.Hosts, s.Places, s.Exclusive, s.Allow, s.Plain = given.Hosts, given.Places, given.Exclusive, given.Allow, given.Plain
-		return s, false
+		return out, out.visible()
+	case out.visible():
+		out.Hosts, out.Places, out.Exclusive, out.Allow, out.Plain = given.Hosts, given.Places, given.Exclusive, given.Allow, given.Plain
+		return out, false
 	}
-	s.Hosts = common(s.Hosts, given.Hosts, MatchHost)
-	if s.Places = common(placesOf(s), placesOf(given), samePlace); len(s.Places) == 0 {
-		s.Hosts = nil
+	out.Hosts = common(s.Hosts, given.Hosts, MatchHost)
+	if out.Places = common(placesOf(*s), placesOf(given), samePlace); len(out.Places) == 0 {
+		out.Hosts = nil
 	}
 	switch {
 	case !s.Exclusive:
-		s.Allow = given.Allow
+		out.Allow = given.Allow
 	case given.Exclusive:
-		s.Allow = common(s.Allow, given.Allow, allows)
+		out.Allow = common(s.Allow, given.Allow, allows)
 	}
-	s.Exclusive, s.Plain = s.Exclusive || given.Exclusive, s.Plain && given.Plain
-	return s, false
+	out.Exclusive, out.Plain = s.Exclusive || given.Exclusive, s.Plain && given.Plain
+	return out, false
 }
 
 // placesOf returns the places of a secret with hosts.

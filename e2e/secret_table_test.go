@@ -1,8 +1,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -155,8 +155,7 @@ func wideningScenarios() (list []scenario) {
 		}}, scenario{id: "SEC-02", name: "a change with the value, " + c.name, code: c.code, kept: true, do: func(l *secretLab) {
 			l.value = l.newValue()
 			l.hosts.begin(l.value) // the bound host sends this value back
-			quoted, _ := json.Marshal(l.value) // a string
-			change(l, `"value":`+string(quoted)+",", 200)
+			change(l, `"value":`+strconv.Quote(l.value)+",", 200)
 			if status, answer := l.do("POST", l.path("/exec"), `{"shell":"env"}`); status != 200 || !strings.Contains(answer, "TOKEN=brig-secret-") {
 				l.t.Errorf("the next command: %d %s", status, answer)
 			}

@@ -73,8 +73,9 @@ func sameSetting(a, b json.RawMessage, byDefault any) bool {
 	value := func(raw json.RawMessage) any {
 		var v any
 		if json.Unmarshal(raw, &v) != nil || v == nil {
-			text, _ := json.Marshal(byDefault) // a plain value
-			_ = json.Unmarshal(text, &v)
+			if text, err := json.Marshal(byDefault); err == nil {
+				_ = json.Unmarshal(text, &v) // came from Marshal
+			}
 		}
 		if v == nil || v == "" || v == false || v == 0.0 {
 			return nil

@@ -230,7 +230,10 @@ func (c putCase) only(path []string, value any) string {
 		}
 		body[path[0]] = value
 	}
-	b, _ := json.Marshal(body) // came from JSON
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err.Error()
+	}
 	return string(b)
 }
 
