@@ -32,7 +32,10 @@ type FileReader interface {
 	Read(ctx context.Context, p Path, from, n int64) (*Entry, io.ReadCloser, error)
 	// Watch calls on for every change in a directory, until ctx ends or on
 	// returns an error, which Watch returns. The first call, a change without
-	// Kinds, reports that the watch has started.
+	// Kinds, reports that the watch has started. Watch returns NotFound when
+	// the directory was removed, moved or replaced, and FailedPrecondition when
+	// there are too many changes to report. A recursive watch leaves out
+	// subdirectories that the user may not read.
 	Watch(ctx context.Context, p Path, recursive bool, on func(FileChange) error) error
 }
 

@@ -183,6 +183,8 @@ func pathError(e wire.Error) error {
 	switch e.Kind {
 	case "not_found":
 		return of(brig.NotFound).WithHint("list the directory to see its files")
+	case "gone":
+		return of(brig.NotFound).WithHint("watch the directory again when it is there")
 	case "exists":
 		return of(brig.AlreadyExists)
 	case "invalid":

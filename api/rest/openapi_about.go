@@ -47,7 +47,7 @@ var operationDocs = map[string]about{
 	"move-file":      {"Moves a file or directory to another path, and replaces an existing file there.", `{"from":"/workspace/a.txt","to":"/workspace/b.txt"}`},
 	"remove-file":    {"Removes a file, a link, or a directory with its contents.", ""},
 	"compose-file":   {"Joins files into one, in order, and removes them. Use it to complete an upload in parts.", `{"source_paths":["/workspace/part-1","/workspace/part-2"],"destination":"/workspace/whole"}`},
-	"watch-files":    {"Sends an event for each change in a directory until the client disconnects.", ""},
+	"watch-files":    {"Sends an event for each change in a directory until the client disconnects. If the directory is removed, moved or replaced, the last event has the error SB013.", ""},
 
 	"start-process":       {"Starts a process and returns immediately. Its output is buffered, and several clients can follow it.", `{"command":["sleep","60"]}`},
 	"list-processes":      {"Lists processes with their states. Ended processes stay in the list for a limited time.", ""},

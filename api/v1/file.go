@@ -69,8 +69,8 @@ type Change struct {
 	Entry *Entry   `json:"entry,omitempty" doc:"the file after the change, if it exists"`
 }
 
-// WatchEnd has no fields. A watch ends without an error only if the watched
-// directory no longer exists.
+// WatchEnd has no fields. A watch ends with an error, for example NotFound when the
+// directory was removed, moved or replaced.
 type WatchEnd struct{}
 
 // FromEntry converts e to its wire type.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -40,6 +41,7 @@ type queue struct {
 	some   *sync.Cond
 	events []event
 	closed bool
+	err    error // why the watch ended
 }
 
 func newQueue() *queue {
@@ -77,24 +79,38 @@ func (q *queue) take() []event {
 
 // drop closes the queue and discards the remaining events.
 func (q *queue) drop() {
-	q.close()
+	q.close(nil)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	watchUsage.pending.Add(-int64(len(q.events)))
 	q.events = nil
 }
 
-// close closes the queue. take still returns the remaining events.
-func (q *queue) close() {
+// close closes the queue, and records why the watch ends unless an earlier call
+// did. take still returns the remaining events.
+func (q *queue) close(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.closed = true
+	if !q.closed {
+		q.closed, q.err = true, err
+	}
 	q.some.Signal()
 }
 
-// watchMask contains the requested event types.
-const watchMask = syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM |
-	syscall.IN_ATTRIB | syscall.IN_MODIFY | syscall.IN_DELETE | syscall.IN_ONLYDIR
+// reason returns the reason that was given to close.
+func (q *queue) reason() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
+}
+
+// watchMask contains the requested event types, and rootMask those that only the
+// root reports: the parent of another directory reports its end.
+const (
+	watchMask = syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM |
+		syscall.IN_ATTRIB | syscall.IN_MODIFY | syscall.IN_DELETE | syscall.IN_ONLYDIR
+	rootMask = watchMask | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF
+)
 
 // watcher watches a directory and, if it is recursive, its subdirectories.
 type watcher struct {
@@ -104,6 +120,7 @@ type watcher struct {
 	recursive bool
 	file      *os.File // the inotify descriptor
 	dirs      map[int32]*watchedDir
+	denied    map[string]bool // the directories that the user may not read
 	accounts  accounts
 	w         *writer
 	making    *sync.RWMutex // the agent's lock
@@ -125,7 +142,8 @@ type event struct {
 	name string
 }
 
-// watch reports changes until the connection closes.
+// watch reports changes until the connection closes or the path leads to another
+// directory.
 func watch(c fsCall) error {
 	p, err := locate(c.Path)
 	if err != nil {
@@ -135,7 +153,7 @@ func watch(c fsCall) error {
 	if err != nil {
 		return pathError(p.name, err)
 	}
-	t := &watcher{root: p.name, recursive: c.Recursive, file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{}, as: c.withRights, w: c.w, making: c.making}
+	t := &watcher{root: p.name, recursive: c.Recursive, file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{}, denied: map[string]bool{}, as: c.withRights, w: c.w, making: c.making}
 	defer t.file.Close()
 	err = c.withRights(func() (err error) {
 		t.dir, err = openDir(p.name)
@@ -154,9 +172,12 @@ func watch(c fsCall) error {
 		_, _ = c.r.Read() // the host sends no more frames, so this read waits for the end
 		t.file.Close()
 	}()
-	events := newQueue()
-	ended := make(chan error, 1)
-	go func() { ended <- t.pump(events) }()
+	events, ended := newQueue(), make(chan struct{})
+	var guard sync.WaitGroup
+	defer guard.Wait()
+	defer close(ended)
+	guard.Go(func() { t.guardRoot(events, ended) })
+	go func() { events.close(t.pump(events)) }()
 	defer events.drop()
 	for list := events.take(); len(list) > 0; list = events.take() {
 		for _, e := range list {
@@ -165,12 +186,11 @@ func watch(c fsCall) error {
 			}
 		}
 	}
-	return pathError(p.name, <-ended)
+	return pathError(p.name, events.reason())
 }
 
 // pump reads events until the file is closed or too many events are pending.
 func (t *watcher) pump(events *queue) error {
-	defer events.close()
 	for buf := make([]byte, 8<<10); ; {
 		n, err := t.file.Read(buf)
 		if errors.Is(err, os.ErrClosed) {
@@ -200,6 +220,9 @@ func (t *watcher) handle(e event) error {
 	if d == nil {
 		return nil
 	}
+	if err := t.checkEvent(d, e.mask); err != nil {
+		return err
+	}
 	if e.mask&syscall.IN_IGNORED != 0 {
 		delete(t.dirs, e.wd)
 		watchUsage.dirs.Add(-1)
@@ -224,7 +247,10 @@ func (t *watcher) handle(e event) error {
 	if e.mask&syscall.IN_MOVED_FROM != 0 {
 		t.forget(name)
 	}
-	if appeared {
+	if e.mask&syscall.IN_DELETE != 0 {
+		delete(t.denied, name)
+	}
+	if appeared || e.mask&syscall.IN_ATTRIB != 0 && t.denied[name] {
 		return t.add(name, true)
 	}
 	return nil
@@ -270,14 +296,19 @@ func (t *watcher) reportChange(name string, kinds ...string) {
 
 // add watches a directory and, if the watch is recursive, its subdirectories.
 // If the directory appeared during the watch, add reports its files as new.
-// Only a failure at the root is an error, because other directories may have
-// been removed again.
+// Below the root, it skips a directory that was removed or replaced again, and
+// one that the user may not read.
 func (t *watcher) add(name string, appeared bool) error {
-	if len(t.dirs) == maxWatched {
+	delete(t.denied, name)
+	if len(t.dirs)+len(t.denied) >= maxWatched {
 		return failure("excess", "path", "path '%s' has more than %d directories", t.root, maxWatched)
 	}
 	if watchUsage.dirs.Load() >= maxAllWatched {
 		return failure("excess", "path", "the watches of this sandbox have %d directories already", maxAllWatched)
+	}
+	mask := uint32(watchMask)
+	if name == "" {
+		mask = rootMask
 	}
 	d := &watchedDir{name: name, found: map[string]bool{}}
 	var names []string
@@ -289,7 +320,10 @@ func (t *watcher) add(name string, appeared bool) error {
 		}
 		defer dir.Close()
 		// Use the descriptor, because the name may refer to a link by now.
-		wd, err := t.control(func(fd int) (int, error) { return syscall.InotifyAddWatch(fd, dir.Proc(""), watchMask) })
+		wd, err := t.control(func(fd int) (int, error) { return syscall.InotifyAddWatch(fd, dir.Proc(""), mask) })
+		if errors.Is(err, syscall.ENOSPC) {
+			return failure("excess", "path", "path '%s': the system has no more watches for directories", t.root)
+		}
 		if err != nil {
 			return err
 		}
@@ -300,7 +334,9 @@ func (t *watcher) add(name string, appeared bool) error {
 		if !t.recursive {
 			return nil
 		}
-		names, _ = dir.Names(-1)
+		if names, err = dir.Names(-1); err != nil {
+			return err
+		}
 		for _, n := range names {
 			if st, err := dir.Stat(n); err == nil && st.IsDir() {
 				below[n] = true
@@ -308,11 +344,17 @@ func (t *watcher) add(name string, appeared bool) error {
 		}
 		return nil
 	})
-	if err != nil {
-		if name == "" {
-			return err
-		}
+	switch errno, _ := errors.AsType[syscall.Errno](err); {
+	case err == nil:
+	case name == "":
+		return err
+	case errno == syscall.ENOENT || errno == syscall.ENOTDIR || errno == syscall.ELOOP:
+		return nil // its parent reports what happened
+	case errno == syscall.EACCES || errno == syscall.EPERM:
+		t.denied[name] = true
 		return nil
+	default:
+		return err
 	}
 	slices.Sort(names)
 	for _, n := range names {
@@ -332,6 +374,7 @@ func (t *watcher) add(name string, appeared bool) error {
 // forget removes the watches of a directory that was moved away, and of its
 // subdirectories.
 func (t *watcher) forget(name string) {
+	maps.DeleteFunc(t.denied, func(d string, _ bool) bool { return d == name || strings.HasPrefix(d, name+"/") })
 	for wd, d := range t.dirs {
 		if d.name == name || strings.HasPrefix(d.name, name+"/") {
 			delete(t.dirs, wd)

@@ -256,7 +256,7 @@ type Exit struct {
 // Error is the reason why a call failed. Kind is "not_found", "invalid",
 // "exhausted" (a limit was reached), "unimplemented", "refused" (no process
 // listens), "exists", "loop" (of symbolic links), "excess" (more entries than
-// an answer may have) or "internal". Field is the invalid part of the call:
+// an answer may have), "gone" (the watched directory) or "internal". Field is the invalid part of the call:
 // "command", "cwd", "files" or "path".
 type Error struct {
 	Kind    string

@@ -67,6 +67,24 @@ func (w *watching) until(t *testing.T, last string) (out []string) {
 	}
 }
 
+// wantGone checks that the watch ends with an error that its directory is gone.
+func (w *watching) wantGone(t *testing.T) {
+	t.Helper()
+	for late := time.After(wait); ; {
+		select {
+		case <-w.changes:
+			continue
+		case err := <-w.ended:
+			if brig.KindOf(err) != brig.NotFound || brig.AsError(err).Field != "path" {
+				t.Errorf("the watch ended with %v", err)
+			}
+		case <-late:
+			t.Error("the watch does not end with its directory")
+		}
+		return
+	}
+}
+
 // expectChanges checks that a script causes these changes in order, possibly
 // among others.
 func (w *watching) expectChanges(t *testing.T, in brig.Instance, script string, want ...string) {
@@ -122,10 +140,10 @@ func testFilesWatch(t *testing.T, h Harness) {
 		case <-time.After(wait):
 			t.Error("it does not end")
 		}
-		// The removal of the directory does not end the watch.
+		// A watch reports what was removed before the directory, and then ends.
 		sh(t, in, "rm -r "+dir)
 		through.until(t, "remove via")
-		through.stop()
+		through.wantGone(t)
 	}
 	alive(t, in)
 }

@@ -50,7 +50,7 @@ func TestUnpolledWatcherEnds(t *testing.T) {
 	}
 	w.timer.Reset(time.Millisecond)
 	<-ended
-	if _, ok := ws.drain("box", "token", id); ok || len(ws.all) != 0 {
+	if _, err := ws.drain("box", "token", id); err == nil || len(ws.all) != 0 {
 		t.Error("it is still there")
 	}
 }

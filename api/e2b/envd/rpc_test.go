@@ -153,17 +153,27 @@ func TestWatchers(t *testing.T) {
 	if err != nil || len(made.WatcherId) != 21 || made.WatcherId[0] != 'w' {
 		t.Fatal(made, err)
 	}
-	const many = 10_050
-	for i := range many {
+	const many = 10_000
+	change := func(i int) {
 		s.changes <- brig.FileChange{Name: fmt.Sprint(i), Kinds: []brig.ChangeKind{brig.Created}, Entry: &brig.Entry{Name: "x"}}
+	}
+	for i := range many {
+		change(i)
 	}
 	time.Sleep(50 * time.Millisecond) // the last event needs time to be stored
 	got, err := c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: made.WatcherId})
-	if err != nil || len(got.Events) != 10_000 || got.Events[0].Name != "50" || got.Events[0].Entry != nil {
+	if err != nil || len(got.Events) != many || got.Events[0].Name != "0" || got.Events[0].Entry != nil {
 		t.Fatalf("%d events, %v", len(got.GetEvents()), err)
 	}
 	if got, err = c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: made.WatcherId}); err != nil || len(got.Events) != 0 {
 		t.Fatalf("asked again: %v, %v", got, err)
+	}
+	// A client that misses events gets an error.
+	for i := range many + 1 {
+		change(i)
+	}
+	if err := lastPoll(t, c, made.WatcherId); connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "too many events") {
+		t.Errorf("after too many events: %v", err)
 	}
 	if _, err := c.RemoveWatcher(t.Context(), &filesystempb.RemoveWatcherRequest{WatcherId: made.WatcherId}); err != nil {
 		t.Fatal(err)
@@ -193,6 +203,51 @@ func TestWatchers(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the watchers of a dead sandbox live on")
 		}
+	}
+}
+
+// lastPoll polls a watcher until it returns an error.
+func lastPoll(t *testing.T, c filesystempb.FilesystemClient, id string) error {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+		if _, err := c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: id}); err != nil {
+			return err
+		}
+	}
+	t.Fatal("the watcher has no error")
+	return nil
+}
+
+// TestWatcherOfRemovedDirectory verifies that polls return the events before the
+// end of a watch, and then an error that says why it ended. The control is a
+// watcher whose directory is still there: it has no error.
+func TestWatcherOfRemovedDirectory(t *testing.T) {
+	s := newStub()
+	srv := serve(t, s)
+	c := filesystempb.NewFilesystemClient(&http.Client{Transport: bearer{}}, srv.URL)
+	made, err := c.CreateWatcher(t.Context(), &filesystempb.CreateWatcherRequest{Path: "/tmp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.changes <- brig.FileChange{Name: "a", Kinds: []brig.ChangeKind{brig.Created}}
+	for range 3 {
+		if _, err := c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: made.WatcherId}); err != nil {
+			t.Fatalf("control: %v", err)
+		}
+	}
+	s.changes <- brig.FileChange{Name: "b", Kinds: []brig.ChangeKind{brig.Created}}
+	s.watchFails <- brig.Errorf(brig.NotFound, "path '/tmp': the watched directory was removed or moved")
+	got, err := c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: made.WatcherId})
+	if err != nil || len(got.Events) != 1 || got.Events[0].Name != "b" {
+		t.Errorf("the poll after the end: %v, %v", got, err)
+	}
+	for range 2 {
+		if err := lastPoll(t, c, made.WatcherId); connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "removed or moved") {
+			t.Errorf("after the last event: %v", err)
+		}
+	}
+	if _, err := c.RemoveWatcher(t.Context(), &filesystempb.RemoveWatcherRequest{WatcherId: made.WatcherId}); err != nil {
+		t.Errorf("remove the watcher: %v", err)
 	}
 }
 

@@ -31,12 +31,14 @@ type stub struct {
 	files   map[string]string
 	err     error // error of the next call, if set
 	changes chan brig.FileChange
-	ended   chan struct{}
-	attach  func(ctx context.Context, from int64, on func(brig.ProcessEvent) error) error
+	// watchFails ends a watch with an error.
+	watchFails chan error
+	ended      chan struct{}
+	attach     func(ctx context.Context, from int64, on func(brig.ProcessEvent) error) error
 }
 
 func newStub() *stub {
-	return &stub{state: brig.Running, files: map[string]string{}, changes: make(chan brig.FileChange), ended: make(chan struct{})}
+	return &stub{state: brig.Running, files: map[string]string{}, changes: make(chan brig.FileChange), watchFails: make(chan error), ended: make(chan struct{})}
 }
 
 // endSandbox ends the sandbox.
@@ -249,6 +251,8 @@ func (f stubFiles) Watch(ctx context.Context, p brig.Path, _ bool, on func(brig.
 			return ctx.Err()
 		case <-f.s.ended:
 			return brig.Errorf(brig.FailedPrecondition, "the sandbox is not running")
+		case err := <-f.s.watchFails:
+			return err
 		case c := <-f.s.changes:
 			if err := on(c); err != nil {
 				return err

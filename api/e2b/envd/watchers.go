@@ -40,6 +40,7 @@ type watcher struct {
 	held      int       // encoded bytes of events
 	lastEvent time.Time // time of the last event
 	timer     *time.Timer
+	err       error // why the watcher can report no more events
 }
 
 func newWatchers() *watchers { return &watchers{all: map[string]map[string]*watcher{}} }
@@ -92,9 +93,9 @@ func (ws *watchers) has(box, token, id string) bool {
 	return ws.find(box, token, id) != nil
 }
 
-// buffer buffers events until the next poll. If the buffer is full, it drops
-// the oldest events.
-func (ws *watchers) buffer(w *watcher, evs []*pb.FilesystemEvent) {
+// buffer buffers events until the next poll. If there are too many, the watcher
+// ends: a client must not miss events without an error.
+func (ws *watchers) buffer(w *watcher, evs []*pb.FilesystemEvent) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w.lastEvent = time.Now()
@@ -102,10 +103,20 @@ func (ws *watchers) buffer(w *watcher, evs []*pb.FilesystemEvent) {
 		w.events = append(w.events, ev)
 		w.held += proto.Size(ev)
 	}
-	for len(w.events) > maxEvents || w.held > maxEventBytes {
-		w.held -= proto.Size(w.events[0])
-		w.events = w.events[1:]
+	if len(w.events) > maxEvents || w.held > maxEventBytes {
+		w.events, w.held = nil, 0
+		return brig.Errorf(brig.FailedPrecondition, "there were too many events between two polls of the watcher").
+			WithHint("poll more often, or watch a smaller directory")
 	}
+	return nil
+}
+
+// end records why a watcher can report no more events. Polls return the buffered
+// events first, and then the error.
+func (ws *watchers) end(w *watcher, err error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	w.err = err
 }
 
 // quietTime is how long a watcher must be silent before a poll returns, and
@@ -136,18 +147,22 @@ func (ws *watchers) waitQuiet(ctx context.Context, box, token, id string) {
 	}
 }
 
-// drain returns and removes the buffered events of a watcher.
-func (ws *watchers) drain(box, token, id string) ([]*pb.FilesystemEvent, bool) {
+// drain returns and removes the buffered events of a watcher. Without events, it
+// returns the reason why the watcher has ended.
+func (ws *watchers) drain(box, token, id string) ([]*pb.FilesystemEvent, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w := ws.find(box, token, id)
 	if w == nil {
-		return nil, false
+		return nil, errNoWatcher(id)
 	}
 	w.timer.Reset(idle)
 	evs := w.events
 	w.events, w.held = nil, 0
-	return evs, true
+	if len(evs) == 0 && w.err != nil {
+		return nil, w.err
+	}
+	return evs, nil
 }
 
 func (ws *watchers) close() {
@@ -182,15 +197,17 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 	go func() {
 		err := s.filesOf(c).Watch(longer, dir, r.GetRecursive(), func(change brig.FileChange) error {
 			first()
-			s.watchers.buffer(w, events(change, r.GetIncludeEntry()))
-			return nil
+			return s.watchers.buffer(w, events(change, r.GetIncludeEntry()))
 		})
 		ended <- err
-		// Clients may still poll the events of a directory that has been
-		// removed.
 		if longer.Err() != nil || s.causedByEnd(longer, err) {
 			s.watchers.remove(c.box.ID, id)
+			return
 		}
+		if err == nil {
+			err = brig.Errorf(brig.Internal, "a watch ended without an error")
+		}
+		s.watchers.end(w, s.failure(longer, err)) // clients may still poll the events before the end
 	}()
 	select {
 	case <-begun:
@@ -210,9 +227,9 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 func (s filesystem) GetWatcherEvents(ctx context.Context, r *pb.GetWatcherEventsRequest) (*pb.GetWatcherEventsResponse, error) {
 	box := callOf(ctx).box
 	s.watchers.waitQuiet(ctx, box.ID, box.Token, r.GetWatcherId())
-	evs, ok := s.watchers.drain(box.ID, box.Token, r.GetWatcherId())
-	if !ok {
-		return nil, errNoWatcher(r.GetWatcherId())
+	evs, err := s.watchers.drain(box.ID, box.Token, r.GetWatcherId())
+	if err != nil {
+		return nil, err
 	}
 	return &pb.GetWatcherEventsResponse{Events: evs}, nil
 }

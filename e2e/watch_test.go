@@ -1,0 +1,248 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// watching is a watch of a directory that runs in the background.
+type watching struct {
+	changes chan string // each as "kind name"
+	ended   chan error
+}
+
+// watchDir starts a watch over REST and returns when it has begun.
+func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir string, recursive bool) *watching {
+	t.Helper()
+	w, begun := &watching{make(chan string, 10_000), make(chan error, 1)}, make(chan bool, 1)
+	go func() {
+		w.ended <- svc.Files(name).Watch(ctx, brig.Path{Name: dir}, recursive, func(c brig.FileChange) error {
+			if len(c.Kinds) == 0 {
+				begun <- true
+			}
+			for _, k := range c.Kinds {
+				w.changes <- string(k) + " " + c.Name
+			}
+			return nil
+		})
+	}()
+	select {
+	case <-begun:
+	case err := <-w.ended:
+		t.Fatalf("watch %s: %v", dir, err)
+	case <-time.After(2 * patience):
+		t.Fatalf("the watch of %s does not begin", dir)
+	}
+	return w
+}
+
+// until waits for a change.
+func (w *watching) until(t *testing.T, want string) {
+	t.Helper()
+	var seen []string
+	for late := time.After(2 * patience); ; {
+		select {
+		case c := <-w.changes:
+			if seen = append(seen, c); c == want {
+				return
+			}
+		case err := <-w.ended:
+			t.Fatalf("the watch ended with %v after %q", err, seen)
+		case <-late:
+			t.Fatalf("no %q among %q", want, seen)
+		}
+	}
+}
+
+// TestWatchEndsWithItsDirectory verifies in gVisor that a watch ends with an error
+// when its path does not lead to the watched directory any more, whatever caused that.
+// The control changes other directories, and renames a parent there and back in a
+// path that the watch does not use: that watch still reports changes.
+//
+//suite:part core
+func TestWatchEndsWithItsDirectory(t *testing.T) {
+	needRoot(t)
+	svc := startServer(t, dataDir(t)).client()
+	ctx := t.Context()
+	if _, err := svc.Create(ctx, brig.Spec{Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	control := watchDir(t, ctx, svc, "one", "/workspace", true)
+	const moved, replaced = "was removed or moved", "took the place"
+	for i, c := range []struct{ path, script, want string }{ // an empty want is either, because it takes two steps
+		{"p/w", "rm -r p/w", moved},
+		{"p/w", "rm -r p/w; mkdir p/w; echo > p/w/f", ""},
+		{"p/w", "mv p/w p/v; echo > p/v/f", moved},
+		{"p/w", "mv p/w p/v; mkdir p/w; echo > p/w/f", ""},
+		{"p/w", "mv p/w p/v; ln -s $PWD/other p/w", ""},
+		{"p/w", "rm -r p/w; echo > p/w", ""},
+		{"p/w", "rm -r p", moved},
+		{"p/w", "mv p q; echo > q/w/f", moved},
+		{"p/w", "mv p q; mkdir -p p/w; echo > p/w/f", ""},
+		{"link", "ln -s $PWD/other new && mv -T new link", replaced},
+		{"link", "rm link", moved},
+	} {
+		for _, recursive := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d/%t", i, recursive), func(t *testing.T) {
+				dir := fmt.Sprintf("/tmp/%d-%t", i, recursive)
+				shellOut(t, ctx, svc, "one", "mkdir -p "+dir+"/p/w/sub "+dir+"/other && ln -s "+dir+"/p/w "+dir+"/link")
+				w := watchDir(t, ctx, svc, "one", dir+"/"+c.path, recursive)
+				shellOut(t, ctx, svc, "one", "echo > "+dir+"/p/w/first")
+				w.until(t, "create first")
+				shellOut(t, ctx, svc, "one", "cd "+dir+" && "+c.script)
+				select {
+				case err := <-w.ended:
+					if brig.KindOf(err) != brig.NotFound || brig.AsError(err).Field != "path" || !strings.Contains(err.Error(), c.want) ||
+						!strings.Contains(err.Error(), moved) && !strings.Contains(err.Error(), replaced) {
+						t.Errorf("%s: the watch ended with %v", c.script, err)
+					}
+				case <-time.After(2 * patience):
+					t.Errorf("%s: the watch is silent", c.script)
+				}
+			})
+		}
+	}
+	shellOut(t, ctx, svc, "one", "mkdir -p /tmp/a/b && mv /tmp/a /tmp/c && mv /tmp/c /tmp/a && echo > /workspace/last")
+	control.until(t, "create last")
+}
+
+// TestWatchFollowsSubdirectories verifies in gVisor that a recursive watch reports the
+// changes in subdirectories that are removed and made again, moved, replaced by a link,
+// and made readable.
+//
+//suite:part core
+func TestWatchFollowsSubdirectories(t *testing.T) {
+	needRoot(t)
+	svc := startServer(t, dataDir(t)).client()
+	ctx := t.Context()
+	if _, err := svc.Create(ctx, brig.Spec{Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	shellOut(t, ctx, svc, "one", "mkdir -p w/sub/deep w/shut out/in && chmod 000 w/shut")
+	w := watchDir(t, ctx, svc, "one", "/workspace/w", true)
+	for _, c := range []struct{ script, want string }{
+		{"rm -r w/sub && mkdir -p w/sub/deep && echo > w/sub/deep/f", "create sub/deep/f"},
+		{"echo more >> w/sub/deep/f", "write sub/deep/f"},
+		{"rmdir w/shut && mkdir w/shut && chmod 000 w/shut", "chmod shut"},
+		{"chmod 755 w/shut && echo > w/shut/f", "create shut/f"},
+		{"mv out w/moved && echo > w/moved/in/f", "create moved/in/f"},
+		{"mv w/moved w/again && echo > w/again/in/g", "create again/in/g"},
+		{"mv w/again out && echo > out/in/h && echo > w/mark", "create mark"},
+		{"rm -r w/sub && ln -s /workspace/out w/sub", "create sub"},
+		{"rm w/sub && mkdir w/sub && echo > w/sub/f", "create sub/f"},
+	} {
+		shellOut(t, ctx, svc, "one", c.script)
+		w.until(t, c.want)
+	}
+}
+
+// TestE2BWatchEnds verifies that E2B's watches of a directory that was removed and
+// made again end with an error in E2B's form: the stream, and the polls of a watcher
+// after the events before. The control is a directory that is still there.
+//
+//suite:part clients
+func TestE2BWatchEnds(t *testing.T) {
+	s := startE2B(t)
+	var box struct {
+		ID    string `json:"sandboxID"`
+		Token string `json:"envdAccessToken"`
+	}
+	s.call(t, http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base", "secure": true}, &box)
+	svc := s.client()
+	call := func(method string, in any, out any) (status int, body string) {
+		t.Helper()
+		b, err := json.Marshal(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/filesystem.Filesystem/"+method, strings.NewReader(string(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range map[string]string{"Content-Type": "application/json", "Connect-Protocol-Version": "1", "E2b-Sandbox-Id": box.ID, "E2b-Sandbox-Port": "49983", "X-Access-Token": box.Token} {
+			req.Header.Set(k, v)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		all, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = string(all)
+		if resp.StatusCode == http.StatusOK && out != nil {
+			if err := json.Unmarshal([]byte(body), out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return resp.StatusCode, body
+	}
+	shellOut(t, t.Context(), svc, box.ID, "mkdir -p /tmp/w /tmp/kept && chmod 777 /tmp/w /tmp/kept")
+	id := map[string]string{}
+	for _, dir := range []string{"/tmp/w", "/tmp/kept"} {
+		var made struct {
+			ID string `json:"watcherId"`
+		}
+		if status, body := call("CreateWatcher", map[string]any{"path": dir}, &made); status != http.StatusOK {
+			t.Fatalf("create a watcher of %s: %d %s", dir, status, body)
+		}
+		id[dir] = made.ID
+	}
+	begun, last := make(chan bool, 1), make(chan string, 1)
+	go func() {
+		err := s.stream(t, http.DefaultClient, box.ID, box.Token, "/filesystem.Filesystem/WatchDir", map[string]any{"path": "/tmp/w"}, func(m []byte, end bool) bool {
+			if strings.Contains(string(m), "start") {
+				begun <- true
+			}
+			if end {
+				last <- string(m)
+			}
+			return !end
+		})
+		if err != nil {
+			last <- err.Error()
+		}
+	}()
+	select {
+	case <-begun:
+	case m := <-last:
+		t.Fatalf("the stream ended with %s", m)
+	}
+	shellOut(t, t.Context(), svc, box.ID, "echo > /tmp/w/f && rm -r /tmp/w && mkdir /tmp/w && echo > /tmp/w/g && echo > /tmp/kept/f")
+	select {
+	case m := <-last:
+		if !strings.Contains(m, `"code":"not_found"`) || !strings.Contains(m, "watched directory") {
+			t.Errorf("the stream ended with %s", m)
+		}
+	case <-time.After(2 * patience):
+		t.Error("the stream is silent")
+	}
+	events := ""
+	for deadline := time.Now().Add(2 * patience); ; {
+		status, body := call("GetWatcherEvents", map[string]any{"watcherId": id["/tmp/w"]}, nil)
+		if status == http.StatusOK && time.Now().Before(deadline) {
+			events += body
+			continue
+		}
+		if status != http.StatusNotFound || !strings.Contains(body, `"code":"not_found"`) || !strings.Contains(body, "watched directory") {
+			t.Errorf("the last poll: %d %s", status, body)
+		}
+		break
+	}
+	if !strings.Contains(events, `"name":"f"`) {
+		t.Errorf("the events before the end were %s", events)
+	}
+	if status, body := call("GetWatcherEvents", map[string]any{"watcherId": id["/tmp/kept"]}, nil); status != http.StatusOK || !strings.Contains(body, `"name":"f"`) {
+		t.Errorf("control: %d %s", status, body)
+	}
+}

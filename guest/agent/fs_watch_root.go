@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"github.com/brig-run/brig/internal/nofollow"
+)
+
+// rootInterval is how often a watch checks that its path still leads to its
+// directory. The kernel does not report that a parent was moved, that a link in the
+// path changed, that a file system was mounted on it, or, while a descriptor is open,
+// that the directory was removed. Programs of a sandbox cannot mount below it.
+const rootInterval = time.Second
+
+// guardRoot ends a watch when its path leads to another directory than at its
+// begin.
+func (t *watcher) guardRoot(events *queue, ended <-chan struct{}) {
+	tick := time.NewTicker(rootInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		if err := t.checkRoot(); err != nil {
+			events.close(err)
+			return
+		}
+	}
+}
+
+// gone returns the error of a watch that can no longer report changes.
+func (t *watcher) gone(why string) error {
+	return failure("gone", "path", "path '%s': %s", t.root, why)
+}
+
+// checkRoot returns an error if the path no longer leads to the watched directory.
+// It returns nil if the user may not follow the path any more, because the watch
+// still reports changes.
+func (t *watcher) checkRoot() error {
+	var there, watched nofollow.Stat
+	err := t.as(func() (err error) {
+		if err = syscall.Stat(t.root, &there.Stat_t); err == nil {
+			watched, err = t.dir.Self()
+		}
+		return err
+	})
+	errno, _ := errors.AsType[syscall.Errno](err)
+	switch {
+	case errno == syscall.ENOENT || errno == syscall.ENOTDIR || errno == syscall.ELOOP:
+		return t.gone("the watched directory was removed or moved")
+	case err == nil && (there.Dev != watched.Dev || there.Ino != watched.Ino):
+		return t.gone("another file took the place of the watched directory")
+	}
+	return nil
+}
+
+// checkEvent returns an error if an event means that the watch cannot report the
+// changes of a directory any more.
+func (t *watcher) checkEvent(d *watchedDir, mask uint32) error {
+	switch {
+	case mask&syscall.IN_UNMOUNT != 0:
+		return t.gone("the file system of a watched directory was unmounted")
+	case d.name != "":
+		return nil
+	case mask&(syscall.IN_DELETE_SELF|syscall.IN_IGNORED) != 0:
+		return t.gone("the watched directory was removed or moved")
+	case mask&syscall.IN_MOVE_SELF != 0:
+		return t.checkRoot()
+	}
+	return nil
+}
