@@ -131,7 +131,6 @@ func TestWatchFollowsSubdirectories(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"rm -r w/sub && mkdir -p w/sub/deep && echo > w/sub/deep/f", "create sub/deep/f"},
 		{"echo more >> w/sub/deep/f", "write sub/deep/f"},
-		{"rmdir w/shut && mkdir w/shut && chmod 000 w/shut", "chmod shut"},
 		{"chmod 755 w/shut && echo > w/shut/f", "create shut/f"},
 		{"mv out w/moved && echo > w/moved/in/f", "create moved/in/f"},
 		{"mv w/moved w/again && echo > w/again/in/g", "create again/in/g"},
