@@ -14,6 +14,12 @@ import (
 // Check implements brig.Gate. It records a rejection like a rejection of the
 // call itself. A call that Check admits passes the gate again when it is made.
 func (e *Engine) Check(ctx context.Context, op brig.Op, name string) error {
+	_, err := e.check(ctx, op, name)
+	return err
+}
+
+// check is like Check, and returns the sandbox's record.
+func (e *Engine) check(ctx context.Context, op brig.Op, name string) (*brig.Record, error) {
 	v := &call{e: e.gate, callAudit: e.newAudit(ctx, op), checkOnly: true}
 	err := e.admit(ctx, v, name)
 	if err == nil {
@@ -26,7 +32,7 @@ func (e *Engine) Check(ctx context.Context, op brig.Op, name string) error {
 		s.Fail(brig.KindOf(err).Code())
 		s.End()
 	}
-	return err
+	return v.rec, err
 }
 
 // rejectOverload rejects a call before its body is read, if the call needs a
@@ -82,6 +88,7 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, err
 		}
 		e.addPooledSession(m)
 		e.startPauser(ctx, m.rec, m.in)
+		e.holdSession(ctx, m.rec)
 		out := m.rec.Sandbox
 		e.fillEnforcement(&out)
 		return &out, nil

@@ -168,6 +168,7 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*
 		f.track(c.rec.ID, c.reservation)
 		f.lifecycle.adopt(c.rec, backend, c.in)
 		f.lifecycle.startPauser(ctx, c.rec, c.in)
+		f.lifecycle.holdSession(ctx, c.rec)
 	}
 	return copies, nil
 }

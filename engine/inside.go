@@ -73,8 +73,8 @@ func (r activeReader) Close() error {
 	return r.ReadCloser.Close()
 }
 
-// useInstance returns the instance of a running sandbox, and keeps it awake
-// until releaseUse is called. It resumes a paused sandbox first, and updates
+// useInstance returns the instance of a running sandbox, keeps it awake, and renews
+// its lease over time, until releaseUse is called. It resumes a paused sandbox first, and updates
 // rec.
 func (l *lifecycle) useInstance(ctx context.Context, rec *brig.Record) (in brig.Instance, releaseUse func(), err error) {
 	for {
@@ -89,7 +89,9 @@ func (l *lifecycle) useInstance(ctx context.Context, rec *brig.Record) (in brig.
 				leave()
 				return nil, nil, err
 			}
-			return in, func() { releaseUse(); leave() }, nil
+			l.holdSession(ctx, rec)
+			release := l.hold(rec)
+			return in, func() { releaseUse(); leave(); release() }, nil
 		}
 		leave()
 		again, resumeErr := l.resumePaused(ctx, rec)
@@ -104,7 +106,8 @@ func (l *lifecycle) useInstance(ctx context.Context, rec *brig.Record) (in brig.
 }
 
 // useInstanceFor is like useInstance, for an operation that may take as long as
-// timeout. It also renews the lease.
+// timeout. It also renews the lease at once, for an operation that outlives this
+// server, and for a short one, which useInstance does not renew.
 func (l *lifecycle) useInstanceFor(ctx context.Context, rec *brig.Record, timeout time.Duration) (in brig.Instance, releaseUse func(), err error) {
 	if in, releaseUse, err = l.useInstance(ctx, rec); err != nil {
 		return nil, nil, err

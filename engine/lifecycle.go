@@ -61,6 +61,7 @@ func (l *lifecycle) Extend(ctx context.Context, name string, ttl time.Duration) 
 		if err != nil {
 			return nil, err
 		}
+		l.leaseChanged(rec.ID)
 		return &rec.Sandbox, nil
 	})
 }

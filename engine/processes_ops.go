@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -63,7 +62,7 @@ func (d processService) List(ctx context.Context) (out []*brig.ProcessInfo, err 
 }
 
 func (d processService) Attach(ctx context.Context, pid int, from int64, on func(brig.ProcessEvent) error) error {
-	return d.e.lifecycle.withInstance(ctx, brig.OpAttach, d.name, func(v *call, in brig.Instance) error {
+	return d.e.lifecycle.withInstance(ctx, brig.OpAttach, d.name, func(v *call, _ brig.Instance) error {
 		p, err := d.e.processesOf(v.rec.ID).find(pid, false)
 		if err != nil {
 			return err
@@ -75,30 +74,8 @@ func (d processService) Attach(ctx context.Context, pid int, from int64, on func
 		defer release()
 		ctx, done := d.e.endedByPause(ctx, v.rec.ID)
 		defer done()
-		defer d.e.renewWhileConnected(ctx, v.rec, in)()
 		return p.outputBuffer.follow(ctx, from, on)
 	})
-}
-
-// renewWhileConnected renews a lease while a caller is connected, until the
-// returned function is called.
-func (pg *programs) renewWhileConnected(ctx context.Context, rec *brig.Record, in brig.Instance) (release func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(max(rec.Spec.TTL/3, time.Second))
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-				_ = pg.lifecycle.renew(ctx, rec, in, 0) // if it fails, the sandbox ends, and the caller sees that
-			}
-		}
-	}()
-	return func() { cancel(); <-done }
 }
 
 // withProcess calls f with a running process.

@@ -36,6 +36,8 @@ type sandbox struct {
 	egress     *egressSession
 	refusals   *refusals
 
+	// lease renews the lease while anything of the sandbox is open.
+	lease *leaseHold
 	// uses lets a pause or a resume replace the instance while no call uses it.
 	uses *useGate
 	// ending counts the calls that are ending the sandbox.
@@ -103,7 +105,7 @@ func (t *sandboxes) updateEach(f func(brig.ID, *sandbox)) {
 func (t *sandboxes) takeInstance(id brig.ID) (was sandbox) {
 	t.update(id, func(s *sandbox) {
 		was = *s
-		*s = sandbox{uses: s.uses, ending: s.ending, commit: s.commit, pendingDelete: s.pendingDelete, pendingDestroy: s.pendingDestroy}
+		*s = sandbox{lease: s.lease, uses: s.uses, ending: s.ending, commit: s.commit, pendingDelete: s.pendingDelete, pendingDestroy: s.pendingDestroy}
 	})
 	return was
 }

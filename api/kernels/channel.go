@@ -52,6 +52,11 @@ func (d *API) channels(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
+	endUse, err := k.hold(r.Context())
+	if err != nil {
+		return err
+	}
+	defer endUse()
 	// The guard has already checked the origin.
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {

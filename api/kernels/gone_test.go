@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -28,4 +30,55 @@ func TestEndedKernelRunsNothing(t *testing.T) {
 	if _, err := n.execute(ctx, "1", eventSink{}); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("it runs code: %v", err)
 	}
+}
+
+// An ephemeral kernel does not end while a client is connected, up to the maximum life, and
+// ends after its idle time otherwise.
+func TestConnectionKeepsEphemeralKernel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bounds := brig.DefaultBounds()
+		bounds.MaxLife = 10 * time.Hour
+		d := New(Options{Idle: time.Minute, Bounds: bounds})
+		defer d.Close()
+		made := func(id string) *ephemeralKernel {
+			n, err := d.newEphemeralKernel(brig.Tenant{Name: "acme"}, id, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		ended := func(n *ephemeralKernel) bool {
+			synctest.Wait()
+			return n.ended()
+		}
+		connected, left, control := made("connected"), made("left"), made("control")
+		hold := func(n *ephemeralKernel) func() {
+			release, err := n.hold(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return release
+		}
+		hold(connected)
+		first, second := hold(left), hold(left)
+		_, _, err := left.begin(func(error) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		first()
+		left.startIdle()
+		time.Sleep(time.Hour)
+		if ended(connected) || ended(left) || !ended(control) {
+			t.Errorf("after an hour: connected %t, left %t, control %t", connected.ended(), left.ended(), control.ended())
+		}
+		second()
+		time.Sleep(2 * time.Minute)
+		if !ended(left) || ended(connected) {
+			t.Errorf("two minutes after the client left: left %t, connected %t", left.ended(), connected.ended())
+		}
+		time.Sleep(bounds.MaxLife)
+		if !ended(connected) {
+			t.Error("it outlives the maximum life")
+		}
+	})
 }

@@ -19,6 +19,9 @@ type kernel interface {
 	interrupt(ctx context.Context) error
 	restart(ctx context.Context) error
 	remove(ctx context.Context) error
+	// hold counts an open connection as use of the kernel until release is
+	// called.
+	hold(ctx context.Context) (release func(), err error)
 	// done returns a channel that is closed when the kernel ends. It returns
 	// nil if only the Service knows when the kernel ends.
 	done() <-chan struct{}
@@ -264,6 +267,15 @@ func (k *sandboxKernel) restart(ctx context.Context) error {
 	}
 	_, err = k.d.Service.RestartContext(ctx, k.name(), c.ID)
 	return err
+}
+
+// hold implements kernel. The connection does not keep the sandbox from being paused,
+// because the next message resumes it.
+func (k *sandboxKernel) hold(ctx context.Context) (release func(), err error) {
+	if h, ok := k.d.Service.(brig.Holder); ok {
+		return h.Hold(ctx, brig.OpRunCode, k.name())
+	}
+	return func() {}, nil
 }
 
 // done implements kernel. Only the Service knows when a sandbox ends.

@@ -46,6 +46,7 @@ type ephemeralKernel struct {
 	count    int
 	used     time.Time
 	epoch    int                     // number of restarts
+	open     int                     // number of connections
 	stop     context.CancelCauseFunc // interrupts the running code; nil if no code is running
 }
 
@@ -212,8 +213,33 @@ func (n *ephemeralKernel) startIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.stop, n.used = nil, n.d.Now(); !n.ended() {
+		n.resetIdle()
+	}
+}
+
+// resetIdle starts the idle timer, unless code runs. A connection keeps the kernel,
+// but no longer than the maximum life of a sandbox without use. The caller holds n.mu.
+func (n *ephemeralKernel) resetIdle() {
+	switch {
+	case n.stop != nil:
+	case n.open > 0:
+		n.idle.Reset(n.d.Bounds.MaxLife)
+	default:
 		n.idle.Reset(n.d.Idle)
 	}
+}
+
+// hold implements kernel.
+func (n *ephemeralKernel) hold(context.Context) (release func(), err error) {
+	count := func(by int) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.open += by; !n.ended() {
+			n.resetIdle()
+		}
+	}
+	count(1)
+	return func() { count(-1) }, nil
 }
 
 // saveState stores the state that a step left, unless the kernel was restarted

@@ -59,7 +59,9 @@ func Serve(ctx context.Context, o Options, in io.ReadCloser, out io.WriteCloser)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &toolServer{service: o.Service, log: o.Log, version: o.Version, base: ctx}
+	uses := &brig.SessionUses{}
+	defer uses.Close()
+	d := &toolServer{service: o.Service, log: o.Log, version: o.Version, base: brig.WithSessionUses(ctx, uses)}
 	server, err := d.server()
 	if err != nil {
 		return err
@@ -142,10 +144,13 @@ func (d *toolServer) beginCall(ctx context.Context, req mcp.Request) (_ context.
 		return nil, nil, err
 	}
 	ctx, cancel := mergeContext(ctx, requestContext)
-	leave, err := d.sessions.call(req.GetSession().ID(), cancel)
+	uses, leave, err := d.sessions.call(req.GetSession().ID(), cancel)
 	if err != nil {
 		cancel(nil)
 		return nil, nil, err
+	}
+	if uses != nil {
+		ctx = brig.WithSessionUses(ctx, uses)
 	}
 	return ctx, func() { leave(); cancel(nil) }, nil
 }

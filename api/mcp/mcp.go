@@ -5,7 +5,8 @@
 //
 // A tool decodes its arguments, calls brig.Service once and encodes the result.
 // Only sandboxes outlive a call, until their lease ends. A session of the
-// protocol is only an address for responses.
+// protocol is an address for responses, and a use of the sandboxes that its calls
+// have used until it ends.
 package mcp
 
 import (

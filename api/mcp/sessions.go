@@ -30,6 +30,7 @@ type session struct {
 	owner, tenant string
 	serverSession *mcp.ServerSession
 	used          time.Time
+	uses          *brig.SessionUses // the sandboxes that its calls have used
 	calls         map[*func(error)]bool
 }
 
@@ -50,7 +51,8 @@ func ownerOf(a brig.Actor) string {
 // many sessions, begin ends the least recently used session without a running
 // call. It returns RateLimited if all sessions are busy.
 func (s *sessions) begin(a brig.Actor, serverSession *mcp.ServerSession) error {
-	oldest, err := s.add(a, serverSession)
+	uses := &brig.SessionUses{}
+	oldest, err := s.add(a, serverSession, uses)
 	if err != nil {
 		return err
 	}
@@ -60,6 +62,7 @@ func (s *sessions) begin(a brig.Actor, serverSession *mcp.ServerSession) error {
 	go func() {
 		defer s.wait.Done()
 		_ = serverSession.Wait() // the reason for the end does not matter
+		uses.Close()
 		s.endCalls(serverSession.ID())
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -68,7 +71,7 @@ func (s *sessions) begin(a brig.Actor, serverSession *mcp.ServerSession) error {
 	return nil
 }
 
-func (s *sessions) add(a brig.Actor, serverSession *mcp.ServerSession) (oldest *mcp.ServerSession, err error) {
+func (s *sessions) add(a brig.Actor, serverSession *mcp.ServerSession, uses *brig.SessionUses) (oldest *mcp.ServerSession, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -95,7 +98,7 @@ func (s *sessions) add(a brig.Actor, serverSession *mcp.ServerSession) (oldest *
 		oldest = s.all[last].serverSession
 		delete(s.all, last)
 	}
-	s.all[serverSession.ID()] = &session{owner: ownerOf(a), tenant: a.Tenant, serverSession: serverSession, used: time.Now(), calls: map[*func(error)]bool{}}
+	s.all[serverSession.ID()] = &session{owner: ownerOf(a), tenant: a.Tenant, serverSession: serverSession, used: time.Now(), uses: uses, calls: map[*func(error)]bool{}}
 	s.wait.Add(1)
 	return oldest, nil
 }
@@ -112,24 +115,25 @@ func (s *sessions) isOwner(id string, a brig.Actor) bool {
 	return true
 }
 
-// call registers a call in a session. cancel is called when the session ends. A
-// call without a session ends with its own request and is not counted.
-func (s *sessions) call(id string, cancel context.CancelCauseFunc) (done func(), err error) {
+// call registers a call in a session, and returns the session's uses of sandboxes.
+// cancel is called when the session ends. A call without a session ends with its own
+// request and is not counted.
+func (s *sessions) call(id string, cancel context.CancelCauseFunc) (uses *brig.SessionUses, done func(), err error) {
 	if s == nil {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.all[id]
 	if x == nil {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	if len(x.calls) >= maxCalls {
-		return nil, brig.Errorf(brig.RateLimited, "%d calls of this session go on already", maxCalls).WithHint("wait for one to end, or cancel it")
+		return nil, nil, brig.Errorf(brig.RateLimited, "%d calls of this session go on already", maxCalls).WithHint("wait for one to end, or cancel it")
 	}
 	end := func(err error) { cancel(err) }
 	x.calls[&end] = true
-	return func() {
+	return x.uses, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		x.used = time.Now()

@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// leaseHold renews the lease of a sandbox while anything of it is open: a call, a
+// connection to a port, a watch, an upload, a session. The mutex of the table of
+// sandboxes guards open.
+type leaseHold struct {
+	open    int
+	closed  chan struct{} // closed when nothing is open any more
+	changed chan struct{} // gets a value when a caller has changed the lease
+}
+
+// leastRenewal is the shortest time between two renewals.
+const leastRenewal = 100 * time.Millisecond
+
+// hold counts as use of a sandbox until release is called. It is the only place that
+// renews a lease over time: every call that uses an instance passes useInstance, which
+// holds, and what is used after its call takes the release over. The maximum life
+// ends a sandbox in any case, so a client that has disappeared without a trace
+// holds it no longer than that.
+func (l *lifecycle) hold(rec *brig.Record) (release func()) {
+	if rec.Spec.Ephemeral || rec.Spec.FixedLease {
+		return func() {}
+	}
+	tenant, id, ttl := rec.Tenant, rec.ID, rec.Spec.TTL
+	var h *leaseHold
+	first := false
+	l.sandboxes.update(id, func(s *sandbox) {
+		if first = s.lease == nil; first {
+			s.lease = &leaseHold{closed: make(chan struct{}), changed: make(chan struct{}, 1)}
+		}
+		h = s.lease
+		h.open++
+	})
+	if first {
+		l.background.Go(func() { l.keepLease(h, tenant, id, ttl) })
+	}
+	return sync.OnceFunc(func() {
+		l.sandboxes.update(id, func(s *sandbox) {
+			if h.open--; h.open == 0 {
+				close(h.closed)
+				if s.lease == h {
+					s.lease = nil
+				}
+			}
+		})
+	})
+}
+
+// holdSession makes the session of a call hold the sandbox too.
+func (l *lifecycle) holdSession(ctx context.Context, rec *brig.Record) {
+	if s := brig.SessionUsesFrom(ctx); s != nil {
+		s.Add(rec.ID, func() (release func()) { return l.hold(rec) })
+	}
+}
+
+// keepLease renews a lease each third of its time, and once more when nothing is open
+// any more, unless it was open for so short a time that the renewal is not worth a write.
+func (l *lifecycle) keepLease(h *leaseHold, tenant string, id brig.ID, ttl time.Duration) {
+	begun, wait := time.Now(), max(ttl/3, leastRenewal)
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-l.ctx.Done():
+		case <-h.closed:
+			if time.Since(begun) >= ttl/20 {
+				l.renewOpen(tenant, id)
+			}
+		case <-h.changed:
+			timer.Stop()
+			if rec, err := l.Store.Get(l.ctx, tenant, string(id)); err == nil {
+				wait = max(min(ttl, rec.Expires.Sub(l.Now()))/3, leastRenewal)
+			}
+			continue
+		case <-timer.C:
+			if l.renewOpen(tenant, id) {
+				wait = max(ttl/3, leastRenewal)
+				continue
+			}
+			l.sandboxes.update(id, func(s *sandbox) {
+				if s.lease == h {
+					s.lease = nil // the sandbox has ended
+				}
+			})
+		}
+		timer.Stop()
+		return
+	}
+}
+
+// renewOpen renews the lease of a sandbox from its current record, and reports whether
+// the sandbox can still be used. It waits for a pause or resume in progress, and leaves
+// the lease of a paused sandbox unchanged.
+func (l *lifecycle) renewOpen(tenant string, id brig.ID) bool {
+	leave, err := l.usesOf(id).enter(l.ctx)
+	if err != nil {
+		return false // the engine ends
+	}
+	defer l.dropUses(id)
+	defer leave()
+	ctx, cancel := context.WithTimeout(l.ctx, cleanupTimeout)
+	defer cancel()
+	rec, err := l.Store.Get(ctx, tenant, string(id))
+	if err == nil && !rec.State.Lasts() || brig.KindOf(err) == brig.NotFound {
+		return false
+	}
+	in := l.instance(id)
+	if err == nil && rec.State == brig.Running && in != nil {
+		err = l.renew(ctx, rec, in, 0)
+	}
+	if err != nil && l.ctx.Err() == nil && (in == nil || !hasEnded(in)) {
+		l.Log.WarnContext(ctx, "renew the lease of a sandbox in use; it is tried again", "sandbox", id, "err", err)
+	}
+	return true
+}
+
+// leaseChanged makes an open sandbox renew its lease in time after a caller has
+// changed the lease.
+func (l *lifecycle) leaseChanged(id brig.ID) {
+	l.sandboxes.update(id, func(s *sandbox) {
+		if s.lease == nil {
+			return
+		}
+		select {
+		case s.lease.changed <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// Hold implements brig.Holder.
+func (e *Engine) Hold(ctx context.Context, op brig.Op, name string) (release func(), err error) {
+	rec, err := e.check(ctx, op, name)
+	if err != nil {
+		return nil, err
+	}
+	return e.lifecycle.hold(rec), nil
+}
+
+var _ brig.Holder = (*Engine)(nil)

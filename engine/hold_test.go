@@ -1,0 +1,238 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// openUses lists the ways to keep a sandbox open, each with a function that opens it and
+// returns a function that closes it.
+var openUses = map[string]func(t *testing.T, ctx context.Context, h *fixture, name string) (closeUse func()){
+	"upload": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
+		r, w := io.Pipe()
+		done := make(chan error, 1)
+		go func() {
+			_, err := h.Files(name).Write(ctx, brig.Path{Name: "/workspace/up"}, brig.FileWrite{}, r)
+			done <- err
+		}()
+		return func() {
+			w.Close()
+			<-done
+		}
+	},
+	"download": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
+		if _, err := h.Files(name).MakeDir(ctx, brig.Path{Name: "/workspace/d"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Files(name).Write(ctx, brig.Path{Name: "/workspace/d/f"}, brig.FileWrite{}, eofReader{}); err != nil {
+			t.Fatal(err)
+		}
+		_, r, err := h.Files(name).Read(ctx, brig.Path{Name: "/workspace/d/f"}, 0, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { r.Close() }
+	},
+	"process": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
+		p, err := h.Processes(name).Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "1000000"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		attached, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() {
+			done <- h.Processes(name).Attach(attached, p.PID, 0, func(brig.ProcessEvent) error { return nil })
+		}()
+		return func() {
+			cancel()
+			<-done
+			_ = h.Processes(name).Signal(ctx, p.PID, "SIGKILL") // it may have ended with the sandbox
+		}
+	},
+	"session": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
+		var s brig.SessionUses
+		if _, err := h.Exec(brig.WithSessionUses(ctx, &s), name, brig.Command{Argv: []string{"echo", "hi"}}, brig.IO{}); err != nil {
+			t.Fatal(err)
+		}
+		return s.Close
+	},
+	"hold": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
+		release, err := h.Hold(ctx, brig.OpRunCode, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return release
+	},
+}
+
+// eofReader is empty.
+type eofReader struct{}
+
+// Read implements io.Reader.
+func (eofReader) Read([]byte) (int, error) { return 0, io.EOF }
+
+// TestOpenCountsAsUse verifies that everything that is open keeps a sandbox for many
+// times its lease, and that it ends one lease after the last of it was closed. The
+// controls are a sandbox with nothing open, and one with a fixed lease, which end in time.
+func TestOpenCountsAsUse(t *testing.T) {
+	for what, open := range openUses {
+		t.Run(what, func(t *testing.T) {
+			withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+				ctx := withRole(t, brig.Member)
+				const ttl = 10 * time.Minute
+				for name, fixed := range map[string]bool{"one": false, "idle": false, "fixed": true} {
+					if _, err := h.Create(ctx, brig.Spec{Name: name, TTL: ttl, FixedLease: fixed}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				closeOne, closeFixed := open(t, ctx, h, "one"), open(t, ctx, h, "fixed")
+				for range 10 {
+					advance(ttl * 7 / 10)
+					if s := h.state(t, "one"); s.State != brig.Running || time.Until(s.Expires) < ttl/2 {
+						t.Fatalf("while it is open it is %s until %v", s.State, s.Expires)
+					}
+				}
+				for _, name := range []string{"idle", "fixed"} {
+					if s := h.state(t, name); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired || s.Ended.Sub(s.Created) > ttl+time.Minute {
+						t.Errorf("%s is %s, %+v", name, s.State, s.Exit)
+					}
+				}
+				closeFixed()
+				closeOne()
+				h.wantLease(t, "after it was closed", "one", ttl)
+				advance(ttl + time.Second)
+				if s := h.state(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
+					t.Errorf("afterwards it is %s, %+v", s.State, s.Exit)
+				}
+			})
+		})
+	}
+}
+
+// TestOpenEndsWithMaxLife verifies that the maximum life ends a sandbox that is open.
+func TestOpenEndsWithMaxLife(t *testing.T) {
+	limitRange := brig.DefaultBounds()
+	limitRange.MaxLife, limitRange.MaxTTL = 2*time.Hour, time.Hour
+	for what, open := range openUses {
+		t.Run(what, func(t *testing.T) {
+			withFakeClock(t, engine.Options{LimitRange: limitRange}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+				ctx := withRole(t, brig.Member)
+				made, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 10 * time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer open(t, ctx, h, "one")()
+				advance(time.Until(made.Created.Add(limitRange.MaxLife)) - time.Minute)
+				if s := h.state(t, "one"); s.State != brig.Running {
+					t.Fatalf("a minute before the end of its life it is %s", s.State)
+				}
+				advance(2 * time.Minute)
+				if s := h.state(t, "one"); s.State != brig.Ended || s.Exit.Reason != brig.LeaseExpired {
+					t.Errorf("after its life it is %s, %+v", s.State, s.Exit)
+				}
+			})
+		})
+	}
+}
+
+// TestOpenAndExtend verifies that the renewals of an open sandbox do not shorten a lease
+// that a caller has made longer, and follow one that a caller has made shorter.
+func TestOpenAndExtend(t *testing.T) {
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+		ctx := withRole(t, brig.Member)
+		const ttl = 30 * time.Minute
+		for _, name := range []string{"long", "short", "control"} {
+			if _, err := h.Create(ctx, brig.Spec{Name: name, TTL: ttl}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		defer openUses["process"](t, ctx, h, "long")()
+		defer openUses["process"](t, ctx, h, "short")()
+		if _, err := h.Extend(ctx, "long", 4*time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"short", "control"} {
+			if _, err := h.Extend(ctx, name, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+		}
+		advance(2 * time.Hour)
+		h.wantLease(t, "after two hours", "long", 2*time.Hour)
+		if s := h.state(t, "short"); s.State != brig.Running {
+			t.Errorf("the open sandbox with the shorter lease is %s", s.State)
+		}
+		if s := h.state(t, "control"); s.State != brig.Ended {
+			t.Errorf("control: %s", s.State)
+		}
+	})
+}
+
+// TestOpenIsNotIdle verifies that a sandbox is not paused as idle while a transfer or an
+// attached process is open, and is paused after it. A session does not keep it, because
+// the next call resumes the sandbox.
+func TestOpenIsNotIdle(t *testing.T) {
+	for what, open := range openUses {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newFixture(t, nil)
+				ctx := withRole(t, brig.Member)
+				h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true, PauseAfter: time.Minute})
+				closeUse := open(t, ctx, h, "one")
+				advance(5 * time.Minute)
+				want := brig.Running
+				if what == "session" || what == "hold" {
+					want = brig.Paused
+				}
+				if s := h.record(t, "one"); s.State != want {
+					t.Errorf("while it is open it is %s, want %s", s.State, want)
+				}
+				closeUse()
+				advance(2 * time.Minute)
+				if s := h.record(t, "one"); s.State != brig.Paused {
+					t.Errorf("two minutes after it was closed it is %s", s.State)
+				}
+				if err := h.Remove(ctx, "one"); err != nil { // its goroutines have the fake clock
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestHoldNeedsRights verifies that a caller holds only sandboxes on which it may call the
+// operation.
+func TestHoldNeedsRights(t *testing.T) {
+	h := newFixture(t, nil)
+	member := withRole(t, brig.Member)
+	if _, err := h.Create(member, brig.Spec{Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	release, err := h.Hold(member, brig.OpRunCode, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	for what, c := range map[string]struct {
+		ctx  context.Context
+		name string
+		want brig.Kind
+	}{
+		"a viewer":       {withRole(t, brig.Viewer), "one", brig.PermissionDenied},
+		"another tenant": {ofTenant(t, "rival"), "one", brig.NotFound},
+		"no sandbox":     {member, "none", brig.NotFound},
+	} {
+		if _, err := h.Hold(c.ctx, brig.OpRunCode, c.name); brig.KindOf(err) != c.want {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	var closed brig.SessionUses
+	closed.Close()
+	closed.Add("id", func() func() { panic(errors.New("a closed session holds a sandbox")) })
+}

@@ -1,0 +1,63 @@
+package brig
+
+import (
+	"context"
+	"sync"
+)
+
+// Holder counts something that a client holds open as use of a sandbox, if it is not
+// open in the sandbox itself: for example the connection to a kernel. Like each use, it
+// renews the lease, within the maximum life. It neither keeps a sandbox from being
+// paused or frozen nor resumes it, because the next call does that.
+type Holder interface {
+	// Hold begins the use. It rejects exactly the calls of op that Gate.Check
+	// rejects.
+	Hold(ctx context.Context, op Op, name string) (release func(), err error)
+}
+
+// SessionUses are the sandboxes that the calls of a client's session have used. While the
+// session is open, it counts as use of each of them, as with Holder. The zero value
+// is a session without calls.
+type SessionUses struct {
+	mu     sync.Mutex // guards the fields below
+	closed bool
+	held   map[ID]func()
+}
+
+// Add adds a sandbox, unless the session has it already or is closed.
+func (s *SessionUses) Add(id ID, hold func() (release func())) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.held[id] != nil {
+		return
+	}
+	if s.held == nil {
+		s.held = map[ID]func(){}
+	}
+	s.held[id] = hold()
+}
+
+// Close ends the session's use of all sandboxes.
+func (s *SessionUses) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, release := range s.held {
+		release()
+	}
+	s.held = nil
+}
+
+type sessionUsesKey struct{}
+
+// WithSessionUses makes calls with the returned context add the sandboxes that they use
+// to a session.
+func WithSessionUses(ctx context.Context, s *SessionUses) context.Context {
+	return context.WithValue(ctx, sessionUsesKey{}, s)
+}
+
+// SessionUsesFrom returns the session of a context, or nil.
+func SessionUsesFrom(ctx context.Context) *SessionUses {
+	s, _ := ctx.Value(sessionUsesKey{}).(*SessionUses)
+	return s
+}
