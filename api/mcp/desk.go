@@ -129,7 +129,7 @@ func (d *toolServer) begin(ctx context.Context, method string, req mcp.Request, 
 		if err != nil {
 			return nil, toProtocol(err)
 		}
-		if err := d.sessions.begin(brig.ActorFrom(requestContext), serverSession); err != nil {
+		if err := d.sessions.begin(requestContext, serverSession); err != nil {
 			return nil, toProtocol(err)
 		}
 	}

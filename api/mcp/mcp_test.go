@@ -79,6 +79,45 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// A session uses the sandboxes that its calls used until it ends, or its credential does.
+// The control is another session with its own sandbox, which goes on.
+func TestSessionUsesSandboxes(t *testing.T) {
+	for how, end := range map[string]func(t *testing.T, url, session string, k *keys){
+		"ended": func(t *testing.T, url, session string, _ *keys) {
+			if code, _ := post(t, url, http.MethodDelete, annsKey, session, "", ""); code != http.StatusNoContent {
+				t.Errorf("it is ended with %d", code)
+			}
+		},
+		"revoked": func(_ *testing.T, _, _ string, k *keys) { k.revoked.Store(true) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			s, control := newStub(), newStub()
+			srv, k := serve(t, s, nil)
+			other, _ := serve(t, control, nil)
+			c := connect(t, srv.URL, annsKey, true)
+			for _, c := range []*sdk.ClientSession{c, connect(t, other.URL, annsKey, true)} {
+				for range 2 {
+					if r, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "create_sandbox", Arguments: map[string]any{}}); err != nil || r.IsError {
+						t.Fatalf("%+v, %v", r, err)
+					}
+				}
+			}
+			select {
+			case <-s.released:
+				t.Error("the session holds nothing after its call")
+			default:
+			}
+			end(t, srv.URL, c.ID(), k)
+			receive(t, s.released, "the end of its use")
+			select {
+			case <-control.released:
+				t.Error("control: another session holds nothing any more")
+			default:
+			}
+		})
+	}
+}
+
 // When a session ends, its calls end.
 func TestEndOfSession(t *testing.T) {
 	s := newStub()

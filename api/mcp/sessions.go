@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // maxCalls limits the concurrent calls of one session.
@@ -50,18 +51,24 @@ func ownerOf(a brig.Actor) string {
 // begin registers a session and removes it when it ends. If its tenant has too
 // many sessions, begin ends the least recently used session without a running
 // call. It returns RateLimited if all sessions are busy.
-func (s *sessions) begin(a brig.Actor, serverSession *mcp.ServerSession) error {
+//
+// The session's use of sandboxes also ends with the credential of ctx, because
+// no client can call in the session then.
+func (s *sessions) begin(ctx context.Context, serverSession *mcp.ServerSession) error {
 	uses := &brig.SessionUses{}
-	oldest, err := s.add(a, serverSession, uses)
+	oldest, err := s.add(brig.ActorFrom(ctx), serverSession, uses)
 	if err != nil {
 		return err
 	}
+	lasting, done := httpapi.Detach(ctx)
+	context.AfterFunc(lasting, uses.Close)
 	if oldest != nil {
 		_ = oldest.Close() // the session has already been removed from s
 	}
 	go func() {
 		defer s.wait.Done()
 		_ = serverSession.Wait() // the reason for the end does not matter
+		done()
 		uses.Close()
 		s.endCalls(serverSession.ID())
 		s.mu.Lock()

@@ -52,10 +52,11 @@ type stub struct {
 	brig.Service
 	begun, ended chan string
 	release      chan struct{}
+	released     chan struct{} // closed when a session no longer uses the sandbox
 }
 
 func newStub() *stub {
-	return &stub{begun: make(chan string, 100), ended: make(chan string, 100), release: make(chan struct{})}
+	return &stub{begun: make(chan string, 100), ended: make(chan string, 100), release: make(chan struct{}), released: make(chan struct{})}
 }
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -154,7 +155,10 @@ func (s *stub) Exec(ctx context.Context, name string, c brig.Command, sio brig.I
 }
 
 // Create implements brig.Service.
-func (s *stub) Create(_ context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+func (s *stub) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+	if uses := brig.SessionUsesFrom(ctx); uses != nil { // as the engine does
+		uses.Add("sb1", func() func() { return func() { close(s.released) } })
+	}
 	return &brig.Sandbox{ID: "sb1", Spec: spec, State: brig.Running, Created: noon, Expires: noon.Add(spec.TTL)}, nil
 }
 
