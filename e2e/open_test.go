@@ -323,12 +323,12 @@ func openKernel(t *testing.T, s *e2bServer) openSandbox {
 	if err := json.NewDecoder(resp.Body).Decode(&kernel); err != nil || kernel.ID == "" {
 		t.Fatalf("create a kernel: %s, %v", resp.Status, err)
 	}
-	c, _, err := websocket.Dial(t.Context(), s.url+"/api/kernels/"+kernel.ID+"/channels?token="+s.server.key, nil) //nolint:bodyclose // the library closes it
+	c, _, err := websocket.Dial(t.Context(), s.url+"/api/kernels/"+kernel.ID+"/channels?token="+s.server.key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.CloseNow() })                                                                     //nolint:errcheck // it may be closed
-	return openSandbox{t: t, svc: s.client(), name: "kernel-" + kernel.ID, close: func() { c.CloseNow() }} //nolint:errcheck // it may be closed
+	t.Cleanup(func() { c.CloseNow() })
+	return openSandbox{t: t, svc: s.client(), name: "kernel-" + kernel.ID, close: func() { c.CloseNow() }}
 }
 
 // openSession creates a sandbox in a session of the Model Context Protocol.
