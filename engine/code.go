@@ -376,7 +376,6 @@ func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 		return brig.Errorf(brig.FailedPrecondition, "the context was restarted while the code ran").
 			WithHint("its variables are gone; run the code again if it still makes sense")
 	}
-	value := "the interpreter ended"
 	if waitErr := r.destroyInterpreter(ctx); waitErr != nil {
 		// The instance may have ended without having been reported yet.
 		select {
@@ -385,11 +384,18 @@ func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 		case <-time.After(endReportTimeout):
 		}
 	}
-	if r.res.TimedOut {
-		value = "the code did not heed the interrupt, and its interpreter was killed"
-	}
 	r.res.Lost = true
+	if v, ok := errors.AsType[*interpreter.ViolationError](err); ok {
+		r.res.Error = &brig.CodeError{Name: protocolViolation, Value: v.What + "; the interpreter was ended, and its variables are gone"}
+	} else if r.res.TimedOut && !r.started {
+		r.res.Error = &brig.CodeError{Name: "InterpreterDied",
+			Value: "the code did not start in its time, because the interpreter was busy or other code took its orders; it was killed, and its variables are gone"}
+	}
 	if r.res.Error == nil {
+		value := "the interpreter ended"
+		if r.res.TimedOut {
+			value = "the code did not heed the interrupt, and its interpreter was killed"
+		}
 		r.res.Error = &brig.CodeError{Name: "InterpreterDied", Value: value + "; its variables are gone",
 			Traceback: strings.TrimSpace(string(r.res.Stderr.Tail))}
 	}
@@ -412,6 +418,10 @@ func (r *codeRun) handleSandboxEnd(ctx context.Context, err error) error {
 	r.fail(ctx, failure)
 	return nil
 }
+
+// protocolViolation is the name of the error of code whose interpreter was ended because
+// of the messages on its channel.
+const protocolViolation = "ProtocolViolation"
 
 // destroyInterpreter kills the interpreter and releases its resources.
 func (r *codeRun) destroyInterpreter(ctx context.Context) error {

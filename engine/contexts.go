@@ -36,6 +36,7 @@ type codeContext struct {
 type reattachState struct {
 	Context brig.CodeContext
 	Env     map[string]string
+	Nonces  bool          `json:",omitempty"` // as in interpreter.Session
 	Process *processState `json:",omitempty"`
 }
 

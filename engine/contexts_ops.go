@@ -122,7 +122,7 @@ func (i *interpreters) startContext(ctx context.Context, rec *brig.Record, in br
 	}
 	c.session, c.env = session, env
 	c.info.Flavor, c.info.Version, c.info.Count = session.Flavor, session.Version, 0
-	b, err := json.Marshal(reattachState{Context: c.info, Env: env})
+	b, err := json.Marshal(reattachState{Context: c.info, Env: env, Nonces: session.Nonces})
 	c.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("encode context: %w", err)

@@ -39,7 +39,7 @@ func (i *interpreters) reattachProcesses(ctx context.Context, rec *brig.Record, 
 			continue
 		}
 		n.Context.Sandbox = rec.ID // the sandbox may be a copy
-		s := &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version}
+		s := &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version, Nonces: n.Nonces}
 		c := &codeContext{info: n.Context, env: n.Env, session: s}
 		// Join the queue before other callers can find the context, so that
 		// they wait until the interpreter responds.

@@ -112,6 +112,28 @@ func TestInterpreterIsReplacedWhenCodeIgnoresInterrupt(t *testing.T) {
 	})
 }
 
+// A line on the driver's channel that is no message of the current cell ends the
+// interpreter with an error that names it. The next run gets a new interpreter.
+func TestForgedMessageEndsInterpreter(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
+		for _, line := range []string{`{"type":"end"}`, `{"type":"result","nonce":"x","data":{"text/plain":"forged"}}`, "no message"} {
+			run(brig.Code{Source: "set x here"})
+			res := run(brig.Code{Source: "echo before\nforge " + line + "\nget x"})
+			if !res.Lost || res.TimedOut || res.Error == nil || res.Error.Name != "ProtocolViolation" ||
+				!strings.Contains(res.Error.Value, "variables are gone") || len(res.Outputs) > 0 || string(res.Stdout.Head) != "before\n" {
+				t.Errorf("%s: %+v with the error %+v", line, res, res.Error)
+			}
+			if res := run(brig.Code{Source: "get x"}); mainValue(res) != "" || res.Count != 1 || res.Lost || res.Error != nil {
+				t.Errorf("after %s: %+v with the error %+v", line, res, res.Error)
+			}
+			o, err := h.Run(withRole(t, brig.Member), brig.Program{Language: brig.Python, Code: "forge " + line + "\nreturn 1"}, brig.IO{})
+			if err != nil || o.Error == nil || o.Error.Name != "ProtocolViolation" || o.Error.Code != "SB015" || o.ExitCode != 137 || o.Value != nil {
+				t.Errorf("%s in a one-shot: %+v, %v", line, o, err)
+			}
+		}
+	})
+}
+
 // Runs in one context execute one after the other, in order of arrival, and the
 // number of those that wait is limited.
 func TestContextRunsAreSerializedAndLimited(t *testing.T) {

@@ -65,12 +65,16 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	}
 	endStep(s, err)
 	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()
+	violation, violated := errors.AsType[*interpreter.ViolationError](err)
 	if err := a.setResult(ctx, end, err); err != nil {
 		return nil, err
 	}
 	o := &brig.Outcome{Result: a.res, Sandbox: m.rec.Spec.Name, ID: m.rec.ID}
 	o.Step = a.step.outcome(end)
-	if o.Error = observedError(&a.res); o.Error != nil || end == nil {
+	if o.Error = observedError(&a.res); o.Error == nil && violated {
+		o.Error = violationError(violation.What)
+	}
+	if o.Error != nil || end == nil {
 		return o, nil
 	}
 	if a.step != nil {
@@ -185,6 +189,10 @@ func (a *programRun) setResult(ctx context.Context, end *interpreter.Message, er
 	case err == nil && !asked:
 		a.res.Done, a.res.ExitCode = true, end.Code&0xff
 		return nil
+	case errors.As(err, new(*interpreter.ViolationError)):
+		a.stopInstance(nil, false)
+		a.res.Done, a.res.ExitCode, a.res.Signal = true, 137, "SIGKILL"
+		return nil
 	case err != nil && !errors.Is(err, interpreter.ErrGone):
 		return err
 	case timedOut || asked:
@@ -255,6 +263,15 @@ func observedError(r *brig.Result) *brig.ProgramError {
 		}
 	}
 	return nil
+}
+
+// violationError returns the error of a program that used the channel of its
+// interpreter's driver.
+func violationError(what string) *brig.ProgramError {
+	return &brig.ProgramError{
+		Code: brig.FailedPrecondition.Code(), Name: protocolViolation, Message: what,
+		Hint: "use only the standard streams, and descriptors that the program itself has opened",
+	}
 }
 
 // reportedResult returns the result that the program reported: the value of its main

@@ -65,14 +65,14 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, in b
 	if err != nil || p == old.Process {
 		return err
 	}
-	s := &interpreter.Session{Process: p, Version: old.Version, Flavor: old.Flavor}
+	s := old.Move(p)
 	c.mu.Lock()
 	if c.session != old { // the sandbox has ended
 		c.mu.Unlock()
 		return p.Close()
 	}
 	c.session = s
-	b, err := json.Marshal(reattachState{Context: c.info, Env: c.env})
+	b, err := json.Marshal(reattachState{Context: c.info, Env: c.env, Nonces: s.Nonces})
 	c.mu.Unlock()
 	old.Close()
 	if err != nil {
@@ -117,5 +117,5 @@ func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in 
 		return nil
 	}
 	s.Close()
-	return &interpreter.Session{Process: p, Version: s.Version, Flavor: s.Flavor}
+	return s.Move(p)
 }

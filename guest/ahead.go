@@ -18,6 +18,17 @@ const maxAhead = 1 << 20
 // process has ended.
 func (p *Process) Ahead() (sent []byte, ended bool) { return p.stream.unreadMessages() }
 
+// Unread returns the size of the messages that were sent to the process and that no
+// reader has taken yet, in bytes of the host's memory. ok is false if that is unknown.
+func (p *Process) Unread() (n int, ok bool) {
+	if p.stream.plain || !p.stream.beginUse() {
+		return 0, false
+	}
+	defer p.stream.endUse()
+	n, err := unix.IoctlGetInt(p.stream.control, unix.TIOCOUTQ)
+	return n, err == nil
+}
+
 // Ahead reports whether the process has ended. It does not return messages,
 // because they follow the output on the same connection.
 func (p *Carried) Ahead() (sent []byte, ended bool) {

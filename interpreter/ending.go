@@ -17,24 +17,28 @@ func (s *Session) HasEnded() bool {
 		return false
 	}
 	sent, ended := p.Ahead()
-	return ended || containsEnd(sent)
+	nonce := ""
+	if s.Nonces {
+		nonce = s.order
+	}
+	return ended || containsEnd(sent, nonce)
 }
 
-// endMark is the start of the message with which drivers end a run.
-var endMark = []byte(`{"type":"end"`)
-
-// containsEnd reports whether messages contain an end. The last one may be
-// incomplete.
-func containsEnd(sent []byte) bool {
+// containsEnd reports whether messages contain the end of the order with a nonce, or
+// any end if the nonce is empty. The last message may be incomplete.
+func containsEnd(sent []byte, nonce string) bool {
 	for len(sent) > 0 {
 		line, rest, whole := bytes.Cut(sent, []byte("\n"))
 		if sent = rest; !whole {
-			return bytes.HasPrefix(line, endMark)
+			// The start of the message with which drivers end a run.
+			mark := `{"type":"end"`
+			if nonce != "" {
+				mark += `,"nonce":"` + nonce + `"`
+			}
+			return bytes.HasPrefix(line, []byte(mark))
 		}
-		var m struct {
-			Type string `json:"type"`
-		}
-		if json.Unmarshal(line, &m) == nil && m.Type == "end" {
+		var m struct{ Type, Nonce string }
+		if json.Unmarshal(line, &m) == nil && m.Type == "end" && (nonce == "" || m.Nonce == nonce) {
 			return true
 		}
 	}

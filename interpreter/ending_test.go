@@ -41,4 +41,18 @@ func TestHasEnded(t *testing.T) {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
+	for _, c := range []struct {
+		name, sent string
+		want       bool
+	}{
+		{"the end", `{"type":"end","nonce":"N"}` + "\n", true},
+		{"the beginning of a long one", `{"type":"end","nonce":"N","returned":"xxxx`, true},
+		{"an end of another order", `{"type":"end","nonce":"M"}` + "\n" + `{"type":"end","nonce":"M","returned":"xxxx`, false},
+		{"an end without a nonce", `{"type":"end"}` + "\n" + `{"type":"end"`, false},
+	} {
+		s := &Session{Process: ahead{sent: c.sent}, Nonces: true, order: "N"}
+		if got := s.HasEnded(); got != c.want {
+			t.Errorf("with nonces, %s: %v", c.name, got)
+		}
+	}
 }

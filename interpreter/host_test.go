@@ -2,6 +2,7 @@ package interpreter_test
 
 import (
 	"bufio"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,6 +30,7 @@ type driver struct {
 	stdin       io.WriteCloser
 	socket      *os.File
 	messages    *bufio.Reader
+	nonce       string   // of the last order
 	places      []string // position lines of displays
 	out, errout *pipe
 }
@@ -88,6 +90,10 @@ func startDriver(t *testing.T, argv, env []string) *driver {
 // send sends an order to the driver.
 func (d *driver) send(o interpreter.Order) {
 	d.t.Helper()
+	if o.Nonce == "" {
+		o.Nonce = rand.Text()
+	}
+	d.nonce = o.Nonce
 	line, err := json.Marshal(o)
 	if err != nil {
 		d.t.Fatal(err)
@@ -120,10 +126,18 @@ func (d *driver) read() (m interpreter.Message, err error) {
 		if err != nil {
 			return m, err
 		}
-		if line[0] != '=' {
-			return m, json.Unmarshal(line, &m)
+		if line[0] == '=' {
+			d.places = append(d.places, string(line)) // the position of the next message
+			continue
 		}
-		d.places = append(d.places, string(line)) // the position of the next message
+		m = interpreter.Message{}
+		err = json.Unmarshal(line, &m)
+		if m.Nonce != d.nonce {
+			d.t.Errorf("%s does not have the nonce %q", line, d.nonce)
+		}
+		if m.Type != "taken" {
+			return m, err
+		}
 	}
 }
 

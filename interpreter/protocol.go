@@ -4,7 +4,8 @@ import "encoding/json"
 
 // Order is an order to a driver.
 type Order struct {
-	Op    string `json:"op"` // "warm", "ping", "chdir", "park", "renew", "cell", "step", "program"
+	Op string `json:"op"` // "warm", "ping", "chdir", "park", "renew", "cell", "step", "program"
+	// Nonce is in every message that answers the order. It is fresh for each order.
 	Nonce string `json:"nonce,omitempty"`
 	// Code is the source of a cell, a step or a program.
 	Code string `json:"code,omitempty"`
@@ -36,13 +37,16 @@ type Order struct {
 
 // Message is a message from a driver.
 type Message struct {
-	Type  string `json:"type"` // "ready", "pong", "started", "display", "result", "error", "installed", "end"
+	Type string `json:"type"` // "ready", "pong", "taken", "started", "display", "result", "error", "installed", "violation", "end"
+	// Nonce is that of the order. Ready has none.
 	Nonce string `json:"nonce,omitempty"`
 
 	// Of ready: the interpreter's version and its flavor ("cpython", "ipython",
-	// "node", "bash", "jupyter").
+	// "node", "bash", "jupyter"), and whether the messages have nonces. Drivers of
+	// earlier versions put a nonce only into pong.
 	Version string `json:"version,omitempty"`
 	Flavor  string `json:"flavor,omitempty"`
+	Nonces  bool   `json:"nonces,omitempty"`
 
 	// Of started: the number of cells so far, including this one.
 	Count int `json:"count,omitempty"`
@@ -52,7 +56,7 @@ type Message struct {
 	// JSON values.
 	Data map[string]json.RawMessage `json:"data,omitempty"`
 
-	// Of error.
+	// Of error. Of violation, Name is ViolationLost if an order was lost.
 	Name      string `json:"name,omitempty"`
 	Value     string `json:"value,omitempty"`
 	Traceback string `json:"traceback,omitempty"`

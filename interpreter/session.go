@@ -3,10 +3,12 @@ package interpreter
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -40,6 +42,19 @@ type Session struct {
 	brig.Process
 	// Version and Flavor are those that the driver reported.
 	Version, Flavor string
+	// Nonces means that every message has a nonce. Only a driver that an earlier
+	// version of Brig started sends messages without.
+	Nonces bool
+
+	order string // the nonce of the order that Do carries out
+
+	mu    sync.Mutex // guards the field below
+	asked []string   // nonces of pings whose answers Do expects
+}
+
+// Move returns the session of the same driver on another process.
+func (s *Session) Move(p brig.Process) *Session {
+	return &Session{Process: p, Version: s.Version, Flavor: s.Flavor, Nonces: s.Nonces}
 }
 
 // Open waits until the driver on p is ready, and returns a Session.
@@ -47,7 +62,7 @@ func Open(ctx context.Context, p brig.Process) (*Session, error) {
 	s := &Session{Process: p}
 	defer context.AfterFunc(ctx, func() { p.Close() })()
 	var said bytes.Buffer
-	m, err := s.readUntil("ready", Sink{Output: func(_ brig.From, b []byte) {
+	m, err := s.await("ready", "", Sink{Output: func(_ brig.From, b []byte) {
 		if said.Len() < 4<<10 {
 			said.Write(b)
 		}
@@ -55,17 +70,58 @@ func Open(ctx context.Context, p brig.Process) (*Session, error) {
 	if err != nil {
 		return nil, errors.Join(&StartError{Stderr: string(bytes.TrimSpace(said.Bytes())), Err: err}, context.Cause(ctx))
 	}
-	s.Version, s.Flavor = m.Version, m.Flavor
+	s.Version, s.Flavor, s.Nonces = m.Version, m.Flavor, m.Nonces
 	return s, nil
 }
 
 // Do sends an order and returns the message that ends it. It returns ErrGone if
-// the interpreter exits instead.
+// the interpreter exits instead, and a ViolationError if other code used the
+// driver's channel. After an error the session cannot be used.
 func (s *Session) Do(o Order, sink Sink) (*Message, error) {
+	o.Nonce = rand.Text()
+	s.order = o.Nonce
 	if err := s.send(o); err != nil {
 		return nil, errors.Join(ErrGone, err)
 	}
-	return s.readUntil("end", sink)
+	w := &orderWatch{s: s}
+	if s.Nonces && o.Op == "cell" { // before other orders, no code ran that could take them
+		w.begin()
+	}
+	defer w.answer()
+	for {
+		m, err := s.next(sink)
+		if err == nil {
+			err = s.check(m, w)
+		}
+		switch {
+		case w.state.Load() == orderLost:
+			return nil, errLost
+		case err != nil:
+			return nil, err
+		case m.Type == "end":
+			return m, nil
+		case m.Type != "" && m.Type != "pong" && sink.Message != nil:
+			sink.Message(m)
+		}
+	}
+}
+
+// check returns an error for a message that does not belong to the order that w watches.
+func (s *Session) check(m *Message, w *orderWatch) error {
+	switch {
+	case !s.Nonces:
+		return nil
+	case m.Type == "pong" && s.takePong(m.Nonce):
+		return w.pong(m.Nonce)
+	case m.Type == "":
+		return errGarbage
+	case m.Nonce != s.order:
+		return errForeign
+	case m.Type == "violation":
+		return violationOf(m)
+	}
+	w.answer()
+	return nil
 }
 
 // Rest passes on the output of a program's children that outlive the program, until
@@ -94,9 +150,13 @@ func (s *Session) Warm() error {
 }
 
 // Prepare makes the driver load the modules that cells use. It is called while
-// the interpreter is idle.
+// the interpreter is idle. It does not wait for the driver.
 func (s *Session) Prepare() error {
-	return s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
+	if err := s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}}); err != nil {
+		return err
+	}
+	_, err := s.ask() // so that a watch of the first cell knows how long the driver is busy
+	return err
 }
 
 // Chdir makes the Python driver change to an existing directory. It must be
@@ -110,21 +170,21 @@ func (s *Session) Park(dir string) error { return s.send(Order{Op: "park", Dir: 
 // Wake wakes an interpreter that has been idle for a long time, before the next
 // order. It does not wait for the response.
 func (s *Session) Wake() {
-	_ = s.send(Order{Op: "ping", Nonce: "rouse"}) // the next order reports the error
+	_, _ = s.ask() // the next order reports the error
 }
 
-// Sync discards the remaining messages of earlier orders, and checks that the
-// driver responds. Output that arrives meanwhile is passed to sink.
+// Sync discards the remaining messages of earlier orders and all other lines, and
+// checks that the driver responds. The nonce must be one that no code has seen. Output
+// that arrives meanwhile is passed to sink.
 func (s *Session) Sync(nonce string, sink Sink) error {
 	if err := s.send(Order{Op: "ping", Nonce: nonce}); err != nil {
 		return errors.Join(ErrGone, err)
 	}
-	for {
-		m, err := s.readUntil("pong", Sink{Output: sink.Output})
-		if err != nil || m.Nonce == nonce {
-			return err
-		}
-	}
+	_, err := s.await("pong", nonce, Sink{Output: sink.Output})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = nil // their answers came earlier
+	return err
 }
 
 // Renew makes the driver reseed the random generators of its process, which continues
@@ -145,16 +205,27 @@ func (s *Session) send(o Order) error {
 	return s.Send(b)
 }
 
-// readUntil passes on output and messages up to a message of type last. It
-// ignores malformed messages, which only harm the guest itself.
-func (s *Session) readUntil(last string, sink Sink) (*Message, error) {
+// await passes on output up to a message with a type and a nonce, and discards other
+// messages.
+func (s *Session) await(kind, nonce string, sink Sink) (*Message, error) {
+	for {
+		m, err := s.next(sink)
+		if err != nil || m.Type == kind && m.Nonce == nonce {
+			return m, err
+		}
+	}
+}
+
+// next passes on output up to the next message. The message of a line that is none
+// has no type.
+func (s *Session) next(sink Sink) (*Message, error) {
 	for {
 		from, b, err := s.Receive()
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil, ErrGone
 		case err != nil:
-			return nil, err
+			return nil, receiveError(err)
 		case from != brig.FromMessage:
 			if sink.Output != nil {
 				sink.Output(from, b)
@@ -163,13 +234,8 @@ func (s *Session) readUntil(last string, sink Sink) (*Message, error) {
 		}
 		m := new(Message)
 		if json.Unmarshal(b, m) != nil {
-			continue
+			m = new(Message)
 		}
-		if m.Type == last {
-			return m, nil
-		}
-		if sink.Message != nil {
-			sink.Message(m)
-		}
+		return m, nil
 	}
 }

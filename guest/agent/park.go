@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"os"
 	"path"
 	"syscall"
@@ -215,10 +214,11 @@ func (d *shellDriver) park(dir string) error {
 		}
 		f.Close()
 	}
+	mark := newMark()
 	script := "exec >" + quote(path.Join(dir, wire.PipeStdout)) + " 2>" + quote(path.Join(dir, wire.PipeStderr)) +
-		"; builtin printf 'parked\n' >&" + reportFD + "\n"
-	if _, gone := d.bash.runScript(script, nil); gone {
-		return errors.New("bash has ended")
+		"; builtin echo '" + mark + " parked' >&" + reportFD + "\n"
+	if _, err := d.bash.runScript(script, mark, nil); err != nil {
+		return err
 	}
-	return d.say.Encode(parked)
+	return d.tell(parked)
 }

@@ -37,6 +37,7 @@ type shellMessage struct {
 	Nonce     string `json:"nonce,omitempty"`
 	Version   string `json:"version,omitempty"`
 	Flavor    string `json:"flavor,omitempty"`
+	Nonces    bool   `json:"nonces,omitempty"`
 	Count     int    `json:"count,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Value     string `json:"value,omitempty"`
@@ -51,6 +52,7 @@ type shellDriver struct {
 	channel *os.File
 	orders  *json.Decoder
 	say     *json.Encoder
+	nonce   string // of the current order
 	dir     string // directory of the driver's own files
 	count   int    // number of cells so far
 	traced  bool   // whether a cell left set -x enabled
@@ -83,6 +85,12 @@ func (d *shellDriver) use(orders, messages *os.File) {
 	d.say.SetEscapeHTML(false)
 }
 
+// tell sends a message about the current order.
+func (d *shellDriver) tell(m shellMessage) error {
+	m.Nonce = d.nonce
+	return d.say.Encode(m)
+}
+
 func (d *shellDriver) run() (code int, err error) {
 	if d.dir, err = os.MkdirTemp("/tmp", "bash-"); err != nil {
 		return 0, err
@@ -92,7 +100,7 @@ func (d *shellDriver) run() (code int, err error) {
 		return 0, err
 	}
 	defer func() { d.bash.close() }()
-	if err := d.say.Encode(shellMessage{Type: "ready", Version: d.bash.version, Flavor: "bash"}); err != nil {
+	if err := d.tell(shellMessage{Type: "ready", Version: d.bash.version, Flavor: "bash", Nonces: true}); err != nil {
 		return 0, err
 	}
 	for {
@@ -100,9 +108,10 @@ func (d *shellDriver) run() (code int, err error) {
 		if err := d.orders.Decode(&o); err != nil {
 			return 0, nil // the host has disconnected
 		}
+		d.nonce = o.Nonce
 		switch o.Op {
 		case "ping":
-			err = d.say.Encode(shellMessage{Type: "pong", Nonce: o.Nonce})
+			err = d.tell(shellMessage{Type: "pong"})
 		case "park":
 			err = d.park(o.Dir)
 		case "renew":
@@ -118,7 +127,10 @@ func (d *shellDriver) run() (code int, err error) {
 			if found, err := os.ReadDir(artifactsDir); err == nil {
 				end.Artifacts = len(found) > 0
 			}
-			return end.Code, d.say.Encode(end)
+			return end.Code, d.tell(end)
+		}
+		if v, ok := errors.AsType[*reportError](err); ok {
+			return 1, d.tell(shellMessage{Type: "violation", Name: v.name})
 		}
 		if err != nil {
 			return 0, err
@@ -159,7 +171,7 @@ func (d *shellDriver) program(o shellOrder) int {
 // cell runs one cell and reports how it ended.
 func (d *shellDriver) cell(o shellOrder) error {
 	d.count++
-	if err := d.say.Encode(shellMessage{Type: "started", Count: d.count}); err != nil {
+	if err := d.tell(shellMessage{Type: "started", Count: d.count}); err != nil {
 		return err
 	}
 	failure, err := d.evaluate(o)
@@ -168,15 +180,15 @@ func (d *shellDriver) cell(o shellOrder) error {
 	}
 	if failure != nil {
 		failure.Type = "error"
-		if err := d.say.Encode(failure); err != nil {
+		if err := d.tell(*failure); err != nil {
 			return err
 		}
 	}
-	return d.say.Encode(shellMessage{Type: "end"})
+	return d.tell(shellMessage{Type: "end"})
 }
 
 // evaluate makes bash run a cell from a file, and returns the failure of the
-// cell, if any. An error means that bash has ended and could not be restarted.
+// cell, if any. An error means that bash cannot be used any more.
 func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) {
 	if st, err := os.Stat(o.Dir); o.Dir != "" && (err != nil || !st.IsDir()) {
 		return &shellMessage{Name: "CommandFailed", Value: fmt.Sprintf("cd: no directory %q", o.Dir)}, nil
@@ -194,8 +206,12 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	case <-d.signals: // a late signal; there is no cell to interrupt
 	default:
 	}
-	end, gone := d.bash.evaluate(cellScript(o, file), d.signals)
-	if !gone {
+	mark := newMark()
+	end, err := d.bash.evaluate(cellScript(o, file, mark), mark, d.signals)
+	if !errors.Is(err, errShellEnded) {
+		if err != nil {
+			return nil, err
+		}
 		d.traced = strings.Contains(end.flags, "x")
 		switch {
 		case end.interrupted:
@@ -251,7 +267,10 @@ shopt -s expand_aliases
 __brig_cell= __brig_interrupted=
 __brig_unwind() { ((${#BASH_SOURCE[@]} <= 2)) || return 2; }
 trap 'if [[ -n $__brig_cell && -z $__brig_interrupted ]]; then __brig_interrupted=1; exec ` + stdinFD + `<&0 </dev/null; shopt -s extdebug; set -T; trap __brig_unwind DEBUG; fi' INT
-printf 'ready %s\n' "$BASH_VERSION" >&` + reportFD + "\n"
+echo "` + readyMark + ` $BASH_VERSION" >&` + reportFD + "\n"
+
+// readyMark is the mark of a report before the first cell, which cannot be forged.
+const readyMark = "ready"
 
 // startShell starts a bash process and waits until it is ready.
 func startShell() (*shell, error) {
@@ -280,8 +299,7 @@ func startShell() (*shell, error) {
 		return nil, err
 	}
 	go s.watch()
-	if line, gone := s.runScript(prologue, nil); !gone {
-		s.version = strings.TrimPrefix(line, "ready ")
+	if s.version, err = s.runScript(prologue, readyMark, nil); err == nil {
 		return s, nil
 	}
 	s.close()
@@ -290,21 +308,26 @@ func startShell() (*shell, error) {
 
 // watch forwards the reports of bash until bash ends. close waits for watch.
 func (s *shell) watch() {
-	read := make(chan struct{})
+	read, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(read)
 		r := bufio.NewReader(s.reports)
 		for {
-			line, err := r.ReadString('\n')
-			if err != nil {
+			line, err := r.ReadSlice('\n')
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // a long line is no report
 				return
 			}
-			s.lines <- strings.TrimSuffix(line, "\n")
+			select {
+			case s.lines <- strings.TrimSuffix(string(line), "\n"):
+			case <-over:
+				return
+			}
 		}
 	}()
 	s.cmd.Wait()
-	// Background subshells may keep the pipe open forever.
+	// Background subshells may keep the pipe open forever, and write to it.
 	s.reports.SetReadDeadline(time.Now())
+	close(over)
 	<-read
 	close(s.ended)
 }
@@ -314,26 +337,39 @@ func (s *shell) watch() {
 // process or is about to wait.
 const interruptRetry = 2 * time.Second
 
-// runScript makes bash read a script, and returns the next report of bash. It
-// sends a SIGINT again that had no effect.
-func (s *shell) runScript(script string, signals <-chan os.Signal) (report string, gone bool) {
+// runScript makes bash read a script that ends with a report, and returns the report
+// without its mark. It sends a SIGINT again that had no effect. The error is
+// errShellEnded if bash has ended, and a reportError if other code used the pipes.
+func (s *shell) runScript(script, mark string, signals <-chan os.Signal) (report string, err error) {
 	if _, err := io.WriteString(s.script, script); err != nil {
 		<-s.ended
-		return "", true
+		return "", errShellEnded
 	}
+	look := time.NewTicker(scriptGrace)
+	defer look.Stop()
+	idle := false
 	var again <-chan time.Time
 	for {
 		select {
 		case line := <-s.lines:
-			return line, false
+			report, ok := strings.CutPrefix(line, mark+" ")
+			if !ok {
+				return "", &reportError{}
+			}
+			return report, nil
 		case <-s.ended:
-			return "", true
+			return "", errShellEnded
 		case <-signals:
 			again = time.After(interruptRetry)
 		case <-again:
 			again = nil
 			if syscall.Getpgrp() == os.Getpid() {
 				syscall.Kill(0, syscall.SIGINT) // the group includes this process
+			}
+		case <-look.C:
+			before := idle
+			if idle = s.isIdle(); idle && before {
+				return "", &reportError{name: violationLost}
 			}
 		}
 	}
@@ -355,16 +391,16 @@ func (s *shell) reseed() error {
 	return err
 }
 
-func (s *shell) evaluate(script string, signals <-chan os.Signal) (end cellEnd, gone bool) {
-	report, gone := s.runScript(script, signals)
-	if gone {
-		return end, true
+func (s *shell) evaluate(script, mark string, signals <-chan os.Signal) (end cellEnd, err error) {
+	report, err := s.runScript(script, mark, signals)
+	if err != nil {
+		return end, err
 	}
 	fields := strings.Fields(report + " - - -")
 	end.status, _ = strconv.Atoi(fields[0])
 	end.interrupted = fields[1] == "1"
 	end.flags = fields[2]
-	return end, false
+	return end, nil
 }
 
 // close kills bash. Background processes of bash continue to run.
@@ -375,8 +411,9 @@ func (s *shell) close() {
 	s.reports.Close()
 }
 
-// cellScript returns the script that makes bash run a cell.
-func cellScript(o shellOrder, file string) string {
+// cellScript returns the script that makes bash run a cell and report its end with a
+// mark.
+func cellScript(o shellOrder, file, mark string) string {
 	var before, after strings.Builder
 	if o.Dir != "" {
 		fmt.Fprintf(&before, "builtin cd -- %s\n", quote(o.Dir))
@@ -398,7 +435,7 @@ func cellScript(o shellOrder, file string) string {
 		`{ __brig_end="$? ${__brig_interrupted:-0} $-"; __brig_cell=; builtin set +x; ` +
 		`if [[ -n $__brig_interrupted ]]; then builtin trap - DEBUG; builtin shopt -u extdebug; builtin set +T; __brig_interrupted=; exec <&` + stdinFD + " " + stdinFD + `<&-; fi; ` +
 		after.String() +
-		`builtin printf '%s\n' "$__brig_end" >&` + reportFD + "; } 2>/dev/null\n"
+		`builtin echo "` + mark + ` $__brig_end" >&` + reportFD + "; } 2>/dev/null\n"
 }
 
 // quote quotes a string as a single word for a shell.

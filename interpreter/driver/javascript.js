@@ -33,8 +33,12 @@ const artifacts = '/workspace/artifacts';
 // The maximum size of the JSON representation of a result.
 const maxJSON = 8 << 20;
 
-function say(message) {
-  sayLine(stringify(message));
+// The nonce of the current order, which its messages repeat. So the host knows
+// lines that a program writes to the channel.
+let nonce = '';
+
+function say({ type, ...rest }) {
+  sayLine(stringify({ type, nonce, ...rest }));
 }
 
 function sayLine(line) {
@@ -64,12 +68,20 @@ function split(chunk) {
   return orders;
 }
 
+function begin(order) {
+  nonce = order.nonce || '';
+  return order;
+}
+
 function wait() {
   for (let orders = []; ; ) {
     while (orders.length > 0) {
-      const order = orders.shift();
+      const order = begin(orders.shift());
       if (order.op === 'program') return program(order);
-      if (order.op === 'cell') return cells([order, ...orders]);
+      if (order.op === 'cell') {
+        say({ type: 'taken' }); // the preparations take a while
+        return cells([order, ...orders]);
+      }
       if (order.op === 'park') park(order.cwd, () => closeSync(channel));
       else simple(order);
     }
@@ -93,7 +105,7 @@ function read(chunk) {
 }
 
 function simple(order) {
-  if (order.op === 'ping') say({ type: 'pong', nonce: order.nonce });
+  if (order.op === 'ping') say({ type: 'pong' });
   if (order.op === 'renew') require('./javascript_renew.js').renew();
   if (order.op === 'warm') {
     for (const name of ['assert', 'child_process', 'crypto', 'events', 'fs/promises', 'http', 'https', 'os', 'stream', 'timers/promises', 'util', 'zlib']) require(name);
@@ -179,7 +191,7 @@ function program(order) {
     // Node.js would write this after the exit event, when the host no longer
     // reads.
     if (unheard && code !== 0) writeOut(2, unheard);
-    const line = ['"type":"end","code":' + code];
+    const line = [`"type":"end","nonce":"${nonce}","code":${code}`];
     if (returned !== undefined) line.push('"returned":' + returned);
     if (failure && code !== 0) line.push('"failure":' + stringify(failure));
     if (anyArtifacts()) line.push('"artifacts":true');
@@ -394,7 +406,7 @@ function cells(orders) {
   let busy = false;
   const advance = () => {
     if (busy || orders.length === 0) return;
-    const order = orders.shift();
+    const order = begin(orders.shift());
     if (order.op === 'cell') {
       busy = true;
       cell(order).then(() => {
@@ -1093,5 +1105,5 @@ muteOurWarning();
 blocking('stdout');
 blocking('stderr');
 process.on('SIGINT', interrupt);
-say({ type: 'ready', version: process.versions.node, flavor: 'node' });
+say({ type: 'ready', version: process.versions.node, flavor: 'node', nonces: true });
 wait();

@@ -64,7 +64,9 @@ def r_text(text):
 
 
 class Host:
-    """The channel has ended."""
+    """The channel to the host. Messages repeat the nonce of their order."""
+
+    nonce = ""
 
     def __init__(self):
         os.set_inheritable(CHANNEL, False)
@@ -72,11 +74,14 @@ class Host:
 
     def orders(self):
         for line in self.lines:
-            yield json.loads(line)
+            order = json.loads(line)
+            self.nonce = order.get("nonce", "")
+            yield order
 
     def say(self, kind, **message):
         place = standing() if kind == "display" else ""
-        data = memoryview((place + json.dumps(dict(message, type=kind)) + "\n").encode())
+        head = {"type": kind, "nonce": self.nonce}
+        data = memoryview((place + json.dumps(dict(head, **message), allow_nan=False) + "\n").encode())
         while data:
             data = data[os.write(CHANNEL, data):]
 
@@ -198,10 +203,21 @@ def forms(content):
     found = {}
     for mime, form in content["data"].items():
         binary = mime == "application/pdf" or mime.startswith("image/") and mime != "image/svg+xml"
+        if mime.endswith("json") and not is_json(form):
+            continue
         if isinstance(form, list) and not mime.endswith("json"):
             form = "".join(form)
         found[mime] = form.replace("\n", "") if binary else form
     return found
+
+
+def is_json(form):
+    """Report whether the host can decode a form. A kernel may send NaN."""
+    try:
+        json.dumps(form, allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def failure(content):
@@ -215,12 +231,12 @@ def serve(name):
     # Connection files contain keys, so they are not stored in the user's home.
     os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
     kernel = Kernel(name)
-    host.say("ready", version=kernel.version, flavor="jupyter")
+    host.say("ready", version=kernel.version, flavor="jupyter", nonces=True)
     count = 0
     for order in host.orders():
         op = order.get("op")
         if op == "ping":
-            host.say("pong", nonce=order.get("nonce", ""))
+            host.say("pong")
         elif op == "renew":
             kernel.quietly(RENEW.get(kernel.language))
         elif op == "cell":

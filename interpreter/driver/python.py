@@ -108,7 +108,11 @@ def encode(value):
 
 
 class Channel:
-    """The socket to the host. Both sides send one JSON object per line."""
+    """The socket to the host. Both sides send one JSON object per line. Messages
+    repeat the nonce of their order, so that the host knows lines that a program
+    writes to the socket."""
+
+    nonce = ""  # of the current order; None after its last message
 
     def __init__(self, fd):
         import _thread
@@ -155,22 +159,30 @@ class Channel:
 
     def hold(self, message):
         """Buffer a message, and send it together with the next one."""
-        self.held += (encode(message) + "\n").encode("ascii")
+        self.held += self.line(encode(message), message["type"])
+
+    def line(self, text, kind):
+        """Return a message with the nonce, from its JSON, which begins with its type."""
+        at = len(kind) + len('{"type":""')
+        return ('%s,"nonce":%s%s\n' % (text[:at], encode(self.nonce), text[at:])).encode("ascii")
 
     def say(self, message, lost=1):
         """Send a message to the host. If the host is gone, exit with the code
-        lost."""
+        lost. A thread may be too late for a message of its cell."""
         if self.fd < 0:
             return
-        body = (encode(message) + "\n").encode("ascii")
+        kind, text = message["type"], encode(message)
         quiet = Quiet() if not deaf and self.ident() == self.main else None
-        place = standing() if message["type"] == "display" else ""
-        held, self.held = self.held, b""
-        data = memoryview(held + place.encode("ascii") + body)
+        place = standing() if kind == "display" else ""
         try:
             with self.lock:
+                held, self.held = self.held, b""
+                body = self.line(text, kind) if self.nonce is not None else b""
+                data = memoryview(held + place.encode("ascii") + body) if body else b""
                 while data:
                     data = data[os.write(self.out, data):]
+                if kind in ("end", "pong"):
+                    self.nonce = None
         except OSError:
             os._exit(lost)
         if quiet:
@@ -188,7 +200,9 @@ class Channel:
         text = line.decode("utf-8")
         if '"arguments"' in text or '"state"' in text:
             Json.load()
-        return (Json.loads or decode)(text)
+        order = (Json.loads or decode)(text)
+        self.nonce = order.get("nonce", "")
+        return order
 
 
 def standing():
@@ -740,7 +754,7 @@ def play(source):
 
 
 def serve(channel):
-    channel.say({"type": "ready", "version": "%d.%d.%d" % sys.version_info[:3], "flavor": "cpython"})
+    channel.say({"type": "ready", "version": "%d.%d.%d" % sys.version_info[:3], "flavor": "cpython", "nonces": True})
     while True:
         if Cells.shell is not None:
             Cells.shell.idle()
@@ -748,10 +762,12 @@ def serve(channel):
         if order is None:
             os._exit(0)
         op = order.get("op")
+        if Cells.shell is None and op in ("cell", "step"):
+            channel.say({"type": "taken"})  # the load takes a while
         if op == "warm":
             warm(order, channel)
         elif op == "ping":
-            channel.say({"type": "pong", "nonce": order.get("nonce", "")})
+            channel.say({"type": "pong"})
         elif op == "park":
             channel.park(order["cwd"])
         elif op == "chdir":

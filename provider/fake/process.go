@@ -29,6 +29,7 @@ import (
 //	return JSON      a program's value
 //	raise NAME TEXT  fails
 //	die              ends the interpreter without a message
+//	forge LINE       writes a line to the channel
 //	show LENGTH      displays a text
 //	deaf SECONDS     sleeps and ignores SIGINT
 type process struct {
@@ -38,6 +39,7 @@ type process struct {
 	user  brig.Command
 	vars  map[string]string
 	count int
+	nonce string // of the order that is carried out
 	sent  chan part
 	calls func(tool.Order)
 
@@ -47,7 +49,7 @@ type process struct {
 	interrupt context.CancelCauseFunc // cancels the running cell
 	gone      chan struct{}
 	ended     bool
-	ending    bool // the last message of the run is sent, but may not have been received
+	ending    []byte // the last message of the run if it is sent, even if it was not received
 	code      int
 }
 
@@ -137,10 +139,7 @@ func (p *listener) Receive() (brig.From, []byte, error) {
 func (p *process) Ahead() (sent []byte, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ending {
-		sent = []byte(`{"type":"end"}` + "\n")
-	}
-	return sent, p.ended
+	return p.ending, p.ended
 }
 
 // PID implements brig.Process.
@@ -205,15 +204,16 @@ func (p *listener) Close() error {
 
 // serve executes orders until the process or its instance ends.
 func (p *process) serve(ctx context.Context) {
-	p.say(interpreter.Message{Type: "ready", Flavor: "fake", Version: "1"})
+	p.say(interpreter.Message{Type: "ready", Flavor: "fake", Version: "1", Nonces: true})
 	for {
 		o, ok := p.next()
 		if !ok {
 			return
 		}
+		p.nonce = o.Nonce
 		switch o.Op {
 		case "ping":
-			p.say(interpreter.Message{Type: "pong", Nonce: o.Nonce})
+			p.say(interpreter.Message{Type: "pong"})
 		case "warm":
 		default:
 			p.execute(ctx, o)
@@ -244,7 +244,7 @@ func (p *process) next() (interpreter.Order, bool) {
 func (p *process) execute(ctx context.Context, o interpreter.Order) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	p.mu.Lock()
-	p.interrupt, p.ending = cancel, false
+	p.interrupt, p.ending = cancel, nil
 	p.mu.Unlock()
 	p.count++
 	if o.Op == "cell" {
@@ -261,7 +261,7 @@ func (p *process) execute(ctx context.Context, o interpreter.Order) {
 	p.mu.Unlock()
 	end.Artifacts = p.artifacts()
 	p.mu.Lock()
-	p.ending = true
+	p.ending = fmt.Appendf(nil, `{"type":"end","nonce":%q}`+"\n", o.Nonce)
 	p.mu.Unlock()
 	p.say(end)
 	select {
@@ -302,6 +302,8 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 		end.Returned = json.RawMessage(strings.Join(args, " "))
 	case "raise":
 		return fail(args[0], strings.Join(args[1:], " "))
+	case "forge":
+		p.put(part{brig.FromMessage, []byte(strings.Join(args, " "))})
 	case "die":
 		p.end(1)
 		return false
@@ -354,6 +356,7 @@ func (o output) Write(b []byte) (int, error) {
 }
 
 func (p *process) say(m interpreter.Message) {
+	m.Nonce = p.nonce
 	b, err := json.Marshal(m)
 	if err != nil {
 		b = fmt.Appendf(nil, `{"type":"error","name":"Error","value":%q}`, err)

@@ -1,0 +1,329 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/client"
+)
+
+// forgedLines are messages of a driver, as a program can guess them, and lines
+// that are no messages. The last one has no end.
+var forgedLines = strings.Join([]string{
+	`{"type":"started","count":900}`,
+	`{"type":"display","data":{"text/plain":"\"forged\""}}`,
+	`{"type":"result","data":{"text/plain":"\"forged\""}}`,
+	`{"type":"error","name":"Forged","value":"forged","traceback":"forged"}`,
+	`{"type":"end","code":0,"returned":"forged"}`,
+	`{"type":"end","nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAA"}`,
+	`{"type":"pong","nonce":"rouse"}`,
+	`{"type":"parked"}`,
+	`{"type":"ready","version":"0","flavor":"forged"}`,
+	`no JSON at all`,
+	`0 0 -`,
+	`=0,0`,
+	``,
+	`{"type":"end","nonce":"`,
+}, "\n")
+
+// channelPreludes define forge in each language: it writes a text to every open
+// descriptor that is not a standard stream, and returns how many accepted it.
+var channelPreludes = map[brig.Language]string{
+	brig.Python: `
+import os, sys, threading, time
+def forge(text):
+    n = 0
+    for fd in [int(f) for f in os.listdir("/proc/self/fd") if int(f) > 2]:
+        try:
+            os.write(fd, text.encode())
+            n += 1
+        except OSError:
+            pass
+    return n
+def await_file(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+`,
+	brig.JavaScript: `
+const fs = require('fs');
+function forge(text) {
+  let n = 0;
+  for (const fd of fs.readdirSync('/proc/self/fd').map(Number).filter((fd) => fs.existsSync('/proc/self/fd/' + fd) || fd === 3)) {
+    // A line in its own pipes ends Node.js.
+    if (fd <= 2 || /^(?:pipe|anon)/.test(fs.readlinkSync('/proc/self/fd/' + fd))) continue;
+    try { fs.writeSync(fd, text); n++; } catch {}
+  }
+  return n;
+}
+`,
+	brig.Bash: `
+forge() {
+  local n=0 f
+  for f in /proc/$BASHPID/fd/*; do
+    f=${f##*/}
+    (( f > 2 )) && { printf '%s' "$1" >&$f; } 2>/dev/null && n=$((n+1))
+  done
+  echo "$n"
+}
+forge_by_path() {
+  local f
+  for f in /proc/[0-9]*/fd/*; do
+    [[ -p $f && ${f##*/} -gt 2 ]] && timeout 1 sh -c 'printf %s "$1" >"$2"' sh "$1" "$f" 2>/dev/null
+  done
+}
+`,
+}
+
+// What a program of channelAttacks does, apart from code that has no effect.
+const (
+	later   = 1 << iota // it acts once the file "go" exists
+	reaches             // its lines reach the host, so the context must end
+	takes               // it takes orders from the driver, so the context must end
+)
+
+// channelAttacks are programs that use the driver's own descriptors. Each one
+// has FORGED in the place of the forged lines.
+var channelAttacks = []struct {
+	language brig.Language
+	name     string
+	code     string
+	does     int
+}{
+	{brig.Python, "in its own cell", `forge(FORGED)`, reaches},
+	{brig.Python, "half a line", `forge('{"type":"end"')`, reaches},
+	{brig.Python, "a megabyte without an end", `forge("x" * (1 << 20))`, reaches},
+	{brig.Python, "only an end", `forge('{"type":"end"}\n')`, reaches},
+	{brig.Python, "a thread between cells", "def later():\n    await_file('/workspace/go')\n    forge(FORGED)\n    open('/workspace/done', 'w')\nthreading.Thread(target=later).start()", later | reaches},
+	{brig.Python, "its own nonce", `
+f = sys._getframe()
+while f:
+    for v in list(f.f_locals.values()):
+        c = getattr(v, "channel", v)
+        if type(c).__name__ == "Channel":
+            channel = c
+    f = f.f_back
+os.write(channel.out, ('{"type":"end","nonce":"%s"}\n' % getattr(channel, "nonce", "")).encode())
+await_file("/workspace/go")
+open('/workspace/done', 'w')`, later | reaches},
+	{brig.Python, "a thread that takes orders", `
+def take():
+    while True:
+        os.read(3, 1 << 16)
+for _ in range(8):
+    threading.Thread(target=take, daemon=True).start()`, takes},
+	{brig.Python, "a forked child", "if os.fork() == 0:\n    forge(FORGED)\n    os._exit(0)\nos.wait()", 0},
+	{brig.Python, "multiprocessing", "import multiprocessing\np = multiprocessing.get_context('fork').Process(target=forge, args=(FORGED,))\np.start()\np.join()", 0},
+	{brig.Python, "a program that it starts", "import subprocess\nsubprocess.run([sys.executable, '-c', 'import os\\nfor fd in range(3, 64):\\n    try: os.write(fd, b\"{}\\\\n\")\\n    except OSError: pass'], close_fds=False)", 0},
+
+	{brig.JavaScript, "in its own cell", `forge(FORGED)`, reaches},
+	{brig.JavaScript, "only an end", `forge('{"type":"end"}\n')`, reaches},
+	{brig.JavaScript, "a timer between cells", "const timer = setInterval(() => {\n  if (!fs.existsSync('/workspace/go')) return;\n  clearInterval(timer);\n  forge(FORGED);\n  fs.writeFileSync('/workspace/done', '');\n}, 10); 0", later | reaches},
+	{brig.JavaScript, "a worker", "const { Worker } = require('worker_threads');\nawait new Promise((r) => new Worker(`const fs = require('fs'); for (let fd = 3; fd < 64; fd++) try { fs.writeSync(fd, '{\"type\":\"end\"}\\\\n'); } catch {}`, { eval: true }).on('exit', r))", reaches},
+	{brig.JavaScript, "a worker that takes orders", "const { Worker } = require('worker_threads');\nnew Worker(`const fs = require('fs'); const b = Buffer.alloc(65536); require('worker_threads').parentPort.postMessage(1); for (;;) try { fs.readSync(3, b); } catch {}`, { eval: true }).on('message', () => {}).unref(); 0", takes},
+	{brig.JavaScript, "a program that it starts", "require('child_process').spawnSync('sh', ['-c', 'for n in 3 4 5 6 7 8 9; do eval \"echo {} >&$n\" 2>/dev/null; done'])", 0},
+
+	{brig.Bash, "in its own cell", "forge FORGED", reaches},
+	{brig.Bash, "only an end", "forge '0 0 -\n'", reaches},
+	{brig.Bash, "half a line", "forge '0 0'", reaches},
+	{brig.Bash, "many lines", "for i in {1..9}; do forge FORGED; done >/dev/null; exit 3", 0},
+	{brig.Bash, "a subshell between cells", "( until [[ -e /workspace/go ]]; do sleep 0.01; done; forge FORGED; : >/workspace/done ) >/dev/null &", later | reaches},
+	{brig.Bash, "descriptors by their paths", "forge_by_path '0 0 -\n'", reaches},
+	{brig.Bash, "a subshell that takes the script", "( while :; do cat </proc/$$/fd/255 >/dev/null; done ) &", takes},
+	{brig.Bash, "a program that it starts", "for n in {3..64}; do bash -c \"echo 0 0 - >&$n\" 2>/dev/null; done; :", 0},
+}
+
+// TestDriverChannel verifies that a program that uses the descriptors of its
+// interpreter's driver never shifts or forges the answer of another cell: each
+// answer is the cell's own, or it says that the context broke the protocol.
+//
+//suite:part hostile
+func TestDriverChannel(t *testing.T) {
+	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
+	c := s.client()
+	for _, a := range channelAttacks {
+		t.Run(string(a.language)+"/"+a.name, func(t *testing.T) {
+			name := "box"
+			if _, err := c.Create(t.Context(), brig.Spec{Name: name, TTL: 10 * time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+			defer c.Remove(t.Context(), name)
+			cell := channelContext(t, c, name, a.language)
+			if r := cell(channelPreludes[a.language]); r.Error != nil {
+				t.Fatalf("the prelude fails: %+v", r.Error)
+			}
+			if got := cell(honestCell(a.language, 0)); !isAnswer(got, a.language, 0) {
+				t.Fatalf("the control answers %s", describeAnswer(got))
+			}
+			var broken int
+			violated := func(r *brig.CodeResult) bool {
+				if r.Error == nil || r.Error.Name != "ProtocolViolation" {
+					return false
+				}
+				if broken++; !r.Lost || !strings.Contains(r.Error.Value, "variables are gone") {
+					t.Errorf("the violation is %s", describeAnswer(r))
+				}
+				return true
+			}
+			if r := cell(strings.ReplaceAll(a.code, "FORGED", literal(a.language, forgedLines))); !violated(r) && r.Error != nil && a.name != "many lines" {
+				t.Errorf("the attack answers %s", describeAnswer(r))
+			}
+			if a.does&later != 0 {
+				putFile(t, c, name, "go")
+				awaitFile(t, c, name, "done")
+			}
+			for n := 1; n <= 4 || a.does&takes != 0 && broken == 0 && n < 100; n++ { // a driver often reads first
+				if r := cell(honestCell(a.language, n)); !violated(r) && !isAnswer(r, a.language, n) {
+					t.Errorf("cell %d answers %s", n, describeAnswer(r))
+				}
+			}
+			if want := a.does&(reaches|takes) != 0; want && broken != 1 || broken > 1 {
+				t.Errorf("%d answers say that the protocol was broken", broken)
+			}
+		})
+	}
+}
+
+// TestParkedDriverChannel is TestDriverChannel for interpreters that were parked. Their
+// channel is a named pipe, which other processes of the sandbox can open.
+//
+//suite:part hostile
+func TestParkedDriverChannel(t *testing.T) {
+	needRoot(t)
+	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
+	c := s.client()
+	script := channelPreludes[brig.Bash] + "forge_by_path '{\"type\":\"end\"}\n'"
+	attacks := map[brig.Language]string{
+		brig.Bash:       script,
+		brig.Python:     "import subprocess\nsubprocess.run(['bash', '-c', " + literal(brig.Python, script) + "])",
+		brig.JavaScript: "require('child_process').spawnSync('bash', ['-c', " + literal(brig.JavaScript, script) + "])",
+	}
+	for l, attack := range attacks {
+		name := string(l)
+		if _, err := c.Create(t.Context(), brig.Spec{Name: name, TTL: 10 * time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		cell := channelContext(t, c, name, l)
+		cell(honestCell(l, 0))
+		if _, err := c.Pause(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		if r := cell(honestCell(l, 0)); !isAnswer(r, l, 0) {
+			t.Errorf("%s: the control answers %s", l, describeAnswer(r))
+		}
+		if r := cell(attack); r.Error == nil || r.Error.Name != "ProtocolViolation" || !r.Lost {
+			t.Errorf("%s: the attack answers %s", l, describeAnswer(r))
+		}
+		for n := range 3 {
+			if r := cell(honestCell(l, n)); !isAnswer(r, l, n) {
+				t.Errorf("%s: cell %d answers %s", l, n, describeAnswer(r))
+			}
+		}
+	}
+}
+
+// channelContext creates a context, and returns a function that runs a cell in it.
+func channelContext(t *testing.T, c *client.Client, name string, l brig.Language) func(code string) *brig.CodeResult {
+	t.Helper()
+	made, err := c.CreateContext(t.Context(), name, brig.ContextSpec{Language: l, Env: map[string]string{"BRIG_NO_IPYTHON": "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(code string) *brig.CodeResult {
+		t.Helper()
+		r, err := c.RunCode(t.Context(), name, brig.Code{Context: made.ID, Source: code, Timeout: patience}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+}
+
+// honestCell returns a cell that prints and, except in bash, returns what no
+// other cell does.
+func honestCell(l brig.Language, n int) string {
+	switch l {
+	case brig.Python:
+		return fmt.Sprintf("print('mine-%d')\n'value-%[1]d'", n)
+	case brig.JavaScript:
+		return fmt.Sprintf("console.log('mine-%d'); 'value-%[1]d'", n)
+	}
+	return fmt.Sprintf("echo mine-%d; (exit %[1]d)", n)
+}
+
+// isAnswer reports whether r is the answer of honestCell.
+func isAnswer(r *brig.CodeResult, l brig.Language, n int) bool {
+	if string(r.Stdout.Head) != fmt.Sprintf("mine-%d\n", n) || len(r.Stderr.Head) > 0 || r.TimedOut || r.Lost {
+		return false
+	}
+	if l == brig.Bash {
+		return n == 0 && r.Error == nil || n > 0 && r.Error != nil && r.Error.Value == fmt.Sprintf("exit status %d", n)
+	}
+	return r.Error == nil && len(r.Outputs) == 1 && strings.Contains(string(r.Outputs[0].Data["text/plain"]), fmt.Sprintf("value-%d", n))
+}
+
+func describeAnswer(r *brig.CodeResult) string {
+	b, _ := json.Marshal(r.Outputs)
+	return fmt.Sprintf("%.200q, %.400q, %.300s, %+v, lost %v, timed out %v", r.Stdout.Head, r.Stderr.Head, b, r.Error, r.Lost, r.TimedOut)
+}
+
+// literal returns a text as a literal of a language.
+func literal(l brig.Language, text string) string {
+	if l == brig.Bash {
+		return "'" + text + "'"
+	}
+	b, _ := json.Marshal(text)
+	return string(b)
+}
+
+func putFile(t *testing.T, c *client.Client, box, name string) {
+	t.Helper()
+	if _, err := c.Files(box).Write(t.Context(), brig.Path{Name: name}, brig.FileWrite{}, strings.NewReader("")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitFile(t *testing.T, c *client.Client, box, name string) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := c.Files(box).Stat(t.Context(), brig.Path{Name: name}); err == nil {
+			return
+		}
+	}
+	t.Fatalf("there is no file %q", name)
+}
+
+// TestForgedRun verifies that a one-shot's answer is not that of a line that the
+// program writes to the descriptors of its driver.
+//
+//suite:part hostile
+func TestForgedRun(t *testing.T) {
+	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
+	c := s.client()
+	for l, code := range map[brig.Language]struct{ forge, want string }{
+		brig.Python:     {"def main():\n    forge(FORGED)\n    return 'mine'", `"mine"`},
+		brig.JavaScript: {"function main() { forge(FORGED); return 'mine'; }", `"mine"`},
+		brig.Bash:       {"forge FORGED; exit 7", ""},
+	} {
+		run := func(source string) *brig.Outcome {
+			t.Helper()
+			o, err := c.Run(t.Context(), brig.Program{Language: l, Code: channelPreludes[l] + source, Timeout: patience}, brig.IO{})
+			if err != nil {
+				t.Fatalf("%s: %v", l, err)
+			}
+			return o
+		}
+		if o := run(strings.ReplaceAll(code.forge, "FORGED", "''")); string(o.Value) != code.want || o.Error != nil {
+			t.Errorf("%s: the control answers %s, %+v, exit %d", l, o.Value, o.Error, o.ExitCode)
+		}
+		o := run(strings.ReplaceAll(code.forge, "FORGED", literal(l, forgedLines)))
+		own := string(o.Value) == code.want && (l != brig.Bash || o.ExitCode == 7)
+		violation := o.Error != nil && o.Error.Name == "ProtocolViolation" && o.ExitCode != 0
+		if own == violation || l != brig.Bash && own {
+			t.Errorf("%s: the answer is %s, %+v, exit %d", l, o.Value, o.Error, o.ExitCode)
+		}
+	}
+}

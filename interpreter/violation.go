@@ -1,0 +1,175 @@
+package interpreter
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// ViolationError is the error of a session whose channel was used by other code than the
+// driver. The session cannot continue.
+type ViolationError struct {
+	// What happened, for the owner of the code.
+	What string
+}
+
+// Error implements error.
+func (e *ViolationError) Error() string {
+	return "the protocol of the interpreter was broken: " + e.What
+}
+
+// ViolationLost is the name in a violation message about an order that was lost.
+const ViolationLost = "lost"
+
+// The violations.
+var (
+	errForeign = &ViolationError{"a line that does not belong to this run was written to a descriptor of the interpreter"}
+	errGarbage = &ViolationError{"a line on a descriptor of the interpreter is not a message, or is nested too deeply"}
+	errLost    = &ViolationError{"the code did not start, because other code read from a descriptor of the interpreter"}
+)
+
+// receiveError returns the error for an error of Receive. A message that is too long is a
+// violation.
+func receiveError(err error) error {
+	if brig.KindOf(err) != brig.FailedPrecondition {
+		return err
+	}
+	e := brig.AsError(err)
+	return &ViolationError{e.Message + ": " + e.Hint}
+}
+
+// violationOf returns the violation that a driver has reported. The text is not the
+// driver's, which is in the guest.
+func violationOf(m *Message) *ViolationError {
+	if m.Name == ViolationLost {
+		return errLost
+	}
+	return errForeign
+}
+
+// orderGrace is how long a driver may take to answer an order that it has read.
+const orderGrace = 5 * time.Second
+
+// orderWatch detects that other code has taken an order from the driver's channel. An
+// order that is unread is not lost: code that an earlier cell left behind may keep the
+// driver busy.
+type orderWatch struct {
+	s     *Session
+	state atomic.Int32 // orderOpen, and then one of the others
+	read  bool         // whether an earlier check found that the order was read
+
+	// Guarded by s.mu: the timer, and the nonce of the ping that follows the order.
+	timer *time.Timer
+	ping  string
+}
+
+// The states of an orderWatch.
+const (
+	orderOpen     = iota
+	orderAnswered // a message of the order has arrived
+	orderLost     // none can arrive
+)
+
+// begin makes the watch check the order that was just sent.
+func (w *orderWatch) begin() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.timer = time.AfterFunc(orderGrace, w.check)
+}
+
+// answer records that a message of the order has arrived.
+func (w *orderWatch) answer() {
+	if !w.state.CompareAndSwap(orderOpen, orderAnswered) {
+		return
+	}
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// checkAgain makes the watch check the order again.
+func (w *orderWatch) checkAgain() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.timer.Reset(orderGrace)
+}
+
+// check ends the interpreter if the order was read a while ago and not answered. If the
+// process cannot tell whether the order was read, check sends a ping.
+func (w *orderWatch) check() {
+	if w.state.Load() != orderOpen {
+		return
+	}
+	unread, known := w.s.unread()
+	switch {
+	case !known:
+		nonce, _ := w.s.ask() // after an error the interpreter has ended
+		w.s.mu.Lock()
+		w.ping = nonce
+		w.s.mu.Unlock()
+	case unread > 0 || w.s.isAsked(): // the driver is busy
+		w.read = false
+		w.checkAgain()
+	case !w.read:
+		w.read = true
+		w.checkAgain()
+	case w.state.CompareAndSwap(orderOpen, orderLost):
+		ctx, cancel := context.WithTimeout(context.Background(), orderGrace)
+		defer cancel()
+		_ = w.s.Kill(ctx) // if it fails, the time limit of the code ends the interpreter
+	}
+}
+
+// pong handles the answer to a ping. A driver carries out its orders one after the
+// other, so the answer to a ping comes after those of the order before it.
+func (w *orderWatch) pong(nonce string) error {
+	w.s.mu.Lock()
+	mine := nonce == w.ping
+	w.s.mu.Unlock()
+	if mine && w.state.CompareAndSwap(orderOpen, orderLost) {
+		return errLost
+	}
+	return nil
+}
+
+// unread returns the number of bytes that were sent to the driver and that it has not
+// read. known is false if the process cannot tell.
+func (s *Session) unread() (n int, known bool) {
+	if p, ok := s.Process.(interface{ Unread() (int, bool) }); ok {
+		return p.Unread()
+	}
+	return 0, false
+}
+
+// ask sends a ping without waiting for its answer, and returns its nonce.
+func (s *Session) ask() (nonce string, err error) {
+	nonce = rand.Text()
+	s.mu.Lock()
+	s.asked = append(s.asked, nonce)
+	s.mu.Unlock()
+	return nonce, s.send(Order{Op: "ping", Nonce: nonce})
+}
+
+// isAsked reports whether the answer to a ping is due.
+func (s *Session) isAsked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked) > 0
+}
+
+// takePong reports whether a nonce is that of a ping that ask sent, and forgets it.
+func (s *Session) takePong(nonce string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.asked, nonce)
+	if i >= 0 {
+		s.asked = slices.Delete(s.asked, i, i+1)
+	}
+	return i >= 0
+}

@@ -1,0 +1,254 @@
+package interpreter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// scripted is a driver's process. It answers orders with lines, in which NONCE is the
+// nonce of the order.
+type scripted struct {
+	brig.Process
+	answer func(o Order) []string
+	lines  chan string
+	killed chan struct{}
+	once   sync.Once
+}
+
+func newScripted(answer func(o Order) []string) *scripted {
+	return &scripted{answer: answer, lines: make(chan string, 1<<16), killed: make(chan struct{})}
+}
+
+func (p *scripted) Send(b []byte) error {
+	var o Order
+	if err := json.Unmarshal(b, &o); err != nil {
+		return err
+	}
+	for _, line := range p.answer(o) {
+		p.lines <- strings.ReplaceAll(line, "NONCE", o.Nonce)
+	}
+	return nil
+}
+
+func (p *scripted) Receive() (brig.From, []byte, error) {
+	select {
+	case line := <-p.lines:
+		if line == "EOF" {
+			return 0, nil, io.EOF
+		}
+		return brig.FromMessage, []byte(line), nil
+	case <-p.killed:
+		return 0, nil, io.EOF
+	}
+}
+
+func (p *scripted) Kill(context.Context) error {
+	p.once.Do(func() { close(p.killed) })
+	return nil
+}
+
+// unreadOf is a process that reports how much it has not read.
+type unreadOf struct {
+	*scripted
+	n func() int
+}
+
+func (p unreadOf) Unread() (int, bool) { return p.n(), true }
+
+const (
+	startedLine = `{"type":"started","nonce":"NONCE","count":1}`
+	endLine     = `{"type":"end","nonce":"NONCE"}`
+	pongLine    = `{"type":"pong","nonce":"NONCE"}`
+)
+
+// TestDoChecksNonces verifies which lines end a session, for an order whose answer is
+// surrounded by them, and that the next order is not answered by a line from before.
+func TestDoChecksNonces(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		before []string // what is on the channel before the answer
+		after  []string // and after it
+		want   [2]error // of the order, and of the next one
+	}{
+		{name: "control"},
+		{name: "no nonce", before: []string{`{"type":"end"}`}, want: [2]error{errForeign, nil}},
+		{name: "a display without a nonce", before: []string{`{"type":"display","data":{}}`}, want: [2]error{errForeign, nil}},
+		{name: "another nonce", before: []string{`{"type":"end","nonce":"AAAA"}`}, want: [2]error{errForeign, nil}},
+		{name: "a pong that was not asked for", before: []string{`{"type":"pong","nonce":"rouse"}`}, want: [2]error{errForeign, nil}},
+		{name: "a second ready", before: []string{`{"type":"ready","nonces":true}`}, want: [2]error{errForeign, nil}},
+		{name: "no JSON", before: []string{"end"}, want: [2]error{errGarbage, nil}},
+		{name: "an empty line", before: []string{""}, want: [2]error{errGarbage, nil}},
+		{name: "no object", before: []string{"[]"}, want: [2]error{errGarbage, nil}},
+		{name: "a deep one", before: []string{`{"type":"display","nonce":"NONCE","data":{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}}`}, want: [2]error{errGarbage, nil}},
+		{name: "half a line", before: []string{`{"type":"end"` + startedLine}, want: [2]error{errGarbage, nil}},
+		{name: "the driver's violation", before: []string{`{"type":"violation","nonce":"NONCE","name":"lost"}`}, want: [2]error{errLost, nil}},
+		{name: "the driver's other violation", before: []string{`{"type":"violation","nonce":"NONCE","name":"anything"}`}, want: [2]error{errForeign, nil}},
+		{name: "an end of its own", before: []string{endLine}, want: [2]error{nil, errForeign}},
+		{name: "a second end", after: []string{endLine}, want: [2]error{nil, errForeign}},
+		{name: "between orders", after: []string{`{"type":"display","data":{}}`}, want: [2]error{nil, errForeign}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := 0
+			p := newScripted(func(Order) []string {
+				if n++; n > 1 {
+					return []string{startedLine, endLine}
+				}
+				return append(append(append([]string{}, c.before...), startedLine, endLine), c.after...)
+			})
+			s := &Session{Process: p, Nonces: true}
+			for i, want := range c.want {
+				m, err := s.Do(Order{Op: "cell"}, Sink{})
+				if !errors.Is(err, want) || want == nil && m.Type != "end" {
+					t.Errorf("order %d: %+v, %v, want %v", i, m, err, want)
+				}
+				if err != nil {
+					return
+				}
+			}
+		})
+	}
+}
+
+// A driver of an earlier version puts no nonces into its messages.
+func TestDoWithoutNonces(t *testing.T) {
+	p := newScripted(func(Order) []string {
+		return []string{"garbage", `{"type":"pong","nonce":"rouse"}`, `{"type":"started"}`, `{"type":"end"}`}
+	})
+	s := &Session{Process: p}
+	var said []string
+	m, err := s.Do(Order{Op: "cell"}, Sink{Message: func(m *Message) { said = append(said, m.Type) }})
+	if err != nil || m.Type != "end" || fmt.Sprint(said) != "[started]" {
+		t.Errorf("%+v, %v, %v", m, err, said)
+	}
+}
+
+// Sync finds the answer to its own ping behind anything else, also behind other pongs.
+func TestSyncDiscards(t *testing.T) {
+	p := newScripted(func(Order) []string {
+		return []string{"garbage", endLine, `{"type":"pong","nonce":"other"}`, `{"type":"pong"}`, pongLine, endLine}
+	})
+	s := &Session{Process: p, Nonces: true}
+	if err := s.Sync("mine", Sink{}); err != nil || len(p.lines) != 1 {
+		t.Errorf("%v, and %d lines are left", err, len(p.lines))
+	}
+}
+
+// TestLostOrder verifies when an order without an answer is lost, and that an order is
+// not lost that the driver has not read or that follows one that takes long.
+func TestLostOrder(t *testing.T) {
+	ping := func(o Order) []string {
+		if o.Op == "ping" {
+			return []string{pongLine}
+		}
+		return nil
+	}
+	long := func(p *scripted, nonce *string) {
+		time.Sleep(time.Hour)
+		p.lines <- strings.ReplaceAll(endLine, "NONCE", *nonce)
+	}
+	for _, c := range []struct {
+		name   string
+		answer func(o Order) []string
+		unread func() int // nil if the process cannot tell
+		late   bool       // the driver answers after an hour
+		want   error
+		within time.Duration
+	}{
+		{name: "it was read", unread: func() int { return 0 }, want: errLost, within: 2*orderGrace + time.Second},
+		{name: "it was not read yet", unread: func() int { return 1 }, late: true, within: 2 * time.Hour},
+		{name: "the ping is answered first", answer: ping, want: errLost, within: orderGrace + time.Second},
+		{name: "nothing is answered yet", late: true, within: 2 * time.Hour},
+		{name: "it has begun", unread: func() int { return 0 }, answer: func(Order) []string { return []string{startedLine} }, late: true, within: 2 * time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var nonce string
+				p := newScripted(nil)
+				p.answer = func(o Order) []string {
+					if o.Op == "cell" {
+						nonce = o.Nonce
+						if c.late {
+							go long(p, &nonce)
+						}
+					}
+					if c.answer != nil {
+						return c.answer(o)
+					}
+					return nil
+				}
+				s := &Session{Process: p, Nonces: true}
+				if c.unread != nil {
+					s.Process = unreadOf{p, c.unread}
+				}
+				begin := time.Now()
+				_, err := s.Do(Order{Op: "cell"}, Sink{})
+				if took := time.Since(begin); !errors.Is(err, c.want) || c.want == nil && err != nil || took > c.within {
+					t.Errorf("%v after %v, want %v", err, took, c.want)
+				}
+			})
+		})
+	}
+}
+
+// The answers to pings that nothing waits for are no violations, also if they come after
+// the order for which a watch sent them.
+func TestExpectedPongs(t *testing.T) {
+	p := newScripted(func(o Order) []string {
+		switch o.Op {
+		case "ping":
+			return []string{pongLine}
+		case "cell":
+			return []string{startedLine, endLine}
+		}
+		return nil
+	})
+	s := &Session{Process: p, Nonces: true}
+	s.Wake()
+	if err := s.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := s.Do(Order{Op: "cell"}, Sink{}); err != nil {
+			t.Fatal(err)
+		}
+		s.Wake()
+	}
+	again, _ := s.ask()
+	p.lines <- strings.ReplaceAll(pongLine, "NONCE", again)
+	if _, err := s.Do(Order{Op: "cell"}, Sink{}); !errors.Is(err, errForeign) {
+		t.Errorf("a pong that is repeated: %v", err)
+	}
+}
+
+// FuzzDo verifies that lines of a guest that does not know the nonce never answer an
+// order, whatever they are.
+func FuzzDo(f *testing.F) {
+	for _, line := range []string{`{"type":"end"}`, `{"type":"end","nonce":""}`, `{"type":"pong","nonce":"rouse"}`, "", "\x00\xff", `{"TYPE":"end","Nonce":null}`, `{"type":"end","nonce":"a","nonce":"b"}`, `null`, `=1,2`} {
+		f.Add([]byte(line))
+	}
+	f.Fuzz(func(t *testing.T, lines []byte) {
+		p := newScripted(func(Order) []string {
+			var out []string
+			for line := range bytes.SplitSeq(lines, []byte("\n")) {
+				out = append(out, string(line))
+			}
+			return append(out, "EOF")
+		})
+		s := &Session{Process: p, Nonces: true}
+		_, err := s.Do(Order{Op: "program"}, Sink{Message: func(m *Message) { t.Errorf("%+v is an answer", m) }})
+		if v := (*ViolationError)(nil); !errors.As(err, &v) {
+			t.Errorf("it ends with %v", err)
+		}
+	})
+}
