@@ -144,13 +144,18 @@ for _ in range(8):
 func TestDriverChannel(t *testing.T) {
 	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
 	c := s.client()
-	for _, a := range channelAttacks {
+	for i, a := range channelAttacks {
 		t.Run(string(a.language)+"/"+a.name, func(t *testing.T) {
-			name := "box"
+			t.Parallel()
+			name := fmt.Sprintf("box-%d", i)
 			if _, err := c.Create(t.Context(), brig.Spec{Name: name, TTL: 10 * time.Minute}); err != nil {
 				t.Fatal(err)
 			}
-			defer c.Remove(t.Context(), name)
+			defer func() {
+				if err := c.Remove(t.Context(), name); err != nil {
+					t.Error(err)
+				}
+			}()
 			cell := channelContext(t, c, name, a.language)
 			if r := cell(channelPreludes[a.language]); r.Error != nil {
 				t.Fatalf("the prelude fails: %+v", r.Error)
@@ -222,6 +227,16 @@ func TestParkedDriverChannel(t *testing.T) {
 				t.Errorf("%s: cell %d answers %s", l, n, describeAnswer(r))
 			}
 		}
+	}
+	// A line without an end. The agent, which holds the pipe, must not wait for it.
+	cell := channelContext(t, c, string(brig.Python), brig.Python)
+	cell("import os")
+	if _, err := c.Pause(t.Context(), string(brig.Python)); err != nil {
+		t.Fatal(err)
+	}
+	r := cell("[fd] = [f for f in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/' + f) and '/messages' in os.readlink('/proc/self/fd/' + f)]\nfor _ in range(66): os.write(int(fd), b'x' * (1 << 20))")
+	if r.Error == nil || r.Error.Name != "ProtocolViolation" || !strings.Contains(r.Error.Value, "too long") {
+		t.Errorf("a message without an end: %s", describeAnswer(r))
 	}
 }
 

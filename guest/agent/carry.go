@@ -453,6 +453,8 @@ func (k *carrier) pullMessages(fd int, c net.Conn) bool {
 			}
 		}
 		if len(k.pending) > maxMessage {
+			// The host rejects a message of this length, and ends the process.
+			_ = send(c, wire.TypeResult, k.pending)
 			k.ctlEnd, k.pending = true, nil
 		}
 	}
