@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/brig-run/brig"
 )
 
@@ -43,4 +45,33 @@ func TestAhead(t *testing.T) {
 	look("the process has exited", "", true)
 	s.close()
 	look("the stream is closed", "", true)
+}
+
+// TestUnread verifies that the size of unread orders is known until the process has read
+// them.
+func TestUnread(t *testing.T) {
+	s, side := streams(t)
+	p := &Process{stream: s}
+	look := func(when string, want bool) {
+		t.Helper()
+		if n, ok := p.Unread(); !ok || n > 0 != want {
+			t.Errorf("%s: %d, %v", when, n, ok)
+		}
+	}
+	look("at first", false)
+	if err := p.Send([]byte("order")); err != nil {
+		t.Fatal(err)
+	}
+	look("before the process reads", true)
+	b := make([]byte, 3)
+	for _, left := range []bool{true, false} {
+		if n, err := unix.Read(side.fds[3], b); n != 3 || err != nil {
+			t.Fatal(n, err)
+		}
+		look("after a read", left)
+	}
+	s.close()
+	if _, ok := p.Unread(); ok {
+		t.Error("a closed stream knows what is unread")
+	}
 }
