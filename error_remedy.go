@@ -82,7 +82,7 @@ var remedies = map[Kind]Remedy{
 	},
 	FailedPrecondition: {
 		"The request is valid, but not in the current state.",
-		[]string{"the sandbox has ended", "the provider cannot enforce what `require` demands", "the object is in use"},
+		[]string{"the sandbox has ended", "the provider cannot enforce what `require` demands", "the object is in use", "a program used descriptors of its interpreter (`ProtocolViolation`)"},
 		[]string{"the message names what is missing", "`brig capabilities` shows what is enforced"},
 	},
 	Unimplemented: {

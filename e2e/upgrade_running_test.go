@@ -11,7 +11,7 @@ import (
 )
 
 // TestUpgradeRunning verifies that this version takes over the running sandboxes of
-// an earlier release's server: their files, logs and limits.
+// an earlier release's server: their files, logs, limits and contexts.
 //
 //suite:part install full
 func TestUpgradeRunning(t *testing.T) {
@@ -29,6 +29,15 @@ func TestUpgradeRunning(t *testing.T) {
 	}
 	cli(old, "sandbox", "create", "box", "--memory", "128MiB")
 	cli(old, "sandbox", "exec", "box", "--", "sh", "-c", "echo kept > /workspace/f; echo said")
+	code := func(source string) string {
+		t.Helper()
+		status, body := before.do("POST", "/v1/sandboxes/box/code", `{"code":"`+source+`"}`)
+		if status != 200 {
+			t.Fatalf("the code %s: %d %s", source, status, body)
+		}
+		return body
+	}
+	code("x = 41")
 	was := cli(old, "--json", "sandbox", "get", "box")
 
 	// Stop the old server like a package upgrade, with SIGTERM.
@@ -38,6 +47,11 @@ func TestUpgradeRunning(t *testing.T) {
 	_ = before.cmd.Wait()
 	after := startServer(t, dir, "--pool", "0")
 	program := bin(t, "brig")
+	// The driver of the context is of the earlier release.
+	before = after
+	if out := code("x + 1"); !strings.Contains(out, `"42"`) {
+		t.Errorf("the variable of a context: %s", out)
+	}
 	if out := cli(program, "sandbox", "exec", "box", "--", "cat", "/workspace/f"); out != "kept\n" {
 		t.Errorf("the file is %q", out)
 	}
