@@ -1,8 +1,8 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -281,8 +281,7 @@ func isAnswer(r *brig.CodeResult, l brig.Language, n int) bool {
 }
 
 func describeAnswer(r *brig.CodeResult) string {
-	b, _ := json.Marshal(r.Outputs)
-	return fmt.Sprintf("%.200q, %.400q, %.300s, %+v, lost %v, timed out %v", r.Stdout.Head, r.Stderr.Head, b, r.Error, r.Lost, r.TimedOut)
+	return fmt.Sprintf("%.200q, %.400q, %.300q, %+v, lost %v, timed out %v", r.Stdout.Head, r.Stderr.Head, fmt.Sprint(r.Outputs), r.Error, r.Lost, r.TimedOut)
 }
 
 // literal returns a text as a literal of a language.
@@ -290,8 +289,7 @@ func literal(l brig.Language, text string) string {
 	if l == brig.Bash {
 		return "'" + text + "'"
 	}
-	b, _ := json.Marshal(text)
-	return string(b)
+	return strconv.QuoteToASCII(text)
 }
 
 func putFile(t *testing.T, c *client.Client, box, name string) {

@@ -214,7 +214,7 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()
 	_, step := span.Start(ctx, "guest.program")
-	_, err = r.session.Do(order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
+	_, err = r.session.Do(wctx, order, interpreter.Sink{Output: r.output(wctx), Message: r.message(wctx)})
 	endStep(step, err)
 	r.flush(wctx) // pass on early output that has not been passed on yet
 	r.mu.Lock()

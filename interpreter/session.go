@@ -76,8 +76,9 @@ func Open(ctx context.Context, p brig.Process) (*Session, error) {
 
 // Do sends an order and returns the message that ends it. It returns ErrGone if
 // the interpreter exits instead, and a ViolationError if other code used the
-// driver's channel. After an error the session cannot be used.
-func (s *Session) Do(o Order, sink Sink) (*Message, error) {
+// driver's channel. After an error the session cannot be used. The end of ctx does not
+// end the order.
+func (s *Session) Do(ctx context.Context, o Order, sink Sink) (*Message, error) {
 	o.Nonce = rand.Text()
 	s.order = o.Nonce
 	if err := s.send(o); err != nil {
@@ -85,7 +86,7 @@ func (s *Session) Do(o Order, sink Sink) (*Message, error) {
 	}
 	w := &orderWatch{s: s}
 	if s.Nonces && o.Op == "cell" { // before other orders, no code ran that could take them
-		w.begin()
+		w.begin(context.WithoutCancel(ctx))
 	}
 	defer w.answer()
 	for {

@@ -75,10 +75,10 @@ const (
 )
 
 // begin makes the watch check the order that was just sent.
-func (w *orderWatch) begin() {
+func (w *orderWatch) begin(ctx context.Context) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.timer = time.AfterFunc(orderGrace, w.check)
+	w.timer = time.AfterFunc(orderGrace, func() { w.check(ctx) })
 }
 
 // answer records that a message of the order has arrived.
@@ -102,7 +102,7 @@ func (w *orderWatch) checkAgain() {
 
 // check ends the interpreter if the order was read a while ago and not answered. If the
 // process cannot tell whether the order was read, check sends a ping.
-func (w *orderWatch) check() {
+func (w *orderWatch) check(ctx context.Context) {
 	if w.state.Load() != orderOpen {
 		return
 	}
@@ -120,7 +120,7 @@ func (w *orderWatch) check() {
 		w.read = true
 		w.checkAgain()
 	case w.state.CompareAndSwap(orderOpen, orderLost):
-		ctx, cancel := context.WithTimeout(context.Background(), orderGrace)
+		ctx, cancel := context.WithTimeout(ctx, orderGrace)
 		defer cancel()
 		_ = w.s.Kill(ctx) // if it fails, the time limit of the code ends the interpreter
 	}

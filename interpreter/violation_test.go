@@ -108,7 +108,7 @@ func TestDoChecksNonces(t *testing.T) {
 			})
 			s := &Session{Process: p, Nonces: true}
 			for i, want := range c.want {
-				m, err := s.Do(Order{Op: "cell"}, Sink{})
+				m, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{})
 				if !errors.Is(err, want) || want == nil && m.Type != "end" {
 					t.Errorf("order %d: %+v, %v, want %v", i, m, err, want)
 				}
@@ -127,7 +127,7 @@ func TestDoWithoutNonces(t *testing.T) {
 	})
 	s := &Session{Process: p}
 	var said []string
-	m, err := s.Do(Order{Op: "cell"}, Sink{Message: func(m *Message) { said = append(said, m.Type) }})
+	m, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{Message: func(m *Message) { said = append(said, m.Type) }})
 	if err != nil || m.Type != "end" || fmt.Sprint(said) != "[started]" {
 		t.Errorf("%+v, %v, %v", m, err, said)
 	}
@@ -192,7 +192,7 @@ func TestLostOrder(t *testing.T) {
 					s.Process = unreadOf{p, c.unread}
 				}
 				begin := time.Now()
-				_, err := s.Do(Order{Op: "cell"}, Sink{})
+				_, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{})
 				if took := time.Since(begin); !errors.Is(err, c.want) || c.want == nil && err != nil || took > c.within {
 					t.Errorf("%v after %v, want %v", err, took, c.want)
 				}
@@ -219,14 +219,14 @@ func TestExpectedPongs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := s.Do(Order{Op: "cell"}, Sink{}); err != nil {
+		if _, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{}); err != nil {
 			t.Fatal(err)
 		}
 		s.Wake()
 	}
 	again, _ := s.ask()
 	p.lines <- strings.ReplaceAll(pongLine, "NONCE", again)
-	if _, err := s.Do(Order{Op: "cell"}, Sink{}); !errors.Is(err, errForeign) {
+	if _, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{}); !errors.Is(err, errForeign) {
 		t.Errorf("a pong that is repeated: %v", err)
 	}
 }
@@ -246,7 +246,7 @@ func FuzzDo(f *testing.F) {
 			return append(out, "EOF")
 		})
 		s := &Session{Process: p, Nonces: true}
-		_, err := s.Do(Order{Op: "program"}, Sink{Message: func(m *Message) { t.Errorf("%+v is an answer", m) }})
+		_, err := s.Do(t.Context(), Order{Op: "program"}, Sink{Message: func(m *Message) { t.Errorf("%+v is an answer", m) }})
 		if v := (*ViolationError)(nil); !errors.As(err, &v) {
 			t.Errorf("it ends with %v", err)
 		}
