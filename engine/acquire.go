@@ -37,7 +37,8 @@ type machine struct {
 	session           *interpreter.Session // nil if there is none
 	img               *brig.Image
 	notes             []string // in addition to the provider's notes
-	releaseCreateSlot func()   // releases the creation slot; nil if the machine has none
+	program           programFile
+	releaseCreateSlot func() // releases the creation slot; nil if the machine has none
 }
 
 // maxSlotHold is how long a one-shot may keep its creation slot while its

@@ -58,7 +58,10 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	defer context.AfterFunc(ctx, func() { a.stopInstance(context.Cause(ctx), false) })()
 	defer a.startTimeout(j.cmd.Timeout, j.grace)()
 	_, s := span.Start(ctx, "guest.program")
-	end, err := m.session.Do(ctx, j.order, interpreter.Sink{Output: a.output, Message: a.step.message})
+	end, err := m.session.Do(ctx, j.order, interpreter.Sink{Output: a.output, Message: func(said *interpreter.Message) {
+		m.program.note(said, j.order.Code)
+		a.step.message(said)
+	}})
 	a.res.Duration = time.Since(begin)
 	if end != nil && end.Closed || errors.Is(err, interpreter.ErrGone) {
 		m.session.Rest(begin.Add(min(a.res.Duration+restTime, j.cmd.Timeout)), a.output)

@@ -126,6 +126,7 @@ func (ws *workspaces) commitQuiet(ctx context.Context, m *machine, actor string)
 	if err := m.in.Quiet(ctx, 0); err != nil {
 		return nil, err
 	}
+	m.program.remove(ctx, m.in, m.rec.Spec.User)
 	return ws.commit(ctx, m.rec, m.in, actor)
 }
 

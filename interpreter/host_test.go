@@ -184,7 +184,9 @@ func (d *driver) program(o interpreter.Order) (end interpreter.Message, code int
 	d.t.Helper()
 	o.Op = "program"
 	d.send(o)
-	end = d.next()
+	for end.Type == "" || end.Type == "file" {
+		end = d.next()
+	}
 	return end, d.wait(), d.out.take(), d.errout.take()
 }
 

@@ -64,6 +64,10 @@ type Message struct {
 	// Of installed: the requirements that a step passed to pip.
 	Packages []string `json:"packages,omitempty"`
 
+	// Of file: the path of the file of a program. It is written when the program
+	// can use it.
+	Path string `json:"path,omitempty"`
+
 	// Of a program's end: its exit code, the return value of main, its failure,
 	// whether artifacts/ has files, and whether the driver has closed its output.
 	Code      int             `json:"code,omitempty"`

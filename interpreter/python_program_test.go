@@ -25,7 +25,7 @@ type programCase struct {
 
 var pythonPrograms = []programCase{
 	{name: "empty", code: ""},
-	{name: "script", code: "import sys, os\nprint(__name__, __file__, sys.argv, sys.path[0] == os.getcwd(), 'driver' in str(sys.path))", stdout: "__main__ main.py ['main.py'] True False\n"},
+	{name: "script", code: "import sys, os\nprint(__name__, __file__, sys.argv, sys.path[0] == os.getcwd(), 'driver' in str(sys.path))", stdout: "__main__ {dir}/main.py ['main.py'] True False\n"},
 	{name: "main", code: "def main():\n    print(__name__)\n    return {'a': [1, None, True, 'é\\ud800']}", stdout: "__main__\n", returned: `{"a": [1, null, true, "\u00e9\ud800"]}`},
 	{name: "main returns nothing", code: "def main(): pass", returned: "null"},
 	{name: "arguments", code: "def main(a, b=2): return [a, b, __name__]", arguments: `{"a":{"x":"/\u00e9\ud83d\ude00\n"}}`, returned: `[{"x": "/\u00e9\ud83d\ude00\n"}, 2, "main"]`},
@@ -110,7 +110,7 @@ func (c programCase) check(t *testing.T, d *driver) {
 		t.Errorf("ended with %d and said %+v, want %d", code, end, c.exit)
 	}
 	same(t, "returned", string(end.Returned), c.returned)
-	same(t, "stdout", stdout, c.stdout)
+	same(t, "stdout", stdout, strings.ReplaceAll(c.stdout, "{dir}", d.dir))
 	same(t, "stderr", stderr, c.stderr)
 	if c.failure == "" {
 		if end.Failure != nil {

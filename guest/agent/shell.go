@@ -44,6 +44,7 @@ type shellMessage struct {
 	Code      int    `json:"code,omitempty"`
 	Artifacts bool   `json:"artifacts,omitempty"`
 	Closed    bool   `json:"closed,omitempty"`
+	Path      string `json:"path,omitempty"`
 }
 
 // shellDriver drives a bash process. If a cell ends the process, the driver
@@ -145,8 +146,8 @@ func (d *shellDriver) program(o shellOrder) int {
 		os.Stderr.WriteString("bash: " + err.Error() + "\n")
 		return 126
 	}
-	file := filepath.Join(d.dir, "main.sh")
-	if err := os.WriteFile(file, []byte(o.Code), 0o600); err != nil {
+	file, err := d.writeScript(o)
+	if err != nil {
 		return fail(err)
 	}
 	cmd := exec.Command("bash", file)
@@ -156,7 +157,7 @@ func (d *shellDriver) program(o shellOrder) int {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	restore := setLimits(o.Limits["nproc"], o.Limits["nofile"])
-	err := cmd.Start()
+	err = cmd.Start()
 	restore()
 	if err != nil {
 		return fail(err)

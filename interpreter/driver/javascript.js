@@ -29,6 +29,7 @@ const later = setImmediate;
 let channel = 3; // of orders
 let messages = 3;
 const artifacts = '/workspace/artifacts';
+const ours = path.join(__dirname, 'javascript'); // the begin of the driver's file names
 
 // The maximum size of the JSON representation of a result.
 const maxJSON = 8 << 20;
@@ -108,6 +109,7 @@ function simple(order) {
   if (order.op === 'ping') say({ type: 'pong' });
   if (order.op === 'renew') require('./javascript_renew.js').renew();
   if (order.op === 'warm') {
+    require('./javascript_program.js');
     for (const name of ['assert', 'child_process', 'crypto', 'events', 'fs/promises', 'http', 'https', 'os', 'stream', 'timers/promises', 'util', 'zlib']) require(name);
     void [process.stdout, process.stderr, globalThis.Headers, globalThis.crypto, globalThis.TextDecoder];
   }
@@ -182,12 +184,15 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 // --- Programs ---
 
 // program runs one program. It calls main if the order has arguments, or if
-// main is defined and the program does not call it itself. The process exits
-// as Node.js does; the end is the last message.
+// main is defined and has not been entered when the program would end. The
+// process exits as Node.js does; the end is the last message.
 function program(order) {
   process.removeListener('SIGINT', interrupt);
-  let returned, failure, unheard, tray;
-  onExit((code) => {
+  const { File, Watch, own } = require('./javascript_program.js');
+  let returned, failure, unheard, tray, watch, file;
+  onExit((pass) => (watch ? watch.emit(pass) : pass()), (code) => {
+    const late = code === 0 && watch && watch.due();
+    if (late) late();
     // Node.js would write this after the exit event, when the host no longer
     // reads.
     if (unheard && code !== 0) writeOut(2, unheard);
@@ -217,10 +222,12 @@ function program(order) {
   const given = order.arguments !== undefined && order.arguments !== null;
   let source, name;
 
-  // The program is a module: it imports, exports or awaits at its top level.
+  // load runs the code, and returns its main function.
   async function load() {
     const tail = "\n;return typeof main === 'function' ? main : undefined;";
-    const module = { exports: {}, filename: name, children: [], loaded: false };
+    const module = { exports: {}, filename: '', children: [], loaded: false };
+    own(file, module);
+    name = file.named ? file.write() : file.path;
     const params = ['exports', 'require', 'module', '__filename', '__dirname'];
     let body;
     try {
@@ -238,47 +245,43 @@ function program(order) {
     return found || (typeof out === 'function' ? out : out && typeof out.main === 'function' ? out.main : undefined);
   }
 
+  // The program is a module: it imports, exports or awaits at its top level.
   async function loadModule(cause) {
-    const file = path.join(process.cwd(), `.brig-main-${process.pid}.mjs`);
-    fs.writeFileSync(file, source + "\n;export const __brig_main = typeof main === 'function' ? main : undefined;\n");
+    const end = file.asModule("\n;export const __brig_main = typeof main === 'function' ? main : undefined;\n");
     try {
-      const m = await import(pathToFileURL(file).href);
+      const m = await import(pathToFileURL(file.path).href);
       return m.__brig_main || (typeof m.default === 'function' ? m.default : undefined);
     } catch (err) {
       // If it is not a module either, the first error is the right one.
       if (err instanceof SyntaxError && !/\b(import|export|await)\b/.test(String(cause.message))) throw cause;
       throw err;
     } finally {
-      fs.rmSync(file, { force: true });
+      end();
     }
   }
 
-  // Scripts that call main themselves are not changed, unless there are
-  // arguments.
-  function callsMain() {
-    const uses = source.match(/(^|[^.\w$])main\s*\(/g) || [];
-    const definitions = source.match(/\bfunction\s*\*?\s*main\s*\(/g) || [];
-    return uses.length > definitions.length;
-  }
-
-  (async () => {
-    enter(order);
-    source = String(order.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
-    name = path.join(process.cwd(), 'main.js');
-    if (order.artifacts) tray = layOut('artifacts');
-    process.argv.splice(1, process.argv.length - 1, name);
-    const main = await load();
-    if (!main) {
-      if (given) throw new ReferenceError('arguments were given, but the program defines no function called main');
-      return;
-    }
-    if (!given && callsMain()) return;
-    const value = await main(given ? order.arguments : {});
+  async function call(main, argument) {
+    const value = await main(argument);
     if (value === undefined) return;
     if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError('main returned a value that JSON cannot carry: ' + value);
     const json = stringify(value);
     if (json === undefined) throw new TypeError('main returned a value that JSON cannot carry: a ' + typeof value);
     returned = json;
+  }
+
+  (async () => {
+    enter(order);
+    source = String(order.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
+    file = new File(String(order.code || ''), say);
+    if (order.artifacts) tray = layOut('artifacts');
+    if (!given && /main|exports|export/.test(source)) watch = new Watch(source, tokensOf);
+    const main = await load();
+    if (!main) {
+      if (given) throw new ReferenceError('arguments were given, but the program defines no function called main');
+      return;
+    }
+    if (watch) watch.whenDue(main, () => call(main, {}).catch(fail));
+    else await call(main, given ? order.arguments : {});
   })().catch(fail);
 }
 
@@ -290,11 +293,13 @@ function closeOutput(fd) {
   }
 }
 
-// onExit calls f with the exit code after all other exit listeners.
-function onExit(f) {
+// onExit calls f with the exit code after all other exit listeners, and idle
+// with a function that calls the listeners of beforeExit.
+function onExit(idle, f) {
   const { emit } = process;
   let said = false;
   const wrapped = function (event, code) {
+    if (event === 'beforeExit') return idle(() => apply(emit, this, arguments));
     if (event !== 'exit' || said) return apply(emit, this, arguments);
     let failed = true;
     try {
@@ -311,7 +316,7 @@ function onExit(f) {
 
 function describe(err) {
   const isError = err instanceof Error || (err && typeof err.stack === 'string');
-  const trace = isError ? String(err.stack).split('\n').filter((l) => !l.includes(__filename)).join('\n') : String(err);
+  const trace = isError ? String(err.stack).split('\n').filter((l) => !l.includes(ours)).join('\n') : String(err);
   return {
     name: String((isError && err.name) || 'Error'),
     message: String(isError ? err.message : err).slice(0, 4000),

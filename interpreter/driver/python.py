@@ -430,7 +430,8 @@ def watch(actions):
 
 def fork_by_default():
     """Make multiprocessing fork, as before Python 3.14. Its other start
-    methods read the program from a file, which does not exist here."""
+    methods import the program again, for which most programs are not written,
+    and a cell has no file."""
 
     def context(module):
         module._default_context = module.DefaultContext(module._concrete_contexts["fork"])
@@ -495,9 +496,9 @@ def confine(limits):
         resource.setrlimit(which, (n, n))
 
 
-def become(name):
+def become(name, kind=type(sys)):
     """Create a module and register it under its name."""
-    module = type(sys)(name)
+    module = kind(name)
     module.__builtins__ = __builtins__
     sys.modules[name] = module
     return module
@@ -528,12 +529,16 @@ def program(order, channel):
     tray = None
     on_interrupt(_signal.default_int_handler)
     sys.argv = ["main.py"]
-    module = become("__main__" if arguments is None else "main")
+    own = sibling("python_program")
+    module = become("__main__" if arguments is None else "main", own.Program)
     sys.modules["__main__"] = module
-    module.__file__ = "main.py"
     try:
         enter(order)
         search_path(order.get("env"))
+        own.Program.file = own.File(order.get("code", ""), channel)
+        module.__file__ = own.Program.file.path
+        if own.names_file(order.get("code", "")):
+            module.__file__ = own.Program.file.write()
         if order.get("artifacts"):
             tray = lay_out("artifacts")
         confine(order.get("limits"))
@@ -572,17 +577,22 @@ def lay_out(name):
 
 def run(source, arguments, module, answer):
     """Run the source. Call main if the order has arguments, or if main is
-    defined and the program does not use it itself."""
+    defined and has not been entered when the program would end."""
     source = source[1:] if source.startswith("\ufeff") else source
     remember("main.py", source)
-    code = compile(source, "main.py", "exec", dont_inherit=True)
+    watch = None
+    if arguments is None and "main" in source:
+        watch = sibling("python_program").Watch(source)
+        code = watch.code
+    else:
+        code = compile(source, "main.py", "exec", dont_inherit=True)
     exec(code, module.__dict__)
     main = module.__dict__.get("main")
     if not callable(main):
         if arguments is not None:
             raise NameError("arguments were given, but the program defines no function called main")
         return
-    if arguments is None and uses_main(code):
+    if watch is not None and not watch.due():
         return
     value = main(**(arguments or {}))
     if hasattr(value, "__await__"):
@@ -606,23 +616,6 @@ def remember(name, source):
     except ImportError:
         return
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-
-
-def uses_main(code):
-    """Report whether module-level code reads the name main, as scripts do."""
-    import opcode
-
-    load, extend = opcode.opmap["LOAD_NAME"], opcode.EXTENDED_ARG
-    arg = 0
-    for i in range(0, len(code.co_code), 2):
-        op, low = code.co_code[i], code.co_code[i + 1]
-        arg = arg << 8 | low
-        if op == extend:
-            continue
-        if op == load and code.co_names[arg] == "main":
-            return True
-        arg = 0
-    return False
 
 
 def fail(exc, answer):

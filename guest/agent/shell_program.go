@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// selfNames are the ways in which a script can learn the name of its own file.
+var selfNames = []string{"$0", "${0", "BASH_SOURCE", "BASH_ARGV0", "caller", "main.sh"}
+
+// maxScriptNames bounds the names that are tried for a script's file.
+const maxScriptNames = 10
+
+// writeScript writes a script into its working directory if the script can use
+// its own name, because scripts find other files beside them. All other scripts
+// stay in the driver's directory, so that the working directory has only the
+// user's files.
+func (d *shellDriver) writeScript(o shellOrder) (file string, err error) {
+	private := filepath.Join(d.dir, "main.sh")
+	for _, name := range selfNames {
+		if !strings.Contains(o.Code, name) {
+			continue
+		}
+		file, err := d.placeScript(o)
+		if err != nil {
+			break // the user may not write there, or the disk is full
+		}
+		return file, nil
+	}
+	return private, os.WriteFile(private, []byte(o.Code), 0o600)
+}
+
+// placeScript writes a script to a name that is free in its working directory.
+// An existing file with the same content is the script itself.
+func (d *shellDriver) placeScript(o shellOrder) (file string, err error) {
+	dir, code := o.Dir, []byte(o.Code)
+	if dir == "" {
+		if dir, err = os.Getwd(); err != nil {
+			return "", err
+		}
+	}
+	for n := range maxScriptNames {
+		file = filepath.Join(dir, "main.sh")
+		if n > 0 {
+			file = filepath.Join(dir, fmt.Sprintf("main-%d.sh", n))
+		}
+		f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, fs.ErrExist) {
+			if st, err := os.Stat(file); err != nil || st.Size() != int64(len(code)) {
+				continue
+			}
+			if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, code) {
+				return file, nil
+			}
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = f.Write(code)
+		if err = errors.Join(err, f.Close()); err == nil {
+			// A workspace must not keep the file.
+			err = d.say.Encode(shellMessage{Type: "file", Path: file})
+		}
+		if err != nil {
+			os.Remove(file)
+			return "", err
+		}
+		return file, nil
+	}
+	return "", fs.ErrExist
+}

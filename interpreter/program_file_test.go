@@ -1,0 +1,102 @@
+package interpreter_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig/interpreter"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// selfPrograms are programs that use their own file, by language. Each one
+// prints "ok", or fails. testdata/self.txtar has them.
+func selfPrograms(t *testing.T) []txtar.File {
+	t.Helper()
+	a, err := txtar.ParseFile(filepath.Join("testdata", "self.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Files
+}
+
+// startFor starts the driver for a program by the extension of its file.
+func startFor(t *testing.T, file string) *driver {
+	t.Helper()
+	switch filepath.Ext(file) {
+	case ".py":
+		return startPython(t)
+	case ".sh":
+		return startBash(t, buildAgent(t))
+	}
+	return startNode(t)
+}
+
+// A program finds itself under its own name, in a directory that is empty, that
+// has another file of that name, or that it cannot write to.
+func TestProgramFile(t *testing.T) {
+	for _, p := range selfPrograms(t) {
+		for _, place := range []string{"empty", "taken", "same", "sealed"} {
+			if place == "sealed" && (os.Geteuid() == 0 || strings.Contains(p.Name, "beside")) {
+				continue // root may write everywhere; a private file has no neighbours
+			}
+			t.Run(p.Name+"/"+place, func(t *testing.T) {
+				t.Parallel()
+				d := startFor(t, p.Name)
+				d.stdin.Close()
+				code := string(p.Data)
+				write := func(name, text string) {
+					if err := os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				write("data.txt", "ok")
+				names := []string{"main.py", "main.js", "main.mjs", "main.sh"}
+				for _, name := range names {
+					switch place {
+					case "taken":
+						write(name, "another program")
+					case "same":
+						write(name, code)
+					}
+				}
+				if place == "sealed" {
+					if err := os.Chmod(d.dir, 0o555); err != nil {
+						t.Fatal(err)
+					}
+				}
+				end, exit, stdout, stderr := d.program(interpreter.Order{Code: code})
+				if exit != 0 || end.Failure != nil || strings.TrimSpace(stdout) != "ok" {
+					t.Errorf("exit %d, stdout %q\n%s", exit, stdout, stderr)
+				}
+				for _, name := range names {
+					b, _ := os.ReadFile(filepath.Join(d.dir, name))
+					if place == "taken" && string(b) != "another program" {
+						t.Errorf("%s was replaced by %q", name, b)
+					}
+				}
+			})
+		}
+	}
+}
+
+// The directory of a program that cannot name its file has only the files of
+// the user.
+func TestProgramFileIsNotWritten(t *testing.T) {
+	for name, code := range map[string]string{
+		"a.py":  "import os\nprint(os.listdir('.'))\nif __name__ == '__main__': pass",
+		"a.js":  "console.log(require('fs').readdirSync('.'))",
+		"a.mjs": "import fs from 'fs'\nexport const x = 1\nsetTimeout(() => console.log(fs.readdirSync('.')), 1)",
+		"a.sh":  `ls -A`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := startFor(t, name)
+			d.stdin.Close()
+			_, exit, stdout, stderr := d.program(interpreter.Order{Code: code})
+			if exit != 0 || strings.Trim(stdout, "[]\n") != "" {
+				t.Errorf("exit %d, stdout %q, stderr %s", exit, stdout, stderr)
+			}
+		})
+	}
+}
