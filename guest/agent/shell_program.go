@@ -26,24 +26,36 @@ func (d *shellDriver) writeScript(o shellOrder) (file string, err error) {
 		if !strings.Contains(o.Code, name) {
 			continue
 		}
-		file, err := d.placeScript(o)
-		if err != nil {
-			break // the user may not write there, or the disk is full
+		dir := o.Dir
+		if dir == "" {
+			if dir, err = os.Getwd(); err != nil {
+				return "", err
+			}
 		}
-		return file, nil
+		if file, err = d.placeScript(dir, []byte(o.Code)); err == nil {
+			return file, nil
+		}
+		// The user may not write there.
+		if err = linkAll(dir, d.dir); err == nil {
+			return d.placeScript(d.dir, []byte(o.Code))
+		}
+		break
 	}
 	return private, os.WriteFile(private, []byte(o.Code), 0o600)
 }
 
-// placeScript writes a script to a name that is free in its working directory.
-// An existing file with the same content is the script itself.
-func (d *shellDriver) placeScript(o shellOrder) (file string, err error) {
-	dir, code := o.Dir, []byte(o.Code)
-	if dir == "" {
-		if dir, err = os.Getwd(); err != nil {
-			return "", err
-		}
+// linkAll links the files of one directory in another one.
+func linkAll(from, to string) error {
+	entries, err := os.ReadDir(from)
+	for _, e := range entries {
+		err = errors.Join(err, os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
 	}
+	return err
+}
+
+// placeScript writes a script to a name that is free in a directory.
+// An existing file with the same content is the script itself.
+func (d *shellDriver) placeScript(dir string, code []byte) (file string, err error) {
 	for n := range maxScriptNames {
 		file = filepath.Join(dir, "main.sh")
 		if n > 0 {

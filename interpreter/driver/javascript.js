@@ -225,9 +225,7 @@ function program(order) {
   // load runs the code, and returns its main function.
   async function load() {
     const tail = "\n;return typeof main === 'function' ? main : undefined;";
-    const module = { exports: {}, filename: '', children: [], loaded: false };
-    own(file, module);
-    name = file.named ? file.write() : file.path;
+    const module = { exports: {}, children: [], loaded: false };
     const params = ['exports', 'require', 'module', '__filename', '__dirname'];
     let body;
     try {
@@ -236,6 +234,8 @@ function program(order) {
       if (!(err instanceof SyntaxError) || !/import|export|await|import\.meta/.test(source)) throw err;
       return loadModule(err);
     }
+    own(file, module);
+    name = file.named ? file.write() : file.path;
     const require = createRequire(name);
     // Scripts that check whether they are the main program are it, unless the
     // driver calls their main.
@@ -248,6 +248,7 @@ function program(order) {
   // The program is a module: it imports, exports or awaits at its top level.
   async function loadModule(cause) {
     const end = file.asModule("\n;export const __brig_main = typeof main === 'function' ? main : undefined;\n");
+    own(file, {});
     try {
       const m = await import(pathToFileURL(file.path).href);
       return m.__brig_main || (typeof m.default === 'function' ? m.default : undefined);

@@ -49,7 +49,7 @@ class File:
         for folder in (self.folder, "/tmp/.brig-program-%d" % os.getpid()):
             try:
                 if folder != self.folder:
-                    os.mkdir(folder, 0o700)
+                    self.link_all(folder)
                 for name in ["main.py"] + ["main-%d.py" % n for n in range(1, 10)]:
                     path = os.path.join(folder, name)
                     if self.create(path, data) or holds(path, data):
@@ -59,6 +59,13 @@ class File:
                         return
             except OSError:
                 pass  # it may not write here, or the disk is full
+
+    def link_all(self, folder):
+        """Make a directory with the files of the working directory, which this
+        user may not write to. Programs look for files beside their own."""
+        os.mkdir(folder, 0o700)
+        for name in os.listdir(self.folder):
+            os.symlink(os.path.join(self.folder, name), os.path.join(folder, name))
 
     def create(self, path, data):
         """Create the file. Return False if the path exists."""
