@@ -535,10 +535,7 @@ def program(order, channel):
     try:
         enter(order)
         search_path(order.get("env"))
-        own.Program.file = own.File(order.get("code", ""), channel)
-        module.__file__ = own.Program.file.path
-        if own.names_file(order.get("code", "")):
-            module.__file__ = own.Program.file.write()
+        own.give_file(module, order.get("code", ""), channel)
         if order.get("artifacts"):
             tray = lay_out("artifacts")
         confine(order.get("limits"))
@@ -734,10 +731,11 @@ def rehearse():
 
 def play(source):
     """Process a source as program does, as far as the effects can be reverted."""
-    module = type(sys)("rehearsal")
-    module.__file__ = "main.py"
+    own = sibling("python_program")
+    module = own.Program("rehearsal")
     enter({})
     search_path({})
+    own.give_file(module, "", None)
     try:
         run(source, None, module, {})
     except ZeroDivisionError as exc:

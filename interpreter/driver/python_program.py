@@ -33,7 +33,7 @@ class File:
         self.source = source
         self.channel = channel
         self.folder = sys.path[0]  # the working directory, see search_path
-        self.path = os.path.join(self.folder, "main.py")
+        self.path = self.folder.rstrip("/") + "/main.py"
         self.written = False
         self.lock = _thread.allocate_lock()
 
@@ -118,6 +118,14 @@ class Program(type(sys)):
 
 Program.__name__ = Program.__qualname__ = "module"
 Program.__module__ = "builtins"
+
+
+def give_file(module, source, channel):
+    """Give a program its file, and write it if the program can name it."""
+    Program.file = File(source, channel)
+    module.__file__ = Program.file.path
+    if names_file(source):
+        module.__file__ = Program.file.write()
 
 
 # -- The call of main ---------------------------------------------------------
