@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -229,9 +230,10 @@ func TestEndedCredentialsAreGenuine(t *testing.T) {
 // outlive them, a grant holds for a name, and the scope run is enough to read secrets
 // without hosts.
 func TestWhatCredentialsLeaveBehind(t *testing.T) {
-	now := time.Now()
+	var passed atomic.Int64
 	h := newFixture(t, func(o *engine.Options) {
-		o.Now, o.GrantSeed = func() time.Time { return now }, []byte("a seed of this test's own")
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
+		o.GrantSeed = []byte("a seed of this test's own")
 	})
 	admin := withRole(t, brig.Admin)
 	member, k := h.newKeyHolder(t, admin, brig.KeySpec{Name: "m", Role: brig.Member})
@@ -258,11 +260,11 @@ func TestWhatCredentialsLeaveBehind(t *testing.T) {
 	if _, err := h.Get(granted, "one"); err != nil {
 		t.Errorf("the next sandbox of the name: %v", err)
 	}
-	p, err := h.Processes("one").Start(granted, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "1h"}}})
+	p, err := h.Processes("one").Start(granted, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "3600"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	now = now.Add(2 * time.Minute)
+	passed.Add(int64(2 * time.Minute))
 	if _, err := h.Get(granted, "one"); brig.KindOf(err) != brig.Unauthenticated {
 		t.Errorf("the grant after its end: %v", err)
 	}
@@ -271,7 +273,7 @@ func TestWhatCredentialsLeaveBehind(t *testing.T) {
 	}
 	list, err := h.Processes("one").List(admin)
 	if err != nil || len(list) != 1 || list[0].PID != p.PID || list[0].Result != nil {
-		t.Errorf("the processes are %+v, %v", list, err)
+		t.Fatalf("the processes are %+v of %d, %v", *list[0], p.PID, err)
 	}
 	res, err := h.Exec(admin, "one", brig.Command{Argv: []string{"env", "V"}}, brig.IO{})
 	if err != nil || string(res.Stdout.Head) != "the value\n" {
