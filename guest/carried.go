@@ -145,8 +145,13 @@ func (p *Carried) receive(rest bool) (brig.From, []byte, error) {
 			if ended {
 				continue
 			}
-			if message, ok, err := p.message(f.Payload); ok || err != nil {
-				return brig.FromMessage, message, err
+			message, whole, err := p.message(f.Payload)
+			if err != nil {
+				return 0, nil, err
+			}
+			// The agent has its own order of output and messages, and needs no positions.
+			if _, position := parsePosition(message); whole && !position {
+				return brig.FromMessage, message, nil
 			}
 		default:
 			return 0, nil, violation("unexpected frame %d", f.Type)

@@ -1,8 +1,12 @@
 package guest
 
 import (
+	"net"
 	"strings"
 	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 )
 
 // FuzzMessage verifies that the frames of an agent with parts of messages are joined to
@@ -35,4 +39,22 @@ func FuzzMessage(f *testing.F) {
 			t.Errorf("received %q of %q", got, said)
 		}
 	})
+}
+
+// A driver states a position before a displayed value, also if the agent holds its
+// descriptors. The position is not a message.
+func TestCarriedSkipsPositions(t *testing.T) {
+	agent, host := net.Pipe()
+	defer agent.Close()
+	c := &Carried{output: host, frames: wire.NewReader(host)}
+	go func() {
+		for _, line := range []string{"=3,0\n", "one\n", "=x\n"} {
+			_ = wire.Write(agent, wire.TypeResult, []byte(line)) // the test ends without it
+		}
+	}()
+	for _, want := range []string{"one", "=x"} {
+		if from, got, err := c.Receive(); from != brig.FromMessage || string(got) != want || err != nil {
+			t.Errorf("received %q of %v, %v; want %q", got, from, err, want)
+		}
+	}
 }
