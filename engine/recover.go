@@ -197,10 +197,13 @@ func (e *Engine) housekeep() {
 
 // pruneExpired removes old outcomes and sandboxes that ended long ago.
 func (e *Engine) pruneExpired(ctx context.Context) error {
-	now, credentials := e.Now(), e.Clock.Now()
+	now, sessions := e.Now(), e.Clock.Now()
+	if now.Before(sessions) {
+		sessions = now // a system clock that was wrong for a moment must not delete sessions
+	}
 	errs := []error{
 		e.Store.PruneRuns(ctx, now.Add(-e.RunRetention)), e.pruneAudit(ctx, now),
-		e.Store.PruneSessions(ctx, credentials, credentials.Add(-e.SessionIdle)),
+		e.Store.PruneSessions(ctx, sessions, sessions.Add(-e.SessionIdle)),
 		e.Store.PruneUsage(ctx, brig.DayOf(now.AddDate(0, 0, -usageRetention))),
 	}
 	var old, paused []*brig.Record

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -516,5 +517,48 @@ func TestSignatureRateLimit(t *testing.T) {
 	}
 	if told[http.StatusUnauthorized] < 20 || told[http.StatusTooManyRequests] < 300 || compared != told[http.StatusUnauthorized] {
 		t.Errorf("it is told %v, and %d were compared", told, compared)
+	}
+}
+
+// A burst of wrong signatures from one address is limited before the search for their
+// keys, which serves one request at a time.
+func TestSignatureBurst(t *testing.T) {
+	_, d, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	search := make(chan struct{})
+	d.Options.TenantKeys = func(context.Context, string) ([]string, error) { return nil, nil }
+	d.Options.Existing = func(context.Context) ([]string, error) {
+		<-search
+		return nil, nil
+	}
+	limited, others := make(chan struct{}, 100), make(chan int, 100)
+	var burst sync.WaitGroup
+	for range 100 {
+		burst.Go(func() {
+			resp, _ := doRequest(t, http.MethodGet, srv.URL+"/files?path=x&signature=v1_x", "")
+			if resp.StatusCode == http.StatusTooManyRequests {
+				limited <- struct{}{}
+			} else {
+				others <- resp.StatusCode
+			}
+		})
+	}
+	for n := range 50 {
+		select {
+		case <-limited:
+		case <-time.After(30 * time.Second):
+			t.Errorf("%d of 100 requests are limited", n)
+			close(search)
+			burst.Wait()
+			return
+		}
+	}
+	close(search)
+	burst.Wait()
+	close(others)
+	for code := range others {
+		if code != http.StatusUnauthorized {
+			t.Errorf("a request within the limit gets %d", code)
+		}
 	}
 }

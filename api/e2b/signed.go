@@ -93,35 +93,54 @@ func (p *ports) serveSigned(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if len(r.URL.RawQuery) <= maxSignedText {
-		id, err := p.signedSandbox(r)
-		if err != nil {
-			p.fail(w, r, err)
-			return
-		}
-		if id != "" {
+		if id := p.signedByReceiver(r); id != "" {
 			p.serve(w, r, target{id: id, port: portEnvd})
 			return
 		}
 	}
-	if err := p.signatureLimit.Reserve(r); err != nil {
+	// The request counts as a guess before the search, so that a burst from one
+	// address cannot occupy the search.
+	release, err := p.signatureLimit.Hold(r)
+	if err != nil {
 		p.fail(w, r, err)
 		return
 	}
-	p.fail(w, r, brig.Errorf(brig.Unauthenticated, "invalid signature"))
+	id := ""
+	if len(r.URL.RawQuery) <= maxSignedText {
+		if id, err = p.signedSandbox(r); err != nil {
+			p.fail(w, r, err)
+			return
+		}
+	}
+	if id == "" {
+		p.fail(w, r, brig.Errorf(brig.Unauthenticated, "invalid signature"))
+		return
+	}
+	release()
+	p.serve(w, r, target{id: id, port: portEnvd})
+}
+
+// signedByReceiver returns the id of the sandbox whose token signed r's URL, if a key
+// that received the token from this API signed it.
+func (p *ports) signedByReceiver(r *http.Request) (id string) {
+	got, want := r.URL.Query().Get("signature"), signature(r)
+	for id := range p.tokens.candidates() {
+		if r.Context().Err() != nil {
+			return ""
+		}
+		if _, ok := p.tokens.signerAmong(p.cache.receivers(id), id, got, want); ok {
+			return id
+		}
+	}
+	return ""
 }
 
 // signedSandbox returns the id of the sandbox whose token signed r's URL, or an
-// empty id. It compares the keys that received a token from this API first.
-// Only one request at a time compares the other keys of all tenants, because the
+// empty id. Only one request at a time compares the keys of all tenants, because the
 // client is not authenticated yet.
 func (p *ports) signedSandbox(r *http.Request) (id string, err error) {
 	ctx := r.Context()
 	got, want := r.URL.Query().Get("signature"), signature(r)
-	for id := range p.tokens.candidates() {
-		if _, ok := p.tokens.signerAmong(p.cache.receivers(id), id, got, want); ok {
-			return id, nil
-		}
-	}
 	if p.TenantKeys == nil {
 		return "", nil
 	}

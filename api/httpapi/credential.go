@@ -12,7 +12,7 @@ var (
 	// credential matches the credentials that Brig issues: keys, grants,
 	// sessions, keys in E2B's form, sandbox tokens, and signatures of E2B's URLs.
 	// A sandbox token begins with the id of the key from which it was derived.
-	credential = regexp.MustCompile(`brig_[A-Za-z0-9_.~-]{40}|e2b_[0-9A-Fa-f]{40}|k(?:[0-9a-f]{20}|[a-z2-7]{26})(?:~[A-Za-z0-9_-]+)?\.[0-9a-f]{64}` +
+	credential = regexp.MustCompile(`brig_(?:session_)?[A-Za-z0-9]{40}|brig_grant_[A-Za-z0-9_-]{40}|e2b_[0-9A-Fa-f]{40}|k(?:[0-9a-f]{20}|[a-z2-7]{26})(?:~[A-Za-z0-9_-]+)?\.[0-9a-f]{64}` +
 		`|(?:^|[^A-Za-z0-9_-])signature["']?[=:]["']?v1_[A-Za-z0-9+/_ -]{43}`)
 	// webToken matches a JSON Web Token.
 	webToken = regexp.MustCompile(`eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`)

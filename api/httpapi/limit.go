@@ -47,6 +47,19 @@ func (l *Limit) Reserve(r *http.Request) error {
 	return nil
 }
 
+// Hold is Reserve, but release gives the request back, if it did not have to be
+// limited.
+func (l *Limit) Hold(r *http.Request) (release func(), err error) {
+	now := time.Now()
+	x := l.limiter(client(r))
+	held := x.ReserveN(now, 1)
+	if !held.OK() || held.DelayFrom(now) > 0 {
+		held.CancelAt(now)
+		return nil, l.tooMany(x, now)
+	}
+	return func() { held.CancelAt(now) }, nil
+}
+
 // Check returns the error that Reserve would return, but does not count the
 // request.
 func (l *Limit) Check(r *http.Request) error {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"net/http/httputil"
+	"strings"
 )
 
 // Proxy forwards a request to a sandbox with p, and the response back. It
@@ -14,6 +15,7 @@ func (s Shield) Proxy(p httputil.ReverseProxy, w http.ResponseWriter, r *http.Re
 	p.Rewrite = func(p *httputil.ProxyRequest) {
 		rewrite(p)
 		s.Request(p.Out)
+		refuseHTTPUpgrade(p.Out.Header)
 	}
 	p.ModifyResponse = func(r *http.Response) error {
 		ShieldResponse(r.Header)
@@ -23,6 +25,21 @@ func (s Shield) Proxy(p httputil.ReverseProxy, w http.ResponseWriter, r *http.Re
 		return modify(r)
 	}
 	p.ServeHTTP(shieldedWriter{w}, r)
+}
+
+// refuseHTTPUpgrade removes an offer to continue with another version of HTTP, or with
+// TLS, which several clients make by themselves. If the sandbox accepted it, the
+// client's later requests would pass unread, with its credentials.
+func refuseHTTPUpgrade(h http.Header) {
+	for _, offer := range strings.Split(strings.Join(h.Values("Upgrade"), ","), ",") {
+		name, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(offer)), "/")
+		if name == "h2c" || name == "h2" || name == "http" || name == "tls" {
+			h.Del("Upgrade")
+			h.Del("Connection")
+			h.Del("HTTP2-Settings")
+			return
+		}
+	}
 }
 
 // shieldedWriter shields the informational responses of a sandbox, which a

@@ -94,6 +94,7 @@ func TestShieldRequest(t *testing.T) {
 		{"a key in the path", "/", "/a%20b/" + e2bKey + "/c", "/a%20b/removed/c"},
 		{"an escaped key in the path", "/", "/a/%65" + e2bKey[1:], "/a/removed"},
 		{"a path of the guest's own", "/", "/a%2Fb/brig_x", "/a%2Fb/brig_x"},
+		{"a package of the guest's own", "/", "/simple/brig_sdk-1.0.0-cp312-cp312-manylinux_2_17_x86_64.whl", "/simple/brig_sdk-1.0.0-cp312-cp312-manylinux_2_17_x86_64.whl"},
 		{"a signature in the query", "?", "path=x&signature=v1_" + strings.Repeat("aB/", 14) + "%2B", "path=x"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, "http://sandbox/", nil)
@@ -186,5 +187,46 @@ func TestShieldResponse(t *testing.T) {
 	httpapi.ShieldResponse(h)
 	if want := []string{"a=1; HttpOnly", "b=2", "c=domain=x; HttpOnly", "d=4; SameSite=Lax", "__Secure-x=y"}; !slices.Equal(h["Set-Cookie"], want) || len(h) != 1 {
 		t.Errorf("%q, want %q", h, want)
+	}
+}
+
+// A sandbox cannot take over a connection as another version of HTTP, on which later
+// requests would pass unread. Other protocols pass.
+func TestShieldRefusesHTTPUpgrade(t *testing.T) {
+	guest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") == "" {
+			fmt.Fprint(w, "no upgrade", r.Header.Get("HTTP2-Settings"))
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+	}))
+	t.Cleanup(guest.Close)
+	to, _ := url.Parse(guest.URL)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		shield.Proxy(httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}, w, r)
+	}))
+	t.Cleanup(srv.Close)
+	for offer, want := range map[string]int{"h2c": 200, "H2C": 200, "HTTP/2.0": 200, "websocket, h2c": 200, "TLS/1.2": 200, "websocket": 101, "SPDY/3.1": 101} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Connection", "Upgrade, HTTP2-Settings")
+		req.Header.Set("Upgrade", offer)
+		req.Header.Set("HTTP2-Settings", "AAMAAABkAARAAAAAAAIAAAAA")
+		resp, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatalf("%s: %v", offer, err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %d, want %d", offer, resp.StatusCode, want)
+		}
 	}
 }
