@@ -236,7 +236,16 @@ func TestOutputOfChildren(t *testing.T) {
 	if _, err := e.Exec(ctx, name, brig.Command{Shell: "pgrep -fc '^sleep 1001'"}, brig.IO{Stdout: &out}); err != nil || out.String() != "2\n" {
 		t.Errorf("%v; of two children left behind, %q are left", err, &out)
 	}
-	// Those of a run end with its sandbox.
+	// Those of a run end with its sandbox, after a result that does not depend on them.
+	for _, p := range []brig.Program{
+		{Language: brig.Bash, Code: "mkdir -p artifacts; echo a >artifacts/a.csv; sleep 1001 & echo now", Timeout: 4 * time.Second, Grace: time.Second},
+		{Language: brig.Python, Code: "import os, subprocess\nos.makedirs('artifacts')\nopen('artifacts/a.csv', 'w').close()\nprint('now', flush=True)\nsubprocess.Popen(['sleep', '1001'])\nos._exit(0)", Timeout: 4 * time.Second},
+	} {
+		o, err := e.Run(ctx, p, brig.IO{})
+		if err != nil || o.ExitCode != 0 || o.TimedOut || o.Error != nil || string(o.Stdout.Head) != "now\n" || p.Language == brig.Bash && len(o.Artifacts) != 1 {
+			t.Errorf("a child that outlives %s: %+v, %v", p.Code, o, err)
+		}
+	}
 	if o, err := e.Run(ctx, brig.Program{Language: brig.Bash, Code: "yes & echo now"}, brig.IO{}); err != nil || o.ExitCode != 0 || !strings.Contains(string(o.Stdout.Head), "now\n") {
 		t.Errorf("a child that floods: %+v, %v", o.Result.ExitCode, err)
 	}

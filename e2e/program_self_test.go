@@ -124,6 +124,8 @@ func TestProgramFileAndWorkspace(t *testing.T) {
 		{"python", brig.Program{Language: brig.Python, Code: "open('a', 'w').write(open(__file__).read())"}, "a"},
 		{"javascript", brig.Program{Language: brig.JavaScript, Code: "require('fs').copyFileSync(__filename, 'b')"}, "a b"},
 		{"module", brig.Program{Language: brig.JavaScript, Code: "import fs from 'fs'\nfs.copyFileSync(new URL(import.meta.url), 'c')"}, "a b c"},
+		{"module that exits", brig.Program{Language: brig.JavaScript, Code: "import fs from 'fs'\nfs.writeFileSync('c', 'x')\nprocess.exit(0)"}, "a b c"},
+		{"module that exits again", brig.Program{Language: brig.JavaScript, Code: "import fs from 'fs'\nfs.writeFileSync('c', 'x')\nprocess.exit(0)"}, "a b c"},
 		{"bash", brig.Program{Language: brig.Bash, Code: `cp "$0" d`}, "a b c d"},
 		{"killed", brig.Program{Language: brig.Python, Code: "import os\nopen('e', 'w').write(open(__file__).read())\nos.kill(os.getpid(), 9)"}, "a b c d e"},
 		{"timeout", brig.Program{Language: brig.Python, Code: "import time\nopen('f', 'w').write(open(__file__).read())\nwhile True: time.sleep(1)", Timeout: time.Second, Grace: 10 * time.Second}, "a b c d e f"},

@@ -20,7 +20,11 @@ const endReportTimeout = 5 * time.Second
 
 // restTime is the maximum time for which the engine waits for the output of
 // processes that a program has left behind. The end of the sandbox ends them.
-const restTime = 5 * time.Second
+// restSize is the maximum size of that output, as the caller may be slow to read it.
+const (
+	restTime = 5 * time.Second
+	restSize = 2 * brig.MiB
+)
 
 // programRun is one run of a program in an interpreter.
 type programRun struct {
@@ -56,15 +60,17 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	a.copyStdin(sio.Stdin)
 	begin := time.Now()
 	defer context.AfterFunc(ctx, func() { a.stopInstance(context.Cause(ctx), false) })()
-	defer a.startTimeout(j.cmd.Timeout, j.grace)()
+	stopTimeout := a.startTimeout(j.cmd.Timeout, j.grace)
+	defer stopTimeout()
 	_, s := span.Start(ctx, "guest.program")
 	end, err := m.session.Do(ctx, j.order, interpreter.Sink{Output: a.output, Message: func(said *interpreter.Message) {
 		m.program.note(said, j.order.Code)
 		a.step.message(said)
 	}})
 	a.res.Duration = time.Since(begin)
+	stopTimeout() // the program has ended in time, or the timeout has ended it
 	if end != nil && end.Closed || errors.Is(err, interpreter.ErrGone) {
-		m.session.Rest(begin.Add(min(a.res.Duration+restTime, j.cmd.Timeout)), a.output)
+		m.session.Rest(begin.Add(min(a.res.Duration+restTime, j.cmd.Timeout)), restSize, a.output)
 	}
 	endStep(s, err)
 	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()
@@ -130,10 +136,10 @@ func (a *programRun) startTimeout(timeout, grace time.Duration) (end func()) {
 			a.stopInstance(nil, true)
 		}
 	})
-	return func() {
+	return sync.OnceFunc(func() {
 		timer.Stop()
 		close(over)
-	}
+	})
 }
 
 // requestStop asks the program to end, and reports whether it ended within the grace

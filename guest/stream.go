@@ -142,7 +142,7 @@ func (s *stream) receiveRest(deadline time.Time) (brig.From, []byte, error) {
 	if s.buf == nil {
 		s.buf = make([]byte, pipeCapacity)
 	}
-	for {
+	for time.Now().Before(deadline) {
 		var open []unix.PollFd
 		for i, fd := range [2]int{s.stdout, s.stderr} {
 			if s.outEnd[i] {
@@ -156,14 +156,15 @@ func (s *stream) receiveRest(deadline time.Time) (brig.From, []byte, error) {
 				open = append(open, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 			}
 		}
-		left := time.Until(deadline)
-		if len(open) == 0 || left <= 0 {
+		if len(open) == 0 {
 			return 0, nil, io.EOF
 		}
+		left := max(time.Until(deadline), 0)
 		if _, err := unix.Poll(open, int(left.Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
 			return 0, nil, fmt.Errorf("wait for a process: %w", err)
 		}
 	}
+	return 0, nil, io.EOF
 }
 
 // line takes the next complete line from pending, if there is one.

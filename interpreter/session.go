@@ -126,17 +126,19 @@ func (s *Session) check(m *Message, w *orderWatch) error {
 }
 
 // Rest passes on the output of a program's children that outlive the program, until
-// the last of them has closed it, or until the deadline. It is called after the
-// end of a program that has closed its own output (Message.Closed) or has exited.
-func (s *Session) Rest(deadline time.Time, output func(brig.From, []byte)) {
+// the last of them has closed it, until the deadline, or until it has passed on size
+// bytes. It is called after the end of a program that has closed its own output
+// (Message.Closed) or has exited.
+func (s *Session) Rest(deadline time.Time, size int64, output func(brig.From, []byte)) {
 	p, ok := s.Process.(interface {
 		ReceiveRest(deadline time.Time) (brig.From, []byte, error)
 	})
-	for ok {
+	for ok && size > 0 && time.Now().Before(deadline) {
 		from, b, err := p.ReceiveRest(deadline)
 		if err != nil {
 			return // the program has its result; a lost connection only ends its output
 		}
+		size -= int64(len(b))
 		output(from, b)
 	}
 }

@@ -307,7 +307,7 @@ func (a *Agent) output(id string, c net.Conn, w *writer) {
 	for k.prepareReads(gone) {
 		var ways sync.WaitGroup
 		for i := range k.outs {
-			ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c) }) })
+			ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c, time.Time{}) }) })
 		}
 		ways.Go(func() { k.wait(k.control, func(fd int) bool { return k.pullMessages(fd, c) }) })
 		ways.Wait()
@@ -386,9 +386,13 @@ func (k *carrier) wait(f *os.File, pull func(fd int) bool) {
 
 // pull sends the available data of one output to the host, and reports whether
 // that output has ended. It releases the lock between two reads so that
-// messages can be sent.
-func (k *carrier) pull(i, fd int, c net.Conn) bool {
+// messages can be sent. It ends at a deadline, if there is one, also while data is
+// available.
+func (k *carrier) pull(i, fd int, c net.Conn, deadline time.Time) bool {
 	for {
+		if !deadline.IsZero() && time.Now().After(deadline) {
+			return true
+		}
 		k.sending.Lock()
 		n, err := k.pullOnce(i, fd, c)
 		ended := k.outEnd[i]
@@ -494,7 +498,7 @@ func (k *carrier) sendRemaining(c net.Conn, gone <-chan struct{}) {
 	}
 	var ways sync.WaitGroup
 	for i := range k.outs {
-		ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c) }) })
+		ways.Go(func() { k.wait(k.outs[i], func(fd int) bool { return k.pull(i, fd, c, tail) }) })
 	}
 	ways.Wait()
 	k.sending.Lock()

@@ -56,7 +56,11 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 		})
 		defer clock.Stop()
 	}
-	go x.control(r, p.stdin)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		x.control(r, p.stdin)
+	}()
 
 	var pumps sync.WaitGroup
 	pumps.Go(func() { pump(p.stdout, wire.TypeStdout, x, x.stdout, w) })
@@ -72,7 +76,16 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	// Children of the process may still write. The output ends when the last of
 	// them has closed it.
 	p.expire(x.tailTime())
+	finished := make(chan struct{})
+	go func() {
+		select {
+		case <-gone: // no host reads any more, and a save waits for the end of the call
+			p.expire(drainTime)
+		case <-finished:
+		}
+	}()
 	pumps.Wait()
+	close(finished)
 
 	w.json(wire.TypeExit, x.finish(ws))
 	a.restoreSignals()
@@ -100,6 +113,10 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 // drainTime is the minimum time for which the agent reads the remaining output of
 // a process that has ended.
 const drainTime = 50 * time.Millisecond
+
+// tailSize is the maximum output of each stream in that time, in bytes: the host's
+// caller may be slow to read it.
+const tailSize = 2 << 20
 
 // tailMargin is the time by which the tail of an execution ends before the
 // execution's timeout, which would kill the children.
@@ -167,7 +184,7 @@ const maxRead = 64 << 10
 func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writer) {
 	buf := make([]byte, wire.HeaderSize+firstRead)
 	var last time.Time
-	draining, drained := false, 0
+	draining, drained, after := false, 0, 0
 	for {
 		if draining {
 			// The deadline is long enough to read the data in the pipe.
@@ -198,8 +215,11 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 		if draining {
 			drained += n
 		}
+		if isClosed(x.over) {
+			after += n
+		}
 		switch {
-		case err == nil && drained <= pipeSize: // further data was written after the process had ended
+		case err == nil && drained <= pipeSize && after <= tailSize: // further data was written after the process had ended
 		case errors.Is(err, os.ErrDeadlineExceeded) && !draining:
 			// The process has ended. A slow host may have prevented the agent
 			// from reading earlier output.

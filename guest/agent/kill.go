@@ -38,6 +38,7 @@ type killer struct {
 // pendingKill is a process tree to be killed.
 type pendingKill struct {
 	leader int
+	reaped bool // the leader has ended, so that its id may be reused
 	tag    uint32
 	plain  bool
 	until  time.Time
@@ -68,15 +69,12 @@ func (k *killer) begin(x *execution) *pendingKill {
 	if leader <= 1 || ended { // before the start there is no id, and after the end the id may be reused
 		return nil
 	}
-	t := &pendingKill{leader: leader, tag: x.tag, plain: x.plain, until: time.Now().Add(treeTime), done: make(chan struct{})}
+	t := &pendingKill{leader: leader, reaped: reaped, tag: x.tag, plain: x.plain, until: time.Now().Add(treeTime), done: make(chan struct{})}
 	// Most processes stay in their original process group. This call kills them
 	// and leaves time to search for the rest, even if the tree is busy. It also
 	// kills the first process. If that were stopped instead, the end of its
-	// children could send it SIGHUP, and its exit status would be wrong. The id of
-	// a process that has ended may be reused.
-	if !reaped {
-		t.killGroup()
-	}
+	// children could send it SIGHUP, and its exit status would be wrong.
+	t.killGroup()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.next = append(k.next, t)
@@ -90,6 +88,9 @@ func (k *killer) begin(x *execution) *pendingKill {
 // killGroup kills the first process group of a tree. It repeats the signal,
 // because the group may grow meanwhile.
 func (t *pendingKill) killGroup() {
+	if t.reaped {
+		return
+	}
 	for range 3 {
 		syscall.Kill(-t.leader, syscall.SIGKILL)
 	}
@@ -158,7 +159,9 @@ func (t *pendingKill) advance(tree []pid, sure bool) {
 			return
 		}
 	}
-	syscall.Kill(-t.leader, syscall.SIGKILL)
+	if !t.reaped {
+		syscall.Kill(-t.leader, syscall.SIGKILL)
+	}
 	for _, p := range tree {
 		syscall.Kill(p.id, syscall.SIGKILL)
 	}

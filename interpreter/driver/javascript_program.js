@@ -45,12 +45,13 @@ class File {
   }
 
   // asModule writes the file as a module with a tail, and returns a function
-  // to call when the module has been loaded. If the program can name the file,
-  // its content is the source when the evaluation begins; otherwise it is
-  // removed.
+  // to call when the module has been loaded. When the evaluation begins, the
+  // file has the source as its content if the program can name it; otherwise it
+  // is removed. So a program that exits in its evaluation leaves no file with
+  // the tail.
   asModule(tail) {
     const event = `brig-module-${process.pid}`;
-    const text = this.source + (this.named ? tail.trimEnd() + `import "data:text/javascript,process.emit('${event}')";\n` : tail);
+    const text = this.source + tail.trimEnd() + `import "data:text/javascript,process.emit('${event}')";\n`;
     this.written = this.isModule = true;
     if (!this.place('.mjs', text)) throw new Error(`the program is a module, and ${this.folder} has no place for its file`);
     const { path: file, source } = this;
@@ -60,7 +61,7 @@ class File {
       else rmSync(file, { force: true });
       this.written = this.named;
     };
-    if (this.named) process.once(event, restore);
+    process.once(event, restore);
     return () => {
       process.removeListener(event, restore);
       restore();
@@ -75,7 +76,8 @@ class File {
     }
   }
 
-  // place creates the file with a name that is free, and returns whether it did.
+  // place creates the file with a name that is free, unless a file has this
+  // content, and returns whether there is one now.
   place(extension, text) {
     for (const folder of [this.folder, `/tmp/.brig-program-${process.pid}`]) {
       try {
@@ -88,7 +90,7 @@ class File {
           if (argv) argv[1] = file;
           // A workspace must not keep the file.
           if (created) this.say({ type: 'file', path: file });
-          return created;
+          return true;
         }
       } catch {
         // It may not write here, or the disk is full.
