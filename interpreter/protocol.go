@@ -69,7 +69,7 @@ type Message struct {
 	Path string `json:"path,omitempty"`
 
 	// Of a program's end: its exit code, the return value of main, its failure,
-	// whether artifacts/ has files, and whether the driver has closed its output.
+	// whether artifacts/ has files, and whether the driver closes its output now.
 	Code      int             `json:"code,omitempty"`
 	Returned  json.RawMessage `json:"returned,omitempty"`
 	Failure   *Failure        `json:"failure,omitempty"`

@@ -127,7 +127,7 @@ func (s *Session) check(m *Message, w *orderWatch) error {
 
 // Rest passes on the output of a program's children that outlive the program, until
 // the last of them has closed it, until the deadline, or until it has passed on size
-// bytes. It is called after the end of a program that has closed its own output
+// bytes. It is called after the end of a program that closes its own output
 // (Message.Closed) or has exited.
 func (s *Session) Rest(deadline time.Time, size int64, output func(brig.From, []byte)) {
 	p, ok := s.Process.(interface {

@@ -201,10 +201,11 @@ function program(order) {
     if (failure && code !== 0) line.push('"failure":' + stringify(failure));
     if (anyArtifacts()) line.push('"artifacts":true');
     takeAway(tray);
-    // The host waits until the last process has closed the output.
-    for (const fd of [1, 2]) closeOutput(fd);
+    // The host waits until the last process has closed the output. It handles the
+    // message while this process closes its own.
     line.push('"closed":true');
     sayLine('{' + line.join() + '}');
+    for (const fd of [1, 2]) closeOutput(fd);
     if (unheard && code !== 0) leave(code);
   });
   process.on('uncaughtExceptionMonitor', (err) => {

@@ -554,11 +554,12 @@ def program(order, channel):
     answer["artifacts"] = bool(listing(ARTIFACTS))
     if tray and tray[0] == os.getpid():
         attempt(lambda: os.rmdir(tray[1]))
-    # The host waits until the last process has closed the output.
+    # The host waits until the last process has closed the output. It handles the
+    # message while this process closes its own.
     answer["closed"] = True
+    attempt(lambda: channel.say(answer, lost=code))
     attempt(lambda: os.close(1))
     attempt(lambda: os.close(2))
-    attempt(lambda: channel.say(answer, lost=code))
     os._exit(code)
 
 
