@@ -1,4 +1,4 @@
-"""What all tests share. Each test says how it went, a line each, for the suite that runs them."""
+"""Fixtures of all tests. Each test prints its result on a line, for the Go test that runs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine."""
+    """Run an asynchronous test."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     wanted = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
@@ -21,7 +21,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Say how a test went."""
+    """Print the result of a test."""
     if "BRIG_REPORT" not in os.environ:
         return
     file, _, rest = report.nodeid.partition("::")
@@ -34,7 +34,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture
 def where() -> str:
-    """Return where a Brig server is."""
+    """Return the URL of a Brig server."""
     url = os.environ.get("BRIG_URL", "")
     if not url:
         pytest.skip("there is no server in BRIG_URL")

@@ -1,7 +1,7 @@
-"""One script for every place where there are sandboxes. It prints the same in each.
+"""A script that runs against every kind of server, and must print the same for each.
 
-What a place cannot do at all is refused, and printed as such: that is the only
-difference that there may be.
+The only differences allowed are operations that a server's protocol lacks. The script
+prints that they were rejected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LABELS = {"agent": "analyst", "run": "7"}
 
 
 async def attempt(what: str, f: Callable[[], Awaitable[None]]) -> None:
-    """Do something, and say so if it is refused."""
+    """Call f, and print the error if the service rejects it."""
     try:
         await f()
     except UnsupportedError as e:
@@ -23,7 +23,7 @@ async def attempt(what: str, f: Callable[[], Awaitable[None]]) -> None:
 
 
 async def life(client: SandboxClient) -> None:
-    """A sandbox from its beginning to its end."""
+    """The life of a sandbox."""
     sandbox = await client.create(SandboxSpec("agent", labels=LABELS, memory_mib=256))
     print("names:", await client.list(labels=LABELS))
     try:
@@ -71,7 +71,7 @@ print(s.makefile().readline().strip())
 
 
 async def reach(client: SandboxClient) -> None:
-    """Nowhere, but where rules allow."""
+    """Egress rules."""
     async with await client.create(SandboxSpec("net", egress=("ok.test",))) as sandbox:
         print("allowed:", (await sandbox.exec("python3", ["-c", FETCH, "ok.test"])).stdout.strip())
         r = await sandbox.exec("python3", ["-c", FETCH, "other.test"])
@@ -79,7 +79,7 @@ async def reach(client: SandboxClient) -> None:
 
 
 async def once(client: SandboxClient) -> None:
-    """Sandboxes of one call."""
+    """One-shot runs."""
     print("run_python:", (await client.run_python("print(sum(range(10)))", labels=LABELS)).stdout.strip())
     r = await client.run_shell("node -e 'console.log(6 * 7)'; exit 4", image="node:20-slim")
     print("run_shell:", r.stdout.strip(), r.exit_code)
@@ -89,7 +89,7 @@ async def once(client: SandboxClient) -> None:
 
 
 async def main() -> None:
-    """All of it."""
+    """Run all parts."""
     async with SandboxClient() as client:
         await life(client)
         await attempt("given", lambda: given(client))

@@ -1,4 +1,4 @@
-"""Where a key goes, and where it does not. The test that blocks is made of this one."""
+"""The servers to which the client sends a key. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = "brig_0123456789012345678901234567890123456789"
 
 
 class Ear(ThreadingHTTPServer):
-    """A server that keeps the keys which it is told, and sends whoever asks on to another one, if there is one."""
+    """A server that records the keys that it receives, and can redirect to another one."""
 
     def __init__(self, host: str, onward: str = "") -> None:
         self.connections = 0
@@ -77,7 +77,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def asked(client: SandboxClient) -> None:
-    """Ask for what no server here has."""
+    """Send a request that every server here answers with an error."""
     async with client:
         with pytest.raises(brig.BrigError):
             await client.list()
@@ -146,10 +146,10 @@ async def test_redirects(near: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
     first.server_close()
 
 
-async def test_folder_of_an_earlier_server(near: Ear, tmp_path: Path) -> None:
+async def test_announcement_without_owner_is_ignored(near: Ear, tmp_path: Path) -> None:
     (tmp_path / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
     with open(tmp_path / "owner.lock", "w") as looks, open(tmp_path / "owner.lock") as owns:
-        # Somebody else only looks who has the folder.
+        # Another process only checks whether the folder has an owner.
         fcntl.flock(looks, fcntl.LOCK_SH)
         assert Engine("/no/such/brig", tmp_path)._served() == ""
         fcntl.flock(looks, fcntl.LOCK_UN)
@@ -159,7 +159,7 @@ async def test_folder_of_an_earlier_server(near: Ear, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["group", "others", "above", "owner"])
-async def test_folder_of_others_is_not_believed(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+async def test_folder_of_others_is_not_trusted(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.delenv("BRIG_API_KEY", raising=False)
     tmp_path.chmod(0o700)
     data = tmp_path / "data"
@@ -168,7 +168,7 @@ async def test_folder_of_others_is_not_believed(near: Ear, tmp_path: Path, monke
     (data / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
     with open(data / "owner.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # The control: of a folder of one's own it is believed.
+        # The control: in the user's own folder, the announcement is trusted.
         check_folder(data, os.geteuid())
         assert Engine("/no/such/brig", data).announced(near.url) == (near.url, KEY)
         if how == "owner":
@@ -188,7 +188,7 @@ async def test_folder_of_others_is_not_believed(near: Ear, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("asked", ["http://127.0.0.1:{port}", "http://localhost:{port}/", "http://[::ffff:127.0.0.1]:{port}"])
-async def test_the_folder_s_server_by_its_url(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+async def test_folder_key_by_url(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     monkeypatch.delenv("BRIG_API_KEY", raising=False)
     (tmp_path / "admin.key").write_text(KEY + "\n")
     (tmp_path / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
@@ -198,7 +198,7 @@ async def test_the_folder_s_server_by_its_url(near: Ear, tmp_path: Path, monkeyp
             with pytest.raises(brig.BrigError):
                 await client.list()
         assert near.keys == [f"Bearer {KEY}"]
-        # The control: another server does not get it.
+        # The control: another server does not get the key.
         other = Ear("127.0.0.1")
         async with SandboxClient(other.url, data_dir=tmp_path) as client:
             with pytest.raises(brig.BrigError):

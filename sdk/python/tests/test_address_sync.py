@@ -1,5 +1,5 @@
-# Made of tests/test_address_async.py by tools/unasync.py; change it there.
-"""Where a key goes, and where it does not. The test that blocks is made of this one."""
+# Generated from tests/test_address_async.py by tools/unasync.py. Edit that file.
+"""The servers to which the client sends a key. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY = "brig_0123456789012345678901234567890123456789"
 
 
 class Ear(ThreadingHTTPServer):
-    """A server that keeps the keys which it is told, and sends whoever asks on to another one, if there is one."""
+    """A server that records the keys that it receives, and can redirect to another one."""
 
     def __init__(self, host: str, onward: str = "") -> None:
         self.connections = 0
@@ -78,7 +78,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def asked(client: SandboxClient) -> None:
-    """Ask for what no server here has."""
+    """Send a request that every server here answers with an error."""
     with client:
         with pytest.raises(brig.BrigError):
             client.list()
@@ -147,10 +147,10 @@ def test_redirects(near: Ear, monkeypatch: pytest.MonkeyPatch) -> None:
     first.server_close()
 
 
-def test_folder_of_an_earlier_server(near: Ear, tmp_path: Path) -> None:
+def test_announcement_without_owner_is_ignored(near: Ear, tmp_path: Path) -> None:
     (tmp_path / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
     with open(tmp_path / "owner.lock", "w") as looks, open(tmp_path / "owner.lock") as owns:
-        # Somebody else only looks who has the folder.
+        # Another process only checks whether the folder has an owner.
         fcntl.flock(looks, fcntl.LOCK_SH)
         assert Engine("/no/such/brig", tmp_path)._served() == ""
         fcntl.flock(looks, fcntl.LOCK_UN)
@@ -160,7 +160,7 @@ def test_folder_of_an_earlier_server(near: Ear, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["group", "others", "above", "owner"])
-def test_folder_of_others_is_not_believed(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_folder_of_others_is_not_trusted(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.delenv("BRIG_API_KEY", raising=False)
     tmp_path.chmod(0o700)
     data = tmp_path / "data"
@@ -169,7 +169,7 @@ def test_folder_of_others_is_not_believed(near: Ear, tmp_path: Path, monkeypatch
     (data / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
     with open(data / "owner.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # The control: of a folder of one's own it is believed.
+        # The control: in the user's own folder, the announcement is trusted.
         check_folder(data, os.geteuid())
         assert Engine("/no/such/brig", data).announced(near.url) == (near.url, KEY)
         if how == "owner":
@@ -189,7 +189,7 @@ def test_folder_of_others_is_not_believed(near: Ear, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("asked", ["http://127.0.0.1:{port}", "http://localhost:{port}/", "http://[::ffff:127.0.0.1]:{port}"])
-def test_the_folder_s_server_by_its_url(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
+def test_folder_key_by_url(near: Ear, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str) -> None:
     monkeypatch.delenv("BRIG_API_KEY", raising=False)
     (tmp_path / "admin.key").write_text(KEY + "\n")
     (tmp_path / "server.json").write_text(json.dumps({"url": near.url, "pid": 1}))
@@ -199,7 +199,7 @@ def test_the_folder_s_server_by_its_url(near: Ear, tmp_path: Path, monkeypatch: 
             with pytest.raises(brig.BrigError):
                 client.list()
         assert near.keys == [f"Bearer {KEY}"]
-        # The control: another server does not get it.
+        # The control: another server does not get the key.
         other = Ear("127.0.0.1")
         with SandboxClient(other.url, data_dir=tmp_path) as client:
             with pytest.raises(brig.BrigError):

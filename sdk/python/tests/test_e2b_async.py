@@ -1,4 +1,4 @@
-"""A service that speaks E2B's protocol. The test that blocks is made of this one."""
+"""A service with E2B's protocol. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_files_and_contexts() -> None:
             await sandbox.commit()
 
 
-async def test_a_key_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
     async with SandboxClient("e2b", key="e2b_" + "0" * 40) as client:
         with pytest.raises(brig.AuthenticationError):
             await client.list()

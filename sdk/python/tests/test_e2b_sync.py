@@ -1,5 +1,5 @@
-# Made of tests/test_e2b_async.py by tools/unasync.py; change it there.
-"""A service that speaks E2B's protocol. The test that blocks is made of this one."""
+# Generated from tests/test_e2b_async.py by tools/unasync.py. Edit that file.
+"""A service with E2B's protocol. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_files_and_contexts() -> None:
             sandbox.commit()
 
 
-def test_a_key_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with SandboxClient("e2b", key="e2b_" + "0" * 40) as client:
         with pytest.raises(brig.AuthenticationError):
             client.list()

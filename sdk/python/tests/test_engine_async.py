@@ -1,4 +1,4 @@
-"""An engine on this machine, which is started when it is needed. The test that blocks is made of this one."""
+"""A server that the client starts on demand. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pid(data: Path) -> int:
 
 
 def free(data: Path) -> bool:
-    """Wait until nobody uses a data folder."""
+    """Wait until no process owns a data folder."""
     for _ in range(500):
         with open(data / "owner.lock") as f:
             try:
@@ -40,11 +40,11 @@ async def test_on_demand(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []  # nothing is started before it is needed
         sandbox = await client.create(SandboxSpec("one", image=None))
         await sandbox.shell("echo kept > f")
-        # Others find it, and leave it as it is.
+        # Other clients find the server, and do not stop it.
         async with SandboxClient("local", data_dir=tmp_path) as other:
             assert await other.list() == ["one"]
         assert (await sandbox.shell("cat f")).stdout == "kept\n"
-        # One that is killed is begun anew, and finds the sandbox again.
+        # The client replaces a server that was killed, and the sandbox continues.
         os.kill(pid(tmp_path), signal.SIGKILL)
         assert free(tmp_path)
         assert (await sandbox.shell("cat f")).stdout == "kept\n"
@@ -55,7 +55,7 @@ async def test_on_demand(tmp_path: Path) -> None:
     assert free(tmp_path)
 
 
-async def test_it_ends_with_its_program(tmp_path: Path) -> None:
+async def test_server_ends_with_its_program(tmp_path: Path) -> None:
     program = "import time; from brig.sync import SandboxClient; c = SandboxClient(); c.list(); print(flush=True); time.sleep(60)"
     local = {"BRIG_URL": "local", "BRIG_DATA_DIR": str(tmp_path)}
     child = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **local}, stdout=subprocess.PIPE)
@@ -67,7 +67,7 @@ async def test_it_ends_with_its_program(tmp_path: Path) -> None:
     assert free(tmp_path)
 
 
-async def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_errors_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SandboxClient("local", data_dir=tmp_path, binary="/no/such/brig") as client:
         with pytest.raises(brig.SandboxUnavailable, match="cannot start /no/such/brig"):
             await client.list()

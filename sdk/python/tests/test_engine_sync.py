@@ -1,5 +1,5 @@
-# Made of tests/test_engine_async.py by tools/unasync.py; change it there.
-"""An engine on this machine, which is started when it is needed. The test that blocks is made of this one."""
+# Generated from tests/test_engine_async.py by tools/unasync.py. Edit that file.
+"""A server that the client starts on demand. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def pid(data: Path) -> int:
 
 
 def free(data: Path) -> bool:
-    """Wait until nobody uses a data folder."""
+    """Wait until no process owns a data folder."""
     for _ in range(500):
         with open(data / "owner.lock") as f:
             try:
@@ -41,11 +41,11 @@ def test_on_demand(tmp_path: Path) -> None:
         assert list(tmp_path.iterdir()) == []  # nothing is started before it is needed
         sandbox = client.create(SandboxSpec("one", image=None))
         sandbox.shell("echo kept > f")
-        # Others find it, and leave it as it is.
+        # Other clients find the server, and do not stop it.
         with SandboxClient("local", data_dir=tmp_path) as other:
             assert other.list() == ["one"]
         assert (sandbox.shell("cat f")).stdout == "kept\n"
-        # One that is killed is begun anew, and finds the sandbox again.
+        # The client replaces a server that was killed, and the sandbox continues.
         os.kill(pid(tmp_path), signal.SIGKILL)
         assert free(tmp_path)
         assert (sandbox.shell("cat f")).stdout == "kept\n"
@@ -56,7 +56,7 @@ def test_on_demand(tmp_path: Path) -> None:
     assert free(tmp_path)
 
 
-def test_it_ends_with_its_program(tmp_path: Path) -> None:
+def test_server_ends_with_its_program(tmp_path: Path) -> None:
     program = "import time; from brig.sync import SandboxClient; c = SandboxClient(); c.list(); print(flush=True); time.sleep(60)"
     local = {"BRIG_URL": "local", "BRIG_DATA_DIR": str(tmp_path)}
     child = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **local}, stdout=subprocess.PIPE)
@@ -68,7 +68,7 @@ def test_it_ends_with_its_program(tmp_path: Path) -> None:
     assert free(tmp_path)
 
 
-def test_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with SandboxClient("local", data_dir=tmp_path, binary="/no/such/brig") as client:
         with pytest.raises(brig.SandboxUnavailable, match="cannot start /no/such/brig"):
             client.list()

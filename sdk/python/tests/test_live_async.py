@@ -1,4 +1,4 @@
-"""A Brig server, and what is asked of it. The test that blocks is made of this one."""
+"""Calls to a Brig server. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_streams(where: str) -> None:
                 got[chunk.stream] += chunk.data
         assert got == {"stdout": b"one\n\xff", "stderr": b"two\n"}
         assert (output.result.exit_code, output.result.stdout) == (4, "one\n�")
-        # Whoever leaves early has the command ended.
+        # Leaving the block early ends the command.
         async with sandbox.stream_shell("echo begun; exec sleep 1234") as output:
             async for chunk in output:
                 assert chunk.text == "begun\n"
@@ -208,7 +208,7 @@ async def test_processes_and_ports(where: str) -> None:
             await sandbox.connect(8123)
 
 
-async def test_what_outlives(where: str) -> None:
+async def test_workspaces_and_secrets(where: str) -> None:
     async with SandboxClient(where) as client:
         name = f"w-{uuid.uuid4().hex[:8]}"
         await client.create_workspace(name)
@@ -238,7 +238,7 @@ async def test_what_outlives(where: str) -> None:
         assert secret not in [s.name for s in await client.secrets()]
 
 
-async def test_rules_of_egress_arrive(where: str) -> None:
+async def test_egress_rules(where: str) -> None:
     async with SandboxClient(where) as client, await client.create(spec(egress=("api.example.com:443",))) as sandbox:
         rules = (await sandbox.info()).raw["egress"]["rules"]
         assert rules == [{"host": "api.example.com", "ports": [443]}]

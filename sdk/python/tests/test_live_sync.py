@@ -1,5 +1,5 @@
-# Made of tests/test_live_async.py by tools/unasync.py; change it there.
-"""A Brig server, and what is asked of it. The test that blocks is made of this one."""
+# Generated from tests/test_live_async.py by tools/unasync.py. Edit that file.
+"""Calls to a Brig server. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_streams(where: str) -> None:
                 got[chunk.stream] += chunk.data
         assert got == {"stdout": b"one\n\xff", "stderr": b"two\n"}
         assert (output.result.exit_code, output.result.stdout) == (4, "one\n�")
-        # Whoever leaves early has the command ended.
+        # Leaving the block early ends the command.
         with sandbox.stream_shell("echo begun; exec sleep 1234") as output:
             for chunk in output:
                 assert chunk.text == "begun\n"
@@ -209,7 +209,7 @@ def test_processes_and_ports(where: str) -> None:
             sandbox.connect(8123)
 
 
-def test_what_outlives(where: str) -> None:
+def test_workspaces_and_secrets(where: str) -> None:
     with SandboxClient(where) as client:
         name = f"w-{uuid.uuid4().hex[:8]}"
         client.create_workspace(name)
@@ -239,7 +239,7 @@ def test_what_outlives(where: str) -> None:
         assert secret not in [s.name for s in client.secrets()]
 
 
-def test_rules_of_egress_arrive(where: str) -> None:
+def test_egress_rules(where: str) -> None:
     with SandboxClient(where) as client, client.create(spec(egress=("api.example.com:443",))) as sandbox:
         rules = (sandbox.info()).raw["egress"]["rules"]
         assert rules == [{"host": "api.example.com", "ports": [443]}]

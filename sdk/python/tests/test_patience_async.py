@@ -1,4 +1,4 @@
-"""When a call that the server refused is sent again. The test that blocks is made of this one."""
+"""Retries of rejected calls. The blocking test is generated from this one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY = "brig_0123456789012345678901234567890123456789"
 
 
 class Busy:
-    """A server that refuses the first calls."""
+    """A server that rejects the first calls."""
 
     def __init__(self, refusals: int, field: str, retry_after: str = "0.01") -> None:
         self.refusals, self.field, self.retry_after, self.calls = refusals, field, retry_after, 0
@@ -32,7 +32,7 @@ async def remove(busy: Busy, patience: float) -> None:
         await client.remove("box")
 
 
-async def test_capacity_is_asked_again() -> None:
+async def test_retry_at_capacity() -> None:
     busy = Busy(1, "capacity", "1")
     await remove(busy, 30)
     assert busy.calls == 2
@@ -42,7 +42,7 @@ async def test_capacity_is_asked_again() -> None:
     ("field", "retry_after", "patience"),
     [("capacity", "1", 0.0), ("capacity", "1", 0.5), ("capacity", "0", 30.0), ("executions", "1", 30.0)],
 )
-async def test_what_is_not_asked_again(field: str, retry_after: str, patience: float) -> None:
+async def test_no_retry(field: str, retry_after: str, patience: float) -> None:
     busy = Busy(1, field, retry_after)
     with pytest.raises(RateLimitedError):
         await remove(busy, patience)

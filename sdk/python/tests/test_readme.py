@@ -1,4 +1,4 @@
-"""What the README shows is run."""
+"""Runs the examples of the README."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SHOWN = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.S | re.M)
     ],
     ids=["first", "asyncio", "spec", "more"],
 )
-def test_shown(where: str, number: int, prints: str) -> None:
+def test_example(where: str, number: int, prints: str) -> None:
     done = subprocess.run([sys.executable, "-c", SHOWN[number]], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(prints, done.stdout, re.S), done.stdout
 
 
-def test_all_is_run() -> None:
+def test_all_examples_run() -> None:
     assert len(SHOWN) == 4

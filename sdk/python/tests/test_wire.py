@@ -1,4 +1,4 @@
-"""What needs no service: the wires, the rules, and that what is made is what it should be."""
+"""Tests without a service: encoding, egress rules, and the generated code."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import brig
 from brig import EgressRule, SandboxSpec, WorkspaceUse
 from brig import _e2b as e2b
 from brig import _wire as wire
-from brig._errors import told
+from brig._errors import to_error
 
 
-def test_sync_is_made_of_async() -> None:
+def test_sync_is_generated_from_async() -> None:
     found = importlib.util.spec_from_file_location("unasync", Path(__file__).parent.parent / "tools" / "unasync.py")
     assert found is not None and found.loader is not None
     tool = importlib.util.module_from_spec(found)
     found.loader.exec_module(tool)
-    assert [f.name for f, text in tool.made().items() if f.read_text() != text] == []
+    assert [f.name for f, text in tool.generated().items() if f.read_text() != text] == []
     assert tool.blocking(
         'async def f():\n    """Say ``await f()``."""\n    async with g() as h:\n        await h.aclose()\n'
     ) == ('def f():\n    """Say ``f()``."""\n    with g() as h:\n        h.close()\n')
@@ -40,17 +40,17 @@ def test_sync_is_made_of_async() -> None:
         ("api.example.com/v1/*", EgressRule(host="api.example.com", paths=("/v1/*",))),
     ],
 )
-def test_places(place: str, rule: EgressRule) -> None:
+def test_egress_rule_parse(place: str, rule: EgressRule) -> None:
     assert EgressRule.parse(place) == rule
 
 
-def test_a_port_that_is_none() -> None:
+def test_invalid_port() -> None:
     with pytest.raises(brig.InvalidArgumentError) as e:
         EgressRule.parse("api.example.com:https")
     assert e.value.field == "egress" and e.value.code == "SB010" and e.value.hint
 
 
-def test_a_spec_is_sent_whole() -> None:
+def test_spec_sends_all_fields() -> None:
     spec = SandboxSpec(
         "one",
         workspace="data",
@@ -82,20 +82,20 @@ def test_a_spec_is_sent_whole() -> None:
     }
 
 
-def test_stdin_that_is_empty_is_sent() -> None:
+def test_empty_stdin_is_sent() -> None:
     assert wire.command(brig._nouns.Command(("cat",), stdin="")) == {"command": ["cat"], "stdin": ""}
     assert wire.command(brig._nouns.Command(script="")) == {"shell": ""}
     assert wire.command(brig._nouns.Command(("cat",), stdin=b"\xff")) == {"command": ["cat"], "stdin_b64": "/w=="}
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_times_that_are_none(seconds: float) -> None:
+def test_invalid_timeouts(seconds: float) -> None:
     with pytest.raises(brig.InvalidArgumentError) as e:
         wire.millis(seconds)
     assert e.value.field == "timeout"
 
 
-def test_lines_in_pieces() -> None:
+def test_lines_in_chunks() -> None:
     text = b'{"a":1}\n\n{"a":"\xc3\xa9"}\n{"a":3}'
     for size in range(1, len(text) + 1):
         lines, out = wire.Lines(), []
@@ -105,7 +105,7 @@ def test_lines_in_pieces() -> None:
         assert lines.feed(b"\n") == [{"a": 3}]
 
 
-def test_envelopes_in_pieces() -> None:
+def test_envelopes_in_chunks() -> None:
     end = json.dumps({"error": {"code": "deadline_exceeded", "message": "late"}}).encode()
     text = e2b.envelope({"a": 1}) + e2b.envelope({"a": 2}) + struct.pack(">BI", 2, len(end)) + end
     for size in range(1, len(text) + 1):
@@ -131,24 +131,24 @@ def test_envelopes_in_pieces() -> None:
     ],
 )
 def test_errors_name_parameters(field: str, parameter: str) -> None:
-    e = told({"kind": "invalid_argument", "code": "SB010", "message": "m", "field": field, "fields": [{"field": field}]})
+    e = to_error({"kind": "invalid_argument", "code": "SB010", "message": "m", "field": field, "fields": [{"field": field}]})
     assert e.field == parameter and e.fields == ({"field": parameter},)
 
 
 def test_hints_name_parameters() -> None:
-    e = told({"kind": "timeout", "message": "m", "hint": "raise timeout_ms or limits.cpus, or give a command or a shell"})
+    e = to_error({"kind": "timeout", "message": "m", "hint": "raise timeout_ms or limits.cpus, or give a command or a shell"})
     assert e.hint == "raise timeout or cpus, or give a command or a shell"
     program = wire.program_error({"name": "TimeoutError", "message": "m", "code": "SB005", "hint": "raise timeout_ms"})
     assert program is not None and program.hint == "raise timeout"
 
 
-def test_errors_keep_what_was_told() -> None:
-    e = told(
+def test_errors_keep_all_fields() -> None:
+    e = to_error(
         {"kind": "invalid_argument", "code": "SB010", "message": "too much", "field": "limits.memory", "hint": "ask for less"}
     )
     assert isinstance(e, brig.InvalidArgumentError) and isinstance(e, RuntimeError)
     assert str(e) == "memory_mib: too much (SB010)\nhint: ask for less"
-    newer = told({"kind": "of_tomorrow", "code": "SB099", "message": "m"})
+    newer = to_error({"kind": "of_tomorrow", "code": "SB099", "message": "m"})
     assert type(newer) is brig.BrigError and newer.kind == "of_tomorrow" and newer.code == "SB099"
     assert wire.refusal(429, b'{"error":{"kind":"rate_limited","code":"SB008","message":"m"}}', "7", "u").retry_after == 7
     for content in (b"", b"<html>", b"[]", b'{"error":1}'):
@@ -166,13 +166,13 @@ def test_errors_keep_what_was_told() -> None:
         (SandboxSpec("x", processes=3), "processes"),
     ],
 )
-def test_what_e2b_cannot_is_refused(spec: SandboxSpec, field: str) -> None:
+def test_e2b_rejects_unsupported_fields(spec: SandboxSpec, field: str) -> None:
     with pytest.raises(brig.UnsupportedError) as e:
         e2b.spec(spec, {})
     assert e.value.field == field and e.value.code == "SB016" and e.value.hint
 
 
-def test_e2b_templates_stand_for_images() -> None:
+def test_e2b_templates_of_images() -> None:
     assert e2b.spec(SandboxSpec("x"), {"python:3.11-slim": "base"})["templateID"] == "base"
     assert e2b.spec(SandboxSpec("x", image=None), {})["templateID"] == "base"
     assert e2b.spec(SandboxSpec("x", egress=("a.example",)), {})["network"] == {
@@ -196,7 +196,7 @@ def test_e2b_times(text: str, ms: int) -> None:
     assert e2b.millis(text) == ms
 
 
-def test_nowhere() -> None:
+def test_invalid_server() -> None:
     with pytest.raises(brig.InvalidArgumentError) as e:
         brig.SandboxClient("ftp://x")
     assert e.value.field == "where"

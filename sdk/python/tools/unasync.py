@@ -1,7 +1,7 @@
-"""Makes brig/_sync of brig/_async, and of tests their namesakes: the same code, which blocks.
+"""Generates brig/_sync from brig/_async, and the blocking tests from the asynchronous ones.
 
-python tools/unasync.py          # writes it
-python tools/unasync.py --check  # says whether it is what it should be
+python tools/unasync.py          # writes the files
+python tools/unasync.py --check  # fails if a file is not up to date
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent / "src" / "brig"
 TESTS = Path(__file__).parent.parent / "tests"
 
-#: Written by hand on both sides.
+#: Files that are written by hand in both packages.
 BY_HAND = {"__init__.py", "_thread.py"}
 
-#: What is called otherwise where it blocks.
+#: Names that differ in blocking code.
 NAMES = {
     "AsyncClient": "Client",
     "AsyncGenerator": "Generator",
@@ -32,7 +32,7 @@ NAMES = {
     "aread": "read",
 }
 
-#: What a generator sends and returns stands in its type where it blocks.
+#: The type of a blocking generator has two more parameters.
 _GENERATOR = re.compile(r"Generator\[(.*), None\]")
 
 
@@ -57,9 +57,9 @@ def blocking(source: str) -> str:
     return _GENERATOR.sub(r"Generator[\1, None, None]", "".join(out))
 
 
-def made() -> dict[Path, str]:
-    """Return what there should be, by file."""
-    notice = "# Made of {} by tools/unasync.py; change it there.\n"
+def generated() -> dict[Path, str]:
+    """Return the content of each generated file."""
+    notice = "# Generated from {} by tools/unasync.py. Edit that file.\n"
     files = {
         PACKAGE / "_sync" / f.name: notice.format(f"brig/_async/{f.name}") + blocking(f.read_text())
         for f in sorted((PACKAGE / "_async").glob("*.py"))
@@ -72,13 +72,13 @@ def made() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write it, or compare."""
-    wrong = [f for f, text in made().items() if not f.exists() or f.read_text() != text]
+    """Write the files, or compare them."""
+    wrong = [f for f, text in generated().items() if not f.exists() or f.read_text() != text]
     if "--check" in sys.argv[1:]:
         for f in wrong:
-            print(f"{f.name} is not what python tools/unasync.py makes", file=sys.stderr)
+            print(f"{f.name} is not up to date: run python tools/unasync.py", file=sys.stderr)
         return bool(wrong)
-    for f, text in made().items():
+    for f, text in generated().items():
         f.write_text(text)
     return 0
 

@@ -1,7 +1,7 @@
-"""Sandboxes for code that nobody has reviewed.
+"""Sandboxes for untrusted code.
 
-The names here are asynchronous; :mod:`brig.sync` has the same ones for code that
-blocks::
+This module is asynchronous. :mod:`brig.sync` has the same names with blocking
+calls::
 
     from brig import SandboxClient, SandboxSpec
 

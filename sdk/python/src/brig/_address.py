@@ -1,4 +1,4 @@
-"""Where a key may be sent."""
+"""Checks of the addresses to which the client sends a key."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import httpx
 from ._errors import InvalidArgumentError
 
 
-def admitted(insecure_http: bool) -> bool:
-    """Report whether plain HTTP to another machine is admitted, by the caller or by the environment."""
+def insecure_permitted(insecure_http: bool) -> bool:
+    """Report whether the caller or the environment permits plain HTTP to another machine."""
     return insecure_http or os.environ.get("BRIG_INSECURE_HTTP", "").lower() in ("1", "t", "true")
 
 
 def check(field: str, url: str, insecure_http: bool) -> None:
     """Refuse plain HTTP to another machine: others on the network could read the key."""
     at = _parse(field, url)
-    if at.scheme == "http" and not _loopback(at.host) and not admitted(insecure_http):
+    if at.scheme == "http" and not _loopback(at.host) and not insecure_permitted(insecure_http):
         raise InvalidArgumentError(
             f"plain HTTP to {at.host} would expose the key on the network",
             field=field,
@@ -27,12 +27,12 @@ def check(field: str, url: str, insecure_http: bool) -> None:
 
 
 def by_proxy(*urls: str) -> bool:
-    """Report whether the environment's proxies may be asked: not for plain HTTP on this machine, which httpx sends there, too."""
+    """Report whether to use the environment's proxies. Plain HTTP to this machine must not pass one, as it does in httpx."""
     return not any((at := _parse("url", u)).scheme == "http" and _loopback(at.host) for u in urls if u)
 
 
 def same(url: str, announced: str) -> bool:
-    """Report whether a URL without a path is the one that a server has announced, perhaps in other words."""
+    """Report whether a URL without a path and a URL that a server has announced have the same address."""
     try:
         a, b = httpx.URL(url), httpx.URL(announced)
         at = ipaddress.ip_address(b.host)

@@ -1,4 +1,4 @@
-"""E2B's protocol in both directions, without a connection."""
+"""Conversion between Python objects and bodies of E2B's protocol, without a connection."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ._errors import BrigError, InvalidArgumentError, SandboxUnavailable, Unsupp
 
 Body = dict[str, Any]
 
-#: Where sandboxes have their own services: processes and files, and interpreters.
+#: The ports of a sandbox's services: processes and files, and interpreters.
 ENVD, INTERPRETER = 49983, 49999
 
-#: How a sandbox says what it is called: E2B's have only ids.
+#: The label that has the name of a sandbox. E2B's sandboxes have only IDs.
 NAME_LABEL = "brig_name"
 
 STREAMS: tuple[Literal["stdout"], Literal["stderr"]] = ("stdout", "stderr")
@@ -29,10 +29,10 @@ STREAMS: tuple[Literal["stdout"], Literal["stderr"]] = ("stdout", "stderr")
 _ONLY_NAMES = "give only host names, or use a Brig server"
 
 
-def templates(said: str) -> dict[str, str]:
-    """Read which templates stand for images: ``image=template,image=template``."""
+def templates(text: str) -> dict[str, str]:
+    """Parse the templates of images: ``image=template,image=template``."""
     out = {}
-    for pair in filter(None, said.split(",")):
+    for pair in filter(None, text.split(",")):
         image, equals, template = pair.rpartition("=")
         if not equals or not image or not template:
             raise InvalidArgumentError(
@@ -43,7 +43,7 @@ def templates(said: str) -> dict[str, str]:
 
 
 def spec(s: n.SandboxSpec, templates: Mapping[str, str]) -> Body:
-    """Write what a sandbox is asked to be. What E2B's cannot be is refused."""
+    """Encode the specification of a sandbox. Reject fields that E2B's protocol lacks."""
     for field, given in (
         ("secrets", s.secrets),
         ("workspace", s.workspace),
@@ -77,7 +77,7 @@ def _host(rule: str | n.EgressRule) -> str:
 
 
 def sandbox(b: Body) -> n.SandboxInfo:
-    """Read a sandbox."""
+    """Decode a sandbox."""
     labels = dict(b.get("metadata") or {})
     name = labels.pop(NAME_LABEL, "") or b["sandboxID"]
     return n.SandboxInfo(
@@ -95,7 +95,7 @@ def sandbox(b: Body) -> n.SandboxInfo:
 
 
 def start(c: n.Command) -> Body:
-    """Write a command."""
+    """Encode a command."""
     words = c.argv if c.script is None else ("/bin/sh", "-c", c.script)
     process: Body = {"cmd": words[0], "args": list(words[1:]), "envs": dict(c.env)}
     if c.cwd:
@@ -104,21 +104,21 @@ def start(c: n.Command) -> Body:
 
 
 def envelope(body: Body) -> bytes:
-    """Write one message of Connect's streams."""
+    """Encode a message of a Connect stream."""
     data = json.dumps(body).encode()
     return struct.pack(">BI", 0, len(data)) + data
 
 
 class Envelopes:
-    """Cuts bytes that come in pieces into messages of Connect's streams."""
+    """Splits chunks of bytes into messages of a Connect stream."""
 
-    _END = 2  # the flag of the last one
+    _END = 2  # the flag of the last message
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Body]:
-        """Take some more bytes, and give the messages that are whole. An error at the end is raised."""
+        """Add a chunk, and return the messages that it completes. Raise the error of an end message."""
         self._rest += data
         out = []
         while len(self._rest) >= 5:
@@ -134,7 +134,7 @@ class Envelopes:
         return out
 
 
-#: Connect's codes, in Brig's words.
+#: Brig's kinds of errors for the codes of Connect.
 _CODES = {
     "invalid_argument": "invalid_argument",
     "unauthenticated": "unauthenticated",
@@ -151,7 +151,7 @@ _CODES = {
 
 
 def rpc_error(b: Mapping[str, Any]) -> BrigError:
-    """Read an error of a sandbox's own services."""
+    """Decode an error of a sandbox's service."""
     kind = _CODES.get(str(b.get("code")), "internal")
     return of_kind(kind, str(b.get("message") or b.get("code")))
 
@@ -170,18 +170,18 @@ _STATUS = {
 
 
 def refusal(status: int, content: bytes) -> BrigError:
-    """Read an answer that is an error: of the control plane, or of a sandbox's services."""
+    """Decode an error response of the control plane or of a sandbox's service."""
     try:
-        told = json.loads(content)
-        message = str(told["message"])
+        error = json.loads(content)
+        message = str(error["message"])
     except (ValueError, KeyError, TypeError):
         return SandboxUnavailable(f"the response is not in E2B's protocol (HTTP {status})", status=status)
-    if isinstance(told.get("code"), str) and told["code"] in _CODES:
-        return rpc_error(told)
+    if isinstance(error.get("code"), str) and error["code"] in _CODES:
+        return rpc_error(error)
     return of_kind(_STATUS.get(status, "internal"), message, status=status)
 
 
-#: Signals, as E2B's services call them.
+#: Signals by the names that E2B's services use.
 _SIGNALS = {
     "hangup": Signals.SIGHUP,
     "interrupt": Signals.SIGINT,
@@ -200,14 +200,14 @@ _SIGNALS = {
 
 
 class Output:
-    """What a process writes, and how it ends."""
+    """Collects the output of a process, and makes its result."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
         self._written = {"stdout": b"", "stderr": b""}
 
     def take(self, event: Mapping[str, Any]) -> list[n.Chunk]:
-        """Take an event, and give what was written."""
+        """Add an event, and return its output."""
         data = event.get("data") or {}
         chunks = [n.Chunk(s, base64.b64decode(data[s])) for s in STREAMS if s in data]
         for chunk in chunks:
@@ -215,13 +215,13 @@ class Output:
         return chunks
 
     def ended(self, end: Mapping[str, Any]) -> n.ExecResult:
-        """Make the result. A process that a signal ended has no code: its status names the signal."""
+        """Return the result. If a signal ended the process, the status has the signal instead of a code."""
         if end.get("exited") or (ended := _SIGNALS.get(str(end.get("status", "")).removeprefix("signal: "))) is None:
             return self._result(int(end.get("exitCode", 0)))
         return replace(self._result(128 + ended), signal=ended.name)
 
     def timed_out(self) -> n.ExecResult:
-        """Make the result of a process that was ended when its time ran out."""
+        """Return the result of a process that exceeded its timeout."""
         return replace(self._result(124), timed_out=True)
 
     def _result(self, code: int) -> n.ExecResult:
@@ -230,14 +230,14 @@ class Output:
 
 
 def millis(timestamp: str) -> int:
-    """Turn a time as RFC 3339 has it into milliseconds."""
+    """Convert a time in RFC 3339 to milliseconds."""
     moment, fraction = re.fullmatch(r"([^.Z]*)(?:\.(\d+))?Z", timestamp, re.ASCII).groups("0")  # type: ignore[union-attr]
     whole = datetime.fromisoformat(f"{moment}+00:00")
     return round(whole.timestamp()) * 1000 + int(f"{fraction:0<3}"[:3])
 
 
 def entry(b: Mapping[str, Any]) -> n.FileInfo:
-    """Read a file's description."""
+    """Decode the properties of a file."""
     kinds = {"FILE_TYPE_FILE": "file", "FILE_TYPE_DIRECTORY": "directory", "FILE_TYPE_SYMLINK": "symlink"}
     return n.FileInfo(
         name=b["name"],
@@ -250,7 +250,7 @@ def entry(b: Mapping[str, Any]) -> n.FileInfo:
     )
 
 
-#: The names that E2B's interpreters have for MIME types.
+#: MIME types by the names that E2B's interpreters use.
 _MIME = {
     "text": "text/plain",
     "html": "text/html",
@@ -266,7 +266,7 @@ _MIME = {
 
 
 class Cell:
-    """What code in a context says, line by line, until it is a result."""
+    """Collects the messages of a cell, and makes its result."""
 
     def __init__(self, context: str) -> None:
         self._context = context
@@ -276,7 +276,7 @@ class Cell:
         self._count = 0
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Take one line."""
+        """Add a message."""
         kind = line.get("type")
         if kind in self._out:
             self._out[kind] += line["text"]
@@ -289,7 +289,7 @@ class Cell:
             self._results.append(n.Rich(shown, bool(line.get("is_main_result"))))
 
     def result(self, *, timed_out: bool = False) -> n.CodeResult:
-        """Make the result."""
+        """Return the result."""
         text = next((str(r.data.get("text/plain", "")) for r in self._results if r.main), "")
         return n.CodeResult(
             text,

@@ -1,4 +1,4 @@
-"""An engine on this machine: the server of a data folder, started where none runs."""
+"""The server of a data folder on this machine, which the client starts if none runs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ import httpx
 from . import _address as address
 from ._errors import SandboxUnavailable
 
-_START_TIME = 30.0  # seconds in which an engine must answer
+_START_TIME = 30.0  # seconds within which a started server must answer
 _STOP_TIME = 15.0
 
 
 class Engine:
-    """The server of one data folder. One that runs is used, otherwise one is started.
+    """The server of one data folder. The client uses a running one, or starts one.
 
-    It is told to end when its standard input does, so that it ends with this
-    process, however that ends. Sandboxes outlive it, as they do any server.
+    A started server stops when its standard input closes, so it ends with this process,
+    however that ends. Sandboxes outlive the server.
     """
 
     def __init__(self, binary: str | None = None, data_dir: str | os.PathLike[str] | None = None) -> None:
@@ -36,7 +36,7 @@ class Engine:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> tuple[str, str]:
-        """Return the address and the key of a server that answers."""
+        """Return the address and the key of a ready server, and start it if necessary."""
         with self._lock:
             deadline = time.monotonic() + _START_TIME
             started = False
@@ -55,10 +55,10 @@ class Engine:
                     time.sleep(0.02)
 
     def announced(self, url: str) -> tuple[str, str]:
-        """Return the address and the key of the folder's server if a URL means it, and else nothing.
+        """Return the address and the key of the folder's server if a URL names it, or else empty strings.
 
-        The key opens all of that server, so that it goes nowhere else: the address is
-        the one that the server has announced, for where localhost leads to is not said.
+        The key has all rights on that server, so the client sends it only there. It uses the
+        address that the server has announced, because localhost may resolve to another one.
         """
         served = self._served()
         if not served or not address.same(url, served):
@@ -67,7 +67,7 @@ class Engine:
         return served, self._key()
 
     def end(self) -> None:
-        """End the server, if it is ours."""
+        """Stop the server if this client has started it."""
         with self._lock:
             process, self._process = self._process, None
             if process is None:
@@ -91,7 +91,7 @@ class Engine:
         if not os.environ.get("BRIG_CONFIG"):
             argv += ["--pool", "0"]
         try:
-            # A group of its own: what interrupts this program is for this program to handle.
+            # In a new session, so that Ctrl-C interrupts only this program.
             self._process = subprocess.Popen(
                 argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
             )
@@ -99,10 +99,10 @@ class Engine:
             raise SandboxUnavailable(f"cannot start {binary}: {e.strerror}", hint="check binary or BRIG_BINARY") from e
 
     def _owned(self) -> bool:
-        """Report whether somebody uses the data folder: then what it says of a server is true."""
+        """Report whether a process owns the data folder. Only then is the announced address valid."""
         try:
             with open(self._dir / "owner.lock", "rb") as f:
-                # Those who ask share the lock: else each would take another one for an owner.
+                # A shared lock, so that two clients that check do not take each other for an owner.
                 fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -111,8 +111,8 @@ class Engine:
         return False
 
     def _served(self) -> str:
-        # The key goes to nobody but who holds the lock. An owner removes what an
-        # earlier one has announced, so that it is read once there is an owner.
+        # Send the key only to the process that holds the lock. An owner removes the address
+        # that an earlier one has announced, so check for an owner before the file is read.
         if not self._owned():
             return ""
         try:
@@ -136,14 +136,14 @@ class Engine:
 
     def _failed(self, log: int) -> SandboxUnavailable:
         size = os.fstat(log).st_size
-        said = os.pread(log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
-        return SandboxUnavailable(f"brig serve failed on {self._dir}: {said or 'it printed nothing'}", hint="run brig doctor")
+        output = os.pread(log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
+        return SandboxUnavailable(f"brig serve failed on {self._dir}: {output or 'it printed nothing'}", hint="run brig doctor")
 
 
 def check_folder(folder: str | os.PathLike[str], uid: int) -> None:
-    """Refuse a data folder that another user owns, may write or may replace, as the command line does.
+    """Reject a data folder that another user owns, can write or can replace, as the command line does.
 
-    A user who can write to it can announce a server of their own there.
+    Such a user could announce the address of their own server there.
     """
     at = Path(os.path.realpath(folder))
     why = ""
@@ -171,7 +171,7 @@ def check_folder(folder: str | os.PathLike[str], uid: int) -> None:
 
 
 def data_folder() -> Path:
-    """Find the data folder as the command line does."""
+    """Return the data folder that the command line uses."""
     if d := os.environ.get("BRIG_DATA_DIR"):
         return Path(d).absolute()
     if os.geteuid() == 0:

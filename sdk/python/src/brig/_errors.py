@@ -1,4 +1,4 @@
-"""What can go wrong: one class for each kind of error that Brig has."""
+"""The errors: one class for each kind."""
 
 from __future__ import annotations
 
@@ -215,12 +215,12 @@ def parameter(field: str) -> str:
 
 
 def in_python(text: str) -> str:
-    """Return a text of REST with the names of parameters for those of fields."""
+    """Return a text from the REST API in which parameters replace the names of fields."""
     return _IN_TEXT.sub(lambda m: _PARAMETERS[m[0]], text)
 
 
-def told(error: Mapping[str, Any], *, status: int | None = None, retry_after: float | None = None) -> BrigError:
-    """Return the error in a response of REST, in the words of this package."""
+def to_error(error: Mapping[str, Any], *, status: int | None = None, retry_after: float | None = None) -> BrigError:
+    """Return the error in a response of the REST API, with this package's names of parameters."""
     kind = str(error.get("kind", ""))
     return _KINDS.get(kind, BrigError)(
         str(error.get("message", "")),

@@ -1,4 +1,4 @@
-"""What callers ask for and get back. Nothing here talks to anybody."""
+"""The types of arguments and results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
     "WorkspaceUse",
 ]
 
-#: The image of a sandbox whose caller names none.
+#: The default image.
 DEFAULT_IMAGE = "python:3.11-slim"
 
 State = Literal["creating", "running", "paused", "stopping", "stopped"]
@@ -42,34 +42,34 @@ WorkspaceMode = Literal["read_only", "overlay", "direct"]
 
 @dataclass(frozen=True)
 class EgressRule:
-    """One rule about where a sandbox may connect to.
+    """An egress rule: connections that a sandbox may or may not open.
 
-    The first rule that matches decides; what none matches is denied.
+    The first matching rule decides. Connections that no rule matches are denied.
     """
 
-    #: A name (``api.example.com``), or any name below one (``*.example.com``).
+    #: A host name (``api.example.com``), or every name below one (``*.example.com``).
     host: str = ""
-    #: Instead of a host: a network (``192.0.2.0/24``) or an address.
+    #: A network (``192.0.2.0/24``) or an address, instead of a host.
     cidr: str = ""
-    #: Default every port.
+    #: The ports. Default: all.
     ports: tuple[int, ...] = ()
-    #: With a host: HTTP requests with these methods only.
+    #: With a host: only HTTP requests with these methods.
     methods: tuple[str, ...] = ()
-    #: With a host: HTTP requests of these paths only; one that ends in ``*`` is a prefix.
+    #: With a host: only HTTP requests for these paths. A path that ends in ``*`` is a prefix.
     paths: tuple[str, ...] = ()
-    #: Refuse what matches, instead of allowing it.
+    #: Deny matching connections instead of allowing them.
     deny: bool = False
 
     @classmethod
     def parse(cls, place: str) -> EgressRule:
-        """Read ``host``, ``*.host`` or a network, each with ``:port,port``, as the command line has it.
+        """Parse ``host``, ``*.host`` or a network, each with optional ``:port,port``, like ``--allow``.
 
-        Before a host may stand methods (``GET,POST host``), after it a path (``host/v1/*``).
+        Methods can precede a host (``GET,POST host``), and a path can follow it (``host/v1/*``).
         """
         methods: tuple[str, ...] = ()
         if " " in place:
-            said, place = place.split(" ", 1)
-            methods, place = tuple(said.split(",")), place.strip()
+            names, place = place.split(" ", 1)
+            methods, place = tuple(names.split(",")), place.strip()
         if _is_network(place):
             return cls(cidr=place, methods=methods)
         host, colon, ports = place.rpartition(":")
@@ -101,51 +101,51 @@ def _is_network(place: str) -> bool:
 
 @dataclass(frozen=True)
 class SecretUse:
-    """A secret that a sandbox is given, and the variable that it is in."""
+    """A secret of a sandbox, and its environment variable."""
 
     name: str
-    #: Default the name in capitals, with ``_`` for ``-``.
+    #: The variable. Default: the name in upper case, with ``_`` for ``-``.
     env: str = ""
 
 
 @dataclass(frozen=True)
 class WorkspaceUse:
-    """A directory that outlives sandboxes, to have at ``/workspace``."""
+    """A workspace of a sandbox, at ``/workspace``."""
 
     name: str
-    #: ``direct``: what is written is kept when the sandbox ends; ``overlay``:
-    #: when somebody commits it; ``read_only``: nobody writes.
+    #: ``direct``: changes are saved when the sandbox ends. ``overlay``: changes are
+    #: saved by a commit. ``read_only``: changes are not possible.
     mode: WorkspaceMode = "direct"
-    #: Paths relative to ``/workspace`` below which a commit may change something.
+    #: Paths relative to ``/workspace``. A commit includes only changes below them.
     prefixes: tuple[str, ...] = ()
-    #: Absolute paths elsewhere, of which what was written comes along.
+    #: Absolute paths outside ``/workspace``, whose changes a commit includes.
     capture: tuple[str, ...] = ()
-    #: The version to begin with; 0 is the newest.
+    #: The version to start with; 0 is the newest.
     version: int = 0
 
 
 class CommandOptions(TypedDict, total=False):
-    """What else may be said of a command."""
+    """Options of a command."""
 
-    #: After so many seconds it is killed with all that it started.
+    #: Seconds after which the command and its descendants are killed.
     timeout: float | None
-    #: Added to the sandbox's environment.
+    #: Variables in addition to the sandbox's environment.
     env: Mapping[str, str]
-    #: Default ``/workspace``.
+    #: The working directory. Default: ``/workspace``.
     cwd: str
     #: ``user`` (the default) or ``root``.
     user: str
 
 
 class InputOptions(CommandOptions, total=False):
-    """The same, and what it reads."""
+    """Options of a command with standard input."""
 
-    #: All of its standard input. Default none.
+    #: The complete standard input. Default: none.
     stdin: str | bytes | None
 
 
 class SpecOptions(TypedDict, total=False):
-    """The fields of a :class:`SandboxSpec` that one-shots take as keywords."""
+    """The fields of a :class:`SandboxSpec` that one-shot runs accept as keywords."""
 
     name: str
     memory_mib: int | None
@@ -162,48 +162,48 @@ class SpecOptions(TypedDict, total=False):
     provider: str
 
 
-#: The size of a sandbox whose caller names none.
+#: The default limits.
 SIZE: SpecOptions = {"memory_mib": 512, "cpus": 1}
 
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """What a sandbox is asked to be."""
+    """The specification of a sandbox."""
 
-    #: 1 to 63 of a-z, 0-9 and ``-``; empty has one picked.
+    #: 1 to 63 characters of a-z, 0-9 and ``-``. If it is empty, the server generates a name.
     name: str
-    #: An image's name or digest. None is the server's own choice.
+    #: The name or digest of an image. None selects the server's default.
     image: str | None = DEFAULT_IMAGE
     memory_mib: int | None = 512
     cpus: float | None = 1
-    #: A workspace by name, or with what may be done to it.
+    #: The name of a workspace in mode ``direct``, or a workspace with options.
     workspace: str | WorkspaceUse | None = None
-    #: Names of secrets. Values never pass through here.
+    #: Names of secrets, never their values.
     secrets: Sequence[str | SecretUse] = ()
-    #: Where it may connect to, each as :meth:`EgressRule.parse` reads it; empty is nowhere.
+    #: Egress rules, in the format of :meth:`EgressRule.parse`. Without rules, all egress is blocked.
     egress: Sequence[str | EgressRule] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
-    #: Set for every command.
+    #: Environment variables of every command.
     env: Mapping[str, str] = field(default_factory=dict)
-    #: After how many seconds without use it ends.
+    #: Seconds without use after which the sandbox ends.
     ttl: float | None = None
     #: ``user`` (the default) or ``root``.
     user: str = ""
-    #: A template's name, instead of an image.
+    #: The name of a template, instead of an image.
     template: str = ""
     disk_mib: int | None = None
     processes: int | None = None
-    #: The least that must be enforced, by area, for example ``{"memory": "boundary"}``.
+    #: The minimum level of enforcement by area, for example ``{"memory": "boundary"}``.
     require: Mapping[str, str] = field(default_factory=dict)
-    #: The one provider that will do.
+    #: The only provider to use.
     provider: str = ""
-    #: After how many seconds without use it is paused until its next use; less than ``ttl``.
+    #: Seconds without use after which the sandbox is paused until its next use; less than ``ttl``.
     pause_after: float | None = None
 
 
 @dataclass(frozen=True)
 class Command:
-    """A program to run in a sandbox: its words, or a script for its shell."""
+    """A command in a sandbox: a program with arguments, or a shell script."""
 
     argv: tuple[str, ...] = ()
     script: str | None = None
@@ -216,7 +216,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Program:
-    """A one-shot: code in a language, or a command, in a sandbox of its own."""
+    """A one-shot run: code in a language, or a command, in a new sandbox."""
 
     spec: SandboxSpec
     code: str | None = None
@@ -230,7 +230,7 @@ class Program:
 
 @dataclass(frozen=True)
 class WorkspaceFile:
-    """A file or a link of a version of a workspace."""
+    """A file or link in a version of a workspace."""
 
     path: str
     type: str
@@ -241,39 +241,39 @@ class WorkspaceFile:
 
 @dataclass(frozen=True)
 class ExecResult:
-    """How a command ended, and what it wrote."""
+    """The result of a command."""
 
     stdout: str
     stderr: str = ""
-    #: The program's own; 124 when its time ran out, 137 when its memory did, 128+n by signal n.
+    #: The program's exit code; 124 after a timeout, 137 when it ran out of memory, 128+n after signal n.
     exit_code: int = 0
-    #: Whether the middle of either output was left out.
+    #: Whether the middle of an output is missing, because it exceeded the limit.
     truncated: bool = False
-    #: What was written outside ``/workspace`` and captured with it.
+    #: The captured files outside ``/workspace``.
     files: tuple[WorkspaceFile, ...] = ()
     signal: str = ""
     timed_out: bool = False
     oom_killed: bool = False
     #: Why the sandbox ended while the program ran, for example ``killed``; empty otherwise.
     sandbox_ended: str = ""
-    #: Seconds.
+    #: The duration in seconds.
     duration: float = 0.0
     id: str = ""
 
     @property
     def output(self) -> str:
-        """Both outputs, one after the other."""
+        """Standard output followed by standard error."""
         return self.stdout + self.stderr
 
     @property
     def ok(self) -> bool:
-        """Whether it exited with 0."""
+        """Whether the exit code is 0."""
         return self.exit_code == 0
 
 
 @dataclass(frozen=True)
 class ProgramError:
-    """What went wrong with a program: its own exception, or a verdict with a code."""
+    """The error of a program: its exception, or the reason why Brig ended it, with a code."""
 
     name: str
     message: str
@@ -284,7 +284,7 @@ class ProgramError:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file that a program left in ``artifacts/``, of a type that comes out."""
+    """A file that a program wrote to ``artifacts/``, of a supported type."""
 
     path: str
     content: bytes
@@ -293,36 +293,36 @@ class Artifact:
 
 @dataclass(frozen=True)
 class RunResult(ExecResult):
-    """How a one-shot ended."""
+    """The result of a one-shot run."""
 
-    #: What ``main`` returned. ``has_value`` tells a ``None`` from no main at all.
+    #: The return value of ``main``. ``has_value`` is false if ``main`` was not called.
     value: Any = None
     has_value: bool = False
     artifacts: tuple[Artifact, ...] = ()
-    #: Artifacts that were too many or too large to come out.
+    #: The paths of artifacts that exceeded a limit.
     artifacts_skipped: tuple[str, ...] = ()
     error: ProgramError | None = None
-    #: The name of the sandbox that is gone, and where it was.
+    #: The name of the removed sandbox.
     sandbox: str = ""
     provider: str = ""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some output, as it happened."""
+    """A chunk of output."""
 
     stream: Literal["stdout", "stderr"]
     data: bytes
 
     @property
     def text(self) -> str:
-        """The bytes as text; what is not UTF-8 is replaced."""
+        """The data as text. Bytes that are not UTF-8 are replaced."""
         return self.data.decode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
 class Rich:
-    """A value that shows itself: by MIME type, images as base64."""
+    """A displayed value: its representations by MIME type, with images in base64."""
 
     data: Mapping[str, Any]
     #: Whether it is the value of the last expression.
@@ -331,14 +331,14 @@ class Rich:
 
 @dataclass(frozen=True)
 class CodeResult:
-    """What code in a context came to."""
+    """The result of code in a context."""
 
-    #: The last expression's value as text.
+    #: The value of the last expression as text.
     text: str
     stdout: str = ""
     stderr: str = ""
     results: tuple[Rich, ...] = ()
-    #: The exception that ended it, if one did.
+    #: The exception that ended the code, if any.
     error: ProgramError | None = None
     execution_count: int = 0
     context_id: str = ""
@@ -352,13 +352,13 @@ class CodeResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it ran to its end."""
+        """Whether the code ran to its end."""
         return self.error is None and not self.timed_out and not self.lost
 
 
 @dataclass(frozen=True)
 class SandboxInfo:
-    """A sandbox as it is now."""
+    """The state of a sandbox."""
 
     name: str
     id: str
@@ -368,9 +368,9 @@ class SandboxInfo:
     labels: Mapping[str, str] = field(default_factory=dict)
     memory_mib: int = 0
     cpus: float = 0
-    #: When its lease ends, as RFC 3339; empty once it has ended.
+    #: The end of the lease in RFC 3339; empty if the sandbox has ended.
     expires: str = ""
-    #: Everything else, as the service tells it.
+    #: The complete response of the service.
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -390,10 +390,10 @@ class FileInfo:
 
 @dataclass(frozen=True)
 class WorkspaceInfo:
-    """A directory that outlives sandboxes, and its newest version."""
+    """A workspace and its newest version."""
 
     name: str
-    #: 0 before the first.
+    #: The number of the newest version; 0 if there is none.
     version: int = 0
     files: int = 0
     size: int = 0
@@ -401,7 +401,7 @@ class WorkspaceInfo:
 
 @dataclass(frozen=True)
 class WorkspaceCommit:
-    """What became of a commit: the newest version, and the paths that changed."""
+    """The result of a commit: the newest version, and the changed paths."""
 
     version: int
     changed: tuple[str, ...] = ()
@@ -409,7 +409,7 @@ class WorkspaceCommit:
 
 @dataclass(frozen=True)
 class SecretInfo:
-    """What may be known of a secret."""
+    """A secret without its value."""
 
     name: str
     version: int = 0

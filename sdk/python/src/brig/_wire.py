@@ -1,4 +1,4 @@
-"""Brig's REST in both directions, without a connection: nouns to bodies, answers to nouns."""
+"""Conversion between Python objects and bodies of Brig's REST API, without a connection."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from . import _nouns as n
-from ._errors import BrigError, InvalidArgumentError, SandboxUnavailable, in_python, told
+from ._errors import BrigError, InvalidArgumentError, SandboxUnavailable, in_python, to_error
 
 Body = dict[str, Any]
 NDJSON = "application/x-ndjson"
 
 
 def path(*parts: str | int) -> str:
-    """Make a path below ``/v1`` of which each part is one segment."""
+    """Return a path below ``/v1``. Each part is one segment."""
     return "/v1/" + "/".join(quote(str(p), safe="") for p in parts)
 
 
 def _some(**fields: Any) -> Body:
-    """Leave out what was not said."""
+    """Return the fields that are set."""
     return {k: v for k, v in fields.items() if v is not None and v != "" and v != () and v != {}}
 
 
 def millis(seconds: float | None, field: str = "timeout") -> int | None:
-    """Turn seconds into what the wire has."""
+    """Convert seconds to milliseconds."""
     if seconds is None:
         return None
     if not 0 < seconds < float("inf"):
@@ -37,7 +37,7 @@ def millis(seconds: float | None, field: str = "timeout") -> int | None:
 
 
 def egress(rules: Sequence[str | n.EgressRule]) -> Body:
-    """Write rules about where to connect to."""
+    """Encode egress rules."""
     out = []
     for rule in rules:
         r = n.EgressRule.parse(rule) if isinstance(rule, str) else rule
@@ -55,7 +55,7 @@ def egress(rules: Sequence[str | n.EgressRule]) -> Body:
 
 
 def spec(s: n.SandboxSpec) -> Body:
-    """Write what a sandbox is asked to be."""
+    """Encode the specification of a sandbox."""
     use = n.WorkspaceUse(s.workspace) if isinstance(s.workspace, str) else s.workspace
     limits = _some(
         memory=f"{s.memory_mib}MiB" if s.memory_mib is not None else None,
@@ -96,7 +96,7 @@ def _stdin(stdin: str | bytes | None) -> Body:
 
 
 def command(c: n.Command) -> Body:
-    """Write a command."""
+    """Encode a command."""
     body = _some(
         command=list(c.argv) or None,
         timeout_ms=millis(c.timeout),
@@ -110,7 +110,7 @@ def command(c: n.Command) -> Body:
 
 
 def program(p: n.Program) -> Body:
-    """Write a one-shot."""
+    """Encode a one-shot run."""
     body = spec(p.spec)
     if "default_user" in body:
         body["user"] = body.pop("default_user")
@@ -136,7 +136,7 @@ def _captured(commit: Mapping[str, Any] | None) -> tuple[n.WorkspaceFile, ...]:
 
 
 def _ended(b: Body) -> Body:
-    """Read what all results have."""
+    """Decode the fields that all results have."""
     return {
         "stdout": b["stdout"],
         "stderr": b["stderr"],
@@ -152,12 +152,12 @@ def _ended(b: Body) -> Body:
 
 
 def result(b: Body) -> n.ExecResult:
-    """Read how a command ended."""
+    """Decode the result of a command."""
     return n.ExecResult(**_ended(b))
 
 
 def program_error(b: Mapping[str, Any] | None) -> n.ProgramError | None:
-    """Read what went wrong with a program, or the exception of code."""
+    """Decode the error of a program, or the exception of a cell."""
     if not b:
         return None
     message = b["message"] if "message" in b else b.get("value", "")
@@ -165,7 +165,7 @@ def program_error(b: Mapping[str, Any] | None) -> n.ProgramError | None:
 
 
 def run_result(b: Body) -> n.RunResult:
-    """Read how a one-shot ended."""
+    """Decode the result of a one-shot run."""
     return n.RunResult(
         **_ended(b),
         files=_captured(b.get("workspace")),
@@ -180,7 +180,7 @@ def run_result(b: Body) -> n.RunResult:
 
 
 def code_result(b: Body) -> n.CodeResult:
-    """Read what code in a context came to."""
+    """Decode the result of a cell."""
     return n.CodeResult(
         text=b["text"],
         stdout=b["stdout"],
@@ -197,7 +197,7 @@ def code_result(b: Body) -> n.CodeResult:
 
 
 def sandbox(b: Body) -> n.SandboxInfo:
-    """Read a sandbox."""
+    """Decode a sandbox."""
     limits = b.get("limits") or {}
     return n.SandboxInfo(
         name=b.get("name") or b["id"],
@@ -214,28 +214,28 @@ def sandbox(b: Body) -> n.SandboxInfo:
 
 
 def entry(b: Body) -> n.FileInfo:
-    """Read a file's description."""
+    """Decode the properties of a file."""
     return n.FileInfo(b["name"], b["path"], b["type"], b["size"], b["mode"], b["owner"], b.get("target", ""))
 
 
 def workspace(b: Body) -> n.WorkspaceInfo:
-    """Read a workspace."""
+    """Decode a workspace."""
     head = b.get("head") or {}
     return n.WorkspaceInfo(b["name"], head.get("number", 0), head.get("files", 0), head.get("size", 0))
 
 
 def commit(b: Body) -> n.WorkspaceCommit:
-    """Read what became of a commit."""
+    """Decode the result of a commit."""
     return n.WorkspaceCommit((b.get("version") or {}).get("number", 0), tuple(c["path"] for c in b["changes"]))
 
 
 def secret(b: Body) -> n.SecretInfo:
-    """Read what may be known of a secret."""
+    """Decode a secret, which has no value."""
     return n.SecretInfo(b["name"], b["version"], tuple(b["hosts"]))
 
 
 def secret_value(value: str | bytes, hosts: Sequence[str]) -> Body:
-    """Write a secret's value, and which hosts it is for. Without any it keeps those that it has."""
+    """Encode the value and the hosts of a secret. Without hosts, an existing secret keeps its own."""
     body: Body = {"hosts": list(hosts)} if hosts else {}
     if isinstance(value, bytes):
         return body | {"value_b64": base64.b64encode(value).decode()}
@@ -243,15 +243,15 @@ def secret_value(value: str | bytes, hosts: Sequence[str]) -> Body:
 
 
 def chunk(stream: Literal["stdout", "stderr"], b: Body) -> n.Chunk:
-    """Read some output."""
+    """Decode a chunk of output."""
     return n.Chunk(stream, base64.b64decode(b["data_b64"]) if "data_b64" in b else b.get("data", "").encode())
 
 
 def refusal(status: int, content: bytes, retry_after: str | None, url: str) -> BrigError:
-    """Read the error of an answer that is one."""
+    """Decode an error response."""
     try:
         error = json.loads(content)["error"]
-        return told(error, status=status, retry_after=float(retry_after) if retry_after and retry_after.isdigit() else None)
+        return to_error(error, status=status, retry_after=float(retry_after) if retry_after and retry_after.isdigit() else None)
     except (ValueError, KeyError, TypeError, AttributeError):
         return SandboxUnavailable(
             f"the response is not from a Brig server (HTTP {status})", hint=f"check that brig serve runs at {url}", status=status
@@ -259,12 +259,12 @@ def refusal(status: int, content: bytes, retry_after: str | None, url: str) -> B
 
 
 class Lines:
-    """Cuts bytes that come in pieces into lines of JSON."""
+    """Splits chunks of bytes into lines of JSON."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[Body]:
-        """Take some more bytes, and give the lines that are whole."""
+        """Add a chunk, and return the lines that it completes."""
         *whole, self._rest = (self._rest + data).split(b"\n")
         return [json.loads(line) for line in whole if line.strip()]

@@ -1,4 +1,4 @@
-"""The same as :mod:`brig`, for code that blocks::
+"""The names of :mod:`brig`, with blocking calls::
 
 from brig.sync import SandboxClient
 

@@ -1,1 +1,1 @@
-"""The package's one source: :mod:`brig._sync` is made of it by tools/unasync.py."""
+"""The source of the package. tools/unasync.py generates :mod:`brig._sync` from it."""

@@ -1,4 +1,4 @@
-"""What a service can be asked, whatever protocol it speaks."""
+"""The operations of a service, independent of its protocol."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ._connection import Connection
 
 
 class Backend:
-    """One service. A protocol that lacks something leaves it refused, as it is here."""
+    """A service. An operation that a subclass does not override raises UnsupportedError."""
 
     protocol = "this service"
 
     def lacks(self, what: str, field: str = "") -> UnsupportedError:
-        """Make the error that refuses something."""
+        """Return the error for a feature that the protocol lacks."""
         return UnsupportedError(f"{self.protocol} has no {what}", field=field, hint="use a Brig server")
 
     async def close(self) -> None:
-        """End what belongs to this client alone."""
+        """Close the connections, and stop the server if this client has started it."""
         raise NotImplementedError
 
     # Sandboxes.
@@ -56,7 +56,7 @@ class Backend:
     async def logs(self, name: str, tail: int | None) -> str:
         raise self.lacks("logs")
 
-    # What runs in them.
+    # Programs.
 
     async def exec(self, name: str, command: n.Command) -> n.ExecResult:
         raise self.lacks("commands")
@@ -125,7 +125,7 @@ class Backend:
     async def remove_file(self, name: str, path: str, user: str) -> None:
         raise self.lacks("files")
 
-    # What outlives sandboxes.
+    # Workspaces, secrets and images.
 
     async def create_workspace(self, name: str) -> n.WorkspaceInfo:
         raise self.lacks("workspaces", "workspace")

@@ -10,9 +10,9 @@ from .._errors import SandboxUnavailable
 
 
 class Connection:
-    """Bytes to and from a TCP port on which something in a sandbox listens.
+    """A connection to a TCP port on which a program in a sandbox listens.
 
-    Use it with ``async with``; leaving that closes it.
+    Use it with ``async with``, which closes it at the end of the block.
     """
 
     def __init__(self, answer: httpx.Response) -> None:
@@ -20,7 +20,7 @@ class Connection:
         self._stream = answer.extensions["network_stream"]
 
     async def read(self, most: int = 65536, *, timeout: float | None = None) -> bytes:
-        """Return some bytes, none at the end. ``timeout`` bounds the wait, in seconds."""
+        """Read up to ``most`` bytes; an empty result means the end. ``timeout`` is in seconds."""
         try:
             data: bytes = await self._stream.read(most, timeout)
         except Exception as e:
@@ -35,7 +35,7 @@ class Connection:
             raise SandboxUnavailable(f"the connection to the port is lost: {e}") from e
 
     async def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         await self._stream.aclose()
         await self._answer.aclose()
 

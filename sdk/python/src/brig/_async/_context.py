@@ -10,7 +10,7 @@ from ._backend import Backend
 
 
 class CodeContext:
-    """An interpreter in a sandbox that keeps its variables, as a notebook does."""
+    """An interpreter in a sandbox that keeps its variables between cells, like a notebook."""
 
     def __init__(self, backend: Backend, sandbox: str, id: str, language: str) -> None:
         self._backend, self._sandbox = backend, sandbox
@@ -20,19 +20,19 @@ class CodeContext:
         return f"CodeContext({self.id!r}, {self.language!r})"
 
     async def run(self, code: str, *, timeout: float | None = None, env: Mapping[str, str] | None = None) -> n.CodeResult:
-        """Run code and return what it came to. Runs in one context wait for each other."""
+        """Run code and return its result. Calls in one context run one after the other."""
         return await self._backend.run_code(self._sandbox, code, "", self.id, timeout, env or {})
 
     async def interrupt(self) -> None:
-        """Interrupt what runs, as Ctrl-C does."""
+        """Interrupt the running code, like Ctrl-C."""
         await self._backend.interrupt_context(self._sandbox, self.id)
 
     async def restart(self) -> None:
-        """Start the interpreter again, without its variables."""
+        """Restart the interpreter. Its variables are lost."""
         await self._backend.restart_context(self._sandbox, self.id)
 
     async def remove(self) -> None:
-        """End the interpreter for good."""
+        """End the interpreter and remove the context."""
         await self._backend.remove_context(self._sandbox, self.id)
 
     async def __aenter__(self) -> CodeContext:

@@ -1,4 +1,4 @@
-"""Programs that go on by themselves."""
+"""Background processes."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from ._stream import OutputStream
 
 
 class Process:
-    """A program in a sandbox that nobody has to wait for."""
+    """A program that runs in the background of a sandbox."""
 
     def __init__(self, backend: Backend, sandbox: str, pid: int) -> None:
         self._backend, self._sandbox = backend, sandbox
-        #: Its id inside the sandbox.
+        #: The process ID in the sandbox.
         self.pid = pid
 
     def __repr__(self) -> str:
         return f"Process({self.pid})"
 
     def output(self) -> OutputStream:
-        """Have its output from the beginning. Leaving it early leaves the program as it is."""
+        """Stream the output from the beginning. Closing the stream does not end the program."""
         return OutputStream(self._backend.attach(self._sandbox, self.pid))
 
     async def wait(self) -> n.ExecResult:
-        """Wait for its end."""
+        """Wait until the program ends, and return its result."""
         async with self.output() as output:
             async for _ in output:
                 pass
         return output.result
 
     async def write(self, data: str | bytes) -> None:
-        """Write to its standard input."""
+        """Write to the standard input of the program."""
         content = data.encode() if isinstance(data, str) else data
         await self._backend.write_input(self._sandbox, self.pid, content)
 
     async def close_input(self) -> None:
-        """End its standard input."""
+        """Close the standard input of the program."""
         await self._backend.close_input(self._sandbox, self.pid)
 
     async def send_signal(self, signal: str) -> None:
-        """Send a signal, for example ``SIGTERM``. ``SIGKILL`` ends all that it started."""
+        """Send a signal, for example ``SIGTERM``. ``SIGKILL`` also kills the program's descendants."""
         await self._backend.signal(self._sandbox, self.pid, signal)
 
     async def kill(self) -> None:
-        """Kill it, and all that it started."""
+        """Kill the program and its descendants."""
         await self.send_signal("SIGKILL")

@@ -1,4 +1,4 @@
-"""Brig's own REST."""
+"""The backend for Brig's REST API."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .. import _address as address
 from .. import _nouns as n
 from .. import _wire as wire
 from .._engine import Engine
-from .._errors import InvalidArgumentError, RateLimitedError, SandboxUnavailable, told
+from .._errors import InvalidArgumentError, RateLimitedError, SandboxUnavailable, to_error
 from ._backend import Backend
 from ._connection import Connection
 from ._thread import in_thread, pause
 
-#: What is quiet for longer has no server any more: streams show that they live every 15 seconds.
+#: Seconds without data after which a stream is lost. Servers send a keepalive every 15 seconds.
 _SILENCE = 60.0
 _CONNECT_TIME = 10.0
 
 
 class Rest(Backend):
-    """A Brig server, or the one of an engine on this machine."""
+    """A Brig server, or the server of this machine's data folder."""
 
     protocol = "this server"
 
@@ -43,13 +43,13 @@ class Rest(Backend):
         self._url, self._key, self._engine, self._insecure = url.rstrip("/"), key, engine, insecure_http
         if engine is None:
             address.check("where", url, insecure_http)
-        # A call lasts as long as what it is about; the server bounds that.
+        # No timeout for responses: a call lasts as long as its program, which the server limits.
         proxied = engine is None and address.by_proxy(url)
         self._http = http or httpx.AsyncClient(timeout=httpx.Timeout(None, connect=_CONNECT_TIME), trust_env=proxied)
         self._own = http is None
 
     async def close(self) -> None:
-        """End connections, and the engine if it is ours."""
+        """Close the connections, and stop the server if this client has started it."""
         if self._own:
             await self._http.aclose()
         if self._engine is not None:
@@ -58,21 +58,21 @@ class Rest(Backend):
     async def _send(
         self, method: str, path: str, *, stream: bool = False, headers: Mapping[str, str] | None = None, **options: Any
     ) -> httpx.Response:
-        """Make a request and return an answer that is a success; its caller reads or closes a stream.
+        """Send a request and return its successful response. The caller reads or closes a stream.
 
-        A server at its capacity refuses a call before it begins: such a call is sent again
-        when the server says, for as long as the client has patience.
+        A server at its capacity rejects a call before it starts. The client then retries
+        after the time that the server returns, for up to `patience` seconds.
         """
-        # Content that is read from somewhere cannot be sent twice.
-        again = isinstance(options.get("content"), (bytes, str, type(None)))
+        # A stream cannot be sent twice.
+        repeatable = isinstance(options.get("content"), (bytes, str, type(None)))
         end = time.monotonic() + self._patience
         while True:
             try:
                 return await self._send_once(method, path, stream=stream, headers=headers, **options)
             except RateLimitedError as e:
-                if not again or e.field != "capacity" or not e.retry_after:
+                if not repeatable or e.field != "capacity" or not e.retry_after:
                     raise
-                # Clients that were refused at one moment do not come back at one moment.
+                # Add jitter, so that clients that were rejected together do not retry together.
                 wait = e.retry_after * random.uniform(1, 1.25)
                 if time.monotonic() + wait > end:
                     raise
@@ -89,11 +89,12 @@ class Rest(Backend):
             signed = dict(headers or {}) | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
             request = self._http.build_request(method, self._url + path, headers=signed, **options)
             try:
-                # What is sent is for this server, whatever a client of the caller's does.
+                # Never follow redirects, even if the caller's httpx client does: they would
+                # receive the key and the body.
                 answer = await self._http.send(request, stream=stream, follow_redirects=False)
                 break
             except httpx.ConnectError as e:
-                # Nobody has heard it. An engine that is gone is begun anew.
+                # The server has not received the request. Start a server that has ended again.
                 if self._engine is None or attempt == 2:
                     raise self._lost("cannot reach the server", e) from e
                 self._url = ""
@@ -113,7 +114,7 @@ class Rest(Backend):
         return answer.json() if answer.content else None
 
     async def _events(self, path: str, method: str, body: Any = None) -> AsyncGenerator[wire.Body, None]:
-        """Yield an answer's events, the result last."""
+        """Yield the events of a response. The result is the last one."""
         answer = await self._send(
             method,
             path,
@@ -127,7 +128,7 @@ class Rest(Backend):
             async for data in answer.aiter_raw():
                 for event in lines.feed(data):
                     if event["event"] == "error":
-                        raise told(event["error"])
+                        raise to_error(event["error"])
                     yield event
                     if event["event"] == "result":
                         return
@@ -150,7 +151,7 @@ class Rest(Backend):
                     yield wire.chunk(stream, event)
 
     async def _with_image(self, image: str | None, *parts: str, body: wire.Body) -> Any:
-        """Post what may need an image. An engine of the caller's own pulls one that is not there, as docker does."""
+        """Send a request that may need an image. The client's own server pulls a missing one, like docker run."""
         try:
             return await self._call("POST", *parts, body=body)
         except InvalidArgumentError as e:
@@ -213,7 +214,7 @@ class Rest(Backend):
         answer = await self._send("GET", wire.path("sandboxes", name, "logs"), params=query)
         return answer.content.decode("utf-8", "replace")
 
-    # What runs in them.
+    # Programs.
 
     async def exec(self, name: str, command: n.Command) -> n.ExecResult:
         return wire.result(await self._call("POST", "sandboxes", name, "exec", body=wire.command(command)))
@@ -319,7 +320,7 @@ class Rest(Backend):
     async def remove_file(self, name: str, path: str, user: str) -> None:
         await self._call("DELETE", "sandboxes", name, "files", query=_at(path, user))
 
-    # What outlives sandboxes.
+    # Workspaces, secrets and images.
 
     async def create_workspace(self, name: str) -> n.WorkspaceInfo:
         return wire.workspace(await self._call("POST", "workspaces", body={"name": name}))

@@ -1,4 +1,4 @@
-"""Output while it happens."""
+"""Streams of output."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .._errors import FailedPreconditionError
 
 
 class OutputStream:
-    """A command that runs, and what it writes meanwhile::
+    """A running command and its output::
 
         async with sandbox.stream("make") as output:
             async for chunk in output:
                 print(chunk.text, end="")
         print(output.result.exit_code)
 
-    Leaving it early ends the command.
+    Leaving the block early ends the command.
     """
 
     def __init__(self, events: AsyncGenerator[n.Chunk | n.ExecResult, None]) -> None:
@@ -26,7 +26,7 @@ class OutputStream:
 
     @property
     def result(self) -> n.ExecResult:
-        """How the command ended, once everything has been read."""
+        """The result of the command, after all output has been read."""
         if self._result is None:
             raise FailedPreconditionError("the command has not ended", hint="read the stream to its end first")
         return self._result

@@ -1,4 +1,4 @@
-"""How what blocks is waited for, without anything else having to."""
+"""Helpers that wait for blocking calls without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def in_thread(f: Callable[[], T]) -> T:
-    """Call a function that blocks."""
+    """Call a blocking function in a thread."""
     return await asyncio.to_thread(f)
 
 
@@ -19,17 +19,18 @@ async def pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-class Beside:
-    """Work that goes on beside its caller's."""
+class BackgroundTask:
+    """A task that runs concurrently with its caller."""
 
     def __init__(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         self._task = asyncio.ensure_future(work())
-        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())  # it need not be asked for
+        # Retrieve the exception, so that asyncio does not log it if nothing awaits the task.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
-    async def end(self) -> None:
-        """Wait for the end, and raise what went wrong."""
+    async def wait(self) -> None:
+        """Wait until the task ends, and raise its exception."""
         await self._task
 
-    def leave(self) -> None:
-        """Let it go: nobody waits for it any more."""
+    def cancel(self) -> None:
+        """Cancel the task without waiting for it."""
         self._task.cancel()

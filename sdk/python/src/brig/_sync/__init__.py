@@ -1,1 +1,1 @@
-"""Made of :mod:`brig._async` by tools/unasync.py, but for what blocks by itself."""
+"""Generated from :mod:`brig._async` by tools/unasync.py, except _thread.py."""

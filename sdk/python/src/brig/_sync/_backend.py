@@ -1,5 +1,5 @@
-# Made of brig/_async/_backend.py by tools/unasync.py; change it there.
-"""What a service can be asked, whatever protocol it speaks."""
+# Generated from brig/_async/_backend.py by tools/unasync.py. Edit that file.
+"""The operations of a service, independent of its protocol."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ._connection import Connection
 
 
 class Backend:
-    """One service. A protocol that lacks something leaves it refused, as it is here."""
+    """A service. An operation that a subclass does not override raises UnsupportedError."""
 
     protocol = "this service"
 
     def lacks(self, what: str, field: str = "") -> UnsupportedError:
-        """Make the error that refuses something."""
+        """Return the error for a feature that the protocol lacks."""
         return UnsupportedError(f"{self.protocol} has no {what}", field=field, hint="use a Brig server")
 
     def close(self) -> None:
-        """End what belongs to this client alone."""
+        """Close the connections, and stop the server if this client has started it."""
         raise NotImplementedError
 
     # Sandboxes.
@@ -57,7 +57,7 @@ class Backend:
     def logs(self, name: str, tail: int | None) -> str:
         raise self.lacks("logs")
 
-    # What runs in them.
+    # Programs.
 
     def exec(self, name: str, command: n.Command) -> n.ExecResult:
         raise self.lacks("commands")
@@ -126,7 +126,7 @@ class Backend:
     def remove_file(self, name: str, path: str, user: str) -> None:
         raise self.lacks("files")
 
-    # What outlives sandboxes.
+    # Workspaces, secrets and images.
 
     def create_workspace(self, name: str) -> n.WorkspaceInfo:
         raise self.lacks("workspaces", "workspace")

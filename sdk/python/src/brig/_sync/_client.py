@@ -1,5 +1,5 @@
-# Made of brig/_async/_client.py by tools/unasync.py; change it there.
-"""The client: the way to sandboxes, wherever they are."""
+# Generated from brig/_async/_client.py by tools/unasync.py. Edit that file.
+"""The client."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 
 class SandboxClient:
-    """The way to sandboxes, on this machine or elsewhere::
+    """A client for sandboxes on this machine or a server::
 
         with SandboxClient() as client:
             print((client.run_python("print(6 * 7)")).stdout)
 
-    ``where`` is ``"local"``, the URL of a Brig server, or ``"e2b"``; default what
-    ``BRIG_URL`` says, and else ``"local"``: the server of this machine's data
-    folder if one runs, and otherwise one that is started when it is first needed
-    and ends with the client. For ``"e2b"`` the variables count that E2B's own
-    clients know, and ``templates`` says which template stands for an image, as
-    ``BRIG_TEMPLATES`` does: ``python:3.11-slim=base,node:20-slim=base``.
+    ``where`` is ``"local"``, the URL of a Brig server, or ``"e2b"``. The default is
+    ``BRIG_URL``, or else ``"local"``: the server of this machine's data folder. If
+    none runs, the client starts one when it first needs it, and stops it at the end.
+    ``"e2b"`` uses the environment variables of E2B's clients, and ``templates`` maps
+    images to templates, as ``BRIG_TEMPLATES`` does:
+    ``python:3.11-slim=base,node:20-slim=base``.
 
-    A URL without a ``key`` and without ``BRIG_API_KEY`` is asked with the key of the
-    data folder if it is the address of that folder's server, as commands do.
+    Without ``key`` and ``BRIG_API_KEY``, the client uses the key of the data folder
+    if the URL is the address of that folder's server, as the command line does.
 
-    A plain ``http://`` address of another machine is refused, since whoever is on
-    the way reads the key. ``insecure_http`` or ``BRIG_INSECURE_HTTP`` admits it.
+    The client rejects an ``http://`` URL of another machine, because others on the
+    network could read the key. ``insecure_http`` or ``BRIG_INSECURE_HTTP`` permits it.
 
-    A server at its capacity refuses a call before it begins, and says when to call again.
-    The client does so for ``patience`` seconds in all; 0 raises
-    :class:`RateLimitedError` at once.
+    A server at its capacity rejects a call before it starts, and returns the time
+    after which to retry. The client retries for up to ``patience`` seconds; with 0 it
+    raises :class:`RateLimitedError` immediately.
 
-    Cancelling a call ends what it has begun. Use the client with ``with``,
-    or :meth:`close` it.
+    Cancelling a call ends the program that it has started. Use the client with
+    ``with``, or :meth:`close` it.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SandboxClient:
         self.close()
 
     def close(self) -> None:
-        """End connections, and the engine if this client has started it. Sandboxes stay."""
+        """Close the connections, and stop the server if this client has started it. Sandboxes stay."""
         self._backend.close()
 
     def create(self, spec: n.SandboxSpec) -> SandboxHandle:
@@ -97,15 +97,15 @@ class SandboxClient:
         return SandboxHandle(self._backend, (self._backend.create(spec)).name)
 
     def get(self, name: str) -> SandboxHandle:
-        """Find a sandbox that there is."""
+        """Return the sandbox with a name."""
         return SandboxHandle(self._backend, (self._backend.info(name)).name)
 
     def list(self, *, labels: Mapping[str, str] | None = None, state: str = "") -> builtins.list[str]:
-        """List the names of sandboxes, those included that have ended and were not removed."""
+        """List the names of sandboxes, including those that have ended and were not removed."""
         return [s.name for s in self._backend.sandboxes(labels or {}, state)]
 
     def remove(self, name: str) -> None:
-        """Kill a sandbox if it lives, and forget it."""
+        """Kill a sandbox if it runs, and remove its record."""
         self._backend.remove(name)
 
     def run_python(
@@ -116,7 +116,7 @@ class SandboxClient:
         timeout: float | None = None,
         **options: Unpack[n.SpecOptions],
     ) -> n.RunResult:
-        """Run Python in a sandbox of its own, which is gone afterwards, whatever happens."""
+        """Run Python code in a new sandbox, which is removed afterwards in any case."""
         return self.run(code, image=image, timeout=timeout, **n.SIZE | options)
 
     def run_shell(
@@ -127,7 +127,7 @@ class SandboxClient:
         timeout: float | None = None,
         **options: Unpack[n.SpecOptions],
     ) -> n.RunResult:
-        """Run a shell's script in a sandbox of its own, which is gone afterwards, whatever happens."""
+        """Run a shell script in a new sandbox, which is removed afterwards in any case."""
         options = {"name": f"sh-{uuid.uuid4().hex[:8]}", **n.SIZE, **options}
         return self.run_command("/bin/sh", ["-c", script], image=image, timeout=timeout, **options)
 
@@ -143,12 +143,12 @@ class SandboxClient:
         stdin: str | bytes | None = None,
         **options: Unpack[n.SpecOptions],
     ) -> n.RunResult:
-        """Run a program in a sandbox of its own.
+        """Run a program in a new sandbox.
 
-        Its function ``main`` is called with ``arguments``, and what that returns is
-        the result's ``value``. ``files`` are put below ``/workspace`` before; what
-        the program leaves in ``artifacts/`` comes back. ``language`` is python,
-        javascript, typescript or bash.
+        The program's function ``main`` is called with ``arguments``, and its return
+        value is the result's ``value``. ``files`` are written below ``/workspace``
+        before the start. Files that the program writes to ``artifacts/`` are in the
+        result. ``language`` is python, javascript, typescript or bash.
         """
         program = n.Program(_spec(image, options), code, language, (), arguments, files or {}, timeout, stdin)
         return self._backend.run(program)
@@ -164,31 +164,32 @@ class SandboxClient:
         stdin: str | bytes | None = None,
         **options: Unpack[n.SpecOptions],
     ) -> n.RunResult:
-        """Run a command in a sandbox of its own."""
+        """Run a command in a new sandbox."""
         argv = (cmd, *(args or ()))
         program = n.Program(_spec(image, options), argv=argv, files=files or {}, timeout=timeout, stdin=stdin)
         return self._backend.run(program)
 
     def create_workspace(self, name: str) -> n.WorkspaceInfo:
-        """Make an empty directory that outlives sandboxes."""
+        """Create an empty workspace, a directory that outlives sandboxes."""
         return self._backend.create_workspace(name)
 
     def workspaces(self) -> builtins.list[n.WorkspaceInfo]:
-        """List the directories that outlive sandboxes."""
+        """List the workspaces."""
         return self._backend.workspaces()
 
     def read_workspace_file(self, workspace: str, path: str, *, version: int = 0) -> bytes:
-        """Return a file of a workspace's version, by the path that it had in its sandbox. 0 is the newest."""
+        """Return a file of a workspace by its path in the sandbox. ``version`` 0 is the newest version."""
         return self._backend.read_workspace_file(workspace, path, version)
 
     def remove_workspace(self, name: str) -> None:
-        """Forget a workspace with all its versions."""
+        """Remove a workspace with all its versions."""
         self._backend.remove_workspace(name)
 
     def put_secret(self, name: str, value: str | bytes, *, hosts: Sequence[str] = ()) -> n.SecretInfo:
-        """Keep a secret, or give the one of that name another value.
+        """Create a secret, or update its value.
 
-        With ``hosts`` no sandbox ever sees it: it is put into requests to these.
+        With ``hosts``, no sandbox sees the value: the proxy inserts it into requests to
+        these hosts.
         """
         return self._backend.put_secret(name, value, hosts)
 
@@ -197,11 +198,11 @@ class SandboxClient:
         return self._backend.secrets()
 
     def remove_secret(self, name: str) -> None:
-        """Forget a secret."""
+        """Remove a secret."""
         self._backend.remove_secret(name)
 
     def pull_image(self, ref: str) -> None:
-        """Fetch an image from a registry."""
+        """Pull an image from a registry."""
         self._backend.pull_image(ref)
 
 

@@ -1,4 +1,4 @@
-# Made of brig/_async/_connection.py by tools/unasync.py; change it there.
+# Generated from brig/_async/_connection.py by tools/unasync.py. Edit that file.
 """A connection to a port of a sandbox."""
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from .._errors import SandboxUnavailable
 
 
 class Connection:
-    """Bytes to and from a TCP port on which something in a sandbox listens.
+    """A connection to a TCP port on which a program in a sandbox listens.
 
-    Use it with ``with``; leaving that closes it.
+    Use it with ``with``, which closes it at the end of the block.
     """
 
     def __init__(self, answer: httpx.Response) -> None:
@@ -21,7 +21,7 @@ class Connection:
         self._stream = answer.extensions["network_stream"]
 
     def read(self, most: int = 65536, *, timeout: float | None = None) -> bytes:
-        """Return some bytes, none at the end. ``timeout`` bounds the wait, in seconds."""
+        """Read up to ``most`` bytes; an empty result means the end. ``timeout`` is in seconds."""
         try:
             data: bytes = self._stream.read(most, timeout)
         except Exception as e:
@@ -36,7 +36,7 @@ class Connection:
             raise SandboxUnavailable(f"the connection to the port is lost: {e}") from e
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._stream.close()
         self._answer.close()
 

@@ -1,4 +1,4 @@
-# Made of brig/_async/_context.py by tools/unasync.py; change it there.
+# Generated from brig/_async/_context.py by tools/unasync.py. Edit that file.
 """Interpreters that keep their variables."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ._backend import Backend
 
 
 class CodeContext:
-    """An interpreter in a sandbox that keeps its variables, as a notebook does."""
+    """An interpreter in a sandbox that keeps its variables between cells, like a notebook."""
 
     def __init__(self, backend: Backend, sandbox: str, id: str, language: str) -> None:
         self._backend, self._sandbox = backend, sandbox
@@ -21,19 +21,19 @@ class CodeContext:
         return f"CodeContext({self.id!r}, {self.language!r})"
 
     def run(self, code: str, *, timeout: float | None = None, env: Mapping[str, str] | None = None) -> n.CodeResult:
-        """Run code and return what it came to. Runs in one context wait for each other."""
+        """Run code and return its result. Calls in one context run one after the other."""
         return self._backend.run_code(self._sandbox, code, "", self.id, timeout, env or {})
 
     def interrupt(self) -> None:
-        """Interrupt what runs, as Ctrl-C does."""
+        """Interrupt the running code, like Ctrl-C."""
         self._backend.interrupt_context(self._sandbox, self.id)
 
     def restart(self) -> None:
-        """Start the interpreter again, without its variables."""
+        """Restart the interpreter. Its variables are lost."""
         self._backend.restart_context(self._sandbox, self.id)
 
     def remove(self) -> None:
-        """End the interpreter for good."""
+        """End the interpreter and remove the context."""
         self._backend.remove_context(self._sandbox, self.id)
 
     def __enter__(self) -> CodeContext:

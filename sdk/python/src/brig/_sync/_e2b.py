@@ -1,5 +1,5 @@
-# Made of brig/_async/_e2b.py by tools/unasync.py; change it there.
-"""E2B's protocol: its cloud, or any service that speaks it, Brig's API among them."""
+# Generated from brig/_async/_e2b.py by tools/unasync.py. Edit that file.
+"""The backend for E2B's protocol: E2B's cloud, Brig's E2B API, or another service."""
 
 from __future__ import annotations
 
@@ -28,19 +28,18 @@ from .._errors import (
 )
 from .._wire import Lines
 from ._backend import Backend
-from ._thread import Beside
+from ._thread import BackgroundTask
 
-_GRACE = 5.0  # seconds that a sandbox may take to say that time ran out
-_GIVEN = 512 << 10  # bytes of standard input that are given at once
+_GRACE = 5.0  # seconds for the sandbox to report a timeout
+_INPUT_SIZE = 512 << 10  # bytes of standard input in one request
 _LANGUAGES = {"python": ("python3", "-c"), "javascript": ("node", "-e"), "bash": ("bash", "-c")}
 
 
 class E2B(Backend):
-    """A service that speaks E2B's protocol.
+    """A service with E2B's protocol.
 
-    Its sandboxes have ids and no names, so that a name is a label here. Ones
-    that have ended are gone; of those that this client has stopped it remembers
-    that there were some.
+    Its sandboxes have IDs and no names, so the client stores the name in a label. The
+    service does not keep ended sandboxes. The client knows those that it has stopped.
     """
 
     protocol = "E2B's protocol"
@@ -58,17 +57,17 @@ class E2B(Backend):
         proxied = address.by_proxy(self._api, self._boxes)
         self._http = http or httpx.Client(timeout=httpx.Timeout(60.0, connect=10.0), trust_env=proxied)
         self._own = http is None
-        self._known: dict[str, wire.Body] = {}  # by name, with what it takes to use them
+        self._known: dict[str, wire.Body] = {}  # by name, with addresses and tokens
         self._ended: dict[str, n.SandboxInfo] = {}
 
     def close(self) -> None:
-        """End connections."""
+        """Close the connections."""
         if self._own:
             self._http.close()
 
     def _send(self, method: str, url: str, **options: Any) -> httpx.Response:
         try:
-            # A client of the caller's would take X-API-Key along.
+            # The caller's httpx client would send X-API-Key to the target of a redirect.
             answer = self._http.request(method, url, follow_redirects=False, **options)
         except httpx.HTTPError as e:
             raise SandboxUnavailable(f"the E2B service cannot be reached: {e}", hint="check E2B_API_URL and E2B_DOMAIN") from e
@@ -80,7 +79,7 @@ class E2B(Backend):
         return self._send(method, self._api + path, headers={"X-API-Key": self._key}, **options)
 
     def _box(self, name: str) -> wire.Body:
-        """Find what it takes to use a sandbox."""
+        """Return the address and tokens of a sandbox."""
         if name in self._ended:
             raise FailedPreconditionError(f"the sandbox {name} has ended", hint="create another one")
         if name not in self._known:
@@ -90,7 +89,7 @@ class E2B(Backend):
         return self._known[name]
 
     def _service(self, box: wire.Body, port: int) -> tuple[str, dict[str, str]]:
-        """Return where a service of a sandbox is, and what says that one may use it."""
+        """Return the address of a service of a sandbox, and the headers that authorize its use."""
         headers = {"E2b-Sandbox-Id": box["sandboxID"], "E2b-Sandbox-Port": str(port)}
         if token := box.get("envdAccessToken"):
             headers["X-Access-Token"] = token
@@ -132,7 +131,7 @@ class E2B(Backend):
         return info
 
     def _find(self, name: str) -> n.SandboxInfo | None:
-        # Names are labels there: another client's can be the same.
+        # A name is only a label, so another client's sandbox can have the same one.
         known = self._known.get(name, {}).get("sandboxID")
         named = self._running({wire.NAME_LABEL: name})
         return next((s for s in named if s.name == name and known in (None, s.id)), None)
@@ -198,7 +197,7 @@ class E2B(Backend):
             lines = lines[len(lines) - min(tail, len(lines)) :]
         return "".join(line + "\n" for line in lines)
 
-    # What runs in them.
+    # Programs.
 
     def exec(self, name: str, command: n.Command) -> n.ExecResult:
         with closing(self.stream(name, command)) as events:
@@ -219,7 +218,7 @@ class E2B(Backend):
             headers["Connect-Timeout-Ms"] = str(round(command.timeout * 1000))
             silence = command.timeout + _GRACE
         messages, output = wire.Envelopes(), wire.Output()
-        given: Beside | None = None
+        sender: BackgroundTask | None = None
         try:
             with self._http.stream(
                 "POST",
@@ -235,13 +234,14 @@ class E2B(Backend):
                     for message in messages.feed(data):
                         event = message.get("event", {})
                         if "start" in event and command.stdin is not None:
-                            # A process that writes before it has read all waits until somebody takes that.
-                            given = Beside(partial(self._give, name, int(event["start"]["pid"]), command.stdin))
+                            # Send input concurrently: a process that writes before it has read
+                            # all of it blocks until its output is read.
+                            sender = BackgroundTask(partial(self._send_input, name, int(event["start"]["pid"]), command.stdin))
                         for chunk in output.take(event):
                             yield chunk
                         if "end" in event:
-                            if given is not None:
-                                given.end()
+                            if sender is not None:
+                                sender.wait()
                             yield output.ended(event["end"])
                             return
         except (TimedOutError, httpx.ReadTimeout):
@@ -250,26 +250,26 @@ class E2B(Backend):
         except httpx.HTTPError as e:
             raise SandboxUnavailable(f"the connection to the sandbox is lost: {e}") from e
         finally:
-            if given is not None:
-                given.leave()
+            if sender is not None:
+                sender.cancel()
         raise SandboxUnavailable("the connection ended before the result")
 
-    def _give(self, name: str, pid: int, stdin: str | bytes) -> None:
-        """Give a process its whole standard input, or as much of it as it takes."""
+    def _send_input(self, name: str, pid: int, stdin: str | bytes) -> None:
+        """Send standard input to a process until all is sent or the process reads no more."""
         data = stdin.encode() if isinstance(stdin, str) else stdin
         selector = {"process": {"pid": pid}}
-        patient = httpx.Timeout(None, connect=10.0)  # it reads when it likes
+        patient = httpx.Timeout(None, connect=10.0)  # the process may read late
         try:
-            for at in range(0, len(data), _GIVEN):
-                part = {"input": {"stdin": base64.b64encode(data[at : at + _GIVEN]).decode()}}
+            for at in range(0, len(data), _INPUT_SIZE):
+                part = {"input": {"stdin": base64.b64encode(data[at : at + _INPUT_SIZE]).decode()}}
                 self._envd(name, "POST", "/process.Process/SendInput", json=selector | part, timeout=patient)
             self._envd(name, "POST", "/process.Process/CloseStdin", json=selector)
         except SandboxUnavailable:
-            with suppress(BrigError):  # or it would wait for more
+            with suppress(BrigError):  # otherwise the process would wait for more
                 self._envd(name, "POST", "/process.Process/CloseStdin", json=selector)
             raise
         except BrigError:
-            return  # it has ended, or reads no more
+            return  # the process has ended, or reads no more
 
     def run(self, program: n.Program) -> n.RunResult:
         if program.arguments is not None:
@@ -287,7 +287,7 @@ class E2B(Backend):
             command = n.Command(argv, timeout=program.timeout, stdin=program.stdin)
             result = self.exec(box.name, command)
         finally:
-            with suppress(BrigError):  # it ends by itself
+            with suppress(BrigError):  # the sandbox ends with its lease
                 self.remove(box.name)
         return n.RunResult(**vars(result), sandbox=box.name, provider="e2b")
 

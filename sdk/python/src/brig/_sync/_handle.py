@@ -1,5 +1,5 @@
-# Made of brig/_async/_handle.py by tools/unasync.py; change it there.
-"""A sandbox in the hands of its caller."""
+# Generated from brig/_async/_handle.py by tools/unasync.py. Edit that file.
+"""A handle of a persistent sandbox."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class SandboxHandle:
-    """A sandbox that stays until somebody removes it, or nobody uses it for its ``ttl``.
+    """A persistent sandbox. It lives until it is removed, or unused for ``ttl`` seconds.
 
-    With ``with`` it is removed at the end of the block.
+    ``with`` removes it at the end of the block.
     """
 
     def __init__(self, backend: Backend, name: str) -> None:
         self._backend = backend
-        #: Its name.
+        #: The name of the sandbox.
         self.name = name
-        #: Its files.
+        #: The files of the sandbox.
         self.files = Files(backend, name)
 
     def __repr__(self) -> str:
@@ -42,29 +42,29 @@ class SandboxHandle:
         self.remove()
 
     def exec(self, cmd: str, args: Sequence[str] | None = None, **options: Unpack[n.InputOptions]) -> n.ExecResult:
-        """Run a program with arguments, which no shell looks at, until it ends.
+        """Run a program with arguments, without a shell, and wait until it ends.
 
-        A program that fails, or is killed when its ``timeout`` is over, is no
-        error: its result says so.
+        A program that fails or times out raises no exception: the result has its exit
+        code and ``timed_out``.
         """
         return self._backend.exec(self.name, n.Command((cmd, *(args or ())), **options))
 
     def shell(self, script: str, **options: Unpack[n.InputOptions]) -> n.ExecResult:
-        """Run a script with the image's shell, until it ends. See :meth:`exec`."""
+        """Run a script in the image's shell, and wait until it ends. See :meth:`exec`."""
         return self._backend.exec(self.name, n.Command(script=script, **options))
 
     def stream(self, cmd: str, args: Sequence[str] | None = None, **options: Unpack[n.InputOptions]) -> OutputStream:
-        """Run a program and have its output as it happens."""
+        """Run a program and stream its output."""
         return OutputStream(self._backend.stream(self.name, n.Command((cmd, *(args or ())), **options)))
 
     def stream_shell(self, script: str, **options: Unpack[n.InputOptions]) -> OutputStream:
-        """Run a script and have its output as it happens."""
+        """Run a shell script and stream its output."""
         return OutputStream(self._backend.stream(self.name, n.Command(script=script, **options)))
 
     def start(
         self, cmd: str, args: Sequence[str] | None = None, *, tag: str = "", **options: Unpack[n.CommandOptions]
     ) -> Process:
-        """Start a program that goes on by itself, a server for example."""
+        """Start a program in the background, for example a server."""
         command = n.Command((cmd, *(args or ())), **options)
         return Process(self._backend, self.name, self._backend.start(self.name, command, tag))
 
@@ -76,18 +76,18 @@ class SandboxHandle:
         timeout: float | None = None,
         env: Mapping[str, str] | None = None,
     ) -> n.CodeResult:
-        """Run code in the sandbox's own context of a language, which keeps its variables."""
+        """Run code in the sandbox's default context of a language, which keeps its variables."""
         return self._backend.run_code(self.name, code, language, "", timeout, env or {})
 
     def create_context(
         self, language: str = "python", *, cwd: str = "", env: Mapping[str, str] | None = None
     ) -> CodeContext:
-        """Start an interpreter that keeps its variables."""
+        """Create a context: an interpreter that keeps its variables."""
         context = self._backend.create_context(self.name, language, cwd, env or {})
         return CodeContext(self._backend, self.name, context, language)
 
     def connect(self, port: int) -> Connection:
-        """Connect to a TCP port on which something in the sandbox listens."""
+        """Connect to a TCP port on which a program in the sandbox listens."""
         return self._backend.connect(self.name, port)
 
     def fork(
@@ -99,43 +99,43 @@ class SandboxHandle:
         labels: Mapping[str, str] | None = None,
         ttl: float | None = None,
     ) -> list[SandboxHandle]:
-        """Make copies of it, with its memory, programs and files, while it runs on.
+        """Create copies of the sandbox, with its memory, programs and files. The sandbox runs on.
 
-        Labels and lease are its own unless they are given. There are all copies or none.
-        One copy may have a name, and be paused: it then takes only disk space, and can be
-        forked any number of times.
+        The copies have its labels and lease unless you set others. If one copy fails, none is
+        created. A single copy can have a name and be paused: it then uses only disk space,
+        and can be forked any number of times.
         """
         infos = self._backend.fork(self.name, count, name, paused, labels, ttl)
         return [SandboxHandle(self._backend, info.name) for info in infos]
 
     def stop(self, *, grace: float | None = None) -> None:
-        """Ask its programs to end, and kill them after ``grace`` seconds. Its record and logs stay."""
+        """Terminate the programs, and kill them after ``grace`` seconds. The record and logs stay."""
         self._backend.stop(self.name, grace)
 
     def kill(self) -> None:
-        """Kill its programs at once. Its record and logs stay."""
+        """Kill the programs immediately. The record and logs stay."""
         self._backend.kill(self.name)
 
     def remove(self) -> None:
-        """Kill it if it lives, and forget it."""
+        """Kill the sandbox if it runs, and remove its record."""
         self._backend.remove(self.name)
 
     def logs(self, *, tail: int | None = None) -> str:
-        """What its programs wrote, or the last lines of it; also after its end."""
+        """Return the output of the programs, or its last ``tail`` lines, also after the sandbox has ended."""
         return self._backend.logs(self.name, tail)
 
     def info(self) -> n.SandboxInfo:
-        """What it is now."""
+        """Return the current state of the sandbox."""
         return self._backend.info(self.name)
 
     def extend(self, ttl: float) -> n.SandboxInfo:
-        """Have it live for so many seconds from now."""
+        """Renew the lease, so that the sandbox lives for ``ttl`` seconds from now."""
         return self._backend.extend(self.name, ttl)
 
     def set_egress(self, rules: Sequence[str | n.EgressRule]) -> None:
-        """Change where it may connect to. Connections that may not be any more are closed."""
+        """Replace the egress rules. Open connections that the new rules deny are closed."""
         self._backend.set_egress(self.name, rules)
 
     def commit(self) -> n.WorkspaceCommit:
-        """Make a version of its workspace of what is there now."""
+        """Save the current files as a new version of the workspace."""
         return self._backend.commit_workspace(self.name)

@@ -1,5 +1,5 @@
-# Made of brig/_async/_stream.py by tools/unasync.py; change it there.
-"""Output while it happens."""
+# Generated from brig/_async/_stream.py by tools/unasync.py. Edit that file.
+"""Streams of output."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .._errors import FailedPreconditionError
 
 
 class OutputStream:
-    """A command that runs, and what it writes meanwhile::
+    """A running command and its output::
 
         with sandbox.stream("make") as output:
             for chunk in output:
                 print(chunk.text, end="")
         print(output.result.exit_code)
 
-    Leaving it early ends the command.
+    Leaving the block early ends the command.
     """
 
     def __init__(self, events: Generator[n.Chunk | n.ExecResult, None, None]) -> None:
@@ -27,7 +27,7 @@ class OutputStream:
 
     @property
     def result(self) -> n.ExecResult:
-        """How the command ended, once everything has been read."""
+        """The result of the command, after all output has been read."""
         if self._result is None:
             raise FailedPreconditionError("the command has not ended", hint="read the stream to its end first")
         return self._result

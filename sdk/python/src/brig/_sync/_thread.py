@@ -1,4 +1,4 @@
-"""How what blocks is waited for: by blocking. Written by hand, as its namesake is."""
+"""The blocking counterparts of brig/_async/_thread.py. Both files are written by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def in_thread(f: Callable[[], T]) -> T:
-    """Call a function that blocks."""
+    """Call a blocking function."""
     return f()
 
 
@@ -20,8 +20,8 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-class Beside:
-    """Work that goes on beside its caller's."""
+class BackgroundTask:
+    """A thread that runs concurrently with its caller."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -32,14 +32,14 @@ class Beside:
     def _run(self) -> None:
         try:
             self._work()
-        except BaseException as e:  # whoever asks for the end is told
+        except BaseException as e:  # wait raises it
             self._failure = e
 
-    def end(self) -> None:
-        """Wait for the end, and raise what went wrong."""
+    def wait(self) -> None:
+        """Wait until the thread ends, and raise its exception."""
         self._thread.join()
         if self._failure is not None:
             raise self._failure
 
-    def leave(self) -> None:
-        """Let it go: nobody waits for it any more."""
+    def cancel(self) -> None:
+        """Do nothing: a thread cannot be cancelled. It does not delay the exit of the process."""
