@@ -1,17 +1,17 @@
 /**
- * What E2B's SDK cannot say to a Brig server: limits, secrets, workspaces, rules
- * of egress with ports and methods, and programs with arguments in a sandbox of
- * their own. For terminals, files and notebooks there is E2B's SDK, in sandboxes
- * that it makes itself.
+ * A client for the features of a Brig server that E2B's SDK lacks: limits, secrets,
+ * workspaces, egress rules with ports and methods, and programs with arguments in
+ * sandboxes of their own. For terminals, files and notebooks, use E2B's SDK with
+ * sandboxes that it creates.
  *
- * Nothing but `fetch` is needed.
+ * The client needs only `fetch`.
  */
 
-/** One rule; the first that matches decides, and what none matches is denied. */
+/** An egress rule. The first matching rule decides. Connections that no rule matches are denied. */
 export interface EgressRule {
-  /** A name (`api.example.com`), or any name below one (`*.example.com`). */
+  /** A host name (`api.example.com`), or every name below one (`*.example.com`). */
   host?: string
-  /** Instead of a host: a network or an address. */
+  /** A network or an address, instead of a host. */
   cidr?: string
   ports?: number[]
   methods?: string[]
@@ -19,23 +19,23 @@ export interface EgressRule {
   deny?: boolean
 }
 
-/** A secret that commands have as a variable; by default the name in capitals. */
+/** A secret and its environment variable; by default the name in upper case. */
 export interface SecretUse {
   name: string
   env?: string
 }
 
-/** A directory that outlives sandboxes, to have at `/workspace`. */
+/** A workspace of a sandbox, at `/workspace`. */
 export interface WorkspaceUse {
   name: string
-  /** What is written is kept when the sandbox ends (`direct`), when it is committed, or not at all. */
+  /** Changes are saved when the sandbox ends (`direct`), by a commit (`overlay`), or not possible. */
   mode?: 'read_only' | 'overlay' | 'direct'
   prefixes?: string[]
   capture?: string[]
   version?: number
 }
 
-/** What is kept for a sandbox, or a program, and no more. */
+/** The limits of a sandbox or program. */
 export interface Limits {
   /** Bytes, or for example `512MiB`. */
   memory?: number | string
@@ -46,7 +46,7 @@ export interface Limits {
   output?: number | string
 }
 
-/** What sandboxes and programs have in common. */
+/** The options that sandboxes and programs share. */
 export interface Options {
   name?: string
   image?: string
@@ -56,31 +56,31 @@ export interface Options {
   secrets?: (string | SecretUse)[]
   egress?: (string | EgressRule)[]
   workspace?: string | WorkspaceUse
-  /** The least that must be enforced, by area: `{ memory: 'boundary' }`. */
+  /** The minimum level of enforcement by area: `{ memory: 'boundary' }`. */
   require?: Record<string, string>
 }
 
-/** What a sandbox is asked to be. */
+/** The specification of a sandbox. */
 export interface Spec extends Options {
   template?: string
-  /** After how many milliseconds without use it ends. */
+  /** Milliseconds without use after which the sandbox ends. */
   ttlMs?: number
-  /** After how many milliseconds without use it is paused until its next use; less than `ttlMs`. */
+  /** Milliseconds without use after which the sandbox is paused until its next use; less than `ttlMs`. */
   pauseAfterMs?: number
 }
 
-/** A program, and what it is given. */
+/** The options of a program. */
 export interface Program extends Options {
   language?: 'python' | 'javascript' | 'typescript' | 'bash'
-  /** Passed to the program's function `main`, whose value is the result. */
+  /** The arguments of the program's function `main`, whose return value is the result. */
   arguments?: Record<string, unknown>
-  /** Text files, put below `/workspace` before. */
+  /** Text files to write below `/workspace` before the program starts. */
   files?: Record<string, string>
   stdin?: string
   timeoutMs?: number
 }
 
-/** What else may be said of a command. */
+/** The options of a command. */
 export interface ExecOptions {
   cwd?: string
   env?: Record<string, string>
@@ -89,7 +89,7 @@ export interface ExecOptions {
   user?: 'user' | 'root'
 }
 
-/** A sandbox. */
+/** The state of a sandbox. */
 export interface SandboxInfo {
   id: string
   name: string
@@ -98,7 +98,7 @@ export interface SandboxInfo {
   labels?: Record<string, string>
 }
 
-/** How a command ended. One that fails is a result, too. */
+/** The result of a command, also of one that fails. */
 export interface ExecResult {
   exit_code: number
   stdout: string
@@ -110,17 +110,17 @@ export interface ExecResult {
   sandbox_ended?: string
 }
 
-/** How a program ended. */
+/** The result of a program. */
 export interface RunResult<T = unknown> extends ExecResult {
   sandbox: string
-  /** What `main` returned. `has_result` tells a null from no main at all. */
+  /** The return value of `main`. `has_result` is false if `main` was not called. */
   result: T
   has_result: boolean
   error: { name: string; message: string; traceback?: string; code?: string; hint?: string } | null
   artifacts: { path: string; mime_type: string; size: number; content_b64: string }[]
 }
 
-/** An error that the server has reported: a message, a stable code, the option that is wrong, and the fix. */
+/** An error of the server: a message, a stable code, the invalid option, and a hint with the fix. */
 export class BrigError extends Error {
   constructor(
     message: string,
@@ -130,7 +130,7 @@ export class BrigError extends Error {
     readonly hint = '',
     readonly status = 0,
     options?: ErrorOptions,
-    /** After how many milliseconds to ask again, if the server has said so. */
+    /** Milliseconds after which to retry, or 0. */
     readonly retryAfterMs = 0,
   ) {
     super(message, options)
@@ -145,36 +145,35 @@ export class Brig {
   readonly #patienceMs: number
 
   /**
-   * The address and the key are `BRIG_URL` and `BRIG_API_KEY` where there is an
-   * environment. A plain `http://` address of another machine is refused, because
-   * others on the network could read the key; `insecureHttp` or `BRIG_INSECURE_HTTP`
-   * permits it.
+   * `url` and `key` default to the environment variables `BRIG_URL` and `BRIG_API_KEY`.
+   * The client rejects an `http://` URL of another machine, because others on the
+   * network could read the key; `insecureHttp` or `BRIG_INSECURE_HTTP` permits it.
    *
-   * A server at its capacity refuses a call before any of it has begun. Such a call is
-   * made again when the server has said to, for `patienceMs` in all (30 s); 0 is not at all.
+   * A server at its capacity rejects a call before it starts. The client retries after
+   * the time that the server returns, for up to `patienceMs` (30 s); 0 disables retries.
    */
   constructor(options: { url?: string; key?: string; insecureHttp?: boolean; patienceMs?: number } = {}) {
     const env = (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env ?? {}
     this.#url = (options.url ?? env['BRIG_URL'] ?? 'http://127.0.0.1:2744').replace(/\/+$/, '')
     this.#key = options.key ?? env['BRIG_API_KEY'] ?? ''
     this.#patienceMs = options.patienceMs ?? 30_000
-    const admitted = options.insecureHttp ?? /^(1|t|true)$/i.test(env['BRIG_INSECURE_HTTP'] ?? '')
-    if (!admitted) refusePlain(this.#url)
+    const insecure = options.insecureHttp ?? /^(1|t|true)$/i.test(env['BRIG_INSECURE_HTTP'] ?? '')
+    if (!insecure) rejectPlain(this.#url)
   }
 
-  /** Runs a program in a sandbox of its own, which is gone afterwards, whatever happens. */
+  /** Runs a program in a new sandbox, which is removed afterwards in any case. */
   run<T = unknown>(code: string, program: Program = {}, signal?: AbortSignal): Promise<RunResult<T>> {
     const { timeoutMs, language = 'python', ...rest } = program
     return this.#lasting(['run'], { code, language, ...body(rest), timeout_ms: timeoutMs }, signal)
   }
 
-  /** Starts a sandbox, and returns when it is running. */
+  /** Creates a sandbox, and returns when it is running. */
   create(spec: Spec = {}): Promise<SandboxInfo> {
     const { ttlMs, pauseAfterMs, ...rest } = spec
     return this.#call('POST', ['sandboxes'], { ...body(rest), ttl_ms: ttlMs, pause_after_ms: pauseAfterMs })
   }
 
-  /** Runs a command, or a script for the sandbox's shell, until it ends. */
+  /** Runs a command, or a script in the sandbox's shell, and waits until it ends. */
   exec(name: string, command: string | string[], options: ExecOptions = {}, signal?: AbortSignal): Promise<ExecResult> {
     const { timeoutMs, ...rest } = options
     const what = typeof command === 'string' ? { shell: command } : { command }
@@ -182,8 +181,8 @@ export class Brig {
   }
 
   /**
-   * Makes copies of a sandbox, with its memory, programs and files: all of them or none.
-   * One copy may have a name, and be paused: it then takes only disk space.
+   * Creates copies of a sandbox, with its memory, programs and files. If one fails, none is created.
+   * A single copy can have a name and be paused: it then uses only disk space.
    */
   async fork(name: string, options: { count?: number; name?: string; paused?: boolean; labels?: Record<string, string>; ttlMs?: number } = {}): Promise<SandboxInfo[]> {
     const { ttlMs, ...rest } = options
@@ -191,40 +190,40 @@ export class Brig {
     return copies.sandboxes
   }
 
-  /** Changes where a sandbox may connect to. */
+  /** Replaces the egress rules of a sandbox. */
   setEgress(name: string, rules: (string | EgressRule)[]): Promise<SandboxInfo> {
     return this.#call('PUT', ['sandboxes', name, 'egress'], egress(rules))
   }
 
-  /** Makes a version of a sandbox's workspace of what is there now. */
+  /** Saves the current files of a sandbox as a new version of its workspace. */
   commit(name: string): Promise<{ version?: { number: number }; changed: number }> {
     return this.#call('POST', ['sandboxes', name, 'commit'])
   }
 
-  /** Kills a sandbox if it lives, and forgets it. */
+  /** Kills a sandbox if it runs, and removes its record. */
   remove(name: string): Promise<void> {
     return this.#call('DELETE', ['sandboxes', name])
   }
 
   /**
-   * Keeps a secret. With hosts no sandbox ever sees it: it is put into requests to these.
-   * Without, a secret that exists keeps those that it has.
+   * Creates or updates a secret. With hosts, no sandbox sees the value: the proxy inserts it
+   * into requests to them. Without hosts, an existing secret keeps its own.
    */
   putSecret(name: string, value: string, hosts?: string[]): Promise<{ name: string; version: number }> {
     return this.#call('PUT', ['secrets', name], { value, hosts })
   }
 
-  /** Forgets a secret. */
+  /** Removes a secret. */
   removeSecret(name: string): Promise<void> {
     return this.#call('DELETE', ['secrets', name])
   }
 
-  /** Makes an empty directory that outlives sandboxes. */
+  /** Creates an empty workspace, a directory that outlives sandboxes. */
   createWorkspace(name: string): Promise<{ name: string }> {
     return this.#call('POST', ['workspaces'], { name })
   }
 
-  /** Forgets a workspace with all its versions. */
+  /** Removes a workspace with all its versions. */
   removeWorkspace(name: string): Promise<void> {
     return this.#call('DELETE', ['workspaces', name])
   }
@@ -235,9 +234,9 @@ export class Brig {
   }
 
   /**
-   * A call that may last longer than fetch waits for an answer, which is five
-   * minutes in Node.js: it is answered at once, and shows that it lives until it
-   * has its result. All output is in that.
+   * Sends a call that may take longer than fetch waits for a response, five minutes in
+   * Node.js. The server responds at once, and sends keepalives until the result, which
+   * has all output.
    */
   async #lasting<T>(path: string[], content: object, signal?: AbortSignal): Promise<T> {
     const text = await this.#send('POST', path, { ...content, streams: [] }, { Accept: 'application/x-ndjson' }, signal)
@@ -256,7 +255,7 @@ export class Brig {
         return await this.#sendOnce(method, path, content, headers, signal)
       } catch (e) {
         if (!(e instanceof BrigError) || e.status !== 429 || e.field !== 'capacity' || !e.retryAfterMs) throw e
-        // Clients that were refused at one moment do not come back at one moment.
+        // Add jitter, so that clients that were rejected together do not retry together.
         const wait = e.retryAfterMs * (1 + Math.random() / 4)
         if (Date.now() + wait > end) throw e
         await pause(wait, signal)
@@ -267,7 +266,7 @@ export class Brig {
   async #sendOnce(method: string, path: string[], content: object | undefined, headers: Record<string, string>, signal?: AbortSignal): Promise<string> {
     if (this.#key) headers['Authorization'] = `Bearer ${this.#key}`
     if (content) headers['Content-Type'] = 'application/json'
-    // What is sent is for this server: a redirect would take the body along.
+    // Follow no redirect: the other server would receive the body.
     const init: RequestInit = { method, headers, redirect: 'manual' }
     if (content) init.body = JSON.stringify(content)
     if (signal) init.signal = signal
@@ -286,13 +285,13 @@ export class Brig {
   }
 }
 
-/** Refuses plain HTTP to another machine. `URL` reads 127.1 as 127.0.0.1, and so does `fetch`. */
-function refusePlain(url: string): void {
+/** Rejects plain HTTP to another machine. `URL` parses 127.1 as 127.0.0.1, like `fetch`. */
+function rejectPlain(url: string): void {
   let at: URL
   try {
     at = new URL(url)
   } catch {
-    return // it is relative: fetch refuses it, or it is the page's own server
+    return // a relative URL: fetch rejects it, or it is the page's own server
   }
   if (at.protocol !== 'http:' || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(at.hostname)) return
   const hint = 'use https, or permit it with insecureHttp or BRIG_INSECURE_HTTP=1'
@@ -313,7 +312,7 @@ function body(options: Options): object {
   }
 }
 
-/** Resolves after so many milliseconds, or rejects when the signal says so. */
+/** Resolves after `ms` milliseconds, or rejects when the signal is aborted. */
 function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted()
@@ -343,7 +342,7 @@ function refusal(status: number, text: string, url: string, retryAfter: string |
     const { code, kind, message, field, hint } = (JSON.parse(text) as { error: Record<string, string> }).error
     if (code && kind) return new BrigError(message ?? '', code, kind, asOptions(field), asOptions(hint), status, undefined, Number(retryAfter) * 1000 || 0)
   } catch {
-    // It is not an answer of Brig's.
+    // The response is not Brig's.
   }
   const hint = `check that brig serve runs at ${url}`
   return new BrigError(`the response is not from a Brig server (HTTP ${status})`, 'SB003', 'connection_failed', '', hint, status)
