@@ -23,32 +23,32 @@ const { O_RDONLY, O_WRONLY } = fs.constants;
 const { parse, stringify } = JSON;
 const { apply } = Reflect;
 const { then } = Promise.prototype;
-const leave = process.reallyExit.bind(process);
+const exitNow = process.reallyExit.bind(process);
 const later = setImmediate;
 
 let channel = 3; // of orders
 let messages = 3;
 const artifacts = '/workspace/artifacts';
-const ours = path.join(__dirname, 'javascript'); // the begin of the driver's file names
+const driverPrefix = path.join(__dirname, 'javascript'); // the prefix of the driver's file names
 
 // The maximum size of the JSON representation of a result.
 const maxJSON = 8 << 20;
 
-// The nonce of the current order, which its messages repeat. So the host knows
-// lines that a program writes to the channel.
+// The nonce of the current order, which its messages repeat. It lets the host
+// reject lines that a program writes to the channel.
 let nonce = '';
 
-function say({ type, ...rest }) {
-  sayLine(stringify({ type, nonce, ...rest }));
+function send({ type, ...rest }) {
+  sendLine(stringify({ type, nonce, ...rest }));
 }
 
-function sayLine(line) {
+function sendLine(line) {
   let data = Buffer.from(line + '\n');
   while (data.length > 0) {
     try {
       data = data.subarray(writeSync(messages, data));
     } catch (err) {
-      if (err.code !== 'EAGAIN') leave(1); // the host is gone
+      if (err.code !== 'EAGAIN') exitNow(1); // the host is gone
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
     }
   }
@@ -58,8 +58,8 @@ function sayLine(line) {
 
 let pending = []; // parts of an incomplete order
 
-// split returns the orders that a chunk completes.
-function split(chunk) {
+// parseOrders returns the orders that a chunk completes.
+function parseOrders(chunk) {
   const orders = [];
   for (let end; (end = chunk.indexOf(10)) >= 0; chunk = chunk.subarray(end + 1)) {
     orders.push(parse(Buffer.concat([...pending, chunk.subarray(0, end)]).toString()));
@@ -80,16 +80,16 @@ function wait() {
       const order = begin(orders.shift());
       if (order.op === 'program') return program(order);
       if (order.op === 'cell') {
-        say({ type: 'taken' }); // the preparations take a while
+        send({ type: 'taken' }); // the preparations take a while
         return cells([order, ...orders]);
       }
       if (order.op === 'park') park(order.cwd, () => closeSync(channel));
-      else simple(order);
+      else handleControl(order);
     }
     const chunk = Buffer.allocUnsafe(1 << 16);
     const n = read(chunk);
-    if (n === 0) leave(0);
-    orders = split(chunk.subarray(0, n));
+    if (n === 0) exitNow(0);
+    orders = parseOrders(chunk.subarray(0, n));
   }
 }
 
@@ -105,8 +105,8 @@ function read(chunk) {
   }
 }
 
-function simple(order) {
-  if (order.op === 'ping') say({ type: 'pong' });
+function handleControl(order) {
+  if (order.op === 'ping') send({ type: 'pong' });
   if (order.op === 'renew') require('./javascript_renew.js').renew();
   if (order.op === 'warm') {
     require('./javascript_program.js');
@@ -133,11 +133,11 @@ function park(folder, close) {
   for (const [fd, name] of ['/dev/null', folder + '/stdout', folder + '/stderr'].entries()) {
     closeSync(fd);
     // The lowest descriptor that is free. Another thread may have taken it.
-    if (openSync(name, fd === 0 ? O_RDONLY : O_WRONLY) !== fd) leave(1);
+    if (openSync(name, fd === 0 ? O_RDONLY : O_WRONLY) !== fd) exitNow(1);
   }
   closeSync(pipes[2]);
   closeSync(pipes[3]);
-  say({ type: 'parked' });
+  send({ type: 'parked' });
 }
 
 // enter applies the environment and directory of an order, and returns a
@@ -170,8 +170,8 @@ function blocking(name) {
   });
 }
 
-// This warning is about the driver and not about the program.
-function muteOurWarning() {
+// Suppress a warning that the driver causes, and not the program.
+function suppressLoaderWarning() {
   const { emitWarning } = process;
   process.emitWarning = function (warning) {
     if (String(warning).includes('USE_MAIN_CONTEXT_DEFAULT_LOADER')) return;
@@ -188,30 +188,30 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 // process exits as Node.js does; the end is the last message.
 function program(order) {
   process.removeListener('SIGINT', interrupt);
-  const { File, Watch, own } = require('./javascript_program.js');
-  let returned, failure, unheard, tray, watch, file;
-  onExit((pass) => (watch ? watch.emit(pass) : pass()), (code) => {
-    const late = code === 0 && watch && watch.due();
+  const { File, MainTracker, bindFile } = require('./javascript_program.js');
+  let returned, failure, uncaught, artifactsDir, tracker, file;
+  onExit((pass) => (tracker ? tracker.emit(pass) : pass()), (code) => {
+    const late = code === 0 && tracker && tracker.takePending();
     if (late) late();
     // Node.js would write this after the exit event, when the host no longer
     // reads.
-    if (unheard && code !== 0) writeOut(2, unheard);
+    if (uncaught && code !== 0) writeOut(2, uncaught);
     const line = [`"type":"end","nonce":"${nonce}","code":${code}`];
     if (returned !== undefined) line.push('"returned":' + returned);
     if (failure && code !== 0) line.push('"failure":' + stringify(failure));
     if (anyArtifacts()) line.push('"artifacts":true');
-    takeAway(tray);
+    removeIfEmpty(artifactsDir);
     // The host waits until the last process has closed the output. It handles the
     // message while this process closes its own.
     line.push('"closed":true');
-    sayLine('{' + line.join() + '}');
+    sendLine('{' + line.join() + '}');
     for (const fd of [1, 2]) closeOutput(fd);
-    if (unheard && code !== 0) leave(code);
+    if (uncaught && code !== 0) exitNow(code);
   });
   process.on('uncaughtExceptionMonitor', (err) => {
     failure = describe(err);
-    const heard = process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback();
-    unheard = heard ? undefined : failure.traceback + '\n';
+    const handled = process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback();
+    uncaught = handled ? undefined : failure.traceback + '\n';
   });
 
   function fail(err) {
@@ -235,7 +235,7 @@ function program(order) {
       if (!(err instanceof SyntaxError) || !/import|export|await|import\.meta/.test(source)) throw err;
       return loadModule(err);
     }
-    own(file, module);
+    bindFile(file, module);
     name = file.named ? file.write() : file.path;
     const require = createRequire(name);
     // Scripts that check whether they are the main program are it, unless the
@@ -249,7 +249,7 @@ function program(order) {
   // The program is a module: it imports, exports or awaits at its top level.
   async function loadModule(cause) {
     const end = file.asModule("\n;export const __brig_main = typeof main === 'function' ? main : undefined;\n");
-    own(file, {});
+    bindFile(file, {});
     try {
       const m = await import(pathToFileURL(file.path).href);
       return m.__brig_main || (typeof m.default === 'function' ? m.default : undefined);
@@ -274,15 +274,15 @@ function program(order) {
   (async () => {
     enter(order);
     source = String(order.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
-    file = new File(String(order.code || ''), say);
-    if (order.artifacts) tray = layOut('artifacts');
-    if (!given && /main|exports|export/.test(source)) watch = new Watch(source, tokensOf);
+    file = new File(String(order.code || ''), send);
+    if (order.artifacts) artifactsDir = createDirectory('artifacts');
+    if (!given && /main|exports|export/.test(source)) tracker = new MainTracker(source, tokensOf);
     const main = await load();
     if (!main) {
       if (given) throw new ReferenceError('arguments were given, but the program defines no function called main');
       return;
     }
-    if (watch) watch.whenDue(main, () => call(main, {}).catch(fail));
+    if (tracker) tracker.callWhenDue(main, () => call(main, {}).catch(fail));
     else await call(main, given ? order.arguments : {});
   })().catch(fail);
 }
@@ -299,17 +299,17 @@ function closeOutput(fd) {
 // with a function that calls the listeners of beforeExit.
 function onExit(idle, f) {
   const { emit } = process;
-  let said = false;
+  let emitted = false;
   const wrapped = function (event, code) {
     if (event === 'beforeExit') return idle(() => apply(emit, this, arguments));
-    if (event !== 'exit' || said) return apply(emit, this, arguments);
+    if (event !== 'exit' || emitted) return apply(emit, this, arguments);
     let failed = true;
     try {
       const any = apply(emit, this, arguments);
       failed = false;
       return any;
     } finally {
-      said = true;
+      emitted = true;
       f(failed ? 1 : Number(process.exitCode !== undefined ? process.exitCode : code) & 255);
     }
   };
@@ -318,7 +318,7 @@ function onExit(idle, f) {
 
 function describe(err) {
   const isError = err instanceof Error || (err && typeof err.stack === 'string');
-  const trace = isError ? String(err.stack).split('\n').filter((l) => !l.includes(ours)).join('\n') : String(err);
+  const trace = isError ? String(err.stack).split('\n').filter((l) => !l.includes(driverPrefix)).join('\n') : String(err);
   return {
     name: String((isError && err.name) || 'Error'),
     message: String(isError ? err.message : err).slice(0, 4000),
@@ -334,9 +334,9 @@ function anyArtifacts() {
   }
 }
 
-// layOut creates a directory that programs expect. It returns the path to
+// createDirectory creates a directory that programs expect. It returns the path to
 // remove if nothing was written there.
-function layOut(name) {
+function createDirectory(name) {
   try {
     mkdirSync(name);
     return path.resolve(name);
@@ -345,7 +345,7 @@ function layOut(name) {
   }
 }
 
-function takeAway(folder) {
+function removeIfEmpty(folder) {
   try {
     if (folder) rmdirSync(folder);
   } catch {
@@ -384,10 +384,10 @@ class SystemExit extends Error {
   }
 }
 
-let util, inspect, promiseHooks, session, receiver, watched;
+let util, inspect, promiseHooks, session, receiverId, evalScript;
 let count = 0;
 let running = null; // the running cell
-let taken;
+let received;
 
 function interrupt() {
   if (running) running.reject(new KeyboardInterrupt());
@@ -403,8 +403,8 @@ function cells(orders) {
   session = new inspector.Session();
   session.connect();
   noInput();
-  receiver = hold((value) => {
-    taken = value;
+  receiverId = register((value) => {
+    received = value;
   });
   prepareGlobals();
 
@@ -437,25 +437,25 @@ function cells(orders) {
       park(order.cwd, () => socket.removeAllListeners().destroy());
       if (channel !== before) listen();
     } else {
-      simple(order);
+      handleControl(order);
     }
     advance();
   };
   const listen = () => {
     socket = new Socket({ fd: channel, readable: true, writable: channel === messages });
     socket.on('data', (chunk) => {
-      orders.push(...split(chunk));
+      orders.push(...parseOrders(chunk));
       advance();
     });
-    socket.on('error', () => leave(0));
-    socket.on('close', () => leave(0));
+    socket.on('error', () => exitNow(0));
+    socket.on('close', () => exitNow(0));
   };
   listen();
   advance();
 }
 
-// noInput replaces standard input with an empty one. The host's never ends,
-// also for child processes of cells.
+// noInput replaces standard input with an empty one, because the host never
+// closes its own. This also applies to child processes of cells.
 function noInput() {
   try {
     fs.closeSync(0);
@@ -465,8 +465,8 @@ function noInput() {
   }
 }
 
-// hold registers a value with the inspector, and returns its object id.
-function hold(value) {
+// register makes a value known to the inspector, and returns its object ID.
+function register(value) {
   globalThis.__brig = value;
   let id;
   session.post('Runtime.evaluate', { expression: '__brig' }, (err, answer) => {
@@ -476,13 +476,13 @@ function hold(value) {
   return id;
 }
 
-// take returns the value of a remote object of the inspector.
-function take(remote) {
+// remoteValue returns the value of a remote object of the inspector.
+function remoteValue(remote) {
   if (remote.objectId) {
-    taken = undefined;
-    session.post('Runtime.callFunctionOn', { objectId: receiver, functionDeclaration: 'function (v) { this(v); }', arguments: [{ objectId: remote.objectId }] });
-    const value = taken;
-    taken = undefined;
+    received = undefined;
+    session.post('Runtime.callFunctionOn', { objectId: receiverId, functionDeclaration: 'function (v) { this(v); }', arguments: [{ objectId: remote.objectId }] });
+    const value = received;
+    received = undefined;
     return value;
   }
   const special = remote.unserializableValue;
@@ -558,7 +558,7 @@ function report(err) {
 // cell runs one cell and reports its end. It never rejects.
 async function cell(order) {
   const name = `cell-${++count}.js`;
-  say({ type: 'started', count });
+  send({ type: 'started', count });
   let restore = () => {};
   const state = { waits: [], result: undefined, reject: undefined };
   try {
@@ -569,21 +569,21 @@ async function cell(order) {
     const { value } = await evaluate(String(order.code || ''), name, state);
     while (state.waits.length > 0) await state.race(Promise.all(state.waits.splice(0)));
     const data = state.result || (value === undefined ? undefined : await state.race(bundle(value)));
-    await quiet();
-    if (data) say({ type: 'result', data });
+    await nextTurn();
+    if (data) send({ type: 'result', data });
   } catch (err) {
-    await quiet();
-    say({ type: 'error', ...explain(err, name) });
+    await nextTurn();
+    send({ type: 'error', ...explain(err, name) });
   }
   running = null;
   restore();
   session.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
-  say({ type: 'end' });
+  send({ type: 'end' });
 }
 
-// quiet lets events of this turn of the loop that a cell caused be handled
-// first, such as an unhandled rejection.
-function quiet() {
+// nextTurn waits until the event loop has handled the events of a cell, such as
+// an unhandled rejection.
+function nextTurn() {
   return new Promise((resolve) => later(resolve));
 }
 
@@ -604,9 +604,9 @@ function evaluate(code, name, state) {
       if (state.promise) unsettled.delete(state.promise);
       if (running !== state) return; // it was interrupted and has ended
       if (err) return later(() => reject(err)); // it may be due to an interrupt
-      const value = take(answer.exceptionDetails ? answer.exceptionDetails.exception || answer.result : answer.result);
+      const value = remoteValue(answer.exceptionDetails ? answer.exceptionDetails.exception || answer.result : answer.result);
       if (answer.exceptionDetails) awaitInterrupt(value);
-      if (answer.exceptionDetails) return reject(withPlace(value, answer.exceptionDetails, source));
+      if (answer.exceptionDetails) return reject(withPosition(value, answer.exceptionDetails, source));
       if (!util.types.isPromise(value)) return resolve({ value });
       apply(then, value, [(value) => resolve({ value }), reject]);
     };
@@ -624,9 +624,9 @@ function evaluate(code, name, state) {
     // Code after an await that is already resolved can be interrupted, too.
     if (typeof process._tickCallback === 'function') process._tickCallback();
   };
-  watched = watched || new vm.Script('__brig()', { filename: border });
+  evalScript = evalScript || new vm.Script('__brig()', { filename: boundary });
   try {
-    watched.runInThisContext({ breakOnSigint: true, displayErrors: false });
+    evalScript.runInThisContext({ breakOnSigint: true, displayErrors: false });
   } catch (err) {
     state.reject(err && err.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? new KeyboardInterrupt() : err);
   }
@@ -646,18 +646,18 @@ const unsettled = new Set();
 
 // The positions of the syntax errors of cells; undefined for those of modules,
 // whose errors have a position.
-const places = new WeakMap();
+const positions = new WeakMap();
 
-// withPlace records the position of a syntax error in a cell, which the error
+// withPosition records the position of a syntax error in a cell, which the error
 // does not have.
-function withPlace(err, details, source) {
-  if (err instanceof SyntaxError && !places.has(err) && !/\n +at /.test(String(err.stack))) {
+function withPosition(err, details, source) {
+  if (err instanceof SyntaxError && !positions.has(err) && !/\n +at /.test(String(err.stack))) {
     const lines = source.original.split('\n');
     let { lineNumber: line, columnNumber: column } = details;
     if (line === 0) column -= source.shift;
     // An error at the end belongs before the line that we added.
     if (line >= lines.length) [line, column] = [lines.length - 1, lines[lines.length - 1].length];
-    places.set(err, { line, column, text: lines[line] });
+    positions.set(err, { line, column, text: lines[line] });
   }
   return err;
 }
@@ -671,7 +671,7 @@ function explain(err, name) {
       return { name: 'Error', value: text, traceback: 'Uncaught ' + inspect(err) };
     }
     let trace = String(err.stack);
-    const place = places.get(err);
+    const place = positions.get(err);
     if (place) {
       const { line, column, text } = place;
       const arrow = text.slice(0, Math.max(column, 0)).replace(/[^\t]/g, ' ') + '^';
@@ -690,9 +690,9 @@ function explain(err, name) {
   }
 }
 
-// border is the name of the script between the driver's frames and those of a
+// boundary is the name of the script between the driver's frames and those of a
 // cell.
-const border = 'brig:cell';
+const boundary = 'brig:cell';
 
 // frames returns the lines of a stack without the driver's.
 function frames(lines, fileOf) {
@@ -818,7 +818,7 @@ function bundleNow(value) {
 function show(promise, now) {
   const cell = running;
   const out = (data) => {
-    if (running === cell && cell) say({ type: 'display', data });
+    if (running === cell && cell) send({ type: 'display', data });
   };
   if (now) return out(now);
   const shown = promise.then(out);
@@ -826,23 +826,23 @@ function show(promise, now) {
   shown.catch(() => {});
 }
 
-const shapes = {
+const mimeTypes = {
   text: 'text/plain', html: 'text/html', markdown: 'text/markdown', svg: 'image/svg+xml', png: 'image/png', jpeg: 'image/jpeg',
   pdf: 'application/pdf', json: 'application/json', latex: 'text/latex', javascript: 'application/javascript',
 };
-for (const [name, type] of Object.entries(shapes)) {
+for (const [name, type] of Object.entries(mimeTypes)) {
   display[name] = (form) => show(undefined, encoded({ [type]: form }));
 }
 display.mime = (forms) => show(undefined, encoded(forms));
 
 // classic is $$ as in IJavascript: the cell's result is in its MIME bundle.
 const classic = { display };
-for (const [name, type] of Object.entries(shapes)) {
+for (const [name, type] of Object.entries(mimeTypes)) {
   classic[name] = (form) => classic.mime({ [type]: form });
 }
 classic.mime = (forms) => {
   if (!running) return;
-  if (running.result) say({ type: 'display', data: running.result });
+  if (running.result) send({ type: 'display', data: running.result });
   running.result = encoded(forms);
 };
 classic.async = () => {
@@ -872,7 +872,7 @@ const dirImport = inDir((file) =>
 // that it needs.
 function importFrom(name, options, needed) {
   return imported(name, options, needed).catch((err) => {
-    if (err instanceof SyntaxError) places.set(err, undefined);
+    if (err instanceof SyntaxError) positions.set(err, undefined);
     throw err;
   });
 }
@@ -1108,9 +1108,9 @@ function exportStatement(code, tokens, i, replace) {
 
 // --- The start ---
 
-muteOurWarning();
+suppressLoaderWarning();
 blocking('stdout');
 blocking('stderr');
 process.on('SIGINT', interrupt);
-say({ type: 'ready', version: process.versions.node, flavor: 'node', nonces: true });
+send({ type: 'ready', version: process.versions.node, flavor: 'node', nonces: true });
 wait();

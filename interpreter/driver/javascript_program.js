@@ -1,5 +1,5 @@
-// What a program needs besides its code: its own file, and one call of its main
-// function. The driver loads this with the first program or before.
+// The file of a program, and the call of its main function. The driver loads this
+// module with the first program, or earlier.
 'use strict';
 const fs = require('fs');
 const path = require('path');
@@ -13,7 +13,7 @@ const { setFlagsFromString } = v8;
 const { apply } = Reflect;
 const { toString } = Function.prototype;
 const Func = Function;
-const resources = process.getActiveResourcesInfo ? process.getActiveResourcesInfo.bind(process) : () => [];
+const activeResources = process.getActiveResourcesInfo ? process.getActiveResourcesInfo.bind(process) : () => [];
 
 // --- The file ---
 
@@ -25,9 +25,9 @@ const naming = /__filename|import\.meta|argv|\bmain\.[cm]?[jt]s\b|mainModule/;
 // started. Most programs never use it, so it is written when something asks for
 // its name.
 class File {
-  constructor(source, say) {
+  constructor(source, send) {
     this.source = source;
-    this.say = say;
+    this.send = send;
     this.folder = process.cwd();
     this.path = path.join(this.folder, 'main.js');
     this.written = false;
@@ -56,7 +56,7 @@ class File {
     if (!this.place('.mjs', text)) throw new Error(`the program is a module, and ${this.folder} has no place for its file`);
     const { path: file, source } = this;
     const restore = () => {
-      if (!holds(file, text)) return; // the program has changed it
+      if (!hasContent(file, text)) return; // the program has changed it
       if (this.named) writeFileSync(file, source);
       else rmSync(file, { force: true });
       this.written = this.named;
@@ -85,15 +85,15 @@ class File {
         for (let n = 0; n < 10; n++) {
           const file = path.join(folder, 'main' + (n ? '-' + n : '') + extension);
           const created = create(file, text);
-          if (!created && !holds(file, text)) continue;
+          if (!created && !hasContent(file, text)) continue;
           this.path = file;
           if (argv) argv[1] = file;
           // A workspace must not keep the file.
-          if (created) this.say({ type: 'file', path: file });
+          if (created) this.send({ type: 'file', path: file });
           return true;
         }
       } catch {
-        // It may not write here, or the disk is full.
+        // This user may not write here, or the disk is full.
       }
     }
     return false;
@@ -127,9 +127,9 @@ function create(file, text) {
   return true;
 }
 
-// holds reports whether a file has this content: a user may run a file of the
-// workspace.
-function holds(file, text) {
+// hasContent reports whether a file has this content, because the program may be a
+// file of the workspace.
+function hasContent(file, text) {
   try {
     return readFileSync(file, 'utf8') === text;
   } catch {
@@ -139,9 +139,9 @@ function holds(file, text) {
 
 let argv;
 
-// own gives a program its arguments and its module, which write the file when
+// bindFile gives a program its arguments and its module, which write the file when
 // the program's path is read.
-function own(file, module) {
+function bindFile(file, module) {
   argv = process.argv;
   argv.splice(1, argv.length - 1, file.path);
   const value = (get, set) => ({ get, set, enumerable: true, configurable: true });
@@ -160,8 +160,8 @@ function own(file, module) {
 
 // --- The call of main ---
 
-// Watch observes whether a program has entered its main function.
-class Watch {
+// MainTracker observes whether a program has entered its main function.
+class MainTracker {
   constructor(source, tokensOf) {
     this.source = source;
     this.tokensOf = tokensOf;
@@ -173,25 +173,25 @@ class Watch {
     process.once('worker', note);
   }
 
-  // whenDue calls f if the program has not entered main when it would end. If
+  // callWhenDue calls f if the program has not entered main when it would end. If
   // no code can call main any more, that is now.
-  whenDue(main, f) {
+  callWhenDue(main, f) {
     this.main = main;
     if (this.entered()) return;
-    if (!this.refers()) {
+    if (!this.refersToMain()) {
       f();
       return;
     }
     this.waiting = f;
     if (isCompiled(main) === undefined) return;
     // V8 forgets functions that have not run for a long time.
-    const look = setInterval(() => this.entered() && clearInterval(look), 20);
-    look.unref();
+    const timer = setInterval(() => this.entered() && clearInterval(timer), 20);
+    timer.unref();
   }
 
-  // due returns the function that calls main at the end, once, if it has to be
+  // takePending returns the function that calls main at the end, once, if it has to be
   // called.
-  due() {
+  takePending() {
     const f = this.waiting;
     this.waiting = undefined;
     return f && !this.entered() && !this.elsewhere && !childrenEnded() ? f : undefined;
@@ -200,10 +200,10 @@ class Watch {
   // emit passes on the event beforeExit. If the program has nothing left to do,
   // it calls main.
   emit(pass) {
-    const before = resources().length;
+    const before = activeResources().length;
     const any = pass();
-    if (!this.waiting || resources().length > before || this.inExit()) return any;
-    const f = this.due();
+    if (!this.waiting || activeResources().length > before || this.inExit()) return any;
+    const f = this.takePending();
     if (f) f();
     return any;
   }
@@ -214,12 +214,12 @@ class Watch {
   }
 
   entered() {
-    return this.was || (this.was = entered(this.main, this.source));
+    return this.hasEntered || (this.hasEntered = entered(this.main, this.source));
   }
 
-  // refers reports whether code other than the definition of main may get at
-  // it. It may report a use that is none.
-  refers() {
+  // refersToMain reports whether code other than the definition of main can refer
+  // to it. False positives are possible.
+  refersToMain() {
     const { main, source } = this;
     let tokens;
     try {
@@ -260,9 +260,9 @@ function entered(f, source) {
   return compiled && !eager ? true : isCovered(text, source);
 }
 
-// isCompiled returns undefined if V8 does not say it. The bit of the status is
-// found by comparison, because it is not the same in all versions. V8 would end
-// the process for a function without a source.
+// isCompiled returns undefined if V8 does not report it. It finds the bit of the
+// status by comparison, because it differs between versions. V8 aborts the process
+// for a function without a source.
 function isCompiled(f) {
   try {
     setFlagsFromString('--allow-natives-syntax');
@@ -305,4 +305,4 @@ function childrenEnded() {
   }
 }
 
-module.exports = { File, Watch, own };
+module.exports = { File, MainTracker, bindFile };

@@ -12,11 +12,11 @@ import tempfile
 import termios
 
 CHANNEL = 3
-COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-# Seconds between checks whether the kernel lives and whether to interrupt it.
-GLANCE = 0.1
+ANSI_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+# Seconds between checks for interrupts and for the end of the kernel.
+POLL_INTERVAL = 0.1
 # Seconds that a kernel may take to start.
-START = 60
+START_TIMEOUT = 60
 
 # Code that sets the environment and directory of a cell in a language, outside
 # the cell, and code that restores the environment.
@@ -32,7 +32,7 @@ R_RESTORE = (
     "if (is.na(old[[n]])) Sys.unsetenv(n) else do.call(Sys.setenv, setNames(list(old[[n]]), n))})"
 )
 
-# What reseeds the generators of a kernel that continues in a copy of its sandbox.
+# Code that reseeds the generators of a kernel in a copy of its sandbox.
 RENEW = {
     "python": (
         "exec(%r, {})" % "import os, sys\n"
@@ -78,15 +78,15 @@ class Host:
             self.nonce = order.get("nonce", "")
             yield order
 
-    def say(self, kind, **message):
-        place = standing() if kind == "display" else ""
+    def send(self, kind, **message):
+        place = output_position() if kind == "display" else ""
         head = {"type": kind, "nonce": self.nonce}
         data = memoryview((place + json.dumps(dict(head, **message), allow_nan=False) + "\n").encode())
         while data:
             data = data[os.write(CHANNEL, data):]
 
 
-def standing():
+def output_position():
     """Return the line that states the position of a message, as the number of
     unread bytes of each output."""
     unread = [fcntl.ioctl(fd, termios.FIONREAD, bytes(4)) for fd in (1, 2)]
@@ -105,8 +105,8 @@ class Kernel:
         self.manager.start_kernel()
         self.client = self.manager.blocking_client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=START)
-        info = self.client.kernel_info(reply=True, timeout=START)["content"]["language_info"]
+        self.client.wait_for_ready(timeout=START_TIMEOUT)
+        info = self.client.kernel_info(reply=True, timeout=START_TIMEOUT)["content"]["language_info"]
         self.language, self.version = info["name"].lower(), str(info.get("version", ""))
 
     def on_interrupt(self, signum, frame):
@@ -122,9 +122,9 @@ class Kernel:
         )
         while True:
             try:
-                message = self.client.get_iopub_msg(timeout=GLANCE)
+                message = self.client.get_iopub_msg(timeout=POLL_INTERVAL)
             except queue.Empty:
-                self.glance()
+                self.check()
                 continue
             if message["parent_header"].get("msg_id") != request:
                 continue
@@ -132,12 +132,12 @@ class Kernel:
             if kind == "status" and content["execution_state"] == "idle":
                 break
             yield kind, content
-            self.glance()
+            self.check()
         reply = self.reply(request)
         if reply.get("status") == "error":
             yield "error", reply
 
-    def glance(self):
+    def check(self):
         if self.interrupted:
             self.interrupted = False
             self.manager.interrupt_kernel()
@@ -147,14 +147,14 @@ class Kernel:
     def reply(self, request):
         while True:
             try:
-                message = self.client.get_shell_msg(timeout=GLANCE)
+                message = self.client.get_shell_msg(timeout=POLL_INTERVAL)
             except queue.Empty:
-                self.glance()
+                self.check()
                 continue
             if message["parent_header"].get("msg_id") == request:
                 return message["content"]
 
-    def quietly(self, code):
+    def run_silent(self, code):
         if code:
             for _ in self.run(code, silent=True):
                 pass
@@ -165,31 +165,31 @@ class KernelDied(Exception):
 
 
 def cell(order, kernel, host, count):
-    host.say("started", count=count)
+    host.send("started", count=count)
     env, result, error = order.get("env") or {}, None, None
     kernel.interrupted, kernel.busy = False, True
     try:
-        kernel.quietly(enter_code(kernel.language, env, order.get("cwd")) if env or order.get("cwd") else "")
+        kernel.run_silent(enter_code(kernel.language, env, order.get("cwd")) if env or order.get("cwd") else "")
         for kind, content in kernel.run(order.get("code", "")):
             if kind == "stream":
                 write(content["name"], content["text"])
             elif kind in ("display_data", "update_display_data"):
-                host.say("display", data=forms(content))
+                host.send("display", data=mime_bundle(content))
             elif kind == "execute_result":
-                result = forms(content)
+                result = mime_bundle(content)
             elif kind == "error":
-                error = error or failure(content)
+                error = error or error_fields(content)
         kernel.busy = False
-        kernel.quietly(restore_code(kernel.language) if env else "")
+        kernel.run_silent(restore_code(kernel.language) if env else "")
     except KernelDied as exc:
-        host.say("error", name="KernelDied", value=str(exc), traceback="KernelDied: %s\n" % exc)
-        host.say("end")
+        host.send("error", name="KernelDied", value=str(exc), traceback="KernelDied: %s\n" % exc)
+        host.send("end")
         os._exit(1)
     if result is not None:
-        host.say("result", data=result)
+        host.send("result", data=result)
     if error is not None:
-        host.say("error", **error)
-    host.say("end")
+        host.send("error", **error)
+    host.send("end")
 
 
 def write(stream, text):
@@ -198,8 +198,8 @@ def write(stream, text):
         data = data[os.write(2 if stream == "stderr" else 1, data):]
 
 
-def forms(content):
-    """Return a MIME bundle in the host's form: base64 without line breaks."""
+def mime_bundle(content):
+    """Return the MIME bundle for the host, with base64 without line breaks."""
     found = {}
     for mime, form in content["data"].items():
         binary = mime == "application/pdf" or mime.startswith("image/") and mime != "image/svg+xml"
@@ -220,10 +220,10 @@ def is_json(form):
     return True
 
 
-def failure(content):
+def error_fields(content):
     lines = content.get("traceback") or []
-    value = COLOURS.sub("", str(content.get("evalue", "")))
-    return {"name": content.get("ename", "Error"), "value": value, "traceback": COLOURS.sub("", "\n".join(lines))}
+    value = ANSI_CODES.sub("", str(content.get("evalue", "")))
+    return {"name": content.get("ename", "Error"), "value": value, "traceback": ANSI_CODES.sub("", "\n".join(lines))}
 
 
 def serve(name):
@@ -231,21 +231,21 @@ def serve(name):
     # Connection files contain keys, so they are not stored in the user's home.
     os.environ["JUPYTER_RUNTIME_DIR"] = tempfile.mkdtemp(prefix="jupyter-")
     kernel = Kernel(name)
-    host.say("ready", version=kernel.version, flavor="jupyter", nonces=True)
+    host.send("ready", version=kernel.version, flavor="jupyter", nonces=True)
     count = 0
     for order in host.orders():
         op = order.get("op")
         if op == "ping":
-            host.say("pong")
+            host.send("pong")
         elif op == "renew":
-            kernel.quietly(RENEW.get(kernel.language))
+            kernel.run_silent(RENEW.get(kernel.language))
         elif op == "cell":
             count += 1
             cell(order, kernel, host, count)
         elif op == "program":
             text = "a Jupyter kernel runs cells, not programs"
             write("stderr", text + "\n")
-            host.say("end", code=1, failure={"name": "Unsupported", "message": text, "traceback": text + "\n"})
+            host.send("end", code=1, failure={"name": "Unsupported", "message": text, "traceback": text + "\n"})
     kernel.manager.shutdown_kernel(now=True)
 
 

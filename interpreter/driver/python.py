@@ -13,7 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ARTIFACTS = "/workspace/artifacts"
 
 # Modules that programs are likely to import and that need little memory.
-LIKELY = (
+PRELOAD = (
     "json re traceback linecache ast opcode threading subprocess collections datetime"
     " math random time io types functools itertools typing tempfile shutil resource atexit gc"
 ).split()
@@ -35,7 +35,7 @@ def quote(text):
     return '"' + "".join(out) + '"'
 
 
-def plain(value):
+def encode_builtin(value):
     """Return the JSON of a value of built-in types."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
@@ -45,13 +45,13 @@ def plain(value):
     if kind is int or kind is float and value - value == 0:
         return repr(value)
     if kind in (list, tuple):
-        return "[" + ",".join([plain(v) for v in value]) + "]"
+        return "[" + ",".join([encode_builtin(v) for v in value]) + "]"
     if kind is dict and all(type(k) is str for k in value):
-        return "{" + ",".join([quote(k) + ":" + plain(v) for k, v in value.items()]) + "}"
+        return "{" + ",".join([quote(k) + ":" + encode_builtin(v) for k, v in value.items()]) + "}"
     raise TypeError("Object of type %s is not JSON serializable" % kind.__name__)
 
 
-class Encoded(str):
+class RawJSON(str):
     """Text that is already JSON. It is inserted into a message unchanged."""
 
 
@@ -61,17 +61,17 @@ def decode(text):
     if "\\/" in text:
         text = text.replace("\\\\", "\0").replace("\\/", "/").replace("\0", "\\\\")
     value = eval(text, {"__builtins__": {}, "true": True, "false": False, "null": None})
-    return paired(value) if "\\ud" in text.lower() else value
+    return join_surrogates(value) if "\\ud" in text.lower() else value
 
 
-def paired(value):
+def join_surrogates(value):
     """Return the value with surrogate pairs replaced by their characters."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     if isinstance(value, list):
-        return [paired(v) for v in value]
+        return [join_surrogates(v) for v in value]
     if isinstance(value, dict):
-        return {paired(k): paired(v) for k, v in value.items()}
+        return {join_surrogates(k): join_surrogates(v) for k, v in value.items()}
     return value
 
 
@@ -95,13 +95,13 @@ class Json:
 
 
 def encode(value):
-    if type(value) is Encoded:
+    if type(value) is RawJSON:
         return str(value)
     if type(value) is str:
         return (Json.quote or quote)(value)
     if type(value) is dict:
         return "{" + ",".join([quote(k) + ":" + encode(v) for k, v in value.items()]) + "}"
-    return plain(value)
+    return encode_builtin(value)
 
 
 # -- The channel --------------------------------------------------------------
@@ -109,8 +109,8 @@ def encode(value):
 
 class Channel:
     """The socket to the host. Both sides send one JSON object per line. Messages
-    repeat the nonce of their order, so that the host knows lines that a program
-    writes to the socket."""
+    repeat the nonce of their order, so that the host can distinguish them from lines
+    that a program writes to the socket."""
 
     nonce = ""  # of the current order; None after its last message
 
@@ -119,14 +119,14 @@ class Channel:
 
         os.set_inheritable(fd, False)
         self.fd = self.out = fd
-        self.rest = b""
-        self.held = b""
+        self.unread = b""
+        self.buffered = b""
         self.lock = _thread.allocate_lock()
         self.main = _thread.get_ident()
         self.ident = _thread.get_ident
-        os.register_at_fork(after_in_child=self.forsake)
+        os.register_at_fork(after_in_child=self.close_after_fork)
 
-    def forsake(self):
+    def close_after_fork(self):
         """Close the channel in a forked child. Only the parent uses it."""
         for fd in {self.fd, self.out}:
             try:
@@ -155,29 +155,29 @@ class Channel:
             for number, fd in enumerate(pipes):
                 os.dup2(fd, number)
                 os.close(fd)
-        self.say({"type": "parked"})
+        self.send({"type": "parked"})
 
-    def hold(self, message):
+    def buffer(self, message):
         """Buffer a message, and send it together with the next one."""
-        self.held += self.line(encode(message), message["type"])
+        self.buffered += self.add_nonce(encode(message), message["type"])
 
-    def line(self, text, kind):
+    def add_nonce(self, text, kind):
         """Return a message with the nonce, from its JSON, which begins with its type."""
         at = len(kind) + len('{"type":""')
         return ('%s,"nonce":%s%s\n' % (text[:at], encode(self.nonce), text[at:])).encode("ascii")
 
-    def say(self, message, lost=1):
-        """Send a message to the host. If the host is gone, exit with the code
-        lost. A thread may be too late for a message of its cell."""
+    def send(self, message, lost=1):
+        """Send a message to the host. If the host has disconnected, exit with the
+        code lost. Drop a message that a thread sends after the end of its cell."""
         if self.fd < 0:
             return
         kind, text = message["type"], encode(message)
-        quiet = Quiet() if not deaf and self.ident() == self.main else None
-        place = standing() if kind == "display" else ""
+        deferred = DeferSigint() if not sigint_ignored and self.ident() == self.main else None
+        place = output_position() if kind == "display" else ""
         try:
             with self.lock:
-                held, self.held = self.held, b""
-                body = self.line(text, kind) if self.nonce is not None else b""
+                held, self.buffered = self.buffered, b""
+                body = self.add_nonce(text, kind) if self.nonce is not None else b""
                 data = memoryview(held + place.encode("ascii") + body) if body else b""
                 while data:
                     data = data[os.write(self.out, data):]
@@ -185,18 +185,18 @@ class Channel:
                     self.nonce = None
         except OSError:
             os._exit(lost)
-        if quiet:
-            quiet.over()
+        if deferred:
+            deferred.end()
 
-    def next(self):
+    def receive(self):
         """Return the next order, or None at the end of the channel."""
-        parts = [self.rest]
+        parts = [self.unread]
         while b"\n" not in parts[-1]:
             part = os.read(self.fd, 1 << 16)
             if not part:
                 return None
             parts.append(part)
-        line, _, self.rest = b"".join(parts).partition(b"\n")
+        line, _, self.unread = b"".join(parts).partition(b"\n")
         text = line.decode("utf-8")
         if '"arguments"' in text or '"state"' in text:
             Json.load()
@@ -205,7 +205,7 @@ class Channel:
         return order
 
 
-def standing():
+def output_position():
     """Return the line that states the position of a message in the outputs:
     the number of bytes of each output that are unread. Later output follows
     the message."""
@@ -221,42 +221,42 @@ def standing():
 # -- Interrupts ---------------------------------------------------------------
 
 
-def ignore(signum, frame):
+def ignore_sigint(signum, frame):
     """Handle SIGINT without an effect. Child processes would inherit SIG_IGN."""
 
 
-def on_interrupt(handler):
+def set_sigint_handler(handler):
     """Set the handler of SIGINT. A pending SIGINT is handled before this
     returns."""
     import _signal
 
-    global deaf
-    deaf = False
+    global sigint_ignored
+    sigint_ignored = False
     before = _signal.signal(_signal.SIGINT, handler)
-    deaf = handler is ignore
+    sigint_ignored = handler is ignore_sigint
     return before
 
 
-deaf = False  # whether SIGINT is ignored now; it saves system calls
+sigint_ignored = False  # whether SIGINT is ignored now; it saves system calls
 
 
-class Quiet:
+class DeferSigint:
     """Delays SIGINT, so that no message is sent partially."""
 
     def __init__(self):
-        self.struck = False
-        self.before = on_interrupt(self.strike)
+        self.pending = False
+        self.before = set_sigint_handler(self.defer)
 
-    def strike(self, signum, frame):
-        self.struck = True
+    def defer(self, signum, frame):
+        self.pending = True
 
-    def over(self):
-        on_interrupt(self.before)
-        if self.struck and callable(self.before):
+    def end(self):
+        set_sigint_handler(self.before)
+        if self.pending and callable(self.before):
             self.before(2, None)
 
 
-def strike_again(unraisable, others=sys.unraisablehook):
+def resend_interrupt(unraisable, others=sys.unraisablehook):
     """Send an interrupt again that Python has discarded, for example because
     it was raised in a callback of an import."""
     import _thread
@@ -271,35 +271,35 @@ def strike_again(unraisable, others=sys.unraisablehook):
     _thread.start_new_thread(later, ())
 
 
-def hush():
+def ignore_interrupts():
     """Ignore SIGINT from now on, including a pending one."""
     while True:
         try:
-            return on_interrupt(ignore)
+            return set_sigint_handler(ignore_sigint)
         except KeyboardInterrupt:
             pass
 
 
-interrupted = None  # the thread in which SIGINT currently raises KeyboardInterrupt
+interruptible_thread = None  # the thread in which SIGINT currently raises KeyboardInterrupt
 
 
-def interruptible(run):
-    """Call run so that SIGINT interrupts it, and return the exception that it
-    raised. An earlier interrupt has no effect after this returns."""
+def run_interruptible(run):
+    """Call run with SIGINT enabled, and return the exception that it raised. An
+    interrupt that arrives during the call has no effect after it."""
     import _signal
     import _thread
 
-    global interrupted
+    global interruptible_thread
     error = None
     while True:
         try:
             if run is not None:
                 step, run = run, None
-                interrupted = _thread.get_ident()
-                on_interrupt(_signal.default_int_handler)
+                interruptible_thread = _thread.get_ident()
+                set_sigint_handler(_signal.default_int_handler)
                 step()
-            on_interrupt(ignore)
-            interrupted = None
+            set_sigint_handler(ignore_sigint)
+            interruptible_thread = None
             return error
         except BaseException as exc:
             error = error or exc
@@ -308,23 +308,23 @@ def interruptible(run):
 # -- Errors -------------------------------------------------------------------
 
 
-def cut(trace):
+def strip_driver_frames(trace):
     """Return the traceback without the driver's frames and the asyncio frames
     that they called."""
-    while trace is not None and ours(trace):
+    while trace is not None and is_driver_frame(trace):
         trace = trace.tb_next
         while trace is not None and "/asyncio/" in filename(trace):
             trace = trace.tb_next
     here = trace
     while here is not None and here.tb_next is not None:
-        if ours(here.tb_next):
+        if is_driver_frame(here.tb_next):
             here.tb_next = here.tb_next.tb_next
         else:
             here = here.tb_next
     return trace
 
 
-def ours(trace):
+def is_driver_frame(trace):
     return filename(trace).startswith(HERE + "/python")
 
 
@@ -332,7 +332,7 @@ def filename(trace):
     return trace.tb_frame.f_code.co_filename
 
 
-def explain(exc):
+def format_error(exc):
     """Format an exception as Python does, without the driver's frames."""
     seen, todo = set(), [exc]
     while todo:
@@ -340,16 +340,16 @@ def explain(exc):
         if e is None or id(e) in seen:
             continue
         seen.add(id(e))
-        e.__traceback__ = cut(e.__traceback__)
+        e.__traceback__ = strip_driver_frames(e.__traceback__)
         todo += [e.__cause__, e.__context__]
     try:
         import traceback
     except ImportError:
-        return bare(exc)
+        return format_minimal(exc)
     return "".join(traceback.format_exception(type(exc), exc, exc.__traceback__))
 
 
-def bare(exc):
+def format_minimal(exc):
     """Format an exception without the module traceback."""
     lines = ["Traceback (most recent call last):\n"]
     trace = exc.__traceback__
@@ -357,12 +357,12 @@ def bare(exc):
         code = trace.tb_frame.f_code
         lines.append('  File "%s", line %d, in %s\n' % (code.co_filename, trace.tb_lineno, code.co_name))
         trace = trace.tb_next
-    text = message(exc)
+    text = error_message(exc)
     lines.append(type(exc).__name__ + (": " + text if text else "") + "\n")
     return "".join(lines)
 
 
-def message(exc):
+def error_message(exc):
     try:
         return str(exc)
     except Exception:
@@ -375,11 +375,11 @@ def exit_code(exc):
         return 0
     if isinstance(exc.code, int):
         return exc.code & 0xFF
-    attempt(lambda: print(exc.code, file=sys.stderr))
+    ignore_errors(lambda: print(exc.code, file=sys.stderr))
     return 1
 
 
-def attempt(step):
+def ignore_errors(step):
     """Call step and ignore exceptions, because they are errors of the program.
     An interrupt is for the cell, and ends it."""
     try:
@@ -387,7 +387,7 @@ def attempt(step):
     except KeyboardInterrupt:
         import _thread
 
-        if interrupted == _thread.get_ident():
+        if interruptible_thread == _thread.get_ident():
             raise
     except BaseException:
         pass
@@ -396,7 +396,7 @@ def attempt(step):
 # -- Imports ------------------------------------------------------------------
 
 
-class Watcher:
+class ImportHook:
     """A finder that finds no modules. It only runs code when some are
     imported."""
 
@@ -417,15 +417,15 @@ class Watcher:
 
         def exec_module(module):
             load(module)
-            attempt(lambda: act(module))
+            ignore_errors(lambda: act(module))
 
         spec.loader.exec_module = exec_module
         return spec
 
 
-def watch(actions):
+def on_import(actions):
     """Call functions after the modules with the given names were imported."""
-    sys.meta_path.insert(0, Watcher(actions))
+    sys.meta_path.insert(0, ImportHook(actions))
 
 
 def fork_by_default():
@@ -437,13 +437,13 @@ def fork_by_default():
         module._default_context = module.DefaultContext(module._concrete_contexts["fork"])
 
     if sys.version_info >= (3, 14):
-        watch({"multiprocessing.context": context})
+        on_import({"multiprocessing.context": context})
 
 
 # -- Programs -----------------------------------------------------------------
 
 
-def enter(order):
+def apply_environment(order):
     """Set the directory, environment and search path from an order. Return the
     previous environment."""
     before = {}
@@ -451,32 +451,32 @@ def enter(order):
         before[key] = os.environ.get(key)
         os.environ[key] = value
     if before:
-        settle(before)
+        apply_time_zone(before)
     if order.get("cwd"):
         os.chdir(order["cwd"])
     return before
 
 
-def restore(before):
-    """Restore the environment that enter changed."""
+def restore_environment(before):
+    """Restore the environment that apply_environment changed."""
     for key, value in before.items():
         if value is None:
             os.environ.pop(key, None)
         else:
             os.environ[key] = value
     if before:
-        settle(before)
+        apply_time_zone(before)
 
 
-def settle(keys):
-    """Apply variables that Python has already read."""
+def apply_time_zone(keys):
+    """Apply a change of TZ, which Python reads at its start."""
     if "TZ" in keys:
         import time
 
         time.tzset()
 
 
-def confine(limits):
+def set_limits(limits):
     """Set resource limits, but never above the current ones."""
     if not limits:
         return
@@ -496,7 +496,7 @@ def confine(limits):
         resource.setrlimit(which, (n, n))
 
 
-def become(name, kind=type(sys)):
+def register_module(name, kind=type(sys)):
     """Create a module and register it under its name."""
     module = kind(name)
     module.__builtins__ = __builtins__
@@ -512,60 +512,60 @@ def change_directory(path):
     sys.path[:] = [path if p == before else p for p in sys.path]
 
 
-def search_path(env):
+def set_search_path(env):
     """Set the import path as if Python had been started now, without the
     driver's directory."""
     named = [p for p in (env or {}).get("PYTHONPATH", "").split(":") if p]
     sys.path[:] = [os.getcwd()] + named + [p for p in sys.path if p != HERE]
 
 
-def program(order, channel):
+def run_program(order, channel):
     """Run a whole program and exit as Python does."""
     import _signal
 
     arguments = order.get("arguments")
     answer = {"type": "end"}
     code = 0
-    tray = None
-    on_interrupt(_signal.default_int_handler)
+    artifacts_dir = None
+    set_sigint_handler(_signal.default_int_handler)
     sys.argv = ["main.py"]
-    own = sibling("python_program")
-    module = become("__main__" if arguments is None else "main", own.Program)
+    helpers = load_sibling("python_program")
+    module = register_module("__main__" if arguments is None else "main", helpers.Program)
     sys.modules["__main__"] = module
     try:
-        enter(order)
-        search_path(order.get("env"))
-        own.give_file(module, order.get("code", ""), channel)
+        apply_environment(order)
+        set_search_path(order.get("env"))
+        helpers.set_file(module, order.get("code", ""), channel)
         if order.get("artifacts"):
-            tray = lay_out("artifacts")
-        confine(order.get("limits"))
+            artifacts_dir = create_directory("artifacts")
+        set_limits(order.get("limits"))
         fork_by_default()
         # Each line is sent when it is printed, so it is not lost at a timeout.
         sys.stdout.reconfigure(line_buffering=True)
-        run(order.get("code", ""), arguments, module, answer)
+        run_source(order.get("code", ""), arguments, module, answer)
     except SystemExit as exc:
         code = exit_code(exc)
     except BaseException as exc:
         code = 1
-        fail(exc, answer)
-    leave(module)
-    attempt(hush)
+        report_failure(exc, answer)
+    finalize(module)
+    ignore_errors(ignore_interrupts)
     answer["code"] = code
-    answer["artifacts"] = bool(listing(ARTIFACTS))
-    if tray and tray[0] == os.getpid():
-        attempt(lambda: os.rmdir(tray[1]))
+    answer["artifacts"] = bool(list_directory(ARTIFACTS))
+    if artifacts_dir and artifacts_dir[0] == os.getpid():
+        ignore_errors(lambda: os.rmdir(artifacts_dir[1]))
     # The host waits until the last process has closed the output. It handles the
     # message while this process closes its own.
     answer["closed"] = True
-    attempt(lambda: channel.say(answer, lost=code))
-    attempt(lambda: os.close(1))
-    attempt(lambda: os.close(2))
+    ignore_errors(lambda: channel.send(answer, lost=code))
+    ignore_errors(lambda: os.close(1))
+    ignore_errors(lambda: os.close(2))
     os._exit(code)
 
 
-def lay_out(name):
-    """Create a directory that programs expect. Return this process and the
-    path. The process removes the directory if it is still empty at its end."""
+def create_directory(name):
+    """Create a directory that programs expect. Return this process's ID and the
+    path. This process removes the directory at its end if it is empty."""
     try:
         os.mkdir(name)
         return os.getpid(), os.path.abspath(name)
@@ -573,14 +573,14 @@ def lay_out(name):
         return None  # it exists, or this user may not create it
 
 
-def run(source, arguments, module, answer):
+def run_source(source, arguments, module, answer):
     """Run the source. Call main if the order has arguments, or if main is
     defined and has not been entered when the program would end."""
     source = source[1:] if source.startswith("\ufeff") else source
-    remember("main.py", source)
+    cache_source("main.py", source)
     watch = None
     if arguments is None and "main" in source:
-        watch = sibling("python_program").Watch(source)
+        watch = load_sibling("python_program").MainTracker(source)
         code = watch.code
     else:
         code = compile(source, "main.py", "exec", dont_inherit=True)
@@ -590,7 +590,7 @@ def run(source, arguments, module, answer):
         if arguments is not None:
             raise NameError("arguments were given, but the program defines no function called main")
         return
-    if watch is not None and not watch.due():
+    if watch is not None and not watch.should_call():
         return
     value = main(**(arguments or {}))
     if hasattr(value, "__await__"):
@@ -602,12 +602,12 @@ def run(source, arguments, module, answer):
         value = asyncio.run(wait(value))
     try:
         Json.load()
-        answer["returned"] = Encoded((Json.dumps or plain)(value))
+        answer["returned"] = RawJSON((Json.dumps or encode_builtin)(value))
     except (TypeError, ValueError, RecursionError) as exc:
         raise TypeError("main returned a value that JSON cannot carry: %s" % exc) from None
 
 
-def remember(name, source):
+def cache_source(name, source):
     """Make tracebacks and inspect show the lines of a source that has no file."""
     try:
         import linecache
@@ -616,28 +616,28 @@ def remember(name, source):
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
 
 
-def fail(exc, answer):
-    text = explain(exc)
+def report_failure(exc, answer):
+    text = format_error(exc)
     # A program may have replaced a stream with an object without flush.
-    attempt(lambda: sys.stdout.flush())
-    attempt(lambda: (sys.stderr.write(text), sys.stderr.flush()))
-    answer["failure"] = {"name": type(exc).__name__, "message": message(exc)[:4000], "traceback": text[-20000:]}
+    ignore_errors(lambda: sys.stdout.flush())
+    ignore_errors(lambda: (sys.stderr.write(text), sys.stderr.flush()))
+    answer["failure"] = {"name": type(exc).__name__, "message": error_message(exc)[:4000], "traceback": text[-20000:]}
 
 
-def leave(module):
+def finalize(module):
     """Exit as the interpreter does: wait for threads, run the functions of
     atexit, release the program's objects, and flush files."""
     import atexit
 
     threading = sys.modules.get("threading")
     if threading is not None:
-        attempt(threading._shutdown)
-    attempt(atexit._run_exitfuncs)
-    let_go(module)
+        ignore_errors(threading._shutdown)
+    ignore_errors(atexit._run_exitfuncs)
+    release(module)
 
 
-def let_go(module):
-    """The part of leave that can be repeated."""
+def release(module):
+    """Release the program's objects, and flush files. Can be called repeatedly."""
     import gc
     import io
 
@@ -651,12 +651,12 @@ def let_go(module):
             gc.collect()
     for thing in gc.get_objects():
         if isinstance(thing, (io.TextIOWrapper, io.BufferedWriter)):
-            attempt(thing.flush)
+            ignore_errors(thing.flush)
     for stream in (sys.stdout, sys.stderr):
-        attempt(lambda: stream.flush())
+        ignore_errors(lambda: stream.flush())
 
 
-def listing(path):
+def list_directory(path):
     try:
         return os.listdir(path)
     except OSError:
@@ -674,27 +674,27 @@ class Cells:
     @classmethod
     def load(cls, channel):
         if cls.shell is None:
-            cls.shell = sibling("python_cells").open_shell(channel)
+            cls.shell = load_sibling("python_cells").open_shell(channel)
         return cls.shell
 
 
-def sibling(name):
+def load_sibling(name):
     """Load the module from a file in this directory. It is not in sys.modules,
     so programs cannot import it by accident."""
-    if name in siblings:
-        return siblings[name]
+    if name in loaded_siblings:
+        return loaded_siblings[name]
     path = HERE + "/" + name + ".py"
     module = type(sys)(name)
     module.__file__ = path
     module.driver = driver
     with open(path, encoding="utf-8") as f:
         exec(compile(f.read(), path, "exec", dont_inherit=True), module.__dict__)
-    siblings[name] = module  # not earlier, because an interrupt may arrive in between
+    loaded_siblings[name] = module  # not earlier, because an interrupt may arrive in between
     return module
 
 
-def warm(order, channel):
-    for name in LIKELY:
+def warm_up(order, channel):
+    for name in PRELOAD:
         try:
             __import__(name)
         except Exception:
@@ -702,7 +702,7 @@ def warm(order, channel):
     Json.load()
     if (order.get("env") or {}).get("BRIG_CELLS"):
         Cells.load(channel)
-    rehearse()
+    warm_up_programs()
     import gc
 
     # Existing objects live as long as the process. The garbage collector need
@@ -711,72 +711,73 @@ def warm(order, channel):
     gc.freeze()
 
 
-def rehearse():
+def warm_up_programs():
     """Run a small program, so that the imports and memory pages of the first
     real program are ready."""
     real, path, argv = sys.stdout, sys.path[:], sys.argv
     try:
         with open(os.devnull, "w") as sys.stdout:
             sys.stdout.reconfigure(line_buffering=True)
-            play("print(6 * 7)\ndef main(n=6): return [str(n * 7)]")
-            play("1 / 0")
-            play("import os, sys\nprint(os.getpid(), file=sys.stdout)")
+            run_for_warm_up("print(6 * 7)\ndef main(n=6): return [str(n * 7)]")
+            run_for_warm_up("1 / 0")
+            run_for_warm_up("import os, sys\nprint(os.getpid(), file=sys.stdout)")
     finally:
         sys.stdout, sys.path[:], sys.argv = real, path, argv
     linecache = sys.modules.get("linecache")
     if linecache is not None:
         linecache.cache.pop("main.py", None)
-    listing(ARTIFACTS)
+    list_directory(ARTIFACTS)
     os.write(1, b"")
 
 
-def play(source):
-    """Process a source as program does, as far as the effects can be reverted."""
-    own = sibling("python_program")
-    module = own.Program("rehearsal")
-    enter({})
-    search_path({})
-    own.give_file(module, "", None)
+def run_for_warm_up(source):
+    """Run a source as run_program does, except for effects that cannot be
+    reverted."""
+    helpers = load_sibling("python_program")
+    module = helpers.Program("warm_up")
+    apply_environment({})
+    set_search_path({})
+    helpers.set_file(module, "", None)
     try:
-        run(source, None, module, {})
+        run_source(source, None, module, {})
     except ZeroDivisionError as exc:
-        explain(exc)
-    let_go(module)
-    attempt(hush)
+        format_error(exc)
+    release(module)
+    ignore_errors(ignore_interrupts)
 
 
 def serve(channel):
-    channel.say({"type": "ready", "version": "%d.%d.%d" % sys.version_info[:3], "flavor": "cpython", "nonces": True})
+    channel.send({"type": "ready", "version": "%d.%d.%d" % sys.version_info[:3], "flavor": "cpython", "nonces": True})
     while True:
         if Cells.shell is not None:
             Cells.shell.idle()
-        order = channel.next()
+        order = channel.receive()
         if order is None:
             os._exit(0)
         op = order.get("op")
         if Cells.shell is None and op in ("cell", "step"):
-            channel.say({"type": "taken"})  # the load takes a while
+            channel.send({"type": "taken"})  # the load takes a while
         if op == "warm":
-            warm(order, channel)
+            warm_up(order, channel)
         elif op == "ping":
-            channel.say({"type": "pong"})
+            channel.send({"type": "pong"})
         elif op == "park":
             channel.park(order["cwd"])
         elif op == "chdir":
             change_directory(order["cwd"])
         elif op == "renew":
-            sibling("python_renew").renew()
+            load_sibling("python_renew").renew()
         elif op == "cell":
             Cells.load(channel).cell(order)
         elif op == "step":
-            confine(order.get("limits"))
+            set_limits(order.get("limits"))
             Cells.load(channel).step(order)
         elif op == "program":
-            program(order, channel)
+            run_program(order, channel)
 
 
 driver = sys.modules["__main__"]
-siblings = {}
-on_interrupt(ignore)
-sys.unraisablehook = strike_again
+loaded_siblings = {}
+set_sigint_handler(ignore_sigint)
+sys.unraisablehook = resend_interrupt
 serve(Channel(CHANNEL))

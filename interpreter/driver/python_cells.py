@@ -12,8 +12,8 @@ import time
 import warnings
 
 CO_COROUTINE = 0x80
-# Seconds after which an incomplete line is sent.
-PATIENCE = 0.05
+# Seconds after which an incomplete line is flushed.
+FLUSH_DELAY = 0.05
 
 
 # -- Output -------------------------------------------------------------------
@@ -52,7 +52,7 @@ class Flusher:
         cls.needed.set()
 
     @classmethod
-    def forget(cls):
+    def reset(cls):
         cls.needed = None
 
     @staticmethod
@@ -61,7 +61,7 @@ class Flusher:
             needed.wait()
             needed.clear()
             while any([Flusher.unfinished(s) for s in (sys.__stdout__, sys.__stderr__)]):
-                time.sleep(PATIENCE)
+                time.sleep(FLUSH_DELAY)
 
     @staticmethod
     def unfinished(stream):
@@ -69,10 +69,10 @@ class Flusher:
         since = getattr(stream, "since", 0.0)
         if not since:
             return False
-        if time.monotonic() - since < PATIENCE:
+        if time.monotonic() - since < FLUSH_DELAY:
             return True
         stream.since = 0.0
-        driver.attempt(stream.flush)
+        driver.ignore_errors(stream.flush)
         return False
 
 
@@ -92,7 +92,7 @@ def open_streams():
     os.dup2(nothing, 0)
     os.close(nothing)
     sys.stdin = NoInput()
-    os.register_at_fork(after_in_child=Flusher.forget)
+    os.register_at_fork(after_in_child=Flusher.reset)
     # Python 3.12 warns if a process with threads forks. The only thread here
     # is ours.
     warnings.filterwarnings("ignore", message="This process .* is multi-threaded", category=DeprecationWarning)
@@ -101,7 +101,7 @@ def open_streams():
 def flush():
     # A cell may have replaced a stream with an object without flush.
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
-        driver.attempt(lambda: stream.flush())
+        driver.ignore_errors(lambda: stream.flush())
 
 
 class StdinNotImplementedError(NotImplementedError):
@@ -161,19 +161,19 @@ class Shell:
         self.running = False
         self.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         self.tasks = Tasks(channel)
-        self.module = driver.become("__main__")
+        self.module = driver.register_module("__main__")
         self.space = self.module.__dict__
         self.space.update(In=[""], Out={}, _="", __="", ___="", display=self.display)
-        self.given = list(self.space)
-        self.rich = driver.sibling("python_rich")
-        self.rich.watch(self.display, self.tasks.adopt)
+        self.initial_names = list(self.space)
+        self.rich = driver.load_sibling("python_rich")
+        self.rich.patch_libraries(self.display, self.tasks.set_event_loop)
         self.magic = None
         self.order = None  # the packages of the current step
 
     def cell(self, order):
-        driver.attempt(find_installed)
-        self.perform(order)
-        self.channel.say({"type": "end"})
+        driver.ignore_errors(find_installed)
+        self.run_cell(order)
+        self.channel.send({"type": "end"})
 
     def step(self, order):
         """Run a cell of a notebook in a new interpreter, with the state that
@@ -182,54 +182,54 @@ class Shell:
         self.order = order
         packages = order.get("packages") or []
         if packages:
-            driver.sibling("python_magic").lay(packages)
+            driver.load_sibling("python_magic").add_packages(packages)
         if order.get("uncarried"):
-            self.note("were not carried into this step", {"packages": order["uncarried"]})
-        state = driver.sibling("python_state")
+            self.report_dropped("were not carried into this step", {"packages": order["uncarried"]})
+        state = driver.load_sibling("python_state")
         given = dict(self.space)
         missing = state.restore(self, order.get("state"), given)
-        self.note("was not carried into this step", missing)
-        error = self.perform(order)
+        self.report_dropped("was not carried into this step", missing)
+        error = self.run_cell(order)
         document, dropped = state.capture(self, given)
-        self.note("is not carried to the next step", dropped)
-        self.channel.say({"type": "end", "code": int(error is not None), "state": driver.Encoded(document)})
+        self.report_dropped("is not carried to the next step", dropped)
+        self.channel.send({"type": "end", "code": int(error is not None), "state": driver.RawJSON(document)})
 
-    def installed(self, words):
+    def report_installed(self, words):
         """Report the packages that pip has installed in a step, so that the
         next step gets them."""
         if self.order is None or os.getpid() != self.pid:
             return
-        names, why = driver.sibling("python_magic").requirements(words)
+        names, why = driver.load_sibling("python_magic").requirements(words)
         if why is None and any(name not in self.order["code"] for name in names):
-            why = "only packages that the code itself names are"
+            why = "only packages that the code itself names are carried"
         if why is None and not self.order.get("carried"):
-            why = "packages are not installed for steps here (the operator allows that with tools.packages)"
+            why = "this server installs no packages for steps (an operator can allow it with tools.packages)"
         if why is not None:
-            self.note("is not carried to the next step", {"pip " + " ".join(words): why})
+            self.report_dropped("is not carried to the next step", {"pip " + " ".join(words): why})
         elif names:
-            self.channel.say({"type": "installed", "packages": names})
+            self.channel.send({"type": "installed", "packages": names})
 
-    def knows(self, file):
+    def register_source(self, file):
         """Record the source of an earlier cell."""
 
-    def note(self, what, names):
-        """Report on standard error the names that are left out, with the
+    def report_dropped(self, what, names):
+        """Report on standard error the names that a state lacks, with the
         reasons."""
         for name, why in names.items():
             text = "brig: %s %s: %s\n" % (name, what, why)
-            driver.attempt(lambda: sys.__stderr__.write(text))
+            driver.ignore_errors(lambda: sys.__stderr__.write(text))
         if names:
             flush()
 
-    def perform(self, order):
+    def run_cell(self, order):
         """Run a cell and report its end. Return the exception that it raised."""
         self.count += 1
-        self.channel.say({"type": "started", "count": self.count})
+        self.channel.send({"type": "started", "count": self.count})
         before = {}
 
         def run():
-            before.update(driver.enter(order))
-            self.tasks.adopt()
+            before.update(driver.apply_environment(order))
+            self.tasks.set_event_loop()
             value = None
             try:
                 value = self.execute(order.get("code", ""))
@@ -239,21 +239,21 @@ class Shell:
                 self.show_result(value)
 
         self.running = True
-        error = driver.interruptible(run)
+        error = driver.run_interruptible(run)
         self.running = False
         if self.channel.fd < 0:
-            self.leave(error)
-        driver.restore(before)
+            self.exit_child(error)
+        driver.restore_environment(before)
         flush()
         if error is not None:
-            self.channel.say(self.describe(error))
+            self.channel.send(self.describe(error))
         return error
 
     def idle(self):
         """Run asyncio tasks until an order arrives."""
         self.tasks.idle()
 
-    def leave(self, error):
+    def exit_child(self, error):
         """Exit in a child process that the cell forked and that returned from
         the cell."""
         code = 0
@@ -261,7 +261,7 @@ class Shell:
             code = driver.exit_code(error)
         elif error is not None:
             code = 1
-            driver.attempt(lambda: sys.stderr.write(driver.explain(error)))
+            driver.ignore_errors(lambda: sys.stderr.write(driver.format_error(error)))
         flush()
         os._exit(code)
 
@@ -269,10 +269,10 @@ class Shell:
         """Execute the source. The result is the value of the final expression."""
         name = "Cell [%d]" % self.count
         self.space["In"].append(source)
-        driver.remember(name, source)
+        driver.cache_source(name, source)
         code = self.translate(source)
         value = self.run(code, name)
-        return None if silenced(code) else value
+        return None if ends_in_semicolon(code) else value
 
     def run(self, code, name):
         tree = compile(code, name, "exec", self.flags | ast.PyCF_ONLY_AST, True)
@@ -307,11 +307,11 @@ class Shell:
     def translate(self, source):
         """Return the source with magics and shell commands replaced by calls."""
         if "IPython" in source:
-            self.rich.stand_in(self)
+            self.rich.provide_ipython(self)
         if "%" not in source and "!" not in source and "pip" not in source:
             return source
         if self.magic is None:
-            self.magic = driver.sibling("python_magic")
+            self.magic = driver.load_sibling("python_magic")
             self.space.setdefault("get_ipython", self.magic.open_magics(self).get)
         return self.magic.translate(source)
 
@@ -320,33 +320,33 @@ class Shell:
         space = self.space
         space["___"], space["__"], space["_"] = space["__"], space["_"], value
         space["Out"][self.count] = space["_%d" % self.count] = value
-        self.say("result", forms)
+        self.send("result", forms)
 
     def display(self, *values, raw=False, display_id=None, **options):
         """Display values in all their MIME types. Raw values are already MIME
         bundles."""
         for value in values:
-            self.say("display", value if raw else self.rich.forms(value))
+            self.send("display", value if raw else self.rich.forms(value))
         return self.rich.Handle(self.display, display_id) if display_id else None
 
-    def say(self, kind, forms):
+    def send(self, kind, forms):
         if not self.running:
             return  # a thread displays a value while no cell runs
         flush()
         # The end of the cell follows a result. Both are sent together.
-        say = self.channel.hold if kind == "result" else self.channel.say
-        say({"type": kind, "data": self.rich.encoded(forms)})
+        send = self.channel.buffer if kind == "result" else self.channel.send
+        send({"type": kind, "data": self.rich.encode_bundle(forms)})
 
     def describe(self, error):
-        value = "" if isinstance(error, SystemExit) and error.code is None else driver.message(error)
+        value = "" if isinstance(error, SystemExit) and error.code is None else driver.error_message(error)
         return {"type": "error", "name": type(error).__name__, "value": value, "traceback": self.explain(error)}
 
     def explain(self, error):
         usage = self.magic and isinstance(error, self.magic.UsageError)
-        return "UsageError: %s\n" % error if usage else driver.explain(error)
+        return "UsageError: %s\n" % error if usage else driver.format_error(error)
 
 
-def silenced(source):
+def ends_in_semicolon(source):
     """Report whether the source ends in a semicolon."""
     if ";" not in source:
         return False
@@ -370,9 +370,9 @@ class Tasks:
     def __init__(self, channel):
         self.channel = channel
         self.loop = None
-        self.begins = False  # runs tasks even if the cell awaits nothing
+        self.patched = False  # whether asyncio.create_task is patched
 
-    def adopt(self):
+    def set_event_loop(self):
         """Make the loop the current one, also after asyncio.run."""
         asyncio = sys.modules.get("asyncio")
         if asyncio is None or not hasattr(asyncio, "set_event_loop"):
@@ -380,11 +380,11 @@ class Tasks:
         if self.loop is None or self.loop.is_closed():
             self.loop = asyncio.new_event_loop()
         asyncio.set_event_loop(self.loop)
-        if not self.begins:
-            self.begins = True
-            self.begin_tasks(asyncio)
+        if not self.patched:
+            self.patched = True
+            self.patch_create_task(asyncio)
 
-    def begin_tasks(self, asyncio):
+    def patch_create_task(self, asyncio):
         """Let create_task work in cells that do not await. In a notebook the
         loop always runs; here it runs between cells."""
         original = asyncio.create_task
@@ -404,7 +404,7 @@ class Tasks:
         except ImportError:
             awaitable.close()
             raise
-        self.adopt()
+        self.set_event_loop()
         task = self.loop.create_task(awaitable)
         try:
             return self.loop.run_until_complete(task)
@@ -416,13 +416,13 @@ class Tasks:
 
     def idle(self):
         loop = self.loop
-        if loop is None or loop.is_closed() or b"\n" in self.channel.rest:
+        if loop is None or loop.is_closed() or b"\n" in self.channel.unread:
             return
         if sys.modules["asyncio"].all_tasks(loop):
-            driver.attempt(lambda: loop.run_until_complete(self.order_comes()))
+            driver.ignore_errors(lambda: loop.run_until_complete(self.wait_for_order()))
             flush()
 
-    async def order_comes(self):
+    async def wait_for_order(self):
         come = self.loop.create_future()
         self.loop.add_reader(self.channel.fd, lambda: come.done() or come.set_result(None))
         try:
@@ -436,14 +436,14 @@ def open_shell(channel):
     installed."""
     open_streams()
     sys.argv = [""]
-    driver.search_path(None)
+    driver.set_search_path(None)
     driver.fork_by_default()
     os.environ.setdefault("MPLBACKEND", "Agg")
     # In a sandbox, pip may change the distribution's packages.
     os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
     if not os.environ.get("BRIG_NO_IPYTHON"):
         try:
-            return driver.sibling("python_ipython").open_shell(channel, Shell)
+            return driver.load_sibling("python_ipython").open_shell(channel, Shell)
         except Exception:
             pass  # IPython is missing or does not work
     return Shell(channel)

@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Any
 from traitlets.config import Config
 
-COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+ANSI_CODES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class Hook(DisplayHook):
@@ -83,9 +83,9 @@ class Formatter(DisplayFormatter):
 MARKS = re.compile(r"[%!?]|^\s*[,;/]")
 
 
-def plain_python(manager):
-    """Skip the transformation of cells without IPython's own syntax, because
-    it reads every token."""
+def skip_transforms(manager):
+    """Skip IPython's transformation of cells without its own syntax, because it
+    parses every token."""
     search, known = manager.do_token_transforms, list(manager.token_transformers)
 
     def do_token_transforms(lines):
@@ -110,7 +110,7 @@ class Interactive(InteractiveShell):
     display_pub_class = Publisher
     publish = Any()
     special = Any()
-    installed = Any()
+    report_installed = Any()
     forms = None
     trace = ""
 
@@ -121,13 +121,13 @@ class Interactive(InteractiveShell):
     def system(self, command):
         """Run a command that writes to the cell's output directly, without a
         copy."""
-        magic = driver.sibling("python_magic")
+        magic = driver.load_sibling("python_magic")
         command = self.var_expand(command, depth=1)
         self.user_ns["_exit_code"] = code = magic.run([magic.shell(), "-c", command])
-        magic.fresh()
+        magic.refresh_imports()
         words = magic.pip_words(command)
         if code == 0 and words:
-            self.installed(words)
+            self.report_installed(words)
 
     system_piped = system_raw = system
 
@@ -136,7 +136,7 @@ class Interactive(InteractiveShell):
 
     def _get_exc_info(self, exc_tuple=None):
         kind, value, trace = super()._get_exc_info(exc_tuple)
-        return kind, value, driver.cut(trace)
+        return kind, value, driver.strip_driver_frames(trace)
 
     def _showtraceback(self, etype, evalue, stb):
         self.trace = self.InteractiveTB.stb2text(stb)
@@ -166,10 +166,10 @@ def open_shell(channel, base):
                 os.environ["IPYTHONDIR"] = tempfile.mkdtemp(prefix="ipython-")
             self.ipython = Interactive.instance(
                 config=settings(), user_module=self.module, publish=self.publish, special=self.rich.special,
-                installed=self.installed,
+                report_installed=self.report_installed,
             )
             self.ipython.loop_runner = self.tasks.wait
-            plain_python(self.ipython.input_transformer_manager)
+            skip_transforms(self.ipython.input_transformer_manager)
             warnings.filterwarnings("ignore", message="To exit: use")
 
         def execute(self, source):
@@ -181,9 +181,9 @@ def open_shell(channel, base):
                 raise error
             return done.result
 
-        def knows(self, file):
-            """Return the name of a cell in tracebacks: its number, as in
-            IPython."""
+        def register_source(self, file):
+            """Register the number of an earlier cell, which names it in
+            tracebacks."""
             found = re.match(r"<ipython-input-(\d+)-", file)
             if found:
                 self.ipython.compile._filename_map[file] = int(found.group(1))
@@ -191,10 +191,10 @@ def open_shell(channel, base):
         def show_result(self, value):
             forms = self.ipython.forms or {}
             forms = forms if "text/plain" in forms else dict(forms, **{"text/plain": self.rich.text(value)})
-            self.say("result", forms)
+            self.send("result", forms)
 
         def publish(self, data):
-            self.say("display", data)
+            self.send("display", data)
 
         def display(self, *values, **options):
             from IPython.display import display
@@ -202,7 +202,7 @@ def open_shell(channel, base):
             display(*values, **options)
 
         def explain(self, error):
-            return COLOURS.sub("", self.ipython.trace) or driver.explain(error)
+            return ANSI_CODES.sub("", self.ipython.trace) or driver.format_error(error)
 
     return Shell(channel)
 

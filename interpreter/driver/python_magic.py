@@ -1,5 +1,5 @@
-# The most common magics and shell commands of IPython, for images without
-# IPython: %pip install x, !ls, files = !ls, %%bash. `driver` is python.py.
+# The most common magics and shell commands of IPython, for images without it:
+# %pip install x, !ls, files = !ls, %%bash. `driver` is python.py.
 import os
 import re
 import subprocess
@@ -147,7 +147,7 @@ class Magics:
         if pip:
             return self.line_pip(pip.group(1))
         self.user_ns["_exit_code"] = run([shell(), "-c", command])
-        fresh()
+        refresh_imports()
 
     def getoutput(self, command):
         done = subprocess.run(
@@ -161,9 +161,9 @@ class Magics:
 
         words = shlex.split(line)
         self.user_ns["_exit_code"] = code = run([sys.executable, "-m", "pip"] + words)
-        fresh()
+        refresh_imports()
         if code == 0:
-            self.shell.installed(words)
+            self.shell.report_installed(words)
 
     def line_cd(self, line):
         where = line.strip("\"'") or "~"
@@ -201,8 +201,8 @@ class Magics:
         finally:
             now = os.times()
             user, system = now[0] - cpu[0], now[1] - cpu[1]
-            print("CPU times: user %s, sys: %s, total: %s" % (span(user), span(system), span(user + system)))
-            print("Wall time: %s" % span(time.perf_counter() - wall))
+            print("CPU times: user %s, sys: %s, total: %s" % (format_duration(user), format_duration(system), format_duration(user + system)))
+            print("Wall time: %s" % format_duration(time.perf_counter() - wall))
 
     def evaluate(self, source):
         """Run source as a part of the cell. Return the value of its final
@@ -224,14 +224,14 @@ class Magics:
         runs = [t / loops for t in timer.repeat(given.get("r") or 7, loops)]
         mean = sum(runs) / len(runs)
         deviation = (sum((t - mean) ** 2 for t in runs) / len(runs)) ** 0.5
-        print("%s ± %s per loop (mean ± std. dev. of %d runs, %d loops each)" % (span(mean), span(deviation), len(runs), loops))
+        print("%s ± %s per loop (mean ± std. dev. of %d runs, %d loops each)" % (format_duration(mean), format_duration(deviation), len(runs), loops))
 
     def line_who(self, line):
-        hidden = set(self.shell.given) | {"get_ipython"}
+        hidden = set(self.shell.initial_names) | {"get_ipython"}
         print("\t".join(sorted(n for n in self.user_ns if n not in hidden and not n.startswith("_"))))
 
     def line_reset(self, line):
-        for name in [n for n in self.user_ns if not n.startswith("__") and n not in self.shell.given]:
+        for name in [n for n in self.user_ns if not n.startswith("__") and n not in self.shell.initial_names]:
             del self.user_ns[name]
         self.user_ns["get_ipython"] = self.get
 
@@ -286,7 +286,7 @@ def open_magics(shell):
 
 def run(argv):
     """Run a program that writes to the cell's output."""
-    driver.attempt(lambda: (sys.stdout.flush(), sys.stderr.flush()))
+    driver.ignore_errors(lambda: (sys.stdout.flush(), sys.stderr.flush()))
     return subprocess.call(argv)
 
 
@@ -294,7 +294,7 @@ def shell():
     return next((p for p in ("/bin/bash", "/usr/bin/bash") if os.path.exists(p)), "/bin/sh")
 
 
-def fresh():
+def refresh_imports():
     """Let imports find packages that were just installed."""
     import importlib
     import site
@@ -338,14 +338,13 @@ def requirements(words):
     names = [w for w in words[1:] if not HARMLESS.match(w)]
     for w in names:
         if not REQUIREMENT.match(w):
-            return [], "only packages by their names, from the operator's index, are"
+            return [], "only packages by their names, from the operator's index, are carried"
     return names, None
 
 
-def lay(folders):
-    """Let this interpreter and its child interpreters find the packages in
-    directories, after all others. Files that an interpreter would run at
-    its start are ignored."""
+def add_packages(folders):
+    """Append directories with packages to the import path of this interpreter
+    and its child interpreters. Do not run the .pth files in them."""
     import importlib
     import site
 
@@ -363,7 +362,7 @@ def lay(folders):
     importlib.invalidate_caches()
 
 
-def span(seconds):
+def format_duration(seconds):
     """Format a duration."""
     for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:

@@ -1,6 +1,5 @@
-# What a program needs besides its code: its own file, and one call of its main
-# function. The driver loads this when it is needed; `driver` is its module,
-# python.py.
+# The file of a program, and the call of its main function. The driver loads this
+# module with the first program; `driver` is the module python.py.
 import os
 import sys
 
@@ -32,7 +31,7 @@ class File:
 
         self.source = source
         self.channel = channel
-        self.folder = sys.path[0]  # the working directory, see search_path
+        self.folder = sys.path[0]  # the working directory, see set_search_path
         self.path = self.folder.rstrip("/") + "/main.py"
         self.written = False
         self.lock = _thread.allocate_lock()
@@ -42,23 +41,23 @@ class File:
         with self.lock:
             if not self.written:
                 self.written = True
-                self.place(self.source.encode("utf-8", "surrogatepass"))
+                self.write_file(self.source.encode("utf-8", "surrogatepass"))
         return self.path
 
-    def place(self, data):
+    def write_file(self, data):
         for folder in (self.folder, "/tmp/.brig-program-%d" % os.getpid()):
             try:
                 if folder != self.folder:
                     self.link_all(folder)
                 for name in ["main.py"] + ["main-%d.py" % n for n in range(1, 10)]:
                     path = os.path.join(folder, name)
-                    if self.create(path, data) or holds(path, data):
+                    if self.create(path, data) or has_content(path, data):
                         self.path = path
                         if sys.argv[:1] == ["main.py"]:
                             sys.argv[0] = name if folder == self.folder else path
                         return
             except OSError:
-                pass  # it may not write here, or the disk is full
+                pass  # this user may not write here, or the disk is full
 
     def link_all(self, folder):
         """Make a directory with the files of the working directory, which this
@@ -83,13 +82,13 @@ class File:
         finally:
             os.close(fd)
         # A workspace must not keep the file.
-        self.channel.say({"type": "file", "path": path})
+        self.channel.send({"type": "file", "path": path})
         return True
 
 
-def holds(path, data):
-    """Report whether a file has this content: a user may run a file of the
-    workspace."""
+def has_content(path, data):
+    """Report whether a file has this content, because the program may be a file
+    of the workspace."""
     try:
         with open(path, "rb") as f:
             return f.read(len(data) + 1) == data
@@ -120,7 +119,7 @@ Program.__name__ = Program.__qualname__ = "module"
 Program.__module__ = "builtins"
 
 
-def give_file(module, source, channel):
+def set_file(module, source, channel):
     """Give a program its file, and write it if the program can name it."""
     Program.file = File(source, channel)
     module.__file__ = Program.file.path
@@ -144,19 +143,19 @@ forks = []  # an item for each fork of this process
 os.register_at_fork(after_in_parent=lambda: forks.append(None))
 
 
-class Watch:
+class MainTracker:
     """Observes whether a program has entered its function main."""
 
     def __init__(self, source):
         self.mark = Mark(entered=False)
-        self.held = False  # main has decorators, which may keep it
+        self.decorated = False  # main has decorators, which may keep it
         self.forks = len(forks)
-        self.children = children()
+        self.children = children_time()
         tree = compile(source, "main.py", "exec", 0x400, True)  # PyCF_ONLY_AST
         self.marked = self.instrument(tree.body)
         self.code = compile(tree, "main.py", "exec", dont_inherit=True)
         if self.marked:
-            self.code = self.bind(self.code)
+            self.code = self.insert_mark(self.code)
 
     def instrument(self, body):
         """Mark the functions main in the statements at the top level. Report
@@ -166,15 +165,15 @@ class Watch:
             kind = type(node).__name__
             if kind in ("FunctionDef", "AsyncFunctionDef"):
                 if node.name == "main":
-                    self.held = self.held or bool(node.decorator_list)
-                    enter(node)
+                    self.decorated = self.decorated or bool(node.decorator_list)
+                    mark_function(node)
                     found = True
                 continue
             if kind == "ClassDef":
                 continue
             if kind in ("Assign", "AnnAssign") and type(node.value).__name__ == "Lambda":
                 if any(getattr(t, "id", "") == "main" for t in getattr(node, "targets", None) or [node.target]):
-                    enter_lambda(node.value)
+                    mark_lambda(node.value)
                     found = True
             for name in ("body", "orelse", "finalbody", "handlers", "cases"):
                 inner = getattr(node, name, None)
@@ -182,45 +181,45 @@ class Watch:
                     found = self.instrument(inner) or found
         return found
 
-    def bind(self, code):
+    def insert_mark(self, code):
         """Return the code with the mark in the place of its name."""
         consts = []
         for const in code.co_consts:
             if type(const) is str and const == MARK:
                 const = self.mark
             elif type(const) is type(code):
-                const = self.bind(const)
+                const = self.insert_mark(const)
             consts.append(const)
         return code.replace(co_consts=tuple(consts))
 
-    def due(self):
-        """Report whether the driver has to call main. If code could still call
-        it, this first waits for what the end of the program waits for."""
-        referred = refers(self.code, self.mark)
+    def should_call(self):
+        """Report whether the driver must call main. If other code can still call
+        it, first wait for threads, and run the functions of atexit."""
+        referred = refers_to_main(self.code, self.mark)
         if not self.marked:
             return not referred  # main is no function of this source
         if self.mark.entered:
             return False
-        if not referred and not self.held:
+        if not referred and not self.decorated:
             return True
-        self.await_threads()
+        self.wait_for_threads()
         if not self.mark.entered:
             import atexit
 
             atexit._run_exitfuncs()
         # Another process of the program may have entered it.
-        elsewhere = len(forks) > self.forks or children() > self.children
+        elsewhere = len(forks) > self.forks or children_time() > self.children
         return not self.mark.entered and not (referred and elsewhere)
 
-    def await_threads(self):
+    def wait_for_threads(self):
         threading = sys.modules.get("threading")
-        while threading is not None and not self.mark.entered and busy(threading):
+        while threading is not None and not self.mark.entered and has_busy_threads(threading):
             import time
 
             time.sleep(0.005)
 
 
-def busy(threading):
+def has_busy_threads(threading):
     """Report whether threads run for which Python waits at its end. An idle
     thread of a pool does not count: main may use the pool."""
     pool = sys.modules.get("concurrent.futures.thread")
@@ -236,7 +235,7 @@ def busy(threading):
     return False
 
 
-def children():
+def children_time():
     """Return the processor time of the child processes that have ended."""
     try:
         import resource
@@ -247,7 +246,7 @@ def children():
         return sum(os.times()[2:4])
 
 
-def enter(function):
+def mark_function(function):
     """Make the function set `entered` of the mark. The documentation remains
     the first statement."""
     import _ast
@@ -261,8 +260,8 @@ def enter(function):
     body.insert(int(documented), _ast.Assign([target], _ast.Constant(True, **place), **place))
 
 
-def enter_lambda(function):
-    """Like enter. A lambda has no statements, so the mark is an operand."""
+def mark_lambda(function):
+    """Like mark_function. A lambda has no statements, so the mark is an operand."""
     import _ast
 
     at = function.body
@@ -272,16 +271,16 @@ def enter_lambda(function):
     function.body = _ast.BoolOp(_ast.Or(), [call, at], **place)
 
 
-def refers(code, mark, top=True):
-    """Report whether code other than main itself may get at main, by its name or
-    a text. It may report a use that is none."""
+def refers_to_main(code, mark, top=True):
+    """Report whether code other than main itself can refer to main, by its name or
+    in a string. False positives are possible."""
     if any(const is mark for const in code.co_consts):
         return False
-    if "main" in code.co_names and (not top or reads(code)):
+    if "main" in code.co_names and (not top or reads_main(code)):
         return True
     for const in code.co_consts:
         if type(const) is type(code):
-            if refers(const, mark, top=False):
+            if refers_to_main(const, mark, top=False):
                 return True
         elif type(const) in (str, tuple, frozenset) and "main" in str(const).replace("__main__", ""):
             # Before Python 3.11, the name of a function is a constant, too.
@@ -295,9 +294,9 @@ def refers(code, mark, top=True):
 FLAGS = {"LOAD_GLOBAL": ((3, 11), 1), "LOAD_ATTR": ((3, 12), 1), "LOAD_SUPER_ATTR": ((3, 12), 2)}
 
 
-def reads(code):
-    """Report whether module-level code does more with the name main than to
-    define it."""
+def reads_main(code):
+    """Report whether module-level code uses the name main other than to define
+    it."""
     import opcode
 
     defines = {opcode.opmap.get(name) for name in ("STORE_NAME", "IMPORT_NAME", "IMPORT_FROM")}

@@ -1,14 +1,14 @@
-# Renew: this process continues in a copy of its sandbox, and other copies have
-# the same memory. The driver loads this then; `driver` is its module, python.py.
+# The order "renew": this process continues in a copy of its sandbox, and other
+# copies have the same memory. `driver` is the module python.py.
 import os
 import sys
 
 
 def renew():
-    """Reseed the generators that would give the same numbers in every copy. The
-    operating system's own (os.urandom, secrets, uuid4) need nothing."""
+    """Reseed the random generators that would return the same numbers in every
+    copy. os.urandom, secrets and uuid4 use the kernel's, which differs."""
     for reseed in (openssl, standard, numpy):
-        driver.attempt(reseed)
+        driver.ignore_errors(reseed)
 
 
 def openssl():
@@ -25,7 +25,7 @@ def standard():
 
 
 def numpy():
-    # The generators that default_rng returned are the program's own.
+    # Generators that default_rng returned belong to the program.
     random = sys.modules.get("numpy.random")
     if random is not None:
         random.seed()

@@ -8,11 +8,11 @@ CHART = "application/vnd.brig.chart+json"
 
 # A longer representation is left out, because it is too long to read. The text
 # is always included, up to a limit.
-LONGEST = 8 << 20
+MAX_FORM = 8 << 20
 
 # The maximum size of a MIME bundle as JSON. The host accepts little more, and
 # ends a driver that sends twice as much at once.
-MOST = 30 << 20
+MAX_BUNDLE = 30 << 20
 
 METHODS = {
     "text/html": "_repr_html_",
@@ -37,11 +37,11 @@ def forms(value):
         return {"text/plain": text(value)}
     found = {}
     if not isinstance(value, type):
-        bundle = call(value, "_repr_mimebundle_")
+        bundle = call_method(value, "_repr_mimebundle_")
         found.update(bundle if isinstance(bundle, dict) else {})
         for mime, method in METHODS.items():
             if mime not in found:
-                found[mime] = call(value, method)
+                found[mime] = call_method(value, method)
     try:
         found.update(special(value))
     except Exception:
@@ -50,7 +50,7 @@ def forms(value):
     return found
 
 
-def call(value, method):
+def call_method(value, method):
     """Return the result of a display method, or None if no method works."""
     try:
         # Some objects have every attribute.
@@ -67,20 +67,20 @@ def text(value):
     try:
         return repr(value)
     except Exception as exc:
-        return "<%s object whose repr fails: %s>" % (type(value).__name__, driver.message(exc))
+        return "<%s object whose repr fails: %s>" % (type(value).__name__, driver.error_message(exc))
 
 
-def encoded(found):
+def encode_bundle(found):
     """Encode a MIME bundle for a message: binary data as base64, JSON as JSON."""
-    out, left = {}, MOST
+    out, left = {}, MAX_BUNDLE
     for mime, form in sorted(found.items(), key=lambda item: item[0] != "text/plain"):
         try:
             if form is None or not isinstance(mime, str):
                 continue
             form = encode(mime, form)
-            if mime == "text/plain" and (len(form) > LONGEST or size(form) > left):
-                form = "%s… (%d characters)" % (form[: LONGEST // 12], len(form))
-            if len(form) <= LONGEST and size(form) <= left:
+            if mime == "text/plain" and (len(form) > MAX_FORM or size(form) > left):
+                form = "%s… (%d characters)" % (form[: MAX_FORM // 12], len(form))
+            if len(form) <= MAX_FORM and size(form) <= left:
                 out[mime], left = form, left - size(form)
         except (TypeError, ValueError, RecursionError):
             pass
@@ -98,7 +98,7 @@ def size(form):
 
 def encode(mime, form):
     if mime.endswith("json"):
-        return driver.Encoded(dumps(form))
+        return driver.RawJSON(dumps(form))
     text = mime.startswith("text/") or mime.endswith("xml") or mime.endswith("javascript")
     if isinstance(form, str):
         return str(form) if text else form.replace("\n", "")
@@ -109,7 +109,7 @@ def encode(mime, form):
 
 def dumps(value):
     driver.Json.load()
-    return (driver.Json.dumps or driver.plain)(value)
+    return (driver.Json.dumps or driver.encode_builtin)(value)
 
 
 def special(value):
@@ -163,7 +163,7 @@ def figure_forms(figure):
     figure.savefig(buffer, format="png", bbox_inches="tight")
     found = {"image/png": buffer.getvalue()}
     try:
-        found[CHART] = driver.sibling("python_charts").chart(figure)
+        found[CHART] = driver.load_sibling("python_charts").chart(figure)
     except Exception:
         pass  # the figure is an image and not a chart
     return found
@@ -187,7 +187,7 @@ def show_figures(display, but=None):
 # -- Imports ------------------------------------------------------------------
 
 
-def watch(display, adopt):
+def patch_libraries(display, adopt):
     """Make figures and images displays where libraries would use a screen, and
     let asyncio find the loop of the cells."""
 
@@ -217,7 +217,7 @@ def watch(display, adopt):
         module.UnixViewer.show = show
         module.show = lambda image, *args, **options: bool(show(None, image))
 
-    driver.watch({
+    driver.on_import({
         "matplotlib.pyplot": pyplot, "PIL.Image": image, "PIL.ImageShow": viewers, "asyncio": lambda module: adopt(),
     })
 
@@ -242,7 +242,7 @@ class Handle:
         return "<DisplayHandle display_id=%s>" % self.display_id
 
 
-class Form:
+class DisplayObject:
     """An object that defines its representation, such as HTML("<b>bold</b>")."""
 
     mime = "text/plain"
@@ -270,7 +270,7 @@ class Form:
         return "<IPython.core.display.%s object>" % type(self).__name__
 
 
-class Image(Form):
+class Image(DisplayObject):
     def named(self, data):
         return "\n" not in data and not data.startswith("<")
 
@@ -281,18 +281,18 @@ class Image(Form):
         return "image/gif" if self.data[:3] == b"GIF" else "image/png"
 
 
-class Math(Form):
+class Math(DisplayObject):
     mime = "text/latex"
 
     def _repr_mimebundle_(self, **options):
         return {self.mime: "$\\displaystyle %s$" % self.data.strip("$")}
 
 
-def form(name, mime):
-    return type(name, (Form,), {"mime": mime})
+def display_class(name, mime):
+    return type(name, (DisplayObject,), {"mime": mime})
 
 
-def stand_in(shell):
+def provide_ipython(shell):
     """Provide a minimal IPython.display if IPython is missing. It is created
     only when a cell uses the name, because other modules would conclude
     that IPython is installed."""
@@ -305,8 +305,8 @@ def stand_in(shell):
         "HTML": "text/html", "Markdown": "text/markdown", "SVG": "image/svg+xml", "JSON": "application/json",
         "Latex": "text/latex", "Javascript": "application/javascript", "Pretty": "text/plain",
     }.items():
-        setattr(show, name, form(name, mime))
-    show.Image, show.Math, show.DisplayObject = Image, Math, Form
+        setattr(show, name, display_class(name, mime))
+    show.Image, show.Math, show.DisplayObject = Image, Math, DisplayObject
     show.display = shell.display
     show.update_display = lambda value, **options: shell.display(value, raw=options.get("raw", False))
     show.DisplayHandle = lambda display_id=None: Handle(shell.display, display_id)

@@ -26,7 +26,7 @@ import uuid
 VERSION = 1
 dumps = json.JSONEncoder(allow_nan=False).encode
 # The maximum size of a state, in bytes of JSON. The host has its own limit.
-MOST = 6 << 20
+MAX_STATE = 6 << 20
 
 # Names of Python itself, and of the cell history.
 RESERVED = re.compile(r"__.*__$|_+$|_i*\d*$|_[iod]h$|_exit_code$|get_ipython$|display$")
@@ -34,8 +34,8 @@ RESERVED = re.compile(r"__.*__$|_+$|_i*\d*$|_[iod]h$|_exit_code$|get_ipython$|di
 # Names of sources that are not in a file.
 CELL = re.compile(r"Cell \[\d+\]$|<ipython-input-\d+-\w+>$")
 
-# Attributes of a class that are created with it, or are never stored.
-BY_ITSELF = {
+# Attributes that Python creates with a class, or that are never stored.
+IMPLICIT = {
     "__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__firstlineno__",
     "__static_attributes__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__annotations__",
     "__orig_bases__", "__parameters__", "__annotate_func__", "__annotations_cache__", "__conditional_annotations__",
@@ -64,17 +64,17 @@ KINDS = {made: name for name, made in (*LISTS.items(), *DICTS.items())}
 KINDS.update({row[0]: name for name, row in TEXTS.items()})
 
 
-class Uncarried(Exception):
+class NotSerializable(Exception):
     """A value that the document cannot represent."""
 
 
-def plain_name(name):
+def is_program_name(name):
     """Report whether a name belongs to the program, and not to Python or to the
     history of cells."""
     return isinstance(name, str) and name.isidentifier() and not RESERVED.match(name)
 
 
-# -- Where functions come from ------------------------------------------------
+# -- Sources of functions -----------------------------------------------------
 
 
 class Sources:
@@ -89,12 +89,12 @@ class Sources:
         its class."""
         if file not in self.found:
             self.found[file] = list(walk(ast.parse(self.texts[file])))
-        return [(node, owner) for node, owner in self.found[file] if begin(node) == line and called(node) == name]
+        return [(node, owner) for node, owner in self.found[file] if first_line(node) == line and name_of(node) == name]
 
     def code(self, file, line, name, nth, free):
         """Return the compiled code of a definition. It is not run."""
         node, owner = self.definitions(file, line, name)[nth]
-        return compiled(node, owner, file, free)
+        return compile_definition(node, owner, file, free)
 
 
 def walk(node, owner=""):
@@ -105,19 +105,19 @@ def walk(node, owner=""):
         yield from walk(child, child.name if isinstance(child, ast.ClassDef) else owner)
 
 
-def begin(node):
+def first_line(node):
     return min([node.lineno] + [d.lineno for d in getattr(node, "decorator_list", [])])
 
 
-def called(node):
+def name_of(node):
     return getattr(node, "name", "<lambda>")
 
 
-def compiled(node, owner, file, free):
+def compile_definition(node, owner, file, free):
     """Compile a definition within a function that has its free variables, and
     return its code object."""
-    first = begin(node)
-    node = Private(owner).visit(copy.deepcopy(node))
+    first = first_line(node)
+    node = NameMangler(owner).visit(copy.deepcopy(node))
     node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
     node.args.kw_defaults = [d and ast.Constant(None) for d in node.args.kw_defaults]
     for argument in ast.walk(node.args):
@@ -135,17 +135,17 @@ def compiled(node, owner, file, free):
         if "type_params" in each._fields:
             each.type_params = []
     tree = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, node)], []))
-    made = constant(compile(tree, file, "exec", dont_inherit=True), "outer")
+    made = find_code(compile(tree, file, "exec", dont_inherit=True), "outer")
     # The first line of a decorated function is that of its decorator.
-    return constant(made, called(node)).replace(co_firstlineno=first)
+    return find_code(made, name_of(node)).replace(co_firstlineno=first)
 
 
-def constant(code, name):
+def find_code(code, name):
     """Return the code of a function from the constants of another."""
     return next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == name)
 
 
-class Private(ast.NodeTransformer):
+class NameMangler(ast.NodeTransformer):
     """Expands private names of a class: __x becomes _Class__x."""
 
     def __init__(self, owner):
@@ -190,22 +190,22 @@ class Writer:
         """Return all names except the given ones, each complete or not at all."""
         names, size = {}, 0
         for name, value in list(self.space.items()):
-            if not plain_name(name) or name in given:
+            if not is_program_name(name) or name in given:
                 continue
             mark, files = len(self.heap), set(self.sources.texts)
             try:
                 word = self.value(value)
                 more = len(dumps([name, word, self.heap[mark:]]))
                 more += sum([len(t) for f, t in self.sources.texts.items() if f not in files])
-                if size + more > MOST:
-                    raise Uncarried("it is too large")
+                if size + more > MAX_STATE:
+                    raise NotSerializable("it is too large")
                 names[name], size = word, size + more
-            except Uncarried as exc:
+            except NotSerializable as exc:
                 self.dropped[name] = str(exc)
             except RecursionError:
                 self.dropped[name] = "it is nested too deeply"
             except Exception as exc:
-                self.dropped[name] = "%s: %s" % (type(exc).__name__, driver.message(exc))
+                self.dropped[name] = "%s: %s" % (type(exc).__name__, driver.error_message(exc))
             if name in self.dropped:
                 del self.heap[mark:]
                 self.seen = {k: n for k, n in self.seen.items() if n < mark}
@@ -237,8 +237,8 @@ class Writer:
     def key(self, value):
         """Return a key of a dict, or an element of a set, as JSON."""
         kind = type(value)
-        if any(own(c) and c.__dict__.get("__hash__") and not generated(c.__dict__["__hash__"]) for c in kind.__mro__):
-            raise Uncarried("%s says itself what it is found by" % kind.__name__)
+        if any(is_program_class(c) and c.__dict__.get("__hash__") and not is_generated(c.__dict__["__hash__"]) for c in kind.__mro__):
+            raise NotSerializable("%s defines __hash__" % kind.__name__)
         return self.value(value)
 
     def node(self, value):
@@ -251,7 +251,7 @@ class Writer:
         if name in DICTS:
             return [name, self.pairs(value.items())]
         if kind in (datetime.datetime, datetime.time) and type(value.tzinfo) not in (type(None), datetime.timezone):
-            raise Uncarried("its time zone is a %s" % type(value.tzinfo).__name__)
+            raise NotSerializable("its time zone is a %s" % type(value.tzinfo).__name__)
         if name in TEXTS:
             return [name, TEXTS[name][1](value)]
         for test, write in WRITERS:
@@ -264,7 +264,7 @@ class Writer:
 
     def array(self, value):
         if value.dtype.hasobject or value.dtype.names:
-            raise Uncarried("an array of %s" % value.dtype)
+            raise NotSerializable("an array of %s" % value.dtype)
         data = base64.b64encode(value.tobytes()).decode()
         return ["array", value.dtype.str, list(value.shape), data, type(value).__name__ != "ndarray"]
 
@@ -288,14 +288,14 @@ class Writer:
         import numpy
 
         if not isinstance(column.dtype, numpy.dtype) or getattr(column, "nlevels", 1) > 1:
-            raise Uncarried("a column of %s" % column.dtype)
+            raise NotSerializable("a column of %s" % column.dtype)
         objects = column.dtype.hasobject
         values = self.values(column.tolist()) if objects else self.value(column.to_numpy())
         return [values, self.value(column.name), objects]
 
     def module(self, value):
         if sys.modules.get(value.__name__) is not value:
-            raise Uncarried("it is a module that import does not find")
+            raise NotSerializable("import does not find this module")
         return ["module", value.__name__]
 
     def function(self, value):
@@ -306,15 +306,15 @@ class Writer:
         if file not in self.sources.texts:
             lines = linecache.getlines(file)
             if not lines:
-                raise Uncarried("nobody knows its source")
+                raise NotSerializable("its source is unknown")
             self.sources.texts[file] = self.shell.translate("".join(lines))
         found = self.sources.definitions(file, code.co_firstlineno, code.co_name)
-        made = [again(n, owner, file, code) for n, owner in found]
-        same = [i for i, c in enumerate(made) if c and body(c) == body(code)]
+        made = [recompile(n, owner, file, code) for n, owner in found]
+        same = [i for i, c in enumerate(made) if c and code_key(c) == code_key(code)]
         # A call of a name that the same cell imports is compiled differently.
-        near = [i for i, c in enumerate(made) if c and body(c)[1:] == body(code)[1:]]
+        near = [i for i, c in enumerate(made) if c and code_key(c)[1:] == code_key(code)[1:]]
         if not same and len(near) != 1:
-            raise Uncarried("its source is not what it was made of")
+            raise NotSerializable("its source has changed")
         cells = [[n, self.value(c)] for n, c in zip(code.co_freevars, value.__closure__ or ())]
         about = {"name": value.__name__, "qualname": value.__qualname__, "doc": value.__doc__}
         about["defaults"] = self.value(value.__defaults__)
@@ -333,14 +333,14 @@ class Writer:
         around = (value, type(value), type(getattr(value, "__self__", None)))
         for module in [getattr(v, "__module__", None) for v in around]:
             for path in [getattr(value, n, None) for n in ("__qualname__", "__name__", "_name")]:
-                if module != "__main__" and find(sys.modules.get(module), path) is value:
+                if module != "__main__" and resolve(sys.modules.get(module), path) is value:
                     return ["global", module, path]
-        raise Uncarried("import does not find this %s" % type(value).__name__)
+        raise NotSerializable("import does not find this %s" % type(value).__name__)
 
     def method(self, value):
         try:
             return self.reference(value)
-        except Uncarried:
+        except NotSerializable:
             return ["method", self.value(value.__func__), self.value(value.__self__)]
 
     def kind(self, value):
@@ -352,20 +352,20 @@ class Writer:
             return self.enum(value)
         if "_fields" in value.__dict__ and value.__bases__ == (tuple,):
             if any(isinstance(v, types.FunctionType) and v.__globals__ is self.space for v in value.__dict__.values()):
-                raise Uncarried("a named tuple with methods of its own")
+                raise NotSerializable("a named tuple with methods of its own")
             defaults = [value._field_defaults[f] for f in value._fields if f in value._field_defaults]
             return ["fields", value.__name__, list(value._fields), self.values(defaults)]
-        if own(type(value)):
-            raise Uncarried("its class is one of the program's own")
+        if is_program_class(type(value)):
+            raise NotSerializable("its metaclass belongs to the program")
         if "__del__" in value.__dict__ or "__slots__" in value.__dict__:
-            raise Uncarried("a class that has __del__ or __slots__")
+            raise NotSerializable("a class that has __del__ or __slots__")
         bases = self.values(value.__bases__)
         about = {"meta": self.value(type(value)), "qualname": value.__qualname__, "data": None}
         params = value.__dict__.get("__dataclass_params__")
-        skip = BY_ITSELF
+        skip = IMPLICIT
         if params is not None:
             about["data"] = self.dataclass(value, params)
-            skip = skip | {n for n, v in value.__dict__.items() if generated(v)} | set(value.__dataclass_fields__)
+            skip = skip | {n for n, v in value.__dict__.items() if is_generated(v)} | set(value.__dataclass_fields__)
         attributes = [[n, self.attribute(v)] for n, v in value.__dict__.items() if n not in skip]
         return ["class", value.__name__, bases, attributes, about]
 
@@ -395,7 +395,7 @@ class Writer:
     def enum(self, value):
         extra = [f for n, v in value.__dict__.items() if n not in value.__members__ for f in functions(v) if f.__globals__ is self.space]
         if extra or len(value.__bases__) != 1:
-            raise Uncarried("an enumeration with methods of its own")
+            raise NotSerializable("an enumeration with methods of its own")
         members = [[n, self.value(m.value)] for n, m in value.__members__.items()]
         return ["enum", value.__name__, self.value(value.__bases__[0]), members]
 
@@ -406,39 +406,39 @@ class Writer:
             return ["member", self.value(kind), value.name if value.name in kind.__members__ else value.value]
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
             return ["record", self.value(kind), self.values(value)]
-        if not simple(kind):
+        if not is_plain_class(kind):
             try:
                 return self.reference(value)
-            except Uncarried:
-                raise Uncarried("a %s.%s" % (kind.__module__, kind.__qualname__)) from None
+            except NotSerializable:
+                raise NotSerializable("a %s.%s" % (kind.__module__, kind.__qualname__)) from None
         return ["object", self.value(kind), self.pairs(value.__dict__.items())]
 
 
-def again(node, owner, file, code):
+def recompile(node, owner, file, code):
     """Compile a definition again. Return None if it cannot be the source of
     code."""
     try:
-        return compiled(node, owner, file, code.co_freevars)
+        return compile_definition(node, owner, file, code.co_freevars)
     except (SyntaxError, StopIteration):
         return None
 
 
-def body(code):
+def code_key(code):
     """Return all properties of a code object. Before Python 3.11 it contains
     the qualified names of its functions, which differ within another
     function."""
     plain = [re.sub(r"^.*<locals>\.", "", c) if isinstance(c, str) else c for c in code.co_consts]
-    constants = [body(c)[1:] if isinstance(c, types.CodeType) else (type(c), repr(c)) for c in plain]
+    constants = [code_key(c)[1:] if isinstance(c, types.CodeType) else (type(c), repr(c)) for c in plain]
     return code.co_code, code.co_names, code.co_varnames, constants
 
 
-def find(module, path):
+def resolve(module, path):
     for part in (path or "").split("."):
         module = getattr(module, part, None)
     return module
 
 
-def own(kind):
+def is_program_class(kind):
     """Report whether the program has created a class."""
     return kind.__module__ == "__main__"
 
@@ -449,7 +449,7 @@ def functions(value):
     return [f for f in (value, *within) if isinstance(f, types.FunctionType)]
 
 
-def abstract(kind):
+def abstract_methods(kind):
     """Return the names of a class's abstract methods, without calling its
     code."""
     found = {}
@@ -461,19 +461,19 @@ def abstract(kind):
     return frozenset([n for n, marked in marks.items() if any(marked)])
 
 
-def generated(value):
+def is_generated(value):
     """Report whether dataclass has generated a method."""
     value = getattr(value, "__wrapped__", value)
     return isinstance(value, types.FunctionType) and value.__code__.co_filename == "<string>"
 
 
-def simple(kind):
+def is_plain_class(kind):
     """Report whether the objects of a class consist only of their __dict__."""
     hooks = ("__del__", "__setstate__", "__getnewargs__", "__getnewargs_ex__")
     return (
         kind.__new__ is object.__new__
         and kind.__dictoffset__ != 0
-        and (own(kind) or kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__)
+        and (is_program_class(kind) or kind.__reduce_ex__ is object.__reduce_ex__ and kind.__reduce__ is object.__reduce__)
         and not any(hasattr(kind, h) for h in hooks)
         and not any(c.__dict__.get("__slots__") for c in kind.__mro__)
     )
@@ -494,25 +494,25 @@ def is_image(value):
     return image is not None and isinstance(value, image.Image)
 
 
-def of(*kinds):
+def type_in(*kinds):
     return lambda value: type(value) in kinds
 
 
 WRITERS = (
-    (of(types.ModuleType), Writer.module),
-    (of(types.FunctionType), Writer.function),
+    (type_in(types.ModuleType), Writer.module),
+    (type_in(types.FunctionType), Writer.function),
     (lambda v: isinstance(v, type), Writer.kind),
-    (of(types.CellType), Writer.cell),
-    (of(types.BuiltinFunctionType), Writer.reference),
-    (of(types.MethodType), Writer.method),
-    (of(functools.partial), lambda w, v: ["partial", w.value(v.func), w.values(v.args), w.pairs(v.keywords.items())]),
-    (of(collections.defaultdict), Writer.default),
-    (of(collections.deque), lambda w, v: ["deque", w.values(v), v.maxlen]),
-    (of(range), lambda w, v: ["range", v.start, v.stop, v.step]),
-    (of(slice), lambda w, v: ["slice"] + w.values([v.start, v.stop, v.step])),
-    (of(datetime.timezone), lambda w, v: ["zone", v.utcoffset(None).total_seconds(), v.tzname(None)]),
-    (of(datetime.timedelta), lambda w, v: ["span", v.days, v.seconds, v.microseconds]),
-    (of(re.Pattern), lambda w, v: ["pattern", w.value(v.pattern), v.flags]),
+    (type_in(types.CellType), Writer.cell),
+    (type_in(types.BuiltinFunctionType), Writer.reference),
+    (type_in(types.MethodType), Writer.method),
+    (type_in(functools.partial), lambda w, v: ["partial", w.value(v.func), w.values(v.args), w.pairs(v.keywords.items())]),
+    (type_in(collections.defaultdict), Writer.default),
+    (type_in(collections.deque), lambda w, v: ["deque", w.values(v), v.maxlen]),
+    (type_in(range), lambda w, v: ["range", v.start, v.stop, v.step]),
+    (type_in(slice), lambda w, v: ["slice"] + w.values([v.start, v.stop, v.step])),
+    (type_in(datetime.timezone), lambda w, v: ["zone", v.utcoffset(None).total_seconds(), v.tzname(None)]),
+    (type_in(datetime.timedelta), lambda w, v: ["span", v.days, v.seconds, v.microseconds]),
+    (type_in(re.Pattern), lambda w, v: ["pattern", w.value(v.pattern), v.flags]),
     (lambda v: v is Ellipsis or v is NotImplemented, lambda w, v: ["global", "builtins", repr(v)]),
     (is_array, Writer.array),
     (is_frame, Writer.frame),
@@ -539,29 +539,29 @@ class Reader:
         self.broken = set()
         self.later = [[], [], [], []]
 
-    def fill(self, names):
+    def restore(self, names):
         """Bind the names. Return the names that failed, with the reasons."""
         missing, values = {}, {}
         for name, word in names.items():
-            if not plain_name(name) or name in self.reserved:
+            if not is_program_name(name) or name in self.reserved:
                 continue  # not written by this driver
             before = set(self.made)
             try:
                 values[name] = self.value(word)
             except Exception as exc:
-                missing[name] = driver.message(exc) or type(exc).__name__
+                missing[name] = driver.error_message(exc) or type(exc).__name__
                 self.broken |= set(self.made) - before
         # Objects come first, because sets hash them. Methods come last, and
         # then abstract methods are known.
         for steps in self.later:
             for step in steps:
-                driver.attempt(step)
+                driver.ignore_errors(step)
         self.space.update(values)
         for file, text in self.sources.texts.items():
             if not CELL.match(file):
                 continue  # a source file: its lines are read from this sandbox
             linecache.cache[file] = (len(text), None, text.splitlines(True), file)
-            driver.attempt(lambda: self.shell.knows(file))
+            driver.ignore_errors(lambda: self.shell.register_source(file))
         return missing
 
     def value(self, word):
@@ -569,7 +569,7 @@ class Reader:
             return word
         at = word["at"]
         if at in self.broken:
-            raise Uncarried("a part of it could not be made")
+            raise NotSerializable("a part of it could not be restored")
         if at not in self.made:
             node = self.heap[at]
             getattr(self, "make_" + node[0], self.make)(at, *node)
@@ -594,7 +594,7 @@ class Reader:
             items = self.values(rest[0]) if kind in LISTS else self.pairs(rest[0])
             self.later[1].append(lambda: made.extend(items) if kind == "list" else made.update(items if kind == "set" else dict(items)))
         else:
-            raise Uncarried("unknown: %r" % (kind,))
+            raise NotSerializable("unknown: %r" % (kind,))
 
     def make_default(self, at, _, factory, pairs):
         made = self.made[at] = collections.defaultdict(self.value(factory))
@@ -670,9 +670,9 @@ class Reader:
     def make_function(self, at, _, file, line, name, nth, cells, about):
         free = [n for n, _ in cells]
         if not all(isinstance(n, str) and n.isidentifier() for n in free):
-            raise Uncarried("a free name that is none")
+            raise NotSerializable("an invalid name of a free variable")
         code = self.sources.code(file, line, name, nth, free)
-        made = {n: self.hole(c) for n, c in cells}
+        made = {n: self.closure_cell(c) for n, c in cells}
         closure = tuple([made[n] for n in code.co_freevars])
         function = self.made[at] = types.FunctionType(code, self.space, str(about["name"]), None, closure)
         for _, word in cells:
@@ -688,18 +688,18 @@ class Reader:
 
         self.later[1].append(finish)
 
-    def hole(self, word):
+    def closure_cell(self, word):
         """Return the closure cell that a word refers to. Functions that share
         a variable share its cell. Its content is set later."""
         at = word["at"]
         if self.heap[at][0] != "cell":
-            raise Uncarried("a cell that is none")
+            raise NotSerializable("an invalid closure cell")
         if at not in self.cells:
             self.cells[at] = types.CellType()
         return self.cells[at]
 
     def make_cell(self, at, _, *content):
-        made = self.made[at] = self.hole({"at": at})
+        made = self.made[at] = self.closure_cell({"at": at})
         content = self.values(content)
         if content:
             self.later[1].append(lambda: setattr(made, "cell_contents", content[0]))
@@ -707,7 +707,7 @@ class Reader:
     def make_method(self, at, _, function, owner):
         function = self.value(function)
         if type(function) is not types.FunctionType:
-            raise Uncarried("a method of no function")
+            raise NotSerializable("a method without a function")
         self.made[at] = types.MethodType(function, self.value(owner))
 
     def make_partial(self, at, _, function, args, keywords):
@@ -720,7 +720,7 @@ class Reader:
     def make_record(self, at, _, kind, values):
         kind = self.value(kind)
         if not (isinstance(kind, type) and issubclass(kind, tuple)):
-            raise Uncarried("a record of no such kind")
+            raise NotSerializable("a record whose class is no named tuple")
         self.made[at] = tuple.__new__(kind, self.values(values))
 
     def make_enum(self, at, _, name, base, members):
@@ -728,10 +728,10 @@ class Reader:
 
         base = self.value(base)
         if base not in (enum.Enum, enum.IntEnum, enum.Flag, enum.IntFlag, getattr(enum, "StrEnum", None)):
-            raise Uncarried("an enumeration of another kind")
+            raise NotSerializable("an enumeration with an unsupported base")
         pairs = [(n, self.value(v)) for n, v in members]
-        if not all(plain_name(n) for n, _ in pairs) or not all(type(v) in (int, str, float, bool) for _, v in pairs):
-            raise Uncarried("an enumeration of such members")
+        if not all(is_program_name(n) for n, _ in pairs) or not all(type(v) in (int, str, float, bool) for _, v in pairs):
+            raise NotSerializable("an enumeration with unsupported members")
         self.made[at] = base(str(name), pairs, module="__main__")
 
     def make_member(self, at, _, kind, name):
@@ -739,33 +739,33 @@ class Reader:
 
         kind = self.value(kind)
         if not isinstance(kind, enum.EnumMeta):
-            raise Uncarried("a member of no enumeration")
+            raise NotSerializable("a member without an enumeration")
         self.made[at] = kind(name) if type(name) is int and issubclass(kind, enum.Flag) else kind.__members__[name]
 
     def make_class(self, at, _, name, bases, attributes, about):
         bases, meta = tuple(self.values(bases)), self.value(about["meta"])
-        if not all(isinstance(b, type) for b in bases) or not isinstance(meta, type) or not issubclass(meta, type) or own(meta):
-            raise Uncarried("a class of no such kind")
+        if not all(isinstance(b, type) for b in bases) or not isinstance(meta, type) or not issubclass(meta, type) or is_program_class(meta):
+            raise NotSerializable("a class with unsupported bases")
         space = {"__module__": "__main__", "__qualname__": str(about["qualname"])}
         made = self.made[at] = types.new_class(str(name), bases, {"metaclass": meta}, lambda ns: ns.update(space))
         if issubclass(meta, abc.ABCMeta):
             # The class is still empty. Its abstract methods are known when it
             # is complete.
             made.__abstractmethods__ = frozenset()
-            self.later[3].append(lambda: type.__setattr__(made, "__abstractmethods__", abstract(made)))
+            self.later[3].append(lambda: type.__setattr__(made, "__abstractmethods__", abstract_methods(made)))
         if about["data"] is not None:
             self.data(made, *about["data"])
-        its = [(n, self.attribute(*v)) for n, v in attributes if isinstance(n, str) and n not in FORBIDDEN | BY_ITSELF]
+        its = [(n, self.attribute(*v)) for n, v in attributes if isinstance(n, str) and n not in FORBIDDEN | IMPLICIT]
         # Call type.__setattr__, because another class may override it.
-        self.later[2].append(lambda: [driver.attempt(functools.partial(type.__setattr__, made, n, v)) for n, v in its])
+        self.later[2].append(lambda: [driver.ignore_errors(functools.partial(type.__setattr__, made, n, v)) for n, v in its])
 
     def data(self, made, flags, fields):
         import dataclasses
 
         notes = {}
         for name, given, default in fields:
-            if not plain_name(name):
-                raise Uncarried("a field of no such name")
+            if not is_program_name(name):
+                raise NotSerializable("an invalid name of a field")
             options = {n: bool(given[n]) for n in ("init", "repr", "compare", "kw_only")}
             if default:
                 options[str(default[0])] = self.value(default[1])
@@ -783,27 +783,27 @@ class Reader:
 
     def make_object(self, at, _, kind, pairs):
         kind = self.value(kind)
-        if not isinstance(kind, type) or not simple(kind):
-            raise Uncarried("an object of no such kind")
+        if not isinstance(kind, type) or not is_plain_class(kind):
+            raise NotSerializable("an object of an unsupported class")
         made = self.made[at] = object.__new__(kind)
         its = self.texts(pairs)
         self.later[0].append(lambda: object.__getattribute__(made, "__dict__").update(its))
 
 
-# -- What the shell calls -----------------------------------------------------
+# -- The interface of the shell -----------------------------------------------
 
 
 def restore(shell, document, given):
-    """Create the names that earlier steps have left. Return the names that
-    failed."""
+    """Create the names in the document of an earlier step. Return the names that
+    failed, with the reasons."""
     if not document:
         return {}
     if type(document) is not dict or document.get("v") != VERSION:
-        return {"*": "this is not a state of version %d" % VERSION}
+        return {"*": "the state does not have version %d" % VERSION}
     try:
-        return Reader(shell, document, given).fill(document["names"])
+        return Reader(shell, document, given).restore(document["names"])
     except Exception as exc:
-        return {"*": "%s: %s" % (type(exc).__name__, driver.message(exc))}
+        return {"*": "%s: %s" % (type(exc).__name__, driver.error_message(exc))}
 
 
 def capture(shell, given):
