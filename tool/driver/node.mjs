@@ -1,5 +1,6 @@
-// The driver of tools in TypeScript, which come as JavaScript: reads one order
-// on descriptor 3, calls a function and reports there what came of it, signed.
+// The driver of tools in TypeScript, which the host compiles to JavaScript. It
+// reads one order from descriptor 3, calls a function, and sends a signed report
+// to the same descriptor.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -7,10 +8,11 @@ import { createHmac } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 
-// Ours, whatever a function makes of the originals.
+// References of the driver, so that functions that replace the originals do not
+// affect it.
 const { readSync, writeSync } = fs;
 const { parse, stringify } = JSON;
-const leave = process.reallyExit.bind(process);
+const exitNow = process.reallyExit.bind(process);
 
 const channel = 3;
 const lost = 113;
@@ -36,39 +38,39 @@ function send(text) {
         Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
         continue;
       }
-      leave(lost);
+      exitNow(lost);
     }
   }
 }
 
 function deliver(key, report) {
-  if (process.pid !== parent) leave(0);
+  if (process.pid !== parent) exitNow(0);
   const payload = stringify(report);
   const size = Buffer.byteLength(payload);
   const sum = createHmac('sha256', key).update(payload).digest('hex');
   send(`\n{"type":"returning","size":${size}}\n`);
   send(`\n{"type":"report","size":${size},"sum":"${sum}","payload":${stringify(payload)}}\n`);
-  // The host ends the tree while its first process lives, or has gone itself.
+  // Wait until the host kills the process tree or disconnects.
   try {
     readSync(channel, Buffer.alloc(1));
   } finally {
-    leave(0);
+    exitNow(0);
   }
 }
 
 function failure(err) {
   const error = err instanceof Error ? err : new Error(String(err));
-  // What is the driver's own of the stack is of no interest.
+  // Remove the driver's frames.
   const traceback = String(error.stack ?? error).split('\n').filter((l) => !/\[eval\d*\]|node:internal/.test(l)).join('\n');
   console.error(traceback);
   return { name: String(error.name || 'Error'), message: String(error.message), traceback };
 }
 
-// load makes a module of the source, from which the function can be had
-// whether it is exported or not.
+// load imports the source as a module, and returns the function even if the
+// source does not export it.
 async function load(order) {
   const dir = fs.mkdtempSync(path.join(os.tmpdir(), 'tool-'));
-  // What is nearer to the source wins: the tool's own packages do.
+  // Node.js prefers packages in nearer directories, so the tool's own are nearest.
   let place = dir;
   for (const packages of [...order.packages].reverse()) {
     place = path.join(place, 'within');

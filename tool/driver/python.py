@@ -1,8 +1,8 @@
-# The driver of tools in Python: reads one order on descriptor 3, calls a
-# function and reports there what came of it, signed.
+# The driver of tools in Python. It reads one order from descriptor 3, calls a
+# function, and sends a signed report to the same descriptor.
 #
-# What it needs it imports before it looks at anything of the box: -I keeps the
-# working directory, which other tools may have written to, out of the way.
+# It imports its modules before it uses anything in the sandbox. -I excludes the
+# working directory, to which other tools may have written.
 import ast
 import hashlib
 import hmac
@@ -26,15 +26,15 @@ def main():
     report = run(order)
 
     def deliver():
-        # A child that the function forked comes by here as well: the result is
-        # the parent's alone to tell.
+        # A child that the function forked gets here, too. Only the parent sends
+        # the report.
         if os.getpid() != parent:
             os._exit(0)
         payload = dumps(report)
         total = sign(key, payload.encode("ascii"), hashlib.sha256).hexdigest()
         flush()
         try:
-            # Whatever the function wrote here, a line begins anew.
+            # Start a new line, because the function may have written to the channel.
             send(b'\n{"type":"returning","size":%d}\n' % len(payload))
             send(b'\n{"type":"report","size":%d,"sum":"%s","payload":' % (len(payload), total.encode()))
             send(dumps(payload).encode("ascii") + b"}\n")
@@ -42,8 +42,8 @@ def main():
             os._exit(LOST)
 
     deliver()
-    # The host ends the tree while its first process lives, or has gone itself.
-    # Threads that go on are not waited for.
+    # Wait until the host kills the process tree or disconnects. The driver does
+    # not wait for the function's threads.
     try:
         os.read(CHANNEL, 1)
     finally:
@@ -73,13 +73,14 @@ def flush():
             pass
 
 
-# What is the driver's own stays so, whatever a function makes of the modules.
+# References of the driver, so that functions that replace the originals do not
+# affect it.
 dumps, sign = json.dumps, hmac.new
 
 
 def run(order):
     if "async" in order["source"]:
-        # Now, of the image, and not later, of what lies in the box.
+        # Import the image's asyncio, before the sandbox's directories are in the path.
         import asyncio  # noqa: F401
     sys.path[:0] = [os.getcwd()] + order["packages"] + [p for p in os.environ.get("PYTHONPATH", "").split(":") if p]
     sys.argv = ["tool"]
@@ -135,7 +136,7 @@ async def awaited(value):
 
 
 def remember(source):
-    """Let tracebacks show the lines of the source."""
+    """Make tracebacks show the lines of the source."""
     import linecache
 
     linecache.cache["tool.py"] = (len(source), None, source.splitlines(True), "tool.py")
@@ -152,8 +153,8 @@ def hints(function):
 
 
 def typed(function, wants, arguments):
-    """The arguments with the types that the function says, where they come as
-    text that means them."""
+    """Convert arguments to the types of the function's annotations, if their text
+    is a literal of the type."""
     known = hints(function)
     takes = any(p.kind is p.VAR_KEYWORD for p in wants.values())
     out = {}
@@ -176,7 +177,7 @@ def typed(function, wants, arguments):
 
 
 def built(function, arguments):
-    """Models of pydantic, and lists of them, where the function has those."""
+    """Create the pydantic models, and lists of them, that the function expects."""
     known, out = hints(function), {}
     for name, value in arguments.items():
         kind = known.get(name)
@@ -193,7 +194,7 @@ def built(function, arguments):
 
 
 class State(dict):
-    """What an agent is: a dict whose items are attributes as well."""
+    """The state of an agent: a dict whose items are also attributes."""
 
     @classmethod
     def of(cls, value):
@@ -219,7 +220,7 @@ class State(dict):
 
 
 class Memory(State):
-    """Blocks of text by their labels, as agents have them."""
+    """The memory of an agent: blocks of text with labels."""
 
     def get_block(self, label):
         for block in self["blocks"]:
@@ -248,7 +249,7 @@ class Memory(State):
 
 
 def simple(value):
-    """What JSON does not know, as what it does."""
+    """Convert a value that JSON does not support to one that it does."""
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
@@ -263,8 +264,8 @@ def simple(value):
 
 
 def plain(value):
-    """A value as JSON has it, and as people read it; "" where that is the value
-    itself. What JSON cannot have is its text."""
+    """Return a value as JSON, and its text, or "" if the value itself is the text.
+    A value that JSON cannot represent becomes its text."""
     if type(value) is str:
         return clean(value), ""
     try:
@@ -278,7 +279,7 @@ def plain(value):
 
 
 def clean(text):
-    """Without what is half a character."""
+    """Replace lone surrogates."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -291,12 +292,12 @@ def failure(exc):
     while frames and frames[0].filename == "<string>":
         frames.pop(0)
     lines = ["Traceback (most recent call last):\n"] + frames.format() + traceback.format_exception_only(type(exc), exc)
-    said = clean("".join(lines))
+    text = clean("".join(lines))
     try:
-        print(said, end="", file=sys.stderr)
+        print(text, end="", file=sys.stderr)
     except Exception:
         pass
-    return {"name": type(exc).__name__, "message": clean(message), "traceback": said}
+    return {"name": type(exc).__name__, "message": clean(message), "traceback": text}
 
 
 main()

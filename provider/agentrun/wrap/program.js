@@ -1,5 +1,5 @@
 (() => {
-  // Runs one program and says, behind the mark, how it ended.
+  // Runs one program and prints how it ended, after a mark.
   const fs = require('fs');
   const path = require('path');
   const vm = require('vm');
@@ -12,14 +12,14 @@
   const { exit } = process;
   if (order.artifacts) {
     try {
-      fs.mkdirSync(end.dir); // the program counts on it
+      fs.mkdirSync(end.dir); // programs expect it
     } catch {
-      // it is there, or nobody may write here
+      // it exists, or this user may not create it
     }
   }
 
-  // What it writes goes to files, for what a kernel makes of streams is not
-  // always what was written, and files can be read when it has no more words.
+  // Redirect the output to files: kernels change what a program writes to the
+  // streams, and files can be read after the program has ended.
   const { Console } = require('console');
   const { Writable } = require('stream');
   const streams = ['stdout', 'stderr'].map((name) => {
@@ -99,7 +99,7 @@
     close();
     list(end.dir);
     const text = Buffer.from(JSON.stringify(end));
-    // A stream takes that much at once.
+    // A longer text may not arrive in one piece.
     if (text.length < 16384) process.stdout.write(order.mark + ':' + text.toString('base64') + ';');
     else fs.writeFileSync(order.kept + '-end', text, { mode: 0o600 });
   }

@@ -1,7 +1,7 @@
 def __brig(order):
-    # Runs one program and says, behind the mark, how it ended.
-    # What it writes goes to files, for what a kernel makes of streams is not
-    # always what was written, and files can be read when it has no more words.
+    # Runs one program and prints how it ended, after a mark. The output is
+    # redirected to files: kernels change what a program writes to the streams, and
+    # files can be read after the program has ended.
     import base64
     import builtins
     import contextlib
@@ -14,13 +14,13 @@ def __brig(order):
     import types
 
     def reads(code):
-        # The names that code at the top of a module reads.
+        # Return the names that module-level code reads.
         import dis
 
         return {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_NAME"}
 
-    class Kept:
-        # Both streams, in files, down to their descriptors.
+    class Redirect:
+        # Redirects both streams and their descriptors to files.
         def __init__(self, name):
             self.names = [name + "-out", name + "-err"]
             self.streams = sys.stdout, sys.stderr
@@ -60,10 +60,10 @@ def __brig(order):
     module.__builtins__ = builtins
     module.__file__ = "main.py"
     linecache.cache["main.py"] = (len(source), None, source.splitlines(True), "main.py")
-    kept = Kept(order["kept"])
+    redirect = Redirect(order["kept"])
     before, sys.modules["__main__"] = sys.modules.get("__main__"), module
     argv, sys.argv = sys.argv, ["main.py"]
-    if order["artifacts"]:  # the program counts on it
+    if order["artifacts"]:  # programs expect the directory
         with contextlib.suppress(OSError):
             os.mkdir(end["dir"])
     try:
@@ -105,8 +105,8 @@ def __brig(order):
         sys.argv = argv
         if before is not None:
             sys.modules["__main__"] = before
-        kept.close()
-    end["stdout"], end["stderr"] = kept.read(0, order["limit"]), kept.read(1, order["limit"])
+        redirect.close()
+    end["stdout"], end["stderr"] = redirect.read(0, order["limit"]), redirect.read(1, order["limit"])
     for folder, folders, names in os.walk(end["dir"]):
         folders.sort()
         for name in sorted(names):
@@ -115,7 +115,7 @@ def __brig(order):
                 end["artifacts"].append(os.path.relpath(file, end["dir"]))
     end = json.dumps(end).encode("ascii")
     if len(end) < 16384:
-        # A stream takes that much at once.
+        # A longer text may not arrive in one piece.
         sys.stdout.write(order["mark"] + ":" + base64.b64encode(end).decode("ascii") + ";")
         sys.stdout.flush()
         return
