@@ -1,4 +1,4 @@
-// What an E2B client sees, for brig bench e2b: one JSON line for each figure.
+// Measures an E2B client, for brig-bench e2b. Prints one JSON line per figure.
 import { spawn } from 'node:child_process'
 import { createRequire } from 'node:module'
 import path from 'node:path'
@@ -20,7 +20,7 @@ const many = async (f) => {
   return out
 }
 const calm = () => new Promise((done) => setTimeout(done, 1000)) // until the pool is full again
-// A home of nobody's: what its owner's profile does is not the machine's speed.
+// An empty home: a user's shell profile would distort the measurement.
 const env = { PATH: '/usr/bin:/bin', HOME: '/nonexistent' }
 const local = (...argv) =>
   new Promise((done, fail) => spawn(argv[0], argv.slice(1), { stdio: 'ignore', env }).on('error', fail).on('close', done))

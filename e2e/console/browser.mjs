@@ -1,4 +1,4 @@
-// A browser that shows the console, and what it complained about.
+// A browser with the console, which records errors and warnings.
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { chromium } from 'playwright-core'
@@ -10,7 +10,7 @@ export const url = BRIG_URL
 
 export const browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] })
 
-// open shows the console, to somebody who has not said yet who they are.
+// open shows the console without a session.
 export async function open(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 850 }, ...options })
   context.setDefaultTimeout(Number(process.env.PATIENCE ?? 60_000))
@@ -28,7 +28,7 @@ export async function login(page, key = BRIG_KEY) {
   await page.getByTestId('who').waitFor()
 }
 
-// visit goes to one of the pages by its link.
+// visit opens a page by its link.
 export async function visit(page, name) {
   const link = page.getByRole('navigation').getByRole('link', { name, exact: true })
   const menu = page.getByRole('button', { name: 'Menu' })
@@ -57,7 +57,7 @@ export async function accessible(page, where) {
   await page.emulateMedia({ colorScheme: 'light', reducedMotion: null })
 }
 
-// api asks the server as anybody with the key.
+// api sends a request to the server with the key.
 export async function api(method, path, body, type = 'application/json') {
   const r = await fetch(url + path, {
     method,
@@ -68,7 +68,7 @@ export async function api(method, path, body, type = 'application/json') {
   return { status: r.status, text, json: (() => { try { return JSON.parse(text) } catch { return undefined } })() }
 }
 
-// shot keeps a picture, in light and dark, if somebody wants to look at them.
+// shot saves screenshots in light and dark, if a folder for them is set.
 export async function shot(page, name) {
   if (!SHOTS) return
   for (const scheme of ['light', 'dark']) {

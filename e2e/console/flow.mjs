@@ -1,4 +1,4 @@
-// What an administrator does in the console, from logging in to logging out.
+// The work of an administrator in the console, from login to logout.
 import { createHash } from 'node:crypto'
 
 import { api, login, open, shot, url, visit } from './browser.mjs'
@@ -9,7 +9,7 @@ const card = page.getByTestId('provider-self_managed')
 const form = page.getByRole('dialog')
 const input = (name) => form.getByRole('textbox', { name, exact: true })
 
-// Each step needs the one before.
+// Each step depends on the previous one.
 let broken = false
 const step = (name, f) =>
   check(name, async () => {
@@ -141,7 +141,7 @@ step('watch a program live', async () => {
 step('its entry in the audit log', async () => {
   await visit(page, 'Audit')
   await page.getByLabel('Search entries').fill(createHash('sha256').update(program).digest('hex'))
-  // Its intent and its outcome are one row.
+  // The intent and the outcome of an operation are one row.
   await eventually(async () => (await page.getByRole('row').count()) === 2, 'there are the head and one row')
   const row = page.getByRole('row').nth(1)
   assert.match(await row.innerText(), /run[\s\S]*ok[\s\S]*\d+, \d+/)
@@ -249,7 +249,7 @@ step('log out', async () => {
   await page.getByRole('button', { name: 'Log out' }).click()
   await page.getByLabel('API key').waitFor()
   assert.equal(await page.evaluate(async () => (await fetch('/v1/auth/whoami')).status), 401)
-  // What the browser still holds is no session either.
+  // The browser's cookie is no longer valid, either.
   const cookie = cookies.map((c) => `${c.name}=${c.value}`).join('; ')
   const status = async () => (await fetch(`${url}/v1/auth/whoami`, { headers: { Cookie: cookie } })).status
   for (let n = 0; n < 20 && (await status()) === 200; n++) await page.waitForTimeout(50) // a second is what is promised

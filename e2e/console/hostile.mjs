@@ -1,6 +1,5 @@
-// Text that would be a program if a page took it for one, in every place that
-// the console shows. A page without the console's care shows that what watches
-// would see it.
+// Text that would run as a script if a page did not escape it, in every field that
+// the console shows. A page without escaping is the control: the checks detect it.
 import { api, login, open, shot, visit } from './browser.mjs'
 import { assert, check, eventually, run } from './harness.mjs'
 
@@ -129,7 +128,7 @@ check('the sandbox', async () => {
     }
     await quiet(name)
   }
-  // What a sandbox puts into a file is shown as text, and a picture runs no scripts.
+  // Files of a sandbox are shown as text, and pictures run no scripts.
   for (const [name, text] of [['page.html', all], ['evil.svg', `<svg xmlns="http://www.w3.org/2000/svg" onload="${mark(13)}"><script>${mark(14)}</script></svg>`]]) {
     const put = await api('PUT', `/v1/sandboxes/box/files/content?path=/workspace/${name}`, text, 'application/octet-stream')
     assert.ok(put.status < 300, put.text)

@@ -1,4 +1,4 @@
-// The console without a mouse, without anything in it, and without a server.
+// The console without a mouse, without data, and without a server.
 import { api, login, open, shot, visit } from './browser.mjs'
 import { assert, check, eventually, run } from './harness.mjs'
 
@@ -45,7 +45,7 @@ check('what is empty says so', async () => {
   await page.getByText('There is no page at this address').waitFor()
 })
 
-// What can be used by a mouse is reached with Tab, and has a name.
+// Every control can be reached with Tab, and has a name.
 check('Tab reaches everything, and everything has a name', async () => {
   for (const title of ['Sandboxes', 'Workspaces', 'Secrets', 'Usage', 'Keys', 'Audit', 'Tenants', 'Providers']) {
     await visit(page, title)

@@ -1,5 +1,4 @@
-// Names of the tests' own domain are this machine, as a wildcard record would
-// say.
+// Resolves names of the tests' domain to this machine, like a wildcard DNS record.
 const dns = require('node:dns')
 const lookup = dns.lookup
 dns.lookup = (name, options, done) => {

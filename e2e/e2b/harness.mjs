@@ -1,6 +1,5 @@
-// Runs named checks one after the other and says how they went, a line each,
-// for e2b_test.go. Clients are used as anybody would: what they need is in the
-// environment.
+// Runs named checks in order and prints the result of each on a line, for
+// e2b_test.go. Clients get their settings from the environment, as users set them.
 import assert from 'node:assert/strict'
 
 const checks = []

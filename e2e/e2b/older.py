@@ -1,4 +1,4 @@
-"""e2b-code-interpreter 1.x against a domain: what a user of it does."""
+"""e2b-code-interpreter 1.x with a domain."""
 import socket
 import sys
 import traceback

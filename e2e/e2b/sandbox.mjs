@@ -2,7 +2,7 @@
 import { assert, check, eventually, rejects, run, sleep } from './harness.mjs'
 
 const { Sandbox, SandboxNotFoundError, TimeoutError, CommandExitError, InvalidArgumentError, AuthenticationError, FileType, FilesystemEventType, ...rest } = await import(process.env.E2B_MODULE ?? 'e2b')
-// What is missing has had several names.
+// The error for a missing file has had several names.
 const FileNotFoundError = rest.FileNotFoundError ?? rest.NotFoundError
 
 const box = await Sandbox.create({ timeoutMs: 600_000, metadata: { suite: 'sandbox' }, envs: { GLOBAL: 'g' } })

@@ -195,7 +195,7 @@ def interpreter():
 
 @check
 def pillow():
-    # The one of the package index, by a command of its own.
+    # The package from the index, installed by a command.
     wheel = next(pathlib.Path(os.environ["PILLOW"]).glob("*.whl"))
     with Interpreter.create(timeout=300) as sbx:
         sbx.files.write(wheel.name, wheel.read_bytes())

@@ -1,4 +1,4 @@
-// Brig's own package for TypeScript.
+// Brig's TypeScript package.
 import { createServer } from 'node:http'
 import { assert, check, rejects, run } from './harness.mjs'
 
@@ -29,7 +29,7 @@ check('run: called off', async () => {
   await rejects(brig.run('import time; time.sleep(60)', {}, off.signal), 'DOMException', /abort/)
 })
 
-// Node's fetch waits five minutes for an answer to begin, and some programs take longer.
+// Node's fetch waits five minutes for a response, and some programs take longer.
 check('run, exec: what lasts is answered at once', async () => {
   const server = createServer((req, res) => {
     if (req.headers.accept !== 'application/x-ndjson') return res.writeHead(406).end()
@@ -45,7 +45,7 @@ check('run, exec: what lasts is answered at once', async () => {
   server.close()
 })
 
-// A server at its capacity refuses a call before it starts, with the time to retry.
+// A server at its capacity rejects a call before it starts, with the time to retry.
 check('a server at its capacity is asked again', async () => {
   const asked = []
   const server = createServer((req, res) => {
@@ -74,8 +74,8 @@ check('a server at its capacity is asked again', async () => {
   server.close()
 })
 
-// The last ones are more than the server makes in the time that a call may wait. The
-// limits are such that no machine waits ready for them.
+// The last calls need more sandboxes than the server creates within start.wait. The
+// pool has no sandboxes with these limits.
 check('a burst that the server refuses in part is served in the end', async () => {
   const burst = (b) => Promise.allSettled(Array.from({ length: 40 }, () => b.run('print(1)', { limits: { memory: '200MiB' } })))
   const hasty = await burst(new Brig({ patienceMs: 0 }))
@@ -95,7 +95,7 @@ check('the key goes to its server and in plain HTTP to no other machine', async 
   }
   const far = await listen((res) => res.writeHead(418).end())
   const near = await listen((res) => res.writeHead(307, { Location: `http://127.0.0.1:${far.address().port}/` }).end())
-  // 0.0.0.0 is no loopback, and yet it leads to the listener.
+  // 0.0.0.0 is not a loopback address, but it reaches the listener.
   const url = `http://0.0.0.0:${far.address().port}`
   const refused = (u) => assert.throws(() => new Brig({ url: u, key: 'k' }), (e) => e instanceof BrigError && e.field === 'url')
   for (const u of [url, 'http://brig.example', 'http://10.0.0.1', 'http://localhost.example', 'http://127.0.0.1@brig.example']) refused(u)

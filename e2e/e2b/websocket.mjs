@@ -1,5 +1,5 @@
-// WebSockets through ports of sandboxes, with a client that is not E2B's: npm's
-// ws. BRIG_URL is the server by its address; the domain is E2B's own.
+// WebSockets to ports of sandboxes, with npm's client ws. BRIG_URL has the server's
+// address, and the domain is E2B's.
 import { readFile } from 'node:fs/promises'
 import { Sandbox } from 'e2b'
 import WebSocket from 'ws'
@@ -16,7 +16,7 @@ async function serve(options = {}) {
   return box
 }
 
-// The two ways to a port.
+// The two addresses of a port.
 const ways = {
   host: (box, to = port) => [`wss://${box.getHost(to)}/a/b?c=d`, {}],
   headers: (box, to = port) => [
@@ -25,7 +25,7 @@ const ways = {
   ],
 }
 
-// Client is a connection of which messages are waited for.
+// Client is a connection that can wait for messages.
 class Client {
   got = []
   constructor([url, headers], extra = {}, protocols = []) {
@@ -113,7 +113,7 @@ for (const [way, to] of Object.entries(ways)) {
     const [other] = await open(to(box))
     for (const c of clients) await c.echo('alive')
     await doomed.kill()
-    // Nobody said goodbye: to a client that is 1006. The lease is longer.
+    // The connection ends without a close frame, which clients report as 1006.
     for (const c of clients) {
       await eventually(() => c.ws.readyState === WebSocket.CLOSED, 'it ends')
       assert.equal((await c.closed)[0], 1006)

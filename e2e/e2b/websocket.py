@@ -23,7 +23,7 @@ class Handler(socketserver.StreamRequestHandler):
         answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept
         if protocol := headers.get("sec-websocket-protocol"):
             answer += b"\r\nSec-WebSocket-Protocol: " + protocol.split(",")[0].strip().encode()
-        # With the answer, so that both come at once.
+        # In one write with the response, so that both arrive together.
         self.wfile.write(answer + b"\r\n\r\n" + frame(TEXT, json.dumps({"request": request.strip(), "headers": headers}).encode()))
         while True:
             kind, body = self.receive()

@@ -1,5 +1,5 @@
-// Tools that do to their channel what they can. Each must yield the right value
-// or an explicit error, and never a value that the function did not return.
+// Tools that attack their channel. The result of each must be the function's return
+// value or an explicit error.
 import { assert, check, run as checks } from './harness.mjs'
 import { config, run } from './clients.mjs'
 
@@ -62,7 +62,7 @@ def f():
 check('closes all descriptors', async () => {
   corrupted(await run('import os\ndef f():\n    os.closerange(0, 4096)\n    return "right"'))
   corrupted(await run('import os\ndef f():\n    os.close(3)\n    open("/tmp/x", "w+b", buffering=0)\n    return "right"').then((r) => {
-    // What now has that number is a file of the tool's: nobody reads it.
+    // The descriptor is now a file of the tool, which the host does not read.
     assert.notEqual(r.func_return, 'right')
     return r
   }))

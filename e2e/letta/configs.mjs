@@ -1,4 +1,4 @@
-// Configurations of sandboxes and their variables by way of Letta's client.
+// Sandbox configurations and their variables with Letta's client.
 import { createHash } from 'node:crypto'
 import { assert, check, eventually, rejects, run as checks } from './harness.mjs'
 import { config, letta, rival, run } from './clients.mjs'
@@ -11,7 +11,7 @@ const value = async (source, ...more) => {
 const nothing = 'def f():\n    return 1'
 const env = (name) => `import os\ndef f():\n    return os.environ.get("${name}")`
 
-// fingerprint is that of a configuration, found out on another way.
+// fingerprint computes the fingerprint of a configuration independently.
 function fingerprint(c) {
   const sorted = (v) => Array.isArray(v) ? v.map(sorted) : v && typeof v === 'object'
     ? Object.fromEntries(Object.keys(v).sort().map((k) => [k, sorted(v[k])])) : v

@@ -1,4 +1,4 @@
-// Tools by way of Letta's clients.
+// Tools with Letta's clients.
 import { assert, check, rejects, run as checks } from './harness.mjs'
 import { older, run } from './clients.mjs'
 

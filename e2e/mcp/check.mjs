@@ -1,8 +1,8 @@
-// What every check needs: a client of one of the protocol's generations, and a
-// word about how each check went.
+// Helpers of all checks: a client for one generation of the protocol, and the
+// report of each check.
 
-// transports are those of the generation that BRIG_MCP_CLIENT names: "sdk" has
-// sessions, "client" has none.
+// transports are those of the generation in BRIG_MCP_CLIENT: "sdk" has sessions,
+// "client" has none.
 const modules = {
   sdk: async () => ({
     ...(await import('@modelcontextprotocol/sdk/client/index.js')),
@@ -22,7 +22,7 @@ const modules = {
 export const generation = process.env.BRIG_MCP_CLIENT ?? 'sdk'
 const lib = await modules[generation]()
 
-// connect returns a client over HTTP, or of a command that it starts.
+// connect returns a client over HTTP, or over the standard streams of a command.
 export async function connect(key = process.env.BRIG_API_KEY) {
   const client = new lib.Client({ name: 'brig-tests', version: '1' }, lib.options)
   const command = process.env.BRIG_MCP_COMMAND
@@ -35,7 +35,7 @@ export async function connect(key = process.env.BRIG_API_KEY) {
   return client
 }
 
-// good is a tool's structured answer; anything but success is a failure.
+// good returns the structured result of a tool, and fails if the tool failed.
 export async function good(client, name, args, options) {
   const res = await client.tool(name, args, options)
   if (res.isError) throw new Error(`${name}: ${res.content[0].text}`)

@@ -1,5 +1,5 @@
-// An agent's day: it looks at the tools, runs code that remembers, reads what
-// was made, and gives up on what takes too long.
+// The calls of an agent: it lists the tools, runs code that keeps variables, reads
+// files that the code created, and cancels a slow call.
 import { check, connect, generation, good, same } from './check.mjs'
 
 const client = await connect()
@@ -115,8 +115,8 @@ await check('what is wrong is said, and no protocol error', async () => {
 
 await check('a call is cancelled', async () => {
   const abort = new AbortController()
-  // The sandbox's files say whether it has begun; whether it has ended is for
-  // the host to say.
+  // A file in the sandbox shows that the program has started. The host shows that it
+  // has ended.
   const call = client.tool('run_shell', { sandbox: box, command: 'echo $$ > /workspace/begun; exec sleep 4711', timeout_seconds: 600 }, { signal: abort.signal })
   const ended = call.then(() => 'answered', err => `refused: ${err}`)
   for (let i = 0; ; i++) {
@@ -128,7 +128,7 @@ await check('a call is cancelled', async () => {
   abort.abort('enough')
   const how = await ended
   if (!how.startsWith('refused')) throw new Error(how)
-  // The same client goes on.
+  // The client can continue.
   for (let i = 0; ; i++) {
     const { stdout } = await good(client, 'run_shell', { sandbox: box, command: "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c 'sleep [4]711' || true" })
     if (stdout.trim() === '0') break

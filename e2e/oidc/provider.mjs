@@ -1,6 +1,5 @@
-// An OpenID Connect provider on loopback, with people of its own: nothing of
-// the protocol is made up here. Its configuration is in the environment, as
-// JSON. What it logs says what went wrong.
+// An OpenID Connect provider on loopback, with its own users. A library implements the
+// protocol. The configuration is JSON in the environment.
 import { createServer } from "node:http";
 import Provider from "oidc-provider";
 
@@ -11,7 +10,7 @@ const resource = "https://api.brig.example";
 const provider = new Provider(issuer, {
   clients,
   jwks,
-  // Claims in the ID token itself, or to be asked for.
+  // Claims in the ID token, or only at the userinfo endpoint.
   conformIdTokenClaims: !inToken,
   scopes: ["openid", "email", "profile", "groups", "offline_access"],
   claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name"], groups: ["groups", "org"] },
@@ -19,7 +18,7 @@ const provider = new Provider(issuer, {
     devInteractions: { enabled: false },
     deviceFlow: { enabled: true },
     userinfo: { enabled: true },
-    // Access tokens that are signed, and for one audience.
+    // Signed access tokens with one audience.
     resourceIndicators: {
       enabled: true,
       defaultResource: () => resource,
@@ -32,8 +31,8 @@ const provider = new Provider(issuer, {
   ttl: { IdToken: lifetime, AccessToken: lifetime },
   cookies: { keys: ["a key of the test's own"] },
   findAccount: (_, id) => people[id] && { accountId: id, claims: () => ({ sub: id, ...people[id].claims }) },
-  // Whoever the login_hint names has typed their password: how people prove
-  // themselves to their provider is not what is tried.
+  // Sign in the user in login_hint without a password. The tests do not cover how the
+  // provider authenticates users.
   interactions: { url: (_, i) => `/interaction/${i.uid}?who=${encodeURIComponent(i.params.login_hint ?? globalThis.who ?? "")}` },
 });
 provider.on("server_error", (_, e) => console.error("server_error", e));

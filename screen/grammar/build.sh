@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes parser.wasm.gz of tree-sitter's runtime and grammars, as npm has them.
+# Builds parser.wasm.gz from tree-sitter's runtime and grammars, as published on npm.
 # It needs clang-14, lld-14, wasi-libc and libclang-rt-14-dev-wasm32 (Debian).
-# What comes out is the same each time: parser.sum has its digest.
+# The build is reproducible: parser.sum has the digest of the result.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
