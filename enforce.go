@@ -135,7 +135,7 @@ func (r Requirement) Unmet(field, who string, have map[Area]Enforcement) error {
 	if missing == nil {
 		return nil
 	}
-	e := Errorf(FailedPrecondition, "%s does not enforce what is required: %s", who, strings.Join(missing, "; "))
+	e := Errorf(FailedPrecondition, "%s does not enforce the requirements: %s", who, strings.Join(missing, "; "))
 	e.Field = field + "." + string(first)
 	return e.WithHint("%s", strings.Join(append(help, "or require less"), "; "))
 }

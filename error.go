@@ -176,7 +176,7 @@ func AsError(err error) *Error {
 		return e
 	}
 	if errors.Is(err, context.Canceled) {
-		return Errorf(Canceled, "the caller went away").Because(err)
+		return Errorf(Canceled, "the caller disconnected").Because(err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return Errorf(Timeout, "the request took too long").Because(err)

@@ -152,7 +152,7 @@ func (s *Secret) Check(value []byte) error {
 	for i, h := range s.Hosts {
 		if isNetwork(h) {
 			return InvalidField(fmt.Sprintf("hosts[%d]", i), "%q is an address", Clip(h, 100)).
-				WithHint("requests are looked at by name: give a name that resolves to it, and a rule that allows both")
+				WithHint("the proxy matches hosts by name: use a name that resolves to the address, and rules that allow both")
 		}
 		if err := checkHost(fmt.Sprintf("hosts[%d]", i), strings.TrimPrefix(h, "*.")); err != nil {
 			return err
@@ -160,7 +160,7 @@ func (s *Secret) Check(value []byte) error {
 	}
 	for i, p := range s.Places {
 		if p != SecretHeader && p != SecretQuery && p != SecretBody {
-			return InvalidField(fmt.Sprintf("places[%d]", i), "%q is no place", Clip(string(p), 100)).
+			return InvalidField(fmt.Sprintf("places[%d]", i), "%q is not a part of a request", Clip(string(p), 100)).
 				WithHint("use header, query or body")
 		}
 	}

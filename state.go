@@ -40,7 +40,7 @@ func (s State) To(t State) error {
 	if s == t || slices.Contains(next[s], t) {
 		return nil
 	}
-	return Errorf(FailedPrecondition, "a sandbox that is %s cannot become %s", s, t)
+	return Errorf(FailedPrecondition, "a sandbox cannot change from %s to %s", s, t)
 }
 
 // Live reports whether a sandbox in state s may have an instance.

@@ -100,7 +100,7 @@ func (e *Evaluator) Step(ctx context.Context) {
 		samples, err := measure(r.Window)
 		if err != nil {
 			// Without a measurement the alert keeps its state.
-			e.Log.WarnContext(ctx, "measure for an alert", "rule", r.Name, "err", err)
+			e.Log.WarnContext(ctx, "failed to measure the value of an alert rule", "rule", r.Name, "err", err)
 			continue
 		}
 		changed = append(changed, e.evaluate(r, samples)...)
@@ -113,7 +113,7 @@ func (e *Evaluator) Step(ctx context.Context) {
 		e.Log.WarnContext(ctx, "alert", "name", a.Name, "severity", a.Severity, "state", a.State, "labels", a.Labels, "value", a.Value, "summary", a.Summary)
 	}
 	if err := e.save(); err != nil {
-		e.Log.ErrorContext(ctx, "keep alerts over a restart", "err", err)
+		e.Log.ErrorContext(ctx, "failed to store the alerts for a restart", "err", err)
 	}
 	e.Notify(changed)
 }

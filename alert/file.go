@@ -24,7 +24,7 @@ func (e *Evaluator) load() {
 		err = json.Unmarshal(b, &list)
 	}
 	if err != nil {
-		e.Log.Error("read the alerts of before", "err", err)
+		e.Log.Error("failed to read the stored alerts", "err", err)
 		return
 	}
 	for _, a := range list {

@@ -160,11 +160,11 @@ func (w *Webhook) Run(ctx context.Context) {
 			failing[name] = time.Now()
 		}
 		if time.Since(failing[name]) > w.GiveUp || errors.Is(err, errRefused) {
-			w.Log.ErrorContext(ctx, "deliver alerts; it is not tried again", "name", name, "err", err)
+			w.Log.ErrorContext(ctx, "failed to deliver alerts; giving up", "name", name, "err", err)
 			delete(failing, name)
 			continue
 		}
-		w.Log.WarnContext(ctx, "deliver alerts; it is tried again", "name", name, "in", wait, "err", err)
+		w.Log.WarnContext(ctx, "failed to deliver alerts; retrying", "name", name, "in", wait, "err", err)
 		w.requeue(name, alerts)
 		select {
 		case <-ctx.Done():

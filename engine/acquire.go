@@ -438,7 +438,7 @@ func (ms *machines) destroyInstance(ctx context.Context, id brig.ID, in brig.Ins
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
 	if err := in.Destroy(ctx); err != nil {
-		ms.Log.ErrorContext(ctx, "end a machine", "sandbox", id, "err", err)
+		ms.Log.ErrorContext(ctx, "failed to destroy an instance; retrying", "sandbox", id, "err", err)
 		ms.sandboxes.update(id, func(s *sandbox) { s.pendingDestroy = in })
 	}
 }

@@ -34,7 +34,7 @@ func (i *images) ensureImage(ctx context.Context, t *brig.Template) (image strin
 		if t.StandIn == "" || brig.KindOf(err) == brig.Unavailable || ctx.Err() != nil {
 			return "", err
 		}
-		i.Log.WarnContext(ctx, "a template's image cannot be built", "template", t.Name, "err", err)
+		i.Log.WarnContext(ctx, "failed to build a template's image", "template", t.Name, "err", err)
 	}
 	if t.StandIn == "" {
 		return "", brig.Errorf(brig.FailedPrecondition, "the image %q of template %q is not here", truncate(t.Image), t.Name).
@@ -81,7 +81,7 @@ func (i *images) startBuild(t *brig.Template) *build {
 		if _, err := i.Options.Images.Resolve(i.ctx, t.Image); err == nil {
 			return // another caller has built it meanwhile
 		}
-		i.Log.Info("build a template's image", "template", t.Name, "image", t.Image)
+		i.Log.Info("failed to build a template's image", "template", t.Name, "image", t.Image)
 		_, b.err = i.Options.Images.Build(i.ctx, brig.ImageBuild{Name: t.Image, Packages: t.Packages}, reporter(nil))
 		b.ended = i.Now()
 	})

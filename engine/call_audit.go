@@ -202,7 +202,7 @@ func (a *callAudit) store() brig.Store {
 func (a *callAudit) append(ctx context.Context, events ...brig.Event) error {
 	err := a.store().Append(context.WithoutCancel(ctx), events...)
 	if err != nil {
-		a.log.ErrorContext(ctx, "write audit events", "op", a.op.Name, "err", err)
+		a.log.ErrorContext(ctx, "failed to write audit events", "op", a.op.Name, "err", err)
 	}
 	return err
 }

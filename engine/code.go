@@ -254,7 +254,7 @@ func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 	r.res.TimedOut, r.res.Interrupted = timedOut, !timedOut
 	r.killTimer = time.AfterFunc(interruptGrace, func() {
 		if err := r.session.Kill(ctx); err != nil {
-			r.e.Log.ErrorContext(ctx, "kill an interpreter", "context", r.c.info.ID, "err", err)
+			r.e.Log.ErrorContext(ctx, "failed to kill an interpreter", "context", r.c.info.ID, "err", err)
 		}
 	})
 	if r.started {
@@ -374,7 +374,7 @@ func (r *codeRun) handleLoss(ctx context.Context, err error) error {
 	r.c.mu.Unlock()
 	if restarted {
 		return brig.Errorf(brig.FailedPrecondition, "the context was restarted while the code ran").
-			WithHint("its variables are gone; run the code again if it still makes sense")
+			WithHint("its variables are lost; run the code again if that is useful")
 	}
 	if waitErr := r.destroyInterpreter(ctx); waitErr != nil {
 		// The instance may have ended without having been reported yet.

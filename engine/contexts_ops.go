@@ -225,7 +225,7 @@ func (i *interpreters) RestartContext(ctx context.Context, name, id string) (*br
 // Queued runs fail too, because they depend on variables that are lost.
 func (i *interpreters) stopInterpreter(ctx context.Context, in brig.Instance, c *codeContext) error {
 	c.queue.failAll(brig.Errorf(brig.FailedPrecondition, "the context was restarted").
-		WithHint("its variables are gone; run the code again if it still makes sense"))
+		WithHint("its variables are lost; run the code again if that is useful"))
 	c.mu.Lock()
 	s := c.session
 	c.session = nil

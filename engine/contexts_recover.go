@@ -93,7 +93,7 @@ func (i *interpreters) recoverContext(ctx context.Context, rec *brig.Record, in 
 	}
 	if err := respond(rand.Text(), interpreter.Sink{}); err != nil && c.isCurrent(s) {
 		if err := i.stopInterpreter(ctx, in, c); err != nil {
-			i.Log.ErrorContext(ctx, "end an interpreter that does not answer", "context", c.info.ID, "err", err)
+			i.Log.ErrorContext(ctx, "failed to end an interpreter that does not respond", "context", c.info.ID, "err", err)
 		}
 	}
 }

@@ -182,7 +182,7 @@ func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSess
 	}
 	w.mu.Unlock()
 	if lost && !hasEnded(in) && nw.ctx.Err() == nil {
-		nw.Log.Warn("the way out of a sandbox was lost", "sandbox", rec.ID)
+		nw.Log.Warn("lost the egress session of a sandbox", "sandbox", rec.ID)
 		nw.reopenEgressAsync(rec, in)
 	}
 }

@@ -300,6 +300,6 @@ func (nw *network) appendNotes(events []brig.Event) {
 	ctx, cancel := detachedContext(context.WithoutCancel(nw.ctx))
 	defer cancel()
 	if err := nw.Store.Soon().Append(ctx, events...); err != nil {
-		nw.Log.Error("write egress decisions to the audit log", "events", len(events), "err", err)
+		nw.Log.Error("failed to write egress decisions to the audit log", "events", len(events), "err", err)
 	}
 }

@@ -114,7 +114,7 @@ func (ms *machines) examine(ctx context.Context, backend *backend, in brig.Insta
 		if hasEnded(in) || ctx.Err() != nil {
 			return nil, err
 		}
-		ms.Log.WarnContext(ctx, "look into a sandbox", "err", err)
+		ms.Log.WarnContext(ctx, "failed to verify the enforcement of a sandbox", "err", err)
 		return &examination{areas: ms.effectiveEnforcement(backend, host, unprobed())}, nil
 	}
 	if out.wasReached() { // regardless of the guest's report
@@ -148,7 +148,7 @@ func (ms *machines) attestOnce(ctx context.Context, backend *backend, in brig.In
 	}
 	found, err := ms.examine(ctx, backend, in, spec, true)
 	if err != nil && ctx.Err() == nil {
-		ms.Log.WarnContext(ctx, "examine the enforcement of an image", "image", digest, "err", err)
+		ms.Log.WarnContext(ctx, "failed to verify the enforcement of an image", "image", digest, "err", err)
 	}
 	if found != nil && found.findings == nil {
 		found = nil // the probe failed: the next instance is tried

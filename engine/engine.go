@@ -283,7 +283,7 @@ func (e *Engine) Close() {
 	ctx, cancel := detachedContext(e.ctx)
 	defer cancel()
 	if err := e.flushUsage(ctx); err != nil {
-		e.Log.Error("write the usage", "err", err)
+		e.Log.Error("failed to write the usage", "err", err)
 	}
 }
 

@@ -199,7 +199,7 @@ func (e *Engine) deleteTenant(ctx context.Context, name string) error {
 		return err
 	}
 	if err := e.reloadLocked(context.WithoutCancel(ctx), false); err != nil {
-		e.Log.WarnContext(ctx, "read the settings after a tenant was removed; it is tried again", "err", err)
+		e.Log.WarnContext(ctx, "failed to read the settings after a tenant was removed; retrying", "err", err)
 	}
 	return nil
 }

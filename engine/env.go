@@ -137,7 +137,7 @@ func (e *env) deleteRecord(ctx context.Context, rec *brig.Record) {
 	defer cancel()
 	err := e.Store.Delete(ctx, rec.ID)
 	if err != nil {
-		e.Log.ErrorContext(ctx, "forget a sandbox that did not start", "sandbox", rec.ID, "err", err)
+		e.Log.ErrorContext(ctx, "failed to remove the record of a sandbox that did not start", "sandbox", rec.ID, "err", err)
 	}
 	e.sandboxes.update(rec.ID, func(s *sandbox) {
 		if s.pendingDelete = nil; err != nil {
@@ -165,7 +165,7 @@ func (e *env) releaseBackend(backend *backend) {
 		return
 	}
 	if err := backend.release(); err != nil {
-		e.Log.Warn("close an unused provider", "provider", backend.id, "err", err)
+		e.Log.Warn("failed to close an unused provider", "provider", backend.id, "err", err)
 	}
 }
 

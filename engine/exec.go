@@ -145,7 +145,7 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 	failpoint.Hit("exec.ran")
 	logErr := log.finish(out.output(), errs.output())
 	if logErr != nil {
-		pg.Log.ErrorContext(ctx, "write the log of a sandbox", "sandbox", rec.ID, "err", logErr)
+		pg.Log.ErrorContext(ctx, "failed to write the log of a sandbox", "sandbox", rec.ID, "err", logErr)
 	}
 	if res == nil {
 		res = &brig.Result{}
@@ -174,7 +174,7 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 		x.Done = true
 		x.ExitCode = 128
 		if putErr := pg.recordExec(wctx, rec.Tenant, x); putErr != nil {
-			pg.Log.ErrorContext(ctx, "record an execution that failed", "exec", x.ExecID, "err", putErr)
+			pg.Log.ErrorContext(ctx, "failed to record a failed execution", "exec", x.ExecID, "err", putErr)
 		}
 	}
 	if err != nil {

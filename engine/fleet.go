@@ -44,7 +44,7 @@ func (m *backend) acquire(most int) error {
 	case m.retired:
 		return brig.WithRetry(brig.Errorf(brig.Unavailable, "the provider %s was just changed", m.id).WithHint("try again"), brig.RetryRoute)
 	case most > 0 && m.users >= most:
-		err := brig.Errorf(brig.RateLimited, "the provider %s is full: it has %d", m.id, most).WithHint("try again in a moment, or have others take what it cannot: brig provider route")
+		err := brig.Errorf(brig.RateLimited, "the provider %s is full: it has %d", m.id, most).WithHint("try again in a moment, or route overflow to other providers: brig provider route")
 		err.RetryAfter = time.Second
 		return err
 	}

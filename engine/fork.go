@@ -221,7 +221,7 @@ func (f *forks) removeSave(ctx context.Context, saver brig.Saver, rec *brig.Reco
 	ctx, cancel := detachedContext(ctx)
 	defer cancel()
 	if err := saver.RemoveSave(ctx, id); err != nil { // the next start of the server removes it
-		f.Log.WarnContext(ctx, "remove the save of a fork", "sandbox", rec.ID, "err", err)
+		f.Log.WarnContext(ctx, "failed to remove the save of a fork", "sandbox", rec.ID, "err", err)
 	}
 }
 

@@ -17,7 +17,7 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 	}
 	if v.rec.State == brig.Paused {
 		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is paused already", v.rec.Spec.Name).
-			WithHint("fork it without paused: it stays paused, and its copies run")
+			WithHint("fork without paused: the original stays paused, and the copies run")
 	}
 	reserved, err := v.account.reservePause()
 	if err != nil {

@@ -98,7 +98,7 @@ func (v *call) checkPath(ctx context.Context, p brig.Path) error {
 	if p.User != "root" || v.canExec() {
 		return nil
 	}
-	err := brig.Errorf(brig.PermissionDenied, "files as root are for callers that may run commands")
+	err := brig.Errorf(brig.PermissionDenied, "file operations as root need the right to run commands")
 	err.Field = "user"
 	if !v.op.Changes { // otherwise the outcome records it
 		_ = v.append(ctx, v.event(brig.Refused, err))

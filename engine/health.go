@@ -32,7 +32,7 @@ func (rs *runs) healthChecks() {
 			return
 		}
 		if err != nil {
-			rs.Log.Error("a trial of a provider failed", "provider", backend.id, "err", err)
+			rs.Log.Error("a health check of a provider failed", "provider", backend.id, "err", err)
 		}
 		rs.Observer.Tried(backend.id, time.Since(begin), err)
 	})

@@ -180,7 +180,7 @@ func (a *programRun) stopInstance(gone error, timedOut bool) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(a.e.ctx), cleanupTimeout)
 			defer cancel()
 			if err := a.m.in.Stop(ctx, 0, brig.Killed); err != nil {
-				a.e.Log.ErrorContext(ctx, "stop a one-shot", "sandbox", a.m.rec.ID, "err", err)
+				a.e.Log.ErrorContext(ctx, "failed to stop a one-shot run", "sandbox", a.m.rec.ID, "err", err)
 			}
 		}()
 	})

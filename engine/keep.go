@@ -19,7 +19,7 @@ func (l *lifecycle) trim(ctx context.Context, tenant string, sandbox brig.ID) {
 		err = l.Store.Trim(ctx, tenant, sandbox, l.Retention.Within(a.quota()))
 	}
 	if err != nil && brig.KindOf(err) != brig.NotFound && ctx.Err() == nil {
-		l.Log.ErrorContext(ctx, "forget old outputs; it is tried again", "tenant", tenant, "err", err)
+		l.Log.ErrorContext(ctx, "failed to remove old outputs; retrying", "tenant", tenant, "err", err)
 	}
 }
 
@@ -49,7 +49,7 @@ func (l *lifecycle) trimLater(ctx context.Context, tenant string) {
 	if err == nil && a.countEnded(l.Retention.Ended) {
 		l.background.Go(func() {
 			if err := l.trimEnded(l.ctx, tenant); err != nil && l.ctx.Err() == nil {
-				l.Log.Error("forget sandboxes that have ended; it is tried again", "tenant", tenant, "err", err)
+				l.Log.Error("failed to remove ended sandboxes; retrying", "tenant", tenant, "err", err)
 			}
 		})
 	}

@@ -190,7 +190,7 @@ func (d *identity) narrowToCaller(v *call, a *brig.Actor, ttl time.Duration) {
 
 func errExceedsRights() error {
 	return brig.Errorf(brig.PermissionDenied, "the key would have more rights than the caller").
-		WithHint("ask for no higher role and no wider scopes than your own")
+		WithHint("request a role and scopes within your own")
 }
 
 // isHidden reports whether a character controls how text is displayed, or is
@@ -245,7 +245,7 @@ func (d *identity) RevokeKey(ctx context.Context, id string) error {
 		if d.KeyInFile != nil {
 			if file, name := d.KeyInFile(id); file != "" {
 				return brig.Errorf(brig.FailedPrecondition, "the key is the one in %s of the server's data folder, which makes it again", file).
-					WithHint("put another one in its place, on the server's machine: brig key rotate %s", name)
+					WithHint("replace it on the server's machine: brig key rotate %s", name)
 			}
 		}
 		return d.Store.DeleteKey(ctx, id)

@@ -155,7 +155,7 @@ func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in
 	if err == nil && rec.Exit != nil && !rec.Spec.Ephemeral {
 		l.Observer.Gone(rec.Provider, rec.Exit.Reason)
 		if rec.Exit.Reason == brig.AgentLost {
-			l.Log.Warn("a sandbox was ended because its agent did no work any more", "sandbox", id, "tenant", tenant, "provider", rec.Provider)
+			l.Log.Warn("ended a sandbox whose agent stopped working", "sandbox", id, "tenant", tenant, "provider", rec.Provider)
 		}
 	}
 	return rec, err
@@ -199,7 +199,7 @@ func (l *lifecycle) adopt(r *brig.Record, backend *backend, in brig.Instance) {
 			ctx, cancel := detachedContext(l.ctx)
 			defer cancel()
 			if _, err := l.recordEnd(ctx, tenant, id, in); err != nil && brig.KindOf(err) != brig.NotFound {
-				l.Log.Error("record the end of a sandbox", "sandbox", id, "err", err)
+				l.Log.Error("failed to record the end of a sandbox", "sandbox", id, "err", err)
 			}
 		}
 	})

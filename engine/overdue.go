@@ -125,7 +125,7 @@ func (l *lifecycle) endOverQuota(tenant string, id brig.ID) {
 			l.endSandbox(rec, in, overdueGrace, brig.OverTime)
 		}
 		if err != nil && brig.KindOf(err) != brig.NotFound && l.ctx.Err() == nil {
-			l.Log.Error("find a sandbox whose tenant has used up its time", "sandbox", id, "err", err)
+			l.Log.Error("failed to find a sandbox of a tenant whose quota is used up", "sandbox", id, "err", err)
 		}
 		l.sandboxes.update(id, func(s *sandbox) { s.endingOverQuota = false }) // if the sandbox still runs, the next check tries again
 	})
@@ -138,7 +138,7 @@ func (l *lifecycle) endProcess(rec *brig.Record, p *process) {
 		defer cancel()
 		if err := p.Kill(ctx); err != nil && ctx.Err() == nil {
 			// If the process cannot be ended alone, end its sandbox.
-			l.Log.WarnContext(ctx, "end a process whose tenant has used up its time", "sandbox", rec.ID, "err", err)
+			l.Log.WarnContext(ctx, "failed to end a process of a tenant whose quota is used up", "sandbox", rec.ID, "err", err)
 			l.endOverQuota(rec.Tenant, rec.ID)
 		}
 	})

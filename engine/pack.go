@@ -76,7 +76,7 @@ func (p *packs) run() {
 				continue // the sandbox was removed or resumed
 			}
 			if err := p.pack(p.ctx, rec); err != nil && p.ctx.Err() == nil {
-				p.Log.WarnContext(p.ctx, "pack the save of a paused sandbox; it is tried again", "sandbox", id, "err", err)
+				p.Log.WarnContext(p.ctx, "failed to pack the save of a paused sandbox; retrying", "sandbox", id, "err", err)
 				p.later(rec, packRetry)
 			}
 		}
@@ -212,7 +212,7 @@ func (p *packs) reseal(ctx context.Context) error {
 	for _, rec := range old {
 		key, err := p.openKey(rec)
 		if err != nil {
-			p.Log.ErrorContext(ctx, "the key of a save cannot be encrypted anew", "sandbox", rec.ID, "err", err)
+			p.Log.ErrorContext(ctx, "failed to re-encrypt the key of a save", "sandbox", rec.ID, "err", err)
 			continue
 		}
 		name, sealed := p.Options.Keys.Seal(key, saveKeyLocation(rec)...)

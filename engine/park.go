@@ -113,7 +113,7 @@ func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in 
 		return s
 	}
 	if err != nil {
-		i.Log.WarnContext(ctx, "park a pooled interpreter", "sandbox", rec.ID, "err", errors.Join(err, endUnused(ctx, s)))
+		i.Log.WarnContext(ctx, "failed to park a pooled interpreter", "sandbox", rec.ID, "err", errors.Join(err, endUnused(ctx, s)))
 		return nil
 	}
 	s.Close()

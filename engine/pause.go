@@ -85,7 +85,7 @@ func (e *env) freeze(s *idlePauser) {
 	ctx, cancel := detachedContext(e.ctx)
 	defer cancel()
 	if err := s.in.Pause(ctx); err != nil {
-		e.Log.ErrorContext(ctx, "freeze a sandbox", "err", err)
+		e.Log.ErrorContext(ctx, "failed to freeze a sandbox", "err", err)
 		return
 	}
 	s.frozen = true

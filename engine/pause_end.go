@@ -44,7 +44,7 @@ func (l *lifecycle) watchPauseAtEnd(rec *brig.Record, in brig.Instance, detached
 			}
 			if err := l.pauseExpired(l.ctx, now); err != nil && !failed {
 				failed = true
-				l.Log.WarnContext(l.ctx, "pause a sandbox at the end of its lease; it is tried again", "sandbox", rec.ID, "err", err)
+				l.Log.WarnContext(l.ctx, "failed to pause a sandbox at the end of its lease; retrying", "sandbox", rec.ID, "err", err)
 			}
 		}
 	})
@@ -95,7 +95,7 @@ func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, why brig.Ex
 		err = saver.RemoveSave(ctx, saveOf(rec.ID))
 	}
 	if err != nil { // the next start of the server removes it
-		l.Log.WarnContext(ctx, "remove the save of an ended sandbox", "sandbox", rec.ID, "err", err)
+		l.Log.WarnContext(ctx, "failed to remove the save of an ended sandbox", "sandbox", rec.ID, "err", err)
 	}
 	return ended, nil
 }

@@ -53,13 +53,13 @@ func (l *lifecycle) noteNotPaused(rec *brig.Record, err error) {
 	}
 	ctx, cancel := detachedContext(l.ctx)
 	defer cancel()
-	l.Log.WarnContext(ctx, "pause an idle sandbox; it is tried again", "sandbox", rec.ID, "err", err)
+	l.Log.WarnContext(ctx, "failed to pause an idle sandbox; retrying", "sandbox", rec.ID, "err", err)
 	v := callAudit{}
 	v.addDetail(brig.DetailWhy, "idle: "+brig.AsError(err).Message)
 	event := l.observedEvent(rec, brig.OpPause.Name, v.detail)
 	event.Kind = brig.KindOf(err)
 	if err := l.Store.Append(ctx, event); err != nil {
-		l.Log.ErrorContext(ctx, "record that an idle sandbox was not paused", "sandbox", rec.ID, "err", err)
+		l.Log.ErrorContext(ctx, "failed to record that an idle sandbox was not paused", "sandbox", rec.ID, "err", err)
 	}
 }
 

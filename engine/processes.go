@@ -222,7 +222,7 @@ func (pg *programs) updateSupervisor(in brig.Instance, p *process) {
 		err = in.Keep(ctx, p.Process, b)
 	}
 	if err != nil && !hasEnded(in) {
-		pg.Log.ErrorContext(ctx, "keep a process over the server's death", "err", err)
+		pg.Log.ErrorContext(ctx, "failed to detach a process, so it ends with the server", "err", err)
 	}
 }
 
@@ -256,7 +256,7 @@ func (pg *programs) killExpired(rec *brig.Record, p *process) {
 	ctx, cancel := detachedContext(pg.ctx)
 	defer cancel()
 	if err := p.Kill(ctx); err != nil {
-		pg.Log.ErrorContext(ctx, "kill a process whose time is over", "sandbox", rec.ID, "err", err)
+		pg.Log.ErrorContext(ctx, "failed to kill a process after its timeout", "sandbox", rec.ID, "err", err)
 	}
 }
 
@@ -407,7 +407,7 @@ func (p *process) write(ctx context.Context, b []byte) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return brig.Errorf(brig.FailedPrecondition, "the process's input is closed").Because(err)
+	return brig.Errorf(brig.FailedPrecondition, "the process has closed its input").Because(err)
 }
 
 // recoverProcess takes over a process that an earlier server kept, or that is in an

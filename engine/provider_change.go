@@ -113,7 +113,7 @@ func (rs *runs) openAndTest(ctx context.Context, v *call, id string, d *brig.Dri
 	}
 	t := rs.testBackend(ctx, v, m)
 	if err := m.retire(); err != nil {
-		rs.Log.WarnContext(ctx, "close a provider after its test", "provider", id, "err", err)
+		rs.Log.WarnContext(ctx, "failed to close a provider after its test", "provider", id, "err", err)
 	}
 	return t, nil
 }

@@ -31,7 +31,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	n, err := e.sweep(ctx, known)
 	failpoint.Hit("recover.swept")
 	if n > 0 {
-		e.Log.InfoContext(ctx, "removed what nobody owned", "count", n)
+		e.Log.InfoContext(ctx, "removed resources that belong to no record", "count", n)
 	}
 	if layers := e.Options.Tools.Layers; layers != nil {
 		layers.Sweep()
@@ -73,13 +73,13 @@ func (e *Engine) recoverAll(ctx context.Context, recs []*brig.Record) (map[brig.
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil && cmp.Or(r.Provider, e.builtinID) != e.builtinID {
-				e.Log.WarnContext(ctx, "recover a sandbox at a provider; it is tried again", "sandbox", r.ID, "provider", r.Provider, "err", err)
+				e.Log.WarnContext(ctx, "failed to recover a sandbox at a provider; retrying", "sandbox", r.ID, "provider", r.Provider, "err", err)
 				e.skipped.add(r)
 				known[r.ID] = true
 				return
 			}
 			if err != nil {
-				e.Log.ErrorContext(ctx, "recover a sandbox", "sandbox", r.ID, "err", err)
+				e.Log.ErrorContext(ctx, "failed to recover a sandbox", "sandbox", r.ID, "err", err)
 				errs = append(errs, err)
 			}
 			if kept || err != nil {
@@ -154,7 +154,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if err := e.openEgress(ctx, r, in); err != nil {
 		// The sandbox runs, but has no network access until its egress session
 		// is open.
-		e.Log.WarnContext(ctx, "open the way out of a sandbox", "sandbox", r.ID, "err", err)
+		e.Log.WarnContext(ctx, "failed to open the egress session of a sandbox", "sandbox", r.ID, "err", err)
 		e.reopenEgressAsync(r, in)
 	}
 	e.startPauser(ctx, r, in)
@@ -190,7 +190,7 @@ func (e *Engine) housekeep() {
 		e.retryDestroys(e.ctx)
 		e.retryDeletes(e.ctx)
 		if err := e.pruneExpired(e.ctx); err != nil && e.ctx.Err() == nil {
-			e.Log.Error("forget old things", "err", err)
+			e.Log.Error("failed to remove expired records", "err", err)
 		}
 	})
 }
@@ -244,11 +244,11 @@ func (e *Engine) recoverSkipped() {
 			continue
 		}
 		if _, err := e.recoverOne(e.ctx, r); err != nil {
-			e.Log.WarnContext(e.ctx, "recover a sandbox whose provider was away", "sandbox", id, "err", err)
+			e.Log.WarnContext(e.ctx, "failed to recover a sandbox whose provider was unavailable", "sandbox", id, "err", err)
 			continue
 		}
 		e.skipped.remove(id)
-		e.Log.InfoContext(e.ctx, "recovered a sandbox whose provider was away", "sandbox", id, "provider", r.Provider)
+		e.Log.InfoContext(e.ctx, "recovered a sandbox whose provider was unavailable", "sandbox", id, "provider", r.Provider)
 	}
 }
 
@@ -266,7 +266,7 @@ func (e *Engine) sweep(ctx context.Context, known map[brig.ID]bool) (n int, err 
 		if e.isBuiltin(m) {
 			err = errors.Join(err, lost)
 		} else {
-			e.Log.WarnContext(ctx, "remove unknown sandboxes at a provider", "provider", m.id, "err", lost)
+			e.Log.WarnContext(ctx, "failed to remove unknown sandboxes at a provider", "provider", m.id, "err", lost)
 		}
 	}
 	return n, err

@@ -76,7 +76,7 @@ func (p *pool) updateMinimums(ctx context.Context) {
 	for _, w := range p.Warm {
 		k, err := p.kindOf(ctx, w)
 		if err != nil {
-			p.e.Log.WarnContext(ctx, "keep sandboxes ready", "image", w.Image, "err", err)
+			p.e.Log.WarnContext(ctx, "failed to resolve the image of a pool class", "image", w.Image, "err", err)
 			continue
 		}
 		least[k] = max(least[k], w.Count)
@@ -162,7 +162,7 @@ func (p *pool) refill(ctx context.Context, s *poolClass) {
 		p.warmUp(ctx, w)
 	}
 	if err != nil && ctx.Err() == nil {
-		p.e.Log.ErrorContext(ctx, "make a sandbox ahead of time", "image", s.image, "language", s.language, "err", err)
+		p.e.Log.ErrorContext(ctx, "failed to create a pooled sandbox", "image", s.image, "language", s.language, "err", err)
 	}
 	p.recordRefill(s, time.Since(start), err, w)
 }

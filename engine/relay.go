@@ -277,8 +277,8 @@ func (r *relay) tryReserve(cost int) bool {
 
 // errSlowReader is the error for a caller who read too slowly for the budget.
 func errSlowReader() error {
-	return brig.Errorf(brig.RateLimited, "the output was not read in time, and there is no room to keep the rest").
-		WithHint("it has ended and is on record; read faster, or stream less at once")
+	return brig.Errorf(brig.RateLimited, "the client did not read the output in time, and the limit for buffered output is reached").
+		WithHint("it has ended, and its record has the result; read faster, or stream less at a time")
 }
 
 // deliverAll delivers parts to the caller until the stream ends or the caller

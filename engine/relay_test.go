@@ -69,7 +69,7 @@ func TestRelay(t *testing.T) {
 
 // After the caller has disconnected, the next write and flush return its error.
 func TestRelayReportsDisconnectedCaller(t *testing.T) {
-	gone := errors.New("the client went away")
+	gone := errors.New("the client disconnected")
 	caller := &blockedWriter{free: make(chan struct{}), err: gone}
 	close(caller.free)
 	var lost error

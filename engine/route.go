@@ -203,7 +203,7 @@ func withoutRetry(err error) error { return brig.WithRetry(err, brig.RetryNever)
 // noteHealth records whether a call of a provider succeeded.
 func (ps *providers) noteHealth(m *backend, err error) {
 	if m.health.record(err, ps.Now()) {
-		ps.Log.Warn("a provider does not answer; others are tried before it", "provider", m.id, "err", err)
+		ps.Log.Warn("a provider does not respond; others are tried first", "provider", m.id, "err", err)
 	}
 }
 

@@ -244,7 +244,7 @@ func (rs *runs) plan(v *call, p brig.Program) (*job, error) {
 	} else if p.Step != nil {
 		return nil, brig.InvalidField("step", "a command cannot be a step").WithHint("give code in Python, or leave out step")
 	} else if len(p.Arguments) > 0 {
-		return nil, brig.InvalidField("arguments", "a command takes no arguments object").WithHint("put them into the command")
+		return nil, brig.InvalidField("arguments", "a command does not accept an arguments object").WithHint("put them into the command")
 	}
 	var err error
 	if j.cmd.Timeout, err = v.limitRange.FillTimeout("timeout_ms", p.Timeout); err != nil {
@@ -254,7 +254,7 @@ func (rs *runs) plan(v *call, p brig.Program) (*job, error) {
 	case p.Grace < 0 || p.Grace > maxGrace:
 		return nil, brig.InvalidField("grace_ms", "%v is out of bounds", p.Grace).WithHint("give up to %v", maxGrace)
 	case p.Grace > 0 && j.lang == nil:
-		return nil, brig.InvalidField("grace_ms", "a command is killed when its time is over").WithHint("leave it out, or begin the command with timeout")
+		return nil, brig.InvalidField("grace_ms", "a command is killed at its timeout").WithHint("leave it out, or begin the command with timeout")
 	}
 	j.grace = min(p.Grace, max(0, v.limitRange.MaxTimeout-j.cmd.Timeout))
 	if err := checkCommand("env", j.cmd); err != nil {
@@ -295,7 +295,7 @@ func (j *job) setProgram(p brig.Program) error {
 	}
 	if len(p.Arguments) > 0 {
 		if !lang.Values {
-			return brig.InvalidField("arguments", "%s takes no arguments object", p.Language).WithHint("use env or files")
+			return brig.InvalidField("arguments", "%s does not accept an arguments object", p.Language).WithHint("use env or files")
 		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(p.Arguments, &object); err != nil || object == nil {

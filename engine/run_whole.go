@@ -93,7 +93,7 @@ func (rs *runs) asProviderError(ctx context.Context, m *machine, err error, agai
 		cctx, cancel := context.WithTimeout(ctx, providerCheckTimeout)
 		defer cancel()
 		if down := c.Check(cctx); down != nil {
-			err = brig.Errorf(brig.Unavailable, "the provider %s went away while the program ran", m.backend.id).
+			err = brig.Errorf(brig.Unavailable, "the provider %s was lost while the program ran", m.backend.id).
 				WithHint("run it again").Because(errors.Join(err, down))
 			rs.providers.noteHealth(m.backend, err)
 		}

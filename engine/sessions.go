@@ -38,7 +38,7 @@ func (d *identity) TakesToken(token string) bool {
 // KeyActor does for a key.
 func (d *identity) PersonActor(ctx context.Context, token string) (brig.Actor, error) {
 	if d.Users == nil {
-		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "this server takes no tokens").WithHint("use a key")
+		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "this server does not accept tokens").WithHint("use a key")
 	}
 	p, expires, err := d.Users.Person(ctx, token)
 	if err != nil {

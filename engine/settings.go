@@ -61,7 +61,7 @@ func (ps *providers) reloadLocked(ctx context.Context, retry bool) error {
 			continue
 		}
 		if err := m.retire(); err != nil {
-			ps.Log.WarnContext(ctx, "close a provider", "provider", id, "err", err)
+			ps.Log.WarnContext(ctx, "failed to close a provider", "provider", id, "err", err)
 		}
 	}
 	return nil
@@ -94,7 +94,7 @@ func sameSetting(a, b brig.Setting) bool {
 func (ps *providers) applySetting(ctx context.Context, next, old *snapshot, name string, s brig.Setting) {
 	bad := func(err error) {
 		if err != nil {
-			ps.Log.ErrorContext(ctx, "a setting cannot be read; it does not hold", "setting", name, "err", err)
+			ps.Log.ErrorContext(ctx, "failed to read a setting; it has no effect", "setting", name, "err", err)
 		}
 	}
 	if name == brig.SettingProvider {
@@ -108,7 +108,7 @@ func (ps *providers) applySetting(ctx context.Context, next, old *snapshot, name
 		}
 		m, err := ps.openStored(ctx, id, s.Value)
 		if err != nil {
-			ps.Log.ErrorContext(ctx, "open a provider", "provider", id, "err", err)
+			ps.Log.ErrorContext(ctx, "failed to open a provider", "provider", id, "err", err)
 			next.broken[id] = err
 			return
 		}
@@ -243,7 +243,7 @@ func (ps *providers) resealSettings(ctx context.Context) error {
 		fields := schema.Fields(d.Config())
 		raw, err := ps.unsealConfig(id, s.Value, fields)
 		if err != nil {
-			ps.Log.ErrorContext(ctx, "a provider's secrets cannot be encrypted anew", "provider", id, "err", err)
+			ps.Log.ErrorContext(ctx, "failed to re-encrypt the secrets of a provider", "provider", id, "err", err)
 			continue
 		}
 		if s.Value, err = ps.sealConfig(id, raw, fields); err != nil {
@@ -279,7 +279,7 @@ func (ps *providers) watchSettings() {
 		err := ps.reloadLocked(ps.ctx, n%reopenAfter == 0)
 		ps.backends.updateMu.Unlock()
 		if err != nil && ps.ctx.Err() == nil {
-			ps.Log.Error("read the settings", "err", err)
+			ps.Log.Error("failed to read the settings", "err", err)
 		}
 	})
 }
@@ -335,6 +335,6 @@ func (ps *providers) ping(ctx context.Context, m *backend, c brig.Checker) {
 	broke, _ := m.health.lastFailure()
 	ps.noteHealth(m, err)
 	if broke && err == nil {
-		ps.Log.Info("a provider answers again", "provider", m.id)
+		ps.Log.Info("a provider is available again", "provider", m.id)
 	}
 }

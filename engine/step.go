@@ -19,7 +19,7 @@ func (rs *runs) setStep(j *job, p brig.Program) error {
 	case p.Language != brig.Python:
 		return brig.InvalidField("step", "only Python has steps").WithHint("leave out step, or use a context, which keeps its variables")
 	case len(p.Arguments) > 0:
-		return brig.InvalidField("arguments", "a step takes no arguments object").WithHint("put what it needs into the code")
+		return brig.InvalidField("arguments", "a step does not accept an arguments object").WithHint("put what it needs into the code")
 	case p.Step.Count < 0:
 		return brig.InvalidField("step.count", "it is negative").WithHint("give how many steps there were before")
 	}
@@ -41,7 +41,7 @@ func (rs *runs) setStep(j *job, p brig.Program) error {
 // or not a JSON object. Its content is checked only in the next sandbox.
 func checkState(state []byte) error {
 	if len(state) > brig.MaxState {
-		return brig.InvalidField("step.state", "it has %d bytes", len(state)).WithHint("at most %s are carried; put data into a workspace", brig.FormatBytes(brig.MaxState))
+		return brig.InvalidField("step.state", "it has %d bytes", len(state)).WithHint("a state has at most %s; put data into a workspace", brig.FormatBytes(brig.MaxState))
 	}
 	if state[0] != '{' || !json.Valid(state) || brig.JSONDepth(state) > brig.MaxStateDepth {
 		return brig.InvalidField("step.state", "it is not what a step has left").WithHint("give the state of the step before as it is, or leave it out")

@@ -31,9 +31,9 @@ func (rs *runs) restorePackages(ctx context.Context, v *call, m *machine, j *job
 		return context.Cause(ctx)
 	case err != nil:
 		if errors.Is(err, context.DeadlineExceeded) {
-			err = brig.Errorf(brig.Timeout, "they were not there within %v", packagesTimeout).Because(err)
+			err = brig.Errorf(brig.Timeout, "the installation did not end within %v", packagesTimeout).Because(err)
 		}
-		rs.Log.WarnContext(ctx, "packages of a step", "sandbox", m.rec.ID, "err", err)
+		rs.Log.WarnContext(ctx, "failed to install the packages of a step", "sandbox", m.rec.ID, "err", err)
 		said = brig.AsError(err).Message
 	}
 	if said != "" {

@@ -171,10 +171,10 @@ func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Du
 	}
 	ctx, cancel := detachedContext(l.ctx)
 	defer cancel()
-	l.Log.ErrorContext(ctx, "write back a workspace", "sandbox", rec.ID, "err", err)
+	l.Log.ErrorContext(ctx, "failed to save a workspace", "sandbox", rec.ID, "err", err)
 	l.workspaces.noteWorkspace(ctx, rec, brig.AsError(err).Message)
 	if err := in.Stop(ctx, 0, why); err != nil {
-		l.Log.ErrorContext(ctx, "end a sandbox", "sandbox", rec.ID, "err", err)
+		l.Log.ErrorContext(ctx, "failed to end a sandbox", "sandbox", rec.ID, "err", err)
 	}
 }
 

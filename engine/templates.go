@@ -15,7 +15,7 @@ func (i *images) fillTemplates(all []brig.Template) {
 	i.templates = map[string]brig.Template{}
 	for _, t := range all {
 		if err := t.Check(); err != nil {
-			i.Log.Error("a template is left out", "template", t.Name, "err", err)
+			i.Log.Error("ignored an invalid template", "template", t.Name, "err", err)
 			continue
 		}
 		i.templates[t.Name] = t.Fill()

@@ -227,7 +227,7 @@ func (ts *tools) endBox(ctx context.Context, x *box) {
 			err = ts.lifecycle.destroyAndDelete(ctx, rec)
 		}
 		if err != nil && brig.KindOf(err) != brig.NotFound {
-			ts.Log.ErrorContext(ctx, "end a box of tools", "sandbox", x.id, "err", err)
+			ts.Log.ErrorContext(ctx, "failed to end a sandbox for tools", "sandbox", x.id, "err", err)
 		}
 	})
 }

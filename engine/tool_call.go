@@ -43,7 +43,7 @@ func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) 
 	// Renew the lease from now, instead of from the latest possible end of the
 	// call.
 	if _, err := ts.lifecycle.setLease(context.WithoutCancel(ctx), rec, in, ts.Now().Add(rec.Spec.TTL)); err != nil {
-		ts.Log.WarnContext(ctx, "renew the lease of a box of tools", "sandbox", rec.ID, "err", err)
+		ts.Log.WarnContext(ctx, "failed to renew the lease of a sandbox for tools", "sandbox", rec.ID, "err", err)
 		sound = false
 	}
 	return &c.res, sound, nil
@@ -102,7 +102,7 @@ func (c *toolCall) do(ctx context.Context) error {
 	c.res.Duration = time.Since(begin)
 	c.res.Stdout, c.res.Stderr = out.output(), errs.output()
 	if lost := c.log.finish(c.res.Stdout, c.res.Stderr); lost != nil {
-		c.e.Log.ErrorContext(ctx, "write the log of a sandbox", "err", lost)
+		c.e.Log.ErrorContext(ctx, "failed to write the log of a sandbox", "err", lost)
 	}
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -123,7 +123,7 @@ func (c *toolCall) exchange(out, errs io.Writer) error {
 	}
 	if err := c.p.Send(order); err != nil && !errors.Is(err, net.ErrClosed) {
 		// The program has ended or does not read. Read its output anyway.
-		c.e.Log.Debug("send an order to a tool", "err", err)
+		c.e.Log.Debug("failed to send an order to a tool", "err", err)
 	}
 	stdout, stderr := tee(out, c.log.stream()), tee(errs, c.log.stream())
 	for c.report == nil {
@@ -149,7 +149,7 @@ func (c *toolCall) kill(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endReportTimeout)
 	defer cancel()
 	if err := c.p.Kill(ctx); err != nil {
-		c.e.Log.DebugContext(ctx, "kill a tool", "err", err)
+		c.e.Log.DebugContext(ctx, "failed to kill a tool", "err", err)
 		_ = c.p.Close() // so that exchange stops waiting
 	}
 }

@@ -44,7 +44,7 @@ func (ts *tools) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.Tool
 				return nil, err
 			}
 			if kind = old.Kind; s.Kind != "" && s.Kind != kind {
-				return nil, brig.InvalidField("type", "a setup of the kind %s cannot become one of %s", kind, truncate(string(s.Kind))).WithHint("make one of that kind, and remove this one")
+				return nil, brig.InvalidField("type", "a setup of kind %s cannot change to %s", kind, truncate(string(s.Kind))).WithHint("make one of that kind, and remove this one")
 			}
 			config, err = tool.ConfigOf(kind, s.Config)
 			if err != nil {

@@ -24,7 +24,7 @@ const (
 func (d *identity) countUsage() {
 	d.runEvery(usageInterval, func() {
 		if err := d.flushUsage(d.ctx); err != nil && d.ctx.Err() == nil {
-			d.Log.Error("write the usage; the engine tries again", "err", err)
+			d.Log.Error("failed to write the usage; retrying", "err", err)
 		}
 	})
 }
@@ -116,7 +116,7 @@ func (g *gate) addStorage(ctx context.Context, tenant string, lines []brig.Usage
 			return nil, err
 		}
 		if err != nil { // report the other usage anyway
-			g.Log.WarnContext(ctx, "count what workspaces take", "tenant", name, "err", err)
+			g.Log.WarnContext(ctx, "failed to measure the size of workspaces", "tenant", name, "err", err)
 			continue
 		}
 		at := slices.IndexFunc(lines, func(l brig.UsageLine) bool { return l.Tenant == name && l.Day == today })
@@ -150,7 +150,7 @@ func (g *gate) checkDays(q *brig.UsageQuery) error {
 	from, _ := time.Parse(time.DateOnly, q.From) // validated above
 	to, _ := time.Parse(time.DateOnly, q.To)
 	if days := to.Sub(from).Hours() / 24; days < 0 || days > maxUsageDays {
-		return brig.InvalidField("from", "%s to %s is not a time that can be asked for", q.From, q.To).
+		return brig.InvalidField("from", "%s to %s is not a valid period", q.From, q.To).
 			WithHint("give up to %d days, the first one first", maxUsageDays)
 	}
 	return nil

@@ -152,7 +152,7 @@ func (vt *vault) brokered(rec *brig.Record) []egress.Secret {
 	for _, u := range rec.Spec.Secrets {
 		s, err := vt.secretOf(vt.ctx, rec, u)
 		if err != nil {
-			vt.Log.Warn("a secret of a sandbox cannot be read", "sandbox", rec.ID, "secret", u.Name, "err", err)
+			vt.Log.Warn("failed to read a secret of a sandbox", "sandbox", rec.ID, "secret", u.Name, "err", err)
 			if brig.KindOf(err) != brig.FailedPrecondition { // a removed secret has this kind
 				out = vt.appendSecret(out, rec, egress.Secret{
 					Name: u.Name, Hosts: []string{"*"},

@@ -58,7 +58,7 @@ func (ws *workspaces) writeBackWorkspace(ctx context.Context, rec *brig.Record, 
 		err = lost
 	}
 	if err != nil && why == brig.Killed {
-		ws.Log.WarnContext(ctx, "write back a workspace", "sandbox", rec.ID, "err", err)
+		ws.Log.WarnContext(ctx, "failed to save a workspace", "sandbox", rec.ID, "err", err)
 		ws.noteWorkspace(ctx, rec, brig.AsError(err).Message)
 		return nil
 	}
@@ -77,7 +77,7 @@ func (ws *workspaces) noteWorkspace(ctx context.Context, rec *brig.Record, why s
 		return nil
 	})
 	if err != nil {
-		ws.Log.ErrorContext(ctx, "note that a workspace was not written back", "sandbox", rec.ID, "err", err)
+		ws.Log.ErrorContext(ctx, "failed to record that a workspace was not saved", "sandbox", rec.ID, "err", err)
 	}
 }
 
@@ -114,7 +114,7 @@ func (ws *workspaces) writeBackRun(ctx context.Context, v *call, m *machine, o *
 		}
 		return
 	}
-	ws.Log.WarnContext(ctx, "write back a workspace", "sandbox", m.rec.ID, "err", err)
+	ws.Log.WarnContext(ctx, "failed to save a workspace", "sandbox", m.rec.ID, "err", err)
 	apiErr := brig.AsError(err)
 	o.Workspace = &brig.WorkspaceCommit{Name: use.Name, Error: &brig.ProgramError{
 		Code: apiErr.Kind.Code(), Name: string(apiErr.Kind), Message: "the workspace was not written back: " + apiErr.Message, Hint: apiErr.Hint,
@@ -141,10 +141,10 @@ func (ws *workspaces) writeBackCanceled(ctx context.Context, v *call, m *machine
 	defer cancel()
 	out, err := ws.commitQuiet(ctx, m, v.actor.Name)
 	if err != nil {
-		ws.Log.WarnContext(ctx, "write back a workspace", "sandbox", m.rec.ID, "err", err)
+		ws.Log.WarnContext(ctx, "failed to save a workspace", "sandbox", m.rec.ID, "err", err)
 	}
 	if lost := ws.recordCommit(ctx, m.rec, out, err); lost != nil {
-		ws.Log.ErrorContext(ctx, "note that a workspace was written back", "sandbox", m.rec.ID, "err", lost)
+		ws.Log.ErrorContext(ctx, "failed to record that a workspace was saved", "sandbox", m.rec.ID, "err", lost)
 	}
 }
 

@@ -92,7 +92,7 @@ func (ws *workspaces) saveNow(ctx context.Context, tenant string, id brig.ID, in
 	out, err := ws.commit(ctx, rec, in, "")
 	if err != nil {
 		if !hasEnded(in) && ctx.Err() == nil {
-			ws.Log.WarnContext(ctx, "write back a workspace while its sandbox runs; it is tried again", "sandbox", id, "err", err)
+			ws.Log.WarnContext(ctx, "failed to save a workspace while its sandbox runs; retrying", "sandbox", id, "err", err)
 		}
 		return
 	}
@@ -100,7 +100,7 @@ func (ws *workspaces) saveNow(ctx context.Context, tenant string, id brig.ID, in
 		return
 	}
 	if err := ws.recordCommit(ctx, rec, out, nil); err != nil {
-		ws.Log.ErrorContext(ctx, "note that a workspace was written back", "sandbox", id, "err", err)
+		ws.Log.ErrorContext(ctx, "failed to record that a workspace was saved", "sandbox", id, "err", err)
 	}
 }
 
@@ -133,7 +133,7 @@ func (ws *workspaces) SaveWorkspaces() {
 		}
 		return nil
 	}); err != nil {
-		ws.Log.ErrorContext(ctx, "find workspaces to write back", "err", err)
+		ws.Log.ErrorContext(ctx, "failed to find the workspaces to save", "err", err)
 	}
 	slots := make(chan struct{}, recoverAtOnce)
 	var work sync.WaitGroup

@@ -35,7 +35,7 @@ func (ws *workspaces) findWorkspace(ctx context.Context, tenant string, spec bri
 		return use, brig.InvalidField("workspace.prefixes", "nothing can be written").WithHint("use the mode overlay or direct")
 	}
 	if use.Mode == brig.WorkspaceReadOnly && len(use.Capture) > 0 {
-		return use, brig.InvalidField("workspace.capture", "nothing is kept").WithHint("use the mode overlay or direct")
+		return use, brig.InvalidField("workspace.capture", "no changes are saved").WithHint("use the mode overlay or direct")
 	}
 	if use.Version < 0 {
 		return use, brig.InvalidField("workspace.version", "%d is not a version", use.Version).WithHint("leave it out for the newest")

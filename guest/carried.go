@@ -49,7 +49,7 @@ func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s
 func (g *Guest) ReattachCarried(ctx context.Context, id string) (*Carried, error) {
 	p, err := g.startCarried(ctx, id, wire.Call{Op: wire.OpReattach, ID: id})
 	if brig.KindOf(err) == brig.InvalidArgument {
-		return nil, brig.Errorf(brig.NotFound, "the process is gone").Because(err)
+		return nil, brig.Errorf(brig.NotFound, "the process has ended").Because(err)
 	}
 	return p, err
 }

@@ -68,7 +68,7 @@ func (f files) Compose(ctx context.Context, from []brig.Path, to brig.Path) (*br
 	}
 	e, err := f.callForEntry(ctx, wire.OpCompose, call)
 	if errors.Is(err, wire.ErrTooLarge) {
-		return nil, brig.InvalidField("path", "the names of %d files are too long", len(from)).WithHint("compose fewer at once")
+		return nil, brig.InvalidField("path", "the names of %d files are too long", len(from)).WithHint("compose fewer files at a time")
 	}
 	return e, err
 }

@@ -17,7 +17,7 @@ const hostFilesRef = "sha256:000000000000000000000000000000000000000000000000000
 // HostFiles returns the only image of a remote host: the host's own files.
 func HostFiles(ref string) (*brig.Image, error) {
 	if ref != brig.HostImage && ref != hostFilesRef {
-		e := brig.Errorf(brig.NotFound, "there are no images there, only the machine's own files").WithHint("leave the image out, or use another provider")
+		e := brig.Errorf(brig.NotFound, "the provider has no images, only the machine's own files").WithHint("leave the image out, or use another provider")
 		e.Field = "image"
 		return nil, e
 	}

@@ -267,7 +267,7 @@ func (m *SupervisedInstance) Exec(ctx context.Context, id string, cmd brig.Comma
 		return res, verdict
 	}
 	return res, brig.Errorf(brig.ConnectionFailed, "the connection to %s was lost while the command ran", m.o.Label).
-		WithHint("its lease ends the sandbox where it is; make another one").Because(err)
+		WithHint("the sandbox ends with its lease; create another one").Because(err)
 }
 
 // orCause returns the cause of ctx if ctx has ended, and otherwise err.

@@ -216,9 +216,9 @@ func TestBuildFails(t *testing.T) {
 		says   string
 	}{
 		"no package":   {"echo 'E: Unable to locate package nope' >&2; exit 100", brig.InvalidArgument, "packages", "nope"},
-		"at once":      {"echo 'E: http://user:secret@s.invalid' >&2; exit 1", brig.CreationFailed, "", "put together"},
-		"half way":     {"head -c 1000 $ARCHIVE; exit 1", brig.CreationFailed, "", "put together"},
-		"at the end":   {"cat $ARCHIVE; exit 1", brig.CreationFailed, "", "put together"},
+		"at once":      {"echo 'E: http://user:secret@s.invalid' >&2; exit 1", brig.CreationFailed, "", "failed"},
+		"half way":     {"head -c 1000 $ARCHIVE; exit 1", brig.CreationFailed, "", "failed"},
+		"at the end":   {"cat $ARCHIVE; exit 1", brig.CreationFailed, "", "failed"},
 		"no archive":   {"exit 0", brig.InvalidArgument, "archive", ""},
 		"bad archive":  {"echo hello; exit 0", brig.InvalidArgument, "archive", ""},
 		"endless":      {"cat $ARCHIVE; cat /dev/zero", brig.InvalidArgument, "archive", "tar stream"},

@@ -85,8 +85,8 @@ func (c *child) wait() error {
 	case c.stderr.missing != "":
 		c.result = brig.InvalidField("packages", "there is no package %.80q", c.stderr.missing).Because(c.stderr.cause(err))
 	default:
-		c.result = brig.Errorf(brig.CreationFailed, "the packages could not be put together").
-			WithHint("the server's log has what the builder said").Because(c.stderr.cause(err))
+		c.result = brig.Errorf(brig.CreationFailed, "building the image from the packages failed").
+			WithHint("the server's log has the builder's output").Because(c.stderr.cause(err))
 	}
 	return c.result
 }

@@ -87,7 +87,7 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 		fs.slots = make(chan struct{}, maxConcurrentPulls)
 	}
 	if fs.active >= maxConcurrentPulls+maxQueuedPulls {
-		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled, or wait for that, already", fs.active).
+		return nil, brig.Errorf(brig.RateLimited, "%d images are already being pulled or queued", fs.active).
 			WithHint("try again when some of them are there")
 	}
 	fs.active++
@@ -121,7 +121,7 @@ func (fs *flights) runQueued(ctx context.Context, fl *flight, f work) (*brig.Ima
 	defer cancel()
 	img, err := f(ctx, fl.tell)
 	if err != nil && errors.Is(context.Cause(ctx), errPullTimeout) {
-		err = brig.Errorf(brig.Timeout, "the image did not come within %v", longest).Because(err)
+		err = brig.Errorf(brig.Timeout, "the pull did not end within %v", longest).Because(err)
 	}
 	return img, err
 }

@@ -41,7 +41,7 @@ func (s *Store) recentHost(ctx context.Context) (*brig.Image, error) {
 	if again {
 		time.AfterFunc(hostRefreshDelay, func() {
 			if _, err := s.checkHost(context.WithoutCancel(ctx)); err != nil {
-				s.opts.Log.Warn("host image cannot be looked at", "error", err)
+				s.opts.Log.Warn("failed to inspect the host image", "error", err)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func (s *Store) watch(ctx context.Context) {
 			return
 		}
 		if _, err := s.checkHost(ctx); err != nil {
-			s.opts.Log.Warn("host image cannot be looked at", "error", err)
+			s.opts.Log.Warn("failed to inspect the host image", "error", err)
 		}
 	})
 }

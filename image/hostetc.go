@@ -116,7 +116,7 @@ func (t *hostTree) copyFile(name string) error {
 		return t.link(target, name)
 	}
 	if p, err := t.m.resolve(name); err == nil && p != name && !isVisible(p) {
-		t.log.Warn("left out of the host image: it leads elsewhere", "file", name)
+		t.log.Warn("not in the host image: a link to another folder", "file", name)
 		return nil
 	}
 	return t.copyContent(name)
@@ -126,12 +126,12 @@ func (t *hostTree) copyContent(name string) error {
 	b, err := t.m.read(name, maxHostFile)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			t.log.Warn("left out of the host image", "file", name, "error", err)
+			t.log.Warn("not in the host image", "file", name, "error", err)
 		}
 		return nil
 	}
 	if strings.Contains(string(b), "PRIVATE KEY-----") {
-		t.log.Warn("left out of the host image: it holds a private key", "file", name)
+		t.log.Warn("not in the host image: a private key", "file", name)
 		return nil
 	}
 	if !t.countCopied(name, int64(len(b))) {
@@ -144,7 +144,7 @@ func (t *hostTree) copyContent(name string) error {
 // limits.
 func (t *hostTree) countCopied(name string, n int64) bool {
 	if t.copied+1 > maxHostFiles || t.size+n > maxHostBytes {
-		t.log.Warn("left out of the host image: there is too much of it", "file", name)
+		t.log.Warn("not in the host image: too large", "file", name)
 		return false
 	}
 	t.copied, t.size = t.copied+1, t.size+n

@@ -95,7 +95,7 @@ func (t *hostTree) userland() error {
 				return err
 			}
 			if p, err := t.m.resolve(name); err != nil || !strings.HasPrefix(p, usr+"/") {
-				t.log.Warn("left out of the host image: it does not lead into /usr", "link", name)
+				t.log.Warn("not in the host image: a link that does not lead into /usr", "link", name)
 				continue
 			}
 			if err := t.out.Symlink(target, name); err != nil {

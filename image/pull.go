@@ -33,7 +33,7 @@ type pullTarget struct {
 
 func (s *Store) pullOnce(ctx context.Context, p brig.ImagePull, missing bool, report func(brig.Progress)) (*brig.Image, error) {
 	if isDigest(p.Ref) {
-		return nil, brig.InvalidField("ref", "a digest alone does not say which registry has it").
+		return nil, brig.InvalidField("ref", "a digest without a repository does not identify a registry").
 			WithHint("for example python@%s", p.Ref[:min(len(p.Ref), 80)])
 	}
 	ref, err := parseReference(p.Ref)

@@ -54,7 +54,7 @@ func (s *Store) touch(digest string) {
 	}
 	err := os.Chtimes(filepath.Join(s.imageDir(digest), "meta.json"), now, now)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.opts.Log.Warn("the use of an image was not recorded", "digest", digest, "error", err)
+		s.opts.Log.Warn("failed to record the use of an image", "digest", digest, "error", err)
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 		err := evict(ctx, i.digest, func() error { return s.Remove(ctx, i.digest) })
 		switch brig.KindOf(err) {
 		case "":
-			s.opts.Log.Info("image was removed to make room", "digest", i.digest, "bytes", i.size, "used", i.used)
+			s.opts.Log.Info("removed an image to free disk space", "digest", i.digest, "bytes", i.size, "used", i.used)
 			total -= i.size
 		case brig.NotFound:
 			total -= i.size

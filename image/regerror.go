@@ -53,7 +53,7 @@ func explainPull(ctx context.Context, ref reference, at *registry, p brig.ImageP
 			WithHint("name it in images.registries, or pull the image first: brig image pull %s", what).Because(err)
 	case errors.Is(err, errPlain):
 		return brig.InvalidField("ref", "registry %s has plain HTTP only, or none that can be trusted", where).
-			WithHint("say insecure if that is meant").Because(err)
+			WithHint("use insecure to permit it").Because(err)
 	case errors.Is(err, errLarge):
 		return brig.InvalidField("ref", "image %s: its manifest is larger than %d bytes", what, maxConfig).Because(err)
 	case errors.As(err, &answer):

@@ -86,7 +86,7 @@ func TestPullNotFound(t *testing.T) {
 	_, err = a.pull(t, gone+"/x:1")
 	a.refused(t, err, brig.ConnectionFailed, "", "cannot be reached")
 	_, err = a.pull(t, "sha256:"+strings.Repeat("0", 64))
-	a.refused(t, err, brig.InvalidArgument, "ref", "which registry")
+	a.refused(t, err, brig.InvalidArgument, "ref", "identify a registry")
 }
 
 // TestPullRejectsWrongContent checks that a pull reports wrong blobs and manifests

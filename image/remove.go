@@ -63,5 +63,5 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 }
 
 func inUse() error {
-	return brig.Errorf(brig.FailedPrecondition, "the image %q is this machine's own and stays", brig.HostImage)
+	return brig.Errorf(brig.FailedPrecondition, "the image %q is the machine's own and cannot be removed", brig.HostImage)
 }

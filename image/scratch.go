@@ -79,7 +79,7 @@ func (w *scratch) discard() {
 func (s *Store) clearLeftovers() {
 	entries, err := os.ReadDir(s.path("tmp"))
 	if err != nil {
-		s.opts.Log.Warn("leftovers of images were not cleared", "error", err)
+		s.opts.Log.Warn("failed to list temporary folders of images", "error", err)
 		return
 	}
 	for _, e := range entries {
@@ -89,11 +89,11 @@ func (s *Store) clearLeftovers() {
 			continue
 		}
 		if err != nil {
-			s.opts.Log.Warn("a leftover of an image was not cleared", "folder", name, "error", err)
+			s.opts.Log.Warn("failed to remove a temporary folder of an image", "folder", name, "error", err)
 			continue
 		}
 		if _, err := os.Lstat(w.dir); !errors.Is(err, fs.ErrNotExist) {
-			s.opts.Log.Info("clearing a leftover of an image", "folder", name)
+			s.opts.Log.Info("removing a temporary folder of an image", "folder", name)
 		}
 		w.discard()
 	}

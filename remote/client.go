@@ -156,8 +156,8 @@ func (c *Client) Do(ctx context.Context, r Request) (*Answer, error) {
 		}
 		return nil, err
 	case sent.Load():
-		return nil, brig.WithRetry(brig.Errorf(brig.Unavailable, "the service went away during %s", r.Operation).
-			WithHint("look whether what was asked for was done").Because(err), brig.RetryContained)
+		return nil, brig.WithRetry(brig.Errorf(brig.Unavailable, "lost the connection to the service during %s", r.Operation).
+			WithHint("check whether the request had an effect").Because(err), brig.RetryContained)
 	}
 	return nil, unreachable(r.Operation, err)
 }
@@ -171,7 +171,7 @@ func unreachable(operation string, err error) error {
 	}
 	if errors.Is(err, ErrPin) {
 		e.Message += ": " + ErrPin.Error()
-		return e.WithHint("if the service has a new key, set pin_sha256 to its digest; otherwise somebody else answers")
+		return e.WithHint("if the service has a new key, set pin_sha256 to its digest; otherwise another server responds")
 	}
 	return e.WithHint("have an operator look at the provider's endpoint: brig provider test")
 }

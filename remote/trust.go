@@ -39,7 +39,7 @@ func Pin(field, s string) ([]byte, error) {
 // text is valid.
 func CheckAuthority(field, pem string) error {
 	if strings.TrimSpace(pem) != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(pem)) {
-		return brig.InvalidField(field, "there is no certificate in it").WithHint("give certificates in PEM")
+		return brig.InvalidField(field, "it contains no certificate").WithHint("give certificates in PEM")
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (c *Screener) ScreenBy(ctx context.Context, s *brig.Screening, lang brig.La
 		return nil
 	}
 	return refuse("Code is unsafe. %s", Summary(found)).
-		WithHint("leave that out; the operator says what is screened")
+		WithHint("remove it; the operator defines what screening forbids")
 }
 
 func refuse(format string, args ...any) *brig.Error {

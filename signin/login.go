@@ -95,7 +95,7 @@ func (p *Provider) seal(text string) string {
 
 // open verifies and parses a login cookie.
 func (p *Provider) open(cookie string) (*login, error) {
-	bad := brig.Errorf(brig.Unauthenticated, "this login was not begun here, or too long ago").WithHint("begin again at /v1/auth/login")
+	bad := brig.Errorf(brig.Unauthenticated, "this login did not start in this browser, or has expired").WithHint("start again at /v1/auth/login")
 	i := strings.LastIndexByte(cookie, '.')
 	if i < 0 || len(cookie) > 4096 || subtle.ConstantTimeCompare([]byte(p.seal(cookie[:i])), []byte(cookie[i+1:])) != 1 {
 		return nil, bad
@@ -130,7 +130,7 @@ func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person,
 		return nil, "", err
 	}
 	if subtle.ConstantTimeCompare([]byte(l.part("state")), []byte(r.State)) != 1 {
-		return nil, "", brig.Errorf(brig.Unauthenticated, "this is the end of another login than the browser began").WithHint("begin again at /v1/auth/login")
+		return nil, "", brig.Errorf(brig.Unauthenticated, "this is the end of another login than the browser began").WithHint("start again at /v1/auth/login")
 	}
 	if p.used.isFinished(l.secret) {
 		return nil, "", errEndedBefore()
@@ -140,11 +140,11 @@ func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person,
 		return nil, "", err
 	}
 	if r.Issuer != p.Issuer && (r.Issuer != "" || m.SendsIssuer) {
-		return nil, "", brig.Errorf(brig.Unauthenticated, "this is the answer of another identity provider")
+		return nil, "", brig.Errorf(brig.Unauthenticated, "the response is from another identity provider")
 	}
 	if r.Error != "" || r.Code == "" {
 		return nil, "", brig.Errorf(brig.Unauthenticated, "the identity provider did not sign the person in").
-			WithHint("begin again at /v1/auth/login").Because(errors.New(brig.Clip(r.Error, 80)))
+			WithHint("start again at /v1/auth/login").Because(errors.New(brig.Clip(r.Error, 80)))
 	}
 	if r.Exchange != nil {
 		if err := r.Exchange(); err != nil {
@@ -156,7 +156,7 @@ func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person,
 	token, err := p.flow(m).Exchange(ctx, r.Code, oauth2.VerifierOption(l.part("verifier")))
 	if err != nil {
 		return nil, "", brig.Errorf(brig.Unauthenticated, "the identity provider does not stand by this login").
-			WithHint("begin again at /v1/auth/login").Because(err)
+			WithHint("start again at /v1/auth/login").Because(err)
 	}
 	raw, _ := token.Extra("id_token").(string)
 	person, _, s, err := p.verify(ctx, raw, []string{p.ClientID})
@@ -178,7 +178,7 @@ func (p *Provider) Finish(ctx context.Context, r Callback) (person *brig.Person,
 }
 
 func errEndedBefore() error {
-	return brig.Errorf(brig.Unauthenticated, "this login has ended before").WithHint("begin again at /v1/auth/login")
+	return brig.Errorf(brig.Unauthenticated, "this login has ended before").WithHint("start again at /v1/auth/login")
 }
 
 // complete fetches the claims that the token lacks from the userinfo endpoint.
@@ -197,7 +197,7 @@ func (p *Provider) complete(ctx context.Context, m *metadata, token *oauth2.Toke
 	}
 	info, err := m.UserInfo(ctx, oauth2.StaticTokenSource(token))
 	if err != nil {
-		return nil, brig.Errorf(brig.Unavailable, "the identity provider does not say who this is").WithHint("try again in a moment").Because(err)
+		return nil, brig.Errorf(brig.Unavailable, "the identity provider's response does not identify the person").WithHint("try again in a moment").Because(err)
 	}
 	if info.Subject != person.Subject {
 		return nil, errUntrusted("the identity provider says that it is of somebody else")

@@ -44,7 +44,7 @@ func (p *Provider) mapping() (*Mapping, error) {
 	m, err := p.Mapping()
 	if err != nil {
 		// An outdated mapping could admit a user who has lost access.
-		return nil, brig.Errorf(brig.Unavailable, "who may sign in cannot be read").WithHint("the operator finds the reason in the server's log").Because(err)
+		return nil, brig.Errorf(brig.Unavailable, "the sign-in rules cannot be read").WithHint("the operator finds the reason in the server's log").Because(err)
 	}
 	return m, nil
 }
@@ -62,7 +62,7 @@ func (p *Provider) Actor(person *brig.Person) (brig.Actor, error) {
 }
 
 func errNoAccess(p *brig.Person, why string) error {
-	return brig.Errorf(brig.Unauthenticated, "%s has no access here: %s", brig.Clip(p.Name(), 80), why).
+	return brig.Errorf(brig.Unauthenticated, "%s may not sign in: %s", brig.Clip(p.Name(), 80), why).
 		WithHint("ask the operator for a role")
 }
 

@@ -38,7 +38,7 @@ type tokenClaims struct {
 }
 
 func errUntrusted(why string) *brig.Error {
-	return brig.Errorf(brig.Unauthenticated, "the token is not taken: %s", why).WithHint("sign in again")
+	return brig.Errorf(brig.Unauthenticated, "the token is rejected: %s", why).WithHint("sign in again")
 }
 
 // Person implements the engine's People. It returns the person that a token

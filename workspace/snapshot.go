@@ -86,7 +86,7 @@ func damagedError(name string, number int, err error) error {
 	if !isDataLoss(err) {
 		return unavailable(err)
 	}
-	return brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q is damaged: what is kept of it is not what was written", number, name).
+	return brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q is damaged: a stored object does not match its digest", number, name).
 		WithHint("restore another version, and find out who wrote to the store").Because(err)
 }
 

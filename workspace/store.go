@@ -120,8 +120,8 @@ func unavailable(err error) error {
 	if _, told := errors.AsType[*brig.Error](err); told || err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return brig.Errorf(brig.Unavailable, "the store of workspaces does not do what it must").
-		WithHint("try again; the server's log says more").Because(err)
+	return brig.Errorf(brig.Unavailable, "the store of workspaces is not consistent").
+		WithHint("try again; the server's log has the cause").Because(err)
 }
 
 func missingError(name string) error {
@@ -180,7 +180,7 @@ func (s *Store) checkCount(ctx context.Context, tenant string) error {
 	n := 0
 	err := s.o.List(ctx, tenantKey(tenant)+"/names/", func(string) error {
 		if n++; n >= s.MaxWorkspaces {
-			return brig.Errorf(brig.FailedPrecondition, "the tenant has %d workspaces already", s.MaxWorkspaces).
+			return brig.Errorf(brig.FailedPrecondition, "the tenant already has %d workspaces", s.MaxWorkspaces).
 				WithHint("remove those that are not used")
 		}
 		return nil

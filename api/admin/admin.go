@@ -126,7 +126,7 @@ func authenticated(d dialect, ring *httpapi.Keyring, next http.Handler) http.Han
 // does.
 func read(body []byte, into any) error {
 	if err := exactjson.Unmarshal(body, into); err != nil {
-		return brig.InvalidField("body", "it is not the JSON that is expected here").WithHint(`for example {"provider_type":"self_managed","config":{}}`).Because(err)
+		return brig.InvalidField("body", "the JSON does not have the expected structure").WithHint(`for example {"provider_type":"self_managed","config":{}}`).Because(err)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func (k *tokens) bind(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t
 	}
 	proof, err := httpapi.NewProof(r.Context(), source, check)
 	if brig.KindOf(err) == brig.Unauthenticated {
-		return r, nothing, brig.Errorf(brig.Unauthenticated, "what this access token was made of is good no more").Because(err)
+		return r, nothing, brig.Errorf(brig.Unauthenticated, "the key or grant of this access token is no longer valid").Because(err)
 	}
 	if err != nil {
 		return r, nothing, err

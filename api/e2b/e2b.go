@@ -144,11 +144,11 @@ func New(o Options) *API {
 		// With a random seed, the tokens become invalid when the process ends.
 		// With an empty seed, every client could forge tokens.
 		o.Seed = []byte(rand.Text())
-		o.Log.Warn("e2b: there is no seed, so the sandboxes' tokens end with this process")
+		o.Log.Warn("e2b: without a seed, the sandboxes' tokens end with this process")
 	}
 	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
-		o.Log.Warn("e2b: HTTP is not measured", "error", err)
+		o.Log.Warn("e2b: failed to register the HTTP metrics", "error", err)
 	}
 	e := &env{Options: o, keyring: httpapi.NewKeyring(o.Keys)}
 	a := &API{env: e, parts: newParts(e), hosts: ownHosts(o)}
@@ -198,7 +198,7 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 	case ok && !t.byHost && !a.isOwnHost(r.Host), !ok && !a.isOwnHost(r.Host):
 		a.fail(w, r, httpapi.WithStatus(http.StatusMisdirectedRequest,
-			brig.Errorf(brig.PermissionDenied, "this server does not go by the name in the Host header")))
+			brig.Errorf(brig.PermissionDenied, "the Host header has a name that is not this server's")))
 	case ok:
 		a.ports.serve(w, r, t)
 	case isSigned(r):

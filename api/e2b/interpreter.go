@@ -292,7 +292,7 @@ func readCodeRequest(w http.ResponseWriter, r *http.Request, v any) error {
 		return nil
 	}
 	if err := exactjson.Unmarshal(body, v); err != nil {
-		return httpapi.WithStatus(http.StatusUnprocessableEntity, brig.Errorf(brig.InvalidArgument, "the body does not fit this request").Because(err))
+		return httpapi.WithStatus(http.StatusUnprocessableEntity, brig.Errorf(brig.InvalidArgument, "the body does not match the request").Because(err))
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDe
 		}
 		l.begin()
 		if err := http.NewResponseController(l.w).Flush(); err != nil {
-			l.broken = brig.Errorf(brig.Canceled, "the client went away").Because(err)
+			l.broken = brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
 			l.cancel(l.broken)
 		}
 	})
@@ -129,7 +129,7 @@ func (l *lines) send(v any) error {
 		err = http.NewResponseController(l.w).Flush()
 	}
 	if err != nil {
-		l.broken = brig.Errorf(brig.Canceled, "the client went away").Because(err)
+		l.broken = brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
 		l.cancel(l.broken)
 		return l.broken
 	}

@@ -132,7 +132,7 @@ func parsePage(q url.Values) (selection, error) {
 			return sel, err
 		}
 		if c.asc != sel.asc {
-			return sel, brig.InvalidField("nextToken", "it is of a list in the other order")
+			return sel, brig.InvalidField("nextToken", "the cursor belongs to a list in the other order")
 		}
 		sel.from = &c
 	}

@@ -74,7 +74,7 @@ func (k *tokens) tenantKeys(ctx context.Context, tenant string) []string {
 	}
 	stored, err := k.TenantKeys(ctx, tenant)
 	if err != nil {
-		k.Log.WarnContext(ctx, "e2b: look for keys that may have signed", "error", err)
+		k.Log.WarnContext(ctx, "e2b: failed to list the keys that may have signed a URL", "error", err)
 		return keys
 	}
 	k.cache.addKeys(tenant, stored)

@@ -98,7 +98,7 @@ func New(o Options) *API {
 	}
 	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
-		o.Log.Warn("execman: HTTP is not measured", "error", err)
+		o.Log.Warn("execman: failed to register the HTTP metrics", "error", err)
 	}
 	d := &API{Options: o, slots: map[brig.Language]chan struct{}{
 		brig.Python: make(chan struct{}, o.Pool), brig.JavaScript: make(chan struct{}, o.Pool),

@@ -211,7 +211,7 @@ func BodyError(err error) error {
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return WithStatus(http.StatusRequestTimeout,
-			brig.Errorf(brig.InvalidArgument, "the body did not come in time").WithHint("send the whole body within %s", bodyTimeout).Because(err))
+			brig.Errorf(brig.InvalidArgument, "the body did not arrive in time").WithHint("send the whole body within %s", bodyTimeout).Because(err))
 	}
 	return brig.Errorf(brig.InvalidArgument, "the body ended before it was whole").Because(err)
 }

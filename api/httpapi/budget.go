@@ -113,8 +113,8 @@ func (l *Lease) Begin(a brig.Actor) error {
 	}{{"tenant " + a.Tenant, f.limits.TenantOpen, "tenant"}, {"key " + a.Tenant + " " + who, f.limits.Open, "key"}} {
 		if f.open[b.of] >= b.most {
 			l.finish()
-			e := brig.Errorf(brig.RateLimited, "%d requests of this %s go on already", b.most, b.what).
-				WithHint("wait for one to end, or end a stream that is not used")
+			e := brig.Errorf(brig.RateLimited, "%d requests of this %s are open, which is the limit", b.most, b.what).
+				WithHint("wait until one ends, or close an unused stream")
 			e.RetryAfter = retryBudget
 			return e
 		}
@@ -158,13 +158,13 @@ func (l *Lease) Reserve(tenant string, n int64) error {
 		l.tenant = tenant
 	}
 	if held := f.tenants[l.tenant]; held+n > f.limits.TenantBodies {
-		e := brig.Errorf(brig.RateLimited, "the requests of this tenant hold %s already", brig.FormatBytes(held)).
-			WithHint("send fewer large requests at once; the tenant may hold %s", brig.FormatBytes(f.limits.TenantBodies))
+		e := brig.Errorf(brig.RateLimited, "the open requests of this tenant already have %s", brig.FormatBytes(held)).
+			WithHint("send fewer large requests at a time; the limit of the tenant is %s", brig.FormatBytes(f.limits.TenantBodies))
 		e.RetryAfter = retryBudget
 		return e
 	}
 	if f.held+n > f.limits.Bodies {
-		e := brig.Errorf(brig.Unavailable, "the server holds as much of requests as it may").WithHint("try again in a moment")
+		e := brig.Errorf(brig.Unavailable, "the open requests have reached the server's limit").WithHint("try again in a moment")
 		e.RetryAfter = retryBudget
 		return e
 	}

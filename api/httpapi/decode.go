@@ -52,7 +52,7 @@ func decode(data []byte, v any, described bool) error {
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		// The check above should find every error first.
-		return brig.Errorf(brig.InvalidArgument, "the body does not fit this request").Because(err)
+		return brig.Errorf(brig.InvalidArgument, "the body does not match the request").Because(err)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)
 	if _, err := w.Write(b); err != nil {
-		return brig.Errorf(brig.Canceled, "the client went away").Because(err)
+		return brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func Guard(hosts []string, landing string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !allowed[hostname(r.Host)] {
 			fail(w, r, WithStatus(http.StatusMisdirectedRequest,
-				brig.Errorf(brig.PermissionDenied, "this server does not go by the name in the Host header").
+				brig.Errorf(brig.PermissionDenied, "the Host header has a name that is not this server's").
 					WithHint("use localhost or the address that the server listens on, or add the name to the hosts it answers to")))
 			return
 		}

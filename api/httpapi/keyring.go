@@ -93,14 +93,14 @@ func (k *Keyring) Verify(r *http.Request, key string) (Proof, error) {
 	if strings.HasPrefix(key, brig.GrantPrefix) {
 		grants, ok := k.keys.(Grants)
 		if !ok {
-			return p, brig.Errorf(brig.Unauthenticated, "this server takes no grants")
+			return p, brig.Errorf(brig.Unauthenticated, "this server does not accept grants")
 		}
 		p.check = func(ctx context.Context) (brig.Actor, error) { return grants.GrantActor(ctx, key) }
 	}
 	if isToken(key) {
 		people, ok := k.keys.(People)
 		if !ok {
-			return p, brig.Errorf(brig.Unauthenticated, "this server takes no tokens")
+			return p, brig.Errorf(brig.Unauthenticated, "this server does not accept tokens")
 		}
 		p.check = func(ctx context.Context) (brig.Actor, error) { return people.PersonActor(ctx, key) }
 	}

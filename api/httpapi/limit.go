@@ -71,7 +71,7 @@ func (l *Limit) Check(r *http.Request) error {
 }
 
 func (l *Limit) tooMany(x *rate.Limiter, now time.Time) error {
-	e := brig.Errorf(brig.RateLimited, "too many requests of this kind came from this address").WithHint("wait, and try again")
+	e := brig.Errorf(brig.RateLimited, "too many requests of this kind from this address").WithHint("wait, and try again")
 	e.RetryAfter = max(time.Duration((1-x.TokensAt(now))/float64(l.rate)*float64(time.Second)), time.Millisecond)
 	return e
 }

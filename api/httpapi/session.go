@@ -150,7 +150,7 @@ func (k *Keyring) session(r *http.Request) (Proof, error) {
 			return p, nil
 		}
 	}
-	return p, brig.Errorf(brig.PermissionDenied, "a browser's session needs its token with what changes something").
+	return p, brig.Errorf(brig.PermissionDenied, "a browser session must send its CSRF token with requests that change something").
 		WithHint("send the header %s with the csrf that POST /v1/auth/session answered; sign in again if it is lost", CSRF)
 }
 

@@ -80,5 +80,5 @@ func measureJSON(data []byte) (elements int, err error) {
 
 func errTooLarge(format string, n int) *brig.Error {
 	return brig.Errorf(brig.InvalidArgument, "the body is too large to decode: "+format, n).
-		WithHint("send less of it at once; data belongs in files")
+		WithHint("send less at a time, and put data into files")
 }

@@ -64,13 +64,13 @@ func (f *Limiter) Watch(ctx context.Context, m Memory, log *slog.Logger) {
 					continue
 				}
 			}
-			log.Warn("new work is refused: the server uses nearly all of its memory", "used", m.Used(), "limit", m.Limit())
+			log.Warn("rejecting new work: the server uses nearly all of its memory", "used", m.Used(), "limit", m.Limit())
 		case shedding && part > shedBelow && time.Since(collected) > collectEvery:
 			debug.FreeOSMemory()
 			collected = time.Now()
 		case shedding && part <= shedBelow:
 			f.shedding.Store(false)
-			log.Info("new work is taken again", "used", m.Used(), "limit", m.Limit())
+			log.Info("accepting new work again", "used", m.Used(), "limit", m.Limit())
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (f *Limiter) isShort(n int64) bool {
 // errOverloaded counts a rejected request and returns its error.
 func (f *Limiter) errOverloaded() error {
 	f.shedCount.Add(1)
-	return brig.Errorf(brig.Unavailable, "the server uses nearly all of its memory, and takes no new work").WithHint("try again in a moment")
+	return brig.Errorf(brig.Unavailable, "the server uses nearly all of its memory, and rejects new work").WithHint("try again in a moment")
 }
 
 // isWork reports whether a request may increase the server's load. Requests
@@ -127,7 +127,7 @@ func (f *Limiter) Collectors() []prometheus.Collector {
 				}
 				return 0
 			}),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "brig_shed_total", Help: "Requests rejected because memory is short."},
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "brig_shed_total", Help: "Requests rejected because the server is short of memory."},
 			func() float64 { return float64(f.shedCount.Load()) }),
 	}
 }

@@ -56,7 +56,7 @@ func (k *Keyring) recordFailure(addr string, now time.Time) {
 }
 
 func tooMany(wait time.Duration) error {
-	e := brig.Errorf(brig.RateLimited, "too many wrong keys came from this address").
+	e := brig.Errorf(brig.RateLimited, "too many wrong keys from this address").
 		WithHint("wait, and use a key that is good")
 	e.RetryAfter = wait
 	return e

@@ -208,7 +208,7 @@ func (c *channel) shell(ctx context.Context, r *request) error {
 	}
 	reply, ok := staticReply(r.kind)
 	if !ok {
-		c.d.Log.DebugContext(ctx, "kernels: a message that nobody answers", "type", brig.Clip(r.kind, 64))
+		c.d.Log.DebugContext(ctx, "kernels: ignored a message of an unknown type", "type", brig.Clip(r.kind, 64))
 		return nil // Jupyter's kernels ignore such messages, too
 	}
 	return c.whileBusy(ctx, r, func() error {

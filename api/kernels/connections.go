@@ -45,7 +45,7 @@ func (c *connections) acquire(tenant, id string) (s *share, release func(), err 
 		c.tenants[tenant] = of
 	}
 	if of.open >= maxConnections {
-		return nil, nil, brig.Errorf(brig.RateLimited, "there are %d connections to kernels already", of.open).WithHint("close one that is not used")
+		return nil, nil, brig.Errorf(brig.RateLimited, "there are %d connections to kernels, which is the limit", of.open).WithHint("close one that is not used")
 	}
 	of.open++
 	c.by[id]++

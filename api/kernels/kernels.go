@@ -114,7 +114,7 @@ func New(o Options) *API {
 	o.Idle, o.Timeout = min(o.Idle, o.Bounds.MaxTTL), min(o.Timeout, o.Bounds.MaxTimeout)
 	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
-		o.Log.Warn("kernels: HTTP is not measured", "error", err)
+		o.Log.Warn("kernels: failed to register the HTTP metrics", "error", err)
 	}
 	d := &API{Options: o, ring: httpapi.NewKeyring(o.Keys), closed: make(chan struct{}), sendTimeout: sendTimeout}
 	d.ephemeralKernels.by, d.open.by, d.open.tenants = map[ephemeralKey]*ephemeralKernel{}, map[string]int{}, map[string]*tenantUsage{}

@@ -60,7 +60,7 @@ func parse(data []byte) (*request, error) {
 	case len(m.Header) == 0 || m.Header[0] != '{' || exactjson.Unmarshal(m.Header, &h) != nil:
 		return nil, brig.InvalidField("header", "it is not an object of msg_id and msg_type")
 	case len(m.Header) > maxHeader:
-		return nil, brig.InvalidField("header", "it is longer than %d bytes", maxHeader)
+		return nil, brig.InvalidField("header", "it has more than %d bytes", maxHeader)
 	case h.ID == nil || *h.ID == "" || len(*h.ID) > maxName:
 		return nil, brig.InvalidField("header.msg_id", "it is missing or longer than %d bytes", maxName)
 	case h.Kind == nil || *h.Kind == "" || len(*h.Kind) > maxName:
@@ -154,7 +154,7 @@ func (n *names) UnmarshalJSON(b []byte) error {
 func execute(content []byte) (*execution, error) {
 	var x execution
 	if err := json.Unmarshal(content, &x); err != nil {
-		return nil, brig.InvalidField("content", "it does not fit an execute_request")
+		return nil, brig.InvalidField("content", "it is not a valid execute_request")
 	}
 	if x.Code == nil {
 		return nil, brig.InvalidField("content.code", "it is missing")

@@ -121,7 +121,7 @@ func page[T any](r *http.Request, list []T, id func(T) string) ([]T, error) {
 	if i := slices.IndexFunc(list, func(v T) bool { return id(v) == after }); i >= 0 {
 		list = list[i+1:]
 	} else if after != "" {
-		return nil, brig.Errorf(brig.NotFound, "the list has no %q", brig.Clip(after, 80)).WithHint("begin the list anew")
+		return nil, brig.Errorf(brig.NotFound, "the list has no configuration %q", brig.Clip(after, 80)).WithHint("list again from the start")
 	}
 	return list[:min(limit, len(list))], nil
 }

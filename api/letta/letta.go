@@ -67,7 +67,7 @@ func New(o Options) *API {
 	}
 	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
-		o.Log.Warn("letta: HTTP is not measured", "error", err)
+		o.Log.Warn("letta: failed to register the HTTP metrics", "error", err)
 	}
 	d := &API{Options: o}
 	mux := chi.NewRouter()

@@ -34,7 +34,7 @@ func (d *API) run(r *http.Request, body []byte) (any, error) {
 // runAgentTool responds with NotFound, because this server has no agents and so
 // no tools of agents.
 func (d *API) runAgentTool(*http.Request, []byte) (any, error) {
-	return nil, brig.Errorf(brig.NotFound, "there are no agents here, and no tools of theirs").
+	return nil, brig.Errorf(brig.NotFound, "this server has no agents").
 		WithHint("send the tool's source to %s", run)
 }
 

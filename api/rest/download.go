@@ -89,7 +89,7 @@ func sendFile(w http.ResponseWriter, r *http.Request, body io.Reader, length int
 	case err == nil:
 		return nil
 	case r.Context().Err() != nil:
-		return brig.Errorf(brig.Canceled, "the client went away").Because(err)
+		return brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
 	}
 	return fmt.Errorf("send file: %w", err) // returning an error aborts the connection
 }

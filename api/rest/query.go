@@ -115,7 +115,7 @@ func unknownParameter(name string, names []string) error {
 		return e.WithHint("did you mean %q?", near)
 	}
 	if len(names) == 0 {
-		return e.WithHint("this takes no parameters in the query")
+		return e.WithHint("this route has no query parameters")
 	}
 	return e.WithHint("known parameters: %s", strings.Join(names, ", "))
 }

@@ -85,7 +85,7 @@ func New(o Options) http.Handler {
 	}
 	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
-		o.Log.Warn("HTTP is not measured", "error", err)
+		o.Log.Warn("failed to register the HTTP metrics", "error", err)
 	}
 	a := newAPI(o)
 	if a.openapi, err = document(a.routes(), o); err != nil {

@@ -52,7 +52,7 @@ func (a *serverAPI) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ url.V
 
 func (a *serverAPI) metrics(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if brig.ActorFrom(r.Context()).Role < brig.Operator {
-		return brig.Errorf(brig.PermissionDenied, "metrics are of all tenants, and for operators").WithHint("use an operator's key")
+		return brig.Errorf(brig.PermissionDenied, "metrics cover all tenants, so only operators may read them").WithHint("use an operator's key")
 	}
 	// An error of one metric must not hide the other metrics.
 	promhttp.HandlerFor(a.Registry, promhttp.HandlerOpts{

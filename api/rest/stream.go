@@ -108,7 +108,7 @@ func (s *stream) send(event string, v any) error {
 		err = http.NewResponseController(s.w).Flush()
 	}
 	if err != nil {
-		s.err = brig.Errorf(brig.Canceled, "the client went away").Because(err)
+		s.err = brig.Errorf(brig.Canceled, "the client disconnected").Because(err)
 		s.cancel(s.err)
 	}
 	return s.err

@@ -208,7 +208,7 @@ func writeHeadsPeriodically(ctx context.Context, dir string, store brig.Store, k
 	seen := map[string]int64{}
 	write := func() {
 		if err := writeHeads(context.WithoutCancel(ctx), filepath.Join(dir, headsFile), store, key, seen); err != nil {
-			log.Error("write down where the audit log stands", "err", err)
+			log.Error("failed to write the heads of the audit log", "err", err)
 		}
 	}
 	write() // save the state in which the previous server left the log

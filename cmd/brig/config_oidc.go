@@ -203,7 +203,7 @@ func (f *mappingFile) mapping() (*signin.Mapping, error) {
 		}
 	}
 	if err != nil && f.err == nil {
-		f.log.ErrorContext(context.Background(), "read who may sign in; until it can be read nobody may", "file", f.path, "err", err)
+		f.log.ErrorContext(context.Background(), "failed to read the sign-in rules; sign-in is disabled until they are readable", "file", f.path, "err", err)
 	}
 	if f.err = err; err != nil {
 		return nil, err

@@ -99,8 +99,8 @@ func (f *forwarder) forwardConn(ctx context.Context, conn net.Conn) {
 		case p == protocolTLS && f.shared:
 			conn.Close()
 			inside.Close()
-			f.report(brig.Errorf(brig.FailedPrecondition, "TLS is refused on %s: a browser's cookies cannot be kept from the sandbox in it", sharedLoopback).
-				WithHint("use HTTP, or give the sandbox a loopback address of its own, as the warning at the start says"))
+			f.report(brig.Errorf(brig.FailedPrecondition, "TLS is rejected on %s: the sandbox would receive the browser's cookies", sharedLoopback).
+				WithHint("use HTTP, or give the sandbox a loopback address of its own, as described in the warning at the start"))
 			return
 		default:
 			near.known <- p

@@ -83,7 +83,7 @@ func (c *otelConfig) tracer(ctx context.Context, region string, log *slog.Logger
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 		defer cancel()
 		if err := p.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			log.Warn("send the last traces", "err", err)
+			log.Warn("failed to send the last traces", "err", err)
 		}
 	}, nil
 }

@@ -128,7 +128,7 @@ func (q *quickstart) writeUnit() error {
 	file := filepath.Join(unitFolder, unitName)
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return brig.Errorf(brig.AlreadyExists, "%s exists, but systemd does not know it", file).WithHint("run systemctl daemon-reload, and brig quickstart --unit again")
+		return brig.Errorf(brig.AlreadyExists, "%s exists, but systemd has not loaded it", file).WithHint("run systemctl daemon-reload, and brig quickstart --unit again")
 	}
 	if err == nil {
 		_, err = f.WriteString(unitFor(program, q.dir, config, q.listen))

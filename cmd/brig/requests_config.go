@@ -68,7 +68,7 @@ func (c requestsConfig) bounded(ctx context.Context, front *httpapi.Limiter, log
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(int64(collectFrom * float64(m.Limit())))
 	}
-	log.Info("the server's memory is bounded", "limit", m.Limit())
+	log.Info("the server's memory is limited", "limit", m.Limit())
 	go front.Watch(ctx, m, log)
 }
 

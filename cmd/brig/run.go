@@ -139,7 +139,7 @@ func (f *runFlags) source(p *brig.Program, args []string, dash int) error {
 	}
 	if len(args) > 0 && f.code != "" {
 		return brig.Errorf(brig.InvalidArgument, "-c cannot be combined with %q", brig.Clip(args[0], 80)).
-			WithHint("pass values to the code with --args '{…}' or --env NAME=VALUE; flags for brig come before a command")
+			WithHint("pass values to the code with --args '{…}' or --env NAME=VALUE; flags for brig precede a command")
 	}
 	if len(args) > 0 && (dash == 0 || !isSource(args[0])) {
 		p.Command = args

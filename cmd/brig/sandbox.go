@@ -67,7 +67,7 @@ the sandbox stops when that ends.`,
 			case 1:
 				spec.Name = names[0]
 			default:
-				return brig.Errorf(brig.InvalidArgument, "too many names: %q", names[1]).WithHint("give one name; a command comes after --")
+				return brig.Errorf(brig.InvalidArgument, "too many names: %q", names[1]).WithHint("give one name; a command follows --")
 			}
 			var err error
 			if spec.Limits, err = f.limits(); err != nil {

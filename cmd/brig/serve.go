@@ -125,7 +125,7 @@ func (c serveCommands) listen(ctx context.Context, srv *http.Server, ln net.List
 	// Remove the announcement first: once Shutdown has closed the listener,
 	// another program may take its address.
 	if err := os.Remove(file); err != nil {
-		log.Error("remove the announcement", "err", err)
+		log.Error("failed to remove the announcement of the server's address", "err", err)
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()

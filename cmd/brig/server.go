@@ -119,7 +119,7 @@ func (s *server) openClock(ctx context.Context) error {
 	go c.Run(ctx)
 	s.atClose(func() {
 		if err := c.Save(); err != nil {
-			s.log.Error("store the highest time", "file", file, "err", err)
+			s.log.Error("failed to store the highest time", "file", file, "err", err)
 		}
 	})
 	s.options.Clock = c

@@ -99,7 +99,7 @@ func (c *Clock) Ended(end time.Time) bool {
 	}
 	if c.saved.Before(end) {
 		if err := c.saveLocked(); err != nil {
-			c.log.Error("store the highest time", "file", c.file, "err", err)
+			c.log.Error("failed to store the highest time", "file", c.file, "err", err)
 		}
 	}
 	return true
@@ -141,7 +141,7 @@ func (c *Clock) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := c.Save(); err != nil {
-				c.log.Error("store the highest time", "file", c.file, "err", err)
+				c.log.Error("failed to store the highest time", "file", c.file, "err", err)
 			}
 		}
 	}

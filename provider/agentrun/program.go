@@ -209,7 +209,7 @@ func (p *Provider) collect(ctx context.Context, box string, o *brig.Outcome, end
 		asked++
 		a, err := p.download(ctx, box, path.Join(end.Dir, name))
 		if err != nil || len(a) > brig.MaxArtifactSize {
-			p.site.Log.WarnContext(ctx, "an artifact was not fetched", "there", box, "bytes", len(a), "err", err)
+			p.site.Log.WarnContext(ctx, "failed to fetch an artifact", "there", box, "bytes", len(a), "err", err)
 			o.Skipped = append(o.Skipped, name)
 			continue
 		}

@@ -175,7 +175,7 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	})
 	if brig.KindOf(err) == brig.NotFound {
 		p.forget(name)
-		return "", brig.Errorf(brig.CreationFailed, "the template %q is gone", name).WithHint("try again: it is made anew").Because(err)
+		return "", brig.Errorf(brig.CreationFailed, "the template %q no longer exists", name).WithHint("try again: it will be created again").Because(err)
 	}
 	if err != nil {
 		return "", err
@@ -189,7 +189,7 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 		}
 		err := p.service.onData(ctx, "health", http.MethodGet, "/"+s.ID+"/health", nil, &health, true)
 		if brig.KindOf(err) == brig.NotFound {
-			err = brig.Errorf(brig.Unavailable, "it is not there yet").Because(err)
+			err = brig.Errorf(brig.Unavailable, "it is not ready yet").Because(err)
 		}
 		return err == nil && health.Status == "ok", err
 	})
@@ -237,6 +237,6 @@ func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
 		return notStarted(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))
 	})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
-		p.site.Log.ErrorContext(ctx, "a sandbox of AgentRun was not ended", "sandbox", id, "there", box, "err", err)
+		p.site.Log.ErrorContext(ctx, "failed to end a sandbox of AgentRun", "sandbox", id, "there", box, "err", err)
 	}
 }

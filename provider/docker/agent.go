@@ -43,7 +43,7 @@ func (p *Provider) populateVolume(ctx context.Context, image string) (err error)
 	defer func() {
 		_, gone := p.api.ContainerRemove(context.WithoutCancel(ctx), made.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		if gone != nil {
-			p.Log.WarnContext(ctx, "remove the container that filled a volume", "container", made.ID, "err", gone)
+			p.Log.WarnContext(ctx, "failed to remove the container that filled a volume", "container", made.ID, "err", gone)
 		}
 	}()
 	if has, err := p.hasAgent(ctx, made.ID); err != nil {

@@ -19,12 +19,12 @@ const Title = "Docker"
 // Config is the configuration.
 type Config struct {
 	Host     string `json:"host" title:"Engine" doc:"Where the Docker Engine listens: unix:///path or tcp://host:port. Left out, its usual socket on this machine." placeholder:"unix:///run/docker.sock" form:"destination"`
-	Image    string `json:"image" title:"Image" doc:"What a sandbox is made of whose caller names no image." placeholder:"python:3.12-slim" form:"required"`
+	Image    string `json:"image" title:"Image" doc:"The image of sandboxes whose caller names none." placeholder:"python:3.12-slim" form:"required"`
 	Runtime  string `json:"runtime" title:"Runtime" doc:"As the engine's configuration names it: runc (hardening, no boundary) or runsc (gVisor). Left out, the engine's own." placeholder:"runsc"`
 	Pull     string `json:"pull" title:"Pull images" doc:"When an image is pulled." options:"missing,always,never"`
 	Storage  string `json:"storage" title:"Storage" doc:"Where a sandbox writes: in memory, or in the container's layer, for engines that give it a size." options:"memory,layer"`
 	TLSCA    string `json:"tls_ca" title:"Authority (file)" doc:"A file of this server, in PEM: who the engine is vouched for by." form:"destination"`
-	TLSCert  string `json:"tls_cert" title:"Certificate (file)" doc:"A file of this server, in PEM: what the engine knows this server by."`
+	TLSCert  string `json:"tls_cert" title:"Certificate (file)" doc:"A PEM file on this server: the client certificate that the engine accepts."`
 	TLSKey   string `json:"tls_key" title:"Key (file)" doc:"A file of this server, in PEM: that of the certificate."`
 	Registry string `json:"registry" title:"Registry" doc:"The registry of the account." placeholder:"docker.io" form:"destination"`
 	Username string `json:"registry_username" title:"User at the registry"`

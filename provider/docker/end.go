@@ -60,7 +60,7 @@ func (p *Provider) watchMemory(ctx context.Context) {
 				p.mu.Unlock()
 			case err := <-got.Err:
 				if open = false; ctx.Err() == nil {
-					p.Log.Warn("the engine no longer tells of its containers", "err", err)
+					p.Log.Warn("the Docker Engine no longer sends events", "err", err)
 				}
 			}
 		}
@@ -84,7 +84,7 @@ func (i *instance) outOfMemory() {
 	ctx, cancel := context.WithTimeout(i.p.life, 2*stopTime)
 	defer cancel()
 	if err := i.kill(ctx); err != nil {
-		i.p.Log.Error("end a sandbox that is out of memory", "sandbox", i.id, "err", err)
+		i.p.Log.Error("failed to end a sandbox that ran out of memory", "sandbox", i.id, "err", err)
 	}
 }
 
@@ -189,7 +189,7 @@ func (i *instance) determineEnd(ctx context.Context) {
 	if ok, err := i.f.read(endingFile, &e); err != nil || !ok {
 		e = i.readExit(ctx)
 		if err := i.f.write(endingFile, e); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			i.p.Log.Error("write down how a sandbox ended", "sandbox", i.id, "err", err)
+			i.p.Log.Error("failed to record how a sandbox ended", "sandbox", i.id, "err", err)
 		}
 	}
 	i.mu.Lock()

@@ -26,13 +26,13 @@ func creationError(err error) error {
 		return brig.Errorf(brig.Unavailable, "the engine's disk is full").WithHint("free space where the engine keeps its data").Because(err)
 	}
 	return brig.Errorf(brig.CreationFailed, "the sandbox did not start").
-		WithHint("the server's log has what the Docker Engine said").Because(err)
+		WithHint("the server's log has the Docker Engine's message").Because(err)
 }
 
 func imageError(err error, name string) error {
 	if cerrdefs.IsNotFound(err) {
 		return brig.Errorf(brig.NotFound, "the engine has no image %q", brig.Clip(name, 200)).
-			WithHint("pull or build it at the engine, or let the provider pull what is missing").Because(err)
+			WithHint("pull or build it at the engine, or let the provider pull missing images").Because(err)
 	}
 	if cerrdefs.IsInvalidArgument(err) {
 		return brig.InvalidField("image", "%q names no image", brig.Clip(name, 200)).WithHint("give a reference as docker has them").Because(err)

@@ -189,7 +189,7 @@ func (i *instance) WaitMain(ctx context.Context) error {
 
 // logRelay logs a message from a session's relay, or from the engine about it.
 func (i *instance) logRelay(text string) {
-	i.p.Log.Warn("of a sandbox's session", "sandbox", i.id, "says", brig.Clip(text, 400))
+	i.p.Log.Warn("message of a sandbox's session", "sandbox", i.id, "message", brig.Clip(text, 400))
 }
 
 // Handle implements brig.Instance.
@@ -245,7 +245,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	if why != nil {
 		// The agent is stuck or was tampered with, so the end of the process
 		// tree cannot be confirmed. To be safe, the server ends the sandbox.
-		i.p.Log.WarnContext(ctx, "end a sandbox whose agent does not work", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", why)
+		i.p.Log.WarnContext(ctx, "failed to end a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", why)
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, brig.AgentLost))
 	}
 	if known, verdict := guest.SetLostResult(ctx, res, i.Exit(), err); known {
@@ -367,7 +367,7 @@ const stopTime = 10 * time.Second
 // expire ends a sandbox whose lease has expired.
 func (i *instance) expire() {
 	if err := i.Stop(i.p.life, 0, brig.LeaseExpired); err != nil {
-		i.p.Log.Error("end a sandbox whose lease is over", "sandbox", i.id, "err", err)
+		i.p.Log.Error("failed to end a sandbox whose lease has expired", "sandbox", i.id, "err", err)
 	}
 }
 

@@ -43,7 +43,7 @@ func (i *instance) Kept(ctx context.Context) (out []brig.Kept, err error) {
 	for _, n := range notes {
 		p, err := i.Guest.ReattachCarried(ctx, n.ID)
 		if brig.KindOf(err) == brig.NotFound {
-			i.p.Log.WarnContext(ctx, "a process that was kept is gone", "sandbox", i.id, "exec", n.ID)
+			i.p.Log.WarnContext(ctx, "a process ended while no server ran", "sandbox", i.id, "exec", n.ID)
 			continue
 		}
 		if err != nil {

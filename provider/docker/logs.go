@@ -53,7 +53,7 @@ func (i *instance) copyLog(ctx context.Context, follow bool) {
 		if ctx.Err() != nil {
 			return
 		}
-		i.p.Log.Warn("the engine no longer sends a sandbox's log", "sandbox", i.id, "err", err)
+		i.p.Log.Warn("the Docker Engine no longer sends a sandbox's log", "sandbox", i.id, "err", err)
 		select {
 		case <-i.done:
 			return

@@ -37,7 +37,7 @@ func (i *instance) Uplink(ctx context.Context, authority []byte) (brig.Uplink, e
 	if !i.currentOrder().Uplink {
 		err := brig.Errorf(brig.FailedPrecondition, "this sandbox was made without egress rules, and can be given none by the docker provider")
 		err.Field = "egress"
-		return nil, err.WithHint("make one with a rule: then rules can be changed while it runs")
+		return nil, err.WithHint("create a sandbox with a rule, to change its rules while it runs")
 	}
 	return i.Guest.Uplink(ctx, authority)
 }

@@ -183,7 +183,7 @@ func (a *api) sendOnce(ctx context.Context, r request, body []byte, out any) (ht
 	}
 	if int64(len(b)) > most {
 		return nil, brig.Errorf(brig.ConnectionFailed, "the service's answer to %s has more than %s", r.op, brig.FormatBytes(most)).
-			WithHint("see that api_url is that of an E2B control plane")
+			WithHint("check that api_url is the address of an E2B control plane")
 	}
 	if resp.StatusCode/100 != 2 {
 		return nil, failure(resp, b)
@@ -191,7 +191,7 @@ func (a *api) sendOnce(ctx context.Context, r request, body []byte, out any) (ht
 	if out != nil {
 		if err := json.Unmarshal(b, out); err != nil {
 			return nil, brig.Errorf(brig.ConnectionFailed, "the service's answer to %s is not what E2B's is", r.op).
-				WithHint("see that api_url is that of an E2B control plane").Because(err)
+				WithHint("check that api_url is the address of an E2B control plane").Because(err)
 		}
 	}
 	return resp.Header, nil
@@ -270,7 +270,7 @@ func failure(resp *http.Response, body []byte) error {
 	case code == http.StatusNotFound:
 		return brig.Errorf(brig.NotFound, "the E2B service knows nothing of it: %s", message).Because(cause)
 	case code == http.StatusTooManyRequests:
-		e := brig.Errorf(brig.RateLimited, "the E2B service takes no more calls for now").WithHint("wait, or ask E2B for more").Because(cause)
+		e := brig.Errorf(brig.RateLimited, "the E2B service rejects calls because of a rate limit").WithHint("wait, or ask E2B for more").Because(cause)
 		e.RetryAfter = retryAfter(resp.Header)
 		return e
 	case code >= 500:
@@ -320,7 +320,7 @@ type metadata struct {
 func (s *sandbox) check() error {
 	if !sandboxID.MatchString(s.SandboxID) || len(s.EnvdAccessToken) > maxToken {
 		return brig.Errorf(brig.ConnectionFailed, "the E2B service named a sandbox %q, which cannot be the id of one", brig.Clip(s.SandboxID, 60)).
-			WithHint("see that api_url is that of an E2B control plane")
+			WithHint("check that api_url is the address of an E2B control plane")
 	}
 	return nil
 }
@@ -383,7 +383,7 @@ const (
 func (a *api) list(ctx context.Context, metadata url.Values) ([]sandbox, error) {
 	var all []sandbox
 	odd := func(what string) error {
-		return brig.Errorf(brig.ConnectionFailed, "the E2B service's list of sandboxes %s", what).WithHint("see that api_url is that of an E2B control plane")
+		return brig.Errorf(brig.ConnectionFailed, "the E2B service's list of sandboxes %s", what).WithHint("check that api_url is the address of an E2B control plane")
 	}
 	for next, pages := "", 0; ; pages++ {
 		if pages == maxPages {
@@ -441,7 +441,7 @@ func (a *api) metrics(ctx context.Context, id string) ([]metric, error) {
 	}
 	list, err := remote.DecodeList[metric](all, maxMetrics)
 	if err != nil {
-		return nil, brig.Errorf(brig.ConnectionFailed, "the E2B service's metrics are not what E2B's are").Because(err)
+		return nil, brig.Errorf(brig.ConnectionFailed, "the E2B service's metrics are not in E2B's format").Because(err)
 	}
 	return list, nil
 }

@@ -22,8 +22,8 @@ type Config struct {
 	Domain       string `json:"domain" title:"Domain" doc:"The service's domain, if it is another than E2B's." placeholder:"e2b.app" form:"destination"`
 	APIURL       string `json:"api_url" title:"API" doc:"Where the control plane is, if it is not at api. of the domain." placeholder:"https://api.e2b.app" form:"destination"`
 	SandboxURL   string `json:"sandbox_url" title:"Sandboxes" doc:"Where sandboxes are reached, if it is not at a host of their own." placeholder:"https://sandbox.e2b.app" form:"destination"`
-	Template     string `json:"template" title:"Template" doc:"What sandboxes are made of that name no image." placeholder:"base"`
-	Account      string `json:"account" title:"Account" doc:"As whom the agent runs in a sandbox. As root files can have several owners, where the service lets root be root." options:"user,root"`
+	Template     string `json:"template" title:"Template" doc:"The template of sandboxes whose caller names no image." placeholder:"base"`
+	Account      string `json:"account" title:"Account" doc:"The user of the agent in a sandbox. With root, files can have several owners, if the service permits root." options:"user,root"`
 	Timeout      int    `json:"timeout" title:"Timeout" doc:"Seconds that a call of the API may take." min:"5" max:"300"`
 	AllowPrivate bool   `json:"allow_private" title:"Private addresses" doc:"Whether the service may be on this machine or in a private network." form:"destination"`
 	PinSHA256    string `json:"pin_sha256" title:"Certificate pin" doc:"The SHA-256 of the service's public key (SubjectPublicKeyInfo), in hex. No other is accepted then." placeholder:"64 hex digits" form:"destination"`
@@ -120,7 +120,7 @@ func (c *Config) sandboxAddress(id, domain string) (string, error) {
 	}
 	if !sandboxID.MatchString(id) {
 		return "", odd("the E2B service named a sandbox %q, which cannot be the id of one", brig.Clip(id, 60)).
-			WithHint("see that api_url is that of an E2B control plane")
+			WithHint("check that api_url is the address of an E2B control plane")
 	}
 	if c.SandboxURL != "" {
 		return strings.TrimSuffix(c.SandboxURL, "/"), nil

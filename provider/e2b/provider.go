@@ -104,7 +104,7 @@ func (p *Provider) storeTemplate(digest, id string) error {
 	}
 	if len(id) > maxTemplateID || len(p.templates) >= maxTemplates {
 		return brig.Errorf(brig.ConnectionFailed, "the E2B service has more templates, or longer names for them, than a team has").
-			WithHint("see that api_url is that of an E2B control plane")
+			WithHint("check that api_url is the address of an E2B control plane")
 	}
 	p.templates[digest] = id
 	dir := filepath.Join(p.site.Dir, "templates")

@@ -155,7 +155,7 @@ func (b *box) serviceError(err error) error {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
 		return brig.Errorf(brig.InvalidConfig, "the sandbox does not take its key").Because(err)
 	case connect.CodeResourceExhausted:
-		return brig.Errorf(brig.RateLimited, "the E2B service takes no more calls for now").Because(err)
+		return brig.Errorf(brig.RateLimited, "the E2B service rejects calls because of a rate limit").Because(err)
 	default:
 		return brig.Errorf(brig.ConnectionFailed, "the sandbox of the E2B service cannot be reached").WithHint("it may have ended; make another one").Because(err)
 	}

@@ -24,9 +24,9 @@ const Title = "Self-Managed"
 type Config struct {
 	Endpoint     string `json:"endpoint" title:"Endpoint" doc:"Where the executor manager listens." placeholder:"http://localhost:9385" form:"required"`
 	Timeout      int    `json:"timeout" title:"Timeout (seconds)" doc:"How long a program may take at most." min:"5" max:"300"`
-	MaxRetries   int    `json:"max_retries" title:"Retries" doc:"How often a call is repeated that cannot have begun." min:"0" max:"10"`
-	PoolSize     int    `json:"pool_size" title:"Programs at once" doc:"How many programs it is given at once." min:"1" max:"100"`
-	MaxMemory    string `json:"max_memory" title:"Memory" doc:"What a program gets there." options:"128m,256m,512m,1g"`
+	MaxRetries   int    `json:"max_retries" title:"Retries" doc:"The number of retries of a call that cannot have started." min:"0" max:"10"`
+	PoolSize     int    `json:"pool_size" title:"Programs at once" doc:"The number of concurrent programs." min:"1" max:"100"`
+	MaxMemory    string `json:"max_memory" title:"Memory" doc:"The memory limit of a program there." options:"128m,256m,512m,1g"`
 	AllowPrivate bool   `json:"allow_private" title:"Private network" doc:"The endpoint may be on this machine or in a private network, and there spoken with in plain HTTP. Without it only HTTPS to public addresses is."`
 	PinSHA256    string `json:"pin_sha256" title:"Pinned key" doc:"The SHA-256 of the public key in the endpoint's certificate, or in its authority's."`
 	Authority    string `json:"authority" title:"Authority" doc:"Certificates of additional CAs, in PEM, that may sign the endpoint's certificate." form:"multiline"`

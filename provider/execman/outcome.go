@@ -25,7 +25,7 @@ func resultError(r *v1.ExecmanResult) error {
 		return busyError("the executor manager takes no more requests for now").Because(said)
 	case r.Detail == v1.ExecmanUnsafe:
 		e := brig.Errorf(brig.PolicyBlocked, "Code is unsafe. %s", brig.Clip(strings.TrimSpace(r.Stderr), 1000)).
-			WithHint("leave that out; the executor manager's own configuration says what is screened")
+			WithHint("omit it; the executor manager's own configuration defines the screening")
 		e.Field = "code"
 		return e
 	}
@@ -57,7 +57,7 @@ func (p *Provider) fillOutcome(o *brig.Outcome, prog brig.Program, s source, sio
 		o.Error = &brig.ProgramError{
 			Code: brig.PolicyBlocked.Code(), Name: string(brig.PolicyBlocked),
 			Message:   "the executor manager allows no " + strings.ReplaceAll(cmp.Or(clipOptional(r.Unauthorized), "such access"), "_", " "),
-			Traceback: brig.Clip(r.Stderr, 4000), Hint: "leave that out, or choose another provider",
+			Traceback: brig.Clip(r.Stderr, 4000), Hint: "omit it, or choose another provider",
 		}
 	default:
 		o.ExitCode = failedExitCode(r.ExitCode)

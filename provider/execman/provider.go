@@ -102,7 +102,7 @@ func (p *Provider) Check(ctx context.Context) error {
 
 // loopError is the error for an endpoint that is this server itself.
 func loopError() *brig.Error {
-	e := brig.Errorf(brig.InvalidConfig, "the endpoint is this server's own executor manager API: its programs would come back to it").
+	e := brig.Errorf(brig.InvalidConfig, "the endpoint is this server's own executor manager API, so programs would loop").
 		WithHint("give the address of another executor manager, or activate another provider")
 	e.Field = "endpoint"
 	return e
@@ -110,7 +110,7 @@ func loopError() *brig.Error {
 
 func unexpectedAnswerError() *brig.Error {
 	return brig.Errorf(brig.ConnectionFailed, "what answers at the endpoint is no executor manager").
-		WithHint("have an operator look at the provider's endpoint: GET /healthz should say {\"status\":\"ok\"}")
+		WithHint("have an operator check the provider's endpoint: GET /healthz must return {\"status\":\"ok\"}")
 }
 
 // errOutOfTime ends a call whose program exceeded its timeout.

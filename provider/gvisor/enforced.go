@@ -53,7 +53,7 @@ func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement
 		for _, a := range inspectedAreas() { // older shims do not support this request
 			s.areas[a].Lower(brig.LevelGaps, "the host cannot look at this machine's processes")
 		}
-		i.p.Log.WarnContext(ctx, "look at a sandbox's processes", "sandbox", i.id, "err", err)
+		i.p.Log.WarnContext(ctx, "failed to inspect the processes of a sandbox", "sandbox", i.id, "err", err)
 	}
 	out := map[brig.Area]brig.Enforcement{}
 	for a, e := range s.areas {

@@ -130,7 +130,7 @@ func (i *instance) cgroupName() string {
 	}
 	groups, _, err := i.p.groups()
 	if err != nil {
-		i.p.Log.Warn("look for the cgroup of a sandbox", "sandbox", i.id, "err", err)
+		i.p.Log.Warn("failed to find the cgroup of a sandbox", "sandbox", i.id, "err", err)
 	}
 	for _, name := range groups {
 		if filepath.Base(name) == string(i.id) {
@@ -150,7 +150,7 @@ func (i *instance) determineEnd() {
 		if i.isSaved() {
 			e.Reason = brig.Saved
 			if err := i.removeRest(); err != nil {
-				i.p.Log.Warn("remove the rest of a saved sandbox whose shim was killed", "sandbox", i.id, "err", err)
+				i.p.Log.Warn("failed to remove the remains of a saved sandbox whose shim was killed", "sandbox", i.id, "err", err)
 			}
 		} else if name := i.cgroupName(); name != "" {
 			if g, err := cgroup.Open(name); err == nil {
@@ -185,7 +185,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 		if i.Guest.Grace > 0 {
 			reason = brig.Killed // a one-shot ends after its command anyway
 		} else {
-			i.p.Log.WarnContext(ctx, "end a sandbox whose agent does not work", "sandbox", i.id, "exec", id, "reason", reason, "err", why)
+			i.p.Log.WarnContext(ctx, "failed to end a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", reason, "err", why)
 		}
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, reason))
 	}

@@ -220,7 +220,7 @@ func (p *Provider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error
 	switch {
 	case errors.Is(err, seal.ErrForged):
 		return brig.Errorf(brig.FailedPrecondition, "the save cannot be decrypted: its file was changed or damaged, or belongs to another save").
-			WithHint("put back the file of this save, if there is a backup, or remove the sandbox").Because(err)
+			WithHint("restore the file of this save from a backup, or remove the sandbox").Because(err)
 	case err != nil:
 		return packError(err, "unpack the save")
 	}

@@ -367,7 +367,7 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	if o.Share != "" {
 		// A missing weight affects only the priority, so log the error.
 		if err := p.shares.add(i, o.Share, i.cgroupName() == cgroupOf(p.DataDir, "", id)); err != nil {
-			p.Log.WarnContext(ctx, "weigh a sandbox", "sandbox", id, "err", err)
+			p.Log.WarnContext(ctx, "failed to set the weight of a sandbox", "sandbox", id, "err", err)
 		}
 	}
 	return i, nil
@@ -497,7 +497,7 @@ func (p *Provider) awaitTethered(ctx context.Context, id brig.ID) {
 			return
 		}
 		if _, _, err := p.sweepOne(ctx, id); err != nil {
-			p.Log.WarnContext(ctx, "remove a sandbox whose process is gone", "sandbox", id, "err", err)
+			p.Log.WarnContext(ctx, "failed to remove a sandbox whose process has ended", "sandbox", id, "err", err)
 		}
 	}()
 }

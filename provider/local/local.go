@@ -85,7 +85,7 @@ var (
 
 func openProvider(_ context.Context, site brig.Site, c *Config) (brig.Provider, error) {
 	if wrong := c.Wrong(); len(wrong) > 0 {
-		return nil, guest.ConfigError(wrong).WithHint("set accept_no_isolation if programs may do on this machine what they want; otherwise use gvisor")
+		return nil, guest.ConfigError(wrong).WithHint("set accept_no_isolation if programs need no isolation from this machine; otherwise use gvisor")
 	}
 	root := filepath.Join(site.Dir, "keeper")
 	if c.WorkDir != "" {
@@ -131,7 +131,7 @@ func (p *Provider) connect(context.Context) (io.ReadWriteCloser, error) {
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, brig.Errorf(brig.Unavailable, "the agent's program does not start").WithHint("see that the server's data folder may hold programs").Because(err)
+		return nil, brig.Errorf(brig.Unavailable, "the agent's program does not start").WithHint("mount the server's data folder without noexec").Because(err)
 	}
 	return &pipes{in, out, cmd}, nil
 }

@@ -28,7 +28,7 @@ type Config struct {
 	Password    string `json:"password" title:"Password" form:"secret"`
 	PrivateKey  string `json:"private_key" title:"Private key" doc:"As ssh-keygen writes it." form:"secret,multiline"`
 	Passphrase  string `json:"passphrase" title:"Passphrase of the key" form:"secret"`
-	KnownHosts  string `json:"known_hosts" title:"Known hosts" doc:"The machine's keys, as in known_hosts or as ssh-keyscan writes them. Without them or a fingerprint it is not connected to." form:"multiline,destination"`
+	KnownHosts  string `json:"known_hosts" title:"Known hosts" doc:"The machine's host keys, in the format of known_hosts or ssh-keyscan. Brig connects only with these or a fingerprint." form:"multiline,destination"`
 	Fingerprint string `json:"fingerprint" title:"Fingerprint" doc:"Of the machine's key, instead of known hosts." placeholder:"SHA256:…" form:"destination"`
 	PythonBin   string `json:"python_bin" title:"Python" doc:"The interpreter of Python programs there."`
 	NodeBin     string `json:"node_bin" title:"Node.js" doc:"The interpreter of JavaScript programs there."`

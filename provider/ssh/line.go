@@ -304,13 +304,13 @@ func (l *dialer) run(ctx context.Context, script string, in io.Reader) (string, 
 	s.Stdin, s.Stdout, s.Stderr = in, out, errs
 	err = s.Run("/bin/sh -c " + quote(script))
 	if out.cut || errs.cut {
-		return "", brig.Errorf(brig.Unavailable, "%s writes more than %s, and is no machine of the kind that is needed", l.config.Host, brig.FormatBytes(maxWritten)).
-			WithHint("see what its shell prints at the beginning of a session").Because(err)
+		return "", brig.Errorf(brig.Unavailable, "%s writes more than %s, so it is not a supported machine", l.config.Host, brig.FormatBytes(maxWritten)).
+			WithHint("check what its shell prints at the start of a session").Because(err)
 	}
 	if err != nil {
 		if _, ended := errors.AsType[*ssh.ExitError](err); ended {
 			return "", brig.Errorf(brig.Unavailable, "%s cannot be used", l.config.Host).
-				WithHint("it needs a shell, coreutils and a folder that may hold programs; the server's log has the cause").
+				WithHint("it needs a shell, coreutils and a folder without noexec; the server's log has the cause").
 				Because(fmt.Errorf("%w: %s", err, brig.Clip(string(errs.kept), 300)))
 		}
 		return "", l.failure(errors.Join(context.Cause(ctx), err))

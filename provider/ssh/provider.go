@@ -72,7 +72,7 @@ func openProvider(ctx context.Context, site brig.Site, c *Config) (*Provider, er
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if _, err := p.copyAgent(ctx); err != nil && site.Log != nil {
-		site.Log.Warn("the machine behind SSH cannot be used yet", "provider", site.ID, "error", err)
+		site.Log.Warn("the SSH host is not available yet", "provider", site.ID, "error", err)
 	}
 	return p, nil
 }
@@ -121,7 +121,7 @@ func (p *Provider) copyAgent(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if f := strings.Fields(got); len(f) == 0 || f[0] != sum {
-			return "", brig.Errorf(brig.Unavailable, "the agent did not arrive at %s as it was sent", p.config.Host).WithHint("see that its disk is not full")
+			return "", brig.Errorf(brig.Unavailable, "the copy of the agent on %s is damaged", p.config.Host).WithHint("see that its disk is not full")
 		}
 	}
 	p.copiedAgent = at

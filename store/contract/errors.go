@@ -22,13 +22,13 @@ func NoSandbox(name string) error {
 // NoExec returns the error for an unknown execution of a sandbox.
 func NoExec(id string) error {
 	return brig.Errorf(brig.NotFound, "no execution %q", clip(id)).
-		WithHint("list the sandbox's executions to see what is remembered")
+		WithHint("list the sandbox's executions to see which records exist")
 }
 
 // NoRun returns the error for a name without a stored outcome.
 func NoRun(name string) error {
 	return brig.Errorf(brig.NotFound, "no run %q", clip(name)).
-		WithHint("outcomes are remembered for a while only; run the program again")
+		WithHint("results are stored for a limited time; run the program again")
 }
 
 // NameTaken returns the error for a name that a sandbox of the tenant already
@@ -58,7 +58,7 @@ func badLimit(limit int) error {
 
 func badCursor() error {
 	return brig.InvalidField("cursor", "this cursor is not from a list").
-		WithHint("use the next cursor of the page before, or leave it out to begin anew")
+		WithHint("use the next cursor of the previous page, or omit it to start again")
 }
 
 // UnknownKey returns the error for an invalid key.

@@ -40,7 +40,7 @@ func (s processes) StreamInput(ctx context.Context, in *connect.ClientStream[pb.
 			}
 		case *pb.StreamInputRequest_Data:
 			if p == nil {
-				return nil, s.failure(ctx, brig.Errorf(brig.InvalidArgument, "data comes before a process is selected"))
+				return nil, s.failure(ctx, brig.Errorf(brig.InvalidArgument, "data precedes the selection of a process"))
 			}
 			if err := s.input(ctx, p, r.GetData().GetInput()); err != nil {
 				return nil, err
@@ -48,7 +48,7 @@ func (s processes) StreamInput(ctx context.Context, in *connect.ClientStream[pb.
 			bodyOf(ctx).releaseRead()
 		case *pb.StreamInputRequest_Keepalive:
 		default:
-			return nil, s.failure(ctx, brig.Errorf(brig.InvalidArgument, "an event is empty"))
+			return nil, s.failure(ctx, brig.Errorf(brig.InvalidArgument, "empty event"))
 		}
 	}
 	if err := in.Err(); err != nil {
@@ -75,7 +75,7 @@ func (s processes) input(ctx context.Context, p *brig.ProcessInfo, in *pb.Proces
 		}
 		data = in.GetPty()
 	default:
-		return s.failure(ctx, brig.Errorf(brig.InvalidArgument, "there is no input"))
+		return s.failure(ctx, brig.Errorf(brig.InvalidArgument, "the request has no input"))
 	}
 	if len(data) == 0 {
 		return nil
