@@ -79,7 +79,7 @@ export function App() {
   );
 }
 
-/** Waiting is shown until a page is there. */
+/** Waiting is shown while a page loads. */
 function Waiting() {
   return (
     <>

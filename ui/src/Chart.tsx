@@ -23,7 +23,7 @@ const clock = (t: number) => new Date(t * 1000).toLocaleTimeString([], { hour: "
 
 const strokes = ["#228be6", "#e8590c"];
 
-/** Chart shows figures over time. */
+/** Chart shows values over time. */
 export function Chart({ title, now, times, values, names, format, most, height = 160, dots, binary, seconds }: Props) {
   const at = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);

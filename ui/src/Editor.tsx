@@ -10,7 +10,7 @@ import { useEffect, useRef } from "react";
 
 const languages = { python: python, javascript: javascript, typescript: () => javascript({ typescript: true }) } as Record<string, (() => ReturnType<typeof python>) | undefined>;
 
-// Colors that can be read in light and in dark.
+// Colors that are readable in the light and the dark scheme.
 const color = (name: string) => ({ color: `light-dark(var(--mantine-color-${name}-light-color), var(--mantine-color-${name}-4))` });
 const colors = HighlightStyle.define([
   { tag: [tags.keyword, tags.operatorKeyword], ...color("violet") },
@@ -27,7 +27,7 @@ interface Props {
   onSubmit: () => void;
 }
 
-/** Editor is for code. Tab indents; Escape and Tab leave it. */
+/** Editor is a code editor. Tab indents; Escape and then Tab moves the focus. */
 export function Editor({ value, language, onChange, onSubmit }: Props) {
   const at = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView>(null);
@@ -54,7 +54,7 @@ export function Editor({ value, language, onChange, onSubmit }: Props) {
     });
     view.current = v;
     return () => v.destroy();
-    // Another language is another editor; what is typed comes back by onChange.
+    // A change of the language creates a new editor. The text is kept through onChange.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [language]);
   useEffect(() => {

@@ -1,13 +1,13 @@
-// What the server says and is asked, by fetch. The session is in a cookie that
-// this page cannot read; what changes something carries its token besides, which
-// the server shows once, when the session begins.
+// Requests to the server. The session is in a cookie that this page cannot read.
+// Requests that change something also carry the session's token, which the server
+// returns once, when the session begins.
 
 export interface FieldError {
   field: string;
   message: string;
 }
 
-/** ApiError is an answer that is no success, in the server's own words. */
+/** ApiError is an error response of the server. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -21,9 +21,9 @@ export class ApiError extends Error {
   }
 }
 
-// The session's token is in the storage of this origin. A browser sends cookies
-// to every port of a host; what is stored stays with this port. The page that
-// ends a login at the identity provider writes the same item.
+// The session's token is in localStorage, which belongs to this port. Cookies do not:
+// a browser sends them to every port of a host. The landing page of a login writes
+// the same item.
 const item = "brig_csrf";
 
 /** hasToken reports whether this browser has a session's token. */
@@ -50,7 +50,7 @@ function headers(body: unknown): HeadersInit {
   return h;
 }
 
-// reach is fetch, which says in words that nobody answers.
+// reach is fetch with an error message for a server that does not respond.
 async function reach(path: string, init: RequestInit): Promise<Response> {
   try {
     return await fetch(path, { ...init, credentials: "same-origin" });
@@ -71,29 +71,29 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
   return r;
 }
 
-/** call asks for JSON; an empty answer is undefined. */
+/** call requests JSON; an empty response is undefined. */
 export async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   const r = await send(method, path, body, signal);
   const text = await r.text();
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
-/** text asks for text. */
+/** text requests text. */
 export async function text(path: string, signal?: AbortSignal): Promise<string> {
   return (await send("GET", path, undefined, signal)).text();
 }
 
 export const get = <T>(path: string, signal?: AbortSignal) => call<T>("GET", path, undefined, signal);
 
-/** login begins a session with a key, which nothing here keeps. */
+/** login begins a session with a key, and does not store the key. */
 export async function login(key: string): Promise<void> {
   const r = await reach("/v1/auth/session", { method: "POST", headers: { Authorization: `Bearer ${key}` } });
   if (!r.ok) throw await problem(r);
   localStorage.setItem(item, (await r.json()).csrf);
 }
 
-/** events reads a stream of JSON lines as it comes. What it says of an error is
- * thrown, like that of any answer. */
+/** events reads a stream of JSON lines as they arrive. It throws an error in the
+ * stream, like that of a response. */
 export async function* events<T extends { event: string }>(method: string, path: string, body?: unknown, signal?: AbortSignal): AsyncGenerator<T> {
   const r = await reach(path, {
     method,
@@ -118,7 +118,7 @@ export async function* events<T extends { event: string }>(method: string, path:
   }
 }
 
-/** bytesOf is what a chunk of output holds. */
+/** bytesOf returns the bytes of a chunk of output. */
 export function bytesOf(c: { data?: string; data_b64?: string }): Uint8Array {
   if (c.data_b64) return Uint8Array.from(atob(c.data_b64), (x) => x.charCodeAt(0));
   return new TextEncoder().encode(c.data ?? "");

@@ -27,7 +27,7 @@ export interface Selection {
 
 const query = (s: Selection) => (s.sandbox ? `&sandbox=${path(s.sandbox)}` : "") + (s.since ? `&since=${path(s.since)}` : "");
 
-/** older reads backwards until it has found enough lines. */
+/** older reads backwards until it has enough lines. */
 async function older(r: Read, s: Selection, enough: number, signal?: AbortSignal): Promise<Read> {
   let { oldest, lines } = r;
   const had = lines.length;
@@ -41,7 +41,7 @@ async function older(r: Read, s: Selection, enough: number, signal?: AbortSignal
   return { ...r, oldest, lines };
 }
 
-/** newer reads the lines since the last time. */
+/** newer reads the lines since the last call. */
 async function newer(r: Read, s: Selection, signal?: AbortSignal): Promise<Read> {
   let { head, lines } = r;
   for (;;) {
@@ -85,7 +85,7 @@ export function useLog(s: Selection, enabled = true, enough = 200) {
 
 export type Status = "ok" | "failed" | "refused" | "running" | "seen";
 
-/** Operation is what was done: its intent and its outcome, as far as they are read. */
+/** Operation is an operation in the log: its intent and its outcome, if they have been read. */
 export interface Operation {
   seq: number;
   time: string;
@@ -101,7 +101,7 @@ export interface Operation {
 
 const within = (part: Record<string, string> = {}, all: Record<string, string> = {}) => Object.entries(part).every(([k, v]) => all[k] === v);
 
-/** pair makes one operation of each intent and its outcome, newest first. */
+/** pair combines each intent with its outcome, newest first. */
 export function pair(lines: AuditLine[]): Operation[] {
   const open: AuditLine[] = [];
   const out: Operation[] = [];
@@ -144,10 +144,10 @@ const words = (s = "") => s.replaceAll("_", " ");
 
 const programs: Record<string, string> = { run: "run", "sandbox.exec": "command", "context.run": "code", "process.start": "process", "tool.run": "tool" };
 
-/** kindOf is what kind of execution an operation was; undefined if it was none. */
+/** kindOf returns the kind of an execution, or undefined for other operations. */
 export const kindOf = (o: Operation): string | undefined => programs[o.op];
 
-/** whatOf says what an execution ran. */
+/** whatOf returns the program of an execution. */
 export function whatOf(o: Operation): string {
   const d = o.detail;
   if (d.command) return d.command;
@@ -155,5 +155,5 @@ export function whatOf(o: Operation): string {
   return d.path ?? d.name ?? "";
 }
 
-/** labelsOf is the labels of an operation's sandbox. */
+/** labelsOf returns the labels of an operation's sandbox. */
 export const labelsOf = (o: Operation) => Object.entries(o.detail).filter(([k]) => k.startsWith("label.")).map(([k, v]) => `${k.slice(6)}=${v}`);

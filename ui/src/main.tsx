@@ -9,7 +9,7 @@ import { App } from "./App";
 import { readable, theme } from "./theme";
 
 const client: QueryClient = new QueryClient({
-  // Whoever has no session any more is asked to log in.
+  // Show the login if the session has ended.
   queryCache: new QueryCache({
     onError: (e, query) => {
       if (e instanceof ApiError && e.status === 401 && query.queryKey[0] !== "whoami") client.invalidateQueries({ queryKey: ["whoami"] });
@@ -19,7 +19,7 @@ const client: QueryClient = new QueryClient({
     queries: {
       refetchInterval: 5000,
       staleTime: 1000,
-      // What the server has refused it refuses again.
+      // Do not retry a request that the server has rejected.
       retry: (n, e) => !(e instanceof ApiError && e.status < 500) && n < 3,
     },
   },

@@ -13,7 +13,7 @@ export interface Whoami {
 export type Role = "viewer" | "member" | "admin" | "operator";
 const roles: Role[] = ["viewer", "member", "admin", "operator"];
 
-/** may reports whether somebody has at least a role. */
+/** may reports whether a role is at least another one. */
 export const may = (who: Whoami, least: Role) => roles.indexOf(who.role) >= roles.indexOf(least);
 
 export interface Route {
@@ -74,7 +74,7 @@ export interface EgressRule {
   deny?: boolean;
 }
 
-/** Measured is what a running sandbox uses. */
+/** Measured is the resource usage of a running sandbox. */
 export interface Measured {
   at: string;
   cpu_ms: number;

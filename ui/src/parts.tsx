@@ -1,4 +1,4 @@
-// Small parts that several pages have.
+// Components that several pages share.
 
 import { Alert, Anchor, Badge, Button, Code, Group, Loader, Modal, Stack, Table, Text, TextInput, Title, VisuallyHidden } from "@mantine/core";
 import { useDisclosure } from "@mantine/hooks";
@@ -10,7 +10,7 @@ import { ApiError } from "./api";
 import type { Enforcement } from "./nouns";
 import { ago } from "./time";
 
-/** Problem says what went wrong, and what to do about it. */
+/** Problem shows an error and its fix. */
 export function Problem({ error }: { error: unknown }) {
   const e = error instanceof ApiError ? error : undefined;
   return (
@@ -25,7 +25,7 @@ export function Problem({ error }: { error: unknown }) {
   );
 }
 
-/** Empty says that there is nothing, and below it what to do about that. */
+/** Empty is shown in place of an empty list, with a next step. */
 export function Empty({ children, next }: { children: ReactNode; next?: ReactNode }) {
   return (
     <Stack gap="md" py="xl" maw={720} mx="auto">
@@ -65,7 +65,7 @@ export function Go({ to, inline, children }: { to: string; inline?: boolean; chi
   );
 }
 
-/** Heading is a page's title, with what can be done beside it. */
+/** Heading is a page's title, with actions beside it. */
 export function Heading({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <Group justify="space-between" mb="md" gap="xs">
@@ -77,7 +77,7 @@ export function Heading({ title, children }: { title: string; children?: ReactNo
   );
 }
 
-/** Fetched shows what was asked for when it is there, and why it is not, or not the newest. */
+/** Fetched shows fetched data, or the error if it is missing or outdated. */
 export function Fetched<T>({ query, children }: { query: UseQueryResult<T>; children: (data: T) => ReactNode }) {
   if (query.data !== undefined)
     return (
@@ -109,7 +109,7 @@ export function Rows({ head, children, empty, next }: { head: string[]; children
   );
 }
 
-/** useDo does something that changes what is shown, and says how it went, unless the page itself says what went wrong. */
+/** useDo runs an action, refreshes the data, and shows a notification, unless the page shows the error itself. */
 export function useDo<A = void, R = unknown>(f: (a: A) => Promise<R>, done?: string | ((r: R) => void), quiet = false) {
   const client = useQueryClient();
   return useMutation({
@@ -134,7 +134,7 @@ interface SureProps {
   onYes: () => void;
 }
 
-/** Sure is a button that asks before it does what cannot be undone. */
+/** Sure is a button that asks for confirmation before an irreversible action. */
 export function Sure({ label, question, type, onYes }: SureProps) {
   const [open, { open: ask, close }] = useDisclosure();
   const [typed, setTyped] = useState("");
@@ -193,7 +193,7 @@ export function State({ value, says }: { value: string; says?: string }) {
   );
 }
 
-/** Ago is how long ago something was; the exact time appears when pointed at. */
+/** Ago shows the age of a time; the exact time appears on hover. */
 export function Ago({ at }: { at?: string }) {
   return at ? (
     <time dateTime={at} title={when(at)} style={{ whiteSpace: "nowrap" }}>
@@ -202,7 +202,7 @@ export function Ago({ at }: { at?: string }) {
   ) : null;
 }
 
-/** Output is what a program wrote. */
+/** Output shows the output of a program. */
 export function Output({ children }: { children: string }) {
   return (
     <Code block mah={420} tabIndex={0} style={{ overflow: "auto", whiteSpace: "pre-wrap", overflowWrap: "anywhere" }}>
@@ -222,7 +222,7 @@ export function when(t: string | undefined): string {
   return t ? new Date(t).toLocaleString() : "";
 }
 
-/** Enforced is how far each area of a policy is enforced, and how. */
+/** Enforced shows the level of enforcement of each area of a policy. */
 export function Enforced({ areas }: { areas: Record<string, Enforcement> }) {
   return (
     <Rows head={["Area", "Level", "How", "Gaps"]} empty="Nothing is known of it.">

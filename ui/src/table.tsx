@@ -40,7 +40,7 @@ interface Props<T> {
   below?: ReactNode;
 }
 
-/** List is a table with search, filters, order and pages, which the address keeps. */
+/** List is a table with search, filters, order and pages, whose state is in the URL. */
 export function List<T>({ name, rows, id, columns, text, filters = [], bulk = [], empty, size = 50, onOpen, details = !!onOpen, below }: Props<T>) {
   const [params, setParams] = useSearchParams();
   const [page, setPage] = useState(1);
@@ -95,7 +95,7 @@ export function List<T>({ name, rows, id, columns, text, filters = [], bulk = []
       });
     }
     return out;
-    // The columns and filters are made anew by each render; rows and parameters decide.
+    // Each render creates new columns and filters, so only rows and parameters are dependencies.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [rows, params]);
   if (rows.length === 0 && !q && filters.every((f) => params.getAll(f.name).length === 0)) return <>{empty}{below}</>;
@@ -201,7 +201,7 @@ function Head<T>({ column: c, order, onOrder }: { column: Column<T>; order: stri
   );
 }
 
-/** counted is a number of things, in the singular if there is one. */
+/** counted returns a number with its noun, in the singular for one. */
 function counted(n: number, name: string): string {
   return `${n} ${n === 1 ? name.replace(/ies$/, "y").replace(/(x|ss)es$/, "$1").replace(/([^s])s$/, "$1") : name}`;
 }

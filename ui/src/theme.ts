@@ -6,7 +6,7 @@ export const theme = createTheme({
   defaultRadius: "md",
   fontFamily: "system-ui, sans-serif",
   components: {
-    // The page has one banner; the head of a dialog is none.
+    // The page has one banner, and the header of a dialog is not one.
     Modal: { defaultProps: { closeButtonProps: { "aria-label": "Close" }, attributes: { header: { role: "none" } } } },
     Drawer: { defaultProps: { closeButtonProps: { "aria-label": "Close" }, attributes: { header: { role: "none" } } } },
     Badge: { defaultProps: { tt: "none" } },

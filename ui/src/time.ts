@@ -1,4 +1,4 @@
-// Times and amounts, as people say them.
+// Formats times and amounts for people.
 
 const steps: [number, string][] = [
   [86_400_000, "d"],
@@ -7,7 +7,7 @@ const steps: [number, string][] = [
   [1000, "s"],
 ];
 
-/** span is a duration in one unit, or two of them if it is short of the next. */
+/** span formats a duration in one unit, or in two for a small number of the larger one. */
 export function span(ms: number | undefined): string {
   if (ms === undefined || Number.isNaN(ms)) return "";
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
@@ -22,7 +22,7 @@ export function span(ms: number | undefined): string {
   return "";
 }
 
-/** ago is how long ago a time was. */
+/** ago formats the time since a moment. */
 export function ago(t: string | undefined): string {
   if (!t) return "";
   const ms = Date.now() - Date.parse(t);
@@ -30,7 +30,7 @@ export function ago(t: string | undefined): string {
   return `${rough(ms)} ago`;
 }
 
-/** until is how long it is to a time. */
+/** until formats the time until a moment. */
 export function until(t: string | undefined): string {
   if (!t) return "";
   const ms = Date.parse(t) - Date.now();

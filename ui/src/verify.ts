@@ -1,8 +1,8 @@
 import { get } from "./api";
 import type { AuditLine } from "./nouns";
 
-// The chain of the audit log, as package audit makes it: each line's hash is
-// over its fields, each behind its length, and over the hash before.
+// Verifies the chain of the audit log, like package audit: each line's hash covers
+// its fields, each after its length, and the previous hash.
 
 export interface Verdict {
   ok: boolean;
@@ -46,13 +46,13 @@ class Bytes {
   }
 }
 
-// nanoseconds of a time as the API writes it, which is more than a Date holds.
+// nanoseconds of a time from the API, which has a higher precision than Date.
 function clock(t: string): [bigint, bigint] {
   const fraction = /\.(\d+)Z$/.exec(t)?.[1] ?? "";
   return [BigInt(Math.floor(Date.parse(t.replace(/\.\d+Z$/, "Z")) / 1000)), BigInt(fraction.padEnd(9, "0"))];
 }
 
-/** byBytes is the order of Go's strings: of their bytes, not of UTF-16. */
+/** byBytes compares strings by their UTF-8 bytes, like Go, and not by UTF-16. */
 function byBytes(a: string, b: string): number {
   const x = encoder.encode(a);
   const y = encoder.encode(b);
@@ -60,7 +60,7 @@ function byBytes(a: string, b: string): number {
   return x.length - y.length;
 }
 
-/** hashOf is the hash that a line must have. */
+/** hashOf computes the hash of a line. */
 export async function hashOf(l: AuditLine & { tenant: string }): Promise<string> {
   const b = new Bytes();
   b.put("brig audit line 1");
@@ -77,7 +77,7 @@ export async function hashOf(l: AuditLine & { tenant: string }): Promise<string>
   return Array.from(new Uint8Array(sum), (x) => x.toString(16).padStart(2, "0")).join("");
 }
 
-/** verify reads the tenant's whole log and says whether it is one chain. */
+/** verify reads the tenant's whole log, and reports whether it is one chain. */
 export async function verify(): Promise<Verdict> {
   if (!globalThis.crypto?.subtle) return { ok: false, message: "This browser hashes on https and localhost only: brig audit export | brig audit verify" };
   try {

@@ -31,7 +31,7 @@ export const textOf = (o: Operation) => `${o.op} ${o.actor} ${o.says} ${o.sandbo
 
 const ranges: Record<string, number> = { "24 hours": 86_400_000, "30 days": 30 * 86_400_000, All: 0 };
 
-/** Audit is the tenant's log: what was done, by whom, and that it is whole. */
+/** Audit shows the tenant's audit log, and verifies it. */
 export default function Audit({ who }: { who: Whoami }) {
   const [verdict, setVerdict] = useState<Verdict>();
   const [checking, setChecking] = useState(false);
@@ -85,7 +85,7 @@ export default function Audit({ who }: { who: Whoami }) {
   );
 }
 
-/** Entry shows all that the log has of an operation. */
+/** Entry shows all details of an operation. */
 export function Entry({ of: o, onClose }: { of?: Operation; onClose: () => void }) {
   return (
     <Drawer opened={!!o} onClose={onClose} position="right" size="lg" title={o?.op}>

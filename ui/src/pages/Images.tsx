@@ -112,7 +112,7 @@ interface Job {
   error?: unknown;
 }
 
-/** useJobs runs pulls and builds, and says how far they are. */
+/** useJobs runs pulls and builds, and reports their progress. */
 function useJobs() {
   const client = useQueryClient();
   const [jobs, setJobs] = useState<Job[]>([]);

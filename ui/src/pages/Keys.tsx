@@ -115,7 +115,7 @@ export default function Keys({ who }: { who: Whoami }) {
   );
 }
 
-/** Revoke asks before it revokes a key, and warns about the one that is in use here. */
+/** Revoke revokes a key after a confirmation, and warns if this page uses the key. */
 function Revoke({ of: k, mine, sessions, onYes }: { of: Key; mine: boolean; sessions: number; onYes: () => void }) {
   const used = k.last_used ? `It was last used ${ago(k.last_used)}.` : "It was never used.";
   return (

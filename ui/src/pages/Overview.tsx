@@ -13,7 +13,7 @@ const Chart = lazy(() => import("../Chart").then((m) => ({ default: m.Chart })))
 const day = (back: number) => new Date(Date.now() - back * 86_400_000).toISOString().slice(0, 10);
 const days = 14;
 
-/** Overview says how the server and the tenant are. */
+/** Overview shows the state of the server and the tenant. */
 export default function Overview({ who }: { who: Whoami }) {
   const admin = may(who, "admin");
   const operator = may(who, "operator");

@@ -105,7 +105,7 @@ function Editor({ provider: p, onClose }: { provider: Provider; onClose: () => v
   const trial = useDo(() => call<ProviderTest>("POST", `/v1/providers/${path(p.id)}/test`, p.home ? {} : { config: given() }), setResult, true);
   const error = save.error ?? trial.error;
   const wrong = error instanceof ApiError ? Object.fromEntries(error.fields.map((f) => [f.field, f.message])) : {};
-  // What is wrong may be out of sight.
+  // Scroll to the error, which may be out of view.
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {
     const field = form.current?.querySelector<HTMLElement>("[aria-invalid=true]");
@@ -127,8 +127,8 @@ function Editor({ provider: p, onClose }: { provider: Provider; onClose: () => v
             <FieldInput key={f.name} field={f} value={values[f.name]} error={wrong[f.name]} onChange={(v) => setValues({ ...values, [f.name]: v })} />
           ))}
           <Group grow align="flex-start">
-            <TextInput label="Region" description="As routing names it" value={terms.region ?? ""} onChange={(e) => setTerms({ ...terms, region: e.currentTarget.value })} />
-            <NumberInput label="At once" description="0 is no bound" min={0} value={terms.max ?? 0} onChange={(v) => setTerms({ ...terms, max: Number(v) || 0 })} />
+            <TextInput label="Region" description="Used by routing" value={terms.region ?? ""} onChange={(e) => setTerms({ ...terms, region: e.currentTarget.value })} />
+            <NumberInput label="At once" description="0 means unlimited" min={0} value={terms.max ?? 0} onChange={(v) => setTerms({ ...terms, max: Number(v) || 0 })} />
             <NumberInput label="Price of a second" description="For accounts and routing" min={0} step={0.001} value={terms.second ?? 0} onChange={(v) => setTerms({ ...terms, second: Number(v) || 0 })} />
           </Group>
           <Group>
@@ -175,7 +175,7 @@ function FieldInput({ field: f, value, error, onChange }: { field: Field; value:
     case f.type === "boolean":
       return <Switch label={f.label} description={f.description} disabled={f.readonly} checked={value === true} error={error} onChange={(e) => onChange(e.currentTarget.checked)} />;
     case f.type === "integer" || f.type === "number":
-      // The server says what is out of range, in words that say what is not.
+      // The server checks the range, and its message has the limits.
       return <NumberInput {...common} allowDecimal={f.type === "number"} clampBehavior="none" value={value as number} onChange={(v) => onChange(v === "" ? undefined : v)} rightSection={range(f)} rightSectionWidth={90} />;
     case f.type === "array":
       return <TagsInput {...common} value={(value as string[]) ?? []} onChange={onChange} />;

@@ -15,7 +15,7 @@ const samples: Record<string, string> = {
 
 type Event = { event: string; data?: string; data_b64?: string } & Partial<Outcome>;
 
-/** Run runs a program in a sandbox of its own. */
+/** Run runs a program in a new sandbox. */
 export default function Run({ who }: { who: Whoami }) {
   const [language, setLanguage] = useState("python");
   const [code, setCode] = useState(samples.python!);

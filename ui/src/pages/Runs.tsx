@@ -22,7 +22,7 @@ const columns: Column<Operation>[] = [
   { title: "By", cell: (o) => o.actor, sort: (o) => o.actor, wide: true },
 ];
 
-/** Runs is the history of executions, as the audit log has it. */
+/** Runs shows the history of executions from the audit log. */
 export default function Runs({ who }: { who: Whoami }) {
   const [params, setParams] = useSearchParams();
   const range = ranges[params.get("range") ?? ""] === undefined ? "7 days" : params.get("range")!;
@@ -118,7 +118,7 @@ function Details({ of: o }: { of: Operation }) {
   );
 }
 
-/** Facts is what the audit log has of an operation. */
+/** Facts shows the details of an operation in the audit log. */
 export function Facts({ of: o }: { of: Operation }) {
   const facts = [["sandbox", o.sandbox ?? ""], ...Object.entries(o.detail), ["lines", o.lines.map((l) => `${l.seq} ${l.phase}`).join(", ")]].filter(([, v]) => v);
   return (

@@ -30,7 +30,7 @@ async function all(signal: AbortSignal): Promise<{ sandboxes: Sandbox[]; more: b
 
 const reason = (s: Sandbox) => (s.exit ? `${s.exit.reason.replaceAll("_", " ")}${s.exit.code ? `, exit ${s.exit.code}` : ""}` : "");
 
-/** End is when and how a sandbox ends or has ended. */
+/** End shows when and how a sandbox ends or has ended. */
 export function End({ sandbox: s }: { sandbox: Sandbox }) {
   if (s.state === "stopped")
     return (

@@ -69,7 +69,7 @@ function Put() {
   const [hosts, setHosts] = useState<string[]>([]);
   const [exclusive, setExclusive] = useState(false);
   const put = useDo(
-    // What is left empty stays as it is.
+    // Empty fields stay unchanged.
     () => call("PUT", `/v1/secrets/${path(name)}`, hosts.length === 0 ? { value } : { value, hosts, exclusive }),
     () => {
       setValue("");
@@ -90,7 +90,7 @@ function Put() {
             <TextInput label="Name" value={name} onChange={(e) => setName(e.currentTarget.value)} required data-autofocus />
             <PasswordInput label="Value" description="It is never shown again" value={value} onChange={(e) => setValue(e.currentTarget.value)} required autoComplete="off" />
             <TagsInput label="Hosts" description="With hosts, the proxy inserts the value into requests to them, and it never enters a sandbox. Leave empty to keep the hosts of an existing secret" value={hosts} onChange={setHosts} />
-            <Switch label="Refuse other credentials to these hosts" checked={exclusive} onChange={(e) => setExclusive(e.currentTarget.checked)} disabled={hosts.length === 0} />
+            <Switch label="Reject other credentials to these hosts" checked={exclusive} onChange={(e) => setExclusive(e.currentTarget.checked)} disabled={hosts.length === 0} />
             <Button type="submit" loading={put.isPending}>
               Save
             </Button>

@@ -97,12 +97,12 @@ function Editor({ tenant, onClose }: { tenant?: Tenant; onClose: () => void }) {
           ))}
           <NumberInput
             label="Budget of a month"
-            description="What executions may cost before an alert says so; 0 is none"
+            description="Cost of executions above which an alert fires; 0 disables it"
             min={0}
             value={budget}
             onChange={(v) => setBudget(Number(v) || 0)}
           />
-          <TagsInput label="Images that may be used" description="Names, patterns or digests; none is all" value={images} onChange={setImages} />
+          <TagsInput label="Allowed images" description="Names, patterns or digests; empty allows all" value={images} onChange={setImages} />
           <Button type="submit" loading={save.isPending}>
             Save
           </Button>

@@ -55,7 +55,7 @@ export function Create() {
             </Group>
             <NumberInput label="Minutes without use until it ends" min={1} value={minutes} onChange={setMinutes} />
             <TagsInput label="Labels" placeholder="team=search" description="key=value, for filters and usage" value={labels} onChange={setLabels} />
-            <TagsInput label="Allowed hosts" placeholder="api.example.com:443" description="With none, it has no network access" value={hosts} onChange={setHosts} />
+            <TagsInput label="Allowed hosts" placeholder="api.example.com:443" description="Without hosts, the sandbox has no network access" value={hosts} onChange={setHosts} />
             <Switch label="Can be paused while programs run" checked={pausable} onChange={(e) => setPausable(e.currentTarget.checked)} />
             <Button type="submit" loading={create.isPending}>
               Create

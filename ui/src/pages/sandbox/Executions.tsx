@@ -24,7 +24,7 @@ const columns: Column<Execution>[] = [
   { title: "Duration", cell: (x) => (x.done ? span(x.duration_ms) : ""), sort: (x) => x.duration_ms, right: true, wide: true },
 ];
 
-/** Executions is the commands that a sandbox has run, with their output. */
+/** Executions shows the commands that a sandbox has run, with their output. */
 export function Executions({ base, name }: { base: string; name: string }) {
   const list = useQuery({ queryKey: ["execs", base], queryFn: ({ signal }) => get<{ execs: Execution[] }>(`${base}/execs`, signal), refetchInterval: 3000 });
   const [open, setOpen] = useState<string>();

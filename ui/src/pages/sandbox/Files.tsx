@@ -7,7 +7,7 @@ import type { Entry } from "../../nouns";
 import { Ago, bytes, Empty, Fetched, Output, Problem, Sure, useDo } from "../../parts";
 import { type Column, List } from "../../table";
 
-/** Files lists a directory of a sandbox. Files are shown, uploaded, saved and removed. */
+/** Files lists a directory of a sandbox, and shows, uploads, saves and removes files. */
 export function Files({ base, writable }: { base: string; writable: boolean }) {
   const [dir, setDir] = useState("/workspace");
   const [over, setOver] = useState(false);

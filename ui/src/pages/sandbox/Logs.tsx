@@ -4,7 +4,7 @@ import { type ReactNode, useEffect, useRef, useState } from "react";
 import { text } from "../../api";
 import { Command, Empty, Fetched } from "../../parts";
 
-/** Logs is what the programs of a sandbox have written, with search and follow. */
+/** Logs shows the output of a sandbox's programs, with search and follow. */
 export function Logs({ base, name }: { base: string; name: string }) {
   const [q, setQ] = useState("");
   const [follow, setFollow] = useState(true);
@@ -27,7 +27,7 @@ export function Logs({ base, name }: { base: string; name: string }) {
           l ? (
             <Lines text={l} q={q} follow={follow} onScrolled={() => setFollow(false)} />
           ) : (
-            <Empty next={<Command>{`brig sandbox exec ${name} -- echo hello\nbrig sandbox logs ${name} --follow`}</Command>}>Nothing was written yet. The log has the output of the main program and of commands.</Empty>
+            <Empty next={<Command>{`brig sandbox exec ${name} -- echo hello\nbrig sandbox logs ${name} --follow`}</Command>}>No output yet. The log has the output of the main program and of commands.</Empty>
           )
         }
       </Fetched>
@@ -66,7 +66,7 @@ function Lines({ text, q, follow, onScrolled }: { text: string; q: string; follo
   );
 }
 
-/** marked is a line in which what was searched for stands out. */
+/** marked returns a line with highlighted matches of the search. */
 function marked(line: string, q: string): ReactNode[] {
   const out: ReactNode[] = [];
   const low = line.toLowerCase();

@@ -12,7 +12,7 @@ const short = (r: EgressRule) => {
   return r.cidr?.includes(":") ? `[${r.cidr}]${port}` : `${r.host ?? r.cidr}${port}`;
 };
 
-/** Policy is what a sandbox may do, and how that is enforced. */
+/** Policy shows the limits and rules of a sandbox, and how they are enforced. */
 export function Policy({ base, sandbox: s, writable }: { base: string; sandbox: Sandbox; writable: boolean }) {
   const rules = s.egress?.rules ?? [];
   const attest = useDo(() => call("POST", `${base}/attest`), "The enforcement was verified on this sandbox");

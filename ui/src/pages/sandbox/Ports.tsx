@@ -23,7 +23,7 @@ export function listeners(tables: string): Listener[] {
   return [...found].map(([port, address]) => ({ port, address })).sort((a, b) => a.port - b.port);
 }
 
-/** Ports is what listens in a sandbox, and how to connect to it. */
+/** Ports shows the open ports of a sandbox, and how to connect to them. */
 export function Ports({ base, sandbox: s }: { base: string; sandbox: Sandbox }) {
   // The query runs a command in the sandbox, so it runs once, and again when the user refreshes it.
   const q = useQuery({

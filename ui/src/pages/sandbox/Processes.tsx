@@ -21,7 +21,7 @@ interface Process {
 const what = (p: Process) => p.command?.join(" ") ?? p.shell ?? "";
 const state = (p: Process): [string, string] => (p.running ? ["running", "running"] : p.result?.exit_code ? ["failed", p.result.signal || `exit ${p.result.exit_code}`] : ["stopped", "ended"]);
 
-/** Processes is what was started detached in a sandbox. */
+/** Processes shows the background processes of a sandbox. */
 export function Processes({ base, writable }: { base: string; writable: boolean }) {
   const list = useQuery({ queryKey: ["processes", base], queryFn: ({ signal }) => get<{ processes: Process[] }>(`${base}/processes`, signal), refetchInterval: 2000 });
   const signal = useDo(({ pid, name }: { pid: number; name: string }) => call("POST", `${base}/processes/${pid}/signal`, { signal: name }), "The signal was sent");
@@ -62,7 +62,7 @@ export function Processes({ base, writable }: { base: string; writable: boolean 
             text={(p) => `${p.pid} ${what(p)} ${p.tag ?? ""} ${state(p)[1]}`}
             filters={[{ name: "State", of: (p) => state(p)[1] }]}
             onOpen={setOpen}
-            empty={<Empty>No process was started detached. Commands that somebody waits for are among the executions.</Empty>}
+            empty={<Empty>There are no background processes. Other commands are listed under Executions.</Empty>}
           />
         )}
       </Fetched>
@@ -93,7 +93,7 @@ function Start({ base }: { base: string }) {
           }}
         >
           <Stack>
-            <TextInput label="Command" description="A line for the shell. It runs until it ends, or until the sandbox does" placeholder="python3 -m http.server 8000" value={shell} onChange={(e) => setShell(e.currentTarget.value)} required data-autofocus />
+            <TextInput label="Command" description="A shell command. It runs until it ends, or until the sandbox ends" placeholder="python3 -m http.server 8000" value={shell} onChange={(e) => setShell(e.currentTarget.value)} required data-autofocus />
             <Button type="submit" loading={start.isPending}>
               Start
             </Button>
@@ -130,7 +130,7 @@ function Watch({ base, process: p }: { base: string; process: Process }) {
         <State value={state(p)[0]} says={state(p)[1]} /> started <Ago at={p.started} />
       </Text>
       {error !== undefined && <Problem error={error} />}
-      {output ? <Output>{output}</Output> : <Empty>It has written nothing yet.</Empty>}
+      {output ? <Output>{output}</Output> : <Empty>No output yet.</Empty>}
     </Stack>
   );
 }

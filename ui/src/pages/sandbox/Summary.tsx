@@ -7,7 +7,7 @@ import { Ago, bytes, Go, Problem } from "../../parts";
 
 const Chart = lazy(() => import("../../Chart").then((m) => ({ default: m.Chart })));
 
-/** Summary is what a sandbox is and uses. */
+/** Summary shows the properties and the resource usage of a sandbox. */
 export function Summary({ sandbox: s, base }: { sandbox: Sandbox; base: string }) {
   const l = s.limits ?? {};
   const facts: [string, React.ReactNode][] = [
@@ -83,7 +83,7 @@ const advice: Record<string, string> = {
 
 const samples = 150; // five minutes
 
-/** Live is the charts of what a sandbox uses, since the page was opened. */
+/** Live shows charts of a sandbox's resource usage since the page was opened. */
 function Live({ sandbox: s, base }: { sandbox: Sandbox; base: string }) {
   const client = useQueryClient();
   const key = ["usage", s.id];

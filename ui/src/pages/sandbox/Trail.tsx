@@ -8,7 +8,7 @@ import { columns, Entry, filters, textOf } from "../Audit";
 
 const shown = columns.filter((c) => c.title !== "About");
 
-/** Trail is what the audit log has of a sandbox. */
+/** Trail shows the audit log of a sandbox. */
 export function Trail({ sandbox }: { sandbox: Sandbox }) {
   const { log, rows, more, busy, whole } = useLog({ sandbox: sandbox.id });
   const [open, setOpen] = useState<Operation>();
