@@ -1,16 +1,16 @@
-# Brig. `make help` lists what there is; `make demo` and `make test` set up
-# whatever they need on a fresh Debian machine with Go.
+# Brig. `make help` lists the targets. `make demo` and `make test` install what they
+# need on a fresh Debian machine with Go.
 
 BIN := bin
 EMBEDDED := cmd/brig/embedded
-# The one version of everything that a commit builds. brig prints it, and packages
-# have it in their names.
+# The version of everything that a commit builds. brig prints it, and the names of
+# packages contain it.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # The tags are last: brig-shim adds one.
 FLAGS := -trimpath -ldflags "-s -w" -tags grpcnotrace
 STATIC := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X github.com/brig-run/brig/internal/version.linked=$(VERSION)" -tags grpcnotrace
-# Only brig itself says which commit it is of: what a commit does not change
-# keeps its bytes, and the tests that depend on it stay in the test cache.
+# Only brig contains its commit. Other programs that a commit does not change keep
+# their bytes, so their tests stay in the test cache.
 PART_OF := CGO_ENABLED=0 go build -buildvcs=false $(FLAGS)
 GO_SOURCES := $(shell find . -name '*.go' -not -path './tools/*' -not -path './ui/node_modules/*' -not -name '*_test.go') go.mod go.sum cmd/brig/brig.service $(wildcard interpreter/driver/* store/sqlite/migrations/*)
 
@@ -71,7 +71,7 @@ test-changed: setup test-programs ## the parts of test-all that belong to what c
 test-steady: setup test-programs ## make test five times beside two busy loops, with a table of the unsteady tests: RUNS=N
 	@$(BIN)/test/suite steady -runs $(or $(RUNS),5)
 
-# Tests do not build. What they run is built here, with the same flags, so that
+# Tests do not build programs. This builds them, with the same flags, so that
 # everything is compiled once.
 TESTS := $(BIN)/test
 # The tools of packages. Their versions are in a module of their own.

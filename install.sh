@@ -72,7 +72,7 @@ name=brig_${version}_linux_$arch
 fetch SHA256SUMS
 fetch SHA256SUMS.minisig
 (verify)
-# Exactly one line is about the archive; a list without it must not pass.
+# Exactly one line must name the archive.
 [ "$(grep -c "^[0-9a-f]\{64\}  $name\.tar\.gz\$" "$work/SHA256SUMS")" = 1 ] || fail "SHA256SUMS does not list $name.tar.gz"
 fetch "$name.tar.gz"
 (cd "$work" && grep "^[0-9a-f]\{64\}  $name\.tar\.gz\$" SHA256SUMS | sha256sum -c - >/dev/null 2>&1) ||
@@ -80,7 +80,7 @@ fetch "$name.tar.gz"
 
 tar -xzf "$work/$name.tar.gz" -C "$work"
 mkdir -p "$prefix/bin" "$prefix/share/man/man1"
-# The new file replaces the old one at once: a server that runs keeps its own.
+# The new file replaces the old one atomically. A running server keeps its own.
 cp "$work/$name/brig" "$prefix/bin/.brig.new"
 chmod 755 "$prefix/bin/.brig.new"
 mv -f "$prefix/bin/.brig.new" "$prefix/bin/brig"

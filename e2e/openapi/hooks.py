@@ -12,7 +12,7 @@ def lines(ctx, value):
     return json.dumps(value).encode() + b"\n"
 
 
-# Names of things that have to exist. Without them the server's default is used.
+# Names that must exist. The server uses its default if they are missing.
 ABSENT = {"image", "template", "secrets", "workspace", "placement", "screening", "context_id", "arguments", "step", "files", "entrypoint", "require", "reveal", "order", "overflow", "split", "scopes", "freeze_after_ms", "pause_after_ms"}
 LIMITS = {"memory": "64MiB", "cpus": 0.5, "disk": "64MiB", "output": "64KiB", "processes": 64, "open_files": 256}
 

@@ -1,4 +1,4 @@
-"""Writes a wheel, the argument's folder gets it."""
+"""Writes a wheel into the folder in the argument."""
 import sys
 import zipfile
 

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- A record's columns are what queries need; doc is all of it, as JSON, and
--- data the bytes that doc refers to (see codec.go). Times are nanoseconds
--- since 1970, for order and comparison only; doc has them exactly.
+-- The columns of a record are those that queries need. doc is the complete record
+-- as JSON, and data has the bytes that doc refers to (see codec.go). Times are
+-- nanoseconds since 1970, for order and comparison only; doc has the exact ones.
 create table sandboxes (
     id         text    not null primary key,
     tenant     text    not null,
@@ -57,7 +57,7 @@ create table keys (
     role   integer not null
 ) strict;
 
--- The audit log. seq only grows, also when old lines are taken away.
+-- The audit log. seq only grows, also when old lines are removed.
 create table events (
     seq     integer primary key autoincrement,
     at      text not null, -- RFC 3339, UTC, nanoseconds

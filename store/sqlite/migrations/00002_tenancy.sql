@@ -1,8 +1,7 @@
 -- +goose Up
 
--- A key's columns are what queries need; doc is all of it but its hash, as
--- JSON. used_ns is when it was last used, beside the doc because it is the one
--- thing that changes.
+-- The columns of a key are those that queries need. doc is the key as JSON, without
+-- its hash. used_ns is the time of the last use, outside doc because only it changes.
 create table keys_new (
     hash       blob    not null primary key,
     id         text    not null unique,
@@ -28,13 +27,13 @@ create table tenants (
     doc  text not null check (json_valid(doc))
 ) strict, without rowid;
 
--- Whoever has something already exists.
+-- Create the tenants that own existing records.
 insert into tenants (name, doc)
 select tenant, json_object('Name', tenant, 'Created', strftime('%Y-%m-%dT%H:%M:%SZ', 'now'))
 from (select tenant from keys union select tenant from sandboxes union select tenant from runs);
 
--- What a tenant used on a day: all of it where label is empty, and beside that
--- what sandboxes with each label did.
+-- The usage of a tenant on a day: the total if label is empty, and the usage of
+-- sandboxes with each label.
 create table usage (
     tenant       text    not null,
     day          text    not null,

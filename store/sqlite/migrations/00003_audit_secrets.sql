@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Lines are a chain for each tenant: n counts them, and hash is that of the
--- line, prev included. Lines from before there was a chain have n = 0.
+-- The lines of each tenant are a chain: n counts them, and hash covers the line and
+-- prev. Lines that are older than the chain have n = 0.
 alter table events add column n integer not null default 0;
 alter table events add column at_ns integer not null default 0;
 alter table events add column detail text not null default '{}';
@@ -10,7 +10,7 @@ alter table events add column hash blob not null default x'';
 
 create unique index events_chain on events (tenant, n) where n > 0;
 
--- Where each chain stands: its last line, and up to which it was pruned.
+-- The state of each chain: its last line, and the last line that was pruned.
 create table chains (
     tenant text    not null primary key,
     n      integer not null,
@@ -19,7 +19,7 @@ create table chains (
     pruned integer not null default 0
 ) strict, without rowid;
 
--- Values are sealed; doc is what may be known of a secret, as JSON.
+-- Values are encrypted. doc has the other properties of a secret as JSON.
 create table secrets (
     tenant  text    not null,
     name    text    not null,

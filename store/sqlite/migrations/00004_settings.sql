@@ -1,7 +1,7 @@
 -- +goose Up
 
--- What administrators change while servers run. Who writes here by hand sets
--- updated_ns to something else, which is how servers see it.
+-- Settings that administrators change while servers run. Servers notice a change of
+-- updated_ns, so change it with every manual edit.
 create table settings (
     name       text    not null primary key,
     source     text    not null default 'variable',

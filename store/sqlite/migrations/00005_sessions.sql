@@ -1,7 +1,7 @@
 -- +goose Up
 
--- A session's columns are what queries need; doc is all of it but its hash and
--- when it was last used, as JSON. key is that of the key that it stands for,
+-- The columns of a session are those that queries need. doc is the session as JSON,
+-- without its hash and the time of its last use. key is the key that it represents,
 -- empty for a person.
 create table sessions (
     hash       blob    not null primary key,

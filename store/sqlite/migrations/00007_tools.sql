@@ -1,7 +1,7 @@
 -- +goose Up
 
--- How a tenant's tools are run: one setup of each kind. The columns are what
--- queries need; doc is all of it.
+-- The setups of a tenant's tools, one of each kind. The columns are those that
+-- queries need; doc is the complete setup.
 create table tool_setups (
     id         text    not null primary key,
     tenant     text    not null,
@@ -12,7 +12,7 @@ create table tool_setups (
     unique (tenant, kind)
 ) strict;
 
--- What all tools of a setup get. Values are sealed, in data.
+-- The variables of all tools of a setup. data has the encrypted values.
 create table tool_variables (
     id         text    not null primary key,
     setup      text    not null references tool_setups (id) on delete cascade,

@@ -1,9 +1,8 @@
 -- +goose Up
 
--- What executions and outcomes hold may be large, and a caller can write as much
--- as it likes. More than a little of it is in a file of its own, of which the
--- name is in file and of which data is empty; size is what a row takes with it.
--- lost says that the bytes are gone while the document stays.
+-- Outputs of executions and outcomes can be large. An output above a small size is in
+-- a separate file: file has its name, and data is empty. size is the size of the row
+-- with its file. lost is set if the bytes are lost, but the document is not.
 alter table executions add column tenant text not null default '';
 alter table executions add column done integer not null default 0;
 alter table executions add column size integer not null default 0;
@@ -24,7 +23,7 @@ create index executions_files on executions (sandbox, started_ns desc, id desc) 
 create index runs_oldest on runs (tenant, put_ns, name);
 create index sandboxes_by_state on sandboxes (tenant, state, created_ns);
 
--- What the rows of each tenant take together.
+-- The total size of each tenant's rows.
 create table kept_bytes (
     tenant text    not null primary key,
     bytes  integer not null
@@ -35,7 +34,7 @@ select tenant, sum(size) from (
     select tenant, size from executions union all select tenant, size from runs
 ) group by tenant;
 
--- Files that no row names any more, until they have been removed.
+-- Files without a row, until they are removed.
 create table unnamed (
     file text not null primary key
 ) strict, without rowid;
