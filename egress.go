@@ -85,8 +85,8 @@ func (e *Egress) Named(host string, port int) (Verdict, int) {
 	return Denied, -1
 }
 
-// Asked evaluates an HTTP request to the given host name and port.
-func (e *Egress) Asked(host string, port int, q Request) (Verdict, int) {
+// CheckRequest evaluates an HTTP request to the given host name and port.
+func (e *Egress) CheckRequest(host string, port int, q Request) (Verdict, int) {
 	for i := range e.Rules {
 		r := &e.Rules[i]
 		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.onPort(port) || !r.matchRequest(q) {

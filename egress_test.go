@@ -105,7 +105,7 @@ func TestEgressNamed(t *testing.T) {
 	}
 }
 
-func TestEgressAsked(t *testing.T) {
+func TestEgressCheckRequest(t *testing.T) {
 	e := rules(t, "deny api.test DELETE", "deny api.test /Admin /secret/*", "allow api.test GET POST /v1/* /health", "allow api.test@8080")
 	for _, c := range []struct {
 		method, path string
@@ -120,7 +120,7 @@ func TestEgressAsked(t *testing.T) {
 		{"PUT", "/Admin", 8080, brig.Denied}, {"PUT", "/aDMIN", 8080, brig.Denied}, {"PUT", "/SECRET/x", 8080, brig.Denied},
 		{"PUT", "/Administrator", 8080, brig.Allowed}, {"GET", "/V1/x", 443, brig.Denied},
 	} {
-		if v, _ := e.Asked("api.test", c.port, brig.Request{Method: c.method, Path: c.path}); v != c.want {
+		if v, _ := e.CheckRequest("api.test", c.port, brig.Request{Method: c.method, Path: c.path}); v != c.want {
 			t.Errorf("%s %s on %d is %v, want %v", c.method, c.path, c.port, v, c.want)
 		}
 	}

@@ -87,7 +87,7 @@ func TestSwapPrefersLongest(t *testing.T) {
 }
 
 // Bytes that cannot be part of a placeholder are not held back.
-func TestSwapHoldsNothingBack(t *testing.T) {
+func TestSwapForwardsOtherBytesAtOnce(t *testing.T) {
 	in, feed := io.Pipe()
 	texts := make(chan string, 9)
 	defer close(texts)

@@ -10,7 +10,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// connect judges a connection to an address, and carries it. It calls answer to
+// connect checks a connection to an address, and relays it. It calls answer to
 // accept the sandbox's side after the other side is connected. Until then the
 // sandbox waits, so an unreachable host is refused as on any network.
 func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn, error)) {

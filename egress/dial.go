@@ -25,7 +25,7 @@ type blocked struct {
 func (r *blocked) Error() string { return r.why }
 
 // dial connects to a name that the rules allow. It resolves the name once,
-// judges each address, and dials only an address that was judged.
+// checks each address, and dials only an address that was checked.
 func (s *Session) dial(ctx context.Context, host string, port int) (net.Conn, netip.Addr, error) {
 	addrs, err := s.resolve(ctx, host)
 	if err != nil {
@@ -80,7 +80,7 @@ func dialFailure(err error) (why string, rule int, addr netip.Addr) {
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		if e.IsNotFound {
-			return "the name is not known", -1, netip.Addr{}
+			return "the name is unknown", -1, netip.Addr{}
 		}
 		return "the name cannot be resolved", -1, netip.Addr{}
 	}

@@ -2,7 +2,7 @@
 // other hosts. It holds the other end of the interface (brig.Uplink), and
 // everything that a sandbox sends passes through this package. It answers DNS
 // queries from the rules without a query to a server. It terminates connections
-// and opens new ones to addresses that were judged. It drops all packets other
+// and opens new ones to addresses that were checked. It drops all packets other
 // than TCP and DNS queries. A sandbox has no network path without this package,
 // so a failure blocks all traffic.
 package egress

@@ -35,7 +35,7 @@ func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why str
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if why = s.reserve(); why == "" && !s.charge(f) {
-		s.ConnLimiter.leave()
+		s.ConnLimiter.release()
 		why = reasonNoMemory
 	}
 	if why != "" {
@@ -52,7 +52,7 @@ func (s *Session) reserve() (why string) {
 	switch own := len(s.flows) + s.more; {
 	case own >= maxFlows:
 		return "too many connections"
-	case !s.ConnLimiter.take(own):
+	case !s.ConnLimiter.acquire(own):
 		return "too many connections of all sandboxes together"
 	}
 	return ""
@@ -70,7 +70,7 @@ func (s *Session) reserveConnection() (leave func(), why string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.more--
-		s.ConnLimiter.leave()
+		s.ConnLimiter.release()
 	}, ""
 }
 
@@ -83,7 +83,7 @@ func (s *Session) finish(f *flow) {
 	delete(s.flows, f)
 	s.mu.Unlock()
 	s.budget.release(flowCost(f.buffer))
-	s.ConnLimiter.leave()
+	s.ConnLimiter.release()
 }
 
 // charge chooses the buffer size of a connection, and charges it. The first
@@ -196,7 +196,7 @@ func (s *Session) carriesSecrets(host string) bool {
 }
 
 // stillAllowed reports whether a flow may continue after the rules have
-// changed. An inspected flow may not: its current requests were judged by the
+// changed. An inspected flow may not: its current requests were checked by the
 // old rules.
 func (s *Session) stillAllowed(f *flow) bool {
 	v, _ := s.verdict(f)

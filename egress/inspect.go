@@ -30,7 +30,7 @@ type inspector struct {
 	authority *CA
 	// judge decides whether a request is allowed.
 	judge func(host string, port int, q brig.Request) (brig.Verdict, int)
-	// dial opens an unencrypted connection to a host that has been judged.
+	// dial opens an unencrypted connection to a host that has been checked.
 	dial func(ctx context.Context, host string, port int) (net.Conn, error)
 	// further reserves one more connection for an inspection, and returns the
 	// reason if none is available. The first connection of an inspection uses
@@ -41,7 +41,7 @@ type inspector struct {
 	// it is nil, one does.
 	narrow func(host string, port int) bool
 	// recheck returns the reason why the address that was dialled last may no
-	// longer be used. If it is nil, the address is not judged again.
+	// longer be used. If it is nil, the address is not checked again.
 	recheck func() error
 	roots   *x509.CertPool  // to verify upstream certificates; nil: the system's
 	secrets func() []Secret // the sandbox's current secrets

@@ -29,13 +29,13 @@ type exchange struct {
 	growth    int64     // bytes that values add to the header
 	charged   int64     // in addition to costOfRequest
 
-	mu     sync.Mutex
-	used   []string // the names of the secrets whose values were inserted
-	bare   string   // the name of a secret that was not inserted, because the request is unencrypted
-	broken atomic.Bool
+	mu       sync.Mutex
+	inserted []string // the names of the secrets whose values were inserted
+	bare     string   // the name of a secret that was not inserted, because the request is unencrypted
+	broken   atomic.Bool
 }
 
-// ServeHTTP judges a request, and sends it if it is allowed.
+// ServeHTTP checks a request, and sends it if it is allowed.
 func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !n.begin() {
 		return
@@ -124,7 +124,7 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 }
 
 // upgrade allows only an upgrade to WebSocket: with another protocol, requests
-// could pass that are not judged.
+// could pass that are not checked.
 func (x *exchange) upgrade(out *http.Request) *refusal {
 	if out.Header["Upgrade"] == nil {
 		return nil
@@ -169,8 +169,8 @@ func respondError(w http.ResponseWriter, status int, text string) {
 func (x *exchange) put(name string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !slices.Contains(x.used, name) {
-		x.used = append(x.used, name)
+	if !slices.Contains(x.inserted, name) {
+		x.inserted = append(x.inserted, name)
 	}
 	if !x.n.secure && slices.ContainsFunc(x.grants, func(g boundSecret) bool { return g.Name == name && !g.Plain }) {
 		x.bare = name
@@ -191,7 +191,7 @@ func (x *exchange) cleartextRefusal() (why string) {
 // sent.
 func (x *exchange) report(why string) {
 	x.mu.Lock()
-	used := slices.Clone(x.used)
+	used := slices.Clone(x.inserted)
 	x.mu.Unlock()
 	if why != "" {
 		used = nil // nothing was sent
@@ -203,7 +203,7 @@ func (x *exchange) report(why string) {
 	})
 }
 
-// reportRefused reports a request that was refused before it was judged.
+// reportRefused reports a request that was refused before it was checked.
 func (n *inspection) reportRefused(why string) {
 	n.report(Event{At: n.now(), Kind: Request, Host: n.host, Port: n.port, Rule: -1, Why: why})
 }

@@ -13,7 +13,7 @@ import (
 // with a target that names another host than the header. Therefore the gate
 // parses the same bytes, line by line. If they are ambiguous, it makes them
 // invalid before the server reads them. The server behind it then answers 400,
-// in the right order. The gate only removes data: requests that are judged and
+// in the right order. The gate only removes data: requests that are checked and
 // sent on are the ones that the server parsed.
 type gate struct {
 	net.Conn

@@ -77,7 +77,7 @@ func TestInspectSmugglingH2(t *testing.T) {
 		{"a coding", open(with("transfer-encoding", "chunked")...) + frame(data, endStream, "0\r\n\r\n"+inner), 0},
 		{"a connection", whole(with("connection", "upgrade", "upgrade", "websocket")...), 0},
 		{"two lengths", open(with("content-length", "5", "content-length", "6")...) + frame(data, endStream, "hello"), 0},
-		{"a length that is none", open(with("content-length", "x")...) + frame(data, endStream, "hello"), 0},
+		{"an invalid length", open(with("content-length", "x")...) + frame(data, endStream, "hello"), 0},
 		{"an underscore", open(with("content_length", "0")...) + frame(data, endStream, inner), 0},
 		{"a line in the method", whole(":method", "GET / HTTP/1.1\r\n\r\nGET", ":scheme", "https", ":authority", labHost, ":path", "/ok"), 0},
 		{"CONNECT", whole(":method", "CONNECT", ":authority", labHost), 0},

@@ -47,7 +47,9 @@ func newLab(t testing.TB, secure bool, handler http.Handler) *lab {
 	l.inspector = &inspector{
 		given: &given{}, budget: newBudget(64 << 20), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
 		authority: &CA{}, now: time.Now, roots: trusting(t, world),
-		judge:   func(host string, port int, q brig.Request) (brig.Verdict, int) { return l.rules.Asked(host, port, q) },
+		judge: func(host string, port int, q brig.Request) (brig.Verdict, int) {
+			return l.rules.CheckRequest(host, port, q)
+		},
 		secrets: func() []Secret { return l.keys },
 		report: func(e Event) {
 			l.mu.Lock()

@@ -24,7 +24,7 @@ func (h *headLines) request(line string) (why string) {
 	target, proto, ok2 := strings.Cut(rest, " ")
 	switch {
 	case !ok1 || !ok2 || !isToken(method) || target == "" || hasControl(target) || strings.ContainsAny(target, " #"):
-		return "its first line is not a request's"
+		return "its first line is not a request line"
 	case proto == "HTTP/1.0":
 		h.old = true
 	case proto != "HTTP/1.1":
@@ -53,7 +53,7 @@ func (h *headLines) field(line string) (why string) {
 	case "transfer-encoding":
 		h.codings++
 		if !strings.EqualFold(value, "chunked") {
-			return "its transfer coding is not known"
+			return "its transfer coding is unknown"
 		}
 		h.chunked = true
 	}
@@ -65,11 +65,11 @@ func (h *headLines) field(line string) (why string) {
 func (h *headLines) end() (why string) {
 	switch {
 	case h.lengths > 1 || h.codings > 1:
-		return "it says more than once how long it is"
+		return "it has more than one length"
 	case h.lengths > 0 && h.codings > 0:
 		return "it has both a length and chunks"
 	case h.codings > 0 && h.old:
-		return "it has chunks, which its version does not know"
+		return "it has chunks, which its HTTP version does not support"
 	case len(h.hosts) > 1:
 		return "it names more than one host"
 	}
@@ -110,7 +110,7 @@ func trailerField(line string) (why string) {
 	name, _, why := cutField(line)
 	switch name {
 	case "host", "content-length", "transfer-encoding":
-		return "it says after its body what belongs before it"
+		return "its trailers have fields that belong in the header"
 	}
 	return why
 }

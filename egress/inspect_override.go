@@ -46,7 +46,7 @@ func overrides(name string, values []string) (paths, methods []string, why strin
 	return paths, methods, why
 }
 
-// overridingPaths returns every reading of the paths in the values of a field.
+// overridingPaths returns every interpretation of the paths in the values of a field.
 func overridingPaths(values []string) (paths []string, why string) {
 	for _, v := range values {
 		p, why := overridingPath(v)

@@ -10,7 +10,7 @@ import (
 )
 
 // If rules depend on requests, a field or query that overrides the request is
-// judged with it, and one that names another host is refused.
+// checked with it, and one that names another host is refused.
 func TestOverrides(t *testing.T) {
 	type field struct{ name, value string }
 	refused := []field{}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// readings returns the paths that servers may read from an escaped path. The
-// first is the standard reading. All of them are judged. If the path is one
+// readings returns the interpretations of an escaped path by servers. The
+// first is the standard interpretation. All of them are checked. If the path is one
 // that no honest client sends, readings returns the reason why it is rejected.
 //
 // Servers disagree on whether an escaped slash is a separator, whether a double
@@ -92,10 +92,10 @@ func rejectPath(p string) (why string) {
 	if strings.ContainsFunc(p, func(r rune) bool {
 		return r >= 0x80 && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == utf8.RuneError
 	}) {
-		return "its path has a character that some servers take for an end of line, or for none"
+		return "its path has a character that some servers treat as a line break or ignore"
 	}
 	if hasPercentU(p) {
-		return "its path has an escape that is none"
+		return "its path has an invalid escape"
 	}
 	for s := range strings.SplitSeq(withoutParameters(p), "/") {
 		if s != "" && strings.Contains(s, ".") && strings.Trim(s, ". ") == "" {

@@ -16,7 +16,7 @@ type refusal struct {
 }
 
 // check returns a refusal if a request is invalid under any rules, and
-// otherwise all readings of the request.
+// otherwise all interpretations of the request.
 func (n *inspection) check(r *http.Request) (asked []brig.Request, no *refusal) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -79,8 +79,8 @@ func (n *inspection) authorityName() string {
 	return n.host + ":" + strconv.Itoa(n.port)
 }
 
-// requests returns all readings of a request. The first is the standard
-// reading. If no rule depends on requests, all readings are judged in the same
+// requests returns all interpretations of a request. The first is the standard
+// one. If no rule depends on requests, all interpretations are checked in the same
 // way.
 func requests(r *http.Request, restrictsRequests bool) ([]brig.Request, *refusal) {
 	escaped := r.URL.EscapedPath()
@@ -121,8 +121,8 @@ func requests(r *http.Request, restrictsRequests bool) ([]brig.Request, *refusal
 	return asked, nil
 }
 
-// decide judges all readings of a request. If the readings are judged
-// differently, it refuses the request.
+// decide evaluates all interpretations of a request. If the results differ, it
+// rejects the request.
 func (n *inspection) decide(asked []brig.Request) (rule int, no *refusal) {
 	verdict, rule := n.judge(n.host, n.port, asked[0])
 	if verdict != brig.Allowed {

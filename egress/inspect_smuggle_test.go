@@ -126,7 +126,7 @@ func sendThrough(t testing.TB, text []byte, patience time.Duration) (answer stri
 	return out.String(), s, allowed, events
 }
 
-// checkOnlyJudged is the oracle: the server received only requests that were judged
+// checkOnlyJudged is the oracle: the server received only requests that were checked
 // and allowed, each once and in order.
 func checkOnlyJudged(t testing.TB, text []byte, s *sink, allowed []string) {
 	t.Helper()
@@ -232,7 +232,7 @@ func TestInspectSmuggling(t *testing.T) {
 		{"version 1.2", "GET /ok HTTP/1.2\r\n" + host + "\r\n", 400},
 		{"version 1.10", "GET /ok HTTP/1.10\r\n" + host + "\r\n", 400},
 		{"version 2 in the clear", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400},
-		{"a method that is none", "GE(T /ok HTTP/1.1\r\n" + host + "\r\n", 400},
+		{"an invalid method", "GE(T /ok HTTP/1.1\r\n" + host + "\r\n", 400},
 		{"chunk: no size", post + "Transfer-Encoding: chunked\r\n\r\n\r\nhello\r\n0\r\n\r\n", 400},
 		{"chunk: a sign", post + "Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n", 400},
 		{"chunk: 0x", post + "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n", 400},
@@ -302,7 +302,7 @@ func TestInspectSmugglingControl(t *testing.T) {
 }
 
 // FuzzInspect sends arbitrary bytes. The server behind the inspector must
-// receive only requests that were judged.
+// receive only requests that were checked.
 func FuzzInspect(f *testing.F) {
 	for _, text := range []string{
 		get + host + "\r\n",

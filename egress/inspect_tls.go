@@ -103,7 +103,7 @@ func (u *upstream) transport(protocols ...string) *http.Transport {
 
 // RoundTrip implements http.RoundTripper.
 func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
-	// A reused connection was judged only when it was opened.
+	// A reused connection was checked only when it was opened.
 	if blocked := u.n.recheck; blocked != nil {
 		if err := blocked(); err != nil {
 			u.plain.CloseIdleConnections()

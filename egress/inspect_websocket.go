@@ -10,7 +10,7 @@ import (
 )
 
 // leave prepares a connection that changes from HTTP to WebSocket, after the
-// host has confirmed that it speaks WebSocket. The rules do not judge the
+// host has confirmed that it speaks WebSocket. The rules do not apply to the
 // messages that follow.
 //
 // The broker does not insert values into the guest's messages. It searches each

@@ -8,7 +8,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// inspect serves the requests of a connection, and judges each of them.
+// inspect serves the requests of a connection, and checks each of them.
 func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.Conn, error)) {
 	f.setInspected()
 	here, err := answer(f.buffer)
@@ -68,9 +68,9 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 	i.serve(f.ctx, &replayed{metered{here, s}, first[:n]}, f.host, f.port, first[0] == handshake)
 }
 
-// judgeRequest judges a request by the current rules.
+// judgeRequest checks a request by the current rules.
 func (s *Session) judgeRequest(host string, port int, q brig.Request) (brig.Verdict, int) {
-	return s.rules().Asked(host, port, q)
+	return s.rules().CheckRequest(host, port, q)
 }
 
 // replayed is a connection whose first bytes have been read before.

@@ -67,7 +67,7 @@ func isNamed(a netip.Addr, networks []netip.Prefix) bool {
 
 // OwnAddress returns an error that names the first rule that allows an address
 // of this host, except those that the operator opened to all tenants. A host
-// may get further addresses later, so a Session judges them again at each
+// may get further addresses later, so a Session checks them again at each
 // connection.
 func OwnAddress(e *brig.Egress, own func(netip.Addr) bool, open []netip.Prefix) error {
 	for i, r := range e.Rules {

@@ -12,7 +12,7 @@ import (
 
 const dnsPort = 53
 
-// admit judges a packet of the sandbox: TCP is passed to the stack, a DNS query
+// admit checks a packet of the sandbox: TCP is passed to the stack, a DNS query
 // is answered, and all other packets are dropped.
 func (s *Session) admit(p []byte) (goesOn bool) {
 	if len(p) < header.IPv4MinimumSize || header.IPVersion(p) != header.IPv4Version {

@@ -45,9 +45,9 @@ func DefaultConnLimiter() *ConnLimiter {
 	return &ConnLimiter{most: most}
 }
 
-// take reserves a connection for a sandbox, which already has own connections.
+// acquire reserves a connection for a sandbox, which already has own connections.
 // It reports false if none is available.
-func (r *ConnLimiter) take(own int) bool {
+func (r *ConnLimiter) acquire(own int) bool {
 	n := r.open.Add(1)
 	if n > r.most || n > r.most/2 && own >= guaranteedFlows {
 		r.open.Add(-1)
@@ -56,7 +56,7 @@ func (r *ConnLimiter) take(own int) bool {
 	return true
 }
 
-func (r *ConnLimiter) leave() { r.open.Add(-1) }
+func (r *ConnLimiter) release() { r.open.Add(-1) }
 
 // bufferSize is a size of a connection's buffers. A connection may have it
 // while the sandbox uses at most within/8 of its memory.

@@ -93,7 +93,7 @@ func TestOtherTrafficIsBlocked(t *testing.T) {
 	}
 }
 
-// The addresses that a name resolves to are judged, and only judged addresses
+// The addresses that a name resolves to are checked, and only checked addresses
 // are dialled.
 func TestRebinding(t *testing.T) {
 	l := newWorld(t, allow("rebind.test", "mixed.test", "own.test", "v6.test"))
@@ -189,7 +189,7 @@ func TestFirstBytesAreSniffed(t *testing.T) {
 		{"TLS for another", hello(t, "evil.test"), false},
 		{"TLS for none", hello(t, ""), false},
 		{"TLS that hides", string(hiddenHello(t)), false},
-		{"TLS that is none", "\x16\x03\x01\xff\xff" + strings.Repeat("x", 100), false},
+		{"invalid TLS", "\x16\x03\x01\xff\xff" + strings.Repeat("x", 100), false},
 		{"TLS cut short", hello(t, "api.test")[:60], false},
 		{"HTTP for it", "GET / HTTP/1.1\r\nHost: api.test\r\n\r\n", true},
 		{"HTTP for it with a port", "GET / HTTP/1.1\r\nHost: API.test.:443\r\n\r\n", true},

@@ -63,7 +63,7 @@ func TestFirstRequest(t *testing.T) {
 	}{
 		{"GET", request("GET", good), true},
 		{"a port", request("GET", good+":8080"), true},
-		{"another port that is none", request("GET", good+":evil"), false},
+		{"an invalid port", request("GET", good+":evil"), false},
 		{"GET elsewhere", request("GET", evil), false},
 		{"PROPFIND", request("PROPFIND", good), true},
 		{"PROPFIND elsewhere", request("PROPFIND", evil), false},
@@ -100,7 +100,7 @@ func TestFirstRequest(t *testing.T) {
 		{"HTTP/2 elsewhere", h2(asked(evil)...), false},
 		{"HTTP/2 with another host beside", h2(append(asked(good), "host", evil)...), false},
 		{"HTTP/2 without a host", h2(":method", "GET", ":scheme", "http", ":path", "/"), false},
-		{"HTTP/2 that is none", preface + "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"invalid HTTP/2", preface + "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
 		// Bytes that are not HTTP are sent on unchanged.
 		{"SSH", "SSH-2.0-OpenSSH_9.6\r\n", true},
 		{"SMTP", "EHLO evil.test\r\n", true},

@@ -67,7 +67,7 @@ func newStack(end *endpoint, accept func(*tcp.ForwarderRequest)) (*stack.Stack, 
 	return s, nil
 }
 
-// accept judges a connection that the sandbox requests.
+// accept checks a connection that the sandbox requests.
 func (s *Session) accept(r *tcp.ForwarderRequest) {
 	id := r.ID()
 	to := netip.AddrPortFrom(addrOf(id.LocalAddress), id.LocalPort)

@@ -19,11 +19,11 @@ func TestMapping(t *testing.T) {
 	}{
 		"the strongest role":      {Mapping{Tenant: TenantRule{Default: "acme"}, Role: roles}, brig.Person{Claims: map[string][]string{"groups": {"dev", "ops", "x"}}}, "acme", brig.Admin},
 		"no role":                 {Mapping{Tenant: TenantRule{Default: "acme"}, Role: roles}, brig.Person{Claims: map[string][]string{"groups": {"x"}}}, "", 0},
-		"a role that is none":     {Mapping{Tenant: TenantRule{Default: "acme"}, Role: roles}, brig.Person{Claims: map[string][]string{"groups": {"out"}}}, "", 0},
+		"an invalid role":         {Mapping{Tenant: TenantRule{Default: "acme"}, Role: roles}, brig.Person{Claims: map[string][]string{"groups": {"out"}}}, "", 0},
 		"nothing said":            {Mapping{Tenant: TenantRule{Default: "acme"}, Role: roles}, brig.Person{}, "", 0},
 		"the default role":        {Mapping{Tenant: TenantRule{Default: "acme"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{}, "acme", brig.Viewer},
 		"a claim's tenant":        {Mapping{Tenant: TenantRule{Claim: "org"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Claims: map[string][]string{"org": {"rival"}}}, "rival", brig.Viewer},
-		"a tenant that is none":   {Mapping{Tenant: TenantRule{Claim: "org"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Claims: map[string][]string{"org": {"../x"}}}, "", 0},
+		"an invalid tenant name":  {Mapping{Tenant: TenantRule{Claim: "org"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Claims: map[string][]string{"org": {"../x"}}}, "", 0},
 		"all tenants":             {Mapping{Tenant: TenantRule{Claim: "org"}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Claims: map[string][]string{"org": {"*"}}}, "", 0},
 		"a tenant by its value":   {Mapping{Tenant: TenantRule{Claim: "org", Values: map[string]string{"Acme Inc": "acme"}}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Claims: map[string][]string{"org": {"Acme Inc"}}}, "acme", brig.Viewer},
 		"a value that is unknown": {Mapping{Tenant: TenantRule{Claim: "org", Values: map[string]string{"Acme Inc": "acme"}}, Role: RoleRule{Default: brig.Viewer}}, brig.Person{Claims: map[string][]string{"org": {"acme"}}}, "", 0},
