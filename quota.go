@@ -167,10 +167,10 @@ func (q Quota) OfTime() bool {
 	return q.ExecutionTimePerDay != 0 || q.CPUTimePerDay != 0 || q.MemoryPerDay != 0
 }
 
-// Ends returns an error for an exhausted time quota. If lives is set, the
+// Exceeded returns an error for an exhausted time quota. If lives is set, the
 // engine ends all sandboxes of the tenant; if only executions is set, it ends
 // only the executions.
-func (q Quota) Ends(s Spent, now time.Time) (lives, executions error) {
+func (q Quota) Exceeded(s Spent, now time.Time) (lives, executions error) {
 	lives = q.fitsLives(s, now)
 	if lives == nil && q.ExecutionTimePerDay > 0 && s.ExecutionTime >= q.ExecutionTimePerDay {
 		executions = OverQuota("execution_ms_per_day", q.ExecutionTimePerDay.String(), UntilTomorrow(now))

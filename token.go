@@ -14,10 +14,10 @@ type TokenRule struct {
 	Audiences []string
 }
 
-// Takes reports whether a token claims to match the rule. It checks neither the
+// Accepts reports whether a token claims to match the rule. It checks neither the
 // signature nor the time: a caller that must not forward such tokens must
 // recognize expired ones, too.
-func (t TokenRule) Takes(token string) bool {
+func (t TokenRule) Accepts(token string) bool {
 	parts := strings.Split(token, ".")
 	if t.Issuer == "" || len(parts) != 3 {
 		return false

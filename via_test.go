@@ -7,7 +7,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestVia(t *testing.T) {
+func TestViaHeader(t *testing.T) {
 	ctx := brig.WithVia(t.Context(), "1.0 proxy, 1.1 brig-a")
 	there := brig.ViaFrom(ctx, "b")
 	if there != "1.0 proxy, 1.1 brig-a, 1.1 brig-b" || brig.ViaFrom(t.Context(), "b") != "1.1 brig-b" {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestOccupy makes the processes, mounts and cgroups of an interrupted run, and checks that
+// TestLeftoversOfInterruptedRunAreRemoved makes the processes, mounts and cgroups of an interrupted run, and checks that
 // the next run removes them, and nothing of a run in progress.
-func TestOccupy(t *testing.T) {
+func TestLeftoversOfInterruptedRunAreRemoved(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
 	}

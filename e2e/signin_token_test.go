@@ -109,7 +109,7 @@ func TestUserTokensAreAccepted(t *testing.T) {
 		"no signature":                             parts[0] + "." + parts[1] + ".",
 		"half a signature":                         parts[0] + "." + parts[1] + "." + parts[2][:100],
 		"a signature more":                         good + "." + parts[2],
-		"a header that is none":                    "eyJ." + parts[1] + "." + parts[2],
+		"an invalid header":                        "eyJ." + parts[1] + "." + parts[2],
 		"a subject of a megabyte":                  with(map[string]any{"sub": strings.Repeat("x", 1<<20)})[:16<<10],
 		"two tokens":                               good + "," + good,
 	} {

@@ -41,7 +41,7 @@ func (a *account) stopOverdue() (all bool) {
 	if a.tenant.Quota.OfTime() && len(a.reservations) > 0 {
 		a.resetDaily()
 		a.catchUp()
-		lives, executions := a.tenant.Quota.Ends(a.spent, a.now())
+		lives, executions := a.tenant.Quota.Exceeded(a.spent, a.now())
 		if all, why = lives != nil, executions; all {
 			why = lives
 		}

@@ -28,10 +28,10 @@ type Users interface {
 	TokenRule() brig.TokenRule
 }
 
-// TakesToken reports whether a token appears to be of the kind that the server
+// AcceptsToken reports whether a token appears to be of the kind that the server
 // accepts.
-func (d *identity) TakesToken(token string) bool {
-	return d.Users != nil && d.Users.TokenRule().Takes(token)
+func (d *identity) AcceptsToken(token string) bool {
+	return d.Users != nil && d.Users.TokenRule().Accepts(token)
 }
 
 // PersonActor returns the actor for a token of the identity provider, as

@@ -120,7 +120,7 @@ func TestSessionEnds(t *testing.T) {
 		f.roles["42"] = brig.Actor{Tenant: "rival", Role: brig.Viewer}
 		ended("in another tenant", askPerson)
 		f.roles["42"] = brig.Actor{Tenant: "none", Role: brig.Viewer}
-		ended("in a tenant that is none", askPerson)
+		ended("in an unknown tenant", askPerson)
 		delete(f.roles, "42")
 		ended("without a role", askPerson)
 		if err := h.RevokeKey(admin, k.ID); err != nil {

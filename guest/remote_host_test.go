@@ -108,7 +108,7 @@ func TestRemoteHostGreeting(t *testing.T) {
 
 // A command that was not started does not end the instance, because the remote
 // host may be unreachable only for a moment.
-func TestExecNotReached(t *testing.T) {
+func TestUnreachableHostKeepsInstance(t *testing.T) {
 	var stopped atomic.Bool
 	remote := newTestRemoteHost(t, func(c net.Conn) {
 		// The only order that could arrive is the order to stop the instance.

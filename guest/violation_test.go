@@ -38,16 +38,16 @@ func endReasonOf(t *testing.T, timeout, exit time.Duration, agent func(call wire
 func TestViolationsEndMachine(t *testing.T) {
 	long := append([]byte{byte(wire.TypeStdout)}, 0xff, 0xff, 0xff, 0xff)
 	for name, answer := range map[string][]byte{
-		"a frame that there is not":        frames(wire.Type(250), "{}"),
-		"a frame of another call":          frames(wire.TypeEntry, fine),
-		"an end of another call":           frames(wire.TypeOK, ""),
-		"a length that cannot be":          long,
-		"a length that cannot be, later":   append(frames(wire.TypeStarted, "{}"), long...),
-		"a start after the start":          frames(wire.TypeStarted, "{}", wire.TypeStarted, "{}"),
-		"a result that nobody asked for":   frames(wire.TypeStarted, "{}", wire.TypeResult, "x"),
-		"an exit that is no JSON":          frames(wire.TypeExit, "{"),
-		"an exit of numbers that are none": frames(wire.TypeExit, `{"Code":1e999}`),
-		"an error that is no JSON":         frames(wire.TypeError, "{"),
+		"a frame that there is not":      frames(wire.Type(250), "{}"),
+		"a frame of another call":        frames(wire.TypeEntry, fine),
+		"an end of another call":         frames(wire.TypeOK, ""),
+		"a length that cannot be":        long,
+		"a length that cannot be, later": append(frames(wire.TypeStarted, "{}"), long...),
+		"a start after the start":        frames(wire.TypeStarted, "{}", wire.TypeStarted, "{}"),
+		"a result that nobody asked for": frames(wire.TypeStarted, "{}", wire.TypeResult, "x"),
+		"an exit that is no JSON":        frames(wire.TypeExit, "{"),
+		"an exit with invalid numbers":   frames(wire.TypeExit, `{"Code":1e999}`),
+		"an error that is no JSON":       frames(wire.TypeError, "{"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

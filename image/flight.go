@@ -119,7 +119,7 @@ func (fs *flights) runQueued(ctx context.Context, fl *flight, f work) (*brig.Ima
 	defer func() { <-fs.slots }()
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, errPullTimeout)
 	defer cancel()
-	img, err := f(ctx, fl.tell)
+	img, err := f(ctx, fl.report)
 	if err != nil && errors.Is(context.Cause(ctx), errPullTimeout) {
 		err = brig.Errorf(brig.Timeout, "the pull did not end within %v", longest).Because(err)
 	}
@@ -134,7 +134,7 @@ func (fs *flights) waitForSlot(ctx context.Context, fl *flight) error {
 		return nil
 	default:
 	}
-	fl.tell(brig.Progress{Step: "wait for other pulls"})
+	fl.report(brig.Progress{Step: "wait for other pulls"})
 	select {
 	case fs.slots <- struct{}{}:
 		return nil
@@ -172,8 +172,8 @@ func (fl *flight) listen(report func(brig.Progress)) (stop func()) {
 	}
 }
 
-// tell reports progress to all waiting callers, one report at a time.
-func (fl *flight) tell(p brig.Progress) {
+// report reports progress to all waiting callers, one report at a time.
+func (fl *flight) report(p brig.Progress) {
 	fl.mu.Lock()
 	defer fl.mu.Unlock()
 	for _, report := range fl.listeners {

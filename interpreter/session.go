@@ -49,7 +49,7 @@ type Session struct {
 	order string // the nonce of the order that Do carries out
 
 	mu    sync.Mutex // guards the field below
-	asked []string   // nonces of pings whose answers Do expects
+	pings []string   // nonces of pings whose answers Do expects
 }
 
 // Move returns the session of the same driver on another process.
@@ -158,7 +158,7 @@ func (s *Session) Prepare() error {
 	if err := s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}}); err != nil {
 		return err
 	}
-	_, err := s.ask() // so that a watch of the first cell knows how long the driver is busy
+	_, err := s.sendPing() // so that a watch of the first cell knows how long the driver is busy
 	return err
 }
 
@@ -173,7 +173,7 @@ func (s *Session) Park(dir string) error { return s.send(Order{Op: "park", Dir: 
 // Wake wakes an interpreter that has been idle for a long time, before the next
 // order. It does not wait for the response.
 func (s *Session) Wake() {
-	_, _ = s.ask() // the next order reports the error
+	_, _ = s.sendPing() // the next order reports the error
 }
 
 // Sync discards the remaining messages of earlier orders and all other lines, and
@@ -186,7 +186,7 @@ func (s *Session) Sync(nonce string, sink Sink) error {
 	_, err := s.await("pong", nonce, Sink{Output: sink.Output})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = nil // their answers came earlier
+	s.pings = nil // their answers came earlier
 	return err
 }
 

@@ -109,11 +109,11 @@ func (w *orderWatch) check(ctx context.Context) {
 	unread, known := w.s.unread()
 	switch {
 	case !known:
-		nonce, _ := w.s.ask() // after an error the interpreter has ended
+		nonce, _ := w.s.sendPing() // after an error the interpreter has ended
 		w.s.mu.Lock()
 		w.ping = nonce
 		w.s.mu.Unlock()
-	case unread > 0 || w.s.isAsked(): // the driver is busy
+	case unread > 0 || w.s.hasPendingPing(): // the driver is busy
 		w.read = false
 		w.checkAgain()
 	case !w.read:
@@ -147,29 +147,29 @@ func (s *Session) unread() (n int, known bool) {
 	return 0, false
 }
 
-// ask sends a ping without waiting for its answer, and returns its nonce.
-func (s *Session) ask() (nonce string, err error) {
+// sendPing sends a ping without waiting for its answer, and returns its nonce.
+func (s *Session) sendPing() (nonce string, err error) {
 	nonce = rand.Text()
 	s.mu.Lock()
-	s.asked = append(s.asked, nonce)
+	s.pings = append(s.pings, nonce)
 	s.mu.Unlock()
 	return nonce, s.send(Order{Op: "ping", Nonce: nonce})
 }
 
-// isAsked reports whether the answer to a ping is due.
-func (s *Session) isAsked() bool {
+// hasPendingPing reports whether the answer to a ping is due.
+func (s *Session) hasPendingPing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.asked) > 0
+	return len(s.pings) > 0
 }
 
 // takePong reports whether a nonce is that of a ping that ask sent, and forgets it.
 func (s *Session) takePong(nonce string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := slices.Index(s.asked, nonce)
+	i := slices.Index(s.pings, nonce)
 	if i >= 0 {
-		s.asked = slices.Delete(s.asked, i, i+1)
+		s.pings = slices.Delete(s.pings, i, i+1)
 	}
 	return i >= 0
 }

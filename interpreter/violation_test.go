@@ -224,7 +224,7 @@ func TestExpectedPongs(t *testing.T) {
 		}
 		s.Wake()
 	}
-	again, _ := s.ask()
+	again, _ := s.sendPing()
 	p.lines <- strings.ReplaceAll(pongLine, "NONCE", again)
 	if _, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{}); !errors.Is(err, errForeign) {
 		t.Errorf("a pong that is repeated: %v", err)

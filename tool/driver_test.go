@@ -287,7 +287,7 @@ func TestNodeDriver(t *testing.T) {
 		{"later", "async function f() { await new Promise((r) => setTimeout(r, 5)); return 7 }", `{}`, "7"},
 		{"no function", "const f = 1", `{}`, "TypeError"},
 		{"require", "function f() { return require('node:path').join('a', 'b') }", `{}`, `"a/b"`},
-		{"an error that is none", "function f() { throw 'x' }", `{}`, "Error"},
+		{"a thrown string", "function f() { throw 'x' }", `{}`, "Error"},
 		{"an error later", "function f() { setTimeout(() => { throw new RangeError('x') }); return new Promise(() => {}) }", `{}`, "RangeError"},
 		{"its end", "function f() { process.exit(4) }", `{}`, "exit 4"},
 		{"another JSON", "function f() { JSON.stringify = () => '1'; return 'right' }", `{}`, `"right"`},

@@ -184,8 +184,8 @@ func TestObjectsConfine(t *testing.T) {
 	}
 }
 
-// TestObjectsHold checks that a sweep excludes all other holders.
-func TestObjectsHold(t *testing.T) {
+// TestSweepExcludesHolders checks that a sweep excludes all other holders.
+func TestSweepExcludesHolders(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
 		one, err := o.Hold("t/a", false)
 		if err != nil {

@@ -26,7 +26,7 @@ func (o object) raw() json.RawMessage {
 	return json.RawMessage(o)
 }
 
-// spec is the dialect of the specification. Responses are {data} or {message}.
+// spec implements the routes of the specification. Responses are {data} or {message}.
 // Errors are {error, details} with the matching status.
 type spec struct{ svc brig.ProviderService }
 

@@ -18,8 +18,8 @@ import (
 // personKeys also accepts tokens of an identity provider.
 type personKeys struct{ keys }
 
-func (personKeys) TakesToken(token string) bool {
-	return brig.TokenRule{Issuer: "https://idp.test", Audiences: []string{"brig"}}.Takes(token)
+func (personKeys) AcceptsToken(token string) bool {
+	return brig.TokenRule{Issuer: "https://idp.test", Audiences: []string{"brig"}}.Accepts(token)
 }
 
 // A server in a sandbox receives no credential that Brig accepts. This holds

@@ -68,8 +68,8 @@ func isToken(key string) bool {
 // valid key.
 func Auth(keys Keys, next http.Handler) http.Handler { return AuthOr(keys, fail, next) }
 
-// AuthOr is like Auth, but writes error responses with the function no.
-func AuthOr(keys Keys, no func(http.ResponseWriter, *http.Request, error), next http.Handler) http.Handler {
+// AuthOr is like Auth, but writes error responses with fail.
+func AuthOr(keys Keys, fail func(http.ResponseWriter, *http.Request, error), next http.Handler) http.Handler {
 	ring := NewKeyring(keys)
 	return ring.Keyed(func(r *http.Request) (Proof, error) {
 		return Authenticate(r, ring)
@@ -82,7 +82,7 @@ func AuthOr(keys Keys, no func(http.ResponseWriter, *http.Request, error), next 
 			// a guessing attack.
 			ring.Cookie.ClearSession(w)
 		}
-		no(w, r, err)
+		fail(w, r, err)
 	})
 }
 

@@ -45,7 +45,7 @@ func (s Shield) hasCredential(text string) bool {
 // matches reports whether a text contains a credential as it is.
 func (s Shield) matches(text string) bool {
 	return strings.ContainsAny(text, "_.") && credential.MatchString(text) ||
-		s.Takes != nil && strings.Contains(text, "eyJ") && slices.ContainsFunc(webToken.FindAllString(text, -1), s.Takes) ||
+		s.Accepts != nil && strings.Contains(text, "eyJ") && slices.ContainsFunc(webToken.FindAllString(text, -1), s.Accepts) ||
 		s.Own != nil && slices.ContainsFunc(digits.FindAllString(text, -1), s.Own)
 }
 

@@ -18,10 +18,10 @@ import (
 // header, cookie, query parameter or part of the path, and removes only the
 // value. It keeps everything else unchanged.
 type Shield struct {
-	// Takes reports whether the server accepts a token of an identity provider,
-	// according to the token's claims. If Takes is nil, the server accepts no
+	// Accepts reports whether the server accepts a token of an identity provider,
+	// according to the token's claims. If Accepts is nil, the server accepts no
 	// such token.
-	Takes func(token string) bool
+	Accepts func(token string) bool
 	// Own reports whether 64 hexadecimal digits are a sandbox token of the
 	// server. Only a server whose tokens belong to no key needs it: other tokens
 	// have a form of their own. If Own is nil, the server has no such token.
@@ -30,7 +30,7 @@ type Shield struct {
 
 // TokenTaker is implemented by Keys that accept tokens of an identity provider.
 type TokenTaker interface {
-	TakesToken(token string) bool
+	AcceptsToken(token string) bool
 }
 
 // ShieldOf returns the shield of a server with these keys.
@@ -39,7 +39,7 @@ func ShieldOf(keys Keys) Shield {
 		keys = ring.keys
 	}
 	if t, ok := keys.(TokenTaker); ok {
-		return Shield{Takes: t.TakesToken}
+		return Shield{Accepts: t.AcceptsToken}
 	}
 	return Shield{}
 }

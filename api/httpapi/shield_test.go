@@ -26,7 +26,7 @@ func jwt(claims string) string {
 }
 
 // shield is the shield of a server with an identity provider.
-var shield = httpapi.Shield{Takes: brig.TokenRule{Issuer: "https://idp.test", Audiences: []string{"brig", "https://api.test"}}.Takes, Own: func(s string) bool { return s == unbound }}
+var shield = httpapi.Shield{Accepts: brig.TokenRule{Issuer: "https://idp.test", Audiences: []string{"brig", "https://api.test"}}.Accepts, Own: func(s string) bool { return s == unbound }}
 
 // unbound is a sandbox token that belongs to no key.
 var unbound = strings.Repeat("0c", 32)

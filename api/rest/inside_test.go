@@ -19,9 +19,9 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// TestClientGuestRequests checks that the Service receives the client's
+// TestClientFileAndProcessRequests checks that the Service receives the client's
 // requests for files and processes in a sandbox.
-func TestClientGuestRequests(t *testing.T) {
+func TestClientFileAndProcessRequests(t *testing.T) {
 	s, c := pair(t)
 	ctx := t.Context()
 	files, procs := c.Files("box"), c.Processes("box")

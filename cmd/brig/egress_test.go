@@ -26,6 +26,6 @@ func TestParseRule(t *testing.T) {
 		}
 	}
 	if _, err := parseRule("a.test:https"); err == nil {
-		t.Error("a port that is none")
+		t.Error("an invalid port was accepted")
 	}
 }

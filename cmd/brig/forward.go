@@ -99,7 +99,7 @@ func shieldOf(ctx context.Context, svc brig.Service) (httpapi.Shield, error) {
 		return httpapi.Shield{}, nil
 	}
 	rule, err := server.TokenRule(ctx)
-	return httpapi.Shield{Takes: rule.Takes}, err
+	return httpapi.Shield{Accepts: rule.Accepts}, err
 }
 
 // forwardPort forwards connections until ctx ends.

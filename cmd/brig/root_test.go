@@ -287,9 +287,9 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// TestRepeat checks that ls --watch prints a list again only if it has changed, and
+// TestWatchedListPrintsChanges checks that ls --watch prints a list again only if it has changed, and
 // ends with its context or an error.
-func TestRepeat(t *testing.T) {
+func TestWatchedListPrintsChanges(t *testing.T) {
 	var out bytes.Buffer
 	c := &cli{stdout: &out}
 	ctx, cancel := context.WithCancel(t.Context())

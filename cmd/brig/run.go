@@ -48,8 +48,8 @@ func (c runCommands) command() *cobra.Command {
 exit code is the program's.
 
 The program is code (-c), a source file with arguments, or a command of the image.
-The first argument is a source file if it exists here or has an extension such as
-.py; "-" reads the source from standard input. Flags for brig come before the
+The first argument is a source file if this file exists or has an extension such as
+.py; "-" reads the source from standard input. Flags for brig precede the
 command, and before the arguments of a file.
 
 If Python, JavaScript or TypeScript code has a function main, it is called with the
@@ -75,7 +75,7 @@ values of --args, and its result is printed as JSON.`,
 	fl.SortFlags = false
 	fl.StringVarP(&f.code, "code", "c", "", "run this `code`")
 	fl.StringVarP(&f.language, "language", "l", "", "python, javascript, typescript or bash (default: from the file's extension, else python)")
-	fl.StringVar(&f.image, "image", "", "image, by name or digest (default "+brig.HostImage+", or the provider's own)")
+	fl.StringVar(&f.image, "image", "", "image, by name or digest (default \""+brig.HostImage+"\", or the provider's own)")
 	fl.StringVar(&f.arguments, "args", "", "JSON `object` with the arguments of the function main")
 	f.addLimits(cmd)
 	f.egress.add(cmd)

@@ -220,5 +220,5 @@ func (d *shellDriver) park(dir string) error {
 	if _, err := d.bash.runScript(script, mark, nil); err != nil {
 		return err
 	}
-	return d.tell(parked)
+	return d.send(parked)
 }

@@ -86,8 +86,8 @@ func (d *shellDriver) use(orders, messages *os.File) {
 	d.say.SetEscapeHTML(false)
 }
 
-// tell sends a message about the current order.
-func (d *shellDriver) tell(m shellMessage) error {
+// send sends a message about the current order.
+func (d *shellDriver) send(m shellMessage) error {
 	m.Nonce = d.nonce
 	return d.say.Encode(m)
 }
@@ -101,7 +101,7 @@ func (d *shellDriver) run() (code int, err error) {
 		return 0, err
 	}
 	defer func() { d.bash.close() }()
-	if err := d.tell(shellMessage{Type: "ready", Version: d.bash.version, Flavor: "bash", Nonces: true}); err != nil {
+	if err := d.send(shellMessage{Type: "ready", Version: d.bash.version, Flavor: "bash", Nonces: true}); err != nil {
 		return 0, err
 	}
 	for {
@@ -112,7 +112,7 @@ func (d *shellDriver) run() (code int, err error) {
 		d.nonce = o.Nonce
 		switch o.Op {
 		case "ping":
-			err = d.tell(shellMessage{Type: "pong"})
+			err = d.send(shellMessage{Type: "pong"})
 		case "park":
 			err = d.park(o.Dir)
 		case "renew":
@@ -128,10 +128,10 @@ func (d *shellDriver) run() (code int, err error) {
 			if found, err := os.ReadDir(artifactsDir); err == nil {
 				end.Artifacts = len(found) > 0
 			}
-			return end.Code, d.tell(end)
+			return end.Code, d.send(end)
 		}
 		if v, ok := errors.AsType[*reportError](err); ok {
-			return 1, d.tell(shellMessage{Type: "violation", Name: v.name})
+			return 1, d.send(shellMessage{Type: "violation", Name: v.name})
 		}
 		if err != nil {
 			return 0, err
@@ -172,7 +172,7 @@ func (d *shellDriver) program(o shellOrder) int {
 // cell runs one cell and reports how it ended.
 func (d *shellDriver) cell(o shellOrder) error {
 	d.count++
-	if err := d.tell(shellMessage{Type: "started", Count: d.count}); err != nil {
+	if err := d.send(shellMessage{Type: "started", Count: d.count}); err != nil {
 		return err
 	}
 	failure, err := d.evaluate(o)
@@ -181,11 +181,11 @@ func (d *shellDriver) cell(o shellOrder) error {
 	}
 	if failure != nil {
 		failure.Type = "error"
-		if err := d.tell(*failure); err != nil {
+		if err := d.send(*failure); err != nil {
 			return err
 		}
 	}
-	return d.tell(shellMessage{Type: "end"})
+	return d.send(shellMessage{Type: "end"})
 }
 
 // evaluate makes bash run a cell from a file, and returns the failure of the

@@ -77,7 +77,7 @@ func (d *shellDriver) placeScript(dir string, code []byte) (file string, err err
 		_, err = f.Write(code)
 		if err = errors.Join(err, f.Close()); err == nil {
 			// A workspace must not keep the file.
-			err = d.tell(shellMessage{Type: "file", Path: file})
+			err = d.send(shellMessage{Type: "file", Path: file})
 		}
 		if err != nil {
 			os.Remove(file)

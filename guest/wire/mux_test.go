@@ -34,7 +34,7 @@ func open(t *testing.T, host, agent *Mux) (here, there net.Conn) {
 	return here, there
 }
 
-func TestMuxCarries(t *testing.T) {
+func TestMuxTransfersData(t *testing.T) {
 	host, agent := pair(t)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 128<<10) // eight windows
 	var all sync.WaitGroup

@@ -50,7 +50,7 @@ func TestExitReason(t *testing.T) {
 		"a lease that is not over":    {ending{Code: wire.ExitLease}, later, true, nil, wire.ExitLease, brig.Crashed},
 		"a main program says so":      {ending{Code: wire.ExitLease}, main, true, nil, wire.ExitLease, brig.Exited},
 		"tether":                      {ending{Code: wire.ExitTether}, isTethered, true, nil, 137, brig.HungUp},
-		"a tether that is none":       {ending{Code: wire.ExitTether}, later, true, nil, wire.ExitTether, brig.Crashed},
+		"an invalid tether":           {ending{Code: wire.ExitTether}, later, true, nil, wire.ExitTether, brig.Crashed},
 		"stopped":                     {ending{}, later, true, &endRequest{Reason: brig.Stopped}, 137, brig.Stopped},
 		"stopped with a main program": {ending{Code: 3}, main, true, &endRequest{Reason: brig.Stopped}, 3, brig.Stopped},
 		"memory":                      {ending{Code: 1, OOMKilled: true}, main, true, &endRequest{Reason: brig.Killed}, 137, brig.OutOfMem},

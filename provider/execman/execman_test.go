@@ -67,7 +67,7 @@ var hello = brig.Program{Name: "py-1", Language: brig.Python, Code: "def main(**
 const success = `{"status":"success","stdout":"out\n","stderr":"warn\n","exit_code":0,"artifacts":[{"name":"a.csv","mime_type":"text/csv","size":3,"content_b64":"YSxi"},{"name":"../b.csv","content_b64":"YQ=="},{"name":"c.exe","content_b64":"YQ=="}],"result":{"present":true,"value":{"n":12345678901234567890},"type":"json"}}`
 
 // Requests follow the protocol, and the response is passed on completely.
-func TestSuccess(t *testing.T) {
+func TestRequestAndResponse(t *testing.T) {
 	var got map[string]any
 	srv, _ := service(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodPost || r.URL.Path != "/base/run" || r.Header.Get("Content-Type") != "application/json" {
@@ -118,7 +118,7 @@ func TestOutcomes(t *testing.T) {
 		{"an exit code", `{"status":"program_error","exit_code":3,"runtime_error_type":"nonzero_exit"}`, 3, false, false, "", ""},
 		{"an exception", `{"status":"program_error","exit_code":1,"stderr":"Traceback (most recent call last):\n  File \"main.py\", line 2, in main\nbrig.errors.ValueError: no good\n"}`, 1, false, false, "", "ValueError"},
 		{"a signal", `{"status":"runtime_error","exit_code":139,"runtime_error_type":"signalled"}`, 139, false, false, "", ""},
-		{"an exit code that is none", `{"status":"program_error","exit_code":-5}`, 1, false, false, "", ""},
+		{"an invalid exit code", `{"status":"program_error","exit_code":-5}`, 1, false, false, "", ""},
 		{"a status that nobody knows", `{"status":"melted","exit_code":0}`, 1, false, false, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestCheck(t *testing.T) {
 }
 
 // Programs without a callable main function run as with other providers.
-func TestPrepared(t *testing.T) {
+func TestProgramsWithoutMain(t *testing.T) {
 	for _, c := range []struct {
 		language     brig.Language
 		code, suffix string

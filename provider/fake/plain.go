@@ -65,8 +65,8 @@ func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command)
 	return p
 }
 
-// again returns another end of the command, for the next attachment.
-func (p *plain) again() *plain {
+// attach returns another end of the command, for the next attachment.
+func (p *plain) attach() *plain {
 	return &plain{
 		in: p.in, id: p.id, pid: p.pid, cancel: p.cancel, stdin: p.stdin, said: p.said, done: p.done,
 		res: p.res, cmd: p.cmd, closed: make(chan struct{}),

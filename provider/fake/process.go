@@ -204,7 +204,7 @@ func (p *listener) Close() error {
 
 // serve executes orders until the process or its instance ends.
 func (p *process) serve(ctx context.Context) {
-	p.say(interpreter.Message{Type: "ready", Flavor: "fake", Version: "1", Nonces: true})
+	p.send(interpreter.Message{Type: "ready", Flavor: "fake", Version: "1", Nonces: true})
 	for {
 		o, ok := p.next()
 		if !ok {
@@ -213,7 +213,7 @@ func (p *process) serve(ctx context.Context) {
 		p.nonce = o.Nonce
 		switch o.Op {
 		case "ping":
-			p.say(interpreter.Message{Type: "pong"})
+			p.send(interpreter.Message{Type: "pong"})
 		case "warm":
 		default:
 			p.execute(ctx, o)
@@ -248,7 +248,7 @@ func (p *process) execute(ctx context.Context, o interpreter.Order) {
 	p.mu.Unlock()
 	p.count++
 	if o.Op == "cell" {
-		p.say(interpreter.Message{Type: "started", Count: p.count})
+		p.send(interpreter.Message{Type: "started", Count: p.count})
 	}
 	end := interpreter.Message{Type: "end"}
 	for line := range strings.Lines(o.Code) {
@@ -263,7 +263,7 @@ func (p *process) execute(ctx context.Context, o interpreter.Order) {
 	p.mu.Lock()
 	p.ending = fmt.Appendf(nil, `{"type":"end","nonce":%q}`+"\n", o.Nonce)
 	p.mu.Unlock()
-	p.say(end)
+	p.send(end)
 	select {
 	case <-p.in.done: // the process ended with the instance
 	default:
@@ -278,7 +278,7 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 	args := words[1:]
 	fail := func(name, text string) bool {
 		if o.Op == "cell" {
-			p.say(interpreter.Message{Type: "error", Name: name, Value: text, Traceback: name + ": " + text})
+			p.send(interpreter.Message{Type: "error", Name: name, Value: text, Traceback: name + ": " + text})
 		} else {
 			end.Code, end.Failure = 1, &interpreter.Failure{Name: name, Message: text}
 		}
@@ -290,13 +290,13 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 	case "get":
 		v, err := json.Marshal(p.vars[args[0]])
 		if err == nil {
-			p.say(interpreter.Message{Type: "result", Data: map[string]json.RawMessage{"text/plain": v}})
+			p.send(interpreter.Message{Type: "result", Data: map[string]json.RawMessage{"text/plain": v}})
 		}
 	case "show":
 		n, err := strconv.Atoi(args[0])
 		if err == nil {
 			v := json.RawMessage(strconv.Quote(strings.Repeat("x", n)))
-			p.say(interpreter.Message{Type: "display", Data: map[string]json.RawMessage{"text/plain": v}})
+			p.send(interpreter.Message{Type: "display", Data: map[string]json.RawMessage{"text/plain": v}})
 		}
 	case "return":
 		end.Returned = json.RawMessage(strings.Join(args, " "))
@@ -355,7 +355,7 @@ func (o output) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (p *process) say(m interpreter.Message) {
+func (p *process) send(m interpreter.Message) {
 	m.Nonce = p.nonce
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -419,7 +419,7 @@ func (in *instance) Kept(context.Context) ([]brig.Kept, error) {
 		out = append(out, k)
 	}
 	for _, k := range in.carried {
-		k.Process = k.Process.(*plain).again()
+		k.Process = k.Process.(*plain).attach()
 		out = append(out, k)
 	}
 	return out, nil

@@ -51,7 +51,7 @@ func (i *instance) Enforced(ctx context.Context) (map[brig.Area]brig.Enforcement
 		default:
 		}
 		for _, a := range inspectedAreas() { // older shims do not support this request
-			s.areas[a].Lower(brig.LevelGaps, "the host cannot look at this machine's processes")
+			s.areas[a].Lower(brig.LevelGaps, "the host cannot inspect the sandbox's processes")
 		}
 		i.p.Log.WarnContext(ctx, "failed to inspect the processes of a sandbox", "sandbox", i.id, "err", err)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestKnownIsBounded checks that the cache of documents is bounded, regardless
+// TestDocumentCacheIsBounded checks that the cache of documents is bounded, regardless
 // of the sandboxes' content.
-func TestKnownIsBounded(t *testing.T) {
+func TestDocumentCacheIsBounded(t *testing.T) {
 	for name, n := range map[string]int{"small": 5000, "large": maxKnownDoc} {
 		k := &recordCache{}
 		for i := range 12 << 20 / n {
