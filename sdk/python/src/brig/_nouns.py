@@ -393,7 +393,7 @@ class WorkspaceInfo:
     """A workspace and its newest version."""
 
     name: str
-    #: The number of the newest version; 0 if there is none.
+    #: The number of the newest version; 0 if there is no version.
     version: int = 0
     files: int = 0
     size: int = 0
