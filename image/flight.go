@@ -87,7 +87,7 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 		fs.slots = make(chan struct{}, maxConcurrentPulls)
 	}
 	if fs.active >= maxConcurrentPulls+maxQueuedPulls {
-		return nil, brig.Errorf(brig.RateLimited, "%d images are already being pulled or queued", fs.active).
+		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled or queued already", fs.active).
 			WithHint("try again when some of them are there")
 	}
 	fs.active++

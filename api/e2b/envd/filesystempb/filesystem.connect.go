@@ -2,8 +2,8 @@
 //
 // Source: api/e2b/envd/filesystem.proto
 
-// The files of one sandbox, as E2B's SDKs speak of them. Names and numbers
-// are theirs and cannot be changed.
+// The files of a sandbox, in the protocol of E2B's SDKs. Do not change names and
+// numbers.
 package filesystempb
 
 import (

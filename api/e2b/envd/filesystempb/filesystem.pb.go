@@ -4,8 +4,8 @@
 // 	protoc        v3.21.12
 // source: api/e2b/envd/filesystem.proto
 
-// The files of one sandbox, as E2B's SDKs speak of them. Names and numbers
-// are theirs and cannot be changed.
+// The files of a sandbox, in the protocol of E2B's SDKs. Do not change names and
+// numbers.
 
 package filesystempb
 
@@ -148,7 +148,7 @@ type EntryInfo struct {
 	ModifiedTime  *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=modified_time,json=modifiedTime,proto3" json:"modified_time,omitempty"`
 	SymlinkTarget *string                `protobuf:"bytes,10,opt,name=symlink_target,json=symlinkTarget,proto3,oneof" json:"symlink_target,omitempty"`
 	Metadata      map[string]string      `protobuf:"bytes,11,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Newer SDKs ask this one.
+	// Used by newer SDKs.
 	IsSymlink     bool `protobuf:"varint,12,opt,name=is_symlink,json=isSymlink,proto3" json:"is_symlink,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -786,7 +786,7 @@ func (x *WatchDirRequest) GetAllowNetworkMounts() bool {
 
 type FilesystemEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Relative to the directory that is watched.
+	// Relative to the watched directory.
 	Name          string     `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Type          EventType  `protobuf:"varint,2,opt,name=type,proto3,enum=filesystem.EventType" json:"type,omitempty"`
 	Entry         *EntryInfo `protobuf:"bytes,3,opt,name=entry,proto3,oneof" json:"entry,omitempty"`

@@ -4,8 +4,8 @@
 // 	protoc        v3.21.12
 // source: api/e2b/envd/process.proto
 
-// The processes of one sandbox, as E2B's SDKs speak of them. Names and
-// numbers are theirs and cannot be changed.
+// The processes of a sandbox, in the protocol of E2B's SDKs. Do not change names
+// and numbers.
 
 package processpb
 
