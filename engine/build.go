@@ -81,7 +81,7 @@ func (i *images) startBuild(t *brig.Template) *build {
 		if _, err := i.Options.Images.Resolve(i.ctx, t.Image); err == nil {
 			return // another caller has built it meanwhile
 		}
-		i.Log.Info("failed to build a template's image", "template", t.Name, "image", t.Image)
+		i.Log.Info("building a template's image", "template", t.Name, "image", t.Image)
 		_, b.err = i.Options.Images.Build(i.ctx, brig.ImageBuild{Name: t.Image, Packages: t.Packages}, reporter(nil))
 		b.ended = i.Now()
 	})

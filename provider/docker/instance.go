@@ -245,7 +245,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	if why != nil {
 		// The agent is stuck or was tampered with, so the end of the process
 		// tree cannot be confirmed. To be safe, the server ends the sandbox.
-		i.p.Log.WarnContext(ctx, "failed to end a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", why)
+		i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", brig.AgentLost, "err", why)
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, brig.AgentLost))
 	}
 	if known, verdict := guest.SetLostResult(ctx, res, i.Exit(), err); known {

@@ -185,7 +185,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 		if i.Guest.Grace > 0 {
 			reason = brig.Killed // a one-shot ends after its command anyway
 		} else {
-			i.p.Log.WarnContext(ctx, "failed to end a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", reason, "err", why)
+			i.p.Log.WarnContext(ctx, "ending a sandbox whose agent stopped working", "sandbox", i.id, "exec", id, "reason", reason, "err", why)
 		}
 		err = errors.Join(err, i.Stop(context.WithoutCancel(ctx), 0, reason))
 	}
