@@ -65,10 +65,10 @@ type Saver interface {
 	// an instance cannot be saved now. It has no side effects.
 	CheckSave(ctx context.Context, in Instance) error
 	// Save saves an instance, and replaces an older save with that ID. Concurrent
-	// calls to the instance fail. If stay is set, the instance then continues;
-	// otherwise it has ended with the reason Saved when Save returns. After an error
-	// the instance continues, and no new save exists.
-	Save(ctx context.Context, in Instance, to SaveID, stay bool) (*Save, error)
+	// calls to the instance fail. Unless o.Stay is set, the instance has ended with the
+	// reason Saved when Save returns. After an error the instance continues, and no new
+	// save exists.
+	Save(ctx context.Context, in Instance, to SaveID, o SaveOptions) (*Save, error)
 	// GetSave returns a complete save, or NotFound.
 	GetSave(ctx context.Context, id SaveID) (*Save, error)
 	// Restore is like Create, but the instance continues from a save, with its
@@ -101,6 +101,12 @@ type Parker interface {
 	// p if the interpreter has no descriptors of the host. After an error p is
 	// unchanged. The error is NotFound if the interpreter has ended.
 	Park(ctx context.Context, p Process, tell func(dir string) error) (Process, error)
+}
+
+// SaveOptions are the options of a save.
+type SaveOptions struct {
+	// Stay makes the instance continue after the save.
+	Stay bool
 }
 
 // Save is a saved instance.

@@ -307,7 +307,7 @@ func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *backe
 	}
 	defer f.keepRefusals(rec.ID, in)()
 	putBack := f.keepReservation(rec.ID)
-	save, err := f.pauses.saveDetached(ctx, saver, rec, in, to, true)
+	save, err := f.pauses.saveDetached(ctx, saver, rec, in, to, brig.SaveOptions{Stay: true})
 	putBack()
 	if err != nil {
 		_, err = f.pauses.handleFailedSave(ctx, saver, backend, rec, in, err, nil)

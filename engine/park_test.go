@@ -40,8 +40,8 @@ func (p *parkingProvider) CheckSave(ctx context.Context, in brig.Instance) error
 	return p.Provider.CheckSave(ctx, in.(*parkingInstance).Instance)
 }
 
-func (p *parkingProvider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, stay bool) (*brig.Save, error) {
-	return p.Provider.Save(ctx, in.(*parkingInstance).Instance, to, stay)
+func (p *parkingProvider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
+	return p.Provider.Save(ctx, in.(*parkingInstance).Instance, to, o)
 }
 
 func (i *parkingInstance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {

@@ -125,7 +125,7 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *bac
 	if err := p.prepareSave(ctx, saver, rec, in); err != nil {
 		return nil, err
 	}
-	save, err := p.saveDetached(ctx, saver, rec, in, saveOf(rec.ID), false)
+	save, err := p.saveDetached(ctx, saver, rec, in, saveOf(rec.ID), brig.SaveOptions{})
 	if err == nil {
 		return p.recordPause(ctx, rec, save, events)
 	}
@@ -164,12 +164,12 @@ func (p *pauses) prepareSave(ctx context.Context, saver brig.Saver, rec *brig.Re
 
 // saveDetached detaches an instance from this server and saves it. The reservations of
 // its processes wait for the next attachment.
-func (p *pauses) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance, to brig.SaveID, stay bool) (*brig.Save, error) {
+func (p *pauses) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
 	carried := p.detachPrograms(rec.ID, in)
 	p.lifecycle.detachInstance(rec.ID)
 	p.holdCarried(rec.ID, carried)
 	failpoint.Hit("pause.detached")
-	save, err := saver.Save(ctx, in, to, stay)
+	save, err := saver.Save(ctx, in, to, o)
 	failpoint.Hit("pause.saved")
 	return save, err
 }

@@ -233,7 +233,7 @@ func TestPauseAndTheNextServer(t *testing.T) {
 	// The server dies after saving one sandbox and after restoring another.
 	in, err := h.provider.Recover(ctx, unrecorded.ID, brig.Handle{})
 	if err == nil {
-		_, err = h.provider.Save(ctx, in, brig.SaveID(unrecorded.ID), false)
+		_, err = h.provider.Save(ctx, in, brig.SaveID(unrecorded.ID), brig.SaveOptions{})
 	}
 	if err != nil {
 		t.Fatal(err)

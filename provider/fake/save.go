@@ -52,7 +52,7 @@ func (p *Provider) CheckSave(_ context.Context, in brig.Instance) error {
 }
 
 // Save implements brig.Saver.
-func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, stay bool) (*brig.Save, error) {
+func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
 	if err := p.CheckSave(ctx, in); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, s
 	}
 	p.saves[to] = s
 	p.mu.Unlock()
-	if !stay {
+	if !o.Stay {
 		m.finish(brig.Saved, 137)
 	}
 	return p.GetSave(ctx, to)

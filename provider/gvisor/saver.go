@@ -191,7 +191,7 @@ func (p *Provider) CheckSave(ctx context.Context, in brig.Instance) error {
 const saveTime = 10 * time.Minute
 
 // Save implements brig.Saver.
-func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, stay bool) (*brig.Save, error) {
+func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
 	i, err := p.savable(in, to)
 	if err != nil {
 		return nil, err
@@ -205,13 +205,13 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, s
 		return nil, diskError(err, "make the folder of saves")
 	}
 	i.preconnect.drop()
-	err = i.save(ctx, saveOrder{Dir: p.saveDir(to), Stay: stay, Manifest: m})
+	err = i.save(ctx, saveOrder{Dir: p.saveDir(to), Stay: o.Stay, Manifest: m})
 	failpoint.Hit("save.stored")
 	i.preconnect.drop() // the agent has closed a connection that was opened meanwhile
 	if err != nil {
 		return nil, err
 	}
-	if !stay {
+	if !o.Stay {
 		select {
 		case <-i.done:
 		case <-time.After(stopTime):

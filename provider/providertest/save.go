@@ -33,14 +33,14 @@ func (h Harness) saver(t *testing.T) brig.Saver {
 }
 
 // saved saves an instance and removes the save when the test ends.
-func saved(t *testing.T, s brig.Saver, in brig.Instance, id brig.SaveID, stay bool) *brig.Save {
+func saved(t *testing.T, s brig.Saver, in brig.Instance, id brig.SaveID, o brig.SaveOptions) *brig.Save {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := s.RemoveSave(context.WithoutCancel(t.Context()), id); err != nil {
 			t.Errorf("remove the save: %v", err)
 		}
 	})
-	save, err := s.Save(t.Context(), in, id, stay)
+	save, err := s.Save(t.Context(), in, id, o)
 	if err != nil {
 		t.Fatalf("save: %v", err)
 	}
@@ -91,7 +91,7 @@ func testSave(t *testing.T, h Harness) {
 		t.Fatalf("check: %v", err)
 	}
 	alive(t, in)
-	save := saved(t, s, in, "save-1", false)
+	save := saved(t, s, in, "save-1", brig.SaveOptions{})
 	if e := ended(t, in); e.Reason != brig.Saved {
 		t.Errorf("the saved machine ended with %+v", e)
 	}
@@ -121,7 +121,7 @@ func testSaveStays(t *testing.T, h Harness) {
 	s := h.saver(t)
 	_, in := create(t, h, nil)
 	noted(t, in)
-	saved(t, s, in, "save-2", true)
+	saved(t, s, in, "save-2", brig.SaveOptions{Stay: true})
 	alive(t, in)
 	hasNote(t, in)
 	names := []string{"copy-1", "copy-2"}
@@ -176,7 +176,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 		}
 	}
 	for _, err := range []error{s.CheckSave(t.Context(), in), func() error {
-		_, err := s.Save(t.Context(), in, "save-3", false)
+		_, err := s.Save(t.Context(), in, "save-3", brig.SaveOptions{})
 		return err
 	}()} {
 		if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "process") {
@@ -190,7 +190,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 	if e := <-ends; e.err != nil || e.out != "unharmed\n" {
 		t.Errorf("the command ended with %+v, %v", e.answer, e.err)
 	}
-	saved(t, s, in, "save-3", false)
+	saved(t, s, in, "save-3", brig.SaveOptions{})
 }
 
 // testSaveDiffers checks that a save is not restored with other limits, and
@@ -199,7 +199,7 @@ func testSaveDiffers(t *testing.T, h Harness) {
 	s := h.saver(t)
 	_, in := create(t, h, nil)
 	noted(t, in)
-	saved(t, s, in, "save-4", false)
+	saved(t, s, in, "save-4", brig.SaveOptions{})
 	spec := h.spec()
 	spec.Limits.Memory *= 2
 	if _, err := s.Restore(t.Context(), "save-4", newID(), spec, time.Now().Add(leaseTime)); brig.KindOf(err) != brig.FailedPrecondition {
@@ -222,7 +222,7 @@ func testSavePrograms(t *testing.T, h Harness) {
 	run(t, in, script("sleep 1000 > /dev/null 2>&1 & echo started"))
 	p.Close()
 	for i, save := range []brig.SaveID{"save-5", "save-6"} {
-		saved(t, s, in, save, false)
+		saved(t, s, in, save, brig.SaveOptions{})
 		in = restored(t, h, s, save, id)
 		got := kept(t, in)
 		if len(got) != 1 || string(got[p.id].Note) != "a note" {
@@ -245,7 +245,7 @@ func testSavePacked(t *testing.T, h Harness) {
 	s := h.saver(t)
 	id, in := create(t, h, nil)
 	noted(t, in)
-	before := saved(t, s, in, "save-7", false)
+	before := saved(t, s, in, "save-7", brig.SaveOptions{})
 	key, wrong := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
 	if err := s.Unpack(t.Context(), "save-7", key); err != nil {
 		t.Errorf("unpack of a save that is not packed: %v", err)
