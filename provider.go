@@ -38,7 +38,8 @@ type Capabilities struct {
 	// Enforces holds the level of each area on this host. An absent area is not
 	// enforced.
 	Enforces map[Area]Enforcement
-	// Saves is true if instances can be saved: the provider is then a Saver.
+	// Saves is true if instances can be saved, with their memory and without: the
+	// provider is then a Saver.
 	Saves bool
 	// RunsOnly is true if the provider has no instances and only runs programs:
 	// Create returns Unimplemented, and the provider is a Runner.
@@ -62,7 +63,7 @@ type SaveID string
 // disk, and creates instances from that.
 type Saver interface {
 	// CheckSave returns FailedPrecondition, naming the program that prevents it, if
-	// an instance cannot be saved now. It has no side effects.
+	// an instance cannot be saved with its memory now. It has no side effects.
 	CheckSave(ctx context.Context, in Instance) error
 	// Save saves an instance, and replaces an older save with that ID. Concurrent
 	// calls to the instance fail. Unless o.Stay is set, the instance has ended with the
@@ -75,7 +76,9 @@ type Saver interface {
 	// programs, memory and files. The ID may be that of the saved instance, if that
 	// has ended. Restore returns FailedPrecondition, naming the difference, unless
 	// image, limits and provider match those of the save, and if the save is packed.
-	// It keeps the save.
+	// It keeps the save. From a save without memory it boots an instance with the saved
+	// files, as Create does, with the main program of spec if there is one. Only the image
+	// must match then, and the disk must not be smaller.
 	Restore(ctx context.Context, from SaveID, id ID, spec Spec, lease time.Time) (Instance, error)
 	// RemoveSave removes a save. It succeeds if the save does not exist.
 	RemoveSave(ctx context.Context, id SaveID) error
@@ -107,6 +110,10 @@ type Parker interface {
 type SaveOptions struct {
 	// Stay makes the instance continue after the save.
 	Stay bool
+	// FilesOnly saves only the files, and no memory: no program prevents the save, and
+	// a restore boots an instance with the files. File systems in the instance's memory
+	// are not saved.
+	FilesOnly bool
 }
 
 // Save is a saved instance.
@@ -114,6 +121,8 @@ type Save struct {
 	At     time.Time
 	Bytes  int64 // disk space used, without the files of Unpack
 	Packed bool
+	// FilesOnly means that the save has no memory.
+	FilesOnly bool
 }
 
 // Imager is a Provider that has its own images instead of the server's.

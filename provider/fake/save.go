@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -22,6 +23,8 @@ type save struct {
 	// key is the key of a packed save. open is set while the save is unpacked.
 	key  []byte
 	open bool
+	// filesOnly means that only the files are restored.
+	filesOnly bool
 }
 
 func (s *save) bytes() (n int64) {
@@ -36,6 +39,10 @@ func (s *save) bytes() (n int64) {
 
 // CheckSave implements brig.Saver.
 func (p *Provider) CheckSave(_ context.Context, in brig.Instance) error {
+	return checkSave(in, false)
+}
+
+func checkSave(in brig.Instance, filesOnly bool) error {
 	m, ok := in.(*instance)
 	if !ok {
 		return brig.Errorf(brig.Unimplemented, "%T is not a machine of this provider", in)
@@ -46,6 +53,9 @@ func (p *Provider) CheckSave(_ context.Context, in brig.Instance) error {
 		return brig.Errorf(brig.FailedPrecondition, "the machine has ended")
 	}
 	for id := range m.kept {
+		if filesOnly {
+			break
+		}
 		return brig.Errorf(brig.FailedPrecondition, "a running program prevents the save: process %s", id)
 	}
 	return nil
@@ -53,7 +63,7 @@ func (p *Provider) CheckSave(_ context.Context, in brig.Instance) error {
 
 // Save implements brig.Saver.
 func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
-	if err := p.CheckSave(ctx, in); err != nil {
+	if err := checkSave(in, o.FilesOnly); err != nil {
 		return nil, err
 	}
 	if p.OnSave != nil {
@@ -65,6 +75,10 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 	m.mu.Lock()
 	s := &save{at: time.Now().UTC(), limits: m.spec.Limits, files: maps.Clone(m.files), execs: m.execs, kept: maps.Clone(m.carried)}
 	m.mu.Unlock()
+	if o.FilesOnly {
+		s.filesOnly, s.execs, s.kept = true, nil, nil
+		maps.DeleteFunc(s.files, func(name string, _ []byte) bool { return strings.HasPrefix(name, "/tmp/") })
+	}
 	p.mu.Lock()
 	if p.saves == nil {
 		p.saves = map[brig.SaveID]*save{}
@@ -85,7 +99,7 @@ func (p *Provider) GetSave(_ context.Context, id brig.SaveID) (*brig.Save, error
 	if s == nil {
 		return nil, brig.Errorf(brig.NotFound, "there is no save %q", id)
 	}
-	return &brig.Save{At: s.at, Bytes: s.bytes(), Packed: s.key != nil}, nil
+	return &brig.Save{At: s.at, Bytes: s.bytes(), Packed: s.key != nil, FilesOnly: s.filesOnly}, nil
 }
 
 // Pack implements brig.Saver.
@@ -135,7 +149,7 @@ func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, sp
 		return nil, brig.Errorf(brig.NotFound, "there is no save %q", from)
 	case packed:
 		return nil, brig.Errorf(brig.FailedPrecondition, "the save is packed")
-	case s.limits != spec.Limits:
+	case s.limits != spec.Limits && !s.filesOnly:
 		return nil, brig.Errorf(brig.FailedPrecondition, "the save cannot be restored here: it has other limits")
 	}
 	if p.OnRestore != nil {

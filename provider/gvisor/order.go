@@ -38,6 +38,7 @@ type order struct {
 	AgentAt   string   `json:",omitempty"` // the agent's path in the guest; empty if the sentry receives an open descriptor
 	Carried   bool     `json:",omitempty"` // the agent holds the streams of processes, so that they can be saved
 	From      string   `json:",omitempty"` // directory of the save to restore
+	FilesFrom string   `json:",omitempty"` // directory of the save without memory whose files the sandbox boots with
 	Engine    string   `json:",omitempty"` // path of the sentry's binary
 	Alone     bool     `json:",omitempty"` // the sentry works without a gofer
 	Counted   bool     `json:",omitempty"` // the shim counts the refusals of the sentry

@@ -31,32 +31,34 @@ const (
 	packFlush  = 8 << 20  // amount after which a pack flushes its data to disk
 )
 
-// locate returns the directory of a save, and the location for which it is sealed.
-func (p *Provider) locate(id brig.SaveID) (dir string, where []string, err error) {
-	if _, err := p.readManifest(id); err != nil {
-		return "", nil, err
+// locate returns the directory of a save, the location for which it is sealed, and the
+// names of its plain files.
+func (p *Provider) locate(id brig.SaveID) (dir string, where, plain []string, err error) {
+	m, err := p.readManifest(id)
+	if err != nil {
+		return "", nil, nil, err
 	}
 	dir = p.saveDir(id)
-	m, err := os.ReadFile(filepath.Join(dir, manifestFile))
+	b, err := os.ReadFile(filepath.Join(dir, manifestFile))
 	if err != nil {
-		return "", nil, fmt.Errorf("read the manifest: %w", err)
+		return "", nil, nil, fmt.Errorf("read the manifest: %w", err)
 	}
-	sum := sha256.Sum256(m)
-	return dir, []string{"save", string(id), hex.EncodeToString(sum[:])}, nil
+	sum := sha256.Sum256(b)
+	return dir, []string{"save", string(id), hex.EncodeToString(sum[:])}, m.plainFiles(), nil
 }
 
 // Pack implements brig.Saver.
 func (p *Provider) Pack(ctx context.Context, id brig.SaveID, key []byte) (*brig.Save, error) {
-	dir, where, err := p.locate(id)
+	dir, where, plain, err := p.locate(id)
 	if err != nil {
 		return nil, err
 	}
 	packed, _, err := isPacked(dir)
 	if err == nil && !packed {
-		err = atLowPriority(func() error { return pack(ctx, dir, key, where) })
+		err = atLowPriority(func() error { return pack(ctx, dir, plain, key, where) })
 	}
 	if err == nil {
-		err = removePlain(dir)
+		err = removePlain(dir, plain)
 	}
 	failpoint.Hit("pack.removed")
 	if err != nil {
@@ -81,8 +83,8 @@ func atLowPriority(f func() error) error {
 }
 
 // pack writes the packed file of a save.
-func pack(ctx context.Context, dir string, key []byte, where []string) (err error) {
-	if err := checkSpace(dir); err != nil {
+func pack(ctx context.Context, dir string, plain []string, key []byte, where []string) (err error) {
+	if err := checkSpace(dir, plain); err != nil {
 		return err
 	}
 	name := filepath.Join(dir, packedFile)
@@ -106,7 +108,7 @@ func pack(ctx context.Context, dir string, key []byte, where []string) (err erro
 	if err != nil {
 		return err
 	}
-	err = writeTar(squeezed, dir)
+	err = writeTar(squeezed, dir, plain)
 	if err = errors.Join(err, squeezed.Close()); err != nil {
 		return err
 	}
@@ -131,9 +133,9 @@ func packError(err error, what string) error {
 
 // checkSpace returns an error if the disk does not have enough space for a second
 // copy of a save.
-func checkSpace(dir string) error {
+func checkSpace(dir string, plain []string) error {
 	var most int64
-	for _, name := range plainFiles() {
+	for _, name := range plain {
 		st, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
 			return fmt.Errorf("look at the save: %w", err)
@@ -169,9 +171,9 @@ func (w *packWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func writeTar(to io.Writer, dir string) error {
+func writeTar(to io.Writer, dir string, plain []string) error {
 	t := tar.NewWriter(to)
-	for _, name := range plainFiles() {
+	for _, name := range plain {
 		f, err := os.Open(filepath.Join(dir, name))
 		if err != nil {
 			return fmt.Errorf("read the save: %w", err)
@@ -193,7 +195,7 @@ func writeTar(to io.Writer, dir string) error {
 // Unpack implements brig.Saver. It does not flush the files, because the packed file
 // remains.
 func (p *Provider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error {
-	dir, where, err := p.locate(id)
+	dir, where, plain, err := p.locate(id)
 	if err != nil {
 		return err
 	}
@@ -209,7 +211,7 @@ func (p *Provider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error
 	if err := errors.Join(os.RemoveAll(to+newSuffix), os.Mkdir(to+newSuffix, 0o700)); err != nil {
 		return packError(err, "unpack the save")
 	}
-	err = unpack(ctx, filepath.Join(dir, packedFile), to+newSuffix, key, where)
+	err = unpack(ctx, filepath.Join(dir, packedFile), to+newSuffix, plain, key, where)
 	if err == nil {
 		err = os.Rename(to+newSuffix, to)
 	}
@@ -227,7 +229,7 @@ func (p *Provider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error
 	return nil
 }
 
-func unpack(ctx context.Context, from, to string, key []byte, where []string) error {
+func unpack(ctx context.Context, from, to string, plain []string, key []byte, where []string) error {
 	f, err := os.Open(from)
 	if err != nil {
 		return err
@@ -237,13 +239,13 @@ func unpack(ctx context.Context, from, to string, key []byte, where []string) er
 	if err != nil {
 		return err
 	}
-	plain, err := zstd.NewReader(sealed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(packWindow), zstd.WithDecoderLowmem(true))
+	tarred, err := zstd.NewReader(sealed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(packWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return err
 	}
-	defer plain.Close()
-	t := tar.NewReader(plain)
-	for _, name := range plainFiles() {
+	defer tarred.Close()
+	t := tar.NewReader(tarred)
+	for _, name := range plain {
 		h, err := t.Next()
 		if err != nil {
 			return err
@@ -259,7 +261,7 @@ func unpack(ctx context.Context, from, to string, key []byte, where []string) er
 	if _, err := t.Next(); !errors.Is(err, io.EOF) {
 		return errors.Join(errors.New("the save has further files"), err)
 	}
-	if _, err := io.Copy(io.Discard, plain); err != nil {
+	if _, err := io.Copy(io.Discard, tarred); err != nil {
 		return err
 	}
 	_, err = io.Copy(io.Discard, sealed)

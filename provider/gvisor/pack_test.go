@@ -210,7 +210,7 @@ func TestInterruptedPack(t *testing.T) {
 }
 
 func removePlainFiles(dir string) (err error) {
-	for _, name := range plainFiles() {
+	for _, name := range (&manifest{}).plainFiles() {
 		err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 	}
 	return err

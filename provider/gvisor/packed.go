@@ -23,7 +23,12 @@ const (
 )
 
 // plainFiles lists the files of a save that are packed.
-func plainFiles() []string { return append(savedFiles(), keptFile) }
+func (m *manifest) plainFiles() []string {
+	if m.FilesOnly {
+		return layerFiles()
+	}
+	return append(savedFiles(false), keptFile)
+}
 
 // isPacked reports whether a save is packed, and returns the disk space that it uses.
 func isPacked(dir string) (bool, int64, error) {
@@ -53,9 +58,9 @@ func (p *Provider) restorable(id brig.SaveID) (string, error) {
 }
 
 // removePlain removes the unencrypted files of a packed save.
-func removePlain(dir string) error {
+func removePlain(dir string, plain []string) error {
 	errs := []error{os.RemoveAll(filepath.Join(dir, unpackedDir)), os.RemoveAll(filepath.Join(dir, unpackedDir+newSuffix))}
-	for _, name := range append(plainFiles(), packedFile+newSuffix) {
+	for _, name := range append(plain, packedFile+newSuffix) {
 		if err := os.Remove(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

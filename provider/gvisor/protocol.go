@@ -20,7 +20,7 @@ import (
 // request is a provider's request to a shim. Each connection carries one
 // request, as one JSON line.
 type request struct {
-	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "parking", "freeze", "thaw", "begin", "over", "stop", "sentry", "refused", "save"
+	Op     string          // "dial", "watch", "lease", "own", "keep", "kept", "parking", "freeze", "thaw", "begin", "over", "stop", "sentry", "refused", "save", "savefiles"
 	Lease  time.Time       `json:",omitzero"`
 	Grace  time.Duration   `json:",omitzero"`
 	Reason brig.ExitReason `json:",omitempty"`

@@ -186,7 +186,7 @@ func (p *Provider) newOrder(id brig.ID, spec brig.Spec, lease time.Time) (*order
 func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Instance, err error) {
 	l := p.layout(id)
 	_, statErr := os.Stat(l.path(orderFile))
-	again := statErr == nil && o.From != ""
+	again := statErr == nil && (o.From != "" || o.FilesFrom != "")
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, diskError(err, "make the sandbox's folder")
 	}
@@ -225,7 +225,7 @@ func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Ins
 	}
 	failpoint.Hit("provider.ordered")
 	step := "gvisor.boot"
-	if o.From != "" {
+	if o.From != "" || o.FilesFrom != "" {
 		step = "gvisor.restore"
 	}
 	bctx, s := span.Start(ctx, step)

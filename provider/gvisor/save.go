@@ -28,9 +28,6 @@ const (
 	manifestFile = "manifest.json"
 )
 
-// savedFiles lists gVisor's files in the order that gVisor expects.
-func savedFiles() []string { return []string{stateFile, indexFile, pagesFile} }
-
 // saveOrder is a provider's order to save a sandbox.
 type saveOrder struct {
 	Dir      string
@@ -39,9 +36,9 @@ type saveOrder struct {
 	Manifest manifest
 }
 
-// save writes the memory and the files of the sandbox to a directory. If it
-// fails, the sandbox continues. After a successful save without Stay, the
-// sandbox is paused and the caller ends it.
+// save writes the memory and the files of the sandbox, or only the files, to a
+// directory. If it fails, the sandbox continues. After a successful save without Stay,
+// the sandbox is paused and the caller ends it.
 func (s *shim) save(o *saveOrder) (holders []wire.Holder, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +46,8 @@ func (s *shim) save(o *saveOrder) (holders []wire.Holder, err error) {
 	if !ok || s.AgentAt == "" {
 		return nil, errors.New("the sandbox has a gofer")
 	}
-	if s.Command != nil {
+	filesOnly := o.Manifest.FilesOnly
+	if s.Command != nil && !filesOnly {
 		return []wire.Holder{{Name: "the main program", Reason: "its output goes to the log"}}, nil
 	}
 	if s.frozen { // the agent must answer
@@ -64,8 +62,10 @@ func (s *shim) save(o *saveOrder) (holders []wire.Holder, err error) {
 	if o.Check {
 		op = wire.ControlCheck
 	}
-	if holders, err = s.machine.release(op); err != nil || len(holders) > 0 || o.Check {
-		return holders, err
+	if !filesOnly {
+		if holders, err = s.machine.release(op); err != nil || len(holders) > 0 || o.Check {
+			return holders, err
+		}
 	}
 	failpoint.Hit("save.released")
 	unfinished := o.Dir + newSuffix
@@ -76,7 +76,11 @@ func (s *shim) save(o *saveOrder) (holders []wire.Holder, err error) {
 	if err := k.pause(); err != nil {
 		return nil, err
 	}
-	err = k.checkpoint(unfinished)
+	if filesOnly {
+		err = k.saveLayer(unfinished)
+	} else {
+		err = k.checkpoint(unfinished)
+	}
 	failpoint.Hit("save.written")
 	stands := err == nil && !o.Stay
 	if !stands {
@@ -99,8 +103,13 @@ const newSuffix = ".new"
 // only when all files are on disk.
 func (s *shim) seal(dir string, o *saveOrder) error {
 	l := layout{dir: dir}
+	if o.Manifest.FilesOnly {
+		if err := checkLayer(dir, o.Manifest.Limits); err != nil {
+			return err
+		}
+	}
 	o.Manifest.Size = 0
-	for _, name := range savedFiles() {
+	for _, name := range savedFiles(o.Manifest.FilesOnly) {
 		n, err := syncPath(l.path(name))
 		if err != nil {
 			return err
@@ -108,13 +117,17 @@ func (s *shim) seal(dir string, o *saveOrder) error {
 		o.Manifest.Size += n
 	}
 	o.Manifest.At = time.Now().UTC()
-	if err := errors.Join(l.writeJSON(keptFile, s.kept.notes(), true), l.writeJSON(manifestFile, o.Manifest, true)); err != nil {
+	var err error
+	if !o.Manifest.FilesOnly {
+		err = l.writeJSON(keptFile, s.kept.notes(), true)
+	}
+	if err = errors.Join(err, l.writeJSON(manifestFile, o.Manifest, true)); err != nil {
 		return err
 	}
 	if err := errors.Join(os.RemoveAll(o.Dir), os.Rename(dir, o.Dir)); err != nil {
 		return fmt.Errorf("complete the save: %w", err)
 	}
-	_, err := syncPath(filepath.Dir(o.Dir))
+	_, err = syncPath(filepath.Dir(o.Dir))
 	return err
 }
 
@@ -170,7 +183,7 @@ func (m *machine) release(op byte) ([]wire.Holder, error) {
 // checkpoint writes the files of a save. The sentry must be paused, and remains
 // paused.
 func (s *sentry) checkpoint(dir string) error {
-	files, err := openAll(dir, os.O_CREATE|os.O_EXCL|os.O_RDWR)
+	files, err := openAll(dir, savedFiles(false), os.O_CREATE|os.O_EXCL|os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -184,7 +197,7 @@ func (s *sentry) checkpoint(dir string) error {
 
 // restore starts the sentry's guest from the files of a save.
 func (s *sentry) restore(dir string) error {
-	files, err := openAll(dir, os.O_RDONLY)
+	files, err := openAll(dir, savedFiles(false), os.O_RDONLY)
 	if err != nil {
 		return err
 	}
@@ -195,8 +208,8 @@ func (s *sentry) restore(dir string) error {
 	return s.calls.callWith(files, call{"containerManager.Restore", map[string]any{"HavePagesFile": true, "Background": true}})
 }
 
-func openAll(dir string, flags int) (files []*os.File, err error) {
-	for _, name := range savedFiles() {
+func openAll(dir string, names []string, flags int) (files []*os.File, err error) {
+	for _, name := range names {
 		f, err := os.OpenFile(filepath.Join(dir, name), flags, 0o600)
 		if err != nil {
 			closeFiles(files)

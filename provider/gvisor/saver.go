@@ -26,6 +26,10 @@ import (
 // manifestVersion is the version of manifest and of the other files of a save.
 const manifestVersion = 1
 
+// filesVersion is the version of the manifest and the files of a save without memory,
+// which servers that know only manifestVersion refuse.
+const filesVersion = 2
+
 // manifest describes a save. A sandbox can be restored only by the same
 // programs, on a processor with the same features, from the same image and with
 // the same limits. gVisor does not check these conditions.
@@ -39,6 +43,9 @@ type manifest struct {
 	Limits  brig.Limits
 	Carried bool
 	Build   build
+	// FilesOnly means that the save has no memory. It can then be restored by other
+	// builds, on other processors, and with other limits.
+	FilesOnly bool `json:",omitempty"`
 }
 
 // build identifies the programs and the processor on which a save depends.
@@ -110,9 +117,19 @@ func cpuFeatures() (string, error) {
 // firstDifference describes the first difference between a save and the
 // manifest that a restore needs, or returns "" if they match.
 func (m *manifest) firstDifference(want manifest) string {
+	version := want.Version
+	if m.FilesOnly {
+		version = filesVersion
+	}
 	switch {
-	case m.Version != want.Version:
-		return fmt.Sprintf("its format has version %d, and this server's %d", m.Version, want.Version)
+	case m.Version != version:
+		return fmt.Sprintf("its format has version %d, and this server's %d", m.Version, version)
+	case m.FilesOnly && m.Image != want.Image:
+		return "its image is not the same"
+	case m.FilesOnly && m.Limits.Disk > want.Limits.Disk:
+		return fmt.Sprintf("its disk has %s, and not %s", brig.FormatBytes(m.Limits.Disk), brig.FormatBytes(want.Limits.Disk))
+	case m.FilesOnly:
+		return ""
 	case m.Build.GVisor != want.Build.GVisor:
 		return fmt.Sprintf("it was made with gVisor %s, and this server has %s", m.Build.GVisor, want.Build.GVisor)
 	case m.Build.Engine != want.Build.Engine:
@@ -201,6 +218,9 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 		return nil, err
 	}
 	m.ID = i.id
+	if o.FilesOnly {
+		m.Version, m.FilesOnly = filesVersion, true
+	}
 	if err := os.MkdirAll(filepath.Join(p.DataDir, savesDir), 0o700); err != nil {
 		return nil, diskError(err, "make the folder of saves")
 	}
@@ -229,10 +249,17 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 func (i *instance) save(ctx context.Context, o saveOrder) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
-	a, err := i.l.call(ctx, request{Op: "save", Save: &o})
+	op := "save"
+	if o.Manifest.FilesOnly {
+		op = "savefiles" // the shim of an older server refuses it
+	}
+	a, err := i.l.call(ctx, request{Op: op, Save: &o})
 	if err != nil {
 		if strings.Contains(err.Error(), "no space left on device") {
 			return fullError(err)
+		}
+		if e := layerError(err); e != nil {
+			return e
 		}
 		return brig.Errorf(brig.FailedPrecondition, "gVisor could not save the sandbox, which continues to run").
 			WithHint("the server's log has the cause").Because(err)
@@ -294,7 +321,7 @@ func (p *Provider) GetSave(_ context.Context, id brig.SaveID) (*brig.Save, error
 	if !packed {
 		size = m.Size
 	}
-	return &brig.Save{At: m.At, Bytes: size, Packed: packed}, nil
+	return &brig.Save{At: m.At, Bytes: size, Packed: packed, FilesOnly: m.FilesOnly}, nil
 }
 
 func (p *Provider) readManifest(id brig.SaveID) (*manifest, error) {
@@ -330,10 +357,15 @@ func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, sp
 		return nil, brig.Errorf(brig.FailedPrecondition, "the save cannot be restored here: %s", what).
 			WithHint("restore it with the build of the server, on the kind of machine, that made it")
 	}
-	if o.From, err = p.restorable(from); err != nil {
+	dir, err := p.restorable(from)
+	if err != nil {
 		return nil, err
 	}
-	o.Carried = m.Carried
+	if m.FilesOnly {
+		o.FilesFrom = dir
+		return p.create(ctx, id, o)
+	}
+	o.From, o.Carried = dir, m.Carried
 	in, err := p.create(ctx, id, o)
 	if err != nil || m.ID == id {
 		return in, err

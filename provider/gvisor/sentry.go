@@ -77,6 +77,9 @@ func withoutGofer(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err
 	if err := a.donateStore(l); err != nil {
 		return nil, err
 	}
+	if err := a.donateLayer(o.FilesFrom); err != nil {
+		return nil, err
+	}
 	booted, err := a.pipe("start-sync-fd")
 	if err != nil {
 		return nil, err

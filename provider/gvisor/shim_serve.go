@@ -89,8 +89,8 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		_ = send(c, answer{Refused: s.machine.refused.read()})
 	case "sentry":
 		_ = send(c, answer{PID: s.machine.pid()})
-	case "save":
-		if r.Save == nil {
+	case "save", "savefiles":
+		if r.Save == nil || r.Save.Manifest.FilesOnly != (r.Op == "savefiles") {
 			return
 		}
 		holders, err := s.save(r.Save)

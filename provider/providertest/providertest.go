@@ -141,6 +141,7 @@ func Run(t *testing.T, h Harness) {
 		{"SaveRefused", true, testSaveRefused},
 		{"SaveDiffers", false, testSaveDiffers},
 		{"SavePrograms", true, testSavePrograms},
+		{"SaveFiles", false, testSaveFiles},
 		{"Uplink", false, testUplink},
 		{"UplinkReplaced", false, testUplinkReplaced},
 		{"UplinkEnd", false, testUplinkEnd},

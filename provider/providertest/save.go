@@ -294,3 +294,49 @@ func testSavePacked(t *testing.T, h Harness) {
 		}
 	}
 }
+
+// testSaveFiles checks that a save without memory is possible while programs run, and
+// that a restore boots an instance with the files, also with other limits and under
+// another ID. Each boot has the files of the save, and none of the programs.
+func testSaveFiles(t *testing.T, h Harness) {
+	s := h.saver(t)
+	id, in := create(t, h, nil)
+	noted(t, in)
+	p := start(t, h, in)
+	p.do(t, "x=before", "")
+	if err := in.Keep(t.Context(), p.Process, []byte("a note")); err != nil {
+		t.Fatal(err)
+	}
+	if h.Real {
+		run(t, in, script("echo > /tmp/lost; sleep 1000 > /dev/null 2>&1 & echo started"))
+	}
+	stayed := saved(t, s, in, "save-8", brig.SaveOptions{FilesOnly: true, Stay: true})
+	p.do(t, `echo "$x" >&3; echo out`, "")
+	p.Close()
+	save := saved(t, s, in, "save-9", brig.SaveOptions{FilesOnly: true})
+	if e := ended(t, in); e.Reason != brig.Saved {
+		t.Errorf("the saved machine ended with %+v", e)
+	}
+	if found, err := s.GetSave(t.Context(), "save-9"); err != nil || !save.FilesOnly || !stayed.FilesOnly || *found != *save {
+		t.Errorf("the save is %+v and was %+v, %v", found, save, err)
+	}
+	spec := h.spec()
+	spec.Limits.Memory *= 2
+	other, err := s.Restore(t.Context(), "save-8", newID(), spec, time.Now().Add(leaseTime))
+	if err != nil {
+		t.Fatalf("with other limits: %v", err)
+	}
+	t.Cleanup(func() { destroy(t, other) })
+	for name, next := range map[string]brig.Instance{"the copy": other, "the machine": restored(t, h, s, "save-9", id)} {
+		alive(t, next)
+		hasNote(t, next)
+		if got := kept(t, next); len(got) != 0 {
+			t.Errorf("%s keeps %.200v", name, got)
+		}
+		if h.Real {
+			if a := run(t, next, script("ls /tmp; ps ax | grep -c '[s]leep 1000'")); a.out != "0\n" {
+				t.Errorf("%s has in memory: %q", name, a.out)
+			}
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package gvisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/brig-run/brig"
+)
+
+// A save of only the files has the writable layer above the image, as gVisor's file
+// system checkpoint: a description, a tar archive of the names and attributes, the index of
+// the layer's pages, and the pages. gVisor's own format has a version, and does not depend
+// on the build or the processor. Mounts in the guest's memory (/tmp, /dev/shm) are not in it.
+const (
+	layerFile = "layer.pb"
+	namesFile = "layer.tar"
+)
+
+// layerFlag is gVisor's flag for the descriptors of the layer.
+const layerFlag = "fs-restore-fds"
+
+// layerFiles lists the files of the layer in the order that gVisor expects.
+func layerFiles() []string { return []string{layerFile, namesFile, indexFile, pagesFile} }
+
+// savedFiles lists gVisor's files of a save in the order that gVisor expects.
+func savedFiles(filesOnly bool) []string {
+	if filesOnly {
+		return layerFiles()
+	}
+	return []string{stateFile, indexFile, pagesFile}
+}
+
+// saveLayer writes the files of a save without memory. Nothing in the guest prevents it. The
+// sentry must be paused, and remains paused.
+func (s *sentry) saveLayer(dir string) error {
+	files, err := openAll(dir, layerFiles(), os.O_CREATE|os.O_EXCL|os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	defer closeFiles(files)
+	return s.calls.callWith(files, call{"containerManager.FSSave", map[string]any{"exit_after_saving": false}})
+}
+
+// donateLayer donates the files of a save without memory to a sentry, which boots with
+// them. It does nothing if there is no save.
+func (b *sentryLaunch) donateLayer(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	files, err := openAll(dir, layerFiles(), os.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		b.donate(layerFlag, f)
+	}
+	return nil
+}
+
+// namesShare is the share of the memory limit that the archive of a layer may have. A boot
+// decodes the archive in memory.
+const namesShare = 8
+
+// errLayer is the beginning of the errors of checkLayer.
+var errLayer = errors.New("the layer cannot be kept")
+
+// checkLayer checks that a sandbox can boot with a layer, and that it does not grow with
+// each save: it has the pages of deleted files that were open, which no file has after the
+// boot.
+func checkLayer(dir string, limits brig.Limits) error {
+	size := func(name string) int64 {
+		st, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			return 0 // the caller flushes the file to disk, and fails
+		}
+		return st.Size()
+	}
+	if n := size(pagesFile); n > limits.Disk {
+		return fmt.Errorf("%w: it has %s with files that are deleted, and the disk %s", errLayer, brig.FormatBytes(n), brig.FormatBytes(limits.Disk))
+	}
+	if n, most := size(namesFile), limits.Memory/namesShare; n > most {
+		return fmt.Errorf("%w: the names of its files take %s, and the memory permits %s", errLayer, brig.FormatBytes(n), brig.FormatBytes(most))
+	}
+	return nil
+}
+
+// layerError returns the error of a save for an error of checkLayer in the shim, or nil if
+// it is another one.
+func layerError(err error) error {
+	_, what, ok := strings.Cut(err.Error(), errLayer.Error()+": ")
+	if !ok {
+		return nil
+	}
+	return brig.Errorf(brig.FailedPrecondition, "the files of the sandbox cannot be kept without its memory: %s", what).
+		WithHint("remove files, pause the sandbox with its memory, or create one with more memory and disk").Because(err)
+}
