@@ -39,7 +39,7 @@ export interface Sandbox {
   limits?: Limits;
   labels?: Record<string, string>;
   pausable?: boolean;
-  pause?: { at: string; bytes: number; left_ms: number };
+  pause?: { at: string; bytes: number; left_ms: number; files_only?: boolean };
   ttl_ms?: number;
   template?: string;
   egress?: Egress;

@@ -67,6 +67,8 @@ export interface Spec extends Options {
   ttlMs?: number
   /** Milliseconds without use after which the sandbox is paused until its next use; less than `ttlMs`. */
   pauseAfterMs?: number
+  /** Those pauses keep only the files: its next use boots it again. */
+  pauseFilesOnly?: boolean
 }
 
 /** The options of a program. */
@@ -169,8 +171,8 @@ export class Brig {
 
   /** Creates a sandbox, and returns when it is running. */
   create(spec: Spec = {}): Promise<SandboxInfo> {
-    const { ttlMs, pauseAfterMs, ...rest } = spec
-    return this.#call('POST', ['sandboxes'], { ...body(rest), ttl_ms: ttlMs, pause_after_ms: pauseAfterMs })
+    const { ttlMs, pauseAfterMs, pauseFilesOnly, ...rest } = spec
+    return this.#call('POST', ['sandboxes'], { ...body(rest), ttl_ms: ttlMs, pause_after_ms: pauseAfterMs, pause_files_only: pauseFilesOnly })
   }
 
   /** Runs a command, or a script in the sandbox's shell, and waits until it ends. */
@@ -188,6 +190,20 @@ export class Brig {
     const { ttlMs, ...rest } = options
     const copies = await this.#call<{ sandboxes: SandboxInfo[] }>('POST', ['sandboxes', name, 'fork'], { ...rest, ttl_ms: ttlMs })
     return copies.sandboxes
+  }
+
+  /**
+   * Saves a sandbox's memory and files on disk until its next use, which resumes it. With
+   * `filesOnly` no program prevents that: contexts and processes end, and the resume boots it
+   * again with its files, without those in `/tmp` and `/dev/shm`.
+   */
+  pause(name: string, options: { filesOnly?: boolean } = {}): Promise<SandboxInfo> {
+    return this.#call('POST', ['sandboxes', name, 'pause'], { files_only: options.filesOnly })
+  }
+
+  /** Continues a paused sandbox ahead of its next use. */
+  resume(name: string): Promise<SandboxInfo> {
+    return this.#call('POST', ['sandboxes', name, 'resume'], {})
   }
 
   /** Replaces the egress rules of a sandbox. */
@@ -333,6 +349,7 @@ function asOptions(text = ''): string {
   return text
     .replace(/\b(timeout|ttl)_ms\b/g, '$1Ms')
     .replace(/\bpause_after_ms\b/g, 'pauseAfterMs')
+    .replace(/\bpause_files_only\b/g, 'pauseFilesOnly')
     .replace(/\begress\.rules\b/g, 'egress')
     .replace(/\bvalue_b64\b/g, 'value')
 }

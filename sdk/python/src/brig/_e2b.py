@@ -52,6 +52,7 @@ def spec(s: n.SandboxSpec, templates: Mapping[str, str]) -> Body:
         ("disk_mib", s.disk_mib),
         ("processes", s.processes),
         ("pause_after", s.pause_after),
+        ("pause_files_only", s.pause_files_only),
     ):
         if given:
             raise UnsupportedError(f"E2B's protocol has no {field}", field=field, hint="leave it out, or use a Brig server")

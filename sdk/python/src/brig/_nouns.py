@@ -199,6 +199,8 @@ class SandboxSpec:
     provider: str = ""
     #: Seconds without use after which the sandbox is paused until its next use; less than ``ttl``.
     pause_after: float | None = None
+    #: Those pauses keep only the files: its next use boots it again.
+    pause_files_only: bool = False
 
 
 @dataclass(frozen=True)

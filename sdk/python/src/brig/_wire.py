@@ -73,6 +73,7 @@ def spec(s: n.SandboxSpec) -> Body:
         env=dict(s.env),
         ttl_ms=millis(s.ttl, "ttl"),
         pause_after_ms=millis(s.pause_after, "pause_after"),
+        pause_files_only=s.pause_files_only or None,
         default_user=s.user,
         require=dict(s.require),
         placement={"provider": s.provider, "only": True} if s.provider else None,

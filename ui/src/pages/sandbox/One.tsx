@@ -89,7 +89,7 @@ export function One({ name, who }: { name: string; who: Whoami }) {
               <Alert color="violet" mb="md" title="Paused" data-testid="paused">
                 <Group justify="space-between" gap="xs">
                   <Text size="sm">
-                    Its memory and files take {bytes(s.pause?.bytes)} on disk. It is kept for {until(s.expires).replace("in ", "") || "as long as the server is configured to"}; resumed, it has {span(s.pause?.left_ms)} of its lease left. Every use resumes it.
+                    {s.pause?.files_only ? "Its files" : "Its memory and files"} take {bytes(s.pause?.bytes)} on disk. It is kept for {until(s.expires).replace("in ", "") || "as long as the server is configured to"}; resumed, it has {span(s.pause?.left_ms)} of its lease left. Every use {s.pause?.files_only ? "boots it again with its files" : "resumes it"}.
                   </Text>
                   {member && (
                     <Button size="compact-sm" loading={resume.isPending} onClick={() => resume.mutate()}>

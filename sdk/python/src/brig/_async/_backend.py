@@ -38,6 +38,12 @@ class Backend:
     ) -> list[n.SandboxInfo]:
         raise self.lacks("forks")
 
+    async def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
+        raise self.lacks("pauses")
+
+    async def resume(self, name: str) -> n.SandboxInfo:
+        raise self.lacks("pauses")
+
     async def stop(self, name: str, grace: float | None) -> None:
         raise self.lacks("way to stop a sandbox")
 

@@ -107,6 +107,18 @@ class SandboxHandle:
         infos = await self._backend.fork(self.name, count, name, paused, labels, ttl)
         return [SandboxHandle(self._backend, info.name) for info in infos]
 
+    async def pause(self, *, files_only: bool = False) -> n.SandboxInfo:
+        """Save its memory and files on disk until its next use, which resumes it.
+
+        With ``files_only`` no program prevents that: contexts and processes end, and the
+        resume boots it again with its files, without those in ``/tmp`` and ``/dev/shm``.
+        """
+        return await self._backend.pause(self.name, files_only)
+
+    async def resume(self) -> n.SandboxInfo:
+        """Continue it ahead of its next use."""
+        return await self._backend.resume(self.name)
+
     async def stop(self, *, grace: float | None = None) -> None:
         """Terminate the programs, and kill them after ``grace`` seconds. The record and logs stay."""
         await self._backend.stop(self.name, grace)

@@ -193,6 +193,13 @@ class Rest(Backend):
         answer = await self._call("POST", "sandboxes", name, "fork", body=body)
         return [wire.sandbox(b) for b in answer["sandboxes"]]
 
+    async def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
+        body = {"files_only": True} if files_only else {}
+        return wire.sandbox(await self._call("POST", "sandboxes", name, "pause", body=body))
+
+    async def resume(self, name: str) -> n.SandboxInfo:
+        return wire.sandbox(await self._call("POST", "sandboxes", name, "resume", body={}))
+
     async def stop(self, name: str, grace: float | None) -> None:
         body = {} if grace is None else {"grace_ms": round(grace * 1000)}
         await self._call("POST", "sandboxes", name, "stop", body=body)

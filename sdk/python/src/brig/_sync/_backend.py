@@ -39,6 +39,12 @@ class Backend:
     ) -> list[n.SandboxInfo]:
         raise self.lacks("forks")
 
+    def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
+        raise self.lacks("pauses")
+
+    def resume(self, name: str) -> n.SandboxInfo:
+        raise self.lacks("pauses")
+
     def stop(self, name: str, grace: float | None) -> None:
         raise self.lacks("way to stop a sandbox")
 
