@@ -94,9 +94,10 @@ const (
 	DetailLabel       = "label."
 	// DetailWorkspace is a workspace's name. DetailVersion is then its version.
 	DetailWorkspace = "workspace"
-	DetailOrigin    = "origin"   // ID of the sandbox that the sandbox is a copy of
-	DetailProvider  = "provider" // the provider that runs the sandbox, or that was changed
-	DetailRoute     = "route"    // the reason for the provider
+	DetailFilesOnly = "files_only" // "true" for a pause that does not keep the memory
+	DetailOrigin    = "origin"     // ID of the sandbox that the sandbox is a copy of
+	DetailProvider  = "provider"   // the provider that runs the sandbox, or that was changed
+	DetailRoute     = "route"      // the reason for the provider
 	// DetailPruned and DetailPrunedHash are the number and the hash of the last
 	// line that was removed from the beginning of the chain.
 	DetailPruned     = "pruned"

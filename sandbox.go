@@ -73,6 +73,9 @@ type Spec struct {
 	// use. It is less than TTL. If a call or a program prevents the pause, the sandbox
 	// continues to run, and the engine tries again after the same time. Default never.
 	PauseAfter time.Duration `json:",omitzero"`
+	// PauseFilesOnly makes the pauses of PauseAtEnd and PauseAfter keep only the files;
+	// see PauseOptions.FilesOnly.
+	PauseFilesOnly bool `json:",omitempty"`
 	// An ephemeral sandbox ends with the process that requested it and leaves
 	// no record. The engine sets it for one-shot programs.
 	Ephemeral bool
@@ -145,6 +148,15 @@ type ForkSpec struct {
 	TTL time.Duration
 }
 
+// PauseOptions are the options of a pause.
+type PauseOptions struct {
+	// FilesOnly keeps the files of the sandbox and not its memory. No program prevents
+	// the pause; contexts, executions and processes end. A resume boots the sandbox
+	// again, also on another build of Brig or another processor, and starts its main
+	// program and the start command of its template. What is in /tmp and /dev/shm is lost.
+	FilesOnly bool
+}
+
 // Pause describes a paused sandbox: its memory and its files are on disk, and
 // it has no processes.
 type Pause struct {
@@ -154,6 +166,8 @@ type Pause struct {
 	// Left is the remaining duration of the lease. The lease continues when the
 	// sandbox is resumed.
 	Left time.Duration
+	// FilesOnly means that only its files are on disk; see PauseOptions.
+	FilesOnly bool `json:",omitempty"`
 	// Executions is the number of processes in the save. They count against the
 	// tenant's quota again when the sandbox is resumed.
 	Executions int `json:",omitempty"`

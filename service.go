@@ -67,8 +67,9 @@ type LeaseService interface {
 	// processes on the host; Resume continues it. Every call that uses a paused sandbox
 	// resumes it. Both succeed if the sandbox is already in the requested state. Pause
 	// returns FailedPrecondition, and the sandbox continues to run, while calls use the
-	// sandbox or it runs programs that cannot be saved; see Spec.Pausable.
-	Pause(ctx context.Context, name string) (*Sandbox, error)
+	// sandbox or it runs programs that cannot be saved; see Spec.Pausable and
+	// PauseOptions.
+	Pause(ctx context.Context, name string, o PauseOptions) (*Sandbox, error)
 	Resume(ctx context.Context, name string) (*Sandbox, error)
 	// SetEgress replaces the egress rules of a running sandbox, and its bandwidth
 	// unless that is SameBandwidth. When it returns, connections that the new

@@ -17,6 +17,9 @@ type Record struct {
 	// Given holds the sandbox's secrets as they were when it was created, without
 	// their values. A later change of a secret gives the sandbox nothing more.
 	Given []Secret `json:",omitzero"`
+	// Booted is when the sandbox last booted with the files of a pause without memory,
+	// which ended its programs.
+	Booted time.Time `json:",omitzero"`
 	// Copied is set until a copy has reseeded its interpreters.
 	Copied bool `json:",omitempty"`
 	// SaveKey is the key of the save of a paused sandbox, if it was packed or is

@@ -106,8 +106,8 @@ func (c *sandboxes) Extend(ctx context.Context, name string, ttl time.Duration) 
 }
 
 // Pause implements brig.Service.
-func (c *sandboxes) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
-	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "pause"), nil)
+func (c *sandboxes) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
+	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "pause"), v1.PauseRequest{FilesOnly: o.FilesOnly})
 }
 
 // Resume implements brig.Service.

@@ -213,7 +213,7 @@ func TestParkedDriverChannel(t *testing.T) {
 		}
 		cell := channelContext(t, c, name, l)
 		cell(honestCell(l, 0))
-		if _, err := c.Pause(t.Context(), name); err != nil {
+		if _, err := c.Pause(t.Context(), name, brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if r := cell(honestCell(l, 0)); !isAnswer(r, l, 0) {
@@ -231,7 +231,7 @@ func TestParkedDriverChannel(t *testing.T) {
 	// A line without an end. The agent, which holds the pipe, must not wait for it.
 	cell := channelContext(t, c, string(brig.Python), brig.Python)
 	cell("import os")
-	if _, err := c.Pause(t.Context(), string(brig.Python)); err != nil {
+	if _, err := c.Pause(t.Context(), string(brig.Python), brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r := cell("[fd] = [f for f in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/' + f) and '/messages' in os.readlink('/proc/self/fd/' + f)]\nfor _ in range(66): os.write(int(fd), b'x' * (1 << 20))")

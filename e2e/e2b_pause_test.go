@@ -115,7 +115,11 @@ func TestE2BPauseWire(t *testing.T) {
 	id, token := create(`{"templateID":"base","timeout":600,"autoPause":true,"autoResume":{"enabled":true}}`)
 	path := "/sandboxes/" + id
 	envd := []string{"E2b-Sandbox-Id", id, "E2b-Sandbox-Port", "49983"}
-	want(501, "POST", path+"/pause", `{"memory":false}`)
+	want(400, "POST", "/v2/sandboxes", `{"templateID":"base","autoPause":true,"autoPauseMemory":false,"autoResume":{"enabled":true}}`)
+	want(204, "POST", path+"/pause", `{"memory":false}`)
+	want(502, "GET", "/files?path=/etc/hostname&username=user", "", append(envd, "X-Access-Token", token)...) // in E2B traffic does not resume it
+	want(201, "POST", path+"/connect", `{"timeout":600,"memory":false}`)
+	want(200, "GET", "/files?path=/etc/hostname&username=user", "", append(envd, "X-Access-Token", token)...)
 	want(409, "POST", path+"/resume", `{}`)
 	want(200, "POST", path+"/connect", `{"timeout":60}`)
 	want(204, "POST", path+"/pause", "")

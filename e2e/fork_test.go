@@ -107,7 +107,7 @@ func TestFork(t *testing.T) {
 	if got := runCell(t, ctx, e, again[0].Spec.Name, cx.ID, "print(x)"); got != "42" || again[0].Spec.Labels["try"] != "b" || time.Until(again[0].Expires) > time.Minute {
 		t.Errorf("the copy of a copy printed %q: %+v", got, again[0])
 	}
-	if _, err := e.Pause(ctx, copies[1].Spec.Name); err != nil {
+	if _, err := e.Pause(ctx, copies[1].Spec.Name, brig.PauseOptions{}); err != nil {
 		t.Errorf("pause of a copy: %v", err)
 	}
 	if got := runCell(t, ctx, e, copies[1].Spec.Name, cx.ID, "print(x)"); got != "42" {

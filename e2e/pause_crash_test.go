@@ -34,8 +34,25 @@ func TestPauseCrash(t *testing.T) {
 	if len(points) < 20 {
 		t.Errorf("%d points, want all of pause, save, pack and resume", len(points))
 	}
+	points = slices.DeleteFunc(points, func(p failpoint.Point) bool { return p.Name == "resume.booted" })
 	for _, p := range testenv.Share(t, points, 8) {
-		t.Run(p.Name, func(t *testing.T) { c.crashPause(t, p.Name) })
+		t.Run(p.Name, func(t *testing.T) { c.crashPause(t, p.Name, brig.PauseOptions{}) })
+	}
+	c.srv.kill()
+	checkNoHostTraces(t, c.dir)
+}
+
+// TestPauseFilesCrash is like TestPauseCrash, for pauses that keep only the files. The
+// sandbox must have its file.
+//
+//suite:part crash
+func TestPauseFilesCrash(t *testing.T) {
+	c := startCrashingServer(t, "pool: {size: -1}\npause: {pack_after: 200ms}\n")
+	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
+		return !isPausePoint(p.Name) || strings.HasPrefix(p.Name, "park.") // no interpreter is parked
+	})
+	for _, p := range testenv.Share(t, points, 4) {
+		t.Run(p.Name, func(t *testing.T) { c.crashPause(t, p.Name, brig.PauseOptions{FilesOnly: true}) })
 	}
 	c.srv.kill()
 	checkNoHostTraces(t, c.dir)
@@ -58,7 +75,7 @@ func (c *crashingServer) withVariable(t *testing.T, ctx context.Context, pausabl
 	if err != nil {
 		t.Fatal(err)
 	}
-	runCell(t, ctx, svc, "one", cx.ID, "x = 41")
+	runCell(t, ctx, svc, "one", cx.ID, "x = 41\nwith open('/workspace/x', 'w') as f: f.write('41')")
 	return svc, box, cx
 }
 
@@ -75,8 +92,23 @@ func (c *crashingServer) restart(t *testing.T, point string) brig.Service {
 	return c.srv.client()
 }
 
+// wantState fails the test unless a sandbox has what withVariable made: the variable, or
+// only the file.
+func wantState(t *testing.T, ctx context.Context, svc brig.Service, name, contextID string, filesOnly bool) {
+	t.Helper()
+	if filesOnly {
+		if got := shellOut(t, ctx, svc, name, "cat /workspace/x"); got != "41" {
+			t.Errorf("the file of %s contains %q", name, got)
+		}
+		return
+	}
+	if got := runCell(t, ctx, svc, name, contextID, "print(x + 1)"); got != "42" {
+		t.Errorf("the context of %s printed %q", name, got)
+	}
+}
+
 // crashPause crashes a process at one failpoint.
-func (c *crashingServer) crashPause(t *testing.T, point string) {
+func (c *crashingServer) crashPause(t *testing.T, point string, o brig.PauseOptions) {
 	parked := strings.HasPrefix(point, "park.")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -84,13 +116,13 @@ func (c *crashingServer) crashPause(t *testing.T, point string) {
 	arm := func() { c.arm(point + "=crash") }
 	switch {
 	case point == "pause.ended":
-		if _, err := svc.Pause(ctx, "one"); err != nil {
+		if _, err := svc.Pause(ctx, "one", o); err != nil {
 			t.Fatal(err)
 		}
 		arm()
 		_, _ = svc.Kill(ctx, "one") // the server crashes
 	case strings.HasPrefix(point, "resume."):
-		if _, err := svc.Pause(ctx, "one"); err != nil {
+		if _, err := svc.Pause(ctx, "one", o); err != nil {
 			t.Fatal(err)
 		}
 		if point == "resume.unpacked" {
@@ -100,7 +132,7 @@ func (c *crashingServer) crashPause(t *testing.T, point string) {
 		_, _ = svc.Resume(ctx, "one") // the server crashes
 	default:
 		arm()
-		_, _ = svc.Pause(ctx, "one") // the server or the shim crashes, at the latest when it packs the save
+		_, _ = svc.Pause(ctx, "one", o) // the server or the shim crashes, at the latest when it packs the save
 	}
 	svc = c.restart(t, point)
 	now, err := svc.Get(ctx, "one")
@@ -124,9 +156,10 @@ func (c *crashingServer) crashPause(t *testing.T, point string) {
 		if now.State == brig.Paused {
 			wantPausedOnHost(t, c.dir, box.ID)
 		}
-		if got := runCell(t, ctx, svc, "one", cx.ID, "print(x + 1)"); got != "42" {
-			t.Errorf("its context printed %q", got)
+		if point == "resume.booted" && now.State != brig.Paused {
+			t.Errorf("it is %s before its boot is on record", now.State)
 		}
+		wantState(t, ctx, svc, "one", cx.ID, o.FilesOnly)
 	}
 	if err := svc.Remove(ctx, "one"); err != nil {
 		t.Error(err)

@@ -75,7 +75,7 @@ func TestPackedSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"one", "two", "bare"} {
-		if _, err := svc.Pause(ctx, name); err != nil {
+		if _, err := svc.Pause(ctx, name, brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestPackedSandbox(t *testing.T) {
 	if got := runCell(t, ctx, svc, "one", cx.ID, "print(x + 1)"); got != "42" {
 		t.Errorf("its context printed %q", got)
 	}
-	if again, err := svc.Pause(ctx, "one"); err != nil || again.Pause.Bytes < 1<<20 {
+	if again, err := svc.Pause(ctx, "one", brig.PauseOptions{}); err != nil || again.Pause.Bytes < 1<<20 {
 		t.Errorf("a second pause: %+v, %v", again, err)
 	}
 	began = time.Now()

@@ -61,7 +61,7 @@ func TestPauseParksInterpreters(t *testing.T) {
 		t.Fatal(err)
 	}
 	for generation := range 3 {
-		if paused, err := e.Pause(ctx, "one"); err != nil || paused.State != brig.Paused {
+		if paused, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil || paused.State != brig.Paused {
 			t.Fatalf("pause: %+v, %v", paused, err)
 		}
 		wantPausedOnHost(t, dir, box.ID)
@@ -91,7 +91,7 @@ func TestPauseParksInterpreters(t *testing.T) {
 		t.Fatal(err)
 	}
 	runCell(t, ctx, e, "one", python, "x = 1")
-	if _, err := e.Pause(ctx, "one"); err != nil {
+	if _, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatalf("pause after a restart: %v", err)
 	}
 	if got := runCell(t, ctx, e, "one", python, "print(x)"); got != "1" {
@@ -122,7 +122,7 @@ func TestPauseParkUnanswered(t *testing.T) {
 	}
 	pid := runCell(t, ctx, e, "one", cx.ID, "import os, signal, threading\nx = 41\nprint(os.getpid())\nthreading.Timer(.3, os.kill, (os.getpid(), signal.SIGSTOP)).start()")
 	shellOut(t, ctx, e, "one", "until grep -q '^State:.T' /proc/"+pid+"/status; do sleep .02; done")
-	_, err = e.Pause(ctx, "one")
+	_, err = e.Pause(ctx, "one", brig.PauseOptions{})
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), cx.ID) {
 		t.Errorf("a pause with an interpreter that is stopped: %v", err)
 	}
@@ -130,7 +130,7 @@ func TestPauseParkUnanswered(t *testing.T) {
 	if got := runCell(t, ctx, e, "one", cx.ID, "print(x + 1)"); got != "42" {
 		t.Errorf("after the refusal the context printed %q", got)
 	}
-	if _, err := e.Pause(ctx, "one"); err != nil {
+	if _, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Errorf("control: %v", err)
 	}
 	if got := runCell(t, ctx, e, "one", cx.ID, "print(x + 2)"); got != "43" {
@@ -178,7 +178,7 @@ func TestPauseAfterInterpreterEnds(t *testing.T) {
 		if err := c.end(id, pid); err != nil {
 			t.Errorf("%s: %v", c.how, err)
 		}
-		if _, err := e.Pause(ctx, "one"); err != nil {
+		if _, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 			t.Errorf("an interpreter that ends %s: %v", c.how, err)
 		}
 	}

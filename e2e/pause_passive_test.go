@@ -61,7 +61,7 @@ func TestPauseEndsPassiveCalls(t *testing.T) {
 		_, err := conn.Read(make([]byte, 1))
 		ended["connection"] <- err
 	}()
-	if _, err := e.Pause(ctx, "one"); err != nil {
+	if _, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatalf("pause: %v", err)
 	}
 	for what, c := range ended {

@@ -87,7 +87,7 @@ func TestPauseToDisk(t *testing.T) {
 	}
 	shellOut(t, ctx, e, "one", awaitPort(8000))
 	for generation := range 3 {
-		paused, err := e.Pause(ctx, "one")
+		paused, err := e.Pause(ctx, "one", brig.PauseOptions{})
 		if err != nil {
 			t.Fatalf("pause: %v", err)
 		}
@@ -95,7 +95,7 @@ func TestPauseToDisk(t *testing.T) {
 			t.Errorf("after the pause it is %s: %+v", paused.State, paused.Pause)
 		}
 		wantPausedOnHost(t, dir, box.ID)
-		if again, err := e.Pause(ctx, "one"); err != nil || again.State != brig.Paused {
+		if again, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil || again.State != brig.Paused {
 			t.Errorf("a second pause: %v", err)
 		}
 		want := fmt.Sprint(42 + generation)
@@ -138,7 +138,7 @@ func TestResumeOnce(t *testing.T) {
 	if _, err := e.Create(ctx, brig.Spec{Name: "one", Pausable: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Pause(ctx, "one"); err != nil {
+	if _, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var work sync.WaitGroup
@@ -184,7 +184,7 @@ func TestPauseRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	runCell(t, ctx, e, "one", cx.ID, "x = 41\nimport subprocess\nchild = subprocess.Popen(['sleep', '1000'])")
-	_, err = e.Pause(ctx, "one")
+	_, err = e.Pause(ctx, "one", brig.PauseOptions{})
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "sleep") {
 		t.Fatalf("a pause with a program that a cell has started: %v", err)
 	}
@@ -195,14 +195,14 @@ func TestPauseRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = e.Pause(ctx, "one"); brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "sleep") {
+	if _, err = e.Pause(ctx, "one", brig.PauseOptions{}); brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "sleep") {
 		t.Errorf("a pause with a process: %v", err)
 	}
 	if err := e.Processes("one").Signal(ctx, proc.PID, "SIGKILL"); err != nil {
 		t.Fatal(err)
 	}
 	awaitNoProcess(t, ctx, e, "one")
-	if _, err := e.Pause(ctx, "one"); err != nil {
+	if _, err := e.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Errorf("control: %v", err)
 	}
 	if got := runCell(t, ctx, e, "one", cx.ID, "print(x + 2)"); got != "43" {
@@ -244,7 +244,7 @@ func TestPausedSandboxesAreEnded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Pause(ctx, name); err != nil {
+		if _, err := e.Pause(ctx, name, brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := end(name); err != nil {
@@ -284,7 +284,7 @@ func TestPauseOutlivesServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	runCell(t, ctx, svc, "one", cx.ID, "x = 41")
-	if paused, err := svc.Pause(ctx, "one"); err != nil || paused.State != brig.Paused || paused.Pause == nil {
+	if paused, err := svc.Pause(ctx, "one", brig.PauseOptions{}); err != nil || paused.State != brig.Paused || paused.Pause == nil {
 		t.Fatalf("pause: %+v, %v", paused, err)
 	}
 	s.kill()

@@ -131,10 +131,10 @@ func (i *interpreters) checkCode(v *call, code brig.Code) (brig.Code, error) {
 // of the language, which it creates if necessary.
 func (i *interpreters) contextFor(ctx context.Context, rec *brig.Record, in brig.Instance, code brig.Code) (*codeContext, error) {
 	if code.Context != "" {
-		return i.context(rec.ID, code.Context)
+		return i.context(rec, code.Context)
 	}
 	id := "default-" + string(code.Language)
-	if c, err := i.context(rec.ID, id); err == nil {
+	if c, err := i.context(rec, id); err == nil {
 		return c, nil
 	}
 	return i.newContext(ctx, rec, in, id, brig.ContextSpec{Language: code.Language})
@@ -441,7 +441,7 @@ func (i *interpreters) useContext(ctx context.Context, rec *brig.Record, id stri
 	if in, releaseUse, err = i.lifecycle.useInstance(ctx, rec); err != nil {
 		return nil, nil, nil, err
 	}
-	if c, err = i.context(rec.ID, id); err != nil {
+	if c, err = i.context(rec, id); err != nil {
 		releaseUse()
 		return nil, nil, nil, err
 	}

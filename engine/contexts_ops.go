@@ -159,15 +159,18 @@ func (i *interpreters) Contexts(ctx context.Context, name string) ([]*brig.CodeC
 }
 
 // context returns a context by its ID.
-func (i *interpreters) context(id brig.ID, contextID string) (*codeContext, error) {
-	cs := i.contextsOf(id)
+func (i *interpreters) context(rec *brig.Record, contextID string) (*codeContext, error) {
+	cs := i.contextsOf(rec.ID)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if c := cs.byID[contextID]; c != nil {
 		return c, nil
 	}
-	return nil, brig.Errorf(brig.NotFound, "no context %q", truncate(contextID)).
-		WithHint("list the sandbox's contexts to see what exists")
+	hint := "list the sandbox's contexts to see what exists"
+	if !rec.Booted.IsZero() {
+		hint = "a pause that kept only the files has ended the contexts that existed until then; create another one"
+	}
+	return nil, brig.Errorf(brig.NotFound, "no context %q", truncate(contextID)).WithHint("%s", hint)
 }
 
 // InterruptContext implements brig.Service.

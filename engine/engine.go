@@ -245,6 +245,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 		gate: g, vault: e.vault, images: e.images, network: e.network, providers: e.providers, workspaces: e.workspaces,
 		lifecycle: e.lifecycle, programs: e.programs,
 	}
+	e.pauses.machines = e.machines
 	e.forks = &forks{
 		gate: g, vault: e.vault, network: e.network, providers: e.providers, lifecycle: e.lifecycle, interpreters: e.interpreters,
 		pauses: e.pauses, machines: e.machines,

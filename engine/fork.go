@@ -117,7 +117,7 @@ func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spe
 		return spec, 0, brig.Errorf(brig.FailedPrecondition, "sandbox %q is a copy of a copy, %d times over", v.rec.Spec.Name, maxFormer).
 			WithHint("fork an earlier sandbox, or create one; without secrets there is no such limit")
 	}
-	return spec, n, checkSavable(v.rec, "forked")
+	return spec, n, checkSavable(v.rec, "forked", keptOnly(v.rec))
 }
 
 // fork makes n copies of the sandbox of a call. If it fails, it leaves no copy
@@ -158,7 +158,7 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*
 		return nil, err
 	}
 	for _, c := range copies {
-		c.rec.State, c.rec.Handle, c.rec.Notes = brig.Running, c.in.Handle(), c.in.Notes()
+		c.rec.State, c.rec.Handle, c.rec.Notes = brig.Running, c.in.Handle(), append(c.in.Notes(), c.notes...)
 		if err := f.Store.Put(ctx, c.rec, f.copyEvent(v, c.rec)); err != nil {
 			return nil, err
 		}
@@ -391,7 +391,14 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	failpoint.Hit("fork.recorded")
 	spec := c.rec.Spec
 	spec.Image, spec.Env, spec.Share = c.rec.Digest, withCA(spec), c.rec.Tenant
-	c.in, err = saver.Restore(ctx, o.id, c.rec.ID, spec, c.rec.Expires.Add(saveAllowance(spec)))
+	allowance := saveAllowance(spec)
+	if o.save.FilesOnly {
+		allowance += f.pauses.bootAllowance(c.rec)
+		if spec, err = f.pauses.bootSpec(ctx, c.rec, spec); err != nil {
+			return err
+		}
+	}
+	c.in, err = saver.Restore(ctx, o.id, c.rec.ID, spec, c.rec.Expires.Add(allowance))
 	f.reportCreation(c.rec.Provider, brig.MadeCaller, begun, err)
 	failpoint.Hit("fork.restored")
 	if err != nil {
@@ -400,6 +407,12 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 	}
 	c.reservation.start() // the guest's programs run, also those of a copy that is discarded
 	release()             // the rest takes as long as the guest wants
+	if o.save.FilesOnly {
+		if c.notes, err = f.pauses.bootPrograms(ctx, c.machine); err == nil {
+			err = runRestored(ctx, c.rec, c.in)
+		}
+		return err
+	}
 	if err := f.machines.verifyEnforcement(ctx, c.machine); err != nil {
 		return err
 	}

@@ -196,7 +196,7 @@ func TestForkOfPaused(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	h.box(t, ctx, brig.Spec{Name: "one"})
-	if _, err := h.Pause(ctx, "one"); err != nil {
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -400,7 +400,7 @@ func TestCarriedProcessesCount(t *testing.T) {
 	}
 	wantUsage(5)
 
-	if _, err := h.Pause(ctx, "one"); err != nil {
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.record(t, "one").Pause.Executions; n != 2 {

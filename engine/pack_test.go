@@ -22,7 +22,7 @@ func packSoon(o *engine.Options) { o.PackAfter = 50 * time.Millisecond }
 func (h *fixture) paused(t *testing.T, ctx context.Context, name string) *brig.Sandbox {
 	t.Helper()
 	h.box(t, ctx, brig.Spec{Name: name})
-	s, err := h.Pause(ctx, name)
+	s, err := h.Pause(ctx, name, brig.PauseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestResumeInterruptsPack(t *testing.T) {
 	if s := h.record(t, "one"); s.State != brig.Running {
 		t.Errorf("it is %s", s.State)
 	}
-	again, err := h.Pause(ctx, "one")
+	again, err := h.Pause(ctx, "one", brig.PauseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

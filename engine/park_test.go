@@ -91,7 +91,7 @@ func TestPauseWithEndedInterpreter(t *testing.T) {
 				if _, err := h.RunCode(ctx, "box", brig.Code{Source: "set x 1"}, nil); err != nil {
 					t.Fatal(err)
 				}
-				_, err := h.Pause(ctx, "box")
+				_, err := h.Pause(ctx, "box", brig.PauseOptions{})
 				if now := h.record(t, "box"); now.State != c.want || (err == nil) != (c.want == brig.Paused) {
 					t.Errorf("after the pause it is %s: %v", now.State, err)
 				}
@@ -142,7 +142,7 @@ func TestInterpreterThatDoesNotStartIsEnded(t *testing.T) {
 		default:
 			t.Error("it was not ended")
 		}
-		if _, err := h.Pause(ctx, "box"); err != nil {
+		if _, err := h.Pause(ctx, "box", brig.PauseOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

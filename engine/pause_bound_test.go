@@ -21,7 +21,7 @@ func TestQuotaOfPausedSandboxes(t *testing.T) {
 	h.box(t, ctx, brig.Spec{Name: "one"})
 	h.box(t, ctx, brig.Spec{Name: "two"})
 	set(h, 1)
-	if _, err := h.Pause(ctx, "one"); err != nil {
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(what string, svc brig.Service, do func() error) {
@@ -37,7 +37,7 @@ func TestQuotaOfPausedSandboxes(t *testing.T) {
 			t.Errorf("%s: there are %d saves", what, n)
 		}
 	}
-	pause := func() error { _, err := h.Pause(ctx, "two"); return err }
+	pause := func() error { _, err := h.Pause(ctx, "two", brig.PauseOptions{}); return err }
 	snapshot := func() error { _, err := h.Fork(ctx, "two", brig.ForkSpec{Paused: true, Name: "copy"}); return err }
 	refused("a second pause", h, pause)
 	refused("a paused copy", h, snapshot)
@@ -50,15 +50,15 @@ func TestQuotaOfPausedSandboxes(t *testing.T) {
 	}
 	set(h, 1)
 	next := h.nextServer(t, nil)
-	refused("a pause at the next server", next, func() error { _, err := next.Pause(ctx, "two"); return err })
+	refused("a pause at the next server", next, func() error { _, err := next.Pause(ctx, "two", brig.PauseOptions{}); return err })
 	wantNote(t, ctx, next, "one") // resumes it
-	if _, err := next.Pause(ctx, "two"); err != nil {
+	if _, err := next.Pause(ctx, "two", brig.PauseOptions{}); err != nil {
 		t.Errorf("control: a pause after the resume of the other: %v", err)
 	}
 	wantNote(t, ctx, next, "two")
 	set(next, 0) // the default
 	for _, name := range []string{"one", "two"} {
-		if _, err := next.Pause(ctx, name); err != nil {
+		if _, err := next.Pause(ctx, name, brig.PauseOptions{}); err != nil {
 			t.Errorf("control: %s by default: %v", name, err)
 		}
 	}

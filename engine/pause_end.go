@@ -52,8 +52,8 @@ func (l *lifecycle) watchPauseAtEnd(rec *brig.Record, in brig.Instance, detached
 
 // pauseExpired pauses a sandbox whose lease has ended.
 func (p *pauses) pauseExpired(ctx context.Context, rec *brig.Record) error {
-	_, err := p.pause(ctx, rec, func(r *brig.Record) []brig.Event {
-		return []brig.Event{p.observedEvent(r, brig.OpPause.Name, map[string]string{brig.DetailWhy: "lease"})}
+	_, err := p.pause(ctx, rec, brig.PauseOptions{FilesOnly: rec.Spec.PauseFilesOnly}, func(r *brig.Record) []brig.Event {
+		return []brig.Event{p.observedEvent(r, brig.OpPause.Name, pauseDetail(r, "lease"))}
 	})
 	return err
 }

@@ -77,7 +77,7 @@ func (g *useGate) noteAgain(after time.Duration) bool {
 
 // pauseIdle pauses a sandbox, unless a call has used it within its PauseAfter.
 func (p *pauses) pauseIdle(ctx context.Context, rec *brig.Record, s *idlePauser) error {
-	if err := checkSavable(rec, "paused"); err != nil {
+	if err := checkSavable(rec, "paused", rec.Spec.PauseFilesOnly); err != nil {
 		return err
 	}
 	saver, backend, err := p.providers.saverOf(rec)
@@ -93,8 +93,8 @@ func (p *pauses) pauseIdle(ctx context.Context, rec *brig.Record, s *idlePauser)
 	if !s.isIdle() {
 		return nil
 	}
-	_, err = p.pauseUnused(ctx, saver, backend, rec, func(r *brig.Record) []brig.Event {
-		return []brig.Event{p.observedEvent(r, brig.OpPause.Name, map[string]string{brig.DetailWhy: "idle"})}
+	_, err = p.pauseUnused(ctx, saver, backend, rec, brig.PauseOptions{FilesOnly: rec.Spec.PauseFilesOnly}, func(r *brig.Record) []brig.Event {
+		return []brig.Event{p.observedEvent(r, brig.OpPause.Name, pauseDetail(r, "idle"))}
 	})
 	return err
 }

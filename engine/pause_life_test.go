@@ -16,7 +16,7 @@ func TestResumeRespectsMaxLife(t *testing.T) {
 	h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true, PauseAtEnd: true})
 	pause := func(ran, paused time.Duration) {
 		t.Helper()
-		if _, err := h.Pause(ctx, "one"); err != nil {
+		if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		rec, err := h.store.Get(t.Context(), "acme", "one")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -33,6 +32,7 @@ type pauses struct {
 	programs     *programs
 	interpreters *interpreters
 	packs        *packs
+	machines     *machines
 }
 
 // saveOf returns the ID of the save of a paused sandbox.
@@ -67,9 +67,13 @@ func (f eventsOf) orNone() func(*brig.Record) []brig.Event {
 }
 
 // Pause implements brig.Service.
-func (p *pauses) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
-	return do(ctx, p.gate, brig.OpPause, name, func(v *call) (*brig.Sandbox, error) {
-		rec, err := p.pause(ctx, v.rec, nil)
+func (p *pauses) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
+	var note func(*call)
+	if o.FilesOnly {
+		note = withDetail(brig.DetailFilesOnly, "true")
+	}
+	return doWithDetails(ctx, p.gate, brig.OpPause, name, note, func(v *call) (*brig.Sandbox, error) {
+		rec, err := p.pause(ctx, v.rec, o, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -80,8 +84,8 @@ func (p *pauses) Pause(ctx context.Context, name string) (*brig.Sandbox, error) 
 // pause saves a sandbox and ends its instance. It runs to completion even if
 // the caller disconnects. If events is not nil, it makes the audit events of a
 // pause without a call.
-func (p *pauses) pause(ctx context.Context, rec *brig.Record, events eventsOf) (*brig.Record, error) {
-	if err := checkSavable(rec, "paused"); err != nil {
+func (p *pauses) pause(ctx context.Context, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
+	if err := checkSavable(rec, "paused", o.FilesOnly); err != nil {
 		return nil, err
 	}
 	saver, backend, err := p.providers.saverOf(rec)
@@ -93,11 +97,11 @@ func (p *pauses) pause(ctx context.Context, rec *brig.Record, events eventsOf) (
 		return nil, err
 	}
 	defer endMove()
-	return p.pauseUnused(ctx, saver, backend, rec, events)
+	return p.pauseUnused(ctx, saver, backend, rec, o, events)
 }
 
 // pauseUnused is like pause, for a sandbox that no call can use meanwhile.
-func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, events eventsOf) (*brig.Record, error) {
+func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	rec, err := p.Store.Get(ctx, rec.Tenant, string(rec.ID))
@@ -122,10 +126,15 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *bac
 		return nil, err
 	}
 	defer place.release() // the record's own reservation replaces it
-	if err := p.prepareSave(ctx, saver, rec, in); err != nil {
+	if o.FilesOnly {
+		err = p.prepareFilesSave(ctx, rec, in)
+	} else {
+		err = p.prepareSave(ctx, saver, rec, in)
+	}
+	if err != nil {
 		return nil, err
 	}
-	save, err := p.saveDetached(ctx, saver, rec, in, saveOf(rec.ID), brig.SaveOptions{})
+	save, err := p.saveDetached(ctx, saver, rec, in, saveOf(rec.ID), brig.SaveOptions{FilesOnly: o.FilesOnly})
 	if err == nil {
 		return p.recordPause(ctx, rec, save, events)
 	}
@@ -191,28 +200,6 @@ func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend
 	return nil, errors.Join(err, p.continueInstance(ctx, rec, backend, in, attachment{continued: true}))
 }
 
-// checkSavable rejects sandboxes that can never be saved, whatever programs they
-// run. done is the purpose of the save in messages, "paused" or "forked".
-func checkSavable(rec *brig.Record, done string) error {
-	refused := func(format string, args ...any) *brig.Error {
-		return brig.Errorf(brig.FailedPrecondition, "sandbox %q cannot be "+done+": "+format, append([]any{rec.Spec.Name}, args...)...)
-	}
-	switch {
-	case rec.State != brig.Running && rec.State != brig.Paused:
-		return brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", rec.Spec.Name, rec.State).WithHint("only a running sandbox can be %s", done)
-	case rec.Spec.Command != nil:
-		return refused("it has a main program").WithHint("start the program as a process of a pausable sandbox instead")
-	case isWrittenBack(rec.Spec):
-		return refused("its workspace is written back").WithHint("use the workspace in mode overlay, and commit it")
-	}
-	for label := range rec.Spec.Labels {
-		if strings.HasPrefix(label, toolLabelPrefix) {
-			return refused("it runs tools of the server").WithHint("use sandboxes that were created for a caller")
-		}
-	}
-	return nil
-}
-
 // checkSave asks the provider whether an instance can be saved now. An unused
 // pooled interpreter must not prevent the save, so checkSave ends it first.
 func (p *pauses) checkSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
@@ -266,18 +253,26 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 	limitRange, _ := a.callLimits()
 	now := p.Now().UTC()
 	executions := p.takeCarried(rec.ID).release()
+	if save.FilesOnly {
+		executions = 0 // they have ended
+	}
 	rec, err = p.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
 		if r.State != brig.Running {
 			return nil // recorded before
 		}
 		r.State = brig.Paused
-		r.Pause = &brig.Pause{At: now, Bytes: save.Bytes, Left: max(r.Expires.Sub(now), 0), Executions: executions}
+		r.Pause = &brig.Pause{At: now, Bytes: save.Bytes, Left: max(r.Expires.Sub(now), 0), Executions: executions, FilesOnly: save.FilesOnly}
 		r.SaveKey, r.Expires = nil, now.Add(limitRange.MaxPause)
 		return nil
 	}, events.orNone())
 	failpoint.Hit("pause.recorded")
 	if err != nil {
 		return nil, err
+	}
+	if save.FilesOnly {
+		if err := p.programs.endExecs(ctx, rec, now); err != nil { // the resume tries again
+			p.Log.WarnContext(ctx, "record the end of executions", "sandbox", rec.ID, "err", err)
+		}
 	}
 	return rec, p.trackPaused(ctx, rec)
 }
@@ -305,6 +300,9 @@ type attachment struct {
 	copied bool
 	// paused is the time for which the instance did not run.
 	paused time.Duration
+	// booted is set for an instance that has booted with saved files, and has none of
+	// the earlier programs.
+	booted bool
 }
 
 // continueInstance attaches a detached instance, so that it can be used as
@@ -323,6 +321,9 @@ func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend
 	}
 	p.lifecycle.startPauser(ctx, rec, in)
 	p.lifecycle.leaseChanged(rec.ID)
+	if how.booted {
+		return p.programs.endExecs(ctx, rec, p.Now())
+	}
 	if err := p.interpreters.reattachProcesses(ctx, rec, in, how); err != nil {
 		return err
 	}
@@ -405,7 +406,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 		return nil, err
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout+p.bootAllowance(rec))
 	defer cancel()
 	if rec, err = p.Store.Get(ctx, rec.Tenant, string(rec.ID)); err != nil || rec.State != brig.Paused {
 		return rec, err
@@ -428,7 +429,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 		return nil, err
 	}
 	reservation.start()
-	in, now, err := p.restore(ctx, saver, rec, limitRange.MaxLife, events)
+	in, now, err := p.restore(ctx, saver, backend, rec, limitRange.MaxLife, release, events)
 	p.reportCreation(rec.Provider, brig.MadeCaller, began, err)
 	if err != nil {
 		reservation.release()
@@ -438,7 +439,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	p.holdCarried(rec.ID, carried)
 	p.sandboxes.get(rec.ID).reservation.release() // the pause's reservation
 	p.track(rec.ID, reservation)
-	how := attachment{continued: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor}
+	how := attachment{continued: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor, booted: keptOnly(rec)}
 	if err := p.continueInstance(ctx, now, backend, in, how); err != nil {
 		return nil, err
 	}
@@ -459,25 +460,41 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 }
 
 // restore starts the instance of a paused sandbox, and records that the sandbox
-// runs. If that fails, the sandbox is still paused.
-func (p *pauses) restore(ctx context.Context, saver brig.Saver, rec *brig.Record, maxLife time.Duration, events eventsOf) (brig.Instance, *brig.Record, error) {
+// runs. If that fails, the sandbox is still paused. It calls release before it waits for
+// programs of the guest.
+func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, maxLife time.Duration, release func(), events eventsOf) (brig.Instance, *brig.Record, error) {
 	spec := rec.Spec
 	spec.Image, spec.Env, spec.Share = rec.Digest, withCA(spec), rec.Tenant
 	now := p.Now().UTC()
-	expires := leaseAfterPause(rec, now, maxLife)
+	expires, allowance := leaseAfterPause(rec, now, maxLife), saveAllowance(spec)
 	var in brig.Instance
 	err := p.packs.unpack(ctx, saver, rec)
+	if err == nil && keptOnly(rec) {
+		allowance += p.bootAllowance(rec)
+		spec, err = p.bootSpec(ctx, rec, spec)
+	}
 	if err == nil {
-		in, err = saver.Restore(ctx, saveOf(rec.ID), rec.ID, spec, expires.Add(saveAllowance(spec)))
+		in, err = saver.Restore(ctx, saveOf(rec.ID), rec.ID, spec, expires.Add(allowance))
 	}
 	failpoint.Hit("resume.restored")
 	if brig.KindOf(err) == brig.NotFound {
 		return nil, nil, brig.Errorf(brig.FailedPrecondition, "the memory and files of sandbox %q are gone", rec.Spec.Name).
 			WithHint("remove the sandbox, and create another one").Because(err)
 	}
+	var notes []string
+	if err == nil && keptOnly(rec) {
+		release()
+		notes, err = p.boot(ctx, rec, backend, in, func() time.Time {
+			expires = leaseAfterPause(rec, p.Now().UTC(), maxLife)
+			return expires
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
 	if err == nil && rec.Copied {
 		if err = runRestored(ctx, rec, in); err != nil {
-			err = errors.Join(err, in.Stop(context.WithoutCancel(ctx), 0, brig.Saved))
+			err = errors.Join(err, p.pauseAgain(ctx, rec, in))
 		}
 	}
 	if err != nil {
@@ -487,14 +504,17 @@ func (p *pauses) restore(ctx context.Context, saver brig.Saver, rec *brig.Record
 		if r.State != brig.Paused {
 			return brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", r.Spec.Name, r.State)
 		}
-		r.State, r.Handle, r.Notes, r.Expires = brig.Running, in.Handle(), in.Notes(), expires
+		r.State, r.Handle, r.Notes, r.Expires = brig.Running, in.Handle(), append(in.Notes(), notes...), expires
 		r.PausedFor += now.Sub(r.Pause.At)
+		if keptOnly(rec) {
+			r.Booted = now
+		}
 		r.Pause, r.SaveKey = nil, nil
 		return nil
 	}, events.orNone())
 	failpoint.Hit("resume.recorded")
 	if err != nil {
-		return nil, nil, errors.Join(err, in.Stop(context.WithoutCancel(ctx), 0, brig.Saved))
+		return nil, nil, errors.Join(err, p.pauseAgain(ctx, rec, in))
 	}
 	return in, out, nil
 }
@@ -510,9 +530,9 @@ func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running b
 	if err != nil {
 		return false, err
 	}
-	if rec.Copied {
-		// Its identity and its random numbers may not have been renewed. The save
-		// exists until they are.
+	if rec.Copied || keptOnly(rec) {
+		// Its identity and its random numbers may not have been renewed, or its start
+		// command may not have run. The save exists until then.
 		if err := in.Stop(ctx, 0, brig.Saved); err != nil {
 			return false, err
 		}

@@ -58,7 +58,7 @@ func TestPauseAndResumeByUse(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true})
-	paused, err := h.Pause(ctx, "one")
+	paused, err := h.Pause(ctx, "one", brig.PauseOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestPauseAndResumeByUse(t *testing.T) {
 	if live := h.Live(); len(live) != 0 {
 		t.Errorf("the engine has the instances %v", live)
 	}
-	if _, err := h.Pause(ctx, "one"); err != nil {
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Errorf("a second pause: %v", err)
 	}
 	if _, err := h.Extend(ctx, "one", time.Hour); brig.KindOf(err) != brig.FailedPrecondition {
@@ -139,7 +139,7 @@ func TestPauseRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, why := range map[string]string{"used": "in use", "main": "main program", "kept": "a running program", "stopped": "is stopped"} {
-		_, err := h.Pause(ctx, name)
+		_, err := h.Pause(ctx, name, brig.PauseOptions{})
 		if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -150,7 +150,7 @@ func TestPauseRefusals(t *testing.T) {
 	cancel()
 	<-ended
 	wantNote(t, ctx, h, "used")
-	if _, err := h.Pause(ctx, "used"); err != nil {
+	if _, err := h.Pause(ctx, "used", brig.PauseOptions{}); err != nil {
 		t.Errorf("control: %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func TestFailedSave(t *testing.T) {
 	h.box(t, ctx, brig.Spec{Name: "one"})
 	broken := errors.New("broken")
 	h.provider.OnSave = func(brig.SaveID) error { return broken }
-	if _, err := h.Pause(ctx, "one"); !errors.Is(err, broken) && brig.KindOf(err) != brig.Internal {
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); !errors.Is(err, broken) && brig.KindOf(err) != brig.Internal {
 		t.Errorf("pause: %v", err)
 	}
 	if s := h.record(t, "one"); s.State != brig.Running || s.Pause != nil {
@@ -170,7 +170,7 @@ func TestFailedSave(t *testing.T) {
 	}
 	wantNote(t, ctx, h, "one")
 	h.provider.OnSave = nil
-	if _, err := h.Pause(ctx, "one"); err != nil {
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Errorf("the next pause: %v", err)
 	}
 	wantNote(t, ctx, h, "one")
@@ -201,7 +201,7 @@ func TestCallDuringSave(t *testing.T) {
 			}
 			return nil
 		}
-		if _, err := h.Pause(ctx, "one"); err != nil {
+		if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		err, want := <-called, brig.Paused
@@ -226,7 +226,7 @@ func TestPauseAndTheNextServer(t *testing.T) {
 	unrecorded := h.box(t, ctx, brig.Spec{Name: "saved"})
 	resumed := h.box(t, ctx, brig.Spec{Name: "resumed"})
 	for _, name := range []string{"paused", "resumed"} {
-		if _, err := h.Pause(ctx, name); err != nil {
+		if _, err := h.Pause(ctx, name, brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -269,7 +269,7 @@ func TestPausedQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.box(t, ctx, brig.Spec{Name: "one"})
-	if _, err := h.Pause(ctx, "one"); err != nil {
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	h.box(t, ctx, brig.Spec{Name: "two"})
@@ -283,7 +283,7 @@ func TestPausedQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantNote(t, ctx, h, "one")
-	if _, err := h.Pause(ctx, "one"); err != nil {
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Storage: brig.DefaultBounds().Default.Disk}}); err != nil {
@@ -313,7 +313,7 @@ func TestPauseRetention(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Pause(ctx, "one"); err != nil {
+		if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		want := func(state brig.State) {

@@ -51,7 +51,7 @@ func (i *interpreters) screenCell(ctx context.Context, v *call, code brig.Code) 
 	}
 	lang := code.Language
 	if code.Context != "" {
-		c, err := i.context(v.rec.ID, code.Context)
+		c, err := i.context(v.rec, code.Context)
 		if err != nil {
 			return err
 		}

@@ -84,9 +84,17 @@ func checkPauses(spec brig.Spec) error {
 	if !spec.PauseAtEnd {
 		field = "pause_after_ms"
 	}
-	if (spec.PauseAtEnd || spec.PauseAfter != 0) && (spec.Command != nil || isWrittenBack(spec)) {
+	pauses := spec.PauseAtEnd || spec.PauseAfter != 0
+	switch {
+	case spec.PauseFilesOnly && !pauses:
+		return brig.InvalidField("pause_files_only", "nothing pauses the sandbox").
+			WithHint("add pause_at_end or pause_after_ms, or leave it out; a pause by call has an option of its own")
+	case spec.PauseAtEnd && isWrittenBack(spec): // the end of the lease writes the workspace back
+		return brig.InvalidField(field, "a sandbox with a workspace that is written back ends with its lease").
+			WithHint("leave out pause_at_end, or the workspace's mode direct")
+	case pauses && !spec.PauseFilesOnly && (spec.Command != nil || isWrittenBack(spec)):
 		return brig.InvalidField(field, "a sandbox with a main program, or with a workspace that is written back, cannot be paused").
-			WithHint("leave out %s, or the command and the workspace's mode direct", field)
+			WithHint("leave out %s, or the command and the workspace's mode direct; or add pause_files_only", field)
 	}
 	return checkPauseAfter(spec)
 }

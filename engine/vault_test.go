@@ -339,7 +339,7 @@ func TestSandboxKeepsWhatItWasGiven(t *testing.T) {
 	box("new")
 	want(h.Engine, "new", "*.test plain", "the second value") // the control
 	want(h.Engine, "old", "a.test,*.b.test", "the second value")
-	if _, err := h.Pause(ctx, "old"); err != nil {
+	if _, err := h.Pause(ctx, "old", brig.PauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Resume(ctx, "old"); err != nil {

@@ -57,8 +57,9 @@ func (n *newSandbox) check() error {
 	switch {
 	case n.TemplateID == "":
 		return brig.InvalidField("templateID", "it is required")
-	case n.AutoPause && isFalse(n.AutoPauseMemory):
-		return errUnsupported("a pause without the memory (autoPauseMemory)")
+	case n.AutoResume != nil && n.AutoResume.Enabled && isFalse(n.AutoPauseMemory):
+		return brig.InvalidField("autoResume", "traffic cannot resume a sandbox whose memory is not kept (autoPauseMemory)").
+			WithHint("leave out autoPauseMemory, or connect to the sandbox to resume it")
 	case n.IAM != nil && len(n.IAM.Tokens) > 0:
 		return errUnsupported("iam")
 	case len(n.VolumeMounts) > 0:
@@ -151,7 +152,7 @@ func (n *newSandbox) spec(t template, ttl time.Duration) brig.Spec {
 	}
 	spec := brig.Spec{
 		Image: t.image, Env: env, Labels: labels, TTL: ttl, FixedLease: true,
-		PausableIfSupported: true, PauseAtEnd: n.AutoPause,
+		PausableIfSupported: true, PauseAtEnd: n.AutoPause, PauseFilesOnly: n.AutoPause && isFalse(n.AutoPauseMemory),
 	}
 	if t.recipe != nil {
 		spec.Image, spec.Template = "", t.name

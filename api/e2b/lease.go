@@ -35,7 +35,7 @@ func (l *leases) timeout(w http.ResponseWriter, r *http.Request) error {
 	case *in.Timeout > 0:
 		err = l.extend(r.Context(), s, *in.Timeout)
 	case s.Spec.PauseAtEnd:
-		_, err = l.pauseSandbox(r.Context(), s)
+		_, err = l.pauseSandbox(r.Context(), s, brig.PauseOptions{FilesOnly: s.Spec.PauseFilesOnly})
 	default:
 		err = l.sandboxes.end(r.Context(), s)
 	}

@@ -12,17 +12,22 @@ func isFalse(b *bool) bool { return b != nil && !*b }
 
 // resumesByTraffic reports whether a request to a port of a paused sandbox
 // resumes it.
-func resumesByTraffic(s *brig.Sandbox) bool { return s.Spec.Labels[labelResume] != "" }
+func resumesByTraffic(s *brig.Sandbox) bool {
+	return s.Spec.Labels[labelResume] != "" && !withoutMemory(s)
+}
+
+// withoutMemory reports whether a sandbox is paused with only its files.
+func withoutMemory(s *brig.Sandbox) bool { return s.Pause != nil && s.Pause.FilesOnly }
 
 func lifecycleOf(s *brig.Sandbox) lifecycle {
-	l := lifecycle{OnTimeout: "kill", AutoResume: resumesByTraffic(s)}
+	l := lifecycle{OnTimeout: "kill", AutoResume: s.Spec.Labels[labelResume] != ""}
 	if s.Spec.PauseAtEnd {
 		l.OnTimeout = "pause"
 	}
 	return l
 }
 
-// pause saves a sandbox with its memory.
+// pause saves a sandbox, with its memory or without.
 func (l *leases) pause(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
 		Memory *bool `json:"memory"`
@@ -31,21 +36,18 @@ func (l *leases) pause(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case isFalse(in.Memory):
-		return errUnsupported("a pause without the memory")
-	case s.State == brig.Paused: // clients report this status as a success without effect
+	if s.State == brig.Paused { // clients report this status as a success without effect
 		return errStatus(http.StatusConflict, brig.Errorf(brig.FailedPrecondition, "Error pausing sandbox - sandbox '%s' is already paused", s.ID))
 	}
-	if _, err := l.pauseSandbox(r.Context(), s); err != nil {
+	if _, err := l.pauseSandbox(r.Context(), s, brig.PauseOptions{FilesOnly: isFalse(in.Memory)}); err != nil {
 		return err
 	}
 	writeEmpty(w)
 	return nil
 }
 
-func (l *leases) pauseSandbox(ctx context.Context, s *brig.Sandbox) (*brig.Sandbox, error) {
-	paused, err := l.Service.Pause(ctx, string(s.ID))
+func (l *leases) pauseSandbox(ctx context.Context, s *brig.Sandbox, o brig.PauseOptions) (*brig.Sandbox, error) {
+	paused, err := l.Service.Pause(ctx, string(s.ID), o)
 	if brig.KindOf(err) != brig.FailedPrecondition {
 		return paused, err
 	}
@@ -91,8 +93,8 @@ func (l *leases) resume(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case in.Timeout <= 0:
 		return brig.InvalidField("timeout", "it must be greater than 0")
-	case isFalse(in.Memory):
-		return errUnsupported("a resume without the memory")
+	case isFalse(in.Memory) && !withoutMemory(s):
+		return errUnsupported("a resume without the memory of a sandbox that was paused with it")
 	case in.AutoPause != nil && *in.AutoPause != s.Spec.PauseAtEnd:
 		return errUnsupported("changing autoPause")
 	case s.State != brig.Paused:
@@ -124,8 +126,8 @@ func (l *leases) connect(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case s.State == brig.Running:
 		err = l.extendAtLeast(r.Context(), s, in.Timeout)
-	case isFalse(in.Memory):
-		err = errUnsupported("a resume without the memory")
+	case isFalse(in.Memory) && !withoutMemory(s):
+		err = errUnsupported("a resume without the memory of a sandbox that was paused with it")
 	default:
 		status = http.StatusCreated
 		s, err = l.resumed(r, s, max(in.Timeout, 1))

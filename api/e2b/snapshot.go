@@ -166,6 +166,8 @@ func (sb *sandboxes) fromSnapshot(ctx context.Context, n *newSandbox, snapshot *
 		return nil, errUnsupported("other network rules for a sandbox from a snapshot")
 	case n.AutoPause != snapshot.Spec.PauseAtEnd:
 		return nil, errUnsupported("another autoPause for a sandbox from a snapshot")
+	case n.AutoPause && isFalse(n.AutoPauseMemory) != snapshot.Spec.PauseFilesOnly:
+		return nil, errUnsupported("another autoPauseMemory for a sandbox from a snapshot")
 	}
 	labels := maps.Clone(spec.Labels)
 	for _, k := range []string{labelPublic, labelMask, labelHTTPS, labelNetwork} { // they belong to the network rules

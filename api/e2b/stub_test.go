@@ -183,7 +183,7 @@ func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*bri
 	return s.Get(ctx, name)
 }
 
-func (s *stub) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (s *stub) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
 	b, err := s.Get(ctx, name)
 	if err == nil && b.Spec.Labels["script"] == "in-use" {
 		err = brig.Errorf(brig.FailedPrecondition, "sandbox %q is in use", name).WithHint("wait")
@@ -191,7 +191,9 @@ func (s *stub) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.change(name, func(b *brig.Sandbox) { b.State, b.Pause = brig.Paused, &brig.Pause{At: s.begin} })
+	return s.change(name, func(b *brig.Sandbox) {
+		b.State, b.Pause = brig.Paused, &brig.Pause{At: s.begin, FilesOnly: o.FilesOnly}
+	})
 }
 
 func (s *stub) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {

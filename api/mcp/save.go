@@ -22,8 +22,13 @@ type copiesOut struct {
 	Copies []sandboxOut `json:"copies"`
 }
 
-func (d *toolServer) pauseSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*sandboxOut, error) {
-	return fromSandbox(d.service.Pause(ctx, in.Sandbox))
+type pauseIn struct {
+	Sandbox   string `json:"sandbox" jsonschema:"a sandbox by name or id"`
+	FilesOnly bool   `json:"files_only,omitempty" jsonschema:"save only the files, without /tmp: variables, programs and processes end, and the next use boots the sandbox again"`
+}
+
+func (d *toolServer) pauseSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *pauseIn) (*sandboxOut, error) {
+	return fromSandbox(d.service.Pause(ctx, in.Sandbox, brig.PauseOptions{FilesOnly: in.FilesOnly}))
 }
 
 func (d *toolServer) resumeSandbox(ctx context.Context, _ *mcp.CallToolRequest, in *sandboxIn) (*sandboxOut, error) {

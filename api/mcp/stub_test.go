@@ -163,9 +163,9 @@ func (s *stub) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error
 }
 
 // Pause implements brig.Service.
-func (s *stub) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (s *stub) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
 	box, err := s.Resume(ctx, name)
-	box.State, box.Pause = brig.Paused, &brig.Pause{At: noon, Bytes: 6 << 20, Left: time.Minute}
+	box.State, box.Pause = brig.Paused, &brig.Pause{At: noon, Bytes: 6 << 20, Left: time.Minute, FilesOnly: o.FilesOnly}
 	return box, err
 }
 

@@ -87,6 +87,15 @@ func (a *sandboxAPI) changeHandler(call func(brig.Service, context.Context, stri
 	}
 }
 
+func (a *sandboxAPI) pause(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+	var in v1.PauseRequest
+	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
+		return err
+	}
+	s, err := a.Service.Pause(r.Context(), param(r, "name"), brig.PauseOptions{FilesOnly: in.FilesOnly})
+	return writeSandbox(w, s, err)
+}
+
 func (a *sandboxAPI) extend(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.ExtendRequest
 	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {

@@ -311,10 +311,10 @@ func (s *stub) Extend(ctx context.Context, name string, ttl time.Duration) (*bri
 	return s.find(ctx, name)
 }
 
-func (s *stub) Pause(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (s *stub) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
 	box, err := s.find(ctx, name)
 	if err == nil {
-		box.State, box.Pause = brig.Paused, &brig.Pause{At: epoch, Bytes: 6 << 20, Left: 90 * time.Second}
+		box.State, box.Pause = brig.Paused, &brig.Pause{At: epoch, Bytes: 6 << 20, Left: 90 * time.Second, FilesOnly: o.FilesOnly}
 	}
 	return box, err
 }

@@ -42,6 +42,7 @@ type Spec struct {
 	Pausable   bool              `json:"pausable,omitempty" doc:"the sandbox can be paused while processes run in it, and not only contexts; their messages pass through one more program"`
 	PauseAtEnd bool              `json:"pause_at_end,omitempty" doc:"the sandbox is paused at the end of its lease, instead of ended"`
 	PauseMS    int64             `json:"pause_after_ms,omitempty" doc:"time without use after which the sandbox is paused until its next use, at least 1000 and less than ttl_ms; default: never" minimum:"0" maximum:"9223372036854"`
+	PauseFiles bool              `json:"pause_files_only,omitempty" doc:"pause_at_end and pause_after_ms keep only the files, like files_only of a pause"`
 	User       string            `json:"user,omitempty" doc:"user (the default) or root" enum:"user,root"`
 	Cwd        string            `json:"cwd,omitempty" doc:"working directory; default /workspace" maxLength:"4096" pattern:"^/[^\\x00]*$"`
 	TimeoutMS  int64             `json:"timeout_ms,omitempty" doc:"wall time limit of the main program" minimum:"0" maximum:"9223372036854"`
@@ -97,6 +98,7 @@ type Pause struct {
 	At     time.Time `json:"at"`
 	Bytes  int64     `json:"bytes" doc:"the disk space that its memory and files take"`
 	LeftMS int64     `json:"left_ms" doc:"the rest of its lease, which continues when it is resumed"`
+	Files  bool      `json:"files_only,omitempty" doc:"only its files are kept, and a resume boots it again"`
 }
 
 // Sandboxes is one page of a list.
@@ -113,11 +115,13 @@ type StopRequest struct {
 // KillRequest has no fields.
 type KillRequest struct{}
 
-// PauseRequest and ResumeRequest have no fields.
-type (
-	PauseRequest  struct{}
-	ResumeRequest struct{}
-)
+// PauseRequest is the request to pause a sandbox.
+type PauseRequest struct {
+	FilesOnly bool `json:"files_only,omitempty" doc:"keep only the files, and not the memory: no program prevents that; contexts and processes end, and a resume boots the sandbox again with its files, main program and template's start command, also on another build of the server"`
+}
+
+// ResumeRequest has no fields.
+type ResumeRequest struct{}
 
 // ForkRequest is the request to copy a sandbox.
 type ForkRequest struct {
@@ -165,7 +169,7 @@ func FromSpec(s brig.Spec) Spec {
 	out := Spec{
 		Template: s.Template, Entrypoint: s.Entrypoint, DefaultUser: s.User, DefaultCwd: s.Dir,
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: FromLimits(s.Limits), TTLMS: FromDuration(s.TTL),
-		FixedLease: s.FixedLease, FreezeMS: FromDuration(s.FreezeAfter), Pausable: s.Pausable, PauseAtEnd: s.PauseAtEnd, PauseMS: FromDuration(s.PauseAfter),
+		FixedLease: s.FixedLease, FreezeMS: FromDuration(s.FreezeAfter), Pausable: s.Pausable, PauseAtEnd: s.PauseAtEnd, PauseMS: FromDuration(s.PauseAfter), PauseFiles: s.PauseFilesOnly,
 		Egress: FromEgress(s.Egress), Secrets: FromSecrets(s.Secrets), Workspace: FromWorkspaceUse(s.Workspace),
 		Require: FromRequirement(s.Require), Placement: FromPlacement(s.Placement),
 	}
@@ -212,7 +216,7 @@ func (s Spec) Domain() brig.Spec {
 	out := brig.Spec{
 		Template: s.Template, Entrypoint: s.Entrypoint, User: s.DefaultUser, Dir: s.DefaultCwd,
 		Name: s.Name, Image: s.Image, Env: s.Env, Labels: s.Labels, Limits: s.Limits.Domain(), TTL: ToDuration(s.TTLMS),
-		FixedLease: s.FixedLease, FreezeAfter: ToDuration(s.FreezeMS), Pausable: s.Pausable, PauseAtEnd: s.PauseAtEnd, PauseAfter: ToDuration(s.PauseMS),
+		FixedLease: s.FixedLease, FreezeAfter: ToDuration(s.FreezeMS), Pausable: s.Pausable, PauseAtEnd: s.PauseAtEnd, PauseAfter: ToDuration(s.PauseMS), PauseFilesOnly: s.PauseFiles,
 		Egress: s.Egress.Domain(), Secrets: ToSecrets(s.Secrets), Workspace: s.Workspace.Domain(),
 		Require: ToRequirement(s.Require), Placement: ToPlacement(s.Placement),
 	}
@@ -232,7 +236,7 @@ func FromSandbox(s *brig.Sandbox) Sandbox {
 		Enforcement: FromEnforcement(s.Enforcement),
 	}
 	if p := s.Pause; p != nil {
-		out.Pause = &Pause{At: p.At, Bytes: p.Bytes, LeftMS: FromDuration(p.Left)}
+		out.Pause = &Pause{At: p.At, Bytes: p.Bytes, LeftMS: FromDuration(p.Left), Files: p.FilesOnly}
 	}
 	if e := s.Exit; e != nil {
 		out.Exit = &Exit{Code: e.Code, Reason: string(e.Reason), OOMKilled: e.OOMKilled, At: e.At}
@@ -248,7 +252,7 @@ func (s Sandbox) Domain() *brig.Sandbox {
 		Enforcement: ToEnforcement(s.Enforcement),
 	}
 	if p := s.Pause; p != nil {
-		out.Pause = &brig.Pause{At: p.At, Bytes: p.Bytes, Left: ToDuration(p.LeftMS)}
+		out.Pause = &brig.Pause{At: p.At, Bytes: p.Bytes, Left: ToDuration(p.LeftMS), FilesOnly: p.Files}
 	}
 	if e := s.Exit; e != nil {
 		out.Exit = &brig.Exit{Code: e.Code, Reason: brig.ExitReason(e.Reason), OOMKilled: e.OOMKilled, At: e.At}

@@ -26,7 +26,7 @@ func (c sandboxCommands) command() *cobra.Command {
 		Short:   "Create and use persistent sandboxes",
 	}
 	cmd.AddCommand(c.create(), c.list(), c.get(), c.logs(), c.extend(), c.attest(), c.stop(),
-		c.call("pause", "Save its memory and files to disk until its next use", brig.Service.Pause),
+		c.pause(),
 		c.call("resume", "Resume a paused sandbox; every use of it does that too", brig.Service.Resume),
 		c.fork(),
 		c.call("kill", "Kill sandboxes; logs and exit code stay", brig.Service.Kill),
@@ -41,7 +41,7 @@ func (c sandboxCommands) command() *cobra.Command {
 func (c sandboxCommands) create() *cobra.Command {
 	var f runFlags
 	var ttl, freeze, pauseAfter time.Duration
-	var fixed, entrypoint, pausable, pauseAtEnd bool
+	var fixed, entrypoint, pausable, pauseAtEnd, pauseFiles bool
 	var template string
 	cmd := &cobra.Command{
 		Use:   "create [NAME] [flags] [-- CMD ARG…]",
@@ -51,7 +51,7 @@ lease, unless --fixed-lease is given. A command after -- becomes its main progra
 the sandbox stops when that ends.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze, Pausable: pausable, PauseAtEnd: pauseAtEnd, PauseAfter: pauseAfter, Secrets: secretUses(f.secrets)}
+			spec := brig.Spec{Image: f.image, Template: template, Entrypoint: entrypoint, TTL: ttl, FixedLease: fixed, FreezeAfter: freeze, Pausable: pausable, PauseAtEnd: pauseAtEnd, PauseAfter: pauseAfter, PauseFilesOnly: pauseFiles, Secrets: secretUses(f.secrets)}
 			if template != "" && !cmd.Flags().Changed("image") {
 				spec.Image = ""
 			}
@@ -109,6 +109,7 @@ the sandbox stops when that ends.`,
 	fl.BoolVar(&pausable, "pausable", false, "it can be paused while processes run in it, and not only contexts")
 	fl.DurationVar(&pauseAfter, "pause-after", 0, "pause it after this time without use, less than --ttl (default never)")
 	fl.BoolVar(&pauseAtEnd, "pause-at-end", false, "pause it at the end of its lease, instead of ending it")
+	fl.BoolVar(&pauseFiles, "pause-files-only", false, "--pause-after and --pause-at-end save only the files, as pause --files-only does")
 	f.addLimits(cmd)
 	f.egress.add(cmd)
 	f.workspace.add(cmd)
@@ -353,6 +354,22 @@ none is created.`,
 	cmd.Flags().BoolVar(&o.Paused, "paused", false, "create one paused copy, which can be forked any number of times")
 	cmd.Flags().DurationVar(&o.TTL, "ttl", 0, "lease of each copy (default: that of the original)")
 	cmd.Flags().StringArrayVar(&labels, "label", nil, "label of each copy, as `KEY=VALUE` (default: those of the original)")
+	return cmd
+}
+
+func (c sandboxCommands) pause() *cobra.Command {
+	var o brig.PauseOptions
+	cmd := &cobra.Command{
+		Use:   "pause NAME…",
+		Short: "Save its memory and files to disk until its next use",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.forEach(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
+				return svc.Pause(ctx, name, o)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&o.FilesOnly, "files-only", false, "save only the files: no program prevents that, and the next use boots it again")
 	return cmd
 }
 

@@ -61,6 +61,7 @@ var Points = []Point{
 	{"pack.recorded", "the size of a packed save is on record"},
 	{"resume.unpacked", "a packed save has been unpacked for a resume"},
 	{"resume.restored", "an instance was restored, and the state on record is paused"},
+	{"resume.booted", "a sandbox without memory has booted with its start command, and the state on record is paused"},
 	{"resume.recorded", "a restored sandbox is on record as running"},
 	{"resume.removed", "the save of a resumed sandbox has been removed"},
 	{"fork.saved", "a sandbox that is being forked is saved and continues"},

@@ -1,0 +1,161 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/failpoint"
+)
+
+// A pause that keeps only the files needs no memory of the sandbox: no program prevents it,
+// and a resume boots the sandbox again, with the files, the main program, and the start
+// command of its template. The rest of the sandbox's record is unchanged.
+
+// keptOnly reports whether the save of a paused sandbox has no memory.
+func keptOnly(rec *brig.Record) bool { return rec.Pause != nil && rec.Pause.FilesOnly }
+
+// checkSavable rejects sandboxes that can never be saved, whatever programs they
+// run. done is the purpose of the save in messages, "paused" or "forked". A sandbox of
+// which only the files are kept can have a main program, which a resume starts again, and
+// a workspace that is written back, except in a fork.
+func checkSavable(rec *brig.Record, done string, filesOnly bool) error {
+	refused := func(format string, args ...any) *brig.Error {
+		return brig.Errorf(brig.FailedPrecondition, "sandbox %q cannot be "+done+": "+format, append([]any{rec.Spec.Name}, args...)...)
+	}
+	switch {
+	case rec.State != brig.Running && rec.State != brig.Paused:
+		return brig.Errorf(brig.FailedPrecondition, "sandbox %q is %s", rec.Spec.Name, rec.State).WithHint("only a running sandbox can be %s", done)
+	case rec.Spec.Command != nil && !filesOnly:
+		return refused("it has a main program").WithHint("start the program as a process of a pausable sandbox instead, or pause it with files_only")
+	case isWrittenBack(rec.Spec) && (!filesOnly || done != "paused"):
+		return refused("its workspace is written back").WithHint("use the workspace in mode overlay, and commit it")
+	}
+	for label := range rec.Spec.Labels {
+		if strings.HasPrefix(label, toolLabelPrefix) {
+			return refused("it runs tools of the server").WithHint("use sandboxes that were created for a caller")
+		}
+	}
+	return nil
+}
+
+// prepareFilesSave writes back the workspace of a sandbox whose memory is not kept, as
+// the end of the sandbox would. Its programs continue, in case the save fails.
+func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+	if !isWrittenBack(rec.Spec) {
+		return nil
+	}
+	ws := p.lifecycle.workspaces
+	out, err := ws.commit(ctx, rec, in, brig.ActorFrom(ctx).Name)
+	if err != nil && hasEnded(in) {
+		return p.lifecycle.explainLoss(ctx, rec, in, err)
+	}
+	return errors.Join(err, ws.recordCommit(ctx, rec, out, err))
+}
+
+// endExecs records that the executions of a sandbox ended because its memory was not kept.
+func (pg *programs) endExecs(ctx context.Context, rec *brig.Record, at time.Time) error {
+	list, err := pg.Store.ListExecs(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if x.Done {
+			continue
+		}
+		x.Done, x.ExitCode, x.Signal, x.Duration = true, 137, "SIGKILL", max(at.Sub(x.Started), 0)
+		if err := pg.recordExec(ctx, rec.Tenant, x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bootSpec completes the spec of a sandbox that boots with saved files.
+func (p *pauses) bootSpec(ctx context.Context, rec *brig.Record, spec brig.Spec) (brig.Spec, error) {
+	if spec.Command == nil {
+		return spec, nil
+	}
+	run, err := p.programs.vault.withSecrets(ctx, rec, *spec.Command)
+	if err != nil {
+		return spec, err
+	}
+	spec.Command = &run
+	spec.Held = isWrittenBack(rec.Spec) // as at the creation, it lingers until the files are written back
+	return spec, nil
+}
+
+// bootAllowance returns the time by which the lease of a booting sandbox is longer,
+// because the start command of its template needs time until it is ready.
+func (p *pauses) bootAllowance(rec *brig.Record) time.Duration {
+	return p.machines.images.templates[rec.Spec.Template].ReadyTimeout
+}
+
+// bootPrograms prepares an instance that has booted with saved files, as the creation of
+// a sandbox does. No call can use the sandbox yet. It returns notes for the sandbox's owner.
+func (p *pauses) bootPrograms(ctx context.Context, m *machine) (notes []string, err error) {
+	ms := p.machines
+	if err := ms.verifyEnforcement(ctx, m); err != nil {
+		return nil, err
+	}
+	if err := p.network.openEgress(ctx, m.rec, m.in); err != nil {
+		return nil, err
+	}
+	if m.rec.Spec.Command != nil && isWrittenBack(m.rec.Spec) {
+		if err := m.in.StartMain(ctx, true); err != nil {
+			return nil, err
+		}
+	}
+	name := m.rec.Spec.Template
+	if name == "" {
+		return nil, nil
+	}
+	t, ok := ms.images.templates[name]
+	if !ok {
+		return []string{fmt.Sprintf("template: %q does not exist any more, so the resume did not run its start command", name)}, nil
+	}
+	if t.Entrypoint {
+		if m.img, err = p.providers.imageAt(ctx, m.backend, m.rec.Digest); err != nil {
+			return nil, err
+		}
+	}
+	return nil, ms.startTemplateCommands(ctx, m, &t)
+}
+
+// boot prepares a booted instance of a paused sandbox, and gives it the lease that ends
+// with expires. After an error the sandbox is still paused, and has no instance.
+func (p *pauses) boot(ctx context.Context, rec *brig.Record, backend *backend, in brig.Instance, expires func() time.Time) (notes []string, err error) {
+	booting := *rec
+	notes, err = p.bootPrograms(ctx, &machine{rec: &booting, backend: backend, in: in})
+	if err == nil {
+		err = in.Extend(ctx, expires().Add(saveAllowance(rec.Spec)))
+	}
+	failpoint.Hit("resume.booted")
+	if err != nil {
+		return nil, errors.Join(err, p.pauseAgain(ctx, rec, in))
+	}
+	return notes, nil
+}
+
+// pauseAgain ends the instance of a sandbox that stays paused because its resume failed.
+func (p *pauses) pauseAgain(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+	ctx = context.WithoutCancel(ctx)
+	err := in.Stop(ctx, 0, brig.Saved)
+	if !keptOnly(rec) {
+		return err
+	}
+	p.lifecycle.detachInstance(rec.ID) // with the reservation of the paused sandbox
+	return errors.Join(err, p.trackPaused(ctx, rec))
+}
+
+// pauseDetail returns the details of the audit event of a pause without a call.
+func pauseDetail(rec *brig.Record, why string) map[string]string {
+	detail := map[string]string{brig.DetailWhy: why}
+	if rec.Spec.PauseFilesOnly {
+		detail[brig.DetailFilesOnly] = "true"
+	}
+	return detail
+}

@@ -1,0 +1,182 @@
+package engine_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// A pause that keeps only the files is possible while programs run that prevent another
+// pause. Contexts and executions end with it, and the next use boots the sandbox with its
+// files. Its record, lease and audit log are those of any pause.
+func TestPauseFilesOnly(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, FixedLease: true})
+	cx, err := h.CreateContext(ctx, "one", brig.ContextSpec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.store.PutExec(ctx, &brig.Execution{Sandbox: box.ID, Result: brig.Result{ExecID: "detached", Started: time.Now()}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Fatalf("control: a pause with memory: %v", err)
+	}
+	paused, err := h.Pause(ctx, "one", brig.PauseOptions{FilesOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if paused.State != brig.Paused || paused.Pause == nil || !paused.Pause.FilesOnly || paused.Pause.Bytes <= 0 || paused.Pause.Left < 59*time.Minute {
+		t.Errorf("after the pause it is %s: %+v", paused.State, paused.Pause)
+	}
+	if live := h.Live(); len(live) != 0 {
+		t.Errorf("the engine has the instances %v", live)
+	}
+	if x, err := h.GetExec(ctx, "one", "detached"); err != nil || !x.Done || x.ExitCode != 137 {
+		t.Errorf("its execution is %+v, %v", x, err)
+	}
+	wantNote(t, ctx, h, "one")
+	if s := h.record(t, "one"); s.State != brig.Running || s.Pause != nil || s.ID != box.ID || time.Until(s.Expires) < 58*time.Minute {
+		t.Errorf("after its use it is %+v", s)
+	}
+	_, err = h.RunCode(ctx, "one", brig.Code{Context: cx.ID, Source: "1"}, nil)
+	if brig.KindOf(err) != brig.NotFound || !strings.Contains(brig.AsError(err).Hint, "only the files") {
+		t.Errorf("a cell in a context of before: %v", err)
+	}
+	if n := h.provider.Saves(); n != 0 {
+		t.Errorf("%d saves are left", n)
+	}
+	events, err := h.store.Events(ctx, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	marked := 0
+	for _, e := range events {
+		if e.Op == brig.OpPause.Name && e.Detail[brig.DetailFilesOnly] == "true" {
+			marked++
+		}
+	}
+	if marked != 2 { // intent and outcome
+		t.Errorf("%d events of the pause say that only the files are kept, want 2", marked)
+	}
+}
+
+// The next server finds a sandbox that was paused with its files only. If an earlier
+// server died after the boot and before recording it, the sandbox is still paused, because
+// its start command may not have run.
+func TestPauseFilesAndTheNextServer(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	unrecorded := h.box(t, ctx, brig.Spec{Name: "saved"})
+	booted := h.box(t, ctx, brig.Spec{Name: "booted"})
+	if _, err := h.Pause(ctx, "booted", brig.PauseOptions{FilesOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	in, err := h.provider.Recover(ctx, unrecorded.ID, brig.Handle{})
+	if err == nil {
+		_, err = h.provider.Save(ctx, in, brig.SaveID(unrecorded.ID), brig.SaveOptions{FilesOnly: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.provider.Restore(ctx, brig.SaveID(booted.ID), booted.ID, booted.Spec, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	next := h.nextServer(t, nil)
+	for _, name := range []string{"saved", "booted"} {
+		if s, err := next.Get(ctx, name); err != nil || s.State != brig.Paused || s.Pause == nil || !s.Pause.FilesOnly {
+			t.Errorf("%s is %+v, %v", name, s, err)
+		}
+		wantNote(t, ctx, next, name)
+		if err := next.Remove(ctx, name); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := h.provider.Machines(); len(left) != 0 {
+		t.Errorf("the machines %v are left", left)
+	}
+}
+
+// If the start command of a sandbox that boots with its files cannot start, the sandbox
+// stays paused, without an instance. The next resume, and copies, start it.
+func TestPauseFilesStart(t *testing.T) {
+	h := newFixture(t, func(o *engine.Options) {
+		o.Templates = []brig.Template{{Name: "server", Image: "host", Start: &brig.Command{Argv: []string{"sleep", "60"}}}}
+	})
+	ctx := withRole(t, brig.Operator)
+	h.box(t, ctx, brig.Spec{Name: "one", Template: "server"})
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{FilesOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	h.box(t, ctx, brig.Spec{Name: "other", Template: "server"}) // its start command is one execution
+	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Executions: 1, Paused: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Resume(ctx, "one"); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("resume without a quota for the start command: %v", err)
+	}
+	if s, live := h.record(t, "one"), h.Live(); s.State != brig.Paused || len(live) != 1 {
+		t.Errorf("it is %s, and the engine has the instances %v", s.State, live)
+	}
+	if _, err := h.Pause(ctx, "other", brig.PauseOptions{FilesOnly: true}); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("a second paused sandbox beyond the quota: %v", err)
+	}
+	if err := h.Remove(ctx, "other"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	copies, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", copies[0].Spec.Name, copies[1].Spec.Name} {
+		wantNote(t, ctx, h, name)
+		list, err := h.Processes(name).List(ctx)
+		if err != nil || len(list) != 1 || list[0].Spec.Tag != brig.StartTag {
+			t.Errorf("the processes of %s are %+v, %v", name, list, err)
+		}
+	}
+}
+
+// A sandbox can ask for automatic pauses that keep only its files, also with a main
+// program. Combinations without sense are rejected with the field.
+func TestPauseFilesOnlySpec(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	main := &brig.Command{Argv: []string{"sleep", "60"}}
+	direct := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}
+	for field, spec := range map[string]brig.Spec{
+		"pause_files_only": {PauseFilesOnly: true},
+		"pause_at_end":     {PauseAtEnd: true, PauseFilesOnly: true, Workspace: direct},
+		"pause_after_ms":   {PauseAfter: time.Minute, Command: main},
+	} {
+		if _, err := h.Create(ctx, spec); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != field {
+			t.Errorf("%+v: %v, want an error about %s", spec, err, field)
+		}
+	}
+	h.box(t, ctx, brig.Spec{Name: "end", TTL: time.Second, FixedLease: true, PauseAtEnd: true, PauseFilesOnly: true, Command: main})
+	h.box(t, ctx, brig.Spec{Name: "idle", PauseAfter: time.Second, PauseFilesOnly: true, Workspace: direct})
+	for _, name := range []string{"end", "idle"} {
+		for end := time.Now().Add(30 * time.Second); h.record(t, name).State != brig.Paused; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s is %+v", name, h.record(t, name))
+			}
+		}
+		if s := h.record(t, name); !s.Pause.FilesOnly {
+			t.Errorf("%s is paused as %+v", name, s.Pause)
+		}
+		wantNote(t, ctx, h, name)
+	}
+	if all, err := h.WorkspaceVersions(ctx, "data"); err != nil || len(all) == 0 {
+		t.Errorf("the workspace has the versions %+v, %v", all, err)
+	}
+}
