@@ -112,6 +112,16 @@ async def test_fork(where: str) -> None:
             assert (await base.info()).state == "paused"
 
 
+async def test_pause(where: str) -> None:
+    async with SandboxClient(where) as client, await client.create(spec()) as sandbox:
+        await sandbox.shell("echo kept > /workspace/a; echo lost > /tmp/b")
+        for files_only, tmp in ((False, "lost\n"), (True, "")):
+            assert (await sandbox.pause(files_only=files_only)).state == "paused"
+            assert (await sandbox.shell("cat /workspace/a; cat /tmp/b || true")).stdout == "kept\n" + tmp
+        await sandbox.pause(files_only=True)
+        assert (await sandbox.resume()).state == "running"
+
+
 async def test_one_shots(where: str) -> None:
     async with SandboxClient(where) as client:
         before = await client.list()

@@ -113,6 +113,16 @@ def test_fork(where: str) -> None:
             assert (base.info()).state == "paused"
 
 
+def test_pause(where: str) -> None:
+    with SandboxClient(where) as client, client.create(spec()) as sandbox:
+        sandbox.shell("echo kept > /workspace/a; echo lost > /tmp/b")
+        for files_only, tmp in ((False, "lost\n"), (True, "")):
+            assert (sandbox.pause(files_only=files_only)).state == "paused"
+            assert (sandbox.shell("cat /workspace/a; cat /tmp/b || true")).stdout == "kept\n" + tmp
+        sandbox.pause(files_only=True)
+        assert (sandbox.resume()).state == "running"
+
+
 def test_one_shots(where: str) -> None:
     with SandboxClient(where) as client:
         before = client.list()
