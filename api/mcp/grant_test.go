@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/mcp"
@@ -84,4 +85,83 @@ func TestGrantSessions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tokens of a person, of which a later one ends later
+const (
+	firstToken  = "eyJhbGciOiJub25lIn0.1.x"
+	secondToken = "eyJhbGciOiJub25lIn0.2.x"
+	thirdToken  = "eyJhbGciOiJub25lIn0.3.x"
+)
+
+// personKeys accepts the tokens of a person until each has ended.
+type personKeys struct {
+	keys
+	mu    sync.Mutex // guards the field below
+	ended map[string]bool
+}
+
+func (p *personKeys) end(token string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended[token] = true
+}
+
+// PersonActor implements httpapi.People.
+func (p *personKeys) PersonActor(_ context.Context, token string) (brig.Actor, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended[token] {
+		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "the token has expired")
+	}
+	lasts := map[string]time.Duration{firstToken: time.Hour, secondToken: 2 * time.Hour, thirdToken: 3 * time.Hour}
+	return brig.Actor{
+		Name: "ann", Tenant: "acme", Role: brig.Member, Person: &brig.Person{Issuer: "idp", Subject: "ann"},
+		Expires: time.Now().Add(lasts[token]),
+	}, nil
+}
+
+// A session of a person uses its sandboxes beyond the end of the first token if the
+// person has renewed it, until the newest token ends. A further token begins a new use,
+// until the session ends.
+func TestSessionUsesWithRenewedToken(t *testing.T) {
+	p := &personKeys{ended: map[string]bool{}}
+	s := newStub()
+	srv, _ := serve(t, s, func(o *mcp.Options) { o.Keys = p })
+	session := connect(t, srv.URL, firstToken, true).ID()
+	send := func(token, body string) {
+		t.Helper()
+		if code, body := post(t, srv.URL, http.MethodPost, token, session, "2025-11-25", body); code != http.StatusOK {
+			t.Fatalf("%d %s", code, body)
+		}
+	}
+	notReleased := func(when string) {
+		t.Helper()
+		select {
+		case <-s.released:
+			t.Fatalf("%s the session holds nothing any more", when)
+		default:
+		}
+	}
+	const create = `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"create_sandbox","arguments":{}}}`
+	const block = `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"run_code","arguments":{"code":"wait"}}}`
+	send(firstToken, create)
+	send(secondToken, list)
+	send(firstToken, list) // an earlier token that is sent once more is not the newest
+	go func() { post(t, srv.URL, http.MethodPost, firstToken, session, "2025-11-25", block) }()
+	receive(t, s.begun, "a call with the first token")
+	p.end(firstToken)
+	receive(t, s.ended, "the end of the first token")
+	send(secondToken, list)
+	notReleased("after the end of the first token")
+	p.end(secondToken)
+	receive(t, s.released, "the end of its use")
+
+	s.released = make(chan struct{})
+	send(thirdToken, create)
+	notReleased("with a further token")
+	if code, _ := post(t, srv.URL, http.MethodDelete, thirdToken, session, "", ""); code != http.StatusNoContent {
+		t.Errorf("it is ended with %d", code)
+	}
+	receive(t, s.released, "the end of its use with the session")
 }

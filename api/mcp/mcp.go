@@ -175,7 +175,7 @@ func (d *API) admit(w http.ResponseWriter, r *http.Request) error {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	id := r.Header.Get(sessionHeader)
-	if id != "" && r.Header.Get(versionHeader) < sessionless && !d.sessions.isOwner(id, brig.ActorFrom(r.Context())) {
+	if id != "" && r.Header.Get(versionHeader) < sessionless && !d.sessions.isOwner(r.Context(), id) {
 		return brig.Errorf(brig.NotFound, "there is no such session").WithHint("begin one with initialize; sandboxes outlive sessions")
 	}
 	return nil

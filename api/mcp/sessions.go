@@ -31,8 +31,23 @@ type session struct {
 	owner, tenant string
 	serverSession *mcp.ServerSession
 	used          time.Time
-	uses          *brig.SessionUses // the sandboxes that its calls have used
 	calls         map[*func(error)]bool
+	// uses are the sandboxes that its calls have used. They are used until the
+	// session or the credential ends.
+	uses       *brig.SessionUses
+	credential *credential // nil after its end
+}
+
+// credential is the newest credential of a session: of those that its requests
+// had, the one that ends last.
+type credential struct {
+	expires time.Time // zero means never
+	done    func()
+}
+
+// isNewer reports whether a credential with this end replaces c.
+func (c *credential) isNewer(expires time.Time) bool {
+	return c == nil || !c.expires.IsZero() && (expires.IsZero() || expires.After(c.expires))
 }
 
 func newSessions(most int) *sessions { return &sessions{most: most, all: map[string]*session{}} }
@@ -52,73 +67,108 @@ func ownerOf(a brig.Actor) string {
 // many sessions, begin ends the least recently used session without a running
 // call. It returns RateLimited if all sessions are busy.
 //
-// The session's use of sandboxes also ends with the credential of ctx, because
-// no client can call in the session then.
+// The session's use of sandboxes also ends with its newest credential, because
+// no client can call in the session then. A request with a further one begins a
+// new use.
 func (s *sessions) begin(ctx context.Context, serverSession *mcp.ServerSession) error {
-	uses := &brig.SessionUses{}
-	oldest, err := s.add(brig.ActorFrom(ctx), serverSession, uses)
+	x, oldest, err := s.add(ctx, serverSession)
 	if err != nil {
 		return err
 	}
-	lasting, done := httpapi.Detach(ctx)
-	context.AfterFunc(lasting, uses.Close)
 	if oldest != nil {
 		_ = oldest.Close() // the session has already been removed from s
 	}
 	go func() {
 		defer s.wait.Done()
 		_ = serverSession.Wait() // the reason for the end does not matter
-		done()
-		uses.Close()
 		s.endCalls(serverSession.ID())
 		s.mu.Lock()
-		defer s.mu.Unlock()
 		delete(s.all, serverSession.ID())
+		last := x.credential
+		s.mu.Unlock()
+		s.endUses(x, last)
 	}()
 	return nil
 }
 
-func (s *sessions) add(a brig.Actor, serverSession *mcp.ServerSession, uses *brig.SessionUses) (oldest *mcp.ServerSession, err error) {
+// renew makes the credential of a request the session's newest one, if it ends later
+// than the present one. The caller holds s.mu.
+func (s *sessions) renew(ctx context.Context, x *session) {
+	expires := brig.ActorFrom(ctx).Expires
+	if !x.credential.isNewer(expires) {
+		return
+	}
+	lasting, done := httpapi.Detach(ctx)
+	if x.credential != nil {
+		x.credential.done()
+	} else {
+		x.uses = &brig.SessionUses{}
+	}
+	c := &credential{expires, done}
+	x.credential = c
+	context.AfterFunc(lasting, func() { s.endUses(x, c) })
+}
+
+// endUses ends the session's use of sandboxes if its newest credential is c.
+func (s *sessions) endUses(x *session, c *credential) {
+	s.mu.Lock()
+	if c == nil || x.credential != c {
+		s.mu.Unlock()
+		return
+	}
+	x.credential = nil
+	uses := x.uses
+	s.mu.Unlock()
+	c.done()
+	uses.Close()
+}
+
+func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x *session, oldest *mcp.ServerSession, err error) {
+	a := brig.ActorFrom(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, brig.Errorf(brig.Unavailable, "the server is ending").WithHint("try again in a moment")
+		return nil, nil, brig.Errorf(brig.Unavailable, "the server is ending").WithHint("try again in a moment")
 	}
 	if s.all[serverSession.ID()] != nil {
 		// The calls of the existing session stay counted and end with it.
-		return nil, brig.Errorf(brig.InvalidArgument, "the session has begun already").WithHint("send initialize once")
+		return nil, nil, brig.Errorf(brig.InvalidArgument, "the session has begun already").WithHint("send initialize once")
 	}
 	n, last := 0, ""
-	for id, x := range s.all {
-		if x.tenant != a.Tenant {
+	for id, other := range s.all {
+		if other.tenant != a.Tenant {
 			continue
 		}
 		n++
-		if len(x.calls) == 0 && (last == "" || x.used.Before(s.all[last].used)) {
+		if len(other.calls) == 0 && (last == "" || other.used.Before(s.all[last].used)) {
 			last = id
 		}
 	}
 	if n >= s.most && last == "" {
-		return nil, brig.Errorf(brig.RateLimited, "there are %d sessions, and all are busy", n).WithHint("end one, or wait for a call to end")
+		return nil, nil, brig.Errorf(brig.RateLimited, "there are %d sessions, and all are busy", n).WithHint("end one, or wait for a call to end")
 	}
 	if n >= s.most {
 		oldest = s.all[last].serverSession
 		delete(s.all, last)
 	}
-	s.all[serverSession.ID()] = &session{owner: ownerOf(a), tenant: a.Tenant, serverSession: serverSession, used: time.Now(), uses: uses, calls: map[*func(error)]bool{}}
+	x = &session{owner: ownerOf(a), tenant: a.Tenant, serverSession: serverSession, used: time.Now(), calls: map[*func(error)]bool{}}
+	s.all[serverSession.ID()] = x
+	s.renew(ctx, x)
 	s.wait.Add(1)
-	return oldest, nil
+	return x, oldest, nil
 }
 
-// isOwner reports whether a owns the session, and marks the session as used.
-func (s *sessions) isOwner(id string, a brig.Actor) bool {
+// isOwner reports whether the actor of a request owns the session, and marks the
+// session as used, with the request's credential.
+func (s *sessions) isOwner(ctx context.Context, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := s.all[id]
-	if x == nil || x.owner != ownerOf(a) {
+	if x == nil || x.owner != ownerOf(brig.ActorFrom(ctx)) {
 		return false
 	}
 	x.used = time.Now()
+	s.renew(ctx, x)
 	return true
 }
 
