@@ -113,7 +113,7 @@ func (s *server) openClock(ctx context.Context) error {
 	file := filepath.Join(s.dir, clockFile)
 	c, err := endclock.Open(file, endclock.System(), s.log)
 	if err != nil {
-		return brig.Errorf(brig.NotInitialized, "cannot read or write the highest time in %s", file).
+		return brig.Errorf(brig.NotInitialized, "cannot read the highest time in %s", file).
 			WithHint("repair the file; if the system's clock is right, delete it").Because(err)
 	}
 	go c.Run(ctx)

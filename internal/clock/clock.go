@@ -9,6 +9,9 @@
 // a time has passed, and every few seconds while it is used. So after a crash,
 // an end that no caller has met is lost by a few seconds at most. The time for
 // which no process runs counts only by the system's clock.
+//
+// While the file cannot be written, for example on a full disk, the time goes on
+// in the process. The next process begins with the last stored value.
 package clock
 
 import (
@@ -29,6 +32,9 @@ const (
 	// tolerance is the difference to the system's clock that is not reported.
 	// Time servers correct less than that.
 	tolerance = time.Minute
+	// retryInterval is the shortest time between two attempts to store the time for ends
+	// that callers meet while the file cannot be written.
+	retryInterval = time.Second
 )
 
 // Reading returns the time of the system's clock and of a clock that is never
@@ -50,15 +56,20 @@ type Clock struct {
 	read Reading
 	log  *slog.Logger
 
-	mu       sync.Mutex    // guards the fields below; held while the file is written
+	writing sync.Mutex // serializes writes of the file; locked before mu
+
+	mu       sync.Mutex    // guards the fields below; never held while the file is written
 	at       time.Time     // the highest time
 	elapsed  time.Duration // the reading that belongs to it
 	saved    time.Time     // the time in the file
 	reported bool          // the difference to the system's clock was logged
+	failing  bool          // the last write failed
+	failedAt time.Duration // its reading
 }
 
 // Open returns the clock whose highest time is stored in a file, which it
-// creates. The time continues from there.
+// creates. The time continues from there. A file that cannot be read is an error. One that
+// cannot be written is only logged: credentials end nevertheless.
 func Open(file string, read Reading, log *slog.Logger) (*Clock, error) {
 	c := &Clock{file: file, read: read, log: log}
 	b, err := os.ReadFile(file)
@@ -73,10 +84,9 @@ func Open(file string, read Reading, log *slog.Logger) (*Clock, error) {
 	}
 	c.at = c.saved
 	_, c.elapsed = read()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.advanceLocked()
-	return c, c.saveLocked()
+	c.Now()
+	_ = c.Save() // it has logged the error
+	return c, nil
 }
 
 // Now returns the current time.
@@ -93,16 +103,12 @@ func (c *Clock) Ended(end time.Time) bool {
 		return false
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.advanceLocked().Before(end) {
-		return false
+	isOver, stored := !c.advanceLocked().Before(end), !c.saved.Before(end)
+	c.mu.Unlock()
+	if isOver && !stored {
+		_ = c.save(end, retryInterval) // it has logged the error, and the process goes on with the time
 	}
-	if c.saved.Before(end) {
-		if err := c.saveLocked(); err != nil {
-			c.log.Error("failed to store the highest time", "file", c.file, "err", err)
-		}
-	}
-	return true
+	return isOver
 }
 
 // advanceLocked returns the time, after it has advanced to the clocks' reading.
@@ -121,14 +127,43 @@ func (c *Clock) advanceLocked() time.Time {
 	return next
 }
 
-// Save stores the time if it was used since it was stored.
+// Save stores the time if it was used since it was stored. It logs the first of several
+// errors.
 func (c *Clock) Save() error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.at.After(c.saved) {
+	at := c.at
+	c.mu.Unlock()
+	return c.save(at, 0)
+}
+
+// save stores the time, unless the stored one is not before end, or the last write failed
+// less than retry ago.
+func (c *Clock) save(end time.Time, retry time.Duration) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	c.mu.Lock()
+	at, elapsed := c.at, c.elapsed
+	skip := !c.saved.Before(end) || c.failing && elapsed-c.failedAt < retry
+	c.mu.Unlock()
+	if skip {
 		return nil
 	}
-	return c.saveLocked()
+	err := c.write(at)
+	c.mu.Lock()
+	before := c.failing
+	c.failing, c.failedAt = err != nil, elapsed
+	if err == nil {
+		c.saved = at
+	}
+	c.mu.Unlock()
+	switch {
+	case err != nil && !before:
+		c.log.Error("cannot store the highest time: if this server ends and the system's clock is set back, credentials that end from now on become valid again in the next server",
+			"file", c.file, "err", err, "hint", "free space on the disk of the data folder; the server tries again")
+	case err == nil && before:
+		c.log.Info("the highest time can be stored again", "file", c.file)
+	}
+	return err
 }
 
 // Run stores the time every few seconds until ctx ends.
@@ -140,15 +175,13 @@ func (c *Clock) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := c.Save(); err != nil {
-				c.log.Error("failed to store the highest time", "file", c.file, "err", err)
-			}
+			_ = c.Save() // it has logged the error
 		}
 	}
 }
 
-func (c *Clock) saveLocked() error {
-	at := c.at
+// write writes the file. The caller holds c.writing.
+func (c *Clock) write(at time.Time) error {
 	tmp := c.file + ".new"
 	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -158,9 +191,5 @@ func (c *Clock) saveLocked() error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(tmp, c.file); err != nil {
-		return err
-	}
-	c.saved = at
-	return nil
+	return os.Rename(tmp, c.file)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,6 +101,82 @@ func TestEndsSurviveRestart(t *testing.T) {
 	}
 	if c, _ = open(t, file, &clocks{wall: begin}); c.Ended(end) {
 		t.Error("the control: without the file it is still over")
+	}
+}
+
+// While the file is being written, other callers get the time.
+func TestWriteDelaysNoOtherCaller(t *testing.T) {
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := &clocks{wall: begin}
+	file := filepath.Join(t.TempDir(), "clock")
+	c, _ := open(t, file, m)
+	m.pass(time.Hour)
+	// The write waits until the other end of this pipe is opened.
+	if err := syscall.Mkfifo(file+".new", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	met := make(chan bool)
+	go func() { met <- c.Ended(begin.Add(time.Hour)) }()
+	others := make(chan bool)
+	go func() {
+		for range 1000 {
+			others <- c.Now().Equal(begin.Add(time.Hour)) && !c.Ended(begin.Add(2*time.Hour)) && c.Ended(begin)
+		}
+		close(others)
+	}()
+	for n := 0; ; n++ {
+		select {
+		case right, more := <-others:
+			if !more {
+				reader, err := os.Open(file + ".new")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer reader.Close()
+				if !<-met {
+					t.Error("it has not ended")
+				}
+				return
+			}
+			if !right {
+				t.Error("another caller gets another answer")
+			}
+		case <-met:
+			t.Fatal("the write did not wait: the test shows nothing")
+		case <-time.After(30 * time.Second):
+			t.Fatalf("call %d of another caller waits for the write", n)
+		}
+	}
+}
+
+// A clock whose file cannot be written opens, goes on, and says what is not kept. It
+// stores the time when that is possible again.
+func TestUnwritableFile(t *testing.T) {
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := &clocks{wall: begin}
+	file := filepath.Join(t.TempDir(), "clock")
+	if err := os.Mkdir(file+".new", 0o700); err != nil { // as on a full disk, the file cannot be made
+		t.Fatal(err)
+	}
+	c, log := open(t, file, m)
+	for n := range 3 {
+		m.pass(time.Hour)
+		m.wall = begin
+		if end := begin.Add(time.Duration(n+1) * time.Hour); !c.Ended(end) || c.Now().Before(end) {
+			t.Errorf("after %d hours it is %v", n+1, c.Now())
+		}
+	}
+	if n := strings.Count(log.String(), "cannot store the highest time"); n != 1 || !strings.Contains(log.String(), "free space") {
+		t.Errorf("it is logged %d times: %s", n, log)
+	}
+	if err := os.Remove(file + ".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Save(); err != nil || !strings.Contains(log.String(), "stored again") {
+		t.Errorf("%v, %s", err, log)
+	}
+	if c, _ = open(t, file, &clocks{wall: begin}); !c.Ended(begin.Add(3 * time.Hour)) {
+		t.Errorf("the next process begins at %v", c.Now())
 	}
 }
 
