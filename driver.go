@@ -91,6 +91,9 @@ type ConfigField struct {
 	Required    bool     `json:"required,omitempty"`
 	// Secret fields are stored encrypted and displayed masked.
 	Secret bool `json:"secret,omitempty"`
+	// FromEnvironment means that the server's environment has a value for a secret that
+	// is left out.
+	FromEnvironment bool `json:"-"`
 	// Destination fields decide who receives the secrets. A change of one requires
 	// the secrets again.
 	Destination bool `json:"destination,omitempty"`

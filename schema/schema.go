@@ -50,6 +50,7 @@ func field(t reflect.StructField, v reflect.Value) (brig.ConfigField, bool) {
 		Multiline: slices.Contains(form, "multiline"), ReadOnly: slices.Contains(form, "readonly"),
 		Min: parseNumber(t.Tag.Get("min")), Max: parseNumber(t.Tag.Get("max")),
 	}
+	f.FromEnvironment = f.Secret && !v.IsZero()
 	if f.Label == "" {
 		f.Label = name
 	}

@@ -151,6 +151,44 @@ func TestDestination(t *testing.T) {
 	}
 }
 
+// A secret of the server's environment goes only to the recipient of the environment, or to
+// the one that it went to before. Control: with the secret in the request, every recipient
+// can be set.
+func TestDestinationOfEnvironmentSecret(t *testing.T) {
+	type config struct {
+		URL  string `json:"url" form:"destination"`
+		Key  string `json:"key" form:"secret"`
+		Note string `json:"note"`
+	}
+	fields := schema.Fields(&config{URL: "https://env.test", Key: "sk-of-the-environment"})
+	const moved = `{"url":"https://b.test"}`
+	for _, c := range []struct {
+		before, given string
+		wrong         bool
+	}{
+		{"", `{"note":"x"}`, false},
+		{"", `{"url":"https://env.test","key":null}`, false},
+		{"", moved, true},
+		{"", `{"url":"https://b.test","key":null}`, true},
+		{"", `{"url":"https://b.test","key":"sk-given-by-the-caller"}`, false},
+		{moved, `{"url":"https://b.test","note":"x"}`, false},
+		{moved, `{"url":"https://c.test"}`, true},
+		{moved, `{}`, true},
+		{`{"url":"https://b.test","key":"sk-0123456789abcd"}`, moved, true},
+		{`{"url":"https://b.test","key":"sk-0123456789abcd"}`, `{"url":"https://b.test","key":"****abcd"}`, false},
+		{`{"url":"https://b.test","key":"sk-0123456789abcd"}`, `{}`, false},
+	} {
+		_, err := schema.Unmasked([]byte(c.given), []byte(c.before), fields)
+		if (err != nil) != c.wrong || c.wrong && (brig.AsError(err).Field != "url" || !strings.Contains(brig.AsError(err).Hint, "give key again")) {
+			t.Errorf("%s after %s: %v", c.given, c.before, err)
+		}
+	}
+	// A field without a value in the environment has no such secret.
+	if _, err := schema.Unmasked([]byte(moved), nil, schema.Fields(&config{URL: "https://env.test"})); err != nil {
+		t.Errorf("control: %v", err)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"endpoint":"http://x","timeout":7}`))
 	f.Add([]byte(`{"hosts":[null],"tls":null}`))

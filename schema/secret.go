@@ -34,7 +34,7 @@ func Masked(raw []byte, fields []brig.ConfigField) ([]byte, error) {
 
 // Unmasked replaces every secret that is still in its masked form with its
 // value in before. It returns an error if another recipient would receive that
-// value, because the caller may not know it.
+// value, or one of the server's environment, because the caller may not know it.
 func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 	was := map[string]json.RawMessage{}
 	if len(before) > 0 {
@@ -51,20 +51,49 @@ func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 		}
 		return s
 	})
-	if err != nil || kept == "" {
+	if err != nil {
 		return out, err
 	}
 	now := map[string]json.RawMessage{}
-	_ = json.Unmarshal(raw, &now) // Replace has decoded it
+	_ = json.Unmarshal(out, &now) // other JSON than an object has no secrets
+	if kept != "" {
+		if err := sameRecipient(kept, now, was, fields); err != nil {
+			return nil, err
+		}
+	}
 	for _, f := range fields {
-		if f.Destination && !sameSetting(now[f.Name], was[f.Name], f.Default) {
-			wrong := brig.Errorf(brig.InvalidConfig, "with this change another recipient may receive %s", kept).
-				WithHint("give %s again, not masked", kept)
-			wrong.Field = f.Name
-			return nil, wrong
+		if !f.FromEnvironment || isGiven(now, f.Name) {
+			continue
+		}
+		former := was
+		if isGiven(was, f.Name) {
+			former = nil // the environment's secret was not used before, so its recipient is that of the environment
+		}
+		if err := sameRecipient(f.Name, now, former, fields); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
+}
+
+// isGiven reports whether a configuration has a field. Null is none.
+func isGiven(config map[string]json.RawMessage, name string) bool {
+	v, ok := config[name]
+	return ok && string(v) != "null"
+}
+
+// sameRecipient returns an error if a configuration sends a secret to another recipient
+// than a former one.
+func sameRecipient(secret string, now, was map[string]json.RawMessage, fields []brig.ConfigField) error {
+	for _, f := range fields {
+		if f.Destination && !sameSetting(now[f.Name], was[f.Name], f.Default) {
+			wrong := brig.Errorf(brig.InvalidConfig, "with this change another recipient may receive %s", secret).
+				WithHint("give %s again, not masked", secret)
+			wrong.Field = f.Name
+			return wrong
+		}
+	}
+	return nil
 }
 
 // sameSetting reports whether two settings are equal. A missing one has the default
@@ -95,7 +124,7 @@ func Replace(raw []byte, fields []brig.ConfigField, f func(name, s string) strin
 	}
 	for _, field := range fields {
 		var s string
-		if !field.Secret || json.Unmarshal(given[field.Name], &s) != nil {
+		if !field.Secret || !isGiven(given, field.Name) || json.Unmarshal(given[field.Name], &s) != nil {
 			continue
 		}
 		v, err := json.Marshal(f(field.Name, s))
