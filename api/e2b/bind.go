@@ -77,7 +77,7 @@ func (k *tokens) presentedSource(r *http.Request, s *brig.Sandbox, t target) str
 	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > maxSignedText {
 		return ""
 	}
-	key, _ := k.signer(r, id, s.Tenant)
+	key, _ := k.signer(r.Context(), id, s.Tenant, newURLSignature(r))
 	return key
 }
 

@@ -1,6 +1,11 @@
 package e2b
 
-import "time"
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"time"
+)
 
 // SetFlushDelay changes how long output is buffered to combine it with later
 // output of its stream.
@@ -14,8 +19,25 @@ func (a *API) SetKeepaliveInterval(keepaliveInterval time.Duration) {
 // Functions that tests call.
 var (
 	ParseMetadata = parseMetadata
-	Sign          = sign
 )
+
+// Sign returns the signature of a text.
+func Sign(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// Token returns the token of a sandbox for a key.
+func (a *API) Token(id, key string) string { return a.ports.tokens.token(id, key) }
+
+// Receive records that a key received the token of a tenant's sandbox.
+func (a *API) Receive(id, tenant, key string) { a.ports.cache.recordKey(id, tenant, key) }
+
+// OtherKeys returns the keys of a tenant whose tokens a search compares after those of a
+// sandbox's receivers.
+func (a *API) OtherKeys(ctx context.Context, id, tenant string) []string {
+	return a.ports.tokens.otherKeys(ctx, id, tenant)
+}
 
 // HostTarget returns the sandbox and port in a host name.
 func HostTarget(host, domain string) (id string, port int, ok bool, err error) {

@@ -32,6 +32,8 @@ type ports struct {
 	// signatureLimit limits the rate of wrong signatures from one client
 	// address. Each signature is compared with the signatures of all sandboxes.
 	signatureLimit *httpapi.Limit
+	// limitedSearches are the searches for addresses that signatureLimit has limited.
+	limitedSearches *httpapi.Second
 	// searching admits one request at a time that compares the signatures of all
 	// keys.
 	searching chan struct{}
@@ -168,7 +170,7 @@ func (k *tokens) lacksToken(r *http.Request, t target) bool {
 	if err != nil {
 		tenant = "" // only the keys that received its token can have signed
 	}
-	_, signed := k.signer(r, t.id, tenant)
+	_, signed := k.signer(r.Context(), t.id, tenant, newURLSignature(r))
 	return !signed
 }
 

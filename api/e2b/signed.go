@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"hash"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/brig-run/brig"
@@ -15,50 +17,86 @@ func isSigned(r *http.Request) bool {
 	return r.URL.Path == "/files" && r.URL.Query().Get("signature") != ""
 }
 
-// signature returns a function that computes the signature of r's URL for a
-// given token.
-func signature(r *http.Request) func(token string) string {
+// urlSignature is the signature of a URL, and what it signs.
+type urlSignature struct {
+	got    string
+	before hash.Hash // of the text before the token; nil if no signature matches
+	after  string
+}
+
+// newURLSignature returns the signature of r's URL.
+func newURLSignature(r *http.Request) urlSignature {
 	q, op := r.URL.Query(), "read"
 	if r.Method == http.MethodPost {
 		op = "write"
 	}
+	u := urlSignature{got: q.Get("signature")}
+	exp := q.Get("signature_expiration")
 	// The data plane rejects these URLs as ambiguous, so no signature matches
-	// them.
-	if strings.ContainsRune(q.Get("username"), ':') || len(q["path"]) > 1 || len(q["username"]) > 1 {
-		return func(string) string { return "" }
+	// them. No expiration is longer than a number.
+	if strings.ContainsRune(q.Get("username"), ':') || len(q["path"]) > 1 || len(q["username"]) > 1 || len(exp) > maxExpiration {
+		return u
 	}
-	before, after := q.Get("path")+":"+op+":"+q.Get("username")+":", ""
-	if exp := q.Get("signature_expiration"); exp != "" {
-		after = ":" + exp
+	if exp != "" {
+		u.after = ":" + exp
 	}
-	return func(token string) string { return sign(before + token + after) }
+	u.before = sha256.New()
+	u.before.Write([]byte(q.Get("path") + ":" + op + ":" + q.Get("username") + ":"))
+	return u
 }
 
-// maxSignedText is the maximum length in bytes of a signed URL's query. For a
-// client that is not authenticated yet, the query is hashed once per sandbox.
-const maxSignedText = 8 << 10
-
-func sign(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+// isOf reports whether the URL was signed with a token. It hashes the URL's path, which
+// may be long, only once for all tokens.
+func (u urlSignature) isOf(token string) bool {
+	if u.before == nil {
+		return false
+	}
+	h, err := u.before.(hash.Cloner).Clone()
+	if err != nil {
+		return false // a hash of the standard library can be cloned
+	}
+	h.Write([]byte(token + u.after))
+	return equalSecrets(u.got, "v1_"+base64.RawStdEncoding.EncodeToString(h.Sum(nil)))
 }
 
-// signer returns the key with whose token r's URL was signed for a sandbox of a
+const (
+	// maxSignedText is the maximum length in bytes of a signed URL's query.
+	maxSignedText = 8 << 10
+	// maxExpiration is the maximum number of digits of an expiration.
+	maxExpiration = 20
+)
+
+// signer returns the key with whose token a URL was signed for a sandbox of a
 // tenant. The key is empty if the token belongs to the sandbox itself. Every
 // key of the tenant may have received the token, also from an earlier server,
 // and whichever keys have connected since.
-func (k *tokens) signer(r *http.Request, id, tenant string) (key string, ok bool) {
-	got, want := r.URL.Query().Get("signature"), signature(r)
-	if key, ok = k.signerAmong(k.cache.receivers(id), id, got, want); ok {
+func (k *tokens) signer(ctx context.Context, id, tenant string, u urlSignature) (key string, ok bool) {
+	if key, ok = k.signerAmong(k.cache.receivers(id), id, u); ok {
 		return key, true
 	}
-	return k.signerAmong(k.tenantKeys(r.Context(), tenant), id, got, want)
+	return k.otherSigner(ctx, id, tenant, u)
 }
 
-// signerAmong returns that of some keys whose token has the signature got.
-func (k *tokens) signerAmong(keys []string, id, got string, want func(token string) string) (key string, ok bool) {
+// otherSigner is signer for the keys that did not receive the sandbox's token from this
+// API.
+func (k *tokens) otherSigner(ctx context.Context, id, tenant string, u urlSignature) (key string, ok bool) {
+	return k.signerAmong(k.otherKeys(ctx, id, tenant), id, u)
+}
+
+// otherKeys returns the keys of a tenant that did not receive a sandbox's token from this
+// API. Those that did have been compared.
+func (k *tokens) otherKeys(ctx context.Context, id, tenant string) []string {
+	compared := map[string]bool{}
+	for _, key := range k.cache.receivers(id) {
+		compared[key] = true
+	}
+	return slices.DeleteFunc(k.tenantKeys(ctx, tenant), func(key string) bool { return compared[key] })
+}
+
+// signerAmong returns that of some keys whose token has signed a URL.
+func (k *tokens) signerAmong(keys []string, id string, u urlSignature) (key string, ok bool) {
 	for _, key := range keys {
-		if equalSecrets(got, want(k.token(id, key))) {
+		if u.isOf(k.token(id, key)) {
 			return key, true
 		}
 	}
@@ -88,59 +126,83 @@ func (p *ports) serveSigned(w http.ResponseWriter, r *http.Request) {
 	if allowPages(w, r) {
 		return
 	}
-	if err := p.signatureLimit.Check(r); err != nil {
-		p.fail(w, r, err)
-		return
-	}
-	if len(r.URL.RawQuery) <= maxSignedText {
-		if id := p.signedByReceiver(r); id != "" {
-			p.serve(w, r, target{id: id, port: portEnvd})
-			return
-		}
-	}
-	// The request counts as a guess before the search, so that a burst from one
-	// address cannot occupy the search.
-	release, err := p.signatureLimit.Hold(r)
+	id, err := p.signedSandbox(r)
 	if err != nil {
 		p.fail(w, r, err)
 		return
 	}
-	id := ""
-	if len(r.URL.RawQuery) <= maxSignedText {
-		if id, err = p.signedSandbox(r); err != nil {
-			p.fail(w, r, err)
-			return
-		}
-	}
-	if id == "" {
-		p.fail(w, r, brig.Errorf(brig.Unauthenticated, "invalid signature"))
-		return
-	}
-	release()
 	p.serve(w, r, target{id: id, port: portEnvd})
 }
 
-// signedByReceiver returns the id of the sandbox whose token signed r's URL, if a key
+// signedSandbox returns the id of the sandbox whose token signed r's URL. A signature
+// that is good is always found: only wrong ones count as guesses and are answered with
+// RateLimited. If the address has guessed before, the search waits for its turn, so
+// that guesses cost little.
+func (p *ports) signedSandbox(r *http.Request) (id string, err error) {
+	if len(r.URL.RawQuery) > maxSignedText {
+		return "", errWrongSignature()
+	}
+	u := newURLSignature(r)
+	if p.signatureLimit.Check(r) == nil {
+		if id := p.signedByReceiver(r.Context(), u); id != "" {
+			return id, nil
+		}
+		// The request counts as a guess before the search, so that a burst from one
+		// address cannot occupy the search.
+		if release, err := p.signatureLimit.Hold(r); err == nil {
+			if id, err = p.signedByOther(r.Context(), u); err != nil {
+				return "", err
+			}
+			if id == "" {
+				return "", errWrongSignature()
+			}
+			release()
+			return id, nil
+		}
+	}
+	end, ok := p.limitedSearches.Begin(r)
+	if !ok {
+		return "", p.tooManySignatures(r)
+	}
+	defer end()
+	if id := p.signedByReceiver(r.Context(), u); id != "" {
+		return id, nil
+	}
+	if id, err = p.signedByOther(r.Context(), u); err == nil && id == "" {
+		err = p.tooManySignatures(r)
+	}
+	return id, err
+}
+
+func errWrongSignature() error { return brig.Errorf(brig.Unauthenticated, "invalid signature") }
+
+// tooManySignatures returns the error for a wrong signature from an address that has
+// guessed before.
+func (p *ports) tooManySignatures(r *http.Request) error {
+	if err := p.signatureLimit.Check(r); err != nil {
+		return err
+	}
+	return errWrongSignature() // the address has waited long enough meanwhile
+}
+
+// signedByReceiver returns the id of the sandbox whose token signed a URL, if a key
 // that received the token from this API signed it.
-func (p *ports) signedByReceiver(r *http.Request) (id string) {
-	got, want := r.URL.Query().Get("signature"), signature(r)
+func (p *ports) signedByReceiver(ctx context.Context, u urlSignature) (id string) {
 	for id := range p.tokens.candidates() {
-		if r.Context().Err() != nil {
+		if ctx.Err() != nil {
 			return ""
 		}
-		if _, ok := p.tokens.signerAmong(p.cache.receivers(id), id, got, want); ok {
+		if _, ok := p.tokens.signerAmong(p.cache.receivers(id), id, u); ok {
 			return id
 		}
 	}
 	return ""
 }
 
-// signedSandbox returns the id of the sandbox whose token signed r's URL, or an
-// empty id. Only one request at a time compares the keys of all tenants, because the
-// client is not authenticated yet.
-func (p *ports) signedSandbox(r *http.Request) (id string, err error) {
-	ctx := r.Context()
-	got, want := r.URL.Query().Get("signature"), signature(r)
+// signedByOther returns the id of the sandbox whose token signed a URL, if another key
+// of its tenant signed it, or an empty id. Only one request at a time compares the keys
+// of all tenants, because the client is not authenticated yet.
+func (p *ports) signedByOther(ctx context.Context, u urlSignature) (id string, err error) {
 	if p.TenantKeys == nil {
 		return "", nil
 	}
@@ -165,7 +227,7 @@ func (p *ports) signedSandbox(r *http.Request) (id string, err error) {
 			}
 			p.cache.add(id, tenant)
 		}
-		if key, ok := p.tokens.signerAmong(p.tokens.tenantKeys(ctx, tenant), id, got, want); ok {
+		if key, ok := p.tokens.otherSigner(ctx, id, tenant, u); ok {
 			p.cache.recordKey(id, tenant, key)
 			return id, nil
 		}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"container/list"
+	"context"
 	"net/http"
 	"sync"
 	"time"
@@ -68,6 +69,65 @@ func (l *Limit) Check(r *http.Request) error {
 		return l.tooMany(x, now)
 	}
 	return nil
+}
+
+// Second gives another chance to requests whose address a Limit has limited, because a
+// good credential must not suffer from wrong ones of the same address. It lets one
+// request at a time do its work, and then waits for restFactor times as long. So the
+// requests of all limited addresses together use a small part of one processor.
+type Second struct {
+	turn chan struct{} // holds a value while a request works, or while the processor rests
+	wait time.Duration
+
+	mu   sync.Mutex     // guards the fields below
+	of   map[string]int // waiting requests by address
+	held int            // all waiting requests
+}
+
+const (
+	restFactor = 9 // 10 % of one processor
+	// maxSecond and maxSeconds are the maximum numbers of waiting requests of one
+	// address and of all.
+	maxSecond  = 16
+	maxSeconds = 256
+)
+
+// NewSecond returns a Second in which a request waits for its turn for at most wait.
+func NewSecond(wait time.Duration) *Second {
+	return &Second{turn: make(chan struct{}, 1), wait: wait, of: map[string]int{}}
+}
+
+// Begin waits for the turn of r, and returns false if it does not come in time. The caller
+// calls end after its work.
+func (s *Second) Begin(r *http.Request) (end func(), ok bool) {
+	addr := client(r)
+	s.mu.Lock()
+	if s.of[addr] >= maxSecond || s.held >= maxSeconds {
+		s.mu.Unlock()
+		return nil, false
+	}
+	s.of[addr]++
+	s.held++
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.held--
+		if s.of[addr]--; s.of[addr] == 0 {
+			delete(s.of, addr)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(r.Context(), s.wait)
+	defer cancel()
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	begin := time.Now()
+	return sync.OnceFunc(func() {
+		time.AfterFunc(restFactor*time.Since(begin), func() { <-s.turn })
+	}), true
 }
 
 func (l *Limit) tooMany(x *rate.Limiter, now time.Time) error {

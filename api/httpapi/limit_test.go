@@ -2,7 +2,10 @@ package httpapi_test
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,5 +55,59 @@ func TestLimit(t *testing.T) {
 		if n := httpapi.Limited(l); n > 10_000 {
 			t.Errorf("%d addresses are remembered", n)
 		}
+	})
+}
+
+// The requests of a Second work one at a time, for a tenth of the time, and few wait: 16 of
+// an address, for a limited time. Another address gets its turn.
+func TestSecondIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := httpapi.NewSecond(10 * time.Second)
+		request := func(addr string) *http.Request {
+			r := httptest.NewRequest("GET", "/", nil).WithContext(t.Context())
+			r.RemoteAddr = addr
+			return r
+		}
+		var all sync.WaitGroup
+		var working, most, done, refused atomic.Int32
+		begin := time.Now()
+		for range 100 {
+			all.Go(func() {
+				end, ok := s.Begin(request("192.0.2.1:1"))
+				if !ok {
+					refused.Add(1)
+					return
+				}
+				most.Store(max(most.Load(), working.Add(1)))
+				time.Sleep(100 * time.Millisecond)
+				working.Add(-1)
+				done.Add(1)
+				end()
+			})
+		}
+		synctest.Wait()
+		if n := refused.Load(); n != 100-1-16 {
+			t.Errorf("%d of 100 do not wait", n)
+		}
+		other := make(chan bool)
+		go func() {
+			end, ok := s.Begin(request("192.0.2.2:1"))
+			if ok {
+				end()
+			}
+			other <- ok
+		}()
+		all.Wait()
+		if n := done.Load(); most.Load() != 1 || n < 9 || n > 11 || time.Since(begin) > 11*time.Second {
+			t.Errorf("%d at a time, %d in %v", most.Load(), n, time.Since(begin))
+		}
+		// The turn of the other address comes after those that waited before it, if it does in time.
+		<-other
+		time.Sleep(time.Minute)
+		end, ok := s.Begin(request("192.0.2.1:1"))
+		if !ok {
+			t.Fatal("after a while the address gets no turn")
+		}
+		end()
 	})
 }
