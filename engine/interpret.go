@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
 	"github.com/brig-run/brig/tool"
@@ -17,14 +18,6 @@ import (
 
 // endReportTimeout is the maximum wait for the report that an instance has ended.
 const endReportTimeout = 5 * time.Second
-
-// restTime is the maximum time for which the engine waits for the output of
-// processes that a program has left behind. The end of the sandbox ends them.
-// restSize is the maximum size of that output, as the caller may be slow to read it.
-const (
-	restTime = 5 * time.Second
-	restSize = 2 * brig.MiB
-)
 
 // programRun is one run of a program in an interpreter.
 type programRun struct {
@@ -70,7 +63,7 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	a.res.Duration = time.Since(begin)
 	stopTimeout() // the program has ended in time, or the timeout has ended it
 	if end != nil && end.Closed || errors.Is(err, interpreter.ErrGone) {
-		m.session.Rest(begin.Add(min(a.res.Duration+restTime, j.cmd.Timeout)), restSize, a.output)
+		m.session.Rest(begin.Add(min(a.res.Duration+wire.TailTime, j.cmd.Timeout)), wire.TailSize, a.output)
 	}
 	endStep(s, err)
 	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()

@@ -114,10 +114,6 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 // a process that has ended.
 const drainTime = 50 * time.Millisecond
 
-// tailSize is the maximum output of each stream in that time, in bytes: the host's
-// caller may be slow to read it.
-const tailSize = 2 << 20
-
 // tailMargin is the time by which the tail of an execution ends before the
 // execution's timeout, which would kill the children.
 const tailMargin = 250 * time.Millisecond
@@ -219,7 +215,7 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 			after += n
 		}
 		switch {
-		case err == nil && drained <= pipeSize && after <= tailSize: // further data was written after the process had ended
+		case err == nil && drained <= pipeSize && after <= wire.TailSize: // further data was written after the process had ended
 		case errors.Is(err, os.ErrDeadlineExceeded) && !draining:
 			// The process has ended. A slow host may have prevented the agent
 			// from reading earlier output.
