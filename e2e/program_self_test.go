@@ -116,6 +116,8 @@ func TestProgramFileAndWorkspace(t *testing.T) {
 	}
 	sealed := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceReadOnly}
 	direct := brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect}
+	// Only the forked process asks for the file, which it cannot tell the server.
+	const forked = "import os, sys\nif os.fork() == 0:\n    open('g', 'w').write(open(getattr(sys.modules['__main__'], '__fi' 'le__')).read())\n    os._exit(0)\nos.wait()\nassert open('g').read()"
 	for _, c := range []struct {
 		name    string
 		program brig.Program
@@ -131,10 +133,11 @@ func TestProgramFileAndWorkspace(t *testing.T) {
 		{"timeout", brig.Program{Language: brig.Python, Code: "import time\nopen('f', 'w').write(open(__file__).read())\nwhile True: time.sleep(1)", Timeout: time.Second, Grace: 10 * time.Second}, "a b c d e f"},
 		{"another file", brig.Program{Language: brig.Python, Code: "open('main.py', 'w').write('mine')"}, "a b c d e f main.py"},
 		{"beside it", brig.Program{Language: brig.Python, Code: "assert open(__file__).read() != open('main.py').read() == 'mine'"}, "a b c d e f main.py"},
-		{"read-only", brig.Program{Language: brig.Python, Code: "import os\nassert open(__file__).read() and open(os.path.dirname(__file__) + '/main.py').read() == 'mine'", Workspace: sealed}, "a b c d e f main.py"},
-		{"read-only javascript", brig.Program{Language: brig.JavaScript, Code: "require('fs').readFileSync(__filename); require('fs').readFileSync(__dirname + '/main.py')", Workspace: sealed}, "a b c d e f main.py"},
-		{"read-only module", brig.Program{Language: brig.JavaScript, Code: "import fs from 'fs'\nfs.readFileSync(new URL(import.meta.url)); fs.readFileSync(new URL('main.py', import.meta.url))", Workspace: sealed}, "a b c d e f main.py"},
-		{"read-only bash", brig.Program{Language: brig.Bash, Code: `cat "$0" "$(dirname "$0")/main.py"`, Workspace: sealed}, "a b c d e f main.py"},
+		{"forked", brig.Program{Language: brig.Python, Code: forked}, "a b c d e f g main.py"},
+		{"read-only", brig.Program{Language: brig.Python, Code: "import os\nassert open(__file__).read() and open(os.path.dirname(__file__) + '/main.py').read() == 'mine'", Workspace: sealed}, "a b c d e f g main.py"},
+		{"read-only javascript", brig.Program{Language: brig.JavaScript, Code: "require('fs').readFileSync(__filename); require('fs').readFileSync(__dirname + '/main.py')", Workspace: sealed}, "a b c d e f g main.py"},
+		{"read-only module", brig.Program{Language: brig.JavaScript, Code: "import fs from 'fs'\nfs.readFileSync(new URL(import.meta.url)); fs.readFileSync(new URL('main.py', import.meta.url))", Workspace: sealed}, "a b c d e f g main.py"},
+		{"read-only bash", brig.Program{Language: brig.Bash, Code: `cat "$0" "$(dirname "$0")/main.py"`, Workspace: sealed}, "a b c d e f g main.py"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.program.Workspace.Name == "" {

@@ -100,3 +100,33 @@ func TestProgramFileIsNotWritten(t *testing.T) {
 		})
 	}
 }
+
+// A forked process of a program cannot tell the host about the file. So the driver tells
+// where it would be, before the fork, unless the file is one of the user.
+func TestForkAnnouncesProgramFile(t *testing.T) {
+	const code = "import os, sys\nif os.fork() == 0:\n    open(getattr(sys.modules['__main__'], '__fi' 'le__')).read()\n    os._exit(0)\nos.wait()"
+	for place, want := range map[string]string{"empty": "main.py", "taken": "main-1.py", "same": ""} {
+		t.Run(place, func(t *testing.T) {
+			d := startPython(t)
+			d.stdin.Close()
+			text := map[string]string{"taken": "another program", "same": code}[place]
+			if text != "" {
+				if err := os.WriteFile(filepath.Join(d.dir, "main.py"), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d.send(interpreter.Order{Op: "program", Code: code})
+			var told []string
+			end := d.next()
+			for ; end.Type == "file"; end = d.next() {
+				told = append(told, filepath.Base(end.Path))
+			}
+			if d.wait() != 0 || end.Failure != nil || strings.Join(told, " ") != want {
+				t.Errorf("%+v, it told %q, want %q", end, told, want)
+			}
+			if _, err := os.Stat(filepath.Join(d.dir, want)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -16,6 +16,9 @@ NAMING = (
 )
 
 
+NAMES = ["main.py"] + ["main-%d.py" % n for n in range(1, 10)]
+
+
 def names_file(source):
     """Report whether the code of a program may ask for its own file."""
     return any(word in source for word in NAMING)
@@ -34,6 +37,7 @@ class File:
         self.folder = sys.path[0]  # the working directory, see set_search_path
         self.path = self.folder.rstrip("/") + "/main.py"
         self.written = False
+        self.announced = False
         self.lock = _thread.allocate_lock()
 
     def write(self):
@@ -44,12 +48,27 @@ class File:
                 self.write_file(self.source.encode("utf-8", "surrogatepass"))
         return self.path
 
+    def announce(self):
+        """Tell the host where a forked process would write the file, because the
+        process cannot tell the host itself."""
+        if self.written or self.announced:
+            return
+        self.announced = True
+        data = self.source.encode("utf-8", "surrogatepass")
+        for name in NAMES:
+            path = os.path.join(self.folder, name)
+            if not os.path.lexists(path):
+                self.channel.send({"type": "file", "path": path})
+                return
+            if has_content(path, data):
+                return  # it is a file of the user
+
     def write_file(self, data):
         for folder in (self.folder, "/tmp/.brig-program-%d" % os.getpid()):
             try:
                 if folder != self.folder:
                     self.link_all(folder)
-                for name in ["main.py"] + ["main-%d.py" % n for n in range(1, 10)]:
+                for name in NAMES:
                     path = os.path.join(folder, name)
                     if self.create(path, data) or has_content(path, data):
                         self.path = path
@@ -140,7 +159,7 @@ class Mark(Namespace):
 
 
 forks = []  # an item for each fork of this process
-os.register_at_fork(after_in_parent=lambda: forks.append(None))
+os.register_at_fork(before=lambda: Program.file and Program.file.announce(), after_in_parent=lambda: forks.append(None))
 
 
 class MainTracker:
