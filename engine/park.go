@@ -117,5 +117,13 @@ func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in 
 		return nil
 	}
 	s.Close()
-	return s.Move(p)
+	s = s.Move(p)
+	// A late message of the driver that it has been parked would end the first cell.
+	watchdog := time.AfterFunc(recoverContextTimeout, func() { p.Close() }) // Sync then fails
+	defer watchdog.Stop()
+	if err := s.Sync(rand.Text(), interpreter.Sink{}); err != nil {
+		i.Log.WarnContext(ctx, "synchronize a parked interpreter", "sandbox", rec.ID, "err", errors.Join(err, endUnused(ctx, s)))
+		return nil
+	}
+	return s
 }

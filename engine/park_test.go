@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,5 +146,51 @@ func TestInterpreterThatDoesNotStartIsEnded(t *testing.T) {
 		if _, err := h.Pause(ctx, "box", brig.PauseOptions{}); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// lateProcess is a parked interpreter whose message that it has been parked comes late.
+type lateProcess struct {
+	brig.Process
+	said *atomic.Bool
+}
+
+func (p lateProcess) Receive() (brig.From, []byte, error) {
+	if p.said.CompareAndSwap(false, true) {
+		return brig.FromMessage, []byte(`{"type":"parked"}`), nil
+	}
+	return p.Process.Receive()
+}
+
+// A late message of a pooled interpreter that it has been parked does not end the context that
+// takes the interpreter, and its first cell has its own answer.
+func TestLateParkedMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said atomic.Bool
+		p := &parkingProvider{park: func(_ context.Context, p brig.Process) (brig.Process, error) { return lateProcess{p, &said}, nil }}
+		h := newFixture(t, func(o *engine.Options) {
+			o.Pool = warm(1).Pool
+			p.Provider = o.Provider.(*fake.Provider)
+			o.Provider = p
+		})
+		if err := h.Recover(withRole(t, brig.Operator)); err != nil {
+			t.Fatal(err)
+		}
+		waitForRefill()
+		ctx := withRole(t, brig.Member)
+		h.box(t, ctx, brig.Spec{Name: "box", TTL: time.Hour, Pausable: true})
+		for _, text := range []string{"first", "second"} {
+			res, err := h.RunCode(ctx, "box", brig.Code{Language: brig.Python, Source: "echo " + text}, nil)
+			if err != nil || res.Error != nil || res.Lost || string(res.Stdout.Head) != text+"\n" {
+				t.Errorf("%s: %+v, %v", text, res, err)
+			}
+		}
+		if !said.Load() {
+			t.Error("no pooled interpreter was parked: the test shows nothing")
+		}
+		if err := h.Remove(ctx, "box"); err != nil {
+			t.Error(err)
+		}
+		h.Close()
 	})
 }
