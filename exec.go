@@ -87,6 +87,9 @@ type Execution struct {
 	Sandbox ID
 	Command Command
 	Result
+	// Draining means that the program has ended, but is not done, because its output is
+	// not complete yet: that of its children still arrives. No record has it.
+	Draining bool `json:",omitzero"`
 }
 
 // LogOptions selects from a sandbox's log.

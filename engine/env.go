@@ -49,7 +49,7 @@ func (e *env) hasEnded(ctx context.Context, in brig.Instance, id string) bool {
 	}
 	for _, k := range known {
 		if k.ExecID == id {
-			return k.Done
+			return k.Done || k.Draining
 		}
 	}
 	return false

@@ -164,7 +164,10 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 		failpoint.Hit("exec.remembered")
 	case cmd.Survive && ctx.Err() != nil:
 		// The execution continues. A later request for it determines its
-		// outcome.
+		// outcome. If the sandbox ends first, the record has the output so far.
+		if putErr := pg.Store.PutExec(wctx, x); putErr != nil && brig.KindOf(putErr) != brig.NotFound {
+			pg.Log.ErrorContext(ctx, "record the output of an execution so far", "exec", x.ExecID, "err", putErr)
+		}
 	case begun.Load() && setSandboxEnd(res, in):
 		_ = pg.lifecycle.explainLoss(wctx, rec, in, err) // it records the end of the sandbox
 		x.Result = *res
@@ -191,17 +194,22 @@ func setSandboxEnd(res *brig.Result, in brig.Instance) bool {
 		return false
 	}
 	exit := in.Exit()
-	if exit == nil {
-		return false
-	}
-	switch exit.Reason {
-	case brig.Exited, brig.Stopped, brig.Killed, brig.LeaseExpired, brig.OutOfMem, brig.OverTime:
-	default:
+	if exit == nil || !endsPrograms(exit.Reason) {
 		return false
 	}
 	res.SandboxEnded, res.OOMKilled = exit.Reason, exit.OOMKilled
 	res.Done, res.ExitCode, res.Signal = true, 137, "SIGKILL"
 	return true
+}
+
+// endsPrograms reports whether an end of a sandbox is one that its programs share, and no
+// failure.
+func endsPrograms(why brig.ExitReason) bool {
+	switch why {
+	case brig.Exited, brig.Stopped, brig.Killed, brig.LeaseExpired, brig.OutOfMem, brig.OverTime:
+		return true
+	}
+	return false
 }
 
 // hasEndedTimeout is the maximum time that an instance may take to respond to
@@ -288,7 +296,6 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 					}
 				}
 			}
-			return nil
 		}
 		if !hasEnded(in) {
 			return err
@@ -299,8 +306,16 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 	}
 	// The instance is gone, and its executions have ended with it.
 	for _, x := range open {
+		if x.Done {
+			continue
+		}
 		x.Done, x.ExitCode, x.Signal = true, 137, "SIGKILL"
-		x.OOMKilled = rec.Exit != nil && rec.Exit.OOMKilled
+		if exit := rec.Exit; exit != nil {
+			x.OOMKilled = exit.OOMKilled
+			if endsPrograms(exit.Reason) {
+				x.SandboxEnded = exit.Reason
+			}
+		}
 		x.Duration = rec.Ended.Sub(x.Started)
 		if err := pg.recordExec(ctx, rec.Tenant, x); err != nil {
 			return err

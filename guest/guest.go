@@ -230,6 +230,7 @@ func execution(x wire.Execution) *brig.Execution {
 	if x.Exit != nil {
 		setResult(&e.Result, *x.Exit, false)
 		e.Duration = time.Duration(x.EndedMS-x.StartedMS) * time.Millisecond
+		e.Done, e.Draining = !x.Draining, x.Draining
 	}
 	return e
 }

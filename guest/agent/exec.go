@@ -27,6 +27,7 @@ type execution struct {
 	exit           *wire.Exit
 	reaped         *wire.Exit // how the process ended; its output may still be in transfer
 	reapedAt       time.Time
+	released       bool // a release waits for the end of the call, so the output ends at once
 	timedOut       bool
 	stdout, stderr *wire.HeadTail
 }
@@ -56,11 +57,8 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 		})
 		defer clock.Stop()
 	}
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		x.control(r, p.stdin)
-	}()
+	a.calls.closeWith(w.c, closerFunc(func() { x.release(p) }))
+	go x.control(r, p.stdin)
 
 	var pumps sync.WaitGroup
 	pumps.Go(func() { pump(p.stdout, wire.TypeStdout, x, x.stdout, w) })
@@ -74,18 +72,9 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	x.mu.Unlock()
 	close(x.over)
 	// Children of the process may still write. The output ends when the last of
-	// them has closed it.
-	p.expire(x.tailTime())
-	finished := make(chan struct{})
-	go func() {
-		select {
-		case <-gone: // no host reads any more, and a save waits for the end of the call
-			p.expire(drainTime)
-		case <-finished:
-		}
-	}()
+	// them has closed it, also if the host has disconnected: it can ask for it later.
+	x.expire(p)
 	pumps.Wait()
-	close(finished)
 
 	w.json(wire.TypeExit, x.finish(ws))
 	a.restoreSignals()
@@ -127,6 +116,33 @@ func (x *execution) tailTime() time.Duration {
 		tail = min(tail, time.Until(end))
 	}
 	return max(tail, drainTime)
+}
+
+// expire ends the output of x, which has ended, after a limited time.
+func (x *execution) expire(p *process) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.released {
+		p.expire(drainTime)
+		return
+	}
+	p.expire(x.tailTime())
+}
+
+// release ends the output of x at once, because a save waits for the end of the call.
+func (x *execution) release(p *process) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.released = true
+	p.expire(drainTime)
+}
+
+type closerFunc func()
+
+// Close implements io.Closer.
+func (f closerFunc) Close() error {
+	f()
+	return nil
 }
 
 func exitOf(ws syscall.WaitStatus, timedOut bool) *wire.Exit {
@@ -323,8 +339,10 @@ func (a *Agent) list() []wire.Execution {
 			e.EndedMS = x.ended.UnixMilli()
 		}
 		if e.Exit == nil && x.reaped != nil {
-			// The output is delayed by a host that does not read.
+			// Its children still write, or the host does not read. The host reads
+			// on when it knows the exit.
 			e.Exit, e.EndedMS = x.reaped, x.reapedAt.UnixMilli()
+			e.Draining = true
 		}
 		x.mu.Unlock()
 		out = append(out, e)

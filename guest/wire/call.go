@@ -272,6 +272,7 @@ type Execution struct {
 	StartedMS int64 // Unix time
 	EndedMS   int64 // 0 while it runs
 	Exit      *Exit // nil while it runs
+	Draining  bool  // it has an exit, and its output is not complete yet
 	Stdout    Output
 	Stderr    Output
 }

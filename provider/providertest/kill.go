@@ -96,13 +96,14 @@ func testDisconnectTree(t *testing.T, h Harness) {
 	checkNoTree(t, in)
 }
 
-// A command that outlives its caller can be found later, with its result.
+// A command that outlives its caller can be found later, with its result and the output
+// of its children.
 func testDetachedExec(t *testing.T, h Harness) {
 	if !h.Real {
 		t.Skip("a fake command cannot go on without its Exec")
 	}
 	_, in := create(t, h, nil)
-	cmd := script("sleep 1; echo late; exit 5")
+	cmd := script("sleep 1; (sleep 0.5; echo later) & echo late; exit 5")
 	cmd.Survive = true
 	id := newExecID()
 	if err := disconnect(t, in, cmd, id); !errors.Is(err, errGone) {
@@ -115,7 +116,7 @@ func testDetachedExec(t *testing.T, h Harness) {
 			t.Fatal("nothing is remembered of it")
 		}
 		if x.Done {
-			if x.ExitCode != 5 || string(x.Stdout.Head) != "late\n" {
+			if x.ExitCode != 5 || string(x.Stdout.Head) != "late\nlater\n" || x.Draining {
 				t.Errorf("it ended with %+v", x.Result)
 			}
 			return
