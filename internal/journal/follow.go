@@ -1,0 +1,203 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Follower reads a journal while it grows. After io.EOF it can be read again: it then
+// returns what was written meanwhile. It also follows the journal to new files.
+// Several processes may write to both files, so it reads both.
+type Follower struct {
+	name  string
+	stamp func(time.Time) string // nil for no times
+	parts []*followedFile        // the older one first
+	buf   [32 << 10]byte
+	rest  []byte // formatted but not yet returned
+}
+
+// followedFile is one file of a followed journal.
+type followedFile struct {
+	f      *os.File
+	at     int64 // offset of the next byte
+	inLine bool
+	known  bool // its end was reached once, so that further data was written just now
+
+	times   *os.File // its marks, once there are some
+	marksAt int64    // offset of the next mark
+	marks   []mark
+	written time.Time // when it was written last before it was opened
+}
+
+// Follow returns a Follower of the journal with this name, with a time stamp before
+// every line if stamp is not nil. The journal need not exist yet.
+func Follow(name string, stamp func(time.Time) string) (*Follower, error) {
+	f := &Follower{name: name, stamp: stamp}
+	if err := f.open(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// open opens the files that are not open yet, and closes those that the journal no longer
+// has. The latter have been read to their end.
+func (f *Follower) open() error {
+	var now []*followedFile
+	for _, name := range []string{f.name + oldSuffix, f.name} {
+		st, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("follow journal: %w", err)
+		}
+		part := f.find(st)
+		if part == nil {
+			file, err := os.Open(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("follow journal: %w", err)
+			}
+			if opened, err := file.Stat(); err != nil || !os.SameFile(st, opened) {
+				file.Close() // it was renamed meanwhile; the next call finds it
+				continue
+			}
+			part = &followedFile{f: file, written: st.ModTime()}
+			f.parts = append(f.parts, part)
+		}
+		if part.times == nil && f.stamp != nil {
+			part.times, _ = os.Open(name + timesSuffix) // without it, the log has no times of its own
+		}
+		now = append(now, part)
+	}
+	for _, part := range f.parts {
+		if len(now) == 2 && part != now[0] && part != now[1] {
+			part.close()
+		}
+	}
+	if len(now) == 2 {
+		f.parts = now
+	}
+	return nil
+}
+
+func (f *Follower) find(st os.FileInfo) *followedFile {
+	for _, part := range f.parts {
+		if have, err := part.f.Stat(); err == nil && os.SameFile(st, have) {
+			return part
+		}
+	}
+	return nil
+}
+
+// Read implements io.Reader. It returns io.EOF at the present end of the journal.
+func (f *Follower) Read(p []byte) (int, error) {
+	for again := false; len(f.rest) == 0; again = true {
+		for _, part := range f.parts {
+			if err := f.readPart(part); err != nil {
+				return 0, err
+			}
+			if len(f.rest) > 0 {
+				break
+			}
+		}
+		if len(f.rest) > 0 {
+			break
+		}
+		if again {
+			return 0, io.EOF
+		}
+		if err := f.open(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, f.rest)
+	if f.rest = f.rest[n:]; len(f.rest) == 0 {
+		f.rest = nil
+	}
+	return n, nil
+}
+
+// readPart reads the next data of a file.
+func (f *Follower) readPart(part *followedFile) error {
+	n, err := part.f.Read(f.buf[:])
+	if errors.Is(err, io.EOF) {
+		part.known, err = true, nil
+	}
+	if err != nil {
+		return fmt.Errorf("follow journal: %w", err)
+	}
+	if n == 0 {
+		return nil
+	}
+	if f.stamp == nil {
+		part.at += int64(n)
+		f.rest = append(f.rest, f.buf[:n]...)
+		return nil
+	}
+	part.readMarks()
+	for _, c := range f.buf[:n] {
+		if !part.inLine {
+			f.rest = append(f.rest, f.stamp(part.time())...)
+		}
+		f.rest = append(f.rest, c)
+		part.at++
+		part.inLine = c != '\n'
+	}
+	return nil
+}
+
+// readMarks reads the marks that were added.
+func (part *followedFile) readMarks() {
+	if part.times == nil {
+		return
+	}
+	var b [markSize]byte
+	for {
+		if n, err := part.times.ReadAt(b[:], part.marksAt); n < markSize || err != nil && !errors.Is(err, io.EOF) {
+			return
+		}
+		part.marksAt += markSize
+		part.marks = append(part.marks, readMark(b[:]))
+	}
+}
+
+// time returns the time of the data at the current offset. The mark of data that was
+// written just now may not be there yet.
+func (part *followedFile) time() time.Time {
+	for len(part.marks) > 1 && part.marks[1].from <= part.at {
+		part.marks = part.marks[1:]
+	}
+	now := time.Now()
+	switch {
+	case len(part.marks) == 0 && part.known:
+		return now
+	case len(part.marks) == 0:
+		return part.written
+	case part.known && part.marks[0].from < part.at && now.Sub(part.marks[0].at) > 2*markLate:
+		return now
+	}
+	return part.marks[0].at
+}
+
+func (part *followedFile) close() {
+	part.f.Close()
+	if part.times != nil {
+		part.times.Close()
+	}
+}
+
+// Close implements io.Closer.
+func (f *Follower) Close() error {
+	for _, part := range f.parts {
+		part.close()
+	}
+	f.parts = nil
+	return nil
+}
