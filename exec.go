@@ -98,6 +98,9 @@ type LogOptions struct {
 	Tail int
 	// Times prefixes every line with its start time, in the format of LogTime.
 	Times bool
+	// Follow adds what the programs print later, until the sandbox ends. The open
+	// log counts as use of the sandbox.
+	Follow bool
 }
 
 // LogTime formats the time prefix of a log line: in UTC, with milliseconds and

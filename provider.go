@@ -116,6 +116,14 @@ type SaveOptions struct {
 	FilesOnly bool
 }
 
+// LogFollower is implemented by an Instance whose log can be read on.
+type LogFollower interface {
+	// FollowLog opens the log, as Logs does or, with times, as TimedLogs. After
+	// io.EOF it can be read again, and returns what was added. It remains usable while
+	// the instance is saved and continues, and after its end.
+	FollowLog(ctx context.Context, times bool) (io.ReadCloser, error)
+}
+
 // Save is a saved instance.
 type Save struct {
 	At     time.Time

@@ -92,7 +92,7 @@ type ExecService interface {
 	GetExec(ctx context.Context, name, execID string) (*Execution, error)
 	ListExecs(ctx context.Context, name string) ([]*Execution, error)
 	// Logs returns the output of the sandbox's programs, even after its end. The
-	// caller closes it.
+	// caller closes it. The end of ctx ends a log that is followed.
 	Logs(ctx context.Context, name string, o LogOptions) (io.ReadCloser, error)
 }
 

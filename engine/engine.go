@@ -231,8 +231,9 @@ func newParts(ctx context.Context, o Options) *Engine {
 		usedKeys: map[string]time.Time{}, touchedKeys: map[string]time.Time{},
 		usedSessions: map[string]time.Time{}, touchedSessions: map[string]time.Time{},
 	}
-	e.lifecycle = &lifecycle{gate: g, network: e.network, providers: e.providers, workspaces: e.workspaces}
-	e.programs = &programs{gate: g, vault: e.vault, lifecycle: e.lifecycle, streams: newStreams(o.Streams)}
+	open := newStreams(o.Streams)
+	e.lifecycle = &lifecycle{gate: g, network: e.network, providers: e.providers, workspaces: e.workspaces, streams: open}
+	e.programs = &programs{gate: g, vault: e.vault, lifecycle: e.lifecycle, streams: open}
 	e.interpreters = &interpreters{gate: g, vault: e.vault, lifecycle: e.lifecycle, programs: e.programs}
 	e.pauses = &pauses{
 		gate: g, network: e.network, providers: e.providers, lifecycle: e.lifecycle, programs: e.programs,

@@ -56,6 +56,13 @@ var openUses = map[string]func(t *testing.T, ctx context.Context, h *fixture, na
 			_ = h.Processes(name).Signal(ctx, p.PID, "SIGKILL") // it may have ended with the sandbox
 		}
 	},
+	"log": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
+		r, err := h.Logs(ctx, name, brig.LogOptions{Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() { r.Close() }
+	},
 	"session": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
 		var s brig.SessionUses
 		if _, err := h.Exec(brig.WithSessionUses(ctx, &s), name, brig.Command{Argv: []string{"echo", "hi"}}, brig.IO{}); err != nil {
@@ -176,7 +183,7 @@ func TestOpenAndExtend(t *testing.T) {
 
 // TestOpenIsNotIdle verifies that a sandbox is not paused as idle while a transfer or an
 // attached process is open, and is paused after it. A session does not keep it, because
-// the next call resumes the sandbox.
+// the next call resumes the sandbox, and neither does a log, whose reader wants nothing of it.
 func TestOpenIsNotIdle(t *testing.T) {
 	for what, open := range openUses {
 		t.Run(what, func(t *testing.T) {
@@ -187,7 +194,7 @@ func TestOpenIsNotIdle(t *testing.T) {
 				closeUse := open(t, ctx, h, "one")
 				advance(5 * time.Minute)
 				want := brig.Running
-				if what == "session" || what == "hold" {
+				if what == "session" || what == "hold" || what == "log" {
 					want = brig.Paused
 				}
 				if s := h.record(t, "one"); s.State != want {

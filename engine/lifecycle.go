@@ -17,6 +17,7 @@ type lifecycle struct {
 	network    *network
 	providers  *providers
 	workspaces *workspaces
+	streams    *streams
 	// resumePaused resumes a sandbox for a call that uses it, if the sandbox is
 	// paused. It updates the call's record, and reports whether the call can
 	// try again.
@@ -323,6 +324,9 @@ func (l *lifecycle) Logs(ctx context.Context, name string, o brig.LogOptions) (i
 			if in, err = l.providers.recoverInstance(ctx, v.rec); err != nil {
 				return nil, err
 			}
+		}
+		if o.Follow {
+			return l.followLog(ctx, v, in, o)
 		}
 		read := in.Logs
 		if o.Times {

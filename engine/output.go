@@ -97,6 +97,15 @@ func (l *logTee) finish(streams ...brig.Output) error {
 // tailLines returns the last n lines of r, and closes r.
 func tailLines(r io.ReadCloser, n int) (io.ReadCloser, error) {
 	defer r.Close()
+	b, err := lastLines(r, n)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+// lastLines returns the last n lines of r.
+func lastLines(r io.Reader, n int) ([]byte, error) {
 	lines := make([][]byte, 0, min(n, 1024))
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -114,5 +123,5 @@ func tailLines(r io.ReadCloser, n int) (io.ReadCloser, error) {
 			return nil, fmt.Errorf("read log: %w", err)
 		}
 	}
-	return io.NopCloser(bytes.NewReader(bytes.Join(lines, nil))), nil
+	return bytes.Join(lines, nil), nil
 }

@@ -10,11 +10,11 @@ import (
 )
 
 // StreamLimits bounds long-lived streams of sandboxes: watches, attached
-// processes, downloads and connections to ports. Each uses memory of the
+// processes, followed logs, downloads and connections to ports. Each uses memory of the
 // sandbox's agent and of the server. A zero field selects the default.
 type StreamLimits struct {
-	// Sandbox is the maximum number of watches, attached processes and
-	// downloads of one sandbox. Connections is the maximum number of
+	// Sandbox is the maximum number of watches, attached processes, followed logs
+	// and downloads of one sandbox. Connections is the maximum number of
 	// connections to its ports.
 	Sandbox, Connections int
 	// Key and Tenant are the maximum numbers of streams of both kinds for one
@@ -60,7 +60,7 @@ const retryStreams = 2 * time.Second
 // open counts one more stream of a call until release is called. Later calls of
 // release have no effect.
 func (s *streams) open(v *call) (release func(), err error) {
-	kind, most, what := "stream", s.limits.Sandbox, "watches, attached processes and downloads"
+	kind, most, what := "stream", s.limits.Sandbox, "watches, attached processes, followed logs and downloads"
 	if v.op == brig.OpDial {
 		kind, most, what = "connection", s.limits.Connections, "connections to its ports"
 	}

@@ -38,6 +38,14 @@ func (i *instance) TimedLogs(context.Context) (io.ReadCloser, error) {
 	return journal.ReadTimed(i.f.path(logFile), brig.LogTime)
 }
 
+// FollowLog implements brig.LogFollower.
+func (i *instance) FollowLog(_ context.Context, times bool) (io.ReadCloser, error) {
+	if times {
+		return journal.Follow(i.f.path(logFile), brig.LogTime)
+	}
+	return journal.Follow(i.f.path(logFile), nil)
+}
+
 // copyLog copies the main program's output from the engine's log into the
 // journal. It continues where this or an earlier server has stopped.
 func (i *instance) copyLog(ctx context.Context, follow bool) {

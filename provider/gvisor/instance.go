@@ -348,6 +348,14 @@ func (i *instance) TimedLogs(context.Context) (io.ReadCloser, error) {
 	return journal.ReadTimed(i.l.path(logFile), brig.LogTime)
 }
 
+// FollowLog implements brig.LogFollower.
+func (i *instance) FollowLog(_ context.Context, times bool) (io.ReadCloser, error) {
+	if times {
+		return journal.Follow(i.l.path(logFile), brig.LogTime)
+	}
+	return journal.Follow(i.l.path(logFile), nil)
+}
+
 // Refusals implements brig.Refuser. It returns no counts for sandboxes with a
 // gofer, sandboxes of older servers, and sandboxes whose shim was killed.
 func (i *instance) Refusals(ctx context.Context) (*brig.Refusals, error) {

@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+const (
+	// followInterval is how often a followed log is read again after its end. A read
+	// at the end of a file costs little.
+	followInterval = 250 * time.Millisecond
+	// rereadInterval is the shortest time between two reads of a log whose provider
+	// can only read it whole, and rereadShare its share of the time.
+	rereadInterval = time.Second
+	rereadShare    = 10
+)
+
+// logSource is a log that can be read on after io.EOF. The call of complete says that
+// nothing is added any more, and that of move that the sandbox continues in another
+// instance.
+type logSource interface {
+	io.ReadCloser
+	complete()
+	move(in brig.Instance)
+}
+
+// followedLog is the log of a sandbox that a caller follows. It ends with the sandbox. It
+// counts as use of the sandbox, but does not prevent a pause, as a session: the stream goes
+// on when another call resumes the sandbox.
+type followedLog struct {
+	l       *lifecycle
+	rec     *brig.Record
+	in      brig.Instance // the latest one: only Read uses it
+	ctx     context.Context
+	cancel  context.CancelFunc
+	release func()
+
+	mu     sync.Mutex // guards the fields below
+	source logSource
+	first  []byte // the last lines before the follow began
+	ended  bool   // nothing is added any more
+}
+
+// followLog returns the log of a sandbox, of which it keeps the last lines if o.Tail is not
+// zero, and what is added until the sandbox ends or the reader is closed.
+func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o brig.LogOptions) (_ io.ReadCloser, err error) {
+	release, err := l.streams.open(v)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
+	source, err := openLogSource(ctx, in, o.Times)
+	if err != nil {
+		return nil, err
+	}
+	f := &followedLog{l: l, rec: v.rec, in: in, source: source, release: release}
+	f.ctx, f.cancel = context.WithCancel(ctx)
+	if o.Tail > 0 {
+		if f.first, err = lastLines(source, o.Tail); err != nil {
+			return nil, errors.Join(err, source.Close())
+		}
+	}
+	if v.rec.State.Lasts() {
+		held := l.hold(v.rec)
+		f.release = func() { held(); release() }
+	} else {
+		f.ended = true
+		source.complete()
+	}
+	return f, nil
+}
+
+// openLogSource returns the log of an instance.
+func openLogSource(ctx context.Context, in brig.Instance, times bool) (logSource, error) {
+	if follower, ok := in.(brig.LogFollower); ok {
+		r, err := follower.FollowLog(ctx, times)
+		if err != nil {
+			return nil, err
+		}
+		return growingLog{r}, nil
+	}
+	return &rereadLog{ctx: ctx, in: in, times: times}, nil
+}
+
+// Read implements io.Reader. It waits for output.
+func (f *followedLog) Read(p []byte) (int, error) {
+	for {
+		n, ended, err := f.readOnce(p)
+		if n > 0 || !errors.Is(err, io.EOF) || ended {
+			return n, err
+		}
+		if err := f.wait(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (f *followedLog) readOnce(p []byte) (n int, ended bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ctx.Err() != nil {
+		return 0, false, context.Cause(f.ctx)
+	}
+	if len(f.first) > 0 {
+		n = copy(p, f.first)
+		f.first = f.first[n:]
+		return n, false, nil
+	}
+	n, err = f.source.Read(p)
+	return n, f.ended, err
+}
+
+// wait waits until there may be more output, or the end of the sandbox.
+func (f *followedLog) wait() error {
+	var done <-chan struct{}
+	if !hasEnded(f.in) {
+		done = f.in.Done()
+	}
+	timer := time.NewTimer(followInterval)
+	defer timer.Stop()
+	select {
+	case <-f.ctx.Done():
+		return context.Cause(f.ctx)
+	case <-f.l.ctx.Done():
+		return brig.Errorf(brig.Unavailable, "the server is ending").WithHint("follow the log again in a moment")
+	case <-done:
+	case <-timer.C:
+	}
+	if !hasEnded(f.in) {
+		return nil
+	}
+	rec, err := f.l.Store.Get(f.ctx, f.rec.Tenant, string(f.rec.ID))
+	if err != nil && brig.KindOf(err) != brig.NotFound {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if in := f.l.instance(f.rec.ID); in != nil && in != f.in {
+		f.source.move(in)
+		f.in = in
+	}
+	if err != nil || !rec.State.Lasts() {
+		f.ended = true
+		f.source.complete()
+	}
+	return nil
+}
+
+// Close implements io.Closer.
+func (f *followedLog) Close() error {
+	f.cancel()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	defer f.release()
+	return f.source.Close()
+}
+
+// growingLog is a log that its provider reads on.
+type growingLog struct{ io.ReadCloser }
+
+func (growingLog) complete()          {}
+func (growingLog) move(brig.Instance) {}
+
+// rereadLog is a log that its provider can only read whole. It returns whole lines, and
+// recognizes those that it has returned by their times.
+type rereadLog struct {
+	ctx   context.Context
+	in    brig.Instance
+	times bool
+	rest  []byte
+	whole bool // nothing is added any more, so the last line is complete
+	next  time.Time
+
+	// The position: all lines before the time last were returned, and the first count
+	// lines of that time.
+	last  time.Time
+	count int
+}
+
+// Read implements io.Reader.
+func (r *rereadLog) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		if time.Now().Before(r.next) {
+			return 0, io.EOF
+		}
+		begin := time.Now()
+		if err := r.reread(); err != nil {
+			return 0, err
+		}
+		r.next = time.Now().Add(max(rereadInterval, rereadShare*time.Since(begin)))
+	}
+	if len(r.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// reread reads the lines that were not returned before.
+func (r *rereadLog) reread() error {
+	log, err := r.in.TimedLogs(r.ctx)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	lines := bufio.NewReader(log)
+	seen := 0 // the number of lines with the time r.last
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read log: %w", err)
+		}
+		if line == "" || !strings.HasSuffix(line, "\n") && !r.whole {
+			return nil
+		}
+		at, text, _ := brig.CutLogTime(line)
+		switch {
+		case at.Before(r.last):
+			continue
+		case at.Equal(r.last):
+			if seen++; seen <= r.count {
+				continue
+			}
+			r.count++
+		default:
+			r.last, r.count, seen = at, 1, 1
+		}
+		if r.times {
+			text = line
+		}
+		r.rest = append(r.rest, text...)
+	}
+}
+
+func (r *rereadLog) complete() { r.whole, r.next = true, time.Time{} }
+
+func (r *rereadLog) move(in brig.Instance) { r.in = in }
+
+// Close implements io.Closer.
+func (r *rereadLog) Close() error { return nil }
