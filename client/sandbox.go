@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -139,11 +141,59 @@ func (c *sandboxes) Logs(ctx context.Context, name string, o brig.LogOptions) (i
 	if o.Times {
 		q.Set("times", "true")
 	}
-	resp, err := c.send(ctx, request{method: http.MethodGet, path: sandboxPath(name, "logs"), query: q})
+	rq := request{method: http.MethodGet, path: sandboxPath(name, "logs"), query: q}
+	if o.Follow {
+		return c.followLogs(ctx, rq)
+	}
+	resp, err := c.send(ctx, rq)
 	if err != nil {
 		return nil, err
 	}
 	return resp.Body, nil
+}
+
+// followLogs returns the output in a stream of events.
+func (c *sandboxes) followLogs(ctx context.Context, rq request) (io.ReadCloser, error) {
+	rq.query.Set("follow", "true")
+	rq.accept = v1.NDJSON
+	ctx, cancel := context.WithCancel(ctx)
+	resp, err := c.send(ctx, rq) //nolint:bodyclose // the goroutine below closes it
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	r, w := io.Pipe()
+	go func() {
+		defer resp.Body.Close()
+		w.CloseWithError(c.events(ctx, resp.Body, &v1.LogEnd{}, func(event string, line []byte) error {
+			if event != v1.EventLog {
+				return nil
+			}
+			var chunk v1.Chunk
+			if err := json.Unmarshal(line, &chunk); err != nil {
+				return fmt.Errorf("decode event: %w", err)
+			}
+			data := chunk.DataB64
+			if data == nil {
+				data = []byte(chunk.Data)
+			}
+			_, err := w.Write(data)
+			return err
+		}))
+	}()
+	return followedLogs{r, cancel}, nil
+}
+
+// followedLogs is a log that is followed. Close ends the request.
+type followedLogs struct {
+	*io.PipeReader
+	cancel func()
+}
+
+// Close implements io.Closer.
+func (f followedLogs) Close() error {
+	f.cancel()
+	return f.PipeReader.Close()
 }
 
 // Usage implements brig.Service.

@@ -245,3 +245,82 @@ func TestE2BWatchEnds(t *testing.T) {
 		t.Errorf("control: %d %s", status, body)
 	}
 }
+
+// TestFollowedLog verifies that a followed log has the output of the main program and of
+// commands when it is written, also an incomplete line, and keeps the sandbox for many times
+// its lease. The log ends with the sandbox. The control is a sandbox with a log that is only
+// read.
+//
+//suite:part core
+func TestFollowedLog(t *testing.T) {
+	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
+	c, ctx := s.client(), t.Context()
+	for _, name := range []string{"followed", "read"} {
+		spec := brig.Spec{Name: name, TTL: 2 * time.Second, Command: &brig.Command{Argv: []string{"sh", "-c", "printf 'no end'; sleep 100000"}}}
+		if _, err := c.Create(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := c.Logs(ctx, "followed", brig.LogOptions{Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	output := make(chan string, 1000)
+	go func() {
+		defer close(output)
+		for b := make([]byte, 100); ; {
+			n, err := r.Read(b)
+			if n > 0 {
+				output <- string(b[:n])
+			}
+			if err != nil {
+				if err != io.EOF {
+					t.Errorf("the log ends with %v", err)
+				}
+				return
+			}
+		}
+	}()
+	got := ""
+	until := func(want string) {
+		t.Helper()
+		for late := time.After(patience); got != want; {
+			select {
+			case more, ok := <-output:
+				if got += more; !ok {
+					t.Fatalf("the log has ended after %q, want %q", got, want)
+				}
+			case <-late:
+				t.Fatalf("the log has %q, want %q", got, want)
+			}
+		}
+	}
+	until("no end")
+	for deadline := time.Now().Add(patience); ; {
+		read, err := c.Logs(ctx, "read", brig.LogOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read.Close()
+		if box, err := c.Get(ctx, "read"); err != nil || time.Now().After(deadline) {
+			t.Fatalf("control: %+v, %v", box, err)
+		} else if box.State == brig.Ended {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if _, err := c.Exec(ctx, "followed", brig.Command{Argv: []string{"echo", "more"}}, brig.IO{}); err != nil {
+		t.Fatal(err)
+	}
+	until("no endmore\n")
+	if _, err := c.Stop(ctx, "followed", 0); err != nil {
+		t.Fatal(err)
+	}
+	for more := range output {
+		t.Errorf("at the end: %q", more)
+	}
+	if status, body := s.do("GET", "/v1/sandboxes/followed/logs/stream?follow=true&tail=1", ""); status != 200 || !strings.Contains(body, `{"event":"log","data":"no endmore\n"}`) || !strings.HasSuffix(body, `{"event":"result"}`+"\n") {
+		t.Errorf("of an ended sandbox: %d %s", status, body)
+	}
+}

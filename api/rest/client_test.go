@@ -73,6 +73,7 @@ func TestClientRequests(t *testing.T) {
 		"attest":       {"box", func() { must(c.Attest(ctx, "box")) }},
 		"stop":         {1500 * time.Millisecond, func() { must(c.Stop(ctx, "box", 1500*time.Millisecond)) }},
 		"logs":         {brig.LogOptions{Tail: 3, Times: true}, nil},
+		"followed log": {brig.LogOptions{Tail: 2, Follow: true}, nil},
 		"image":        {"a/b:c%2F d", func() { must(c.GetImage(ctx, "a/b:c%2F d")) }},
 		"remove image": {"sha256:aa", func() { must(nil, c.RemoveImage(ctx, "sha256:aa")) }},
 		"context": {

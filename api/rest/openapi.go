@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -200,8 +201,11 @@ func (d describer) answer(rt route) map[string]*huma.MediaType {
 	if rt.file || rt.whole {
 		return map[string]*huma.MediaType{v1.Octets: octets()}
 	}
-	if rt.text {
-		return map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}
+	if text := map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}; rt.text && !rt.streamed {
+		if rt.events != nil {
+			maps.Copy(text, d.events(rt))
+		}
+		return text
 	}
 	if rt.page {
 		return map[string]*huma.MediaType{"text/html": {Schema: &huma.Schema{Type: huma.TypeString}}}
@@ -212,6 +216,11 @@ func (d describer) answer(rt route) map[string]*huma.MediaType {
 	if !rt.streamed && !rt.longLived {
 		return map[string]*huma.MediaType{v1.JSON: {Schema: d.schema(rt.out)}}
 	}
+	return d.events(rt)
+}
+
+// events describes the events of a route.
+func (d describer) events(rt route) map[string]*huma.MediaType {
 	events := &huma.Schema{Description: "One event per line or message. The last one is result or error.", Discriminator: &huma.Discriminator{PropertyName: "event", Mapping: map[string]string{}}}
 	for _, name := range append(slices.Clone(rt.events), v1.EventResult, v1.EventError) {
 		ref := d.event(name, rt.out)
@@ -234,7 +243,7 @@ func (d describer) event(name string, result any) *huma.Schema {
 	switch name {
 	case v1.EventStarted:
 		doc = v1.Started{}
-	case v1.EventStdout, v1.EventStderr, v1.EventDescriptor3:
+	case v1.EventStdout, v1.EventStderr, v1.EventDescriptor3, v1.EventLog:
 		doc = v1.Chunk{}
 	case v1.EventCodeStarted:
 		doc = v1.CodeStarted{}

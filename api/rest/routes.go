@@ -97,9 +97,11 @@ func (a *api) table() []route {
 		{id: "attest-sandbox", method: post, pattern: "/v1/sandboxes/{name}/attest", tag: "sandboxes", summary: "Verify the enforcement of a sandbox",
 			handle: a.attest, in: v1.AttestRequest{}, optional: true, out: v1.Sandbox{}},
 		{id: "logs", method: get, pattern: "/v1/sandboxes/{name}/logs", tag: "sandboxes", summary: "Get a sandbox's logs",
-			handle: a.logs, text: true, query: []parameter{
+			notes:  "With follow=true, or with an Accept header for it, the answer is a stream of events. A log that is followed counts as use of the sandbox.",
+			handle: a.logs, text: true, out: v1.LogEnd{}, events: []string{v1.EventLog, v1.EventPing}, query: []parameter{
 				{name: "tail", doc: "number of last lines; 0 for all", number: true, max: 1<<31 - 1, example: 100},
 				{name: "times", doc: "true to prefix each line with its time in UTC", boolean: true},
+				{name: "follow", doc: "true to continue with what the programs print, until the sandbox ends", boolean: true},
 			}},
 
 		{id: "create-context", method: post, pattern: "/v1/sandboxes/{name}/contexts", tag: "code", summary: "Start an interpreter that keeps its variables",

@@ -163,6 +163,26 @@ func writeSandbox(w http.ResponseWriter, s *brig.Sandbox, err error) error {
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromSandbox(s))
 }
 
+// streamLogs sends a log as events.
+func (a *sandboxAPI) streamLogs(w http.ResponseWriter, r *http.Request, o brig.LogOptions) error {
+	s, ctx, stop := newStream(w, r)
+	defer stop()
+	logs, err := a.Service.Logs(ctx, param(r, "name"), o)
+	if err != nil {
+		return err
+	}
+	defer logs.Close()
+	if err := s.send(v1.EventPing, struct{}{}); err != nil { // the log may be silent for a long time
+		return s.end(nil, err)
+	}
+	out := &output{s: s, event: v1.EventLog}
+	_, err = io.Copy(out, logs)
+	if err == nil {
+		err = out.flush()
+	}
+	return s.end(v1.LogEnd{}, err)
+}
+
 func (a *sandboxAPI) logs(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	tail, err := intParameter(q, "tail")
 	if err != nil {
@@ -172,7 +192,15 @@ func (a *sandboxAPI) logs(w http.ResponseWriter, r *http.Request, q url.Values) 
 	if err != nil {
 		return err
 	}
-	logs, err := a.Service.Logs(r.Context(), param(r, "name"), brig.LogOptions{Tail: tail, Times: times})
+	follow, err := boolean(q, "follow")
+	if err != nil {
+		return err
+	}
+	o := brig.LogOptions{Tail: tail, Times: times, Follow: follow && r.Method != http.MethodHead}
+	if ndjson, sse := acceptedFormat(r); ndjson || sse || o.Follow {
+		return a.streamLogs(w, r, o)
+	}
+	logs, err := a.Service.Logs(r.Context(), param(r, "name"), o)
 	if err != nil {
 		return err
 	}

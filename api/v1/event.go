@@ -20,6 +20,7 @@ const (
 	EventStdout      = "stdout"      // Chunk
 	EventStderr      = "stderr"      // Chunk
 	EventDescriptor3 = "descriptor3" // Chunk
+	EventLog         = "log"         // Chunk
 	EventProgress    = "progress"    // Progress
 	EventPing        = "ping"        // no fields; shows that the connection is alive
 	EventResult      = "result"      // the response that a request without streaming receives

@@ -63,6 +63,9 @@ type Result struct {
 	Done         bool      `json:"done" doc:"false while the execution runs"`
 }
 
+// LogEnd has no fields. A log that is followed ends with the sandbox.
+type LogEnd struct{}
+
 // Execution is the stored record of one exec.
 type Execution struct {
 	Sandbox   string            `json:"sandbox" doc:"ID of the sandbox"`

@@ -231,6 +231,9 @@ func (s sandboxes) list(ctx context.Context, o brig.ListOptions) error {
 	})
 }
 
+// watchInterval is the interval at which ls --watch polls.
+const watchInterval = time.Second
+
 // repeat calls f until ctx ends, and prints its output when that changes. On a
 // terminal, new output replaces the previous output.
 func repeat(ctx context.Context, c *cli, f func() error) error {
@@ -254,7 +257,7 @@ func repeat(ctx context.Context, c *cli, f func() error) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(followInterval):
+		case <-time.After(watchInterval):
 		}
 	}
 }
