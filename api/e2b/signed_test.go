@@ -1,0 +1,115 @@
+package e2b_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig/api/e2b"
+)
+
+// After a few wrong signatures from one address, further wrong ones get 429 with the time
+// to wait.
+func TestSignatureRateLimit(t *testing.T) {
+	_, _, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	told := map[int]int{}
+	for range 500 {
+		resp, _ := doRequest(t, http.MethodGet, srv.URL+"/files?path=x&signature=v1_x", "")
+		told[resp.StatusCode]++
+		if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
+			t.Fatal("it does not say when to try again")
+		}
+	}
+	if told[http.StatusUnauthorized] < 20 || told[http.StatusTooManyRequests] < 300 {
+		t.Errorf("it is told %v", told)
+	}
+}
+
+// A good signature is served although its address has guessed, also if a key signed that
+// received its token from an earlier server. Control: wrong signatures from the address get
+// 429.
+func TestGoodSignatureFromGuessingAddress(t *testing.T) {
+	_, d, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	d.Options.TenantKeys = func(context.Context, string) ([]string, error) { return []string{"earlier"}, nil }
+	limited := 0
+	for range 100 {
+		if resp, _ := doRequest(t, http.MethodGet, srv.URL+"/files?path=x&signature=v1_x", ""); resp.StatusCode == http.StatusTooManyRequests {
+			limited++
+		}
+	}
+	if limited < 20 {
+		t.Fatalf("control: %d of 100 guesses are limited", limited)
+	}
+	for who, token := range map[string]string{"a receiver": token1, "a key of an earlier server": d.Token("sb1", "earlier")} {
+		for range 5 {
+			resp, got := doRequest(t, http.MethodGet, srv.URL+"/files?path=hello.txt&username=user&signature="+url.QueryEscape(e2b.Sign("hello.txt:read:user:"+token)), "")
+			if resp.StatusCode != http.StatusOK || !strings.Contains(got, "in sb1") {
+				t.Errorf("signed by %s: %d %s", who, resp.StatusCode, got)
+			}
+		}
+	}
+}
+
+// A search for a signer compares each key once.
+func TestSignerIsSearchedOnce(t *testing.T) {
+	_, d, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	d.Options.TenantKeys = func(context.Context, string) ([]string, error) { return []string{"k1", "k2", "k3"}, nil }
+	before := d.OtherKeys(t.Context(), "sb1", "acme")
+	d.Receive("sb1", "acme", "k2")
+	after := d.OtherKeys(t.Context(), "sb1", "acme")
+	slices.Sort(after)
+	if len(before) < 3 || slices.Contains(after, "k2") || !slices.Contains(after, "k1") || len(after) != len(before)-1 {
+		t.Errorf("%q, then %q", before, after)
+	}
+}
+
+// A burst of wrong signatures from one address is limited before the search for their
+// keys, which serves one request at a time.
+func TestSignatureBurst(t *testing.T) {
+	_, d, srv := serve(t)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	search := make(chan struct{})
+	d.Options.TenantKeys = func(context.Context, string) ([]string, error) { return nil, nil }
+	d.Options.Existing = func(context.Context) ([]string, error) {
+		<-search
+		return nil, nil
+	}
+	limited, others := make(chan struct{}, 100), make(chan int, 100)
+	var burst sync.WaitGroup
+	for range 100 {
+		burst.Go(func() {
+			resp, _ := doRequest(t, http.MethodGet, srv.URL+"/files?path=x&signature=v1_x", "")
+			if resp.StatusCode == http.StatusTooManyRequests {
+				limited <- struct{}{}
+			} else {
+				others <- resp.StatusCode
+			}
+		})
+	}
+	for n := range 50 {
+		select {
+		case <-limited:
+		case <-time.After(30 * time.Second):
+			t.Errorf("%d of 100 requests are limited", n)
+			close(search)
+			burst.Wait()
+			return
+		}
+	}
+	close(search)
+	burst.Wait()
+	close(others)
+	for code := range others {
+		if code != http.StatusUnauthorized {
+			t.Errorf("a request within the limit gets %d", code)
+		}
+	}
+}
