@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import aclosing
 
 import pytest
 
@@ -77,9 +78,17 @@ async def test_life(where: str) -> None:
         assert (await (await client.get(s.name)).exec("echo", ["hi"])).stdout == "hi\n"
         assert (await sandbox.extend(600)).expires > info.expires
         assert await sandbox.logs() == "hi\n"
+        async with aclosing(sandbox.follow_logs(tail=1)) as log:
+            async for text in log:
+                assert text == "hi\n"
+                break
         await sandbox.shell("echo 1; echo 2")
         assert await sandbox.logs(tail=1) == "2\n"
         await sandbox.stop()
+        whole = ""
+        async for text in sandbox.follow_logs():  # it ends with the sandbox
+            whole += text
+        assert whole == "hi\n1\n2\n"
         assert (await sandbox.info()).state == "stopped"
         assert await client.list(labels=s.labels, state="running") == []
         with pytest.raises(brig.FailedPreconditionError) as ended:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import closing
 
 import pytest
 
@@ -78,9 +79,17 @@ def test_life(where: str) -> None:
         assert ((client.get(s.name)).exec("echo", ["hi"])).stdout == "hi\n"
         assert (sandbox.extend(600)).expires > info.expires
         assert sandbox.logs() == "hi\n"
+        with closing(sandbox.follow_logs(tail=1)) as log:
+            for text in log:
+                assert text == "hi\n"
+                break
         sandbox.shell("echo 1; echo 2")
         assert sandbox.logs(tail=1) == "2\n"
         sandbox.stop()
+        whole = ""
+        for text in sandbox.follow_logs():  # it ends with the sandbox
+            whole += text
+        assert whole == "hi\n1\n2\n"
         assert (sandbox.info()).state == "stopped"
         assert client.list(labels=s.labels, state="running") == []
         with pytest.raises(brig.FailedPreconditionError) as ended:

@@ -216,6 +216,40 @@ export class Brig {
     return this.#call('POST', ['sandboxes', name, 'commit'])
   }
 
+  /**
+   * Yields what a sandbox's programs wrote, or the last lines of it, and then what they
+   * write until the sandbox ends. Reading it is a use of the sandbox.
+   */
+  async *followLogs(name: string, options: { tail?: number; signal?: AbortSignal } = {}): AsyncGenerator<string> {
+    const { tail, signal } = options
+    const own = new AbortController()
+    const leave = () => own.abort(signal?.reason)
+    signal?.throwIfAborted()
+    signal?.addEventListener('abort', leave, { once: true })
+    try {
+      const query = `?follow=true${tail === undefined ? '' : `&tail=${tail}`}`
+      const init: RequestInit = { headers: { Accept: 'application/x-ndjson', ...(this.#key && { Authorization: `Bearer ${this.#key}` }) }, redirect: 'manual', signal: own.signal }
+      const answer = await fetch(`${this.#url}/v1/sandboxes/${encodeURIComponent(name)}/logs${query}`, init)
+      if (!answer.ok || !answer.body) throw refusal(answer.status, await answer.text(), this.#url, answer.headers.get('Retry-After'))
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+      for (let rest = ''; ; ) {
+        const { done, value } = await reader.read()
+        if (done) throw new BrigError('the connection ended before the result', 'SB003', 'connection_failed', '', `check that brig serve runs at ${this.#url}`)
+        const lines = (rest + value).split('\n')
+        rest = lines.pop() ?? ''
+        for (const line of lines) {
+          const { event, data, data_b64: bytes } = JSON.parse(line) as { event: string; data?: string; data_b64?: string }
+          if (event === 'result') return
+          if (event === 'error') throw refusal(200, line, this.#url)
+          if (event === 'log') yield data ?? new TextDecoder().decode(Uint8Array.from(atob(bytes ?? ''), (c) => c.charCodeAt(0)))
+        }
+      }
+    } finally {
+      signal?.removeEventListener('abort', leave)
+      own.abort() // a caller that leaves early must not keep the request
+    }
+  }
+
   /** Kills a sandbox if it runs, and removes its record. */
   remove(name: string): Promise<void> {
     return this.#call('DELETE', ['sandboxes', name])

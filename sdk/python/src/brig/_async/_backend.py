@@ -62,6 +62,9 @@ class Backend:
     async def logs(self, name: str, tail: int | None) -> str:
         raise self.lacks("logs")
 
+    def follow_logs(self, name: str, tail: int | None) -> AsyncGenerator[str, None]:
+        raise self.lacks("logs that are followed")
+
     # Programs.
 
     async def exec(self, name: str, command: n.Command) -> n.ExecResult:

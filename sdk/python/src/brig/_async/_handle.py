@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -134,6 +134,13 @@ class SandboxHandle:
     async def logs(self, *, tail: int | None = None) -> str:
         """Return the output of the programs, or its last ``tail`` lines, also after the sandbox has ended."""
         return await self._backend.logs(self.name, tail)
+
+    def follow_logs(self, *, tail: int | None = None) -> AsyncGenerator[str, None]:
+        """Yield what its programs wrote, or the last lines of it, and then what they write until it ends.
+
+        Reading it is a use of the sandbox. Close the generator to end it earlier.
+        """
+        return self._backend.follow_logs(self.name, tail)
 
     async def info(self) -> n.SandboxInfo:
         """Return the current state of the sandbox."""

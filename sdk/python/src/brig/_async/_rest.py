@@ -221,6 +221,13 @@ class Rest(Backend):
         answer = await self._send("GET", wire.path("sandboxes", name, "logs"), params=query)
         return answer.content.decode("utf-8", "replace")
 
+    async def follow_logs(self, name: str, tail: int | None) -> AsyncGenerator[str, None]:
+        query = "?follow=true" + ("" if tail is None else f"&tail={tail}")
+        async with aclosing(self._events(wire.path("sandboxes", name, "logs") + query, "GET")) as events:
+            async for event in events:
+                if event["event"] == "log":
+                    yield wire.chunk("stdout", event).text
+
     # Programs.
 
     async def exec(self, name: str, command: n.Command) -> n.ExecResult:

@@ -63,6 +63,9 @@ class Backend:
     def logs(self, name: str, tail: int | None) -> str:
         raise self.lacks("logs")
 
+    def follow_logs(self, name: str, tail: int | None) -> Generator[str, None, None]:
+        raise self.lacks("logs that are followed")
+
     # Programs.
 
     def exec(self, name: str, command: n.Command) -> n.ExecResult:

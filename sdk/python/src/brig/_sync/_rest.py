@@ -222,6 +222,13 @@ class Rest(Backend):
         answer = self._send("GET", wire.path("sandboxes", name, "logs"), params=query)
         return answer.content.decode("utf-8", "replace")
 
+    def follow_logs(self, name: str, tail: int | None) -> Generator[str, None, None]:
+        query = "?follow=true" + ("" if tail is None else f"&tail={tail}")
+        with closing(self._events(wire.path("sandboxes", name, "logs") + query, "GET")) as events:
+            for event in events:
+                if event["event"] == "log":
+                    yield wire.chunk("stdout", event).text
+
     # Programs.
 
     def exec(self, name: str, command: n.Command) -> n.ExecResult:
