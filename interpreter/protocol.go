@@ -1,6 +1,9 @@
 package interpreter
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Order is an order to a driver.
 type Order struct {
@@ -78,6 +81,62 @@ type Message struct {
 
 	// Of a step's end: the state for the next step.
 	State json.RawMessage `json:"state,omitempty"`
+}
+
+// maxParts bounds the members and elements at the two outer levels of a message. Decoding
+// creates an object for each of them, which needs fifty times the bytes of its text. The
+// levels below stay text. Drivers send at most a hundred.
+const maxParts = 4096
+
+// maxText bounds each text of an exception in bytes, since the host keeps exceptions.
+const maxText = 256 << 10
+
+// decodeMessage decodes a line. A line that is no message has no type.
+func decodeMessage(line []byte) *Message {
+	m := new(Message)
+	if parts(line) > maxParts || json.Unmarshal(line, m) != nil {
+		return new(Message)
+	}
+	texts := []*string{&m.Name, &m.Value, &m.Traceback}
+	if f := m.Failure; f != nil {
+		texts = append(texts, &f.Name, &f.Message, &f.Traceback)
+	}
+	for _, t := range texts {
+		*t = clip(*t)
+	}
+	return m
+}
+
+// parts counts the members and elements at the two outer levels of a JSON document, up to
+// a few more than maxParts. It does not allocate, and also counts in invalid JSON.
+func parts(doc []byte) (n int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(doc) && n <= maxParts; i++ {
+		switch c := doc[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && depth <= 2:
+			n++
+		}
+	}
+	return n
+}
+
+// clip shortens a text to maxText bytes. The rest of the text is released.
+func clip(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	const mark = "\n[...]\n"
+	head := (maxText - len(mark)) / 2
+	return strings.ToValidUTF8(text[:head], "") + mark + strings.ToValidUTF8(text[len(text)-head:], "")
 }
 
 // Failure is the exception that ended a program.

@@ -219,8 +219,7 @@ func (s *Session) await(kind, nonce string, sink Sink) (*Message, error) {
 	}
 }
 
-// next passes on output up to the next message. The message of a line that is none
-// has no type.
+// next passes on output up to the next message (see decodeMessage).
 func (s *Session) next(sink Sink) (*Message, error) {
 	for {
 		from, b, err := s.Receive()
@@ -235,10 +234,6 @@ func (s *Session) next(sink Sink) (*Message, error) {
 			}
 			continue
 		}
-		m := new(Message)
-		if json.Unmarshal(b, m) != nil {
-			m = new(Message)
-		}
-		return m, nil
+		return decodeMessage(b), nil
 	}
 }

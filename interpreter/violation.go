@@ -28,7 +28,7 @@ const ViolationLost = "lost"
 // The violations.
 var (
 	errForeign = &ViolationError{"a line that does not belong to this run was written to a descriptor of the interpreter"}
-	errGarbage = &ViolationError{"a line on a descriptor of the interpreter is not a message, or is nested too deeply"}
+	errGarbage = &ViolationError{"a line on a descriptor of the interpreter is not a message, is nested too deeply or has too many parts"}
 	errLost    = &ViolationError{"the code did not start, because other code read from a descriptor of the interpreter"}
 )
 

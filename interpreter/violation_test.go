@@ -91,6 +91,7 @@ func TestDoChecksNonces(t *testing.T) {
 		{name: "an empty line", before: []string{""}, want: [2]error{errGarbage, nil}},
 		{name: "no object", before: []string{"[]"}, want: [2]error{errGarbage, nil}},
 		{name: "a deep one", before: []string{`{"type":"display","nonce":"NONCE","data":{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}}`}, want: [2]error{errGarbage, nil}},
+		{name: "many parts", before: []string{`{"type":"display","nonce":"NONCE","data":{` + strings.Repeat(`"a":0,`, maxParts) + `"a":0}}`}, want: [2]error{errGarbage, nil}},
 		{name: "half a line", before: []string{`{"type":"end"` + startedLine}, want: [2]error{errGarbage, nil}},
 		{name: "the driver's violation", before: []string{`{"type":"violation","nonce":"NONCE","name":"lost"}`}, want: [2]error{errLost, nil}},
 		{name: "the driver's other violation", before: []string{`{"type":"violation","nonce":"NONCE","name":"anything"}`}, want: [2]error{errForeign, nil}},
