@@ -110,8 +110,8 @@ type RecordStore interface {
 	// key.
 	Owner(ctx context.Context, id ID) (tenant string, err error)
 	// List returns a page of a tenant's records, newest first (by Created, then
-	// ID), and the next cursor. List returns InvalidArgument with the field
-	// "cursor" for an invalid cursor.
+	// ID), and the next cursor. A page of large records ends before the limit. List
+	// returns InvalidArgument with the field "cursor" for an invalid cursor.
 	List(ctx context.Context, tenant string, o ListOptions) ([]*Record, string, error)
 	// All calls f for every record of every tenant until f returns an error.
 	All(ctx context.Context, f func(*Record) error) error
@@ -126,7 +126,9 @@ type ExecStore interface {
 	// deleted its output, or the output's file is lost, only the size remains.
 	PutExec(ctx context.Context, x *Execution) error
 	GetExec(ctx context.Context, sandbox ID, execID string) (*Execution, error)
-	// ListExecs returns a sandbox's executions, newest first (by Started).
+	// ListExecs returns a sandbox's executions, newest first (by Started). The list
+	// has a bounded size: ended executions that do not fit have no output, and no
+	// command unless it is short. GetExec returns them as a whole.
 	ListExecs(ctx context.Context, sandbox ID) ([]*Execution, error)
 }
 

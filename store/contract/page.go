@@ -17,6 +17,52 @@ const (
 	MaxLimit     = 1000
 )
 
+// ListedBytes bounds the records in a page of List, and the executions in the result of
+// ListExecs, in bytes of the stored form. Callers choose the sizes of environments and
+// outputs, and decoding needs several times their bytes.
+const ListedBytes = 8 << 20
+
+// smallCommand is the size of the commands that every execution in a list has.
+const smallCommand = 4 << 10
+
+// Shorten removes from an ended execution what does not fit into a list: its output,
+// whose size remains, and its command, unless that is small.
+func Shorten(x *brig.Execution) {
+	x.Stdout.Head, x.Stdout.Tail, x.Stderr.Head, x.Stderr.Tail = nil, nil, nil, nil
+	if commandSize(x.Command) > smallCommand {
+		x.Command.Argv, x.Command.Shell, x.Command.Env = nil, "", nil
+	}
+}
+
+// ExecutionSize estimates the size of an execution in its stored form.
+func ExecutionSize(x *brig.Execution) int {
+	return commandSize(x.Command) + len(x.Stdout.Head) + len(x.Stdout.Tail) + len(x.Stderr.Head) + len(x.Stderr.Tail)
+}
+
+func commandSize(c brig.Command) int {
+	size := len(c.Shell) + envSize(c.Env)
+	for _, a := range c.Argv {
+		size += len(a)
+	}
+	return size
+}
+
+// RecordSize estimates the size of a record in its stored form.
+func RecordSize(r *brig.Record) int {
+	size := envSize(r.Spec.Env) + envSize(r.Spec.Labels)
+	if r.Spec.Command != nil {
+		size += commandSize(*r.Spec.Command)
+	}
+	return size
+}
+
+func envSize(env map[string]string) (size int) {
+	for k, v := range env {
+		size += len(k) + len(v)
+	}
+	return size
+}
+
 // Limit returns the requested page size.
 func Limit(o brig.ListOptions) (int, error) {
 	if o.Limit == 0 {

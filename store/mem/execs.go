@@ -51,6 +51,16 @@ func (s *executions) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Ex
 	slices.SortFunc(out, func(a, b *brig.Execution) int {
 		return compareNewest(a.Started, b.Started, a.ExecID, b.ExecID)
 	})
+	left := contract.ListedBytes
+	for _, x := range out {
+		size := contract.ExecutionSize(x)
+		if left -= size; left < 0 {
+			left += size
+			if x.Done {
+				contract.Shorten(x)
+			}
+		}
+	}
 	return out, nil
 }
 

@@ -29,15 +29,16 @@ func (s *executions) List(ctx context.Context, tenant string, o brig.ListOptions
 		}
 	}
 	slices.SortFunc(page, compare)
-	next := ""
-	if len(page) > limit {
-		page = page[:limit]
-		next = contract.Position{Created: page[limit-1].Created, ID: page[limit-1].ID}.Cursor()
-	}
+	size := 0
 	for i, r := range page {
+		if i == limit || size >= contract.ListedBytes {
+			last := page[i-1]
+			return page[:i], contract.Position{Created: last.Created, ID: last.ID}.Cursor(), nil
+		}
+		size += contract.RecordSize(r)
 		page[i] = contract.CloneRecord(r)
 	}
-	return page, next, nil
+	return page, "", nil
 }
 
 // compare orders records newest first.

@@ -47,8 +47,24 @@ func (s *executions) GetExec(ctx context.Context, sandbox brig.ID, execID string
 
 // ListExecs implements brig.Store.
 func (s *executions) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Execution, error) {
-	xs, err := query(ctx, s.readers, func(row scanner) (*brig.Execution, error) { return unpack[brig.Execution](s.outputs, row) },
-		`select doc, data, file, lost from executions where sandbox = $1 order by started_ns desc, id desc`, string(sandbox))
+	left := contract.ListedBytes
+	xs, err := query(ctx, s.readers, func(row scanner) (*brig.Execution, error) {
+		var p packed
+		var size int
+		if err := row.Scan(&p.doc, &p.data, &p.file, &p.lost, &size); err != nil {
+			return nil, err
+		}
+		if left -= size; left >= 0 {
+			return unpackRow[brig.Execution](s.outputs, p)
+		}
+		left += size
+		x, err := decodeLost[brig.Execution](p.doc, nil, true)
+		if err != nil || !x.Done {
+			return x, err // an execution that runs has no output yet
+		}
+		contract.Shorten(x)
+		return x, nil
+	}, `select doc, data, file, lost, size from executions where sandbox = $1 order by started_ns desc, id desc`, string(sandbox))
 	return xs, wrap(err, "list executions of %s", sandbox)
 }
 

@@ -19,15 +19,28 @@ func (s *executions) List(ctx context.Context, tenant string, o brig.ListOptions
 	if err != nil {
 		return nil, "", err
 	}
-	page, err := query(ctx, s.readers, scan[brig.Record], q, args...)
+	var page []*brig.Record
+	full, size := false, 0
+	err = queryWhile(ctx, s.readers, func(row scanner) (bool, error) {
+		if full = len(page) == limit || size >= contract.ListedBytes; full {
+			return false, nil
+		}
+		var doc string
+		var data []byte
+		if err := row.Scan(&doc, &data); err != nil {
+			return false, err
+		}
+		r, err := decode[brig.Record](doc, data)
+		page, size = append(page, r), size+len(doc)+len(data)
+		return err == nil, err
+	}, q, args...)
 	if err != nil {
 		return nil, "", wrap(err, "list sandboxes of %s", tenant)
 	}
-	if len(page) <= limit {
+	if !full {
 		return page, "", nil
 	}
-	page = page[:limit]
-	last := page[limit-1]
+	last := page[len(page)-1]
 	return page, contract.Position{Created: last.Created, ID: last.ID}.Cursor(), nil
 }
 

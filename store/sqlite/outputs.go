@@ -86,27 +86,37 @@ func (o outputs) read(name string) ([]byte, error) {
 
 // unpack decodes a row whose bytes may be in a file. Lost bytes are nil.
 func unpack[T any](o outputs, row scanner) (*T, error) {
-	var doc, file string
-	var data []byte
-	var lost bool
-	if err := row.Scan(&doc, &data, &file, &lost); err != nil {
+	var p packed
+	if err := row.Scan(&p.doc, &p.data, &p.file, &p.lost); err != nil {
 		return nil, err
 	}
-	if file == "" {
-		return decodeLost[T](doc, data, lost)
+	return unpackRow[T](o, p)
+}
+
+// packed is a row whose bytes may be in a file.
+type packed struct {
+	doc, file string
+	data      []byte
+	lost      bool
+}
+
+// unpackRow is unpack for a row that was read.
+func unpackRow[T any](o outputs, p packed) (*T, error) {
+	if p.file == "" {
+		return decodeLost[T](p.doc, p.data, p.lost)
 	}
 	// Trim may have deleted the file concurrently, or a power failure may have
 	// lost it, because the write did not wait for the disk.
-	data, err := o.read(file)
+	data, err := o.read(p.file)
 	if errors.Is(err, errNoOutput) {
-		return decodeLost[T](doc, nil, true)
+		return decodeLost[T](p.doc, nil, true)
 	}
 	if err != nil {
 		return nil, err
 	}
-	v, err := decode[T](doc, data)
+	v, err := decode[T](p.doc, data)
 	if err != nil {
-		return decodeLost[T](doc, nil, true) // a power failure may also have truncated the file
+		return decodeLost[T](p.doc, nil, true) // a power failure may also have truncated the file
 	}
 	return v, nil
 }

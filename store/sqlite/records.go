@@ -158,18 +158,29 @@ func scan[T any](row scanner) (*T, error) {
 
 // query reads rows and decodes each row with the function one.
 func query[T any](ctx context.Context, db *sql.DB, one func(scanner) (*T, error), q string, args ...any) ([]*T, error) {
-	rows, err := db.QueryContext(ctx, q, args...)
+	var out []*T
+	err := queryWhile(ctx, db, func(row scanner) (bool, error) {
+		v, err := one(row)
+		out = append(out, v)
+		return err == nil, err
+	}, q, args...)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var out []*T
-	for rows.Next() {
-		v, err := one(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
+	return out, nil
+}
+
+// queryWhile calls f with each row until f returns false.
+func queryWhile(ctx context.Context, db *sql.DB, f func(scanner) (bool, error), q string, args ...any) error {
+	rows, err := db.QueryContext(ctx, q, args...)
+	if err != nil {
+		return err
 	}
-	return out, rows.Err()
+	defer rows.Close()
+	for rows.Next() {
+		if more, err := f(rows); err != nil || !more {
+			return err
+		}
+	}
+	return rows.Err()
 }

@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,4 +128,47 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 	if _, err := s.GetRun(ctx, "t", "new"); err != nil {
 		t.Errorf("after pruning up to the zero time: %v", err)
 	}
+}
+
+// testLargeExecs checks that a list of executions has every execution, but a bounded size,
+// and that it leaves nothing out of executions that run.
+func testLargeExecs(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	a := put(t, s, "t", "a")
+	const count, each, most = 20, 1 << 20, 10 << 20
+	large := strings.Repeat("x", each)
+	running := execution(a.ID, "running", -1)
+	running.Command.Env = map[string]string{"LARGE": large}
+	ok(t, s.PutExec(ctx, running))
+	var all []*brig.Execution
+	for i := range count {
+		x := execution(a.ID, fmt.Sprint("x", i), time.Duration(i))
+		x.Done = true
+		if i%2 == 0 {
+			x.Stdout = brig.Output{Head: []byte(large), Total: each}
+		} else {
+			x.Command = brig.Command{Shell: large}
+		}
+		ok(t, s.PutExec(ctx, x))
+		all = slices.Insert(all, 0, x)
+	}
+	list, err := s.ListExecs(ctx, a.ID)
+	ok(t, err)
+	same(t, "number of executions", len(list), count+1)
+	same(t, "the newest", list[0], all[0])
+	same(t, "the one that runs", list[count], running)
+	size := 0
+	for i, x := range list[:count] {
+		size += len(x.Stdout.Head) + len(x.Command.Shell)
+		same(t, "the ID of "+x.ExecID, x.ExecID, all[i].ExecID)
+		same(t, "the size of the output of "+x.ExecID, x.Stdout.Total, all[i].Stdout.Total)
+	}
+	if size > most {
+		t.Errorf("the list has %d bytes, want at most %d", size, most)
+	}
+	last := all[count-1]
+	same(t, "the command of the oldest", list[count-1].Command, last.Command)
+	got, err := s.GetExec(ctx, a.ID, last.ExecID)
+	ok(t, err)
+	same(t, "the oldest by itself", got, last)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,6 +83,27 @@ func testLimits(t *testing.T, s brig.Store) {
 			t.Errorf("limit %d: the field is %q", limit, e.Field)
 		}
 	}
+}
+
+// testLargeRecords checks that a page of records with large environments is bounded, and
+// that the pages together have every record once.
+func testLargeRecords(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	const count, each, most = 20, 1 << 20, 10 << 20
+	var want []string
+	for i := range count {
+		r := record("t", fmt.Sprint("n", i))
+		r.Created = birth.Add(time.Duration(i))
+		r.Spec.Env = map[string]string{"LARGE": strings.Repeat("x", each)}
+		ok(t, s.Put(ctx, r))
+		want = slices.Insert(want, 0, r.Spec.Name)
+	}
+	page, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 1000})
+	ok(t, err)
+	if size := len(page) * each; len(page) == 0 || size > most || next == "" {
+		t.Errorf("a page has %d records of %d bytes, next %q", len(page), each, next)
+	}
+	same(t, "all pages", names(listAll(t, s, "t", brig.ListOptions{Limit: 1000})), want)
 }
 
 func testFilters(t *testing.T, s brig.Store) {
