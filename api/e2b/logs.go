@@ -1,8 +1,10 @@
 package e2b
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -38,28 +40,54 @@ type logEntry struct {
 // logger is the source name that the command line expects in entries.
 const logger = "process"
 
-// entries returns the entries of a sandbox's log. Every line gets a different
-// time, so that a client that follows the log can identify its position. Lines
-// of the same millisecond get consecutive times.
-func (tm *telemetry) entries(ctx context.Context, s *brig.Sandbox) ([]logEntry, error) {
+// fields are the fields of every entry.
+var fields = map[string]string{"logger": logger}
+
+// entries returns up to limit entries of a sandbox's log that selected accepts: the first
+// ones, or the last ones if backward is set, newest first. Every line gets a different
+// time, so that a client that follows the log can identify its position. Lines of the same
+// millisecond get consecutive times. A log can have a line for each of its bytes, so only
+// the entries of the answer are in memory.
+func (tm *telemetry) entries(ctx context.Context, s *brig.Sandbox, limit int, backward bool, selected func(logEntry) bool) ([]logEntry, error) {
 	log, err := tm.Service.Logs(ctx, string(s.ID), brig.LogOptions{Times: true})
 	if err != nil {
 		return nil, endedError(s.ID, err)
 	}
 	defer log.Close()
-	text, err := io.ReadAll(io.LimitReader(log, maxLog))
-	if err != nil {
-		return nil, err
-	}
-	var out []logEntry
+	out := []logEntry{}
+	lines := bufio.NewReaderSize(io.LimitReader(log, maxLog), 64<<10)
 	last := s.Created.UTC().Truncate(time.Millisecond).Add(-time.Millisecond)
-	for line := range bytes.Lines(text) {
+	for oldest := 0; limit > 0 && (backward || len(out) < limit); {
+		line, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if len(line) == 0 {
+			if oldest > 0 {
+				out = slices.Concat(out[oldest:], out[:oldest])
+			}
+			break
+		}
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
 		at, message, _ := brig.CutLogTime(strings.ToValidUTF8(string(bytes.TrimRight(line, "\r\n")), "\uFFFD"))
 		if !at.After(last) {
 			at = last.Add(time.Millisecond)
 		}
 		last = at
-		out = append(out, logEntry{Timestamp: at, Level: "info", Message: message, Fields: map[string]string{"logger": logger}})
+		e := logEntry{Timestamp: at, Level: "info", Message: message, Fields: fields}
+		switch {
+		case !selected(e):
+		case len(out) < limit:
+			out = append(out, e)
+		default:
+			out[oldest] = e
+			oldest = (oldest + 1) % limit
+		}
+	}
+	if backward {
+		slices.Reverse(out)
 	}
 	return out, nil
 }
@@ -107,12 +135,10 @@ func (tm *telemetry) logsV1(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := tm.entries(r.Context(), s)
+	all, err := tm.entries(r.Context(), s, limit, false, func(e logEntry) bool { return !e.Timestamp.Before(start) })
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(e logEntry) bool { return e.Timestamp.Before(start) })
-	all = all[:min(limit, len(all))]
 	lines := []logLineV1{}
 	for _, e := range all {
 		line, err := httpapi.Marshal(map[string]string{"level": e.Level, "message": e.Message, "logger": logger})
@@ -124,7 +150,7 @@ func (tm *telemetry) logsV1(w http.ResponseWriter, r *http.Request) error {
 	tm.write(w, r, http.StatusOK, struct {
 		Logs    []logLineV1 `json:"logs"`
 		Entries []logEntry  `json:"logEntries"`
-	}{lines, append([]logEntry{}, all...)})
+	}{lines, all})
 	return nil
 }
 
@@ -150,20 +176,16 @@ func (tm *telemetry) logsV2(w http.ResponseWriter, r *http.Request) error {
 	if level != "" && !slices.Contains([]string{"debug", "info", "warn", "error"}, level) {
 		return brig.InvalidField("level", "give debug, info, warn or error")
 	}
-	all, err := tm.entries(r.Context(), s)
+	all, err := tm.entries(r.Context(), s, limit, backward, func(e logEntry) bool {
+		outside := given && (backward && e.Timestamp.After(from) || !backward && e.Timestamp.Before(from))
+		// All entries have the level info.
+		return !outside && level != "warn" && level != "error" && strings.Contains(e.Message, q.Get("search"))
+	})
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(e logEntry) bool {
-		outside := given && (backward && e.Timestamp.After(from) || !backward && e.Timestamp.Before(from))
-		// All entries have the level info.
-		return outside || level == "warn" || level == "error" || !strings.Contains(e.Message, q.Get("search"))
-	})
-	if backward {
-		slices.Reverse(all)
-	}
 	tm.write(w, r, http.StatusOK, struct {
 		Logs []logEntry `json:"logs"`
-	}{append([]logEntry{}, all[:min(limit, len(all))]...)})
+	}{all})
 	return nil
 }

@@ -45,7 +45,8 @@ func (keys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
 
 // stub is a scripted brig.Service that holds sandboxes in memory.
 type stub struct {
-	brig.Service // calls of methods that are not scripted panic
+	log          func() io.Reader // replaces the lines of the log
+	brig.Service                  // calls of methods that are not scripted panic
 
 	mu       sync.Mutex // guards the fields below
 	boxes    []*brig.Sandbox
@@ -253,6 +254,9 @@ func (s *stub) Remove(ctx context.Context, name string) error {
 }
 
 func (s *stub) Logs(context.Context, string, brig.LogOptions) (io.ReadCloser, error) {
+	if s.log != nil {
+		return io.NopCloser(s.log()), nil
+	}
 	// Two lines have the same time, and one line is older than its sandbox.
 	return io.NopCloser(strings.NewReader("2126-01-02T03:04:05.000Z one\n2126-01-02T03:04:05.000Z two \"2\"\n2026-01-02T03:04:05.000Z three\n")), nil
 }
