@@ -45,7 +45,7 @@ type followedLog struct {
 
 	mu     sync.Mutex // guards the fields below
 	source logSource
-	first  []byte // the last lines before the follow began
+	first  []byte // what was read ahead of source
 	ended  bool   // nothing is added any more
 }
 
@@ -66,12 +66,12 @@ func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o 
 		return nil, err
 	}
 	f := &followedLog{l: l, rec: v.rec, in: in, source: source, release: release}
-	f.ctx, f.cancel = context.WithCancel(ctx)
 	if o.Tail > 0 {
-		if f.first, err = lastLines(source, o.Tail); err != nil {
-			return nil, errors.Join(err, source.Close())
+		if f.first, err = skipToTail(ctx, in, source, o); err != nil {
+			return nil, errors.Join(fmt.Errorf("read log: %w", err), source.Close())
 		}
 	}
+	f.ctx, f.cancel = context.WithCancel(ctx)
 	if v.rec.State.Lasts() {
 		held := l.hold(v.rec)
 		f.release = func() { held(); release() }
@@ -80,6 +80,24 @@ func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o 
 		source.complete()
 	}
 	return f, nil
+}
+
+// skipToTail reads a log until its last o.Tail lines begin, and returns what it has read of
+// them. It counts the lines in another reader, so that it need not keep them.
+func skipToTail(ctx context.Context, in brig.Instance, source logSource, o brig.LogOptions) ([]byte, error) {
+	whole, err := openLogSource(ctx, in, o.Times)
+	if err != nil {
+		return nil, err
+	}
+	lines, _, err := measureLog(ctx, whole)
+	if err = errors.Join(err, whole.Close()); err != nil {
+		return nil, err
+	}
+	r := bufio.NewReaderSize(source, 64<<10)
+	if err := skipLines(ctx, r, lines-int64(o.Tail)); err != nil {
+		return nil, err
+	}
+	return r.Peek(r.Buffered())
 }
 
 // openLogSource returns the log of an instance.

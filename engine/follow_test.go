@@ -60,7 +60,7 @@ func TestFollowLog(t *testing.T) {
 			next(all, "same")
 			next(all, "same")
 		}
-		if _, err := h.Pause(ctx, "one"); err != nil {
+		if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)

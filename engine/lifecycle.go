@@ -336,6 +336,11 @@ func (l *lifecycle) Logs(ctx context.Context, name string, o brig.LogOptions) (i
 		if err != nil || o.Tail == 0 {
 			return all, err
 		}
-		return tailLines(all, o.Tail)
+		last, err := read(ctx)
+		if err != nil {
+			all.Close()
+			return nil, err
+		}
+		return tailLines(ctx, all, last, o.Tail)
 	})
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -94,34 +95,60 @@ func (l *logTee) finish(streams ...brig.Output) error {
 	return l.err
 }
 
-// tailLines returns the last n lines of r, and closes r.
-func tailLines(r io.ReadCloser, n int) (io.ReadCloser, error) {
-	defer r.Close()
-	b, err := lastLines(r, n)
-	if err != nil {
-		return nil, err
+// tailLines returns the last n lines of a log. It gets the same log twice: it counts the
+// lines in one reader, and skips lines in the other. So it needs no memory for the lines,
+// which may be as many as the bytes. It closes whole, and its result closes last.
+func tailLines(ctx context.Context, whole, last io.ReadCloser, n int) (io.ReadCloser, error) {
+	defer whole.Close()
+	lines, size, err := measureLog(ctx, whole)
+	if err == nil {
+		// Lines that are written meanwhile are not counted.
+		rest := bufio.NewReaderSize(io.LimitReader(last, size), 64<<10)
+		if err = skipLines(ctx, rest, lines-int64(n)); err == nil {
+			return struct {
+				io.Reader
+				io.Closer
+			}{rest, last}, nil
+		}
 	}
-	return io.NopCloser(bytes.NewReader(b)), nil
+	last.Close()
+	return nil, fmt.Errorf("read log: %w", err)
 }
 
-// lastLines returns the last n lines of r.
-func lastLines(r io.Reader, n int) ([]byte, error) {
-	lines := make([][]byte, 0, min(n, 1024))
-	br := bufio.NewReaderSize(r, 64<<10)
-	for {
-		line, err := br.ReadBytes('\n')
-		if len(line) > 0 {
-			if len(lines) == n {
-				lines = append(lines[:0], lines[1:]...)
-			}
-			lines = append(lines, line)
+// measureLog counts the lines and bytes of r. The last line may be incomplete.
+func measureLog(ctx context.Context, r io.Reader) (lines, size int64, err error) {
+	buf, ended := make([]byte, 64<<10), true
+	for ctx.Err() == nil {
+		n, err := r.Read(buf)
+		if n > 0 {
+			lines += int64(bytes.Count(buf[:n], []byte{'\n'}))
+			size += int64(n)
+			ended = buf[n-1] == '\n'
 		}
 		if errors.Is(err, io.EOF) {
-			break
+			if !ended {
+				lines++
+			}
+			return lines, size, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read log: %w", err)
+			return 0, 0, err
 		}
 	}
-	return bytes.Join(lines, nil), nil
+	return 0, 0, context.Cause(ctx)
+}
+
+// skipLines reads n lines.
+func skipLines(ctx context.Context, r *bufio.Reader, n int64) error {
+	for n > 0 && ctx.Err() == nil {
+		switch _, err := r.ReadSlice('\n'); {
+		case err == nil:
+			n--
+		case errors.Is(err, io.EOF):
+			return nil
+		case !errors.Is(err, bufio.ErrBufferFull): // the rest of the line follows
+			return err
+		}
+	}
+	return context.Cause(ctx)
 }

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// closing is a reader that counts the calls of Close.
+type closing struct {
+	io.Reader
+	closed *int
+}
+
+func (c closing) Close() error {
+	*c.closed++
+	return nil
+}
+
+func tailOf(t *testing.T, text string, n int) string {
+	t.Helper()
+	closed := 0
+	open := func() io.ReadCloser { return closing{strings.NewReader(text), &closed} }
+	r, err := tailLines(t.Context(), open(), open(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Close(); closed != 2 {
+		t.Errorf("%d of 2 readers were closed", closed)
+	}
+	return string(b)
+}
+
+// TestTailLines compares tails of random texts with those of a simple implementation.
+func TestTailLines(t *testing.T) {
+	for range 500 {
+		var b strings.Builder
+		for range rand.IntN(9) {
+			b.WriteString(strings.Repeat("x", []int{0, 1, 70 << 10}[rand.IntN(3)]) + "\n")
+		}
+		if rand.IntN(2) == 0 {
+			b.WriteString("no end")
+		}
+		text, n := b.String(), rand.IntN(10)+1
+		lines := strings.SplitAfter(text, "\n")
+		if lines[len(lines)-1] == "" {
+			lines = lines[:len(lines)-1]
+		}
+		if want := strings.Join(lines[max(0, len(lines)-n):], ""); tailOf(t, text, n) != want {
+			t.Fatalf("the last %d of %d lines are wrong", n, len(lines))
+		}
+	}
+}
+
+// TestTailOfManyLines checks that the work for a tail does not grow with the product of the
+// numbers of lines: a program can print a line for each byte, and a caller can ask for any
+// number of them.
+func TestTailOfManyLines(t *testing.T) {
+	const lines, n = 8 << 20, 4 << 20
+	text := strings.Repeat("\n", lines)
+	done := make(chan int, 1)
+	go func() { done <- len(tailOf(t, text, n)) }()
+	select {
+	case got := <-done:
+		if got != n {
+			t.Errorf("%d lines, want %d", got, n)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatal("it takes more than two minutes")
+	}
+}
