@@ -59,6 +59,7 @@ func (d *identity) flushUsage(ctx context.Context) error {
 		errs = append(errs, d.Store.Soon().TouchKeys(ctx, used))
 		d.mu.Lock()
 		maps.Copy(d.touchedKeys, used)
+		maps.DeleteFunc(d.touchedKeys, func(_ string, at time.Time) bool { return d.Now().Sub(at) >= touchInterval })
 		d.mu.Unlock()
 	}
 	return errors.Join(append(errs, d.flushSessions(ctx))...)
