@@ -19,9 +19,11 @@ type gate struct {
 	*env
 	// calls counts running calls. Close waits for them, up to closeTimeout.
 	calls    sync.WaitGroup
-	accounts sync.Map   // *account by tenant name
-	tenantMu sync.Mutex // held while tenants and keys change, and while accounts are loaded
-	prunedAt time.Time  // last pruning of the audit log; only housekeep accesses it
+	accounts sync.Map // *account by tenant name
+	// rejections counts the calls that the gate has rejected.
+	rejections rejections
+	tenantMu   sync.Mutex // held while tenants and keys change, and while accounts are loaded
+	prunedAt   time.Time  // last pruning of the audit log; only housekeep accesses it
 	// endError describes the end of a sandbox that existed when a call began.
 	endError func(context.Context, *brig.Record, time.Duration) error
 }
@@ -86,7 +88,9 @@ var _ brig.Gate = (*Engine)(nil)
 // recordRejection records that the gate has rejected a call.
 func (v *call) recordRejection(ctx context.Context, err error) {
 	if brig.KindOf(err) != brig.RateLimited { // excessive calls must not fill the log
-		_ = v.append(ctx, v.event(brig.Refused, err)) // the caller gets the rejection in any case
+		if line, ok := v.e.rejections.line(v.actor, v.event(brig.Refused, err), v.e.Now()); ok {
+			_ = v.append(ctx, line) // the caller gets the rejection in any case
+		}
 	}
 	v.e.Observer.Refused(v.op.Name, brig.KindOf(err))
 }

@@ -189,6 +189,7 @@ func (e *Engine) housekeep() {
 	e.runEvery(housekeepInterval, func() {
 		e.retryDestroys(e.ctx)
 		e.retryDeletes(e.ctx)
+		e.writeRejections(e.ctx)
 		if err := e.pruneExpired(e.ctx); err != nil && e.ctx.Err() == nil {
 			e.Log.Error("failed to remove expired records", "err", err)
 		}

@@ -1,0 +1,109 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/brig-run/brig"
+)
+
+// A rejected call costs its caller nothing, also above its tenant's rate, so it must not
+// produce one line of the audit log each: a key that may do nothing could otherwise fill
+// the log, and the lines of other callers would be removed as the oldest. The log has the
+// first rejections of each caller, and then the number of the others.
+const (
+	rejectionBurst    = 200
+	rejectionInterval = 2 * time.Second // between two lines of one caller, after the first ones
+	// maxRejectedCallers bounds the callers that are counted separately. The
+	// others of a tenant count as one.
+	maxRejectedCallers = 10_000
+)
+
+// rejections counts the rejected calls of each caller.
+type rejections struct {
+	mu sync.Mutex // guards the field below
+	by map[caller]*rejected
+}
+
+// caller is the key or the person of rejected calls. For a person, key is empty.
+type caller struct{ tenant, key, name string }
+
+// rejected are the rejected calls of one caller.
+type rejected struct {
+	limiter *rate.Limiter
+	last    brig.Event // the last one without a line
+	more    int        // the number of those without a line
+	at      time.Time
+}
+
+// line returns the line for a rejected call. It returns false if the call is only counted.
+func (rs *rejections) line(a brig.Actor, ev brig.Event, now time.Time) (brig.Event, bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	who := caller{a.Tenant, a.Key, ""}
+	if a.Key == "" {
+		who.name = a.Name
+	}
+	if rs.by[who] == nil && len(rs.by) >= maxRejectedCallers {
+		who = caller{tenant: a.Tenant}
+	}
+	r := rs.by[who]
+	if r == nil {
+		r = &rejected{limiter: rate.NewLimiter(rate.Every(rejectionInterval), rejectionBurst)}
+		if rs.by == nil {
+			rs.by = map[caller]*rejected{}
+		}
+		rs.by[who] = r
+	}
+	r.at = now
+	if !r.limiter.AllowN(now, 1) {
+		r.last, r.more = ev, r.more+1
+		return ev, false
+	}
+	return r.takeCount(ev), true
+}
+
+// takeCount adds the number of calls without a line to an event.
+func (r *rejected) takeCount(ev brig.Event) brig.Event {
+	if r.more > 0 {
+		ev.Detail = maps.Clone(ev.Detail)
+		if ev.Detail == nil {
+			ev.Detail = map[string]string{}
+		}
+		ev.Detail[brig.DetailCount] = strconv.Itoa(r.more)
+		r.more, r.last = 0, brig.Event{}
+	}
+	return ev
+}
+
+// take returns lines with the numbers of the calls that have none, and forgets callers
+// without recent rejections.
+func (rs *rejections) take(now time.Time) (lines []brig.Event) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for who, r := range rs.by {
+		if r.more > 0 {
+			lines = append(lines, r.takeCount(r.last))
+		}
+		if now.Sub(r.at) > rejectionBurst*rejectionInterval {
+			delete(rs.by, who)
+		}
+	}
+	return lines
+}
+
+// writeRejections writes the numbers of rejected calls without a line.
+func (g *gate) writeRejections(ctx context.Context) {
+	lines := g.rejections.take(g.Now())
+	if len(lines) == 0 {
+		return
+	}
+	if err := g.Store.Soon().Append(context.WithoutCancel(ctx), lines...); err != nil {
+		g.Log.ErrorContext(ctx, "write the numbers of rejected calls", "callers", len(lines), "err", err)
+	}
+}
