@@ -59,6 +59,7 @@ func (a *api) table() []route {
 		{id: "create-sandbox", method: post, pattern: "/v1/sandboxes", tag: "sandboxes", summary: "Create a sandbox",
 			handle: a.create, in: v1.Spec{}, out: v1.Sandbox{}, status: http.StatusCreated},
 		{id: "list-sandboxes", method: get, pattern: "/v1/sandboxes", tag: "sandboxes", summary: "List sandboxes, newest first",
+			notes:  "A page of sandboxes with large environments is shorter than its limit; next_cursor tells whether there are more.",
 			handle: a.list, out: v1.Sandboxes{}, query: []parameter{
 				{name: "label", doc: "label as key=value; all must match", repeated: true, pattern: labelPattern, example: []string{"team=search"}},
 				{name: "state", doc: "only sandboxes in these states", repeated: true, enum: stateNames(), example: []string{"running"}},
@@ -75,6 +76,7 @@ func (a *api) table() []route {
 			notes:  "The output includes that of the command's children, until the last of them has closed it, for at most 5 s after the command has ended. Redirect the output of a server that the command leaves behind, or start it as a process.",
 			handle: a.exec, in: v1.ExecRequest{}, out: v1.Result{}, events: output},
 		{id: "list-execs", method: get, pattern: "/v1/sandboxes/{name}/execs", tag: "sandboxes", summary: "List a sandbox's executions, newest first",
+			notes:  "The list has at most 8 MiB. Ended executions that do not fit have no output, only its size, and no command unless it is short: get them one by one.",
 			handle: a.listExecs, out: v1.Executions{}},
 		{id: "get-exec", method: get, pattern: "/v1/sandboxes/{name}/execs/{id}", tag: "sandboxes", summary: "Get an execution, finished or not",
 			handle: a.getExec, out: v1.Execution{}},
