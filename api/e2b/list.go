@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // Limits of lists.
@@ -32,6 +33,11 @@ type selection struct {
 }
 
 func (sb *sandboxes) listV1(w http.ResponseWriter, r *http.Request) error {
+	done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
 	metadata, err := parseMetadata(r.URL.Query().Get("metadata"))
 	if err != nil {
 		return err
@@ -45,6 +51,11 @@ func (sb *sandboxes) listV1(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (sb *sandboxes) listV2(w http.ResponseWriter, r *http.Request) error {
+	done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
 	sel, err := parseSelection(r.URL.Query())
 	if err != nil {
 		return err

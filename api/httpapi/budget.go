@@ -45,7 +45,8 @@ type Limiter struct {
 	mu      sync.Mutex // guards the fields below
 	held    int64
 	tenants map[string]int64
-	open    map[string]int // open requests by tenant and by key
+	open    map[string]int    // open requests by tenant and by key
+	turns   map[string]*turns // by key
 }
 
 // NewLimiter returns a Limiter with the limits l.
@@ -65,7 +66,7 @@ func NewLimiter(l Limits) *Limiter {
 	if l.Unread == 0 {
 		l.Unread = DefaultUnread
 	}
-	return &Limiter{limits: l, tenants: map[string]int64{}, open: map[string]int{}}
+	return &Limiter{limits: l, tenants: map[string]int64{}, open: map[string]int{}, turns: map[string]*turns{}}
 }
 
 // Handler wraps next with f.

@@ -141,7 +141,7 @@ func (a *api) serve(rt route) http.Handler {
 		}
 		q, err := rt.read(r)
 		if err == nil {
-			err = rt.handle(w, r, q)
+			err = rt.answer(w, r, q)
 		}
 		if err != nil {
 			httpapi.Fail(w, r, withRequestField(err))
@@ -154,6 +154,18 @@ func (a *api) serve(rt route) http.Handler {
 		httpapi.Route(r, rt.pattern)
 		h.ServeHTTP(w, r)
 	})
+}
+
+// answer calls the handler of a route. A route with large answers waits for its turn.
+func (rt route) answer(w http.ResponseWriter, r *http.Request, q url.Values) error {
+	if rt.large {
+		done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	return rt.handle(w, r, q)
 }
 
 // param returns a path parameter by name, unescaped. The router leaves it

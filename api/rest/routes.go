@@ -32,6 +32,7 @@ type route struct {
 	longLived           bool     // the response continues until the client disconnects
 	events              []string // events that the route can stream before its result
 	streamed            bool     // the response is always a stream of events
+	large               bool     // the response may need much memory, and waits for nothing in a sandbox
 	names               bool     // the path contains the name of a new object
 }
 
@@ -54,13 +55,13 @@ func (a *api) table() []route {
 		{id: "run", method: post, pattern: "/v1/run", tag: "run", summary: "Run a program in its own sandbox",
 			handle: a.run, in: v1.RunRequest{}, out: v1.RunAnswer{}, events: output},
 		{id: "get-run", method: get, pattern: "/v1/runs/{name}", tag: "run", summary: "Get the result of a finished run",
-			handle: a.getRun, out: v1.RunAnswer{}},
+			large: true, handle: a.getRun, out: v1.RunAnswer{}},
 
 		{id: "create-sandbox", method: post, pattern: "/v1/sandboxes", tag: "sandboxes", summary: "Create a sandbox",
 			handle: a.create, in: v1.Spec{}, out: v1.Sandbox{}, status: http.StatusCreated},
 		{id: "list-sandboxes", method: get, pattern: "/v1/sandboxes", tag: "sandboxes", summary: "List sandboxes, newest first",
-			notes:  "A page of sandboxes with large environments is shorter than its limit; next_cursor tells whether there are more.",
-			handle: a.list, out: v1.Sandboxes{}, query: []parameter{
+			notes: "A page of sandboxes with large environments is shorter than its limit; next_cursor tells whether there are more.",
+			large: true, handle: a.list, out: v1.Sandboxes{}, query: []parameter{
 				{name: "label", doc: "label as key=value; all must match", repeated: true, pattern: labelPattern, example: []string{"team=search"}},
 				{name: "state", doc: "only sandboxes in these states", repeated: true, enum: stateNames(), example: []string{"running"}},
 				{name: "limit", doc: "page size; default 100", number: true, min: 1, max: 1000, example: 100},
@@ -76,10 +77,10 @@ func (a *api) table() []route {
 			notes:  "The output includes that of the command's children, until the last of them has closed it, for at most 5 s after the command has ended. Redirect the output of a server that the command leaves behind, or start it as a process.",
 			handle: a.exec, in: v1.ExecRequest{}, out: v1.Result{}, events: output},
 		{id: "list-execs", method: get, pattern: "/v1/sandboxes/{name}/execs", tag: "sandboxes", summary: "List a sandbox's executions, newest first",
-			notes:  "The list has at most 8 MiB. Ended executions that do not fit have no output, only its size, and no command unless it is short: get them one by one.",
-			handle: a.listExecs, out: v1.Executions{}},
+			notes: "The list has at most 8 MiB. Ended executions that do not fit have no output, only its size, and no command unless it is short: get them one by one.",
+			large: true, handle: a.listExecs, out: v1.Executions{}},
 		{id: "get-exec", method: get, pattern: "/v1/sandboxes/{name}/execs/{id}", tag: "sandboxes", summary: "Get an execution, finished or not",
-			handle: a.getExec, out: v1.Execution{}},
+			large: true, handle: a.getExec, out: v1.Execution{}},
 		{id: "stop-sandbox", method: post, pattern: "/v1/sandboxes/{name}/stop", tag: "sandboxes", summary: "Stop a sandbox",
 			handle: a.stop, in: v1.StopRequest{}, optional: true, out: v1.Sandbox{}},
 		{id: "kill-sandbox", method: post, pattern: "/v1/sandboxes/{name}/kill", tag: "sandboxes", summary: "Kill a sandbox",
@@ -202,13 +203,13 @@ func (a *api) table() []route {
 		{id: "list-workspace-versions", method: get, pattern: "/v1/workspaces/{name}/versions", tag: "workspaces", summary: "List a workspace's versions, newest first",
 			handle: a.workspaceVersions, out: v1.WorkspaceVersions{}},
 		{id: "list-workspace-files", method: get, pattern: "/v1/workspaces/{name}/versions/{version}/files", tag: "workspaces", summary: "List a version's files and links by path",
-			notes:  "Includes captures from outside /workspace. Version 0 is the newest.",
-			handle: a.workspaceFiles, out: v1.WorkspaceFiles{}, query: []parameter{{name: "path", doc: "only this absolute path and the files below it; default: all", pattern: "^(/|$)", example: "/workspace"}}},
+			notes: "Includes captures from outside /workspace. Version 0 is the newest.",
+			large: true, handle: a.workspaceFiles, out: v1.WorkspaceFiles{}, query: []parameter{{name: "path", doc: "only this absolute path and the files below it; default: all", pattern: "^(/|$)", example: "/workspace"}}},
 		{id: "read-workspace-file", method: get, pattern: "/v1/workspaces/{name}/versions/{version}/files/content", tag: "workspaces", summary: "Download a file of a version",
 			notes:  "If a download fails midway, the connection breaks.",
 			handle: a.readWorkspaceFile, whole: true, query: []parameter{{name: "path", doc: "path of the file, as listed", required: true, nonempty: true, example: "/workspace/a"}}},
 		{id: "diff-workspace", method: get, pattern: "/v1/workspaces/{name}/diff", tag: "workspaces", summary: "Compare two versions",
-			handle: a.diffWorkspace, out: v1.WorkspaceDiff{}, query: []parameter{
+			large: true, handle: a.diffWorkspace, out: v1.WorkspaceDiff{}, query: []parameter{
 				{name: "from", doc: "a version; 0 is the empty workspace before the first", required: true, number: true, max: 1<<31 - 1, example: 0},
 				{name: "to", doc: "the other version", required: true, number: true, max: 1<<31 - 1, example: 1},
 			}},
@@ -219,7 +220,7 @@ func (a *api) table() []route {
 			handle: a.commitWorkspace, out: v1.WorkspaceCommit{}},
 
 		{id: "audit", method: get, pattern: "/v1/audit", tag: "audit", summary: "Read the tenant's audit log, oldest first",
-			handle: a.audit, out: audit.Page{}, query: auditQuery()},
+			large: true, handle: a.audit, out: audit.Page{}, query: auditQuery()},
 
 		{id: "capabilities", method: get, pattern: "/v1/capabilities", tag: "server", summary: "Get the enforcement capabilities",
 			handle: a.capabilities, out: v1.Capabilities{}},

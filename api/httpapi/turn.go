@@ -1,0 +1,49 @@
+package httpapi
+
+import "context"
+
+// maxTurns is the number of large answers that the server makes at once for one key. An
+// answer with outputs of programs takes several times their bytes, and a key may have a
+// thousand requests.
+const maxTurns = 4
+
+// turns admits some of the requests of a key at once.
+type turns struct {
+	slots chan struct{}
+	users int // requests that have or await a slot; guarded by Limiter.mu
+}
+
+// Turn waits until fewer than maxTurns requests of the same key are making a large answer,
+// or until ctx ends. The caller calls done when the client has the answer. A client that
+// reads slowly thus delays only the requests of its own key.
+func (l *Lease) Turn(ctx context.Context) (done func(), err error) {
+	if l == nil || len(l.of) == 0 {
+		return func() {}, nil
+	}
+	f, key := l.limiter, l.of[len(l.of)-1]
+	f.mu.Lock()
+	t := f.turns[key]
+	if t == nil {
+		t = &turns{slots: make(chan struct{}, maxTurns)}
+		f.turns[key] = t
+	}
+	t.users++
+	f.mu.Unlock()
+	leave := func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if t.users--; t.users == 0 {
+			delete(f.turns, key)
+		}
+	}
+	select {
+	case t.slots <- struct{}{}:
+		return func() {
+			<-t.slots
+			leave()
+		}, nil
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
+}
