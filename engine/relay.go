@@ -35,7 +35,7 @@ type relay struct {
 
 // relayItem is output for a writer, or a callback to the caller.
 type relayItem struct {
-	to          io.Writer
+	to          *relayWriter
 	data        []byte
 	deliverCall func() error // instead of to and data
 	cost        int
@@ -118,7 +118,7 @@ func (rs *relays) wrap(tenant string, sio brig.IO, lost func(error)) (*relay, br
 	r := rs.new(tenant, lost)
 	for _, w := range []*io.Writer{&sio.Stdout, &sio.Stderr, &sio.Result} {
 		if *w != nil {
-			*w = relayWriter{r, *w}
+			*w = &relayWriter{r, *w}
 		}
 	}
 	if started := sio.Started; started != nil {
@@ -142,16 +142,18 @@ func (r *relay) setEndCheck(ended func() bool) {
 	r.hasEnded = ended
 }
 
+// relayWriter is one of the caller's writers behind a relay. Parts are compared by their
+// *relayWriter, because two of the caller's own writers may not be comparable.
 type relayWriter struct {
 	r  *relay
 	to io.Writer
 }
 
 // Write implements io.Writer. It returns the error of an earlier write.
-func (w relayWriter) Write(p []byte) (int, error) {
+func (w *relayWriter) Write(p []byte) (int, error) {
 	for n := 0; ; {
 		end := min(n+relayMergeSize, len(p))
-		if err := w.r.put(relayItem{to: w.to, data: p[n:end]}); err != nil {
+		if err := w.r.put(relayItem{to: w, data: p[n:end]}); err != nil {
 			return n, err
 		}
 		if n = end; n == len(p) {
@@ -312,7 +314,7 @@ func (p *relayItem) deliver() error {
 	if p.deliverCall != nil {
 		return p.deliverCall()
 	}
-	_, err := p.to.Write(p.data)
+	_, err := p.to.to.Write(p.data)
 	return err //nolint:wrapcheck // an error of the caller's writer
 }
 

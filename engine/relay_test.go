@@ -2,6 +2,8 @@ package engine
 
 import (
 	"errors"
+	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,6 +67,31 @@ func TestRelay(t *testing.T) {
 			t.Errorf("%d bytes were read: %v", len(caller.got), err)
 		}
 	})
+}
+
+// uncomparableWriter is a writer of a type whose values cannot be compared.
+type uncomparableWriter struct {
+	write func(p []byte) (int, error)
+}
+
+func (w uncomparableWriter) Write(p []byte) (int, error) { return w.write(p) }
+
+// The relay merges outputs for writers of any type, of which the ephemeral kernels'
+// cannot be compared.
+func TestRelayOfUncomparableWriters(t *testing.T) {
+	caller := &blockedWriter{free: make(chan struct{})}
+	r, sio := newRelays().wrap("acme", brig.IO{Stdout: uncomparableWriter{caller.Write}, Stderr: uncomparableWriter{caller.Write}}, func(err error) { t.Error(err) })
+	for range 5 {
+		for _, w := range []io.Writer{sio.Stdout, sio.Stdout, sio.Stderr, sio.Stderr} {
+			if _, err := w.Write([]byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	close(caller.free)
+	if err := r.flush(); err != nil || string(caller.got) != strings.Repeat("x", 20) {
+		t.Errorf("%q was read: %v", caller.got, err)
+	}
 }
 
 // After the caller has disconnected, the next write and flush return its error.
