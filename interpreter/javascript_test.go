@@ -222,6 +222,7 @@ func TestNodePrograms(t *testing.T) {
 		warm, cell                   bool
 		code0                        int
 		returned, out, failure       string
+		errout                       string // a part of it
 	}{
 		{what: "main", code: "function main(a) { console.log(JSON.stringify(a)); return {x: [1]} }", out: "{}", returned: `{"x":[1]}`},
 		{what: "arguments", code: "const main = async ({a}) => a + 1", arguments: `{"a":1}`, returned: "2"},
@@ -239,6 +240,8 @@ func TestNodePrograms(t *testing.T) {
 		{what: "throws", code: "throw new TypeError('a')", code0: 1, failure: "TypeError"},
 		{what: "throws later", code: "setTimeout(() => { throw new RangeError('a') }, 1)", code0: 1, failure: "RangeError"},
 		{what: "rejects", code: "Promise.reject(new RangeError('a'))", code0: 1, failure: "RangeError"},
+		{what: "throws a long error", code: "throw new RangeError('a'.repeat(100000) + 'b')", code0: 1, failure: "RangeError", errout: "RangeError: " + strings.Repeat("a", 100000) + "b\n"},
+		{what: "throws a long error later", code: "setTimeout(() => { throw new RangeError('a'.repeat(100000) + 'b') }, 1)", code0: 1, failure: "RangeError", errout: "RangeError: " + strings.Repeat("a", 100000) + "b\n"},
 		{what: "handled", code: "process.on('uncaughtException', (e) => console.log('caught', e.message)); Promise.reject(new Error('a'))", out: "caught a"},
 		{what: "syntax", code: "let a = ;", code0: 1, failure: "SyntaxError"},
 		{what: "hash bang", code: "#!/usr/bin/env node\nconsole.log(process.argv.length)", out: "2"},
@@ -280,7 +283,7 @@ func TestNodePrograms(t *testing.T) {
 			}
 			// Node.js writes its own error report after the end message, when
 			// no client reads it any more.
-			if (stderr != "") != (c.code0 == 1) || strings.Contains(stderr, "Node.js v") {
+			if (stderr != "") != (c.code0 == 1) || strings.Contains(stderr, "Node.js v") || !strings.Contains(stderr, c.errout) {
 				t.Errorf("stderr %q", stderr)
 			}
 			if m, err := d.read(); err == nil {

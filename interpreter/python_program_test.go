@@ -50,6 +50,7 @@ var pythonPrograms = []programCase{
 	{name: "no output", code: "import sys\nsys.stdout = None\n1/0", exit: 1, failure: "ZeroDivisionError", message: "division by zero", stderr: "~ZeroDivisionError"},
 	{name: "errors that cannot flush", code: "import sys\nclass Log:\n    def write(self, text): sys.__stderr__.write(text)\nsys.stderr = Log()\n1/0", exit: 1, failure: "ZeroDivisionError", message: "division by zero", stderr: "~ZeroDivisionError"},
 	{name: "unfinished line", code: "print('x', end='')", stdout: "x"},
+	{name: "the buffer of a C library", code: "import ctypes\nctypes.CDLL(None).printf(b'x')", stdout: "x"},
 	{name: "broken json", code: "import json\njson.dumps = json.loads = json.JSONEncoder.encode = None\ndef main(): return 'é'", returned: `"\u00e9"`},
 	{name: "pickle", code: "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A)", stdout: "True\n"},
 	{name: "processes", code: "import multiprocessing\ndef f(n): return n + 1\nif __name__ == '__main__':\n    with multiprocessing.get_context('fork').Pool(2) as p: print(p.map(f, [1, 2]))", stdout: "[2, 3]\n"},

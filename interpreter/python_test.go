@@ -78,6 +78,8 @@ var pythonCells = []cellCase{
 	{name: "output", code: "import sys\nprint('out', 'put')\nprint('err', file=sys.stderr)", stdout: "out put\n", stderr: "err\n"},
 	{name: "unfinished line", code: "print('a', end='')", stdout: "a"},
 	{name: "bytes", code: "sys.stdout.buffer.write(b'raw\\n');", stdout: "raw\n"},
+	{name: "the buffer of a C library", code: "import ctypes\nctypes.CDLL(None).printf(b'c');", stdout: "c"},
+	{name: "the buffer of a C library again", code: "ctypes.CDLL(None).printf(b'c\\n');", stdout: "c\n"},
 	{name: "not ASCII", code: "print('é😀'); 'ü😀\\ud800\"\\\\'", stdout: "é😀\n", result: "~ü😀"},
 	{
 		name: "a stream that cannot flush", code: "class Tee:\n    def write(self, text): sys.__stdout__.write(text)\nsys.stdout = Tee()\nprint('tee')\n!echo shell\ndisplay(1)",

@@ -211,12 +211,12 @@ function program(order) {
   process.on('uncaughtExceptionMonitor', (err) => {
     failure = describe(err);
     const handled = process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback();
-    uncaught = handled ? undefined : failure.traceback + '\n';
+    uncaught = handled ? undefined : traceOf(err) + '\n';
   });
 
   function fail(err) {
     failure = describe(err);
-    writeOut(2, failure.traceback + '\n');
+    writeOut(2, traceOf(err) + '\n');
     process.exitCode = 1;
   }
 
@@ -316,14 +316,23 @@ function onExit(idle, f) {
   Object.defineProperty(process, 'emit', { value: wrapped, writable: true, configurable: true, enumerable: false });
 }
 
+// describe returns the fields of a failure, with limited lengths.
 function describe(err) {
-  const isError = err instanceof Error || (err && typeof err.stack === 'string');
-  const trace = isError ? String(err.stack).split('\n').filter((l) => !l.includes(driverPrefix)).join('\n') : String(err);
+  const isError = hasStack(err);
   return {
     name: String((isError && err.name) || 'Error'),
     message: String(isError ? err.message : err).slice(0, 4000),
-    traceback: trace.slice(-20000),
+    traceback: traceOf(err).slice(-20000),
   };
+}
+
+function hasStack(err) {
+  return err instanceof Error || (err && typeof err.stack === 'string');
+}
+
+// traceOf returns the whole stack of an error, without the driver's frames.
+function traceOf(err) {
+  return hasStack(err) ? String(err.stack).split('\n').filter((l) => !l.includes(driverPrefix)).join('\n') : String(err);
 }
 
 function anyArtifacts() {

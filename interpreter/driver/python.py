@@ -654,6 +654,40 @@ def release(module):
             ignore_errors(thing.flush)
     for stream in (sys.stdout, sys.stderr):
         ignore_errors(lambda: stream.flush())
+    ignore_errors(Libraries.flush)
+
+
+class Libraries:
+    """The standard output of C libraries, which has a buffer of its own. Only a
+    module that is not Python's can have written to it."""
+
+    looked = 0  # the number of modules that were searched
+    flush_stdout = None
+
+    @classmethod
+    def flush(cls):
+        if cls.flush_stdout is None:
+            if len(sys.modules) == cls.looked:
+                return
+            cls.looked = len(sys.modules)
+            if "ctypes" not in sys.modules and not any(map(cls.foreign, list(sys.modules.values()))):
+                return
+            import ctypes
+
+            library = ctypes.CDLL(None)
+            # Not fflush(NULL): it would wait for a thread that reads from another stream.
+            stdout = ctypes.c_void_p.in_dll(library, "stdout")
+            cls.flush_stdout = lambda: library.fflush(stdout)
+        cls.flush_stdout()
+
+    @staticmethod
+    def foreign(module):
+        try:
+            # Not getattr, which would load a lazy module.
+            file = object.__getattribute__(module, "__dict__").get("__file__")
+        except Exception:
+            return False
+        return isinstance(file, str) and file.endswith(".so") and "/lib-dynload/" not in file
 
 
 def list_directory(path):

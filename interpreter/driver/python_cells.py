@@ -102,6 +102,7 @@ def flush():
     # A cell may have replaced a stream with an object without flush.
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         driver.ignore_errors(lambda: stream.flush())
+    driver.ignore_errors(driver.Libraries.flush)
 
 
 class StdinNotImplementedError(NotImplementedError):
