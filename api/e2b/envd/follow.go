@@ -52,13 +52,20 @@ func (s processes) follow(ctx context.Context, c *call, f subscription) error {
 	p := newKeepaliveSender(within, c.every, func() error {
 		return f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}})
 	})
+	text := characters{most: maxPipeInput, send: f.output, later: func(flush func() error) {
+		time.AfterFunc(maxCharacterWait, func() { _ = p.do(flush) }) // do keeps the error
+	}}
 	err := s.processesOf(c).Attach(p.ctx, f.pid, f.from, func(ev brig.ProcessEvent) error {
 		if ev.End != nil {
 			end = ev.End
 			return nil
 		}
-		return p.do(func() error { return f.output(ev) })
+		if f.terminal {
+			return p.do(func() error { return f.terminalOutput(ev.Output) })
+		}
+		return p.do(func() error { return text.add(ev.From, ev.Output) })
 	})
+	_ = p.do(text.flush) // stop returns the error
 	if p.stop() != nil {
 		return nil // the client has disconnected
 	}
@@ -104,23 +111,20 @@ func (e *Envd) interrupted(ctx, within context.Context, err error) error {
 	return e.failure(ctx, err)
 }
 
-// output sends a process's output in events of limited size.
-func (f subscription) output(ev brig.ProcessEvent) error {
-	most := maxPipeInput
-	if f.terminal {
-		most = maxTerminalInput
+// output sends output of a process.
+func (f subscription) output(from brig.From, data []byte) error {
+	d := &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Stdout{Stdout: data}}
+	if from == brig.FromStderr {
+		d.Output = &pb.ProcessEvent_DataEvent_Stderr{Stderr: data}
 	}
-	for data := ev.Output; len(data) > 0; {
-		n := min(len(data), most)
-		d := &pb.ProcessEvent_DataEvent{}
-		switch {
-		case f.terminal:
-			d.Output = &pb.ProcessEvent_DataEvent_Pty{Pty: data[:n]}
-		case ev.From == brig.FromStderr:
-			d.Output = &pb.ProcessEvent_DataEvent_Stderr{Stderr: data[:n]}
-		default:
-			d.Output = &pb.ProcessEvent_DataEvent_Stdout{Stdout: data[:n]}
-		}
+	return f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: d}})
+}
+
+// terminalOutput sends output of a terminal in events of limited size.
+func (f subscription) terminalOutput(data []byte) error {
+	for len(data) > 0 {
+		n := min(len(data), maxTerminalInput)
+		d := &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Pty{Pty: data[:n]}}
 		if err := f.send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: d}}); err != nil {
 			return err
 		}

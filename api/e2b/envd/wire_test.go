@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/brig-run/brig"
 )
@@ -170,6 +171,64 @@ func TestStart(t *testing.T) {
 	if code, body := unary(t, srv.URL, "/process.Process/List", `{}`); code != 200 ||
 		body != `{"processes":[{"config":{"cmd":"/bin/bash","args":["-l","-c","echo hi"],"envs":{"A":"1"},"cwd":"/tmp"},"pid":42},{"config":{"cmd":"/bin/bash","cwd":"/root"},"pid":42,"tag":"x"}]}` {
 		t.Errorf("list: %d %s", code, body)
+	}
+}
+
+// Events end at the ends of characters, and bytes that are no characters are sent as they
+// are, at the latest at the end.
+func TestCharactersOfEvents(t *testing.T) {
+	const text = "ü€😀"
+	for _, c := range []struct {
+		what   string
+		output []string // of stdout, except those that begin with "!"
+		want   string
+		events int
+	}{
+		{"characters in pieces", []string{text[:1], text[1:3], text[3:6], text[6:]}, text, 3},
+		{"a long output", []string{"x" + strings.Repeat(text, 10000)}, "x" + strings.Repeat(text, 10000), 3},
+		{"no text", []string{"\xff\xfe", "\x80\xf0", "\xf0"}, "\xff\xfe\x80\xf0\xf0", 4},
+		{"the beginning of a character", []string{"a\xe2"}, "a\xe2", 2},
+		{"both streams", []string{"\xe2", "!\xc3", "\x82\xac", "!\xbc"}, "€ü", 2},
+	} {
+		s := newStub()
+		srv := serve(t, s)
+		var evs []brig.ProcessEvent
+		for _, o := range c.output {
+			ev := brig.ProcessEvent{Output: []byte(o), From: brig.FromStdout}
+			if rest, ok := strings.CutPrefix(o, "!"); ok {
+				ev = brig.ProcessEvent{Output: []byte(rest), From: brig.FromStderr}
+			}
+			evs = append(evs, ev)
+		}
+		s.attach = scriptEvents(append(evs, brig.ProcessEvent{End: &brig.Result{Done: true}})...)
+		res := stream(t, srv.URL, "/process.Process/Start", `{"process":{"cmd":"x"}}`)
+		defer res.Body.Close()
+		var got []byte
+		events := 0
+		for {
+			m, err := next(res.Body)
+			if err != nil {
+				break
+			}
+			var in struct {
+				Event struct {
+					Data struct{ Stdout, Stderr []byte }
+				}
+			}
+			if err := json.Unmarshal([]byte(strings.TrimPrefix(m, "!")), &in); err != nil {
+				t.Fatal(err)
+			}
+			data := append(in.Event.Data.Stdout, in.Event.Data.Stderr...)
+			if got = append(got, data...); len(data) > 0 {
+				events++
+			}
+			if utf8.ValidString(c.want) && !utf8.Valid(data) {
+				t.Errorf("%s: an event has a part of a character: %.20q…%q", c.what, data, data[max(len(data)-4, 0):])
+			}
+		}
+		if string(got) != c.want || events > c.events {
+			t.Errorf("%s: %d bytes in %d events, want %d in %d", c.what, len(got), events, len(c.want), c.events)
+		}
 	}
 }
 

@@ -1,0 +1,78 @@
+package envd
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"github.com/brig-run/brig"
+)
+
+// maxCharacterWait is how long the beginning of a character waits for its rest. Output
+// that is not UTF-8 has no rest.
+const maxCharacterWait = 100 * time.Millisecond
+
+// characters divides the output of a process into events that end at the ends of
+// characters, because older clients decode each event by itself. Output that is not UTF-8
+// passes unchanged. Its caller serializes the calls.
+type characters struct {
+	most int // bytes of an event
+	send func(from brig.From, data []byte) error
+	// later calls its argument after maxCharacterWait, serialized with the other calls.
+	later func(func() error)
+
+	held map[brig.From][]byte
+}
+
+// add sends output, except the beginning of a character at its end.
+func (c *characters) add(from brig.From, data []byte) error {
+	if held := c.held[from]; len(held) > 0 {
+		data = append(held, data...)
+		delete(c.held, from)
+	}
+	for len(data) > 0 {
+		n := min(len(data), c.most)
+		if cut := n - beginningOfCharacter(data[:n]); cut > 0 {
+			n = cut
+		} else if n == len(data) { // nothing but the beginning of a character
+			return c.hold(from, data)
+		}
+		if err := c.send(from, data[:n]); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+func (c *characters) hold(from brig.From, data []byte) error {
+	if c.held == nil {
+		c.held = map[brig.From][]byte{}
+	}
+	c.held[from] = append([]byte(nil), data...)
+	c.later(c.flush)
+	return nil
+}
+
+// flush sends what waits for the rest of its character.
+func (c *characters) flush() error {
+	for from, data := range c.held {
+		delete(c.held, from)
+		if err := c.send(from, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beginningOfCharacter returns the length of an incomplete character at the end of data.
+func beginningOfCharacter(data []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
+		if tail := data[len(data)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
