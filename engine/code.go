@@ -151,6 +151,7 @@ type codeRun struct {
 	on        func(brig.CodeEvent) error
 	out, err  *capture
 	size      int // total size of the outputs
+	leftOut   int // number of values that are not in the result
 	begin     time.Time
 	announced bool             // the started event has been passed on
 	early     []brig.CodeEvent // output that was read before the started event
@@ -227,6 +228,7 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	// accesses the result.
 	r.signals.Wait()
 	r.res.Duration = time.Since(r.begin)
+	_, _ = r.err.Write(leftOutNote(r.leftOut)) // Write never fails
 	r.res.Stdout, r.res.Stderr = r.out.output(), r.err.output()
 	r.c.mu.Lock()
 	r.c.info.Count = r.res.Count
@@ -343,6 +345,8 @@ func (r *codeRun) addValue(m *interpreter.Message) *brig.Rich {
 	if fitsLimits(rich, len(r.res.Outputs), r.size+size) {
 		r.size += size
 		r.res.Outputs = append(r.res.Outputs, rich)
+	} else {
+		r.leftOut++
 	}
 	return &rich
 }

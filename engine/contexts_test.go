@@ -75,6 +75,9 @@ func TestResultFollowsManyDisplays(t *testing.T) {
 			t.Errorf("told of %d outputs, %v", told, err)
 		}
 		res := run(many)
+		if note := string(res.Stderr.Head); !strings.HasPrefix(note, "brig: 11 values are left out of the result") {
+			t.Errorf("standard error does not say what is left out: %q", note)
+		}
 		if len(res.Outputs) != brig.MaxOutputs || mainValue(res) != "here" {
 			t.Errorf("%d outputs, the result is %q", len(res.Outputs), mainValue(res))
 		}

@@ -66,6 +66,9 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 		m.session.Rest(begin.Add(min(a.res.Duration+wire.TailTime, j.cmd.Timeout)), wire.TailSize, a.output)
 	}
 	endStep(s, err)
+	if a.step != nil && a.step.leftOut > 0 {
+		a.output(brig.FromStderr, leftOutNote(a.step.leftOut))
+	}
 	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()
 	violation, violated := errors.AsType[*interpreter.ViolationError](err)
 	if err := a.setResult(ctx, end, err); err != nil {

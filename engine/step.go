@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/brig-run/brig"
@@ -53,6 +54,7 @@ func checkState(state []byte) error {
 type stepRun struct {
 	outputs []brig.Rich
 	size    int
+	leftOut int // number of values that are not in outputs
 	failure *brig.ProgramError
 	// packages lists the packages that the step started with, and the requested
 	// packages that the driver has installed since. requested lists the
@@ -79,6 +81,8 @@ func (s *stepRun) message(m *interpreter.Message) {
 		if fitsLimits(rich, len(s.outputs), s.size+size) {
 			s.size += size
 			s.outputs = append(s.outputs, rich)
+		} else {
+			s.leftOut++
 		}
 	case "error":
 		if s.failure == nil {
@@ -106,6 +110,15 @@ func fitsLimits(rich brig.Rich, count, size int) bool {
 		most--
 	}
 	return count < most && size <= brig.MaxOutputSize
+}
+
+// leftOutNote returns the line on standard error about n values that are not in a result.
+func leftOutNote(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, "brig: %d values are left out of the result, which has at most %d values and %s; save them to files\n",
+		n, brig.MaxOutputs, brig.FormatBytes(brig.MaxOutputSize))
 }
 
 // outcome returns the outcome of a step. It omits a state that the next step

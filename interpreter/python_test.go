@@ -361,10 +361,16 @@ func TestPythonLongForms(t *testing.T) {
 			"Long(text='short', html='y' * (9 << 20))":              {"text/plain": 5},
 			"Long(text='\u00e9' * (1 << 20), html='y' * (7 << 20))": {"text/plain": 2 << 20, "text/html": 7 << 20, "text/markdown": 7 << 20, "image/svg+xml": 7 << 20},
 		} {
-			said, _, _ := d.cell(code)
+			said, _, stderr := d.cell(code)
 			results := find(said, "result")
 			if len(results) != 1 {
 				t.Fatalf("%s: no result", code)
+			}
+			for _, mime := range []string{"text/html", "image/svg+xml"} {
+				note := strings.Contains(stderr, "brig: "+mime+" of a value is left out")
+				if given := strings.Contains(code, "html="); note != (given && results[0].Data[mime] == nil) {
+					t.Errorf("%s: %s is %d bytes, and standard error is %q", code, mime, len(results[0].Data[mime]), stderr)
+				}
 			}
 			whole := 0
 			for mime := range results[0].Data {

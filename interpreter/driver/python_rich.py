@@ -14,6 +14,8 @@ MAX_FORM = 8 << 20
 # ends a driver that sends twice as much at once.
 MAX_BUNDLE = 30 << 20
 
+LEFT_OUT = "brig: %s of a value is left out, because it is too large to display (%d bytes); save it to a file\n"
+
 METHODS = {
     "text/html": "_repr_html_",
     "text/markdown": "_repr_markdown_",
@@ -71,7 +73,8 @@ def text(value):
 
 
 def encode_bundle(found):
-    """Encode a MIME bundle for a message: binary data as base64, JSON as JSON."""
+    """Encode a MIME bundle for a message: binary data as base64, JSON as JSON.
+    Report on standard error what is left out."""
     out, left = {}, MAX_BUNDLE
     for mime, form in sorted(found.items(), key=lambda item: item[0] != "text/plain"):
         try:
@@ -82,6 +85,8 @@ def encode_bundle(found):
                 form = "%s… (%d characters)" % (form[: MAX_FORM // 12], len(form))
             if len(form) <= MAX_FORM and size(form) <= left:
                 out[mime], left = form, left - size(form)
+            elif not mime.endswith("json"):  # JSON is only another form of what is displayed
+                driver.ignore_errors(lambda: sys.__stderr__.write(LEFT_OUT % (mime, len(form))))
         except (TypeError, ValueError, RecursionError):
             pass
     return out
