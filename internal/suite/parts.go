@@ -188,6 +188,7 @@ func Areas() []Area {
 		{"e2e/oidc", []string{"hostile"}},
 		{"e2e/openapi", []string{"core"}},
 		{"e2e/probe", []string{"hostile", "egress"}},
+		{"e2e/python", []string{"clients"}},
 		{"e2e/smolagents", []string{"clients"}},
 		{"e2e/testdata", []string{"hostile", "install"}},
 	}
