@@ -173,6 +173,7 @@ func Areas() []Area {
 		{"internal/mutants", nil},
 		{"internal/nofollow", []string{"core", "hostile", "docker"}},
 		{"internal/outbound", []string{"providers"}},
+		{"internal/peersock", []string{"core", "hostile"}},
 		{"internal/prefilter", []string{"hostile"}},
 		{"internal/race", []string{"race"}},
 		{"internal/seal", []string{"egress"}},

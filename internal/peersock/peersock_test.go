@@ -1,0 +1,175 @@
+package peersock
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig/internal/testenv"
+)
+
+const name = "test.sock"
+
+// listen listens in a folder and accepts all connections until the test ends.
+func listen(t *testing.T, dir string) *net.UnixListener {
+	t.Helper()
+	ln, err := Listen(t.Context(), dir, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acceptAll(t, ln)
+	return ln
+}
+
+func acceptAll(t *testing.T, ln net.Listener) {
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+		}
+	}()
+}
+
+// TestMode checks that only the owner can connect, from the first moment, also
+// with a permissive umask.
+func TestMode(t *testing.T) {
+	dir := t.TempDir()
+	defer unix.Umask(unix.Umask(0))
+	listen(t, dir)
+	if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	// The control: a usual listener.
+	ln, err := net.Listen("unix", filepath.Join(dir, "usual"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if info, err := os.Stat(filepath.Join(dir, "usual")); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("the control has %v, %v", info.Mode(), err)
+	}
+}
+
+// TestLongFolder checks that the folder's path may be longer than a socket
+// address. The control is a usual listener there.
+func TestLongFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 100), strings.Repeat("e", 100))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, dir)
+	c, err := Dial(t.Context(), dir, name, os.Geteuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if ln, err := net.Listen("unix", filepath.Join(dir, "usual")); err == nil {
+		ln.Close()
+		t.Error("the control listens: the path is not long")
+	}
+	// The longest path that fits, and one byte more.
+	top := t.TempDir()
+	for _, size := range []int{maxPath, maxPath + 1} {
+		n := size - len(top) - len(name) - 2
+		if n < 1 {
+			t.Skip("the folder for temporary files has a long path")
+		}
+		dir := filepath.Join(top, strings.Repeat("f", n))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		listen(t, dir)
+		c, err := Dial(t.Context(), dir, name, os.Geteuid())
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		c.Close()
+	}
+}
+
+// TestStaleSocket checks that the socket of a process that is gone is replaced,
+// and another file in its place is not.
+func TestStaleSocket(t *testing.T) {
+	dir := t.TempDir()
+	listen(t, dir).Close()
+	if _, err := Dial(t.Context(), dir, name, os.Geteuid()); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("without a listener: %v", err)
+	}
+	listen(t, dir)
+	c, err := Dial(t.Context(), dir, name, os.Geteuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	file := filepath.Join(dir, name)
+	if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte("mine"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(t.Context(), dir, name); !errors.Is(err, ErrNotSocket) {
+		t.Errorf("in the place of a file: %v", err)
+	}
+	if b, err := os.ReadFile(file); err != nil || string(b) != "mine" {
+		t.Errorf("the file is %q, %v", b, err)
+	}
+}
+
+// TestListenerOfAnotherUser checks that a client connects to no listener of
+// another user. The control is a listener of its own.
+func TestListenerOfAnotherUser(t *testing.T) {
+	dir := testenv.OpenDir(t)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	var ln net.Listener
+	if err := testenv.AsUser(t, testenv.OtherUser, func() (err error) {
+		ln, err = Listen(t.Context(), dir, name)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	acceptAll(t, ln)
+	_, err := Dial(t.Context(), dir, name, os.Geteuid())
+	if peer, ok := errors.AsType[*PeerError](err); !ok || peer.UID != testenv.OtherUser {
+		t.Errorf("the listener of another user: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, dir)
+	c, err := Dial(t.Context(), dir, name, os.Geteuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+// TestTrusted checks which peers are trusted. The overflow ID is not, even if it
+// is the process's own: it stands for every user of other user namespaces.
+func TestTrusted(t *testing.T) {
+	for _, c := range []struct {
+		peer, uid int
+		want      bool
+	}{
+		{1000, 1000, true},
+		{0, 0, true},
+		{0, 1000, true},
+		{1001, 1000, false},
+		{1000, 0, false},
+		{overflowUID(), 1000, false},
+		{overflowUID(), overflowUID(), false},
+	} {
+		if got := Trusted(c.peer, c.uid); got != c.want {
+			t.Errorf("peer %d for user %d: %v", c.peer, c.uid, got)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+)
+
+// OtherUser is the ID of a user that owns no file and no process of the tests.
+const OtherUser = 61_111
+
+// AsUser calls f with the rights of another user: the system calls that f makes
+// itself have the user's ID, for example to listen on a socket or to connect.
+// Those of other goroutines have not. It skips a test that does not run as root.
+func AsUser(t testing.TB, uid int, f func() error) error {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to act as another user")
+	}
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		// The function of package syscall would change all threads.
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+			result <- fmt.Errorf("become user %d: %w", uid, errno)
+			return
+		}
+		result <- f()
+	}()
+	return <-result
+}
+
+// OpenDir returns a temporary folder that every user can enter. The folders
+// above a test's own one may be closed to other users.
+func OpenDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "brig-open-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
