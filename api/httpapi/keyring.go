@@ -57,6 +57,10 @@ type Keyring struct {
 	// Clock decides whether cached credentials have ended. Default time.Now. Set
 	// it before use.
 	Clock brig.Clock
+	// Owner returns the current actor of programs that connect over the server's
+	// Unix socket (see FromOwner). Default: they need a credential like all
+	// others. Set it before use.
+	Owner func(context.Context) (brig.Actor, error)
 
 	mu            sync.Mutex // guards the fields below
 	cache         map[[32]byte]cachedKey

@@ -137,10 +137,11 @@ const (
 )
 
 // NewServer returns a server for h with the limits of every API. The caller
-// listens, serves and shuts it down.
+// listens, on TCP or on a Unix socket, serves and shuts it down.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           rejectPeers(h),
+		ConnContext:       withPeer,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,

@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/peersock"
+)
+
+type peerKey struct{}
+
+// withPeer is the ConnContext of every server. For a connection over a Unix
+// socket, it records whether the peer is a process of the server's own user or
+// of root.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	uid, err := peersock.UID(u)
+	return context.WithValue(ctx, peerKey{}, err == nil && peersock.Trusted(uid, os.Geteuid()))
+}
+
+// rejectPeers rejects connections over a Unix socket from other users, whatever
+// credentials they send. The mode of the socket rejects them first, unless
+// somebody has changed it.
+func rejectPeers(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if trusted, local := r.Context().Value(peerKey{}).(bool); local && !trusted {
+			w.Header().Set("Connection", "close")
+			fail(w, r, brig.Errorf(brig.PermissionDenied, "this socket is only for the user who runs the server, and for root").
+				WithHint("run the command as that user, or use the server's URL with an API key"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// FromOwner reports whether a program of the server's own user or of root sent r
+// over the server's Unix socket. A request of a browser never does, although a
+// program can forward connections to the socket.
+func FromOwner(r *http.Request) bool {
+	trusted, _ := r.Context().Value(peerKey{}).(bool)
+	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Cookie"} {
+		trusted = trusted && len(r.Header.Values(name)) == 0
+	}
+	return trusted
+}
+
+// owner returns the proof of a request for which FromOwner reports true.
+func (k *Keyring) owner(r *http.Request) (Proof, error) {
+	return k.verify(r, Proof{name: sha256.Sum256([]byte("\x00owner")), check: k.Owner})
+}

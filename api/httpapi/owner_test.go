@@ -1,0 +1,152 @@
+package httpapi_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/internal/peersock"
+	"github.com/brig-run/brig/internal/testenv"
+)
+
+const (
+	ownerSocket = "owner.sock"
+	ownersKey   = "brig_0123456789012345678901234567890123456789"
+)
+
+// oneKey knows ownersKey.
+type oneKey struct{}
+
+func (oneKey) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) {
+	if hash != sha256.Sum256([]byte(ownersKey)) {
+		return brig.Actor{}, brig.Errorf(brig.Unauthenticated, "unknown key")
+	}
+	return brig.Actor{Name: "holder", Role: brig.Viewer}, nil
+}
+
+// serveOwner serves the name of the caller on the socket of a folder and on TCP.
+func serveOwner(t *testing.T, dir string) (tcp string) {
+	t.Helper()
+	ring := httpapi.NewKeyring(oneKey{})
+	ring.Owner = func(context.Context) (brig.Actor, error) { return brig.Actor{Name: "owner", Role: brig.Operator}, nil }
+	log := slog.New(slog.DiscardHandler)
+	srv := httpapi.NewServer(httpapi.Wrap(log, nil, httpapi.Guard(nil, "", httpapi.Auth(ring, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, brig.ActorFrom(r.Context()).Name)
+	})))), log)
+	local, err := peersock.Listen(t.Context(), dir, ownerSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ln := range []net.Listener{local, ln} {
+		go func() { _ = srv.Serve(ln) }()
+	}
+	t.Cleanup(func() { _ = srv.Close() })
+	return ln.Addr().String()
+}
+
+// askOwner sends a request over a connection, and returns status and body.
+func askOwner(t *testing.T, dial func() (net.Conn, error), header http.Header) (int, string) {
+	t.Helper()
+	c := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(context.Context, string, string) (net.Conn, error) { return dial() },
+	}}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header = header
+	if host := header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	resp, err := c.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
+
+// TestOwnerNeedsNoKey checks who a request over the socket comes from: from the
+// owner, unless it has a credential of its own or is a browser's. Over TCP, it
+// never comes from the owner.
+func TestOwnerNeedsNoKey(t *testing.T) {
+	dir := t.TempDir()
+	tcp := serveOwner(t, dir)
+	for name, c := range map[string]struct {
+		header      http.Header
+		local, over string // the caller over the socket and over TCP; empty if the request is rejected
+	}{
+		"no credential":          {http.Header{}, "owner", ""},
+		"a key":                  {http.Header{"Authorization": {"Bearer " + ownersKey}}, "holder", "holder"},
+		"a wrong key":            {http.Header{"Authorization": {"Bearer " + strings.ToUpper(ownersKey)}}, "", ""},
+		"an empty key":           {http.Header{"Authorization": {""}}, "", ""},
+		"a cookie":               {http.Header{"Cookie": {"brig_session=x"}}, "", ""},
+		"a page of this server":  {http.Header{"Origin": {"http://localhost"}}, "", ""},
+		"a fetch of this server": {http.Header{"Sec-Fetch-Site": {"same-origin"}}, "", ""},
+		"an address bar":         {http.Header{"Sec-Fetch-Site": {"none"}}, "", ""},
+		"a page of another site": {http.Header{"Origin": {"http://evil.test"}}, "", ""},
+		"another host name":      {http.Header{"Host": {"evil.test"}}, "", ""},
+	} {
+		for way, x := range map[string]struct {
+			dial func() (net.Conn, error)
+			want string
+		}{
+			"socket": {func() (net.Conn, error) { return net.Dial("unix", filepath.Join(dir, ownerSocket)) }, c.local},
+			"TCP":    {func() (net.Conn, error) { return net.Dial("tcp", tcp) }, c.over},
+		} {
+			status, body := askOwner(t, x.dial, c.header)
+			if x.want == "" && status < 400 || x.want != "" && (status != 200 || body != x.want) {
+				t.Errorf("%s over %s: %d %s, want %q", name, way, status, body, x.want)
+			}
+		}
+	}
+}
+
+// TestSocketRejectsOtherUsers checks that a process of another user is rejected,
+// whatever credential it has, although the socket's mode lets it connect. The
+// controls are the same requests of the server's own user.
+func TestSocketRejectsOtherUsers(t *testing.T) {
+	dir := testenv.OpenDir(t)
+	serveOwner(t, dir)
+	file := filepath.Join(dir, ownerSocket)
+	dialAs := func(uid int) func() (net.Conn, error) {
+		return func() (c net.Conn, err error) {
+			err = testenv.AsUser(t, uid, func() (err error) { c, err = net.Dial("unix", file); return err })
+			return c, err
+		}
+	}
+	if c, err := dialAs(testenv.OtherUser)(); err == nil {
+		c.Close()
+		t.Error("the socket's mode lets another user connect")
+	}
+	if err := os.Chmod(file, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for name, header := range map[string]http.Header{"no credential": {}, "a key": {"Authorization": {"Bearer " + ownersKey}}} {
+		if status, body := askOwner(t, dialAs(testenv.OtherUser), header); status != 403 || !strings.Contains(body, "only for the user who runs the server") {
+			t.Errorf("another user with %s: %d %s", name, status, body)
+		}
+		if status, body := askOwner(t, dialAs(0), header); status != 200 {
+			t.Errorf("the control with %s: %d %s", name, status, body)
+		}
+	}
+}
