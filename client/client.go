@@ -34,6 +34,8 @@ type Options struct {
 	URL string
 	// Key is the caller's API key.
 	Key string
+	// Name names the server in errors. Default: URL.
+	Name string
 	// InsecureHTTP allows plain HTTP to other machines.
 	InsecureHTTP bool
 	// HTTP sends the requests. Default: a client without a timeout, because the
@@ -65,6 +67,7 @@ type server struct{ *conn }
 // conn sends requests to the server.
 type conn struct {
 	base, key    string
+	name         string // of the server, for errors
 	http         *http.Client
 	retryTimeout time.Duration
 }
@@ -76,7 +79,8 @@ func New(o Options) (*Client, error) {
 	if err := checkAddress(o); err != nil {
 		return nil, err
 	}
-	c := &conn{base: strings.TrimRight(o.URL, "/"), key: o.Key, http: httpClient(o.HTTP), retryTimeout: cmp.Or(o.RetryTimeout, defaultRetryTimeout)}
+	base := strings.TrimRight(o.URL, "/")
+	c := &conn{base: base, key: o.Key, name: cmp.Or(o.Name, base), http: httpClient(o.HTTP), retryTimeout: cmp.Or(o.RetryTimeout, defaultRetryTimeout)}
 	return &Client{c, sandboxes{c}, server{c}}, nil
 }
 
@@ -192,7 +196,7 @@ func (c *conn) connectionError(ctx context.Context, message string, err error) e
 		err = e.Err // without the URL of the call, which is in the hint
 	}
 	return brig.Errorf(brig.ConnectionFailed, "%s", message).Because(err).
-		WithHint("check that a server runs at %s; brig serve starts one", c.base)
+		WithHint("check that a server runs at %s; brig serve starts one", c.name)
 }
 
 // responseError restores the error from a response.
@@ -200,8 +204,8 @@ func (c *conn) responseError(resp *http.Response) error {
 	var answer v1.ErrorAnswer
 	err := json.NewDecoder(io.LimitReader(resp.Body, maxError)).Decode(&answer)
 	if err != nil || answer.Error.Kind == "" {
-		return brig.Errorf(brig.ConnectionFailed, "%s is not a Brig server (HTTP %d)", c.base, resp.StatusCode).Because(err).
-			WithHint("check that a server runs at %s; brig serve starts one", c.base)
+		return brig.Errorf(brig.ConnectionFailed, "%s is not a Brig server (HTTP %d)", c.name, resp.StatusCode).Because(err).
+			WithHint("check that a server runs at %s; brig serve starts one", c.name)
 	}
 	told := restore(answer.Error)
 	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && told.Kind == brig.RateLimited {

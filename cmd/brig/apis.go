@@ -96,14 +96,12 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 	// count across all APIs.
 	ring := httpapi.NewKeyring(e)
 	ring.Cookie.Secure = strings.HasPrefix(cfg.URL, "https://")
-	ring.Clock = clock
+	ring.Clock, ring.Owner = clock, folderOwner(dir, e)
 	tools, err := mcp.New(ctx, mcp.Options{Service: e, Keys: ring, Log: log, Registry: seen, Hosts: in.hosts, Version: version.String()})
 	if err != nil {
 		return nil, err
 	}
-	link := &signInLink{service: e, key: func() string { return keyOf(dir) }, cookie: ring.Cookie, clock: clock, actor: func(ctx context.Context) (brig.Actor, error) {
-		return e.KeyByID(ctx, fileKeyID(keyOf(dir)))
-	}}
+	link := &signInLink{service: e, key: func() string { return keyOf(dir) }, cookie: ring.Cookie, clock: clock, actor: ring.Owner}
 	data := envd.New(envd.Options{Service: e, Log: log, Metrics: used.sandbox, Clock: clock})
 	notebooks.Service, notebooks.Keys, notebooks.Log, notebooks.Registry = e, ring, log, seen
 	notebooks.Bounds, notebooks.Hosts = cfg.bounds(), in.hosts

@@ -192,10 +192,7 @@ func abuseRow(r *report, a abuse, quiet, under *victims, w *abuseWatch, counts m
 // the default quota. The attacker's quota also allows only abuseSandboxes
 // sandboxes.
 func (l *lab) abuseTenants(ctx context.Context, s *chaos.Server, a abuse) (*client.Client, *abuseOrder, error) {
-	addr, _, err := l.address()
-	if err != nil {
-		return nil, nil, err
-	}
+	addr := announcementOf(l.dir)
 	root, ok := s.Service.(*client.Client)
 	if !ok {
 		return nil, nil, fmt.Errorf("the server's client is a %T", s.Service)
@@ -207,6 +204,7 @@ func (l *lab) abuseTenants(ctx context.Context, s *chaos.Server, a abuse) (*clie
 			return nil, nil, err
 		}
 	}
+	var err error
 	key := func(tenant string, role brig.Role) string {
 		k, keyErr := root.CreateKey(ctx, brig.KeySpec{Name: role.String(), Tenant: tenant, Role: role})
 		if keyErr != nil {

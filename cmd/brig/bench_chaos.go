@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -108,45 +106,28 @@ func (l *lab) start(ctx context.Context) (*chaos.Server, error) {
 	return nil, errors.Join(errors.New("the server is not ready after a minute"), s.Kill())
 }
 
-// address returns the announcement of a server, and its API key.
-func (l *lab) address() (a announcement, key string, err error) {
-	b, err := os.ReadFile(filepath.Join(l.dir, serverFile))
-	if err == nil {
-		err = json.Unmarshal(b, &a)
-	}
-	k, keyErr := os.ReadFile(filepath.Join(l.dir, keyFile))
-	return a, strings.TrimSpace(string(k)), errors.Join(err, keyErr)
-}
-
-// request creates a request to the current server.
-func (l *lab) request(ctx context.Context, path string) (*http.Request, error) {
-	a, key, err := l.address()
+// get requests a path from the current server.
+func (l *lab) get(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, socketURL+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL+path, nil)
-	if err == nil {
-		req.Header.Set("Authorization", "Bearer "+key)
-	}
-	return req, err
+	t := socketTransport(l.dir)
+	t.DisableKeepAlives = true
+	return t.RoundTrip(req)
 }
 
 // ready reports whether a server is ready, and sets its Service if so.
 func (l *lab) ready(ctx context.Context, s *chaos.Server) bool {
-	a, key, err := l.address()
-	if err != nil || a.PID != s.PID {
+	if announcementOf(l.dir).PID != s.PID {
 		return false // there is no announcement, or that of an earlier server
 	}
-	req, err := l.request(ctx, "/readyz")
-	if err != nil {
-		return false
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := l.get(ctx, "/readyz")
 	if err != nil {
 		return false
 	}
 	resp.Body.Close()
-	svc, err := client.New(client.Options{URL: a.URL, Key: key})
+	svc, err := client.New(throughSocket(l.dir))
 	s.Service = svc
 	return err == nil && resp.StatusCode == http.StatusOK
 }

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -87,11 +86,7 @@ func (c benchCommands) printSoak(howLong time.Duration, r *chaos.SoakReport) err
 // goroutines returns the number of goroutines that a server reports. It returns
 // 0 if the server does not report it.
 func (l *lab) goroutines(ctx context.Context) int {
-	req, err := l.request(ctx, "/metrics")
-	if err != nil {
-		return 0
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := l.get(ctx, "/metrics")
 	if err != nil {
 		return 0
 	}

@@ -82,8 +82,8 @@ const lockTimeout = 3 * time.Second
 
 // acquireLock takes the data folder's lock and removes the previous owner's
 // announcement. Otherwise, clients would trust that announcement under the new
-// lock, and send the API key to another program at its address. acquireLock waits
-// for the lock of an owner that has just died.
+// lock, and take its address for that of a server. acquireLock waits for the lock
+// of an owner that has just died.
 func acquireLock(dir string) (*os.File, error) {
 	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(20 * time.Millisecond) {
 		lock, err := tryLock(dir)

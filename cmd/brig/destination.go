@@ -16,8 +16,9 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// destination returns the URL and the API key of the server to use. The URL is
-// empty if there is no server.
+// destination returns how to reach the server to use: at a URL with the key that
+// the user has specified, or through the socket of the data folder, without a
+// key. The URL is empty if there is no server.
 func (c *cli) destination(dir string) (client.Options, error) {
 	o := client.Options{URL: c.url, Key: cmp.Or(c.key, os.Getenv("BRIG_API_KEY")), InsecureHTTP: c.insecureHTTP}
 	if o.URL != "" && o.Key != "" {
@@ -30,23 +31,24 @@ func (c *cli) destination(dir string) (client.Options, error) {
 			return o, err
 		}
 	}
-	if o.URL == "" {
+	if o.Key != "" || o.URL == "" && served == "" {
 		o.URL = served
-	}
-	if o.URL == "" || o.Key != "" {
 		return o, nil
+	}
+	// The folder's key never leaves the folder: whoever listens at the announced
+	// address may not be the server.
+	through := throughSocket(dir)
+	if o.URL == "" {
+		return through, nil
+	}
+	if path, ours := announcedAs(o.URL, served); ours {
+		through.URL += path
+		return through, nil
 	}
 	if _, err := client.New(o); err != nil {
 		return o, err // report an invalid URL as such
 	}
-	// The folder's key grants full access to its server, so no other server may
-	// receive it.
-	at, ours := announcedAs(o.URL, served)
-	if !ours {
-		return o, noKeyFor(o.URL, served)
-	}
-	o.URL, o.Key = at, keyOf(dir)
-	return o, nil
+	return o, noKeyFor(o.URL, served)
 }
 
 // noKeyFor returns the error for a server other than the data folder's, if the
@@ -56,14 +58,12 @@ func noKeyFor(asked, served string) error {
 	if served != "" {
 		hint += "; the data folder's server is at " + served
 	}
-	return brig.Errorf(brig.Unauthenticated, "no API key for %s: the data folder's key is only for the data folder's server", asked).WithHint("%s", hint)
+	return brig.Errorf(brig.Unauthenticated, "no API key for %s: commands without a key use only the data folder's server", asked).WithHint("%s", hint)
 }
 
 // announcedAs reports whether a URL is equivalent to the one that the folder's
-// server has announced, and returns the announced URL. The command connects to
-// the announced URL, because localhost may resolve to another address, on which
-// another program listens.
-func announcedAs(asked, announced string) (string, bool) {
+// server has announced, and returns the path of the URL.
+func announcedAs(asked, announced string) (path string, ok bool) {
 	a, err := url.Parse(asked)
 	if err != nil || a.User != nil {
 		return "", false
@@ -81,8 +81,7 @@ func announcedAs(asked, announced string) (string, bool) {
 			return "", false
 		}
 	}
-	a.Scheme, a.Host = b.Scheme, b.Host
-	return a.String(), true
+	return a.EscapedPath(), true
 }
 
 // port returns the port of a URL, or the default port of its scheme.

@@ -41,7 +41,23 @@ func listenAt(t *testing.T, address string) *recordingServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &recordingServer{url: "http://" + ln.Addr().String(), port: strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)}
+	e := recordAt(t, ln)
+	e.url, e.port = "http://"+ln.Addr().String(), strconv.Itoa(ln.Addr().(*net.TCPAddr).Port)
+	return e
+}
+
+// listenIn listens on the socket of a data folder.
+func listenIn(t *testing.T, dir string) *recordingServer {
+	t.Helper()
+	ln, err := listenSocket(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return recordAt(t, ln)
+}
+
+func recordAt(t *testing.T, ln net.Listener) *recordingServer {
+	e := &recordingServer{}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -119,26 +135,27 @@ func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (
 	return err.String(), code
 }
 
-// TestFolderKey checks that the command sends the folder's key only to the
-// folder's own server. Another server receives no connection unless the user
-// has specified a key.
+// TestFolderKey checks that the command sends the folder's key to no server. It
+// uses the folder's server through its socket, without a key, and sends a
+// request over TCP only with a key that the user has specified.
 func TestFolderKey(t *testing.T) {
 	served, other := listenAt(t, "127.0.0.1:0"), listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
 		flags  []string
 		env    map[string]string
-		served string    // the key that the folder's server receives
+		socket bool      // the socket receives a request
+		served string    // the key that is sent to the announced address
 		other  string    // the key that the other server receives
 		want   brig.Kind // the error before the command sends a request; empty if it sends one
 	}{
-		"no URL":                   {served: folderKey},
-		"the address itself":       {flags: []string{"--url", served.url}, served: folderKey},
-		"the address in BRIG_URL":  {env: map[string]string{"BRIG_URL": served.url}, served: folderKey},
-		"with a slash":             {flags: []string{"--url", served.url + "/"}, served: folderKey},
-		"with a path":              {flags: []string{"--url", served.url + "/below"}, served: folderKey},
-		"in capitals":              {flags: []string{"--url", "HTTP://127.0.0.1:" + served.port}, served: folderKey},
-		"as localhost":             {flags: []string{"--url", "http://localhost:" + served.port}, served: folderKey},
-		"mapped into IPv6":         {flags: []string{"--url", "http://[::ffff:127.0.0.1]:" + served.port}, served: folderKey},
+		"no URL":                   {socket: true},
+		"the address itself":       {flags: []string{"--url", served.url}, socket: true},
+		"the address in BRIG_URL":  {env: map[string]string{"BRIG_URL": served.url}, socket: true},
+		"with a slash":             {flags: []string{"--url", served.url + "/"}, socket: true},
+		"with a path":              {flags: []string{"--url", served.url + "/below"}, socket: true},
+		"in capitals":              {flags: []string{"--url", "HTTP://127.0.0.1:" + served.port}, socket: true},
+		"as localhost":             {flags: []string{"--url", "http://localhost:" + served.port}, socket: true},
+		"mapped into IPv6":         {flags: []string{"--url", "http://[::ffff:127.0.0.1]:" + served.port}, socket: true},
 		"a flag's key":             {flags: []string{"--key", givenKey}, served: givenKey},
 		"a variable's key":         {env: map[string]string{"BRIG_API_KEY": givenKey}, served: givenKey},
 		"another port":             {flags: []string{"--url", other.url}, want: brig.Unauthenticated},
@@ -158,8 +175,13 @@ func TestFolderKey(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			errs, code := runWith(t, folderServedAt(t, served.url, true), c.env, c.flags...)
-			for who, got := range map[string]struct{ received, key string }{"the folder's server": {served.takeReceived(), c.served}, "the other": {other.takeReceived(), c.other}} {
+			dir := folderServedAt(t, served.url, true)
+			socket := listenIn(t, dir)
+			errs, code := runWith(t, dir, c.env, c.flags...)
+			if got := socket.takeReceived(); strings.Contains(got, " HTTP/1.1") != c.socket || !c.socket && got != "" || strings.Contains(got, "Authorization") {
+				t.Errorf("the socket hears %q", got)
+			}
+			for who, got := range map[string]struct{ received, key string }{"the announced address": {served.takeReceived(), c.served}, "the other": {other.takeReceived(), c.other}} {
 				if got.key == "" && got.received != "" || got.key != "" && !strings.Contains(got.received, "Authorization: Bearer "+got.key+"\r\n") {
 					t.Errorf("%s hears %q, want the key %q", who, got.received, got.key)
 				}
@@ -177,18 +199,20 @@ func TestFolderKey(t *testing.T) {
 	}
 }
 
-// TestFolderKeyTwoLoopbacks checks that the command connects to the address
-// that the server has announced, because localhost may resolve to another
-// address, on which another program uses the same port.
+// TestFolderKeyTwoLoopbacks checks that the command connects to the socket if a
+// URL is equivalent to the announced one, because localhost may resolve to
+// another address, on which another program uses the same port.
 func TestFolderKeyTwoLoopbacks(t *testing.T) {
 	served := listenAt(t, "127.0.0.2:0")
 	other := listenAt(t, "127.0.0.1:"+served.port)
-	errs, _ := runWith(t, folderServedAt(t, served.url, true), nil, "--url", "http://localhost:"+served.port)
-	if got := served.takeReceived(); !strings.Contains(got, folderKey) {
-		t.Errorf("the folder's server hears %q; %s", got, errs)
+	dir := folderServedAt(t, served.url, true)
+	socket := listenIn(t, dir)
+	errs, _ := runWith(t, dir, nil, "--url", "http://localhost:"+served.port)
+	if got := socket.takeReceived(); !strings.Contains(got, "GET /v1/sandboxes") {
+		t.Errorf("the socket hears %q; %s", got, errs)
 	}
-	if got := other.takeReceived(); got != "" {
-		t.Errorf("another listener hears %q", got)
+	if got := served.takeReceived() + other.takeReceived(); got != "" {
+		t.Errorf("a listener on TCP hears %q", got)
 	}
 }
 
@@ -251,22 +275,19 @@ func TestKeyInPlainHTTP(t *testing.T) {
 		env   map[string]string
 		key   string // the key that the listener receives; empty if it receives no key
 	}{
-		"a flag's key":                   {flags: []string{"--url", at, "--key", givenKey}},
-		"a variable's key":               {flags: []string{"--url", at}, env: map[string]string{"BRIG_API_KEY": givenKey}},
-		"all by variables":               {env: map[string]string{"BRIG_URL": at, "BRIG_API_KEY": givenKey}},
-		"the folder's key":               {},
-		"the folder's key, with its URL": {flags: []string{"--url", at}},
-		"not admitted by a flag":         {flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}},
-		"not admitted by a variable":     {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "0"}},
-		"nonsense in the variable":       {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "maybe"}},
+		"a flag's key":               {flags: []string{"--url", at, "--key", givenKey}},
+		"a variable's key":           {flags: []string{"--url", at}, env: map[string]string{"BRIG_API_KEY": givenKey}},
+		"all by variables":           {env: map[string]string{"BRIG_URL": at, "BRIG_API_KEY": givenKey}},
+		"not admitted by a flag":     {flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}},
+		"not admitted by a variable": {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "0"}},
+		"nonsense in the variable":   {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "maybe"}},
 		"a flag against a variable": {
 			flags: []string{"--url", at, "--key", givenKey, "--insecure-http=false"}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"},
 		},
 
-		"admitted by a flag":       {flags: []string{"--url", at, "--key", givenKey, "--insecure-http"}, key: givenKey},
-		"admitted by a variable":   {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"}, key: givenKey},
-		"admitted, for the folder": {flags: []string{"--insecure-http"}, key: folderKey},
-		"the loopback":             {flags: []string{"--url", "http://127.0.0.1:" + far.port, "--key", givenKey}, key: givenKey},
+		"admitted by a flag":     {flags: []string{"--url", at, "--key", givenKey, "--insecure-http"}, key: givenKey},
+		"admitted by a variable": {flags: []string{"--url", at, "--key", givenKey}, env: map[string]string{"BRIG_INSECURE_HTTP": "1"}, key: givenKey},
+		"the loopback":           {flags: []string{"--url", "http://127.0.0.1:" + far.port, "--key", givenKey}, key: givenKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			errs, code := runWith(t, folderServedAt(t, at, true), c.env, c.flags...)
@@ -287,10 +308,10 @@ func TestKeyInPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestForeignAnnouncementsAreIgnored checks that a folder's announcement is not trusted
-// if another user could have written it. Regardless of the source of the key, neither
-// the key nor a command reaches the address. The control is the same folder with the
-// right owner and mode.
+// TestForeignAnnouncementsAreIgnored checks that a folder's announcement and its socket
+// are not trusted if another user could have made them. Regardless of the source of the
+// key, neither the key nor a command reaches the address or the socket. The control is
+// the same folder with the right owner and mode.
 func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
@@ -316,6 +337,7 @@ func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 				if err := os.Rename(folderServedAt(t, other.url, true), dir); err != nil {
 					t.Fatal(err)
 				}
+				socket := listenIn(t, dir)
 				if c.sticky {
 					c.above |= os.ModeSticky
 				}
@@ -325,11 +347,12 @@ func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 					}
 				}
 				errs, code := runWith(t, dir, nil, flags...)
-				switch got := other.takeReceived(); {
-				case c.good && !strings.Contains(got, "Authorization: Bearer "):
-					t.Errorf("the folder's server hears %q; %s", got, errs)
-				case !c.good && got != "":
-					t.Errorf("who may have written the folder hears %q", got)
+				at, local := other.takeReceived(), socket.takeReceived()
+				switch withKey := way == "a key"; {
+				case c.good && (withKey != strings.Contains(at, "Authorization: Bearer "+givenKey) || withKey == strings.Contains(local, "GET ")):
+					t.Errorf("the address hears %q, the socket %q; %s", at, local, errs)
+				case !c.good && at+local != "":
+					t.Errorf("who may have written the folder hears %q at the address, %q on the socket", at, local)
 				case !c.good && (code != exitError || !strings.Contains(errs, "("+brig.NotInitialized.Code()+")")):
 					t.Errorf("exit code %d, %s", code, errs)
 				}

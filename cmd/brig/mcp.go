@@ -23,6 +23,7 @@ agent's host, for example an editor, starts this command. Its configuration is:
 
 Like every command, it uses the server that BRIG_URL or --url names, or the server of
 this machine's data folder, or that folder itself, which no other command can use then.
+It continues with the folder's next server.
 A server has the same tools at /mcp, for clients with a key.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

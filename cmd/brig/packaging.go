@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,24 +46,24 @@ func (c hostCommands) healthcheck() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			url := c.url
-			if url == "" {
-				dir, err := c.dataFolder()
-				if err != nil {
-					return err
-				}
-				if url = serverOf(dir); url == "" {
-					return brig.Errorf(brig.Unavailable, "no server uses the data folder %s", dir).WithHint("start one with brig serve, or name one with --url")
-				}
+			if c.url != "" {
+				return checkReady(cmd.Context(), c.url, c.url, http.DefaultTransport)
 			}
-			return checkReady(cmd.Context(), url)
+			dir, err := c.dataFolder()
+			if err != nil {
+				return err
+			}
+			if serverOf(dir) == "" {
+				return brig.Errorf(brig.Unavailable, "no server uses the data folder %s", dir).WithHint("start one with brig serve, or name one with --url")
+			}
+			return checkReady(cmd.Context(), filepath.Join(dir, socketFile), socketURL, socketTransport(dir))
 		},
 	}
 }
 
-// checkReady returns an error unless the server can create sandboxes. The route
-// requires no key.
-func checkReady(ctx context.Context, url string) error {
+// checkReady returns an error unless the server with the given name can create
+// sandboxes. The route requires no key.
+func checkReady(ctx context.Context, name, url string, through http.RoundTripper) error {
 	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
@@ -70,15 +71,15 @@ func checkReady(ctx context.Context, url string) error {
 		return brig.InvalidField("url", "%q is not a URL", url).Because(err)
 	}
 	// The health check must not follow redirects to another server.
-	c := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := http.Client{Transport: through, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := c.Do(req)
 	if err != nil {
-		return brig.Errorf(brig.Unavailable, "the server at %s does not answer", url).Because(err)
+		return brig.Errorf(brig.Unavailable, "the server at %s does not answer", name).Because(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		b, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
-		return brig.Errorf(brig.Unavailable, "the server at %s is not ready", url).Because(fmt.Errorf("%s: %s", resp.Status, b))
+		return brig.Errorf(brig.Unavailable, "the server at %s is not ready", name).Because(fmt.Errorf("%s: %s", resp.Status, b))
 	}
 	return nil
 }

@@ -125,7 +125,7 @@ and sends no key to another machine in plain HTTP.`,
 func (c *cli) flags(f *pflag.FlagSet) {
 	f.BoolVar(&c.asJSON, "json", false, "print JSON, as the REST API returns it")
 	f.StringVar(&c.url, "url", os.Getenv("BRIG_URL"), "`URL` of a server (BRIG_URL)")
-	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY; default: the data folder's key, for the data folder's server)")
+	f.StringVar(&c.key, "key", "", "API `key` (BRIG_API_KEY); without one, commands use the data folder's server through its socket")
 	insecure, _ := strconv.ParseBool(os.Getenv("BRIG_INSECURE_HTTP")) // an invalid value means false
 	f.BoolVar(&c.insecureHTTP, "insecure-http", insecure, "allow sending the key to another machine in plain HTTP (BRIG_INSECURE_HTTP)")
 	f.StringVar(&c.dataDir, "data-dir", "", "data `folder`, with images, sandboxes and records (BRIG_DATA_DIR)")

@@ -36,8 +36,9 @@ func (c serveCommands) command() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the server: REST API, console, MCP and E2B",
 		Long: `Run the server in the foreground, with the REST API, the web console at /console/, the
-documentation at /docs/, MCP at /mcp, and the protocol of E2B's clients. The first start
-writes an admin key into the data folder, and commands on this machine use it by default.
+documentation at /docs/, MCP at /mcp, and the protocol of E2B's clients. Commands of the
+same user need no key: they use the socket brig.sock in the data folder. The first start
+writes an admin key for other clients into the folder.
 Sandboxes continue to run when the server stops, and the next server adopts them.`,
 		Example: `  brig serve
   brig serve --listen 0.0.0.0:2744 --config brig.yaml`,
@@ -97,9 +98,10 @@ func cannotListen(address, setting string, err error) error {
 	return brig.Errorf(brig.ConnectionFailed, "cannot listen on %s: %v", address, cause).WithHint("%s", hint)
 }
 
-// listen serves until ctx ends, and then waits up to drainTime for open
-// requests.
-func (c serveCommands) listen(ctx context.Context, srv *http.Server, ln net.Listener, dir string, link *signInLink, log *slog.Logger) error {
+// listen serves on all listeners until ctx ends, and then waits up to drainTime
+// for open requests. It announces the address of the first listener.
+func (c serveCommands) listen(ctx context.Context, srv *http.Server, all []net.Listener, dir string, link *signInLink, log *slog.Logger) error {
+	ln := all[0]
 	at := "http://" + ln.Addr().String()
 	b, err := json.Marshal(announcement{URL: "http://" + reachableAddress(ln.Addr()), PID: os.Getpid()})
 	if err != nil {
@@ -115,10 +117,13 @@ func (c serveCommands) listen(ctx context.Context, srv *http.Server, ln net.List
 	if link != nil && isTerminal(c.stdout) {
 		fmt.Fprintf(c.stdout, "sign in (once, within %.0f minutes): http://%s%s%s\n", signInTime.Minutes(), reachableAddress(ln.Addr()), signInPath, link.create())
 	}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
+	served := make(chan error, len(all))
+	for _, ln := range all {
+		go func() { served <- srv.Serve(ln) }()
+	}
 	select {
 	case err := <-served:
+		_ = srv.Close() // one listener without the others is no server
 		return err
 	case <-ctx.Done():
 	}
@@ -132,8 +137,10 @@ func (c serveCommands) listen(ctx context.Context, srv *http.Server, ln net.List
 	if err := srv.Shutdown(drain); err != nil {
 		_ = srv.Close() // this cancels the requests' contexts, which ends one-shots
 	}
-	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return err
+	for range all {
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
 	}
 	return nil
 }

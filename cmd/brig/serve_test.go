@@ -34,11 +34,15 @@ func serveAt(t *testing.T, listen string, h http.HandlerFunc) *testServer {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	s := &testServer{dir: folderServedAt(t, "", true), stop: stop, done: make(chan error, 1)}
+	socket, err := listenSocket(ctx, s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := hosts(&config{Listen: listen}, ln)
 	c := &cli{stdout: io.Discard}
 	go func() {
 		srv := &http.Server{Handler: httpapi.Guard(names, "", h), ReadHeaderTimeout: time.Second}
-		s.done <- serveCommands{c}.listen(ctx, srv, ln, s.dir, nil, slog.New(slog.DiscardHandler))
+		s.done <- serveCommands{c}.listen(ctx, srv, []net.Listener{ln, socket}, s.dir, nil, slog.New(slog.DiscardHandler))
 	}()
 	for s.url == "" {
 		select {
@@ -64,12 +68,12 @@ func TestAnnouncedAddress(t *testing.T) {
 			got = r.Header.Get("Authorization")
 			w.WriteHeader(http.StatusTeapot)
 		})
-		errs, _ := runWith(t, s.dir, nil)
+		errs, _ := runWith(t, s.dir, nil, "--key", givenKey)
 		s.stop()
 		if err := <-s.done; err != nil {
 			t.Error(err)
 		}
-		if got != "Bearer "+folderKey || !strings.Contains(errs, "HTTP 418") {
+		if got != "Bearer "+givenKey || !strings.Contains(errs, "HTTP 418") {
 			t.Errorf("--listen %s announces %s, which hears %q; %s", listen, s.url, got, errs)
 		}
 	}

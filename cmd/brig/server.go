@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -28,6 +31,7 @@ type server struct {
 	log      *slog.Logger
 	dir      string
 	listener net.Listener
+	socket   net.Listener // in the data folder
 	store    *sqlite.Store
 	parts    *parts
 	options  engine.Options // of the engine
@@ -49,6 +53,7 @@ func (s *server) run(ctx context.Context) error {
 		// Listen before recovery: if the address is in use, the server fails
 		// before it changes any state.
 		s.openListener,
+		s.openSocket,
 		s.openClock,
 		s.openStore,
 		s.openProvider,
@@ -69,7 +74,7 @@ func (s *server) run(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.listen(ctx, s.http, s.listener, s.dir, s.apis.link, s.log)
+	return s.listen(ctx, s.http, []net.Listener{s.listener, s.socket}, s.dir, s.apis.link, s.log)
 }
 
 // atClose registers what ends a step.
@@ -102,6 +107,21 @@ func (s *server) openListener(context.Context) (err error) {
 		return cannotListen(s.cfg.Listen, "--listen", err)
 	}
 	s.atClose(func() { s.listener.Close() })
+	return nil
+}
+
+// openSocket listens on the data folder's socket. The file is removed before the
+// folder's lock is released.
+func (s *server) openSocket(ctx context.Context) (err error) {
+	if s.socket, err = listenSocket(ctx, s.dir); err != nil {
+		return err
+	}
+	s.atClose(func() {
+		s.socket.Close()
+		if err := os.Remove(filepath.Join(s.dir, socketFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.Error("remove the socket", "err", err)
+		}
+	})
 	return nil
 }
 

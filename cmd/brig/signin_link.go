@@ -29,7 +29,8 @@ const (
 
 // signInLink lets one browser sign in to the console once, with the admin key's
 // rights. brig serve prints it only on a terminal, because more people can read
-// logs. A program with the admin key can request a link with POST.
+// logs. A program with the admin key, or at the data folder's socket, can request
+// a link with POST.
 type signInLink struct {
 	service brig.SessionService
 	actor   func(context.Context) (brig.Actor, error) // returns the key's current rights
@@ -103,34 +104,31 @@ type linkJSON struct {
 	URL string `json:"url"` // the path of the link
 }
 
-// sendLink creates a link for a program that has the admin key, which gives the
-// same rights.
+// sendLink creates a link for a program that has the admin key or acts for the
+// data folder's owner, which gives the same rights.
 func (l *signInLink) sendLink(w http.ResponseWriter, r *http.Request) error {
 	given := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 	key := l.key()
 	want := sha256.Sum256([]byte("Bearer " + key))
-	if key == "" || subtle.ConstantTimeCompare(given[:], want[:]) == 0 {
+	if !httpapi.FromOwner(r) && (key == "" || subtle.ConstantTimeCompare(given[:], want[:]) == 0) {
 		return brig.Errorf(brig.Unauthenticated, "a sign-in link needs the admin key of the server's data folder").
 			WithHint("sign in with an API key at %s", ui.Prefix)
 	}
 	return httpapi.WriteJSON(w, http.StatusOK, linkJSON{signInPath + l.create()})
 }
 
-// newSignInLink requests a sign-in link from the server at a URL.
-func newSignInLink(ctx context.Context, url, key string) (string, error) {
+// newSignInLink requests a sign-in link from the data folder's server, which
+// browsers reach at a URL.
+func newSignInLink(ctx context.Context, dir, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+signInPath, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, socketURL+signInPath, nil)
 	if err != nil {
 		return "", err
 	}
-	r.Header.Set("Authorization", "Bearer "+key)
-	// A redirect would send the key elsewhere, and so would a proxy.
-	c := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := c.Do(r)
+	t := socketTransport(dir)
+	defer t.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: t}).Do(r)
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +138,7 @@ func newSignInLink(ctx context.Context, url, key string) (string, error) {
 		return "", err
 	}
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(link.URL, signInPath+"?") {
-		return "", brig.Errorf(brig.ConnectionFailed, "the server at %s sent no sign-in link", url).WithHint("sign in with an API key at %s", ui.Prefix)
+		return "", brig.Errorf(brig.ConnectionFailed, "the server of %s sent no sign-in link", dir).WithHint("sign in with an API key at %s", ui.Prefix)
 	}
 	return url + link.URL, nil
 }

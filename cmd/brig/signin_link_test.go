@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // sessionStub creates sessions and records their actors.
@@ -84,21 +85,46 @@ func TestSignInLink(t *testing.T) {
 	}
 }
 
-// TestSignInLinkForPrograms checks that only the admin key gets a link, and that
-// the link then signs in once. Without a key in the data folder, there is no link.
+// TestSignInLinkForPrograms checks that the data folder's owner gets a link at the
+// socket, and over TCP only a program with the admin key, and that the link then
+// signs in once.
 func TestSignInLinkForPrograms(t *testing.T) {
 	stub, key := &sessionStub{}, "admin-key"
 	l := &signInLink{service: stub, key: func() string { return key }, clock: brig.WallClock(time.Now), actor: func(context.Context) (brig.Actor, error) {
 		return brig.Actor{Name: "admin", Key: "k1"}, nil
 	}}
-	srv := httptest.NewServer(l.handler(nil, slog.New(slog.DiscardHandler)))
+	log := slog.New(slog.DiscardHandler)
+	dir := folderServedAt(t, "", true)
+	socket, err := listenSocket(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config = httpapi.NewServer(l.handler(nil, log), log)
+	srv.Start()
 	defer srv.Close()
-	for _, wrong := range []string{"", "admin", "another"} {
-		if link, err := newSignInLink(t.Context(), srv.URL, wrong); err == nil {
-			t.Errorf("the key %q gets %s", wrong, link)
+	go func() { _ = srv.Config.Serve(socket) }()
+	post := func(key string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+signInPath, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key != "" {
+			r.Header.Set("Authorization", "Bearer "+key)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	for key, want := range map[string]int{"": 401, "admin": 401, "another": 401, "admin-key": 200} {
+		if got := post(key); got != want {
+			t.Errorf("the key %q gets %d over TCP, want %d", key, got, want)
 		}
 	}
-	link, err := newSignInLink(t.Context(), srv.URL, key)
+	link, err := newSignInLink(t.Context(), dir, srv.URL)
 	if err != nil || !strings.HasPrefix(link, srv.URL+signInPath+"?token=") {
 		t.Fatalf("%s, %v", link, err)
 	}
@@ -113,7 +139,7 @@ func TestSignInLinkForPrograms(t *testing.T) {
 		}
 	}
 	key = ""
-	if link, err := newSignInLink(t.Context(), srv.URL, ""); err == nil {
-		t.Errorf("without an admin key: %s", link)
+	if got := post(""); got != 401 {
+		t.Errorf("without an admin key: %d", got)
 	}
 }
