@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"compress/gzip"
+	"fmt"
 	"log"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // pythonTools lists the published dependency of the Python package, and the
@@ -35,6 +37,68 @@ func pythonPackage(t *testing.T) string {
 	site := filepath.Join(dir, "site")
 	output(t, "python3", "-m", "pip", "install", "-q", "--no-deps", "--target", site, wheelOf(t, dir))
 	return site + ":" + tools
+}
+
+// pythonLister lists the sandboxes of a data folder for each line of its input,
+// with a blocking client and with one for asyncio, which last as long as it.
+const pythonLister = `
+import asyncio, sys
+import brig, brig.sync
+
+async def main():
+    where = {"data_dir": sys.argv[1], "binary": "/no/such/brig"}
+    clients = [brig.sync.SandboxClient("local", **where), brig.SandboxClient("local", **where)]
+    for line in sys.stdin:
+        for client in clients:
+            try:
+                names = client.list()
+                print(*(await names if asyncio.iscoroutine(names) else names), end=" ")
+            except brig.BrigError as e:
+                print(type(e).__name__, end=" ")
+        print(flush=True)
+
+asyncio.run(main())
+`
+
+// TestPythonOutlivesServer verifies for the Python package what
+// TestClientsOutliveServer verifies for commands.
+//
+//suite:part clients full
+func TestPythonOutlivesServer(t *testing.T) {
+	path := pythonPackage(t)
+	dir, port := t.TempDir(), testenv.Port(t)
+	listen := []string{"--pool", "-1", "--listen", fmt.Sprintf("127.0.0.1:%d", port)}
+	s := startServer(t, dir, listen...)
+	brigCommand(t, dir, "sandbox", "create", "box")
+	clients := newTalker(t, pythonSDK(t, path, nil, "-c", pythonLister, dir))
+	list := func() string {
+		t.Helper()
+		clients.say("")
+		return clients.hear()
+	}
+	if got := list(); got != "box box" {
+		t.Errorf("with the server: %s", got)
+	}
+	s.kill()
+	other := newImposter(t, port)
+	for range 2 {
+		if got := list(); got != "SandboxUnavailable SandboxUnavailable" {
+			t.Errorf("without a server: %s", got)
+		}
+	}
+	if got := other.take(); got != "" {
+		t.Errorf("another process hears %q", got)
+	}
+	control := "import sys, brig.sync; brig.sync.SandboxClient(*sys.argv[1:2], key=sys.argv[2]).list()"
+	_ = pythonSDK(t, path, nil, "-c", control, s.url, s.key).Run()
+	if got := other.take(); !strings.Contains(got, s.key) {
+		t.Errorf("the control: another process hears %q", got)
+	}
+	other.close()
+	startServer(t, dir, listen...)
+	if got := list(); got != "box box" {
+		t.Errorf("with the next server: %s", got)
+	}
 }
 
 // pythonSDK returns a command that runs in the package's source folder, without

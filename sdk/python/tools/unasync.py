@@ -20,9 +20,14 @@ BY_HAND = {"__init__.py", "_thread.py"}
 
 #: Names that differ in blocking code.
 NAMES = {
+    "AnyIOBackend": "SyncBackend",
     "AsyncClient": "Client",
+    "AsyncConnectionPool": "ConnectionPool",
     "AsyncGenerator": "Generator",
+    "AsyncHTTPTransport": "HTTPTransport",
     "AsyncIterator": "Iterator",
+    "AsyncNetworkBackend": "NetworkBackend",
+    "AsyncNetworkStream": "NetworkStream",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "__aiter__": "__iter__",

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import fcntl
+import http.client
 import json
 import os
 import shutil
+import socket
 import stat
+import struct
 import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-import httpx
 
 from . import _address as address
 from ._errors import SandboxUnavailable
 
 _START_TIME = 30.0  # seconds within which a started server must answer
 _STOP_TIME = 15.0
+
+#: The server's socket in the data folder. Owners of the folder need no key there.
+SOCKET = "brig.sock"
+_MAX_PATH = 107  # bytes of a path in a socket's address
 
 
 class Engine:
@@ -31,21 +38,19 @@ class Engine:
 
     def __init__(self, binary: str | None = None, data_dir: str | os.PathLike[str] | None = None) -> None:
         self._binary = binary
-        self._dir = Path(data_dir) if data_dir else data_folder()
+        self.folder = Path(data_dir).absolute() if data_dir else data_folder()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def begin(self) -> tuple[str, str]:
-        """Return the address and the key of a ready server, and start it if necessary."""
+    def begin(self) -> None:
+        """Return when a server answers on the folder's socket."""
         with self._lock:
             deadline = time.monotonic() + _START_TIME
             started = False
             with tempfile.TemporaryFile() as log:
                 while True:
-                    if url := self._served():
-                        check_folder(self._dir, os.geteuid())
-                        if self._answers(url):
-                            return url, self._key()
+                    if self._served() and self._answers():
+                        return
                     running = self._process is not None and self._process.poll() is None
                     if (started and not running and not self._owned()) or time.monotonic() > deadline:
                         raise self._failed(log.fileno())
@@ -54,17 +59,13 @@ class Engine:
                         started = True
                     time.sleep(0.02)
 
-    def announced(self, url: str) -> tuple[str, str]:
-        """Return the address and the key of the folder's server if a URL names it, or else empty strings.
-
-        The key has all rights on that server, so the client sends it only there. It uses the
-        address that the server has announced, because localhost may resolve to another one.
-        """
+    def announced(self, url: str) -> bool:
+        """Report whether a URL is that of the folder's server. Clients then use its socket."""
         served = self._served()
         if not served or not address.same(url, served):
-            return "", ""
-        check_folder(self._dir, os.geteuid())
-        return served, self._key()
+            return False
+        check_folder(self.folder, os.geteuid())
+        return True
 
     def end(self) -> None:
         """Stop the server if this client has started it."""
@@ -87,7 +88,7 @@ class Engine:
                 "no server runs, and the program brig that would start one is not installed",
                 hint="install brig, set BRIG_BINARY to its path, or set BRIG_URL to a server",
             )
-        argv = [binary, "serve", "--until-eof", "--listen", "127.0.0.1:0", "--data-dir", str(self._dir)]
+        argv = [binary, "serve", "--until-eof", "--listen", "127.0.0.1:0", "--data-dir", str(self.folder)]
         if not os.environ.get("BRIG_CONFIG"):
             argv += ["--pool", "0"]
         try:
@@ -101,8 +102,8 @@ class Engine:
     def _owned(self) -> bool:
         """Report whether a process owns the data folder. Only then is the announced address valid."""
         try:
-            with open(self._dir / "owner.lock", "rb") as f:
-                # A shared lock, so that two clients that check do not take each other for an owner.
+            with open(self.folder / "owner.lock", "rb") as f:
+                # Readers share the lock, so that none mistakes another reader for the owner.
                 fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
@@ -111,33 +112,39 @@ class Engine:
         return False
 
     def _served(self) -> str:
-        # Send the key only to the process that holds the lock. An owner removes the address
-        # that an earlier one has announced, so check for an owner before the file is read.
+        # An owner removes the announcement of an earlier one, so it is valid only while
+        # there is an owner.
         if not self._owned():
             return ""
         try:
-            return str(json.loads((self._dir / "server.json").read_bytes())["url"])
+            return str(json.loads((self.folder / "server.json").read_bytes())["url"])
         except (OSError, ValueError, KeyError, TypeError):
             return ""
 
-    def _answers(self, url: str) -> bool:
-        try:
-            return httpx.get(f"{url}/readyz", timeout=5, trust_env=False).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    def _key(self) -> str:
-        try:
-            return (self._dir / "admin.key").read_text().strip()
-        except OSError as e:
-            raise SandboxUnavailable(
-                f"the key of the server in {self._dir} cannot be read", hint="set BRIG_API_KEY to a key of your own"
-            ) from e
+    def _answers(self) -> bool:
+        check_folder(self.folder, os.geteuid())
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(5)
+            try:
+                with socket_path(self.folder) as path:
+                    connection.connect(path)
+                check_peer(connection, self.folder)
+                request = http.client.HTTPConnection("localhost")
+                request.sock = connection
+                request.request("GET", "/readyz")
+                return request.getresponse().status == 200
+            except (OSError, http.client.HTTPException):
+                return False
 
     def _failed(self, log: int) -> SandboxUnavailable:
+        if self._owned():
+            return SandboxUnavailable(
+                f"the process that uses {self.folder} does not answer on {SOCKET} there",
+                hint="restart the server if its version has no socket, or set BRIG_URL and BRIG_API_KEY",
+            )
         size = os.fstat(log).st_size
-        output = os.pread(log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
-        return SandboxUnavailable(f"brig serve failed on {self._dir}: {output or 'it printed nothing'}", hint="run brig doctor")
+        said = os.pread(log, 2000, max(0, size - 2000)).decode("utf-8", "replace").strip()
+        return SandboxUnavailable(f"brig serve failed on {self.folder}: {said or 'it printed nothing'}", hint="run brig doctor")
 
 
 def check_folder(folder: str | os.PathLike[str], uid: int) -> None:
@@ -167,6 +174,33 @@ def check_folder(folder: str | os.PathLike[str], uid: int) -> None:
         raise SandboxUnavailable(
             f"the data folder {at} {why}, so the server that it names is not trusted",
             hint="set BRIG_DATA_DIR to a folder of your own, or BRIG_API_KEY to the server's key",
+        )
+
+
+@contextmanager
+def socket_path(folder: Path) -> Iterator[str]:
+    """Yield a path of the folder's socket that fits into an address, however long that of the folder is."""
+    path = str(folder / SOCKET)
+    if len(os.fsencode(path)) <= _MAX_PATH:
+        yield path
+        return
+    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{fd}/{SOCKET}"
+    finally:
+        os.close(fd)
+
+
+def check_peer(connection: socket.socket, folder: Path) -> None:
+    """Reject a socket on which another user listens, by the credentials from the kernel."""
+    given = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
+    _, uid, _ = struct.unpack("iII", given)
+    # All users of other user namespaces have this number.
+    unknown = int(Path("/proc/sys/kernel/overflowuid").read_text())
+    if uid == unknown or uid not in (os.geteuid(), 0):
+        raise SandboxUnavailable(
+            f"a process of another user (uid {uid}) listens on {folder / SOCKET}",
+            hint="find it with ss -xlp, and remove the socket; in a container, run this in the server's container",
         )
 
 

@@ -36,8 +36,9 @@ class SandboxClient:
     images to templates, as ``BRIG_TEMPLATES`` does:
     ``python:3.11-slim=base,node:20-slim=base``.
 
-    Without ``key`` and ``BRIG_API_KEY``, the client uses the key of the data folder
-    if the URL is the address of that folder's server, as the command line does.
+    The client uses the socket in the data folder of a server, and sends no key. It does so
+    for a URL, too, without ``key`` and ``BRIG_API_KEY``, if the folder's server has
+    announced this address. ``http`` is for other URLs.
 
     The client rejects an ``http://`` URL of another machine, because others on the
     network could read the key. ``insecure_http`` or ``BRIG_INSECURE_HTTP`` permits it.
@@ -65,17 +66,19 @@ class SandboxClient:
         where = where or os.environ.get("BRIG_URL") or "local"
         self._backend: Backend
         if where == "local":
+            engine = Engine(binary, data_dir)
             self._backend = Rest(
-                "", "", engine=Engine(binary, data_dir), http=http, insecure_http=insecure_http, patience=patience
+                "", "", engine=engine, folder=engine.folder, http=http, insecure_http=insecure_http, patience=patience
             )
         elif where == "e2b":
             self._backend = E2B(key or "", templates or {}, http=http, insecure_http=insecure_http)
         elif where.startswith(("http://", "https://")):
             key = key or os.environ.get("BRIG_API_KEY", "")
-            if not key:
-                ours, key = Engine(binary, data_dir).announced(where)
-                where = ours or where
-            self._backend = Rest(where, key, engine=None, http=http, insecure_http=insecure_http, patience=patience)
+            engine = Engine(binary, data_dir)
+            folder = engine.folder if not key and engine.announced(where) else None
+            self._backend = Rest(
+                where, key, engine=None, folder=folder, http=http, insecure_http=insecure_http, patience=patience
+            )
         else:
             raise InvalidArgumentError(
                 f"{where!r} is not a server", field="where", hint="give local, e2b, or a URL like http://127.0.0.1:2744"

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Generator, Callable, Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any, Literal
 
 import httpx
@@ -14,10 +15,11 @@ import httpx
 from .. import _address as address
 from .. import _nouns as n
 from .. import _wire as wire
-from .._engine import Engine
+from .._engine import SOCKET, Engine
 from .._errors import InvalidArgumentError, RateLimitedError, SandboxUnavailable, to_error
 from ._backend import Backend
 from ._connection import Connection
+from ._socket import SocketTransport
 from ._thread import in_thread, pause
 
 #: Seconds without data after which a stream is lost. Servers send a keepalive every 15 seconds.
@@ -26,7 +28,7 @@ _CONNECT_TIME = 10.0
 
 
 class Rest(Backend):
-    """A Brig server, or the server of this machine's data folder."""
+    """A Brig server at a URL, or the server of a data folder through its socket, without a key."""
 
     protocol = "this server"
 
@@ -36,18 +38,29 @@ class Rest(Backend):
         key: str,
         *,
         engine: Engine | None,
+        folder: Path | None,
         http: httpx.Client | None,
         insecure_http: bool,
         patience: float,
     ) -> None:
         self._patience = patience
-        self._url, self._key, self._engine, self._insecure = url.rstrip("/"), key, engine, insecure_http
-        if engine is None:
-            address.check("where", url, insecure_http)
-        # No timeout for responses: a call lasts as long as its program, which the server limits.
-        proxied = engine is None and address.by_proxy(url)
-        self._http = http or httpx.Client(timeout=httpx.Timeout(None, connect=_CONNECT_TIME), trust_env=proxied)
+        self._key, self._engine, self._begun = key, engine, engine is None
         self._own = http is None
+        # No timeout for responses: a call lasts as long as its program, which the server limits.
+        timeout = httpx.Timeout(None, connect=_CONNECT_TIME)
+        if folder is None:
+            address.check("where", url, insecure_http)
+            self._url = self._server = url.rstrip("/")
+            self._http = http or httpx.Client(timeout=timeout, trust_env=address.by_proxy(url))
+        elif http is None:
+            self._url, self._server = "http://localhost", str(folder / SOCKET)
+            self._http = httpx.Client(timeout=timeout, transport=SocketTransport(folder), trust_env=False)
+        else:
+            raise InvalidArgumentError(
+                "the server of a data folder is reached by its socket, and not by this client",
+                field="http",
+                hint="leave out http, or give the URL of the server and a key",
+            )
 
     def close(self) -> None:
         """Close the connections, and stop the server if this client has started it."""
@@ -83,10 +96,9 @@ class Rest(Backend):
         self, method: str, path: str, *, stream: bool, headers: Mapping[str, str] | None, **options: Any
     ) -> httpx.Response:
         for attempt in (1, 2):
-            if self._engine is not None and not self._url:
-                url, key = in_thread(self._engine.begin)
-                address.check("url", url, self._insecure)
-                self._url, self._key = url, key
+            if self._engine is not None and not self._begun:
+                in_thread(self._engine.begin)
+                self._begun = True
             signed = dict(headers or {}) | ({"Authorization": f"Bearer {self._key}"} if self._key else {})
             request = self._http.build_request(method, self._url + path, headers=signed, **options)
             try:
@@ -98,17 +110,17 @@ class Rest(Backend):
                 # The server has not received the request. Start a server that has ended again.
                 if self._engine is None or attempt == 2:
                     raise self._lost("cannot reach the server", e) from e
-                self._url = ""
+                self._begun = False
             except httpx.HTTPError as e:
                 raise self._lost("the connection to the server is lost", e) from e
         if answer.is_success or answer.status_code == 101:
             return answer
         content = answer.read()
         answer.close()
-        raise wire.refusal(answer.status_code, content, answer.headers.get("Retry-After"), self._url)
+        raise wire.refusal(answer.status_code, content, answer.headers.get("Retry-After"), self._server)
 
     def _lost(self, message: str, e: Exception) -> SandboxUnavailable:
-        return SandboxUnavailable(f"{message}: {e}", hint=f"check that brig serve runs at {self._url}")
+        return SandboxUnavailable(f"{message}: {e}", hint=f"check that brig serve runs at {self._server}")
 
     def _call(self, method: str, *parts: str | int, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
         answer = self._send(method, wire.path(*parts), json=body, params=query)
