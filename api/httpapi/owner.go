@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/peersock"
@@ -27,13 +28,16 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 
 // rejectPeers rejects connections over a Unix socket from other users, whatever
 // credentials they send. The mode of the socket rejects them first, unless
-// somebody has changed it.
+// somebody has changed it. It also rejects requests that a reverse proxy sends
+// over the socket, because its clients would have the owner's rights.
 func rejectPeers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if trusted, local := r.Context().Value(peerKey{}).(bool); local && !trusted {
+		trusted, local := r.Context().Value(peerKey{}).(bool)
+		proxied := func(name string) bool { return len(r.Header.Values(name)) > 0 }
+		if local && (!trusted || proxied("Via") || slices.ContainsFunc(forwardedHeaders, proxied)) {
 			w.Header().Set("Connection", "close")
-			fail(w, r, brig.Errorf(brig.PermissionDenied, "this socket is only for the user who runs the server, and for root").
-				WithHint("run the command as that user, or use the server's URL with an API key"))
+			fail(w, r, brig.Errorf(brig.PermissionDenied, "this socket is only for programs of the user who runs the server, and of root").
+				WithHint("run the command as that user, or use the server's URL with an API key; let a proxy use the URL"))
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -104,6 +104,9 @@ func TestOwnerNeedsNoKey(t *testing.T) {
 		"a fetch of this server": {http.Header{"Sec-Fetch-Site": {"same-origin"}}, "", ""},
 		"an address bar":         {http.Header{"Sec-Fetch-Site": {"none"}}, "", ""},
 		"a page of another site": {http.Header{"Origin": {"http://evil.test"}}, "", ""},
+		"a proxy's client":       {http.Header{"X-Forwarded-For": {"203.0.113.7"}}, "", ""},
+		"a proxy":                {http.Header{"Via": {"1.1 proxy"}}, "", ""},
+		"a proxy with a key":     {http.Header{"Via": {"1.1 proxy"}, "Authorization": {"Bearer " + ownersKey}}, "", "holder"},
 		"another host name":      {http.Header{"Host": {"evil.test"}}, "", ""},
 	} {
 		for way, x := range map[string]struct {
@@ -142,11 +145,66 @@ func TestSocketRejectsOtherUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, header := range map[string]http.Header{"no credential": {}, "a key": {"Authorization": {"Bearer " + ownersKey}}} {
-		if status, body := askOwner(t, dialAs(testenv.OtherUser), header); status != 403 || !strings.Contains(body, "only for the user who runs the server") {
+		if status, body := askOwner(t, dialAs(testenv.OtherUser), header); status != 403 || !strings.Contains(body, "only for programs of the user who runs the server") {
 			t.Errorf("another user with %s: %d %s", name, status, body)
 		}
 		if status, body := askOwner(t, dialAs(0), header); status != 200 {
 			t.Errorf("the control with %s: %d %s", name, status, body)
 		}
+	}
+}
+
+// TestSocketSharesLimits checks that requests over the socket count together
+// with those over TCP, because they are requests of the same key.
+func TestSocketSharesLimits(t *testing.T) {
+	ring := httpapi.NewKeyring(oneKey{})
+	ring.Owner = func(ctx context.Context) (brig.Actor, error) {
+		return oneKey{}.KeyActor(ctx, sha256.Sum256([]byte(ownersKey)))
+	}
+	begun, end := make(chan bool, 1), make(chan bool)
+	log := slog.New(slog.DiscardHandler)
+	front := httpapi.NewLimiter(httpapi.Limits{Open: 1})
+	srv := httpapi.NewServer(front.Handler(httpapi.Wrap(log, nil, httpapi.Auth(ring, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Wait") != "" {
+			begun <- true
+			<-end
+		}
+	})))), log)
+	dir := t.TempDir()
+	local, err := peersock.Listen(t.Context(), dir, ownerSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ln := range []net.Listener{local, ln} {
+		go func() { _ = srv.Serve(ln) }()
+	}
+	t.Cleanup(func() { _ = srv.Close() })
+	socket := func() (net.Conn, error) { return net.Dial("unix", filepath.Join(dir, ownerSocket)) }
+	tcp := func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+	key := http.Header{"Authorization": {"Bearer " + ownersKey}}
+	waited := make(chan int)
+	go func() {
+		status, _ := askOwner(t, socket, http.Header{"X-Wait": {"1"}})
+		waited <- status
+	}()
+	<-begun
+	for way, got := range map[string]func() (int, string){
+		"socket": func() (int, string) { return askOwner(t, socket, http.Header{}) },
+		"TCP":    func() (int, string) { return askOwner(t, tcp, key) },
+	} {
+		if status, body := got(); status != http.StatusTooManyRequests {
+			t.Errorf("a second request over %s: %d %s", way, status, body)
+		}
+	}
+	close(end)
+	if status := <-waited; status != http.StatusOK {
+		t.Errorf("the first request: %d", status)
+	}
+	if status, body := askOwner(t, tcp, key); status != http.StatusOK {
+		t.Errorf("the control: %d %s", status, body)
 	}
 }
