@@ -69,7 +69,7 @@ func (o initConfig) mountBare() error {
 		}
 	}
 	if o.Plain {
-		if err := o.copyEtc("/"); err != nil {
+		if err := o.bindEtc(); err != nil {
 			return err
 		}
 	}

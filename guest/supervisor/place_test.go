@@ -1,6 +1,8 @@
 package supervisor
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +40,56 @@ func TestBindLocked(t *testing.T) {
 	}
 	cmd := exec.Command("unshare", "-m", "/bin/sh", "-ec", script, self)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), role+"="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The copy of /etc of a machine without privileges is in memory: each machine would create
+// and remove a thousand files on the disk.
+func TestEtcIsInMemory(t *testing.T) {
+	const role = "BRIG_TEST_ETC"
+	if dir := os.Getenv(role); dir != "" {
+		if err := (initConfig{Dir: dir, Plain: true}).bindRoot(filepath.Join(dir, "root")); err != nil {
+			t.Fatal(err)
+		}
+		var disk, etc syscall.Statfs_t
+		if err := errors.Join(syscall.Statfs(dir, &disk), syscall.Statfs(filepath.Join(dir, "root/etc"), &etc)); err != nil {
+			t.Fatal(err)
+		}
+		const tmpfs = 0x01021994
+		if etc.Type != tmpfs || etc.Fsid == disk.Fsid {
+			t.Errorf("/etc is on a file system of type %x", etc.Type)
+		}
+		original, err := os.ReadFile("/etc/passwd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := filepath.Join(dir, "root/etc/passwd")
+		if b, err := os.ReadFile(own); err != nil || !bytes.Equal(b, original) {
+			t.Errorf("the copy of /etc/passwd has %d of %d bytes, %v", len(b), len(original), err)
+		}
+		if err := os.WriteFile(own, []byte("changed"), 0o600); err != nil {
+			t.Error(err)
+		}
+		if b, err := os.ReadFile("/etc/passwd"); err != nil || !bytes.Equal(b, original) {
+			t.Errorf("a change of the copy changes the original: %v", err)
+		}
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to make mounts")
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "root"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("unshare", "-m", "--propagation", "private", self, "-test.run", "^TestEtcIsInMemory$")
+	cmd.Env = append(os.Environ(), role+"="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS") {
 		t.Errorf("%v: %s", err, out)
 	}
