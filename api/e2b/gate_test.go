@@ -50,7 +50,7 @@ func TestInterpreterAuthorizesBeforeReading(t *testing.T) {
 				Owner:    func(context.Context, string) (string, error) { return "acme", nil },
 				KeyActor: func(context.Context, string) (brig.Actor, error) { return actor, nil },
 			})
-			w, read := transcript.SendEndless(d, http.MethodPost, "http://127.0.0.1"+path,
+			w, read := transcript.SendLong(d, http.MethodPost, "http://127.0.0.1"+path,
 				"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49999", "X-Access-Token", d.tokens.token("sb1", "k1"))
 			if read != may || may == (w.Code == http.StatusForbidden) {
 				t.Errorf("%s with the scope %s: %d, the body was read: %v", path, scope, w.Code, read)

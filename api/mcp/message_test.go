@@ -36,7 +36,7 @@ func TestMessageLimitByRole(t *testing.T) {
 			t.Errorf("%s: %d %.300s, want %d", what, status, body, c.status)
 		}
 	}
-	w, read := transcript.SendEndless(srv.Config.Handler, http.MethodPost, "http://127.0.0.1"+mcp.Path)
+	w, read := transcript.SendLong(srv.Config.Handler, http.MethodPost, "http://127.0.0.1"+mcp.Path)
 	if read || w.Code != http.StatusUnauthorized {
 		t.Errorf("without a key: %d, the body was read: %v", w.Code, read)
 	}

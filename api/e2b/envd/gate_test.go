@@ -51,7 +51,7 @@ func TestProceduresAuthorizeBeforeReading(t *testing.T) {
 			case strings.HasSuffix(name, "/Start"), strings.HasSuffix(name, "/Connect"), strings.HasSuffix(name, "/StreamInput"), strings.HasSuffix(name, "/WatchDir"):
 				kind = "application/connect+json"
 			}
-			w, read := transcript.SendEndless(h, http.MethodPost, path, "Content-Type", kind)
+			w, read := transcript.SendLong(h, http.MethodPost, path, "Content-Type", kind)
 			refused := w.Code == http.StatusForbidden || strings.Contains(w.Body.String(), `"permission_denied"`)
 			if read != may || refused == may {
 				t.Errorf("%s with the scope %s: %d %.200s, the body was read: %v", path, scope, w.Code, w.Body, read)

@@ -1,8 +1,10 @@
 package transcript
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -34,8 +36,8 @@ type AuthorizedRequest struct {
 	Header       []string // names and values
 }
 
-// CheckAuthorization sends every request with the key of every role, with an
-// endless body. It reports an error if the body was read although the role is
+// CheckAuthorization sends every request with the key of every role, with a
+// long body. It reports an error if the body was read although the role is
 // not authorized. As a control, it checks that the body is read for an
 // authorized role.
 func CheckAuthorization(t *testing.T, h http.Handler, all []AuthorizedRequest) {
@@ -46,7 +48,7 @@ func CheckAuthorization(t *testing.T, h http.Handler, all []AuthorizedRequest) {
 			if role > brig.Nobody {
 				headers = append([]string{"Authorization", "Bearer " + KeyOf(role), "X-Api-Key", KeyOf(role)}, headers...)
 			}
-			w, read := SendEndless(h, g.Method, g.Path, headers...)
+			w, read := SendLong(h, g.Method, g.Path, headers...)
 			refused := w.Code == http.StatusUnauthorized || w.Code == http.StatusForbidden
 			if may := role >= g.Role; may == refused || may != read {
 				t.Errorf("%s %s as %s: %d, the body was read: %v; it needs %s", g.Method, g.Path, role, w.Code, read, g.Role)
@@ -55,11 +57,11 @@ func CheckAuthorization(t *testing.T, h http.Handler, all []AuthorizedRequest) {
 	}
 }
 
-// SendEndless sends a request with an endless body, and reports whether any
-// part of the body was read. The body is JSON unless a header sets another
-// type.
-func SendEndless(h http.Handler, method, path string, headers ...string) (w *httptest.ResponseRecorder, read bool) {
-	body := &endlessBody{}
+// SendLong sends a request with a body that breaks off after a mebibyte, and
+// reports whether any part of the body was read. The body is JSON unless a header
+// sets another type.
+func SendLong(h http.Handler, method, path string, headers ...string) (w *httptest.ResponseRecorder, read bool) {
+	body := &longBody{}
 	r := httptest.NewRequest(method, path, body)
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
@@ -77,15 +79,22 @@ type duplexRecorder struct{ *httptest.ResponseRecorder }
 // EnableFullDuplex implements the method for http.ResponseController.
 func (duplexRecorder) EnableFullDuplex() error { return nil }
 
-// endlessBody is an endless sequence of opening brackets, the beginning of a
-// JSON document.
-type endlessBody struct{ read bool }
+// longBody is a long sequence of opening brackets, the beginning of a JSON
+// document, which breaks off.
+type longBody struct {
+	read bool
+	n    int
+}
+
+var brackets = bytes.Repeat([]byte("["), 32<<10)
 
 // Read implements io.Reader.
-func (e *endlessBody) Read(p []byte) (int, error) {
-	e.read = true
-	for i := range p {
-		p[i] = '['
+func (b *longBody) Read(p []byte) (int, error) {
+	b.read = true
+	if b.n >= 1<<20 {
+		return 0, io.ErrUnexpectedEOF
 	}
-	return len(p), nil
+	n := copy(p, brackets)
+	b.n += n
+	return n, nil
 }
