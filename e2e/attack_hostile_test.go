@@ -49,7 +49,7 @@ func (c *counting) Write(p []byte) (int, error) {
 // agent: it returns in time, with an error or a bounded result, and can end the
 // sandbox.
 //
-//suite:part hostile
+//suite:part hostile waits
 func TestAttackHostileAgent(t *testing.T) {
 	needRoot(t)
 	p, images := hostileProvider(t)

@@ -151,7 +151,7 @@ func TestAttackKilledAgent(t *testing.T) {
 // TestAttackStoppedAgent verifies that the provider detects a stopped agent
 // when the next command's timeout expires, and then ends the sandbox.
 //
-//suite:part hostile
+//suite:part hostile waits
 func TestAttackStoppedAgent(t *testing.T) {
 	needRoot(t)
 	attack.Case(t, "GST-05", "an agent that is stopped")

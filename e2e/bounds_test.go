@@ -156,7 +156,7 @@ func (s *server) startUnreadStream(box, code string) net.Conn {
 // program that has ended must be recorded as such, and a blocked program must
 // end when the client's time has expired.
 //
-//suite:part hostile
+//suite:part hostile waits
 func TestUnreadStreams(t *testing.T) {
 	// Collect garbage often, so that the heap size reflects the memory in use.
 	s := configured(t, "requests: {unread: 30s}\n", "GOGC=5")

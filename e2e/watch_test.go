@@ -67,7 +67,7 @@ func (w *watching) until(t *testing.T, want string) {
 // The control changes other directories, and renames a parent there and back in a
 // path that the watch does not use: that watch still reports changes.
 //
-//suite:part core
+//suite:part core waits
 func TestWatchEndsWithItsDirectory(t *testing.T) {
 	needRoot(t)
 	svc := startServer(t, dataDir(t)).client()

@@ -99,6 +99,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 		}
 	}
 	s.runner = s.newRunner()
+	s.options.Took = s.runner.Times.Jobs
 	whole := false
 	switch args[0] {
 	case "test":

@@ -19,14 +19,16 @@ import (
 //	//suite:part hostile full alone
 //
 // The first word is the part. "full" excludes the test from `make test`.
-// "alone" runs it while no other job runs. "with=name" runs the tests with that
-// name in one process, so that they can share a server.
+// "alone" runs it while no other job runs. "waits" marks a test that uses little
+// processor time for its duration, so that it takes none of the slots. "with=name"
+// runs the tests with that name in one process, so that they can share a server.
 type Test struct {
 	Name  string
 	File  string // relative to the root, with slashes
 	Part  string
 	Full  bool
 	Alone bool
+	Waits bool
 	With  string
 }
 
@@ -118,10 +120,12 @@ func (t *Test) parseDirective(doc *ast.CommentGroup) error {
 			t.Full = true
 		case w == "alone":
 			t.Alone = true
+		case w == "waits":
+			t.Waits = true
 		case ok && with != "":
 			t.With = with
 		default:
-			return fmt.Errorf("%q is not a word of %s; it knows full, alone and with=NAME", w, directive)
+			return fmt.Errorf("%q is not a word of %s; it knows full, alone, waits and with=NAME", w, directive)
 		}
 	}
 	return nil

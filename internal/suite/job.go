@@ -25,6 +25,7 @@ type Job struct {
 	Dir   string
 	Env   []string // added to the environment
 	Alone bool     // no other job runs at the same time
+	Waits bool     // uses little processor time, and takes no slot
 	Raced bool     // its programs have the race detector
 	// Limit is the time after which a job is stopped.
 	Limit time.Duration
@@ -167,21 +168,7 @@ func (t *Tree) packages(patterns ...string) ([]string, error) {
 			list = append(list, p)
 		}
 	}
-	// go test runs the packages in order, so put the packages that mostly wait
-	// first.
-	slices.SortStableFunc(list, func(a, b string) int { return cmp.Compare(t.startOrder(a), t.startOrder(b)) })
 	return list, nil
-}
-
-// waiting lists the packages whose tests take longest and mostly wait.
-var waiting = []string{"provider/local", "provider/ssh", "interpreter", "tool", "provider/agentrun", "api/kernels"}
-
-// startOrder returns the start position of a package.
-func (t *Tree) startOrder(pkg string) int {
-	if i := slices.Index(waiting, strings.TrimPrefix(pkg, t.Module+"/")); i >= 0 {
-		return i
-	}
-	return len(waiting)
 }
 
 // Options selects the tests and how they run.
@@ -194,6 +181,8 @@ type Options struct {
 	Races, Detector string
 	// Rotation selects the share of long case lists that runs at small size.
 	Rotation string
+	// Took holds earlier durations of jobs and packages.
+	Took map[string]float64
 }
 
 func (o Options) env() (env []string) {
@@ -234,6 +223,11 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	if o.Count > 0 {
 		argv = append(argv, fmt.Sprint("-count=", o.Count))
 	}
+	// go test starts the packages in order, so the longest ones come first.
+	packages = slices.Clone(packages)
+	slices.SortStableFunc(packages, func(a, b string) int {
+		return cmp.Compare(o.Took[packageKey(part, b)], o.Took[packageKey(part, a)])
+	})
 	again := againTest
 	if o.Full {
 		again = againAll(part)
@@ -288,11 +282,12 @@ func (t *Tree) endToEnd(part string, raced bool, o Options, tests []Test) (jobs 
 			} else if raced {
 				again = againAll("race")
 			}
-			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, one: oneOfBinary})
+			jobs = append(jobs, Job{Name: group, Part: part, Dir: filepath.Join(t.Root, "e2e"), Limit: limit + time.Minute, Again: again, Raced: raced, Waits: true, one: oneOfBinary})
 			names = append(names, nil)
 		}
 		names[i] = append(names[i], test.Name)
 		jobs[i].Alone = jobs[i].Alone || test.Alone
+		jobs[i].Waits = jobs[i].Waits && test.Waits
 	}
 	for i := range jobs {
 		pattern := "^(" + strings.Join(names[i], "|") + ")$"
@@ -322,3 +317,6 @@ func oneOfBinary(argv []string, _, test string) []string {
 
 // key returns the key of the job in the recorded times, which cover all plans.
 func (j *Job) key() string { return j.Part + ": " + j.Name }
+
+// packageKey returns the key of a package in the recorded times.
+func packageKey(part, pkg string) string { return part + ": " + pkg }

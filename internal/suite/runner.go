@@ -40,6 +40,10 @@ type Runner struct {
 	cancel  context.CancelFunc // stops the plan
 }
 
+// waitingSlots is the number of concurrent jobs that wait. It does not depend on the number of
+// processors.
+const waitingSlots = 2
+
 // progress counts the finished packages of a running job.
 type progress struct {
 	since    time.Time
@@ -139,9 +143,25 @@ func stages(jobs []Job) (out [][]Job) {
 func (r *Runner) stage(ctx context.Context, jobs []Job) {
 	jobs = slices.Clone(jobs)
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(r.Times.Jobs[b.key()], r.Times.Jobs[a.key()]) })
+	var busy, waiting []*Job
+	for i := range jobs {
+		if jobs[i].Waits {
+			waiting = append(waiting, &jobs[i])
+		} else {
+			busy = append(busy, &jobs[i])
+		}
+	}
+	var work sync.WaitGroup
+	work.Go(func() { r.queue(ctx, waiting, waitingSlots) })
+	work.Go(func() { r.queue(ctx, busy, r.Slots) })
+	work.Wait()
+}
+
+// queue starts jobs in order, at most slots at the same time, and waits for all of them.
+func (r *Runner) queue(ctx context.Context, jobs []*Job, slots int) {
 	next := make(chan *Job)
 	var work sync.WaitGroup
-	for range min(max(1, r.Slots), len(jobs)) {
+	for range min(max(1, slots), len(jobs)) {
 		work.Go(func() {
 			for j := range next {
 				if ctx.Err() == nil {
@@ -150,9 +170,9 @@ func (r *Runner) stage(ctx context.Context, jobs []Job) {
 			}
 		})
 	}
-	for i := range jobs {
+	for _, j := range jobs {
 		if ctx.Err() == nil {
-			next <- &jobs[i]
+			next <- j
 		}
 	}
 	close(next)
@@ -176,6 +196,10 @@ func (r *Runner) job(ctx context.Context, j *Job) {
 		case "pass", "fail", "skip":
 			if e.Test == "" {
 				p.packages++
+				// A package whose results come from the test cache takes no time.
+				if strings.Contains(e.Package, "/") && e.Elapsed >= minRecorded {
+					r.Times.Jobs[packageKey(j.Part, e.Package)] = e.Elapsed
+				}
 			}
 		}
 		if e.Action == "fail" && e.Test != "" {

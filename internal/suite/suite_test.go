@@ -19,7 +19,7 @@ func TestDiscoverFile(t *testing.T) {
 		wrong     string
 	}{
 		{"part", "//suite:part core\nfunc TestA(t *testing.T) {}", Test{Name: "TestA", File: "e2e/x_test.go", Part: "core"}, ""},
-		{"words", "// TestA tries.\n//\n//suite:part hostile full alone with=x\nfunc TestA(t *testing.T) {}", Test{"TestA", "e2e/x_test.go", "hostile", true, true, "x"}, ""},
+		{"words", "// TestA tries.\n//\n//suite:part hostile full alone waits with=x\nfunc TestA(t *testing.T) {}", Test{"TestA", "e2e/x_test.go", "hostile", true, true, true, "x"}, ""},
 		{"fuzz", "//suite:part core\nfunc FuzzA(f *testing.F) {}", Test{Name: "FuzzA", File: "e2e/x_test.go", Part: "core"}, ""},
 		{"no directive", "// TestA tries.\nfunc TestA(t *testing.T) {}", Test{}, "e2e/x_test.go: TestA: the test names no part"},
 		{"no part", "//suite:part\nfunc TestA(t *testing.T) {}", Test{}, "names no part"},
@@ -293,6 +293,37 @@ func TestRunSlots(t *testing.T) {
 	}
 	if b, _ := os.ReadFile(dir + "/seen-many"); !strings.Contains(string(b), "2") || strings.Contains(string(b), "3") {
 		t.Errorf("the others saw %q", b)
+	}
+}
+
+// TestRunWaitingJobs checks that a job that waits runs beside those that have all slots.
+func TestRunWaitingJobs(t *testing.T) {
+	dir := t.TempDir()
+	busy := shell("busy", "until [ -e "+dir+"/began ]; do sleep 0.01; done; "+passing)
+	busy.Limit = 10 * time.Second
+	waits := shell("waits", "touch "+dir+"/began; "+passing)
+	waits.Waits = true
+	r := &Runner{Out: &bytes.Buffer{}, Slots: 1, Times: newTimes()}
+	if f := r.Run(t.Context(), Plan{"plan", []Job{busy, waits}}); f.Failed() {
+		t.Errorf("the job that waits did not begin: %+v", r.Failures())
+	}
+}
+
+// TestOrderOfPackages checks that the packages that took longest come first, and that the
+// times are those of the same job.
+func TestOrderOfPackages(t *testing.T) {
+	tree := &Tree{}
+	o := Options{Took: map[string]float64{"race detector: m/c": 9, "race detector: m/b": 7, "packages: m/a": 50}}
+	j := tree.goTest("packages, race detector", "race detector", true, o, []string{"m/a", "m/b", "m/c"})
+	if got := strings.Join(j.Argv[len(j.Argv)-3:], " "); got != "m/c m/b m/a" {
+		t.Errorf("the packages run as %s", got)
+	}
+	var out bytes.Buffer
+	r := &Runner{Out: &out, Slots: 1, Times: newTimes()}
+	timed := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/c","Elapsed":4.5}' '{"Action":"pass","Package":"m/b","Elapsed":0.1}' '{"Action":"pass","Package":"e2e","Elapsed":30}'; `+passing)
+	r.Run(t.Context(), Plan{"plan", []Job{timed}})
+	if took := r.Times.Jobs; took["part: m/c"] != 4.5 || len(took) != 2 { // and that of the job
+		t.Errorf("recorded: %v", took)
 	}
 }
 
