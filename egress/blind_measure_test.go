@@ -284,6 +284,7 @@ func TestBlindMeasured(t *testing.T) {
 // machine delays some responses. They detect a shift of a fifth of the spread
 // of the responses.
 func TestSampleSeparation(t *testing.T) {
+	testenv.PlainOnly(t, "one goroutine")
 	chance := rand.New(rand.NewPCG(1, 2))
 	for _, slow := range []float64{0, 0.01, 0.052, 0.1, 0.5} {
 		for _, shift := range []float64{0, 0.2} {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig/internal/attack"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // guessed is the value that the guest tries to guess.
@@ -131,6 +132,7 @@ func (s *search) over(kind string) func(io.Reader) io.Reader {
 // regardless of how the stream ends. TestSearchIgnoresParts shows that neither
 // guess matches the value.
 func TestBlind(t *testing.T) {
+	testenv.PlainOnly(t, "one goroutine")
 	s := newScrubber([]boundSecret{{Secret: key(), value: []byte(guessed)}, {Secret: key(), value: []byte("another-value-of-the-host")}}, nil).values
 	cases := 0
 	for length := 1; length < len(guessed); length += 6 {

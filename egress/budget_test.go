@@ -24,6 +24,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // The environment variables of the process that runs the guests and the server.
@@ -54,9 +55,13 @@ func TestInspectedMemory(t *testing.T) {
 		runGuestProcess(t)
 		return
 	}
+	requests := 9100
+	if testenv.RaceEnabled { // enough to find data races
+		requests = 500
+	}
 	for _, how := range []string{"h2 silent", "h2 talks", "http/1.1 silent", "http/1.1 talks"} {
 		t.Run(how, func(t *testing.T) {
-			peak, left := peakMemoryOf(t, how, DefaultMemory, 9100)
+			peak, left := peakMemoryOf(t, how, DefaultMemory, requests)
 			t.Logf("%d KiB at most, %d KiB after", peak>>10, left>>10)
 			if peak > DefaultMemory+4<<20 || left > 4<<20 {
 				t.Errorf("%d KiB at most, %d KiB after", peak>>10, left>>10)
@@ -64,6 +69,7 @@ func TestInspectedMemory(t *testing.T) {
 		})
 	}
 	t.Run("control", func(t *testing.T) {
+		testenv.PlainOnly(t, "it measures memory")
 		peak, _ := peakMemoryOf(t, "h2 silent", 1<<40, 1000)
 		t.Logf("%d KiB", peak>>10)
 		if peak < 4*DefaultMemory {

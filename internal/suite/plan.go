@@ -68,7 +68,12 @@ func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error)
 		if err != nil {
 			return Plan{}, err
 		}
-		return Plan{p.Name, append([]Job{t.goTest(p.Name, p.Name, true, o, all)}, t.extra(o)...)}, nil
+		measured, err := t.packages(plain...)
+		if err != nil {
+			return Plan{}, err
+		}
+		jobs := []Job{t.goTest(p.Name, p.Name, true, o, all), t.goTest("packages without the detector", p.Name, false, o, measured)}
+		return Plan{p.Name, append(jobs, t.extra(o)...)}, nil
 	case p.Race:
 		o.Full = false // the detector slows the tests down by a factor of several
 		return Plan{p.Name, t.endToEnd(p.Name, true, o, append(inSmall(tests), inPart(tests, p)...))}, nil

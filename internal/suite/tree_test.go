@@ -103,6 +103,50 @@ func TestEveryTestFileRuns(t *testing.T) {
 	}
 }
 
+// TestPlainPackagesRun checks that `make test` and `make test-all` run a package without the
+// race detector if its tests do less with the detector.
+func TestPlainPackagesRun(t *testing.T) {
+	tree, err := suite.OpenTree(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, err := suite.PartNamed("packages")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := tree.OfPart(packages, nil, "", suite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := tree.Small(nil, suite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range tracked(t) {
+		dir := path.Dir(file)
+		if !strings.HasSuffix(file, "_test.go") || dir == "e2e" || dir == "internal/suite" {
+			continue
+		}
+		src, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(src, []byte("testenv.PlainOnly(")) && !bytes.Contains(src, []byte("testenv.Hostile(")) && !bytes.Contains(src, []byte("testenv.RaceEnabled")) {
+			continue
+		}
+		found++
+		for _, plan := range []suite.Plan{full, small} {
+			if !slices.ContainsFunc(plan.Jobs, func(j suite.Job) bool { return !slices.Contains(j.Argv, "-race") && runs(t, tree, j, file) }) {
+				t.Errorf("%s: every job of %s has the race detector; add the package to plain", file, plan.Name)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d files", found)
+	}
+}
+
 // runs reports whether a job runs the tests in a file.
 func runs(t *testing.T, tree *suite.Tree, j suite.Job, file string) bool {
 	t.Helper()

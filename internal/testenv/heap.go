@@ -54,13 +54,30 @@ func Endless(w io.Writer, first, again string, most int) {
 	}
 }
 
+// PlainOnly skips a test with the race detector if the detector can find nothing in it: the
+// test has one goroutine, or it measures memory or time, which the detector changes. The suite
+// runs the package without the detector as well (plain in internal/suite).
+func PlainOnly(t testing.TB, why string) {
+	t.Helper()
+	if RaceEnabled {
+		t.Skipf("%s: runs without the race detector", why)
+	}
+}
+
 // Hostile measures the heap usage of an endless response. bounded is the
 // program's call, which must fail within bound bytes of heap. open is the same
 // call without limits. It must use more, because the measurement is otherwise
-// not conclusive.
+// not conclusive. With the race detector, Hostile makes the program's call and
+// measures nothing: the suite runs the package without it as well.
 func Hostile(t *testing.T, bound uint64, bounded, open func() error) {
 	t.Helper()
 	var err error
+	if RaceEnabled {
+		if err = bounded(); err == nil {
+			t.Error("an endless response is accepted")
+		}
+		return
+	}
 	if n := HeapGrowth(func() { err = bounded() }); n > bound || err == nil {
 		t.Errorf("it takes %d MiB, and %v", n>>20, err)
 	} else {
