@@ -66,15 +66,15 @@ func TestResultFollowsManyDisplays(t *testing.T) {
 	withContext(t, func(t *testing.T, h *fixture, _ *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 		many := brig.Code{Source: "set x here\n" + strings.Repeat("show 1\n", brig.MaxOutputs+10) + "get x"}
 		told := 0
-		if _, err := h.RunCode(withRole(t, brig.Member), "box", many, func(ev brig.CodeEvent) error {
+		res, err := h.RunCode(withRole(t, brig.Member), "box", many, func(ev brig.CodeEvent) error {
 			if ev.Output != nil {
 				told++
 			}
 			return nil
-		}); err != nil || told != brig.MaxOutputs+11 {
-			t.Errorf("told of %d outputs, %v", told, err)
+		})
+		if err != nil || told != brig.MaxOutputs+11 {
+			t.Fatalf("told of %d outputs, %v", told, err)
 		}
-		res := run(many)
 		if note := string(res.Stderr.Head); !strings.HasPrefix(note, "brig: 11 values are left out of the result") {
 			t.Errorf("standard error does not say what is left out: %q", note)
 		}

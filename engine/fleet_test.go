@@ -13,6 +13,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/testenv"
 	"github.com/brig-run/brig/provider/fake"
 )
 
@@ -305,7 +306,7 @@ func TestActiveProviderChangesUnderLoad(t *testing.T) {
 	var failed atomic.Int64
 	seen := sync.Map{}
 	done := make(chan struct{})
-	const runs = 1000
+	runs := int64(testenv.Size(250, 1000))
 	both := func() bool {
 		_, fake := seen.Load("fake")
 		_, cloud := seen.Load("cloud")

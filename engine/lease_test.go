@@ -110,7 +110,7 @@ func TestLeaseCoversTheCommand(t *testing.T) {
 // Neither use nor extension makes a sandbox live longer than MaxLife.
 func TestMaxLifeLimitsLease(t *testing.T) {
 	limitRange := brig.DefaultBounds()
-	limitRange.MaxLife = 50 * time.Hour // with the default of a week, the engine's ticks take half a minute
+	limitRange.MaxLife = 25 * time.Hour // with the default of a week, the engine's ticks take half a minute
 	withFakeClock(t, engine.Options{LimitRange: limitRange}, func(t *testing.T, h *fixture, _ *hookedProvider) {
 		ctx := withRole(t, brig.Member)
 		made, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 20 * time.Hour})
