@@ -179,12 +179,35 @@ func (s *printed) Bytes() []byte {
 // String implements fmt.Stringer.
 func (s *printed) String() string { return string(s.Bytes()) }
 
-// startServer starts a server on a data folder and waits until it is ready.
+// startServer starts a server on a data folder and waits until it is ready. Its pool has one
+// sandbox unless the arguments say otherwise: to start and end the usual four takes longer
+// than most tests, and few use more than one.
 func startServer(t testing.TB, dir string, args ...string) *server {
 	t.Helper()
+	if !setsPool(t, args) {
+		args = append(slices.Clone(args), "--pool", "1")
+	}
 	s := launchServer(t, bin(t, "brig"), nil, dir, args...)
 	s.await()
 	return s
+}
+
+// setsPool reports whether the arguments of a server, or the configuration that they name, set
+// the size of the pool.
+func setsPool(t testing.TB, args []string) bool {
+	t.Helper()
+	if slices.Contains(args, "--pool") {
+		return true
+	}
+	i := slices.Index(args, "--config")
+	if i < 0 {
+		return false
+	}
+	text, err := os.ReadFile(args[i+1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Contains(text, []byte("pool:"))
 }
 
 // launchServer starts a binary as a server, without waiting until it is ready.

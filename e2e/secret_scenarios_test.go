@@ -53,7 +53,7 @@ func startSecretLab(t *testing.T) *secretLab {
 	}
 	config, dir := filepath.Join(work, "brig.yaml"), dataDir(t)
 	begin := `python3 -c "import os, urllib.request as u; u.urlopen(u.Request('https://` + boundHost + `/plain', headers={'X-Key': os.environ['TOKEN']})).read(); print(os.environ['TOKEN'])" >/workspace/begun 2>/workspace/why; sleep 600`
-	text := fmt.Sprintf("templates:\n  prepared:\n    image: host\n    ready: test -s /workspace/begun || { cat /workspace/why; false; }\n    start: |\n      %s\n", begin)
+	text := fmt.Sprintf("pool: {size: 1}\ntemplates:\n  prepared:\n    image: host\n    ready: test -s /workspace/begun || { cat /workspace/why; false; }\n    start: |\n      %s\n", begin)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
