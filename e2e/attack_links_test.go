@@ -86,7 +86,7 @@ func TestAttackTreesFollowNoLink(t *testing.T) {
 	raced := map[string]int{} // outcomes of the operations, by operation and kind of error
 	// note records the outcome of an operation.
 	note := func(op string, err error) { raced[op+" "+string(brig.KindOf(err))]++ }
-	for i := range testenv.Size(25, 200) {
+	for i := range testenv.Size(12, 200) {
 		if t.Failed() {
 			break
 		}

@@ -134,14 +134,14 @@ func TestTinyWrites(t *testing.T) {
 	t.Logf("%d writes in %v", writes, time.Since(start).Round(time.Millisecond))
 }
 
-// TestLongInput sends 160 MiB through cat and back, with the command line and a
+// TestLongInput sends more than the server may keep through cat and back, with the command line and a
 // server. Every byte must come back, and the server must not retain the data.
 //
 //suite:part core
 func TestLongInput(t *testing.T) {
 	s := startServer(t, dataDir(t))
 	s.run([]string{"true"}, "")
-	const size = 160 << 20
+	size := int64(testenv.Size(136<<20, 160<<20))
 	data := func() io.Reader {
 		return io.LimitReader(rand.NewChaCha8([32]byte{1}), size)
 	}
