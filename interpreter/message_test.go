@@ -47,6 +47,11 @@ func TestMessageValues(t *testing.T) {
 	if m := decodeMessage([]byte(line)); m.Type != "display" || string(m.Data["application/json"]) != value || len(m.Data) != 2 {
 		t.Errorf("type %q with %d values", m.Type, len(m.Data))
 	}
+	numbers := "[" + strings.Repeat("1,", 100_000) + "0]"
+	line = `{"type":"end","nonce":"n","state":` + numbers + `,"returned":` + numbers + `,"closed":true}`
+	if m := decodeMessage([]byte(line)); m.Type != "end" || string(m.Returned) != numbers || string(m.State) != numbers {
+		t.Errorf("type %q with %d bytes returned", m.Type, len(m.Returned))
+	}
 	line = `{"type":"installed","packages":[` + strings.Repeat(`"p",`, 99) + `"p"]}`
 	if m := decodeMessage([]byte(line)); len(m.Packages) != 100 {
 		t.Errorf("%d packages", len(m.Packages))

@@ -108,21 +108,30 @@ func decodeMessage(line []byte) *Message {
 }
 
 // parts counts the members and elements at the two outer levels of a JSON document, up to
-// a few more than maxParts. It does not allocate, and also counts in invalid JSON.
+// a few more than maxParts, without those of values that Message keeps as text. It does not
+// allocate, and also counts in invalid JSON.
 func parts(doc []byte) (n int) {
-	depth, quoted := 0, false
+	depth, quoted, keepsText := 0, false, false
+	var begin int
+	var name []byte // the last string at the outer level
 	for i := 0; i < len(doc) && n <= maxParts; i++ {
 		switch c := doc[i]; {
 		case quoted && c == '\\':
 			i++
 		case c == '"':
-			quoted = !quoted
+			if quoted = !quoted; quoted {
+				begin = i + 1
+			} else if depth == 1 {
+				name = doc[begin:i]
+			}
 		case quoted:
 		case c == '{' || c == '[':
-			depth++
+			if depth++; depth == 2 {
+				keepsText = string(name) == "returned" || string(name) == "state"
+			}
 		case c == '}' || c == ']':
 			depth--
-		case c == ',' && depth <= 2:
+		case c == ',' && (depth < 2 || depth == 2 && !keepsText):
 			n++
 		}
 	}
