@@ -130,3 +130,13 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 		})
 	}
 }
+
+// A cell has no file, also in an interpreter that has run programs to warm up.
+func TestForkInWarmCell(t *testing.T) {
+	d := startPython(t)
+	d.send(interpreter.Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
+	said, _, stderr := d.cell("import os\nif os.fork() == 0:\n    os._exit(0)\nos.wait()[1]")
+	if stderr != "" || len(find(said, "file")) > 0 || len(find(said, "end")) != 1 {
+		t.Errorf("it said %+v and printed %q", said, stderr)
+	}
+}

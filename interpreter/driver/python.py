@@ -558,8 +558,7 @@ def run_program(order, channel):
     # message while this process closes its own.
     answer["closed"] = True
     ignore_errors(lambda: channel.send(answer, lost=code))
-    ignore_errors(lambda: os.close(1))
-    ignore_errors(lambda: os.close(2))
+    os.closerange(1, 3)  # in one system call, so that the host wakes up once
     os._exit(code)
 
 
@@ -777,6 +776,7 @@ def run_for_warm_up(source):
     except ZeroDivisionError as exc:
         format_error(exc)
     release(module)
+    helpers.Program.file = None  # a cell has no file
     ignore_errors(ignore_interrupts)
 
 

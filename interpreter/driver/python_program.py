@@ -1,5 +1,6 @@
 # The file of a program, and the call of its main function. The driver loads this
 # module with the first program; `driver` is the module python.py.
+import _thread
 import os
 import sys
 
@@ -29,16 +30,14 @@ class File:
     programs never use it, and a file costs more than a short program, so it is
     written when something asks for its name."""
 
-    def __init__(self, source, channel):
-        import _thread
+    written = announced = False
+    lock = _thread.allocate_lock()
 
+    def __init__(self, source, channel):
         self.source = source
         self.channel = channel
         self.folder = sys.path[0]  # the working directory, see set_search_path
         self.path = self.folder.rstrip("/") + "/main.py"
-        self.written = False
-        self.announced = False
-        self.lock = _thread.allocate_lock()
 
     def write(self):
         """Write the file once. Another file is never replaced."""
@@ -141,7 +140,7 @@ Program.__module__ = "builtins"
 def set_file(module, source, channel):
     """Give a program its file, and write it if the program can name it."""
     Program.file = File(source, channel)
-    module.__file__ = Program.file.path
+    module.__dict__["__file__"] = Program.file.path
     if names_file(source):
         module.__file__ = Program.file.write()
 

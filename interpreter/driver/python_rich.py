@@ -14,7 +14,7 @@ MAX_FORM = 8 << 20
 # ends a driver that sends twice as much at once.
 MAX_BUNDLE = 30 << 20
 
-LEFT_OUT = "brig: %s of a value is left out, because it is too large to display (%d bytes); save it to a file\n"
+LEFT_OUT = "brig: %s of a value is left out, because it is too large to display (%d characters); save it to a file\n"
 
 METHODS = {
     "text/html": "_repr_html_",
