@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // isSigned reports whether r has a signed URL that names no sandbox.
@@ -22,6 +23,7 @@ type urlSignature struct {
 	got    string
 	before hash.Hash // of the text before the token; nil if no signature matches
 	after  string
+	turn   *httpapi.SecondTurn // nil if the address is not limited
 }
 
 // newURLSignature returns the signature of r's URL.
@@ -80,7 +82,10 @@ func (k *tokens) signer(ctx context.Context, id, tenant string, u urlSignature) 
 // otherSigner is signer for the keys that did not receive the sandbox's token from this
 // API.
 func (k *tokens) otherSigner(ctx context.Context, id, tenant string, u urlSignature) (key string, ok bool) {
-	return k.signerAmong(k.otherKeys(ctx, id, tenant), id, u)
+	resume := u.turn.Wait() // the store may have to be read
+	keys := k.otherKeys(ctx, id, tenant)
+	resume()
+	return k.signerAmong(keys, id, u)
 }
 
 // otherKeys returns the keys of a tenant that did not receive a sandbox's token from this
@@ -160,11 +165,12 @@ func (p *ports) signedSandbox(r *http.Request) (id string, err error) {
 			return id, nil
 		}
 	}
-	end, ok := p.limitedSearches.Begin(r)
+	turn, ok := p.limitedSearches.Begin(r)
 	if !ok {
 		return "", p.tooManySignatures(r)
 	}
-	defer end()
+	defer turn.End()
+	u.turn = turn
 	if id := p.signedByReceiver(r.Context(), u); id != "" {
 		return id, nil
 	}
@@ -206,6 +212,7 @@ func (p *ports) signedByOther(ctx context.Context, u urlSignature) (id string, e
 	if p.TenantKeys == nil {
 		return "", nil
 	}
+	resume := u.turn.Wait()
 	select {
 	case p.searching <- struct{}{}:
 		defer func() { <-p.searching }()
@@ -217,12 +224,16 @@ func (p *ports) signedByOther(ctx context.Context, u urlSignature) (id string, e
 			return "", err
 		}
 	}
+	resume()
 	for id, tenant := range p.tokens.candidates() {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
 		if tenant == "" {
-			if tenant, err = p.Owner(ctx, id); err != nil {
+			resume := u.turn.Wait()
+			tenant, err = p.Owner(ctx, id)
+			resume()
+			if err != nil {
 				continue // it has just ended
 			}
 			p.cache.add(id, tenant)

@@ -2,14 +2,18 @@ package e2b_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/e2b"
 )
 
@@ -55,6 +59,50 @@ func TestGoodSignatureFromGuessingAddress(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A search that waits for the store does not keep a good signature of the same address from
+// its turn.
+func TestWaitingSearchNeedsNoRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub()
+		var load time.Duration
+		d := e2b.New(e2b.Options{
+			Service: s, Keys: keys{}, Owner: s.owner, Seed: []byte("seed"), Envd: envd,
+			Templates:  []brig.Template{{Name: "base", Image: "host"}},
+			TenantKeys: func(context.Context, string) ([]string, error) { return nil, nil },
+			Existing: func(context.Context) ([]string, error) {
+				time.Sleep(load)
+				return nil, errors.New("the store is busy")
+			},
+		})
+		do := func(method, at, body string) int {
+			r := httptest.NewRequest(method, "http://127.0.0.1"+at, strings.NewReader(body)).WithContext(t.Context())
+			r.Header.Set("X-API-KEY", key)
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			return w.Code
+		}
+		if code := do(http.MethodPost, "/sandboxes", `{"templateID":"base"}`); code != http.StatusCreated {
+			t.Fatalf("the sandbox: %d", code)
+		}
+		get := func(signature string) int {
+			return do(http.MethodGet, "/files?path=hello.txt&username=user&signature="+url.QueryEscape(signature), "")
+		}
+		for range 30 {
+			get("v1_x")
+		}
+		load = 2 * time.Second
+		get("v1_x")
+		load = 0
+		for range 4 { // as many as became free meanwhile
+			get("v1_x")
+		}
+		begin := time.Now()
+		if code := get(e2b.Sign("hello.txt:read:user:" + token1)); code != http.StatusOK || time.Since(begin) > 0 {
+			t.Errorf("a good signature gets %d after %v", code, time.Since(begin))
+		}
+	})
 }
 
 // A search for a signer compares each key once.

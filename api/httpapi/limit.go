@@ -73,8 +73,9 @@ func (l *Limit) Check(r *http.Request) error {
 
 // Second gives another chance to requests whose address a Limit has limited, because a
 // good credential must not suffer from wrong ones of the same address. It lets one
-// request at a time do its work, and then waits for restFactor times as long. So the
-// requests of all limited addresses together use a small part of one processor.
+// request at a time do its work, and then waits for restFactor times as long, but at most
+// for maxRest. So the requests of all limited addresses together use a small part of one
+// processor.
 type Second struct {
 	turn chan struct{} // holds a value while a request works, or while the processor rests
 	wait time.Duration
@@ -86,6 +87,9 @@ type Second struct {
 
 const (
 	restFactor = 9 // 10 % of one processor
+	// maxRest bounds the rest, so that a slow machine does not keep good credentials from
+	// their turn.
+	maxRest = 2 * time.Second
 	// maxSecond and maxSeconds are the maximum numbers of waiting requests of one
 	// address and of all.
 	maxSecond  = 16
@@ -98,8 +102,8 @@ func NewSecond(wait time.Duration) *Second {
 }
 
 // Begin waits for the turn of r, and returns false if it does not come in time. The caller
-// calls end after its work.
-func (s *Second) Begin(r *http.Request) (end func(), ok bool) {
+// calls End after its work.
+func (s *Second) Begin(r *http.Request) (_ *SecondTurn, ok bool) {
 	addr := client(r)
 	s.mu.Lock()
 	if s.of[addr] >= maxSecond || s.held >= maxSeconds {
@@ -124,10 +128,43 @@ func (s *Second) Begin(r *http.Request) (end func(), ok bool) {
 	case <-ctx.Done():
 		return nil, false
 	}
-	begin := time.Now()
-	return sync.OnceFunc(func() {
-		time.AfterFunc(restFactor*time.Since(begin), func() { <-s.turn })
-	}), true
+	return &SecondTurn{second: s, since: time.Now()}, true
+}
+
+// SecondTurn is the turn of one request, which one goroutine uses. A nil turn measures
+// nothing.
+type SecondTurn struct {
+	second *Second
+	since  time.Time     // when the current work began; zero while the request waits
+	worked time.Duration // before since
+	ended  bool
+}
+
+// Wait says that the request waits until the caller calls resume. The processor needs no
+// rest for this time.
+func (t *SecondTurn) Wait() (resume func()) {
+	if t == nil {
+		return func() {}
+	}
+	t.stop()
+	return func() { t.since = time.Now() }
+}
+
+func (t *SecondTurn) stop() {
+	if !t.since.IsZero() {
+		t.worked += time.Since(t.since)
+		t.since = time.Time{}
+	}
+}
+
+// End ends the turn, also while the request waits. Further calls do nothing.
+func (t *SecondTurn) End() {
+	if t.ended {
+		return
+	}
+	t.ended = true
+	t.stop()
+	time.AfterFunc(min(restFactor*t.worked, maxRest), func() { <-t.second.turn })
 }
 
 func (l *Limit) tooMany(x *rate.Limiter, now time.Time) error {

@@ -72,7 +72,7 @@ func TestSecondIsBounded(t *testing.T) {
 		var working, most, done, refused atomic.Int32
 		begin := time.Now()
 		work := func() {
-			end, ok := s.Begin(request("192.0.2.1:1"))
+			turn, ok := s.Begin(request("192.0.2.1:1"))
 			if !ok {
 				refused.Add(1)
 				return
@@ -81,7 +81,7 @@ func TestSecondIsBounded(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			working.Add(-1)
 			done.Add(1)
-			end()
+			turn.End()
 		}
 		all.Go(work)
 		synctest.Wait() // it has the turn, and waits no more
@@ -94,9 +94,9 @@ func TestSecondIsBounded(t *testing.T) {
 		}
 		other := make(chan bool)
 		go func() {
-			end, ok := s.Begin(request("192.0.2.2:1"))
+			turn, ok := s.Begin(request("192.0.2.2:1"))
 			if ok {
-				end()
+				turn.End()
 			}
 			other <- ok
 		}()
@@ -107,10 +107,52 @@ func TestSecondIsBounded(t *testing.T) {
 		// The turn of the other address comes after those that waited before it, if it does in time.
 		<-other
 		time.Sleep(time.Minute)
-		end, ok := s.Begin(request("192.0.2.1:1"))
+		turn, ok := s.Begin(request("192.0.2.1:1"))
 		if !ok {
 			t.Fatal("after a while the address gets no turn")
 		}
-		end()
+		turn.End()
 	})
+}
+
+// TestSecondRestsForWork checks that the rest after a turn depends on the work and not on what
+// the request waited for, and that it is bounded.
+func TestSecondRestsForWork(t *testing.T) {
+	for name, c := range map[string]struct {
+		work, wait, rest time.Duration
+		abandon          bool // the turn ends while the request waits
+	}{
+		"work":                  {work: 100 * time.Millisecond, rest: 900 * time.Millisecond},
+		"work, and a long wait": {work: 100 * time.Millisecond, wait: time.Minute, rest: 900 * time.Millisecond},
+		"an abandoned wait":     {work: 100 * time.Millisecond, wait: time.Minute, rest: 450 * time.Millisecond, abandon: true},
+		"long work":             {work: 5 * time.Second, rest: 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := httpapi.NewSecond(10 * time.Second)
+				r := httptest.NewRequest("GET", "/", nil).WithContext(t.Context())
+				turn, ok := s.Begin(r)
+				if !ok {
+					t.Fatal("the first request gets no turn")
+				}
+				time.Sleep(c.work / 2)
+				resume := turn.Wait()
+				time.Sleep(c.wait)
+				if !c.abandon {
+					resume()
+					time.Sleep(c.work / 2)
+				}
+				turn.End()
+				turn.End() // does nothing
+				ended := time.Now()
+				if turn, ok = s.Begin(r); !ok {
+					t.Fatal("the next request gets no turn")
+				}
+				if rest := time.Since(ended); rest != c.rest {
+					t.Errorf("it rests for %v, want %v", rest, c.rest)
+				}
+				turn.End()
+			})
+		})
+	}
 }
