@@ -2,11 +2,12 @@ package engine
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
+	"math"
 	"sync"
 	"time"
 
@@ -21,6 +22,10 @@ const (
 	// can only read it whole, and rereadShare its share of the time.
 	rereadInterval = time.Second
 	rereadShare    = 10
+	// rereadBuffer is how much of such a log a follower keeps in memory, about, in bytes.
+	rereadBuffer = 64 << 10
+	// maxLogTime is the maximum length in bytes of the time of a line.
+	maxLogTime = 64
 )
 
 // logSource is a log that can be read on after io.EOF. The call of complete says that
@@ -192,75 +197,130 @@ func (growingLog) complete()          {}
 func (growingLog) move(brig.Instance) {}
 
 // rereadLog is a log that its provider can only read whole. It returns whole lines, and
-// recognizes those that it has returned by their times.
+// recognizes those that it has returned by their times. Only of a line that is longer than
+// rereadBuffer it returns parts.
 type rereadLog struct {
 	ctx   context.Context
 	in    brig.Instance
 	times bool
-	rest  []byte
 	whole bool // nothing is added any more, so the last line is complete
 	next  time.Time
+	rest  bytes.Buffer // what was read and not returned yet
+	pass  *logPass     // nil between two reads of the log
 
 	// The position: all lines before the time last were returned, and the first count
-	// lines of that time.
+	// lines of that time. Of the last one of these only the first part bytes were
+	// returned, if part is not zero.
 	last  time.Time
 	count int
+	part  int
+}
+
+// logPass is one read of a whole log. It stays open between calls of Read, so that a
+// follower needs little memory.
+type logPass struct {
+	log   io.ReadCloser
+	lines *bufio.Reader
+	whole bool          // nothing was added after its begin
+	spent time.Duration // the time for reading, without that of the caller
+
+	seen   int // the number of lines with the time rereadLog.last
+	offset int // the bytes of the current line that were read
+	skip   int // the bytes of the current line that are not returned
 }
 
 // Read implements io.Reader.
 func (r *rereadLog) Read(p []byte) (int, error) {
-	if len(r.rest) == 0 {
-		if time.Now().Before(r.next) {
+	for r.rest.Len() == 0 {
+		if r.pass == nil && time.Now().Before(r.next) {
 			return 0, io.EOF
 		}
-		begin := time.Now()
 		if err := r.reread(); err != nil {
-			return 0, err
+			return 0, errors.Join(err, r.Close())
 		}
-		r.next = time.Now().Add(max(rereadInterval, rereadShare*time.Since(begin)))
 	}
-	if len(r.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, r.rest)
-	r.rest = r.rest[n:]
-	return n, nil
+	return r.rest.Read(p)
 }
 
-// reread reads the lines that were not returned before.
+// reread reads lines that were not returned before, until the log ends or r.rest has about
+// rereadBuffer bytes.
 func (r *rereadLog) reread() error {
-	log, err := r.in.TimedLogs(r.ctx)
-	if err != nil {
-		return err
+	begin := time.Now()
+	if r.pass == nil {
+		log, err := r.in.TimedLogs(r.ctx)
+		if err != nil {
+			return err
+		}
+		r.pass = &logPass{log: log, lines: bufio.NewReaderSize(log, rereadBuffer), whole: r.whole}
 	}
-	defer log.Close()
-	lines := bufio.NewReader(log)
-	seen := 0 // the number of lines with the time r.last
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
+	p := r.pass
+	for r.rest.Len() < rereadBuffer {
+		text, err := p.lines.ReadSlice('\n')
+		atEnd := errors.Is(err, io.EOF)
+		if err != nil && !atEnd && !errors.Is(err, bufio.ErrBufferFull) {
 			return fmt.Errorf("read log: %w", err)
 		}
-		if line == "" || !strings.HasSuffix(line, "\n") && !r.whole {
-			return nil
-		}
-		at, text, _ := brig.CutLogTime(line)
-		switch {
-		case at.Before(r.last):
-			continue
-		case at.Equal(r.last):
-			if seen++; seen <= r.count {
-				continue
+		if atEnd && (len(text) == 0 || !p.whole) {
+			r.next = time.Now().Add(max(rereadInterval, rereadShare*(p.spent+time.Since(begin))))
+			if r.whole && !p.whole {
+				r.next = time.Time{} // the last lines may have come after the begin
 			}
-			r.count++
-		default:
-			r.last, r.count, seen = at, 1, 1
+			return r.Close()
 		}
-		if r.times {
-			text = line
-		}
-		r.rest = append(r.rest, text...)
+		r.add(text, err == nil || atEnd)
 	}
+	p.spent += time.Since(begin)
+	return nil
+}
+
+// add adds the next bytes of a line to r.rest, unless they were returned before. ended
+// reports whether the line ends with them.
+func (r *rereadLog) add(text []byte, ended bool) {
+	p := r.pass
+	if p.offset == 0 {
+		p.skip = r.beginLine(text)
+	}
+	r.rest.Write(text[min(len(text), max(0, p.skip-p.offset)):])
+	p.offset += len(text)
+	if p.skip != allOfLine {
+		r.part = max(r.part, p.offset)
+		if ended {
+			r.part = 0
+		}
+	}
+	if ended {
+		p.offset = 0
+	}
+}
+
+// allOfLine is the logPass.skip of a line that was returned before.
+const allOfLine = math.MaxInt
+
+// beginLine moves the position to a line, of which it gets the beginning, and returns how
+// many of its bytes are not returned.
+func (r *rereadLog) beginLine(text []byte) (skip int) {
+	head := string(text[:min(len(text), maxLogTime)])
+	at, after, _ := brig.CutLogTime(head)
+	switch {
+	case at.Before(r.last):
+		return allOfLine
+	case at.Equal(r.last):
+		r.pass.seen++
+		if r.pass.seen == r.count && r.part > 0 {
+			return r.part
+		}
+		if r.pass.seen <= r.count {
+			return allOfLine
+		}
+		r.count++
+	default:
+		r.last, r.count, r.pass.seen = at, 1, 1
+	}
+	r.part = 0
+	if r.times {
+		return 0
+	}
+	return len(head) - len(after)
 }
 
 func (r *rereadLog) complete() { r.whole, r.next = true, time.Time{} }
@@ -268,4 +328,11 @@ func (r *rereadLog) complete() { r.whole, r.next = true, time.Time{} }
 func (r *rereadLog) move(in brig.Instance) { r.in = in }
 
 // Close implements io.Closer.
-func (r *rereadLog) Close() error { return nil }
+func (r *rereadLog) Close() error {
+	if r.pass == nil {
+		return nil
+	}
+	log := r.pass.log
+	r.pass = nil
+	return log.Close()
+}
