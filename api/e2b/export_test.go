@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"time"
+
+	"github.com/brig-run/brig"
 )
 
 // SetFlushDelay changes how long output is buffered to combine it with later
@@ -32,6 +34,11 @@ func (a *API) Token(id, key string) string { return a.ports.tokens.token(id, key
 
 // Receive records that a key received the token of a tenant's sandbox.
 func (a *API) Receive(id, tenant, key string) { a.ports.cache.recordKey(id, tenant, key) }
+
+// Scan returns the selected sandboxes of all pages.
+func (a *API) Scan(ctx context.Context, o brig.ListOptions) ([]*brig.Sandbox, error) {
+	return a.ports.scan(ctx, o)
+}
 
 // OtherKeys returns the keys of a tenant whose tokens a search compares after those of a
 // sandbox's receivers.

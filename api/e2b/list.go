@@ -175,7 +175,8 @@ func (sb *sandboxes) listAll(ctx context.Context, sel selection) ([]*brig.Sandbo
 	return out, nil
 }
 
-// scan returns the selected sandboxes of all pages.
+// scan returns the selected sandboxes of all pages, without their environments and commands,
+// which may be large, and which no caller needs.
 func (e *env) scan(ctx context.Context, o brig.ListOptions) (out []*brig.Sandbox, err error) {
 	for read := 0; read < maxScanned; {
 		page, err := e.Service.List(ctx, o)
@@ -183,7 +184,11 @@ func (e *env) scan(ctx context.Context, o brig.ListOptions) (out []*brig.Sandbox
 			return nil, err
 		}
 		read += max(1, len(page.Sandboxes))
-		out = append(out, page.Sandboxes...)
+		for _, s := range page.Sandboxes {
+			small := *s
+			small.Spec.Env, small.Spec.Command = nil, nil
+			out = append(out, &small)
+		}
 		if o.Cursor = page.Next; o.Cursor == "" {
 			break
 		}

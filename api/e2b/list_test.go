@@ -5,14 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/e2b"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // pages reads a list to its end and returns the ids of each page.
@@ -170,5 +175,68 @@ func TestMetrics(t *testing.T) {
 	}
 	if resp, _ := doRequest(t, http.MethodGet, srv.URL+"/sandboxes/sb1/metrics?start=x", ""); resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("start=x: %d", resp.StatusCode)
+	}
+}
+
+// TestListsKeepLittle verifies that a list, which reads all sandboxes, keeps neither their
+// environments nor their commands, and leaves the sandboxes of the service as they are.
+func TestListsKeepLittle(t *testing.T) {
+	s, d, _ := serve(t)
+	for range 20 { // several pages
+		s.add("acme", brig.Spec{Env: map[string]string{"K": "V"}, Command: &brig.Command{Argv: []string{"x"}}, Labels: map[string]string{"n": "1"}})
+	}
+	ctx := brig.WithActor(t.Context(), brig.Actor{Tenant: "acme"})
+	all, err := d.Scan(ctx, brig.ListOptions{})
+	if err != nil || len(all) != 20 {
+		t.Fatalf("%d sandboxes, %v", len(all), err)
+	}
+	for i, b := range all {
+		if b.Spec.Env != nil || b.Spec.Command != nil || b.Spec.Labels["n"] != "1" {
+			t.Errorf("%+v", b.Spec)
+		}
+		if of := s.boxes[i].Spec; of.Env["K"] != "V" || of.Command == nil {
+			t.Errorf("the service's own has %+v", of)
+		}
+	}
+}
+
+// waitingLists is a stub whose lists wait.
+type waitingLists struct {
+	*stub
+	waiting atomic.Int32
+	leave   chan struct{}
+}
+
+func (w *waitingLists) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
+	w.waiting.Add(1)
+	<-w.leave
+	return w.stub.List(ctx, o)
+}
+
+// TestListsTakeTurns verifies that few lists of a key are made at once.
+func TestListsTakeTurns(t *testing.T) {
+	const requests = 20
+	for _, at := range []string{"/sandboxes", "/v2/sandboxes", "/snapshots"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &waitingLists{stub: newStub(), leave: make(chan struct{})}
+			h := httpapi.NewLimiter(httpapi.Limits{}).Handler(e2b.New(e2b.Options{Service: w, Keys: keys{}, Owner: w.owner, Seed: []byte("seed")}))
+			var all sync.WaitGroup
+			for range requests {
+				all.Go(func() {
+					r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+at, nil).WithContext(t.Context())
+					r.Header.Set("X-API-KEY", key)
+					got := httptest.NewRecorder()
+					if h.ServeHTTP(got, r); got.Code != http.StatusOK {
+						t.Errorf("%s: %d %s", at, got.Code, got.Body)
+					}
+				})
+			}
+			synctest.Wait()
+			if n := w.waiting.Load(); n == 0 || n == requests {
+				t.Errorf("%s: %d of %d lists are made at once", at, n, requests)
+			}
+			close(w.leave)
+			all.Wait()
+		})
 	}
 }
