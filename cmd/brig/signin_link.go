@@ -105,12 +105,14 @@ type linkJSON struct {
 }
 
 // sendLink creates a link for a program that has the admin key or acts for the
-// data folder's owner, which gives the same rights.
+// data folder's owner, which gives the same rights. A credential in the request wins
+// over the peer, as in httpapi.Authenticate.
 func (l *signInLink) sendLink(w http.ResponseWriter, r *http.Request) error {
 	given := sha256.Sum256([]byte(r.Header.Get("Authorization")))
 	key := l.key()
 	want := sha256.Sum256([]byte("Bearer " + key))
-	if !httpapi.FromOwner(r) && (key == "" || subtle.ConstantTimeCompare(given[:], want[:]) == 0) {
+	owner := httpapi.FromOwner(r) && len(r.Header.Values("Authorization")) == 0
+	if !owner && (key == "" || subtle.ConstantTimeCompare(given[:], want[:]) == 0) {
 		return brig.Errorf(brig.Unauthenticated, "a sign-in link needs the admin key of the server's data folder").
 			WithHint("sign in with an API key at %s", ui.Prefix)
 	}

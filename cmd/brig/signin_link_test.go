@@ -86,8 +86,8 @@ func TestSignInLink(t *testing.T) {
 }
 
 // TestSignInLinkForPrograms checks that the data folder's owner gets a link at the
-// socket, and over TCP only a program with the admin key, and that the link then
-// signs in once.
+// socket, and over TCP only a program with the admin key, that a wrong key is rejected
+// at the socket, too, and that the link then signs in once.
 func TestSignInLinkForPrograms(t *testing.T) {
 	stub, key := &sessionStub{}, "admin-key"
 	l := &signInLink{service: stub, key: func() string { return key }, clock: brig.WallClock(time.Now), actor: func(context.Context) (brig.Actor, error) {
@@ -104,15 +104,18 @@ func TestSignInLinkForPrograms(t *testing.T) {
 	srv.Start()
 	defer srv.Close()
 	go func() { _ = srv.Config.Serve(socket) }()
-	post := func(key string) int {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+signInPath, nil)
+	transport := socketTransport(dir)
+	defer transport.CloseIdleConnections()
+	local := &http.Client{Transport: transport}
+	post := func(c *http.Client, url, key string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+signInPath, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if key != "" {
 			r.Header.Set("Authorization", "Bearer "+key)
 		}
-		resp, err := http.DefaultClient.Do(r)
+		resp, err := c.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,8 +123,14 @@ func TestSignInLinkForPrograms(t *testing.T) {
 		return resp.StatusCode
 	}
 	for key, want := range map[string]int{"": 401, "admin": 401, "another": 401, "admin-key": 200} {
-		if got := post(key); got != want {
+		if got := post(http.DefaultClient, srv.URL, key); got != want {
 			t.Errorf("the key %q gets %d over TCP, want %d", key, got, want)
+		}
+		if key == "" {
+			want = 200 // the owner
+		}
+		if got := post(local, socketURL, key); got != want {
+			t.Errorf("the key %q gets %d at the socket, want %d", key, got, want)
 		}
 	}
 	link, err := newSignInLink(t.Context(), dir, srv.URL)
@@ -139,7 +148,7 @@ func TestSignInLinkForPrograms(t *testing.T) {
 		}
 	}
 	key = ""
-	if got := post(""); got != 401 {
+	if got := post(http.DefaultClient, srv.URL, ""); got != 401 {
 		t.Errorf("without an admin key: %d", got)
 	}
 }
