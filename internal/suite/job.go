@@ -34,6 +34,8 @@ type Job struct {
 	// one returns the arguments of a job that runs one test, or a package if test is
 	// empty. If it is or returns nil, there is no second look.
 	one func(argv []string, pkg, test string) []string
+	// timed is the set of times to which those of its packages belong. Default: Part.
+	timed string
 	// book is the file in which the job records attacks.
 	book string
 }
@@ -223,10 +225,15 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	if o.Count > 0 {
 		argv = append(argv, fmt.Sprint("-count=", o.Count))
 	}
+	// A part may run a package with the detector and without it, which takes another time.
+	timed := part
+	if raced {
+		timed += ", raced"
+	}
 	// go test starts the packages in order, so the longest ones come first.
 	packages = slices.Clone(packages)
 	slices.SortStableFunc(packages, func(a, b string) int {
-		return cmp.Compare(o.Took[packageKey(part, b)], o.Took[packageKey(part, a)])
+		return cmp.Compare(o.Took[packageKey(timed, b)], o.Took[packageKey(timed, a)])
 	})
 	again := againTest
 	if o.Full {
@@ -245,7 +252,7 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 		}
 		return append(argv, pkg)
 	}
-	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true, one: one}
+	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true, one: one, timed: timed}
 }
 
 // jobLimit is the time limit of an end-to-end test at small size, several times
@@ -319,4 +326,4 @@ func oneOfBinary(argv []string, _, test string) []string {
 func (j *Job) key() string { return j.Part + ": " + j.Name }
 
 // packageKey returns the key of a package in the recorded times.
-func packageKey(part, pkg string) string { return part + ": " + pkg }
+func packageKey(timed, pkg string) string { return timed + ": " + pkg }

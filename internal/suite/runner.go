@@ -198,7 +198,7 @@ func (r *Runner) job(ctx context.Context, j *Job) {
 				p.packages++
 				// A package whose results come from the test cache takes no time.
 				if strings.Contains(e.Package, "/") && e.Elapsed >= minRecorded {
-					r.Times.Jobs[packageKey(j.Part, e.Package)] = e.Elapsed
+					r.Times.Jobs[packageKey(cmp.Or(j.timed, j.Part), e.Package)] = e.Elapsed
 				}
 			}
 		}

@@ -313,7 +313,7 @@ func TestRunWaitingJobs(t *testing.T) {
 // times are those of the same job.
 func TestOrderOfPackages(t *testing.T) {
 	tree := &Tree{}
-	o := Options{Took: map[string]float64{"race detector: m/c": 9, "race detector: m/b": 7, "packages: m/a": 50}}
+	o := Options{Took: map[string]float64{"race detector, raced: m/c": 9, "race detector, raced: m/b": 7, "packages: m/a": 50}}
 	j := tree.goTest("packages, race detector", "race detector", true, o, []string{"m/a", "m/b", "m/c"})
 	if got := strings.Join(j.Argv[len(j.Argv)-3:], " "); got != "m/c m/b m/a" {
 		t.Errorf("the packages run as %s", got)
@@ -323,6 +323,15 @@ func TestOrderOfPackages(t *testing.T) {
 	timed := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/c","Elapsed":4.5}' '{"Action":"pass","Package":"m/b","Elapsed":0.1}' '{"Action":"pass","Package":"e2e","Elapsed":30}'; `+passing)
 	r.Run(t.Context(), Plan{"plan", []Job{timed}})
 	if took := r.Times.Jobs; took["part: m/c"] != 4.5 || len(took) != 2 { // and that of the job
+		t.Errorf("recorded: %v", took)
+	}
+	// A part that runs a package with the detector and without it records both times.
+	with, without := tree.goTest("packages", "packages", true, o, nil), tree.goTest("packages without the detector", "packages", false, o, nil)
+	for j, took := range map[*Job]string{&with: "4.5", &without: "3.5"} {
+		j.Argv, j.Dir = []string{"sh", "-c", `printf '%s\n' '{"Action":"pass","Package":"m/c","Elapsed":` + took + `}'; ` + passing}, ""
+	}
+	r.Run(t.Context(), Plan{"plan", []Job{with, without}})
+	if took := r.Times.Jobs; took["packages, raced: m/c"] != 4.5 || took["packages: m/c"] != 3.5 {
 		t.Errorf("recorded: %v", took)
 	}
 }
