@@ -86,12 +86,16 @@ const (
 	DetailLimit       = "limit" // the limit that programs reached
 	DetailTotal       = "total" // the count since the sandbox began
 	DetailWhat        = "what"  // the kind of the counted decisions
-	DetailCount       = "count" // the number of decisions without their own line, or of the copies of a fork
-	DetailRule        = "rule"  // the index of the deciding rule; -1 means none
-	DetailWhy         = "why"
-	DetailSubject     = "subject" // the person's issuer, "#" and subject
-	DetailSession     = "session" // ID of the session that the actor used
-	DetailLabel       = "label."
+	// DetailCount is the number of decisions without their own line, or of the copies of a
+	// fork. At a rejected call it is the number of earlier rejected calls of the caller
+	// without a line; a line that is only for this number has the details of the last of
+	// these calls, and counts it, too.
+	DetailCount   = "count"
+	DetailRule    = "rule" // the index of the deciding rule; -1 means none
+	DetailWhy     = "why"
+	DetailSubject = "subject" // the person's issuer, "#" and subject
+	DetailSession = "session" // ID of the session that the actor used
+	DetailLabel   = "label."
 	// DetailWorkspace is a workspace's name. DetailVersion is then its version.
 	DetailWorkspace = "workspace"
 	DetailFilesOnly = "files_only" // "true" for a pause that does not keep the memory

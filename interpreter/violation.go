@@ -163,7 +163,7 @@ func (s *Session) hasPendingPing() bool {
 	return len(s.pings) > 0
 }
 
-// takePong reports whether a nonce is that of a ping that ask sent, and forgets it.
+// takePong reports whether a nonce is that of a ping that sendPing sent, and forgets it.
 func (s *Session) takePong(nonce string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

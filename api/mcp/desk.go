@@ -119,7 +119,7 @@ func (d *toolServer) requestContext(req mcp.Request) (context.Context, error) {
 			return requestContext, nil
 		}
 	}
-	return nil, brig.Errorf(brig.Canceled, "the caller went away")
+	return nil, brig.Errorf(brig.Canceled, "the caller disconnected")
 }
 
 // begin registers a session for the actor that started the session.

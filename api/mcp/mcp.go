@@ -109,7 +109,7 @@ func New(ctx context.Context, o Options) (*API, error) {
 	}
 	metrics, err := httpapi.NewMetrics(o.Registry)
 	if err != nil {
-		o.Log.Warn("mcp: HTTP is not measured", "error", err)
+		o.Log.Warn("mcp: failed to register the HTTP metrics", "error", err)
 	}
 	d := &API{Options: o, ctx: ctx, sessions: newSessions(o.Sessions), httpRequests: &httpRequests{}}
 	d.toolServer = &toolServer{service: o.Service, log: o.Log, version: o.Version, sessions: d.sessions, httpRequests: d.httpRequests, shield: httpapi.ShieldOf(o.Keys)}

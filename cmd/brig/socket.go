@@ -73,7 +73,7 @@ func socketTransport(dir string) *http.Transport {
 
 // dialSocket connects to the data folder's server. It trusts the socket only if
 // no other user could have put it there, and its listener only if it belongs to
-// the folder's owner or root.
+// the effective user of this process, who must own the folder, or to root.
 func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 	uid := os.Geteuid()
 	if err := checkFolder(dir, uid); err != nil {
