@@ -16,9 +16,9 @@ import (
 	"github.com/brig-run/brig/client"
 )
 
-// destination returns how to reach the server to use: at a URL with the key that
-// the user has specified, or through the socket of the data folder, without a
-// key. The URL is empty if there is no server.
+// destination returns how to reach the server to use: at a URL with the key, if the
+// user has specified both, or through the socket of the data folder, with a key only
+// if the user has specified one. The URL is empty if there is no server.
 func (c *cli) destination(dir string) (client.Options, error) {
 	o := client.Options{URL: c.url, Key: cmp.Or(c.key, os.Getenv("BRIG_API_KEY")), InsecureHTTP: c.insecureHTTP}
 	if o.URL != "" && o.Key != "" {
@@ -31,14 +31,14 @@ func (c *cli) destination(dir string) (client.Options, error) {
 			return o, err
 		}
 	}
-	if o.Key != "" || o.URL == "" && served == "" {
-		o.URL = served
+	if o.URL == "" && served == "" {
 		return o, nil
 	}
-	// The folder's key never leaves the folder: whoever listens at the announced
-	// address may not be the server.
+	// No key goes to the announced address: whoever listens there may not be the
+	// server, or no longer.
 	through := throughSocket(dir)
 	if o.URL == "" {
+		through.Key = o.Key
 		return through, nil
 	}
 	if path, ours := announcedAs(o.URL, served); ours {

@@ -136,14 +136,16 @@ func runWith(t *testing.T, dir string, env map[string]string, flags ...string) (
 }
 
 // TestFolderKey checks that the command sends the folder's key to no server. It
-// uses the folder's server through its socket, without a key, and sends a
-// request over TCP only with a key that the user has specified.
+// uses the folder's server through its socket, with a key only if the user has
+// specified one, and sends a request over TCP only if the user has specified a key
+// and a URL.
 func TestFolderKey(t *testing.T) {
 	served, other := listenAt(t, "127.0.0.1:0"), listenAt(t, "127.0.0.1:0")
 	for name, c := range map[string]struct {
 		flags  []string
 		env    map[string]string
 		socket bool      // the socket receives a request
+		key    string    // the key that the socket receives
 		served string    // the key that is sent to the announced address
 		other  string    // the key that the other server receives
 		want   brig.Kind // the error before the command sends a request; empty if it sends one
@@ -156,8 +158,9 @@ func TestFolderKey(t *testing.T) {
 		"in capitals":              {flags: []string{"--url", "HTTP://127.0.0.1:" + served.port}, socket: true},
 		"as localhost":             {flags: []string{"--url", "http://localhost:" + served.port}, socket: true},
 		"mapped into IPv6":         {flags: []string{"--url", "http://[::ffff:127.0.0.1]:" + served.port}, socket: true},
-		"a flag's key":             {flags: []string{"--key", givenKey}, served: givenKey},
-		"a variable's key":         {env: map[string]string{"BRIG_API_KEY": givenKey}, served: givenKey},
+		"a flag's key":             {flags: []string{"--key", givenKey}, socket: true, key: givenKey},
+		"a variable's key":         {env: map[string]string{"BRIG_API_KEY": givenKey}, socket: true, key: givenKey},
+		"the address and a key":    {flags: []string{"--url", served.url, "--key", givenKey}, served: givenKey},
 		"another port":             {flags: []string{"--url", other.url}, want: brig.Unauthenticated},
 		"another port in BRIG_URL": {env: map[string]string{"BRIG_URL": other.url}, want: brig.Unauthenticated},
 		"another port, localhost":  {flags: []string{"--url", "http://localhost:" + other.port}, want: brig.Unauthenticated},
@@ -178,8 +181,10 @@ func TestFolderKey(t *testing.T) {
 			dir := folderServedAt(t, served.url, true)
 			socket := listenIn(t, dir)
 			errs, code := runWith(t, dir, c.env, c.flags...)
-			if got := socket.takeReceived(); strings.Contains(got, " HTTP/1.1") != c.socket || !c.socket && got != "" || strings.Contains(got, "Authorization") {
+			if got := socket.takeReceived(); strings.Contains(got, " HTTP/1.1") != c.socket || !c.socket && got != "" {
 				t.Errorf("the socket hears %q", got)
+			} else if strings.Contains(got, "Authorization") != (c.key != "") || !strings.Contains(got, c.key) {
+				t.Errorf("the socket hears %q, want the key %q", got, c.key)
 			}
 			for who, got := range map[string]struct{ received, key string }{"the announced address": {served.takeReceived(), c.served}, "the other": {other.takeReceived(), c.other}} {
 				if got.key == "" && got.received != "" || got.key != "" && !strings.Contains(got.received, "Authorization: Bearer "+got.key+"\r\n") {
@@ -349,7 +354,7 @@ func TestForeignAnnouncementsAreIgnored(t *testing.T) {
 				errs, code := runWith(t, dir, nil, flags...)
 				at, local := other.takeReceived(), socket.takeReceived()
 				switch withKey := way == "a key"; {
-				case c.good && (withKey != strings.Contains(at, "Authorization: Bearer "+givenKey) || withKey == strings.Contains(local, "GET ")):
+				case c.good && (at != "" || !strings.Contains(local, "GET ") || withKey != strings.Contains(local, "Authorization: Bearer "+givenKey)):
 					t.Errorf("the address hears %q, the socket %q; %s", at, local, errs)
 				case !c.good && at+local != "":
 					t.Errorf("who may have written the folder hears %q at the address, %q on the socket", at, local)
