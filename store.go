@@ -122,13 +122,15 @@ type RecordStore interface {
 
 // ExecStore persists the executions of sandboxes.
 type ExecStore interface {
-	// PutExec writes an execution and replaces one with the same ID. If Trim
-	// deleted its output, or the output's file is lost, only the size remains.
+	// PutExec writes an execution and replaces one with the same ID, except that an
+	// execution that runs does not replace one that has ended. If Trim deleted its
+	// output, or the output's file is lost, only the size remains.
 	PutExec(ctx context.Context, x *Execution) error
 	GetExec(ctx context.Context, sandbox ID, execID string) (*Execution, error)
 	// ListExecs returns a sandbox's executions, newest first (by Started). The list
-	// has a bounded size: ended executions that do not fit have no output, and no
-	// command unless it is short. GetExec returns them as a whole.
+	// has a bounded size: executions that do not fit have no output and, if they have
+	// ended, no command unless it is short. GetExec returns them as a whole, so a
+	// caller that changes an execution of a list gets it before it writes it.
 	ListExecs(ctx context.Context, sandbox ID) ([]*Execution, error)
 }
 

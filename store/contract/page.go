@@ -25,11 +25,11 @@ const ListedBytes = 8 << 20
 // smallCommand is the size of the commands that every execution in a list has.
 const smallCommand = 4 << 10
 
-// Shorten removes from an ended execution what does not fit into a list: its output,
-// whose size remains, and its command, unless that is small.
+// Shorten removes from an execution what does not fit into a list: its output, whose size
+// remains, and, if it has ended, its command, unless that is small.
 func Shorten(x *brig.Execution) {
 	x.Stdout.Head, x.Stdout.Tail, x.Stderr.Head, x.Stderr.Tail = nil, nil, nil, nil
-	if commandSize(x.Command) > smallCommand {
+	if x.Done && commandSize(x.Command) > smallCommand {
 		x.Command.Argv, x.Command.Shell, x.Command.Env = nil, "", nil
 	}
 }

@@ -21,6 +21,9 @@ func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
 	if s.execs[x.Sandbox] == nil {
 		s.execs[x.Sandbox] = map[string]*brig.Execution{}
 	}
+	if old := s.execs[x.Sandbox][x.ExecID]; old != nil && old.Done && !x.Done {
+		return nil // it has ended meanwhile
+	}
 	s.execs[x.Sandbox][x.ExecID] = cloneExec(x)
 	return nil
 }
@@ -56,9 +59,7 @@ func (s *executions) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Ex
 		size := contract.ExecutionSize(x)
 		if left -= size; left < 0 {
 			left += size
-			if x.Done {
-				contract.Shorten(x)
-			}
+			contract.Shorten(x)
 		}
 	}
 	return out, nil

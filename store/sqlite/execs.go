@@ -20,16 +20,20 @@ func (s *executions) PutExec(ctx context.Context, x *brig.Execution) error {
 	if err != nil {
 		return wrap(err, "put execution %s", x.ExecID)
 	}
+	kept := false // the stored execution has ended, and x has not
 	err = s.write(ctx, nil, func(t *tx) error {
+		n, err := t.exec(putExecution, string(x.Sandbox), x.ExecID, nanos(x.Started), doc, b.data, b.file, b.size, x.Done)
+		if err != nil || n > 0 {
+			return err
+		}
+		if err := t.row(selectExecExists, string(x.Sandbox), x.ExecID).Scan(&kept); err != nil || kept {
+			return err
+		}
 		// If the sandbox has been deleted, no later call would delete its
 		// execution.
-		n, err := t.exec(putExecution, string(x.Sandbox), x.ExecID, nanos(x.Started), doc, b.data, b.file, b.size, x.Done)
-		if err == nil && n == 0 {
-			err = contract.NoSandbox(string(x.Sandbox))
-		}
-		return err
+		return contract.NoSandbox(string(x.Sandbox))
 	})
-	if err != nil {
+	if err != nil || kept {
 		s.outputs.drop(b)
 	}
 	return wrap(err, "put execution %s", x.ExecID)
@@ -59,11 +63,10 @@ func (s *executions) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Ex
 		}
 		left += size
 		x, err := decodeLost[brig.Execution](p.doc, nil, true)
-		if err != nil || !x.Done {
-			return x, err // an execution that runs has no output yet
+		if err == nil {
+			contract.Shorten(x)
 		}
-		contract.Shorten(x)
-		return x, nil
+		return x, err
 	}, `select doc, data, file, lost, size from executions where sandbox = $1 order by started_ns desc, id desc`, string(sandbox))
 	return xs, wrap(err, "list executions of %s", sandbox)
 }

@@ -24,8 +24,10 @@ const (
 		select $1, $2, $3, $4, $5, $6, $7, $8, tenant from sandboxes where id = $1
 		on conflict (sandbox, id) do update set
 			started_ns = excluded.started_ns, doc = excluded.doc, data = excluded.data,
-			file = excluded.file, size = excluded.size, done = excluded.done, lost = 0`
-	putRun = `
+			file = excluded.file, size = excluded.size, done = excluded.done, lost = 0
+		where executions.done = 0 or excluded.done = 1`
+	selectExecExists = `select exists (select 1 from executions where sandbox = $1 and id = $2)`
+	putRun           = `
 		insert into runs (tenant, name, put_ns, doc, data, file, size) values ($1, $2, $3, $4, $5, $6, $7)
 		on conflict (tenant, name) do update set
 			put_ns = excluded.put_ns, doc = excluded.doc, data = excluded.data,
@@ -54,7 +56,7 @@ const (
 
 // statements lists all statements of writes, for prepare.
 var statements = []string{
-	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, putExecution, putRun, deleteRuns, insertEvent,
+	insertSandbox, updateSandbox, selectRev, selectNameTaken, deleteLabels, insertLabel, deleteSandbox, putExecution, selectExecExists, putRun, deleteRuns, insertEvent,
 	deleteExecutions, markOutputsLost, deleteOldRuns, selectKeptBytes, selectOldest, selectOldestRuns, deleteExecution, deleteRun, deleteUnreferenced,
 	selectChain, putChain, selectChains, selectKept, selectHash, deleteEvents, setPruned,
 	selectVersion, putSecret, deleteSecret, putSetting, deleteSetting,

@@ -41,6 +41,12 @@ func testExecs(t *testing.T, s brig.Store) {
 	got, err := s.GetExec(ctx, a.ID, "x1")
 	ok(t, err)
 	same(t, "a replaced execution", got, x1)
+	late := execution(a.ID, "x1", 1)
+	late.Stdout.Head = []byte("o")
+	ok(t, s.PutExec(ctx, late)) // the output so far, after the end
+	got, err = s.GetExec(ctx, a.ID, "x1")
+	ok(t, err)
+	same(t, "an ended execution after a late record of its run", got, x1)
 	got, err = s.GetExec(ctx, b.ID, "x1")
 	ok(t, err)
 	same(t, "another sandbox's execution", got, theirs)
@@ -131,7 +137,7 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 }
 
 // testLargeExecs checks that a list of executions has every execution, but a bounded size,
-// and that it leaves nothing out of executions that run.
+// and that it leaves out only the output of executions that run.
 func testLargeExecs(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a := put(t, s, "t", "a")
@@ -140,6 +146,9 @@ func testLargeExecs(t *testing.T, s brig.Store) {
 	running := execution(a.ID, "running", -1)
 	running.Command.Env = map[string]string{"LARGE": large}
 	ok(t, s.PutExec(ctx, running))
+	writes := execution(a.ID, "writes", -2)
+	writes.Stdout = brig.Output{Head: []byte(large), Total: each}
+	ok(t, s.PutExec(ctx, writes))
 	var all []*brig.Execution
 	for i := range count {
 		x := execution(a.ID, fmt.Sprint("x", i), time.Duration(i))
@@ -154,9 +163,15 @@ func testLargeExecs(t *testing.T, s brig.Store) {
 	}
 	list, err := s.ListExecs(ctx, a.ID)
 	ok(t, err)
-	same(t, "number of executions", len(list), count+1)
+	same(t, "number of executions", len(list), count+2)
 	same(t, "the newest", list[0], all[0])
 	same(t, "the one that runs", list[count], running)
+	short := *writes
+	short.Stdout.Head = nil
+	same(t, "the one that runs, with output", list[count+1], &short)
+	got, err := s.GetExec(ctx, a.ID, "writes")
+	ok(t, err)
+	same(t, "the one that runs, with output, by itself", got, writes)
 	size := 0
 	for i, x := range list[:count] {
 		size += len(x.Stdout.Head) + len(x.Command.Shell)
@@ -168,7 +183,7 @@ func testLargeExecs(t *testing.T, s brig.Store) {
 	}
 	last := all[count-1]
 	same(t, "the command of the oldest", list[count-1].Command, last.Command)
-	got, err := s.GetExec(ctx, a.ID, last.ExecID)
+	got, err = s.GetExec(ctx, a.ID, last.ExecID)
 	ok(t, err)
 	same(t, "the oldest by itself", got, last)
 }

@@ -24,14 +24,15 @@ func testTrimExecs(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, b := put(t, s, "t", "a"), put(t, s, "t", "b")
 	for i := range 10 {
-		ok(t, s.PutExec(ctx, noisyExecution(a.ID, i, 10<<10)))
+		x := noisyExecution(a.ID, i, 10<<10)
+		x.Done = i > 0
+		ok(t, s.PutExec(ctx, x))
 		ok(t, s.PutExec(ctx, noisyExecution(b.ID, i, 10<<10)))
 	}
 	small := noisyExecution(a.ID, 1, 100) // replaces a large one
 	ok(t, s.PutExec(ctx, small))
 	running := noisyExecution(a.ID, 0, 10<<10)
 	running.Done = false
-	ok(t, s.PutExec(ctx, running))
 
 	ok(t, s.Trim(ctx, "t", a.ID, unbounded))
 	list, err := s.ListExecs(ctx, a.ID)
