@@ -187,10 +187,10 @@ func (l *lifecycle) adopt(r *brig.Record, backend *backend, in brig.Instance) {
 	l.sandboxes.update(r.ID, func(s *sandbox) {
 		s.instance, s.backend, s.detached, s.refusals = in, backend, detached, newRefusals(r, in)
 	})
-	l.watchWorkspace(r, in)
+	l.watchWorkspace(r, in, detached)
 	l.watchPauseAtEnd(r, in, detached)
 	l.watchIdle(r, in, detached)
-	l.workspaces.saveWorkspace(r, in)
+	l.workspaces.saveWorkspace(r, in, detached)
 	id, tenant := r.ID, r.Tenant
 	l.background.Go(func() {
 		select {

@@ -181,25 +181,30 @@ func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Du
 // watchWorkspace ends a sandbox whose workspace has the mode direct. It ends
 // the sandbox when the lease ends, before the instance ends automatically. It
 // also ends the sandbox after the main program has ended, since the instance
-// waits then.
-func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance) {
+// waits then. The watch stops when the instance is detached: the next attachment
+// has a watch of its own.
+func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance, detached <-chan struct{}) {
 	if !isWrittenBack(rec.Spec) {
 		return
 	}
+	ctx, cancel := context.WithCancel(l.ctx) // of the wait for the main program
 	var over chan struct{}
 	if rec.Spec.Command != nil {
 		over = make(chan struct{})
 		l.background.Go(func() {
-			if in.WaitMain(l.ctx) == nil {
+			if in.WaitMain(ctx) == nil {
 				close(over)
 			}
 		})
 	}
 	l.background.Go(func() {
+		defer cancel()
 		for expires := rec.Expires; ; {
 			why := brig.LeaseExpired
 			select {
 			case <-in.Done():
+				return
+			case <-detached:
 				return
 			case <-l.ctx.Done():
 				return

@@ -57,8 +57,9 @@ type commitLock struct {
 }
 
 // saveWorkspace periodically writes a workspace back while its sandbox runs, so
-// that a crash loses no more than one interval.
-func (ws *workspaces) saveWorkspace(rec *brig.Record, in brig.Instance) {
+// that a crash loses no more than one interval. It stops when the instance is
+// detached.
+func (ws *workspaces) saveWorkspace(rec *brig.Record, in brig.Instance, detached <-chan struct{}) {
 	if !isWrittenBack(rec.Spec) || ws.SaveEvery < 0 {
 		return
 	}
@@ -67,6 +68,8 @@ func (ws *workspaces) saveWorkspace(rec *brig.Record, in brig.Instance) {
 		for {
 			select {
 			case <-in.Done():
+				return
+			case <-detached:
 				return
 			case <-ws.ctx.Done():
 				return
