@@ -43,8 +43,9 @@ func checkSavable(rec *brig.Record, done string, filesOnly bool) error {
 }
 
 // prepareFilesSave writes back the workspace of a sandbox whose memory is not kept, as
-// the end of the sandbox would. Its programs continue, in case the save fails.
-func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig.Instance) error {
+// the end of the sandbox would. Its programs continue, in case the save fails. Automatic
+// pauses, which retry soon, record failures only once in a while.
+func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig.Instance, automatic bool) error {
 	if !isWrittenBack(rec.Spec) {
 		return nil
 	}
@@ -52,6 +53,12 @@ func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig
 	out, err := ws.commit(ctx, rec, in, brig.ActorFrom(ctx).Name)
 	if err != nil && hasEnded(in) {
 		return p.lifecycle.explainLoss(ctx, rec, in, err)
+	}
+	switch {
+	case err == nil && (out.Version == nil || out.Changed == 0):
+		return nil
+	case err != nil && automatic && !p.usesOf(rec.ID).noteAgain(brig.OpCommitWorkspace, idleNoteInterval):
+		return err
 	}
 	return errors.Join(err, ws.recordCommit(ctx, rec, out, err))
 }

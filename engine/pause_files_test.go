@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"bytes"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -179,4 +181,64 @@ func TestPauseFilesOnlySpec(t *testing.T) {
 	if all, err := h.WorkspaceVersions(ctx, "data"); err != nil || len(all) == 0 {
 		t.Errorf("the workspace has the versions %+v, %v", all, err)
 	}
+}
+
+// After a pause of a sandbox whose workspace is written back has failed, the sandbox is
+// watched as before, and not once more. An attempt that has nothing to write back adds
+// nothing to the audit log.
+func TestFailedPauseFilesOnly(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	h.provider.OnSave = func(brig.SaveID) error { return brig.Errorf(brig.FailedPrecondition, "the disk is full") }
+	box := h.box(t, ctx, brig.Spec{
+		Name: "one", TTL: time.Hour, Command: &brig.Command{Argv: []string{"sleep", "60"}},
+		Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect},
+	})
+	awaitWatches := func(when string) {
+		t.Helper()
+		const want = 3 // of the main program, of the lease and of the files
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			stacks := make([]byte, 16<<20)
+			stacks = stacks[:runtime.Stack(stacks, true)]
+			n := bytes.Count(stacks, []byte(".watchWorkspace.func")) + bytes.Count(stacks, []byte(".saveWorkspace.func"))
+			if n == want {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s, %d goroutines watch the sandbox, want %d", when, n, want)
+			}
+		}
+	}
+	awaitWatches("at the start")
+	for range 3 {
+		if _, err := h.Pause(ctx, "one", brig.PauseOptions{FilesOnly: true}); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Fatalf("a pause on a full disk: %v", err)
+		}
+	}
+	awaitWatches("after failed pauses")
+	if n := h.commits(t, box.ID, ""); n != 1 {
+		t.Errorf("%d commits of the workspace are on record, want 1", n)
+	}
+	if _, err := h.Kill(ctx, "one"); err != nil {
+		t.Error(err)
+	}
+}
+
+// commits returns the number of audit events of automatic commits of a sandbox's workspace
+// with a result.
+func (h *fixture) commits(t *testing.T, id brig.ID, result brig.Kind) (n int) {
+	t.Helper()
+	events, err := h.store.Events(t.Context(), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Op == brig.OpCommitWorkspace.Name && e.Sandbox == id && e.Phase == brig.Observed && e.Kind == result {
+			n++
+		}
+	}
+	return n
 }

@@ -48,7 +48,7 @@ func (l *lifecycle) watchIdle(rec *brig.Record, in brig.Instance, detached <-cha
 
 // noteNotPaused records that an idle sandbox could not be paused.
 func (l *lifecycle) noteNotPaused(rec *brig.Record, err error) {
-	if l.ctx.Err() != nil || !l.usesOf(rec.ID).noteAgain(idleNoteInterval) {
+	if l.ctx.Err() != nil || !l.usesOf(rec.ID).noteAgain(brig.OpPause, idleNoteInterval) {
 		return
 	}
 	ctx, cancel := detachedContext(l.ctx)
@@ -63,15 +63,18 @@ func (l *lifecycle) noteNotPaused(rec *brig.Record, err error) {
 	}
 }
 
-// noteAgain reports whether a failure can be recorded, because the last record is
-// older than a time. The record of a successful pause ends that time.
-func (g *useGate) noteAgain(after time.Duration) bool {
+// noteAgain reports whether a failure of an operation can be recorded, because the last
+// record is older than a time. The record of a successful pause ends that time.
+func (g *useGate) noteAgain(op brig.Op, after time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.noted.IsZero() && time.Since(g.noted) < after {
+	if at, ok := g.noted[op.Name]; ok && time.Since(at) < after {
 		return false
 	}
-	g.noted = time.Now()
+	if g.noted == nil {
+		g.noted = map[string]time.Time{}
+	}
+	g.noted[op.Name] = time.Now()
 	return true
 }
 

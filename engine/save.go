@@ -127,7 +127,7 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *bac
 	}
 	defer place.release() // the record's own reservation replaces it
 	if o.FilesOnly {
-		err = p.prepareFilesSave(ctx, rec, in)
+		err = p.prepareFilesSave(ctx, rec, in, events != nil)
 	} else {
 		err = p.prepareSave(ctx, saver, rec, in)
 	}

@@ -15,12 +15,12 @@ import (
 type useGate struct {
 	mu      sync.Mutex // guards the fields below
 	users   int
-	passive map[int]func() // the calls that only wait or transfer data, and how a pause ends them
-	number  int            // of the last passive call
-	waiting int            // calls that wait until moving is closed
-	changed chan struct{}  // closed when users or passive changes; nil if no pause or resume waits
-	moving  chan struct{}  // closed when the current pause or resume ends; nil if there is none
-	noted   time.Time      // when the failure of a pause of the idle sandbox was last recorded
+	passive map[int]func()       // the calls that only wait or transfer data, and how a pause ends them
+	number  int                  // of the last passive call
+	waiting int                  // calls that wait until moving is closed
+	changed chan struct{}        // closed when users or passive changes; nil if no pause or resume waits
+	moving  chan struct{}        // closed when the current pause or resume ends; nil if there is none
+	noted   map[string]time.Time // when failures of automatic operations were last recorded, by operation
 }
 
 // usesOf returns the gate of a sandbox.
