@@ -2,8 +2,12 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -56,6 +60,74 @@ func TestDetachedExecEndsWithSandbox(t *testing.T) {
 			if err != nil || !x.Done || x.SandboxEnded != reason || x.ExitCode != 137 || x.OOMKilled != (reason == brig.OutOfMem) || string(x.Stdout.Head) != "before\n" {
 				t.Errorf("%s, restart %v: %+v, %v", reason, restart, x, err)
 			}
+		}
+	}
+}
+
+// An instance that does not respond, as one that is frozen, does not keep a reader of its
+// executions waiting: the answer is the record.
+func TestExecsOfSilentInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, ctx := newParkingFixture(t, &parkingProvider{execs: func(ctx context.Context) ([]*brig.Execution, error) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Hour):
+			}
+			return nil, errors.New("no answer")
+		}})
+		x := &brig.Execution{Sandbox: h.record(t, "box").ID, Result: brig.Result{ExecID: "x", Started: time.Now()}}
+		if err := h.store.PutExec(ctx, x); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if got, err := h.GetExec(ctx, "box", "x"); err != nil || got.Done {
+			t.Errorf("the execution is %+v, %v", got, err)
+		}
+		if list, err := h.ListExecs(ctx, "box"); err != nil || len(list) != 1 || list[0].Done {
+			t.Errorf("the executions are %+v, %v", list, err)
+		}
+		if took := time.Since(begin); took > time.Minute { // of the fake clock
+			t.Errorf("the answers took %v", took)
+		}
+	})
+}
+
+// The end of a sandbox changes the records of its executions, and not their output, also of
+// those that a list of executions shortens.
+func TestEndKeepsOutputOfUnlistedExecs(t *testing.T) {
+	for what, end := range map[string]func(context.Context, *fixture) error{
+		"kill": func(ctx context.Context, h *fixture) error { _, err := h.Kill(ctx, "box"); return err },
+		"pause": func(ctx context.Context, h *fixture) error {
+			_, err := h.Pause(ctx, "box", brig.PauseOptions{FilesOnly: true})
+			return err
+		},
+	} {
+		h := newFixture(t, nil)
+		ctx := withRole(t, brig.Member)
+		box := h.box(t, ctx, brig.Spec{Name: "box", TTL: time.Hour})
+		now := time.Now()
+		for i := range 10 {
+			x := &brig.Execution{Sandbox: box.ID, Result: brig.Result{ExecID: fmt.Sprint("x", i), Started: now.Add(-time.Duration(i) * time.Second), Done: i < 9}}
+			x.Command.Shell = strings.Repeat("x", 1<<20)
+			if !x.Done {
+				x.Stdout = brig.Output{Head: []byte("before"), Total: 6}
+			}
+			if err := h.store.PutExec(ctx, x); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := h.ListExecs(ctx, "box")
+		if err != nil || len(list) != 10 || list[9].Done || len(list[9].Stdout.Head) != 0 {
+			t.Fatalf("control: the list has not all: %d, %v", len(list), err)
+		}
+		if err := end(ctx, h); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := h.ListExecs(ctx, "box"); err != nil || !list[9].Done {
+			t.Errorf("%s: after the end: %v", what, err)
+		}
+		if x, err := h.GetExec(ctx, "box", "x9"); err != nil || !x.Done || string(x.Stdout.Head) != "before" {
+			t.Errorf("%s: its output is %q, %v", what, x.Stdout.Head, err)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 		// The execution continues. A later request for it determines its
 		// outcome. If the sandbox ends first, the record has the output so far.
 		if putErr := pg.Store.PutExec(wctx, x); putErr != nil && brig.KindOf(putErr) != brig.NotFound {
-			pg.Log.ErrorContext(ctx, "record the output of an execution so far", "exec", x.ExecID, "err", putErr)
+			pg.Log.ErrorContext(ctx, "failed to record the output of an execution so far", "exec", x.ExecID, "err", putErr)
 		}
 	case begun.Load() && setSandboxEnd(res, in):
 		_ = pg.lifecycle.explainLoss(wctx, rec, in, err) // it records the end of the sandbox
@@ -274,7 +274,8 @@ func (pg *programs) ListExecs(ctx context.Context, name string) ([]*brig.Executi
 }
 
 // recoverExecs gets the outcomes of unrecorded executions from the instance.
-// Such an execution outlived its server or its caller.
+// Such an execution outlived its server or its caller. If the instance does not
+// respond, because it is frozen for example, the records stay as they are.
 func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*brig.Execution) error {
 	open := map[string]*brig.Execution{}
 	for _, x := range list {
@@ -286,14 +287,11 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 		return nil
 	}
 	if in := pg.instance(rec.ID); in != nil {
-		known, err := in.Execs(ctx)
-		if err == nil {
-			for _, k := range known {
-				if x := open[k.ExecID]; x != nil && k.Done {
-					x.Result = k.Result
-					if err := pg.recordExec(ctx, rec.Tenant, x); err != nil {
-						return err
-					}
+		known, err := pg.reportedExecs(ctx, in)
+		for _, k := range known {
+			if x := open[k.ExecID]; x != nil && k.Done {
+				if err := pg.completeExec(ctx, rec, x, func(x *brig.Execution) { x.Result = k.Result }); err != nil {
+					return err
 				}
 			}
 		}
@@ -309,17 +307,51 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 		if x.Done {
 			continue
 		}
-		x.Done, x.ExitCode, x.Signal = true, 137, "SIGKILL"
-		if exit := rec.Exit; exit != nil {
-			x.OOMKilled = exit.OOMKilled
-			if endsPrograms(exit.Reason) {
-				x.SandboxEnded = exit.Reason
+		err := pg.completeExec(ctx, rec, x, func(x *brig.Execution) {
+			x.Done, x.ExitCode, x.Signal = true, 137, "SIGKILL"
+			if exit := rec.Exit; exit != nil {
+				x.OOMKilled = exit.OOMKilled
+				if endsPrograms(exit.Reason) {
+					x.SandboxEnded = exit.Reason
+				}
 			}
-		}
-		x.Duration = rec.Ended.Sub(x.Started)
-		if err := pg.recordExec(ctx, rec.Tenant, x); err != nil {
+			x.Duration = rec.Ended.Sub(x.Started)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reportedExecs returns the executions that an instance reports, and none if it does not
+// respond in time.
+func (pg *programs) reportedExecs(ctx context.Context, in brig.Instance) ([]*brig.Execution, error) {
+	short, cancel := context.WithTimeout(ctx, hasEndedTimeout)
+	defer cancel()
+	known, err := in.Execs(short)
+	if err != nil && short.Err() != nil && ctx.Err() == nil {
+		return nil, nil
+	}
+	return known, err
+}
+
+// completeExec records the outcome of an execution that was not done. Its record may come
+// from a list, which has not all output, so the change is made to the whole record.
+func (pg *programs) completeExec(ctx context.Context, rec *brig.Record, x *brig.Execution, change func(*brig.Execution)) error {
+	whole, err := pg.Store.GetExec(ctx, rec.ID, x.ExecID)
+	if brig.KindOf(err) == brig.NotFound { // removed meanwhile
+		change(x)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if whole.Done { // recorded meanwhile
+		*x = *whole
+		return nil
+	}
+	change(whole)
+	change(x)
+	return pg.recordExec(ctx, rec.Tenant, whole)
 }

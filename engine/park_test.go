@@ -18,7 +18,8 @@ import (
 type parkingProvider struct {
 	*fake.Provider
 	park  func(context.Context, brig.Process) (brig.Process, error)
-	start func(brig.Process) brig.Process // nil for no change
+	start func(brig.Process) brig.Process                  // nil for no change
+	execs func(context.Context) ([]*brig.Execution, error) // nil for no change
 }
 
 type parkingInstance struct {
@@ -51,6 +52,13 @@ func (i *parkingInstance) Start(ctx context.Context, id string, cmd brig.Command
 		p = i.p.start(p)
 	}
 	return p, err
+}
+
+func (i *parkingInstance) Execs(ctx context.Context) ([]*brig.Execution, error) {
+	if i.p.execs != nil {
+		return i.p.execs(ctx)
+	}
+	return i.Instance.Execs(ctx)
 }
 
 // Keep ignores interpreters, which prevent a save by the fake provider otherwise.

@@ -73,8 +73,10 @@ func (pg *programs) endExecs(ctx context.Context, rec *brig.Record, at time.Time
 		if x.Done {
 			continue
 		}
-		x.Done, x.ExitCode, x.Signal, x.Duration = true, 137, "SIGKILL", max(at.Sub(x.Started), 0)
-		if err := pg.recordExec(ctx, rec.Tenant, x); err != nil {
+		err := pg.completeExec(ctx, rec, x, func(x *brig.Execution) {
+			x.Done, x.ExitCode, x.Signal, x.Duration = true, 137, "SIGKILL", max(at.Sub(x.Started), 0)
+		})
+		if err != nil {
 			return err
 		}
 	}

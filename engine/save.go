@@ -271,7 +271,7 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 	}
 	if save.FilesOnly {
 		if err := p.programs.endExecs(ctx, rec, now); err != nil { // the resume tries again
-			p.Log.WarnContext(ctx, "record the end of executions", "sandbox", rec.ID, "err", err)
+			p.Log.WarnContext(ctx, "failed to record the end of executions", "sandbox", rec.ID, "err", err)
 		}
 	}
 	return rec, p.trackPaused(ctx, rec)
@@ -316,7 +316,7 @@ func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend
 	backend.retain()
 	p.lifecycle.adopt(rec, backend, in)
 	if err := p.network.openEgress(ctx, rec, in); err != nil {
-		p.Log.WarnContext(ctx, "open the network of a sandbox", "sandbox", rec.ID, "err", err)
+		p.Log.WarnContext(ctx, "failed to open the network of a sandbox", "sandbox", rec.ID, "err", err)
 		p.network.reopenEgressAsync(rec, in)
 	}
 	p.lifecycle.startPauser(ctx, rec, in)
