@@ -131,3 +131,41 @@ func TestEndKeepsOutputOfUnlistedExecs(t *testing.T) {
 		}
 	}
 }
+
+// A pause that keeps only the files records the results of the commands that have ended, also
+// if their output has not. If the pause fails, the latter continue.
+func TestPauseFilesOnlyTakesResults(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		p := &parkingProvider{execs: func(context.Context) ([]*brig.Execution, error) {
+			return []*brig.Execution{
+				{Result: brig.Result{ExecID: "done", Done: true, ExitCode: 3, Stdout: brig.Output{Head: []byte("all")}}},
+				{Draining: true, Result: brig.Result{ExecID: "draining", ExitCode: 4, Stdout: brig.Output{Head: []byte("a part")}}},
+				{Result: brig.Result{ExecID: "runs"}},
+			}, nil
+		}}
+		h, ctx := newParkingFixture(t, p)
+		box := h.record(t, "box")
+		if fails {
+			p.OnSave = func(brig.SaveID) error { return brig.Errorf(brig.FailedPrecondition, "the disk is full") }
+		}
+		for _, id := range []string{"done", "draining", "runs"} {
+			x := &brig.Execution{Sandbox: box.ID, Result: brig.Result{ExecID: id, Started: time.Now()}}
+			if err := h.store.PutExec(ctx, x); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := h.Pause(ctx, "box", brig.PauseOptions{FilesOnly: true}); (err != nil) != fails {
+			t.Fatalf("the pause: %v", err)
+		}
+		for id, want := range map[string]brig.Result{
+			"done":     {Done: true, ExitCode: 3, Stdout: brig.Output{Head: []byte("all")}},
+			"draining": {Done: !fails, ExitCode: 4, Stdout: brig.Output{Head: []byte("a part")}},
+			"runs":     {Done: !fails, ExitCode: 137},
+		} {
+			x, err := h.GetExec(ctx, "box", id)
+			if err != nil || x.Done != want.Done || x.Done && (x.ExitCode != want.ExitCode || string(x.Stdout.Head) != string(want.Stdout.Head)) {
+				t.Errorf("pause fails: %v, %s: %+v, %v", fails, id, x, err)
+			}
+		}
+	}
+}

@@ -63,14 +63,80 @@ func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig
 	return errors.Join(err, ws.recordCommit(ctx, rec, out, err))
 }
 
-// endExecs records that the executions of a sandbox ended because its memory was not kept.
-func (pg *programs) endExecs(ctx context.Context, rec *brig.Record, at time.Time) error {
+// takeExecs records the executions that have ended, before a pause ends the rest. It returns
+// those whose program has ended, but not its output: they continue if the pause fails.
+func (pg *programs) takeExecs(ctx context.Context, rec *brig.Record, in brig.Instance) (draining []*brig.Execution) {
+	known, err := pg.openExecs(ctx, rec, in)
+	for _, x := range known {
+		if x.Draining {
+			draining = append(draining, x)
+		} else if err == nil {
+			err = pg.recordReported(ctx, rec, x)
+		}
+	}
+	if err != nil {
+		pg.Log.WarnContext(ctx, "failed to record the results of executions", "sandbox", rec.ID, "err", err)
+	}
+	return draining
+}
+
+// openExecs returns the executions that an instance reports as ended, with or without
+// their output, and whose record is not done.
+func (pg *programs) openExecs(ctx context.Context, rec *brig.Record, in brig.Instance) (out []*brig.Execution, err error) {
+	list, err := pg.Store.ListExecs(ctx, rec.ID)
+	if err != nil {
+		return nil, err
+	}
+	open := map[string]bool{}
+	for _, x := range list {
+		if !x.Done {
+			open[x.ExecID] = true
+		}
+	}
+	if len(open) == 0 {
+		return nil, nil
+	}
+	known, err := pg.reportedExecs(ctx, in)
+	for _, x := range known {
+		if open[x.ExecID] && (x.Done || x.Draining) {
+			out = append(out, x)
+		}
+	}
+	return out, err
+}
+
+// recordDrained records the results of programs whose output ended with a pause.
+func (pg *programs) recordDrained(ctx context.Context, rec *brig.Record, list []*brig.Execution) {
+	for _, x := range list {
+		x.Done = true
+		if err := pg.recordReported(ctx, rec, x); err != nil {
+			pg.Log.WarnContext(ctx, "failed to record the result of an execution", "sandbox", rec.ID, "exec", x.ExecID, "err", err)
+		}
+	}
+}
+
+// recordReported records the result of an execution that an instance reports.
+func (pg *programs) recordReported(ctx context.Context, rec *brig.Record, reported *brig.Execution) error {
+	return pg.completeExec(ctx, rec, reported, func(x *brig.Execution) { x.Result = reported.Result })
+}
+
+// endKeptExecs records the end of the executions of a paused sandbox of which only the files
+// are kept. If that fails, the resume and the next server try again.
+func (p *pauses) endKeptExecs(ctx context.Context, rec *brig.Record) {
+	if err := p.programs.endExecs(ctx, rec, rec.Pause.At, time.Time{}); err != nil {
+		p.Log.WarnContext(ctx, "failed to record the end of executions", "sandbox", rec.ID, "err", err)
+	}
+}
+
+// endExecs records that executions of a sandbox ended because its memory was not kept: those
+// that started before a time, or all for the zero time.
+func (pg *programs) endExecs(ctx context.Context, rec *brig.Record, at, before time.Time) error {
 	list, err := pg.Store.ListExecs(ctx, rec.ID)
 	if err != nil {
 		return err
 	}
 	for _, x := range list {
-		if x.Done {
+		if x.Done || !before.IsZero() && !x.Started.Before(before) {
 			continue
 		}
 		err := pg.completeExec(ctx, rec, x, func(x *brig.Execution) {

@@ -242,3 +242,45 @@ func (h *fixture) commits(t *testing.T, id brig.ID, result brig.Kind) (n int) {
 	}
 	return n
 }
+
+// The next server records the end of executions whose sandbox lost its memory in a pause, if
+// the server before could not, and not of those that started since.
+func TestNextServerEndsExecsOfPausedSandboxes(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	put := func(box *brig.Sandbox, id string, started time.Time) {
+		t.Helper()
+		if err := h.store.PutExec(ctx, &brig.Execution{Sandbox: box.ID, Result: brig.Result{ExecID: id, Started: started}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := time.Now()
+	for _, name := range []string{"paused", "booted"} {
+		box := h.box(t, ctx, brig.Spec{Name: name, TTL: time.Hour})
+		if _, err := h.Pause(ctx, name, brig.PauseOptions{FilesOnly: true}); err != nil {
+			t.Fatal(err)
+		}
+		put(box, "old", before)
+	}
+	booted, err := h.Resume(ctx, "booted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(booted, "missed", before) // as if the resume had failed to record its end
+	put(booted, "new", time.Now())
+	next := h.nextServer(t, nil)
+	for _, x := range []struct {
+		box, id string
+		done    bool
+	}{{"paused", "old", true}, {"booted", "old", true}, {"booted", "missed", true}, {"booted", "new", false}} {
+		got, err := next.GetExec(ctx, x.box, x.id)
+		if err != nil || got.Done != x.done || got.Done && got.ExitCode != 137 {
+			t.Errorf("the execution %s of %s: %+v, %v", x.id, x.box, got, err)
+		}
+	}
+	for _, name := range []string{"paused", "booted"} {
+		if err := next.Remove(ctx, name); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -134,8 +134,13 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *bac
 	if err != nil {
 		return nil, err
 	}
+	var draining []*brig.Execution
+	if o.FilesOnly {
+		draining = p.programs.takeExecs(ctx, rec, in)
+	}
 	save, err := p.saveDetached(ctx, saver, rec, in, saveOf(rec.ID), brig.SaveOptions{FilesOnly: o.FilesOnly})
 	if err == nil {
+		p.programs.recordDrained(ctx, rec, draining)
 		return p.recordPause(ctx, rec, save, events)
 	}
 	return p.handleFailedSave(ctx, saver, backend, rec, in, err, events)
@@ -270,9 +275,7 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 		return nil, err
 	}
 	if save.FilesOnly {
-		if err := p.programs.endExecs(ctx, rec, now); err != nil { // the resume tries again
-			p.Log.WarnContext(ctx, "failed to record the end of executions", "sandbox", rec.ID, "err", err)
-		}
+		p.endKeptExecs(ctx, rec)
 	}
 	return rec, p.trackPaused(ctx, rec)
 }
@@ -322,7 +325,7 @@ func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend
 	p.lifecycle.startPauser(ctx, rec, in)
 	p.lifecycle.leaseChanged(rec.ID)
 	if how.booted {
-		return p.programs.endExecs(ctx, rec, p.Now())
+		return p.programs.endExecs(ctx, rec, rec.Booted, time.Time{})
 	}
 	if err := p.interpreters.reattachProcesses(ctx, rec, in, how); err != nil {
 		return err
@@ -523,6 +526,9 @@ func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *backend
 // may have died after a restore and before recording it. If so, it records that
 // the sandbox runs.
 func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running bool, err error) {
+	if keptOnly(rec) { // the server may have died after it recorded the pause
+		p.endKeptExecs(ctx, rec)
+	}
 	in, err := p.providers.recoverInstance(ctx, rec)
 	if brig.KindOf(err) == brig.NotFound || err == nil && hasEnded(in) {
 		return false, p.trackPaused(ctx, rec)
