@@ -168,7 +168,7 @@ func (i *interpreters) context(rec *brig.Record, contextID string) (*codeContext
 	}
 	hint := "list the sandbox's contexts to see what exists"
 	if !rec.Booted.IsZero() {
-		hint = "a pause that kept only the files has ended the contexts that existed until then; create another one"
+		hint = "check the ID, or create another context: a pause that keeps only the files ends those that exist"
 	}
 	return nil, brig.Errorf(brig.NotFound, "no context %q", truncate(contextID)).WithHint("%s", hint)
 }
