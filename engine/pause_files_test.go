@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -283,4 +284,31 @@ func TestNextServerEndsExecsOfPausedSandboxes(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// If the workspace of an idle sandbox cannot be written back, each pause fails, and the next
+// attempt follows soon. The failures are recorded once.
+func TestFailedCommitOfIdlePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t, nil)
+		ctx := withRole(t, brig.Operator)
+		if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
+			t.Fatal(err)
+		}
+		box := h.box(t, ctx, brig.Spec{
+			Name: "one", TTL: time.Hour, PauseAfter: time.Second, PauseFilesOnly: true,
+			Workspace: brig.WorkspaceUse{Name: "data", Mode: brig.WorkspaceDirect},
+		})
+		if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Quota: brig.Quota{Workspaces: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // of the fake clock
+		_, refused := h.idlePauses(t, box.ID)
+		if n := h.commits(t, box.ID, brig.RateLimited); n != 1 || len(refused) != 1 {
+			t.Errorf("%d failed commits and the failed pauses %q are on record, want 1 of each", n, refused)
+		}
+		if _, err := h.Kill(ctx, "one"); err != nil { // its goroutines have the fake clock
+			t.Error(err)
+		}
+	})
 }
