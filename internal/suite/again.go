@@ -58,7 +58,7 @@ func (r *Runner) SecondLook(ctx context.Context) {
 		return
 	}
 	for _, s := range suspects {
-		if why := s.job.whyNoRerun(s.pkg, s.first); why != "" {
+		if why := s.whyNoRerun(s.job.book, s.first); why != "" {
 			r.verdicts = append(r.verdicts, fmt.Sprintf("No second look at %s: %s.", s.name(), why))
 			continue
 		}
@@ -84,19 +84,20 @@ func suspects(failures []Failure) (list []*suspect) {
 	return list
 }
 
-// whyNoRerun returns the reason why failures of a job get no second look, or "".
-func (j *Job) whyNoRerun(pkg string, failures []Failure) string {
-	if j.one == nil || j.one(j.Argv, pkg, "") == nil {
+// whyNoRerun returns the reason why failures of a suspect get no further look, or "". book is
+// the file of attacks of the run that failed.
+func (s *suspect) whyNoRerun(book string, failures []Failure) string {
+	if s.job.one == nil || s.job.one(s.job.Argv, s.pkg, "") == nil {
 		return "it names no test"
 	}
-	if j.Raced {
+	if s.job.Raced {
 		return "a data race in the agent ends its sandbox and leaves no report"
 	}
-	book, err := readBook(j.book)
+	attacks, err := readBook(book)
 	if err != nil {
 		return err.Error()
 	}
-	if escapes := book.Escapes(); len(escapes) > 0 {
+	if escapes := attacks.Escapes(); len(escapes) > 0 {
 		return "an attack escaped: " + strings.Join(escapes, ", ")
 	}
 	for _, f := range failures {
@@ -132,7 +133,7 @@ func (r *Runner) again(ctx context.Context, s *suspect) {
 			f.Job, f.rerun = j.Name, s
 			r.results.add(f)
 		}
-		if why := j.whyNoRerun(s.pkg, of.failures); why != "" {
+		if why := s.whyNoRerun(j.book, of.failures); why != "" {
 			r.verdicts = append(r.verdicts, fmt.Sprintf("%s failed again, and gets no further look: %s.", s.name(), why))
 			return
 		}

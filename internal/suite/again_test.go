@@ -42,7 +42,7 @@ func TestSecondLook(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			tree := &Tree{Root: "testdata/planted", Module: "planted.test"}
-			j := tree.goTest("packages", "packages", c.raced, Options{Tests: "^(" + c.test + ")$", Count: 1}, []string{"."})
+			j := tree.goTest("packages", "packages", c.raced, Options{Tests: "^(" + c.test + ")$", Count: 1}, slices.Repeat([]string{"."}, 40))
 			j.Argv[slices.Index(j.Argv, "-timeout")+1] = "3s"
 			j.Env = append(j.Env, "PLANTED="+dir, "GOFLAGS=-mod=mod")
 			var out bytes.Buffer
