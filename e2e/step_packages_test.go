@@ -133,7 +133,7 @@ func TestStepPackagesForged(t *testing.T) {
 import gc
 for o in gc.get_objects():
     if type(o).__name__ == "Channel":
-        o.say({"type": "installed", "packages": ["brigtestgreet==1.0", "--index-url=http://x", "/tmp/x"]})
+        o.send({"type": "installed", "packages": ["brigtestgreet==1.0", "--index-url=http://x", "/tmp/x"]})
         print("said")`
 	_, stderr, o := c.run(t, forge)
 	if string(o.Stdout.Head) != "said\n" || len(o.Step.Packages) > 0 {
