@@ -70,9 +70,9 @@ Commands use the server that --url or BRIG_URL names. Without one, they use the
 server of this machine's data folder if it runs, and otherwise the data folder
 itself.
 
-The API key is taken from --key or BRIG_API_KEY. For the server of the data folder,
-the key in that folder is the default. Brig never sends that key to another server,
-and sends no key to another machine in plain HTTP.`,
+The API key is taken from --key or BRIG_API_KEY. The server of the data folder needs
+none: commands use the socket in that folder. Brig sends no key to another machine
+in plain HTTP.`,
 		Example: `  brig run -c 'print(6*7)'
   brig sandbox create one
   brig serve`,
