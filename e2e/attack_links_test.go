@@ -43,7 +43,7 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 		if n := number(way + ".outside"); n > 0 {
 			t.Errorf("%s led outside %d times of %d", way, n, times)
 		}
-		if number(way+".inside") < times/200 || number(way+".refused") < times/200 { // few, because a loaded machine schedules the exchange unevenly
+		if number(way+".inside") < times/20 || number(way+".refused") < times/20 {
 			t.Errorf("%s was not raced for: %d inside, %d refused", way, number(way+".inside"), number(way+".refused"))
 		}
 	}
