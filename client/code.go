@@ -112,15 +112,11 @@ func codeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
 	if err := json.Unmarshal(line, into); err != nil {
 		return fmt.Errorf("decode event: %w", err)
 	}
-	data := chunk.DataB64
-	if data == nil {
-		data = []byte(chunk.Data)
-	}
 	switch event {
 	case v1.EventStdout:
-		return on(brig.CodeEvent{Stdout: data})
+		return on(brig.CodeEvent{Stdout: chunk.Bytes()})
 	case v1.EventStderr:
-		return on(brig.CodeEvent{Stderr: data})
+		return on(brig.CodeEvent{Stderr: chunk.Bytes()})
 	case v1.EventCodeStarted:
 		return on(brig.CodeEvent{Started: &brig.CodeResult{Context: started.Context, Count: started.Count}})
 	case v1.EventOutput:

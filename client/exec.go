@@ -113,11 +113,7 @@ func (c *sandboxes) execute(ctx context.Context, path string, in any, stream boo
 		if err := json.Unmarshal(line, &chunk); err != nil {
 			return fmt.Errorf("decode event: %w", err)
 		}
-		data := chunk.DataB64
-		if data == nil {
-			data = []byte(chunk.Data)
-		}
-		if _, err := w.Write(data); err != nil {
+		if _, err := w.Write(chunk.Bytes()); err != nil {
 			return fmt.Errorf("write %s: %w", event, err)
 		}
 		return nil

@@ -83,9 +83,7 @@ func (p processes) Attach(ctx context.Context, pid int, from int64, on func(brig
 		if err := json.Unmarshal(line, &chunk); err != nil {
 			return fmt.Errorf("decode event: %w", err)
 		}
-		if e.Output = chunk.DataB64; e.Output == nil {
-			e.Output = []byte(chunk.Data)
-		}
+		e.Output = chunk.Bytes()
 		if chunk.Offset != nil {
 			e.Offset = *chunk.Offset
 		}

@@ -173,11 +173,7 @@ func (c *sandboxes) followLogs(ctx context.Context, rq request) (io.ReadCloser, 
 			if err := json.Unmarshal(line, &chunk); err != nil {
 				return fmt.Errorf("decode event: %w", err)
 			}
-			data := chunk.DataB64
-			if data == nil {
-				data = []byte(chunk.Data)
-			}
-			_, err := w.Write(data)
+			_, err := w.Write(chunk.Bytes())
 			return err
 		}))
 	}()

@@ -13,17 +13,23 @@ type Text struct{ rest []byte }
 // Add returns the text that p completes.
 func (t *Text) Add(p []byte) string {
 	p = append(t.rest, p...)
-	whole := len(p)
-	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
-		if tail := p[len(p)-n:]; utf8.RuneStart(tail[0]) {
-			if !utf8.FullRune(tail) {
-				whole -= n
-			}
-			break
-		}
-	}
+	whole := len(p) - IncompleteBytes(p)
 	t.rest = bytes.Clone(p[whole:])
 	return strings.ToValidUTF8(string(p[:whole]), "\uFFFD")
+}
+
+// IncompleteBytes returns how many bytes at the end of data belong to an
+// incomplete character.
+func IncompleteBytes(data []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
+		if tail := data[len(data)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
 }
 
 // Flush returns the incomplete rest as text.

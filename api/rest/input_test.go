@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // FuzzInput checks that any standard input is either read to its end or
@@ -55,7 +56,7 @@ func FuzzIncomplete(f *testing.F) {
 	f.Add([]byte("\xf0\x9f\x98"))
 	f.Add([]byte("\xff\xfe"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n := incompleteBytes(data)
+		n := httpapi.IncompleteBytes(data)
 		if n < 0 || n > 3 || n > len(data) {
 			t.Fatalf("incomplete(%q) = %d", data, n)
 		}

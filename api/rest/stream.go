@@ -164,7 +164,7 @@ func (o *output) Write(p []byte) (int, error) {
 		n := min(len(rest), maxData)
 		data := append(o.pending, rest[:n]...)
 		rest = rest[n:]
-		whole := len(data) - incompleteBytes(data)
+		whole := len(data) - httpapi.IncompleteBytes(data)
 		o.pending = bytes.Clone(data[whole:])
 		if err := o.emit(data[:whole]); err != nil {
 			return 0, err
@@ -190,20 +190,6 @@ func (o *output) emit(data []byte) error {
 		return o.s.send(o.event, v1.Chunk{Data: string(data)})
 	}
 	return o.s.send(o.event, v1.Chunk{DataB64: data})
-}
-
-// incompleteBytes returns how many bytes at the end of data belong to an
-// incomplete character.
-func incompleteBytes(data []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
-		if tail := data[len(data)-n:]; utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
 }
 
 // outputs are the output writers of one execution.

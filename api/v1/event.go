@@ -44,6 +44,14 @@ type Chunk struct {
 	Offset  *int64 `json:"offset,omitempty" doc:"offset of this chunk in the output of a detached process"`
 }
 
+// Bytes returns the output.
+func (c Chunk) Bytes() []byte {
+	if c.DataB64 != nil {
+		return c.DataB64
+	}
+	return []byte(c.Data)
+}
+
 // Input is one line of a request whose body is application/x-ndjson, after
 // the first line, which is the request itself.
 type Input struct {

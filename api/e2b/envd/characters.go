@@ -2,9 +2,9 @@ package envd
 
 import (
 	"time"
-	"unicode/utf8"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // maxCharacterWait is how long the beginning of a character waits for its rest. Output
@@ -31,7 +31,7 @@ func (c *characters) add(from brig.From, data []byte) error {
 	}
 	for len(data) > 0 {
 		n := min(len(data), c.most)
-		if cut := n - beginningOfCharacter(data[:n]); cut > 0 {
+		if cut := n - httpapi.IncompleteBytes(data[:n]); cut > 0 {
 			n = cut
 		} else if n == len(data) { // nothing but the beginning of a character
 			return c.hold(from, data)
@@ -62,17 +62,4 @@ func (c *characters) flush() error {
 		}
 	}
 	return nil
-}
-
-// beginningOfCharacter returns the length of an incomplete character at the end of data.
-func beginningOfCharacter(data []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
-		if tail := data[len(data)-n:]; utf8.RuneStart(tail[0]) {
-			if utf8.FullRune(tail) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
 }
