@@ -39,9 +39,11 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 		}
 		return n
 	}
+	escaped := false
 	for _, way := range []string{"nofollow", "nofollow.walk"} {
 		if n := number(way + ".outside"); n > 0 {
-			t.Errorf("%s led outside %d times of %d", way, n, times)
+			escaped = true
+			t.Errorf("%s led outside %d times", way, n)
 		}
 		if number(way+".inside") < times/20 || number(way+".refused") < times/20 {
 			t.Errorf("%s was not raced for: %d inside, %d refused", way, number(way+".inside"), number(way+".refused"))
@@ -51,7 +53,7 @@ func TestAttackOpensFollowNoLink(t *testing.T) {
 	if leaked == 0 {
 		t.Error("os.Root did not lead outside once: the race shows nothing, or gVisor has changed")
 	}
-	attack.RecordCase("FS-02", fmt.Sprintf("%d opens inside gVisor while a directory is exchanged for a link", 2*times), t.Failed())
+	attack.RecordCase("FS-02", fmt.Sprintf("%d opens inside gVisor while a directory is exchanged for a link", 2*times), escaped)
 	attack.RecordMutant("FS-02", "os.Root inside gVisor", "opening without O_DIRECTORY", leaked > 0)
 }
 
