@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -140,21 +139,10 @@ func exchange(conn net.Conn, req *http.Request) (body string, set []string, err 
 // forwarded starts brig sandbox forward and returns its address.
 func (l *credentialLab) forwarded(t *testing.T) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), bin(t, "brig"), "--data-dir", l.dir, "sandbox", "forward", l.id, "0:8000")
-	var failure bytes.Buffer
-	cmd.Stderr = &failure
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	onCleanup(t, func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	line, err := bufio.NewReader(out).ReadString('\n')
+	line := newTalker(t, exec.CommandContext(t.Context(), bin(t, "brig"), "--data-dir", l.dir, "sandbox", "forward", l.id, "0:8000")).hear()
 	addr, _, _ := strings.Cut(strings.TrimPrefix(line, "http://"), " ")
-	if err != nil || addr == "" {
-		t.Fatalf("%q, %v: %s", line, err, &failure)
+	if addr == "" {
+		t.Fatalf("%q", line)
 	}
 	return addr
 }

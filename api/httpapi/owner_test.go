@@ -43,6 +43,12 @@ func serveOwner(t *testing.T, dir string) (tcp string) {
 	srv := httpapi.NewServer(httpapi.Wrap(log, nil, httpapi.Guard(nil, "", httpapi.Auth(ring, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, brig.ActorFrom(r.Context()).Name)
 	})))), log)
+	return serveBoth(t, srv, dir)
+}
+
+// serveBoth serves on the socket of a folder and on TCP, and returns the TCP address.
+func serveBoth(t *testing.T, srv *http.Server, dir string) (tcp string) {
+	t.Helper()
 	local, err := peersock.Listen(t.Context(), dir, ownerSocket)
 	if err != nil {
 		t.Fatal(err)
@@ -171,20 +177,9 @@ func TestSocketSharesLimits(t *testing.T) {
 		}
 	})))), log)
 	dir := t.TempDir()
-	local, err := peersock.Listen(t.Context(), dir, ownerSocket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, ln := range []net.Listener{local, ln} {
-		go func() { _ = srv.Serve(ln) }()
-	}
-	t.Cleanup(func() { _ = srv.Close() })
+	addr := serveBoth(t, srv, dir)
 	socket := func() (net.Conn, error) { return net.Dial("unix", filepath.Join(dir, ownerSocket)) }
-	tcp := func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }
+	tcp := func() (net.Conn, error) { return net.Dial("tcp", addr) }
 	key := http.Header{"Authorization": {"Bearer " + ownersKey}}
 	waited := make(chan int)
 	go func() {

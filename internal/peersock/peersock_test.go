@@ -60,6 +60,16 @@ func TestMode(t *testing.T) {
 	}
 }
 
+// reach connects to the socket of a folder.
+func reach(t *testing.T, dir string) {
+	t.Helper()
+	c, err := Dial(t.Context(), dir, name, os.Geteuid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
 // TestLongFolder checks that the folder's path may be longer than a socket
 // address. The control is a usual listener there.
 func TestLongFolder(t *testing.T) {
@@ -68,11 +78,7 @@ func TestLongFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen(t, dir)
-	c, err := Dial(t.Context(), dir, name, os.Geteuid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
+	reach(t, dir)
 	if ln, err := net.Listen("unix", filepath.Join(dir, "usual")); err == nil {
 		ln.Close()
 		t.Error("the control listens: the path is not long")
@@ -106,11 +112,7 @@ func TestStaleSocket(t *testing.T) {
 		t.Errorf("without a listener: %v", err)
 	}
 	listen(t, dir)
-	c, err := Dial(t.Context(), dir, name, os.Geteuid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
+	reach(t, dir)
 	file := filepath.Join(dir, name)
 	if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte("mine"), 0o600)); err != nil {
 		t.Fatal(err)
@@ -146,11 +148,7 @@ func TestListenerOfAnotherUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen(t, dir)
-	c, err := Dial(t.Context(), dir, name, os.Geteuid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
+	reach(t, dir)
 }
 
 // TestTrusted checks which peers are trusted. The overflow ID is not, even if it

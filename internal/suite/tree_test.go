@@ -70,10 +70,10 @@ func TestEveryEndToEndTestHasAPart(t *testing.T) {
 	}
 }
 
-// TestEveryTestFileRuns checks that every other test file is run by a job of
-// `make test` and by a part of `make test-all`. If the file has a build tag,
-// one of them must set it.
-func TestEveryTestFileRuns(t *testing.T) {
+// packagePlans returns the plans that run the tests of packages: the part of
+// `make test-all`, and `make test`.
+func packagePlans(t *testing.T) (*suite.Tree, []suite.Plan) {
+	t.Helper()
 	tree, err := suite.OpenTree(root)
 	if err != nil {
 		t.Fatal(err)
@@ -90,12 +90,20 @@ func TestEveryTestFileRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tree, []suite.Plan{full, small}
+}
+
+// TestEveryTestFileRuns checks that every other test file is run by a job of
+// `make test` and by a part of `make test-all`. If the file has a build tag,
+// one of them must set it.
+func TestEveryTestFileRuns(t *testing.T) {
+	tree, plans := packagePlans(t)
 	for _, file := range tracked(t) {
 		dir := path.Dir(file)
 		if !strings.HasSuffix(file, "_test.go") || dir == "e2e" || strings.Contains("/"+file, "/testdata/") {
 			continue
 		}
-		for _, plan := range []suite.Plan{full, small} {
+		for _, plan := range plans {
 			if !slices.ContainsFunc(plan.Jobs, func(j suite.Job) bool { return runs(t, tree, j, file) }) {
 				t.Errorf("no job of %s runs the tests of %s", plan.Name, file)
 			}
@@ -106,22 +114,7 @@ func TestEveryTestFileRuns(t *testing.T) {
 // TestPlainPackagesRun checks that `make test` and `make test-all` run a package without the
 // race detector if its tests do less with the detector.
 func TestPlainPackagesRun(t *testing.T) {
-	tree, err := suite.OpenTree(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	packages, err := suite.PartNamed("packages")
-	if err != nil {
-		t.Fatal(err)
-	}
-	full, err := tree.OfPart(packages, nil, "", suite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	small, err := tree.Small(nil, suite.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree, plans := packagePlans(t)
 	found := 0
 	for _, file := range tracked(t) {
 		dir := path.Dir(file)
@@ -136,7 +129,7 @@ func TestPlainPackagesRun(t *testing.T) {
 			continue
 		}
 		found++
-		for _, plan := range []suite.Plan{full, small} {
+		for _, plan := range plans {
 			if !slices.ContainsFunc(plan.Jobs, func(j suite.Job) bool { return !slices.Contains(j.Argv, "-race") && runs(t, tree, j, file) }) {
 				t.Errorf("%s: every job of %s has the race detector; add the package to plain", file, plan.Name)
 			}
