@@ -98,7 +98,7 @@ type LogOptions struct {
 	Tail int
 	// Times prefixes every line with its start time, in the format of LogTime.
 	Times bool
-	// Follow adds what the programs print later, until the sandbox ends. The open
+	// Follow adds the later output of the programs, until the sandbox ends. The open
 	// log counts as use of the sandbox.
 	Follow bool
 }

@@ -119,7 +119,7 @@ type SaveOptions struct {
 // LogFollower is implemented by an Instance whose log can be read on.
 type LogFollower interface {
 	// FollowLog opens the log, as Logs does or, with times, as TimedLogs. After
-	// io.EOF it can be read again, and returns what was added. It remains usable while
+	// io.EOF it can be read again, and returns the added data. It remains usable while
 	// the instance is saved and continues, and after its end.
 	FollowLog(ctx context.Context, times bool) (io.ReadCloser, error)
 }

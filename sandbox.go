@@ -153,7 +153,7 @@ type PauseOptions struct {
 	// FilesOnly keeps the files of the sandbox and not its memory. No program prevents
 	// the pause; contexts, executions and processes end. A resume boots the sandbox
 	// again, also on another build of Brig or another processor, and starts its main
-	// program and the start command of its template. What is in /tmp and /dev/shm is lost.
+	// program and the start command of its template. The content of /tmp and /dev/shm is lost.
 	FilesOnly bool
 }
 

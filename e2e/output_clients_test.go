@@ -28,7 +28,7 @@ type outputCall struct {
 	Code     string        `json:"code"`
 }
 
-// outputAnswer is what a client reports of a call. Failure is an error of the client.
+// outputAnswer is a client's report of a call. Failure is an error of the client.
 type outputAnswer struct {
 	Stdout, Stderr string
 	Exit           int
@@ -44,7 +44,7 @@ type outputClient struct {
 	python bool
 	// most is the maximum size of a stream in a result; 0 is none.
 	most int
-	// notes means that lines on stderr report what a cell does not carry to the next one.
+	// notes means that lines on stderr name the values that a cell does not pass to the next one.
 	notes bool
 	// download means that the client is a published package.
 	download bool

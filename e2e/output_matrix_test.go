@@ -239,7 +239,7 @@ func isContextEnd(name string) bool {
 	return name == "ProtocolViolation" || name == "UnexpectedEndOfExecution"
 }
 
-// bound returns what a client that receives a limited part of a stream receives of text.
+// bound returns the part of text that a client with a limit for streams receives.
 func (c *outputClient) bound(text string) string {
 	if c.most == 0 || len(text) <= c.most {
 		return text
@@ -282,7 +282,7 @@ func excerpt(got, want string) string {
 	return fmt.Sprintf("at %d there is %.60q instead of %.60q", at, got[from:], want[from:])
 }
 
-// TestOutputMatrixJudge verifies that the matrix tells apart the ways in which an output
+// TestOutputMatrixJudge verifies that the matrix distinguishes the ways in which an output
 // can be wrong.
 //
 //suite:part clients

@@ -76,7 +76,7 @@ func TestResultFollowsManyDisplays(t *testing.T) {
 			t.Fatalf("told of %d outputs, %v", told, err)
 		}
 		if note := string(res.Stderr.Head); !strings.HasPrefix(note, "brig: 11 values are left out of the result") {
-			t.Errorf("standard error does not say what is left out: %q", note)
+			t.Errorf("standard error does not name the number of missing values: %q", note)
 		}
 		if len(res.Outputs) != brig.MaxOutputs || mainValue(res) != "here" {
 			t.Errorf("%d outputs, the result is %q", len(res.Outputs), mainValue(res))

@@ -50,12 +50,12 @@ type followedLog struct {
 
 	mu     sync.Mutex // guards the fields below
 	source logSource
-	first  []byte // what was read ahead of source
+	first  []byte // output that was read ahead from source
 	ended  bool   // nothing is added any more
 }
 
 // followLog returns the log of a sandbox, of which it keeps the last lines if o.Tail is not
-// zero, and what is added until the sandbox ends or the reader is closed.
+// zero, and later output until the sandbox ends or the reader is closed.
 func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o brig.LogOptions) (_ io.ReadCloser, err error) {
 	release, err := l.streams.open(v)
 	if err != nil {
@@ -87,8 +87,8 @@ func (l *lifecycle) followLog(ctx context.Context, v *call, in brig.Instance, o 
 	return f, nil
 }
 
-// skipToTail reads a log until its last o.Tail lines begin, and returns what it has read of
-// them. It counts the lines in another reader, so that it need not keep them.
+// skipToTail reads a log until its last o.Tail lines begin, and returns the part of
+// them that it has read. It counts the lines in another reader, so that it need not keep them.
 func skipToTail(ctx context.Context, in brig.Instance, source logSource, o brig.LogOptions) ([]byte, error) {
 	whole, err := openLogSource(ctx, in, o.Times)
 	if err != nil {
@@ -205,7 +205,7 @@ type rereadLog struct {
 	times bool
 	whole bool // nothing is added any more, so the last line is complete
 	next  time.Time
-	rest  bytes.Buffer // what was read and not returned yet
+	rest  bytes.Buffer // output that was read and not returned yet
 	pass  *logPass     // nil between two reads of the log
 
 	// The position: all lines before the time last were returned, and the first count

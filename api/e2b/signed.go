@@ -18,7 +18,7 @@ func isSigned(r *http.Request) bool {
 	return r.URL.Path == "/files" && r.URL.Query().Get("signature") != ""
 }
 
-// urlSignature is the signature of a URL, and what it signs.
+// urlSignature is the signature of a URL, and the text that it signs.
 type urlSignature struct {
 	got    string
 	before hash.Hash // of the text before the token; nil if no signature matches

@@ -28,7 +28,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 
 // rejectPeers rejects connections over a Unix socket from other users, whatever
 // credentials they send. The mode of the socket rejects them first, unless
-// somebody has changed it. It also rejects requests that a reverse proxy sends
+// the mode was changed. It also rejects requests that a reverse proxy sends
 // over the socket, because its clients would have the owner's rights.
 func rejectPeers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -60,7 +60,7 @@ func (a *api) table() []route {
 		{id: "create-sandbox", method: post, pattern: "/v1/sandboxes", tag: "sandboxes", summary: "Create a sandbox",
 			handle: a.create, in: v1.Spec{}, out: v1.Sandbox{}, status: http.StatusCreated},
 		{id: "list-sandboxes", method: get, pattern: "/v1/sandboxes", tag: "sandboxes", summary: "List sandboxes, newest first",
-			notes: "A page of sandboxes with large environments is shorter than its limit; next_cursor tells whether there are more.",
+			notes: "A page of sandboxes with large environments is shorter than its limit; next_cursor is set if there are more.",
 			large: true, handle: a.list, out: v1.Sandboxes{}, query: []parameter{
 				{name: "label", doc: "label as key=value; all must match", repeated: true, pattern: labelPattern, example: []string{"team=search"}},
 				{name: "state", doc: "only sandboxes in these states", repeated: true, enum: stateNames(), example: []string{"running"}},
@@ -104,7 +104,7 @@ func (a *api) table() []route {
 			handle: a.logs, text: true, out: v1.LogEnd{}, events: []string{v1.EventLog, v1.EventPing}, query: []parameter{
 				{name: "tail", doc: "number of last lines; 0 for all", number: true, max: 1<<31 - 1, example: 100},
 				{name: "times", doc: "true to prefix each line with its time in UTC", boolean: true},
-				{name: "follow", doc: "true to continue with what the programs print, until the sandbox ends", boolean: true},
+				{name: "follow", doc: "true to continue with the later output of the programs, until the sandbox ends", boolean: true},
 			}},
 
 		{id: "create-context", method: post, pattern: "/v1/sandboxes/{name}/contexts", tag: "code", summary: "Start an interpreter that keeps its variables",

@@ -34,8 +34,8 @@ func (c *cli) destination(dir string) (client.Options, error) {
 	if o.URL == "" && served == "" {
 		return o, nil
 	}
-	// No key goes to the announced address: whoever listens there may not be the
-	// server, or no longer.
+	// No key goes to the announced address: its listener may be another
+	// process, for example after the server has ended.
 	through := throughSocket(dir)
 	if o.URL == "" {
 		through.Key = o.Key

@@ -10,7 +10,7 @@ import (
 )
 
 // Follower reads a journal while it grows. After io.EOF it can be read again: it then
-// returns what was written meanwhile. It also follows the journal to new files.
+// returns the data that was written meanwhile. It also follows the journal to new files.
 // Several processes may write to both files, so it reads both.
 type Follower struct {
 	name  string

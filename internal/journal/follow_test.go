@@ -86,7 +86,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowKeepsFewFiles verifies that a Follower that nobody reads for a while, and one
+// TestFollowKeepsFewFiles verifies that a Follower that is not read for a while, and one
 // whose journal is removed, keep no more files open than a journal has.
 func TestFollowKeepsFewFiles(t *testing.T) {
 	name := filepath.Join(t.TempDir(), logFile)

@@ -74,7 +74,7 @@ def text(value):
 
 def encode_bundle(found):
     """Encode a MIME bundle for a message: binary data as base64, JSON as JSON.
-    Report on standard error what is left out."""
+    Report the omitted data on standard error."""
     out, left = {}, MAX_BUNDLE
     for mime, form in sorted(found.items(), key=lambda item: item[0] != "text/plain"):
         try:
@@ -85,7 +85,7 @@ def encode_bundle(found):
                 form = "%s… (%d characters)" % (form[: MAX_FORM // 12], len(form))
             if len(form) <= MAX_FORM and size(form) <= left:
                 out[mime], left = form, left - size(form)
-            elif not mime.endswith("json"):  # JSON is only another form of what is displayed
+            elif not mime.endswith("json"):  # JSON is only another form of the displayed value
                 driver.ignore_errors(lambda: sys.__stderr__.write(LEFT_OUT % (mime, len(form))))
         except (TypeError, ValueError, RecursionError):
             pass

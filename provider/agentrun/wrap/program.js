@@ -18,8 +18,8 @@
     }
   }
 
-  // Redirect the output to files: kernels change what a program writes to the
-  // streams, and files can be read after the program has ended.
+  // Redirect the output to files: kernels change the data that a program
+  // writes to the streams, and files can be read after the program has ended.
   const { Console } = require('console');
   const { Writable } = require('stream');
   const streams = ['stdout', 'stderr'].map((name) => {

@@ -1,7 +1,7 @@
 def __brig(order):
     # Runs one program and prints how it ended, after a mark. The output is
-    # redirected to files: kernels change what a program writes to the streams, and
-    # files can be read after the program has ended.
+    # redirected to files: kernels change the data that a program writes to the streams,
+    # and files can be read after the program has ended.
     import base64
     import builtins
     import contextlib

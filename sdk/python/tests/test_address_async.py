@@ -56,7 +56,7 @@ class Ear(ThreadingHTTPServer):
 
 
 class SocketEar(socketserver.ThreadingUnixStreamServer):
-    """A server on the socket of a data folder. It keeps the keys which it is told, and knows one sandbox."""
+    """A server on the socket of a data folder. It records the keys that it receives, and has one sandbox."""
 
     def __init__(self, folder: Path) -> None:
         self.keys: list[str] = []

@@ -217,7 +217,7 @@ export class Brig {
   }
 
   /**
-   * Yields what a sandbox's programs wrote, or the last lines of it, and then what they
+   * Yields the output of a sandbox's programs, or its last lines, and then what they
    * write until the sandbox ends. Reading it is a use of the sandbox.
    */
   async *followLogs(name: string, options: { tail?: number; signal?: AbortSignal } = {}): AsyncGenerator<string> {
