@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,8 @@ type followedFile struct {
 	f      *os.File
 	at     int64 // offset of the next byte
 	inLine bool
-	known  bool // its end was reached once, so that further data was written just now
+	// caughtUp says that the end was reached once, so that further data was written just now.
+	caughtUp bool
 
 	times   *os.File // its marks, once there are some
 	marksAt int64    // offset of the next mark
@@ -98,24 +100,19 @@ func (f *Follower) find(st os.FileInfo) *followedFile {
 
 // Read implements io.Reader. It returns io.EOF at the present end of the journal.
 func (f *Follower) Read(p []byte) (int, error) {
-	for again := false; len(f.rest) == 0; again = true {
-		for _, part := range f.parts {
-			if err := f.readPart(part); err != nil {
-				return 0, err
-			}
-			if len(f.rest) > 0 {
-				break
-			}
-		}
-		if len(f.rest) > 0 {
-			break
-		}
-		if again {
-			return 0, io.EOF
-		}
+	if err := f.fill(); err != nil {
+		return 0, err
+	}
+	if len(f.rest) == 0 { // perhaps there is a new file
 		if err := f.open(); err != nil {
 			return 0, err
 		}
+		if err := f.fill(); err != nil {
+			return 0, err
+		}
+	}
+	if len(f.rest) == 0 {
+		return 0, io.EOF
 	}
 	n := copy(p, f.rest)
 	if f.rest = f.rest[n:]; len(f.rest) == 0 {
@@ -124,11 +121,21 @@ func (f *Follower) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// fill reads the next data of the first file that has some, unless there is unreturned data.
+func (f *Follower) fill() error {
+	for i := 0; i < len(f.parts) && len(f.rest) == 0; i++ {
+		if err := f.readPart(f.parts[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // readPart reads the next data of a file.
 func (f *Follower) readPart(part *followedFile) error {
 	n, err := part.f.Read(f.buf[:])
 	if errors.Is(err, io.EOF) {
-		part.known, err = true, nil
+		part.caughtUp, err = true, nil
 	}
 	if err != nil {
 		return fmt.Errorf("follow journal: %w", err)
@@ -142,13 +149,16 @@ func (f *Follower) readPart(part *followedFile) error {
 		return nil
 	}
 	part.readMarks()
-	for _, c := range f.buf[:n] {
+	if older := f.parts[0]; part.at == 0 && part != older {
+		part.inLine = older.inLine // its last line may continue here
+	}
+	for line := range bytes.Lines(f.buf[:n]) {
 		if !part.inLine {
 			f.rest = append(f.rest, f.stamp(part.time())...)
 		}
-		f.rest = append(f.rest, c)
-		part.at++
-		part.inLine = c != '\n'
+		f.rest = append(f.rest, line...)
+		part.at += int64(len(line))
+		part.inLine = line[len(line)-1] != '\n'
 	}
 	return nil
 }
@@ -161,26 +171,25 @@ func (part *followedFile) readMarks() {
 	var b [markSize]byte
 	for {
 		if n, err := part.times.ReadAt(b[:], part.marksAt); n < markSize || err != nil && !errors.Is(err, io.EOF) {
-			return
+			break
 		}
 		part.marksAt += markSize
 		part.marks = append(part.marks, readMark(b[:]))
 	}
+	sortMarks(part.marks)
 }
 
 // time returns the time of the data at the current offset. The mark of data that was
 // written just now may not be there yet.
 func (part *followedFile) time() time.Time {
-	for len(part.marks) > 1 && part.marks[1].from <= part.at {
-		part.marks = part.marks[1:]
-	}
+	part.marks = dropMarks(part.marks, part.at)
 	now := time.Now()
 	switch {
-	case len(part.marks) == 0 && part.known:
+	case len(part.marks) == 0 && part.caughtUp:
 		return now
 	case len(part.marks) == 0:
 		return part.written
-	case part.known && part.marks[0].from < part.at && now.Sub(part.marks[0].at) > 2*markLate:
+	case part.caughtUp && part.marks[0].from < part.at && now.Sub(part.marks[0].at) > 2*markLate:
 		return now
 	}
 	return part.marks[0].at

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
@@ -83,6 +84,75 @@ func TestFollow(t *testing.T) {
 				t.Errorf("%d files are open", len(f.parts))
 			}
 		})
+	}
+}
+
+// TestFollowLineInTwoFiles verifies that a line that continues in a new file has one time
+// stamp.
+func TestFollowLineInTwoFiles(t *testing.T) {
+	name := filepath.Join(t.TempDir(), logFile)
+	w, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	f, err := Follow(name, stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var got strings.Builder
+	for _, part := range []string{"begin", "end\nnext\n"} {
+		if _, err := io.WriteString(w, part); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(&got, f); err != nil {
+			t.Fatal(err)
+		}
+		w.size = maxSize + 1
+	}
+	var lines []string
+	for line := range strings.Lines(got.String()) {
+		_, rest, _ := cut(line)
+		lines = append(lines, rest)
+	}
+	if strings.Join(lines, "") != "beginend\nnext\n" {
+		t.Errorf("%q", &got)
+	}
+}
+
+// TestFollowReadsMarksInOrder verifies that marks which several processes appended out of
+// order have the same effect as in a log that is read at once.
+func TestFollowReadsMarksInOrder(t *testing.T) {
+	name := filepath.Join(t.TempDir(), logFile)
+	if err := os.WriteFile(name, []byte("one\ntwo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var marks []byte
+	for _, m := range []mark{{4, time.Unix(2000, 0)}, {0, time.Unix(1000, 0)}} {
+		marks = binary.LittleEndian.AppendUint64(marks, uint64(m.from))
+		marks = binary.LittleEndian.AppendUint64(marks, uint64(m.at.UnixNano()))
+	}
+	if err := os.WriteFile(name+timesSuffix, marks, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Follow(name, stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	once, err := ReadTimed(name, stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer once.Close()
+	got, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := io.ReadAll(once)
+	if err != nil || string(got) != string(want) || !strings.HasPrefix(string(got), stamp(time.Unix(1000, 0))) {
+		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 }
 

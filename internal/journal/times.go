@@ -87,9 +87,21 @@ func readMarks(logFile string, says time.Time) []mark {
 	for ; len(b) >= markSize; b = b[markSize:] {
 		all = append(all, readMark(b))
 	}
-	// Several processes append marks, and may append them slightly out of
-	// order.
+	sortMarks(all)
+	return all
+}
+
+// sortMarks sorts marks by their offset. Several processes append marks, and may append
+// them slightly out of order.
+func sortMarks(all []mark) {
 	slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.from, b.from) })
+}
+
+// dropMarks removes the marks that end before an offset.
+func dropMarks(all []mark, at int64) []mark {
+	for len(all) > 1 && all[1].from <= at {
+		all = all[1:]
+	}
 	return all
 }
 
@@ -161,8 +173,6 @@ func (t *timedReader) Read(p []byte) (int, error) {
 
 // time returns the formatted time of the data at the current offset.
 func (t *timedReader) time() string {
-	for len(t.marks) > 1 && t.marks[1].from <= t.at {
-		t.marks = t.marks[1:]
-	}
+	t.marks = dropMarks(t.marks, t.at)
 	return t.stamp(t.marks[0].at)
 }
