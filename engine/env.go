@@ -41,7 +41,7 @@ func hasEnded(in brig.Instance) bool {
 // hasEnded reports whether an execution has ended, according to its instance.
 // The output of the execution may still wait for a reader.
 func (e *env) hasEnded(ctx context.Context, in brig.Instance, id string) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), hasEndedTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), execsTimeout)
 	defer cancel()
 	known, err := in.Execs(ctx)
 	if err != nil {

@@ -198,12 +198,17 @@ func setSandboxEnd(res *brig.Result, in brig.Instance) bool {
 		return false
 	}
 	res.SandboxEnded, res.OOMKilled = exit.Reason, exit.OOMKilled
-	res.Done, res.ExitCode, res.Signal = true, 137, "SIGKILL"
+	setKilled(res)
 	return true
 }
 
-// endsPrograms reports whether an end of a sandbox is one that its programs share, and no
-// failure.
+// setKilled sets the result of a program that ended with its sandbox.
+func setKilled(res *brig.Result) {
+	res.Done, res.ExitCode, res.Signal = true, 137, "SIGKILL"
+}
+
+// endsPrograms reports whether the exit reason of a sandbox also explains the end of its
+// programs. Other reasons are failures.
 func endsPrograms(why brig.ExitReason) bool {
 	switch why {
 	case brig.Exited, brig.Stopped, brig.Killed, brig.LeaseExpired, brig.OutOfMem, brig.OverTime:
@@ -212,9 +217,8 @@ func endsPrograms(why brig.ExitReason) bool {
 	return false
 }
 
-// hasEndedTimeout is the maximum time that an instance may take to respond to
-// hasEnded.
-const hasEndedTimeout = 5 * time.Second
+// execsTimeout is the maximum time that an instance may take to list its executions.
+const execsTimeout = 5 * time.Second
 
 // execOnce runs the command of a one-shot. It writes no execution record,
 // because the outcome of the one-shot is recorded instead.
@@ -277,12 +281,7 @@ func (pg *programs) ListExecs(ctx context.Context, name string) ([]*brig.Executi
 // Such an execution outlived its server or its caller. If the instance does not
 // respond, because it is frozen for example, the records stay as they are.
 func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*brig.Execution) error {
-	open := map[string]*brig.Execution{}
-	for _, x := range list {
-		if !x.Done {
-			open[x.ExecID] = x
-		}
-	}
+	open := openExecs(list)
 	if len(open) == 0 {
 		return nil
 	}
@@ -308,7 +307,7 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 			continue
 		}
 		err := pg.completeExec(ctx, rec, x, func(x *brig.Execution) {
-			x.Done, x.ExitCode, x.Signal = true, 137, "SIGKILL"
+			setKilled(&x.Result)
 			if exit := rec.Exit; exit != nil {
 				x.OOMKilled = exit.OOMKilled
 				if endsPrograms(exit.Reason) {
@@ -324,10 +323,21 @@ func (pg *programs) recoverExecs(ctx context.Context, rec *brig.Record, list []*
 	return nil
 }
 
+// openExecs returns the executions of a list that are not done, by their ID.
+func openExecs(list []*brig.Execution) map[string]*brig.Execution {
+	open := map[string]*brig.Execution{}
+	for _, x := range list {
+		if !x.Done {
+			open[x.ExecID] = x
+		}
+	}
+	return open
+}
+
 // reportedExecs returns the executions that an instance reports, and none if it does not
 // respond in time.
 func (pg *programs) reportedExecs(ctx context.Context, in brig.Instance) ([]*brig.Execution, error) {
-	short, cancel := context.WithTimeout(ctx, hasEndedTimeout)
+	short, cancel := context.WithTimeout(ctx, execsTimeout)
 	defer cancel()
 	known, err := in.Execs(short)
 	if err != nil && short.Err() != nil && ctx.Err() == nil {
@@ -337,7 +347,7 @@ func (pg *programs) reportedExecs(ctx context.Context, in brig.Instance) ([]*bri
 }
 
 // completeExec records the outcome of an execution that was not done. Its record may come
-// from a list, which has not all output, so the change is made to the whole record.
+// from a list, which may lack output, so the change is made to the whole record.
 func (pg *programs) completeExec(ctx context.Context, rec *brig.Record, x *brig.Execution, change func(*brig.Execution)) error {
 	whole, err := pg.Store.GetExec(ctx, rec.ID, x.ExecID)
 	if brig.KindOf(err) == brig.NotFound { // removed meanwhile

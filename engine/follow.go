@@ -18,11 +18,12 @@ const (
 	// followInterval is how often a followed log is read again after its end. A read
 	// at the end of a file costs little.
 	followInterval = 250 * time.Millisecond
-	// rereadInterval is the shortest time between two reads of a log whose provider
-	// can only read it whole, and rereadShare its share of the time.
+	// A log whose provider can only read it whole is read again after rereadFactor
+	// times the duration of the last read, but not before rereadInterval.
 	rereadInterval = time.Second
-	rereadShare    = 10
-	// rereadBuffer is how much of such a log a follower keeps in memory, about, in bytes.
+	rereadFactor   = 10
+	// rereadBuffer is the approximate size in bytes of the part of such a log that a
+	// follower keeps in memory.
 	rereadBuffer = 64 << 10
 	// maxLogTime is the maximum length in bytes of the time of a line.
 	maxLogTime = 64
@@ -261,7 +262,7 @@ func (r *rereadLog) reread() error {
 			return fmt.Errorf("read log: %w", err)
 		}
 		if atEnd && (len(text) == 0 || !p.whole) {
-			r.next = time.Now().Add(max(rereadInterval, rereadShare*(p.spent+time.Since(begin))))
+			r.next = time.Now().Add(max(rereadInterval, rereadFactor*(p.spent+time.Since(begin))))
 			if r.whole && !p.whole {
 				r.next = time.Time{} // the last lines may have come after the begin
 			}

@@ -101,9 +101,7 @@ func (v *call) checkPath(ctx context.Context, p brig.Path) error {
 	err := brig.Errorf(brig.PermissionDenied, "file operations as root need the right to run commands")
 	err.Field = "user"
 	if !v.op.Changes { // otherwise the outcome records it
-		if line, ok := v.e.rejections.line(v.actor, v.event(brig.Refused, err), v.e.Now()); ok {
-			_ = v.append(ctx, line)
-		}
+		v.appendRejection(ctx, err)
 	}
 	return err.WithHint("leave the user out, or use a key with the role %s and %s in its scopes", brig.OpExec.Role, brig.OpExec.Name)
 }

@@ -88,11 +88,16 @@ var _ brig.Gate = (*Engine)(nil)
 // recordRejection records that the gate has rejected a call.
 func (v *call) recordRejection(ctx context.Context, err error) {
 	if brig.KindOf(err) != brig.RateLimited { // excessive calls must not fill the log
-		if line, ok := v.e.rejections.line(v.actor, v.event(brig.Refused, err), v.e.Now()); ok {
-			_ = v.append(ctx, line) // the caller gets the rejection in any case
-		}
+		v.appendRejection(ctx, err)
 	}
 	v.e.Observer.Refused(v.op.Name, brig.KindOf(err))
+}
+
+// appendRejection writes the line of a rejected call, unless the call is only counted.
+func (v *call) appendRejection(ctx context.Context, err error) {
+	if line, ok := v.e.rejections.line(v.actor, v.event(brig.Refused, err), v.e.Now()); ok {
+		_ = v.append(ctx, line) // the caller gets the rejection in any case
+	}
 }
 
 func (g *gate) admit(ctx context.Context, v *call, name string) error {

@@ -116,7 +116,7 @@ func (l *lifecycle) renewOpen(tenant string, id brig.ID) bool {
 		err = l.renew(ctx, rec, in, 0)
 	}
 	if err != nil && l.ctx.Err() == nil && (in == nil || !hasEnded(in)) {
-		l.Log.WarnContext(ctx, "renew the lease of a sandbox in use; it is tried again", "sandbox", id, "err", err)
+		l.Log.WarnContext(ctx, "failed to renew the lease of a sandbox in use; retrying", "sandbox", id, "err", err)
 	}
 	return true
 }

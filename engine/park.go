@@ -82,13 +82,19 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, in b
 		return err
 	}
 	failpoint.Hit("park.kept")
-	watchdog := time.AfterFunc(recoverContextTimeout, func() { p.Close() }) // Sync then fails
-	defer watchdog.Stop()
-	err = s.Sync(rand.Text(), interpreter.Sink{})
+	err = syncParked(s)
 	if errors.Is(err, interpreter.ErrGone) && awaitExit(ctx, s) {
 		return i.stopInterpreter(ctx, in, c)
 	}
 	return err
+}
+
+// syncParked discards the late messages of a parked interpreter, and waits until it
+// responds.
+func syncParked(s *interpreter.Session) error {
+	watchdog := time.AfterFunc(recoverContextTimeout, func() { s.Close() }) // Sync then fails
+	defer watchdog.Stop()
+	return s.Sync(rand.Text(), interpreter.Sink{})
 }
 
 // awaitExit waits for the report that an interpreter has exited, and returns false if
@@ -119,10 +125,8 @@ func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in 
 	s.Close()
 	s = s.Move(p)
 	// A late message of the driver that it has been parked would end the first cell.
-	watchdog := time.AfterFunc(recoverContextTimeout, func() { p.Close() }) // Sync then fails
-	defer watchdog.Stop()
-	if err := s.Sync(rand.Text(), interpreter.Sink{}); err != nil {
-		i.Log.WarnContext(ctx, "synchronize a parked interpreter", "sandbox", rec.ID, "err", errors.Join(err, endUnused(ctx, s)))
+	if err := syncParked(s); err != nil {
+		i.Log.WarnContext(ctx, "failed to synchronize a parked interpreter", "sandbox", rec.ID, "err", errors.Join(err, endUnused(ctx, s)))
 		return nil
 	}
 	return s

@@ -66,43 +66,24 @@ func (p *pauses) prepareFilesSave(ctx context.Context, rec *brig.Record, in brig
 // takeExecs records the executions that have ended, before a pause ends the rest. It returns
 // those whose program has ended, but not its output: they continue if the pause fails.
 func (pg *programs) takeExecs(ctx context.Context, rec *brig.Record, in brig.Instance) (draining []*brig.Execution) {
-	known, err := pg.openExecs(ctx, rec, in)
-	for _, x := range known {
-		if x.Draining {
-			draining = append(draining, x)
-		} else if err == nil {
-			err = pg.recordReported(ctx, rec, x)
+	list, err := pg.Store.ListExecs(ctx, rec.ID)
+	if open := openExecs(list); err == nil && len(open) > 0 {
+		var known []*brig.Execution
+		known, err = pg.reportedExecs(ctx, in)
+		for _, x := range known {
+			switch {
+			case open[x.ExecID] == nil:
+			case x.Draining:
+				draining = append(draining, x)
+			case x.Done && err == nil:
+				err = pg.recordReported(ctx, rec, x)
+			}
 		}
 	}
 	if err != nil {
 		pg.Log.WarnContext(ctx, "failed to record the results of executions", "sandbox", rec.ID, "err", err)
 	}
 	return draining
-}
-
-// openExecs returns the executions that an instance reports as ended, with or without
-// their output, and whose record is not done.
-func (pg *programs) openExecs(ctx context.Context, rec *brig.Record, in brig.Instance) (out []*brig.Execution, err error) {
-	list, err := pg.Store.ListExecs(ctx, rec.ID)
-	if err != nil {
-		return nil, err
-	}
-	open := map[string]bool{}
-	for _, x := range list {
-		if !x.Done {
-			open[x.ExecID] = true
-		}
-	}
-	if len(open) == 0 {
-		return nil, nil
-	}
-	known, err := pg.reportedExecs(ctx, in)
-	for _, x := range known {
-		if open[x.ExecID] && (x.Done || x.Draining) {
-			out = append(out, x)
-		}
-	}
-	return out, err
 }
 
 // recordDrained records the results of programs whose output ended with a pause.
@@ -123,24 +104,25 @@ func (pg *programs) recordReported(ctx context.Context, rec *brig.Record, report
 // endKeptExecs records the end of the executions of a paused sandbox of which only the files
 // are kept. If that fails, the resume and the next server try again.
 func (p *pauses) endKeptExecs(ctx context.Context, rec *brig.Record) {
-	if err := p.programs.endExecs(ctx, rec, rec.Pause.At, time.Time{}); err != nil {
+	list, err := p.Store.ListExecs(ctx, rec.ID)
+	if err == nil {
+		err = p.programs.endExecs(ctx, rec, list, rec.Pause.At, time.Time{})
+	}
+	if err != nil {
 		p.Log.WarnContext(ctx, "failed to record the end of executions", "sandbox", rec.ID, "err", err)
 	}
 }
 
 // endExecs records that executions of a sandbox ended because its memory was not kept: those
-// that started before a time, or all for the zero time.
-func (pg *programs) endExecs(ctx context.Context, rec *brig.Record, at, before time.Time) error {
-	list, err := pg.Store.ListExecs(ctx, rec.ID)
-	if err != nil {
-		return err
-	}
+// of a list that started before a time, or all for the zero time.
+func (pg *programs) endExecs(ctx context.Context, rec *brig.Record, list []*brig.Execution, at, before time.Time) error {
 	for _, x := range list {
 		if x.Done || !before.IsZero() && !x.Started.Before(before) {
 			continue
 		}
 		err := pg.completeExec(ctx, rec, x, func(x *brig.Execution) {
-			x.Done, x.ExitCode, x.Signal, x.Duration = true, 137, "SIGKILL", max(at.Sub(x.Started), 0)
+			setKilled(&x.Result)
+			x.Duration = max(at.Sub(x.Started), 0)
 		})
 		if err != nil {
 			return err

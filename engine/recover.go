@@ -162,14 +162,14 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if err := e.reattachProcesses(ctx, r, in, attachment{copied: r.Copied}); err != nil {
 		return true, err
 	}
-	if !r.Booted.IsZero() { // the server may have died, or failed, before it recorded their end
-		if err := e.endExecs(ctx, r, r.Booted, r.Booted); err != nil {
-			return true, err
-		}
-	}
 	list, err := e.Store.ListExecs(ctx, r.ID)
 	if err != nil {
 		return true, err
+	}
+	if !r.Booted.IsZero() { // the server may have died, or failed, before it recorded their end
+		if err := e.endExecs(ctx, r, list, r.Booted, r.Booted); err != nil {
+			return true, err
+		}
 	}
 	err = e.recoverExecs(ctx, r, list)
 	a, lost := e.account(ctx, r.Tenant)

@@ -104,6 +104,6 @@ func (g *gate) writeRejections(ctx context.Context) {
 		return
 	}
 	if err := g.Store.Soon().Append(context.WithoutCancel(ctx), lines...); err != nil {
-		g.Log.ErrorContext(ctx, "write the numbers of rejected calls", "callers", len(lines), "err", err)
+		g.Log.ErrorContext(ctx, "failed to write the numbers of rejected calls", "callers", len(lines), "err", err)
 	}
 }

@@ -324,15 +324,17 @@ func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend
 	}
 	p.lifecycle.startPauser(ctx, rec, in)
 	p.lifecycle.leaseChanged(rec.ID)
-	if how.booted {
-		return p.programs.endExecs(ctx, rec, rec.Booted, time.Time{})
-	}
-	if err := p.interpreters.reattachProcesses(ctx, rec, in, how); err != nil {
-		return err
+	if !how.booted {
+		if err := p.interpreters.reattachProcesses(ctx, rec, in, how); err != nil {
+			return err
+		}
 	}
 	list, err := p.Store.ListExecs(ctx, rec.ID)
 	if err != nil {
 		return err
+	}
+	if how.booted {
+		return p.programs.endExecs(ctx, rec, list, rec.Booted, time.Time{})
 	}
 	return p.programs.recoverExecs(ctx, rec, list)
 }
@@ -456,7 +458,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 		}
 	}
 	if err := saver.RemoveSave(ctx, saveOf(rec.ID)); err != nil { // the next start of the server removes it
-		p.Log.WarnContext(ctx, "remove the save of a resumed sandbox", "sandbox", rec.ID, "err", err)
+		p.Log.WarnContext(ctx, "failed to remove the save of a resumed sandbox", "sandbox", rec.ID, "err", err)
 	}
 	failpoint.Hit("resume.removed")
 	return now, nil
@@ -591,6 +593,6 @@ func (p *pauses) removeStaleSave(ctx context.Context, rec *brig.Record) {
 		return // without a Saver there is no save
 	}
 	if err := saver.RemoveSave(ctx, saveOf(rec.ID)); err != nil {
-		p.Log.WarnContext(ctx, "remove the save of a sandbox that is not paused", "sandbox", rec.ID, "err", err)
+		p.Log.WarnContext(ctx, "failed to remove the save of a sandbox that is not paused", "sandbox", rec.ID, "err", err)
 	}
 }

@@ -57,9 +57,10 @@ func (d *identity) flushUsage(ctx context.Context) error {
 	}
 	if len(used) > 0 {
 		errs = append(errs, d.Store.Soon().TouchKeys(ctx, used))
+		now := d.Now()
 		d.mu.Lock()
 		maps.Copy(d.touchedKeys, used)
-		maps.DeleteFunc(d.touchedKeys, func(_ string, at time.Time) bool { return d.Now().Sub(at) >= touchInterval })
+		maps.DeleteFunc(d.touchedKeys, func(_ string, at time.Time) bool { return now.Sub(at) >= touchInterval })
 		d.mu.Unlock()
 	}
 	return errors.Join(append(errs, d.flushSessions(ctx))...)

@@ -68,7 +68,7 @@ func (ws *workspaces) sweepWorkspaces(tenant string) {
 	ws.background.Go(func() {
 		n, err := ws.Options.Workspaces.Sweep(ws.ctx, tenant)
 		if err != nil && ws.ctx.Err() == nil {
-			ws.Log.Error("sweep workspaces", "tenant", tenant, "err", err)
+			ws.Log.Error("failed to sweep workspaces", "tenant", tenant, "err", err)
 			return
 		}
 		ws.Log.Debug("swept workspaces", "tenant", tenant, "objects", n)

@@ -94,7 +94,7 @@ const maxText = 256 << 10
 // decodeMessage decodes a line. A line that is no message has no type.
 func decodeMessage(line []byte) *Message {
 	m := new(Message)
-	if parts(line) > maxParts || json.Unmarshal(line, m) != nil {
+	if len(line) > maxParts && parts(line) > maxParts || json.Unmarshal(line, m) != nil {
 		return new(Message)
 	}
 	texts := []*string{&m.Name, &m.Value, &m.Traceback}
