@@ -38,10 +38,10 @@ func MaxSecret(s string) int {
 // Authenticate returns the proof of r's credential. It returns Unauthenticated
 // if the credential is missing or invalid.
 func Authenticate(r *http.Request, keys *Keyring) (Proof, error) {
-	headers := r.Header.Values("Authorization")
-	if len(headers) == 0 && keys.Owner != nil && FromOwner(r) {
+	if keys.Owner != nil && FromOwner(r) {
 		return keys.owner(r)
 	}
+	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
 		return keys.session(r)
 	}

@@ -45,11 +45,12 @@ func rejectPeers(next http.Handler) http.Handler {
 }
 
 // FromOwner reports whether a program of the server's own user or of root sent r
-// over the server's Unix socket. A request of a browser never does, although a
-// program can forward connections to the socket.
+// over the server's Unix socket, without a credential: a key in the request wins. A
+// request of a browser never does, although a program can forward connections to the
+// socket.
 func FromOwner(r *http.Request) bool {
 	trusted, _ := r.Context().Value(peerKey{}).(bool)
-	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Cookie"} {
+	for _, name := range []string{"Authorization", "Origin", "Sec-Fetch-Site", "Cookie"} {
 		trusted = trusted && len(r.Header.Values(name)) == 0
 	}
 	return trusted

@@ -105,18 +105,20 @@ type linkJSON struct {
 }
 
 // sendLink creates a link for a program that has the admin key or acts for the
-// data folder's owner, which gives the same rights. A credential in the request wins
-// over the peer, as in httpapi.Authenticate.
+// data folder's owner, which gives the same rights.
 func (l *signInLink) sendLink(w http.ResponseWriter, r *http.Request) error {
-	given := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-	key := l.key()
-	want := sha256.Sum256([]byte("Bearer " + key))
-	owner := httpapi.FromOwner(r) && len(r.Header.Values("Authorization")) == 0
-	if !owner && (key == "" || subtle.ConstantTimeCompare(given[:], want[:]) == 0) {
+	if !httpapi.FromOwner(r) && !l.hasKey(r) {
 		return brig.Errorf(brig.Unauthenticated, "a sign-in link needs the admin key of the server's data folder").
 			WithHint("sign in with an API key at %s", ui.Prefix)
 	}
 	return httpapi.WriteJSON(w, http.StatusOK, linkJSON{signInPath + l.create()})
+}
+
+// hasKey reports whether a request has the admin key.
+func (l *signInLink) hasKey(r *http.Request) bool {
+	key := l.key()
+	given, want := sha256.Sum256([]byte(r.Header.Get("Authorization"))), sha256.Sum256([]byte("Bearer "+key))
+	return key != "" && subtle.ConstantTimeCompare(given[:], want[:]) == 1
 }
 
 // newSignInLink requests a sign-in link from the data folder's server, which
