@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/api/httpapi"
 )
 
 // Limits of lists.
@@ -33,11 +32,6 @@ type selection struct {
 }
 
 func (sb *sandboxes) listV1(w http.ResponseWriter, r *http.Request) error {
-	done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	metadata, err := parseMetadata(r.URL.Query().Get("metadata"))
 	if err != nil {
 		return err
@@ -51,11 +45,6 @@ func (sb *sandboxes) listV1(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (sb *sandboxes) listV2(w http.ResponseWriter, r *http.Request) error {
-	done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	sel, err := parseSelection(r.URL.Query())
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
-	"github.com/brig-run/brig/api/httpapi"
 )
 
 // snapshots finds, lists and removes snapshots. A snapshot is a paused copy of a
@@ -56,11 +55,6 @@ func (sn *snapshots) find(ctx context.Context, ref string) (*brig.Sandbox, error
 }
 
 func (sn *snapshots) list(w http.ResponseWriter, r *http.Request) error {
-	done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
 	q := r.URL.Query()
 	sel, err := parsePage(q)
 	if err != nil {
