@@ -362,32 +362,20 @@ none is created.`,
 
 func (c sandboxCommands) pause() *cobra.Command {
 	var o brig.PauseOptions
-	cmd := &cobra.Command{
-		Use:   "pause NAME…",
-		Short: "Save its memory and files to disk until its next use",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.forEach(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
-				return svc.Pause(ctx, name, o)
-			})
-		},
-	}
+	cmd := c.call("pause", "Save its memory and files to disk until its next use",
+		func(svc brig.Service, ctx context.Context, name string) (*brig.Sandbox, error) {
+			return svc.Pause(ctx, name, o)
+		})
 	cmd.Flags().BoolVar(&o.FilesOnly, "files-only", false, "save only the files: no program prevents that, and the next use boots it again")
 	return cmd
 }
 
 func (c sandboxCommands) stop() *cobra.Command {
 	var grace time.Duration
-	cmd := &cobra.Command{
-		Use:   "stop NAME…",
-		Short: "Stop sandboxes: send TERM, then kill; logs and exit code stay",
-		Args:  cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.forEach(cmd, args, func(ctx context.Context, svc brig.Service, name string) (*brig.Sandbox, error) {
-				return svc.Stop(ctx, name, grace)
-			})
-		},
-	}
+	cmd := c.call("stop", "Stop sandboxes: send TERM, then kill; logs and exit code stay",
+		func(svc brig.Service, ctx context.Context, name string) (*brig.Sandbox, error) {
+			return svc.Stop(ctx, name, grace)
+		})
 	cmd.Flags().DurationVar(&grace, "grace", 5*time.Second, "time for programs to exit before they are killed")
 	return cmd
 }
