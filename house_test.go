@@ -23,7 +23,6 @@ const (
 var short = map[string]string{
 	"cmd/brig/program.go":      "the counterpart of a file with a build tag",
 	"cmd/brig/bench_cert.go":   "certificates for one benchmark",
-	"api/httpapi/text.go":      "one decoder, which several APIs use",
 	"internal/race/log.go":     "the counterpart of files with build tags",
 	"provider/gvisor/names.go": "brig-shim has it and not the rest of main",
 	"rev.go":                   "one concept of all changes",

@@ -76,7 +76,7 @@ func Unmasked(raw, before []byte, fields []brig.ConfigField) ([]byte, error) {
 	return out, nil
 }
 
-// isGiven reports whether a configuration has a field. Null is none.
+// isGiven reports whether a configuration has a field. A null value counts as absent.
 func isGiven(config map[string]json.RawMessage, name string) bool {
 	v, ok := config[name]
 	return ok && string(v) != "null"

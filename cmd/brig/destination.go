@@ -26,7 +26,7 @@ func (c *cli) destination(dir string) (client.Options, error) {
 	}
 	served := serverOf(dir)
 	if served != "" {
-		// A user who can write to the folder can announce another server.
+		// A user who can write to the folder can make commands use another server.
 		if err := checkFolder(dir, os.Geteuid()); err != nil {
 			return o, err
 		}

@@ -104,7 +104,7 @@ Try:
 	if err != nil || !q.terminal && !isTerminal(q.stdout) {
 		return err
 	}
-	if link, linkErr := newSignInLink(ctx, q.dir, url); linkErr == nil { // an older server has no links for programs
+	if link, linkErr := newSignInLink(ctx, q.dir, url); linkErr == nil { // an older server has no socket
 		_, err = fmt.Fprintf(q.stdout, "\nSign in to the console (once, within %.0f minutes):\n  %s\n", signInTime.Minutes(), link)
 	}
 	return err

@@ -119,7 +119,7 @@ func (s *server) openSocket(ctx context.Context) (err error) {
 	s.atClose(func() {
 		s.socket.Close()
 		if err := os.Remove(filepath.Join(s.dir, socketFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.log.Error("remove the socket", "err", err)
+			s.log.Error("failed to remove the socket", "err", err)
 		}
 	})
 	return nil

@@ -32,8 +32,8 @@ const TimeoutSlack = 2 * time.Second
 // Children that run longer are left alone, and what they print then is discarded.
 const TailTime = 5 * time.Second
 
-// TailSize is the maximum size of that output, in bytes, because the host's caller may be
-// slow to read it. For a command it holds for each stream.
+// TailSize is the maximum size of that output in bytes, so that a caller who reads slowly
+// does not delay the result. For a command, it applies to each stream.
 const TailSize = 2 << 20
 
 // MaxPayload is the maximum payload of one frame, in bytes.

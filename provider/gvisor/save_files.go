@@ -33,7 +33,7 @@ func savedFiles(filesOnly bool) []string {
 	return []string{stateFile, indexFile, pagesFile}
 }
 
-// saveLayer writes the files of a save without memory. Nothing in the guest prevents it. The
+// saveLayer writes the files of a save without memory. Programs in the guest cannot prevent it. The
 // sentry must be paused, and remains paused.
 func (s *sentry) saveLayer(dir string) error {
 	files, err := openAll(dir, layerFiles(), os.O_CREATE|os.O_EXCL|os.O_RDWR)
@@ -67,9 +67,9 @@ const namesShare = 8
 // errLayer is the beginning of the errors of checkLayer.
 var errLayer = errors.New("the layer cannot be kept")
 
-// checkLayer checks that a sandbox can boot with a layer, and that it does not grow with
-// each save: it has the pages of deleted files that were open, which no file has after the
-// boot.
+// checkLayer rejects a layer with which a sandbox cannot boot, or that would grow with each
+// save: a layer also has the pages of files that were deleted while open, which belong to no
+// file after a boot.
 func checkLayer(dir string, limits brig.Limits) error {
 	size := func(name string) int64 {
 		st, err := os.Stat(filepath.Join(dir, name))

@@ -150,7 +150,7 @@ class Engine:
 def check_folder(folder: str | os.PathLike[str], uid: int) -> None:
     """Reject a data folder that another user owns, can write or can replace, as the command line does.
 
-    Such a user could announce the address of their own server there.
+    Such a user could make clients use another server.
     """
     at = Path(os.path.realpath(folder))
     why = ""
