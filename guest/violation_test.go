@@ -44,7 +44,7 @@ func TestViolationsEndMachine(t *testing.T) {
 		"a length that cannot be":        long,
 		"a length that cannot be, later": append(frames(wire.TypeStarted, "{}"), long...),
 		"a start after the start":        frames(wire.TypeStarted, "{}", wire.TypeStarted, "{}"),
-		"a result without a request": frames(wire.TypeStarted, "{}", wire.TypeResult, "x"),
+		"a result without a request":     frames(wire.TypeStarted, "{}", wire.TypeResult, "x"),
 		"an exit that is no JSON":        frames(wire.TypeExit, "{"),
 		"an exit with invalid numbers":   frames(wire.TypeExit, `{"Code":1e999}`),
 		"an error that is no JSON":       frames(wire.TypeError, "{"),
