@@ -35,3 +35,50 @@ func TestCommitSubjects(t *testing.T) {
 		}
 	}
 }
+
+// TestCommitHookChecksFormat commits Go files with the hook: one that gofmt would
+// change is refused, also if only the index holds that form of it.
+func TestCommitHookChecksFormat(t *testing.T) {
+	hooks, err := filepath.Abs(".githooks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const good, bad = "package x\n\nvar a = 1\n", "package x\n\nvar  a = 1\n"
+	for name, c := range map[string]struct {
+		staged, folder string
+		ok             bool
+	}{
+		"formatted":                {good, good, true},
+		"unformatted":              {bad, bad, false},
+		"formatted after git add":  {bad, good, false},
+		"worse in the folder only": {good, bad, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			git := func(args ...string) ([]byte, error) {
+				cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir,
+					"-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
+				return cmd.CombinedOutput()
+			}
+			write := func(text string) {
+				if err := os.WriteFile(filepath.Join(dir, "a b.go"), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(c.staged)
+			for _, args := range [][]string{{"init", "-q"}, {"config", "core.hooksPath", hooks}, {"add", "."}} {
+				if out, err := git(args...); err != nil {
+					t.Fatalf("git %v: %v: %s", args, err, out)
+				}
+			}
+			write(c.folder)
+			out, err := git("commit", "-q", "-m", "x: add a file")
+			if (err == nil) != c.ok {
+				t.Errorf("committed %t, want %t: %s", err == nil, c.ok, out)
+			}
+			if err != nil && !strings.Contains(string(out), "a b.go") {
+				t.Errorf("the message does not name the file: %s", out)
+			}
+		})
+	}
+}
