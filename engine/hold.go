@@ -17,8 +17,13 @@ type leaseHold struct {
 	changed chan struct{} // gets a value when a caller has changed the lease
 }
 
-// leastRenewal is the shortest time between two renewals.
-const leastRenewal = 100 * time.Millisecond
+const (
+	// leastRenewal is the shortest time between two renewals.
+	leastRenewal = 100 * time.Millisecond
+	// renewalRetry is the longest wait after a renewal that failed: the lease may be
+	// shorter than the sandbox's TTL.
+	renewalRetry = 5 * time.Second
+)
 
 // hold counts as use of a sandbox until release is called. It is the only place that
 // renews a lease over time: every call that uses an instance passes useInstance, which
@@ -31,16 +36,20 @@ func (l *lifecycle) hold(rec *brig.Record) (release func()) {
 	}
 	tenant, id, ttl := rec.Tenant, rec.ID, rec.Spec.TTL
 	var h *leaseHold
-	first := false
+	first, end := false, rec.Expires
 	l.sandboxes.update(id, func(s *sandbox) {
 		if first = s.lease == nil; first {
 			s.lease = &leaseHold{closed: make(chan struct{}), changed: make(chan struct{}, 1)}
 		}
 		h = s.lease
 		h.open++
+		if !s.leaseEnd.IsZero() && s.leaseEnd.Before(end) {
+			end = s.leaseEnd // a caller may have made it shorter since rec was read
+		}
 	})
 	if first {
-		l.background.Go(func() { l.keepLease(h, tenant, id, ttl) })
+		wait := l.renewalWait(ttl, end)
+		l.background.Go(func() { l.keepLease(h, tenant, id, ttl, wait) })
 	}
 	return sync.OnceFunc(func() {
 		l.sandboxes.update(id, func(s *sandbox) {
@@ -61,47 +70,60 @@ func (l *lifecycle) holdSession(ctx context.Context, rec *brig.Record) {
 	}
 }
 
-// keepLease renews a lease each third of its time, and once more when nothing is open
-// any more, unless it was open for so short a time that the renewal is not worth a write.
-func (l *lifecycle) keepLease(h *leaseHold, tenant string, id brig.ID, ttl time.Duration) {
-	begun, wait := time.Now(), max(ttl/3, leastRenewal)
+// renewalWait returns the time until the next renewal of a lease: a third of it.
+func (l *lifecycle) renewalWait(ttl time.Duration, end time.Time) time.Duration {
+	return max(min(ttl, end.Sub(l.Now()))/3, leastRenewal)
+}
+
+// keepLease renews a lease after wait and then each third of its time, and once more
+// when nothing is open any more, unless it was open for so short a time that the renewal
+// is not worth a write.
+func (l *lifecycle) keepLease(h *leaseHold, tenant string, id brig.ID, ttl, wait time.Duration) {
+	begun, timer := time.Now(), time.NewTimer(wait)
+	defer timer.Stop()
 	for {
-		timer := time.NewTimer(wait)
 		select {
 		case <-l.ctx.Done():
+			return
 		case <-h.closed:
 			if time.Since(begun) >= ttl/20 {
-				l.renewOpen(tenant, id)
+				_, _ = l.renewOpen(tenant, id) // it logs what fails
 			}
+			return
 		case <-h.changed:
-			timer.Stop()
 			if rec, err := l.Store.Get(l.ctx, tenant, string(id)); err == nil {
-				wait = max(min(ttl, rec.Expires.Sub(l.Now()))/3, leastRenewal)
+				wait = l.renewalWait(ttl, rec.Expires)
+			} else {
+				wait = min(wait, renewalRetry)
 			}
-			continue
+			timer.Reset(wait)
 		case <-timer.C:
-			if l.renewOpen(tenant, id) {
+			usable, err := l.renewOpen(tenant, id)
+			switch {
+			case !usable:
+				l.sandboxes.update(id, func(s *sandbox) {
+					if s.lease == h {
+						s.lease = nil // the sandbox has ended
+					}
+				})
+				return
+			case err != nil:
+				wait = min(wait, renewalRetry)
+			default:
 				wait = max(ttl/3, leastRenewal)
-				continue
 			}
-			l.sandboxes.update(id, func(s *sandbox) {
-				if s.lease == h {
-					s.lease = nil // the sandbox has ended
-				}
-			})
+			timer.Reset(wait)
 		}
-		timer.Stop()
-		return
 	}
 }
 
 // renewOpen renews the lease of a sandbox from its current record, and reports whether
 // the sandbox can still be used. It waits for a pause or resume in progress, and leaves
-// the lease of a paused sandbox unchanged.
-func (l *lifecycle) renewOpen(tenant string, id brig.ID) bool {
+// the lease of a paused sandbox unchanged. After an error the caller tries again.
+func (l *lifecycle) renewOpen(tenant string, id brig.ID) (usable bool, err error) {
 	leave, err := l.usesOf(id).enter(l.ctx)
 	if err != nil {
-		return false // the engine ends
+		return false, nil // the engine ends
 	}
 	defer l.dropUses(id)
 	defer leave()
@@ -109,22 +131,26 @@ func (l *lifecycle) renewOpen(tenant string, id brig.ID) bool {
 	defer cancel()
 	rec, err := l.Store.Get(ctx, tenant, string(id))
 	if err == nil && !rec.State.Lasts() || brig.KindOf(err) == brig.NotFound {
-		return false
+		return false, nil
 	}
 	in := l.instance(id)
 	if err == nil && rec.State == brig.Running && in != nil {
 		err = l.renew(ctx, rec, in, 0)
 	}
-	if err != nil && l.ctx.Err() == nil && (in == nil || !hasEnded(in)) {
-		l.Log.WarnContext(ctx, "failed to renew the lease of a sandbox in use; retrying", "sandbox", id, "err", err)
+	if err == nil || l.ctx.Err() != nil || in != nil && hasEnded(in) {
+		return true, nil
 	}
-	return true
+	l.Log.WarnContext(ctx, "failed to renew the lease of a sandbox in use; retrying", "sandbox", id, "err", err)
+	return true, err
 }
 
 // leaseChanged makes an open sandbox renew its lease in time after a caller has
-// changed the lease.
-func (l *lifecycle) leaseChanged(id brig.ID) {
-	l.sandboxes.update(id, func(s *sandbox) {
+// changed the lease, and a sandbox that is opened later.
+func (l *lifecycle) leaseChanged(rec *brig.Record) {
+	l.sandboxes.update(rec.ID, func(s *sandbox) {
+		if s.instance != nil {
+			s.leaseEnd = rec.Expires
+		}
 		if s.lease == nil {
 			return
 		}

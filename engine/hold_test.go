@@ -1,15 +1,18 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/store/mem"
 )
 
 // openUses lists the ways to keep a sandbox open, each with a function that opens it and
@@ -179,6 +182,84 @@ func TestOpenAndExtend(t *testing.T) {
 			t.Errorf("control: %s", s.State)
 		}
 	})
+}
+
+// gettingStore calls got after each record that Get has read, and fails with fail.
+type gettingStore struct {
+	brig.Store
+	mu   *sync.Mutex
+	got  *func()
+	fail *error
+}
+
+func (s gettingStore) Get(ctx context.Context, tenant, name string) (*brig.Record, error) {
+	rec, err := s.Store.Get(ctx, tenant, name)
+	s.mu.Lock()
+	got, fail := *s.got, *s.fail
+	*s.got = nil
+	s.mu.Unlock()
+	if got != nil {
+		got()
+	}
+	return rec, cmp.Or(fail, err)
+}
+
+// TestOpenSeesShorterLease verifies that a lease that a caller makes shorter is renewed
+// in time if the sandbox is opened at the same moment, and if the store fails meanwhile.
+// The control is a sandbox with nothing open.
+func TestOpenSeesShorterLease(t *testing.T) {
+	for what, meanwhile := range map[string]func(t *testing.T, extend func(), s gettingStore) (open bool){
+		"opened after": func(t *testing.T, extend func(), s gettingStore) bool {
+			extend()
+			return true
+		},
+		"opened during the change": func(t *testing.T, extend func(), s gettingStore) bool {
+			*s.got = extend // the call that opens it has read its record
+			return true
+		},
+		"the store fails during a renewal": func(t *testing.T, extend func(), s gettingStore) bool {
+			time.AfterFunc(time.Second, extend)
+			time.AfterFunc(15*time.Second, func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				*s.fail = errors.New("the store is away")
+			})
+			time.AfterFunc(35*time.Second, func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				*s.fail = nil
+			})
+			return true
+		},
+		"nothing is open": func(t *testing.T, extend func(), s gettingStore) bool {
+			extend()
+			return false
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := gettingStore{Store: mem.New(), mu: new(sync.Mutex), got: new(func()), fail: new(error)}
+			withFakeClock(t, engine.Options{Store: s}, func(t *testing.T, h *fixture, _ *hookedProvider) {
+				ctx := withRole(t, brig.Member)
+				if _, err := h.Create(ctx, brig.Spec{Name: "one", TTL: 30 * time.Minute}); err != nil {
+					t.Fatal(err)
+				}
+				extend := func() {
+					if _, err := h.Extend(ctx, "one", time.Minute); err != nil {
+						t.Error(err)
+					}
+				}
+				want := brig.Ended
+				if meanwhile(t, extend, s) {
+					defer openUses["upload"](t, ctx, h, "one")()
+					want = brig.Running
+				}
+				advance(2 * time.Hour)
+				if got := h.state(t, "one"); got.State != want {
+					t.Errorf("it is %s, want %s", got.State, want)
+				}
+			})
+		})
+	}
 }
 
 // TestOpenIsNotIdle verifies that a sandbox is not paused as idle while a transfer or an

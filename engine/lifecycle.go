@@ -62,7 +62,7 @@ func (l *lifecycle) Extend(ctx context.Context, name string, ttl time.Duration) 
 		if err != nil {
 			return nil, err
 		}
-		l.leaseChanged(rec.ID)
+		l.leaseChanged(rec)
 		return &rec.Sandbox, nil
 	})
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -36,8 +37,10 @@ type sandbox struct {
 	egress     *egressSession
 	refusals   *refusals
 
-	// lease renews the lease while anything of the sandbox is open.
-	lease *leaseHold
+	// lease renews the lease while anything of the sandbox is open. leaseEnd is the
+	// end that a caller last gave to the lease of instance; zero if none did.
+	lease    *leaseHold
+	leaseEnd time.Time
 	// uses lets a pause or a resume replace the instance while no call uses it.
 	uses *useGate
 	// ending counts the calls that are ending the sandbox.

@@ -323,7 +323,7 @@ func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend
 		p.network.reopenEgressAsync(rec, in)
 	}
 	p.lifecycle.startPauser(ctx, rec, in)
-	p.lifecycle.leaseChanged(rec.ID)
+	p.lifecycle.leaseChanged(rec)
 	if !how.booted {
 		if err := p.interpreters.reattachProcesses(ctx, rec, in, how); err != nil {
 			return err
