@@ -33,6 +33,8 @@ def mend(body):
         out["language"] = "python"
     if out.get("rules") is not None:
         out["rules"] = [{"cidr": "192.0.2.0/24", "ports": [443]}, {"host": "*.example.com", "methods": ["GET"], "paths": ["/a/*"]}]
+    if not out.get("pause_at_end"):
+        out.pop("pause_files_only", None)  # it says how to pause
     if "bandwidth" in out:
         out["bandwidth"] = "1MiB"
     return out
