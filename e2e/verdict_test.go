@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -90,16 +91,16 @@ func python(sort, code string) sortedProgram {
 
 // memoryPrograms returns programs that exceed their memory limit.
 func memoryPrograms() []sortedProgram {
-	// The programs pause after their output, because the kernel kills them
-	// without notice.
+	// The programs wait for the end of their input after their output, because the
+	// kernel kills them without notice.
 	list := []sortedProgram{
-		python("anonymous memory", "print('begun')\nimport time; time.sleep(0.3)\nx=[]\nwhile True: x.append(b'x'*(1<<20))"),
-		python("a child's memory", "import os,time\nprint('begun'); time.sleep(0.3)\nif os.fork()==0:\n x=[]\n while True: x.append(b'x'*(1<<20))\nos.wait()\ntime.sleep(60)"),
+		python("anonymous memory", "import sys\nprint('begun'); sys.stdin.read()\nx=[]\nwhile True: x.append(b'x'*(1<<20))"),
+		python("a child's memory", "import os,sys,time\nprint('begun'); sys.stdin.read()\nif os.fork()==0:\n x=[]\n while True: x.append(b'x'*(1<<20))\nos.wait()\ntime.sleep(60)"),
 		// /tmp and /dev/shm have their own limits, whose sum is the sandbox's
 		// memory limit.
-		python("files in memory", "print('begun')\nimport time; time.sleep(0.3)\nfor n in '/tmp/f','/dev/shm/f':\n try:\n  f=open(n,'wb',buffering=0)\n  while True: f.write(b'x'*(1<<20))\n except OSError as e: pass\nx=[]\nwhile True: x.append(b'x'*(1<<20))"),
-		python("many processes", "import os,time\nprint('begun'); time.sleep(0.3)\nfor i in range(60):\n if os.fork()==0:\n  x=os.urandom(1<<20)*4\n  time.sleep(60)\ntime.sleep(60)"),
-		python("shared memory", "import mmap,time\nprint('begun'); time.sleep(0.3)\nx=[]\nwhile True:\n m=mmap.mmap(-1,1<<22)\n for i in range(0,1<<22,4096): m[i]=1\n x.append(m)"),
+		python("files in memory", "import sys\nprint('begun'); sys.stdin.read()\nfor n in '/tmp/f','/dev/shm/f':\n try:\n  f=open(n,'wb',buffering=0)\n  while True: f.write(b'x'*(1<<20))\n except OSError as e: pass\nx=[]\nwhile True: x.append(b'x'*(1<<20))"),
+		python("many processes", "import os,sys,time\nprint('begun'); sys.stdin.read()\nfor i in range(60):\n if os.fork()==0:\n  x=os.urandom(1<<20)*4\n  time.sleep(60)\ntime.sleep(60)"),
+		python("shared memory", "import mmap,sys\nprint('begun'); sys.stdin.read()\nx=[]\nwhile True:\n m=mmap.mmap(-1,1<<22)\n for i in range(0,1<<22,4096): m[i]=1\n x.append(m)"),
 	}
 	for i := range list {
 		list[i].p.Limits = brig.Limits{Memory: 96 * brig.MiB}
@@ -121,7 +122,10 @@ func TestOutOfMemoryIsReported(t *testing.T) {
 	inParallel(programsPerSort(), 4, func(i int) {
 		g := list[i%len(list)]
 		g.p.Timeout = 30 * time.Second
-		o, err := e.Run(ctx, g.p, brig.IO{})
+		// The input ends when the host has the first output.
+		input, end := io.Pipe()
+		defer end.Close()
+		o, err := e.Run(ctx, g.p, brig.IO{Stdin: input, Stdout: callbackWriter(func([]byte) { end.Close() })})
 		if err != nil {
 			t.Errorf("%s: %v", g.sort, err)
 			return
