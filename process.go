@@ -45,6 +45,15 @@ type ProcessControl interface {
 	Wait(ctx context.Context) (*Result, error)
 }
 
+// MessageBudget bounds the messages of processes that were not received yet. Processes
+// whose messages the server buffers have the method LimitMessages(MessageBudget).
+type MessageBudget interface {
+	// Charge takes n bytes, and returns false if the budget does not have them.
+	Charge(n int) bool
+	// Refund returns n bytes that were charged.
+	Refund(n int)
+}
+
 // From is the source of data that Receive returns.
 type From int
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -338,5 +340,75 @@ func TestForgedRun(t *testing.T) {
 		if own == violation || l != brig.Bash && own {
 			t.Errorf("%s: the answer is %s, %+v, exit %d", l, o.Value, o.Error, o.ExitCode)
 		}
+	}
+}
+
+// TestMessagesAreBounded has contexts send 40 MiB of a message each, without its end, and
+// measures the memory of the server. Most of them must end with an error. The control is a
+// context that sends such a message alone.
+//
+//suite:part hostile full
+func TestMessagesAreBounded(t *testing.T) {
+	s := stopServer(t, startServer(t, dataDir(t), "--pool", "0"))
+	c := s.client()
+	if _, err := c.Create(t.Context(), brig.Spec{Name: "one", TTL: 10 * time.Minute, Limits: brig.Limits{Memory: 2 * brig.GiB}}); err != nil {
+		t.Fatal(err)
+	}
+	// send returns how many of n contexts were ended for the size of their messages. The
+	// others wait for a file, so that their messages are unfinished at the same time.
+	send := func(n int) int {
+		var cells sync.WaitGroup
+		var ended, tooLarge atomic.Int64
+		for i := range n {
+			cells.Go(func() {
+				defer ended.Add(1)
+				cell := channelContext(t, c, "one", brig.Python)
+				cell(channelPreludes[brig.Python])
+				r := cell(fmt.Sprintf(`
+for _ in range(40): forge("x" * (1 << 20))
+open("/workspace/sent-%d-%d", "w").close()
+await_file("/workspace/go-%d")`, n, i, n))
+				if r.Error == nil || r.Error.Name != "ProtocolViolation" {
+					t.Errorf("the cell answers %s", describeAnswer(r))
+				} else if strings.Contains(r.Error.Value, "at the same time") {
+					tooLarge.Add(1)
+				}
+			})
+		}
+		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+			gone := int(ended.Load())
+			sent := strings.Count(shellOut(t, t.Context(), c, "one", "ls /workspace"), fmt.Sprintf("sent-%d-", n))
+			if gone+sent >= n {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("of %d contexts, %d have ended and %d have sent their message", n, gone, sent)
+			}
+		}
+		putFile(t, c, "one", fmt.Sprintf("go-%d", n))
+		cells.Wait()
+		return int(tooLarge.Load())
+	}
+	if n := send(1); n != 0 {
+		t.Error("one message is beyond the budget")
+	}
+	before, most := resident(t, s.cmd.Process.Pid), int64(0)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			most = max(most, resident(t, s.cmd.Process.Pid))
+			select {
+			case <-stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	n := send(12)
+	close(stop)
+	<-stopped
+	t.Logf("%d of 12 contexts were ended; %d MiB before, at most %d MiB", n, before>>20, most>>20)
+	if n < 6 || most-before > 320<<20 {
+		t.Errorf("%d of 12 contexts were ended, and the server's memory grew from %d to %d MiB", n, before>>20, most>>20)
 	}
 }

@@ -334,6 +334,7 @@ func (ms *machines) claimPooled(m *machine, w requirements) {
 		m.closeUnusedSession() // its streams belong to the host, and cannot be saved
 	}
 	if m.session != nil {
+		ms.limitMessages(m.session.Process, m.rec.Tenant)
 		m.session.Wake()
 	}
 	if m.rec.Spec.Name == "" {

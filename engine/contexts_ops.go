@@ -106,7 +106,7 @@ func (i *interpreters) startContext(ctx context.Context, rec *brig.Record, in br
 		// Always use a new ID: under the old one, a server that died may have
 		// started a process that was never recorded.
 		procID := c.info.ID + "." + strings.ToLower(rand.Text())
-		if session, err = openSession(ctx, in, procID, lang, brig.Command{Env: mergeEnv(secrets, spec.Env), Dir: spec.Dir}); err != nil {
+		if session, err = i.openSession(ctx, in, rec.Tenant, procID, lang, brig.Command{Env: mergeEnv(secrets, spec.Env), Dir: spec.Dir}); err != nil {
 			return i.lifecycle.explainLoss(ctx, rec, in, notStarted(rec.Spec.Image, lang, err))
 		}
 	}

@@ -39,6 +39,7 @@ func (i *interpreters) reattachProcesses(ctx context.Context, rec *brig.Record, 
 			continue
 		}
 		n.Context.Sandbox = rec.ID // the sandbox may be a copy
+		i.limitMessages(k.Process, rec.Tenant)
 		s := &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version, Nonces: n.Nonces}
 		c := &codeContext{info: n.Context, env: n.Env, session: s}
 		// Join the queue before other callers can find the context, so that

@@ -218,7 +218,7 @@ func New(ctx context.Context, o Options) *Engine {
 // newParts returns an Engine whose parts are connected.
 func newParts(ctx context.Context, o Options) *Engine {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	e := &Engine{env: &env{Options: o, ctx: ctx, cancel: end, capacity: newCapacity(o.Capacity), relays: newRelays()}}
+	e := &Engine{env: &env{Options: o, ctx: ctx, cancel: end, capacity: newCapacity(o.Capacity), relays: newRelays(), messages: newByteBudget(tenantMessageBudget, totalMessageBudget)}}
 	g := &gate{env: e.env}
 	e.gate = g
 	e.vault = &vault{gate: g}

@@ -20,6 +20,7 @@ type env struct {
 	backends         *backends
 	builtinID        string // the ID of Options.Provider
 	relays           *relays
+	messages         *byteBudget // for the messages of interpreters and tools
 	executionCounter executionCounter
 }
 

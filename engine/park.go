@@ -36,7 +36,7 @@ func (i *interpreters) parkContexts(ctx context.Context, rec *brig.Record, in br
 	}
 	defer releaseUse()
 	for _, c := range list {
-		if err := i.parkContext(ctx, parker, in, c); err != nil {
+		if err := i.parkContext(ctx, parker, rec, in, c); err != nil {
 			return brig.Errorf(brig.FailedPrecondition, "the interpreter of context %q could not be prepared for the save", c.info.ID).
 				WithHint("restart or remove the context; the server's log has the cause").Because(err)
 		}
@@ -46,7 +46,7 @@ func (i *interpreters) parkContexts(ctx context.Context, rec *brig.Record, in br
 
 // parkContext parks the interpreter of one context, unless it has no descriptors
 // of the host.
-func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, in brig.Instance, c *codeContext) error {
+func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, rec *brig.Record, in brig.Instance, c *codeContext) error {
 	release, err := c.queue.wait(ctx) // a check of a recovered interpreter may be in progress
 	if err != nil {
 		return err
@@ -65,6 +65,7 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, in b
 	if err != nil || p == old.Process {
 		return err
 	}
+	i.limitMessages(p, rec.Tenant)
 	s := old.Move(p)
 	c.mu.Lock()
 	if c.session != old { // the sandbox has ended
@@ -123,6 +124,7 @@ func (i *interpreters) carriedSession(ctx context.Context, rec *brig.Record, in 
 		return nil
 	}
 	s.Close()
+	i.limitMessages(p, rec.Tenant)
 	s = s.Move(p)
 	// A late message of the driver that it has been parked would end the first cell.
 	if err := syncParked(s); err != nil {

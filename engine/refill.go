@@ -256,7 +256,7 @@ func (p *pool) createInstance(ctx context.Context, k poolKey) (_ *pooledInstance
 	if !known {
 		return w, nil
 	}
-	if w.session, err = openSession(ctx, w.in, "interpreter", lang, brig.Command{}); err != nil {
+	if w.session, err = p.e.openSession(ctx, w.in, "", "interpreter", lang, brig.Command{}); err != nil {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { w.session.Close() })()
@@ -268,8 +268,8 @@ func (p *pool) createInstance(ctx context.Context, k poolKey) (_ *pooledInstance
 	return w, nil
 }
 
-// openSession starts an interpreter in an instance.
-func openSession(ctx context.Context, in brig.Instance, id string, lang interpreter.Language, cmd brig.Command) (*interpreter.Session, error) {
+// openSession starts an interpreter in an instance of a tenant, or of none.
+func (e *env) openSession(ctx context.Context, in brig.Instance, tenant, id string, lang interpreter.Language, cmd brig.Command) (*interpreter.Session, error) {
 	if len(lang.Files) > 0 {
 		if err := in.Put(ctx, interpreter.Dir, lang.Files); err != nil {
 			return nil, err
@@ -280,6 +280,7 @@ func openSession(ctx context.Context, in brig.Instance, id string, lang interpre
 	if err != nil {
 		return nil, err
 	}
+	e.limitMessages(proc, tenant)
 	s, err := interpreter.Open(ctx, proc)
 	if err != nil {
 		_ = endUnused(ctx, proc) // the caller needs to know why it did not start

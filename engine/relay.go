@@ -62,42 +62,15 @@ const (
 	totalRelayBudget  = 128 << 20
 )
 
-// relays counts the bytes that the streams of all executions buffer for slow
-// callers.
+// relays creates relays. Its budget is for the bytes that the streams of all executions
+// buffer for slow callers.
 type relays struct {
-	tenant, all int  // bounds
-	off         bool // disables relays, for the controls of tests
-
-	mu       sync.Mutex // guards the fields below
-	byTenant map[string]int
-	held     int
+	*byteBudget
+	off bool // disables relays, for the controls of tests
 }
 
 func newRelays() *relays {
-	return &relays{tenant: tenantRelayBudget, all: totalRelayBudget, byTenant: map[string]int{}}
-}
-
-// charge charges n bytes to a tenant, and reports whether the budgets allow it.
-// If force is set, it always charges them.
-func (rs *relays) charge(tenant string, n int, force bool) bool {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if !force && (rs.byTenant[tenant]+n > rs.tenant || rs.held+n > rs.all) {
-		return false
-	}
-	rs.byTenant[tenant] += n
-	rs.held += n
-	return true
-}
-
-// refund returns n bytes to the tenant's budget.
-func (rs *relays) refund(tenant string, n int) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.held -= n
-	if rs.byTenant[tenant] -= n; rs.byTenant[tenant] == 0 {
-		delete(rs.byTenant, tenant)
-	}
+	return &relays{byteBudget: newByteBudget(tenantRelayBudget, totalRelayBudget)}
 }
 
 // new returns a relay for a stream of a tenant. If the caller does not accept

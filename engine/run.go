@@ -346,7 +346,7 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 		return o, rs.interpreters.collectArtifacts(ctx, m.in, o)
 	}
 	if m.session == nil {
-		if m.session, err = openSession(ctx, m.in, "interpreter", *j.lang, j.cmd); err != nil {
+		if m.session, err = rs.openSession(ctx, m.in, m.rec.Tenant, "interpreter", *j.lang, j.cmd); err != nil {
 			return nil, notStarted(m.rec.Spec.Image, *j.lang, err)
 		}
 	}

@@ -29,6 +29,7 @@ func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) 
 	if err != nil {
 		return nil, false, ts.lifecycle.explainLoss(ctx, rec, in, noInterpreter(rec, j.tool.Language, err))
 	}
+	ts.limitMessages(p, rec.Tenant)
 	v.markStarted()
 	c := &toolCall{e: ts, j: j, in: in, p: p, exclusive: ts.images.templates[rec.Spec.Template].Start == nil, limit: rec.Spec.Limits.Output, log: newLogTee(in, rec.Spec.Limits.Output)}
 	err = c.do(ctx)

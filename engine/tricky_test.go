@@ -50,6 +50,7 @@ type hookedProcess struct {
 	brig.Process
 	p      *hookedProvider
 	closed func()
+	budget brig.MessageBudget
 }
 
 func (p *hookedProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
@@ -135,7 +136,7 @@ func (i *hookedInstance) Start(ctx context.Context, id string, cmd brig.Command,
 		}
 	}
 	i.p.opened(1)
-	w := &hookedProcess{proc, i.p, sync.OnceFunc(func() { i.p.opened(-1) })}
+	w := &hookedProcess{Process: proc, p: i.p, closed: sync.OnceFunc(func() { i.p.opened(-1) })}
 	i.p.mu.Lock()
 	defer i.p.mu.Unlock()
 	i.p.procs = append(i.p.procs, w)
@@ -173,6 +174,13 @@ func (p *hookedProcess) Receive() (brig.From, []byte, error) {
 		<-c
 	}
 	return from, b, err
+}
+
+// LimitMessages records the budget. The fake buffers no messages.
+func (p *hookedProcess) LimitMessages(b brig.MessageBudget) {
+	p.p.mu.Lock()
+	defer p.p.mu.Unlock()
+	p.budget = b
 }
 
 // Ahead calls the fake's method, which the embedded interface hides.

@@ -54,7 +54,7 @@ func (s *stream) unreadMessages() (sent []byte, ended bool) {
 	if s.due {
 		sent = append(bytes.Clone(s.next), '\n')
 	}
-	sent = append(sent, s.pending...)
+	sent = append(sent, s.pending.unread()...)
 	if s.ctlEnd {
 		return sent, true
 	}

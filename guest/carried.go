@@ -22,11 +22,11 @@ import (
 // brig.Process.
 type Carried struct {
 	program
-	output net.Conn // its output, and messages in both directions
-	frames *wire.Reader
-	begun  []byte // the beginning of an incomplete message
-	outEnd [2]bool
-	input  *input
+	output   net.Conn // its output, and messages in both directions
+	frames   *wire.Reader
+	messages messageBuffer
+	outEnd   [2]bool
+	input    *input
 
 	sendMu sync.Mutex // one message at a time
 }
@@ -162,21 +162,15 @@ func (p *Carried) receive(rest bool) (brig.From, []byte, error) {
 
 // message appends a part of a message. The last part ends with a line feed.
 func (p *Carried) message(part []byte) (message []byte, whole bool, err error) {
-	if len(p.begun)+len(part) > maxMessage {
-		return nil, false, brig.Errorf(brig.FailedPrecondition, "the interpreter sent a message that is too long").
-			WithHint("write large results to files")
+	if err := p.messages.add(part); err != nil {
+		return nil, false, err
 	}
-	n := len(part) - 1
-	if part[n] != '\n' {
-		p.begun = append(p.begun, part...)
-		return nil, false, nil
-	}
-	if p.begun == nil {
-		return part[:n], true, nil
-	}
-	message, p.begun = append(p.begun, part[:n]...), nil
-	return message, true, nil
+	message, whole = p.messages.line()
+	return message, whole, nil
 }
+
+// LimitMessages sets the budget for the messages that were not received yet.
+func (p *Carried) LimitMessages(b brig.MessageBudget) { p.messages.limit(b) }
 
 // Send implements brig.Process.
 func (p *Carried) Send(message []byte) error {
@@ -198,6 +192,7 @@ func (p *Carried) Stdin() io.WriteCloser { return p.input }
 
 // Close implements brig.Process.
 func (p *Carried) Close() error {
+	p.messages.close()
 	return errors.Join(p.input.conn.Close(), p.output.Close(), p.conn.Close())
 }
 

@@ -119,6 +119,9 @@ func (p *Process) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
 	return p.stream.receiveRest(deadline)
 }
 
+// LimitMessages sets the budget for the messages that were not received yet.
+func (p *Process) LimitMessages(b brig.MessageBudget) { p.stream.pending.limit(b) }
+
 // Stdin implements brig.Process.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 

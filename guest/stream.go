@@ -17,10 +17,6 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// maxMessage is the maximum length of a message from a process, in bytes. A
-// longer message ends the channel.
-const maxMessage = 64 * brig.MiB
-
 // pipeCapacity is the capacity of a pipe, and the maximum amount of output to
 // read at once.
 const pipeCapacity = 64 << 10
@@ -39,16 +35,15 @@ type stream struct {
 	stdout, stderr, control int
 	wake                    int // an eventfd, signalled by disconnect and close
 
-	buf      []byte
-	pending  []byte // unread data of control, possibly without a complete line
-	searched int    // length of the prefix of pending that contains no line feed
-	next     []byte // a complete message, due once the output before it was returned
-	due      bool
-	place    [2]int  // number of bytes of each output that precede the next message
-	plain    bool    // there are no messages; the stream ends when all writers have closed the outputs
-	drained  [2]bool // whether the output that precedes next was read
-	outEnd   [2]bool
-	ctlEnd   bool
+	buf     []byte
+	pending messageBuffer // unread data of control
+	next    []byte        // a complete message, due once the output before it was returned
+	due     bool
+	place   [2]int  // number of bytes of each output that precede the next message
+	plain   bool    // there are no messages; the stream ends when all writers have closed the outputs
+	drained [2]bool // whether the output that precedes next was read
+	outEnd  [2]bool
+	ctlEnd  bool
 
 	mu     sync.Mutex // guards the fields below
 	hung   bool
@@ -169,13 +164,11 @@ func (s *stream) receiveRest(deadline time.Time) (brig.From, []byte, error) {
 
 // line takes the next complete line from pending, if there is one.
 func (s *stream) line() bool {
-	i := bytes.IndexByte(s.pending[s.searched:], '\n')
-	if i < 0 {
-		s.searched = len(s.pending)
+	next, ok := s.pending.line()
+	if !ok {
 		return false
 	}
-	i += s.searched
-	s.next, s.pending, s.searched = s.pending[:i:i], s.pending[i+1:], 0
+	s.next = next
 	if place, ok := parsePosition(s.next); ok {
 		s.place, s.next = place, nil
 		return true
@@ -290,11 +283,7 @@ func (s *stream) readControl() error {
 	n, err := read(s.control, s.buf)
 	switch {
 	case n > 0:
-		s.pending = append(s.pending, s.buf[:n]...)
-		if len(s.pending) > maxMessage {
-			return brig.Errorf(brig.FailedPrecondition, "the interpreter sent a message that is too long").
-				WithHint("write large results to files")
-		}
+		return s.pending.add(s.buf[:n])
 	case !errors.Is(err, unix.EAGAIN):
 		s.ctlEnd = true
 	}
@@ -368,8 +357,9 @@ func (s *stream) signalWake() {
 	_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
-// release closes the descriptors. The caller holds s.mu.
+// release closes the descriptors and releases the messages. The caller holds s.mu.
 func (s *stream) release() {
+	s.pending.close()
 	for _, fd := range []int{s.stdout, s.stderr, s.control, s.wake} {
 		unix.Close(fd)
 	}

@@ -1,0 +1,71 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+)
+
+// budgets returns the budgets for messages of the processes that run or ran.
+func (p *hookedProvider) budgets() (out []brig.MessageBudget) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, proc := range p.procs {
+		out = append(out, proc.budget)
+	}
+	return out
+}
+
+// TestInterpretersShareMessageBudget verifies that the messages of contexts, one-shots,
+// pooled interpreters and tools of a tenant have one budget, and those of the server
+// another.
+func TestInterpretersShareMessageBudget(t *testing.T) {
+	const most = 128 << 20 // of a tenant; the server has four times that
+	withFakeClock(t, warm(1), func(t *testing.T, h *fixture, p *hookedProvider) {
+		var firsts []brig.MessageBudget
+		for i, tenant := range []string{"acme", "second", "third", "fourth", "fifth"} {
+			if i > 0 {
+				if _, err := h.CreateTenant(withRole(t, brig.Operator), brig.Tenant{Name: tenant}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			known := len(p.budgets())
+			if i == 0 {
+				known = 0 // the pooled interpreter becomes the first tenant's
+			}
+			ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Member})
+			if _, err := h.Run(ctx, python("ann"), brig.IO{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if _, err := h.CreateContext(ctx, "box", brig.ContextSpec{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := h.RunTool(ctx, toolReturning("1")); err != nil {
+				t.Fatal(err)
+			}
+			of := p.budgets()[known:]
+			if len(of) < 4 {
+				t.Fatalf("%s has %d processes, want those of a run, two contexts and a tool", tenant, len(of))
+			}
+			firsts = append(firsts, of[0])
+			if ok := of[0].Charge(most); ok != (i < 4) {
+				t.Fatalf("%s may charge %d bytes: %v", tenant, most, ok)
+			}
+			for j, b := range of {
+				if b == nil || b.Charge(1) {
+					t.Errorf("process %d of %s does not share the budget", j, tenant)
+				}
+			}
+		}
+		firsts[0].Refund(most)
+		if !firsts[4].Charge(most) {
+			t.Error("the budget of the server is not returned")
+		}
+	})
+}

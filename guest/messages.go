@@ -1,0 +1,131 @@
+package guest
+
+import (
+	"bytes"
+	"net"
+	"slices"
+	"sync"
+
+	"github.com/brig-run/brig"
+)
+
+// maxMessage is the maximum length of a message from a process, in bytes. A
+// longer message ends the channel.
+const maxMessage = 64 * brig.MiB
+
+// freeMessages is the size of a message buffer, in bytes, that no budget is charged
+// for.
+const freeMessages = 256 << 10
+
+// messageBuffer holds the messages of a process that its caller has not received yet,
+// and the beginning of one that is incomplete. The code of a guest determines its size,
+// so a buffer larger than freeMessages is charged to a budget.
+type messageBuffer struct {
+	mu       sync.Mutex // guards the fields below
+	data     []byte
+	begin    int // index in data of the first byte that was not received
+	searched int // length of the prefix after begin that contains no line feed
+	budget   brig.MessageBudget
+	charged  int
+	closed   bool
+}
+
+// limit sets the budget for what the buffer holds from now on.
+func (b *messageBuffer) limit(budget brig.MessageBudget) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.charged == 0 { // otherwise the owner of the process is the same
+		b.budget = budget
+	}
+}
+
+// add appends data of the process. After an error, the buffer is empty, and every
+// further call returns an error.
+func (b *messageBuffer) add(p []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return net.ErrClosed
+	}
+	unread := len(b.data) - b.begin
+	if unread+len(p) > maxMessage {
+		b.release()
+		return brig.Errorf(brig.FailedPrecondition, "the interpreter sent a message that is too long").
+			WithHint("write large results to files")
+	}
+	if len(b.data)+len(p) > cap(b.data) && !b.makeRoom(unread, len(p)) {
+		b.release()
+		return brig.Errorf(brig.FailedPrecondition, "the tenant's interpreters send too many large messages at the same time").
+			WithHint("write large results to files")
+	}
+	b.data = append(b.data, p...)
+	return nil
+}
+
+// makeRoom makes room for n bytes after the unread ones, and reports whether the budget
+// allows it. The caller holds b.mu.
+func (b *messageBuffer) makeRoom(unread, n int) bool {
+	if unread+n <= cap(b.data) {
+		b.data, b.begin = append(b.data[:0], b.data[b.begin:]...), 0
+		return true
+	}
+	size := min(2*(unread+n), maxMessage)
+	if charge := max(size-freeMessages, 0); b.budget != nil && charge > b.charged {
+		if !b.budget.Charge(charge - b.charged) {
+			return false
+		}
+		b.charged = charge
+	}
+	b.data, b.begin = append(make([]byte, 0, size), b.data[b.begin:]...), 0
+	return true
+}
+
+// line returns the next line without its line feed, if it is complete. The line is valid
+// until the next call of line or add.
+func (b *messageBuffer) line() (line []byte, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.begin == len(b.data) {
+		if b.data, b.begin = b.data[:0], 0; cap(b.data) > freeMessages {
+			b.data = nil
+			b.refund()
+		}
+	}
+	unread := b.data[b.begin:]
+	i := bytes.IndexByte(unread[b.searched:], '\n')
+	if i < 0 {
+		b.searched = len(unread)
+		return nil, false
+	}
+	i += b.searched
+	b.begin, b.searched = b.begin+i+1, 0
+	return unread[:i:i], true
+}
+
+// unread returns a copy of what was not received yet.
+func (b *messageBuffer) unread() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.data[b.begin:])
+}
+
+// close releases the buffer, and its part of the budget.
+func (b *messageBuffer) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.release()
+}
+
+// release makes the buffer unusable. The caller holds b.mu.
+func (b *messageBuffer) release() {
+	b.closed, b.data, b.begin, b.searched = true, nil, 0, 0
+	b.refund()
+}
+
+// refund returns what is charged to the budget. The caller holds b.mu.
+func (b *messageBuffer) refund() {
+	if b.charged > 0 {
+		b.budget.Refund(b.charged)
+		b.charged = 0
+	}
+}
