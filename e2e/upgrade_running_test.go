@@ -11,7 +11,8 @@ import (
 )
 
 // TestUpgradeRunning verifies that this version takes over the running sandboxes of
-// an earlier release's server: their files, logs, limits and contexts.
+// an earlier release's server: their files, logs, limits and contexts. Sandboxes that the
+// earlier release paused, and that this version pauses, must have their variables.
 //
 //suite:part install full
 func TestUpgradeRunning(t *testing.T) {
@@ -29,15 +30,19 @@ func TestUpgradeRunning(t *testing.T) {
 	}
 	cli(old, "sandbox", "create", "box", "--memory", "128MiB")
 	cli(old, "sandbox", "exec", "box", "--", "sh", "-c", "echo kept > /workspace/f; echo said")
-	code := func(source string) string {
+	codeIn := func(name, source string) string {
 		t.Helper()
-		status, body := before.do("POST", "/v1/sandboxes/box/code", `{"code":"`+source+`"}`)
+		status, body := before.do("POST", "/v1/sandboxes/"+name+"/code", `{"code":"`+source+`"}`)
 		if status != 200 {
 			t.Fatalf("the code %s: %d %s", source, status, body)
 		}
 		return body
 	}
+	code := func(source string) string { t.Helper(); return codeIn("box", source) }
 	code("x = 41")
+	cli(old, "sandbox", "create", "asleep")
+	codeIn("asleep", "x = 41")
+	cli(old, "sandbox", "pause", "asleep")
 	was := cli(old, "--json", "sandbox", "get", "box")
 
 	// Stop the old server like a package upgrade, with SIGTERM.
@@ -65,6 +70,12 @@ func TestUpgradeRunning(t *testing.T) {
 	if out := cli(program, "sandbox", "attest", "box"); !strings.Contains(out, "memory") {
 		t.Errorf("the attestation is %q", out)
 	}
+	cli(program, "sandbox", "pause", "box")
+	for _, name := range []string{"asleep", "box"} {
+		if out := codeIn(name, "x + 1"); !strings.Contains(out, `"42"`) {
+			t.Errorf("the variable of %s after a pause: %s", name, out)
+		}
+	}
 	cli(program, "sandbox", "create", "two")
-	cli(program, "sandbox", "rm", "two", "box")
+	cli(program, "sandbox", "rm", "two", "box", "asleep")
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/brig-run/brig/internal/failpoint"
 )
@@ -29,6 +30,9 @@ const (
 // self is the path of this binary. It remains valid if the file is replaced.
 const self = "/proc/self/exe"
 
+// programsDir is the folder of the programs that were unpacked.
+func programsDir(dataDir string) string { return filepath.Join(dataDir, "bin") }
+
 // unpack writes an embedded program to the data folder, once per version, and
 // returns its path. If the program is not embedded, it returns this binary,
 // which can act as any of them.
@@ -41,8 +45,10 @@ func unpack(dataDir, name string) (string, error) {
 		return "", fmt.Errorf("read embedded %s: %w", name, err)
 	}
 	sum := sha256.Sum256(packed)
-	file := filepath.Join(dataDir, "bin", name+"-"+hex.EncodeToString(sum[:8]))
-	if _, err := os.Stat(file); err == nil {
+	file := filepath.Join(programsDir(dataDir), name+"-"+hex.EncodeToString(sum[:8]))
+	// The time of the last use keeps the server of another version from removing the
+	// program.
+	if now := time.Now(); os.Chtimes(file, now, now) == nil {
 		return file, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {

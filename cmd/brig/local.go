@@ -50,7 +50,7 @@ func openParts(dir string, log *slog.Logger, o image.Options) (*parts, error) {
 		return nil, err
 	}
 	p, err := gvisor.Open(gvisor.Options{
-		DataDir: dir, Engine: engineFile, Shim: shimFile, Agent: agentFile, Log: log,
+		DataDir: dir, Engine: engineFile, Shim: shimFile, Agent: agentFile, Programs: programsDir(dir), Log: log,
 		Root: func(digest string) (gvisor.Root, error) {
 			r, err := images.Root(digest)
 			if err != nil {

@@ -40,6 +40,7 @@ type order struct {
 	From      string   `json:",omitempty"` // directory of the save to restore
 	FilesFrom string   `json:",omitempty"` // directory of the save without memory whose files the sandbox boots with
 	Engine    string   `json:",omitempty"` // path of the sentry's binary
+	Shim      string   `json:",omitempty"` // path of the shim's binary; earlier versions did not record it
 	Alone     bool     `json:",omitempty"` // the sentry works without a gofer
 	Counted   bool     `json:",omitempty"` // the shim counts the refusals of the sentry
 	Disabled  []string // protections that a test disables to verify that they matter

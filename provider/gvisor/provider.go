@@ -48,7 +48,11 @@ type Options struct {
 	Shim string
 	// Agent is the binary of the sandbox's init process.
 	Agent string
-	Log   *slog.Logger
+	// Programs is the folder with the programs of earlier versions, which restore the
+	// saves of these versions. The names of the programs begin with "brig-". Sweep
+	// removes those that no save needs.
+	Programs string
+	Log      *slog.Logger
 	// Disabled lists the protections to disable, for tests that verify that an
 	// attack then succeeds. Only builds with the tag failpoints read it.
 	Disabled []string
@@ -64,7 +68,7 @@ type Provider struct {
 	enforcement      map[brig.Area]brig.Enforcement
 	awaitingTethered sync.Map // the sandboxes for which awaitTethered runs
 	shares           shares
-	lazyBuild
+	contents         contents
 }
 
 var _ brig.Provider = (*Provider)(nil)
@@ -173,7 +177,7 @@ func (p *Provider) newOrder(id brig.ID, spec brig.Spec, lease time.Time) (*order
 	o := &order{
 		Version: orderVersion, ID: string(id), Hostname: host, Image: spec.Image, Root: root, Limits: spec.Limits,
 		Env: spec.Env, Command: spec.Command, Lease: lease, Ephemeral: spec.Ephemeral, Blank: spec.Blank, Held: spec.Held,
-		Cgroup: p.newCgroup(id, spec.Share), Share: spec.Share, Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Alone: p.withoutGofer, Counted: p.withoutGofer && !p.disabled("counters"), Disabled: p.Disabled,
+		Cgroup: p.newCgroup(id, spec.Share), Share: spec.Share, Rootless: p.rootless, Agent: p.Agent, Engine: p.Engine, Shim: p.Shim, Alone: p.withoutGofer, Counted: p.withoutGofer && !p.disabled("counters"), Disabled: p.Disabled,
 	}
 	if p.canSave() {
 		o.AgentAt, o.Carried = agentPath, spec.Pausable
@@ -191,6 +195,12 @@ func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Ins
 		return nil, diskError(err, "make the sandbox's folder")
 	}
 	lock, err := l.lock()
+	if again { // the shim that saved the sandbox reports its end shortly before it exits
+		for end := time.Now().Add(stopTime); lock == nil && err == nil && ctx.Err() == nil && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+			lock, err = l.lock()
+		}
+	}
 	if err != nil || lock == nil {
 		return nil, errors.Join(fmt.Errorf("folder of %s is in use", id), err)
 	}
@@ -258,7 +268,7 @@ func (i *instance) launch(ctx context.Context, lock *os.File, private []byte) er
 	}
 	defer out.Close()
 
-	cmd := exec.Command(i.p.Shim, i.l.dir)
+	cmd := exec.Command(i.order.Shim, i.l.dir)
 	cmd.Args[0] = shimName
 	cmd.Env = append(failpoint.Environment(), "PATH=/usr/bin:/bin") // do not pass on the server's environment
 	cmd.Dir = "/"
@@ -400,7 +410,8 @@ func (p *Provider) Sweep(ctx context.Context, known map[brig.ID]bool) (int, erro
 	}
 	groups, err := p.sweepCgroups(ctx, kept)
 	saves, err2 := p.sweepSaves(known)
-	return n + groups + saves, errors.Join(append(errs, err, err2)...)
+	files, err3 := p.sweepPrograms()
+	return n + groups + saves + files, errors.Join(append(errs, err, err2, err3)...)
 }
 
 // sweepCgroups removes the cgroups of sandboxes without a directory, and

@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -123,15 +122,9 @@ func memoryBelow(pid int) int64 {
 	parents := map[int]int{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
-		b, err := os.ReadFile(d + "/stat")
-		if err != nil {
-			continue
-		}
-		// The name, in parentheses, may contain any character.
-		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-		if len(fields) > 1 {
-			id, _ := strconv.Atoi(filepath.Base(d))
-			parents[id], _ = strconv.Atoi(fields[1])
+		id, _ := strconv.Atoi(filepath.Base(d))
+		if of, err := parent(id); err == nil {
+			parents[id] = of
 		}
 	}
 	var total int64

@@ -3,19 +3,13 @@ package gvisor
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
-	"runtime/debug"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -48,72 +42,6 @@ type manifest struct {
 	FilesOnly bool `json:",omitempty"`
 }
 
-// build identifies the programs and the processor on which a save depends.
-type build struct {
-	Engine, Agent string // digests of the programs
-	GVisor        string // version
-	CPU           string // features of the processor
-}
-
-// currentBuild returns the build of this provider. It reads the programs at the
-// first save or restore.
-func (p *Provider) currentBuild() (build, error) {
-	p.buildOnce.Do(func() {
-		var err1, err2, err3 error
-		b := &p.build
-		b.Engine, err1 = digestOf(p.Engine)
-		b.Agent, err2 = digestOf(p.Agent)
-		b.CPU, err3 = cpuFeatures()
-		b.GVisor = "unknown"
-		if info, ok := debug.ReadBuildInfo(); ok {
-			for _, d := range info.Deps {
-				if d.Path == "gvisor.dev/gvisor" {
-					b.GVisor = d.Version
-				}
-			}
-		}
-		p.buildErr = errors.Join(err1, err2, err3)
-	})
-	return p.build, p.buildErr
-}
-
-// lazyBuild holds the build of a provider, which is computed once.
-type lazyBuild struct {
-	buildOnce sync.Once
-	build     build
-	buildErr  error
-}
-
-func digestOf(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", file, err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("read %s: %w", file, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// cpuFeatures returns the features of this machine's processors, sorted.
-func cpuFeatures() (string, error) {
-	b, err := os.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return "", fmt.Errorf("read the processor's features: %w", err)
-	}
-	for line := range strings.Lines(string(b)) {
-		name, value, _ := strings.Cut(line, ":")
-		if name = strings.TrimSpace(name); name == "flags" || name == "Features" {
-			features := strings.Fields(value)
-			slices.Sort(features)
-			return strings.Join(features, " "), nil
-		}
-	}
-	return "", errors.New("the processor's features are not in /proc/cpuinfo")
-}
-
 // firstDifference describes the first difference between a save and the
 // manifest that a restore needs, or returns "" if they match.
 func (m *manifest) firstDifference(want manifest) string {
@@ -133,9 +61,9 @@ func (m *manifest) firstDifference(want manifest) string {
 	case m.Build.GVisor != want.Build.GVisor:
 		return fmt.Sprintf("it was made with gVisor %s, and this server has %s", m.Build.GVisor, want.Build.GVisor)
 	case m.Build.Engine != want.Build.Engine:
-		return "it was made by another build of the isolation engine"
+		return "it was made by another build of the isolation engine, which this server does not have"
 	case m.Build.Agent != want.Build.Agent:
-		return "it was made by another build of the agent"
+		return "it was made by another build of the agent, which this server does not have"
 	case m.Build.CPU != want.Build.CPU:
 		return "it was made on a processor with other features" + difference(m.Build.CPU, want.Build.CPU)
 	case m.Image != want.Image || !reflect.DeepEqual(m.Root, want.Root):
@@ -146,28 +74,10 @@ func (m *manifest) firstDifference(want manifest) string {
 	return ""
 }
 
-// difference lists a few of the features that only one of two processors has.
-func difference(saved, here string) string {
-	a, b := strings.Fields(saved), strings.Fields(here)
-	var out []string
-	for _, f := range a {
-		if !slices.Contains(b, f) && len(out) < 4 {
-			out = append(out, "-"+f)
-		}
-	}
-	for _, f := range b {
-		if !slices.Contains(a, f) && len(out) < 4 {
-			out = append(out, "+"+f)
-		}
-	}
-	return " (" + strings.Join(out, " ") + ")"
-}
-
-// manifest returns the manifest for a new save of a sandbox with the given
-// order.
-func (p *Provider) manifest(o *order) (manifest, error) {
-	b, err := p.currentBuild()
-	return manifest{Version: manifestVersion, Image: o.Image, Root: o.Root, Limits: o.Limits, Carried: o.Carried, Build: b}, err
+// manifest returns the manifest for a new save of a sandbox with the given order and
+// build.
+func (o *order) manifest(b build) manifest {
+	return manifest{Version: manifestVersion, Image: o.Image, Root: o.Root, Limits: o.Limits, Carried: o.Carried, Build: b}
 }
 
 // canSave reports whether this provider can save sandboxes.
@@ -213,10 +123,11 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 	if err != nil {
 		return nil, err
 	}
-	m, err := p.manifest(&i.order)
+	b, err := i.savedBuild(ctx)
 	if err != nil {
 		return nil, err
 	}
+	m := i.order.manifest(b)
 	m.ID = i.id
 	if o.FilesOnly {
 		m.Version, m.FilesOnly = filesVersion, true
@@ -349,11 +260,18 @@ func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, sp
 	if err != nil {
 		return nil, err
 	}
-	want, err := p.manifest(o)
+	of := p.programs()
+	if !m.FilesOnly {
+		if of, err = p.programsFor(m.Build); err != nil {
+			return nil, err
+		}
+	}
+	b, err := p.buildOf(of)
 	if err != nil {
 		return nil, err
 	}
-	if what := m.firstDifference(want); what != "" {
+	o.Engine, o.Shim, o.Agent = of.Engine, of.Shim, of.Agent
+	if what := m.firstDifference(o.manifest(b)); what != "" {
 		return nil, brig.Errorf(brig.FailedPrecondition, "the save cannot be restored here: %s", what).
 			WithHint("restore it with the build of the server, on the kind of machine, that made it")
 	}
