@@ -48,9 +48,13 @@ func newMachine(t testing.TB, p *gvisor.Provider, images *image.Store, id brig.I
 	if change != nil {
 		change(&spec)
 	}
-	in, err := p.Create(t.Context(), id, spec, time.Now().Add(30*time.Minute))
+	lease := time.Now().Add(30 * time.Minute)
+	in, err := p.Create(t.Context(), id, spec, lease)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if restoresMachines() {
+		in = restored(t, p, in, spec, lease)
 	}
 	m := &machine{Instance: in, t: t, p: p, dir: filepath.Join(p.DataDir, "sandboxes", string(id))}
 	t.Cleanup(func() {

@@ -126,6 +126,12 @@ func postures(t *testing.T, views []string, disabled ...string) map[string]map[s
 			if err != nil || res.ExitCode != 0 {
 				t.Fatalf("%+v, %v", res, err)
 			}
+			if restoresMachines() {
+				if _, err := e.Pause(ctx, "posture", brig.PauseOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				noteRestore(t)
+			}
 			if found, err = e.Exec(ctx, "posture", brig.Command{Argv: []string{probe, "posture"}, User: user}, brig.IO{}); err != nil {
 				t.Fatal(err)
 			}
