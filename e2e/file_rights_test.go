@@ -53,13 +53,21 @@ const canaryOfRoot = "canary-of-root-7f3a"
 //suite:part hostile
 func TestFilesOfRootAreProtected(t *testing.T) {
 	l := newRightsLab(t)
+	before := map[string]string{} // empty if the fixtures must be created again
 	for _, w := range l.ways() {
 		t.Run(w.name, func(t *testing.T) {
 			for _, dir := range []string{"/closed", "/tmp/open"} {
-				l.createFixtures(t)
-				before := l.look(t, dir)
+				if len(before) == 0 {
+					l.createFixtures(t)
+				}
+				if before[dir] == "" {
+					before[dir] = l.look(t, dir)
+				}
 				answer, refused := w.do(t, dir)
-				changed, shown := l.look(t, dir) != before, strings.Contains(answer, canaryOfRoot)
+				changed, shown := l.look(t, dir) != before[dir], strings.Contains(answer, canaryOfRoot)
+				if changed || w.changes {
+					clear(before)
+				}
 				if dir == "/closed" && (!refused || changed || shown) {
 					t.Errorf("what is root's: refused %v, changed %v, shown %v: %s", refused, changed, shown, answer)
 				}

@@ -28,7 +28,7 @@ func TestForkCrash(t *testing.T) {
 	if len(points) < 15 {
 		t.Errorf("%d points, want all of fork, save and park, and two of pause", len(points))
 	}
-	for _, p := range testenv.Share(t, points, 6) {
+	for _, p := range testenv.Share(t, points, 4) {
 		t.Run(p.Name, func(t *testing.T) { c.crashFork(t, p.Name, false) })
 	}
 	for _, p := range testenv.Share(t, []string{"fork.restored", "fork.running", "fork.recorded", "fork.removed"}, 1) {

@@ -214,6 +214,7 @@ func setsPool(t testing.TB, args []string) bool {
 func launchServer(t testing.TB, binary string, env []string, dir string, args ...string) *server {
 	t.Helper()
 	s := &server{t: t, dir: dir, errs: &printed{}}
+	linkPrograms(unpackedPrograms(t), filepath.Join(dir, "bin"))
 	s.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.errs
@@ -295,11 +296,32 @@ func (s *server) await() {
 		if resp, err := http.Get(s.url + "/readyz"); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == 200 {
+				linkPrograms(filepath.Join(dir, "bin"), unpackedPrograms(t))
 				return
 			}
 		}
 	}
 	t.Fatalf("the server is not ready: %s", s.errs)
+}
+
+// unpackedPrograms is a folder with the programs that servers have unpacked. Their names
+// contain their digests.
+func unpackedPrograms(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(filepath.Dir(bin(t, "test/e2e.test")), "unpacked")
+}
+
+// linkPrograms links the unpacked programs of one folder into another one, so that a server
+// need not unpack 44 MiB, and the programs of all servers share their pages in memory. A
+// server unpacks what is missing, so errors do not matter.
+func linkPrograms(from, to string) {
+	files, _ := filepath.Glob(filepath.Join(from, "brig-*"))
+	if len(files) > 0 {
+		_ = os.MkdirAll(to, 0o700)
+	}
+	for _, file := range files {
+		_ = os.Link(file, filepath.Join(to, filepath.Base(file)))
+	}
 }
 
 // kill ends the server with SIGKILL and waits for it.

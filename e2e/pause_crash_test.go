@@ -35,7 +35,7 @@ func TestPauseCrash(t *testing.T) {
 		t.Errorf("%d points, want all of pause, save, pack and resume", len(points))
 	}
 	points = slices.DeleteFunc(points, func(p failpoint.Point) bool { return p.Name == "resume.booted" })
-	for _, p := range testenv.Share(t, points, 8) {
+	for _, p := range testenv.Share(t, points, 5) {
 		t.Run(p.Name, func(t *testing.T) { c.crashPause(t, p.Name, brig.PauseOptions{}) })
 	}
 	c.srv.kill()
@@ -51,7 +51,7 @@ func TestPauseFilesCrash(t *testing.T) {
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
 		return !isPausePoint(p.Name) || strings.HasPrefix(p.Name, "park.") // no interpreter is parked
 	})
-	for _, p := range testenv.Share(t, points, 4) {
+	for _, p := range testenv.Share(t, points, 3) {
 		t.Run(p.Name, func(t *testing.T) { c.crashPause(t, p.Name, brig.PauseOptions{FilesOnly: true}) })
 	}
 	c.srv.kill()

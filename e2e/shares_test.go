@@ -11,6 +11,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // spinningSandboxes creates n sandboxes of a tenant whose programs use all processors.
@@ -50,7 +51,7 @@ func TestTenantsShareProcessors(t *testing.T) {
 			}
 			beforeMany, beforeOne := used(many), used(one)
 			var ofMany, ofOne time.Duration
-			for end := time.Now().Add(8 * patience); ofMany+ofOne < 10*time.Second && time.Now().Before(end); {
+			for end := time.Now().Add(8 * patience); ofMany+ofOne < time.Duration(testenv.Size(6, 10))*time.Second && time.Now().Before(end); {
 				time.Sleep(time.Second)
 				ofMany, ofOne = used(many)-beforeMany, used(one)-beforeOne
 			}
@@ -73,6 +74,7 @@ func TestTenantsShareProcessors(t *testing.T) {
 //suite:part hostile
 func TestLightShareIsServedFirst(t *testing.T) {
 	needRoot(t)
+	wait := patience // the control waits a multiple of what the weight took to fall
 	for _, disabled := range []string{"", "shares"} {
 		t.Run("without "+disabled, func(t *testing.T) {
 			e, _ := newEngine(t, disabled)
@@ -92,8 +94,9 @@ func TestLightShareIsServedFirst(t *testing.T) {
 			}
 			normal := weightOf(t, groupOf(t, dir))
 			falls := func(id brig.ID, below int) bool {
-				for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+				for begin := time.Now(); time.Since(begin) < wait; time.Sleep(100 * time.Millisecond) {
 					if weightOf(t, weigher(id)) < below {
+						wait = min(wait, time.Second+4*time.Since(begin))
 						return true
 					}
 				}
