@@ -30,6 +30,7 @@ var (
 	OpFork      = Op{"sandbox.fork", "Fork", Member, true, true}
 	OpRun       = Op{"run", "Run", Member, true, false}
 	OpGetRun    = Op{"run.get", "GetRun", Viewer, false, false}
+	OpRuns      = Op{"run.list", "Runs", Viewer, false, false}
 
 	OpCreateContext = Op{"context.create", "CreateContext", Member, true, true}
 	OpContexts      = Op{"context.list", "Contexts", Viewer, false, true}
@@ -132,7 +133,7 @@ var (
 // Ops lists every operation.
 var Ops = []Op{
 	OpCreate, OpGet, OpList, OpUsage, OpExec, OpGetExec, OpListExecs, OpLogs, OpExtend, OpStop, OpKill,
-	OpRemove, OpPause, OpResume, OpFork, OpRun, OpGetRun,
+	OpRemove, OpPause, OpResume, OpFork, OpRun, OpGetRun, OpRuns,
 	OpCreateContext, OpContexts, OpRunCode, OpInterrupt, OpRestart, OpRemoveContext, OpPool,
 	OpStat, OpListDir, OpRead, OpWatch, OpMakeDir, OpMove, OpUnlink, OpWrite, OpCompose,
 	OpStart, OpProcesses, OpAttach, OpSignal, OpInput, OpCloseInput, OpResize, OpDial, OpSetEgress,

@@ -140,6 +140,10 @@ type RunStore interface {
 	// replaces an older one.
 	PutRun(ctx context.Context, tenant string, o *Outcome, events ...Event) error
 	GetRun(ctx context.Context, tenant, name string) (*Outcome, error)
+	// ListRuns returns a page of summaries of a tenant's outcomes, the last one
+	// written first, then by name. A page of large outcomes ends before the limit.
+	// ListRuns returns InvalidArgument with the field "cursor" for an invalid cursor.
+	ListRuns(ctx context.Context, tenant string, o RunOptions) (*RunPage, error)
 	// PruneRuns deletes outcomes that were written before t.
 	PruneRuns(ctx context.Context, t time.Time) error
 	// EndRun deletes the sandbox and writes its outcome in one transaction.

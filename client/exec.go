@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/v1"
@@ -36,6 +38,25 @@ func (c *sandboxes) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig
 	in.Stream, in.Streams = wanted(sio)
 	var out v1.RunAnswer
 	if err := c.execute(ctx, "/v1/run", in, in.Stream, sio, &out); err != nil {
+		return nil, err
+	}
+	return out.Domain(), nil
+}
+
+// Runs implements brig.Service.
+func (c *sandboxes) Runs(ctx context.Context, o brig.RunOptions) (*brig.RunPage, error) {
+	q := url.Values{}
+	for _, s := range o.Statuses {
+		q.Add("status", string(s))
+	}
+	if o.Limit != 0 {
+		q.Set("limit", strconv.Itoa(o.Limit))
+	}
+	if o.Cursor != "" {
+		q.Set("cursor", o.Cursor)
+	}
+	var out v1.Runs
+	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/runs", query: q}, nil, &out); err != nil {
 		return nil, err
 	}
 	return out.Domain(), nil

@@ -46,7 +46,7 @@ type asked struct {
 // operations has a row for each operation of docs/openapi.json.
 var operations = map[string]asked{
 	"run":     {op: "run", body: `{"command":["echo"]}`},
-	"get-run": {op: "run.get"},
+	"get-run": {op: "run.get"}, "list-runs": {op: "run.list"},
 
 	"create-sandbox": {op: "sandbox.create", body: `{"labels":{"a":"b"}}`}, "list-sandboxes": {op: "sandbox.list"},
 	"get-sandbox": {op: "sandbox.get"}, "get-sandbox-usage": {op: "sandbox.usage"}, "remove-sandbox": {op: "sandbox.remove"},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -173,6 +174,18 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	failpoint.Hit("run.ended")
 	rs.lifecycle.trim(wctx, v.actor.Tenant, noSandbox)
 	return o, nil
+}
+
+// Runs implements brig.Service.
+func (rs *runs) Runs(ctx context.Context, o brig.RunOptions) (*brig.RunPage, error) {
+	return do(ctx, rs.gate, brig.OpRuns, "", func(v *call) (*brig.RunPage, error) {
+		for _, s := range o.Statuses {
+			if !slices.Contains(brig.OutcomeStatuses, s) {
+				return nil, brig.InvalidField("status", "no run has the status %q", brig.Clip(string(s), 40)).WithHint("use one of success, error, timeout and out_of_memory")
+			}
+		}
+		return rs.Store.ListRuns(ctx, v.actor.Tenant, o)
+	})
 }
 
 // GetRun implements brig.Service.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,47 @@ func (h Harness) run(t *testing.T) {
 		}
 		_, err = h.Other.GetRun(h.OtherContext(t), p.Name)
 		wantKind(t, "GetRun of another tenant's", err, brig.NotFound)
+	})
+	t.Run("a list of runs", func(t *testing.T) {
+		first, second := program("echo", "hi"), program("exit", "7")
+		first.Name, second.Name = name(), name()
+		run(t, first, brig.IO{})
+		run(t, second, brig.IO{})
+		list := func(svc brig.Service, ctx context.Context, o brig.RunOptions) (names []string, of map[string]*brig.RunSummary) {
+			of = map[string]*brig.RunSummary{}
+			for more := true; more; more = o.Cursor != "" {
+				page, err := svc.Runs(ctx, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range page.Runs {
+					if r.Sandbox == first.Name || r.Sandbox == second.Name {
+						names, of[r.Sandbox] = append(names, r.Sandbox), r
+					}
+				}
+				o.Cursor = page.Next
+			}
+			return names, of
+		}
+		names, of := list(h.Service, h.Context(t), brig.RunOptions{Limit: 1})
+		if !slices.Equal(names, []string{second.Name, first.Name}) {
+			t.Fatalf("Runs lists %q, want the two runs, the last one first", names)
+		}
+		one, two := of[first.Name], of[second.Name]
+		if one.Status != brig.RunSuccess || one.Stdout != 3 || one.Started.IsZero() || two.Status != brig.RunError || two.ExitCode != 7 {
+			t.Errorf("Runs = %+v and %+v", one, two)
+		}
+		if names, _ := list(h.Service, h.Context(t), brig.RunOptions{Statuses: []brig.RunStatus{brig.RunError}}); !slices.Equal(names, []string{second.Name}) {
+			t.Errorf("Runs with errors lists %q", names)
+		}
+		if names, _ := list(h.Other, h.OtherContext(t), brig.RunOptions{}); len(names) > 0 {
+			t.Errorf("Runs of another tenant lists %q", names)
+		}
+		for field, o := range map[string]brig.RunOptions{"status": {Statuses: []brig.RunStatus{"blocked"}}, "limit": {Limit: 1001}, "cursor": {Cursor: "x"}} {
+			if _, err := h.Service.Runs(h.Context(t), o); brig.KindOf(err) != brig.InvalidArgument || brig.AsError(err).Field != field {
+				t.Errorf("Runs with an invalid %s: %v", field, err)
+			}
+		}
 	})
 	t.Run("streams are captured all the same", func(t *testing.T) {
 		var out bytes.Buffer

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
@@ -147,6 +148,23 @@ func (a *sandboxAPI) run(w http.ResponseWriter, r *http.Request, _ url.Values) e
 		}
 		return v1.FromOutcome(o), nil
 	})
+}
+
+func (a *sandboxAPI) listRuns(w http.ResponseWriter, r *http.Request, q url.Values) (err error) {
+	o := brig.RunOptions{Cursor: q.Get("cursor")}
+	for _, list := range q["status"] {
+		for s := range strings.SplitSeq(list, ",") {
+			o.Statuses = append(o.Statuses, brig.RunStatus(s))
+		}
+	}
+	if o.Limit, err = intParameter(q, "limit"); err != nil {
+		return err
+	}
+	page, err := a.Service.Runs(r.Context(), o)
+	if err != nil {
+		return err
+	}
+	return httpapi.WriteJSON(w, http.StatusOK, v1.FromRuns(page))
 }
 
 func (a *sandboxAPI) getRun(w http.ResponseWriter, r *http.Request, _ url.Values) error {

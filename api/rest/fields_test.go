@@ -104,6 +104,9 @@ func (f fullStub) Get(context.Context, string) (*brig.Sandbox, error) {
 func (f fullStub) GetRun(context.Context, string) (*brig.Outcome, error) {
 	return full[brig.Outcome](f.t), nil
 }
+func (f fullStub) Runs(context.Context, brig.RunOptions) (*brig.RunPage, error) {
+	return full[brig.RunPage](f.t), nil
+}
 func (f fullStub) GetImage(context.Context, string) (*brig.Image, error) {
 	return full[brig.Image](f.t), nil
 }
@@ -211,6 +214,8 @@ func TestClientPreservesEveryField(t *testing.T) {
 	compare(box, full[brig.Sandbox](t), err)
 	o, err := c.GetRun(t.Context(), "x")
 	compare(o, full[brig.Outcome](t), err)
+	page, err := c.Runs(t.Context(), brig.RunOptions{})
+	compare(page, full[brig.RunPage](t), err)
 	x, err := c.GetExec(t.Context(), "x", "y")
 	compare(x, full[brig.Execution](t), err)
 	i, err := c.GetImage(t.Context(), "x")

@@ -22,6 +22,8 @@ func JSON(v any) any {
 		return v1.FromPage(v)
 	case *brig.Result:
 		return v1.FromResult(v)
+	case *brig.RunPage:
+		return v1.FromRuns(v)
 	case *brig.Outcome:
 		return v1.FromOutcome(v)
 	case *brig.CodeContext:

@@ -14,6 +14,7 @@ type about struct{ doc, example string }
 // entry.
 var operationDocs = map[string]about{
 	"run":               {"Creates a sandbox, runs a program in it, returns its output and value, and removes the sandbox. The status is 200 even if the program fails: see exit_code and error.", `{"language":"python","code":"print(6*7)"}`},
+	"list-runs":         {"Lists the finished runs whose results are kept, the last one to end first.", ""},
 	"get-run":           {"Returns the result of a run by the name of its sandbox, for a limited time after its end. Use it after a lost connection.", ""},
 	"create-sandbox":    {"Creates a persistent sandbox. It ends with its lease, or when a caller ends it. All fields are optional.", `{"name":"worker-1","ttl_ms":600000,"labels":{"team":"search"}}`},
 	"list-sandboxes":    {"Lists the sandboxes of the caller's tenant, in pages, including ended ones until they are removed.", ""},

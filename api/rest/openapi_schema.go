@@ -282,6 +282,14 @@ func stateNames() (out []string) {
 	return slices.Clip(out)
 }
 
+// outcomeStatuses returns the statuses of runs.
+func outcomeStatuses() (out []string) {
+	for _, s := range brig.OutcomeStatuses {
+		out = append(out, string(s))
+	}
+	return slices.Clip(out)
+}
+
 // streamPrefix is the id prefix of the streaming variant of an operation. It
 // sends events before the result of the operation without the prefix.
 const streamPrefix = "stream-"

@@ -378,6 +378,15 @@ func (s *stub) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outc
 	return o, nil
 }
 
+func (s *stub) Runs(ctx context.Context, o brig.RunOptions) (*brig.RunPage, error) {
+	s.record(o)
+	run, err := s.GetRun(ctx, "py-1")
+	if err != nil {
+		return nil, err
+	}
+	return &brig.RunPage{Runs: []*brig.RunSummary{run.Summary()}, Next: "next"}, nil
+}
+
 func (s *stub) GetRun(ctx context.Context, name string) (*brig.Outcome, error) {
 	if name != "py-1" {
 		return nil, brig.Errorf(brig.NotFound, "no run %q", name)

@@ -216,7 +216,7 @@ func FromOutcome(o *brig.Outcome) RunAnswer {
 		ID:      string(o.ID),
 		Sandbox: o.Sandbox, Value: o.Value, HasResult: o.Value != nil,
 		Artifacts: []Artifact{}, ArtifactsSkipped: o.Skipped, Route: FromRoute(o.Route), Image: o.Image, Pool: string(o.Pool), Result: FromResult(&o.Result),
-		Workspace: FromWorkspaceCommit(o.Workspace),
+		Workspace: FromWorkspaceCommit(o.Workspace), Error: fromProgramError(o.Error),
 	}
 	if o.Step != nil {
 		out.Step = &StepAnswer{Outputs: FromRich(o.Step.Outputs), State: Object(o.Step.State), Packages: o.Step.Packages}
@@ -226,17 +226,28 @@ func FromOutcome(o *brig.Outcome) RunAnswer {
 			Path: f.Path, MIMEType: mimeType(f.Path), Size: int64(len(f.Data)), ContentB64: notNil(f.Data), Mode: Mode(f.Mode & 0o777),
 		})
 	}
-	if e := o.Error; e != nil {
-		out.Error = &ProgramError{Code: e.Code, Name: e.Name, Message: e.Message, Traceback: e.Traceback, Hint: e.Hint}
-	}
 	return out
+}
+
+func fromProgramError(e *brig.ProgramError) *ProgramError {
+	if e == nil {
+		return nil
+	}
+	return &ProgramError{Code: e.Code, Name: e.Name, Message: e.Message, Traceback: e.Traceback, Hint: e.Hint}
+}
+
+func (e *ProgramError) domain() *brig.ProgramError {
+	if e == nil {
+		return nil
+	}
+	return &brig.ProgramError{Code: e.Code, Name: e.Name, Message: e.Message, Traceback: e.Traceback, Hint: e.Hint}
 }
 
 // Domain converts a to its domain type.
 func (a RunAnswer) Domain() *brig.Outcome {
 	out := &brig.Outcome{
 		Result: *a.Result.Domain(), Sandbox: a.Sandbox, ID: brig.ID(a.ID), Skipped: a.ArtifactsSkipped,
-		Pool: brig.PoolUse(a.Pool), Route: ToRoute(a.Route), Image: a.Image, Workspace: a.Workspace.Domain(),
+		Pool: brig.PoolUse(a.Pool), Route: ToRoute(a.Route), Image: a.Image, Workspace: a.Workspace.Domain(), Error: a.Error.domain(),
 	}
 	if a.HasResult {
 		if out.Value = a.Value; out.Value == nil {
@@ -248,9 +259,6 @@ func (a RunAnswer) Domain() *brig.Outcome {
 	}
 	for _, f := range a.Artifacts {
 		out.Artifacts = append(out.Artifacts, brig.File{Path: f.Path, Data: f.ContentB64, Mode: uint32(f.Mode)})
-	}
-	if e := a.Error; e != nil {
-		out.Error = &brig.ProgramError{Code: e.Code, Name: e.Name, Message: e.Message, Traceback: e.Traceback, Hint: e.Hint}
 	}
 	return out
 }

@@ -47,6 +47,9 @@ var examples = map[string]string{
 	"tool":         "  brig tool run add.py --args '{\"a\": 2, \"b\": 40}'",
 	"screen":       "  brig screen script.py",
 	"pool":         "  brig pool",
+	"runs":         "  brig runs ls",
+	"runs ls":      "  brig runs ls --status error --status timeout\n  brig runs ls --format '{{.sandbox}} {{.status}}'",
+	"runs get":     "  brig runs get py-1a2b3c",
 	"capabilities": "  brig capabilities",
 
 	"execman":           "  brig execman --listen 0.0.0.0:9385 --allow 10.0.0.0/8",
@@ -100,6 +103,7 @@ var examples = map[string]string{
 // emptyLists maps commands that print a list to the hint for an empty list.
 var emptyLists = map[string]string{
 	"sandbox ls":         "No sandboxes. Create one with: brig sandbox create NAME",
+	"runs ls":            "No runs. Run a program with: brig run FILE",
 	"sandbox execs":      "No executions. Run a command with: brig sandbox exec NAME CMD",
 	"sandbox ps":         "No background processes. Start one with: brig sandbox start NAME CMD",
 	"sandbox context ls": "No interpreters. Run code with: brig sandbox code NAME -c CODE",

@@ -103,7 +103,7 @@ in plain HTTP.`,
 			auditCommands{c}.command(),
 		}},
 		{groupWatch, "Observe:", []*cobra.Command{
-			observe.usage(), observe.pool(), observe.alerts(), observe.metrics(), observe.capabilities(),
+			observe.history(), observe.usage(), observe.pool(), observe.alerts(), observe.metrics(), observe.capabilities(),
 		}},
 		{"", "", []*cobra.Command{info.openapi(), docsCommand(c), info.version(), {
 			Use: "exit-codes", Short: "Exit codes of brig", Long: exitCodes,

@@ -1,10 +1,12 @@
 package contract
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"hash/crc32"
+	"slices"
 	"strconv"
 	"time"
 
@@ -79,6 +81,16 @@ func Limit(o brig.ListOptions) (int, error) {
 type Position struct {
 	Created time.Time
 	ID      brig.ID
+}
+
+// Compare orders positions by time, then by ID.
+func (p Position) Compare(q Position) int {
+	return cmp.Or(p.Created.Compare(q.Created), cmp.Compare(p.ID, q.ID))
+}
+
+// Wanted reports whether a list of runs contains an outcome.
+func Wanted(run *brig.Outcome, o brig.RunOptions) bool {
+	return len(o.Statuses) == 0 || slices.Contains(o.Statuses, run.Status())
 }
 
 // Cursor encodes a position with a checksum, so that invalid cursors can be

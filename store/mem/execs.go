@@ -101,6 +101,39 @@ func (s *executions) GetRun(ctx context.Context, tenant, sandbox string) (*brig.
 	return cloneOutcome(r.outcome), nil
 }
 
+// ListRuns implements brig.Store.
+func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOptions) (*brig.RunPage, error) {
+	limit, err := contract.Limit(brig.ListOptions{Limit: o.Limit})
+	if err != nil {
+		return nil, err
+	}
+	after, err := contract.ParseCursor(o.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	var all []contract.Position
+	for key, r := range s.runs {
+		at := contract.Position{Created: r.put, ID: brig.ID(key.name)}
+		if key.tenant == tenant && contract.Wanted(r.outcome, o) && (after == nil || at.Compare(*after) < 0) {
+			all = append(all, at)
+		}
+	}
+	slices.SortFunc(all, func(a, b contract.Position) int { return b.Compare(a) })
+	page := &brig.RunPage{}
+	for i, at := range all {
+		if i == limit {
+			page.Next = all[i-1].Cursor()
+			break
+		}
+		page.Runs = append(page.Runs, s.runs[name{tenant, string(at.ID)}].outcome.Summary())
+	}
+	return page, nil
+}
+
 // PruneRuns implements brig.Store.
 func (s *executions) PruneRuns(ctx context.Context, t time.Time) error {
 	if err := s.lock(ctx); err != nil {

@@ -115,6 +115,47 @@ func (s *executions) GetRun(ctx context.Context, tenant, name string) (*brig.Out
 	return o, wrap(err, "get run %s", name)
 }
 
+// ListRuns implements brig.Store.
+func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOptions) (*brig.RunPage, error) {
+	limit, err := contract.Limit(brig.ListOptions{Limit: o.Limit})
+	if err != nil {
+		return nil, err
+	}
+	after, err := contract.ParseCursor(o.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	q, args := `select name, put_ns, doc from runs where tenant = $1`, []any{tenant}
+	if after != nil {
+		q, args = q+` and (put_ns, name) < ($2, $3)`, append(args, nanos(after.Created), string(after.ID))
+	}
+	page, size := &brig.RunPage{}, 0
+	var last contract.Position
+	err = queryWhile(ctx, s.readers, func(row scanner) (bool, error) {
+		var name, doc string
+		var put int64
+		if err := row.Scan(&name, &put, &doc); err != nil {
+			return false, err
+		}
+		// A summary needs no output.
+		run, err := decodeLost[brig.Outcome](doc, nil, true)
+		if err != nil || !contract.Wanted(run, o) {
+			return err == nil, err
+		}
+		if len(page.Runs) == limit || size >= contract.ListedBytes {
+			page.Next = last.Cursor()
+			return false, nil
+		}
+		page.Runs, size = append(page.Runs, run.Summary()), size+len(doc)
+		last = contract.Position{Created: time.Unix(0, put), ID: brig.ID(name)}
+		return true, nil
+	}, q+` order by put_ns desc, name desc`, args...)
+	if err != nil {
+		return nil, wrap(err, "list runs of %s", tenant)
+	}
+	return page, nil
+}
+
 // PruneRuns implements brig.Store.
 func (s *executions) PruneRuns(ctx context.Context, before time.Time) error {
 	err := s.write(ctx, nil, func(t *tx) error {

@@ -82,6 +82,7 @@ func testCanceled(t *testing.T, s brig.Store) {
 		"ListExecs":    func() error { _, err := s.ListExecs(end, r.ID); return err },
 		"PutRun":       func() error { return s.PutRun(end, "t", &brig.Outcome{Sandbox: "r"}) },
 		"GetRun":       func() error { _, err := s.GetRun(end, "t", "r"); return err },
+		"ListRuns":     func() error { _, err := s.ListRuns(end, "t", brig.RunOptions{}); return err },
 		"PruneRuns":    func() error { return s.PruneRuns(end, birth) },
 		"PutKey":       func() error { return s.PutKey(end, brig.Key{}) },
 		"FindKey":      func() error { _, err := s.FindKey(end, [32]byte{}); return err },

@@ -106,6 +106,78 @@ func testRuns(t *testing.T, s brig.Store) {
 	kind(t, err, brig.NotFound)
 }
 
+// testListRuns checks the order, the pages and the filter of a list of runs.
+func testListRuns(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	put := func(tenant, name string, o brig.Outcome) {
+		t.Helper()
+		o.Sandbox = name
+		ok(t, s.PutRun(ctx, tenant, &o))
+	}
+	exited := brig.Outcome{Result: brig.Result{ExitCode: 3}}
+	whole := brig.Outcome{
+		Result: brig.Result{
+			ExitCode: 1, Signal: "SIGTERM", Started: birth, Duration: time.Second,
+			Stdout: brig.Output{Head: []byte("\xffout"), Tail: []byte("t"), Total: 9}, Stderr: brig.Output{Total: 2},
+		},
+		ID: "id", Value: []byte(`[1]`), Artifacts: []brig.File{{Path: "a", Data: []byte("a")}, {Path: "b"}}, Image: "img",
+		Error: &brig.ProgramError{Code: "SB005", Name: "e", Message: "m\xff", Traceback: "long", Hint: "h"},
+		Route: brig.Route{Provider: "p", Reason: "r"}, Pool: brig.PoolHit,
+	}
+	names := []string{"a", "b", "c", "d", "e", "f"}
+	for i, o := range []brig.Outcome{{}, exited, {Result: brig.Result{TimedOut: true, ExitCode: 124}}, {Result: brig.Result{OOMKilled: true, ExitCode: 137}}, exited, whole} {
+		put("t", names[i], o)
+	}
+	put("u", "theirs", exited)
+	list := func(o brig.RunOptions) (got []string, next string) {
+		t.Helper()
+		page, err := s.ListRuns(ctx, "t", o)
+		ok(t, err)
+		for _, r := range page.Runs {
+			got = append(got, r.Sandbox)
+		}
+		return got, page.Next
+	}
+	all := func(o brig.RunOptions) (got []string) {
+		t.Helper()
+		for range 10 {
+			page, next := list(o)
+			got = append(got, page...)
+			if o.Cursor = next; next == "" {
+				return got
+			}
+		}
+		t.Error("the pages do not end")
+		return got
+	}
+	for _, limit := range []int{0, 1, 2, 5, 6, 1000} {
+		same(t, fmt.Sprint("pages of ", limit), all(brig.RunOptions{Limit: limit}), []string{"f", "e", "d", "c", "b", "a"})
+	}
+	for status, want := range map[brig.RunStatus][]string{
+		brig.RunSuccess: {"a"}, brig.RunError: {"f", "e", "b"}, brig.RunTimeout: {"c"}, brig.RunOutOfMemory: {"d"}, brig.RunFailed: nil,
+	} {
+		for _, limit := range []int{1, 2, 100} {
+			same(t, fmt.Sprint(status, " in pages of ", limit), all(brig.RunOptions{Statuses: []brig.RunStatus{status}, Limit: limit}), want)
+		}
+	}
+	same(t, "two statuses", all(brig.RunOptions{Statuses: []brig.RunStatus{brig.RunTimeout, brig.RunOutOfMemory}}), []string{"d", "c"})
+	page, err := s.ListRuns(ctx, "t", brig.RunOptions{Limit: 1})
+	ok(t, err)
+	whole.Sandbox = "f"
+	same(t, "a summary", page.Runs[0], whole.Summary())
+	// The cursor is a position, and not a run.
+	_, next := list(brig.RunOptions{Limit: 2})
+	put("t", "e", brig.Outcome{})
+	put("t", "g", brig.Outcome{})
+	if got, _ := list(brig.RunOptions{Cursor: next}); !slices.Equal(got, []string{"d", "c", "b", "a"}) {
+		t.Errorf("the second page is %q", got)
+	}
+	for _, o := range []brig.RunOptions{{Limit: -1}, {Limit: 1001}, {Cursor: "no cursor"}} {
+		_, err := s.ListRuns(ctx, "t", o)
+		kind(t, err, brig.InvalidArgument)
+	}
+}
+
 func testPruneRuns(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	putRun := func(name string) {

@@ -39,6 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 		{"LargeExecs", testLargeExecs},
 		{"ExecOfNone", testExecOfDeletedSandbox},
 		{"Runs", testRuns},
+		{"ListRuns", testListRuns},
 		{"PruneRuns", testPruneRuns},
 		{"TrimExecs", testTrimExecs},
 		{"TrimRuns", testTrimRuns},

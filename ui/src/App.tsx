@@ -26,7 +26,7 @@ const groups: [string, Page[]][] = [
     [
       { path: "/", title: "Overview", key: "o", icon: "overview", least: "viewer", page: lazy(() => import("./pages/Overview")) },
       { path: "/run", title: "Run", key: "r", icon: "run", least: "member", page: lazy(() => import("./pages/Run")) },
-      { path: "/runs", title: "Runs", key: "l", icon: "runs", least: "admin", page: lazy(() => import("./pages/Runs")) },
+      { path: "/runs", title: "Runs", key: "l", icon: "runs", least: "viewer", page: lazy(() => import("./pages/Runs")) },
       { path: "/sandboxes", title: "Sandboxes", key: "s", icon: "sandbox", least: "viewer", page: lazy(() => import("./pages/Sandboxes")) },
     ],
   ],

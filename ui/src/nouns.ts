@@ -192,6 +192,21 @@ export interface Outcome {
   artifacts: { path: string; mime_type: string; size: number; content_b64: string }[];
 }
 
+export interface RunSummary {
+  sandbox: string;
+  id?: string;
+  status: string;
+  exit_code: number;
+  started: string;
+  duration_ms: number;
+  stdout_bytes: number;
+  stderr_bytes: number;
+  artifacts: number;
+  error?: Outcome["error"];
+  image?: string;
+  provider?: string;
+}
+
 export interface Entry {
   name: string;
   path: string;

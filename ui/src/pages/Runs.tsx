@@ -4,8 +4,8 @@ import { useMemo, useState } from "react";
 import { useSearchParams } from "wouter";
 import { get, path } from "../api";
 import { kindOf, labelsOf, type Operation, useLog, whatOf } from "../log";
-import type { Outcome, Whoami } from "../nouns";
-import { Ago, Empty, Fetched, Go, Heading, Output, State, when } from "../parts";
+import { may, type Outcome, type RunSummary, type Whoami } from "../nouns";
+import { Ago, bytes, Empty, Fetched, Go, Heading, Output, State, when } from "../parts";
 import { Connect } from "../snippets";
 import { type Column, List } from "../table";
 import { span } from "../time";
@@ -22,8 +22,51 @@ const columns: Column<Operation>[] = [
   { title: "By", cell: (o) => o.actor, sort: (o) => o.actor, wide: true },
 ];
 
-/** Runs shows the history of executions from the audit log. */
+/** Runs shows the history of executions to who may read the audit log, and otherwise the runs whose results are stored. */
 export default function Runs({ who }: { who: Whoami }) {
+  return may(who, "admin") ? <Logged who={who} /> : <Stored who={who} />;
+}
+
+const storedColumns: Column<RunSummary>[] = [
+  { title: "Result", cell: (r) => <State value={r.status} says={r.status.replaceAll("_", " ")} />, sort: (r) => r.status },
+  { title: "Name", cell: (r) => <Code fz="xs">{r.sandbox}</Code>, sort: (r) => r.sandbox },
+  { title: "Started", cell: (r) => <Ago at={r.started} />, sort: (r) => r.started },
+  { title: "Duration", cell: (r) => span(r.duration_ms), sort: (r) => r.duration_ms, right: true },
+  { title: "Exit code", cell: (r) => r.exit_code, sort: (r) => r.exit_code, right: true, wide: true },
+  { title: "Output", cell: (r) => bytes(r.stdout_bytes + r.stderr_bytes), sort: (r) => r.stdout_bytes + r.stderr_bytes, right: true, wide: true },
+  { title: "Error", cell: (r) => r.error && `${r.error.name}: ${r.error.message}`.slice(0, 90), wide: true },
+];
+
+/** Stored lists the runs whose results are stored. */
+function Stored({ who }: { who: Whoami }) {
+  const list = useQuery({ queryKey: ["runs"], queryFn: ({ signal }) => get<{ runs: RunSummary[] }>("/v1/runs?limit=1000", signal), refetchInterval: 8000 });
+  const [open, setOpen] = useState<string>();
+  return (
+    <>
+      <Heading title="Runs" />
+      <Fetched query={list}>
+        {({ runs }) => (
+          <List
+            name="runs"
+            rows={runs}
+            id={(r) => r.sandbox}
+            columns={storedColumns}
+            text={(r) => `${r.sandbox} ${r.id} ${r.status} ${r.image} ${r.provider} ${r.error?.name} ${r.error?.message}`}
+            filters={[{ name: "Status", of: (r) => r.status }]}
+            onOpen={(r) => setOpen(r.sandbox)}
+            empty={<Empty next={<Connect who={who} title="Run your first program" />}>No result of a run is stored.</Empty>}
+          />
+        )}
+      </Fetched>
+      <Drawer opened={!!open} onClose={() => setOpen(undefined)} position="right" size="lg" title={open}>
+        <Stack>{open && <Result of={open} />}</Stack>
+      </Drawer>
+    </>
+  );
+}
+
+/** Logged shows the history of executions from the audit log. */
+function Logged({ who }: { who: Whoami }) {
   const [params, setParams] = useSearchParams();
   const range = ranges[params.get("range") ?? ""] === undefined ? "7 days" : params.get("range")!;
   // One time for each choice, so that the query stays the same while time passes.
@@ -71,7 +114,6 @@ export default function Runs({ who }: { who: Whoami }) {
 
 function Details({ of: o }: { of: Operation }) {
   const name = o.op === "run" ? (o.detail.name ?? o.sandbox) : undefined;
-  const outcome = useQuery({ queryKey: ["run", name], queryFn: ({ signal }) => get<Outcome & { stdout: string; stderr: string }>(`/v1/runs/${path(name!)}`, signal), enabled: !!name && o.status !== "running", refetchInterval: false, retry: false });
   return (
     <Stack>
       <Group gap="xs">
@@ -82,6 +124,23 @@ function Details({ of: o }: { of: Operation }) {
         </Text>
       </Group>
       <Output>{whatOf(o)}</Output>
+      {name && o.status !== "running" && <Result of={name} />}
+      {o.op !== "run" && o.detail.name && (
+        <Text size="sm">
+          The output is among the executions of <Go inline to={`/sandboxes/${path(o.detail.name)}?tab=executions`}>{o.detail.name}</Go>.
+        </Text>
+      )}
+      <Title order={3}>In the audit log</Title>
+      <Facts of={o} />
+    </Stack>
+  );
+}
+
+/** Result shows what is stored of a finished run. */
+function Result({ of: name }: { of: string }) {
+  const outcome = useQuery({ queryKey: ["run", name], queryFn: ({ signal }) => get<Outcome & { stdout: string; stderr: string }>(`/v1/runs/${path(name)}`, signal), refetchInterval: false, retry: false });
+  return (
+    <>
       {outcome.data && (
         <>
           {outcome.data.error && <Output>{outcome.data.error.traceback || outcome.data.error.message}</Output>}
@@ -102,19 +161,17 @@ function Details({ of: o }: { of: Operation }) {
           )}
         </>
       )}
+      {outcome.data && !outcome.data.stdout && !outcome.data.stderr && !outcome.data.error && !outcome.data.has_result && (
+        <Text size="sm" c="dimmed">
+          The program printed nothing and returned nothing.
+        </Text>
+      )}
       {outcome.error && (
         <Text size="sm" c="dimmed">
           The output is no longer stored: {outcome.error.message}
         </Text>
       )}
-      {o.op !== "run" && o.detail.name && (
-        <Text size="sm">
-          The output is among the executions of <Go inline to={`/sandboxes/${path(o.detail.name)}?tab=executions`}>{o.detail.name}</Go>.
-        </Text>
-      )}
-      <Title order={3}>In the audit log</Title>
-      <Facts of={o} />
-    </Stack>
+    </>
   );
 }
 
