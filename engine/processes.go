@@ -111,6 +111,7 @@ func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.
 	if spec.NoInput {
 		_ = proc.Stdin().Close() // it fails only if the input has ended
 	}
+	pg.limitMessages(proc, rec.Tenant) // a process without a channel sends none, but its agent may
 	p := &process{Process: proc, spec: spec, started: pg.Now().UTC(), outputBuffer: pg.relays.newOutputBuffer(rec.Tenant).holdForFollower(), reservation: reservation}
 	if !ps.add(p) {
 		reservation.release()
@@ -413,6 +414,7 @@ func (p *process) write(ctx context.Context, b []byte) error {
 // recoverProcess takes over a process that an earlier server kept, or that is in an
 // instance that was saved. Its reservation is nil if an earlier server made it.
 func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processState, reserved *reservation) {
+	pg.limitMessages(k.Process, rec.Tenant)
 	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, outputBuffer: pg.relays.newOutputBuffer(rec.Tenant), detached: true, reservation: reserved}
 	if a, err := pg.account(pg.ctx, rec.Tenant); err == nil && reserved == nil {
 		p.reservation = a.resumeExec(rec.Spec.Labels)

@@ -19,7 +19,8 @@ const freeMessages = 256 << 10
 
 // messageBuffer holds the messages of a process that its caller has not received yet,
 // and the beginning of one that is incomplete. The code of a guest determines its size,
-// so a buffer larger than freeMessages is charged to a budget.
+// so a buffer larger than freeMessages is charged to a budget. While a buffer grows, its
+// former array is not charged.
 type messageBuffer struct {
 	mu       sync.Mutex // guards the fields below
 	data     []byte
@@ -27,6 +28,7 @@ type messageBuffer struct {
 	searched int // length of the prefix after begin that contains no line feed
 	budget   brig.MessageBudget
 	charged  int
+	taken    bool // the charge is for the line that was returned last
 	closed   bool
 }
 
@@ -47,6 +49,7 @@ func (b *messageBuffer) add(p []byte) error {
 	if b.closed {
 		return net.ErrClosed
 	}
+	b.settle()
 	unread := len(b.data) - b.begin
 	if unread+len(p) > maxMessage {
 		b.release()
@@ -69,14 +72,34 @@ func (b *messageBuffer) makeRoom(unread, n int) bool {
 		b.data, b.begin = append(b.data[:0], b.data[b.begin:]...), 0
 		return true
 	}
+	// The buffer grows by half of its size or more, unless that is beyond the budget.
 	size := min(2*(unread+n), maxMessage)
-	if charge := max(size-freeMessages, 0); b.budget != nil && charge > b.charged {
-		if !b.budget.Charge(charge - b.charged) {
+	if unread+n <= freeMessages {
+		size = min(size, freeMessages)
+	}
+	if !b.charge(size) {
+		if size = min(unread+n+smallStep, maxMessage); !b.charge(size) {
 			return false
 		}
-		b.charged = charge
 	}
 	b.data, b.begin = append(make([]byte, 0, size), b.data[b.begin:]...), 0
+	return true
+}
+
+// smallStep is by how much a buffer grows at least, in bytes.
+const smallStep = 1 << 20
+
+// charge charges what a buffer of the given size needs beyond what is charged, and reports
+// whether the budget allows it. The caller holds b.mu.
+func (b *messageBuffer) charge(size int) bool {
+	more := size - freeMessages - b.charged
+	if b.budget == nil || more <= 0 {
+		return true
+	}
+	if !b.budget.Charge(more) {
+		return false
+	}
+	b.charged += more
 	return true
 }
 
@@ -85,11 +108,9 @@ func (b *messageBuffer) makeRoom(unread, n int) bool {
 func (b *messageBuffer) line() (line []byte, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.settle()
 	if b.begin == len(b.data) {
-		if b.data, b.begin = b.data[:0], 0; cap(b.data) > freeMessages {
-			b.data = nil
-			b.refund()
-		}
+		b.data, b.begin = b.data[:0], 0
 	}
 	unread := b.data[b.begin:]
 	i := bytes.IndexByte(unread[b.searched:], '\n')
@@ -98,8 +119,20 @@ func (b *messageBuffer) line() (line []byte, ok bool) {
 		return nil, false
 	}
 	i += b.searched
-	b.begin, b.searched = b.begin+i+1, 0
-	return unread[:i:i], true
+	line, b.begin, b.searched = unread[:i:i], b.begin+i+1, 0
+	// The caller may not return soon, so a large array is for its line only.
+	if rest := b.data[b.begin:]; cap(b.data) > freeMessages && len(rest) <= freeMessages {
+		b.data, b.begin, b.taken = bytes.Clone(rest), 0, true
+	}
+	return line, true
+}
+
+// settle returns the charge for a line that is not valid anymore. The caller holds b.mu.
+func (b *messageBuffer) settle() {
+	if b.taken {
+		b.taken = false
+		b.refund()
+	}
 }
 
 // unread returns a copy of what was not received yet.
@@ -118,7 +151,7 @@ func (b *messageBuffer) close() {
 
 // release makes the buffer unusable. The caller holds b.mu.
 func (b *messageBuffer) release() {
-	b.closed, b.data, b.begin, b.searched = true, nil, 0, 0
+	b.closed, b.taken, b.data, b.begin, b.searched = true, false, nil, 0, 0
 	b.refund()
 }
 

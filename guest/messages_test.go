@@ -73,10 +73,35 @@ func TestMessageBudget(t *testing.T) {
 			if line, ok := b.line(); !ok || string(line) != "next" {
 				t.Errorf("received %q, %v", line, ok)
 			}
-			if _, ok := b.line(); ok {
-				t.Error("received a message that was not sent")
+		}, 3*mib - freeMessages, ""},
+		"a message whose end comes with the next one": {3 * mib, func(t *testing.T, b *messageBuffer) {
+			if err := b.add([]byte("\nend\n")); err != nil {
+				t.Error(err)
+			}
+			for _, want := range []int{3 * mib, 3} {
+				if line, ok := b.line(); !ok || len(line) != want {
+					t.Errorf("received %d bytes, want %d", len(line), want)
+				}
 			}
 		}, 3*mib - freeMessages, ""},
+		"messages whose parts arrive one by one": {3 * mib, func(t *testing.T, b *messageBuffer) {
+			for range 3 { // as those of a carried process
+				if err := b.add([]byte("\n")); err != nil {
+					t.Error(err)
+				}
+				if _, ok := b.line(); !ok {
+					t.Error("received no message")
+				}
+			}
+			if cap(b.data) > freeMessages {
+				t.Errorf("an empty buffer keeps %d bytes", cap(b.data))
+			}
+		}, 3*mib - freeMessages, ""},
+		"a free message beside a full budget": {freeMessages - 1, func(t *testing.T, b *messageBuffer) {
+			if err := b.add([]byte("\n")); err != nil {
+				t.Error(err)
+			}
+		}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			budget := &testBudget{size: 8 * mib}
