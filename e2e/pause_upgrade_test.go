@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -87,6 +89,9 @@ func TestSavesOfEarlierVersions(t *testing.T) {
 				t.Errorf("%s runs in another %s", id, name)
 			}
 		}
+		if b, err := os.ReadFile(filepath.Join(o.DataDir, "sandboxes", string(id), "order.json")); err != nil || !bytes.Contains(b, []byte("brig-agent-earlier")) {
+			t.Errorf("%s runs in another agent: %v", id, err)
+		}
 		return in
 	}
 	// wantMissing hides the earlier engine during a restore.
@@ -146,10 +151,17 @@ func TestSavesOfEarlierVersions(t *testing.T) {
 	if err := one.Destroy(ctx); err != nil {
 		t.Fatal(err)
 	}
+	if err := p.RemoveSave(ctx, "two"); err != nil {
+		t.Fatal(err)
+	}
+	forgetShim(t, filepath.Join(o.DataDir, "sandboxes", "two")) // as versions that did not record it
 	if n := sweep("two"); n != 3 {
 		t.Errorf("%d programs are left while a sandbox runs in them", n)
 	}
 	save(two, "two")
+	if err := two.Destroy(ctx); err != nil {
+		t.Fatal(err)
+	}
 	if n := sweep("two"); n != 3 {
 		t.Errorf("%d programs are left while a save needs them", n)
 	}
@@ -168,6 +180,27 @@ func instanceShell(t *testing.T, in brig.Instance, script string) string {
 		t.Fatalf("%s: %+v, %v: %s", script, res, err, out.String())
 	}
 	return out.String()
+}
+
+// forgetShim removes the path of the shim from the order of a sandbox.
+func forgetShim(t *testing.T, dir string) {
+	t.Helper()
+	file := filepath.Join(dir, "order.json")
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o map[string]any
+	if err := json.Unmarshal(b, &o); err != nil || o["Shim"] == nil {
+		t.Fatalf("the order has no shim: %v", err)
+	}
+	delete(o, "Shim")
+	if b, err = json.Marshal(o); err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // runsProgram reports whether a process of a sandbox runs a program with the given file

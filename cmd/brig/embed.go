@@ -46,9 +46,12 @@ func unpack(dataDir, name string) (string, error) {
 	}
 	sum := sha256.Sum256(packed)
 	file := filepath.Join(programsDir(dataDir), name+"-"+hex.EncodeToString(sum[:8]))
-	// The time of the last use keeps the server of another version from removing the
-	// program.
-	if now := time.Now(); os.Chtimes(file, now, now) == nil {
+	if st, err := os.Stat(file); err == nil {
+		// The time of the last use, to an hour, keeps the server of another version from
+		// removing the program.
+		if now := time.Now(); now.Sub(st.ModTime()) > time.Hour {
+			_ = os.Chtimes(file, now, now) // a program that is removed is unpacked again
+		}
 		return file, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {

@@ -109,24 +109,21 @@ func (p *Provider) programsFor(saved build) (programs, error) {
 		return of, nil // firstDifference names the difference
 	}
 	of.Engine, of.Agent = engine, agent
-	if saved.Shim != "" {
-		if of.Shim = byDigest[saved.Shim]; of.Shim == "" {
-			return p.programs(), nil
-		}
+	if shim := byDigest[saved.Shim]; shim != "" {
+		of.Shim = shim // otherwise this version's shim works, too
 	}
 	return of, nil
 }
 
-// keptPrograms returns the paths of the files in the folder of programs by their digests.
+// keptPrograms returns the paths of the files in the folder of programs by their digests,
+// without files that cannot be read.
 func (p *Provider) keptPrograms() (map[string]string, error) {
-	entries, err := p.programFiles()
+	files, err := p.programFiles()
 	out := map[string]string{}
-	for _, e := range entries {
-		c, err := p.contents.of(e)
-		if err != nil {
-			return nil, err
+	for _, file := range files {
+		if c, err := p.contents.of(file); err == nil {
+			out[c.digest] = file
 		}
-		out[c.digest] = e
 	}
 	return out, err
 }
@@ -153,8 +150,8 @@ func (p *Provider) programFiles() (out []string, err error) {
 const programAge = 24 * time.Hour
 
 // sweepPrograms removes the programs of earlier versions that no sandbox and no save
-// needs, and returns their number. The modification time of a program is that of its
-// last use.
+// needs, and returns their number. A server or a command updates the modification time of
+// the programs that it starts with.
 func (p *Provider) sweepPrograms() (n int, err error) {
 	files, err := p.programFiles()
 	if err != nil {
@@ -169,12 +166,17 @@ func (p *Provider) sweepPrograms() (n int, err error) {
 	}
 	needed, err := p.neededPrograms()
 	if err != nil {
-		return 0, err
+		p.Log.Warn("failed to find the programs that sandboxes and saves need; all are kept", "err", err)
+		return 0, nil
 	}
 	var errs []error
 	for _, file := range old {
+		name := filepath.Base(file)
+		if needed.names[name] || needed.shims && strings.HasPrefix(name, shimFiles) {
+			continue
+		}
 		c, err := p.contents.of(file)
-		if err == nil && !needed[file] && !needed[c.digest] {
+		if err == nil && !needed.digests[c.digest] {
 			err = os.Remove(file)
 			n++
 		}
@@ -183,26 +185,35 @@ func (p *Provider) sweepPrograms() (n int, err error) {
 	return n, errors.Join(errs...)
 }
 
-// neededPrograms returns the paths of the programs of all sandboxes, and the digests of
-// those of all saves.
-func (p *Provider) neededPrograms() (map[string]bool, error) {
-	needed := map[string]bool{}
+// shimFiles is the prefix of the names of shims in the folder of programs.
+const shimFiles = "brig-shim"
+
+// neededPrograms are the programs of the sandboxes and saves of a data folder. The names of
+// files are compared without their folder, to which different paths may lead.
+type neededPrograms struct {
+	names, digests map[string]bool
+	shims          bool // a sandbox has a shim whose name is not known
+}
+
+func (p *Provider) neededPrograms() (out neededPrograms, err error) {
+	out = neededPrograms{names: map[string]bool{}, digests: map[string]bool{}}
 	folders, err := os.ReadDir(sandboxesDir(p.DataDir))
 	if err != nil {
-		return nil, fmt.Errorf("list sandboxes: %w", err)
+		return out, fmt.Errorf("list sandboxes: %w", err)
 	}
 	for _, e := range folders {
 		var o order
-		if _, err := p.layout(brig.ID(e.Name())).readJSON(orderFile, &o); err != nil {
-			return nil, err
+		if ok, err := p.layout(brig.ID(e.Name())).readJSON(orderFile, &o); err != nil || !ok {
+			continue // it does not run
 		}
 		for _, file := range []string{o.Engine, o.Shim, o.Agent} {
-			needed[file] = true
+			out.names[filepath.Base(file)] = true
 		}
+		out.shims = out.shims || o.Shim == ""
 	}
 	saves, err := os.ReadDir(filepath.Join(p.DataDir, savesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("list saves: %w", err)
+		return out, fmt.Errorf("list saves: %w", err)
 	}
 	for _, e := range saves {
 		m, err := p.readManifest(brig.SaveID(e.Name()))
@@ -210,13 +221,13 @@ func (p *Provider) neededPrograms() (map[string]bool, error) {
 			continue // the save is incomplete
 		}
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		for _, digest := range []string{m.Build.Engine, m.Build.Shim, m.Build.Agent} {
-			needed[digest] = true
+			out.digests[digest] = true
 		}
 	}
-	return needed, nil
+	return out, nil
 }
 
 // content is what a save records of a program.

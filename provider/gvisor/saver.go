@@ -123,14 +123,12 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 	if err != nil {
 		return nil, err
 	}
-	b, err := i.savedBuild(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m := i.order.manifest(b)
+	m := i.order.manifest(build{})
 	m.ID = i.id
-	if o.FilesOnly {
+	if o.FilesOnly { // any build restores them
 		m.Version, m.FilesOnly = filesVersion, true
+	} else if m.Build, err = i.savedBuild(ctx); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(p.DataDir, savesDir), 0o700); err != nil {
 		return nil, diskError(err, "make the folder of saves")
