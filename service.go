@@ -105,7 +105,8 @@ type RunService interface {
 	Run(ctx context.Context, p Program, sio IO) (*Outcome, error)
 	// GetRun returns the outcome of a finished Run by its sandbox's name.
 	GetRun(ctx context.Context, name string) (*Outcome, error)
-	// Runs lists the outcomes that are kept, the last one to end first.
+	// Runs lists the outcomes that are kept, the last one to end first. A page can be
+	// shorter than its limit.
 	Runs(ctx context.Context, o RunOptions) (*RunPage, error)
 }
 

@@ -54,8 +54,8 @@ func (a *api) table() []route {
 	return append(slices.Concat(a.authRoutes(), a.tenancyRoutes(), a.providerRoutes()), []route{
 		{id: "run", method: post, pattern: "/v1/run", tag: "run", summary: "Run a program in its own sandbox",
 			handle: a.run, in: v1.RunRequest{}, out: v1.RunAnswer{}, events: output},
-		{id: "list-runs", method: get, pattern: "/v1/runs", tag: "run", summary: "List finished runs, newest first",
-			notes: "The list has no output, values and artifacts. A page of long results is shorter than its limit; next_cursor is set if there are more.",
+		{id: "list-runs", method: get, pattern: "/v1/runs", tag: "run", summary: "List finished runs, the last one to end first",
+			notes: "The list has no output, values and artifacts. If the errors of runs are long, a page is shorter than its limit or empty; next_cursor is set if there are more.",
 			large: true, handle: a.listRuns, out: v1.Runs{}, query: []parameter{
 				{name: "status", doc: "only runs with these statuses", repeated: true, enum: outcomeStatuses(), example: []string{"error", "timeout"}},
 				{name: "limit", doc: "page size; default 100", number: true, min: 1, max: 1000, example: 100},

@@ -24,7 +24,7 @@ func (c observeCommands) listRuns() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List finished runs, newest first",
+		Short:   "List finished runs, the last one to end first",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range statuses {
@@ -37,7 +37,7 @@ func (c observeCommands) listRuns() *cobra.Command {
 				return brig.InvalidField("--limit", "%d is out of bounds", o.Limit).WithHint("give 1 to 1000")
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
-				page, err := svc.Runs(ctx, o)
+				page, err := someRuns(ctx, svc, o)
 				if err != nil {
 					return err
 				}
@@ -48,6 +48,22 @@ func (c observeCommands) listRuns() *cobra.Command {
 	cmd.Flags().StringArrayVar(&statuses, "status", nil, "only runs with this `status`: "+joined(brig.OutcomeStatuses))
 	cmd.Flags().IntVar(&o.Limit, "limit", 100, "list at most this `number` of runs")
 	return cmd
+}
+
+// someRuns returns up to o.Limit runs of all pages as one page.
+func someRuns(ctx context.Context, svc brig.Service, o brig.RunOptions) (*brig.RunPage, error) {
+	out := &brig.RunPage{}
+	for {
+		page, err := svc.Runs(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		out.Runs, out.Next = append(out.Runs, page.Runs...), page.Next
+		o.Limit, o.Cursor = o.Limit-len(page.Runs), page.Next
+		if o.Limit == 0 || page.Next == "" {
+			return out, nil
+		}
+	}
 }
 
 // runRow returns the row of a run in a table.

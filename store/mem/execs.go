@@ -118,18 +118,24 @@ func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOpti
 	var all []contract.Position
 	for key, r := range s.runs {
 		at := contract.Position{Created: r.put, ID: brig.ID(key.name)}
-		if key.tenant == tenant && contract.Wanted(r.outcome, o) && (after == nil || at.Compare(*after) < 0) {
+		if key.tenant == tenant && (after == nil || at.Compare(*after) < 0) {
 			all = append(all, at)
 		}
 	}
 	slices.SortFunc(all, func(a, b contract.Position) int { return b.Compare(a) })
-	page := &brig.RunPage{}
+	page, size := &brig.RunPage{}, 0
 	for i, at := range all {
-		if i == limit {
+		if len(page.Runs) == limit || size >= contract.ListedBytes {
 			page.Next = all[i-1].Cursor()
 			break
 		}
-		page.Runs = append(page.Runs, s.runs[name{tenant, string(at.ID)}].outcome.Summary())
+		run := s.runs[name{tenant, string(at.ID)}].outcome
+		if e := run.Error; e != nil {
+			size += len(e.Name) + len(e.Message) + len(e.Traceback) + len(e.Hint)
+		}
+		if contract.Wanted(run, o) {
+			page.Runs = append(page.Runs, run.Summary())
+		}
 	}
 	return page, nil
 }

@@ -137,18 +137,17 @@ func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOpti
 		if err := row.Scan(&name, &put, &doc); err != nil {
 			return false, err
 		}
-		// A summary needs no output.
-		run, err := decodeLost[brig.Outcome](doc, nil, true)
-		if err != nil || !contract.Wanted(run, o) {
-			return err == nil, err
-		}
 		if len(page.Runs) == limit || size >= contract.ListedBytes {
 			page.Next = last.Cursor()
 			return false, nil
 		}
-		page.Runs, size = append(page.Runs, run.Summary()), size+len(doc)
+		size += len(doc) // also of runs that are not wanted, because they are read too
 		last = contract.Position{Created: time.Unix(0, put), ID: brig.ID(name)}
-		return true, nil
+		run, err := decodeLost[brig.Outcome](doc, nil, true) // a summary needs no output
+		if err == nil && contract.Wanted(run, o) {
+			page.Runs = append(page.Runs, run.Summary())
+		}
+		return err == nil, err
 	}, q+` order by put_ns desc, name desc`, args...)
 	if err != nil {
 		return nil, wrap(err, "list runs of %s", tenant)

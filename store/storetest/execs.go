@@ -208,6 +208,28 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 	}
 }
 
+// testLargeRuns checks that pages of runs with long errors are short, also if their runs are
+// not selected, and that all runs are found.
+func testLargeRuns(t *testing.T, s brig.Store) {
+	ctx := t.Context()
+	long := &brig.ProgramError{Name: "e", Message: "m", Traceback: strings.Repeat("t", 1<<20)}
+	const runs = 20
+	for i := range runs {
+		ok(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: fmt.Sprint("r", i), Error: long}))
+	}
+	for status, want := range map[brig.RunStatus]int{brig.RunError: runs, brig.RunTimeout: 0} {
+		found, pages := 0, 0
+		for o := (brig.RunOptions{Statuses: []brig.RunStatus{status}}); pages == 0 || o.Cursor != ""; pages++ {
+			page, err := s.ListRuns(ctx, "t", o)
+			ok(t, err)
+			found, o.Cursor = found+len(page.Runs), page.Next
+		}
+		if found != want || pages < 2 || pages > runs {
+			t.Errorf("%s: %d runs in %d pages, want %d in a few", status, found, pages, want)
+		}
+	}
+}
+
 // testLargeExecs checks that a list of executions has every execution, but a bounded size,
 // and that it leaves out only the output of executions that run.
 func testLargeExecs(t *testing.T, s brig.Store) {

@@ -40,6 +40,7 @@ func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 		{"ExecOfNone", testExecOfDeletedSandbox},
 		{"Runs", testRuns},
 		{"ListRuns", testListRuns},
+		{"LargeRuns", testLargeRuns},
 		{"PruneRuns", testPruneRuns},
 		{"TrimExecs", testTrimExecs},
 		{"TrimRuns", testTrimRuns},

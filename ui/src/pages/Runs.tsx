@@ -28,7 +28,7 @@ export default function Runs({ who }: { who: Whoami }) {
 }
 
 const storedColumns: Column<RunSummary>[] = [
-  { title: "Result", cell: (r) => <State value={r.status} says={r.status.replaceAll("_", " ")} />, sort: (r) => r.status },
+  { title: "Result", cell: (r) => <State value={r.status} says={says(r)} />, sort: (r) => r.status },
   { title: "Name", cell: (r) => <Code fz="xs">{r.sandbox}</Code>, sort: (r) => r.sandbox },
   { title: "Started", cell: (r) => <Ago at={r.started} />, sort: (r) => r.started },
   { title: "Duration", cell: (r) => span(r.duration_ms), sort: (r) => r.duration_ms, right: true },
@@ -37,29 +37,62 @@ const storedColumns: Column<RunSummary>[] = [
   { title: "Error", cell: (r) => r.error && `${r.error.name}: ${r.error.message}`.slice(0, 90), wide: true },
 ];
 
+const says = (r: RunSummary) => r.status.replaceAll("_", " ");
+
+const mostStored = 2000;
+
+/** all returns the newest of the stored runs, from several pages. */
+async function all(signal: AbortSignal): Promise<{ runs: RunSummary[]; more: boolean }> {
+  const runs: RunSummary[] = [];
+  for (let cursor = ""; ; ) {
+    const p = await get<{ runs: RunSummary[]; next_cursor?: string }>(`/v1/runs?limit=1000${cursor && `&cursor=${path(cursor)}`}`, signal);
+    runs.push(...p.runs);
+    if (!p.next_cursor || runs.length >= mostStored) return { runs, more: !!p.next_cursor };
+    cursor = p.next_cursor;
+  }
+}
+
 /** Stored lists the runs whose results are stored. */
 function Stored({ who }: { who: Whoami }) {
-  const list = useQuery({ queryKey: ["runs"], queryFn: ({ signal }) => get<{ runs: RunSummary[] }>("/v1/runs?limit=1000", signal), refetchInterval: 8000 });
-  const [open, setOpen] = useState<string>();
+  const list = useQuery({ queryKey: ["runs"], queryFn: ({ signal }) => all(signal), refetchInterval: 8000 });
+  const [open, setOpen] = useState<RunSummary>();
   return (
     <>
       <Heading title="Runs" />
       <Fetched query={list}>
-        {({ runs }) => (
+        {({ runs, more }) => (
           <List
             name="runs"
             rows={runs}
             id={(r) => r.sandbox}
             columns={storedColumns}
-            text={(r) => `${r.sandbox} ${r.id} ${r.status} ${r.image} ${r.provider} ${r.error?.name} ${r.error?.message}`}
+            text={(r) => [r.sandbox, r.id, r.status, r.image, r.provider, r.error?.name, r.error?.message].filter(Boolean).join(" ")}
             filters={[{ name: "Status", of: (r) => r.status }]}
-            onOpen={(r) => setOpen(r.sandbox)}
+            onOpen={setOpen}
+            below={
+              more && (
+                <Text size="sm" c="dimmed">
+                  There are older runs. The command brig runs ls lists them.
+                </Text>
+              )
+            }
             empty={<Empty next={<Connect who={who} title="Run your first program" />}>No result of a run is stored.</Empty>}
           />
         )}
       </Fetched>
-      <Drawer opened={!!open} onClose={() => setOpen(undefined)} position="right" size="lg" title={open}>
-        <Stack>{open && <Result of={open} />}</Stack>
+      <Drawer opened={!!open} onClose={() => setOpen(undefined)} position="right" size="lg" title={open?.sandbox}>
+        {open && (
+          <Stack>
+            <Group gap="xs">
+              <State value={open.status} says={says(open)} />
+              <Text size="sm">
+                {when(open.started)}, took {span(open.duration_ms)}, exit code {open.exit_code}
+                {open.provider && `, on ${open.provider}`}
+              </Text>
+            </Group>
+            <Result of={open.sandbox} />
+          </Stack>
+        )}
       </Drawer>
     </>
   );
@@ -161,10 +194,13 @@ function Result({ of: name }: { of: string }) {
           )}
         </>
       )}
-      {outcome.data && !outcome.data.stdout && !outcome.data.stderr && !outcome.data.error && !outcome.data.has_result && (
+      {outcome.data && !outcome.data.stdout && !outcome.data.stderr && !outcome.data.error && !outcome.data.has_result && !outcome.data.artifacts.length && (
         <Text size="sm" c="dimmed">
           The program printed nothing and returned nothing.
         </Text>
+      )}
+      {!!outcome.data?.artifacts.length && (
+        <Text size="sm">Artifacts: {outcome.data.artifacts.map((a) => a.path).join(", ")}</Text>
       )}
       {outcome.error && (
         <Text size="sm" c="dimmed">
