@@ -78,7 +78,7 @@ TESTS := $(BIN)/test
 RELEASE_TOOLS := $(TESTS)/nfpm $(TESTS)/cyclonedx-gomod $(TESTS)/minisign
 test-programs: build $(BIN)/brig-bench $(TESTS)/image $(RELEASE_TOOLS) ## the programs that tests run, in bin/test
 	@mkdir -p $(TESTS)
-	@rm -rf $(TESTS)/unpacked
+	@rm -rf $(TESTS)/unpacked $(BIN)/race/test/unpacked
 	$(PART_OF) -o $(TESTS)/suite ./.ci/suite
 	$(PART_OF) -o $(TESTS)/probe ./e2e/probe
 	$(PART_OF) -o $(TESTS)/runsc gvisor.dev/gvisor/runsc

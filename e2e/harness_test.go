@@ -214,7 +214,10 @@ func setsPool(t testing.TB, args []string) bool {
 func launchServer(t testing.TB, binary string, env []string, dir string, args ...string) *server {
 	t.Helper()
 	s := &server{t: t, dir: dir, errs: &printed{}}
-	linkPrograms(unpackedPrograms(t), filepath.Join(dir, "bin"))
+	programs := filepath.Join(dir, "bin")
+	if _, err := os.Stat(programs); err != nil { // otherwise a server has decided what is in it
+		linkPrograms(unpackedPrograms(t), programs)
+	}
 	s.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
 	s.cmd.Env = append(os.Environ(), env...)
 	s.cmd.Stderr = s.errs

@@ -32,8 +32,9 @@ type matrixCell struct {
 	cpus   float64
 }
 
-// repeatsVariable is the environment variable with the number of rounds of the matrix.
-// Default: 1, because a round of one client takes up to a minute.
+// repeatsVariable is the environment variable with the number of rounds of the matrix, and of
+// the tests of whole output if it is larger than theirs. Default: 1, because a round of one
+// client takes up to a minute.
 const repeatsVariable = "BRIG_OUTPUT_REPEATS"
 
 // outputRepeats returns the number of rounds of the matrix.

@@ -72,7 +72,7 @@ func TestOutputIsWhole(t *testing.T) {
 	c, ctx := s.client(), t.Context()
 	for _, cpus := range outputCPUs() {
 		name := outputBox(t, c, ctx, cpus)
-		for range testenv.Size(1, 200) {
+		for range max(testenv.Size(1, 40), outputRepeats(t)) {
 			for _, w := range wholeWrites {
 				o, err := c.Run(ctx, brig.Program{Language: w.language, Code: w.code, Limits: brig.Limits{CPUs: cpus}, Timeout: patience}, brig.IO{})
 				if err != nil || o.ExitCode != 0 {
@@ -200,7 +200,7 @@ func TestOutputOfChildren(t *testing.T) {
 	const spawned = "require('child_process').spawn('sh', ['-c', 'sleep 0.2; echo late'], {stdio: 'inherit', detached: true}).unref()"
 	for _, cpus := range outputCPUs() {
 		name := outputBox(t, e, ctx, cpus)
-		for range testenv.Size(1, 200) {
+		for range max(testenv.Size(1, 40), outputRepeats(t)) {
 			for _, w := range []written{
 				{language: brig.Bash, code: "exec > >(tee -a log) 2>&1; echo hello", stdout: "hello\n"},
 				{language: brig.Bash, code: "exec > >(while read -r line; do echo \"at $line\"; done); echo hello", stdout: "at hello\n"},

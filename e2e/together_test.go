@@ -49,9 +49,9 @@ func TestEndManyExecutions(t *testing.T) {
 			if _, err := e.Exec(ctx, name, brig.Command{Shell: "echo kept >/dev/shm/state"}, brig.IO{}); err != nil {
 				t.Fatal(err)
 			}
-			n := testenv.Size(c.n/4, c.n)
+			n := testenv.Size(c.n/2, c.n)
 			if race.Enabled { // the agent is several times slower with the detector, and has the same time limits
-				n = min(n, c.n/8)
+				n /= 4
 			}
 			endTogether(t, ctx, e, name, c.shell, n, c.hangUp)
 			res, err := e.Exec(ctx, name, brig.Command{Shell: "cat /dev/shm/state; cat /proc/[0-9]*/cmdline | tr '\\0' ' '"}, brig.IO{})
