@@ -183,6 +183,13 @@ type Refuser interface {
 	Refusals(ctx context.Context) (*Refusals, error)
 }
 
+// DiskMeter is an Instance that measures the disk space of the files that it wrote. It is
+// apart from Usage, which is called at the end of each run and must be fast.
+type DiskMeter interface {
+	// DiskUsed returns bytes, or -1 if it is unknown.
+	DiskUsed(ctx context.Context) int64
+}
+
 // InstanceLifecycle changes and ends an instance.
 type InstanceLifecycle interface {
 	// Bind turns an instance that was created with Spec.Blank into the one that

@@ -224,6 +224,9 @@ type Usage struct {
 	// Memory is the current usage in bytes, and Cache the part that the host can
 	// reclaim.
 	Memory, Cache int64
+	// Disk is the disk space of the files that the sandbox wrote, in bytes. It is -1 if
+	// the provider does not measure it.
+	Disk int64
 	// Sent and Received count the bytes of the sandbox's network since its rules were
 	// attached, or since the server started. They are 0 for a sandbox without rules.
 	Sent, Received int64

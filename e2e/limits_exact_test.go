@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,4 +164,76 @@ func weightOf(t *testing.T, group string) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// TestDiskUsage verifies that the measured disk space follows the files of a sandbox: when
+// it writes and removes them, after a pause, and for the next server. The control is a
+// file in memory, which takes no disk space.
+//
+//suite:part core
+func TestDiskUsage(t *testing.T) {
+	s := startE2B(t)
+	c, ctx := s.client(), t.Context()
+	var made struct{ SandboxID string }
+	s.e2b(t, "POST", "/sandboxes", `{"templateID":"base","timeout":3600}`, &made)
+	one := made.SandboxID
+	measured := func() int64 {
+		t.Helper()
+		u, err := s.client().Usage(ctx, one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.Disk
+	}
+	want := func(when string, mib int64) {
+		t.Helper()
+		var got int64
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) { // gVisor frees space later
+			if got = measured(); got >= mib<<20 && got < (mib+8)<<20 {
+				return
+			}
+		}
+		t.Errorf("%s, the sandbox uses %d KiB of the disk, want %d MiB", when, got>>10, mib)
+	}
+	want("at first", 0)
+	shellOut(t, ctx, c, one, "cd /home/user && head -c 40M /dev/urandom > f; head -c 20M /dev/urandom > g; head -c 30M /dev/urandom > /dev/shm/h")
+	want("with two files", 60)
+	shellOut(t, ctx, c, one, "rm /home/user/f")
+	want("with one file", 20)
+	if _, err := c.Pause(ctx, one, brig.PauseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	shellOut(t, ctx, c, one, "true")
+	want("after a pause", 20)
+	s.kill()
+	s.server = startServer(t, s.dir)
+	want("for the next server", 20)
+	box, err := s.client().Get(ctx, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var metrics []struct{ DiskUsed, DiskTotal int64 }
+	s.e2b(t, "GET", "/sandboxes/"+one+"/metrics", "", &metrics)
+	if len(metrics) != 1 || metrics[0].DiskUsed < 20<<20 || metrics[0].DiskTotal != box.Spec.Limits.Disk {
+		t.Errorf("E2B's API has %+v", metrics)
+	}
+}
+
+// e2b makes a call to E2B's API, and decodes the response.
+func (s *e2bServer) e2b(t *testing.T, method, path, body string, out any) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Api-Key", strings.TrimPrefix(s.env[0], "E2B_API_KEY="))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil || resp.StatusCode >= 300 {
+		t.Fatalf("%s %s: %s, %v", method, path, resp.Status, err)
+	}
 }

@@ -175,6 +175,10 @@ func (l *lifecycle) Usage(ctx context.Context, name string) (*brig.Usage, error)
 		if err != nil {
 			return nil, err
 		}
+		u.Disk = -1
+		if d, ok := in.(brig.DiskMeter); ok {
+			u.Disk = d.DiskUsed(ctx)
+		}
 		u.Sent, u.Received = l.sandboxes.get(v.rec.ID).egress.usage()
 		return u, nil
 	})

@@ -197,7 +197,7 @@ func (s *stub) Usage(ctx context.Context, name string) (*brig.Usage, error) {
 	if _, err := s.find(ctx, name); err != nil {
 		return nil, err
 	}
-	return &brig.Usage{At: epoch, CPU: 1500 * time.Microsecond, Memory: 64 * brig.MiB, Cache: brig.MiB, Sent: 10, Received: 20}, nil
+	return &brig.Usage{At: epoch, CPU: 1500 * time.Microsecond, Memory: 64 * brig.MiB, Cache: brig.MiB, Disk: 4096, Sent: 10, Received: 20}, nil
 }
 
 func (s *stub) ListExecs(ctx context.Context, name string) ([]*brig.Execution, error) {

@@ -89,6 +89,7 @@ type SandboxUsage struct {
 	CPUMS    float64   `json:"cpu_ms" doc:"processor time since the sandbox started; the difference of two responses divided by their distance is the load"`
 	Memory   int64     `json:"memory" doc:"bytes, as the host counts them"`
 	Cache    int64     `json:"cache" doc:"the part of memory that the host can reclaim"`
+	Disk     *int64    `json:"disk,omitempty" doc:"bytes of disk space of the files that the sandbox wrote; missing if the provider does not measure it"`
 	Sent     int64     `json:"sent" doc:"bytes sent through the network since its rules were attached, or since the server started; 0 without egress rules"`
 	Received int64     `json:"received" doc:"bytes received, as sent"`
 }
@@ -271,18 +272,26 @@ func FromCopies(list []*brig.Sandbox) Copies {
 
 // FromSandboxUsage converts u to its wire type.
 func FromSandboxUsage(u *brig.Usage) SandboxUsage {
-	return SandboxUsage{
+	out := SandboxUsage{
 		At: u.At, CPUMS: float64(u.CPU) / float64(time.Millisecond),
 		Memory: u.Memory, Cache: u.Cache, Sent: u.Sent, Received: u.Received,
 	}
+	if u.Disk >= 0 {
+		out.Disk = &u.Disk
+	}
+	return out
 }
 
 // Domain converts u to its domain type.
 func (u SandboxUsage) Domain() *brig.Usage {
-	return &brig.Usage{
+	out := &brig.Usage{
 		At: u.At, CPU: time.Duration(u.CPUMS * float64(time.Millisecond)),
-		Memory: u.Memory, Cache: u.Cache, Sent: u.Sent, Received: u.Received,
+		Memory: u.Memory, Cache: u.Cache, Disk: -1, Sent: u.Sent, Received: u.Received,
 	}
+	if u.Disk != nil {
+		out.Disk = *u.Disk
+	}
+	return out
 }
 
 // FromPage converts p to its wire type.

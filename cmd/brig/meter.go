@@ -68,7 +68,7 @@ func (m *meter) sandbox(ctx context.Context, id string) (envd.Metrics, error) {
 	l := box.Spec.Limits
 	return envd.Metrics{
 		Time: now.At, CPUs: l.CPUs, CPUPercent: percent,
-		Memory: now.Memory, MemoryCache: now.Cache, MemoryMax: l.Memory, DiskMax: l.Disk,
+		Memory: now.Memory, MemoryCache: now.Cache, MemoryMax: l.Memory, Disk: max(now.Disk, 0), DiskMax: l.Disk,
 	}, nil
 }
 
@@ -84,6 +84,6 @@ func (m *meter) control(ctx context.Context, id string) ([]e2b.Metric, error) {
 	}
 	return []e2b.Metric{{
 		At: now.Time, CPUs: max(1, int(now.CPUs)), CPUPercent: now.CPUPercent,
-		Memory: now.Memory, MemoryCache: now.MemoryCache, MemoryTotal: now.MemoryMax, DiskTotal: now.DiskMax,
+		Memory: now.Memory, MemoryCache: now.MemoryCache, MemoryTotal: now.MemoryMax, DiskUsed: now.Disk, DiskTotal: now.DiskMax,
 	}}, nil
 }

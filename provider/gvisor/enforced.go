@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -184,20 +183,12 @@ func (s *sentryInspection) disk(args []string) error {
 		e.Lower(brig.LevelNone, "the sentry was not told the size of its writable layer")
 		return nil
 	}
-	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", s.pid))
-	if err != nil || len(links) == 0 {
-		return errors.Join(errors.New("list the sentry's files"), err)
-	}
-	layers, used := 0, int64(0)
-	for _, l := range links {
-		var st unix.Stat_t
-		if to, err := os.Readlink(l); err == nil && strings.HasPrefix(to, s.i.l.path(overlayDir)+"/") && unix.Stat(l, &st) == nil {
-			layers++
-			used += st.Blocks * 512
-		}
+	layers, used := s.i.l.layersOf(s.pid), int64(0)
+	for _, l := range layers {
+		used += s.i.l.allocatedLayer(l)
 	}
 	switch {
-	case layers == 0:
+	case len(layers) == 0:
 		e.Lower(brig.LevelGaps, "the host does not see the writable layer")
 	case used > s.i.order.Limits.Disk+brig.MiB:
 		e.Lower(brig.LevelNone, "the writable layer takes %d bytes, and the limit is %d", used, s.i.order.Limits.Disk)

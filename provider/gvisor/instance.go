@@ -9,8 +9,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest"
@@ -38,11 +41,14 @@ type instance struct {
 	exit   *brig.Exit
 	denied *brig.Refusals // final counts; nil if unknown
 	cgroup *cgroup.Group  // nil until it was looked up
+	layers []string       // the files of the writable layer; nil until they were looked up
 }
 
 var (
 	_ brig.Instance = (*instance)(nil)
 	_ brig.Refuser  = (*instance)(nil)
+
+	_ brig.DiskMeter = (*instance)(nil)
 )
 
 // handleState is the state that a handle contains beside the id.
@@ -301,6 +307,55 @@ func (i *instance) Usage(context.Context) (*brig.Usage, error) {
 		return nil, err
 	}
 	return &brig.Usage{At: time.Now().UTC(), CPU: u.CPU, Memory: int64(u.Memory), Cache: int64(u.Cache)}, nil
+}
+
+// DiskUsed implements brig.DiskMeter. It returns the allocated size of the writable layer,
+// or -1 if this server cannot see it.
+func (i *instance) DiskUsed(ctx context.Context) (used int64) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	i.mu.Lock()
+	layers := i.layers
+	i.mu.Unlock()
+	if layers == nil {
+		pid, err := i.l.sentry(ctx)
+		if err != nil {
+			return -1
+		}
+		if layers = i.l.layersOf(pid); len(layers) == 0 {
+			return -1
+		}
+		i.mu.Lock()
+		i.layers = layers
+		i.mu.Unlock()
+	}
+	for _, link := range layers {
+		used += i.l.allocatedLayer(link)
+	}
+	return used
+}
+
+// layersOf returns the descriptors of a sentry for the unlinked files that back its
+// writable layer, as paths in /proc.
+func (l layout) layersOf(pid int) (out []string) {
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid)) // the pattern is valid
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && strings.HasPrefix(to, l.path(overlayDir)+"/") {
+			out = append(out, link)
+		}
+	}
+	return out
+}
+
+// allocatedLayer returns the allocated size of a file of the writable layer, in bytes. It
+// returns 0 if the descriptor is not one of the layer anymore, because the process ended.
+func (l layout) allocatedLayer(link string) int64 {
+	var st unix.Stat_t
+	to, err := os.Readlink(link)
+	if err != nil || !strings.HasPrefix(to, l.path(overlayDir)+"/") || unix.Stat(link, &st) != nil {
+		return 0
+	}
+	return st.Blocks * 512
 }
 
 // StartMain implements brig.Instance.

@@ -80,6 +80,7 @@ export interface Measured {
   cpu_ms: number;
   memory: number;
   cache: number;
+  disk?: number;
   sent: number;
   received: number;
 }

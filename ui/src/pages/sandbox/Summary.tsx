@@ -108,9 +108,10 @@ function Live({ sandbox: s, base }: { sandbox: Sandbox; base: string }) {
   const rate = (n: number) => `${bytes(Math.round(n))}/s`;
   return (
     <Suspense>
-      <SimpleGrid cols={{ base: 1, md: 3 }} spacing="sm" data-testid="live">
+      <SimpleGrid cols={{ base: 1, sm: 2, xl: 4 }} spacing="sm" data-testid="live">
         <Chart title="CPU" now={shown.times.length ? `${percent(end(shown.cpu))} of ${s.limits?.cpus ?? 1} CPU` : "measuring"} times={shown.times} values={shown.cpuLines} format={percent} most={100} height={130} seconds={120} />
         <Chart title="Memory" now={`${bytes(last.memory)}${s.limits?.memory ? ` of ${bytes(s.limits.memory)}` : ""}`} times={shown.memoryTimes} values={shown.memoryLines} format={bytes} binary most={s.limits?.memory} height={130} seconds={120} />
+        {last.disk !== undefined && <Chart title="Disk" now={`${bytes(last.disk)}${s.limits?.disk ? ` of ${bytes(s.limits.disk)}` : ""}`} times={shown.memoryTimes} values={shown.diskLines} format={bytes} binary most={s.limits?.disk} height={130} seconds={120} />}
         <Chart title="Network" now={s.egress?.rules?.length ? undefined : "no egress rules"} names={[`${bytes(last.sent)} sent`, `${bytes(last.received)} received`]} times={shown.times} values={shown.network} format={rate} binary height={130} seconds={120} />
       </SimpleGrid>
     </Suspense>
@@ -120,6 +121,6 @@ function Live({ sandbox: s, base }: { sandbox: Sandbox; base: string }) {
     const seconds = all.map((m) => Date.parse(m.at) / 1000);
     const per = (of: (m: Measured) => number) => all.slice(1).map((m, i) => Math.max(0, (of(m) - of(all[i]!)) / Math.max(0.001, seconds[i + 1]! - seconds[i]!)));
     const cpu = per((m) => m.cpu_ms).map((ms) => Math.min(100, ms / 10 / (s.limits?.cpus || 1)));
-    return { times: seconds.slice(1), cpu, cpuLines: [cpu], memoryTimes: seconds, memoryLines: [all.map((m) => m.memory)], network: [per((m) => m.sent), per((m) => m.received)] };
+    return { times: seconds.slice(1), cpu, cpuLines: [cpu], memoryTimes: seconds, memoryLines: [all.map((m) => m.memory)], diskLines: [all.map((m) => m.disk ?? 0)], network: [per((m) => m.sent), per((m) => m.received)] };
   }
 }
