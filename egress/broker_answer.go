@@ -20,6 +20,9 @@ func (x *exchange) answer(res *http.Response) error {
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return x.leave(res)
 	}
+	if x.body != nil {
+		res.Body = &hostBody{res.Body, x.body}
+	}
 	if len(res.Trailer) > 0 && x.in.ProtoMajor == 1 {
 		res.Header.Del("Content-Length") // HTTP/1 sends no trailer with it
 	}

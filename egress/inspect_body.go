@@ -4,7 +4,63 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 )
+
+// guestBody is the body of a request as the guest sends it. Its Close ends a
+// Read that waits for the guest. A host may respond before it has the body, and
+// a guest that has the complete response may never send the rest: then the
+// HTTP/2 client, which waits for its last Read, would never release the
+// response.
+type guestBody struct {
+	io.Reader
+	stop func(time.Time) error // sets the time at which Read ends
+
+	mu     sync.Mutex
+	ended  bool
+	closed bool
+}
+
+func (b *guestBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.ended = true
+	}
+	return n, err
+}
+
+// Close implements io.Closer. After a body that has ended, the server already
+// reads the guest's next request, which must not fail.
+func (b *guestBody) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended || b.closed {
+		return nil
+	}
+	b.closed = true
+	return b.stop(time.Unix(1, 0))
+}
+
+func (b *guestBody) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// hostBody is the body of a host's response. Its Close also closes the body of
+// the request.
+type hostBody struct {
+	io.ReadCloser
+	request *guestBody
+}
+
+func (b *hostBody) Close() error {
+	_ = b.request.Close()
+	return b.ReadCloser.Close()
+}
 
 // outgoingBody is the body of a request that is being sent.
 type outgoingBody struct {
@@ -47,7 +103,7 @@ func (x *exchange) send(out *http.Request, sent func()) (trailer http.Header) {
 		return nil
 	}
 	out.Body = &outgoingBody{
-		Reader: out.Body, Closer: x.in.Body,
+		Reader: out.Body, Closer: x.body,
 		ended: func() {
 			for name := range trailer {
 				trailer[name] = x.in.Trailer[name]
@@ -55,7 +111,7 @@ func (x *exchange) send(out *http.Request, sent func()) (trailer http.Header) {
 			sent()
 		},
 		failed: func() {
-			x.broken.Store(true)
+			x.broken.Store(!x.body.isClosed())
 			sent()
 		},
 	}

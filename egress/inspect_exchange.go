@@ -20,6 +20,7 @@ type exchange struct {
 	in    *http.Request // as received
 	asked brig.Request
 	rule  int
+	body  *guestBody // of the request; nil: none
 
 	grants    []boundSecret
 	pairs     []swap    // basic credentials that were sent, and the original ones
@@ -77,6 +78,11 @@ func (x *exchange) end() {
 // serve sends the request, unless its secrets forbid it.
 func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	out := x.in.Clone(x.in.Context())
+	if out.Body != nil && out.Body != http.NoBody {
+		x.body = &guestBody{Reader: out.Body, stop: http.NewResponseController(w).SetReadDeadline}
+		defer func() { _ = x.body.Close() }()
+		out.Body = x.body
+	}
 	for name := range out.Header {
 		if strings.HasPrefix(name, "Proxy-") {
 			delete(out.Header, name)
@@ -107,6 +113,9 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = x.n.scheme(), x.n.authorityName(), x.n.authorityName()
 			p.Out.URL.RawQuery, p.Out.URL.ForceQuery = out.URL.RawQuery, out.URL.ForceQuery
 			p.Out.Trailer = trailer
+			if p.Out.Body != nil {
+				p.Out.Body = out.Body // the proxy's wrapper does not pass on Close
+			}
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 				if v := out.Header[name]; v != nil {
 					p.Out.Header[name] = v

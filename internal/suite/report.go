@@ -65,8 +65,9 @@ func onlyFailedBySubtest(f Failure, failures []Failure) bool {
 	}) && !ownOutput(f)
 }
 
-// longest is the maximum number of output lines to print per failure.
-const longest = 400
+// longest is the maximum number of output lines to print per failure. The
+// goroutines of a test that hangs need most of them.
+const longest = 2000
 
 // shortened removes the middle of a long output.
 func shortened(output string) string {
