@@ -152,7 +152,7 @@ func (r *Runner) passes(of *Results, s *suspect) bool {
 	skipped := func(k Skip) bool {
 		return !slices.ContainsFunc(r.results.skips, func(o Skip) bool { return o.Test == k.Test })
 	}
-	return of.failed == 0 && of.passed > 0 && !slices.ContainsFunc(of.skips, skipped)
+	return of.all.failed == 0 && of.all.passed > 0 && !slices.ContainsFunc(of.skips, skipped)
 }
 
 // add adds a failure of a rerun, which is printed and not counted again.
@@ -167,11 +167,12 @@ func (r *Runner) forgive(s *suspect) {
 	r.results.mu.Lock()
 	defer r.results.mu.Unlock()
 	n := len(s.first)
-	r.results.failed, r.results.passed = r.results.failed-n, r.results.passed+n
+	passed := Tally{passed: n, failed: -n}
+	r.results.count(s.job.Part, passed)
 	for i := range r.finished {
 		for k := range r.finished[i].Parts {
 			if p := &r.finished[i].Parts[k]; p.Name == s.job.Part && p.failed >= n {
-				p.failed, p.passed = p.failed-n, p.passed+n
+				p.Tally = p.plus(passed)
 				break
 			}
 		}

@@ -24,13 +24,17 @@ type Job struct {
 	Argv  []string // prints the events of `go test -json`
 	Dir   string
 	Env   []string // added to the environment
-	Alone bool     // no other job runs at the same time
+	Alone bool     // runs in a stage of its own
 	Waits bool     // uses little processor time, and takes no slot
 	Raced bool     // its programs have the race detector
 	// Limit is the time after which a job is stopped.
 	Limit time.Duration
 	// Again is the make command that repeats one test of this job.
 	Again string
+	// packages is the number of packages that the job tests. The jobs of the next
+	// stage start before the last of them have ended. 0: nothing runs beside the
+	// job if it is Alone.
+	packages int
 	// one returns the arguments of a job that runs one test, or a package if test is
 	// empty. If it is or returns nil, there is no second look.
 	one func(argv []string, pkg, test string) []string
@@ -42,6 +46,9 @@ type Job struct {
 
 // endTime is the time for an interrupted job to clean up after its test.
 const endTime = 30 * time.Second
+
+// runsAlone reports whether nothing may run beside the job.
+func (j *Job) runsAlone() bool { return j.Alone && j.packages == 0 }
 
 // repeat returns the command that runs one test again, or the whole job.
 func (j *Job) repeat(test string) string {
@@ -252,7 +259,7 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 		}
 		return append(argv, pkg)
 	}
-	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true, one: one, timed: timed}
+	return Job{Name: name, Part: part, Argv: append(argv, packages...), Dir: t.Root, Env: env, Limit: 40 * time.Minute, Again: again, Alone: true, packages: len(packages), one: one, timed: timed}
 }
 
 // jobLimit is the time limit of an end-to-end test at small size, several times

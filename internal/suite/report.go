@@ -40,8 +40,8 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 			fmt.Fprintf(w, "%5d  %s: failed before it passed\n", u.Failed, u.Test)
 		}
 	}
-	fmt.Fprintf(w, "\nTook %s.\n%d passed, %d failed, %d skipped\n", clock(took), res.passed, res.failed, res.skipped)
-	return res.failed == 0 && res.passed > 0
+	fmt.Fprintf(w, "\nTook %s.\n%d passed, %d failed, %d skipped\n", clock(took), res.all.passed, res.all.failed, res.all.skipped)
+	return res.all.failed == 0 && res.all.passed > 0
 }
 
 // printFailures prints each failure with its output and the command that

@@ -43,14 +43,35 @@ type Timed struct {
 	Duration time.Duration
 }
 
+// Tally counts tests by their result.
+type Tally struct{ passed, failed, skipped int }
+
+func (t Tally) plus(u Tally) Tally {
+	return Tally{t.passed + u.passed, t.failed + u.failed, t.skipped + u.skipped}
+}
+
+// minus returns the tests of t that are not in u.
+func (t Tally) minus(u Tally) Tally {
+	return Tally{t.passed - u.passed, t.failed - u.failed, t.skipped - u.skipped}
+}
+
 // Results collects the results of tests. It is safe for concurrent use.
 type Results struct {
-	mu                      sync.Mutex
-	passed, failed, skipped int
-	failures                []Failure
-	skips                   []Skip
-	tests                   []Timed         // top-level tests
-	passedTests             map[string]bool // by package and name
+	mu          sync.Mutex
+	all         Tally
+	parts       map[string]Tally
+	failures    []Failure
+	skips       []Skip
+	tests       []Timed         // top-level tests
+	passedTests map[string]bool // by package and name
+}
+
+// count adds tests of a part. The caller holds r.mu.
+func (r *Results) count(part string, n Tally) {
+	if r.parts == nil {
+		r.parts = map[string]Tally{}
+	}
+	r.all, r.parts[part] = r.all.plus(n), r.parts[part].plus(n)
 }
 
 // maxLine bounds a line of `go test -json`.
@@ -145,19 +166,19 @@ func (r *Results) end(job *Job, e event, p *packageRun, output map[string]*strin
 	defer r.mu.Unlock()
 	text := output[e.Package+" "+e.Test].String()
 	fail := func(f Failure) {
-		r.failed++
+		r.count(job.Part, Tally{failed: 1})
 		f.Part, f.Package, f.Output, f.job, f.Repeat = job.Part, e.Package, text, job, job.repeat(e.Test)
 		r.failures = append(r.failures, f)
 	}
 	switch {
 	case e.Action == "pass" && e.Test != "":
-		r.passed++
+		r.count(job.Part, Tally{passed: 1})
 		if r.passedTests == nil {
 			r.passedTests = map[string]bool{}
 		}
 		r.passedTests[e.Package+" "+e.Test] = true
 	case e.Action == "skip" && e.Test != "":
-		r.skipped++
+		r.count(job.Part, Tally{skipped: 1})
 		r.skips = append(r.skips, Skip{e.Package + " " + e.Test, reason(text)})
 	case e.Action == "fail" && e.Test != "":
 		p.failed = true
@@ -195,7 +216,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (r *Results) countUnexplained(job *Job, output string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failed++
+	r.count(job.Part, Tally{failed: 1})
 	f := Failure{Job: job.Name, Part: job.Part, Output: output, Repeat: job.repeat(""), job: job}
 	for line := range strings.Lines(output) {
 		f.never = cmp.Or(f.never, neverChance(line))
@@ -203,11 +224,15 @@ func (r *Results) countUnexplained(job *Job, output string) {
 	r.failures = append(r.failures, f)
 }
 
-// counts returns the numbers of passed, failed and skipped tests.
-func (r *Results) counts() (passed, failed, skipped int) {
+// tally returns the number of tests of a part so far, or of all parts if it is
+// empty.
+func (r *Results) tally(part string) Tally {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.passed, r.failed, r.skipped
+	if part == "" {
+		return r.all
+	}
+	return r.parts[part]
 }
 
 // reason extracts the reason from the output of a skipped test.
@@ -235,6 +260,5 @@ func (r *Runner) Failures() []Failure {
 
 // Idle reports whether no test has run.
 func (r *Runner) Idle() bool {
-	passed, failed, skipped := r.results.counts()
-	return passed+failed+skipped == 0
+	return r.results.tally("") == Tally{}
 }

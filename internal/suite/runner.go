@@ -44,6 +44,10 @@ type Runner struct {
 // processors.
 const waitingSlots = 2
 
+// packagesWithRoom is how many packages of a job may still run when the next
+// stage starts: fewer than it can run at the same time.
+const packagesWithRoom = 2
+
 // progress counts the finished packages of a running job.
 type progress struct {
 	since    time.Time
@@ -52,17 +56,17 @@ type progress struct {
 
 // Finished is a completed plan.
 type Finished struct {
-	Plan                    string
-	Parts                   []PartResult
-	Duration                time.Duration
-	passed, failed, skipped int
+	Plan     string
+	Parts    []PartResult
+	Duration time.Duration
+	Tally
 }
 
 // PartResult is the result of a part of a plan.
 type PartResult struct {
-	Name                    string
-	Duration                time.Duration // wall-clock time from the start of its first job to the end of its last
-	passed, failed, skipped int
+	Name     string
+	Duration time.Duration // wall-clock time from the start of its first job to the end of its last
+	Tally
 }
 
 // Failed reports whether a test of the plan failed.
@@ -80,17 +84,34 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	defer r.cancel()
 	stop := r.report(plan.Name)
 	out := Finished{Plan: plan.Name}
-	p0, f0, s0 := r.results.counts()
-	for _, stage := range stages(plan.Jobs) {
+	before := r.results.tally("")
+	var started []*stage
+	for _, jobs := range stages(plan.Jobs) {
+		s := &stage{part: jobs[0].Part, before: r.results.tally(jobs[0].Part), room: make(chan struct{}), ended: make(chan struct{})}
+		for _, earlier := range started {
+			if jobs[0].runsAlone() {
+				<-earlier.ended
+			} else {
+				<-earlier.room
+			}
+		}
+		started = append(started, s)
 		begin := time.Now()
-		bp, bf, bs := r.results.counts()
-		r.stage(ctx, stage)
-		ep, ef, es := r.results.counts()
-		out.add(stage[0].Part, time.Since(begin), ep-bp, ef-bf, es-bs)
+		go func() {
+			defer close(s.ended)
+			defer s.makeRoom()
+			r.stage(ctx, jobs, s)
+			s.took = time.Since(begin)
+		}()
+	}
+	for _, s := range started {
+		<-s.ended
 	}
 	stop()
-	p1, f1, s1 := r.results.counts()
-	out.Duration, out.passed, out.failed, out.skipped = time.Since(r.began), p1-p0, f1-f0, s1-s0
+	for _, s := range started {
+		out.add(s, r.results.tally(s.part))
+	}
+	out.Duration, out.Tally = time.Since(r.began), r.results.tally("").minus(before)
 	if ctx.Err() == nil {
 		r.Times.Plans[plan.Name] = out.Duration.Seconds()
 	}
@@ -98,20 +119,30 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	return out
 }
 
-// add adds the results of a stage to those of its part.
-func (f *Finished) add(part string, took time.Duration, passed, failed, skipped int) {
-	i := slices.IndexFunc(f.Parts, func(p PartResult) bool { return p.Name == part })
+// stage is a group of jobs that run concurrently.
+type stage struct {
+	part   string
+	before Tally // of the part, before the stage
+	took   time.Duration
+	// room is closed when the next stage may start, ended when all jobs have ended.
+	room, ended chan struct{}
+	once        sync.Once
+}
+
+func (s *stage) makeRoom() { s.once.Do(func() { close(s.room) }) }
+
+// add adds a stage to the results of its part.
+func (f *Finished) add(s *stage, now Tally) {
+	i := slices.IndexFunc(f.Parts, func(p PartResult) bool { return p.Name == s.part })
 	if i < 0 {
-		i = len(f.Parts)
-		f.Parts = append(f.Parts, PartResult{Name: part})
+		f.Parts = append(f.Parts, PartResult{Name: s.part, Tally: now.minus(s.before)})
+		i = len(f.Parts) - 1
 	}
-	p := &f.Parts[i]
-	p.Duration, p.passed, p.failed, p.skipped = p.Duration+took, p.passed+passed, p.failed+failed, p.skipped+skipped
+	f.Parts[i].Duration += s.took
 }
 
 // stages groups the jobs that run concurrently: adjacent jobs of one part that
-// do not need to run alone. Within a part, the jobs that must run alone come
-// last.
+// do not need a stage of their own. Within a part, the jobs that do come last.
 func stages(jobs []Job) (out [][]Job) {
 	var parts []string
 	for _, j := range jobs {
@@ -139,8 +170,8 @@ func stages(jobs []Job) (out [][]Job) {
 	return out
 }
 
-// stage runs jobs concurrently, longest first.
-func (r *Runner) stage(ctx context.Context, jobs []Job) {
+// stage runs the jobs of a stage concurrently, longest first.
+func (r *Runner) stage(ctx context.Context, jobs []Job, s *stage) {
 	jobs = slices.Clone(jobs)
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(r.Times.Jobs[b.key()], r.Times.Jobs[a.key()]) })
 	var busy, waiting []*Job
@@ -152,20 +183,20 @@ func (r *Runner) stage(ctx context.Context, jobs []Job) {
 		}
 	}
 	var work sync.WaitGroup
-	work.Go(func() { r.queue(ctx, waiting, waitingSlots) })
-	work.Go(func() { r.queue(ctx, busy, r.Slots) })
+	work.Go(func() { r.queue(ctx, waiting, waitingSlots, s) })
+	work.Go(func() { r.queue(ctx, busy, r.Slots, s) })
 	work.Wait()
 }
 
 // queue starts jobs in order, at most slots at the same time, and waits for all of them.
-func (r *Runner) queue(ctx context.Context, jobs []*Job, slots int) {
+func (r *Runner) queue(ctx context.Context, jobs []*Job, slots int, s *stage) {
 	next := make(chan *Job)
 	var work sync.WaitGroup
 	for range min(max(1, slots), len(jobs)) {
 		work.Go(func() {
 			for j := range next {
 				if ctx.Err() == nil {
-					r.job(ctx, j)
+					r.job(ctx, j, s)
 				}
 			}
 		})
@@ -180,7 +211,7 @@ func (r *Runner) queue(ctx context.Context, jobs []*Job, slots int) {
 }
 
 // job runs one job and records its duration.
-func (r *Runner) job(ctx context.Context, j *Job) {
+func (r *Runner) job(ctx context.Context, j *Job, s *stage) {
 	p := &progress{since: time.Now()}
 	j.book = r.newBook()
 	r.mu.Lock()
@@ -196,6 +227,9 @@ func (r *Runner) job(ctx context.Context, j *Job) {
 		case "pass", "fail", "skip":
 			if e.Test == "" {
 				p.packages++
+				if j.packages > 0 && p.packages >= j.packages-packagesWithRoom {
+					s.makeRoom()
+				}
 				// A package whose results come from the test cache takes no time.
 				if strings.Contains(e.Package, "/") && e.Elapsed >= minRecorded {
 					r.Times.Jobs[packageKey(cmp.Or(j.timed, j.Part), e.Package)] = e.Elapsed
@@ -216,7 +250,7 @@ func (r *Runner) job(ctx context.Context, j *Job) {
 	if ctx.Err() != nil {
 		return
 	}
-	if _, failed, _ := r.results.counts(); r.FailFast && failed > 0 {
+	if r.FailFast && r.results.tally("").failed > 0 {
 		r.cancel()
 	}
 	r.Times.Jobs[j.key()] = time.Since(p.since).Seconds()
@@ -246,7 +280,7 @@ func (r *Runner) report(plan string) (stop func()) {
 
 // line formats the progress of a plan.
 func (r *Runner) line(plan string) string {
-	passed, failed, _ := r.results.counts()
+	so := r.results.tally("")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var b strings.Builder
@@ -254,7 +288,7 @@ func (r *Runner) line(plan string) string {
 	if expected := r.Times.Plans[plan]; expected > 0 {
 		fmt.Fprintf(&b, " of about %s", clock(seconds(expected)))
 	}
-	fmt.Fprintf(&b, "] %s: %d of %d jobs, %d tests passed, %d failed", plan, r.done, r.total, passed, failed)
+	fmt.Fprintf(&b, "] %s: %d of %d jobs, %d tests passed, %d failed", plan, r.done, r.total, so.passed, so.failed)
 	var names []string
 	for name := range r.running {
 		names = append(names, name)

@@ -296,6 +296,29 @@ func TestRunSlots(t *testing.T) {
 	}
 }
 
+// TestRunBesideLastPackages checks that the next stage starts while the last packages of
+// a job still run, that a job that must be alone does not, and that each part has its own
+// tests.
+func TestRunBesideLastPackages(t *testing.T) {
+	dir := t.TempDir()
+	packages := shell("packages", `printf '%s\n' '{"Action":"pass","Package":"m/a"}'; until [ -e `+dir+`/beside ]; do sleep 0.01; done; sleep 0.2; touch `+dir+`/ended; `+passing)
+	packages.Alone, packages.packages, packages.Limit = true, 1+packagesWithRoom, 10*time.Second
+	beside := shell("beside", "touch "+dir+"/beside; "+passing)
+	alone := shell("alone", "ls "+dir+" > "+dir+"/seen; "+passing)
+	packages.Part, beside.Part, alone.Part, alone.Alone = "packages", "next", "next", true
+	r := &Runner{Out: &bytes.Buffer{}, Slots: 1, Times: newTimes()}
+	f := r.Run(t.Context(), Plan{"plan", []Job{packages, beside, alone}})
+	if f.Failed() {
+		t.Fatalf("the next stage did not begin: %+v", r.Failures())
+	}
+	if b, _ := os.ReadFile(dir + "/seen"); !strings.Contains(string(b), "ended") {
+		t.Errorf("the job that must be alone saw %q", b)
+	}
+	if len(f.Parts) != 2 || f.Parts[0].passed != 1 || f.Parts[1].passed != 2 || f.passed != 3 {
+		t.Errorf("the parts have %+v", f.Parts)
+	}
+}
+
 // TestRunWaitingJobs checks that a job that waits runs beside those that have all slots.
 func TestRunWaitingJobs(t *testing.T) {
 	dir := t.TempDir()
