@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/v1"
@@ -45,15 +43,9 @@ func (c *sandboxes) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig
 
 // Runs implements brig.Service.
 func (c *sandboxes) Runs(ctx context.Context, o brig.RunOptions) (*brig.RunPage, error) {
-	q := url.Values{}
+	q := pageQuery(o.Limit, o.Cursor)
 	for _, s := range o.Statuses {
 		q.Add("status", string(s))
-	}
-	if o.Limit != 0 {
-		q.Set("limit", strconv.Itoa(o.Limit))
-	}
-	if o.Cursor != "" {
-		q.Set("cursor", o.Cursor)
 	}
 	var out v1.Runs
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/runs", query: q}, nil, &out); err != nil {

@@ -71,20 +71,26 @@ func (c *sandboxes) Get(ctx context.Context, name string) (*brig.Sandbox, error)
 	return c.sandbox(ctx, http.MethodGet, sandboxPath(name), nil)
 }
 
+// pageQuery returns the parameters that select a page of a list.
+func pageQuery(limit int, cursor string) url.Values {
+	q := url.Values{}
+	if limit != 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	return q
+}
+
 // List implements brig.Service.
 func (c *sandboxes) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
-	q := url.Values{}
+	q := pageQuery(o.Limit, o.Cursor)
 	for k, v := range o.Labels {
 		q.Add("label", k+"="+v)
 	}
 	for _, s := range o.States {
 		q.Add("state", string(s))
-	}
-	if o.Limit != 0 {
-		q.Set("limit", strconv.Itoa(o.Limit))
-	}
-	if o.Cursor != "" {
-		q.Set("cursor", o.Cursor)
 	}
 	var out v1.Sandboxes
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/sandboxes", query: q}, nil, &out); err != nil {

@@ -72,7 +72,7 @@ func (b *messageBuffer) makeRoom(unread, n int) bool {
 		b.data, b.begin = append(b.data[:0], b.data[b.begin:]...), 0
 		return true
 	}
-	// The buffer grows by half of its size or more, unless that is beyond the budget.
+	// The buffer becomes twice as large as its content, unless that is beyond the budget.
 	size := min(2*(unread+n), maxMessage)
 	if unread+n <= freeMessages {
 		size = min(size, freeMessages)

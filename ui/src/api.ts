@@ -85,6 +85,18 @@ export async function text(path: string, signal?: AbortSignal): Promise<string> 
 
 export const get = <T>(path: string, signal?: AbortSignal) => call<T>("GET", path, undefined, signal);
 
+/** pages returns the first items of a list that the server returns in pages, at least `most` if there are as many. The result
+ * is called as in the response; `more` tells whether the list goes on. */
+export async function pages<Name extends string, T>(path: string, name: Name, most: number, signal?: AbortSignal): Promise<Record<Name, T[]> & { more: boolean }> {
+  const items: T[] = [];
+  for (let cursor = ""; ; ) {
+    const p = await get<Record<Name, T[]> & { next_cursor?: string }>(`${path}?limit=1000${cursor && `&cursor=${encodeURIComponent(cursor)}`}`, signal);
+    items.push(...p[name]);
+    if (!p.next_cursor || items.length >= most) return { [name]: items, more: !!p.next_cursor } as Record<Name, T[]> & { more: boolean };
+    cursor = p.next_cursor;
+  }
+}
+
 /** login begins a session with a key, and does not store the key. */
 export async function login(key: string): Promise<void> {
   const r = await reach("/v1/auth/session", { method: "POST", headers: { Authorization: `Bearer ${key}` } });

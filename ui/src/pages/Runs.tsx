@@ -2,7 +2,7 @@ import { Button, Code, Drawer, Group, SegmentedControl, Stack, Table, Text, Titl
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useSearchParams } from "wouter";
-import { get, path } from "../api";
+import { get, pages, path } from "../api";
 import { kindOf, labelsOf, type Operation, useLog, whatOf } from "../log";
 import { may, type Outcome, type RunSummary, type Whoami } from "../nouns";
 import { Ago, bytes, Empty, Fetched, Go, Heading, Output, State, when } from "../parts";
@@ -41,20 +41,9 @@ const says = (r: RunSummary) => r.status.replaceAll("_", " ");
 
 const mostStored = 2000;
 
-/** all returns the newest of the stored runs, from several pages. */
-async function all(signal: AbortSignal): Promise<{ runs: RunSummary[]; more: boolean }> {
-  const runs: RunSummary[] = [];
-  for (let cursor = ""; ; ) {
-    const p = await get<{ runs: RunSummary[]; next_cursor?: string }>(`/v1/runs?limit=1000${cursor && `&cursor=${path(cursor)}`}`, signal);
-    runs.push(...p.runs);
-    if (!p.next_cursor || runs.length >= mostStored) return { runs, more: !!p.next_cursor };
-    cursor = p.next_cursor;
-  }
-}
-
 /** Stored lists the runs whose results are stored. */
 function Stored({ who }: { who: Whoami }) {
-  const list = useQuery({ queryKey: ["runs"], queryFn: ({ signal }) => all(signal), refetchInterval: 8000 });
+  const list = useQuery({ queryKey: ["runs"], queryFn: ({ signal }) => pages<"runs", RunSummary>("/v1/runs", "runs", mostStored, signal), refetchInterval: 8000 });
   const [open, setOpen] = useState<RunSummary>();
   return (
     <>

@@ -1,7 +1,7 @@
 import { Badge, Group, Text, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "wouter";
-import { call, get, path } from "../api";
+import { call, pages, path } from "../api";
 import { may, type Sandbox, type Whoami } from "../nouns";
 import { Ago, bytes, Command, Empty, Fetched, Go, Heading, State, when } from "../parts";
 import { Connect } from "../snippets";
@@ -16,17 +16,6 @@ export default function Sandboxes({ who }: { who: Whoami }) {
 }
 
 const most = 5000;
-
-/** all reads the list page by page, newest first. */
-async function all(signal: AbortSignal): Promise<{ sandboxes: Sandbox[]; more: boolean }> {
-  const sandboxes: Sandbox[] = [];
-  for (let cursor = ""; ; ) {
-    const p = await get<{ sandboxes: Sandbox[]; next_cursor?: string }>(`/v1/sandboxes?limit=1000${cursor && `&cursor=${path(cursor)}`}`, signal);
-    sandboxes.push(...p.sandboxes);
-    if (!p.next_cursor || sandboxes.length >= most) return { sandboxes, more: !!p.next_cursor };
-    cursor = p.next_cursor;
-  }
-}
 
 const reason = (s: Sandbox) => (s.exit ? `${s.exit.reason.replaceAll("_", " ")}${s.exit.code ? `, exit ${s.exit.code}` : ""}` : "");
 
@@ -75,7 +64,7 @@ const columns: Column<Sandbox>[] = [
 ];
 
 function All({ who }: { who: Whoami }) {
-  const list = useQuery({ queryKey: ["sandboxes"], queryFn: ({ signal }) => all(signal), refetchInterval: (q) => ((q.state.data?.sandboxes.length ?? 0) > 1000 ? 10_000 : 2500) });
+  const list = useQuery({ queryKey: ["sandboxes"], queryFn: ({ signal }) => pages<"sandboxes", Sandbox>("/v1/sandboxes", "sandboxes", most, signal), refetchInterval: (q) => ((q.state.data?.sandboxes.length ?? 0) > 1000 ? 10_000 : 2500) });
   const member = may(who, "member");
   const act = (verb: string) => (s: Sandbox) => call("POST", `/v1/sandboxes/${path(s.name)}/${verb}`);
   return (
