@@ -3,6 +3,7 @@ package brig
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,21 +65,35 @@ type Actor struct {
 
 type actorKey struct{}
 
+// caller is the actor in a context.
+type caller struct {
+	Actor
+	counted *atomic.Bool // a check has counted the next call
+}
+
 // WithActor returns a context that carries a.
 func WithActor(ctx context.Context, a Actor) context.Context {
-	return context.WithValue(ctx, actorKey{}, a)
+	return context.WithValue(ctx, actorKey{}, caller{a, new(atomic.Bool)})
 }
 
 // ActorFrom returns the actor in ctx, or the zero Actor, which has no rights.
 func ActorFrom(ctx context.Context) Actor {
-	a, _ := ctx.Value(actorKey{}).(Actor)
-	return a
+	c, _ := ctx.Value(actorKey{}).(caller)
+	return c.Actor
+}
+
+// SetCounted records whether the next call with ctx is already counted against
+// the rate limit, and returns whether it was.
+func SetCounted(ctx context.Context, counted bool) (before bool) {
+	c, _ := ctx.Value(actorKey{}).(caller)
+	return c.counted != nil && c.counted.Swap(counted)
 }
 
 // Gate decides whether the actor in ctx may call an operation on the named
 // sandbox, before the server reads the rest of the request. It rejects exactly
 // the calls that the operation itself would reject for the same actor. A check
-// does not count against the tenant's rate limit; only the operation does.
+// counts against the tenant's rate limit, so that requests with an invalid body
+// do too; the call that follows it does not.
 type Gate interface {
 	Check(ctx context.Context, op Op, name string) error
 }

@@ -36,9 +36,7 @@ func (e *Engine) check(ctx context.Context, op brig.Op, name string) (*brig.Reco
 }
 
 // rejectOverload rejects a call before its body is read, if the call needs a
-// new sandbox in any case and the creation could not begin in time. A rejected
-// call counts against the rates of its tenant and key, like one that is
-// rejected later.
+// new sandbox in any case and the creation could not begin in time.
 func (e *Engine) rejectOverload(v *call) error {
 	if v.op != brig.OpRun && v.op != brig.OpCreate {
 		return nil
@@ -46,14 +44,10 @@ func (e *Engine) rejectOverload(v *call) error {
 	if now := e.backends.current.Load(); len(now.backends) != 1 || now.backends[e.builtinID] == nil || e.pool.hasInstance() {
 		return nil // another provider or the pool may have a sandbox for it
 	}
-	err := e.capacity.checkAdmission(v.actor.Tenant)
-	if err == nil {
-		return nil
+	if err := e.capacity.checkAdmission(v.actor.Tenant); err != nil {
+		return brig.AsError(err)
 	}
-	if over := v.account.allow(v.actor.Key, true); over != nil {
-		return over
-	}
-	return brig.AsError(err)
+	return nil
 }
 
 // Create implements brig.Service.

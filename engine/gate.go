@@ -155,7 +155,20 @@ func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
 		return brig.Errorf(brig.Unauthenticated, "the credential is for a removed tenant %q", truncate(t.Name)).WithHint("use a key of the current tenant")
 	}
 	v.limitRange, v.tenantLimits = v.account.callLimits()
-	return v.account.allow(v.actor.Key, !v.checkOnly)
+	return v.countCall(ctx)
+}
+
+// countCall counts the call against the rates of its tenant and key. A check
+// counts the call that follows it.
+func (v *call) countCall(ctx context.Context) error {
+	if brig.SetCounted(ctx, v.checkOnly) {
+		return nil
+	}
+	err := v.account.allow(v.actor.Key)
+	if err != nil {
+		brig.SetCounted(ctx, false)
+	}
+	return err
 }
 
 // findSandbox returns a sandbox of a tenant by its name, its ID, or both in the form

@@ -329,6 +329,41 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// A check before the body counts as its call, so requests with an invalid body
+// are limited, and valid ones count once.
+func TestRateOfChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newQuotaFixture(t, brig.Quota{Rate: 5}, brig.Ceilings{})
+		invalid, valid := 0, 0
+		for range 100 {
+			if err := h.Check(withRole(t, brig.Viewer), brig.OpList, ""); err == nil {
+				invalid++
+			} else {
+				wantQuota(t, "Check", err, "rate")
+			}
+		}
+		time.Sleep(time.Minute)
+		for range 100 {
+			ctx := withRole(t, brig.Viewer)
+			if h.Check(ctx, brig.OpList, "") != nil {
+				continue
+			}
+			if _, err := h.List(ctx, brig.ListOptions{}); err != nil {
+				t.Errorf("the call of an admitted check: %v", err)
+			}
+			valid++
+			// The mark is for one call.
+			if _, err := h.List(ctx, brig.ListOptions{}); err == nil {
+				valid++
+			}
+		}
+		if invalid != 10 || valid != 10 {
+			t.Errorf("%d checks and %d calls were admitted, want 10 of each", invalid, valid)
+		}
+		h.Close()
+	})
+}
+
 // Requested values and defaults stay under the tenant's limits.
 func TestTenantCeilings(t *testing.T) {
 	h := newQuotaFixture(t, brig.Quota{}, brig.Ceilings{

@@ -20,9 +20,8 @@ type bucket struct {
 }
 
 // allow counts a call, or returns an error with the time after which the next
-// call is allowed. If count is false, it only checks whether a call is allowed
-// now.
-func (a *account) allow(key string, count bool) error {
+// call is allowed.
+func (a *account) allow(key string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := a.tenant.Quota
@@ -48,7 +47,7 @@ func (a *account) allow(key string, count bool) error {
 		}
 	}
 	for _, b := range []*bucket{all, one} {
-		if b != nil && count {
+		if b != nil {
 			b.tokens--
 		}
 	}
