@@ -28,12 +28,24 @@ func newByteBudget(tenant, all int) *byteBudget {
 	return &byteBudget{tenant: tenant, all: all, byTenant: map[string]int{}}
 }
 
+// rule says which charges a budget allows.
+type rule int
+
+const (
+	ifFits rule = iota // those that fit in the budgets
+	ifRoom             // those that fit, and one that is larger than what is left of them
+	forced             // all
+)
+
 // charge charges n bytes to a tenant, and reports whether the budgets allow it.
-// If force is set, it always charges them.
-func (b *byteBudget) charge(tenant string, n int, force bool) bool {
+func (b *byteBudget) charge(tenant string, n int, allow rule) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !force && (b.byTenant[tenant]+n > b.tenant || b.held+n > b.all) {
+	more := n
+	if allow == ifRoom {
+		more = 1
+	}
+	if allow != forced && (b.byTenant[tenant]+more > b.tenant || b.held+more > b.all) {
 		return false
 	}
 	b.byTenant[tenant] += n
@@ -58,7 +70,7 @@ type tenantBudget struct {
 }
 
 // Charge implements brig.MessageBudget.
-func (b tenantBudget) Charge(n int) bool { return b.budget.charge(b.tenant, n, false) }
+func (b tenantBudget) Charge(n int) bool { return b.budget.charge(b.tenant, n, ifFits) }
 
 // Refund implements brig.MessageBudget.
 func (b tenantBudget) Refund(n int) { b.budget.refund(b.tenant, n) }

@@ -134,7 +134,7 @@ func (t *outputBuffer) reserve(n int) bool {
 	if more <= 0 {
 		return true
 	}
-	if t.chargeReleased || !t.budget.charge(t.tenant, more, false) {
+	if t.chargeReleased || !t.budget.charge(t.tenant, more, ifFits) {
 		return false
 	}
 	t.charged += more

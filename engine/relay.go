@@ -57,7 +57,8 @@ const (
 	endCheckInterval = time.Second
 	// tenantRelayBudget and totalRelayBudget are the budgets for the buffered
 	// bytes of all streams of one tenant and of the server. One part per stream
-	// is exempt.
+	// of up to relaySize is exempt. A larger one, such as a chart, may exceed
+	// what is left of the budgets.
 	tenantRelayBudget = 32 << 20
 	totalRelayBudget  = 128 << 20
 )
@@ -237,11 +238,17 @@ func (r *relay) tryReserve(cost int) bool {
 	if r.processEnded {
 		most = maxRelaySize
 	}
-	first := r.size == 0 // every stream may keep one part
+	allow := ifFits
+	switch {
+	case r.size == 0 && cost <= relaySize:
+		allow = forced // every stream makes progress
+	case r.size == 0:
+		allow = ifRoom
+	}
 	switch {
 	case r.err != nil || r.dropReason != nil:
 		return true
-	case r.size < most && r.budget.charge(r.tenant, cost, first):
+	case r.size < most && r.budget.charge(r.tenant, cost, allow):
 		return true
 	case r.processEnded:
 		r.dropReason = errSlowReader()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -110,6 +111,45 @@ func TestRelayReportsDisconnectedCaller(t *testing.T) {
 	if none, sio := newRelays().wrap("acme", brig.IO{}, nil); none != nil || sio.Stdout != nil || none.flush() != nil {
 		t.Error("there is a relay without a client")
 	}
+}
+
+// Events that are larger than the budget, such as charts, reach their callers, and
+// callers who do not read them hold one of them more than the budget.
+func TestRelayOfLargeEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := newRelays()
+		rs.tenant, rs.all = 200<<10, 300<<10
+		chart := brig.CodeEvent{Output: &brig.Rich{Data: map[string]json.RawMessage{"image/png": make(json.RawMessage, 500<<10)}}}
+		free := make(chan struct{})
+		var delivered atomic.Int32
+		var writers sync.WaitGroup
+		for i := range 20 {
+			r, on := rs.events([]string{"acme", "rival", "third"}[i%3], func(brig.CodeEvent) error {
+				<-free
+				delivered.Add(1)
+				return nil
+			}, func(error) { t.Error("it is lost") })
+			writers.Go(func() {
+				for range 3 {
+					if err := on(chart); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := r.flush(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		if most := rs.all + eventSize(chart) + relayCost; rs.held > most || rs.held < eventSize(chart) {
+			t.Errorf("%d bytes are kept, want at most %d", rs.held, most)
+		}
+		close(free)
+		writers.Wait()
+		if delivered.Load() != 60 || rs.held != 0 || len(rs.byTenant) != 0 {
+			t.Errorf("%d of 60 were delivered, %d bytes are kept", delivered.Load(), rs.held)
+		}
+	})
 }
 
 // The buffered bytes of a tenant's streams are bounded, and so are those of all
