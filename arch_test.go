@@ -55,6 +55,7 @@ var tiers = []struct {
 	{"store/contract", 2, "what every store answers alike"},
 	{"servicetest", 2, "conformance suite"},
 	{"chaos", 2, "what holds a server to its promises, from outside"},
+	{"engine/capacity", 2, "how many sandboxes are created at a time"},
 	{"engine", 3, "the one that decides"},
 	{"provider/", 3, "rooms: each one way to get a machine"},
 	{"store/", 3, "rooms: each one way to keep records"},

@@ -185,7 +185,7 @@ func (ms *machines) slotFor(ctx context.Context, v *call, s candidate, spec brig
 	if spec.Command == nil && ms.pool.hasAny(poolKeys(img.Digest, spec, w)) {
 		return none, nil
 	}
-	release, err := ms.capacity.acquire(ctx, v.actor.Tenant, v.arrived)
+	release, err := ms.capacity.Acquire(ctx, v.actor.Tenant, v.arrived)
 	if err != nil {
 		return none, err
 	}
@@ -377,7 +377,7 @@ func (ms *machines) provision(ctx context.Context, m *machine) (err error) {
 	if ms.providers.isBuiltin(m.backend) && m.releaseCreateSlot == nil { // other providers use their own processors
 		// The call has no slot yet, because another call claimed the pooled
 		// sandbox first, or because the image was pulled or examined.
-		if m.releaseCreateSlot, err = ms.capacity.acquire(ctx, m.rec.Tenant, time.Now()); err != nil {
+		if m.releaseCreateSlot, err = ms.capacity.Acquire(ctx, m.rec.Tenant, time.Now()); err != nil {
 			return err
 		}
 	}

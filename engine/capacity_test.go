@@ -10,13 +10,14 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
 )
 
 // Creations beyond the concurrency limit wait in a bounded queue, for a limited
 // time. Rejected callers get an error, at once or when the time is over, and
 // leave no record.
 func TestConcurrentCreationsAreLimited(t *testing.T) {
-	o := engine.Options{Capacity: engine.Capacity{MaxCreating: 2, MaxQueued: 3, MaxWait: 5 * time.Second}}
+	o := engine.Options{Capacity: capacity.Options{MaxCreating: 2, MaxQueued: 3, MaxWait: 5 * time.Second}}
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		goOn := make(chan struct{})
 		p.setHooks(hooks{create: func(context.Context, brig.ID) error { <-goOn; return nil }})

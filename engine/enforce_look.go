@@ -181,7 +181,7 @@ func (ms *machines) attestImage(ctx context.Context, backend *backend, digest st
 	if found := ms.attestations.get(ms.providers.attestationKey(backend, digest)); found != nil {
 		return found, nil
 	}
-	release, err := ms.capacity.acquire(ctx, "", time.Now())
+	release, err := ms.capacity.Acquire(ctx, "", time.Now())
 	if err != nil {
 		return nil, err
 	}

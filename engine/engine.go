@@ -27,6 +27,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
+	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/workspace"
 )
@@ -85,7 +86,7 @@ type Options struct {
 	// tenants cannot have rules.
 	ScreenTenant func(ctx context.Context, rules *brig.Screening, lang brig.Language, source string) error
 	// Capacity limits concurrent creations.
-	Capacity Capacity
+	Capacity capacity.Options
 	// Streams limits long-lived connections into sandboxes.
 	Streams StreamLimits
 	// Pool configures the pool of ready sandboxes; the zero value disables the
@@ -218,7 +219,7 @@ func New(ctx context.Context, o Options) *Engine {
 // newParts returns an Engine whose parts are connected.
 func newParts(ctx context.Context, o Options) *Engine {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	e := &Engine{env: &env{Options: o, ctx: ctx, cancel: end, capacity: newCapacity(o.Capacity), relays: newRelays(), messages: newByteBudget(tenantMessageBudget, totalMessageBudget)}}
+	e := &Engine{env: &env{Options: o, ctx: ctx, cancel: end, capacity: capacity.New(o.Capacity), relays: newRelays(), messages: newByteBudget(tenantMessageBudget, totalMessageBudget)}}
 	g := &gate{env: e.env}
 	e.gate = g
 	e.vault = &vault{gate: g}

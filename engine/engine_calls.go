@@ -44,7 +44,7 @@ func (e *Engine) rejectOverload(v *call) error {
 	if now := e.backends.current.Load(); len(now.backends) != 1 || now.backends[e.builtinID] == nil || e.pool.hasInstance() {
 		return nil // another provider or the pool may have a sandbox for it
 	}
-	if err := e.capacity.checkAdmission(v.actor.Tenant); err != nil {
+	if err := e.capacity.CheckAdmission(v.actor.Tenant); err != nil {
 		return brig.AsError(err)
 	}
 	return nil
@@ -202,7 +202,7 @@ func (e *Engine) deleteTenant(ctx context.Context, name string) error {
 // the server's own wiring calls it, not the API.
 func (e *Engine) Load() brig.Load {
 	l := brig.Load{Sandboxes: map[string]int{}}
-	l.Making, l.Waiting = e.capacity.load()
+	l.Making, l.Waiting = e.capacity.Load()
 	e.executionCounter.mu.Lock()
 	l.Executions = maps.Clone(e.executionCounter.executions)
 	e.executionCounter.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/capacity"
 )
 
 // env is the state that all parts of the engine share.
@@ -16,7 +17,7 @@ type env struct {
 	background sync.WaitGroup // background goroutines; Close waits for them
 
 	sandboxes        sandboxes
-	capacity         *capacity
+	capacity         *capacity.Limiter
 	backends         *backends
 	builtinID        string // the ID of Options.Provider
 	relays           *relays

@@ -127,7 +127,7 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*
 	if err != nil {
 		return nil, err
 	}
-	if err := f.capacity.checkAdmission(v.rec.Tenant); err != nil {
+	if err := f.capacity.CheckAdmission(v.rec.Tenant); err != nil {
 		return nil, err
 	}
 	copies, err := f.reserve(v, backend, spec, n)
@@ -377,7 +377,7 @@ func (f *forks) restoreAll(ctx context.Context, saver brig.Saver, o *forkOrigin,
 // and random numbers. The copy remains in the state Creating, so no other call can use
 // it yet.
 func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin, c *copied) error {
-	release, err := f.capacity.acquire(ctx, c.rec.Tenant, time.Now())
+	release, err := f.capacity.Acquire(ctx, c.rec.Tenant, time.Now())
 	if err != nil {
 		return err
 	}

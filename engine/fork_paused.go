@@ -31,7 +31,7 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 	if err := reserved.addDisk(0); err != nil { // a tenant without storage writes nothing
 		return nil, err
 	}
-	release, err := f.capacity.acquire(ctx, v.rec.Tenant, time.Now())
+	release, err := f.capacity.Acquire(ctx, v.rec.Tenant, time.Now())
 	if err != nil {
 		return nil, err
 	}

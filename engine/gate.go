@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/internal/span"
 )
 
@@ -208,7 +209,7 @@ func (v *call) checkGrant(name string) error {
 func (v *call) finish(ctx context.Context, err *error) {
 	defer v.e.calls.Done()
 	defer func() { v.report(ctx, *err) }()
-	if v.state == intentPending && errors.Is(*err, errShed) {
+	if v.state == intentPending && errors.Is(*err, capacity.ErrShed) {
 		*err = brig.AsError(*err)
 		return
 	}

@@ -22,7 +22,7 @@ func (rs *runs) healthChecks() {
 		return
 	}
 	rs.runEvery(rs.HealthCheckInterval, func() {
-		if rs.capacity.hasWaiters() || rs.capacity.checkRoom() != nil {
+		if rs.capacity.HasWaiters() || rs.capacity.CheckRoom() != nil {
 			return
 		}
 		backend := rs.providers.builtin()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
 )
 
 // blockCreations makes the provider block all creations until release is
@@ -64,7 +65,7 @@ func wantShed(t *testing.T, what string, err error) {
 // the creation could not begin in time. It admits calls of a tenant for which a
 // slot is free, and operations that need no new sandbox.
 func TestGateShedsLoad(t *testing.T) {
-	o := engine.Options{Capacity: engine.Capacity{MaxCreating: 2, MaxWait: engine.ServerMaxWait}}
+	o := engine.Options{Capacity: capacity.Options{MaxCreating: 2, MaxWait: capacity.ServerMaxWait}}
 	rival := func(t *testing.T) context.Context {
 		return brig.WithActor(t.Context(), brig.Actor{Name: "eve", Tenant: "rival", Role: brig.Operator})
 	}
@@ -103,7 +104,7 @@ func TestGateShedsLoad(t *testing.T) {
 // may request that instance.
 func TestGateAdmitsWhilePoolHasInstances(t *testing.T) {
 	o := warm(1)
-	o.Capacity = engine.Capacity{MaxCreating: 2, MaxWait: engine.ServerMaxWait}
+	o.Capacity = capacity.Options{MaxCreating: 2, MaxWait: capacity.ServerMaxWait}
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		release := blockCreations(p)
 		defer release()
@@ -118,7 +119,7 @@ func TestGateAdmitsWhilePoolHasInstances(t *testing.T) {
 
 // A call that the gate sheds counts against the tenant's rate like any other.
 func TestShedCallsCountAgainstRate(t *testing.T) {
-	o := engine.Options{Capacity: engine.Capacity{MaxCreating: 1, MaxWait: engine.ServerMaxWait, MaxTenantQueued: 1}}
+	o := engine.Options{Capacity: capacity.Options{MaxCreating: 1, MaxWait: capacity.ServerMaxWait, MaxTenantQueued: 1}}
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		release := blockCreations(p)
 		defer release()
@@ -157,7 +158,7 @@ func TestWaitCountsFromArrival(t *testing.T) {
 		{"three seconds of screening", 3 * time.Second, 3 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := engine.Options{Capacity: engine.Capacity{MaxCreating: 1, MaxWait: engine.ServerMaxWait}}
+			o := engine.Options{Capacity: capacity.Options{MaxCreating: 1, MaxWait: capacity.ServerMaxWait}}
 			screens := time.Duration(0)
 			o.Screen = func(context.Context, brig.Language, string) error { time.Sleep(screens); return nil }
 			withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {

@@ -43,7 +43,7 @@ func (p *pool) run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		p.trim()
-		for !p.e.capacity.hasWaiters() && p.e.capacity.checkRoom() == nil {
+		for !p.e.capacity.HasWaiters() && p.e.capacity.CheckRoom() == nil {
 			s := p.nextToFill()
 			if s == nil {
 				break

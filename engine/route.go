@@ -77,7 +77,7 @@ func (ps *providers) placementOptions(ctx context.Context, now *snapshot, r plac
 		o.Price = ps.rateOf(now, id).Cost(1, time.Second, memory)
 		o.Full = o.Terms.Max > 0 && m.userCount() >= o.Terms.Max
 		if ps.isBuiltin(m) && !o.Full {
-			o.Full = ps.capacity.hasWaiters() || ps.capacity.checkRoom() != nil
+			o.Full = ps.capacity.HasWaiters() || ps.capacity.CheckRoom() != nil
 		}
 		has := m.provider.Capabilities().Enforces
 		for _, a := range []brig.Area{brig.AreaIsolation, brig.AreaEgress} {

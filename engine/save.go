@@ -406,7 +406,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	defer p.dropUses(rec.ID)
 	defer endMove()
 	began := time.Now()
-	release, err := p.capacity.acquire(ctx, rec.Tenant, began)
+	release, err := p.capacity.Acquire(ctx, rec.Tenant, began)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
 )
 
 // Time in the queue is not charged. The test runs 30 short programs, whose
@@ -24,7 +25,7 @@ func TestQueueTimeIsNotCharged(t *testing.T) {
 					p := &hookedProvider{}
 					h := newFixture(t, func(o *engine.Options) {
 						p.Provider = o.Provider
-						o.Provider, o.Capacity = p, engine.Capacity{MaxCreating: 1, MaxWait: time.Hour}
+						o.Provider, o.Capacity = p, capacity.Options{MaxCreating: 1, MaxWait: time.Hour}
 					})
 					setQuota(t, h.store, quota, brig.Ceilings{})
 					if err := h.Recover(t.Context()); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/client"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
 )
 
 func (c benchCommands) overload() *cobra.Command {
@@ -109,7 +110,7 @@ type excess struct {
 func (w *workbench) overload(ctx context.Context, loadTime time.Duration, rounds int) error {
 	say, done := w.progress()
 	defer done()
-	g, err := w.newRig(ctx, engine.PoolOptions{}, func(o *engine.Options) { o.Capacity.MaxWait = engine.ServerMaxWait })
+	g, err := w.newRig(ctx, engine.PoolOptions{}, func(o *engine.Options) { o.Capacity.MaxWait = capacity.ServerMaxWait })
 	if err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (w *workbench) overload(ctx context.Context, loadTime time.Duration, rounds
 			before = after
 		}
 	}
-	r := &report{Bench: "overload", About: fmt.Sprintf("one-shots of %q without a pool, %d rounds of %v each; a call waits %v at most", benchProgram, rounds, loadTime, engine.ServerMaxWait)}
+	r := &report{Bench: "overload", About: fmt.Sprintf("one-shots of %q without a pool, %d rounds of %v each; a call waits %v at most", benchProgram, rounds, loadTime, capacity.ServerMaxWait)}
 	all.alone.row(r, "one at a time")
 	all.full.row(r, "as many as are made at once")
 	for _, x := range loads {
@@ -198,7 +199,7 @@ func (x *excess) judge(r *report) {
 	capacity := min(x.full.rate(), x.offered/float64(x.rounds))
 	unloaded := quantile(x.alone.served.values(wallOf), 0.5)
 	r.atLeast(x.name()+": of the capacity", x.rate()/capacity, 0.95)
-	r.atMost(x.name()+": p99 of the admitted, ms", millis(quantile(x.loadResult.served.values(wallOf), 0.99)), millis(engine.ServerMaxWait+3*unloaded))
+	r.atMost(x.name()+": p99 of the admitted, ms", millis(quantile(x.loadResult.served.values(wallOf), 0.99)), millis(capacity.ServerMaxWait+3*unloaded))
 }
 
 // makeCall makes one call and records the result.

@@ -19,6 +19,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/image"
 	"github.com/brig-run/brig/store/sqlite"
 )
@@ -84,7 +85,7 @@ func (w *workbench) newRig(ctx context.Context, pool engine.PoolOptions, change 
 		return nil, err
 	}
 	o := engine.Options{
-		Capacity: engine.Capacity{CheckRoom: checkMemory}, Pool: pool, Templates: templates,
+		Capacity: capacity.Options{CheckRoom: checkMemory}, Pool: pool, Templates: templates,
 		Store: g.store, Provider: g.parts.provider, Images: g.parts.images, LimitRange: cfg.bounds(), Log: log,
 	}
 	if err := cfg.openWorkspaces(ctx, g.dir, &o); err != nil {

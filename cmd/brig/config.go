@@ -15,6 +15,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/v1"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/image"
 )
 
@@ -192,8 +193,8 @@ type warm struct {
 }
 
 // capacity bounds concurrent creations of sandboxes for callers of a server.
-func (c *config) capacity() engine.Capacity {
-	return engine.Capacity{CheckRoom: checkMemory, MaxWait: cmp.Or(time.Duration(c.Start.Wait), engine.ServerMaxWait)}
+func (c *config) capacity() capacity.Options {
+	return capacity.Options{CheckRoom: checkMemory, MaxWait: cmp.Or(time.Duration(c.Start.Wait), capacity.ServerMaxWait)}
 }
 
 // defaultPool is the default number of warm sandboxes of a server.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/image"
 	"github.com/brig-run/brig/internal/hostaddr"
 	"github.com/brig-run/brig/interpreter"
@@ -105,7 +106,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 	o := engine.Options{
 		TypeScript: compiler,
 		Provider:   p.provider, Images: p.images, LimitRange: cfg.bounds(), Log: log,
-		Capacity: engine.Capacity{CheckRoom: checkMemory}, Egress: out,
+		Capacity: capacity.Options{CheckRoom: checkMemory}, Egress: out,
 		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
 	}
 	o.Require = cfg.requirement()

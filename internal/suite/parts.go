@@ -63,7 +63,7 @@ func everything() (names []string) {
 // raced lists the packages that `make test` runs with the race detector: those in which
 // many goroutines share memory. The part "packages" runs all packages with it.
 var raced = []string{
-	"./alert", "./api/...", "./client", "./api/httpapi/...", "./egress", "./engine", "./guest/...", "./observe",
+	"./alert", "./api/...", "./client", "./api/httpapi/...", "./egress", "./engine/...", "./guest/...", "./observe",
 	"./provider/docker", "./provider/gvisor", "./provider/ssh", "./remote", "./signin", "./workspace",
 }
 

@@ -1,4 +1,6 @@
-package engine
+// Package capacity bounds how many sandboxes a server creates at the same time,
+// and rejects callers whose creation could not begin in time.
+package capacity
 
 import (
 	"context"
@@ -11,9 +13,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Capacity bounds the number of sandboxes that are created concurrently. More
+// Options bound the number of sandboxes that are created concurrently. More
 // creations than the processors can handle would only delay each other.
-type Capacity struct {
+type Options struct {
 	// MaxCreating is the number of sandboxes that are created concurrently.
 	// Default 2 per processor. Up to half as many are created in addition for
 	// tenants that have no running creation, so that a tenant with slow
@@ -48,20 +50,20 @@ const (
 	slowQuantile      = 0.9
 	// maxRetryAfter is the longest RetryAfter that a rejected caller receives.
 	maxRetryAfter = 20 * time.Second
-	// capacityField is the error field of a rejection. It lets clients
+	// Field is the error field of a rejection. It lets clients
 	// recognize that the call had no effect and can be retried.
-	capacityField = "capacity"
+	Field = "capacity"
 )
 
-// errShed is joined to the error of a call that is rejected because the server
+// ErrShed is joined to the error of a call that is rejected because the server
 // is overloaded. The engine does no work for such a call and writes no audit
 // events, so that a client that calls too often does not fill the log.
-var errShed = errors.New("the server is at its capacity")
+var ErrShed = errors.New("the server is at its capacity")
 
-// capacity admits callers that need a new sandbox. It admits as many at a time
+// Limiter admits callers that need a new sandbox. It admits as many at a time
 // as there are slots, round-robin over the waiting tenants.
-type capacity struct {
-	Capacity
+type Limiter struct {
+	options Options
 
 	mu           sync.Mutex // guards the fields below
 	holders      map[*holder]bool
@@ -98,7 +100,8 @@ type waiter struct {
 	slot     *holder       // set before admitted is closed
 }
 
-func newCapacity(o Capacity) *capacity {
+// New returns a limiter that no caller uses yet.
+func New(o Options) *Limiter {
 	if o.MaxCreating == 0 {
 		o.MaxCreating = 2 * runtime.NumCPU()
 	}
@@ -111,14 +114,14 @@ func newCapacity(o Capacity) *capacity {
 	if o.MaxWait == 0 {
 		o.MaxWait = 30 * time.Second
 	}
-	return &capacity{Capacity: o, holders: map[*holder]bool{}, queues: map[string]*queue{}, mean: initialCreateTime, slowDuration: initialCreateTime}
+	return &Limiter{options: o, holders: map[*holder]bool{}, queues: map[string]*queue{}, mean: initialCreateTime, slowDuration: initialCreateTime}
 }
 
-// acquire waits until a sandbox may be created for a tenant. The wait counts
+// Acquire waits until a sandbox may be created for a tenant. The wait counts
 // from since, the arrival of the call. The caller calls release when the
 // creation has ended; further calls of release do nothing.
-func (c *capacity) acquire(ctx context.Context, tenant string, since time.Time) (release func(), err error) {
-	if err := c.checkRoom(); err != nil {
+func (c *Limiter) Acquire(ctx context.Context, tenant string, since time.Time) (release func(), err error) {
+	if err := c.CheckRoom(); err != nil {
 		return nil, err
 	}
 	w, err := c.join(tenant, since)
@@ -131,7 +134,7 @@ func (c *capacity) acquire(ctx context.Context, tenant string, since time.Time) 
 	case <-w.admitted:
 		return c.releaser(w.slot), nil
 	case <-timer.C:
-		err = brig.Errorf(brig.RateLimited, "no sandbox could be created within %v", c.MaxWait)
+		err = brig.Errorf(brig.RateLimited, "no sandbox could be created within %v", c.options.MaxWait)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
@@ -140,7 +143,7 @@ func (c *capacity) acquire(ctx context.Context, tenant string, since time.Time) 
 
 // join takes a slot, or a place in the tenant's queue if the queue is short
 // enough.
-func (c *capacity) join(tenant string, since time.Time) (*waiter, error) {
+func (c *Limiter) join(tenant string, since time.Time) (*waiter, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := &waiter{admitted: make(chan struct{})}
@@ -165,9 +168,9 @@ func (c *capacity) join(tenant string, since time.Time) (*waiter, error) {
 	return w, nil
 }
 
-// checkAdmission rejects a newly arrived call of a tenant if its creation could
+// CheckAdmission rejects a newly arrived call of a tenant if its creation could
 // not begin in time. It takes neither a slot nor a place in a queue.
-func (c *capacity) checkAdmission(tenant string) error {
+func (c *Limiter) CheckAdmission(tenant string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hasSlot(tenant) {
@@ -179,13 +182,13 @@ func (c *capacity) checkAdmission(tenant string) error {
 
 // hasSlot reports whether the next call of a tenant gets a slot at once. The caller
 // holds c.mu.
-func (c *capacity) hasSlot(tenant string) bool {
+func (c *Limiter) hasSlot(tenant string) bool {
 	l := c.queues[tenant]
 	return (l == nil || len(l.waiters) == 0) && c.canStart(tenant)
 }
 
 // queueOf returns the queue of a tenant. The caller holds c.mu.
-func (c *capacity) queueOf(tenant string, now time.Time) *queue {
+func (c *Limiter) queueOf(tenant string, now time.Time) *queue {
 	l := c.queues[tenant]
 	if l == nil {
 		l = &queue{tenant: tenant, rejectedAt: now}
@@ -196,8 +199,8 @@ func (c *capacity) queueOf(tenant string, now time.Time) *queue {
 
 // checkQueue rejects a call if the queues are full or if the call would wait
 // for longer than most. The caller holds c.mu.
-func (c *capacity) checkQueue(l *queue, most time.Duration, now time.Time) error {
-	if c.waiting < c.MaxQueued && len(l.waiters) < c.MaxTenantQueued && c.estimateStart(l, 0, now) <= most {
+func (c *Limiter) checkQueue(l *queue, most time.Duration, now time.Time) error {
+	if c.waiting < c.options.MaxQueued && len(l.waiters) < c.options.MaxTenantQueued && c.estimateStart(l, 0, now) <= most {
 		return nil
 	}
 	return c.reject(l, now, brig.Errorf(brig.RateLimited, "too many sandboxes are being created"))
@@ -205,7 +208,7 @@ func (c *capacity) checkQueue(l *queue, most time.Duration, now time.Time) error
 
 // abandon removes the waiter from its queue, unless it got a slot at the same
 // moment.
-func (c *capacity) abandon(tenant string, w *waiter, why error) (release func(), err error) {
+func (c *Limiter) abandon(tenant string, w *waiter, why error) (release func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.slot != nil {
@@ -229,7 +232,7 @@ func (c *capacity) abandon(tenant string, w *waiter, why error) (release func(),
 }
 
 // removeQueue removes a queue without waiters from the rotation.
-func (c *capacity) removeQueue(l *queue) {
+func (c *Limiter) removeQueue(l *queue) {
 	for i, other := range c.rotation {
 		if other == l {
 			c.rotation = append(c.rotation[:i], c.rotation[i+1:]...)
@@ -241,7 +244,7 @@ func (c *capacity) removeQueue(l *queue) {
 // reject rejects a caller. RetryAfter is the estimated time after which the
 // server could serve a new request within MaxWait, behind the tenant's waiting
 // callers and those that were rejected earlier. The caller holds c.mu.
-func (c *capacity) reject(l *queue, now time.Time, e *brig.Error) error {
+func (c *Limiter) reject(l *queue, now time.Time, e *brig.Error) error {
 	if pace := c.startInterval(now) * time.Duration(max(1, len(c.rotation))); pace > 0 {
 		l.rejected = max(0, l.rejected-now.Sub(l.rejectedAt).Seconds()/pace.Seconds())
 	}
@@ -250,23 +253,23 @@ func (c *capacity) reject(l *queue, now time.Time, e *brig.Error) error {
 	if retry < maxRetryAfter {
 		l.rejected++
 	}
-	e.Field, e.RetryAfter = capacityField, min(max(retry, time.Second), maxRetryAfter)
-	return errors.Join(e.WithHint("try again in %v, or have the operator give the server more processors", e.RetryAfter.Round(time.Second)), errShed)
+	e.Field, e.RetryAfter = Field, min(max(retry, time.Second), maxRetryAfter)
+	return errors.Join(e.WithHint("try again in %v, or have the operator give the server more processors", e.RetryAfter.Round(time.Second)), ErrShed)
 }
 
 // maxQueueTime returns the part of MaxWait that a caller may spend in the
 // queue. The rest is for the creation itself. Its duration is estimated as a
 // high quantile: with the average, half of the creations would end late. The
 // caller holds c.mu.
-func (c *capacity) maxQueueTime(now time.Time) time.Duration {
-	takes := max(c.slowDuration, c.startInterval(now)*time.Duration(c.MaxCreating))
-	return max(c.MaxWait-takes, c.MaxWait/2)
+func (c *Limiter) maxQueueTime(now time.Time) time.Duration {
+	takes := max(c.slowDuration, c.startInterval(now)*time.Duration(c.options.MaxCreating))
+	return max(c.options.MaxWait-takes, c.options.MaxWait/2)
 }
 
 // estimateStart estimates how long the next caller in a tenant's queue waits
 // for a slot. before is the number of further callers of the tenant that
 // precede it. The caller holds c.mu.
-func (c *capacity) estimateStart(l *queue, before int, now time.Time) time.Duration {
+func (c *Limiter) estimateStart(l *queue, before int, now time.Time) time.Duration {
 	own := len(l.waiters) + before
 	place := own + 1
 	for _, other := range c.rotation {
@@ -280,7 +283,7 @@ func (c *capacity) estimateStart(l *queue, before int, now time.Time) time.Durat
 // startInterval returns the expected time between the starts of two creations.
 // If the running creations already take longer than the average, it uses their
 // mean age. The caller holds c.mu.
-func (c *capacity) startInterval(now time.Time) time.Duration {
+func (c *Limiter) startInterval(now time.Time) time.Duration {
 	var ages time.Duration
 	for h := range c.holders {
 		ages += now.Sub(h.since)
@@ -289,14 +292,14 @@ func (c *capacity) startInterval(now time.Time) time.Duration {
 	if n := len(c.holders); n > 0 {
 		takes = max(takes, ages/time.Duration(n))
 	}
-	return takes / time.Duration(c.MaxCreating)
+	return takes / time.Duration(c.options.MaxCreating)
 }
 
 // canStart reports whether a sandbox of a tenant may be created now. Waiters
 // that may start have precedence, so the caller must have admitted them before.
 // The caller holds c.mu.
-func (c *capacity) canStart(tenant string) bool {
-	if len(c.holders) < c.MaxCreating {
+func (c *Limiter) canStart(tenant string) bool {
+	if len(c.holders) < c.options.MaxCreating {
 		return true
 	}
 	for h := range c.holders {
@@ -304,11 +307,11 @@ func (c *capacity) canStart(tenant string) bool {
 			return false
 		}
 	}
-	return len(c.holders) < c.MaxCreating+(c.MaxCreating+1)/2
+	return len(c.holders) < c.options.MaxCreating+(c.options.MaxCreating+1)/2
 }
 
 // grant gives a waiter a slot. The caller holds c.mu.
-func (c *capacity) grant(w *waiter, tenant string) {
+func (c *Limiter) grant(w *waiter, tenant string) {
 	w.slot = &holder{tenant: tenant, since: time.Now()}
 	c.holders[w.slot] = true
 	close(w.admitted)
@@ -316,7 +319,7 @@ func (c *capacity) grant(w *waiter, tenant string) {
 
 // releaser returns a function that releases a slot, once, and admits the next
 // waiters.
-func (c *capacity) releaser(h *holder) func() {
+func (c *Limiter) releaser(h *holder) func() {
 	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -333,7 +336,7 @@ func (c *capacity) releaser(h *holder) func() {
 }
 
 // recordDuration records the duration of a creation. The caller holds c.mu.
-func (c *capacity) recordDuration(d time.Duration) {
+func (c *Limiter) recordDuration(d time.Duration) {
 	c.mean += time.Duration(createTimeWeight * float64(d-c.mean))
 	if len(c.recent) < createTimeSamples {
 		c.recent = append(c.recent, d)
@@ -346,7 +349,7 @@ func (c *capacity) recordDuration(d time.Duration) {
 }
 
 // admit grants slots to eligible waiters, round-robin. The caller holds c.mu.
-func (c *capacity) admit() {
+func (c *Limiter) admit() {
 	for {
 		next := slices.IndexFunc(c.rotation, func(l *queue) bool { return c.canStart(l.tenant) })
 		if next < 0 {
@@ -365,7 +368,7 @@ func (c *capacity) admit() {
 
 // pruneQueues drops empty queues that have rejected no caller for a while, so
 // that the queues of former tenants do not accumulate. The caller holds c.mu.
-func (c *capacity) pruneQueues() {
+func (c *Limiter) pruneQueues() {
 	for name, l := range c.queues {
 		if len(l.waiters) == 0 && time.Since(l.rejectedAt) > maxRetryAfter {
 			delete(c.queues, name)
@@ -373,25 +376,25 @@ func (c *capacity) pruneQueues() {
 	}
 }
 
-// checkRoom returns an error if the server has no capacity for another sandbox.
-func (c *capacity) checkRoom() error {
-	if c.CheckRoom == nil {
+// CheckRoom returns an error if the server has no capacity for another sandbox.
+func (c *Limiter) CheckRoom() error {
+	if c.options.CheckRoom == nil {
 		return nil
 	}
-	return c.CheckRoom()
+	return c.options.CheckRoom()
 }
 
-// load returns the number of running creations and the number of waiting
+// Load returns the number of running creations and the number of waiting
 // callers.
-func (c *capacity) load() (making, waiting int) {
+func (c *Limiter) Load() (making, waiting int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.holders), c.waiting
 }
 
-// hasWaiters reports whether callers wait. Background creations for the pool
+// HasWaiters reports whether callers wait. Background creations for the pool
 // must not compete with them.
-func (c *capacity) hasWaiters() bool {
-	_, waiting := c.load()
+func (c *Limiter) HasWaiters() bool {
+	_, waiting := c.Load()
 	return waiting > 0
 }

@@ -1,4 +1,4 @@
-package engine
+package capacity
 
 import (
 	"context"
@@ -29,12 +29,12 @@ type load struct {
 
 // drive makes calls at a fixed pace for the time lasts. Each call holds its
 // slot for the time takes.
-func (l *load) drive(c *capacity, lasts, takes time.Duration, calls *sync.WaitGroup) {
+func (l *load) drive(c *Limiter, lasts, takes time.Duration, calls *sync.WaitGroup) {
 	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(l.every) {
 		l.asked++
 		calls.Go(func() {
 			begin := time.Now()
-			release, err := c.acquire(context.Background(), l.tenant, time.Now())
+			release, err := c.Acquire(context.Background(), l.tenant, time.Now())
 			waited := time.Since(begin)
 			l.mu.Lock()
 			apiErr := brig.AsError(err)
@@ -42,7 +42,7 @@ func (l *load) drive(c *capacity, lasts, takes time.Duration, calls *sync.WaitGr
 			case err == nil:
 				l.begun++
 				l.waits = append(l.waits, waited)
-			case apiErr.Kind == brig.RateLimited && apiErr.Field == capacityField && errors.Is(err, errShed):
+			case apiErr.Kind == brig.RateLimited && apiErr.Field == Field && errors.Is(err, ErrShed):
 				l.refused = append(l.refused, waited)
 				l.retries = append(l.retries, apiErr.RetryAfter)
 			default:
@@ -78,7 +78,7 @@ func TestOverloadIsShed(t *testing.T) {
 		for _, wait := range []time.Duration{2 * time.Second, time.Hour} {
 			t.Run(fmt.Sprintf("%d times the capacity, wait %v", times, wait), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					c := newCapacity(Capacity{MaxCreating: 2, MaxWait: wait, MaxTenantQueued: 100_000, MaxQueued: 100_000})
+					c := New(Options{MaxCreating: 2, MaxWait: wait, MaxTenantQueued: 100_000, MaxQueued: 100_000})
 					l := &load{tenant: "acme", every: time.Second / time.Duration(capable*times)}
 					var calls sync.WaitGroup
 					begin := time.Now()
@@ -121,7 +121,7 @@ func TestOverloadIsShed(t *testing.T) {
 					if times > 1 && longestOf(l.retries) <= time.Second {
 						t.Errorf("all were told to come back after %v", longestOf(l.retries))
 					}
-					making, waiting := c.load()
+					making, waiting := c.Load()
 					if making+waiting > 0 {
 						t.Errorf("%d slots are taken and %d wait in the end", making, waiting)
 					}
@@ -149,7 +149,7 @@ func TestOverloadIsFairAcrossTenants(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := newCapacity(Capacity{MaxCreating: 2, MaxWait: ServerMaxWait})
+				all := New(Options{MaxCreating: 2, MaxWait: ServerMaxWait})
 				flood := &load{tenant: "flood", every: 5 * time.Millisecond}
 				second := &load{tenant: c.second, every: c.every}
 				var calls, drivers sync.WaitGroup
@@ -172,9 +172,9 @@ func TestOverloadIsFairAcrossTenants(t *testing.T) {
 // rejected at once.
 func TestRetryAfterIsHonored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCapacity(Capacity{MaxCreating: 2, MaxWait: ServerMaxWait})
+		c := New(Options{MaxCreating: 2, MaxWait: ServerMaxWait})
 		for range 50 { // learn the duration of a creation
-			release, err := c.acquire(context.Background(), "acme", time.Now())
+			release, err := c.Acquire(context.Background(), "acme", time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestRetryAfterIsHonored(t *testing.T) {
 		for range 200 { // ten seconds of work at once
 			calls.Go(func() {
 				for n := 0; ; n++ {
-					release, err := c.acquire(context.Background(), "acme", time.Now())
+					release, err := c.Acquire(context.Background(), "acme", time.Now())
 					if err == nil {
 						time.Sleep(100 * time.Millisecond)
 						release()
@@ -214,10 +214,10 @@ func TestRetryAfterIsHonored(t *testing.T) {
 // is the first tenant itself, which waits.
 func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCapacity(Capacity{MaxCreating: 4, MaxWait: ServerMaxWait})
+		c := New(Options{MaxCreating: 4, MaxWait: ServerMaxWait})
 		var slow []func()
 		for range 4 {
-			release, err := c.acquire(t.Context(), "acme", time.Now())
+			release, err := c.Acquire(t.Context(), "acme", time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +225,7 @@ func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 		}
 		waits := func(tenant string) (release func(), waited time.Duration) {
 			begin := time.Now()
-			release, err := c.acquire(t.Context(), tenant, time.Now())
+			release, err := c.Acquire(t.Context(), tenant, time.Now())
 			if err != nil {
 				return func() {}, time.Since(begin)
 			}
@@ -233,7 +233,7 @@ func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 		}
 		for range 10 { // one after another, each in the slot reserved for its tenant
 			release, waited := waits("rival")
-			if making, _ := c.load(); waited > 0 || making != 5 {
+			if making, _ := c.Load(); waited > 0 || making != 5 {
 				t.Fatalf("another tenant's call waited %v, %d are made", waited, making)
 			}
 			release()
@@ -243,14 +243,14 @@ func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 		}
 		rival, _ := waits("rival")
 		other, waited := waits("other")
-		if making, _ := c.load(); waited > 0 || making != 6 {
+		if making, _ := c.Load(); waited > 0 || making != 6 {
 			t.Errorf("a third tenant's call waited %v, %d are made", waited, making)
 		}
 		// The additional slots are limited too, and a free one goes to a
 		// waiting tenant.
 		begun := make(chan struct{})
 		go func() {
-			release, err := c.acquire(t.Context(), "fourth", time.Now())
+			release, err := c.Acquire(t.Context(), "fourth", time.Now())
 			if err != nil {
 				t.Error(err)
 				return
@@ -259,7 +259,7 @@ func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 			release()
 		}()
 		synctest.Wait()
-		if making, waiting := c.load(); making != 6 || waiting != 1 {
+		if making, waiting := c.Load(); making != 6 || waiting != 1 {
 			t.Errorf("%d are made and %d wait", making, waiting)
 		}
 		rival()
@@ -267,7 +267,7 @@ func TestSlowCreationsDoNotDelayOtherTenants(t *testing.T) {
 		for _, release := range append(slow, other) {
 			release()
 		}
-		if making, waiting := c.load(); making+waiting > 0 {
+		if making, waiting := c.Load(); making+waiting > 0 {
 			t.Errorf("%d slots are taken and %d wait in the end", making, waiting)
 		}
 	})
@@ -281,14 +281,14 @@ func TestSlowCreationsEndWithinWait(t *testing.T) {
 	for _, byMean := range []bool{false, true} {
 		t.Run(fmt.Sprintf("by the mean: %v", byMean), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCapacity(Capacity{MaxCreating: 2, MaxWait: ServerMaxWait})
+				c := New(Options{MaxCreating: 2, MaxWait: ServerMaxWait})
 				var mu sync.Mutex // guards the fields below
 				begun, late := 0, 0
 				var calls sync.WaitGroup
 				for range 3000 { // ten times the capacity
 					calls.Go(func() {
 						begin := time.Now()
-						release, err := c.acquire(t.Context(), "acme", begin)
+						release, err := c.Acquire(t.Context(), "acme", begin)
 						if err != nil {
 							return
 						}
@@ -301,7 +301,7 @@ func TestSlowCreationsEndWithinWait(t *testing.T) {
 						mu.Unlock()
 						time.Sleep(takes)
 						mu.Lock()
-						if time.Since(begin) > c.MaxWait {
+						if time.Since(begin) > c.options.MaxWait {
 							late++
 						}
 						mu.Unlock()
