@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/brig-run/brig"
+)
+
+// recoverPaused checks whether a paused sandbox has an instance, since a server
+// may have died after a restore and before recording it. If so, it records that
+// the sandbox runs.
+func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running bool, err error) {
+	if keptOnly(rec) { // the server may have died after it recorded the pause
+		p.endKeptExecs(ctx, rec)
+	}
+	in, err := p.providers.recoverInstance(ctx, rec)
+	if brig.KindOf(err) == brig.NotFound || err == nil && hasEnded(in) {
+		return false, p.trackPaused(ctx, rec)
+	}
+	if err != nil {
+		return false, err
+	}
+	if rec.Copied || keptOnly(rec) {
+		// Its identity and its random numbers may not have been renewed, or its start
+		// command may not have run. The save exists until then.
+		if err := in.Stop(ctx, 0, brig.Saved); err != nil {
+			return false, err
+		}
+		return false, p.trackPaused(ctx, rec)
+	}
+	a, err := p.account(ctx, rec.Tenant)
+	if err != nil {
+		return false, err
+	}
+	limitRange, _ := a.callLimits()
+	now := p.Now().UTC()
+	out, err := p.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
+		r.State, r.Expires = brig.Running, leaseAfterPause(r, now, limitRange.MaxLife)
+		r.PausedFor += now.Sub(r.Pause.At)
+		r.Pause, r.SaveKey = nil, nil
+		return nil
+	}, p.resumedByUse(ctx))
+	if err == nil {
+		*rec = *out
+	}
+	return true, err
+}
+
+// recoverSave records that a sandbox is paused, if its server died after the
+// save.
+func (p *pauses) recoverSave(ctx context.Context, rec *brig.Record) error {
+	p.lifecycle.detachInstance(rec.ID) // releases its reservation as a running sandbox
+	saver, _, err := p.providers.saverOf(rec)
+	if err != nil {
+		return err
+	}
+	_, err = p.recordSave(ctx, saver, rec, nil)
+	return err
+}
+
+// recordSave records that a sandbox is paused whose instance ended with a save.
+func (p *pauses) recordSave(ctx context.Context, saver brig.Saver, rec *brig.Record, events eventsOf) (*brig.Record, error) {
+	save, err := saver.GetSave(ctx, saveOf(rec.ID))
+	if err != nil {
+		return nil, err
+	}
+	return p.recordPause(ctx, rec, save, events)
+}
+
+// removeStaleSave removes the save of a sandbox that runs or has ended. A server
+// may have died after it resumed or ended the sandbox.
+func (p *pauses) removeStaleSave(ctx context.Context, rec *brig.Record) {
+	saver, _, err := p.providers.saverOf(rec)
+	if err != nil {
+		return // without a Saver there is no save
+	}
+	if err := saver.RemoveSave(ctx, saveOf(rec.ID)); err != nil {
+		p.Log.WarnContext(ctx, "failed to remove the save of a sandbox that is not paused", "sandbox", rec.ID, "err", err)
+	}
+}
