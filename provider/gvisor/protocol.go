@@ -122,10 +122,15 @@ func (l layout) call(ctx context.Context, r request, fds ...int) (a answer, err 
 		return a, fmt.Errorf("decode shim's answer: %w", err)
 	}
 	if a.Error != "" {
-		return a, fmt.Errorf("shim: %s", a.Error)
+		return a, fmt.Errorf("shim: %w", shimError(a.Error))
 	}
 	return a, nil
 }
+
+// shimError is an error that a shim reports.
+type shimError string
+
+func (e shimError) Error() string { return string(e) }
 
 // dialAgent asks the shim for a connection to the agent.
 func (l layout) dialAgent(ctx context.Context) (net.Conn, error) {

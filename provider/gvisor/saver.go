@@ -170,6 +170,11 @@ func (i *instance) save(ctx context.Context, o saveOrder) error {
 		if e := layerError(err); e != nil {
 			return e
 		}
+		if _, reported := errors.AsType[shimError](err); !reported {
+			// The save may complete, or the sandbox may have ended.
+			return brig.Errorf(brig.Unavailable, "the connection to the sandbox was lost during its save").
+				WithHint("look at the state of the sandbox, and try again").Because(err)
+		}
 		return brig.Errorf(brig.FailedPrecondition, "gVisor could not save the sandbox, which continues to run").
 			WithHint("the server's log has the cause").Because(err)
 	}
