@@ -241,7 +241,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 		interpreters: e.interpreters,
 		packs:        &packs{gate: g, vault: e.vault, providers: e.providers, waiting: map[brig.ID]packJob{}},
 	}
-	e.lifecycle.resumePaused, e.lifecycle.pauseExpired = e.pauses.resumePaused, e.pauses.pauseExpired
+	e.lifecycle.resumePaused, e.lifecycle.pauseExpired, e.lifecycle.recordLateSave = e.pauses.resumePaused, e.pauses.pauseExpired, e.pauses.recordLateSave
 	e.lifecycle.pauseIdle = e.pauses.pauseIdle
 	e.machines = &machines{
 		gate: g, vault: e.vault, images: e.images, network: e.network, providers: e.providers, workspaces: e.workspaces,

@@ -109,3 +109,8 @@ func (e *Engine) Relayed() int {
 // CountRefusals fetches the refused requests of each sandbox, as the engine
 // does each minute.
 func (e *Engine) CountRefusals() { e.countRefusals() }
+
+// StopFor ends a sandbox for a reason, as the engine does without a caller.
+func (e *Engine) StopFor(ctx context.Context, rec *brig.Record, why brig.ExitReason) (*brig.Sandbox, error) {
+	return e.stopInstance(ctx, rec, 0, why)
+}

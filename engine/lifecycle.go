@@ -24,6 +24,9 @@ type lifecycle struct {
 	resumePaused func(ctx context.Context, rec *brig.Record) (again bool, err error)
 	// pauseExpired pauses a sandbox whose lease has ended.
 	pauseExpired func(ctx context.Context, rec *brig.Record) error
+	// recordLateSave records that a sandbox is paused whose instance has ended with a
+	// save while it was attached.
+	recordLateSave func(ctx context.Context, tenant string, id brig.ID, in brig.Instance) error
 	// pauseIdle pauses a sandbox that is idle.
 	pauseIdle func(ctx context.Context, rec *brig.Record, s *idlePauser) error
 }
@@ -141,6 +144,11 @@ func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in
 		if r.Exit != nil && !r.Exit.At.IsZero() {
 			r.Ended = r.Exit.At
 		}
+		if r.Exit != nil && r.Exit.Reason == brig.Saved { // it was stopped during a pause
+			exit := *r.Exit
+			exit.Reason = brig.Stopped
+			r.Exit = &exit
+		}
 		return nil
 	}, func(r *brig.Record) []brig.Event { return []brig.Event{l.endedEvent(r)} })
 	failpoint.Hit("settle.recorded")
@@ -203,7 +211,11 @@ func (l *lifecycle) adopt(r *brig.Record, backend *backend, in brig.Instance) {
 		case <-in.Done():
 			ctx, cancel := detachedContext(l.ctx)
 			defer cancel()
-			if _, err := l.recordEnd(ctx, tenant, id, in); err != nil && brig.KindOf(err) != brig.NotFound {
+			_, err := l.recordEnd(ctx, tenant, id, in)
+			if exit := in.Exit(); err == nil && exit != nil && exit.Reason == brig.Saved {
+				err = l.recordLateSave(ctx, tenant, id, in)
+			}
+			if err != nil && brig.KindOf(err) != brig.NotFound {
 				l.Log.Error("failed to record the end of a sandbox", "sandbox", id, "err", err)
 			}
 		}

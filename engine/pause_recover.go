@@ -58,6 +58,26 @@ func (p *pauses) recoverSave(ctx context.Context, rec *brig.Record) error {
 	return err
 }
 
+// recordLateSave records that a sandbox is paused whose attached instance has ended with
+// a save: the pause that ordered the save was one of an earlier server, or has lost the
+// connection to the instance.
+func (p *pauses) recordLateSave(ctx context.Context, tenant string, id brig.ID, in brig.Instance) error {
+	endMove, err := p.usesOf(id).startMove(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.dropUses(id)
+	defer endMove()
+	if p.instance(id) != in {
+		return nil
+	}
+	rec, err := p.Store.Get(ctx, tenant, string(id))
+	if err != nil || rec.State != brig.Running {
+		return err
+	}
+	return p.recoverSave(ctx, rec)
+}
+
 // recordSave records that a sandbox is paused whose instance ended with a save.
 func (p *pauses) recordSave(ctx context.Context, saver brig.Saver, rec *brig.Record, events eventsOf) (*brig.Record, error) {
 	save, err := saver.GetSave(ctx, saveOf(rec.ID))

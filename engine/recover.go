@@ -136,7 +136,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	if exit := in.Exit(); hasEnded(in) && exit.Reason == brig.Saved {
+	if exit := in.Exit(); hasEnded(in) && exit.Reason == brig.Saved && r.State != brig.Stopping {
 		return true, e.recoverSave(ctx, r)
 	}
 	e.removeStaleSave(ctx, r)

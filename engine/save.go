@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,6 +127,11 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *bac
 		return nil, err
 	}
 	defer place.release() // the record's own reservation replaces it
+	restoreLease, err := p.holdLease(ctx, rec, in)
+	if err != nil {
+		return nil, p.lifecycle.explainLoss(ctx, rec, in, err)
+	}
+	defer restoreLease()
 	if o.FilesOnly {
 		err = p.prepareFilesSave(ctx, rec, in, events != nil)
 	} else {
@@ -144,6 +150,26 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *bac
 		return p.recordPause(ctx, rec, save, events)
 	}
 	return p.handleFailedSave(ctx, saver, backend, rec, in, err, events)
+}
+
+// holdLease keeps the lease of an instance from ending during a save. The caller calls
+// restore at the end of the pause, which does nothing if the instance has ended.
+func (p *pauses) holdLease(ctx context.Context, rec *brig.Record, in brig.Instance) (restore func(), err error) {
+	end, needed := rec.Expires.Add(saveAllowance(rec.Spec)), p.Now().Add(saveTimeout)
+	if !end.Before(needed) {
+		return func() {}, nil
+	}
+	if err := in.Extend(ctx, needed); err != nil {
+		return nil, err
+	}
+	return func() {
+		if hasEnded(in) {
+			return
+		}
+		if err := in.Extend(ctx, end); err != nil && !hasEnded(in) {
+			p.Log.WarnContext(ctx, "failed to restore the lease of a sandbox", "sandbox", rec.ID, "err", err)
+		}
+	}, nil
 }
 
 // beginSave prevents calls from using a sandbox until endMove is called. It
@@ -271,8 +297,8 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 		return nil
 	}, events.orNone())
 	failpoint.Hit("pause.recorded")
-	if err != nil {
-		return nil, err
+	if err != nil || rec.State != brig.Paused { // a stop may have been recorded meanwhile
+		return rec, err
 	}
 	if save.FilesOnly {
 		p.endKeptExecs(ctx, rec)
@@ -298,6 +324,8 @@ type attachment struct {
 	// cleanly. No code was running in its contexts then, so none is
 	// interrupted.
 	continued bool
+	// counted is set if the backend's users include the instance.
+	counted bool
 	// copied is set for a copy of an instance, which needs an identity and random
 	// numbers of its own.
 	copied bool
@@ -316,7 +344,9 @@ func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend
 			return err
 		}
 	}
-	backend.retain()
+	if !how.counted {
+		backend.retain()
+	}
 	p.lifecycle.adopt(rec, backend, in)
 	if err := p.network.openEgress(ctx, rec, in); err != nil {
 		p.Log.WarnContext(ctx, "failed to open the network of a sandbox", "sandbox", rec.ID, "err", err)
@@ -396,15 +426,20 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	if err != nil {
 		return nil, err
 	}
-	endMove, users, err := p.usesOf(rec.ID).beginMove(ctx, cleanupTimeout)
+	uses := p.usesOf(rec.ID)
+	endMove, err := uses.startMove(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if users > 0 {
-		return nil, fmt.Errorf("resume %s: %d calls use it", rec.ID, users)
-	}
 	defer p.dropUses(rec.ID)
 	defer endMove()
+	// Another call may have resumed it, and may use it now.
+	if rec, err = p.Store.Get(ctx, rec.Tenant, string(rec.ID)); err != nil || rec.State != brig.Paused {
+		return rec, err
+	}
+	if users, err := uses.endUses(ctx, cleanupTimeout); err != nil || users > 0 {
+		return nil, cmp.Or(err, fmt.Errorf("resume %s: %d calls use it", rec.ID, users))
+	}
 	began := time.Now()
 	release, err := p.capacity.Acquire(ctx, rec.Tenant, began)
 	if err != nil {
@@ -424,12 +459,17 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	if err := checkLife(rec, p.Now(), limitRange.MaxLife); err != nil {
 		return nil, err
 	}
+	if err := backend.acquire(p.backends.current.Load().terms[backend.id].Max); err != nil {
+		return nil, err
+	}
 	reservation, err := a.reserveResumed(rec.Spec, rec.Pause.Bytes)
 	if err != nil {
+		p.releaseBackend(backend)
 		return nil, err
 	}
 	carried, err := p.programs.reserveCarried(a, rec, rec.Pause.Executions, rec.Copied)
 	if err != nil {
+		p.releaseBackend(backend)
 		reservation.release()
 		return nil, err
 	}
@@ -437,6 +477,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	in, now, err := p.restore(ctx, saver, backend, rec, limitRange.MaxLife, release, events)
 	p.reportCreation(rec.Provider, brig.MadeCaller, began, err)
 	if err != nil {
+		p.releaseBackend(backend)
 		reservation.release()
 		cancelAll(carried)
 		return nil, err
@@ -444,7 +485,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	p.holdCarried(rec.ID, carried)
 	p.sandboxes.get(rec.ID).reservation.release() // the pause's reservation
 	p.track(rec.ID, reservation)
-	how := attachment{continued: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor, booted: keptOnly(rec)}
+	how := attachment{continued: true, counted: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor, booted: keptOnly(rec)}
 	if err := p.continueInstance(ctx, now, backend, in, how); err != nil {
 		return nil, err
 	}
@@ -498,6 +539,7 @@ func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *backend
 		}
 	}
 	if err == nil && rec.Copied {
+		release()
 		if err = runRestored(ctx, rec, in); err != nil {
 			err = errors.Join(err, p.pauseAgain(ctx, rec, in))
 		}

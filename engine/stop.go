@@ -37,7 +37,7 @@ func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace ti
 		return nil, err
 	}
 	defer leave()
-	if rec.State == brig.Ended {
+	if rec.State == brig.Ended || rec.State == brig.Paused {
 		return &rec.Sandbox, nil
 	}
 	in := l.instance(rec.ID)
@@ -78,7 +78,8 @@ func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace ti
 // enterLatest waits for a pause or resume in progress and returns the updated
 // record, so that the caller can end the sandbox. No pause or resume starts
 // until leave is called. If the sandbox is paused, enterLatest ends it with the
-// reason why.
+// reason why, if a caller requested that. An automatic end does not apply to a
+// sandbox that was paused meanwhile, which uses neither its lease nor its tenant's time.
 func (l *lifecycle) enterLatest(ctx context.Context, rec *brig.Record, why brig.ExitReason) (leave func(), _ *brig.Record, err error) {
 	if rec.State != brig.Running && rec.State != brig.Paused {
 		return func() {}, rec, nil
@@ -98,6 +99,9 @@ func (l *lifecycle) enterLatest(ctx context.Context, rec *brig.Record, why brig.
 			return func() {}, now, err
 		}
 		leave()
+		if why != brig.Stopped && why != brig.Killed {
+			return func() {}, now, nil
+		}
 		if rec, err = l.endPaused(ctx, now, why); err != nil {
 			return nil, nil, err
 		}

@@ -131,10 +131,31 @@ const passiveTime = 5 * time.Second
 // ends. No call can enter until end is called. It returns the number of calls
 // that still use the instance, which is 0 on success.
 func (g *useGate) beginMove(ctx context.Context, patience time.Duration) (end func(), users int, err error) {
-	if err := g.lockUnmoved(ctx); err != nil {
+	end, err = g.startMove(ctx)
+	if err != nil {
 		return nil, 0, err
 	}
-	end = g.move()
+	if users, err = g.endUses(ctx, patience); err != nil || users > 0 {
+		end()
+		return nil, users, err
+	}
+	return end, 0, nil
+}
+
+// startMove is the first part of beginMove: no call can enter until end is called, and
+// those that use the instance continue.
+func (g *useGate) startMove(ctx context.Context) (end func(), err error) {
+	if err := g.lockUnmoved(ctx); err != nil {
+		return nil, err
+	}
+	defer g.mu.Unlock()
+	return g.move(), nil
+}
+
+// endUses is the second part of beginMove: it waits until no call uses the instance, and
+// returns the number of those that still do.
+func (g *useGate) endUses(ctx context.Context, patience time.Duration) (users int, err error) {
+	g.mu.Lock()
 	defer g.mu.Unlock()
 	users, err = g.awaitUsers(ctx, patience, func() int { return g.users - len(g.passive) })
 	if err == nil && users <= 0 {
@@ -146,13 +167,7 @@ func (g *useGate) beginMove(ctx context.Context, patience time.Duration) (end fu
 		g.mu.Lock()
 		users, err = g.awaitUsers(ctx, passiveTime, func() int { return g.users })
 	}
-	if err == nil && users <= 0 {
-		return end, 0, nil
-	}
-	g.mu.Unlock()
-	end()
-	g.mu.Lock()
-	return nil, users, err
+	return max(users, 0), err
 }
 
 // beginUnused is like beginMove, but it waits for no call and ends none: it returns
