@@ -107,6 +107,53 @@ func wantState(t *testing.T, ctx context.Context, svc brig.Service, name, contex
 	}
 }
 
+// TestLateSave verifies that a sandbox is paused whose save completes when no pause waits
+// for it: the server that ordered it was killed meanwhile, or the shim was killed before
+// it answered.
+//
+//suite:part crash
+//suite:full
+func TestLateSave(t *testing.T) {
+	c := startCrashingServer(t, "pool: {size: -1}\n")
+	for point, action := range map[string]string{"save.written": "sleep(10s)", "save.sealed": "crash"} {
+		t.Run(point, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+			defer cancel()
+			svc, box, cx := c.withVariable(t, ctx, true)
+			c.arm(point + "=" + action)
+			paused := make(chan struct{})
+			go func() {
+				defer close(paused)
+				_, _ = svc.Pause(ctx, "one", brig.PauseOptions{})
+			}()
+			if action == "crash" {
+				<-paused
+				c.arm("")
+			} else {
+				svc = c.restart(t, point) // while the shim still saves
+				<-paused
+			}
+			for {
+				now, err := svc.Get(ctx, "one")
+				if err != nil {
+					t.Fatalf("it is never paused: %v", err)
+				}
+				if now.State == brig.Paused {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			wantPausedOnHost(t, c.dir, box.ID)
+			wantState(t, ctx, svc, "one", cx.ID, false)
+			if err := svc.Remove(ctx, "one"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	c.srv.kill()
+	checkNoHostTraces(t, c.dir)
+}
+
 // crashPause crashes a process at one failpoint.
 func (c *crashingServer) crashPause(t *testing.T, point string, o brig.PauseOptions) {
 	parked := strings.HasPrefix(point, "park.")
