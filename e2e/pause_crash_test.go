@@ -111,8 +111,7 @@ func wantState(t *testing.T, ctx context.Context, svc brig.Service, name, contex
 // for it: the server that ordered it was killed meanwhile, or the shim was killed before
 // it answered.
 //
-//suite:part crash
-//suite:full
+//suite:part crash full
 func TestLateSave(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\n")
 	for point, action := range map[string]string{"save.written": "sleep(10s)", "save.sealed": "crash"} {
