@@ -35,7 +35,7 @@ type Quota struct {
 	Outputs int64
 
 	// Rate is the allowed number of calls per second for the tenant, and
-	// RatePerKey for each of its keys. The burst size is two seconds' worth of
+	// RatePerKey for each of its keys and persons. The burst size is two seconds' worth of
 	// calls.
 	Rate, RatePerKey float64
 }

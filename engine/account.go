@@ -33,7 +33,7 @@ type account struct {
 	spent        brig.Spent              // usage of today
 	unflushed    map[usageKey]brig.Spent // usage since the last flush
 	labels       map[usageKey]bool       // labels that have a usage line today
-	buckets      map[string]*bucket      // rate limits of calls, by key ID; "" is the tenant's own
+	buckets      map[caller]*bucket      // rate limits of calls; the empty caller is the tenant as a whole
 	endedCount   int                     // sandboxes that ended since the last trim (keep.go)
 }
 
@@ -94,7 +94,7 @@ func (g *gate) loadAccount(ctx context.Context, tenant string) (*account, error)
 	}
 	a := &account{
 		now: g.Now, records: newCtxMutex(), workspaces: newCtxMutex(), tenant: *t, limitRange: g.LimitRange.Within(t.Ceilings), reservations: map[*reservation]bool{}, today: today,
-		unflushed: map[usageKey]brig.Spent{}, labels: map[usageKey]bool{}, buckets: map[string]*bucket{},
+		unflushed: map[usageKey]brig.Spent{}, labels: map[usageKey]bool{}, buckets: map[caller]*bucket{},
 	}
 	for _, l := range lines {
 		if l.Label == "" {

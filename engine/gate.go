@@ -159,13 +159,13 @@ func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
 	return v.countCall(ctx)
 }
 
-// countCall counts the call against the rates of its tenant and key. A check
+// countCall counts the call against the rates of its tenant and caller. A check
 // counts the call that follows it.
 func (v *call) countCall(ctx context.Context) error {
 	if brig.SetCounted(ctx, v.checkOnly) {
 		return nil
 	}
-	err := v.account.allow(v.actor.Key)
+	err := v.account.allow(callerOf(v.actor))
 	if err != nil {
 		brig.SetCounted(ctx, false)
 	}

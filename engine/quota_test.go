@@ -329,6 +329,47 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// One key or one person, in all sessions together, has the rate of a key. Others of the
+// tenant are not affected.
+func TestRatePerCaller(t *testing.T) {
+	ann := &brig.Person{Issuer: "https://login.example.com", Subject: "42", Email: "ann@example.com"}
+	bob := &brig.Person{Issuer: "https://login.example.com", Subject: "43", Email: "ann@example.com"}
+	for name, c := range map[string]struct{ mine, others []brig.Actor }{
+		"key":    {[]brig.Actor{{Key: "k1"}, {Key: "k1", Grant: "g1"}, {Key: "k1", Session: "s1"}}, []brig.Actor{{Key: "k2"}, {Person: ann}}},
+		"person": {[]brig.Actor{{Person: ann}, {Person: ann, Session: "s1"}}, []brig.Actor{{Person: bob}, {Key: "k1"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newQuotaFixture(t, brig.Quota{Rate: 1000, RatePerKey: 5}, brig.Ceilings{})
+				list := func(a brig.Actor) error {
+					a.Name, a.Tenant, a.Role = "ann", "acme", brig.Viewer
+					_, err := h.List(brig.WithActor(t.Context(), a), brig.ListOptions{})
+					return err
+				}
+				admitted := 0
+				for range 50 {
+					for _, a := range c.mine {
+						if err := list(a); err == nil {
+							admitted++
+						} else {
+							wantQuota(t, "List", err, "rate_per_key")
+						}
+					}
+				}
+				if admitted != 10 {
+					t.Errorf("%d calls were admitted, want two seconds' worth", admitted)
+				}
+				for _, a := range c.others {
+					if err := list(a); err != nil {
+						t.Errorf("another caller %+v: %v", a, err)
+					}
+				}
+				h.Close()
+			})
+		})
+	}
+}
+
 // A check before the body counts as its call, so requests with an invalid body
 // are limited, and valid ones count once.
 func TestRateOfChecks(t *testing.T) {

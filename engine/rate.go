@@ -10,7 +10,7 @@ import (
 // calls at once.
 const burst = 2 * time.Second
 
-// maxBuckets bounds the number of keys per tenant whose calls are counted.
+// maxBuckets bounds the number of callers per tenant whose calls are counted.
 const maxBuckets = 10_000
 
 // bucket holds the number of calls that are allowed now.
@@ -21,7 +21,7 @@ type bucket struct {
 
 // allow counts a call, or returns an error with the time after which the next
 // call is allowed.
-func (a *account) allow(key string) error {
+func (a *account) allow(who caller) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := a.tenant.Quota
@@ -29,9 +29,9 @@ func (a *account) allow(key string) error {
 		return nil
 	}
 	now := a.now()
-	all, one := a.bucket("", q.Rate, now), (*bucket)(nil)
-	if key != "" {
-		one = a.bucket(key, q.RatePerKey, now)
+	all, one := a.bucket(caller{}, q.Rate, now), (*bucket)(nil)
+	if who.isLimited() {
+		one = a.bucket(who, q.RatePerKey, now)
 	}
 	// A call that one bucket rejects takes no token from the other.
 	for _, b := range []struct {
@@ -55,18 +55,18 @@ func (a *account) allow(key string) error {
 }
 
 // bucket returns a bucket, refilled up to now, or nil if the rate is unlimited.
-func (a *account) bucket(name string, rate float64, now time.Time) *bucket {
+func (a *account) bucket(who caller, rate float64, now time.Time) *bucket {
 	if rate == 0 {
 		return nil
 	}
 	most := max(1, rate*burst.Seconds())
-	b := a.buckets[name]
+	b := a.buckets[who]
 	if b == nil {
 		if len(a.buckets) >= maxBuckets {
 			clear(a.buckets)
 		}
 		b = &bucket{tokens: most, at: now}
-		a.buckets[name] = b
+		a.buckets[who] = b
 	}
 	if d := now.Sub(b.at); d > 0 {
 		b.tokens = min(most, b.tokens+d.Seconds()*rate)
@@ -74,3 +74,24 @@ func (a *account) bucket(name string, rate float64, now time.Time) *bucket {
 	b.at = now
 	return b
 }
+
+// caller identifies whose calls are counted together: a key with its grants and
+// sessions, or a person with all sessions. The name is set only for callers without
+// either, for example the command line on the server's machine.
+type caller struct{ tenant, key, issuer, subject, name string }
+
+// callerOf returns the caller of an actor.
+func callerOf(a brig.Actor) caller {
+	switch {
+	case a.Key != "":
+		return caller{tenant: a.Tenant, key: a.Key}
+	case a.Person != nil:
+		// A person's display name may change, and two persons may have the same one.
+		return caller{tenant: a.Tenant, issuer: a.Person.Issuer, subject: a.Person.Subject}
+	}
+	return caller{tenant: a.Tenant, name: a.Name}
+}
+
+// isLimited reports whether the limits of a single key apply to a caller: to keys and to
+// persons, but not to the server itself.
+func (c caller) isLimited() bool { return c.key != "" || c.subject != "" }

@@ -30,9 +30,6 @@ type rejections struct {
 	by map[caller]*rejected
 }
 
-// caller is the key or the person of rejected calls. For a person, key is empty.
-type caller struct{ tenant, key, name string }
-
 // rejected are the rejected calls of one caller.
 type rejected struct {
 	limiter *rate.Limiter
@@ -45,10 +42,7 @@ type rejected struct {
 func (rs *rejections) line(a brig.Actor, ev brig.Event, now time.Time) (brig.Event, bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	who := caller{a.Tenant, a.Key, ""}
-	if a.Key == "" {
-		who.name = a.Name
-	}
+	who := callerOf(a)
 	if rs.by[who] == nil && len(rs.by) >= maxRejectedCallers {
 		who = caller{tenant: a.Tenant}
 	}

@@ -18,7 +18,7 @@ type StreamLimits struct {
 	// connections to its ports.
 	Sandbox, Connections int
 	// Key and Tenant are the maximum numbers of streams of both kinds for one
-	// key and one tenant.
+	// key or person, and for one tenant.
 	Key, Tenant int
 }
 
@@ -39,8 +39,12 @@ type streams struct {
 }
 
 // streamOwner is the owner of counted streams: a sandbox, for one kind of
-// stream, or a key or a tenant.
-type streamOwner struct{ kind, tenant, name string }
+// stream, or a caller or a tenant.
+type streamOwner struct {
+	kind    string
+	caller  caller // only its tenant for streams of all callers
+	sandbox brig.ID
+}
 
 func newStreams(l StreamLimits) *streams {
 	for _, f := range []struct {
@@ -70,11 +74,11 @@ func (s *streams) open(v *call) (release func(), err error) {
 		format string
 	}
 	bounds := []bound{
-		{streamOwner{kind, v.rec.Tenant, string(v.rec.ID)}, most, "the sandbox has %d " + what + " open already"},
-		{streamOwner{"tenant", v.actor.Tenant, ""}, s.limits.Tenant, "the tenant has %d streams of sandboxes open already"},
+		{streamOwner{kind, caller{tenant: v.rec.Tenant}, v.rec.ID}, most, "the sandbox has %d " + what + " open already"},
+		{streamOwner{"tenant", caller{tenant: v.actor.Tenant}, ""}, s.limits.Tenant, "the tenant has %d streams of sandboxes open already"},
 	}
-	if v.actor.Key != "" {
-		bounds = append(bounds, bound{streamOwner{"key", v.actor.Tenant, v.actor.Key}, s.limits.Key, "the key has %d streams of sandboxes open already"})
+	if who := callerOf(v.actor); who.isLimited() {
+		bounds = append(bounds, bound{streamOwner{"caller", who, ""}, s.limits.Key, "the caller has %d streams of sandboxes open already"})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

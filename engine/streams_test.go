@@ -6,7 +6,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The limits for a sandbox, a key and a tenant apply independently, and streams
+// The limits for a sandbox, a key or person, and a tenant apply independently, and streams
 // are counted exactly. Connections to ports do not count as watches.
 func TestStreamLimits(t *testing.T) {
 	s := newStreams(StreamLimits{Sandbox: 3, Connections: 5, Key: 6, Tenant: 8})
@@ -48,5 +48,29 @@ func TestStreamLimits(t *testing.T) {
 	}
 	if len(s.byOwner) != 0 {
 		t.Errorf("in the end: %v", s.byOwner)
+	}
+}
+
+// A person has the same limit as a key, in all sessions together. Another person of the
+// same name is not affected.
+func TestStreamLimitsOfPeople(t *testing.T) {
+	s := newStreams(StreamLimits{Sandbox: 100, Key: 3, Tenant: 100})
+	open := func(issuer, subject, session string) error {
+		a := brig.Actor{Name: "ann", Tenant: "acme", Session: session, Person: &brig.Person{Issuer: issuer, Subject: subject}}
+		_, err := s.open(&call{callAudit: callAudit{op: brig.OpWatch, actor: a}, rec: &brig.Record{Sandbox: brig.Sandbox{ID: "one", Tenant: "acme"}}})
+		return err
+	}
+	for _, session := range []string{"", "s1", "s2"} {
+		if err := open("https://login", "42", session); err != nil {
+			t.Errorf("session %q: %v", session, err)
+		}
+	}
+	if err := open("https://login", "42", "s3"); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("one too many of the person: %v", err)
+	}
+	for _, who := range [][2]string{{"https://login", "43"}, {"https://other", "42"}} {
+		if err := open(who[0], who[1], ""); err != nil {
+			t.Errorf("another person %v: %v", who, err)
+		}
 	}
 }
