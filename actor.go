@@ -54,6 +54,10 @@ type Actor struct {
 	Person *Person `json:",omitempty"`
 	// Session is the ID of the session that was presented.
 	Session string `json:",omitempty"`
+	// Visitor marks the caller of a sandbox's port who has shown no credential at all. An
+	// API acts for such a caller in the sandbox's tenant, but the calls must not
+	// use up the rate of the tenant's own callers.
+	Visitor bool `json:",omitempty"`
 	// Scopes limit the actor to operations whose names begin with one of them;
 	// empty allows all operations. Sandboxes limits it to the sandboxes with
 	// these names.

@@ -33,7 +33,7 @@ type account struct {
 	spent        brig.Spent              // usage of today
 	unflushed    map[usageKey]brig.Spent // usage since the last flush
 	labels       map[usageKey]bool       // labels that have a usage line today
-	buckets      map[caller]*bucket      // rate limits of calls; the empty caller is the tenant as a whole
+	buckets      map[caller]*bucket      // rate limits of calls; the empty caller is the tenant without visitors
 	endedCount   int                     // sandboxes that ended since the last trim (keep.go)
 }
 

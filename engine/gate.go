@@ -165,7 +165,7 @@ func (v *call) countCall(ctx context.Context) error {
 	if brig.SetCounted(ctx, v.checkOnly) {
 		return nil
 	}
-	err := v.account.allow(callerOf(v.actor))
+	err := v.account.allow(v.actor)
 	if err != nil {
 		brig.SetCounted(ctx, false)
 	}

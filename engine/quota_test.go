@@ -370,6 +370,35 @@ func TestRatePerCaller(t *testing.T) {
 	}
 }
 
+// Visitors of ports, who have no credential, share one rate. They cannot use up the rate of
+// the tenant's own callers, nor the reverse.
+func TestRateOfVisitors(t *testing.T) {
+	for _, firstVisits := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newQuotaFixture(t, brig.Quota{Rate: 5}, brig.Ceilings{})
+			count := func(visitor bool) (n int) {
+				a := brig.Actor{Name: "e2b", Tenant: "acme", Role: brig.Member, Visitor: visitor}
+				if !visitor {
+					a.Key = "k1"
+				}
+				for range 100 {
+					if _, err := h.List(brig.WithActor(t.Context(), a), brig.ListOptions{}); err == nil {
+						n++
+					} else {
+						wantQuota(t, "List", err, "rate")
+					}
+				}
+				return n
+			}
+			first, second := count(firstVisits), count(!firstVisits)
+			if first != 10 || second != 10 {
+				t.Errorf("%d and %d calls were admitted, want two seconds' worth of each", first, second)
+			}
+			h.Close()
+		})
+	}
+}
+
 // A check before the body counts as its call, so requests with an invalid body
 // are limited, and valid ones count once.
 func TestRateOfChecks(t *testing.T) {

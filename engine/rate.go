@@ -19,9 +19,9 @@ type bucket struct {
 	at     time.Time
 }
 
-// allow counts a call, or returns an error with the time after which the next
+// allow counts a call of an actor, or returns an error with the time after which the next
 // call is allowed.
-func (a *account) allow(who caller) error {
+func (a *account) allow(actor brig.Actor) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := a.tenant.Quota
@@ -29,8 +29,12 @@ func (a *account) allow(who caller) error {
 		return nil
 	}
 	now := a.now()
-	all, one := a.bucket(caller{}, q.Rate, now), (*bucket)(nil)
-	if who.isLimited() {
+	whole := caller{}
+	if actor.Visitor {
+		whole = visitors // anyone can be one, and must not use up the calls of the tenant's keys
+	}
+	all, one := a.bucket(whole, q.Rate, now), (*bucket)(nil)
+	if who := callerOf(actor); who.isLimited() {
 		one = a.bucket(who, q.RatePerKey, now)
 	}
 	// A call that one bucket rejects takes no token from the other.
@@ -91,6 +95,10 @@ func callerOf(a brig.Actor) caller {
 	}
 	return caller{tenant: a.Tenant, name: a.Name}
 }
+
+// visitors counts the calls of a tenant's visitors, who have no credential, in
+// account.buckets. Its name is not one of a caller whose calls are counted there.
+var visitors = caller{name: "visitors"}
 
 // isLimited reports whether the limits of a single key apply to a caller: to keys and to
 // persons, but not to the server itself.

@@ -57,7 +57,12 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	lacksToken := p.tokens.lacksToken(r, t) // before the cached ids are removed
-	ctx, s, err := p.finder.resolve(r, t.id)
+	if lacksToken && !p.mayBeOpen(r, t) {
+		// Such requests must cost the tenant nothing, not even one call of its rate.
+		p.deny(w, r, t)
+		return
+	}
+	ctx, s, err := p.finder.resolve(r, t.id, !p.tokens.isProven(r, t, lacksToken))
 	if err != nil {
 		p.fail(w, r, err)
 		return
@@ -111,8 +116,8 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 
 // resolve finds a running or paused sandbox and returns the context in which the API may
 // use it. The actor of that context is the sandbox's tenant, because the
-// request has no API key.
-func (f *finder) resolve(r *http.Request, id string) (ctx context.Context, s *brig.Sandbox, err error) {
+// request has no API key. visitor means that it has no token of the sandbox either.
+func (f *finder) resolve(r *http.Request, id string, visitor bool) (ctx context.Context, s *brig.Sandbox, err error) {
 	tenant, err := f.Owner(r.Context(), id)
 	if brig.KindOf(err) == brig.NotFound {
 		f.forget(id)
@@ -121,7 +126,7 @@ func (f *finder) resolve(r *http.Request, id string) (ctx context.Context, s *br
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx = brig.WithActor(r.Context(), brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member})
+	ctx = brig.WithActor(r.Context(), brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member, Visitor: visitor})
 	s, err = f.lookUp(ctx, id)
 	return ctx, s, err
 }
@@ -147,11 +152,11 @@ func (k *tokens) lacksToken(r *http.Request, t target) bool {
 	token := r.Header.Get(headerToken)
 	switch t.port {
 	case portEnvd:
-		if r.URL.Path == "/health" {
+		if isHealthCheck(r, t) {
 			return false // clients use it to check whether the sandbox exists
 		}
 	case portCode:
-		if !needsToken(r) && token == "" {
+		if isHealthCheck(r, t) && token == "" {
 			return false
 		}
 		if traffic := r.Header.Get(headerTraffic); token == "" && traffic != "" {
@@ -178,22 +183,56 @@ func (k *tokens) lacksToken(r *http.Request, t target) bool {
 // traffic does. A health check needs no token, but without one it must not cost
 // the tenant processor time.
 func (k *tokens) mayResume(r *http.Request, t target) bool {
-	if t.port != portEnvd && t.port != portCode || r.URL.Path != "/health" {
-		return true
+	return !isHealthCheck(r, t) || k.hasAnyToken(r, t.id)
+}
+
+// isHealthCheck reports whether r is a health check of envd or of the interpreter, which
+// needs no token.
+func isHealthCheck(r *http.Request, t target) bool {
+	switch t.port {
+	case portEnvd:
+		return r.URL.Path == "/health"
+	case portCode:
+		return !needsToken(r)
 	}
+	return false
+}
+
+// hasAnyToken is like hasToken, for the source in the token.
+func (k *tokens) hasAnyToken(r *http.Request, id string) bool {
 	if token := r.Header.Get(headerToken); token != "" {
-		return k.hasToken(r, t.id, sourceOfToken(token))
+		return k.hasToken(r, id, sourceOfToken(token))
 	}
 	traffic := r.Header.Get(headerTraffic)
-	return traffic != "" && k.hasToken(r, t.id, sourceOfToken(traffic))
+	return traffic != "" && k.hasToken(r, id, sourceOfToken(traffic))
+}
+
+// isProven reports whether a request has a token of its sandbox, also if it needs none.
+func (k *tokens) isProven(r *http.Request, t target, lacksToken bool) bool {
+	switch {
+	case t.port != portEnvd && t.port != portCode:
+		return k.portSource(r, t.id) != "" || k.hasTrafficToken(r, t.id, "")
+	case isHealthCheck(r, t):
+		return k.hasAnyToken(r, t.id)
+	}
+	return !lacksToken
+}
+
+// mayBeOpen reports whether a request without its token may be for an interpreter that
+// Options.Unsecured opens. Only the sandbox's labels tell whether it is open. A wrong
+// access token is always rejected.
+func (p *ports) mayBeOpen(r *http.Request, t target) bool {
+	return p.Unsecured && t.port == portCode && r.Header.Get(headerToken) == ""
 }
 
 // deny answers a request that has no token of its sandbox.
 func (p *ports) deny(w http.ResponseWriter, r *http.Request, t target) {
 	if t.port == portCode {
+		httpapi.Route(r, "e2b:code")
 		p.fail(w, r, errNoToken())
 		return
 	}
+	httpapi.Route(r, "e2b:envd")
 	p.serveEnvd(w, r.WithContext(context.WithValue(r.Context(), boundTo{}, noSource)), &brig.Sandbox{ID: brig.ID(t.id)})
 }
 

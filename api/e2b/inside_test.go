@@ -88,7 +88,7 @@ func TestEnvd(t *testing.T) {
 		{"Host", "49983-sb1.other.example", "E2b-Sandbox-Id", "sb9", "E2b-Sandbox-Port", "1"},
 		{"Host", "sandbox.box.test", "E2b-Sandbox-Id", "sb1-6532622b", "E2b-Sandbox-Port", "49983"},
 	} {
-		if resp, got := doRequest(t, http.MethodPost, srv.URL+"/process.Process/Start?a=b", "{}", append(headers, "X-API-KEY", "")...); got != want || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
+		if resp, got := doRequest(t, http.MethodPost, srv.URL+"/process.Process/Start?a=b", "{}", append(headers, "X-API-KEY", "", "X-Access-Token", token1)...); got != want || resp.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Errorf("%v: %d %q", headers, resp.StatusCode, got)
 		}
 	}
@@ -128,13 +128,13 @@ func TestEnvd(t *testing.T) {
 		t.Errorf("of a sandbox that ended, without: %d %s", resp.StatusCode, got)
 	}
 	// The control plane does not respond under a sandbox's host name.
-	if _, got := doRequest(t, http.MethodGet, srv.URL+"/v2/sandboxes", "", "Host", "49983-sb1.box.test"); !strings.HasPrefix(got, "envd GET") {
+	if _, got := doRequest(t, http.MethodGet, srv.URL+"/v2/sandboxes", "", "Host", "49983-sb1.box.test", "X-Access-Token", token1); !strings.HasPrefix(got, "envd GET") {
 		t.Errorf("a sandbox's host answered %s", got)
 	}
 	if resp, _ := doRequest(t, http.MethodPost, srv.URL+"/init", "{}", "Host", "49983-sb1.box.test"); resp.StatusCode != http.StatusNotFound {
 		t.Errorf("/init: %d", resp.StatusCode)
 	}
-	if _, got := doRequest(t, http.MethodGet, srv.URL+"/abort", "", "Host", "49983-sb1.box.test"); !strings.HasSuffix(got, "broken off") {
+	if _, got := doRequest(t, http.MethodGet, srv.URL+"/abort", "", "Host", "49983-sb1.box.test", "X-Access-Token", token1); !strings.HasSuffix(got, "broken off") {
 		t.Errorf("a broken stream looks whole: %q", got)
 	}
 	s.end("sb1")
