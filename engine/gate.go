@@ -23,8 +23,10 @@ type gate struct {
 	accounts sync.Map // *account by tenant name
 	// rejections counts the calls that the gate has rejected.
 	rejections rejections
-	tenantMu   sync.Mutex // held while tenants and keys change, and while accounts are loaded
-	prunedAt   time.Time  // last pruning of the audit log; only housekeep accesses it
+	// viewerChanges limits the calls by which viewers write to the audit log.
+	viewerChanges viewerChanges
+	tenantMu      sync.Mutex // held while tenants and keys change, and while accounts are loaded
+	prunedAt      time.Time  // last pruning of the audit log; only housekeep accesses it
 	// endError describes the end of a sandbox that existed when a call began.
 	endError func(context.Context, *brig.Record, time.Duration) error
 }
@@ -159,13 +161,16 @@ func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
 	return v.countCall(ctx)
 }
 
-// countCall counts the call against the rates of its tenant and caller. A check
-// counts the call that follows it.
+// countCall counts the call against the rates of its tenant and caller, and against the
+// limit of changes by viewers. A check counts the call that follows it.
 func (v *call) countCall(ctx context.Context) error {
 	if brig.SetCounted(ctx, v.checkOnly) {
 		return nil
 	}
 	err := v.account.allow(v.actor)
+	if err == nil {
+		err = v.e.viewerChanges.allow(v.op, v.actor, v.e.Now())
+	}
 	if err != nil {
 		brig.SetCounted(ctx, false)
 	}

@@ -399,6 +399,53 @@ func TestRateOfVisitors(t *testing.T) {
 	}
 }
 
+// A viewer who repeats the changes that viewers may make, successfully or not, writes a
+// bounded number of audit lines, also with a grant for one sandbox. Another viewer of the
+// tenant, and an admin with the same calls, are not affected.
+func TestViewersChangesAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newSeedFixture(t)
+		as := func(role brig.Role, key string, sandboxes ...string) context.Context {
+			return brig.WithActor(t.Context(), brig.Actor{Name: key, Tenant: "acme", Role: role, Key: key, Sandboxes: sandboxes})
+		}
+		const calls, rest = 10_000, 5 * time.Millisecond
+		admitted := 0
+		for i := range calls {
+			time.Sleep(rest)
+			var err error
+			switch i % 3 {
+			case 0:
+				_, err = h.CreateGrant(as(brig.Viewer, "k1"), brig.GrantSpec{})
+			case 1:
+				_, err = h.CreateGrant(as(brig.Viewer, "k1", "one"), brig.GrantSpec{})
+			default:
+				err = h.EndSession(as(brig.Viewer, "k1"), "x")
+			}
+			if brig.KindOf(err) != brig.RateLimited {
+				admitted++
+			} else if e := brig.AsError(err); e.Hint == "" || e.RetryAfter <= 0 {
+				t.Fatalf("%v without advice", err)
+			}
+		}
+		most := 100 + int(calls*rest/time.Second) + 1
+		events, err := h.store.Events(t.Context(), 2*calls)
+		if err != nil || admitted < 100 || admitted > most || len(events) > 2*most {
+			t.Errorf("%d calls and %d lines, want at most %d and %d; %v", admitted, len(events), most, 2*most, err)
+		}
+		for range 50 {
+			if _, err := h.CreateGrant(as(brig.Viewer, "k2"), brig.GrantSpec{}); err != nil {
+				t.Fatalf("another viewer: %v", err)
+			}
+		}
+		for range 200 {
+			if _, err := h.CreateGrant(as(brig.Admin, "k3"), brig.GrantSpec{}); err != nil {
+				t.Fatalf("an admin: %v", err)
+			}
+		}
+		h.Close()
+	})
+}
+
 // A check before the body counts as its call, so requests with an invalid body
 // are limited, and valid ones count once.
 func TestRateOfChecks(t *testing.T) {

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/brig-run/brig"
+)
+
+// A viewer may create grants and sessions, and end sessions. Each such call writes two
+// lines to the audit log, also if it fails, so a viewer could repeat it until the lines of
+// other callers are removed as the oldest. Callers with a higher role are not limited:
+// they are trusted with calls that write lines anyway.
+const (
+	viewerChangeBurst    = 100
+	viewerChangeInterval = time.Second // between two calls of one viewer, after the first ones
+	// maxChangingViewers bounds the viewers that are limited separately. The others of
+	// a tenant count as one.
+	maxChangingViewers = 10_000
+)
+
+// viewerChanges limits the changing calls of each viewer.
+type viewerChanges struct {
+	mu sync.Mutex // guards the field below
+	by map[caller]*rate.Limiter
+}
+
+// allow counts a call of a, or returns RateLimited.
+func (vc *viewerChanges) allow(op brig.Op, a brig.Actor, now time.Time) error {
+	if !op.Changes || a.Role != brig.Viewer {
+		return nil
+	}
+	if vc.limiter(callerOf(a), now).AllowN(now, 1) {
+		return nil
+	}
+	e := brig.Errorf(brig.RateLimited, "%s: more than %d changes by one viewer, and one a second after them", op.Name, viewerChangeBurst).
+		WithHint("wait, and use a grant or a session until it expires before you create another")
+	e.RetryAfter = viewerChangeInterval
+	return e
+}
+
+// limiter returns the limiter of a caller.
+func (vc *viewerChanges) limiter(who caller, now time.Time) *rate.Limiter {
+	vc.mu.Lock()
+	defer vc.mu.Unlock()
+	if vc.by[who] == nil && len(vc.by) >= maxChangingViewers {
+		for other, l := range vc.by {
+			if l.TokensAt(now) >= viewerChangeBurst { // as good as a new one
+				delete(vc.by, other)
+			}
+		}
+		if len(vc.by) >= maxChangingViewers {
+			who = caller{tenant: who.tenant}
+		}
+	}
+	l := vc.by[who]
+	if l == nil {
+		l = rate.NewLimiter(rate.Every(viewerChangeInterval), viewerChangeBurst)
+		if vc.by == nil {
+			vc.by = map[caller]*rate.Limiter{}
+		}
+		vc.by[who] = l
+	}
+	return l
+}
