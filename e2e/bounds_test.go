@@ -66,12 +66,13 @@ func (s *server) lasting(key, path string) (status int, retry, body string) {
 
 // TestViewersWatchesAreBounded has a viewer open as many watches on a sandbox
 // of 256 MiB, and as many attachments to a process, as possible. The sandbox
-// must survive, and other clients must be able to use it. The control is a
-// server with a larger bound, which accepts more.
+// must survive, and other clients must be able to use it, and to download and
+// watch its files. The control is a server with a larger bound, which accepts more.
 //
 //suite:part hostile
 func TestViewersWatchesAreBounded(t *testing.T) {
-	for bound, config := range map[int]string{128: "streams: {}\n", 200: "streams: {sandbox: 200}\n"} {
+	// One key may have half of the sandbox's streams.
+	for bound, config := range map[int]string{64: "streams: {}\n", 100: "streams: {sandbox: 200}\n"} {
 		t.Run(fmt.Sprint(bound), func(t *testing.T) {
 			s := configured(t, config)
 			c, ctx := s.client(), t.Context()
@@ -101,6 +102,12 @@ func TestViewersWatchesAreBounded(t *testing.T) {
 			attached := open(fmt.Sprintf("/v1/sandboxes/one/processes/%d/output", p.PID), 2*bound)
 			if watches+attached != bound {
 				t.Errorf("%d watches and %d attached clients are open, want %d in all", watches, attached, bound)
+			}
+			admin := s.keyOf(c, brig.Admin)
+			for _, path := range []string{"/v1/sandboxes/one/files/watch?path=/&recursive=false", "/v1/sandboxes/one/files/content?path=/etc/hostname"} {
+				if status, _, body := s.lasting(admin, path); status != http.StatusOK {
+					t.Errorf("another key's %s: %d %s", path, status, body)
+				}
 			}
 			res, err := c.Exec(ctx, "one", brig.Command{Argv: []string{"echo", "alive"}}, brig.IO{})
 			if err != nil || string(res.Stdout.Head) != "alive\n" {

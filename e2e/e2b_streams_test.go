@@ -89,7 +89,7 @@ func (s *e2bServer) stream(t *testing.T, client *http.Client, box, token, method
 func TestE2BManyStreams(t *testing.T) {
 	const many = 500
 	config := filepath.Join(t.TempDir(), "brig.yaml")
-	if err := os.WriteFile(config, []byte("streams: {sandbox: 600, key: 1000}\n"), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte("streams: {sandbox: 1200, key: 1000}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := startE2B(t, "--config", config)

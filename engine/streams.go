@@ -14,8 +14,8 @@ import (
 // sandbox's agent and of the server. A zero field selects the default.
 type StreamLimits struct {
 	// Sandbox is the maximum number of watches, attached processes, followed logs
-	// and downloads of one sandbox. Connections is the maximum number of
-	// connections to its ports.
+	// and downloads of one sandbox. One key or person may have half of them.
+	// Connections is the maximum number of connections to its ports.
 	Sandbox, Connections int
 	// Key and Tenant are the maximum numbers of streams of both kinds for one
 	// key or person, and for one tenant.
@@ -39,7 +39,7 @@ type streams struct {
 }
 
 // streamOwner is the owner of counted streams: a sandbox, for one kind of
-// stream, or a caller or a tenant.
+// stream, a caller at a sandbox, or a caller or a tenant.
 type streamOwner struct {
 	kind    string
 	caller  caller // only its tenant for streams of all callers
@@ -79,6 +79,11 @@ func (s *streams) open(v *call) (release func(), err error) {
 	}
 	if who := callerOf(v.actor); who.isLimited() {
 		bounds = append(bounds, bound{streamOwner{"caller", who, ""}, s.limits.Key, "the caller has %d streams of sandboxes open already"})
+		if kind == "stream" {
+			// A viewer's watches must not prevent the downloads of everyone else.
+			half := (most + 1) / 2
+			bounds = append(bounds, bound{streamOwner{kind, who, v.rec.ID}, half, "the caller has %d " + what + " of the sandbox open already"})
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

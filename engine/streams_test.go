@@ -7,9 +7,10 @@ import (
 )
 
 // The limits for a sandbox, a key or person, and a tenant apply independently, and streams
-// are counted exactly. Connections to ports do not count as watches.
+// are counted exactly. A key may have half of a sandbox's streams. Connections to ports do
+// not count as watches.
 func TestStreamLimits(t *testing.T) {
-	s := newStreams(StreamLimits{Sandbox: 3, Connections: 5, Key: 6, Tenant: 8})
+	s := newStreams(StreamLimits{Sandbox: 4, Connections: 5, Key: 5, Tenant: 9})
 	call := func(op brig.Op, tenant, key, box string) *call {
 		return &call{callAudit: callAudit{op: op, actor: brig.Actor{Tenant: tenant, Key: key}}, rec: &brig.Record{Sandbox: brig.Sandbox{ID: brig.ID(box), Tenant: tenant}}}
 	}
@@ -26,11 +27,15 @@ func TestStreamLimits(t *testing.T) {
 			t.Errorf("%s: no time to wait", what)
 		}
 	}
-	for range 3 {
+	for range 2 {
 		open("a watch", "", brig.OpWatch, "acme", "k1", "one")
 	}
+	open("more than half of the sandbox's", brig.RateLimited, brig.OpWatch, "acme", "k1", "one")
+	for _, op := range []brig.Op{brig.OpLogs, brig.OpRead} {
+		open("another key's stream", "", op, "acme", "k2", "one")
+	}
 	for _, op := range []brig.Op{brig.OpWatch, brig.OpAttach, brig.OpRead} {
-		open("one too many of the sandbox", brig.RateLimited, op, "acme", "k2", "one")
+		open("one too many of the sandbox", brig.RateLimited, op, "acme", "k3", "one")
 	}
 	for range 3 {
 		open("a connection", "", brig.OpDial, "acme", "k1", "one")
