@@ -67,7 +67,8 @@ type Options struct {
 	Version string
 	// Idle is the time after which an unused session ends. Default: 30 minutes.
 	Idle time.Duration
-	// Sessions is the maximum number of sessions of a tenant. Default: 256.
+	// Sessions is the maximum number of sessions of a tenant. One key or person
+	// may have half of them. Default: 256.
 	Sessions int
 }
 

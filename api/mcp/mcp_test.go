@@ -228,23 +228,27 @@ func stateless(method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientCapabilities":{}}%s}}`, method, newest, params)
 }
 
-// The number of sessions of a tenant is limited. A new session replaces the
-// least recently used one, unless all sessions are busy. Another tenant has its
-// own limit.
+// The numbers of sessions of a tenant and of each of its keys are limited. A new session
+// replaces the least recently used one of its own key, unless all of them are busy, and never
+// one of a key with fewer sessions. Another tenant has its own limit.
 func TestSessionLimit(t *testing.T) {
 	s := newStub()
-	srv, _ := serve(t, s, func(o *mcp.Options) { o.Sessions = 2 })
-	first, second := connect(t, srv.URL, annsKey, true), connect(t, srv.URL, bobsKey, true)
+	srv, _ := serve(t, s, func(o *mcp.Options) { o.Sessions = 4 })
+	bobs := connect(t, srv.URL, bobsKey, true) // the least recently used one
+	first, second := connect(t, srv.URL, annsKey, true), connect(t, srv.URL, annsKey, true)
 	alive := func(c *sdk.ClientSession, key string) bool {
 		code, _ := post(t, srv.URL, http.MethodPost, key, c.ID(), "2025-11-25", list)
 		return code == http.StatusOK
 	}
 	if !alive(first, annsKey) {
-		t.Fatal("the first is not there")
+		t.Fatal("the first session has ended")
 	}
 	third := connect(t, srv.URL, annsKey, true)
-	if alive(second, bobsKey) || !alive(first, annsKey) || !alive(third, annsKey) {
-		t.Error("it is not the one that was not used for longest that made room")
+	if alive(second, annsKey) || !alive(first, annsKey) || !alive(third, annsKey) {
+		t.Error("another session than the holder's least recently used one has ended")
+	}
+	if !alive(bobs, bobsKey) {
+		t.Error("another holder's session has ended")
 	}
 	for _, c := range []*sdk.ClientSession{first, third} {
 		go func() { _, _ = c.CallTool(t.Context(), blockingCall()) }()
@@ -252,10 +256,13 @@ func TestSessionLimit(t *testing.T) {
 	}
 	_, body := post(t, srv.URL, http.MethodPost, annsKey, "", "2025-11-25", initialize)
 	if !strings.Contains(body, "SB008") {
-		t.Errorf("one more than there may be is told %s", body)
+		t.Errorf("one session too many is answered with %s", body)
+	}
+	if more := connect(t, srv.URL, bobsKey, true); !alive(more, bobsKey) || !alive(bobs, bobsKey) {
+		t.Error("another holder cannot begin one")
 	}
 	if rival := connect(t, srv.URL, rivalKey, true); !alive(rival, rivalKey) {
-		t.Error("another tenant has none")
+		t.Error("another tenant cannot begin one")
 	}
 	close(s.release)
 }

@@ -18,7 +18,7 @@ const maxCalls = 32
 // sessions are the open sessions of the API, with their owners and running
 // calls. The library ends idle sessions.
 type sessions struct {
-	most int // maximum number of sessions per tenant
+	most int // maximum number of sessions per tenant; one holder may have half of them
 	wait sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
@@ -29,6 +29,7 @@ type sessions struct {
 // session is one open session. The mutex of its sessions guards the fields.
 type session struct {
 	owner, tenant string
+	holder        string // the key or person of the owner
 	serverSession *mcp.ServerSession
 	used          time.Time
 	calls         map[*func(error)]bool
@@ -63,9 +64,21 @@ func ownerOf(a brig.Actor) string {
 	return strings.Join(parts, "\x00")
 }
 
-// begin registers a session and removes it when it ends. If its tenant has too
-// many sessions, begin ends the least recently used session without a running
-// call. It returns RateLimited if all sessions are busy.
+// holderOf returns a text that identifies the key or the person of an actor. A key may
+// have many grants, and a person many sessions of the console. They count as one holder.
+func holderOf(a brig.Actor) string {
+	switch {
+	case a.Key != "":
+		return "key\x00" + a.Key
+	case a.Person != nil:
+		return "person\x00" + a.Person.Issuer + "\x00" + a.Person.Subject
+	}
+	return "name\x00" + a.Name
+}
+
+// begin registers a session and removes it when it ends. If its holder or its
+// tenant has too many sessions, begin ends another session without a running
+// call (see surplus). It returns RateLimited if all those sessions are busy.
 //
 // The session's use of sandboxes also ends with its newest credential, because
 // no client can call in the session then. A request with a further one begins a
@@ -134,28 +147,51 @@ func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x
 		// The calls of the existing session stay counted and end with it.
 		return nil, nil, brig.Errorf(brig.InvalidArgument, "the session has begun already").WithHint("send initialize once")
 	}
-	n, last := 0, ""
-	for id, other := range s.all {
-		if other.tenant != a.Tenant {
-			continue
-		}
-		n++
-		if len(other.calls) == 0 && (last == "" || other.used.Before(s.all[last].used)) {
-			last = id
-		}
+	last, err := s.surplus(a)
+	if err != nil {
+		return nil, nil, err
 	}
-	if n >= s.most && last == "" {
-		return nil, nil, brig.Errorf(brig.RateLimited, "there are %d sessions, and all are busy", n).WithHint("end one, or wait for a call to end")
-	}
-	if n >= s.most {
+	if last != "" {
 		oldest = s.all[last].serverSession
 		delete(s.all, last)
 	}
-	x = &session{owner: ownerOf(a), tenant: a.Tenant, serverSession: serverSession, used: time.Now(), calls: map[*func(error)]bool{}}
+	x = &session{owner: ownerOf(a), tenant: a.Tenant, holder: holderOf(a), serverSession: serverSession, used: time.Now(), calls: map[*func(error)]bool{}}
 	s.all[serverSession.ID()] = x
 	s.renew(ctx, x)
 	s.wait.Add(1)
 	return x, oldest, nil
+}
+
+// surplus returns the id of the session that must end before the actor may begin another
+// one, or an empty id. Nobody can end the sessions of a holder with fewer sessions: a
+// holder with its share ends its own least recently used session. If the tenant has too
+// many, the holder with the most sessions loses one. The caller holds s.mu.
+func (s *sessions) surplus(a brig.Actor) (id string, err error) {
+	me, n, held := holderOf(a), 0, map[string]int{}
+	for _, x := range s.all {
+		if x.tenant == a.Tenant {
+			n++
+			held[x.holder]++
+		}
+	}
+	full := held[me] >= max(1, s.most/2) // the holder's share
+	if !full && n < s.most {
+		return "", nil
+	}
+	for other, x := range s.all {
+		if x.tenant != a.Tenant || len(x.calls) > 0 || x.holder != me && (full || held[x.holder] <= held[me]) {
+			continue
+		}
+		last := s.all[id]
+		if last == nil || held[x.holder] > held[last.holder] || held[x.holder] == held[last.holder] && x.used.Before(last.used) {
+			id = other
+		}
+	}
+	if id == "" {
+		return "", brig.Errorf(brig.RateLimited, "the caller has %d sessions and the tenant %d, and those that could end are busy", held[me], n).
+			WithHint("end one of your sessions, or wait for a call in one to end")
+	}
+	return id, nil
 }
 
 // isOwner reports whether the actor of a request owns the session, and marks the
