@@ -39,8 +39,12 @@ func (nw *network) countEgressLocked(id brig.ID, w *egressSession) {
 	}
 	sent, received := w.session.Usage()
 	more := sent + received - w.countedBytes
+	kind := brig.KindOf(nw.CountEgress(id, more))
+	if kind == brig.FailedPrecondition {
+		return // without a reservation; the next count includes the bytes
+	}
 	w.countedBytes += more
-	spent := brig.KindOf(nw.CountEgress(id, more)) == brig.RateLimited
+	spent := kind == brig.RateLimited
 	if spent == w.quotaExhausted {
 		return
 	}

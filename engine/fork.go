@@ -165,7 +165,6 @@ func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*
 		failpoint.Hit("fork.running")
 	}
 	for _, c := range copies {
-		f.track(c.rec.ID, c.reservation)
 		f.lifecycle.adopt(c.rec, backend, c.in)
 		f.lifecycle.startPauser(ctx, c.rec, c.in)
 		f.lifecycle.holdSession(ctx, c.rec)
@@ -337,9 +336,13 @@ func (f *forks) keepRefusals(id brig.ID, in brig.Instance) (restore func()) {
 // back.
 func (f *forks) keepReservation(id brig.ID) (putBack func()) {
 	var was *reservation
-	f.sandboxes.update(id, func(s *sandbox) { was, s.reservation = s.reservation, nil })
+	var w *egressSession
+	f.sandboxes.update(id, func(s *sandbox) { was, s.reservation, w = s.reservation, nil, s.egress })
 	return func() {
 		f.sandboxes.update(id, func(s *sandbox) { s.reservation, was = was, s.reservation })
+		if w != nil {
+			f.network.countEgress(id, w) // its last bytes could not be charged meanwhile
+		}
 		was.release() // nil, unless another call has reserved meanwhile
 	}
 }
@@ -405,8 +408,9 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 		c.in = nil
 		return err
 	}
-	c.reservation.start() // the guest's programs run, also those of a copy that is discarded
-	release()             // the rest takes as long as the guest wants
+	c.reservation.start()            // the guest's programs run, also those of a copy that is discarded
+	f.track(c.rec.ID, c.reservation) // before it has a network, whose traffic is charged to it
+	release()                        // the rest takes as long as the guest wants
 	if o.save.FilesOnly {
 		if c.notes, err = f.pauses.bootPrograms(ctx, c.machine); err == nil {
 			err = runRestored(ctx, c.rec, c.in)
@@ -459,8 +463,8 @@ func (f *forks) copyEvent(v *call, rec *brig.Record) brig.Event {
 // discard removes a copy that was not completed.
 func (f *forks) discard(ctx context.Context, c *copied) {
 	cancelAll(c.executions)
-	f.lifecycle.unregister(c.rec.ID)
-	c.reservation.release()
+	f.lifecycle.unregister(c.rec.ID) // charges its last traffic to the reservation
+	c.reservation.release()          // does nothing for a copy that was restored
 	f.releaseBackend(c.backend)
 	if c.rec.Rev == 0 && c.in == nil {
 		return // it was not recorded
