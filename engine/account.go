@@ -109,6 +109,13 @@ func (g *gate) loadAccount(ctx context.Context, tenant string) (*account, error)
 
 // reserve takes a reservation for one more sandbox, if the quota permits it.
 func (a *account) reserve(spec brig.Spec) (*reservation, error) {
+	return a.reserveResumed(spec, 0)
+}
+
+// reserveResumed is like reserve, for a paused sandbox that is being resumed.
+// The bytes of its save do not count, because the save is removed once the
+// sandbox runs.
+func (a *account) reserveResumed(spec brig.Spec, bytes int64) (*reservation, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.resetDaily()
@@ -118,7 +125,7 @@ func (a *account) reserve(spec brig.Spec) (*reservation, error) {
 		return nil, errRemoved(a.tenant.Name)
 	case q.Sandboxes > 0 && a.sandboxes >= q.Sandboxes:
 		return nil, brig.OverQuota("sandboxes", fmt.Sprintf("%d at once", q.Sandboxes), time.Second)
-	case q.Storage > 0 && a.storage+spec.Limits.Disk > q.Storage:
+	case q.Storage > 0 && a.storage-bytes+spec.Limits.Disk > q.Storage:
 		return nil, brig.OverQuota("storage", brig.FormatBytes(q.Storage), time.Second)
 	}
 	a.catchUp()
@@ -192,20 +199,6 @@ func (a *account) addStorage(bytes int64) (release func()) {
 	}
 	add(bytes)
 	return func() { add(-bytes) }
-}
-
-// reserveResumed is like reserve, for a paused sandbox that is being resumed.
-// The bytes of its save do not count, because the save is removed once the
-// sandbox runs.
-func (a *account) reserveResumed(spec brig.Spec, bytes int64) (*reservation, error) {
-	a.mu.Lock()
-	a.storage -= bytes
-	a.mu.Unlock()
-	p, err := a.reserve(spec)
-	a.mu.Lock()
-	a.storage += bytes
-	a.mu.Unlock()
-	return p, err
 }
 
 // newReservation creates a reservation. The caller holds a.mu.
