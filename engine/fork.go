@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spe
 	if _, err := v.limitRange.Fill(spec.Limits); err != nil {
 		return spec, 0, err
 	}
-	if err := v.tenantLimits.AllowsRef(spec.Image); err != nil {
+	if err := f.checkImage(ctx, v); err != nil {
 		return spec, 0, err
 	}
 	if err := f.network.checkEgress(v.actor, &spec.Egress); err != nil {
@@ -118,6 +119,25 @@ func (f *forks) completeFork(ctx context.Context, v *call, o brig.ForkSpec) (spe
 			WithHint("fork an earlier sandbox, or create one; without secrets there is no such limit")
 	}
 	return spec, n, checkSavable(v.rec, "forked", keptOnly(v.rec))
+}
+
+// checkImage checks that the tenant may still use the image of a sandbox. AllowsRef lets
+// every digest pass, so the image of a digest is looked at too. That of a name is not: the
+// name may belong to a newer image now, for example after an update of the host.
+func (f *forks) checkImage(ctx context.Context, v *call) error {
+	ref := v.rec.Spec.Image
+	if err := v.tenantLimits.AllowsRef(ref); err != nil || !strings.HasPrefix(ref, "sha256:") {
+		return err
+	}
+	_, backend, err := f.providers.saverOf(v.rec)
+	if err != nil {
+		return err
+	}
+	img, err := f.providers.imageAt(ctx, backend, v.rec.Digest)
+	if err != nil {
+		return err
+	}
+	return v.tenantLimits.AllowsImage(img)
 }
 
 // fork makes n copies of the sandbox of a call. If it fails, it leaves no copy

@@ -120,6 +120,20 @@ func TestForkRefusals(t *testing.T) {
 		t.Errorf("with a program that cannot be saved: %v", err)
 	}
 	h.wantOnly(t, ctx, "one")
+	if _, err := h.Create(ctx, brig.Spec{Name: "two", Image: "sha256:host"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, allowed string
+		want          brig.Kind
+	}{{"one", "other", brig.PolicyBlocked}, {"two", "other", brig.PolicyBlocked}, {"two", "sha256:host", ""}, {"two", brig.HostImage, ""}} {
+		if _, err := h.UpdateTenant(ctx, brig.Tenant{Name: "acme", Ceilings: brig.Ceilings{Images: []string{c.allowed}}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.Fork(ctx, c.name, brig.ForkSpec{}); brig.KindOf(err) != c.want {
+			t.Errorf("%s, with the image %s allowed: %v, want %q", c.name, c.allowed, err, c.want)
+		}
+	}
 }
 
 // A call that still uses the original prevents a fork.
