@@ -228,7 +228,7 @@ func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *backend
 	}
 	id := brig.SaveID(newID())
 	o := &forkOrigin{id: id, release: func() { f.removeSave(ctx, saver, rec, id) }}
-	if o.save, o.executions, err = f.saveOrigin(ctx, saver, backend, rec, id); err != nil {
+	if o.save, o.executions, err = f.saveOrigin(ctx, saver, backend, rec, id, noSlot); err != nil {
 		o.release()
 		return nil, err
 	}
@@ -303,10 +303,17 @@ func newCopy(origin *brig.Record, backend *backend, spec brig.Spec) *brig.Record
 	return rec
 }
 
+// acquireSlot takes a creation slot, as capacity.Limiter.Acquire does.
+type acquireSlot func(ctx context.Context, tenant string, since time.Time) (release func(), err error)
+
+// noSlot is for a save whose copies take slots of their own.
+func noSlot(context.Context, string, time.Time) (func(), error) { return func() {}, nil }
+
 // saveOrigin saves a running sandbox, which continues to run. Calls to the sandbox wait
-// only for the save, which completes even if the caller disconnects. It returns the
-// number of processes in the save, too.
-func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, to brig.SaveID) (_ *brig.Save, executions int, err error) {
+// only for the save, which completes even if the caller disconnects. The slot is taken
+// only for the save, because the guest determines how long its interpreters take to park.
+// saveOrigin returns the number of processes in the save, too.
+func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, to brig.SaveID, acquire acquireSlot) (_ *brig.Save, executions int, err error) {
 	endMove, err := f.pauses.beginSave(ctx, rec)
 	if err != nil {
 		return nil, 0, err
@@ -324,10 +331,16 @@ func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *backe
 	if err := f.pauses.prepareSave(ctx, saver, rec, in); err != nil {
 		return nil, 0, err
 	}
+	release, err := acquire(ctx, rec.Tenant, time.Now())
+	if err != nil {
+		return nil, 0, err
+	}
+	defer release()
 	defer f.keepRefusals(rec.ID, in)()
 	putBack := f.keepReservation(rec.ID)
 	save, err := f.pauses.saveDetached(ctx, saver, rec, in, to, brig.SaveOptions{Stay: true})
 	putBack()
+	release() // the rest waits for the guest's interpreters
 	if err != nil {
 		_, err = f.pauses.handleFailedSave(ctx, saver, backend, rec, in, err, nil)
 		return nil, 0, err

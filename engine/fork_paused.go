@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
@@ -31,11 +30,9 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 	if err := reserved.addDisk(0); err != nil { // a tenant without storage writes nothing
 		return nil, err
 	}
-	release, err := f.capacity.Acquire(ctx, v.rec.Tenant, time.Now())
-	if err != nil {
+	if err := f.capacity.CheckAdmission(v.rec.Tenant); err != nil {
 		return nil, err
 	}
-	defer release()
 	now := f.Now().UTC()
 	rec := newCopy(v.rec, backend, spec)
 	rec.Created, rec.Expires = now, now.Add(spec.TTL)
@@ -49,7 +46,7 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 			f.deleteRecord(ctx, rec)
 		}
 	}()
-	save, executions, err := f.saveOrigin(ctx, saver, backend, v.rec, saveOf(rec.ID))
+	save, executions, err := f.saveOrigin(ctx, saver, backend, v.rec, saveOf(rec.ID), f.capacity.Acquire)
 	if err != nil {
 		return nil, err
 	}

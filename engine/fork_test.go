@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
+	"github.com/brig-run/brig/provider/fake"
 )
 
 // wantOnly fails the test unless the named sandbox is the only one, is running, and has
@@ -282,6 +285,46 @@ func TestForkPaused(t *testing.T) {
 	}
 	if _, err := next.Get(ctx, "more"); brig.KindOf(err) != brig.NotFound || h.provider.Saves() != 0 {
 		t.Errorf("the rejected copy: %v, and %d saves", err, h.provider.Saves())
+	}
+}
+
+// checkedProvider is a fake provider with a hook in CheckSave.
+type checkedProvider struct {
+	*fake.Provider
+	check func()
+}
+
+// CheckSave implements brig.Saver.
+func (p *checkedProvider) CheckSave(ctx context.Context, in brig.Instance) error {
+	p.check()
+	return p.Provider.CheckSave(ctx, in)
+}
+
+// While a paused copy waits for the programs of the original to prepare for the save,
+// other sandboxes can be created. During the save they wait.
+func TestForkPausedSlot(t *testing.T) {
+	p := &checkedProvider{}
+	h := newFixture(t, func(o *engine.Options) {
+		p.Provider = o.Provider.(*fake.Provider)
+		o.Provider = p
+		o.Capacity = capacity.Options{MaxCreating: 1, MaxWait: 50 * time.Millisecond}
+	})
+	ctx := withRole(t, brig.Member)
+	h.box(t, ctx, brig.Spec{Name: "one"})
+	var during, saving error
+	p.check = func() { _, during = h.Create(ctx, brig.Spec{}) }
+	h.provider.OnSave = func(brig.SaveID) error {
+		_, saving = h.Create(ctx, brig.Spec{})
+		return nil
+	}
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Name: "base", Paused: true}); err != nil {
+		t.Fatal(err)
+	}
+	if during != nil {
+		t.Errorf("create while the programs prepare: %v", during)
+	}
+	if brig.KindOf(saving) != brig.RateLimited {
+		t.Errorf("create during the save: %v", saving)
 	}
 }
 
