@@ -221,8 +221,10 @@ func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Ins
 		}
 		err = errors.Join(err, p.erase(context.WithoutCancel(ctx), id))
 	}()
-	for _, name := range []string{exitFile, socketFile} { // from the previous instance
-		if err := os.Remove(l.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	// A shim that was killed has left all of them, and the next sentry could not make its
+	// socket in the old state.
+	for _, name := range []string{exitFile, socketFile, stateDir, overlayDir, configFile} { // from the previous instance
+		if err := os.RemoveAll(l.path(name)); err != nil {
 			return nil, diskError(err, "remove "+name)
 		}
 	}

@@ -44,6 +44,36 @@ func TestRecoverAfterPowerFailure(t *testing.T) {
 	}
 }
 
+// A shim that is killed during a restore leaves the sentry's socket. The next restore
+// removes it, before it starts another shim, or the sentry could not make its own.
+func TestCreateAfterKilledShim(t *testing.T) {
+	p := &Provider{Options: Options{DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, rootless: true}
+	const id = brig.ID("sbagain")
+	l := p.layout(id)
+	left := []string{exitFile, socketFile, configFile, filepath.Join(stateDir, controlFile), filepath.Join(overlayDir, "layer-1")}
+	for _, name := range append(left, orderFile, logFile) {
+		if err := os.MkdirAll(filepath.Dir(l.path(name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(l.path(name), []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.create(t.Context(), id, &order{ID: string(id), From: "save", Shim: l.path("no shim")}); err == nil {
+		t.Fatal("it was created without a shim")
+	}
+	for _, name := range left {
+		if _, err := os.Lstat(l.path(name)); !os.IsNotExist(err) {
+			t.Errorf("%s is left: %v", name, err)
+		}
+	}
+	for _, name := range []string{orderFile, logFile} {
+		if _, err := os.Lstat(l.path(name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // If the server dies while a shim ends its sandbox, the shim leaves the
 // directory to that server. The next server removes the directory some time
 // after the shim has exited.
