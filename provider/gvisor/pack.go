@@ -27,7 +27,7 @@ var _ brig.Saver = (*Provider)(nil)
 
 const (
 	packWindow = 1 << 20  // of the compression; limits the memory of an unpack
-	packSpare  = 64 << 20 // disk space that a pack leaves free
+	packSpare  = 64 << 20 // disk space that a pack or an unpack leaves free
 	packFlush  = 8 << 20  // amount after which a pack flushes its data to disk
 )
 
@@ -142,12 +142,19 @@ func checkSpace(dir string, plain []string) error {
 		}
 		most += st.Size()
 	}
+	return checkFree(dir, most)
+}
+
+// checkFree returns an error if the disk of a directory does not have enough space for
+// a number of bytes and packSpare.
+func checkFree(dir string, bytes int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return fmt.Errorf("look at the disk: %w", err)
 	}
-	if free := int64(st.Bavail) * st.Bsize; free < most+packSpare {
-		return fullError(fmt.Errorf("%s are free, and packing the save needs %s", brig.FormatBytes(free), brig.FormatBytes(most+packSpare)))
+	if free := int64(st.Bavail) * st.Bsize; free-packSpare < bytes {
+		return fullError(fmt.Errorf("%s are free, and the save needs %s beside %s that stay free",
+			brig.FormatBytes(free), brig.FormatBytes(bytes), brig.FormatBytes(packSpare)))
 	}
 	return nil
 }
@@ -252,6 +259,10 @@ func unpack(ctx context.Context, from, to string, plain []string, key []byte, wh
 		}
 		if h.Name != name {
 			return fmt.Errorf("the save has the file %q instead of %q", brig.Clip(h.Name, 40), name)
+		}
+		// The sizes of the files are known only here.
+		if err := checkFree(to, h.Size); err != nil {
+			return err
 		}
 		if err := writeFrom(ctx, filepath.Join(to, name), t); err != nil {
 			return err

@@ -3,6 +3,7 @@
 package gvisor
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -11,8 +12,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/seal"
@@ -214,6 +218,44 @@ func removePlainFiles(dir string) (err error) {
 		err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 	}
 	return err
+}
+
+// An unpack that would fill the disk is refused before it writes the file, and leaves
+// nothing. The sizes are those in the packed file, because the manifest has the space
+// that the files used.
+func TestUnpackWithoutSpace(t *testing.T) {
+	p, key := newSaver(t), seal.NewKey()
+	dir := planted(t, p, "one", nil)
+	_, where, _, err := p.locate("one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, packedFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sealed, err := seal.NewWriter(f, key, where...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	squeezed, err := zstd.NewWriter(sealed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	huge := tar.NewWriter(squeezed)
+	if err := huge.WriteHeader(&tar.Header{Name: stateFile, Size: 1 << 60, Mode: 0o600, Format: tar.FormatPAX}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(squeezed.Close(), sealed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Unpack(t.Context(), "one", key); brig.KindOf(err) != brig.Unavailable || !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("unpack: %v", err)
+	}
+	if got := files(t, dir); slices.Contains(got, unpackedDir) || slices.Contains(got, unpackedDir+newSuffix) {
+		t.Errorf("the files are %v", got)
+	}
 }
 
 // A pack or an unpack whose context ends changes nothing.
