@@ -58,6 +58,7 @@ func (p *Provider) Pack(ctx context.Context, id brig.SaveID, key []byte) (*brig.
 		err = atLowPriority(func() error { return pack(ctx, dir, plain, key, where) })
 	}
 	if err == nil {
+		p.unpacked.Delete(id)
 		err = removePlain(dir, plain)
 	}
 	failpoint.Hit("pack.removed")
@@ -200,7 +201,8 @@ func writeTar(to io.Writer, dir string, plain []string) error {
 }
 
 // Unpack implements brig.Saver. It does not flush the files, because the packed file
-// remains.
+// remains. Only this process therefore uses them: after a power failure they may be
+// empty.
 func (p *Provider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error {
 	dir, where, plain, err := p.locate(id)
 	if err != nil {
@@ -210,12 +212,12 @@ func (p *Provider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error
 	if err != nil || !packed {
 		return err
 	}
-	to := filepath.Join(dir, unpackedDir)
-	if _, err := os.Stat(to); err == nil {
+	if _, made := p.unpacked.Load(id); made {
 		return nil
 	}
+	to := filepath.Join(dir, unpackedDir)
 	began := time.Now()
-	if err := errors.Join(os.RemoveAll(to+newSuffix), os.Mkdir(to+newSuffix, 0o700)); err != nil {
+	if err := errors.Join(os.RemoveAll(to), os.RemoveAll(to+newSuffix), os.Mkdir(to+newSuffix, 0o700)); err != nil {
 		return packError(err, "unpack the save")
 	}
 	err = unpack(ctx, filepath.Join(dir, packedFile), to+newSuffix, plain, key, where)
@@ -233,6 +235,7 @@ func (p *Provider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error
 	case err != nil:
 		return packError(err, "unpack the save")
 	}
+	p.unpacked.Store(id, true)
 	return nil
 }
 

@@ -178,6 +178,14 @@ func TestInterruptedPack(t *testing.T) {
 			return errors.Join(os.WriteFile(filepath.Join(dir, packedFile), sealed, 0o600), os.Mkdir(part, 0o700),
 				os.WriteFile(filepath.Join(part, stateFile), []byte("x"), 0o600), removePlainFiles(dir))
 		},
+		"an unpack that a power failure has truncated": func(dir string, sealed []byte) error {
+			whole := filepath.Join(dir, unpackedDir)
+			err := errors.Join(os.WriteFile(filepath.Join(dir, packedFile), sealed, 0o600), os.Mkdir(whole, 0o700), removePlainFiles(dir))
+			for _, name := range (&manifest{}).plainFiles() {
+				err = errors.Join(err, os.WriteFile(filepath.Join(whole, name), nil, 0o600))
+			}
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, key := newSaver(t), seal.NewKey()
@@ -200,6 +208,10 @@ func TestInterruptedPack(t *testing.T) {
 			planted(t, p, "one", pages)
 			if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), m, 0o600), leave(dir, sealed)); err != nil {
 				t.Fatal(err)
+			}
+			p = &Provider{Options: p.Options} // the next server
+			if at, err := p.restorable("one"); err == nil && at != dir {
+				t.Errorf("before an unpack it would be restored from %s", at)
 			}
 			wantPages(t, p, "one", key, pages)
 			if _, err := p.Pack(t.Context(), "one", key); err != nil {
@@ -284,13 +296,16 @@ func TestCanceledPack(t *testing.T) {
 func BenchmarkUnpack(b *testing.B) {
 	for name, n := range map[string]int{"5MiB": 5 << 20, "256MiB": 256 << 20} {
 		p, key := &Provider{Options: Options{DataDir: b.TempDir(), Log: slog.New(slog.DiscardHandler)}}, seal.NewKey()
-		dir := planted(b, p, "one", randomPages(n))
+		planted(b, p, "one", randomPages(n))
 		if _, err := p.Pack(b.Context(), "one", key); err != nil {
 			b.Fatal(err)
 		}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if err := errors.Join(p.Unpack(b.Context(), "one", key), os.RemoveAll(filepath.Join(dir, unpackedDir))); err != nil {
+				if err := p.Unpack(b.Context(), "one", key); err != nil {
+					b.Fatal(err)
+				}
+				if _, err := p.Pack(b.Context(), "one", key); err != nil { // removes the files
 					b.Fatal(err)
 				}
 			}

@@ -50,11 +50,10 @@ func (p *Provider) restorable(id brig.SaveID) (string, error) {
 	if err != nil || !packed {
 		return dir, err
 	}
-	dir = filepath.Join(dir, unpackedDir)
-	if _, err := os.Stat(dir); err != nil {
-		return "", brig.Errorf(brig.FailedPrecondition, "the save is packed").WithHint("unpack it first").Because(err)
+	if _, made := p.unpacked.Load(id); !made {
+		return "", brig.Errorf(brig.FailedPrecondition, "the save is packed").WithHint("unpack it first")
 	}
-	return dir, nil
+	return filepath.Join(dir, unpackedDir), nil
 }
 
 // removePlain removes the unencrypted files of a packed save.

@@ -67,6 +67,7 @@ type Provider struct {
 	held             cgroup.Limits // the effective limits of a test group with all limits set
 	enforcement      map[brig.Area]brig.Enforcement
 	awaitingTethered sync.Map // the sandboxes for which awaitTethered runs
+	unpacked         sync.Map // the saves whose unpackedDir this process has made
 	shares           shares
 	contents         contents
 }

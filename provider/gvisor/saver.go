@@ -302,6 +302,7 @@ func (p *Provider) RemoveSave(_ context.Context, id brig.SaveID) error {
 	if !brig.ValidName(string(id)) {
 		return nil // such a save cannot exist
 	}
+	p.unpacked.Delete(id)
 	// Remove the manifest first: a directory without a manifest is not a save.
 	err := os.Remove(filepath.Join(p.saveDir(id), manifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
