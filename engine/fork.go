@@ -208,16 +208,20 @@ func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *backend
 		if err != nil {
 			return nil, err
 		}
-		o := &forkOrigin{id: saveOf(rec.ID), release: endMove}
+		o := &forkOrigin{id: saveOf(rec.ID)}
 		now, err := f.Store.Get(ctx, rec.Tenant, string(rec.ID))
 		if err == nil && now.State == brig.Paused {
 			o.executions = now.Pause.Executions
 			o.save, err = saver.GetSave(ctx, o.id)
 			if err == nil {
-				err = f.pauses.packs.unpack(ctx, saver, now)
+				err = f.unpackOrigin(ctx, saver, now)
 			}
 		}
 		if err == nil && o.save != nil {
+			o.release = func() {
+				f.pauses.packs.removeUnpacked(ctx, saver, now)
+				endMove()
+			}
 			return o, nil
 		}
 		endMove()
@@ -233,6 +237,20 @@ func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *backend
 		return nil, err
 	}
 	return o, nil
+}
+
+// unpackOrigin unpacks the save of a paused sandbox. That is as much work as a creation,
+// so it takes a creation slot, as a resume does.
+func (f *forks) unpackOrigin(ctx context.Context, saver brig.Saver, rec *brig.Record) error {
+	if rec.SaveKey == nil {
+		return nil
+	}
+	release, err := f.capacity.Acquire(ctx, rec.Tenant, time.Now())
+	if err != nil {
+		return err
+	}
+	defer release()
+	return f.pauses.packs.unpack(ctx, saver, rec)
 }
 
 // removeSave removes a save that no copy needs any more.

@@ -288,10 +288,16 @@ func TestForkPaused(t *testing.T) {
 	}
 }
 
-// checkedProvider is a fake provider with a hook in CheckSave.
+// checkedProvider is a fake provider with hooks in CheckSave and Unpack.
 type checkedProvider struct {
 	*fake.Provider
-	check func()
+	check, unpack func()
+}
+
+// Unpack implements brig.Saver.
+func (p *checkedProvider) Unpack(ctx context.Context, id brig.SaveID, key []byte) error {
+	p.unpack()
+	return p.Provider.Unpack(ctx, id, key)
 }
 
 // CheckSave implements brig.Saver.

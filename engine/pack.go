@@ -50,6 +50,14 @@ func (p *packs) later(rec *brig.Record, after time.Duration) {
 	p.waiting[rec.ID] = packJob{rec.Tenant, time.Now().Add(max(after, 0))}
 }
 
+// isWaiting reports whether later has been called for a sandbox, and its time has not come.
+func (p *packs) isWaiting(id brig.ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, waits := p.waiting[id]
+	return waits
+}
+
 // takeDue returns a save whose time has come, and removes it from the list.
 func (p *packs) takeDue() (brig.ID, packJob, bool) {
 	p.mu.Lock()
@@ -182,7 +190,9 @@ func (p *packs) openKey(rec *brig.Record) ([]byte, error) {
 }
 
 // unpack prepares the save of a paused sandbox for restores. The caller has begun a
-// move of the sandbox. If the sandbox stays paused, the save is packed again.
+// move of the sandbox, and holds a creation slot. If the sandbox stays paused, the caller
+// calls removeUnpacked, because the files do not count against the tenant's storage. If it
+// cannot, the next pack removes them, and further calls of unpack do not delay that.
 func (p *packs) unpack(ctx context.Context, saver brig.Saver, rec *brig.Record) error {
 	if rec.SaveKey == nil {
 		return nil
@@ -191,10 +201,36 @@ func (p *packs) unpack(ctx context.Context, saver brig.Saver, rec *brig.Record) 
 	if err != nil {
 		return err
 	}
-	p.later(rec, p.PackAfter)
+	if !p.isWaiting(rec.ID) {
+		p.later(rec, p.PackAfter)
+	}
 	err = saver.Unpack(ctx, saveOf(rec.ID), key)
 	failpoint.Hit("resume.unpacked")
 	return err
+}
+
+// removeUnpacked removes the files of unpack when no restore needs them any more. The
+// caller has begun a move of the sandbox.
+func (p *packs) removeUnpacked(ctx context.Context, saver brig.Saver, rec *brig.Record) {
+	if rec.SaveKey == nil {
+		return
+	}
+	ctx, cancel := detachedContext(ctx)
+	defer cancel()
+	save, err := saver.GetSave(ctx, saveOf(rec.ID))
+	if brig.KindOf(err) == brig.NotFound || err == nil && !save.Packed {
+		return // there is nothing to remove, and a save that is not packed stays so
+	}
+	var key []byte
+	if err == nil {
+		key, err = p.openKey(rec)
+	}
+	if err == nil {
+		_, err = saver.Pack(ctx, saveOf(rec.ID), key) // only removes the files
+	}
+	if err != nil { // the next pack removes them
+		p.Log.WarnContext(ctx, "failed to remove the unpacked files of a paused sandbox", "sandbox", rec.ID, "err", err)
+	}
 }
 
 // reseal encrypts the keys of all saves with the newest master key. The saves

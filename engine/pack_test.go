@@ -6,13 +6,16 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/internal/seal"
+	"github.com/brig-run/brig/provider/fake"
 )
 
 // packSoon makes an engine pack the saves of paused sandboxes at once.
@@ -218,4 +221,76 @@ func TestFailedPack(t *testing.T) {
 		t.Errorf("it is %s", s.State)
 	}
 	wantNote(t, ctx, h, "one")
+}
+
+// The files of an unpack, which do not count against the tenant's storage, are removed
+// when a fork does not need them any more, or when a resume fails. Forks at once and a
+// resume do not remove those of each other: a restore without them fails.
+func TestUnpackedFilesAreRemoved(t *testing.T) {
+	h := recoveredFixture(t, func(o *engine.Options) { o.PackAfter = 500 * time.Millisecond })
+	ctx := withRole(t, brig.Member)
+	box := h.paused(t, ctx, "one")
+	h.awaitPacked(t, box)
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.provider.Unpacked(); n != 0 {
+		t.Errorf("%d saves are unpacked after a fork", n)
+	}
+	var calls sync.WaitGroup
+	for range 3 {
+		calls.Go(func() {
+			if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	if n := h.provider.Unpacked(); n != 0 {
+		t.Errorf("%d saves are unpacked after three forks at once", n)
+	}
+	calls.Go(func() {
+		if _, err := h.Fork(ctx, "one", brig.ForkSpec{}); err != nil {
+			t.Error(err)
+		}
+	})
+	wantNote(t, ctx, h, "one") // resumes it
+	calls.Wait()
+
+	if _, err := h.Create(ctx, brig.Spec{Name: "two", Env: map[string]string{"BRIG_RESTORED": "exit 1"}}); err != nil {
+		t.Fatal(err)
+	}
+	copies, err := h.Fork(ctx, "two", brig.ForkSpec{Name: "base", Paused: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.awaitPacked(t, copies[0])
+	if _, err := h.Resume(ctx, "base"); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("resume with a script that fails: %v", err)
+	}
+	if n := h.provider.Unpacked(); n != 0 {
+		t.Errorf("%d saves are unpacked after a resume that failed", n)
+	}
+}
+
+// A fork of a packed save holds a creation slot while it unpacks, and not during the
+// rest: its copies take slots of their own.
+func TestForkUnpacksInSlot(t *testing.T) {
+	p := &checkedProvider{check: func() {}}
+	h := recoveredFixture(t, func(o *engine.Options) {
+		packSoon(o)
+		p.Provider = o.Provider.(*fake.Provider)
+		o.Provider = p
+		o.Capacity = capacity.Options{MaxCreating: 1, MaxWait: 50 * time.Millisecond}
+	})
+	ctx := withRole(t, brig.Member)
+	h.awaitPacked(t, h.paused(t, ctx, "one"))
+	var during error
+	p.unpack = func() { _, during = h.Create(ctx, brig.Spec{}) }
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if brig.KindOf(during) != brig.RateLimited {
+		t.Errorf("create during the unpack: %v", during)
+	}
 }

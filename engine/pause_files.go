@@ -201,6 +201,9 @@ func (p *pauses) boot(ctx context.Context, rec *brig.Record, backend *backend, i
 func (p *pauses) pauseAgain(ctx context.Context, rec *brig.Record, in brig.Instance) error {
 	ctx = context.WithoutCancel(ctx)
 	err := in.Stop(ctx, 0, brig.Saved)
+	if saver, _, lost := p.providers.saverOf(rec); lost == nil {
+		p.packs.removeUnpacked(ctx, saver, rec)
+	}
 	if !keptOnly(rec) {
 		return err
 	}

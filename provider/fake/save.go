@@ -179,6 +179,18 @@ func (p *Provider) Saves() int {
 	return len(p.saves)
 }
 
+// Unpacked returns the number of packed saves that are unpacked now.
+func (p *Provider) Unpacked() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.saves {
+		if s.open {
+			n++
+		}
+	}
+	return n
+}
+
 // RemoveSave implements brig.Saver.
 func (p *Provider) RemoveSave(_ context.Context, id brig.SaveID) error {
 	p.mu.Lock()
