@@ -521,6 +521,9 @@ func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *backend
 	}
 	if err == nil {
 		in, err = saver.Restore(ctx, saveOf(rec.ID), rec.ID, spec, expires.Add(allowance))
+		if err != nil {
+			p.packs.removeUnpacked(ctx, saver, rec)
+		}
 	}
 	failpoint.Hit("resume.restored")
 	if brig.KindOf(err) == brig.NotFound {
