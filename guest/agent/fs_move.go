@@ -231,8 +231,8 @@ func copyFile(from *nofollow.Dir, name, full string, to *nofollow.Dir, as string
 	if err != nil {
 		return err
 	}
-	if isAgents(src) {
-		return failure("denied", "path", "path '%s' is the agent's own", full)
+	if isOfProcess(src) {
+		return errOfProcess(full)
 	}
 	dst, err := to.Open(as, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -172,9 +172,9 @@ func read(c fsCall) error {
 		if f, st, err = openRegular(p.name, os.O_RDONLY, 0); err != nil {
 			return err
 		}
-		if isAgents(f) {
+		if isOfProcess(f) {
 			f.Close()
-			return failure("denied", "path", "path '%s' is the agent's own", p.name)
+			return errOfProcess(p.name)
 		}
 		e = (&accounts{}).describeOpen(p.name, f, st)
 		return nil
@@ -213,10 +213,13 @@ func read(c fsCall) error {
 	return nil
 }
 
-// isAgents reports whether an open file is in the agent's own directory in
-// /proc. The kernel allows a process to read its own memory, which contains
-// data of other callers.
-func isAgents(f *os.File) bool {
+// isOfProcess reports whether an open file is in the directory of a process in
+// /proc. Environments, memory and arguments contain secrets, and a caller who
+// may read files may not run a program to read them. The kernel also allows the
+// agent to read its own memory, which contains data of other callers. The path
+// is that of the open file, so a link does not help, and neither does a thread
+// id, for which Linux also has a directory.
+func isOfProcess(f *os.File) bool {
 	if !isOnKernelFS(f) {
 		return false
 	}
@@ -229,13 +232,13 @@ func isAgents(f *os.File) bool {
 		return true
 	}
 	at, ok := strings.CutPrefix(at, "/proc/")
-	if !ok {
-		return false
-	}
 	id, _, _ := strings.Cut(at, "/")
-	// Linux also has a directory for each thread id.
-	_, err = os.Lstat("/proc/self/task/" + id)
-	return id == strconv.Itoa(os.Getpid()) || err == nil && id != ""
+	_, err = strconv.ParseUint(id, 10, 64)
+	return ok && err == nil
+}
+
+func errOfProcess(name string) error {
+	return failure("denied", "path", "path '%s' belongs to a process", name)
 }
 
 // openRegular opens a regular file. It never blocks on a named pipe.

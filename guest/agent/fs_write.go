@@ -298,8 +298,8 @@ func (p place) gather(f *os.File, from []wire.Path, dirs map[string]*nofollow.Di
 		switch {
 		case at.name == p.name || isThere && st.Dev == there.Dev && st.Ino == there.Ino:
 			err = badPath("path '%s' cannot be composed of itself", p.name)
-		case isAgents(s):
-			err = failure("denied", "path", "path '%s' is the agent's own", at.name)
+		case isOfProcess(s):
+			err = errOfProcess(at.name)
 		default:
 			_, err = io.Copy(f, s)
 		}

@@ -141,8 +141,8 @@ func (p *packer) file(dir *nofollow.Dir, name string, n wire.Node) error {
 	if err != nil || !st.IsRegular() {
 		return p.skip(at, "it changed its type")
 	}
-	if isAgents(f) {
-		return p.skip(at, "it is the agent's own")
+	if isOfProcess(f) {
+		return p.skip(at, "it belongs to a process")
 	}
 	if st.Size > p.maxFile {
 		return p.skip(at, "it is too large")

@@ -162,6 +162,26 @@ func testFilesRights(t *testing.T, h Harness) {
 			}
 		}
 	}
+	// Nor that of a program, whose environment may contain secrets: who may read
+	// files may not run programs.
+	pid := strings.TrimSpace(sh(t, in, "SECRET=value sleep 600 >/dev/null 2>&1 & echo $!"))
+	sh(t, in, "ln -s /proc/"+pid+" program; until grep -q SECRET=value /proc/"+pid+"/environ; do sleep 0.1; done")
+	for _, name := range []string{"environ", "mem", "maps", "cmdline", "task/" + pid + "/environ"} {
+		for _, dir := range []string{"/proc/" + pid, "/workspace/program"} {
+			for _, user := range []string{"user", "root"} {
+				from, to := brig.Path{Name: dir + "/" + name, User: user}, brig.Path{Name: "/tmp/taken", User: user}
+				_, composed := fs.Compose(ctx, []brig.Path{from}, to)
+				_, moved := fs.Move(ctx, from, to)
+				for what, err := range map[string]error{"reads": readAs(ctx, fs, user, from.Name), "composes": composed, "moves": moved} {
+					if brig.KindOf(err) != brig.PermissionDenied {
+						t.Errorf("%s %s %s: %v, want that it is denied", user, what, from.Name, err)
+					}
+				}
+				_, err := fs.Stat(ctx, to)
+				refused(t, "what was taken of "+from.Name, err, brig.NotFound)
+			}
+		}
+	}
 }
 
 // readAs reads a file to its end.
