@@ -29,18 +29,6 @@ type route struct {
 	handle          func(w http.ResponseWriter, r *http.Request) error
 }
 
-// inTurn returns a handler of a large answer: it waits for one of the key's turns.
-func inTurn(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
-		if err != nil {
-			return err
-		}
-		defer done()
-		return h(w, r)
-	}
-}
-
 // routes returns all routes of the control plane. The API serves no other
 // routes there.
 func (c *controlPlane) routes() []route {
@@ -48,8 +36,8 @@ func (c *controlPlane) routes() []route {
 	return []route{
 		{post, "/sandboxes", c.sandboxes.createV1},
 		{post, "/v2/sandboxes", c.sandboxes.createV2},
-		{get, "/sandboxes", inTurn(c.sandboxes.listV1)},
-		{get, "/v2/sandboxes", inTurn(c.sandboxes.listV2)},
+		{get, "/sandboxes", httpapi.InTurn(c.sandboxes.listV1)},
+		{get, "/v2/sandboxes", httpapi.InTurn(c.sandboxes.listV2)},
 		{get, "/sandboxes/metrics", c.telemetry.allMetrics},
 		{get, "/sandboxes/{id}", c.sandboxes.get},
 		{del, "/sandboxes/{id}", c.sandboxes.remove},
@@ -58,8 +46,8 @@ func (c *controlPlane) routes() []route {
 		{post, "/sandboxes/{id}/connect", c.leases.connect},
 		{post, "/v2/sandboxes/{id}/connect", c.leases.connect},
 		{get, "/sandboxes/{id}/metrics", c.telemetry.metrics},
-		{get, "/sandboxes/{id}/logs", c.telemetry.logsV1},
-		{get, "/v2/sandboxes/{id}/logs", c.telemetry.logsV2},
+		{get, "/sandboxes/{id}/logs", httpapi.InTurn(c.telemetry.logsV1)},
+		{get, "/v2/sandboxes/{id}/logs", httpapi.InTurn(c.telemetry.logsV2)},
 
 		{get, "/templates", c.templates.list},
 		{get, "/v2/templates", c.templates.list},
@@ -72,7 +60,7 @@ func (c *controlPlane) routes() []route {
 		{post, "/sandboxes/{id}/snapshots", c.copies.snapshot},
 		{post, "/sandboxes/{id}/fork", c.copies.fork},
 		{http.MethodPut, "/sandboxes/{id}/network", c.sandboxes.setNetwork},
-		{get, "/snapshots", inTurn(c.snapshots.list)},
+		{get, "/snapshots", httpapi.InTurn(c.snapshots.list)},
 		{post, "/v3/templates", unsupported("building templates")},
 		{post, "/v2/templates", unsupported("building templates")},
 		{post, "/templates", unsupported("building templates")},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // snapshots finds, lists and removes snapshots. A snapshot is a paused copy of a
@@ -47,6 +48,12 @@ func (sn *snapshots) find(ctx context.Context, ref string) (*brig.Sandbox, error
 	case err != nil && brig.KindOf(err) != brig.NotFound && brig.KindOf(err) != brig.InvalidArgument:
 		return nil, err
 	}
+	// The name is compared with a whole list, which takes the memory of a large answer.
+	done, err := httpapi.LeaseOf(ctx).Turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	all, err := sn.all(ctx, map[string]string{labelSnapshotName: strings.TrimSuffix(ref, ":"+defaultTag)})
 	if err != nil || len(all) == 0 {
 		return nil, err

@@ -1,6 +1,9 @@
 package httpapi
 
-import "context"
+import (
+	"context"
+	"net/http"
+)
 
 // maxTurns is the number of large answers that the server makes at once for one key. An
 // answer with outputs of programs takes several times their bytes, and a key may have a
@@ -45,5 +48,17 @@ func (l *Lease) Turn(ctx context.Context) (done func(), err error) {
 	case <-ctx.Done():
 		leave()
 		return nil, context.Cause(ctx)
+	}
+}
+
+// InTurn returns a handler of a large answer: it waits for one of the key's turns.
+func InTurn(h func(http.ResponseWriter, *http.Request) error) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		done, err := LeaseOf(r.Context()).Turn(r.Context())
+		if err != nil {
+			return err
+		}
+		defer done()
+		return h(w, r)
 	}
 }

@@ -40,7 +40,7 @@ func (d *API) routes() []route {
 		{get, "/api/", d.serveAbout},
 		{get, "/api/kernelspecs", d.listSpecs},
 		{get, "/api/kernelspecs/{spec}", d.getSpec},
-		{get, "/api/kernels", d.listKernels},
+		{get, "/api/kernels", httpapi.InTurn(d.listKernels)},
 		{post, "/api/kernels", d.createKernel},
 		{get, "/api/kernels/{id}", d.getKernel},
 		{http.MethodDelete, "/api/kernels/{id}", d.action(kernel.remove)},

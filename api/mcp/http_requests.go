@@ -5,6 +5,10 @@ import (
 	"crypto/rand"
 	"net/http"
 	"sync"
+	"sync/atomic"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 )
 
 // requestIDHeader is the header with which the handler of a message finds its
@@ -57,4 +61,38 @@ func mergeContext(call, requestContext context.Context) (context.Context, contex
 	ctx, cancel := context.WithCancelCause(mergedContext{call, requestContext})
 	stop := context.AfterFunc(requestContext, func() { cancel(context.Cause(requestContext)) })
 	return ctx, func(err error) { stop(); cancel(err) }
+}
+
+// requestTurn belongs to an HTTP request, which has a turn for one large answer. The
+// turn ends with the request, because only then the client has the answer. If the
+// messages of a batch could wait for further turns, requests would wait for each other
+// for ever.
+type requestTurn struct {
+	request context.Context
+	taken   atomic.Bool
+}
+
+type turnKey struct{}
+
+// withTurn adds a requestTurn to the context of a request.
+func withTurn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, turnKey{}, &requestTurn{request: ctx})
+}
+
+// takeTurn waits for one of the key's turns for large answers. Outside of HTTP there is
+// only one client, which needs no turn.
+func takeTurn(ctx context.Context) error {
+	t, ok := ctx.Value(turnKey{}).(*requestTurn)
+	if !ok {
+		return nil
+	}
+	if !t.taken.CompareAndSwap(false, true) {
+		return brig.Errorf(brig.InvalidArgument, "there is more than one call with a large answer in one request").WithHint("send them one by one")
+	}
+	done, err := httpapi.LeaseOf(ctx).Turn(ctx)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(t.request, done)
+	return nil
 }

@@ -153,7 +153,7 @@ func (d *API) serve(w http.ResponseWriter, r *http.Request) {
 		// A request of a client that only listens must not delay the shutdown.
 		defer context.AfterFunc(d.ctx, func() { cancel(context.Cause(d.ctx)) })()
 	}
-	r = r.WithContext(ctx)
+	r = r.WithContext(withTurn(ctx))
 	defer d.httpRequests.begin(r)()
 	if r.Header.Get(versionHeader) >= sessionless {
 		d.statelessHandler.ServeHTTP(w, r)

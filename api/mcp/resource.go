@@ -94,7 +94,9 @@ func (d *toolServer) readResource(ctx context.Context, req *mcp.ReadResourceRequ
 	var err error
 	kind := "text/plain"
 	if p.file == "" {
-		data, err = d.logTail(ctx, p.sandbox, 0, maxRead)
+		if err = takeTurn(ctx); err == nil {
+			data, err = d.logTail(ctx, p.sandbox, 0, maxRead)
+		}
 	} else {
 		kind = mediaType(p.file)
 		data, err = d.wholeFile(ctx, p)
@@ -146,6 +148,9 @@ func (d *toolServer) listResources(ctx context.Context, req *mcp.ListResourcesRe
 	o := brig.ListOptions{States: []brig.State{brig.Creating, brig.Running}}
 	if req.Params != nil {
 		o.Cursor = req.Params.Cursor
+	}
+	if err := takeTurn(ctx); err != nil {
+		return nil, toProtocol(err)
 	}
 	page, err := d.service.List(ctx, o)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/api/mcp"
 )
 
@@ -284,7 +285,7 @@ func serve(t testing.TB, s brig.Service, change func(*mcp.Options)) (*httptest.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(d)
+	srv := httptest.NewServer(httpapi.NewLimiter(httpapi.Limits{}).Handler(d))
 	t.Cleanup(func() { cancel(); d.Close(); srv.Close() })
 	return srv, k
 }

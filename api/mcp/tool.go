@@ -30,6 +30,7 @@ type tool struct {
 	name, title, doc string
 	effect           effect
 	openWorld        bool // may connect to hosts outside of sandboxes
+	large            bool // the answer may need much memory, and waits for nothing in a sandbox
 	// choices maps arguments to their allowed values.
 	choices map[string][]any
 }
@@ -65,6 +66,11 @@ func add[In, Out any](s *toolbox, t tool, call func(ctx context.Context, req *mc
 		}
 		if err := httpapi.Decode(given, args); err != nil {
 			return refuse(err), nil
+		}
+		if t.large {
+			if err := takeTurn(ctx); err != nil {
+				return refuse(err), nil
+			}
 		}
 		out, err := call(ctx, req, args)
 		if err == nil {

@@ -16,7 +16,7 @@ func (d *toolServer) addTools(s *toolbox) {
 		doc: "Create a sandbox that stays until it is not used for ttl_seconds.",
 	}, d.createSandbox)
 	add(s, tool{
-		name: "list_sandboxes", title: "List sandboxes", effect: readOnly, doc: "List sandboxes that run or are paused, newest first.",
+		name: "list_sandboxes", title: "List sandboxes", effect: readOnly, large: true, doc: "List sandboxes that run or are paused, newest first.",
 		choices: map[string][]any{"state": stateChoices()},
 	}, d.listSandboxes)
 	add(s, tool{name: "get_sandbox", title: "Get a sandbox", effect: readOnly, doc: "Describe a sandbox."}, d.getSandbox)
@@ -52,7 +52,7 @@ func (d *toolServer) addTools(s *toolbox) {
 		choices: map[string][]any{"signal": {"SIGTERM", "SIGINT", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "SIGSTOP", "SIGCONT"}},
 	}, d.signalProcess)
 	add(s, tool{name: "http_request", title: "Call a port", effect: additive, doc: "Make an HTTP request to a server that listens on a port in a sandbox, on its loopback, too."}, d.httpRequest)
-	add(s, tool{name: "read_log", title: "Read a sandbox's log", effect: readOnly, doc: "Read the end of the output of a sandbox's programs, also after its end."}, d.readLog)
+	add(s, tool{name: "read_log", title: "Read a sandbox's log", effect: readOnly, large: true, doc: "Read the end of the output of a sandbox's programs, also after its end."}, d.readLog)
 
 	add(s, tool{name: "list_images", title: "List images", effect: readOnly, doc: "List the images from which sandboxes can be made."}, d.listImages)
 	add(s, tool{name: "pull_image", title: "Pull an image", effect: additive, openWorld: true, doc: "Fetch an image from a registry. Operators may."}, d.pullImage)

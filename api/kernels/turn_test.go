@@ -1,0 +1,49 @@
+package kernels_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/httpapi"
+	"github.com/brig-run/brig/api/httpapi/transcript"
+	"github.com/brig-run/brig/api/kernels"
+)
+
+// heldLists is a service whose lists wait until they are released.
+type heldLists struct {
+	*scriptedService
+	held *transcript.Held
+}
+
+func (s *heldLists) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
+	s.held.Wait()
+	return s.scriptedService.List(ctx, o)
+}
+
+// TestLargeAnswersTakeTurns checks that a key gets four lists of kernels at once, whatever
+// the number of its requests.
+func TestLargeAnswersTakeTurns(t *testing.T) {
+	s := &heldLists{&scriptedService{}, transcript.NewHeld()}
+	d := kernels.New(kernels.Options{Service: s, Keys: s})
+	srv := httptest.NewServer(httpapi.NewLimiter(httpapi.Limits{}).Handler(d))
+	t.Cleanup(srv.Close)
+	transcript.CheckTurns(t, s.held, func() error {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, srv.URL+"/api/kernels?token="+key, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("status %d", resp.StatusCode)
+		}
+		return nil
+	})
+}
