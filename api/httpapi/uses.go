@@ -2,9 +2,7 @@ package httpapi
 
 import (
 	"context"
-	"maps"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -26,6 +24,8 @@ type openRequests struct {
 	ctx   context.Context // context of the first request, without its cancellation
 	proof Proof
 	all   map[*openRequest]bool
+	// checking is whether a check of the key has not ended yet.
+	checking bool
 }
 
 type openRequest struct {
@@ -92,33 +92,42 @@ func (k *Keyring) bindContext(ctx context.Context, p Proof, w http.ResponseWrite
 	}
 }
 
-// watch checks every key of open requests, and repeats the check while requests
-// are open.
+// watch starts a check of every key of open requests, and repeats this while
+// requests are open. It does not wait for the checks: one that needs an identity
+// provider may take long, and must not delay the end of other keys' requests.
 func (k *Keyring) watch() {
-	begin := time.Now()
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if len(k.open) == 0 {
 		k.watching = false
-		k.mu.Unlock()
 		return
 	}
-	keys := slices.Collect(maps.Values(k.open))
-	k.mu.Unlock()
-	for _, u := range keys {
-		ctx, cancel := context.WithTimeout(u.ctx, checkTime)
-		now, err := u.proof.check(ctx)
-		cancel()
-		switch {
-		case brig.KindOf(err) == brig.Unauthenticated:
-			k.endRequests(u.proof.name, err, func(brig.Actor) bool { return true })
-		case err == nil:
-			// End the requests that began with more rights than remain.
-			k.endRequests(u.proof.name, errRightsReduced(), func(a brig.Actor) bool { return a.Tenant != now.Tenant || !now.Covers(a) })
+	for _, u := range k.open {
+		if !u.checking {
+			u.checking = true
+			go k.recheck(u)
 		}
-		// Any other error is an error of the store and does not invalidate the
-		// key.
 	}
-	time.AfterFunc(max(recheck-time.Since(begin), recheck/10), k.watch)
+	time.AfterFunc(recheck, k.watch)
+}
+
+// recheck checks the key of open requests once, and ends those that may not go
+// on.
+func (k *Keyring) recheck(u *openRequests) {
+	ctx, cancel := context.WithTimeout(u.ctx, checkTime)
+	now, err := u.proof.check(ctx)
+	cancel()
+	switch {
+	case brig.KindOf(err) == brig.Unauthenticated:
+		k.endRequests(u, err, func(brig.Actor) bool { return true })
+	case err == nil:
+		// End the requests that began with more rights than remain.
+		k.endRequests(u, errRightsReduced(), func(a brig.Actor) bool { return a.Tenant != now.Tenant || !now.Covers(a) })
+	}
+	// Any other error is an error of the store and does not invalidate the key.
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	u.checking = false
 }
 
 func errRightsReduced() error {
@@ -126,28 +135,26 @@ func errRightsReduced() error {
 }
 
 // endRequests ends those requests of a key for whose actor ends returns true.
-func (k *Keyring) endRequests(name [32]byte, why error, ends func(brig.Actor) bool) {
+// Requests that began when all earlier ones had ended have a check of their own.
+func (k *Keyring) endRequests(all *openRequests, why error, ends func(brig.Actor) bool) {
 	k.mu.Lock()
-	all := k.open[name]
 	var list []*openRequest
 	left := 0
-	if all != nil {
-		for u := range all.all {
-			switch {
-			case u.ended:
-			case ends(u.actor):
-				u.ended = true
-				list = append(list, u)
-			default:
-				left++
-			}
+	for u := range all.all {
+		switch {
+		case u.ended:
+		case ends(u.actor):
+			u.ended = true
+			list = append(list, u)
+		default:
+			left++
 		}
 	}
-	if left == 0 {
-		delete(k.open, name)
+	if left == 0 && k.open[all.proof.name] == all {
+		delete(k.open, all.proof.name)
 	}
 	if len(list) > 0 {
-		delete(k.cache, name)
+		delete(k.cache, all.proof.name)
 	}
 	k.mu.Unlock()
 	for _, u := range list {

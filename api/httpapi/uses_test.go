@@ -145,3 +145,80 @@ func TestDetach(t *testing.T) {
 		t.Error("it cannot be stopped")
 	}
 }
+
+// hangingProvider accepts keys, and tokens of an identity provider that does not
+// answer any more, nor when the caller's deadline has passed.
+type hangingProvider struct {
+	revocableKey
+	mu      sync.Mutex // guards the fields below
+	hangs   bool
+	running map[string]int
+	most    int // checks of one token at the same time
+}
+
+func (h *hangingProvider) PersonActor(_ context.Context, token string) (brig.Actor, error) {
+	h.mu.Lock()
+	hangs := h.hangs
+	h.running[token]++
+	h.most = max(h.most, h.running[token])
+	h.mu.Unlock()
+	if hangs {
+		time.Sleep(10 * time.Second)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running[token]--; hangs {
+		return brig.Actor{}, brig.Errorf(brig.Unavailable, "the identity provider cannot be asked")
+	}
+	return brig.Actor{Name: "bob"}, nil
+}
+
+// An identity provider that does not answer does not delay the end of a revoked
+// key's requests, and is asked once at a time for each token.
+func TestHangingCheckDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		keys := &hangingProvider{running: map[string]int{}}
+		ring := httpapi.NewKeyring(keys)
+		var ends []func()
+		bind := func(key string) context.Context {
+			r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)
+			p, err := ring.Verify(r, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			used, done := ring.Bind(httptest.NewRecorder(), r, p)
+			ends = append(ends, done)
+			return used.Context()
+		}
+		var people []context.Context
+		for _, sub := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+			people = append(people, bind("eyJ"+sub+".x.y"))
+		}
+		used := bind("key")
+		keys.mu.Lock()
+		keys.hangs = true
+		keys.mu.Unlock()
+		time.Sleep(time.Second) // the checks of the tokens hang
+		if err := used.Err(); err != nil {
+			t.Fatalf("before the key is revoked: %v", err)
+		}
+		keys.take()
+		time.Sleep(time.Second)
+		if err := context.Cause(used); brig.KindOf(err) != brig.Unauthenticated {
+			t.Errorf("a second after the key was revoked: %v", err)
+		}
+		time.Sleep(time.Minute)
+		for _, person := range people {
+			if err := person.Err(); err != nil {
+				t.Errorf("a token that could not be checked: %v", err)
+			}
+		}
+		if keys.most != 1 {
+			t.Errorf("%d checks of a token at once, want 1", keys.most)
+		}
+		for _, end := range ends {
+			end()
+		}
+		time.Sleep(time.Hour) // the last checks end
+	})
+}
