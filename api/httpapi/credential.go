@@ -18,28 +18,29 @@ var (
 	webToken = regexp.MustCompile(`eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*`)
 	// digits matches a sandbox token that belongs to no key.
 	digits = regexp.MustCompile(`\b[0-9a-f]{64}\b`)
-	// encoded matches Base64 that is long enough to contain a credential.
-	encoded = regexp.MustCompile(`[A-Za-z0-9+/_-]{56,}`)
 )
 
 // maxEscapes is how often a text may be percent-encoded. Every program in a
-// chain may decode it once.
-const maxEscapes = 3
+// chain may decode it once. The limit keeps the time in proportion to the text.
+const maxEscapes = 8
 
 // hasCredential reports whether a text contains a credential that Brig accepts,
-// as it is, percent-encoded, or in Base64.
+// as it is, percent-encoded, or in Base64. A text that is percent-encoded too
+// often counts as one, because what it contains is not known.
 func (s Shield) hasCredential(text string) bool {
-	for range maxEscapes {
-		if s.matches(text) || slices.ContainsFunc(encoded.FindAllString(text, -1), s.encodes) {
+	for level := 0; ; level++ {
+		if s.matches(text) || slices.ContainsFunc(strings.FieldsFunc(text, isNotBase64), s.encodes) {
 			return true
 		}
 		plain := unescape(text)
 		if plain == text {
 			return false
 		}
+		if level == maxEscapes {
+			return true
+		}
 		text = plain
 	}
-	return s.matches(text)
 }
 
 // matches reports whether a text contains a credential as it is.
@@ -49,9 +50,24 @@ func (s Shield) matches(text string) bool {
 		s.Own != nil && slices.ContainsFunc(digits.FindAllString(text, -1), s.Own)
 }
 
+// minEncoded is the length of the shortest credential in Base64.
+const minEncoded = 56
+
+// isNotBase64 reports whether a character is in neither alphabet of Base64.
+func isNotBase64(c rune) bool {
+	switch {
+	case 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '+', c == '/', c == '_', c == '-':
+		return false
+	}
+	return true
+}
+
 // encodes reports whether a text in Base64, of either alphabet, contains a
 // credential. Characters of the alphabet may precede the Base64.
 func (s Shield) encodes(text string) bool {
+	if len(text) < minEncoded {
+		return false
+	}
 	text = strings.NewReplacer("-", "+", "_", "/").Replace(text)
 	for i := range 4 {
 		part := text[i:]

@@ -121,6 +121,54 @@ func TestShieldRequest(t *testing.T) {
 	}
 }
 
+// A credential is removed however often it is percent-encoded. Control: another value
+// stays, unless it is encoded more often than the shield decodes.
+func TestShieldEscapes(t *testing.T) {
+	const most = 8
+	for what, value := range map[string]string{
+		"a key": rightKey, "a key in Base64": base64.StdEncoding.EncodeToString([]byte("key: " + rightKey)), "another value": "value",
+	} {
+		for level := range most + 2 {
+			text := value
+			if level > 0 {
+				text = ""
+				for _, c := range []byte(value) {
+					text += fmt.Sprintf("%%%s%02x", strings.Repeat("25", level-1), c)
+				}
+			}
+			r := httptest.NewRequest(http.MethodGet, "http://sandbox/?a=1&b="+text, nil)
+			r.Header.Set("Referer", "http://x/?b="+text)
+			want := "a=1"
+			if what == "another value" && level <= most {
+				want += "&b=" + text
+			}
+			if shield.Request(r); r.URL.RawQuery != want || (r.Header.Get("Referer") == "") != (want == "a=1") {
+				t.Errorf("%s, escaped %d times: the query is %q, want %q; Referer %q", what, level, r.URL.RawQuery, want, r.Header.Get("Referer"))
+			}
+		}
+	}
+}
+
+// The time for a value is in proportion to its length.
+func BenchmarkShieldLongValue(b *testing.B) {
+	escapes := "%" + strings.Repeat("25", 7) + "41"
+	for name, part := range map[string]string{
+		"Base64": "QUJD", "keys": "brig_", "tokens": "eyJh.", "tokens of sandboxes": "k2", "digits": "0a", "signatures": "signature=v1_", "escapes": escapes,
+	} {
+		for _, size := range []int{4 << 10, 64 << 10} {
+			b.Run(fmt.Sprintf("%s/%d KiB", name, size>>10), func(b *testing.B) {
+				value := strings.Repeat(part, size/len(part)) + escapes
+				r := httptest.NewRequest(http.MethodGet, "http://sandbox/", nil)
+				b.SetBytes(int64(len(value)))
+				for b.Loop() {
+					r.Header.Set("X-Anything", value)
+					shield.Request(r)
+				}
+			})
+		}
+	}
+}
+
 // Each line of a repeated header is judged alone.
 func TestShieldRequestLines(t *testing.T) {
 	access := "k" + strings.Repeat("a2", 13) + "." + strings.Repeat("0a", 32)
