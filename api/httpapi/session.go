@@ -119,7 +119,7 @@ func (c Cookie) value(r *http.Request, base string) (string, bool) {
 	return list[0].Value, true
 }
 
-// session returns the proof of a browser session. For methods that may change
+// session returns the proof of a browser session. For requests that may change
 // state, it also checks the CSRF token.
 func (k *Keyring) session(r *http.Request) (Proof, error) {
 	secret, ok := k.Cookie.Session(r)
@@ -135,8 +135,7 @@ func (k *Keyring) session(r *http.Request) (Proof, error) {
 	if err != nil {
 		return p, err
 	}
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	if onlyReads(r) {
 		return p, nil
 	}
 	want, err := sessions.SessionCSRF(r.Context(), hash)
@@ -150,8 +149,19 @@ func (k *Keyring) session(r *http.Request) (Proof, error) {
 			return p, nil
 		}
 	}
-	return p, brig.Errorf(brig.PermissionDenied, "a browser session must send its CSRF token with requests that change something").
+	return p, brig.Errorf(brig.PermissionDenied, "a browser session must send its CSRF token with requests that change something or upgrade the connection").
 		WithHint("send the header %s with the csrf that POST /v1/auth/session answered; sign in again if it is lost", CSRF)
+}
+
+// onlyReads reports whether a request cannot change state. A connection that is
+// upgraded can carry anything, for example to a port in a sandbox. The console
+// upgrades none.
+func onlyReads(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return len(r.Header.Values("Upgrade")) == 0
+	}
+	return false
 }
 
 // SessionOf returns the actor of the session in r's cookie if it is valid, and

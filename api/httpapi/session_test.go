@@ -50,7 +50,8 @@ func sessionAt(host, secret string) string {
 }
 
 // For read requests a browser's cookie is sufficient. A request that changes
-// state also needs the CSRF token, which only our own pages can send.
+// state, or upgrades the connection, also needs the CSRF token, which only our own
+// pages can send.
 func TestCookies(t *testing.T) {
 	ring := httpapi.NewKeyring(&sessionKeys{})
 	served := 0
@@ -74,6 +75,10 @@ func TestCookies(t *testing.T) {
 		{"a change with an empty one", "PUT", []string{"Cookie", cookie, httpapi.CSRF, ""}, 403},
 		{"a change with two", "POST", []string{"Cookie", cookie, httpapi.CSRF, token, httpapi.CSRF, token}, 403},
 		{"an unknown method", "BREW", []string{"Cookie", cookie}, 403},
+		{"an upgrade with the token", "GET", []string{"Cookie", cookie, "Connection", "Upgrade", "Upgrade", "tcp", httpapi.CSRF, token}, 200},
+		{"an upgrade without it", "GET", []string{"Cookie", cookie, "Connection", "Upgrade", "Upgrade", "tcp"}, 403},
+		{"an upgrade to a WebSocket without it", "GET", []string{"Cookie", cookie, "Connection", "keep-alive, Upgrade", "Upgrade", "websocket"}, 403},
+		{"an upgrade in a second header", "HEAD", []string{"Cookie", cookie, "Upgrade", "", "Upgrade", "tcp"}, 403},
 		{"a change with a token made from the cookie", "POST", []string{"Cookie", cookie, httpapi.CSRF, base64.RawURLEncoding.EncodeToString(derived.Sum(nil))}, 403},
 		{"another's session", "GET", []string{"Cookie", sessionAt("example.com", testSession[:len(testSession)-1]+"z")}, 401},
 		{"a session that was begun at another port", "GET", []string{"Cookie", sessionAt("example.com:8080", testSession)}, 401},
@@ -105,7 +110,7 @@ func TestCookies(t *testing.T) {
 			attack.Case(t, "API-03", "a browser's session: "+c.name)
 		}
 	}
-	attack.RecordMutant("API-03", "a change with the session's token", "the token in a header", served == 2)
+	attack.RecordMutant("API-03", "a change with the session's token", "the token in a header", served == 3)
 	// Over https only the cookie with the prefix is valid.
 	ring.Cookie.Secure = true
 	for value, want := range map[string]int{"__Host-" + cookie: 200, cookie: 401} {

@@ -55,7 +55,7 @@ func document(routes []route, o Options) ([]byte, error) {
 			}},
 			SecuritySchemes: map[string]*huma.SecurityScheme{
 				"key":     {Type: "http", Scheme: "bearer", Description: "An API key (brig_…), a grant, or a token of the identity provider"},
-				"session": {Type: "apiKey", In: "cookie", Name: "brig_session", Description: "A browser session; the cookie is __Host-brig_session with HTTPS. All methods except GET also need the header X-Brig-CSRF"},
+				"session": {Type: "apiKey", In: "cookie", Name: "brig_session", Description: "A browser session; the cookie is __Host-brig_session with HTTPS. All methods except GET, and upgrades of a connection, also need the header X-Brig-CSRF"},
 			},
 		},
 		Security: []map[string][]string{{"key": {}}, {"session": {}}},

@@ -48,7 +48,7 @@ type Session struct {
 // NewSession is a new session. Only the cookie contains its secret.
 type NewSession struct {
 	Session
-	CSRF string `json:"csrf" doc:"value for the header X-Brig-CSRF, required for all methods except GET; returned only once"`
+	CSRF string `json:"csrf" doc:"value for the header X-Brig-CSRF, required for all methods except GET, and to upgrade a connection; returned only once"`
 }
 
 // Sessions is a list of sessions.
