@@ -41,11 +41,13 @@ type keySet struct {
 	now  func() time.Time
 	http *http.Client
 
-	mu        sync.Mutex // guards the fields below, also while keys are fetched
+	mu        sync.Mutex // guards the fields below
 	url       string
 	keys      []jose.JSONWebKey
 	fetchedAt time.Time // the time of the last fetch
 	triedAt   time.Time
+	failed    error         // of the last try
+	fetching  chan struct{} // closed when the running fetch ends; nil if none runs
 }
 
 func (s *keySet) setURL(url string) {
@@ -76,7 +78,9 @@ func (s *keySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return nil, errNoKey
 }
 
-// keysFor returns the keys that match a header.
+// keysFor returns the keys that match a header. While keys are fetched, it waits
+// only if it has no valid keys, and not longer than ctx: a token with an unknown
+// key and a provider that does not answer must not hold up other tokens.
 func (s *keySet) keysFor(ctx context.Context, h jose.Header) ([]jose.JSONWebKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,21 +89,36 @@ func (s *keySet) keysFor(ctx context.Context, h jose.Header) ([]jose.JSONWebKey,
 	if age := now.Sub(s.fetchedAt); len(found) > 0 && age < keysTTL {
 		return found, nil
 	}
-	var failed error
-	if s.triedAt.IsZero() || now.Sub(s.triedAt) >= keysMinInterval {
-		s.triedAt = now
-		var keys []jose.JSONWebKey
-		keys, failed = s.fetch(ctx)
-		s.triedAt = s.now() // callers that waited for this response do not send another request
-		if failed == nil {
-			s.keys, s.fetchedAt = keys, now
-			found = s.matchingKeys(h)
-		}
+	if s.fetching == nil && (s.triedAt.IsZero() || now.Sub(s.triedAt) >= keysMinInterval) {
+		s.fetching = make(chan struct{})
+		go s.refresh(context.WithoutCancel(ctx), s.url, now) // all waiting callers use the result
 	}
-	if now.Sub(s.fetchedAt) >= keysStaleTTL {
-		return nil, fmt.Errorf("the provider's keys cannot be had: %w", errors.Join(failed, ctx.Err()))
+	if fetching := s.fetching; fetching != nil {
+		s.mu.Unlock()
+		select {
+		case <-fetching:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+		found = s.matchingKeys(h)
+	}
+	if err := ctx.Err(); err != nil && len(found) == 0 || now.Sub(s.fetchedAt) >= keysStaleTTL {
+		return nil, fmt.Errorf("the provider's keys cannot be had: %w", errors.Join(s.failed, err))
 	}
 	return found, nil
+}
+
+// refresh fetches the keys.
+func (s *keySet) refresh(ctx context.Context, url string, now time.Time) {
+	keys, err := s.fetch(ctx, url)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.triedAt = s.now()
+	if s.failed = err; err == nil {
+		s.keys, s.fetchedAt = keys, now
+	}
+	close(s.fetching)
+	s.fetching = nil
 }
 
 // stale reports whether no valid keys are available, so that no signature can
@@ -121,10 +140,10 @@ func (s *keySet) matchingKeys(h jose.Header) (out []jose.JSONWebKey) {
 	return out
 }
 
-func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout) // all waiting callers use the result
+func (s *keySet) fetch(ctx context.Context, url string) ([]jose.JSONWebKey, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package signin_test
 
 import (
 	"cmp"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -30,6 +31,7 @@ type idp struct {
 	keys    map[string]*ecdsa.PrivateKey
 	fetched int
 	down    bool
+	hangs   chan struct{}  // requests for the keys wait until it is closed
 	leaks   bool           // the key set contains private keys
 	jwks    string         // the URL of the keys, if not at the issuer
 	claims  map[string]any // of the token for a code
@@ -66,6 +68,11 @@ func newIDP(t *testing.T) *idp {
 		var set jose.JSONWebKeySet
 		i.mu.Lock()
 		i.fetched++
+		if hangs := i.hangs; hangs != nil {
+			i.mu.Unlock()
+			<-hangs
+			i.mu.Lock()
+		}
 		for kid, k := range i.keys {
 			var key any = &k.PublicKey
 			if i.leaks {
@@ -253,6 +260,50 @@ func TestProviderKeys(t *testing.T) {
 	now = now.Add(time.Minute)
 	if k := good(third); k != "" {
 		t.Errorf("when it is up again: %q", k)
+	}
+}
+
+// TestHangingProvider checks that a provider that does not answer holds up no token
+// whose key is known, and other tokens no longer than their caller waits.
+func TestHangingProvider(t *testing.T) {
+	i, now := newIDP(t), time.Now()
+	p := i.open(t, &now, nil)
+	known, strange := i.sign(t, "one", i.of("ann", now)), ""
+	if _, _, err := p.Person(t.Context(), known); err != nil {
+		t.Fatal(err)
+	}
+	i.rotate(t, "two")
+	strange = i.sign(t, "two", i.of("bob", now))
+	i.hangs = make(chan struct{})
+	now = now.Add(time.Minute)
+	waiting := make(chan error, 1)
+	go func() {
+		_, _, err := p.Person(t.Context(), strange)
+		waiting <- err
+	}()
+	for asked := 0; asked < 2; time.Sleep(time.Millisecond) {
+		i.mu.Lock()
+		asked = i.fetched
+		i.mu.Unlock()
+	}
+	begin := time.Now()
+	if _, _, err := p.Person(t.Context(), known); err != nil {
+		t.Errorf("a token with a known key: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, _, err := p.Person(ctx, strange); brig.KindOf(err) != brig.Unavailable {
+		t.Errorf("a token that cannot be checked: %v", err)
+	}
+	if d := time.Since(begin); d > 5*time.Second {
+		t.Errorf("the tokens waited for %s", d)
+	}
+	close(i.hangs)
+	if err := <-waiting; err != nil {
+		t.Errorf("when the provider answers: %v", err)
+	}
+	if i.fetched != 2 {
+		t.Errorf("the keys were fetched %d times, want 2", i.fetched)
 	}
 }
 

@@ -70,7 +70,7 @@ func (p *Provider) verify(ctx context.Context, token string, audiences []string)
 	t, err := oidc.NewVerifier(p.Issuer, p.keys, &oidc.Config{
 		SupportedSigningAlgs: algNames(), SkipClientIDCheck: true, SkipExpiryCheck: true, Now: p.Now,
 	}).Verify(ctx, token)
-	if err != nil && p.keys.stale() { // go-oidc does not report this case separately
+	if err != nil && (ctx.Err() != nil || p.keys.stale()) { // go-oidc does not report this case separately
 		return nil, none, nil, brig.Errorf(brig.Unavailable, "the identity provider's keys cannot be had").WithHint("try again in a moment; keys of Brig's own work meanwhile").Because(err)
 	}
 	if err != nil {
