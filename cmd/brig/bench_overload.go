@@ -196,9 +196,9 @@ func (x *excess) name() string { return fmt.Sprintf("%g times the capacity", x.t
 func (x *excess) judge(r *report) {
 	x.loadResult.row(r, x.name()).set("cpu_ratio", float64(x.loadResult.cost())/float64(x.full.cost()))
 	// The server cannot serve more calls than the load offers.
-	capacity := min(x.full.rate(), x.offered/float64(x.rounds))
+	served := min(x.full.rate(), x.offered/float64(x.rounds))
 	unloaded := quantile(x.alone.served.values(wallOf), 0.5)
-	r.atLeast(x.name()+": of the capacity", x.rate()/capacity, 0.95)
+	r.atLeast(x.name()+": of the capacity", x.rate()/served, 0.95)
 	r.atMost(x.name()+": p99 of the admitted, ms", millis(quantile(x.loadResult.served.values(wallOf), 0.99)), millis(capacity.ServerMaxWait+3*unloaded))
 }
 
