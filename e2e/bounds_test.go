@@ -72,7 +72,7 @@ func (s *server) lasting(key, path string) (status int, retry, body string) {
 //suite:part hostile
 func TestViewersWatchesAreBounded(t *testing.T) {
 	// One key may have half of the sandbox's streams.
-	for bound, config := range map[int]string{64: "streams: {}\n", 100: "streams: {sandbox: 200}\n"} {
+	for bound, config := range map[int]string{128: "streams: {}\n", 200: "streams: {sandbox: 400}\n"} {
 		t.Run(fmt.Sprint(bound), func(t *testing.T) {
 			s := configured(t, config)
 			c, ctx := s.client(), t.Context()

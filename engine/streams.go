@@ -24,7 +24,7 @@ type StreamLimits struct {
 
 // Defaults of StreamLimits.
 const (
-	defaultStreams       = 128
+	defaultStreams       = 256
 	defaultConnections   = 512
 	defaultKeyStreams    = 512
 	defaultTenantStreams = 2048
