@@ -67,6 +67,20 @@ type Actor struct {
 	Expires time.Time `json:",omitzero"`
 }
 
+// Holder identifies whose calls are counted together: a key with its grants and
+// sessions, or a person with all sessions. Display names of persons may change, and two
+// may have the same one. Other actors, such as the command line on the server's machine,
+// are neither, and are identified by their name.
+func (a Actor) Holder() string {
+	switch {
+	case a.Key != "":
+		return "key\x00" + a.Key
+	case a.Person != nil:
+		return "person\x00" + a.Person.Issuer + "\x00" + a.Person.Subject
+	}
+	return "name\x00" + a.Name
+}
+
 type actorKey struct{}
 
 // caller is the actor in a context.

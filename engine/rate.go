@@ -34,7 +34,7 @@ func (a *account) allow(actor brig.Actor) error {
 		whole = visitors // anyone can be one, and must not use up the calls of the tenant's keys
 	}
 	all, one := a.bucket(whole, q.Rate, now), (*bucket)(nil)
-	if who := callerOf(actor); who.isLimited() {
+	if who := callerOf(actor); who.limited {
 		one = a.bucket(who, q.RatePerKey, now)
 	}
 	// A call that one bucket rejects takes no token from the other.
@@ -79,27 +79,17 @@ func (a *account) bucket(who caller, rate float64, now time.Time) *bucket {
 	return b
 }
 
-// caller identifies whose calls are counted together: a key with its grants and
-// sessions, or a person with all sessions. The name is set only for callers without
-// either, for example the command line on the server's machine.
-type caller struct{ tenant, key, issuer, subject, name string }
+// caller identifies whose calls are counted together.
+type caller struct {
+	tenant, holder string
+	limited        bool // the limits of a single key apply: it is a key or a person
+}
 
 // callerOf returns the caller of an actor.
 func callerOf(a brig.Actor) caller {
-	switch {
-	case a.Key != "":
-		return caller{tenant: a.Tenant, key: a.Key}
-	case a.Person != nil:
-		// A person's display name may change, and two persons may have the same one.
-		return caller{tenant: a.Tenant, issuer: a.Person.Issuer, subject: a.Person.Subject}
-	}
-	return caller{tenant: a.Tenant, name: a.Name}
+	return caller{a.Tenant, a.Holder(), a.Key != "" || a.Person != nil}
 }
 
 // visitors counts the calls of a tenant's visitors, who have no credential, in
-// account.buckets. Its name is not one of a caller whose calls are counted there.
-var visitors = caller{name: "visitors"}
-
-// isLimited reports whether the limits of a single key apply to a caller: to keys and to
-// persons, but not to the server itself.
-func (c caller) isLimited() bool { return c.key != "" || c.subject != "" }
+// account.buckets. It is not a caller whose calls are counted there.
+var visitors = caller{holder: "visitors"}

@@ -77,7 +77,7 @@ func (s *streams) open(v *call) (release func(), err error) {
 		{streamOwner{kind, caller{tenant: v.rec.Tenant}, v.rec.ID}, most, "the sandbox has %d " + what + " open already"},
 		{streamOwner{"tenant", caller{tenant: v.actor.Tenant}, ""}, s.limits.Tenant, "the tenant has %d streams of sandboxes open already"},
 	}
-	if who := callerOf(v.actor); who.isLimited() {
+	if who := callerOf(v.actor); who.limited {
 		bounds = append(bounds, bound{streamOwner{"caller", who, ""}, s.limits.Key, "the caller has %d streams of sandboxes open already"})
 		if kind == "stream" {
 			// A viewer's watches must not prevent the downloads of everyone else.

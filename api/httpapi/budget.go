@@ -100,10 +100,6 @@ func (l *Lease) Begin(a brig.Actor) error {
 	if l.work && l.limiter.shedding.Load() {
 		return l.limiter.errOverloaded()
 	}
-	who := a.Key
-	if who == "" {
-		who = a.Name
-	}
 	f := l.limiter
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,7 +107,7 @@ func (l *Lease) Begin(a brig.Actor) error {
 		of   string
 		most int
 		what string
-	}{{"tenant " + a.Tenant, f.limits.TenantOpen, "tenant"}, {"key " + a.Tenant + " " + who, f.limits.Open, "key"}} {
+	}{{"tenant " + a.Tenant, f.limits.TenantOpen, "tenant"}, {"key " + a.Tenant + " " + a.Holder(), f.limits.Open, "key"}} {
 		if f.open[b.of] >= b.most {
 			l.finish()
 			e := brig.Errorf(brig.RateLimited, "%d requests of this %s are open, which is the limit", b.most, b.what).

@@ -64,18 +64,6 @@ func ownerOf(a brig.Actor) string {
 	return strings.Join(parts, "\x00")
 }
 
-// holderOf returns a text that identifies the key or the person of an actor. A key may
-// have many grants, and a person many sessions of the console. They count as one holder.
-func holderOf(a brig.Actor) string {
-	switch {
-	case a.Key != "":
-		return "key\x00" + a.Key
-	case a.Person != nil:
-		return "person\x00" + a.Person.Issuer + "\x00" + a.Person.Subject
-	}
-	return "name\x00" + a.Name
-}
-
 // begin registers a session and removes it when it ends. If its holder or its
 // tenant has too many sessions, begin ends another session without a running
 // call (see surplus). It returns RateLimited if all those sessions are busy.
@@ -155,7 +143,7 @@ func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x
 		oldest = s.all[last].serverSession
 		delete(s.all, last)
 	}
-	x = &session{owner: ownerOf(a), tenant: a.Tenant, holder: holderOf(a), serverSession: serverSession, used: time.Now(), calls: map[*func(error)]bool{}}
+	x = &session{owner: ownerOf(a), tenant: a.Tenant, holder: a.Holder(), serverSession: serverSession, used: time.Now(), calls: map[*func(error)]bool{}}
 	s.all[serverSession.ID()] = x
 	s.renew(ctx, x)
 	s.wait.Add(1)
@@ -167,7 +155,7 @@ func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x
 // holder with its share ends its own least recently used session. If the tenant has too
 // many, the holder with the most sessions loses one. The caller holds s.mu.
 func (s *sessions) surplus(a brig.Actor) (id string, err error) {
-	me, n, held := holderOf(a), 0, map[string]int{}
+	me, n, held := a.Holder(), 0, map[string]int{}
 	for _, x := range s.all {
 		if x.tenant == a.Tenant {
 			n++

@@ -42,7 +42,7 @@ func TestSurplusSession(t *testing.T) {
 		s, start := newSessions(8), time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 		for i := range len(c.open) {
 			who, busy := c.open[i], c.open[i] < 'a'
-			x := &session{tenant: "acme", holder: holderOf(actors[who|0x20]), used: start.Add(time.Duration(i) * time.Second), calls: map[*func(error)]bool{}}
+			x := &session{tenant: "acme", holder: actors[who|0x20].Holder(), used: start.Add(time.Duration(i) * time.Second), calls: map[*func(error)]bool{}}
 			if busy {
 				x.calls[new(func(error))] = true
 			}
