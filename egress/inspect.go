@@ -62,6 +62,7 @@ type inspection struct {
 	port           int
 	secure         bool
 	forward        *upstream
+	gate           *gate // nil: the guest uses HTTP/2
 	requestTracker requestTracker
 	window         int64 // HTTP/2 window for the host's responses
 
@@ -118,7 +119,8 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 		conn = &frameGate{Conn: conn, ctx: ctx, requestTracker: &n.requestTracker, refused: n.reportRefused}
 	} else {
 		protocols.SetHTTP1(true)
-		conn = &gate{Conn: conn, begin: begin, refused: n.reportRefused}
+		n.gate = &gate{Conn: conn, begin: begin, refused: n.reportRefused}
+		conn = n.gate
 	}
 	// Connection errors are of no use to an operator, and could quote secret
 	// data.

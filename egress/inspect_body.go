@@ -1,10 +1,12 @@
 package egress
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,41 +15,133 @@ import (
 // a guest that has the complete response may never send the rest: then the
 // HTTP/2 client, which waits for its last Read, would never release the
 // response.
+//
+// In HTTP/2 the server can end a Read of one stream. In HTTP/1 that would make
+// the connection unusable, and the server would take the rest of the body for
+// the guest's next request. So each Read has a goroutine there, which Close
+// leaves behind, and finish reads on.
 type guestBody struct {
-	io.Reader
-	stop func(time.Time) error // sets the time at which Read ends
+	server io.Reader
+	stop   func(time.Time) error // HTTP/2: sets the time at which Read ends
+	waits  bool                  // the guest sends the body when it is read
 
-	mu     sync.Mutex
-	ended  bool
-	closed bool
+	closed chan struct{}
+	once   sync.Once
+	ended  atomic.Bool
+
+	mu      sync.Mutex      // guards the fields below; held during Read
+	buf     []byte          // HTTP/1
+	running bool            // a read of the server's body
+	results chan readResult // of that
 }
 
+type readResult struct {
+	n   int
+	err error
+}
+
+func newGuestBody(r *http.Request, stop func(time.Time) error) *guestBody {
+	return &guestBody{
+		server: r.Body, stop: stop, waits: r.Header.Get("Expect") != "",
+		closed: make(chan struct{}), results: make(chan readResult, 1),
+	}
+}
+
+const (
+	// guestRead is the number of bytes that are read of a body of HTTP/1 at once.
+	guestRead = 16 << 10
+	// maxRest and restTime bound what finish reads, like net/http, which reads as
+	// much of a body that its handler has left.
+	maxRest  = 256 << 10
+	restTime = time.Second
+)
+
+var errUploadEnded = errors.New("the host has responded")
+
 func (b *guestBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isClosed() {
+		return 0, errUploadEnded
+	}
+	if b.stop == nil {
+		data, err := b.next(len(p), b.closed)
+		return copy(p, data), err
+	}
+	n, err := b.server.Read(p)
 	if err != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.ended = true
+		b.ended.Store(true)
 	}
 	return n, err
 }
 
-// Close implements io.Closer. After a body that has ended, the server already
-// reads the guest's next request, which must not fail.
-func (b *guestBody) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ended || b.closed {
-		return nil
+// next returns up to n bytes, which are valid until the following call, or
+// errUploadEnded when leave is closed. The caller holds b.mu.
+func (b *guestBody) next(n int, leave <-chan struct{}) ([]byte, error) {
+	if b.buf == nil {
+		b.buf = make([]byte, guestRead)
 	}
-	b.closed = true
-	return b.stop(time.Unix(1, 0))
+	if !b.running {
+		b.running = true
+		part := b.buf[:min(n, len(b.buf))]
+		go func() {
+			n, err := b.server.Read(part)
+			b.results <- readResult{n, err}
+		}()
+	}
+	select {
+	case r := <-b.results:
+		if b.running = false; r.err != nil {
+			b.ended.Store(true)
+		}
+		return b.buf[:r.n], r.err
+	case <-leave:
+		return nil, errUploadEnded
+	}
+}
+
+// Close implements io.Closer.
+func (b *guestBody) Close() error {
+	b.once.Do(func() {
+		close(b.closed)
+		if b.stop != nil && !b.ended.Load() {
+			_ = b.stop(time.Unix(1, 0))
+		}
+	})
+	return nil
 }
 
 func (b *guestBody) isClosed() bool {
+	select {
+	case <-b.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// finish reads the rest of a body of HTTP/1, so that the guest can use its
+// connection again, and reports whether the connection is at the body's end.
+// net/http would read it as well, but panics in full duplex if the guest then
+// uses its connection again. A guest that waits for permission to send a body
+// that was not read will not send it.
+func (b *guestBody) finish() bool {
+	_ = b.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.closed
+	if b.stop != nil || b.waits && b.buf == nil || b.ended.Load() {
+		return true
+	}
+	late := make(chan struct{})
+	defer time.AfterFunc(restTime, func() { close(late) }).Stop()
+	for rest := 0; rest < maxRest; {
+		data, err := b.next(guestRead, late)
+		if err != nil {
+			return err == io.EOF
+		}
+		rest += len(data)
+	}
+	return false
 }
 
 // hostBody is the body of a host's response. Its Close also closes the body of

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -79,8 +80,11 @@ func (x *exchange) end() {
 func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	out := x.in.Clone(x.in.Context())
 	if out.Body != nil && out.Body != http.NoBody {
-		x.body = &guestBody{Reader: out.Body, stop: http.NewResponseController(w).SetReadDeadline}
-		defer func() { _ = x.body.Close() }()
+		var stop func(time.Time) error
+		if x.in.ProtoMajor == 2 {
+			stop = http.NewResponseController(w).SetReadDeadline
+		}
+		x.body = newGuestBody(x.in, stop)
 		out.Body = x.body
 	}
 	for name := range out.Header {
@@ -108,6 +112,9 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	// The request and the response are sent independently of each other. HTTP/2
 	// always works like this, and EnableFullDuplex returns an error for it.
 	_ = http.NewResponseController(w).EnableFullDuplex()
+	if x.body != nil {
+		defer func() { _ = x.body.Close() }()
+	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = x.n.scheme(), x.n.authorityName(), x.n.authorityName()
@@ -129,6 +136,9 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	proxy.ServeHTTP(&responseWriter{ResponseWriter: w, x: x}, out)
+	if x.body != nil && !x.body.finish() {
+		x.n.gate.endAfterResponse()
+	}
 	return nil
 }
 

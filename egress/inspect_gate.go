@@ -5,6 +5,9 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // gate is a connection from which HTTP/1 is read. net/http accepts messages
@@ -20,6 +23,11 @@ type gate struct {
 	refused func(why string)
 	begin   func() bool // charges a header that begins
 	charged bool        // a header, or a long line, has been charged
+
+	// ending is set when the rest of the last request's body is not read. Nothing
+	// that follows is a request.
+	ending atomic.Bool
+	linger sync.Once
 
 	in    []byte // read, not inspected yet
 	out   []byte // inspected, to be returned
@@ -52,6 +60,23 @@ const invalidLine = "\x00\r\n\r\n"
 // is no longer HTTP.
 func (g *gate) open() { g.state = opened }
 
+// endAfterResponse ends the connection when the server reads next, which is after
+// it has sent the response.
+func (g *gate) endAfterResponse() { g.ending.Store(true) }
+
+// restLinger is how long the rest of a body is received before the connection is
+// closed. A connection that is closed with unread data is reset, and the guest
+// may lose the response.
+const restLinger = 500 * time.Millisecond
+
+// receiveRest tells the guest that no response follows, and receives data for a
+// short time.
+func (g *gate) receiveRest() {
+	_ = g.CloseWrite()
+	_ = g.SetReadDeadline(time.Now().Add(restLinger))
+	_, _ = io.Copy(io.Discard, g.Conn)
+}
+
 // CloseWrite closes the direction to the guest.
 func (g *gate) CloseWrite() error {
 	if c, ok := g.Conn.(interface{ CloseWrite() error }); ok {
@@ -61,6 +86,10 @@ func (g *gate) CloseWrite() error {
 }
 
 func (g *gate) Read(p []byte) (int, error) {
+	if g.ending.Load() {
+		g.linger.Do(g.receiveRest)
+		return 0, io.EOF
+	}
 	for len(g.out) == 0 {
 		switch g.state {
 		case shut:
