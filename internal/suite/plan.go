@@ -72,7 +72,9 @@ func (t *Tree) OfPart(p Part, tests []Test, one string, o Options) (Plan, error)
 		if err != nil {
 			return Plan{}, err
 		}
-		jobs := []Job{t.goTest(p.Name, p.Name, true, o, all), t.goTest("packages without the detector", p.Name, false, o, measured)}
+		alone := t.goTest("packages without the detector", p.Name, false, o, measured)
+		alone.packages = 0 // its tests measure time and memory
+		jobs := []Job{t.goTest(p.Name, p.Name, true, o, all), alone}
 		return Plan{p.Name, append(jobs, t.extra(o)...)}, nil
 	case p.Race:
 		o.Full = false // the detector slows the tests down by a factor of several
@@ -117,13 +119,13 @@ func (t *Tree) extra(o Options) (jobs []Job) {
 	for dir, tag := range tagged {
 		j := t.goTest(dir+" with "+tag, "packages", false, o, []string{dir})
 		j.Argv[slices.Index(j.Argv, "grpcnotrace")] += "," + tag
-		j.Alone = false
+		j.Alone, j.packages = false, 0
 		jobs = append(jobs, j)
 	}
 	modules, _ := filepath.Glob(filepath.Join(t.Root, "examples", "*", "go.mod"))
 	for _, m := range modules {
 		j := t.goTest("examples/"+filepath.Base(filepath.Dir(m)), "packages", false, o, []string{"./..."})
-		j.Dir, j.Alone = filepath.Dir(m), false
+		j.Dir, j.Alone, j.packages = filepath.Dir(m), false, 0
 		j.Env = append(j.Env, "GOPROXY=off", "GOFLAGS=-mod=readonly")
 		jobs = append(jobs, j)
 	}

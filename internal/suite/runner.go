@@ -66,6 +66,7 @@ type Finished struct {
 type PartResult struct {
 	Name     string
 	Duration time.Duration // wall-clock time from the start of its first job to the end of its last
+	begin    time.Time
 	Tally
 }
 
@@ -96,12 +97,12 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 			}
 		}
 		started = append(started, s)
-		begin := time.Now()
+		s.begin = time.Now()
 		go func() {
 			defer close(s.ended)
 			defer s.makeRoom()
 			r.stage(ctx, jobs, s)
-			s.took = time.Since(begin)
+			s.end = time.Now()
 		}()
 	}
 	for _, s := range started {
@@ -121,9 +122,9 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 
 // stage is a group of jobs that run concurrently.
 type stage struct {
-	part   string
-	before Tally // of the part, before the stage
-	took   time.Duration
+	part       string
+	before     Tally // of the part, before the stage
+	begin, end time.Time
 	// room is closed when the next stage may start, ended when all jobs have ended.
 	room, ended chan struct{}
 	once        sync.Once
@@ -135,10 +136,11 @@ func (s *stage) makeRoom() { s.once.Do(func() { close(s.room) }) }
 func (f *Finished) add(s *stage, now Tally) {
 	i := slices.IndexFunc(f.Parts, func(p PartResult) bool { return p.Name == s.part })
 	if i < 0 {
-		f.Parts = append(f.Parts, PartResult{Name: s.part, Tally: now.minus(s.before)})
+		f.Parts = append(f.Parts, PartResult{Name: s.part, begin: s.begin, Tally: now.minus(s.before)})
 		i = len(f.Parts) - 1
 	}
-	f.Parts[i].Duration += s.took
+	p := &f.Parts[i]
+	p.Duration = max(p.Duration, s.end.Sub(p.begin))
 }
 
 // stages groups the jobs that run concurrently: adjacent jobs of one part that
@@ -173,7 +175,9 @@ func stages(jobs []Job) (out [][]Job) {
 // stage runs the jobs of a stage concurrently, longest first.
 func (r *Runner) stage(ctx context.Context, jobs []Job, s *stage) {
 	jobs = slices.Clone(jobs)
+	r.mu.Lock() // a job of an earlier stage may record its time
 	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(r.Times.Jobs[b.key()], r.Times.Jobs[a.key()]) })
+	r.mu.Unlock()
 	var busy, waiting []*Job
 	for i := range jobs {
 		if jobs[i].Waits {
