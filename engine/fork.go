@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
@@ -349,7 +350,10 @@ func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *backe
 	if err := f.pauses.prepareSave(ctx, saver, rec, in); err != nil {
 		return nil, 0, err
 	}
-	release, err := acquire(ctx, rec.Tenant, time.Now())
+	// No call can use the sandbox while this waits.
+	soon, cancelWait := context.WithTimeoutCause(ctx, capacity.ServerMaxWait, brig.Errorf(brig.RateLimited, "no copy could be made within %v", capacity.ServerMaxWait))
+	release, err := acquire(soon, rec.Tenant, time.Now())
+	cancelWait()
 	if err != nil {
 		return nil, 0, err
 	}

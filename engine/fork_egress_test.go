@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,16 +18,22 @@ import (
 	"github.com/brig-run/brig/provider/fake"
 )
 
-// toNet allows a network in which netOf answers.
+// toNet allows the network of the test.
 var toNet = brig.Egress{Rules: []brig.EgressRule{{CIDR: "203.0.113.0/24", Ports: []int{9}}}}
 
-// netOf makes all connections of an engine's sandboxes end in a reader that discards
-// what it gets.
-func netOf(o *engine.Options) {
+// outside is where all connections of an engine's sandboxes end. It counts the bytes.
+type outside struct{ got atomic.Int64 }
+
+func (s *outside) Write(p []byte) (int, error) {
+	s.got.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func (s *outside) options(o *engine.Options) {
 	o.Egress.AllowWide = true
 	o.Egress.Dial = func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
-		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		go func() { _, _ = io.Copy(s, theirs) }()
 		return ours, nil
 	}
 }
@@ -49,10 +56,10 @@ func segment(flags header.TCPFlags, seq, ack uint32, data []byte) []byte {
 }
 
 // upload sends n bytes to the outside, as a program of a sandbox would, and waits until
-// the server has read them.
-func upload(t *testing.T, link *fake.Link, n int) {
+// they have arrived.
+func (s *outside) upload(t *testing.T, link *fake.Link, n int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	reply := func() header.TCP {
 		p, err := link.Receive(ctx)
@@ -68,9 +75,12 @@ func upload(t *testing.T, link *fake.Link, n int) {
 	if err := link.Send(segment(header.TCPFlagAck|header.TCPFlagPsh, 2, ack, make([]byte, n))); err != nil {
 		t.Fatal(err)
 	}
-	for reply().AckNumber() != uint32(2+n) {
+	for s.got.Load() < int64(n) {
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d bytes have arrived", s.got.Load(), n)
+		}
+		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(100 * time.Millisecond) // until the session has read what its stack has acknowledged
 }
 
 // spentEgress returns the bytes that are charged to the tenant.
@@ -86,7 +96,8 @@ func (h *fixture) spentEgress(t *testing.T, ctx context.Context) int64 {
 // The traffic of a copy is charged to its tenant while the copy is being made, also if
 // the fork then fails.
 func TestForkedTrafficCounts(t *testing.T) {
-	h := newFixture(t, netOf)
+	var net outside
+	h := newFixture(t, net.options)
 	ctx := withRole(t, brig.Operator)
 	box, err := h.Create(ctx, brig.Spec{Name: "one", Egress: toNet, Env: map[string]string{"BRIG_RESTORED": "sleep 20"}})
 	if err != nil {
@@ -101,7 +112,7 @@ func TestForkedTrafficCounts(t *testing.T) {
 		ended <- err
 	}()
 	var link *fake.Link
-	for end := time.Now().Add(10 * time.Second); link == nil; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); link == nil; time.Sleep(time.Millisecond) {
 		for _, id := range h.provider.Machines() {
 			if id != box.ID {
 				link = h.provider.Link(id)
@@ -111,7 +122,7 @@ func TestForkedTrafficCounts(t *testing.T) {
 			t.Fatal("the copy has no network")
 		}
 	}
-	upload(t, link, n)
+	net.upload(t, link, n)
 	if got := h.spentEgress(t, ctx); got != n {
 		t.Errorf("%d bytes are charged while the copy is made, want %d", got, n)
 	}
@@ -129,14 +140,15 @@ func TestForkedTrafficCounts(t *testing.T) {
 
 // A fork does not lose the traffic that the original has had since the last count.
 func TestForkCountsOriginal(t *testing.T) {
-	h := newFixture(t, netOf)
+	var net outside
+	h := newFixture(t, net.options)
 	ctx := withRole(t, brig.Operator)
 	box, err := h.Create(ctx, brig.Spec{Name: "one", Egress: toNet})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 1000
-	upload(t, h.provider.Link(box.ID), n)
+	net.upload(t, h.provider.Link(box.ID), n)
 	if _, err := h.Fork(ctx, "one", brig.ForkSpec{}); err != nil {
 		t.Fatal(err)
 	}

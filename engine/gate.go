@@ -164,15 +164,15 @@ func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
 // countCall counts the call against the rates of its tenant and caller, and against the
 // limit of changes by viewers. A check counts the call that follows it.
 func (v *call) countCall(ctx context.Context) error {
-	if brig.SetCounted(ctx, v.checkOnly) {
+	if !v.checkOnly && brig.SetCounted(ctx, false) {
 		return nil
 	}
 	err := v.account.allow(v.actor)
 	if err == nil {
 		err = v.e.viewerChanges.allow(v.op, v.actor, v.e.Now())
 	}
-	if err != nil {
-		brig.SetCounted(ctx, false)
+	if err == nil && v.checkOnly {
+		brig.SetCounted(ctx, true)
 	}
 	return err
 }

@@ -26,7 +26,7 @@ type lifecycle struct {
 	pauseExpired func(ctx context.Context, rec *brig.Record) error
 	// recordLateSave records that a sandbox is paused whose instance has ended with a
 	// save while it was attached.
-	recordLateSave func(ctx context.Context, tenant string, id brig.ID, in brig.Instance) error
+	recordLateSave func(tenant string, id brig.ID, in brig.Instance) error
 	// pauseIdle pauses a sandbox that is idle.
 	pauseIdle func(ctx context.Context, rec *brig.Record, s *idlePauser) error
 }
@@ -55,6 +55,16 @@ func (l *lifecycle) List(ctx context.Context, o brig.ListOptions) (*brig.Page, e
 func (l *lifecycle) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
 	return do(ctx, l.gate, brig.OpExtend, name, func(v *call) (_ *brig.Sandbox, err error) {
 		if ttl, err = v.limitRange.FillTTL("ttl_ms", ttl); err != nil {
+			return nil, err
+		}
+		// A pause that fails restores the lease that is on record.
+		leave, err := l.usesOf(v.rec.ID).enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer l.dropUses(v.rec.ID)
+		defer leave()
+		if v.rec, err = l.Store.Get(ctx, v.rec.Tenant, string(v.rec.ID)); err != nil {
 			return nil, err
 		}
 		in, err := l.runningInstance(v.rec)
@@ -152,6 +162,13 @@ func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in
 		return nil
 	}, func(r *brig.Record) []brig.Event { return []brig.Event{l.endedEvent(r)} })
 	failpoint.Hit("settle.recorded")
+	if exit := in.Exit(); err == nil && exit != nil && exit.Reason == brig.Saved {
+		if saver, _, err := l.providers.saverOf(rec); err == nil {
+			if err := saver.RemoveSave(ctx, saveOf(id)); err != nil { // the next start of the server removes it
+				l.Log.WarnContext(ctx, "failed to remove the save of a stopped sandbox", "sandbox", id, "err", err)
+			}
+		}
+	}
 	if errors.Is(err, errAlreadyEnded) {
 		return l.Store.Get(ctx, tenant, string(id))
 	}
@@ -213,7 +230,7 @@ func (l *lifecycle) adopt(r *brig.Record, backend *backend, in brig.Instance) {
 			defer cancel()
 			_, err := l.recordEnd(ctx, tenant, id, in)
 			if exit := in.Exit(); err == nil && exit != nil && exit.Reason == brig.Saved {
-				err = l.recordLateSave(ctx, tenant, id, in)
+				err = l.recordLateSave(tenant, id, in)
 			}
 			if err != nil && brig.KindOf(err) != brig.NotFound {
 				l.Log.Error("failed to record the end of a sandbox", "sandbox", id, "err", err)

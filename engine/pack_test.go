@@ -287,7 +287,7 @@ func TestForkUnpacksInSlot(t *testing.T) {
 	h.awaitPacked(t, h.paused(t, ctx, "one"))
 	var during error
 	p.unpack = func() { _, during = h.Create(ctx, brig.Spec{}) }
-	if _, err := h.Fork(ctx, "one", brig.ForkSpec{Count: 2}); err != nil {
+	if _, err := h.Fork(ctx, "one", brig.ForkSpec{}); err != nil {
 		t.Fatal(err)
 	}
 	if brig.KindOf(during) != brig.RateLimited {

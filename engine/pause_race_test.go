@@ -190,3 +190,32 @@ func TestResumeRespectsProviderMax(t *testing.T) {
 		t.Errorf("create beside the resumed one: %v", err)
 	}
 }
+
+// A lease that is extended during a pause that fails keeps its new end.
+func TestExtendDuringFailedPause(t *testing.T) {
+	h := newFixture(t, nil)
+	ctx := withRole(t, brig.Member)
+	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true})
+	extended := make(chan error, 1)
+	h.provider.OnSave = func(brig.SaveID) error {
+		go func() {
+			_, err := h.Extend(ctx, "one", time.Hour)
+			extended <- err
+		}()
+		for h.Waiting(box.ID) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return brig.Errorf(brig.FailedPrecondition, "refused")
+	}
+	if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); brig.KindOf(err) != brig.FailedPrecondition {
+		t.Errorf("pause: %v", err)
+	}
+	if err := <-extended; err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Until(box.Expires) + 100*time.Millisecond)
+	wantNote(t, ctx, h, "one")
+	if s := h.record(t, "one"); s.State != brig.Running || time.Until(s.Expires) < 50*time.Minute {
+		t.Errorf("it is %s, until %v", s.State, s.Expires)
+	}
+}

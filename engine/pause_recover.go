@@ -60,17 +60,28 @@ func (p *pauses) recoverSave(ctx context.Context, rec *brig.Record) error {
 
 // recordLateSave records that a sandbox is paused whose attached instance has ended with
 // a save: the pause that ordered the save was one of an earlier server, or has lost the
-// connection to the instance.
-func (p *pauses) recordLateSave(ctx context.Context, tenant string, id brig.ID, in brig.Instance) error {
-	endMove, err := p.usesOf(id).startMove(ctx)
-	if err != nil {
-		return err
-	}
+// connection to the instance. It waits for the calls that still use the instance, which
+// fail or end the sandbox.
+func (p *pauses) recordLateSave(tenant string, id brig.ID, in brig.Instance) error {
 	defer p.dropUses(id)
-	defer endMove()
+	for {
+		endMove, users, err := p.usesOf(id).beginMove(p.ctx, cleanupTimeout)
+		if err != nil {
+			return err
+		}
+		if users == 0 {
+			defer endMove()
+			break
+		}
+		if p.instance(id) != in {
+			return nil
+		}
+	}
 	if p.instance(id) != in {
 		return nil
 	}
+	ctx, cancel := detachedContext(p.ctx)
+	defer cancel()
 	rec, err := p.Store.Get(ctx, tenant, string(id))
 	if err != nil || rec.State != brig.Running {
 		return err

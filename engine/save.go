@@ -166,6 +166,9 @@ func (p *pauses) holdLease(ctx context.Context, rec *brig.Record, in brig.Instan
 		if hasEnded(in) {
 			return
 		}
+		if now, err := p.Store.Get(ctx, rec.Tenant, string(rec.ID)); err == nil {
+			end = now.Expires.Add(saveAllowance(now.Spec)) // it may have been extended before the pause began
+		}
 		if err := in.Extend(ctx, end); err != nil && !hasEnded(in) {
 			p.Log.WarnContext(ctx, "failed to restore the lease of a sandbox", "sandbox", rec.ID, "err", err)
 		}
@@ -521,9 +524,9 @@ func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *backend
 	}
 	if err == nil {
 		in, err = saver.Restore(ctx, saveOf(rec.ID), rec.ID, spec, expires.Add(allowance))
-		if err != nil {
-			p.packs.removeUnpacked(ctx, saver, rec)
-		}
+	}
+	if err != nil {
+		p.packs.removeUnpacked(ctx, saver, rec)
 	}
 	failpoint.Hit("resume.restored")
 	if brig.KindOf(err) == brig.NotFound {
