@@ -213,8 +213,11 @@ func TestHangingCheckDelaysNoOther(t *testing.T) {
 				t.Errorf("a token that could not be checked: %v", err)
 			}
 		}
-		if keys.most != 1 {
-			t.Errorf("%d checks of a token at once, want 1", keys.most)
+		keys.mu.Lock()
+		most := keys.most
+		keys.mu.Unlock()
+		if most != 1 {
+			t.Errorf("%d checks of a token at once, want 1", most)
 		}
 		for _, end := range ends {
 			end()
