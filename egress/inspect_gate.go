@@ -69,8 +69,8 @@ func (g *gate) endAfterResponse() { g.ending.Store(true) }
 // may lose the response.
 const restLinger = 500 * time.Millisecond
 
-// receiveRest tells the guest that no response follows, and receives data for a
-// short time.
+// receiveRest closes the direction to the guest, and discards what the guest
+// sends within restLinger.
 func (g *gate) receiveRest() {
 	_ = g.CloseWrite()
 	_ = g.SetReadDeadline(time.Now().Add(restLinger))

@@ -33,7 +33,7 @@ type rule int
 
 const (
 	ifFits rule = iota // those that fit in the budgets
-	ifRoom             // those that fit, and one that is larger than what is left of them
+	ifRoom             // any charge, unless a budget is used up
 	forced             // all
 )
 

@@ -163,11 +163,7 @@ func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in
 	}, func(r *brig.Record) []brig.Event { return []brig.Event{l.endedEvent(r)} })
 	failpoint.Hit("settle.recorded")
 	if exit := in.Exit(); err == nil && exit != nil && exit.Reason == brig.Saved {
-		if saver, _, err := l.providers.saverOf(rec); err == nil {
-			if err := saver.RemoveSave(ctx, saveOf(id)); err != nil { // the next start of the server removes it
-				l.Log.WarnContext(ctx, "failed to remove the save of a stopped sandbox", "sandbox", id, "err", err)
-			}
-		}
+		l.removeStaleSave(ctx, rec)
 	}
 	if errors.Is(err, errAlreadyEnded) {
 		return l.Store.Get(ctx, tenant, string(id))
@@ -185,6 +181,18 @@ func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in
 		}
 	}
 	return rec, err
+}
+
+// removeStaleSave removes the save of a sandbox that runs or has ended. A server
+// may have died after it resumed or ended the sandbox.
+func (l *lifecycle) removeStaleSave(ctx context.Context, rec *brig.Record) {
+	saver, _, err := l.providers.saverOf(rec)
+	if err != nil {
+		return // without a Saver there is no save
+	}
+	if err := saver.RemoveSave(ctx, saveOf(rec.ID)); err != nil { // the next start of the server removes it
+		l.Log.WarnContext(ctx, "failed to remove the save of a sandbox that is not paused", "sandbox", rec.ID, "err", err)
+	}
 }
 
 var errAlreadyEnded = errors.New("settled before")

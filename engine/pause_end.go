@@ -90,12 +90,6 @@ func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, why brig.Ex
 	l.detachInstance(rec.ID) // releases its reservation
 	l.Observer.Gone(rec.Provider, why)
 	l.trimLater(ctx, rec.Tenant)
-	saver, _, err := l.providers.saverOf(rec)
-	if err == nil {
-		err = saver.RemoveSave(ctx, saveOf(rec.ID))
-	}
-	if err != nil { // the next start of the server removes it
-		l.Log.WarnContext(ctx, "failed to remove the save of an ended sandbox", "sandbox", rec.ID, "err", err)
-	}
+	l.removeStaleSave(ctx, rec)
 	return ended, nil
 }

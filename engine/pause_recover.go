@@ -97,15 +97,3 @@ func (p *pauses) recordSave(ctx context.Context, saver brig.Saver, rec *brig.Rec
 	}
 	return p.recordPause(ctx, rec, save, events)
 }
-
-// removeStaleSave removes the save of a sandbox that runs or has ended. A server
-// may have died after it resumed or ended the sandbox.
-func (p *pauses) removeStaleSave(ctx context.Context, rec *brig.Record) {
-	saver, _, err := p.providers.saverOf(rec)
-	if err != nil {
-		return // without a Saver there is no save
-	}
-	if err := saver.RemoveSave(ctx, saveOf(rec.ID)); err != nil {
-		p.Log.WarnContext(ctx, "failed to remove the save of a sandbox that is not paused", "sandbox", rec.ID, "err", err)
-	}
-}

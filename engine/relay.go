@@ -57,8 +57,8 @@ const (
 	endCheckInterval = time.Second
 	// tenantRelayBudget and totalRelayBudget are the budgets for the buffered
 	// bytes of all streams of one tenant and of the server. One part per stream
-	// of up to relaySize is exempt. A larger one, such as a chart, may exceed
-	// what is left of the budgets.
+	// of up to relaySize is exempt. A larger one, such as a chart, is accepted
+	// while any of the budgets is free.
 	tenantRelayBudget = 32 << 20
 	totalRelayBudget  = 128 << 20
 )

@@ -25,8 +25,9 @@ var (
 const maxEscapes = 8
 
 // hasCredential reports whether a text contains a credential that Brig accepts,
-// as it is, percent-encoded, or in Base64. A text that is percent-encoded too
-// often counts as one, because what it contains is not known.
+// as it is, percent-encoded, or in Base64. It also
+// returns true for a text with more than maxEscapes levels of percent-encoding,
+// which it does not decode completely.
 func (s Shield) hasCredential(text string) bool {
 	for level := 0; ; level++ {
 		if s.matches(text) || slices.ContainsFunc(strings.FieldsFunc(text, isNotBase64), s.encodes) {

@@ -66,7 +66,7 @@ func ownerOf(a brig.Actor) string {
 
 // begin registers a session and removes it when it ends. If its holder or its
 // tenant has too many sessions, begin ends another session without a running
-// call (see surplus). It returns RateLimited if all those sessions are busy.
+// call (see sessionToEnd). It returns RateLimited if all those sessions are busy.
 //
 // The session's use of sandboxes also ends with its newest credential, because
 // no client can call in the session then. A request with a further one begins a
@@ -135,7 +135,7 @@ func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x
 		// The calls of the existing session stay counted and end with it.
 		return nil, nil, brig.Errorf(brig.InvalidArgument, "the session has begun already").WithHint("send initialize once")
 	}
-	last, err := s.surplus(a)
+	last, err := s.sessionToEnd(a)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,11 +150,12 @@ func (s *sessions) add(ctx context.Context, serverSession *mcp.ServerSession) (x
 	return x, oldest, nil
 }
 
-// surplus returns the id of the session that must end before the actor may begin another
-// one, or an empty id. Nobody can end the sessions of a holder with fewer sessions: a
-// holder with its share ends its own least recently used session. If the tenant has too
-// many, the holder with the most sessions loses one. The caller holds s.mu.
-func (s *sessions) surplus(a brig.Actor) (id string, err error) {
+// sessionToEnd returns the id of the session that must end before the actor may begin
+// another one, or an empty id. If the actor's holder has its full share, that is the
+// holder's least recently used session. If the tenant has its maximum, it is a session
+// of the holder with the most sessions, and never of one with fewer than the actor's.
+// The caller holds s.mu.
+func (s *sessions) sessionToEnd(a brig.Actor) (id string, err error) {
 	me, n, held := a.Holder(), 0, map[string]int{}
 	for _, x := range s.all {
 		if x.tenant == a.Tenant {

@@ -8,10 +8,10 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestSurplusSession checks which session ends for another one, if a tenant may have eight
+// TestSessionToEnd checks which session ends for another one, if a tenant may have eight
 // and one holder four of them. The sessions are named with their holder, the oldest first;
 // those in upper case are busy.
-func TestSurplusSession(t *testing.T) {
+func TestSessionToEnd(t *testing.T) {
 	ann := &brig.Person{Issuer: "https://login.example.com", Subject: "42"}
 	actors := map[byte]brig.Actor{
 		'a': {Key: "k1"}, 'b': {Key: "k2"}, 'c': {Key: "k3"}, 'd': {Key: "k4"}, 'e': {Key: "k5"},
@@ -53,7 +53,7 @@ func TestSurplusSession(t *testing.T) {
 		if c.by == 'x' {
 			a = brig.Actor{Tenant: "rival", Key: "k1"}
 		}
-		id, err := s.surplus(a)
+		id, err := s.sessionToEnd(a)
 		if id != c.want || (brig.KindOf(err) == brig.RateLimited) != c.limited || err != nil && !c.limited {
 			t.Errorf("%s: session %q ends, %v; want %q", c.name, id, err, c.want)
 		}

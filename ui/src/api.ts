@@ -85,8 +85,8 @@ export async function text(path: string, signal?: AbortSignal): Promise<string> 
 
 export const get = <T>(path: string, signal?: AbortSignal) => call<T>("GET", path, undefined, signal);
 
-/** pages returns the first items of a list that the server returns in pages, at least `most` if there are as many. The result
- * is called as in the response; `more` tells whether the list goes on. */
+/** pages requests pages of a list until it has at least `most` items. It returns them under `name`, the name of the list in
+ * the response. `more` is true if the server has further items. */
 export async function pages<Name extends string, T>(path: string, name: Name, most: number, signal?: AbortSignal): Promise<Record<Name, T[]> & { more: boolean }> {
   const items: T[] = [];
   for (let cursor = ""; ; ) {
