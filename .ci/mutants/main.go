@@ -37,7 +37,8 @@ type target struct {
 }
 
 var targets = []target{
-	{"engine: gate, quota, life cycle", "engine", `^(account|allow|capacity|enforce|gate|keys|lifecycle|overdue|rate|stop|tenants|usage)\.go$`, []string{"./engine"}},
+	{"engine: capacity", "engine/capacity", "", []string{"./engine/capacity", "./engine"}},
+	{"engine: gate, quota, life cycle", "engine", `^(account|allow|enforce|gate|keys|lifecycle|overdue|rate|stop|tenants|usage)\.go$`, []string{"./engine"}},
 	{"egress", "egress", "", []string{"./egress"}},
 	{"authentication: httpapi", "api/httpapi", `^(auth|body|decode|guard|keyring|session|strangers|uses)\.go$`, []string{"./api/httpapi", "./api/rest"}},
 	{"authentication: sign-in", "signin", "", []string{"./signin"}},
