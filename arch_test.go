@@ -56,6 +56,7 @@ var tiers = []struct {
 	{"servicetest", 2, "conformance suite"},
 	{"chaos", 2, "what holds a server to its promises, from outside"},
 	{"engine/capacity", 2, "how many sandboxes are created at a time"},
+	{"engine/output", 2, "carries output to callers, within bounds of memory"},
 	{"engine", 3, "the one that decides"},
 	{"provider/", 3, "rooms: each one way to get a machine"},
 	{"store/", 3, "rooms: each one way to keep records"},

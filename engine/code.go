@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
@@ -32,16 +33,16 @@ const interruptGrace = 5 * time.Second
 func (i *interpreters) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	outputRelay, on := i.relays.events(brig.ActorFrom(ctx).Tenant, on, cancel)
+	outputRelay, on := i.relays.Events(brig.ActorFrom(ctx).Tenant, on, cancel)
 	res, err := i.runCode(ctx, name, code, on, outputRelay)
-	if unread := outputRelay.flush(); err == nil && unread != nil {
+	if unread := outputRelay.Flush(); err == nil && unread != nil {
 		return nil, unread
 	}
 	return res, err
 }
 
 // runCode implements RunCode, except for the final flush of the output relay.
-func (i *interpreters) runCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error, outputRelay *relay) (*brig.CodeResult, error) {
+func (i *interpreters) runCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error, outputRelay *output.Relay) (*brig.CodeResult, error) {
 	return doWithDetails(ctx, i.gate, brig.OpRunCode, name, func(v *call) {
 		v.addCode(code.Language, code.Source)
 		v.buffered = on == nil
@@ -89,7 +90,7 @@ func (i *interpreters) runCode(ctx context.Context, name string, code brig.Code,
 		}
 		r := newCodeRun(i, v.rec, in, c, v.holdEvents(on))
 		r.res.Queued = queued
-		outputRelay.setEndCheck(func() bool { return r.session.HasEnded() || hasEnded(in) })
+		outputRelay.SetEndCheck(func() bool { return r.session.HasEnded() || hasEnded(in) })
 		v.markStarted()
 		cctx, s := span.Start(ctx, "code")
 		s.Set("brig.sandbox", string(v.rec.ID))
@@ -149,7 +150,7 @@ type codeRun struct {
 	c         *codeContext
 	session   *interpreter.Session
 	on        func(brig.CodeEvent) error
-	out, err  *capture
+	out, err  *output.Capture
 	size      int // total size of the outputs
 	leftOut   int // number of values that are not in the result
 	begin     time.Time
@@ -180,7 +181,7 @@ func (v *call) holdEvents(on func(brig.CodeEvent) error) func(brig.CodeEvent) er
 
 func newCodeRun(e *interpreters, rec *brig.Record, in brig.Instance, c *codeContext, on func(brig.CodeEvent) error) *codeRun {
 	limit := rec.Spec.Limits.Output
-	r := &codeRun{e: e, rec: rec, in: in, c: c, on: on, out: newCapture(limit), err: newCapture(limit), begin: time.Now()}
+	r := &codeRun{e: e, rec: rec, in: in, c: c, on: on, out: output.NewCapture(limit), err: output.NewCapture(limit), begin: time.Now()}
 	c.mu.Lock()
 	r.session = c.session
 	c.mu.Unlock()
@@ -229,7 +230,7 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	r.signals.Wait()
 	r.res.Duration = time.Since(r.begin)
 	_, _ = r.err.Write(leftOutNote(r.leftOut)) // Write never fails
-	r.res.Stdout, r.res.Stderr = r.out.output(), r.err.output()
+	r.res.Stdout, r.res.Stderr = r.out.Output(), r.err.Output()
 	r.c.mu.Lock()
 	r.c.info.Count = r.res.Count
 	r.c.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/guest/wire"
 )
 
@@ -78,15 +79,15 @@ func (ms *machines) runProbe(ctx context.Context, in brig.Instance, l brig.Limit
 	}
 	var out []finding
 	for _, user := range []string{"user", "root"} {
-		said := newCapture(64 * brig.KiB)
+		said := output.NewCapture(64 * brig.KiB)
 		res, err := in.Exec(ctx, newExecID(), brig.Command{
 			Argv: []string{wire.AgentFile, wire.ProbeWord, string(order)}, User: user, Dir: "/", Timeout: probeTimeout,
-		}, brig.IO{Stdout: said, Stderr: newCapture(brig.KiB)})
+		}, brig.IO{Stdout: said, Stderr: output.NewCapture(brig.KiB)})
 		if err != nil {
 			return nil, err
 		}
 		var p wire.Posture
-		if err := json.Unmarshal(said.output().Head, &p); err != nil || res.ExitCode != 0 {
+		if err := json.Unmarshal(said.Output().Head, &p); err != nil || res.ExitCode != 0 {
 			return nil, fmt.Errorf("look around as %s: exit code %d: %w", user, res.ExitCode, err)
 		}
 		out = append(out, findingsOf(redactHost(p, own), l, uplink)...)

@@ -28,6 +28,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
 	"github.com/brig-run/brig/engine/capacity"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/workspace"
 )
@@ -219,7 +220,7 @@ func New(ctx context.Context, o Options) *Engine {
 // newParts returns an Engine whose parts are connected.
 func newParts(ctx context.Context, o Options) *Engine {
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	e := &Engine{env: &env{Options: o, ctx: ctx, cancel: end, capacity: capacity.New(o.Capacity), relays: newRelays(), messages: newByteBudget(tenantMessageBudget, totalMessageBudget)}}
+	e := &Engine{env: &env{Options: o, ctx: ctx, cancel: end, capacity: capacity.New(o.Capacity), relays: output.NewRelays(output.TenantBudget, output.ServerBudget), messages: output.NewBudget(tenantMessageBudget, serverMessageBudget)}}
 	g := &gate{env: e.env}
 	e.gate = g
 	e.vault = &vault{gate: g}

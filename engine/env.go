@@ -7,6 +7,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/capacity"
+	"github.com/brig-run/brig/engine/output"
 )
 
 // env is the state that all parts of the engine share.
@@ -20,8 +21,8 @@ type env struct {
 	capacity         *capacity.Limiter
 	backends         *backends
 	builtinID        string // the ID of Options.Provider
-	relays           *relays
-	messages         *byteBudget // for the messages of interpreters and tools
+	relays           *output.Relays
+	messages         *output.Budget // for the messages of interpreters and tools
 	executionCounter executionCounter
 }
 
@@ -188,4 +189,20 @@ func (e *env) CountEgress(id brig.ID, bytes int64) error {
 		return brig.OverQuota("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
 	}
 	return nil
+}
+
+// tenantMessageBudget and serverMessageBudget are the budgets for the messages of
+// interpreters and tools that were not received in full, of one tenant and of the
+// server. One message has up to 64 MiB. The first 256 KiB of each process are exempt.
+const (
+	tenantMessageBudget = 128 << 20
+	serverMessageBudget = 512 << 20
+)
+
+// limitMessages charges the messages of a process to its tenant's budget. Processes of
+// some providers buffer no messages.
+func (e *env) limitMessages(p brig.Process, tenant string) {
+	if p, ok := p.(interface{ LimitMessages(b brig.MessageBudget) }); ok {
+		p.LimitMessages(e.messages.Of(tenant))
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
 )
@@ -26,16 +27,16 @@ type programs struct {
 func (pg *programs) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	outputRelay, sio := pg.relays.wrap(brig.ActorFrom(ctx).Tenant, sio, cancel)
+	outputRelay, sio := pg.relays.Wrap(brig.ActorFrom(ctx).Tenant, sio, cancel)
 	res, err := pg.execute(ctx, name, cmd, sio, outputRelay)
-	if unread := outputRelay.flush(); err == nil {
+	if unread := outputRelay.Flush(); err == nil {
 		err = unread
 	}
 	return res, err
 }
 
 // execute implements Exec, except for the final flush of the output relay.
-func (pg *programs) execute(ctx context.Context, name string, cmd brig.Command, sio brig.IO, outputRelay *relay) (*brig.Result, error) {
+func (pg *programs) execute(ctx context.Context, name string, cmd brig.Command, sio brig.IO, outputRelay *output.Relay) (*brig.Result, error) {
 	return doWithDetails(ctx, pg.gate, brig.OpExec, name, func(v *call) { v.addCommand(cmd) }, func(v *call) (_ *brig.Result, err error) {
 		if err := checkCommand("env", cmd); err != nil {
 			return nil, err
@@ -116,7 +117,7 @@ func (pg *programs) holdReservation(rec *brig.Record, in brig.Instance, execID s
 
 // exec runs one command. It records the execution before the command starts and
 // after it has ended.
-func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance, cmd brig.Command, sio brig.IO, outputRelay *relay) (*brig.Result, error) {
+func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance, cmd brig.Command, sio brig.IO, outputRelay *output.Relay) (*brig.Result, error) {
 	x := &brig.Execution{Sandbox: rec.ID, Command: cmd}
 	x.ExecID = newExecID()
 	x.Started = pg.Now().UTC()
@@ -124,12 +125,12 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 		return nil, err
 	}
 	failpoint.Hit("exec.recorded")
-	log := newLogTee(in, rec.Spec.Limits.Output)
-	out, errs := newCapture(rec.Spec.Limits.Output), newCapture(rec.Spec.Limits.Output)
-	outputRelay.setEndCheck(func() bool { return pg.hasEnded(ctx, in, x.ExecID) })
+	log := output.NewLogTee(in.Log, rec.Spec.Limits.Output)
+	out, errs := output.NewCapture(rec.Spec.Limits.Output), output.NewCapture(rec.Spec.Limits.Output)
+	outputRelay.SetEndCheck(func() bool { return pg.hasEnded(ctx, in, x.ExecID) })
 	streams := sio
-	streams.Stdout = tee(out, log.stream(), sio.Stdout)
-	streams.Stderr = tee(errs, log.stream(), sio.Stderr)
+	streams.Stdout = output.Tee(out, log.Stream(), sio.Stdout)
+	streams.Stderr = output.Tee(errs, log.Stream(), sio.Stderr)
 	var begun atomic.Bool
 	streams.Started = func(id string) {
 		begun.Store(true)
@@ -143,14 +144,14 @@ func (pg *programs) exec(ctx context.Context, rec *brig.Record, in brig.Instance
 		res, err = in.Exec(ctx, x.ExecID, run, streams)
 	}
 	failpoint.Hit("exec.ran")
-	logErr := log.finish(out.output(), errs.output())
+	logErr := log.Finish(out.Output(), errs.Output())
 	if logErr != nil {
 		pg.Log.ErrorContext(ctx, "failed to write the log of a sandbox", "sandbox", rec.ID, "err", logErr)
 	}
 	if res == nil {
 		res = &brig.Result{}
 	}
-	res.ExecID, res.Stdout, res.Stderr = x.ExecID, out.output(), errs.output()
+	res.ExecID, res.Stdout, res.Stderr = x.ExecID, out.Output(), errs.Output()
 	if res.OOMKilled {
 		setSandboxEnd(res, in)
 	}
@@ -222,18 +223,18 @@ const execsTimeout = 5 * time.Second
 
 // execOnce runs the command of a one-shot. It writes no execution record,
 // because the outcome of the one-shot is recorded instead.
-func (pg *programs) execOnce(ctx context.Context, m *machine, cmd brig.Command, sio brig.IO, outputRelay *relay) (*brig.Result, error) {
+func (pg *programs) execOnce(ctx context.Context, m *machine, cmd brig.Command, sio brig.IO, outputRelay *output.Relay) (*brig.Result, error) {
 	id := newExecID()
 	limit := m.rec.Spec.Limits.Output
-	out, errs := newCapture(limit), newCapture(limit)
+	out, errs := output.NewCapture(limit), output.NewCapture(limit)
 	streams := sio
-	streams.Stdout, streams.Stderr = tee(out, sio.Stdout), tee(errs, sio.Stderr)
-	outputRelay.setEndCheck(func() bool { return pg.hasEnded(ctx, m.in, id) })
+	streams.Stdout, streams.Stderr = output.Tee(out, sio.Stdout), output.Tee(errs, sio.Stderr)
+	outputRelay.SetEndCheck(func() bool { return pg.hasEnded(ctx, m.in, id) })
 	res, err := m.in.Exec(ctx, id, cmd, streams)
 	if err != nil && (res == nil || !res.Done) {
 		return nil, err
 	}
-	res.ExecID, res.Stdout, res.Stderr = id, out.output(), errs.output()
+	res.ExecID, res.Stdout, res.Stderr = id, out.Output(), errs.Output()
 	return res, err
 }
 

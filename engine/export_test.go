@@ -5,6 +5,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
+	"github.com/brig-run/brig/engine/output"
 )
 
 // Brokered returns the brokered secrets of a sandbox.
@@ -93,18 +94,14 @@ func (e *Engine) EgressSpent(id brig.ID) bool {
 
 // DisableRelays disables relays, so that an execution waits for a caller that
 // streams its output.
-func (e *Engine) DisableRelays() { e.relays.off = true }
+func (e *Engine) DisableRelays() { e.relays.Disable() }
 
 // RelayBudget sets the buffer budgets for slow callers, per tenant and for the
 // server.
-func (e *Engine) RelayBudget(tenant, all int) { e.relays.tenant, e.relays.all = tenant, all }
+func (e *Engine) RelayBudget(tenant, all int) { e.relays = output.NewRelays(tenant, all) }
 
 // Relayed returns the number of bytes that are buffered for slow callers.
-func (e *Engine) Relayed() int {
-	e.relays.mu.Lock()
-	defer e.relays.mu.Unlock()
-	return e.relays.held
-}
+func (e *Engine) Relayed() int { return e.relays.Held() }
 
 // CountRefusals fetches the refused requests of each sandbox, as the engine
 // does each minute.

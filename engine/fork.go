@@ -12,6 +12,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/capacity"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
@@ -492,13 +493,13 @@ func runRestored(ctx context.Context, rec *brig.Record, in brig.Instance) error 
 	if script == "" {
 		return nil
 	}
-	said := newCapture(maxQuotedOutput)
+	said := output.NewCapture(maxQuotedOutput)
 	r, err := in.Exec(ctx, newExecID(), inSandbox(rec.Spec, brig.Command{Shell: script, Timeout: restoredTimeout}), brig.IO{Stdout: said, Stderr: said})
 	if err != nil {
 		return err
 	}
 	if r.ExitCode != 0 {
-		return brig.Errorf(brig.FailedPrecondition, "the script in %s ended with the exit code %d in a copy: %q", restoredEnv, r.ExitCode, string(said.output().Head)).
+		return brig.Errorf(brig.FailedPrecondition, "the script in %s ended with the exit code %d in a copy: %q", restoredEnv, r.ExitCode, string(said.Output().Head)).
 			WithHint("make it succeed in every copy, or leave the variable out")
 	}
 	return nil

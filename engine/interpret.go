@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
@@ -24,8 +25,8 @@ type programRun struct {
 	e        *interpreters
 	m        *machine
 	res      brig.Result
-	out      *capture
-	err      *capture
+	out      *output.Capture
+	err      *output.Capture
 	sio      brig.IO
 	stopOnce sync.Once
 	step     *stepRun // nil unless the program is a step
@@ -42,7 +43,7 @@ type programRun struct {
 // program started outlives it.
 func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio brig.IO) (*brig.Outcome, error) {
 	limit := m.rec.Spec.Limits.Output
-	a := &programRun{e: i, m: m, sio: sio, out: newCapture(limit), err: newCapture(limit)}
+	a := &programRun{e: i, m: m, sio: sio, out: output.NewCapture(limit), err: output.NewCapture(limit)}
 	a.res = brig.Result{ExecID: newExecID(), Started: i.Now().UTC()}
 	if j.order.Op == opStep {
 		a.step = &stepRun{packages: j.packages, requested: tool.PipRequirements(j.order.Code)}
@@ -69,7 +70,7 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	if a.step != nil && a.step.leftOut > 0 {
 		a.output(brig.FromStderr, leftOutNote(a.step.leftOut))
 	}
-	a.res.Stdout, a.res.Stderr = a.out.output(), a.err.output()
+	a.res.Stdout, a.res.Stderr = a.out.Output(), a.err.Output()
 	violation, violated := errors.AsType[*interpreter.ViolationError](err)
 	if err := a.setResult(ctx, end, err); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 )
 
 const (
@@ -46,7 +47,7 @@ type process struct {
 	brig.Process
 	spec         brig.ProcessSpec
 	started      time.Time
-	outputBuffer *outputBuffer
+	outputBuffer *output.Buffer
 
 	timedOut atomic.Bool
 	input    sync.Mutex // one write at a time
@@ -112,7 +113,7 @@ func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.
 		_ = proc.Stdin().Close() // it fails only if the input has ended
 	}
 	pg.limitMessages(proc, rec.Tenant) // a process without a channel sends none, but its agent may
-	p := &process{Process: proc, spec: spec, started: pg.Now().UTC(), outputBuffer: pg.relays.newOutputBuffer(rec.Tenant).holdForFollower(), reservation: reservation}
+	p := &process{Process: proc, spec: spec, started: pg.Now().UTC(), outputBuffer: pg.relays.NewBuffer(rec.Tenant).HoldForFollower(), reservation: reservation}
 	if !ps.add(p) {
 		reservation.release()
 		// Only a compromised agent reuses the PID of a running process.
@@ -147,7 +148,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 			if pg.ctx.Err() != nil {
 				why = "the server stops"
 			}
-			p.outputBuffer.finish(nil, brig.Errorf(brig.Unavailable, "%s", why).WithHint("attach again"))
+			p.outputBuffer.Finish(nil, brig.Errorf(brig.Unavailable, "%s", why).WithHint("attach again"))
 			_ = p.Close()
 		})()
 		if d := p.spec.Command.Timeout; d > 0 {
@@ -155,10 +156,10 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 		}
 		pg.background.Go(func() {
 			if _, err := p.Wait(ctx); err == nil { // if the instance ended, no more output follows
-				p.outputBuffer.markEnded()
+				p.outputBuffer.MarkEnded()
 			}
 		})
-		p.record(newLogTee(in, rec.Spec.Limits.Output).stream())
+		p.record(output.NewLogTee(in.Log, rec.Spec.Limits.Output).Stream())
 		res, err := p.Wait(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -167,7 +168,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 			// The instance is ending. Wait for that, so that a notified caller
 			// finds the instance ended.
 			pg.awaitEnd(pg.ctx, in, endReportTimeout)
-			p.outputBuffer.finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
+			p.outputBuffer.Finish(nil, brig.Errorf(brig.FailedPrecondition, "the sandbox ended while the process ran").Because(err))
 			pg.processEnded(rec, p, nil, brig.Errorf(brig.FailedPrecondition, ""))
 		default:
 			end := *res
@@ -175,7 +176,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 			if end.TimedOut = p.timedOut.Load() && end.Signal == "SIGKILL"; end.TimedOut {
 				end.ExitCode = 124
 			}
-			p.outputBuffer.finish(&end, nil)
+			p.outputBuffer.Finish(&end, nil)
 			pg.processEnded(rec, p, &end, nil)
 		}
 		_ = p.Close()
@@ -243,7 +244,7 @@ func (pg *programs) closeStdin(in brig.Instance, p *process) {
 func (pg *programs) releaseProcess(in brig.Instance, p *process) {
 	p.detachMu.Lock()
 	defer p.detachMu.Unlock()
-	if _, end, _ := p.outputBuffer.state(); !p.detached || end == nil || hasEnded(in) {
+	if _, end, _ := p.outputBuffer.State(); !p.detached || end == nil || hasEnded(in) {
 		return
 	}
 	ctx, cancel := detachedContext(pg.ctx)
@@ -270,12 +271,12 @@ func (p *process) record(log io.Writer) {
 			return
 		}
 		_, _ = log.Write(b) // it never fails
-		p.outputBuffer.write(from, b)
+		p.outputBuffer.Write(from, b)
 	}
 }
 
 func (p *process) info() *brig.ProcessInfo {
-	written, end, _ := p.outputBuffer.state()
+	written, end, _ := p.outputBuffer.State()
 	return &brig.ProcessInfo{PID: p.PID(), Spec: p.spec, Started: p.started, Written: written, Result: end}
 }
 
@@ -286,9 +287,9 @@ func (ps *processes) reserve() error {
 	full := func() bool { return len(ps.byPID)+ps.starting >= maxProcesses }
 	if full() {
 		maps.DeleteFunc(ps.byPID, func(_ int, p *process) bool {
-			_, _, over := p.outputBuffer.state()
+			_, _, over := p.outputBuffer.State()
 			if over {
-				p.outputBuffer.releaseCharge()
+				p.outputBuffer.ReleaseCharge()
 			}
 			return over
 		})
@@ -315,10 +316,10 @@ func (ps *processes) add(p *process) bool {
 		return false
 	}
 	if other := ps.byPID[p.PID()]; other != nil {
-		if _, _, over := other.outputBuffer.state(); !over {
+		if _, _, over := other.outputBuffer.State(); !over {
 			return false
 		}
-		other.outputBuffer.releaseCharge()
+		other.outputBuffer.ReleaseCharge()
 	}
 	ps.byPID[p.PID()] = p
 	return true
@@ -332,7 +333,7 @@ func (ps *processes) removeAll() {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.byPID {
-		p.outputBuffer.releaseCharge()
+		p.outputBuffer.ReleaseCharge()
 	}
 }
 
@@ -341,7 +342,7 @@ func (ps *processes) remove(p *process) {
 	defer ps.mu.Unlock()
 	if ps.byPID[p.PID()] == p {
 		delete(ps.byPID, p.PID())
-		p.outputBuffer.releaseCharge()
+		p.outputBuffer.ReleaseCharge()
 	}
 }
 
@@ -351,7 +352,7 @@ func (ps *processes) find(pid int, running bool) (*process, error) {
 	p := ps.byPID[pid]
 	ps.mu.Unlock()
 	if p != nil && running {
-		if _, _, over := p.outputBuffer.state(); over {
+		if _, _, over := p.outputBuffer.State(); over {
 			p = nil
 		}
 	}
@@ -367,7 +368,7 @@ func (ps *processes) list() []*brig.ProcessInfo {
 	out := make([]*brig.ProcessInfo, 0, len(ps.byPID))
 	for _, p := range ps.byPID {
 		// Skip a process that was lost, since its result is unknown.
-		if _, end, over := p.outputBuffer.state(); end != nil || !over {
+		if _, end, over := p.outputBuffer.State(); end != nil || !over {
 			out = append(out, p.info())
 		}
 	}
@@ -382,7 +383,7 @@ func (ps *processes) running() (out []*process) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.byPID {
-		if _, _, over := p.outputBuffer.state(); !over {
+		if _, _, over := p.outputBuffer.State(); !over {
 			out = append(out, p)
 		}
 	}
@@ -415,7 +416,7 @@ func (p *process) write(ctx context.Context, b []byte) error {
 // instance that was saved. Its reservation is nil if an earlier server made it.
 func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processState, reserved *reservation) {
 	pg.limitMessages(k.Process, rec.Tenant)
-	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, outputBuffer: pg.relays.newOutputBuffer(rec.Tenant), detached: true, reservation: reserved}
+	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, outputBuffer: pg.relays.NewBuffer(rec.Tenant), detached: true, reservation: reserved}
 	if a, err := pg.account(pg.ctx, rec.Tenant); err == nil && reserved == nil {
 		p.reservation = a.resumeExec(rec.Spec.Labels)
 	}

@@ -74,7 +74,7 @@ func (d processService) Attach(ctx context.Context, pid int, from int64, on func
 		defer release()
 		ctx, done := d.e.endedByPause(ctx, v.rec.ID)
 		defer done()
-		return p.outputBuffer.follow(ctx, from, on)
+		return p.outputBuffer.Follow(ctx, from, on)
 	})
 }
 

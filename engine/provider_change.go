@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/schema"
 )
 
@@ -132,7 +133,7 @@ func (rs *runs) testBackend(ctx context.Context, v *call, m *backend) *brig.Prov
 	finished := v.flushed
 	run := rs.runAt
 	if m.runsOnly {
-		run = func(ctx context.Context, v *call, s candidate, j *job, sio brig.IO, _ *relay) (*brig.Outcome, error) {
+		run = func(ctx context.Context, v *call, s candidate, j *job, sio brig.IO, _ *output.Relay) (*brig.Outcome, error) {
 			return rs.runAtRunner(ctx, v, s, p, j, sio)
 		}
 	}

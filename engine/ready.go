@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 )
 
 // maxQuotedOutput bounds the output of a template's command that an error
@@ -77,13 +78,13 @@ func (ms *machines) awaitReady(ctx context.Context, m *machine, t *brig.Template
 	}
 	said := "it did not end"
 	for {
-		out := newCapture(4 << 10)
+		out := output.NewCapture(4 << 10)
 		res, err := m.in.Exec(ctx, newExecID(), withinTime(ctx, cmd), brig.IO{Stdout: out, Stderr: out})
 		switch {
 		case err == nil && res.ExitCode == 0:
 			return nil
 		case err == nil && !res.TimedOut:
-			said = fmt.Sprintf("it exits with %d%s", res.ExitCode, outputTail(out.output()))
+			said = fmt.Sprintf("it exits with %d%s", res.ExitCode, outputTail(out.Output()))
 		case err != nil && brig.KindOf(err) == brig.InvalidArgument:
 			return brig.Errorf(brig.CreationFailed, "template %q: its ready command cannot be started: %s", t.Name, brig.AsError(err).Message).Because(err)
 		case err != nil && hasEnded(m.in):
@@ -120,11 +121,11 @@ func startFailure(t *brig.Template, started *process) error {
 	if started == nil {
 		return nil
 	}
-	_, end, _ := started.outputBuffer.state()
+	_, end, _ := started.outputBuffer.State()
 	if end == nil || end.ExitCode == 0 {
 		return nil
 	}
-	return brig.Errorf(brig.CreationFailed, "template %q: its start command exited with %d%s", t.Name, end.ExitCode, outputTail(started.outputBuffer.newestOutput()))
+	return brig.Errorf(brig.CreationFailed, "template %q: its start command exited with %d%s", t.Name, end.ExitCode, outputTail(started.outputBuffer.Newest()))
 }
 
 // outputTail returns the end of a command's output, safe to print on a

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
@@ -46,16 +47,16 @@ const (
 func (rs *runs) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	outputRelay, sio := rs.relays.wrap(brig.ActorFrom(ctx).Tenant, sio, cancel)
+	outputRelay, sio := rs.relays.Wrap(brig.ActorFrom(ctx).Tenant, sio, cancel)
 	o, err := rs.run(ctx, p, sio, outputRelay)
-	if unread := outputRelay.flush(); err == nil {
+	if unread := outputRelay.Flush(); err == nil {
 		err = unread
 	}
 	return o, err
 }
 
 // run implements Run, with the caller's streams already wrapped by outputRelay.
-func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRelay *relay) (*brig.Outcome, error) {
+func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRelay *output.Relay) (*brig.Outcome, error) {
 	return doWithDetails(ctx, rs.gate, brig.OpRun, "", func(v *call) {
 		if v.addCode(p.Language, p.Code); len(p.Command) > 0 {
 			v.addCommand(brig.Command{Argv: p.Command})
@@ -113,7 +114,7 @@ func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRela
 var errNotStarted = errors.New("nothing has begun")
 
 // runAt runs a program in its own sandbox with one provider.
-func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio brig.IO, outputRelay *relay) (*brig.Outcome, error) {
+func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio brig.IO, outputRelay *output.Relay) (*brig.Outcome, error) {
 	m, err := rs.machines.acquire(ctx, v, s, job.spec, job.requirements())
 	if err != nil {
 		return nil, errors.Join(err, errNotStarted)
@@ -332,7 +333,7 @@ func languageOf(l brig.Language) (interpreter.Language, error) {
 }
 
 // runJob runs a job in its sandbox.
-func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, outputRelay *relay) (_ *brig.Outcome, err error) {
+func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, outputRelay *output.Relay) (_ *brig.Outcome, err error) {
 	ctx, s := span.Start(ctx, "run")
 	s.Set("brig.sandbox", string(m.rec.ID))
 	s.Set("brig.provider", m.rec.Provider)
@@ -364,7 +365,7 @@ func (rs *runs) runJob(ctx context.Context, m *machine, j *job, sio brig.IO, out
 		}
 	}
 	m.releaseSlot()
-	outputRelay.setEndCheck(func() bool { return m.session.HasEnded() || hasEnded(m.in) })
+	outputRelay.SetEndCheck(func() bool { return m.session.HasEnded() || hasEnded(m.in) })
 	return rs.interpreters.interpret(ctx, m, j, sio)
 }
 

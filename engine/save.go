@@ -269,7 +269,7 @@ func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*reserv
 		r.detachStop()
 		proc.unwatch()
 		<-proc.unwatched
-		if _, end, _ := proc.outputBuffer.state(); end != nil {
+		if _, end, _ := proc.outputBuffer.State(); end != nil {
 			r.release()
 		} else if r != nil {
 			carried = append(carried, r)

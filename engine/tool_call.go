@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/tool"
 )
 
@@ -31,7 +32,7 @@ func (ts *tools) callTool(ctx context.Context, v *call, b *heldBox, j *toolJob) 
 	}
 	ts.limitMessages(p, rec.Tenant)
 	v.markStarted()
-	c := &toolCall{e: ts, j: j, in: in, p: p, exclusive: ts.images.templates[rec.Spec.Template].Start == nil, limit: rec.Spec.Limits.Output, log: newLogTee(in, rec.Spec.Limits.Output)}
+	c := &toolCall{e: ts, j: j, in: in, p: p, exclusive: ts.images.templates[rec.Spec.Template].Start == nil, limit: rec.Spec.Limits.Output, log: output.NewLogTee(in.Log, rec.Spec.Limits.Output)}
 	err = c.do(ctx)
 	sound = c.end(ctx) && err == nil
 	if err != nil {
@@ -68,7 +69,7 @@ type toolCall struct {
 	p         brig.Process
 	exclusive bool // whether no other program runs in the box
 	limit     int64
-	log       *logTee
+	log       *output.LogTee
 
 	timedOut atomic.Bool
 	receiver tool.Receiver
@@ -81,7 +82,7 @@ type toolCall struct {
 // does not exit. If the caller disconnects, it kills the program.
 func (c *toolCall) do(ctx context.Context) error {
 	begin := time.Now()
-	out, errs := newCapture(c.limit), newCapture(c.limit)
+	out, errs := output.NewCapture(c.limit), output.NewCapture(c.limit)
 	wctx := context.WithoutCancel(ctx)
 	defer context.AfterFunc(ctx, func() { c.kill(wctx) })()
 	var late atomic.Pointer[time.Timer]
@@ -101,8 +102,8 @@ func (c *toolCall) do(ctx context.Context) error {
 	_ = c.p.Stdin().Close() // it fails only if the input has ended
 	err := c.exchange(out, errs)
 	c.res.Duration = time.Since(begin)
-	c.res.Stdout, c.res.Stderr = out.output(), errs.output()
-	if lost := c.log.finish(c.res.Stdout, c.res.Stderr); lost != nil {
+	c.res.Stdout, c.res.Stderr = out.Output(), errs.Output()
+	if lost := c.log.Finish(c.res.Stdout, c.res.Stderr); lost != nil {
 		c.e.Log.ErrorContext(ctx, "failed to write the log of a sandbox", "err", lost)
 	}
 	if cause := context.Cause(ctx); cause != nil {
@@ -126,7 +127,7 @@ func (c *toolCall) exchange(out, errs io.Writer) error {
 		// The program has ended or does not read. Read its output anyway.
 		c.e.Log.Debug("failed to send an order to a tool", "err", err)
 	}
-	stdout, stderr := tee(out, c.log.stream()), tee(errs, c.log.stream())
+	stdout, stderr := output.Tee(out, c.log.Stream()), output.Tee(errs, c.log.Stream())
 	for c.report == nil {
 		from, b, err := c.p.Receive()
 		switch {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/output"
 	"github.com/brig-run/brig/tool"
 )
 
@@ -157,12 +158,12 @@ func (ts *tools) installLayer(ctx context.Context, m *machine, l tool.Layer) (sa
 		Argv: l.Install(ts.Options.Tools.Index), Timeout: min(installTimeout, time.Until(m.rec.Expires)), Dir: workspaceDir,
 		Env: map[string]string{"HOME": workspaceDir, "PIP_CONFIG_FILE": "/dev/null"},
 	}
-	out := newCapture(m.rec.Spec.Limits.Output)
+	out := output.NewCapture(m.rec.Spec.Limits.Output)
 	res, err := m.in.Exec(ctx, newExecID(), cmd, brig.IO{Stdout: out, Stderr: out})
 	if err != nil && (res == nil || !res.Done) {
 		return "", false, err
 	}
-	captured := out.output()
+	captured := out.Output()
 	said = strings.ToValidUTF8(strings.TrimSpace(string(captured.Head)+string(captured.Tail)), "\uFFFD")
 	switch {
 	case res.TimedOut:

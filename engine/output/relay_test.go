@@ -1,4 +1,4 @@
-package engine
+package output
 
 import (
 	"encoding/json"
@@ -39,10 +39,10 @@ func (s *blockedWriter) Write(p []byte) (int, error) {
 func TestRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		caller := &blockedWriter{free: make(chan struct{})}
-		r, sio := newRelays().wrap("acme", brig.IO{Stdout: caller}, func(error) { t.Error("it is lost") })
+		r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: caller}, func(error) { t.Error("it is lost") })
 		var ended sync.WaitGroup
 		var over atomic.Bool
-		r.setEndCheck(over.Load)
+		r.SetEndCheck(over.Load)
 		piece := make([]byte, 16<<10)
 		written := 0
 		ended.Go(func() {
@@ -64,7 +64,7 @@ func TestRelay(t *testing.T) {
 		over.Store(true)
 		ended.Wait() // even though the caller does not read
 		close(caller.free)
-		if err := r.flush(); err != nil || len(caller.got) != 30*len(piece) {
+		if err := r.Flush(); err != nil || len(caller.got) != 30*len(piece) {
 			t.Errorf("%d bytes were read: %v", len(caller.got), err)
 		}
 	})
@@ -81,7 +81,7 @@ func (w uncomparableWriter) Write(p []byte) (int, error) { return w.write(p) }
 // cannot be compared.
 func TestRelayOfUncomparableWriters(t *testing.T) {
 	caller := &blockedWriter{free: make(chan struct{})}
-	r, sio := newRelays().wrap("acme", brig.IO{Stdout: uncomparableWriter{caller.Write}, Stderr: uncomparableWriter{caller.Write}}, func(err error) { t.Error(err) })
+	r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: uncomparableWriter{caller.Write}, Stderr: uncomparableWriter{caller.Write}}, func(err error) { t.Error(err) })
 	for range 5 {
 		for _, w := range []io.Writer{sio.Stdout, sio.Stdout, sio.Stderr, sio.Stderr} {
 			if _, err := w.Write([]byte("x")); err != nil {
@@ -90,7 +90,7 @@ func TestRelayOfUncomparableWriters(t *testing.T) {
 		}
 	}
 	close(caller.free)
-	if err := r.flush(); err != nil || string(caller.got) != strings.Repeat("x", 20) {
+	if err := r.Flush(); err != nil || string(caller.got) != strings.Repeat("x", 20) {
 		t.Errorf("%q was read: %v", caller.got, err)
 	}
 }
@@ -101,14 +101,14 @@ func TestRelayReportsDisconnectedCaller(t *testing.T) {
 	caller := &blockedWriter{free: make(chan struct{}), err: gone}
 	close(caller.free)
 	var lost error
-	r, sio := newRelays().wrap("acme", brig.IO{Stdout: caller}, func(err error) { lost = err })
+	r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: caller}, func(err error) { lost = err })
 	for err := error(nil); !errors.Is(err, gone); {
 		_, err = sio.Stdout.Write([]byte("x"))
 	}
-	if r.flush() == nil || !errors.Is(lost, gone) {
+	if r.Flush() == nil || !errors.Is(lost, gone) {
 		t.Errorf("the relay does not report its end: %v", lost)
 	}
-	if none, sio := newRelays().wrap("acme", brig.IO{}, nil); none != nil || sio.Stdout != nil || none.flush() != nil {
+	if none, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{}, nil); none != nil || sio.Stdout != nil || none.Flush() != nil {
 		t.Error("there is a relay without a client")
 	}
 }
@@ -117,14 +117,13 @@ func TestRelayReportsDisconnectedCaller(t *testing.T) {
 // callers who do not read them hold one of them more than the budget.
 func TestRelayOfLargeEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rs := newRelays()
-		rs.tenant, rs.all = 200<<10, 300<<10
+		rs := NewRelays(200<<10, 300<<10)
 		chart := brig.CodeEvent{Output: &brig.Rich{Data: map[string]json.RawMessage{"image/png": make(json.RawMessage, 500<<10)}}}
 		free := make(chan struct{})
 		var delivered atomic.Int32
 		var writers sync.WaitGroup
 		for i := range 20 {
-			r, on := rs.events([]string{"acme", "rival", "third"}[i%3], func(brig.CodeEvent) error {
+			r, on := rs.Events([]string{"acme", "rival", "third"}[i%3], func(brig.CodeEvent) error {
 				<-free
 				delivered.Add(1)
 				return nil
@@ -135,7 +134,7 @@ func TestRelayOfLargeEvents(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if err := r.flush(); err != nil {
+				if err := r.Flush(); err != nil {
 					t.Error(err)
 				}
 			})
@@ -157,8 +156,7 @@ func TestRelayOfLargeEvents(t *testing.T) {
 // early, and a running process waits.
 func TestRelayBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rs := newRelays()
-		rs.tenant, rs.all = 200<<10, 300<<10
+		rs := NewRelays(200<<10, 300<<10)
 		caller := &blockedWriter{free: make(chan struct{})}
 		piece := make([]byte, 16<<10)
 		var over atomic.Bool
@@ -166,15 +164,15 @@ func TestRelayBudget(t *testing.T) {
 		var cuts, whole atomic.Int32
 		for i := range 20 {
 			writers.Go(func() {
-				r, sio := rs.wrap([]string{"acme", "rival", "third"}[i%3], brig.IO{Stdout: caller}, func(error) { t.Error("it is lost") })
-				r.setEndCheck(over.Load)
+				r, sio := rs.Wrap([]string{"acme", "rival", "third"}[i%3], brig.IO{Stdout: caller}, func(error) { t.Error("it is lost") })
+				r.SetEndCheck(over.Load)
 				for range 20 {
 					if _, err := sio.Stdout.Write(piece); err != nil {
 						t.Error(err)
 					}
 				}
 				writers.Go(func() {
-					switch err := r.flush(); {
+					switch err := r.Flush(); {
 					case err == nil:
 						whole.Add(1)
 					case brig.KindOf(err) == brig.RateLimited:

@@ -1,4 +1,4 @@
-package engine
+package output
 
 import (
 	"context"
@@ -28,15 +28,15 @@ const (
 	firstFollowerWait = 5 * time.Second
 )
 
-// outputBuffer keeps the end of a process's output for clients that attach, now
+// Buffer keeps the end of a process's output for clients that attach, now
 // or later. If they are slower than the process, the process waits for them. A
 // new process also waits for its first follower. The client that starts a
 // process attaches a moment later, and on a busy host the process may have
 // written more than the buffer holds by then. A process that has ended waits
 // for no follower, because the engine reads its pipes and records its end. A
 // follower that is too slow for the budget then receives an error.
-type outputBuffer struct {
-	budget *relays
+type Buffer struct {
+	budget *Relays
 	tenant string // whose budget is charged
 
 	mu             sync.Mutex // guards the fields below
@@ -73,30 +73,31 @@ type follower struct {
 	begun bool // the follower has received output
 }
 
-func (rs *relays) newOutputBuffer(tenant string) *outputBuffer {
-	t := &outputBuffer{budget: rs, tenant: tenant, followers: map[*follower]bool{}}
+// NewBuffer returns an empty buffer for a process of a tenant.
+func (rs *Relays) NewBuffer(tenant string) *Buffer {
+	t := &Buffer{budget: rs, tenant: tenant, followers: map[*follower]bool{}}
 	t.changed.L = &t.mu
 	return t
 }
 
-// holdForFollower keeps all output until a client attaches or firstFollowerWait
+// HoldForFollower keeps all output until a client attaches or firstFollowerWait
 // has passed.
-func (t *outputBuffer) holdForFollower() *outputBuffer {
+func (t *Buffer) HoldForFollower() *Buffer {
 	t.awaitsFollower = true
 	time.AfterFunc(firstFollowerWait, t.release)
 	return t
 }
 
-func (t *outputBuffer) release() {
+func (t *Buffer) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.awaitsFollower = false
 	t.changed.Broadcast()
 }
 
-// write appends output. It blocks while followers still need all of the kept
+// Write appends output. It blocks while followers still need all of the kept
 // output.
-func (t *outputBuffer) write(from brig.From, p []byte) {
+func (t *Buffer) Write(from brig.From, p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for !t.reserve(len(p)) && len(t.chunks) > 0 && !t.finished {
@@ -122,7 +123,7 @@ func (t *outputBuffer) write(from brig.From, p []byte) {
 
 // reserve reports whether n more bytes fit, and charges the budget for them. The
 // caller holds t.mu.
-func (t *outputBuffer) reserve(n int) bool {
+func (t *Buffer) reserve(n int) bool {
 	most := bufferSize
 	if t.processEnded {
 		most = maxBufferSize
@@ -143,24 +144,24 @@ func (t *outputBuffer) reserve(n int) bool {
 
 // refund returns all but n bytes of the buffer's charge to the budget. The
 // caller holds t.mu.
-func (t *outputBuffer) refund(n int) {
+func (t *Buffer) refund(n int) {
 	if t.charged > n {
 		t.budget.refund(t.tenant, t.charged-n)
 		t.charged = n
 	}
 }
 
-// markEnded records that the process has ended, so that it waits for no follower.
-func (t *outputBuffer) markEnded() {
+// MarkEnded records that the process has ended, so that it waits for no follower.
+func (t *Buffer) MarkEnded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.processEnded = !t.budget.off
 	t.changed.Broadcast()
 }
 
-// releaseCharge returns the buffer's charge to the budget, because clients can
+// ReleaseCharge returns the buffer's charge to the budget, because clients can
 // no longer find the buffer.
-func (t *outputBuffer) releaseCharge() {
+func (t *Buffer) ReleaseCharge() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.chargeReleased = true
@@ -169,7 +170,7 @@ func (t *outputBuffer) releaseCharge() {
 
 // isPending reports whether a current or expected follower has yet to receive a
 // chunk. The caller holds t.mu.
-func (t *outputBuffer) isPending(c chunk) bool {
+func (t *Buffer) isPending(c chunk) bool {
 	if t.awaitsFollower {
 		return true
 	}
@@ -181,9 +182,9 @@ func (t *outputBuffer) isPending(c chunk) bool {
 	return false
 }
 
-// finish records the end of the output, with the result of the process or an
+// Finish records the end of the output, with the result of the process or an
 // error.
-func (t *outputBuffer) finish(end *brig.Result, err error) {
+func (t *Buffer) Finish(end *brig.Result, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.finished {
@@ -192,16 +193,16 @@ func (t *outputBuffer) finish(end *brig.Result, err error) {
 	t.changed.Broadcast()
 }
 
-// state returns the size of the output so far, the result of the process, and
+// State returns the size of the output so far, the result of the process, and
 // whether the output has ended.
-func (t *outputBuffer) state() (total int64, end *brig.Result, over bool) {
+func (t *Buffer) State() (total int64, end *brig.Result, over bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.total, t.end, t.finished
 }
 
-// newestOutput returns the newest output.
-func (t *outputBuffer) newestOutput() (out brig.Output) {
+// Newest returns the newest output.
+func (t *Buffer) Newest() (out brig.Output) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.chunks {
@@ -210,9 +211,9 @@ func (t *outputBuffer) newestOutput() (out brig.Output) {
 	return out
 }
 
-// follow calls tell with all output after the offset from, or only with new
+// Follow calls tell with all output after the offset from, or only with new
 // output if from is negative, and finally with the end.
-func (t *outputBuffer) follow(ctx context.Context, from int64, tell func(brig.ProcessEvent) error) error {
+func (t *Buffer) Follow(ctx context.Context, from int64, tell func(brig.ProcessEvent) error) error {
 	defer context.AfterFunc(ctx, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -252,7 +253,7 @@ func (t *outputBuffer) follow(ctx context.Context, from int64, tell func(brig.Pr
 }
 
 // next returns the next event for a follower. The caller holds t.mu.
-func (t *outputBuffer) next(f *follower) (brig.ProcessEvent, bool) {
+func (t *Buffer) next(f *follower) (brig.ProcessEvent, bool) {
 	i := sort.Search(len(t.chunks), func(i int) bool { return f.at < t.chunks[i].end() })
 	if i == len(t.chunks) {
 		return brig.ProcessEvent{}, false
@@ -263,7 +264,7 @@ func (t *outputBuffer) next(f *follower) (brig.ProcessEvent, bool) {
 }
 
 // unlocked releases t.mu, which the caller holds, while it calls f.
-func (t *outputBuffer) unlocked(f func() error) error {
+func (t *Buffer) unlocked(f func() error) error {
 	t.mu.Unlock()
 	defer t.mu.Lock()
 	return f()

@@ -1,4 +1,7 @@
-package engine
+// Package output carries the output of programs to their callers. It bounds the memory
+// that slow callers and quiet programs make the server use: per stream, per tenant and
+// for the server.
+package output
 
 import (
 	"bytes"
@@ -9,14 +12,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// relay buffers the output of an execution for a caller who streams it. It
+// Relay buffers the output of an execution for a caller who streams it. It
 // buffers up to relaySize bytes, within a budget; beyond that the process waits
 // for the caller. A process that has ended never waits: the pipes bound its
 // remaining output, and the engine records its outcome immediately, however
 // slowly the caller reads. If the remaining output exceeds the budget, the
 // relay ends the stream early, and the caller can read the recorded outcome.
-type relay struct {
-	budget *relays
+type Relay struct {
+	budget *Relays
 	tenant string
 	lost   func(error)
 
@@ -55,37 +58,43 @@ const (
 	// endCheckInterval is the interval at which a waiting write checks whether
 	// its process has ended.
 	endCheckInterval = time.Second
-	// tenantRelayBudget and totalRelayBudget are the budgets for the buffered
-	// bytes of all streams of one tenant and of the server. One part per stream
-	// of up to relaySize is exempt. A larger one, such as a chart, is accepted
-	// while any of the budgets is free.
-	tenantRelayBudget = 32 << 20
-	totalRelayBudget  = 128 << 20
 )
 
-// relays creates relays. Its budget is for the bytes that the streams of all executions
-// buffer for slow callers.
-type relays struct {
-	*byteBudget
-	off bool // disables relays, for the controls of tests
+// The budgets for the buffered bytes of all streams of one tenant and of the
+// server. One part per stream of up to relaySize is exempt. A larger one, such
+// as a chart, is accepted while any of the budgets is free.
+const (
+	TenantBudget = 32 << 20
+	ServerBudget = 128 << 20
+)
+
+// Relays creates the relays and buffers of a server, which share one budget.
+type Relays struct {
+	*Budget
+	off bool
 }
 
-func newRelays() *relays {
-	return &relays{byteBudget: newByteBudget(tenantRelayBudget, totalRelayBudget)}
+// NewRelays returns Relays with the budgets in bytes for one tenant and for the server.
+func NewRelays(tenant, server int) *Relays {
+	return &Relays{Budget: NewBudget(tenant, server)}
 }
+
+// Disable makes executions wait for their callers, also after their end. It is for the
+// controls of tests, which show what the relays prevent.
+func (rs *Relays) Disable() { rs.off = true }
 
 // new returns a relay for a stream of a tenant. If the caller does not accept
 // the output, the relay calls lost with the error.
-func (rs *relays) new(tenant string, lost func(error)) *relay {
-	r := &relay{budget: rs, tenant: tenant, lost: lost, done: make(chan struct{})}
+func (rs *Relays) new(tenant string, lost func(error)) *Relay {
+	r := &Relay{budget: rs, tenant: tenant, lost: lost, done: make(chan struct{})}
 	r.changed = sync.NewCond(&r.mu)
 	go r.deliverAll()
 	return r
 }
 
-// wrap returns a relay, and sio with its writers replaced by the relay's. If
+// Wrap returns a relay, and sio with its writers replaced by the relay's. If
 // sio has no writers, it returns nil and sio.
-func (rs *relays) wrap(tenant string, sio brig.IO, lost func(error)) (*relay, brig.IO) {
+func (rs *Relays) Wrap(tenant string, sio brig.IO, lost func(error)) (*Relay, brig.IO) {
 	if rs.off || sio.Stdout == nil && sio.Stderr == nil && sio.Result == nil {
 		return nil, sio
 	}
@@ -105,9 +114,9 @@ func (rs *relays) wrap(tenant string, sio brig.IO, lost func(error)) (*relay, br
 	return r, sio
 }
 
-// setEndCheck sets the function that reports whether the process has ended.
+// SetEndCheck sets the function that reports whether the process has ended.
 // Only a waiting write calls it.
-func (r *relay) setEndCheck(ended func() bool) {
+func (r *Relay) SetEndCheck(ended func() bool) {
 	if r == nil {
 		return
 	}
@@ -119,7 +128,7 @@ func (r *relay) setEndCheck(ended func() bool) {
 // relayWriter is one of the caller's writers behind a relay. Parts are compared by their
 // *relayWriter, because two of the caller's own writers may not be comparable.
 type relayWriter struct {
-	r  *relay
+	r  *Relay
 	to io.Writer
 }
 
@@ -136,9 +145,9 @@ func (w *relayWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// events returns a relay, and a function that calls on through the relay. If on
+// Events returns a relay, and a function that calls on through the relay. If on
 // is nil, it returns nil for both.
-func (rs *relays) events(tenant string, on func(brig.CodeEvent) error, lost func(error)) (*relay, func(brig.CodeEvent) error) {
+func (rs *Relays) Events(tenant string, on func(brig.CodeEvent) error, lost func(error)) (*Relay, func(brig.CodeEvent) error) {
 	if rs.off || on == nil {
 		return nil, on
 	}
@@ -164,7 +173,7 @@ func eventSize(ev brig.CodeEvent) int {
 }
 
 // put buffers a part for the caller, and waits for space if necessary.
-func (r *relay) put(p relayItem) error {
+func (r *Relay) put(p relayItem) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.cost += len(p.data) + relayCost
@@ -201,7 +210,7 @@ func (r *relay) put(p relayItem) error {
 }
 
 // wake makes a waiting write check periodically whether the process has ended.
-func (r *relay) wake(stop <-chan struct{}) {
+func (r *Relay) wake(stop <-chan struct{}) {
 	tick := time.NewTicker(endCheckInterval)
 	defer tick.Stop()
 	for {
@@ -220,7 +229,7 @@ func (r *relay) wake(stop <-chan struct{}) {
 // checkEnd checks whether the process has ended. A waiting write calls it, so
 // that no other goroutine receives from the process at the same time. The
 // caller holds r.mu.
-func (r *relay) checkEnd() {
+func (r *Relay) checkEnd() {
 	if r.hasEnded == nil || r.processEnded {
 		return
 	}
@@ -233,7 +242,7 @@ func (r *relay) checkEnd() {
 
 // tryReserve reports whether put may proceed, because the part's cost is
 // charged or the stream has ended. The caller holds r.mu.
-func (r *relay) tryReserve(cost int) bool {
+func (r *Relay) tryReserve(cost int) bool {
 	most := relaySize
 	if r.processEnded {
 		most = maxRelaySize
@@ -265,7 +274,7 @@ func errSlowReader() error {
 
 // deliverAll delivers parts to the caller until the stream ends or the caller
 // fails.
-func (r *relay) deliverAll() {
+func (r *Relay) deliverAll() {
 	defer close(r.done)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -299,7 +308,7 @@ func (p *relayItem) deliver() error {
 }
 
 // drop removes the first n parts. The caller holds r.mu.
-func (r *relay) drop(n int) {
+func (r *Relay) drop(n int) {
 	cost := 0
 	for i := range n {
 		cost += r.parts[i].cost
@@ -310,9 +319,9 @@ func (r *relay) drop(n int) {
 	r.budget.refund(r.tenant, cost)
 }
 
-// flush waits until the caller has received all output, or returns the error
+// Flush waits until the caller has received all output, or returns the error
 // that prevented it. The relay does not write to the caller afterwards.
-func (r *relay) flush() error {
+func (r *Relay) Flush() error {
 	if r == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package engine
+package output
 
 import (
 	"bytes"
@@ -40,7 +40,7 @@ func TestOutputBuffer(t *testing.T) {
 	bytesOf := rand.NewChaCha8([32]byte{1, 2})
 	rnd := rand.New(bytesOf)
 	for range 4 {
-		tp := newRelays().newOutputBuffer("acme")
+		tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
 		var all []byte
 		var followers sync.WaitGroup
 		hs := make([]*receivedOutput, 4)
@@ -50,17 +50,17 @@ func TestOutputBuffer(t *testing.T) {
 				h := &receivedOutput{}
 				hs[k], from[k] = h, int64(len(all))
 				followers.Go(func() {
-					if err := tp.follow(t.Context(), from[k], h.on); err != nil {
+					if err := tp.Follow(t.Context(), from[k], h.on); err != nil {
 						t.Error(err)
 					}
 				})
 			}
 			p := make([]byte, 1+rnd.IntN(50_000))
 			_, _ = bytesOf.Read(p)
-			tp.write(brig.From(1+rnd.IntN(2)), p)
+			tp.Write(brig.From(1+rnd.IntN(2)), p)
 			all = append(all, p...)
 		}
-		tp.finish(&brig.Result{ExitCode: 7}, nil)
+		tp.Finish(&brig.Result{ExitCode: 7}, nil)
 		followers.Wait()
 		for k, h := range hs {
 			if h.gap || h.end == nil || h.end.ExitCode != 7 || !bytes.Equal(h.out, all[h.first:]) || h.first < from[k] {
@@ -69,7 +69,7 @@ func TestOutputBuffer(t *testing.T) {
 		}
 		// A late follower receives the newest output, and the end.
 		late := &receivedOutput{}
-		if err := tp.follow(t.Context(), 0, late.on); err != nil || late.end == nil || len(late.out) > bufferSize || !bytes.HasSuffix(all, late.out) || len(late.out) < bufferSize-64<<10 {
+		if err := tp.Follow(t.Context(), 0, late.on); err != nil || late.end == nil || len(late.out) > bufferSize || !bytes.HasSuffix(all, late.out) || len(late.out) < bufferSize-64<<10 {
 			t.Fatalf("late: %d bytes, %+v, %v", len(late.out), late.end, err)
 		}
 	}
@@ -78,18 +78,18 @@ func TestOutputBuffer(t *testing.T) {
 // A process waits for its slowest follower, but not for detached ones.
 func TestProcessWaitsForSlowestFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tp := newRelays().newOutputBuffer("acme")
+		tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
 		ctx, cancel := context.WithCancel(t.Context())
 		stuck := make(chan struct{})
 		left := make(chan error, 1)
 		go func() {
-			left <- tp.follow(ctx, 0, func(brig.ProcessEvent) error { <-stuck; return nil })
+			left <- tp.Follow(ctx, 0, func(brig.ProcessEvent) error { <-stuck; return nil })
 		}()
 		synctest.Wait()
 		wrote := make(chan int, 100)
 		go func() {
 			for i := range 100 {
-				tp.write(brig.FromStdout, make([]byte, 64<<10))
+				tp.Write(brig.FromStdout, make([]byte, 64<<10))
 				wrote <- i
 			}
 			close(wrote)
@@ -119,18 +119,18 @@ func TestProcessWaitsForFirstFollower(t *testing.T) {
 		all   bool
 	}{{firstFollowerWait - time.Millisecond, true}, {firstFollowerWait + time.Millisecond, false}} {
 		synctest.Test(t, func(t *testing.T) {
-			tp := newRelays().newOutputBuffer("acme").holdForFollower()
+			tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme").HoldForFollower()
 			began, ended := time.Now(), time.Duration(0)
 			go func() {
 				for range writes {
-					tp.write(brig.FromStdout, make([]byte, each))
+					tp.Write(brig.FromStdout, make([]byte, each))
 				}
 				ended = time.Since(began)
-				tp.finish(&brig.Result{}, nil)
+				tp.Finish(&brig.Result{}, nil)
 			}()
 			time.Sleep(c.after)
 			h := &receivedOutput{}
-			if err := tp.follow(t.Context(), 0, h.on); err != nil || h.end == nil {
+			if err := tp.Follow(t.Context(), 0, h.on); err != nil || h.end == nil {
 				t.Fatal(err, h.end)
 			}
 			if all := len(h.out) == writes*each; all != c.all {
@@ -145,17 +145,17 @@ func TestProcessWaitsForFirstFollower(t *testing.T) {
 
 // A follower is notified that the end is unknown.
 func TestFollowerGetsUnknownEnd(t *testing.T) {
-	tp := newRelays().newOutputBuffer("acme")
-	tp.write(brig.FromStderr, []byte("x"))
+	tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
+	tp.Write(brig.FromStderr, []byte("x"))
 	why := errors.New("the machine died")
-	tp.finish(nil, why)
-	tp.finish(&brig.Result{}, nil) // too late
+	tp.Finish(nil, why)
+	tp.Finish(&brig.Result{}, nil) // too late
 	var h receivedOutput
-	if err := tp.follow(t.Context(), 0, h.on); !errors.Is(err, why) || string(h.out) != "x" || h.end != nil {
+	if err := tp.Follow(t.Context(), 0, h.on); !errors.Is(err, why) || string(h.out) != "x" || h.end != nil {
 		t.Errorf("follow = %v after %q and %+v", err, h.out, h.end)
 	}
 	no := errors.New("enough")
-	if err := tp.follow(t.Context(), 0, func(brig.ProcessEvent) error { return no }); !errors.Is(err, no) {
+	if err := tp.Follow(t.Context(), 0, func(brig.ProcessEvent) error { return no }); !errors.Is(err, no) {
 		t.Errorf("follow = %v", err)
 	}
 }
