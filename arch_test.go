@@ -57,6 +57,7 @@ var tiers = []struct {
 	{"chaos", 2, "what holds a server to its promises, from outside"},
 	{"engine/capacity", 2, "how many sandboxes are created at a time"},
 	{"engine/output", 2, "carries output to callers, within bounds of memory"},
+	{"engine/quota", 2, "counts what tenants use, and decides what their quotas permit"},
 	{"engine", 3, "the one that decides"},
 	{"provider/", 3, "rooms: each one way to get a machine"},
 	{"store/", 3, "rooms: each one way to keep records"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
@@ -82,7 +83,7 @@ func (ms *machines) acquire(ctx context.Context, v *call, s candidate, spec brig
 	ctx, step := span.Start(ctx, "obtain")
 	step.Set("brig.provider", s.backend.id)
 	defer func() { endStep(step, err) }()
-	p, err := v.account.reserve(spec)
+	p, err := v.account.Reserve(spec)
 	if err != nil {
 		return nil, withoutRetry(err) // every other provider would return the same error
 	}
@@ -94,12 +95,12 @@ func (ms *machines) acquire(ctx context.Context, v *call, s candidate, spec brig
 		ms.releaseBackend(s.backend)
 		err = lost
 	}
-	p.release()
+	p.Release()
 	return nil, err
 }
 
 // withReservation is the part of acquire that follows the reservation of quota.
-func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p *reservation, spec brig.Spec, w requirements) (*machine, error) {
+func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p *quota.Reservation, spec brig.Spec, w requirements) (*machine, error) {
 	slot, err := ms.slotFor(ctx, v, s, spec, w)
 	if err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 	if spec.Ephemeral {
 		v.reservations = append(v.reservations, p) // start the reservation with the program
 	} else {
-		p.start()
+		p.Start()
 	}
 	if err == nil {
 		err = ms.verifyEnforcement(ctx, m)

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/quota"
 )
 
 // carriedExecs are the reservations for the processes that live on while this server is
@@ -11,23 +12,23 @@ import (
 // attachment takes them. Nil has none.
 type carriedExecs struct {
 	mu   sync.Mutex // guards the field below
-	list []*reservation
+	list []*quota.Reservation
 }
 
 // reserveCarried takes reservations for the n processes of a save, if the quota permits
 // them. In a copy they are executions of their own, which count as usage.
-func (pg *programs) reserveCarried(a *account, rec *brig.Record, n int, copied bool) ([]*reservation, error) {
+func (pg *programs) reserveCarried(a *account, rec *brig.Record, n int, copied bool) ([]*quota.Reservation, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	if pg.watchedProcesses.Load()+int64(n) > maxTotalProcesses {
 		return nil, tooManyProcesses()
 	}
-	return a.reserveExecs(rec.Spec.Labels, n, copied)
+	return a.ReserveExecs(rec.Spec.Labels, n, copied)
 }
 
 // holdCarried keeps reservations until the sandbox is attached, or has ended.
-func (e *env) holdCarried(id brig.ID, list []*reservation) {
+func (e *env) holdCarried(id brig.ID, list []*quota.Reservation) {
 	if len(list) > 0 {
 		e.sandboxes.update(id, func(s *sandbox) { s.carried = &carriedExecs{list: list} })
 	}
@@ -40,7 +41,7 @@ func (e *env) takeCarried(id brig.ID) (c *carriedExecs) {
 }
 
 // next takes one reservation, or returns nil if there are no more.
-func (c *carriedExecs) next() *reservation {
+func (c *carriedExecs) next() *quota.Reservation {
 	if c == nil {
 		return nil
 	}
@@ -57,7 +58,7 @@ func (c *carriedExecs) next() *reservation {
 // release releases the reservations that were not taken, and returns their number.
 func (c *carriedExecs) release() (n int) {
 	for r := c.next(); r != nil; r = c.next() {
-		r.release()
+		r.Release()
 		n++
 	}
 	return n
@@ -74,8 +75,8 @@ func (c *carriedExecs) number() int {
 }
 
 // cancelAll cancels reservations of executions that never began.
-func cancelAll(list []*reservation) {
+func cancelAll(list []*quota.Reservation) {
 	for _, r := range list {
-		r.cancel()
+		r.Cancel()
 	}
 }

@@ -58,15 +58,15 @@ func (i *interpreters) runCode(ctx context.Context, name string, code brig.Code,
 		if err := i.screenCell(ctx, v, code); err != nil {
 			return nil, err
 		}
-		reservation, err := v.account.reserveExec(v.rec.Spec.Labels)
+		reservation, err := v.account.ReserveExec(v.rec.Spec.Labels)
 		if err != nil {
 			return nil, err
 		}
-		defer reservation.release()
+		defer reservation.Release()
 		v.reservations = append(v.reservations, reservation)
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		reservation.setStop(cancel)
+		reservation.SetStop(cancel)
 		c, err := i.contextFor(ctx, v.rec, in, code)
 		if err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func (i *interpreters) runCode(ctx context.Context, name string, code brig.Code,
 		begin := time.Now()
 		release, err := c.queue.wait(ctx)
 		if err != nil {
-			return nil, reservation.resultError(err)
+			return nil, reservation.ResultError(err)
 		}
 		defer release()
 		queued := time.Since(begin)
@@ -98,7 +98,7 @@ func (i *interpreters) runCode(ctx context.Context, name string, code brig.Code,
 		res, err := r.do(cctx, code)
 		endStep(s, err)
 		failpoint.Hit("code.ran")
-		if err = reservation.resultError(err); err != nil {
+		if err = reservation.ResultError(err); err != nil {
 			return nil, err
 		}
 		v.addEnd(res.Duration, res.TimedOut, false)

@@ -43,11 +43,9 @@ func (a *account) lockUnlessClosed(ctx context.Context, t ctxMutex) (done func()
 	if done, err = t.lock(ctx); err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
+	if err := a.CheckOpen(); err != nil {
 		done()
-		return nil, errRemoved(a.tenant.Name)
+		return nil, err
 	}
 	return done, nil
 }

@@ -150,12 +150,12 @@ func (e *Engine) RemoveTenant(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		if !a.close() {
+		if !a.Close() {
 			return errInUse(name)
 		}
 		settled, err := a.awaitChanges(ctx)
 		if err != nil {
-			a.reopen()
+			a.Reopen()
 			return err
 		}
 		defer settled()
@@ -175,7 +175,7 @@ func (e *Engine) RemoveTenant(ctx context.Context, name string) error {
 			err = e.deleteTenant(ctx, name)
 		}
 		if err != nil {
-			a.reopen()
+			a.Reopen()
 			return err
 		}
 		e.accounts.Delete(name)

@@ -180,15 +180,7 @@ func (e *env) CountEgress(id brig.ID, bytes int64) error {
 	if p == nil {
 		return brig.Errorf(brig.FailedPrecondition, "the sandbox has ended")
 	}
-	a := p.a
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.resetDaily()
-	a.addUsage(p.labels, brig.Spent{Egress: bytes})
-	if q := a.tenant.Quota; q.EgressPerDay > 0 && a.spent.Egress > q.EgressPerDay {
-		return brig.OverQuota("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
-	}
-	return nil
+	return p.ChargeEgress(bytes)
 }
 
 // tenantMessageBudget and serverMessageBudget are the budgets for the messages of

@@ -8,6 +8,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/output"
+	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
 )
@@ -50,7 +51,7 @@ func (pg *programs) execute(ctx context.Context, name string, cmd brig.Command, 
 			return nil, err
 		}
 		defer releaseUse()
-		reservation, err := v.account.reserveExec(v.rec.Spec.Labels)
+		reservation, err := v.account.ReserveExec(v.rec.Spec.Labels)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +63,7 @@ func (pg *programs) execute(ctx context.Context, name string, cmd brig.Command, 
 			defer cancel(nil)
 			stop = cancel
 		}
-		reservation.setStop(stop)
+		reservation.SetStop(stop)
 		v.reservations = append(v.reservations, reservation)
 		v.markStarted()
 		xctx, s := span.Start(ctx, "exec")
@@ -74,12 +75,12 @@ func (pg *programs) execute(ctx context.Context, name string, cmd brig.Command, 
 		if res != nil {
 			v.setEnd(res.Duration, res.ExitCode, res.TimedOut, res.OOMKilled, false)
 		}
-		err = reservation.resultError(err)
+		err = reservation.ResultError(err)
 		if cmd.Survive && ctx.Err() != nil && res != nil && !res.Done {
 			pg.holdReservation(v.rec, in, res.ExecID, reservation)
 			return res, err
 		}
-		reservation.release()
+		reservation.Release()
 		return res, err
 	})
 }
@@ -90,10 +91,10 @@ const awaitInterval = time.Second
 
 // holdReservation holds the reservation of an execution that outlived its
 // caller or its server, until the execution ends.
-func (pg *programs) holdReservation(rec *brig.Record, in brig.Instance, execID string, reservation *reservation) {
-	reservation.setStop(func(error) { pg.lifecycle.endOverQuota(rec.Tenant, rec.ID) })
+func (pg *programs) holdReservation(rec *brig.Record, in brig.Instance, execID string, reservation *quota.Reservation) {
+	reservation.SetStop(func(error) { pg.lifecycle.endOverQuota(rec.Tenant, rec.ID) })
 	pg.background.Go(func() {
-		defer reservation.release()
+		defer reservation.Release()
 		tick := time.NewTicker(awaitInterval)
 		defer tick.Stop()
 		for {

@@ -53,9 +53,7 @@ func (e *Engine) StorageOf(tenant string) int64 {
 	if err != nil {
 		return -1
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.storage
+	return a.StorageUsed()
 }
 
 // MaxSecrets sets the maximum number of secrets of a tenant, until the test

@@ -13,6 +13,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/engine/output"
+	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
@@ -267,8 +268,8 @@ func (f *forks) removeSave(ctx context.Context, saver brig.Saver, rec *brig.Reco
 // copied is a copy that is being made.
 type copied struct {
 	*machine    // its in is nil until it is restored
-	reservation *reservation
-	executions  []*reservation // of its processes
+	reservation *quota.Reservation
+	executions  []*quota.Reservation // of its processes
 }
 
 // reserve takes the quota and the places at the provider for all copies.
@@ -278,18 +279,18 @@ func (f *forks) reserve(v *call, backend *backend, spec brig.Spec, n int) (copie
 			return
 		}
 		for _, c := range copies {
-			c.reservation.release()
+			c.reservation.Release()
 			f.releaseBackend(backend)
 		}
 	}()
 	most := f.backends.current.Load().terms[backend.id].Max
 	for range n {
-		p, err := v.account.reserve(spec)
+		p, err := v.account.Reserve(spec)
 		if err != nil {
 			return copies, err
 		}
 		if err := backend.acquire(most); err != nil {
-			p.release()
+			p.Release()
 			return copies, err
 		}
 		copies = append(copies, &copied{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, reservation: p})
@@ -391,7 +392,7 @@ func (f *forks) keepRefusals(id brig.ID, in brig.Instance) (restore func()) {
 // The quota would otherwise be free for another sandbox. The returned function puts it
 // back.
 func (f *forks) keepReservation(id brig.ID) (putBack func()) {
-	var was *reservation
+	var was *quota.Reservation
 	var w *egressSession
 	f.sandboxes.update(id, func(s *sandbox) { was, s.reservation, w = s.reservation, nil, s.egress })
 	return func() {
@@ -399,7 +400,7 @@ func (f *forks) keepReservation(id brig.ID) (putBack func()) {
 		if w != nil {
 			f.network.countEgress(id, w) // its last bytes could not be charged meanwhile
 		}
-		was.release() // nil, unless another call has reserved meanwhile
+		was.Release() // nil, unless another call has reserved meanwhile
 	}
 }
 
@@ -464,7 +465,7 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 		c.in = nil
 		return err
 	}
-	c.reservation.start()            // the guest's programs run, also those of a copy that is discarded
+	c.reservation.Start()            // the guest's programs run, also those of a copy that is discarded
 	f.track(c.rec.ID, c.reservation) // before it has a network, whose traffic is charged to it
 	release()                        // the rest takes as long as the guest wants
 	if o.save.FilesOnly {
@@ -520,7 +521,7 @@ func (f *forks) copyEvent(v *call, rec *brig.Record) brig.Event {
 func (f *forks) discard(ctx context.Context, c *copied) {
 	cancelAll(c.executions)
 	f.lifecycle.unregister(c.rec.ID) // charges its last traffic to the reservation
-	c.reservation.release()          // does nothing for a copy that was restored
+	c.reservation.Release()          // does nothing for a copy that was restored
 	f.releaseBackend(c.backend)
 	if c.rec.Rev == 0 && c.in == nil {
 		return // it was not recorded

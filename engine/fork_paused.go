@@ -18,16 +18,16 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 		return nil, brig.Errorf(brig.FailedPrecondition, "sandbox %q is paused already", v.rec.Spec.Name).
 			WithHint("fork without paused: the original stays paused, and the copies run")
 	}
-	reserved, err := v.account.reservePause()
+	reserved, err := v.account.ReservePause()
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			reserved.release()
+			reserved.Release()
 		}
 	}()
-	if err := reserved.addDisk(0); err != nil { // a tenant without storage writes nothing
+	if err := reserved.AddDisk(0); err != nil { // a tenant without storage writes nothing
 		return nil, err
 	}
 	if err := f.capacity.CheckAdmission(v.rec.Tenant); err != nil {
@@ -50,12 +50,12 @@ func (f *forks) forkPaused(ctx context.Context, v *call, spec brig.Spec) (_ *bri
 	if err != nil {
 		return nil, err
 	}
-	if err := reserved.addDisk(save.Bytes); err != nil {
+	if err := reserved.AddDisk(save.Bytes); err != nil {
 		return nil, err
 	}
 	rec.State, rec.Copied = brig.Paused, true
 	rec.Pause = &brig.Pause{At: f.Now().UTC(), Bytes: save.Bytes, Left: spec.TTL, Executions: executions}
-	limitRange, _ := v.account.callLimits()
+	limitRange, _ := v.account.CallLimits()
 	rec.Expires = rec.Pause.At.Add(limitRange.MaxPause)
 	if err := f.Store.Put(ctx, rec, f.copyEvent(v, rec)); err != nil {
 		return nil, err

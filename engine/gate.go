@@ -11,6 +11,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/capacity"
+	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/span"
 )
 
@@ -50,11 +51,11 @@ type call struct {
 	// ran is the observer's report of an execution; nil for calls that are not
 	// executions.
 	ran          *brig.Ran
-	sandbox      *brig.Record   // record of the sandbox that runs the execution
-	reservations []*reservation // reservations whose time counts from the start of the execution
-	started      time.Time      // when the program was handed to its instance
-	running      string         // the provider at which it is running
-	logged       bool           // the log line has been or will be written
+	sandbox      *brig.Record         // record of the sandbox that runs the execution
+	reservations []*quota.Reservation // reservations whose time counts from the start of the execution
+	started      time.Time            // when the program was handed to its instance
+	running      string               // the provider at which it is running
+	logged       bool                 // the log line has been or will be written
 }
 
 // begin admits or rejects a call: it checks the actor, the permissions and the
@@ -154,10 +155,10 @@ func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
 	if err != nil {
 		return err
 	}
-	if t := v.account.tenantCopy(); !v.actor.Founded.IsZero() && !v.actor.Founded.Equal(t.Created) {
+	if t := v.account.Tenant(); !v.actor.Founded.IsZero() && !v.actor.Founded.Equal(t.Created) {
 		return brig.Errorf(brig.Unauthenticated, "the credential is for a removed tenant %q", truncate(t.Name)).WithHint("use a key of the current tenant")
 	}
-	v.limitRange, v.tenantLimits = v.account.callLimits()
+	v.limitRange, v.tenantLimits = v.account.CallLimits()
 	return v.countCall(ctx)
 }
 
@@ -167,7 +168,7 @@ func (v *call) countCall(ctx context.Context) error {
 	if !v.checkOnly && brig.SetCounted(ctx, false) {
 		return nil
 	}
-	err := v.account.allow(v.actor)
+	err := v.account.Allow(v.actor)
 	if err == nil {
 		err = v.e.viewerChanges.allow(v.op, v.actor, v.e.Now())
 	}
@@ -274,13 +275,6 @@ func withDetail(key, value string) func(*call) {
 // not block.
 func (g *gate) Authorize(ctx context.Context, op brig.Op, name string, do func(brig.Tenant) error) error {
 	return g.doWithDetails(ctx, op, "", withDetail(brig.DetailName, name), func(v *call) error {
-		return do(v.account.tenantCopy())
+		return do(v.account.Tenant())
 	})
-}
-
-// tenantCopy returns the current state of the tenant.
-func (a *account) tenantCopy() brig.Tenant {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.tenant
 }

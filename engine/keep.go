@@ -16,37 +16,18 @@ const noSandbox brig.ID = "-"
 func (l *lifecycle) trim(ctx context.Context, tenant string, sandbox brig.ID) {
 	a, err := l.account(ctx, tenant)
 	if err == nil {
-		err = l.Store.Trim(ctx, tenant, sandbox, l.Retention.Within(a.quota()))
+		err = l.Store.Trim(ctx, tenant, sandbox, l.Retention.Within(a.Quota()))
 	}
 	if err != nil && brig.KindOf(err) != brig.NotFound && ctx.Err() == nil {
 		l.Log.ErrorContext(ctx, "failed to remove old outputs; retrying", "tenant", tenant, "err", err)
 	}
 }
 
-// quota returns the tenant's quota.
-func (a *account) quota() brig.Quota {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.tenant.Quota
-}
-
-// countEnded counts a sandbox that has ended, and reports whether the next trim
-// of ended sandboxes is due.
-func (a *account) countEnded(keep int) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.endedCount++; a.endedCount <= keep/4 {
-		return false
-	}
-	a.endedCount = 0
-	return true
-}
-
 // trimLater removes ended sandboxes in the background, if their number may
 // exceed the limit.
 func (l *lifecycle) trimLater(ctx context.Context, tenant string) {
 	a, err := l.account(ctx, tenant)
-	if err == nil && a.countEnded(l.Retention.Ended) {
+	if err == nil && a.CountEnded(l.Retention.Ended) {
 		l.background.Go(func() {
 			if err := l.trimEnded(l.ctx, tenant); err != nil && l.ctx.Err() == nil {
 				l.Log.Error("failed to remove ended sandboxes; retrying", "tenant", tenant, "err", err)

@@ -87,7 +87,7 @@ func (d *identity) actorOfKey(ctx context.Context, k *brig.Key) (brig.Actor, err
 func (d *identity) tenantCreated(ctx context.Context, tenant string) (founded time.Time, err error) {
 	a, err := d.account(ctx, tenant)
 	if err == nil {
-		return a.tenantCopy().Created, nil
+		return a.Tenant().Created, nil
 	}
 	if brig.KindOf(err) == brig.NotFound {
 		err = brig.Errorf(brig.Unauthenticated, "there is no tenant %q any more, or never was", truncate(tenant)).

@@ -108,7 +108,7 @@ func (l *lifecycle) setLease(ctx context.Context, rec *brig.Record, in brig.Inst
 	if err != nil {
 		return nil, err
 	}
-	limitRange, _ := a.callLimits()
+	limitRange, _ := a.CallLimits()
 	if last := endOfLife(rec, l.Now(), limitRange.MaxLife); end.After(last) {
 		end = last
 	}
@@ -269,7 +269,7 @@ func (l *lifecycle) detachInstance(id brig.ID) {
 	was.processes.removeAll()
 	was.carried.release()
 	was.idlePauser.end()
-	was.reservation.release()
+	was.reservation.Release()
 }
 
 // SetEgress implements brig.Service.

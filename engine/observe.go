@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
 )
@@ -80,7 +81,7 @@ func (v *call) setLanguage(l brig.Language) {
 // from now on.
 func (v *call) markStarted() {
 	for _, p := range v.reservations {
-		p.start()
+		p.Start()
 	}
 	v.reservations = nil
 	if v.ran == nil {
@@ -170,7 +171,7 @@ func (v *call) report(ctx context.Context, err error) {
 		}
 	}
 	if v.ran.CodeHash = v.hash; !v.started.IsZero() {
-		v.e.bill(v.ran, v.account, v.sandbox)
+		v.e.bill(v.ran, v.account.Account, v.sandbox)
 	}
 	v.e.Observer.Ran(*v.ran)
 	if !v.logged {
@@ -179,13 +180,13 @@ func (v *call) report(ctx context.Context, err error) {
 }
 
 // bill adds the cost of an execution to its tenant's usage.
-func (g *gate) bill(r *brig.Ran, a *account, rec *brig.Record) {
+func (g *gate) bill(r *brig.Ran, a *quota.Account, rec *brig.Record) {
 	rate := g.rateOf(g.backends.current.Load(), r.Provider)
 	if rate == (brig.Rate{}) || a == nil || rec == nil {
 		return
 	}
 	r.Cost = rate.Cost(1, r.Duration, rec.Spec.Limits.Memory)
-	a.charge(rec.Spec.Labels, r.Cost)
+	a.Charge(rec.Spec.Labels, r.Cost)
 }
 
 // processEnded reports the end of a background process, and bills it.
@@ -201,7 +202,7 @@ func (g *gate) processEnded(rec *brig.Record, p *process, res *brig.Result, err 
 		r.ExitCode = res.ExitCode
 		r.Status, r.Kind = statusOf(res.ExitCode, res.TimedOut, res.OOMKilled, false)
 	}
-	g.bill(r, p.reservation.account(), rec)
+	g.bill(r, p.reservation.Account(), rec)
 	g.Observer.Ran(*r)
 	g.logRunAsync(g.ctx, r)
 }

@@ -24,7 +24,7 @@ func (l *lifecycle) enforceTimeQuotas() {
 	l.runEvery(overdueInterval, func() {
 		l.accounts.Range(func(_, v any) bool {
 			a := v.(*account)
-			if a.stopOverdue() {
+			if a.StopOverdue() {
 				l.endSandboxes(a)
 			}
 			return true
@@ -32,78 +32,16 @@ func (l *lifecycle) enforceTimeQuotas() {
 	})
 }
 
-// stopOverdue ends the executions of a tenant that has used up its time, and
-// reports whether the tenant's sandboxes have to end too.
-func (a *account) stopOverdue() (all bool) {
-	a.mu.Lock()
-	var candidates []func(error)
-	var why error
-	if a.tenant.Quota.OfTime() && len(a.reservations) > 0 {
-		a.resetDaily()
-		a.catchUp()
-		lives, executions := a.tenant.Quota.Exceeded(a.spent, a.now())
-		if all, why = lives != nil, executions; all {
-			why = lives
-		}
-	}
-	if why != nil {
-		for p := range a.reservations {
-			if p.isExec && p.stop != nil && p.stopReason == nil {
-				p.stopReason = why
-				candidates = append(candidates, p.stop)
-			}
-		}
-	}
-	a.mu.Unlock()
-	for _, stop := range candidates {
-		stop(why)
-	}
-	return all
-}
-
-// setStop sets the function that ends an execution early. The reservation is
-// nil if the execution is not counted.
-func (p *reservation) setStop(stop func(why error)) {
-	if p == nil {
-		return
-	}
-	p.a.mu.Lock()
-	defer p.a.mu.Unlock()
-	p.stop = stop
-}
-
-// detachStop removes the function that ends an execution early, until the next
-// setStop.
-func (p *reservation) detachStop() {
-	if p == nil {
-		return
-	}
-	p.a.mu.Lock()
-	defer p.a.mu.Unlock()
-	p.stop, p.stopReason = nil, nil
-}
-
-// resultError returns the error of an execution: the quota error if the engine
-// ended the execution for that reason, and err otherwise.
-func (p *reservation) resultError(err error) error {
-	p.a.mu.Lock()
-	defer p.a.mu.Unlock()
-	if p.stopReason != nil {
-		return p.stopReason
-	}
-	return err
-}
-
 // endSandboxes ends the sandboxes of a tenant.
 func (l *lifecycle) endSandboxes(a *account) {
 	var ids []brig.ID
 	l.sandboxes.updateEach(func(id brig.ID, s *sandbox) {
-		if s.reservation != nil && s.reservation.a == a {
+		if s.reservation != nil && s.reservation.Account() == a.Account {
 			ids = append(ids, id)
 		}
 	})
 	for _, id := range ids {
-		l.endOverQuota(a.tenant.Name, id)
+		l.endOverQuota(a.Tenant().Name, id)
 	}
 }
 

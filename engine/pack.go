@@ -121,7 +121,7 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 	if err != nil {
 		return err
 	}
-	defer a.addStorage(rec.Pause.Bytes)() // both forms exist for a while
+	defer a.AddStorage(rec.Pause.Bytes)() // both forms exist for a while
 	began := time.Now()
 	save, err := saver.Pack(ctx, saveOf(rec.ID), key)
 	if ctx.Err() != nil && p.ctx.Err() == nil {
@@ -143,8 +143,8 @@ func (p *packs) pack(ctx context.Context, rec *brig.Record) error {
 		return err
 	}
 	was := p.sandboxes.get(rec.ID).reservation
-	p.track(rec.ID, a.reservePaused(rec.Pause.Bytes))
-	was.release()
+	p.track(rec.ID, a.ReservePaused(rec.Pause.Bytes))
+	was.Release()
 	p.Log.DebugContext(ctx, "packed a save", "sandbox", rec.ID, "bytes", before, "packed", save.Bytes, "took", time.Since(began))
 	return nil
 }

@@ -32,7 +32,7 @@ func (p *pauses) recoverPaused(ctx context.Context, rec *brig.Record) (running b
 	if err != nil {
 		return false, err
 	}
-	limitRange, _ := a.callLimits()
+	limitRange, _ := a.CallLimits()
 	now := p.Now().UTC()
 	out, err := p.updateRecordWith(ctx, rec.Tenant, rec.ID, func(r *brig.Record) error {
 		r.State, r.Expires = brig.Running, leaseAfterPause(r, now, limitRange.MaxLife)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/output"
+	"github.com/brig-run/brig/engine/quota"
 )
 
 const (
@@ -52,9 +53,9 @@ type process struct {
 	timedOut atomic.Bool
 	input    sync.Mutex // one write at a time
 
-	detachMu    sync.Mutex   // guards the fields below, and serializes calls of Keep
-	detached    bool         // whether the supervisor holds the process's descriptors too
-	reservation *reservation // in the tenant's quota, while the process runs; nil if it was taken over
+	detachMu    sync.Mutex         // guards the fields below, and serializes calls of Keep
+	detached    bool               // whether the supervisor holds the process's descriptors too
+	reservation *quota.Reservation // in the tenant's quota, while the process runs; nil if it was taken over
 
 	// unwatch stops watching a process that keeps running. unwatched is closed
 	// afterwards.
@@ -99,14 +100,14 @@ func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.
 	if err != nil {
 		return nil, err
 	}
-	reservation, err := a.reserveExec(rec.Spec.Labels)
+	reservation, err := a.ReserveExec(rec.Spec.Labels)
 	if err != nil {
 		return nil, err
 	}
-	reservation.start()
+	reservation.Start()
 	proc, err := in.Start(ctx, newExecID(), run, brig.Streams{Terminal: spec.Terminal})
 	if err != nil {
-		reservation.cancel()
+		reservation.Cancel()
 		return nil, err
 	}
 	if spec.NoInput {
@@ -115,7 +116,7 @@ func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.
 	pg.limitMessages(proc, rec.Tenant) // a process without a channel sends none, but its agent may
 	p := &process{Process: proc, spec: spec, started: pg.Now().UTC(), outputBuffer: pg.relays.NewBuffer(rec.Tenant).HoldForFollower(), reservation: reservation}
 	if !ps.add(p) {
-		reservation.release()
+		reservation.Release()
 		// Only a compromised agent reuses the PID of a running process.
 		err := proc.Kill(ctx)
 		return nil, errors.Join(fmt.Errorf("the agent says that process %d is another", p.PID()), err, proc.Close())
@@ -133,13 +134,13 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 	done := make(chan struct{})
 	ctx, unwatch := context.WithCancel(pg.ctx)
 	p.unwatch, p.unwatched = unwatch, done
-	p.reservation.setStop(func(error) { pg.lifecycle.endProcess(rec, p) })
+	p.reservation.SetStop(func(error) { pg.lifecycle.endProcess(rec, p) })
 	pg.watchedProcesses.Add(1)
 	pg.background.Go(func() {
 		defer pg.watchedProcesses.Add(-1)
 		defer close(done)
 		defer unwatch()
-		defer func() { p.takeReservation().release() }()
+		defer func() { p.takeReservation().Release() }()
 		defer context.AfterFunc(ctx, func() {
 			// The process continues; the next server, or the resumed sandbox,
 			// finds it.
@@ -195,7 +196,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 
 // takeReservation takes over the reservation of a process. It returns nil if it was
 // taken before.
-func (p *process) takeReservation() *reservation {
+func (p *process) takeReservation() *quota.Reservation {
 	p.detachMu.Lock()
 	defer p.detachMu.Unlock()
 	r := p.reservation
@@ -414,17 +415,17 @@ func (p *process) write(ctx context.Context, b []byte) error {
 
 // recoverProcess takes over a process that an earlier server kept, or that is in an
 // instance that was saved. Its reservation is nil if an earlier server made it.
-func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processState, reserved *reservation) {
+func (pg *programs) recoverProcess(rec *brig.Record, in brig.Instance, k brig.Kept, n *processState, reserved *quota.Reservation) {
 	pg.limitMessages(k.Process, rec.Tenant)
 	p := &process{Process: k.Process, spec: n.Spec, started: n.Started, outputBuffer: pg.relays.NewBuffer(rec.Tenant), detached: true, reservation: reserved}
 	if a, err := pg.account(pg.ctx, rec.Tenant); err == nil && reserved == nil {
-		p.reservation = a.resumeExec(rec.Spec.Labels)
+		p.reservation = a.ResumeExec(rec.Spec.Labels)
 	}
-	reserved.start()
+	reserved.Start()
 	ps := pg.processesOf(rec.ID)
 	if !ps.add(p) {
 		_ = p.Close() // the agent controls this PID, so it may be invalid
-		p.reservation.release()
+		p.reservation.Release()
 		return
 	}
 	pg.watchProcess(rec, in, ps, p)

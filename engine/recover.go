@@ -175,7 +175,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 	a, lost := e.account(ctx, r.Tenant)
 	for _, x := range list {
 		if lost == nil && !x.Done {
-			e.holdReservation(r, in, x.ExecID, a.resumeExec(r.Spec.Labels))
+			e.holdReservation(r, in, x.ExecID, a.ResumeExec(r.Spec.Labels))
 		}
 	}
 	return true, errors.Join(err, lost)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/quota"
 )
 
 // A rejected call costs its caller nothing, also above its tenant's rate, so it must not
@@ -27,7 +28,7 @@ const (
 // rejections counts the rejected calls of each caller.
 type rejections struct {
 	mu sync.Mutex // guards the field below
-	by map[caller]*rejected
+	by map[quota.Caller]*rejected
 }
 
 // rejected are the rejected calls of one caller.
@@ -42,15 +43,15 @@ type rejected struct {
 func (rs *rejections) line(a brig.Actor, ev brig.Event, now time.Time) (brig.Event, bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	who := callerOf(a)
+	who := quota.CallerOf(a)
 	if rs.by[who] == nil && len(rs.by) >= maxRejectedCallers {
-		who = caller{tenant: a.Tenant}
+		who = quota.Caller{Tenant: a.Tenant}
 	}
 	r := rs.by[who]
 	if r == nil {
 		r = &rejected{limiter: rate.NewLimiter(rate.Every(rejectionInterval), rejectionBurst)}
 		if rs.by == nil {
-			rs.by = map[caller]*rejected{}
+			rs.by = map[quota.Caller]*rejected{}
 		}
 		rs.by[who] = r
 	}

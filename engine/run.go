@@ -85,15 +85,15 @@ func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRela
 		if err := rs.interpreters.screenProgram(ctx, v, job); err != nil {
 			return nil, err
 		}
-		reservation, err := v.account.reserveExec(job.spec.Labels)
+		reservation, err := v.account.ReserveExec(job.spec.Labels)
 		if err != nil {
 			return nil, err
 		}
-		defer reservation.release()
+		defer reservation.Release()
 		v.reservations = append(v.reservations, reservation)
 		ctx, overTime := context.WithCancelCause(ctx)
 		defer overTime(nil)
-		reservation.setStop(overTime)
+		reservation.SetStop(overTime)
 		var o *brig.Outcome
 		err = rs.providers.dispatch(ctx, v, placement, candidates, func(s candidate) (err error) {
 			if s.backend.runsOnly {
@@ -104,9 +104,9 @@ func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRela
 			return err
 		})
 		if errors.Is(err, errNotStarted) {
-			reservation.cancel()
+			reservation.Cancel()
 		}
-		return o, reservation.resultError(err)
+		return o, reservation.ResultError(err)
 	})
 }
 

@@ -23,11 +23,11 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 	if !ok {
 		return nil, withoutRetry(brig.Errorf(brig.Internal, "the provider %s runs programs only, and cannot", s.backend.id))
 	}
-	reservation, err := v.account.reserve(j.spec)
+	reservation, err := v.account.Reserve(j.spec)
 	if err != nil {
 		return nil, errors.Join(withoutRetry(err), errNotStarted)
 	}
-	defer reservation.release()
+	defer reservation.Release()
 	v.reservations = append(v.reservations, reservation)
 	if err := s.backend.acquire(s.maxUsers); err != nil {
 		return nil, errors.Join(err, errNotStarted)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/quota"
 )
 
 // sandbox is the engine's in-memory state of one sandbox, whose record is in
@@ -25,7 +26,7 @@ type sandbox struct {
 	// reservation is the sandbox's reservation in its tenant's quota.
 	// endingOverQuota is true while the engine ends the sandbox because the
 	// tenant has used up its time quota.
-	reservation     *reservation
+	reservation     *quota.Reservation
 	endingOverQuota bool
 	// carried holds the reservations of processes that are not attached now.
 	carried *carriedExecs

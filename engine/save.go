@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/interpreter"
 )
@@ -122,11 +123,11 @@ func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *bac
 	if err != nil {
 		return nil, err
 	}
-	place, err := a.reservePause() // a tenant without quota writes nothing
+	place, err := a.ReservePause() // a tenant without quota writes nothing
 	if err != nil {
 		return nil, err
 	}
-	defer place.release() // the record's own reservation replaces it
+	defer place.Release() // the record's own reservation replaces it
 	restoreLease, err := p.holdLease(ctx, rec, in)
 	if err != nil {
 		return nil, p.lifecycle.explainLoss(ctx, rec, in, err)
@@ -258,7 +259,7 @@ func (cs *contexts) takePooled() *interpreter.Session {
 // detachPrograms disconnects from the processes of a sandbox, which keep
 // running. It updates their stored state first, so that they are found again. It
 // returns their reservations.
-func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*reservation) {
+func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*quota.Reservation) {
 	for _, proc := range p.programs.processesOf(id).running() {
 		proc.detachMu.Lock()
 		proc.detached = true
@@ -266,11 +267,11 @@ func (p *pauses) detachPrograms(id brig.ID, in brig.Instance) (carried []*reserv
 		r := proc.reservation
 		proc.reservation = nil
 		proc.detachMu.Unlock()
-		r.detachStop()
+		r.DetachStop()
 		proc.unwatch()
 		<-proc.unwatched
 		if _, end, _ := proc.outputBuffer.State(); end != nil {
-			r.release()
+			r.Release()
 		} else if r != nil {
 			carried = append(carried, r)
 		}
@@ -284,7 +285,7 @@ func (p *pauses) recordPause(ctx context.Context, rec *brig.Record, save *brig.S
 	if err != nil {
 		return nil, err
 	}
-	limitRange, _ := a.callLimits()
+	limitRange, _ := a.CallLimits()
 	now := p.Now().UTC()
 	executions := p.takeCarried(rec.ID).release()
 	if save.FilesOnly {
@@ -316,7 +317,7 @@ func (p *pauses) trackPaused(ctx context.Context, rec *brig.Record) error {
 	if err != nil {
 		return err
 	}
-	p.track(rec.ID, a.reservePaused(rec.Pause.Bytes))
+	p.track(rec.ID, a.ReservePaused(rec.Pause.Bytes))
 	p.packs.later(rec, p.PackAfter)
 	return nil
 }
@@ -458,14 +459,14 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	if err != nil {
 		return nil, err
 	}
-	limitRange, _ := a.callLimits()
+	limitRange, _ := a.CallLimits()
 	if err := checkLife(rec, p.Now(), limitRange.MaxLife); err != nil {
 		return nil, err
 	}
 	if err := backend.acquire(p.backends.current.Load().terms[backend.id].Max); err != nil {
 		return nil, err
 	}
-	reservation, err := a.reserveResumed(rec.Spec, rec.Pause.Bytes)
+	reservation, err := a.ReserveResumed(rec.Spec, rec.Pause.Bytes)
 	if err != nil {
 		p.releaseBackend(backend)
 		return nil, err
@@ -473,20 +474,20 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	carried, err := p.programs.reserveCarried(a, rec, rec.Pause.Executions, rec.Copied)
 	if err != nil {
 		p.releaseBackend(backend)
-		reservation.release()
+		reservation.Release()
 		return nil, err
 	}
-	reservation.start()
+	reservation.Start()
 	in, now, err := p.restore(ctx, saver, backend, rec, limitRange.MaxLife, release, events)
 	p.reportCreation(rec.Provider, brig.MadeCaller, began, err)
 	if err != nil {
 		p.releaseBackend(backend)
-		reservation.release()
+		reservation.Release()
 		cancelAll(carried)
 		return nil, err
 	}
 	p.holdCarried(rec.ID, carried)
-	p.sandboxes.get(rec.ID).reservation.release() // the pause's reservation
+	p.sandboxes.get(rec.ID).reservation.Release() // the pause's reservation
 	p.track(rec.ID, reservation)
 	how := attachment{continued: true, counted: true, copied: rec.Copied, paused: now.PausedFor - rec.PausedFor, booted: keptOnly(rec)}
 	if err := p.continueInstance(ctx, now, backend, in, how); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/quota"
 )
 
 // StreamLimits bounds long-lived streams of sandboxes: watches, attached
@@ -42,7 +43,7 @@ type streams struct {
 // stream, a caller at a sandbox, or a caller or a tenant.
 type streamOwner struct {
 	kind    string
-	caller  caller // only its tenant for streams of all callers
+	caller  quota.Caller // only its tenant for streams of all callers
 	sandbox brig.ID
 }
 
@@ -74,10 +75,10 @@ func (s *streams) open(v *call) (release func(), err error) {
 		format string
 	}
 	bounds := []bound{
-		{streamOwner{kind, caller{tenant: v.rec.Tenant}, v.rec.ID}, most, "the sandbox has %d " + what + " open already"},
-		{streamOwner{"tenant", caller{tenant: v.actor.Tenant}, ""}, s.limits.Tenant, "the tenant has %d streams of sandboxes open already"},
+		{streamOwner{kind, quota.Caller{Tenant: v.rec.Tenant}, v.rec.ID}, most, "the sandbox has %d " + what + " open already"},
+		{streamOwner{"tenant", quota.Caller{Tenant: v.actor.Tenant}, ""}, s.limits.Tenant, "the tenant has %d streams of sandboxes open already"},
 	}
-	if who := callerOf(v.actor); who.limited {
+	if who := quota.CallerOf(v.actor); who.Limited {
 		bounds = append(bounds, bound{streamOwner{"caller", who, ""}, s.limits.Key, "the caller has %d streams of sandboxes open already"})
 		if kind == "stream" {
 			// A viewer's watches must not prevent the downloads of everyone else.

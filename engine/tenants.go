@@ -150,7 +150,7 @@ func (d *identity) UpdateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenan
 		if err != nil {
 			return nil, err
 		}
-		a.change(t, d.LimitRange.Within(t.Ceilings))
+		a.Change(t, d.LimitRange.Within(t.Ceilings))
 		return &t, nil
 	})
 }

@@ -92,7 +92,7 @@ func (j *toolJob) builder(e *tools) builder {
 // It includes the tenant's creation time, since a former tenant of the same
 // name had other layers.
 func (a *account) layers(image string) string {
-	t := a.tenantCopy()
+	t := a.Tenant()
 	return t.Name + "\x00" + t.Created.UTC().Format(time.RFC3339Nano) + "\x00" + image
 }
 

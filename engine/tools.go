@@ -80,18 +80,18 @@ func (ts *tools) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, er
 				return nil, err
 			}
 		}
-		reservation, err := v.account.reserveExec(nil)
+		reservation, err := v.account.ReserveExec(nil)
 		if err != nil {
 			return nil, err
 		}
-		defer reservation.release()
+		defer reservation.Release()
 		v.reservations = append(v.reservations, reservation)
 		ctx, overTime := context.WithCancelCause(ctx)
 		defer overTime(nil)
-		reservation.setStop(overTime)
+		reservation.SetStop(overTime)
 		b, failed, err := ts.acquireBox(ctx, v, j)
 		if err != nil {
-			return nil, reservation.resultError(err)
+			return nil, reservation.ResultError(err)
 		}
 		if failed != nil { // the packages could not be installed
 			v.setEnd(0, 1, false, false, true)
@@ -101,7 +101,7 @@ func (ts *tools) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, er
 		b.release()
 		ts.releaseBox(ctx, b.box, sound)
 		if err != nil {
-			return nil, reservation.resultError(err)
+			return nil, reservation.ResultError(err)
 		}
 		v.setEnd(res.Duration, res.ExitCode, res.TimedOut, false, res.Error != nil)
 		return res, nil

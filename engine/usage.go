@@ -38,7 +38,7 @@ func (d *identity) flushUsage(ctx context.Context) error {
 	back := map[*account][]brig.UsageLine{}
 	d.accounts.Range(func(_, v any) bool {
 		a := v.(*account)
-		back[a] = a.flush()
+		back[a] = a.Flush()
 		lines = append(lines, back[a]...)
 		return true
 	})
@@ -51,7 +51,7 @@ func (d *identity) flushUsage(ctx context.Context) error {
 		if err := d.Store.Soon().AddUsage(ctx, lines); err != nil {
 			errs = append(errs, err)
 			for a, lines := range back {
-				a.restore(lines)
+				a.Restore(lines)
 			}
 		}
 	}

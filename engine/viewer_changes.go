@@ -7,6 +7,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/quota"
 )
 
 // A viewer may create grants and sessions, and end sessions. Each such call writes two
@@ -24,7 +25,7 @@ const (
 // viewerChanges limits the changing calls of each viewer.
 type viewerChanges struct {
 	mu sync.Mutex // guards the field below
-	by map[caller]*rate.Limiter
+	by map[quota.Caller]*rate.Limiter
 }
 
 // allow counts a call of a, or returns RateLimited.
@@ -32,7 +33,7 @@ func (vc *viewerChanges) allow(op brig.Op, a brig.Actor, now time.Time) error {
 	if !op.Changes || a.Role != brig.Viewer {
 		return nil
 	}
-	if vc.limiter(callerOf(a), now).AllowN(now, 1) {
+	if vc.limiter(quota.CallerOf(a), now).AllowN(now, 1) {
 		return nil
 	}
 	e := brig.Errorf(brig.RateLimited, "%s: more than %d changes by one viewer, and one a second after them", op.Name, viewerChangeBurst).
@@ -42,7 +43,7 @@ func (vc *viewerChanges) allow(op brig.Op, a brig.Actor, now time.Time) error {
 }
 
 // limiter returns the limiter of a caller.
-func (vc *viewerChanges) limiter(who caller, now time.Time) *rate.Limiter {
+func (vc *viewerChanges) limiter(who quota.Caller, now time.Time) *rate.Limiter {
 	vc.mu.Lock()
 	defer vc.mu.Unlock()
 	if vc.by[who] == nil && len(vc.by) >= maxChangingViewers {
@@ -52,14 +53,14 @@ func (vc *viewerChanges) limiter(who caller, now time.Time) *rate.Limiter {
 			}
 		}
 		if len(vc.by) >= maxChangingViewers {
-			who = caller{tenant: who.tenant}
+			who = quota.Caller{Tenant: who.Tenant}
 		}
 	}
 	l := vc.by[who]
 	if l == nil {
 		l = rate.NewLimiter(rate.Every(viewerChangeInterval), viewerChangeBurst)
 		if vc.by == nil {
-			vc.by = map[caller]*rate.Limiter{}
+			vc.by = map[quota.Caller]*rate.Limiter{}
 		}
 		vc.by[who] = l
 	}

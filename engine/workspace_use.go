@@ -117,7 +117,7 @@ func (ws *workspaces) commit(ctx context.Context, rec *brig.Record, in brig.Inst
 	if err != nil {
 		return nil, err
 	}
-	c, err := ws.Options.Workspaces.Begin(ctx, rec.Tenant, rec.ID, rec.Spec.Workspace, a.workspaceQuota())
+	c, err := ws.Options.Workspaces.Begin(ctx, rec.Tenant, rec.ID, rec.Spec.Workspace, a.Quota().Workspaces)
 	if err != nil {
 		return nil, err
 	}

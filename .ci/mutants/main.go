@@ -38,7 +38,8 @@ type target struct {
 
 var targets = []target{
 	{"engine: capacity", "engine/capacity", "", []string{"./engine/capacity", "./engine"}},
-	{"engine: gate, quota, life cycle", "engine", `^(account|allow|enforce|gate|keys|lifecycle|overdue|rate|stop|tenants|usage)\.go$`, []string{"./engine"}},
+	{"engine: quota", "engine/quota", "", []string{"./engine/quota", "./engine"}},
+	{"engine: gate, life cycle", "engine", `^(account|enforce|gate|keys|lifecycle|overdue|stop|tenants|usage)\.go$`, []string{"./engine"}},
 	{"egress", "egress", "", []string{"./egress"}},
 	{"authentication: httpapi", "api/httpapi", `^(auth|body|decode|guard|keyring|session|strangers|uses)\.go$`, []string{"./api/httpapi", "./api/rest"}},
 	{"authentication: sign-in", "signin", "", []string{"./signin"}},

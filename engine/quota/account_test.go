@@ -1,4 +1,4 @@
-package engine
+package quota
 
 import (
 	"sync"
@@ -13,9 +13,9 @@ import (
 // sandbox. The tenant's storage is full here, so nothing else fits at any time.
 func TestResumeKeepsStorage(t *testing.T) {
 	const save, disk = 10, 5
-	a := &account{now: time.Now, reservations: map[*reservation]bool{}, unflushed: map[usageKey]brig.Spent{}}
+	a := &Account{now: time.Now, reservations: map[*Reservation]bool{}, unflushed: map[usageKey]brig.Spent{}}
 	a.tenant.Quota.Storage = save
-	a.reservePaused(save)
+	a.ReservePaused(save)
 	spec := brig.Spec{Limits: brig.Limits{Disk: disk}}
 	var work sync.WaitGroup
 	var passed atomic.Bool
@@ -23,15 +23,15 @@ func TestResumeKeepsStorage(t *testing.T) {
 	for range 4 {
 		work.Go(func() {
 			for time.Now().Before(end) && !passed.Load() {
-				if p, err := a.reserve(spec); err == nil {
-					p.release()
+				if p, err := a.Reserve(spec); err == nil {
+					p.Release()
 					passed.Store(true)
 				}
 			}
 		})
 		work.Go(func() {
 			for time.Now().Before(end) && !passed.Load() {
-				if _, err := a.reserveResumed(brig.Spec{Limits: brig.Limits{Disk: save + 1}}, save); err == nil {
+				if _, err := a.ReserveResumed(brig.Spec{Limits: brig.Limits{Disk: save + 1}}, save); err == nil {
 					t.Error("a sandbox that is too large was resumed")
 					return
 				}
@@ -42,9 +42,9 @@ func TestResumeKeepsStorage(t *testing.T) {
 	if passed.Load() {
 		t.Error("a sandbox took the space of a save whose sandbox was not resumed")
 	}
-	if p, err := a.reserveResumed(spec, save); err != nil {
+	if p, err := a.ReserveResumed(spec, save); err != nil {
 		t.Errorf("the control: %v", err)
 	} else {
-		p.release()
+		p.Release()
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package quota
 
 import (
 	"time"
@@ -19,9 +19,9 @@ type bucket struct {
 	at     time.Time
 }
 
-// allow counts a call of an actor, or returns an error with the time after which the next
+// Allow counts a call of an actor, or returns an error with the time after which the next
 // call is allowed.
-func (a *account) allow(actor brig.Actor) error {
+func (a *Account) Allow(actor brig.Actor) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := a.tenant.Quota
@@ -29,12 +29,12 @@ func (a *account) allow(actor brig.Actor) error {
 		return nil
 	}
 	now := a.now()
-	whole := caller{}
+	whole := Caller{}
 	if actor.Visitor {
 		whole = visitors // anyone can be one, and must not use up the calls of the tenant's keys
 	}
 	all, one := a.bucket(whole, q.Rate, now), (*bucket)(nil)
-	if who := callerOf(actor); who.limited {
+	if who := CallerOf(actor); who.Limited {
 		one = a.bucket(who, q.RatePerKey, now)
 	}
 	// A call that one bucket rejects takes no token from the other.
@@ -59,7 +59,7 @@ func (a *account) allow(actor brig.Actor) error {
 }
 
 // bucket returns a bucket, refilled up to now, or nil if the rate is unlimited.
-func (a *account) bucket(who caller, rate float64, now time.Time) *bucket {
+func (a *Account) bucket(who Caller, rate float64, now time.Time) *bucket {
 	if rate == 0 {
 		return nil
 	}
@@ -79,17 +79,17 @@ func (a *account) bucket(who caller, rate float64, now time.Time) *bucket {
 	return b
 }
 
-// caller identifies whose calls are counted together.
-type caller struct {
-	tenant, holder string
-	limited        bool // the limits of a single key apply: it is a key or a person
+// Caller identifies whose calls are counted together.
+type Caller struct {
+	Tenant, Holder string
+	Limited        bool // the limits of a single key apply: it is a key or a person
 }
 
-// callerOf returns the caller of an actor.
-func callerOf(a brig.Actor) caller {
-	return caller{a.Tenant, a.Holder(), a.Key != "" || a.Person != nil}
+// CallerOf returns the caller of an actor.
+func CallerOf(a brig.Actor) Caller {
+	return Caller{a.Tenant, a.Holder(), a.Key != "" || a.Person != nil}
 }
 
 // visitors counts the calls of a tenant's visitors, who have no credential, in
-// account.buckets. It is not a caller whose calls are counted there.
-var visitors = caller{holder: "visitors"}
+// Account.buckets. It is not a caller whose calls are counted there.
+var visitors = Caller{Holder: "visitors"}
