@@ -55,6 +55,7 @@ var tiers = []struct {
 	{"store/contract", 2, "what every store answers alike"},
 	{"servicetest", 2, "conformance suite"},
 	{"chaos", 2, "what holds a server to its promises, from outside"},
+	{"engine/attest", 2, "how strictly an instance enforces what its provider claims"},
 	{"engine/capacity", 2, "how many sandboxes are created at a time"},
 	{"engine/output", 2, "carries output to callers, within bounds of memory"},
 	{"engine/quota", 2, "counts what tenants use, and decides what their quotas permit"},

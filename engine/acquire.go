@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/attest"
 	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
@@ -26,7 +28,8 @@ type machines struct {
 	lifecycle    *lifecycle
 	programs     *programs
 	pool         *pool
-	attestations attestations
+	attestations attest.Cache
+	attesting    sync.Mutex // held while an instance is created only to be examined
 }
 
 // machine is a running sandbox, with an idle interpreter if it comes from the

@@ -1,4 +1,4 @@
-package engine
+package attest
 
 import (
 	"net"

@@ -1,8 +1,9 @@
-package engine
+// Package attest determines how strictly the instance of a sandbox enforces each area of
+// its isolation: by the report of the host, and by a probe inside the instance.
+package attest
 
 import (
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,10 +13,10 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// finding is one finding about an area from inside a sandbox. The guest may
+// Finding is one finding about an area from inside a sandbox. The guest may
 // have forged it, so a finding can lower the level that the host reports but
 // never raise it.
-type finding struct {
+type Finding struct {
 	area  brig.Area
 	level brig.Level // the level that the area is lowered to; empty for evidence alone
 	text  string
@@ -28,24 +29,24 @@ const rootThreads = 64
 
 // findingsOf returns the findings that follow from a posture, for an instance
 // with limits l that has a network interface if uplink is true.
-func findingsOf(p wire.Posture, l brig.Limits, uplink bool) []finding {
+func findingsOf(p wire.Posture, l brig.Limits, uplink bool) []Finding {
 	who := "user"
 	processes := uint64(l.Processes)
 	if p.UID == 0 {
 		who, processes = "root", processes+rootThreads
 	}
-	var out []finding
+	var out []Finding
 	look := func(a brig.Area, bad bool, level brig.Level, gap, fine string) {
 		if bad {
-			out = append(out, finding{a, level, gap + ", as " + who})
+			out = append(out, Finding{a, level, gap + ", as " + who})
 		} else {
-			out = append(out, finding{a, "", fine + ", as " + who})
+			out = append(out, Finding{a, "", fine + ", as " + who})
 		}
 	}
-	out = append(out, finding{brig.AreaIsolation, "", "inside the kernel is " + truncate(p.Kernel)})
+	out = append(out, Finding{brig.AreaIsolation, "", "inside the kernel is " + clip(p.Kernel)})
 	look(brig.AreaIsolation, p.Capabilities != 0, brig.LevelGaps, "programs have capabilities", "programs have no capability")
 	look(brig.AreaIsolation, !p.NoNewPrivs, brig.LevelGaps, "programs may gain privileges", "programs cannot gain privileges")
-	look(brig.AreaIsolation, len(p.Writable) > 0, brig.LevelGaps, "the image's own files can be written to at "+truncate(strings.Join(p.Writable, " ")), "the image's own files are read-only")
+	look(brig.AreaIsolation, len(p.Writable) > 0, brig.LevelGaps, "the image's own files can be written to at "+clip(strings.Join(p.Writable, " ")), "the image's own files are read-only")
 	look(brig.AreaDisk, p.Disk <= 0 || p.Disk > l.Disk+brig.MiB, brig.LevelNone, "the root file system is not of the limit's size", "the root file system is of the limit's size")
 	look(brig.AreaProcesses, p.Processes > processes, brig.LevelNone, "more processes are allowed than the limit", "no more processes are allowed than the limit")
 	look(brig.AreaOpenFiles, p.OpenFiles > uint64(l.OpenFiles), brig.LevelNone, "more open files are allowed than the limit", "no more open files are allowed than the limit")
@@ -53,12 +54,12 @@ func findingsOf(p wire.Posture, l brig.Limits, uplink bool) []finding {
 	if uplink {
 		most = 1
 	}
-	look(brig.AreaEgress, len(p.Interfaces) > most, brig.LevelGaps, "there are network interfaces: "+truncate(strings.Join(p.Interfaces, " ")), "there is no network interface but the loopback and an uplink that was given")
+	look(brig.AreaEgress, len(p.Interfaces) > most, brig.LevelGaps, "there are network interfaces: "+clip(strings.Join(p.Interfaces, " ")), "there is no network interface but the loopback and an uplink that was given")
 	for _, what := range slices.Concat(p.Reached, p.Resolved) {
-		look(brig.AreaEgress, true, brig.LevelNone, "there was an answer from "+truncate(what)+", which no rule allows", "")
+		look(brig.AreaEgress, true, brig.LevelNone, "there was an answer from "+clip(what)+", which no rule allows", "")
 	}
 	for _, what := range slices.Sorted(maps.Keys(p.Failed)) {
-		look(brig.AreaEgress, false, "", "", "no answer from "+truncate(what)+" ("+truncate(p.Failed[what])+")")
+		look(brig.AreaEgress, false, "", "", "no answer from "+clip(what)+" ("+clip(p.Failed[what])+")")
 	}
 	return out
 }
@@ -68,18 +69,18 @@ func probedControls() []brig.Area {
 	return []brig.Area{brig.AreaIsolation, brig.AreaProcesses, brig.AreaOpenFiles, brig.AreaDisk, brig.AreaEgress}
 }
 
-// unprobed returns the findings for an instance that could not be probed from
+// Unprobed returns the findings for an instance that could not be probed from
 // inside.
-func unprobed() (out []finding) {
+func Unprobed() (out []Finding) {
 	for _, a := range probedControls() {
-		out = append(out, finding{a, brig.LevelGaps, "it could not be checked from inside the sandbox"})
+		out = append(out, Finding{a, brig.LevelGaps, "it could not be checked from inside the sandbox"})
 	}
 	return out
 }
 
-// applyFindings applies the findings to the levels that the host reports. It
+// Apply applies the findings to the levels that the host reports. It
 // lowers levels and never raises them, and does not modify host.
-func applyFindings(host map[brig.Area]brig.Enforcement, findings []finding, now time.Time) map[brig.Area]brig.Enforcement {
+func Apply(host map[brig.Area]brig.Enforcement, findings []Finding, now time.Time) map[brig.Area]brig.Enforcement {
 	out := maps.Clone(host)
 	for _, r := range findings {
 		e, ok := out[r.area]
@@ -100,9 +101,9 @@ func applyFindings(host map[brig.Area]brig.Enforcement, findings []finding, now 
 	return out
 }
 
-// lowerTo lowers the levels that an instance reports to those that its provider
+// LowerTo lowers the levels that an instance reports to those that its provider
 // claims for all its instances.
-func lowerTo(have, claimed map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
+func LowerTo(have, claimed map[brig.Area]brig.Enforcement) map[brig.Area]brig.Enforcement {
 	out := map[brig.Area]brig.Enforcement{}
 	for _, a := range brig.Areas {
 		e, ok := have[a]
@@ -168,18 +169,5 @@ func redactHost(p wire.Posture, own []netip.AddrPort) wire.Posture {
 	return p
 }
 
-// ownAddress returns an IPv4 address of this host that other hosts could reach,
-// or its loopback address.
-func ownAddress() netip.Addr {
-	list, err := net.InterfaceAddrs()
-	if err == nil {
-		for _, a := range list {
-			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
-				if found, ok := netip.AddrFromSlice(n.IP.To4()); ok {
-					return found
-				}
-			}
-		}
-	}
-	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
-}
+// clip shortens a text of the guest.
+func clip(s string) string { return brig.Clip(s, 80) }

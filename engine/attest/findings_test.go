@@ -1,4 +1,4 @@
-package engine
+package attest
 
 import (
 	"fmt"
@@ -53,7 +53,7 @@ func TestFindingsOfPosture(t *testing.T) {
 			for _, a := range brig.Areas {
 				host[a] = brig.Enforcement{Level: brig.LevelBoundary}
 			}
-			got := applyFindings(host, findingsOf(c.posture, limits, c.uplink), time.Unix(1, 0))
+			got := Apply(host, findingsOf(c.posture, limits, c.uplink), time.Unix(1, 0))
 			for _, a := range brig.Areas {
 				want := brig.LevelBoundary
 				if a == c.area {
@@ -78,7 +78,7 @@ func TestGuestCannotRaiseEnforcement(t *testing.T) {
 			host[a] = brig.Enforcement{Level: level}
 		}
 		for _, p := range []wire.Posture{cleanPosture(nil), {}, cleanPosture(func(p *wire.Posture) { p.Capabilities, p.Disk, p.Reached = 7, 1<<60, []string{"x"} })} {
-			for a, e := range applyFindings(host, findingsOf(p, brig.DefaultBounds().Default, false), time.Now()) {
+			for a, e := range Apply(host, findingsOf(p, brig.DefaultBounds().Default, false), time.Now()) {
 				if !level.Meets(e.Level) {
 					t.Errorf("%s was %s and is %s after %+v", a, level, e.Level, p)
 				}
@@ -87,7 +87,7 @@ func TestGuestCannotRaiseEnforcement(t *testing.T) {
 	}
 }
 
-func TestAtMost(t *testing.T) {
+func TestLowerTo(t *testing.T) {
 	for _, c := range []struct{ have, claimed, want brig.Level }{
 		{brig.LevelBoundary, brig.LevelBoundary, brig.LevelBoundary},
 		{brig.LevelBoundary, brig.LevelGaps, brig.LevelGaps},
@@ -102,7 +102,7 @@ func TestAtMost(t *testing.T) {
 		if c.claimed != "" {
 			claimed[brig.AreaMemory] = brig.Enforcement{Level: c.claimed}
 		}
-		if got := lowerTo(have, claimed)[brig.AreaMemory].Level; got != c.want {
+		if got := LowerTo(have, claimed)[brig.AreaMemory].Level; got != c.want {
 			t.Errorf("%q of a provider that claims %q is %s, want %s", c.have, c.claimed, got, c.want)
 		}
 	}
