@@ -58,6 +58,7 @@ var tiers = []struct {
 	{"engine/attest", 2, "how strictly an instance enforces what its provider claims"},
 	{"engine/capacity", 2, "how many sandboxes are created at a time"},
 	{"engine/output", 2, "carries output to callers, within bounds of memory"},
+	{"engine/placement", 2, "the providers between which the engine chooses"},
 	{"engine/quota", 2, "counts what tenants use, and decides what their quotas permit"},
 	{"engine", 3, "the one that decides"},
 	{"provider/", 3, "rooms: each one way to get a machine"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/attest"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
@@ -36,7 +37,7 @@ type machines struct {
 // pool.
 type machine struct {
 	rec               *brig.Record
-	backend           *backend
+	backend           *placement.Backend
 	in                brig.Instance
 	session           *interpreter.Session // nil if there is none
 	img               *brig.Image
@@ -84,13 +85,13 @@ func (ms *machines) admitSpec(ctx context.Context, v *call, spec *brig.Spec) (er
 // there. If it fails, it leaves no instance and no record behind.
 func (ms *machines) acquire(ctx context.Context, v *call, s candidate, spec brig.Spec, w requirements) (_ *machine, err error) {
 	ctx, step := span.Start(ctx, "obtain")
-	step.Set("brig.provider", s.backend.id)
+	step.Set("brig.provider", s.backend.ID)
 	defer func() { endStep(step, err) }()
 	p, err := v.account.Reserve(spec)
 	if err != nil {
 		return nil, withoutRetry(err) // every other provider would return the same error
 	}
-	if err = s.backend.acquire(s.maxUsers); err == nil {
+	if err = s.backend.Acquire(s.maxUsers); err == nil {
 		m, lost := ms.withReservation(ctx, v, s, p, spec, w)
 		if ms.providers.noteHealth(s.backend, lost); lost == nil {
 			return m, nil
@@ -256,7 +257,7 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 		return nil, err
 	}
 	if spec.PausableIfSupported {
-		spec.Pausable, spec.PausableIfSupported = s.backend.provider.Capabilities().Saves, false
+		spec.Pausable, spec.PausableIfSupported = s.backend.Provider.Capabilities().Saves, false
 	}
 	if spec.Command != nil {
 		main := inSandbox(spec, *spec.Command)
@@ -265,7 +266,7 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 	now := ms.Now().UTC()
 	m := &machine{backend: s.backend, img: img, notes: notes, rec: &brig.Record{Sandbox: brig.Sandbox{
 		Tenant: v.actor.Tenant, Spec: spec, State: brig.Creating,
-		Provider: s.backend.id, Route: s.route, Digest: img.Digest,
+		Provider: s.backend.ID, Route: s.route, Digest: img.Digest,
 		Created: now, Expires: now.Add(spec.TTL),
 	}}}
 	if w.template != nil { // allow for the time until it is ready
@@ -396,7 +397,7 @@ func (ms *machines) provision(ctx context.Context, m *machine) (err error) {
 	spec.Held = spec.Command != nil && spec.Workspace.Name != ""
 	begin := time.Now()
 	cctx, s := span.Start(ctx, "create")
-	m.in, err = m.backend.provider.Create(cctx, m.rec.ID, spec, m.rec.Expires.Add(saveAllowance(spec)))
+	m.in, err = m.backend.Provider.Create(cctx, m.rec.ID, spec, m.rec.Expires.Add(saveAllowance(spec)))
 	endStep(s, err)
 	ms.reportCreation(m.rec.Provider, brig.MadeCaller, begin, err)
 	failpoint.Hit("engine.made")

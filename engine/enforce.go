@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 )
 
 // Capabilities implements brig.Service.
@@ -17,8 +18,8 @@ func (ps *providers) Capabilities(ctx context.Context) (*brig.Capabilities, erro
 }
 
 // capabilities returns the combined capabilities of a provider and the engine.
-func (ps *providers) capabilities(backend *backend) brig.Capabilities {
-	c := backend.provider.Capabilities()
+func (ps *providers) capabilities(backend *placement.Backend) brig.Capabilities {
+	c := backend.Provider.Capabilities()
 	c.Enforces = ps.withEngineControls(c.Uplinks, c.Enforces)
 	return c
 }
@@ -87,9 +88,9 @@ func (ps *providers) requirementOf(spec *brig.Spec) brig.Requirement {
 
 // checkEnforced rejects a sandbox whose requirements, rules or secrets the
 // provider cannot enforce, before an instance is created.
-func (ps *providers) checkEnforced(ctx context.Context, backend *backend, tenant string, spec *brig.Spec) error {
-	if (spec.Pausable || spec.PauseAtEnd || spec.PauseAfter != 0) && !backend.provider.Capabilities().Saves {
-		err := cannotSave(backend.id)
+func (ps *providers) checkEnforced(ctx context.Context, backend *placement.Backend, tenant string, spec *brig.Spec) error {
+	if (spec.Pausable || spec.PauseAtEnd || spec.PauseAfter != 0) && !backend.Provider.Capabilities().Saves {
+		err := cannotSave(backend.ID)
 		switch err.Field = "pausable"; {
 		case spec.PauseAtEnd:
 			err.Field = "pause_at_end"

@@ -7,11 +7,12 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/attest"
+	"github.com/brig-run/brig/engine/placement"
 )
 
 // examine determines how strictly an instance enforces each area. In a vacant
 // instance, which no tenant has yet, it also tries to connect to this host.
-func (ms *machines) examine(ctx context.Context, backend *backend, in brig.Instance, spec brig.Spec, vacant bool) (*attest.Examination, error) {
+func (ms *machines) examine(ctx context.Context, backend *placement.Backend, in brig.Instance, spec brig.Spec, vacant bool) (*attest.Examination, error) {
 	host, err := ms.hostReport(ctx, backend, in)
 	if err != nil {
 		return nil, err
@@ -29,12 +30,12 @@ func (ms *machines) examine(ctx context.Context, backend *backend, in brig.Insta
 
 // effectiveEnforcement returns the enforcement of each area according to the
 // host's report and the findings.
-func (ms *machines) effectiveEnforcement(backend *backend, host map[brig.Area]brig.Enforcement, findings []attest.Finding) map[brig.Area]brig.Enforcement {
-	return ms.providers.withEngineControls(backend.provider.Capabilities().Uplinks, attest.Apply(host, findings, ms.Now().UTC()))
+func (ms *machines) effectiveEnforcement(backend *placement.Backend, host map[brig.Area]brig.Enforcement, findings []attest.Finding) map[brig.Area]brig.Enforcement {
+	return ms.providers.withEngineControls(backend.Provider.Capabilities().Uplinks, attest.Apply(host, findings, ms.Now().UTC()))
 }
 
 // hostReport returns the host's report on an instance.
-func (ms *machines) hostReport(ctx context.Context, backend *backend, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
+func (ms *machines) hostReport(ctx context.Context, backend *placement.Backend, in brig.Instance) (map[brig.Area]brig.Enforcement, error) {
 	have, err := in.Enforced(ctx)
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func (ms *machines) hostReport(ctx context.Context, backend *backend, in brig.In
 
 // attestOnce examines an instance that belongs to no tenant yet, unless its image
 // was examined before.
-func (ms *machines) attestOnce(ctx context.Context, backend *backend, in brig.Instance, digest string, spec brig.Spec) {
+func (ms *machines) attestOnce(ctx context.Context, backend *placement.Backend, in brig.Instance, digest string, spec brig.Spec) {
 	seen := ms.providers.attestationKey(backend, digest)
 	if !ms.attestations.Begin(seen) {
 		return
@@ -79,7 +80,7 @@ func (ms *machines) checkAttestation(ctx context.Context, m *machine) error {
 }
 
 // attestImage creates an instance of an image in order to examine it.
-func (ms *machines) attestImage(ctx context.Context, backend *backend, digest string) (*attest.Examination, error) {
+func (ms *machines) attestImage(ctx context.Context, backend *placement.Backend, digest string) (*attest.Examination, error) {
 	ms.attesting.Lock()
 	defer ms.attesting.Unlock()
 	if found := ms.attestations.Get(ms.providers.attestationKey(backend, digest)); found != nil {
@@ -91,7 +92,7 @@ func (ms *machines) attestImage(ctx context.Context, backend *backend, digest st
 	}
 	defer release()
 	id, spec := newID(), brig.Spec{Name: newName("probe-"), Image: digest, Limits: ms.LimitRange.Default, Ephemeral: true, Blank: true, TTL: time.Minute}
-	in, err := backend.provider.Create(ctx, id, spec, ms.Now().Add(spec.TTL))
+	in, err := backend.Provider.Create(ctx, id, spec, ms.Now().Add(spec.TTL))
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/brig-run/brig/egress"
 	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/engine/output"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/internal/seal"
 	"github.com/brig-run/brig/workspace"
 )
@@ -211,7 +212,7 @@ func New(ctx context.Context, o Options) *Engine {
 	}
 	e := newParts(ctx, o)
 	e.builtinID = o.Provider.Capabilities().Name
-	e.backends = newBackends(newBackend(e.builtinID, o.Provider), e.initialActive())
+	e.backends = placement.NewBackends(placement.NewBackend(e.builtinID, o.Provider), e.initialActive())
 	e.fillTemplates(o.Templates)
 	e.guardImages()
 	return e

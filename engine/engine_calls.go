@@ -41,7 +41,7 @@ func (e *Engine) rejectOverload(v *call) error {
 	if v.op != brig.OpRun && v.op != brig.OpCreate {
 		return nil
 	}
-	if now := e.backends.current.Load(); len(now.backends) != 1 || now.backends[e.builtinID] == nil || e.pool.hasInstance() {
+	if now := e.backends.Current(); len(now.Backends) != 1 || now.Backends[e.builtinID] == nil || e.pool.hasInstance() {
 		return nil // another provider or the pool may have a sandbox for it
 	}
 	if err := e.capacity.CheckAdmission(v.actor.Tenant); err != nil {
@@ -67,7 +67,7 @@ func (e *Engine) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, err
 			return nil, err
 		}
 		spec.Ephemeral, spec.Blank, spec.Held = false, false, false
-		placement := placement{tenant: v.actor.Tenant, spec: &spec, constraints: spec.Placement}
+		placement := placementRequest{tenant: v.actor.Tenant, spec: &spec, constraints: spec.Placement}
 		candidates, err := e.route(ctx, placement)
 		if err != nil {
 			return nil, err
@@ -187,8 +187,8 @@ func (e *Engine) RemoveTenant(ctx context.Context, name string) error {
 // prevents concurrent writes of the routing. The reload prevents a later tenant
 // of that name from inheriting the routing in memory.
 func (e *Engine) deleteTenant(ctx context.Context, name string) error {
-	e.backends.updateMu.Lock()
-	defer e.backends.updateMu.Unlock()
+	e.backends.Lock()
+	defer e.backends.Unlock()
 	if err := e.Store.DeleteTenant(ctx, name); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func (e *Engine) Load() brig.Load {
 	e.executionCounter.mu.Unlock()
 	e.sandboxes.updateEach(func(_ brig.ID, s *sandbox) {
 		if s.backend != nil {
-			l.Sandboxes[s.backend.id]++
+			l.Sandboxes[s.backend.ID]++
 		}
 	})
 	return l

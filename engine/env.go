@@ -8,6 +8,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/engine/output"
+	"github.com/brig-run/brig/engine/placement"
 )
 
 // env is the state that all parts of the engine share.
@@ -19,7 +20,7 @@ type env struct {
 
 	sandboxes        sandboxes
 	capacity         *capacity.Limiter
-	backends         *backends
+	backends         *placement.Backends
 	builtinID        string // the ID of Options.Provider
 	relays           *output.Relays
 	messages         *output.Budget // for the messages of interpreters and tools
@@ -85,11 +86,11 @@ func (e *env) runEvery(d time.Duration, f func()) {
 
 // rateOf returns the price of a provider: the rate in the server's
 // configuration, or else the one in the provider's terms.
-func (e *env) rateOf(now *snapshot, provider string) brig.Rate {
+func (e *env) rateOf(now *placement.Snapshot, provider string) brig.Rate {
 	if rate, ok := e.Rates[provider]; ok {
 		return rate
 	}
-	return brig.Rate{PerSecond: now.terms[provider].Second}
+	return brig.Rate{PerSecond: now.Terms[provider].Second}
 }
 
 // reportCreation reports the result of a creation to the observer.
@@ -163,12 +164,12 @@ func (e *env) retryDeletes(ctx context.Context) {
 }
 
 // releaseBackend releases one use of a backend.
-func (e *env) releaseBackend(backend *backend) {
+func (e *env) releaseBackend(backend *placement.Backend) {
 	if backend == nil {
 		return
 	}
-	if err := backend.release(); err != nil {
-		e.Log.Warn("failed to close an unused provider", "provider", backend.id, "err", err)
+	if err := backend.Release(); err != nil {
+		e.Log.Warn("failed to close an unused provider", "provider", backend.ID, "err", err)
 	}
 }
 

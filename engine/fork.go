@@ -13,6 +13,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/capacity"
 	"github.com/brig-run/brig/engine/output"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/failpoint"
 )
@@ -205,7 +206,7 @@ type forkOrigin struct {
 
 // originOf returns the state of a sandbox: the save of a paused one, which cannot be
 // resumed until release is called, or else a new save, which release removes.
-func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record) (_ *forkOrigin, err error) {
+func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record) (_ *forkOrigin, err error) {
 	if rec.State == brig.Paused {
 		endMove, err := f.pauses.beginSave(ctx, rec)
 		if err != nil {
@@ -273,7 +274,7 @@ type copied struct {
 }
 
 // reserve takes the quota and the places at the provider for all copies.
-func (f *forks) reserve(v *call, backend *backend, spec brig.Spec, n int) (copies []*copied, err error) {
+func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n int) (copies []*copied, err error) {
 	defer func() {
 		if err == nil {
 			return
@@ -283,13 +284,13 @@ func (f *forks) reserve(v *call, backend *backend, spec brig.Spec, n int) (copie
 			f.releaseBackend(backend)
 		}
 	}()
-	most := f.backends.current.Load().terms[backend.id].Max
+	most := f.backends.Current().Terms[backend.ID].Max
 	for range n {
 		p, err := v.account.Reserve(spec)
 		if err != nil {
 			return copies, err
 		}
-		if err := backend.acquire(most); err != nil {
+		if err := backend.Acquire(most); err != nil {
 			p.Release()
 			return copies, err
 		}
@@ -309,10 +310,10 @@ func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*copied) (err
 }
 
 // newCopy returns the record of a copy.
-func newCopy(origin *brig.Record, backend *backend, spec brig.Spec) *brig.Record {
+func newCopy(origin *brig.Record, backend *placement.Backend, spec brig.Spec) *brig.Record {
 	rec := &brig.Record{Sandbox: brig.Sandbox{
 		ID: newID(), Tenant: origin.Tenant, Spec: spec, State: brig.Creating, Origin: origin.ID,
-		Provider: origin.Provider, Route: brig.Route{Provider: backend.id, Reason: "fork"}, Digest: origin.Digest,
+		Provider: origin.Provider, Route: brig.Route{Provider: backend.ID, Reason: "fork"}, Digest: origin.Digest,
 	}}
 	if spec.Name == "" {
 		rec.Spec.Name = newName(origin.Spec.Name[:min(len(origin.Spec.Name), 50)] + "-")
@@ -334,7 +335,7 @@ func noSlot(context.Context, string, time.Time) (func(), error) { return func() 
 // only for the save, which completes even if the caller disconnects. The slot is taken
 // only for the save, because the guest determines how long its interpreters take to park.
 // saveOrigin returns the number of processes in the save, too.
-func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, to brig.SaveID, acquire acquireSlot) (_ *brig.Save, executions int, err error) {
+func (f *forks) saveOrigin(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, to brig.SaveID, acquire acquireSlot) (_ *brig.Save, executions int, err error) {
 	endMove, err := f.pauses.beginSave(ctx, rec)
 	if err != nil {
 		return nil, 0, err

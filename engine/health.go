@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 )
 
 // healthCheckTimeout is the maximum duration of a health check.
@@ -32,15 +33,15 @@ func (rs *runs) healthChecks() {
 			return
 		}
 		if err != nil {
-			rs.Log.Error("a health check of a provider failed", "provider", backend.id, "err", err)
+			rs.Log.Error("a health check of a provider failed", "provider", backend.ID, "err", err)
 		}
-		rs.Observer.Tried(backend.id, time.Since(begin), err)
+		rs.Observer.Tried(backend.ID, time.Since(begin), err)
 	})
 }
 
 // checkHealth creates an instance, runs a command in it and destroys it. Like a
 // pooled instance it has no record, because it ends with this server.
-func (rs *runs) checkHealth(ctx context.Context, backend *backend) (err error) {
+func (rs *runs) checkHealth(ctx context.Context, backend *placement.Backend) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, healthCheckTimeout)
 	defer cancel()
 	limits, err := rs.LimitRange.Fill(brig.Limits{})
@@ -53,8 +54,8 @@ func (rs *runs) checkHealth(ctx context.Context, backend *backend) (err error) {
 	}
 	id, begin := newID(), time.Now()
 	spec := brig.Spec{Name: newName("trial-"), Image: img.Digest, Limits: limits, Ephemeral: true, Blank: true, TTL: 2 * healthCheckTimeout}
-	in, err := backend.provider.Create(ctx, id, spec, rs.Now().Add(2*healthCheckTimeout))
-	if rs.reportCreation(backend.id, brig.MadeTrial, begin, err); err != nil {
+	in, err := backend.Provider.Create(ctx, id, spec, rs.Now().Add(2*healthCheckTimeout))
+	if rs.reportCreation(backend.ID, brig.MadeTrial, begin, err); err != nil {
 		return err
 	}
 	defer rs.machines.destroyInstance(ctx, id, in)

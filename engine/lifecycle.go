@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
@@ -219,7 +220,7 @@ func (l *lifecycle) Usage(ctx context.Context, name string) (*brig.Usage, error)
 
 // adopt registers an instance and watches for its end. The caller has counted
 // the instance as a user of the backend.
-func (l *lifecycle) adopt(r *brig.Record, backend *backend, in brig.Instance) {
+func (l *lifecycle) adopt(r *brig.Record, backend *placement.Backend, in brig.Instance) {
 	detached := make(chan struct{})
 	l.sandboxes.update(r.ID, func(s *sandbox) {
 		s.instance, s.backend, s.detached, s.refusals = in, backend, detached, newRefusals(r, in)

@@ -181,7 +181,7 @@ func (v *call) report(ctx context.Context, err error) {
 
 // bill adds the cost of an execution to its tenant's usage.
 func (g *gate) bill(r *brig.Ran, a *quota.Account, rec *brig.Record) {
-	rate := g.rateOf(g.backends.current.Load(), r.Provider)
+	rate := g.rateOf(g.backends.Current(), r.Provider)
 	if rate == (brig.Rate{}) || a == nil || rec == nil {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/internal/failpoint"
 )
 
@@ -184,7 +185,7 @@ func (p *pauses) bootPrograms(ctx context.Context, m *machine) (notes []string, 
 
 // boot prepares a booted instance of a paused sandbox, and gives it the lease that ends
 // with expires. After an error the sandbox is still paused, and has no instance.
-func (p *pauses) boot(ctx context.Context, rec *brig.Record, backend *backend, in brig.Instance, expires func() time.Time) (notes []string, err error) {
+func (p *pauses) boot(ctx context.Context, rec *brig.Record, backend *placement.Backend, in brig.Instance, expires func() time.Time) (notes []string, err error) {
 	booting := *rec
 	notes, err = p.bootPrograms(ctx, &machine{rec: &booting, backend: backend, in: in})
 	if err == nil {

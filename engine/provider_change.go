@@ -11,6 +11,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/output"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/schema"
 )
 
@@ -31,14 +32,14 @@ func (rs *runs) ConfigureProvider(ctx context.Context, c brig.ProviderConfig) (*
 		// Wait while another call re-encrypts all values.
 		rs.vault.resealMu.RLock()
 		defer rs.vault.resealMu.RUnlock()
-		rs.backends.updateMu.Lock()
-		defer rs.backends.updateMu.Unlock()
-		now := rs.backends.current.Load()
+		rs.backends.Lock()
+		defer rs.backends.Unlock()
+		now := rs.backends.Current()
 		names := []string{brig.SettingConfig(c.ID), brig.SettingTerms(c.ID)}
-		if err := brig.CheckRev(c.Rev, now.rev(names...)); err != nil {
+		if err := brig.CheckRev(c.Rev, now.Rev(names...)); err != nil {
 			return nil, err
 		}
-		at := now.changeTime(rs.Now(), names...)
+		at := now.ChangeTime(rs.Now(), names...)
 		var rows []brig.Setting
 		if c.ID == rs.builtinID {
 			if len(bytes.TrimSpace(c.Config)) > 0 && string(bytes.TrimSpace(c.Config)) != "{}" {
@@ -68,14 +69,14 @@ func (rs *runs) ConfigureProvider(ctx context.Context, c brig.ProviderConfig) (*
 		if err := rs.providers.applySettings(ctx, v, rows...); err != nil {
 			return nil, err
 		}
-		out := rs.providers.providerInfo(rs.backends.current.Load(), c.ID)
+		out := rs.providers.providerInfo(rs.backends.Current(), c.ID)
 		return &out, nil
 	})
 }
 
 // requireTest rejects a configuration if the test program fails with it.
 func (rs *runs) requireTest(ctx context.Context, v *call, c brig.ProviderConfig) error {
-	d, raw, err := rs.providers.checkConfig(rs.backends.current.Load(), c)
+	d, raw, err := rs.providers.checkConfig(rs.backends.Current(), c)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (rs *runs) TestProvider(ctx context.Context, c brig.ProviderConfig) (*brig.
 		if c.ID == rs.builtinID {
 			return rs.testBackend(ctx, v, rs.providers.builtin()), nil
 		}
-		d, raw, err := rs.providers.checkConfig(rs.backends.current.Load(), c)
+		d, raw, err := rs.providers.checkConfig(rs.backends.Current(), c)
 		if err != nil {
 			return nil, err
 		}
@@ -113,14 +114,14 @@ func (rs *runs) openAndTest(ctx context.Context, v *call, id string, d *brig.Dri
 		return testFailed(err, begin), nil
 	}
 	t := rs.testBackend(ctx, v, m)
-	if err := m.retire(); err != nil {
+	if err := m.Retire(); err != nil {
 		rs.Log.WarnContext(ctx, "failed to close a provider after its test", "provider", id, "err", err)
 	}
 	return t, nil
 }
 
 // testBackend runs the test program with a provider.
-func (rs *runs) testBackend(ctx context.Context, v *call, m *backend) *brig.ProviderTest {
+func (rs *runs) testBackend(ctx context.Context, v *call, m *placement.Backend) *brig.ProviderTest {
 	begin := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, 6*providerTestTimeout)
 	defer cancel()
@@ -129,10 +130,10 @@ func (rs *runs) testBackend(ctx context.Context, v *call, m *backend) *brig.Prov
 	if err != nil {
 		return testFailed(err, begin)
 	}
-	s := candidate{backend: m, route: brig.Route{Provider: m.id, Reason: "test"}}
+	s := candidate{backend: m, route: brig.Route{Provider: m.ID, Reason: "test"}}
 	finished := v.flushed
 	run := rs.runAt
-	if m.runsOnly {
+	if m.RunsOnly {
 		run = func(ctx context.Context, v *call, s candidate, j *job, sio brig.IO, _ *output.Relay) (*brig.Outcome, error) {
 			return rs.runAtRunner(ctx, v, s, p, j, sio)
 		}

@@ -9,18 +9,19 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/schema"
 )
 
 // Providers implements brig.Service.
 func (ps *providers) Providers(ctx context.Context) ([]brig.ProviderInfo, error) {
 	return do(ctx, ps.gate, brig.OpProviders, "", func(v *call) ([]brig.ProviderInfo, error) {
-		now := ps.backends.current.Load()
+		now := ps.backends.Current()
 		ids := map[string]bool{ps.builtinID: true}
-		for id := range now.backends {
+		for id := range now.Backends {
 			ids[id] = true
 		}
-		for id := range now.broken {
+		for id := range now.Broken {
 			ids[id] = true
 		}
 		for _, d := range ps.Drivers {
@@ -49,9 +50,9 @@ func (ps *providers) Providers(ctx context.Context) ([]brig.ProviderInfo, error)
 }
 
 // providerInfo returns the public information about a provider.
-func (ps *providers) providerInfo(now *snapshot, id string) brig.ProviderInfo {
-	out := brig.ProviderInfo{ID: id, Driver: brig.ProviderDriver(id), Active: now.active == id, Terms: now.terms[id], Home: id == ps.builtinID,
-		Rev: now.rev(brig.SettingConfig(id), brig.SettingTerms(id))}
+func (ps *providers) providerInfo(now *placement.Snapshot, id string) brig.ProviderInfo {
+	out := brig.ProviderInfo{ID: id, Driver: brig.ProviderDriver(id), Active: now.Active == id, Terms: now.Terms[id], Home: id == ps.builtinID,
+		Rev: now.Rev(brig.SettingConfig(id), brig.SettingTerms(id))}
 	if out.Home {
 		out.Title, out.Doc = "This machine", "Sandboxes of "+id+" on the machine of this server."
 		out.Languages, out.Tags = brig.Languages, []string{"local", "self-hosted"}
@@ -59,18 +60,18 @@ func (ps *providers) providerInfo(now *snapshot, id string) brig.ProviderInfo {
 	if d, err := ps.driverOf(id); err == nil {
 		out.Title, out.Doc, out.Tags, out.Languages, out.Fields = d.Title, d.Doc, d.Tags, d.Languages, schema.Fields(d.Config())
 	}
-	row, kept := now.settings[brig.SettingConfig(id)]
+	row, kept := now.Settings[brig.SettingConfig(id)]
 	if out.Configured = kept || out.Home; kept {
 		out.Config = ps.maskConfig(id, row.Value, out.Fields)
 	}
-	if m := now.backends[id]; m != nil {
-		broke, why := m.health.lastFailure()
-		if out.Up, out.Users = !broke, m.userCount(); broke {
+	if m := now.Backends[id]; m != nil {
+		broke, why := m.Health.LastFailure()
+		if out.Up, out.Users = !broke, m.Users(); broke {
 			out.Why = brig.AsError(why).Message
 		}
 		out.Capabilities = ps.capabilities(m)
 	}
-	if why := now.broken[id]; why != nil {
+	if why := now.Broken[id]; why != nil {
 		out.Why = brig.AsError(why).Message
 	}
 	return out
@@ -93,9 +94,9 @@ func (ps *providers) maskConfig(id string, kept []byte, fields []brig.ConfigFiel
 
 // mergeConfig returns the given configuration. Fields that the caller left
 // unchanged have their stored values.
-func (ps *providers) mergeConfig(now *snapshot, c brig.ProviderConfig, d *brig.Driver) ([]byte, error) {
+func (ps *providers) mergeConfig(now *placement.Snapshot, c brig.ProviderConfig, d *brig.Driver) ([]byte, error) {
 	fields := schema.Fields(d.Config())
-	row, kept := now.settings[brig.SettingConfig(c.ID)]
+	row, kept := now.Settings[brig.SettingConfig(c.ID)]
 	var before []byte
 	if kept {
 		var err error
@@ -114,7 +115,7 @@ func (ps *providers) mergeConfig(now *snapshot, c brig.ProviderConfig, d *brig.D
 
 // checkConfig returns the driver and the given configuration, completed by
 // mergeConfig. It returns an error if the configuration is invalid.
-func (ps *providers) checkConfig(now *snapshot, c brig.ProviderConfig) (*brig.Driver, []byte, error) {
+func (ps *providers) checkConfig(now *placement.Snapshot, c brig.ProviderConfig) (*brig.Driver, []byte, error) {
 	d, err := ps.driverOf(c.ID)
 	if err != nil {
 		return nil, nil, err
@@ -130,7 +131,7 @@ func (ps *providers) checkConfig(now *snapshot, c brig.ProviderConfig) (*brig.Dr
 }
 
 // applySettings writes settings and applies them before it returns. The caller
-// holds backends.updateMu.
+// holds backends.
 func (ps *providers) applySettings(ctx context.Context, v *call, rows ...brig.Setting) error {
 	if err := ps.Store.PutSettings(ctx, rows, v.outcome()); err != nil {
 		return err
@@ -162,16 +163,16 @@ func testFailed(err error, begin time.Time) *brig.ProviderTest {
 // ActivateProvider implements brig.Service.
 func (ps *providers) ActivateProvider(ctx context.Context, id string) error {
 	return ps.doWithDetails(ctx, brig.OpActivateProvider, "", withDetail(brig.DetailProvider, truncate(id)), func(v *call) error {
-		ps.backends.updateMu.Lock()
-		defer ps.backends.updateMu.Unlock()
-		now := ps.backends.current.Load()
-		if now.backends[id] == nil && now.broken[id] == nil {
+		ps.backends.Lock()
+		defer ps.backends.Unlock()
+		now := ps.backends.Current()
+		if now.Backends[id] == nil && now.Broken[id] == nil {
 			if _, err := ps.driverOf(id); err != nil {
 				return err
 			}
 			return brig.Errorf(brig.InvalidConfig, "Provider not configured").WithHint("configure it first: brig provider configure %s", truncate(id))
 		}
-		if err := ps.misconfigured(ctx, now.backends[id]); err != nil {
+		if err := ps.misconfigured(ctx, now.Backends[id]); err != nil {
 			return err
 		}
 		return ps.applySettings(ctx, v, brig.Setting{Name: brig.SettingProvider, Type: "string", Value: []byte(id), Updated: ps.Now().UTC()})
@@ -181,11 +182,11 @@ func (ps *providers) ActivateProvider(ctx context.Context, id string) error {
 // misconfigured returns an error if a provider can never work with its
 // configuration. A provider that does not respond now is not misconfigured,
 // since it may recover.
-func (ps *providers) misconfigured(ctx context.Context, m *backend) error {
+func (ps *providers) misconfigured(ctx context.Context, m *placement.Backend) error {
 	if m == nil {
 		return nil
 	}
-	c, ok := m.provider.(brig.Checker)
+	c, ok := m.Provider.(brig.Checker)
 	if !ok {
 		return nil
 	}
@@ -200,20 +201,20 @@ func (ps *providers) misconfigured(ctx context.Context, m *backend) error {
 // RemoveProvider implements brig.Service.
 func (ps *providers) RemoveProvider(ctx context.Context, id string) error {
 	return ps.doWithDetails(ctx, brig.OpRemoveProvider, "", withDetail(brig.DetailProvider, truncate(id)), func(v *call) error {
-		ps.backends.updateMu.Lock()
-		defer ps.backends.updateMu.Unlock()
-		now := ps.backends.current.Load()
-		_, kept := now.settings[brig.SettingConfig(id)]
+		ps.backends.Lock()
+		defer ps.backends.Unlock()
+		now := ps.backends.Current()
+		_, kept := now.Settings[brig.SettingConfig(id)]
 		switch {
 		case id == ps.builtinID:
 			return brig.Errorf(brig.FailedPrecondition, "%s is always there", id).WithHint("make another one active")
 		case !kept:
 			return brig.Errorf(brig.NotFound, "no provider %q", truncate(id)).WithHint("list providers to see which are configured")
-		case now.active == id:
+		case now.Active == id:
 			return brig.Errorf(brig.FailedPrecondition, "%s is the active provider", id).WithHint("make another one active first")
 		}
-		if m := now.backends[id]; m != nil && m.userCount() > 0 {
-			return brig.Errorf(brig.FailedPrecondition, "%s has %d sandboxes and programs", id, m.userCount()).WithHint("remove them first, or wait for their end")
+		if m := now.Backends[id]; m != nil && m.Users() > 0 {
+			return brig.Errorf(brig.FailedPrecondition, "%s has %d sandboxes and programs", id, m.Users()).WithHint("remove them first, or wait for their end")
 		}
 		return ps.applySettings(ctx, v, brig.Setting{Name: brig.SettingConfig(id)}, brig.Setting{Name: brig.SettingTerms(id)})
 	})
@@ -227,9 +228,9 @@ func (ps *providers) Routing(ctx context.Context, tenant string) (*brig.Routing,
 				return nil, err
 			}
 		}
-		now := ps.backends.current.Load()
-		r := now.routing[tenant]
-		r.Rev = now.rev(brig.SettingRouting(tenant))
+		now := ps.backends.Current()
+		r := now.Routing[tenant]
+		r.Rev = now.Rev(brig.SettingRouting(tenant))
 		return &r, nil
 	})
 }
@@ -240,25 +241,25 @@ func (ps *providers) SetRouting(ctx context.Context, tenant string, r brig.Routi
 		if err := r.Check("routing"); err != nil {
 			return err
 		}
-		ps.backends.updateMu.Lock()
-		defer ps.backends.updateMu.Unlock()
+		ps.backends.Lock()
+		defer ps.backends.Unlock()
 		if tenant != "" { // check it here, since it could be removed between an earlier check and the write
 			if _, err := ps.Store.GetTenant(ctx, tenant); err != nil {
 				return err
 			}
 		}
-		now := ps.backends.current.Load()
+		now := ps.backends.Current()
 		for field, id := range r.Providers("routing") {
-			if now.backends[id] == nil && now.broken[id] == nil {
+			if now.Backends[id] == nil && now.Broken[id] == nil {
 				return brig.InvalidField(field, "the provider %q is not configured", truncate(id)).WithHint("configure it first: brig provider configure")
 			}
 		}
 		name := brig.SettingRouting(tenant)
-		if err := brig.CheckRev(r.Rev, now.rev(name)); err != nil {
+		if err := brig.CheckRev(r.Rev, now.Rev(name)); err != nil {
 			return err
 		}
 		r.Rev = 0 // the revision is the time of the setting
-		row := brig.Setting{Name: name, Type: "json", Updated: now.changeTime(ps.Now(), name)}
+		row := brig.Setting{Name: name, Type: "json", Updated: now.ChangeTime(ps.Now(), name)}
 		if raw, err := json.Marshal(r); err != nil {
 			return err
 		} else if string(raw) != "{}" {

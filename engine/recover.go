@@ -140,7 +140,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 		return true, e.recoverSave(ctx, r)
 	}
 	e.removeStaleSave(ctx, r)
-	backend.retain()
+	backend.Retain()
 	e.adopt(r, backend, in)
 	if hasEnded(in) {
 		_, err = e.recordEnd(ctx, r.Tenant, r.ID, in)
@@ -261,18 +261,18 @@ func (e *Engine) recoverSkipped() {
 // sweep removes orphaned instances at every provider that responds. It returns
 // only the built-in provider's error, and logs the errors of other providers.
 func (e *Engine) sweep(ctx context.Context, known map[brig.ID]bool) (n int, err error) {
-	for _, m := range e.backends.current.Load().backends {
-		if broke, _ := m.health.lastFailure(); broke && !e.isBuiltin(m) {
+	for _, m := range e.backends.Current().Backends {
+		if broke, _ := m.Health.LastFailure(); broke && !e.isBuiltin(m) {
 			continue
 		}
-		found, lost := m.provider.Sweep(ctx, known)
+		found, lost := m.Provider.Sweep(ctx, known)
 		if n += found; lost == nil {
 			continue
 		}
 		if e.isBuiltin(m) {
 			err = errors.Join(err, lost)
 		} else {
-			e.Log.WarnContext(ctx, "failed to remove unknown sandboxes at a provider", "provider", m.id, "err", lost)
+			e.Log.WarnContext(ctx, "failed to remove unknown sandboxes at a provider", "provider", m.ID, "err", lost)
 		}
 	}
 	return n, err

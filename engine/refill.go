@@ -242,8 +242,8 @@ func (p *pool) createInstance(ctx context.Context, k poolKey) (_ *pooledInstance
 	}
 	w := &pooledInstance{id: newID(), name: spec.Name}
 	backend, begin := p.e.providers.builtin(), time.Now()
-	w.in, err = backend.provider.Create(ctx, w.id, spec, p.e.Now().Add(pooledTTL))
-	if p.e.reportCreation(backend.id, brig.MadePool, begin, err); err != nil {
+	w.in, err = backend.Provider.Create(ctx, w.id, spec, p.e.Now().Add(pooledTTL))
+	if p.e.reportCreation(backend.ID, brig.MadePool, begin, err); err != nil {
 		return nil, err
 	}
 	failpoint.Hit("pool.made")

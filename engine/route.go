@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 )
 
 // candidate is a provider to try for a request.
 type candidate struct {
-	backend  *backend
+	backend  *placement.Backend
 	maxUsers int // the maximum number of users of the backend
 	route    brig.Route
 }
 
-// placement is a request that needs a provider.
-type placement struct {
+// placementRequest is a request that needs a provider.
+type placementRequest struct {
 	tenant      string
 	spec        *brig.Spec
 	constraints brig.Placement
@@ -30,56 +31,56 @@ type placement struct {
 
 // route returns the providers that may take a request, in the order in which
 // they are tried. Each can enforce the request's requirements.
-func (ps *providers) route(ctx context.Context, r placement) ([]candidate, error) {
+func (ps *providers) route(ctx context.Context, r placementRequest) ([]candidate, error) {
 	if err := r.constraints.Check("placement"); err != nil {
 		return nil, err
 	}
 	if err := r.spec.Require.Check("require"); err != nil {
 		return nil, err
 	}
-	now := ps.backends.current.Load()
-	if home := now.backends[ps.builtinID]; len(now.backends) == 1 && now.active == ps.builtinID && len(now.routing)+len(now.broken)+len(now.terms) == 0 && r.constraints.IsZero() {
+	now := ps.backends.Current()
+	if home := now.Backends[ps.builtinID]; len(now.Backends) == 1 && now.Active == ps.builtinID && len(now.Routing)+len(now.Broken)+len(now.Terms) == 0 && r.constraints.IsZero() {
 		// With one provider there is no choice to compute.
 		if err := ps.checkEnforced(ctx, home, r.tenant, r.spec); err != nil {
 			return nil, err
 		}
-		return []candidate{{home, 0, brig.Route{Provider: home.id, Reason: "active"}}}, nil
+		return []candidate{{home, 0, brig.Route{Provider: home.ID, Reason: "active"}}}, nil
 	}
-	policy, own := now.routing[r.tenant]
+	policy, own := now.Routing[r.tenant]
 	if !own {
-		policy = now.routing[""]
+		policy = now.Routing[""]
 	}
-	choices, err := policy.With(r.constraints).Plan(now.active, rand.Float64(), ps.placementOptions(ctx, now, r)) //nolint:gosec // placement need not be unpredictable
+	choices, err := policy.With(r.constraints).Plan(now.Active, rand.Float64(), ps.placementOptions(ctx, now, r)) //nolint:gosec // placement need not be unpredictable
 	if err != nil {
 		return nil, err
 	}
 	candidates := make([]candidate, 0, len(choices))
 	for _, c := range choices {
-		candidates = append(candidates, candidate{now.backends[c.Provider], now.terms[c.Provider].Max, brig.Route{Provider: c.Provider, Reason: c.Reason}})
+		candidates = append(candidates, candidate{now.Backends[c.Provider], now.Terms[c.Provider].Max, brig.Route{Provider: c.Provider, Reason: c.Reason}})
 	}
 	return candidates, nil
 }
 
 // placementOptions describes all providers for a request.
-func (ps *providers) placementOptions(ctx context.Context, now *snapshot, r placement) []brig.Option {
+func (ps *providers) placementOptions(ctx context.Context, now *placement.Snapshot, r placementRequest) []brig.Option {
 	var least map[brig.Area]brig.Enforcement
-	if m := now.backends[now.active]; m != nil {
-		least = m.provider.Capabilities().Enforces
+	if m := now.Backends[now.Active]; m != nil {
+		least = m.Provider.Capabilities().Enforces
 	}
 	memory := cmp.Or(r.spec.Limits.Memory, ps.LimitRange.Default.Memory)
 	var out []brig.Option
-	for id, why := range now.broken {
-		out = append(out, brig.Option{ID: id, Terms: now.terms[id], Unfit: brig.Errorf(brig.Unavailable, "the provider %s cannot be used: %s", id, brig.AsError(why).Message).
+	for id, why := range now.Broken {
+		out = append(out, brig.Option{ID: id, Terms: now.Terms[id], Unfit: brig.Errorf(brig.Unavailable, "the provider %s cannot be used: %s", id, brig.AsError(why).Message).
 			WithHint("%s", brig.AsError(why).Hint).Because(why)})
 	}
-	for id, m := range now.backends {
-		o := brig.Option{ID: id, Terms: now.terms[id], Down: m.health.isOpen(ps.Now()), Unfit: ps.checkPlacement(ctx, m, r)}
+	for id, m := range now.Backends {
+		o := brig.Option{ID: id, Terms: now.Terms[id], Down: m.Health.IsOpen(ps.Now()), Unfit: ps.checkPlacement(ctx, m, r)}
 		o.Price = ps.rateOf(now, id).Cost(1, time.Second, memory)
-		o.Full = o.Terms.Max > 0 && m.userCount() >= o.Terms.Max
+		o.Full = o.Terms.Max > 0 && m.Users() >= o.Terms.Max
 		if ps.isBuiltin(m) && !o.Full {
 			o.Full = ps.capacity.HasWaiters() || ps.capacity.CheckRoom() != nil
 		}
-		has := m.provider.Capabilities().Enforces
+		has := m.Provider.Capabilities().Enforces
 		for _, a := range []brig.Area{brig.AreaIsolation, brig.AreaEgress} {
 			o.Named = o.Named || !has[a].Level.Meets(least[a].Level)
 		}
@@ -89,15 +90,15 @@ func (ps *providers) placementOptions(ctx context.Context, now *snapshot, r plac
 }
 
 // checkPlacement returns an error if a provider cannot take a request.
-func (ps *providers) checkPlacement(ctx context.Context, m *backend, r placement) error {
+func (ps *providers) checkPlacement(ctx context.Context, m *placement.Backend, r placementRequest) error {
 	if err := ps.checkEnforced(ctx, m, r.tenant, r.spec); err != nil {
 		return err
 	}
-	if !m.runsOnly {
+	if !m.RunsOnly {
 		return nil
 	}
 	refused := func(field, what string) error {
-		err := brig.Errorf(brig.FailedPrecondition, "the provider %s only runs programs: %s", m.id, what)
+		err := brig.Errorf(brig.FailedPrecondition, "the provider %s only runs programs: %s", m.ID, what)
 		err.Field = field
 		return err.WithHint("leave it out, or choose another provider")
 	}
@@ -122,7 +123,7 @@ const maxRouteLookups = 10
 
 // dispatch tries a request with the candidates that route has found for it. If
 // an administrator has changed them meanwhile, it calls route again.
-func (ps *providers) dispatch(ctx context.Context, v *call, r placement, candidates []candidate, try func(candidate) error) error {
+func (ps *providers) dispatch(ctx context.Context, v *call, r placementRequest, candidates []candidate, try func(candidate) error) error {
 	for n := 1; ; n++ {
 		err := ps.tryCandidates(ctx, v, candidates, try)
 		if brig.RetryOf(err) != brig.RetryRoute || n == maxRouteLookups {
@@ -163,9 +164,9 @@ func (ps *providers) tryCandidates(ctx context.Context, v *call, candidates []ca
 		v.nextAttempt(ctx, err)
 		failed = append(failed, attemptOf(s, err, begin))
 		next := &candidates[i+1]
-		ps.Log.WarnContext(ctx, "a provider failed; the next one is tried", "provider", s.backend.id, "next", next.backend.id, "err", err)
+		ps.Log.WarnContext(ctx, "a provider failed; the next one is tried", "provider", s.backend.ID, "next", next.backend.ID, "err", err)
 		if next.route.Reason == "fallback" {
-			next.route.Reason = "fallback: " + s.backend.id + " failed"
+			next.route.Reason = "fallback: " + s.backend.ID + " failed"
 		}
 		select {
 		case <-time.After(retryPause/2 + rand.N(retryPause)): //nolint:gosec // jitter need not be unpredictable
@@ -177,7 +178,7 @@ func (ps *providers) tryCandidates(ctx context.Context, v *call, candidates []ca
 
 // attemptOf describes a failed attempt.
 func attemptOf(s candidate, err *brig.Error, begin time.Time) brig.Attempt {
-	return brig.Attempt{Provider: s.backend.id, Code: err.Kind.Code(), Message: err.Message, Took: time.Since(begin)}
+	return brig.Attempt{Provider: s.backend.ID, Code: err.Kind.Code(), Message: err.Message, Took: time.Since(begin)}
 }
 
 // withAttempts adds the failed attempts to an error, and preserves its causes.
@@ -201,9 +202,9 @@ func withAttempts(lost error, failed []brig.Attempt) error {
 func withoutRetry(err error) error { return brig.WithRetry(err, brig.RetryNever) }
 
 // noteHealth records whether a call of a provider succeeded.
-func (ps *providers) noteHealth(m *backend, err error) {
-	if m.health.record(err, ps.Now()) {
-		ps.Log.Warn("a provider does not respond; others are tried first", "provider", m.id, "err", err)
+func (ps *providers) noteHealth(m *placement.Backend, err error) {
+	if m.Health.Record(err, ps.Now()) {
+		ps.Log.Warn("a provider does not respond; others are tried first", "provider", m.ID, "err", err)
 	}
 }
 

@@ -69,7 +69,7 @@ func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRela
 		if err := rs.machines.admitSpec(ctx, v, &job.spec); err != nil {
 			return nil, err
 		}
-		placement := placement{tenant: v.actor.Tenant, spec: &job.spec, constraints: p.Placement, isRun: true}
+		placement := placementRequest{tenant: v.actor.Tenant, spec: &job.spec, constraints: p.Placement, isRun: true}
 		candidates, err := rs.providers.route(ctx, placement)
 		if err != nil {
 			return nil, err
@@ -96,7 +96,7 @@ func (rs *runs) run(ctx context.Context, p brig.Program, sio brig.IO, outputRela
 		reservation.SetStop(overTime)
 		var o *brig.Outcome
 		err = rs.providers.dispatch(ctx, v, placement, candidates, func(s candidate) (err error) {
-			if s.backend.runsOnly {
+			if s.backend.RunsOnly {
 				o, err = rs.runAtRunner(ctx, v, s, p, job, sio)
 			} else {
 				o, err = rs.runAt(ctx, v, s, job, sio, outputRelay)
@@ -139,7 +139,7 @@ func (rs *runs) runAt(ctx context.Context, v *call, s candidate, job *job, sio b
 	case ctx.Err() == nil:
 		err = rs.lifecycle.explainLoss(ctx, m.rec, m.in, err)
 	}
-	m.backend.retain() // until its instance is destroyed
+	m.backend.Retain() // until its instance is destroyed
 	rs.lifecycle.unregister(m.rec.ID)
 	if err != nil {
 		rs.machines.rollback(ctx, m)

@@ -16,12 +16,12 @@ const providerCheckTimeout = 3 * time.Second
 // write a sandbox record, since no call could use one.
 func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Program, j *job, sio brig.IO) (*brig.Outcome, error) {
 	if p.Step != nil {
-		return nil, errors.Join(brig.InvalidField("step", "the provider %s takes whole programs, and no steps", s.backend.id).
+		return nil, errors.Join(brig.InvalidField("step", "the provider %s takes whole programs, and no steps", s.backend.ID).
 			WithHint("leave out step, or place the program with another provider"), errNotStarted)
 	}
-	runner, ok := s.backend.provider.(brig.Runner)
+	runner, ok := s.backend.Provider.(brig.Runner)
 	if !ok {
-		return nil, withoutRetry(brig.Errorf(brig.Internal, "the provider %s runs programs only, and cannot", s.backend.id))
+		return nil, withoutRetry(brig.Errorf(brig.Internal, "the provider %s runs programs only, and cannot", s.backend.ID))
 	}
 	reservation, err := v.account.Reserve(j.spec)
 	if err != nil {
@@ -29,11 +29,11 @@ func (rs *runs) runAtRunner(ctx context.Context, v *call, s candidate, p brig.Pr
 	}
 	defer reservation.Release()
 	v.reservations = append(v.reservations, reservation)
-	if err := s.backend.acquire(s.maxUsers); err != nil {
+	if err := s.backend.Acquire(s.maxUsers); err != nil {
 		return nil, errors.Join(err, errNotStarted)
 	}
 	defer rs.releaseBackend(s.backend)
-	rec := &brig.Record{Sandbox: brig.Sandbox{ID: newID(), Tenant: v.actor.Tenant, Spec: j.spec, Provider: s.backend.id, Route: s.route}}
+	rec := &brig.Record{Sandbox: brig.Sandbox{ID: newID(), Tenant: v.actor.Tenant, Spec: j.spec, Provider: s.backend.ID, Route: s.route}}
 	if rec.Spec.Name == "" {
 		rec.Spec.Name = newName(j.requirements().prefix)
 	}
@@ -89,11 +89,11 @@ func resolvedProgram(p brig.Program, j *job) brig.Program {
 // if the provider caused it. If again is true, another provider may then run
 // the program from the beginning.
 func (rs *runs) asProviderError(ctx context.Context, m *machine, err error, again bool) error {
-	if c, ok := m.backend.provider.(brig.Checker); ok && ctx.Err() == nil && (hasEnded(m.in) || brig.Elsewhere(err)) {
+	if c, ok := m.backend.Provider.(brig.Checker); ok && ctx.Err() == nil && (hasEnded(m.in) || brig.Elsewhere(err)) {
 		cctx, cancel := context.WithTimeout(ctx, providerCheckTimeout)
 		defer cancel()
 		if down := c.Check(cctx); down != nil {
-			err = brig.Errorf(brig.Unavailable, "the provider %s was lost while the program ran", m.backend.id).
+			err = brig.Errorf(brig.Unavailable, "the provider %s was lost while the program ran", m.backend.ID).
 				WithHint("run it again").Because(errors.Join(err, down))
 			rs.providers.noteHealth(m.backend, err)
 		}

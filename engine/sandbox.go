@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/engine/quota"
 )
 
@@ -20,7 +21,7 @@ type sandbox struct {
 	// instance is the live instance, and backend its provider. Both are set by
 	// adopt and removed by drop.
 	instance brig.Instance
-	backend  *backend
+	backend  *placement.Backend
 	// detached is closed when this server detaches the instance.
 	detached chan struct{}
 	// reservation is the sandbox's reservation in its tenant's quota.

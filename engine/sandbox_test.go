@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 )
 
 // The table drops a sandbox when the engine has no more state for it, so that
@@ -21,7 +22,7 @@ func TestSandboxTableDropsEndedSandboxes(t *testing.T) {
 	}
 	table.update("one", func(*sandbox) {})
 	size(0)
-	table.update("one", func(s *sandbox) { s.backend, s.contexts, s.ending = &backend{}, &contexts{}, 1 })
+	table.update("one", func(s *sandbox) { s.backend, s.contexts, s.ending = &placement.Backend{}, &contexts{}, 1 })
 	table.update("two", func(s *sandbox) { s.pendingDelete = &brig.Record{} })
 	size(2)
 	if was := table.takeInstance("one"); was.backend == nil || was.contexts == nil {

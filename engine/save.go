@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/engine/quota"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/interpreter"
@@ -41,14 +42,14 @@ type pauses struct {
 func saveOf(id brig.ID) brig.SaveID { return brig.SaveID(id) }
 
 // saverOf returns the provider of a sandbox as a Saver.
-func (ps *providers) saverOf(rec *brig.Record) (brig.Saver, *backend, error) {
+func (ps *providers) saverOf(rec *brig.Record) (brig.Saver, *placement.Backend, error) {
 	backend, err := ps.backendOf(&rec.Sandbox)
 	if err != nil {
 		return nil, nil, err
 	}
-	saver, ok := backend.provider.(brig.Saver)
-	if !ok || !backend.provider.Capabilities().Saves {
-		return nil, nil, cannotSave(backend.id)
+	saver, ok := backend.Provider.(brig.Saver)
+	if !ok || !backend.Provider.Capabilities().Saves {
+		return nil, nil, cannotSave(backend.ID)
 	}
 	return saver, backend, nil
 }
@@ -103,7 +104,7 @@ func (p *pauses) pause(ctx context.Context, rec *brig.Record, o brig.PauseOption
 }
 
 // pauseUnused is like pause, for a sandbox that no call can use meanwhile.
-func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
+func (p *pauses) pauseUnused(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, o brig.PauseOptions, events eventsOf) (*brig.Record, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	rec, err := p.Store.Get(ctx, rec.Tenant, string(rec.ID))
@@ -220,7 +221,7 @@ func (p *pauses) saveDetached(ctx context.Context, saver brig.Saver, rec *brig.R
 
 // handleFailedSave attaches an instance again that was detached for a save. If
 // the instance has ended, it records that the sandbox is paused or has ended.
-func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, in brig.Instance, err error, events eventsOf) (*brig.Record, error) {
+func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, in brig.Instance, err error, events eventsOf) (*brig.Record, error) {
 	if brig.KindOf(err) != brig.FailedPrecondition {
 		// The connection to a shim that died breaks before the provider knows that.
 		p.awaitEnd(ctx, in, lostShimTime)
@@ -342,14 +343,14 @@ type attachment struct {
 
 // continueInstance attaches a detached instance, so that it can be used as
 // before.
-func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend *backend, in brig.Instance, how attachment) error {
+func (p *pauses) continueInstance(ctx context.Context, rec *brig.Record, backend *placement.Backend, in brig.Instance, how attachment) error {
 	if p.sandboxes.get(rec.ID).reservation == nil {
 		if err := p.trackExisting(ctx, rec); err != nil {
 			return err
 		}
 	}
 	if !how.counted {
-		backend.retain()
+		backend.Retain()
 	}
 	p.lifecycle.adopt(rec, backend, in)
 	if err := p.network.openEgress(ctx, rec, in); err != nil {
@@ -463,7 +464,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 	if err := checkLife(rec, p.Now(), limitRange.MaxLife); err != nil {
 		return nil, err
 	}
-	if err := backend.acquire(p.backends.current.Load().terms[backend.id].Max); err != nil {
+	if err := backend.Acquire(p.backends.Current().Terms[backend.ID].Max); err != nil {
 		return nil, err
 	}
 	reservation, err := a.ReserveResumed(rec.Spec, rec.Pause.Bytes)
@@ -512,7 +513,7 @@ func (p *pauses) resume(ctx context.Context, rec *brig.Record, events eventsOf) 
 // restore starts the instance of a paused sandbox, and records that the sandbox
 // runs. If that fails, the sandbox is still paused. It calls release before it waits for
 // programs of the guest.
-func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *backend, rec *brig.Record, maxLife time.Duration, release func(), events eventsOf) (brig.Instance, *brig.Record, error) {
+func (p *pauses) restore(ctx context.Context, saver brig.Saver, backend *placement.Backend, rec *brig.Record, maxLife time.Duration, release func(), events eventsOf) (brig.Instance, *brig.Record, error) {
 	spec := rec.Spec
 	spec.Image, spec.Env, spec.Share = rec.Digest, withCA(spec), rec.Tenant
 	now := p.Now().UTC()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine/placement"
 	"github.com/brig-run/brig/schema"
 )
 
@@ -26,12 +27,12 @@ const (
 
 // reloadSettings reads the settings and applies changes.
 func (ps *providers) reloadSettings(ctx context.Context) error {
-	ps.backends.updateMu.Lock()
-	defer ps.backends.updateMu.Unlock()
+	ps.backends.Lock()
+	defer ps.backends.Unlock()
 	return ps.reloadLocked(ctx, false)
 }
 
-// reloadLocked is reloadSettings for a caller that holds backends.updateMu. If
+// reloadLocked is reloadSettings for a caller that holds backends. If
 // retry is set, it also retries providers that could not be opened before.
 func (ps *providers) reloadLocked(ctx context.Context, retry bool) error {
 	list, err := ps.Store.Settings(ctx)
@@ -42,48 +43,29 @@ func (ps *providers) reloadLocked(ctx context.Context, retry bool) error {
 	for _, s := range list {
 		rows[s.Name] = s
 	}
-	old := ps.backends.current.Load()
-	retry = retry && len(old.broken) > 0
-	if !retry && maps.EqualFunc(rows, old.settings, sameSetting) {
+	old := ps.backends.Current()
+	retry = retry && len(old.Broken) > 0
+	if !retry && maps.EqualFunc(rows, old.Settings, sameSetting) {
 		return nil
 	}
-	next := &snapshot{
-		active:   ps.initialActive(),
-		backends: map[string]*backend{ps.builtinID: old.backends[ps.builtinID]}, broken: map[string]error{},
-		terms: map[string]brig.Terms{}, routing: map[string]brig.Routing{}, settings: rows,
+	next := &placement.Snapshot{
+		Active:   ps.initialActive(),
+		Backends: map[string]*placement.Backend{ps.builtinID: old.Backends[ps.builtinID]}, Broken: map[string]error{},
+		Terms: map[string]brig.Terms{}, Routing: map[string]brig.Routing{}, Settings: rows,
 	}
 	for name, s := range rows {
 		ps.applySetting(ctx, next, old, name, s)
 	}
-	ps.backends.current.Store(next)
-	for id, m := range old.backends {
-		if next.backends[id] == m {
+	ps.backends.Replace(next)
+	for id, m := range old.Backends {
+		if next.Backends[id] == m {
 			continue
 		}
-		if err := m.retire(); err != nil {
+		if err := m.Retire(); err != nil {
 			ps.Log.WarnContext(ctx, "failed to close a provider", "provider", id, "err", err)
 		}
 	}
 	return nil
-}
-
-// rev returns the revision of the named settings: the time of their last change
-// in microseconds, which a JSON number can hold exactly. The revision of
-// settings that do not exist is constant.
-func (l *snapshot) rev(names ...string) int64 {
-	rev := int64(1)
-	for _, name := range names {
-		if s, ok := l.settings[name]; ok {
-			rev = max(rev, s.Updated.UnixMicro())
-		}
-	}
-	return rev
-}
-
-// changeTime returns the time of a change that is made now. It is always at
-// least a microsecond later than the previous change.
-func (l *snapshot) changeTime(now time.Time, names ...string) time.Time {
-	return time.UnixMicro(nextRev(now, l.rev(names...))).UTC()
 }
 
 func sameSetting(a, b brig.Setting) bool {
@@ -91,39 +73,39 @@ func sameSetting(a, b brig.Setting) bool {
 }
 
 // applySetting applies one setting to next.
-func (ps *providers) applySetting(ctx context.Context, next, old *snapshot, name string, s brig.Setting) {
+func (ps *providers) applySetting(ctx context.Context, next, old *placement.Snapshot, name string, s brig.Setting) {
 	bad := func(err error) {
 		if err != nil {
 			ps.Log.ErrorContext(ctx, "failed to read a setting; it has no effect", "setting", name, "err", err)
 		}
 	}
 	if name == brig.SettingProvider {
-		next.active = string(s.Value)
+		next.Active = string(s.Value)
 		return
 	}
 	if id, ok := strings.CutPrefix(name, brig.SettingConfig("")); ok {
-		if was, same := old.settings[name]; same && sameSetting(was, s) && old.backends[id] != nil {
-			next.backends[id] = old.backends[id]
+		if was, same := old.Settings[name]; same && sameSetting(was, s) && old.Backends[id] != nil {
+			next.Backends[id] = old.Backends[id]
 			return
 		}
 		m, err := ps.openStored(ctx, id, s.Value)
 		if err != nil {
 			ps.Log.ErrorContext(ctx, "failed to open a provider", "provider", id, "err", err)
-			next.broken[id] = err
+			next.Broken[id] = err
 			return
 		}
-		next.backends[id] = m
+		next.Backends[id] = m
 		return
 	}
 	if id, ok := strings.CutPrefix(name, brig.SettingTerms("")); ok {
 		var t brig.Terms
 		bad(json.Unmarshal(s.Value, &t))
-		next.terms[id] = t
+		next.Terms[id] = t
 	}
 	if tenant, ok := strings.CutPrefix(name, brig.SettingRouting("")); ok {
 		var r brig.Routing
 		bad(json.Unmarshal(s.Value, &r))
-		next.routing[tenant] = r
+		next.Routing[tenant] = r
 	}
 }
 
@@ -143,7 +125,7 @@ func (ps *providers) driverOf(id string) (*brig.Driver, error) {
 }
 
 // openStored opens a provider with its stored configuration.
-func (ps *providers) openStored(ctx context.Context, id string, kept []byte) (*backend, error) {
+func (ps *providers) openStored(ctx context.Context, id string, kept []byte) (*placement.Backend, error) {
 	d, err := ps.driverOf(id)
 	if err != nil {
 		return nil, err
@@ -156,7 +138,7 @@ func (ps *providers) openStored(ctx context.Context, id string, kept []byte) (*b
 }
 
 // openProvider opens a provider.
-func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver, raw []byte) (*backend, error) {
+func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver, raw []byte) (*placement.Backend, error) {
 	config := d.Config()
 	if wrong := schema.Decode(raw, config); len(wrong) > 0 {
 		return nil, configError(wrong)
@@ -177,7 +159,7 @@ func (ps *providers) openProvider(ctx context.Context, id string, d *brig.Driver
 	if err != nil {
 		return nil, err
 	}
-	return newBackend(id, p), nil
+	return placement.NewBackend(id, p), nil
 }
 
 // configError returns the error for a configuration with invalid fields.
@@ -275,9 +257,9 @@ func (ps *providers) watchSettings() {
 	n := 0
 	ps.runEvery(reloadEvery, func() {
 		n++
-		ps.backends.updateMu.Lock()
+		ps.backends.Lock()
 		err := ps.reloadLocked(ps.ctx, n%reopenAfter == 0)
-		ps.backends.updateMu.Unlock()
+		ps.backends.Unlock()
 		if err != nil && ps.ctx.Err() == nil {
 			ps.Log.Error("failed to read the settings", "err", err)
 		}
@@ -298,28 +280,28 @@ const (
 // pingProviders checks each provider that may be unreachable.
 func (ps *providers) pingProviders() {
 	ps.runEvery(pingFailedInterval/2, func() {
-		now := ps.backends.current.Load()
-		for _, m := range now.backends {
-			c, ok := m.provider.(brig.Checker)
+		now := ps.backends.Current()
+		for _, m := range now.Backends {
+			c, ok := m.Provider.(brig.Checker)
 			if !ok {
 				continue
 			}
 			every := pingInterval
-			if broke, _ := m.health.lastFailure(); broke {
+			if broke, _ := m.Health.LastFailure(); broke {
 				every = pingFailedInterval
 			}
-			if m.health.checkDue(ps.Now(), every) {
+			if m.Health.CheckDue(ps.Now(), every) {
 				ps.background.Go(func() { ps.ping(ps.ctx, m, c) })
 			}
 		}
-		for id, why := range now.broken {
+		for id, why := range now.Broken {
 			ps.Observer.Answered(id, why)
 		}
 	})
 }
 
 // ping checks whether a provider responds, and records and reports the result.
-func (ps *providers) ping(ctx context.Context, m *backend, c brig.Checker) {
+func (ps *providers) ping(ctx context.Context, m *placement.Backend, c brig.Checker) {
 	ctx, cancel := context.WithTimeout(ctx, providerCheckTimeout)
 	defer cancel()
 	err := c.Check(ctx)
@@ -327,14 +309,14 @@ func (ps *providers) ping(ctx context.Context, m *backend, c brig.Checker) {
 		return
 	}
 	if !ps.isBuiltin(m) || ps.HealthCheckInterval <= 0 {
-		ps.Observer.Answered(m.id, err)
+		ps.Observer.Answered(m.ID, err)
 	}
 	if err != nil && !brig.Elsewhere(err) {
 		err = brig.Errorf(brig.Unavailable, "%s", brig.AsError(err).Message).WithHint("%s", brig.AsError(err).Hint).Because(err)
 	}
-	broke, _ := m.health.lastFailure()
+	broke, _ := m.Health.LastFailure()
 	ps.noteHealth(m, err)
 	if broke && err == nil {
-		ps.Log.Info("a provider is available again", "provider", m.id)
+		ps.Log.Info("a provider is available again", "provider", m.ID)
 	}
 }

@@ -57,8 +57,8 @@ func (ps *providers) checkProviders(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, startupCheckTimeout)
 	defer cancel()
 	var work sync.WaitGroup
-	for _, m := range ps.backends.current.Load().backends {
-		if c, ok := m.provider.(brig.Checker); ok && !ps.isBuiltin(m) {
+	for _, m := range ps.backends.Current().Backends {
+		if c, ok := m.Provider.(brig.Checker); ok && !ps.isBuiltin(m) {
 			work.Go(func() { ps.ping(ctx, m, c) })
 		}
 	}
@@ -76,8 +76,8 @@ func (ps *providers) checkReachable(s *brig.Sandbox) error {
 	if err != nil {
 		return err
 	}
-	if broke, why := backend.health.lastFailure(); broke {
-		return brig.Errorf(brig.Unavailable, "the provider %s of this sandbox does not answer: %s", backend.id, brig.AsError(why).Message).
+	if broke, why := backend.Health.LastFailure(); broke {
+		return brig.Errorf(brig.Unavailable, "the provider %s of this sandbox does not answer: %s", backend.ID, brig.AsError(why).Message).
 			WithHint("try again in a moment; the sandbox is found again when its provider answers").Because(why)
 	}
 	return nil

@@ -305,7 +305,7 @@ func (ts *tools) makeToolSandbox(ctx context.Context, v *call, spec brig.Spec, l
 	}
 	// The operator sets these, regardless of the request.
 	spec.Egress, spec.Labels = out, labels
-	placement := placement{tenant: v.actor.Tenant, spec: &spec}
+	placement := placementRequest{tenant: v.actor.Tenant, spec: &spec}
 	candidates, err := ts.providers.route(ctx, placement)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package engine
+package placement
 
 import (
 	"sync"
@@ -7,9 +7,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// breaker is a circuit breaker: it records whether a provider responded
+// Breaker is a circuit breaker: it records whether a provider responded
 // recently, so that requests do not wait for a provider that does not respond.
-type breaker struct {
+type Breaker struct {
 	mu       sync.Mutex // guards the fields below
 	failures int        // consecutive failures
 	lastErr  error      // the error of the last failure
@@ -26,9 +26,9 @@ const (
 	breakMax   = 30 * time.Second
 )
 
-// record records the outcome of a call. It reports whether this outcome has
+// Record records the outcome of a call. It reports whether this outcome has
 // opened the breaker.
-func (b *breaker) record(err error, now time.Time) bool {
+func (b *Breaker) Record(err error, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil || !brig.Elsewhere(err) {
@@ -53,24 +53,24 @@ func (b *breaker) record(err error, now time.Time) bool {
 	return was.IsZero()
 }
 
-// isOpen reports whether the breaker is open. While it is, the provider must
+// IsOpen reports whether the breaker is open. While it is, the provider must
 // not be tried.
-func (b *breaker) isOpen(now time.Time) bool {
+func (b *Breaker) IsOpen(now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return now.Before(b.retryAt)
 }
 
-// lastFailure reports whether the last calls failed, and returns the last error.
-func (b *breaker) lastFailure() (bool, error) {
+// LastFailure reports whether the last calls failed, and returns the last error.
+func (b *Breaker) LastFailure() (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.retryAt.IsZero(), b.lastErr
 }
 
-// checkDue reports whether the next health check is due. If it is, the caller
-// makes the check, and checkDue records its time.
-func (b *breaker) checkDue(now time.Time, every time.Duration) bool {
+// CheckDue reports whether the next health check is due. If it is, the caller
+// makes the check, and CheckDue records its time.
+func (b *Breaker) CheckDue(now time.Time, every time.Duration) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now.Sub(b.checked) < every {
