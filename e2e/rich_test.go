@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"image/png"
 	"strings"
 	"sync"
@@ -47,6 +48,7 @@ func TestRichCode(t *testing.T) {
 			n.contexts()
 			n.restart()
 			n.streams()
+			n.order()
 			if image == "data" {
 				n.kernel()
 			}
@@ -278,6 +280,51 @@ func (n notebook) streams() {
 	if spread := at[len(at)-1].Sub(at[0]); spread < 600*time.Millisecond {
 		n.t.Errorf("everything came within %v", spread)
 	}
+}
+
+// order verifies that displays and output that follow each other without a pause keep
+// their order: in a new sandbox, in a pausable one, and after a pause, when the agent
+// carries the output of the interpreter.
+func (n notebook) order() {
+	n.t.Helper()
+	const times = 20
+	pausable := n
+	pausable.sandbox += "-pausable"
+	if _, err := n.e.Create(n.ctx, brig.Spec{Name: pausable.sandbox, TTL: 10 * time.Minute, Pausable: true}); err != nil {
+		n.t.Fatal(err)
+	}
+	check := func(n notebook, when string) {
+		for source, l := range map[string]brig.Language{
+			"for i in range(20): print('p', i); display(i)":                     brig.Python,
+			"for (let i = 0; i < 20; i++) { console.log('p', i); display(i); }": brig.JavaScript,
+		} {
+			for range times {
+				var seen strings.Builder
+				_, err := n.e.RunCode(n.ctx, n.sandbox, brig.Code{Timeout: time.Minute, Language: l, Source: source}, func(e brig.CodeEvent) error {
+					if seen.Write(e.Stdout); e.Output != nil {
+						fmt.Fprintf(&seen, "<%s>\n", n.text(*e.Output, "text/plain"))
+					}
+					return nil
+				})
+				if err != nil {
+					n.t.Fatal(err)
+				}
+				var want strings.Builder
+				for i := range 20 {
+					fmt.Fprintf(&want, "p %d\n<%d>\n", i, i)
+				}
+				if seen.String() != want.String() {
+					n.t.Fatalf("%s: the order of %s was\n%s", when, l, &seen)
+				}
+			}
+		}
+	}
+	check(n, "new")
+	check(pausable, "pausable")
+	if _, err := n.e.Pause(n.ctx, pausable.sandbox, brig.PauseOptions{}); err != nil {
+		n.t.Fatal(err)
+	}
+	check(pausable, "after a pause")
 }
 
 // kernel verifies that an image with Jupyter kernels offers their languages.

@@ -24,7 +24,8 @@ const pipeCapacity = 64 << 10
 // stream reads a process's output and messages in the order in which they were
 // written, as far as the order is known. Data that is in the pipes when a
 // message arrives was either written before the message or comes from other
-// processes that are still running. A process may send a line with a position,
+// processes that are still running: a driver waits after a message until the host has
+// received it. Drivers of earlier versions do not wait, and send a line with a position,
 // "=12,0", before a message. The position is the number of unread bytes in each
 // output when the message was sent. The stream returns that much output, then
 // the message, then later output.

@@ -30,8 +30,8 @@ type driver struct {
 	stdin       io.WriteCloser
 	socket      *os.File
 	messages    *bufio.Reader
-	nonce       string   // of the last order
-	places      []string // position lines of displays
+	nonce       string // of the last order
+	owed        int    // the display that the next read acknowledges
 	out, errout *pipe
 }
 
@@ -93,7 +93,13 @@ func (d *driver) send(o interpreter.Order) {
 	if o.Nonce == "" {
 		o.Nonce = rand.Text()
 	}
-	d.nonce = o.Nonce
+	d.nonce, o.Acks = o.Nonce, o.Op == "cell"
+	d.write(o)
+}
+
+// write writes an order as it is.
+func (d *driver) write(o interpreter.Order) {
+	d.t.Helper()
 	line, err := json.Marshal(o)
 	if err != nil {
 		d.t.Fatal(err)
@@ -113,8 +119,12 @@ func (d *driver) next() interpreter.Message {
 	return m
 }
 
-// read returns the driver's next message, or io.EOF when the driver has exited.
+// read returns the driver's next message, or io.EOF when the driver has exited. A display
+// is acknowledged by the following call.
 func (d *driver) read() (m interpreter.Message, err error) {
+	if d.owed > 0 {
+		d.write(interpreter.Order{Op: "ack", Ack: d.owed})
+	}
 	if err := d.socket.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return m, err
 	}
@@ -126,12 +136,9 @@ func (d *driver) read() (m interpreter.Message, err error) {
 		if err != nil {
 			return m, err
 		}
-		if line[0] == '=' {
-			d.places = append(d.places, string(line)) // the position of the next message
-			continue
-		}
 		m = interpreter.Message{}
 		err = json.Unmarshal(line, &m)
+		d.owed = m.Ack
 		if m.Nonce != d.nonce {
 			d.t.Errorf("%s does not have the nonce %q", line, d.nonce)
 		}

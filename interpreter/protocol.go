@@ -7,9 +7,14 @@ import (
 
 // Order is an order to a driver.
 type Order struct {
-	Op string `json:"op"` // "warm", "ping", "chdir", "park", "renew", "cell", "step", "program"
+	Op string `json:"op"` // "warm", "ping", "ack", "chdir", "park", "renew", "cell", "step", "program"
 	// Nonce is in every message that answers the order. It is fresh for each order.
 	Nonce string `json:"nonce,omitempty"`
+	// Acks means that the host acknowledges messages with a number, and Ack is the number
+	// of the message that it has received. The driver waits for that, so that the output
+	// before the message is not confused with later output.
+	Acks bool `json:"acks,omitempty"`
+	Ack  int  `json:"ack,omitempty"`
 	// Code is the source of a cell, a step or a program.
 	Code string `json:"code,omitempty"`
 	// Env is set during a cell, and the previous values are restored after it.
@@ -43,6 +48,9 @@ type Message struct {
 	Type string `json:"type"` // "ready", "pong", "taken", "started", "display", "result", "error", "installed", "violation", "end"
 	// Nonce is that of the order. Ready has none.
 	Nonce string `json:"nonce,omitempty"`
+
+	// Of display: its number, if the driver waits for an acknowledgement.
+	Ack int `json:"ack,omitempty"`
 
 	// Of ready: the interpreter's version and its flavor ("cpython", "ipython",
 	// "node", "bash", "jupyter"), and whether the messages have nonces. Drivers of

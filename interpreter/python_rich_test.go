@@ -2,7 +2,7 @@ package interpreter_test
 
 import (
 	"encoding/json"
-	"regexp"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -162,14 +162,53 @@ func TestPythonSavedImages(t *testing.T) {
 	}
 }
 
-// A display carries the amount of unread output before it, and no other message
-// does.
-func TestPythonDisplayPositions(t *testing.T) {
+// A cell continues after a display only when the host has received the display, so that
+// output before it and output after it are not confused. Interrupts, late
+// acknowledgements and orders that arrive in between do no harm.
+func TestDisplayWaits(t *testing.T) {
+	const python, node = "for i in range(4): print('p', i); display(i)", "for (let i = 0; i < 4; i++) { console.log('p', i); display(i); }"
+	waits := func(t *testing.T, d *driver, code string) {
+		d.send(interpreter.Order{Op: "cell", Code: code})
+		for i := -1; i < 4; i++ {
+			m := d.next()
+			if i < 0 {
+				continue
+			}
+			if out, want := d.out.take(), fmt.Sprintf("p %d\n", i); m.Type != "display" || out != want {
+				t.Errorf("%+v after %q, want a display after %q", m, out, want)
+			}
+		}
+		d.finish()
+		d.write(interpreter.Order{Op: "ack", Ack: 1}) // late
+		d.send(interpreter.Order{Op: "cell", Code: code})
+		d.next()
+		d.next()
+		d.owed = 0 // not acknowledged
+		d.write(interpreter.Order{Op: "ping", Nonce: "other"})
+		for d.next().Type != "end" {
+			d.owed = 0
+			d.write(interpreter.Order{Op: "ack", Ack: 1})
+		}
+		d.nonce = "other"
+		if m := d.next(); m.Type != "pong" {
+			t.Errorf("%+v, want the answer to the ping", m)
+		}
+	}
 	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
 		d := start(t)
-		d.cell("print('one')\ndisplay('two')\nprint('three', end='')\n5")
-		if len(d.places) != 1 || !regexp.MustCompile(`^=\d+,0\n$`).MatchString(d.places[0]) {
-			t.Errorf("one display stands at %q", d.places)
+		waits(t, d, python)
+		d.send(interpreter.Order{Op: "cell", Code: "display(1)"})
+		d.next()
+		d.next()
+		d.owed = 0
+		d.interrupt()
+		if said, _, _ := d.finish(); len(find(said, "error")) != 1 {
+			t.Errorf("a display that waits was interrupted: %+v", said)
+		}
+		d.write(interpreter.Order{Op: "ack", Ack: 1})
+		if _, out, _ := d.cell("print(1)"); out != "1\n" {
+			t.Errorf("the next cell printed %q", out)
 		}
 	})
+	t.Run("node", func(t *testing.T) { waits(t, startNode(t), node) })
 }

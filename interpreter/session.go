@@ -79,7 +79,7 @@ func Open(ctx context.Context, p brig.Process) (*Session, error) {
 // driver's channel. After an error the session cannot be used. The end of ctx does not
 // end the order.
 func (s *Session) Do(ctx context.Context, o Order, sink Sink) (*Message, error) {
-	o.Nonce = rand.Text()
+	o.Nonce, o.Acks = rand.Text(), o.Op == "cell" || o.Op == "step"
 	s.order = o.Nonce
 	if err := s.send(o); err != nil {
 		return nil, errors.Join(ErrGone, err)
@@ -93,6 +93,9 @@ func (s *Session) Do(ctx context.Context, o Order, sink Sink) (*Message, error) 
 		m, err := s.next(sink)
 		if err == nil {
 			err = s.check(m, w)
+		}
+		if err == nil && m.Ack > 0 {
+			_ = s.send(Order{Op: "ack", Ack: m.Ack}) // if the interpreter has ended, its output follows
 		}
 		switch {
 		case w.state.Load() == orderLost:

@@ -38,6 +38,39 @@ const maxJSON = 8 << 20;
 // reject lines that a program writes to the channel.
 let nonce = '';
 
+// Displays are numbered, and the host acknowledges each if the order says so.
+let acks = false;
+let shown = 0;
+let acked = 0;
+const ackPause = 0.1; // milliseconds between two looks for an acknowledgement
+const ackTries = 50000;
+let early = false; // whether an order was received while a display waited
+let orderLater; // keeps these orders
+
+// sendDisplay sends a display, and waits until the host has received it. Otherwise the
+// host could not distinguish the output before it from the output after it. It waits for
+// a limited time, and not longer than until the host sends something else.
+function sendDisplay(data) {
+  if (!acks || early) return send({ type: 'display', data });
+  send({ type: 'display', ack: ++shown, data });
+  const chunk = Buffer.allocUnsafe(1 << 12);
+  for (let tries = 0; acked < shown && tries < ackTries; ) {
+    let n;
+    try {
+      n = readSync(channel, chunk);
+    } catch (err) {
+      if (err.code !== 'EAGAIN') return; // the event loop handles it
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ackPause);
+      tries++;
+      continue;
+    }
+    const orders = parseOrders(chunk.subarray(0, n));
+    early = orders.length > 0;
+    if (early) orderLater(orders);
+    if (n === 0 || early) return;
+  }
+}
+
 function send({ type, ...rest }) {
   sendLine(stringify({ type, nonce, ...rest }));
 }
@@ -58,19 +91,23 @@ function sendLine(line) {
 
 let pending = []; // parts of an incomplete order
 
-// parseOrders returns the orders that a chunk completes.
+// parseOrders returns the orders that a chunk completes, without acknowledgements.
 function parseOrders(chunk) {
   const orders = [];
   for (let end; (end = chunk.indexOf(10)) >= 0; chunk = chunk.subarray(end + 1)) {
-    orders.push(parse(Buffer.concat([...pending, chunk.subarray(0, end)]).toString()));
+    const order = parse(Buffer.concat([...pending, chunk.subarray(0, end)]).toString());
+    if (order.op === 'ack') acked = Math.max(acked, order.ack);
+    else orders.push(order);
     pending = [];
   }
-  if (chunk.length > 0) pending.push(chunk);
+  if (chunk.length > 0) pending.push(Buffer.from(chunk)); // the caller may use the chunk again
   return orders;
 }
 
 function begin(order) {
   nonce = order.nonce || '';
+  acks = order.acks === true;
+  early = false;
   return order;
 }
 
@@ -418,6 +455,7 @@ function cells(orders) {
   prepareGlobals();
 
   const { Socket } = require('net');
+  orderLater = (more) => orders.push(...more);
   let socket;
   let busy = false;
   const advance = () => {
@@ -827,7 +865,7 @@ function bundleNow(value) {
 function show(promise, now) {
   const cell = running;
   const out = (data) => {
-    if (running === cell && cell) send({ type: 'display', data });
+    if (running === cell && cell) sendDisplay(data);
   };
   if (now) return out(now);
   const shown = promise.then(out);
@@ -851,7 +889,7 @@ for (const [name, type] of Object.entries(mimeTypes)) {
 }
 classic.mime = (forms) => {
   if (!running) return;
-  if (running.result) send({ type: 'display', data: running.result });
+  if (running.result) sendDisplay(running.result);
   running.result = encoded(forms);
 };
 classic.async = () => {

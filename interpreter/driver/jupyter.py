@@ -1,7 +1,6 @@
 # The driver for languages that have a Jupyter kernel. It reads orders from
 # descriptor 3, as python.py does, and executes them with the kernel named by
 # its argument. With --list it prints the installed kernels.
-import fcntl
 import json
 import os
 import queue
@@ -9,7 +8,6 @@ import re
 import signal
 import sys
 import tempfile
-import termios
 
 CHANNEL = 3
 ANSI_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -67,30 +65,46 @@ class Host:
     """The channel to the host. Messages repeat the nonce of their order."""
 
     nonce = ""
+    acks = False  # whether the host acknowledges displays
+    shown = 0
 
     def __init__(self):
         os.set_inheritable(CHANNEL, False)
         self.lines = os.fdopen(os.dup(CHANNEL), "rb")
+        self.received = []  # orders that were received while a display waited
 
     def orders(self):
-        for line in self.lines:
-            order = json.loads(line)
-            self.nonce = order.get("nonce", "")
-            yield order
+        while True:
+            order = self.received.pop(0) if self.received else self.next_order()
+            if order is None:
+                return
+            if order.get("op") != "ack":
+                self.nonce, self.acks = order.get("nonce", ""), "acks" in order
+                yield order
+
+    def next_order(self):
+        line = self.lines.readline()
+        return json.loads(line) if line else None
 
     def send(self, kind, **message):
-        place = output_position() if kind == "display" else ""
         head = {"type": kind, "nonce": self.nonce}
-        data = memoryview((place + json.dumps(dict(head, **message), allow_nan=False) + "\n").encode())
+        data = memoryview((json.dumps(dict(head, **message), allow_nan=False) + "\n").encode())
         while data:
             data = data[os.write(CHANNEL, data):]
 
-
-def output_position():
-    """Return the line that states the position of a message, as the number of
-    unread bytes of each output."""
-    unread = [fcntl.ioctl(fd, termios.FIONREAD, bytes(4)) for fd in (1, 2)]
-    return "=%d,%d\n" % tuple(int.from_bytes(n, sys.byteorder) for n in unread)
+    def show(self, **message):
+        """Send a display, and wait until the host has received it. Otherwise the host
+        could not distinguish the output before it from the output after it."""
+        if not self.acks:
+            return self.send("display", **message)
+        self.shown += 1
+        self.send("display", ack=self.shown, **message)
+        while not self.received:
+            order = self.next_order()
+            if order is None or order.get("op") == "ack" and order["ack"] >= self.shown:
+                return
+            if order.get("op") != "ack":
+                self.received.append(order)
 
 
 class Kernel:
@@ -174,7 +188,7 @@ def cell(order, kernel, host, count):
             if kind == "stream":
                 write(content["name"], content["text"])
             elif kind in ("display_data", "update_display_data"):
-                host.send("display", data=mime_bundle(content))
+                host.show(data=mime_bundle(content))
             elif kind == "execute_result":
                 result = mime_bundle(content)
             elif kind == "error":

@@ -9,6 +9,7 @@ import os
 import sys
 
 CHANNEL = 3
+ACK_TIMEOUT = 5  # seconds that a display waits for the host
 HERE = os.path.dirname(os.path.abspath(__file__))
 ARTIFACTS = "/workspace/artifacts"
 
@@ -113,6 +114,9 @@ class Channel:
     that a program writes to the socket."""
 
     nonce = ""  # of the current order; None after its last message
+    acks = False  # whether the host acknowledges displays
+    sent = acked = 0  # numbers of displays
+    select = None
 
     def __init__(self, fd):
         import _thread
@@ -120,8 +124,10 @@ class Channel:
         os.set_inheritable(fd, False)
         self.fd = self.out = fd
         self.unread = b""
+        self.orders = []  # lines that were received while a display waited
         self.buffered = b""
         self.lock = _thread.allocate_lock()
+        self.showing = _thread.RLock()  # held while a display waits
         self.main = _thread.get_ident()
         self.ident = _thread.get_ident
         os.register_at_fork(after_in_child=self.close_after_fork)
@@ -166,19 +172,59 @@ class Channel:
         at = len(kind) + len('{"type":""')
         return ('%s,"nonce":%s%s\n' % (text[:at], encode(self.nonce), text[at:])).encode("ascii")
 
+    def show(self, message):
+        """Send a display, and wait until the host has received it. Otherwise the host
+        could not distinguish the output before it from the output after it."""
+        if not self.acks or self.nonce is None:
+            return self.send(message)
+        with self.showing:
+            self.sent = number = self.sent + 1
+            if self.send(dict(message, ack=number)):
+                self.await_ack(number)
+
+    def await_ack(self, number):
+        """Wait for the acknowledgement of a display, but for a limited time, and not
+        longer than until the host sends something else."""
+        if self.select is None:
+            from select import select
+
+            self.select = select
+        while self.acked < number and not self.orders and self.fd >= 0:
+            if not self.select([self.fd], [], [], ACK_TIMEOUT)[0]:
+                return
+            deferred = self.defer_sigint()
+            part = os.read(self.fd, 1 << 16)
+            *lines, self.unread = (self.unread + part).split(b"\n")
+            for line in lines:
+                self.add_order(line)
+            if deferred:
+                deferred.end()
+            if not part:
+                return
+
+    def add_order(self, line):
+        """Keep the line of an order for receive, or note an acknowledgement."""
+        if line.startswith(b'{"op":"ack"'):
+            self.acked = max(self.acked, (Json.loads or decode)(line.decode("utf-8"))["ack"])
+        else:
+            self.orders.append(line)
+
+    def defer_sigint(self):
+        return DeferSigint() if not sigint_ignored and self.ident() == self.main else None
+
     def send(self, message, lost=1):
-        """Send a message to the host. If the host has disconnected, exit with the
-        code lost. Drop a message that a thread sends after the end of its cell."""
+        """Send a message to the host, and return whether it was sent. If the host has
+        disconnected, exit with the code lost. Drop a message that a thread sends after
+        the end of its cell."""
         if self.fd < 0:
-            return
+            return False
         kind, text = message["type"], encode(message)
-        deferred = DeferSigint() if not sigint_ignored and self.ident() == self.main else None
-        place = output_position() if kind == "display" else ""
+        deferred = self.defer_sigint()
         try:
             with self.lock:
                 held, self.buffered = self.buffered, b""
                 body = self.add_nonce(text, kind) if self.nonce is not None else b""
-                data = memoryview(held + place.encode("ascii") + body) if body else b""
+                data = memoryview(held + body) if body else b""
                 while data:
                     data = data[os.write(self.out, data):]
                 if kind in ("end", "pong"):
@@ -187,35 +233,27 @@ class Channel:
             os._exit(lost)
         if deferred:
             deferred.end()
+        return bool(body)
 
     def receive(self):
         """Return the next order, or None at the end of the channel."""
-        parts = [self.unread]
-        while b"\n" not in parts[-1]:
-            part = os.read(self.fd, 1 << 16)
-            if not part:
-                return None
-            parts.append(part)
-        line, _, self.unread = b"".join(parts).partition(b"\n")
-        text = line.decode("utf-8")
+        with self.showing:
+            pass  # a thread may still wait for the host
+        while not self.orders:
+            parts = [self.unread]
+            while b"\n" not in parts[-1]:
+                part = os.read(self.fd, 1 << 16)
+                if not part:
+                    return None
+                parts.append(part)
+            line, _, self.unread = b"".join(parts).partition(b"\n")
+            self.add_order(line)
+        text = self.orders.pop(0).decode("utf-8")
         if '"arguments"' in text or '"state"' in text:
             Json.load()
         order = (Json.loads or decode)(text)
-        self.nonce = order.get("nonce", "")
+        self.nonce, self.acks = order.get("nonce", ""), "acks" in order
         return order
-
-
-def output_position():
-    """Return the line that states the position of a message in the outputs:
-    the number of bytes of each output that are unread. Later output follows
-    the message."""
-    try:
-        import fcntl
-
-        unread = [fcntl.ioctl(fd, 0x541B, bytes(4)) for fd in (1, 2)]  # FIONREAD
-        return "=%d,%d\n" % tuple([int.from_bytes(n, sys.byteorder) for n in unread])
-    except Exception:
-        return ""  # the program has closed an output, or Python has no fcntl
 
 
 # -- Interrupts ---------------------------------------------------------------

@@ -335,7 +335,7 @@ class Shell:
             return  # a thread displays a value while no cell runs
         flush()
         # The end of the cell follows a result. Both are sent together.
-        send = self.channel.buffer if kind == "result" else self.channel.send
+        send = self.channel.buffer if kind == "result" else self.channel.show
         send({"type": kind, "data": self.rich.encode_bundle(forms)})
 
     def describe(self, error):
