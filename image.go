@@ -125,9 +125,20 @@ type ImageTagger interface {
 	Tag(ctx context.Context, ref, name string) (*Image, error)
 }
 
-// ImageEvictor is an ImageStore that evicts images to free disk space.
+// ImageEvictor is an ImageStore that evicts images to free disk space. It evicts only
+// images that it can pull again.
 type ImageEvictor interface {
-	// EvictThrough sets the function that controls evictions. f calls remove if
-	// no sandbox uses the image, and otherwise returns FailedPrecondition.
-	EvictThrough(f func(ctx context.Context, digest string, remove func() error) error)
+	// EvictFor permits evictions of images that users does not need.
+	EvictFor(users ImageUsers)
+	// Wait waits until the files of removed images are deleted.
+	Wait()
+}
+
+// ImageUsers are those who use the images of a store.
+type ImageUsers interface {
+	// UsedImages returns the digests of the images that must not be evicted.
+	UsedImages(ctx context.Context) (map[string]bool, error)
+	// RemoveUnused calls remove if no sandbox uses the image, and otherwise returns
+	// FailedPrecondition.
+	RemoveUnused(ctx context.Context, digest string, remove func() error) error
 }

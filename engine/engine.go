@@ -287,6 +287,7 @@ func (e *Engine) Close() {
 	e.pool.empty()
 	ctx, cancel := detachedContext(e.ctx)
 	defer cancel()
+	e.awaitImageRemovals(ctx)
 	e.writeRejections(ctx)
 	if err := e.flushUsage(ctx); err != nil {
 		e.Log.Error("failed to write the usage", "err", err)

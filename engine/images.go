@@ -93,10 +93,60 @@ var errNoPuller = errors.New("images are not pulled here")
 // it.
 func (i *images) guardImages() {
 	if k, ok := i.Options.Images.(brig.ImageEvictor); ok {
-		k.EvictThrough(func(ctx context.Context, digest string, remove func() error) error {
-			return i.removeUnused(ctx, digest, digest, remove)
-		})
+		k.EvictFor(imageUsers{i})
 	}
+}
+
+// awaitImageRemovals waits until the files of removed images are deleted, or until ctx
+// ends. Otherwise the next process deletes the rest.
+func (i *images) awaitImageRemovals(ctx context.Context) {
+	k, ok := i.Options.Images.(brig.ImageEvictor)
+	if !ok {
+		return
+	}
+	deleted := make(chan struct{})
+	go func() {
+		k.Wait()
+		close(deleted)
+	}()
+	select {
+	case <-deleted:
+	case <-ctx.Done():
+	}
+}
+
+// imageUsers implements brig.ImageUsers.
+type imageUsers struct{ *images }
+
+// UsedImages implements brig.ImageUsers. The images of templates and of the pool's
+// configuration may be pulled by nobody, so they are in use, too.
+func (u imageUsers) UsedImages(ctx context.Context) (map[string]bool, error) {
+	used := map[string]bool{}
+	err := u.Store.All(ctx, func(r *brig.Record) error {
+		used[r.Digest] = used[r.Digest] || r.State.Lasts()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var refs []string
+	for _, t := range u.templates {
+		refs = append(refs, t.Image)
+	}
+	for _, w := range u.Options.Pool.Warm {
+		refs = append(refs, w.Image)
+	}
+	for _, ref := range refs {
+		if img, err := u.Options.Images.Resolve(ctx, ref); err == nil {
+			used[img.Digest] = true
+		}
+	}
+	return used, nil
+}
+
+// RemoveUnused implements brig.ImageUsers.
+func (u imageUsers) RemoveUnused(ctx context.Context, digest string, remove func() error) error {
+	return u.removeUnused(ctx, digest, digest, remove)
 }
 
 // RemoveImage implements brig.Service.

@@ -17,7 +17,7 @@ type pullingStore struct {
 	here         map[string]*brig.Image
 	remoteImages map[string]*brig.Image
 	pulls        int
-	evict        func(ctx context.Context, digest string, remove func() error) error
+	users        brig.ImageUsers
 }
 
 func (s *pullingStore) Resolve(ctx context.Context, ref string) (*brig.Image, error) {
@@ -51,7 +51,9 @@ func (s *pullingStore) PullMissing(_ context.Context, ref string) (*brig.Image, 
 	return i, nil
 }
 
-func (s *pullingStore) EvictThrough(f func(context.Context, string, func() error) error) { s.evict = f }
+func (s *pullingStore) EvictFor(users brig.ImageUsers) { s.users = users }
+
+func (s *pullingStore) Wait() {}
 
 func newPullingStore() *pullingStore {
 	return &pullingStore{here: map[string]*brig.Image{}, remoteImages: map[string]*brig.Image{
@@ -119,16 +121,22 @@ func TestImagesInUseAreNotEvicted(t *testing.T) {
 	}
 	removed := 0
 	evict := func() error {
-		return s.evict(ctx, "sha256:py", func() error { removed++; return nil })
+		return s.users.RemoveUnused(ctx, "sha256:py", func() error { removed++; return nil })
 	}
 	if err := evict(); brig.KindOf(err) != brig.FailedPrecondition || removed != 0 {
 		t.Errorf("%v, %d removed", err, removed)
+	}
+	if used, err := s.users.UsedImages(ctx); err != nil || !used["sha256:py"] {
+		t.Errorf("%v, %v", used, err)
 	}
 	if err := h.Remove(ctx, box.Spec.Name); err != nil {
 		t.Fatal(err)
 	}
 	if err := evict(); err != nil || removed != 1 {
 		t.Errorf("%v, %d removed", err, removed)
+	}
+	if used, err := s.users.UsedImages(ctx); err != nil || used["sha256:py"] {
+		t.Errorf("%v, %v", used, err)
 	}
 }
 

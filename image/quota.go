@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,18 +21,19 @@ type quotaState struct {
 	making sync.Mutex // held from the reservation until the image is published
 
 	mu      sync.Mutex           // guards the fields below
-	evict   evictor              // nil: the store evicts no image
+	users   brig.ImageUsers      // nil: the store evicts no image
 	touched map[string]time.Time // the time of the last recorded use
 }
 
-type evictor func(ctx context.Context, digest string, remove func() error) error
-
-// EvictThrough implements brig.ImageEvictor.
-func (s *Store) EvictThrough(f func(ctx context.Context, digest string, remove func() error) error) {
+// EvictFor implements brig.ImageEvictor.
+func (s *Store) EvictFor(users brig.ImageUsers) {
 	s.quotaState.mu.Lock()
 	defer s.quotaState.mu.Unlock()
-	s.quotaState.evict = f
+	s.quotaState.users = users
 }
+
+// Wait implements brig.ImageEvictor.
+func (s *Store) Wait() { s.removals.Wait() }
 
 // touchInterval is the resolution of the recorded last use of an image.
 const touchInterval = time.Minute
@@ -71,12 +73,19 @@ type stored struct {
 	digest string
 	size   int64
 	used   time.Time
+	pulled bool // so it can be pulled again
 }
+
+// entrySize is what a file, directory or link occupies on the disk besides its content.
+const entrySize = 4 << 10
+
+// footprint returns about how many bytes an image occupies on the disk.
+func (m *meta) footprint() int64 { return m.Size + int64(m.Files+1)*entrySize }
 
 // reserve frees space for an image that is about to be published. The caller
 // calls done after it has published the image.
 func (s *Store) reserve(ctx context.Context, m *meta) (done func(), err error) {
-	if s.opts.Quota <= 0 || m.Size == 0 {
+	if s.opts.Quota <= 0 || m.Source == sourceHost {
 		return func() {}, nil
 	}
 	s.quotaState.making.Lock()
@@ -92,24 +101,32 @@ func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 	if err != nil {
 		return err
 	}
-	total := m.Size
+	total := m.footprint()
 	for _, i := range all {
 		if i.digest == m.Digest {
 			return nil // the image is already stored
 		}
 		total += i.size
 	}
-	s.quotaState.mu.Lock()
-	evict := s.quotaState.evict
-	s.quotaState.mu.Unlock()
-	for _, i := range all {
-		if total <= s.opts.Quota || evict == nil {
+	if total <= s.opts.Quota {
+		return nil
+	}
+	unused, users, err := s.unused(ctx, all)
+	if err != nil {
+		return err
+	}
+	least := total
+	for _, i := range unused {
+		least -= i.size
+	}
+	if least > s.opts.Quota {
+		unused = nil // to remove them would not help
+	}
+	for _, i := range unused {
+		if total <= s.opts.Quota {
 			break
 		}
-		if i.size == 0 {
-			continue
-		}
-		err := evict(ctx, i.digest, func() error { return s.Remove(ctx, i.digest) })
+		err := users.RemoveUnused(ctx, i.digest, func() error { return s.Remove(ctx, i.digest) })
 		switch brig.KindOf(err) {
 		case "":
 			s.opts.Log.Info("removed an image to free disk space", "digest", i.digest, "bytes", i.size, "used", i.used)
@@ -122,10 +139,47 @@ func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 		}
 	}
 	if total > s.opts.Quota {
-		return brig.Errorf(brig.FailedPrecondition, "images would take %d bytes of the disk, the most is %d, and the others are in use", total, s.opts.Quota).
+		return brig.Errorf(brig.FailedPrecondition, "images would take %d bytes of the disk, the most is %d, and the others are in use or cannot be pulled again", total, s.opts.Quota).
 			WithHint("remove images (brig image rm), end sandboxes that use them, or raise images.max_size")
 	}
 	return nil
+}
+
+// unused returns the images that may be evicted: those that were pulled, have no alias,
+// and that users does not need.
+func (s *Store) unused(ctx context.Context, all []stored) ([]stored, brig.ImageUsers, error) {
+	s.quotaState.mu.Lock()
+	users := s.quotaState.users
+	s.quotaState.mu.Unlock()
+	if users == nil {
+		return nil, nil, nil
+	}
+	used, err := users.UsedImages(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, err := s.readIndex()
+	if err != nil {
+		return nil, nil, err
+	}
+	used = maps.Clone(used)
+	if used == nil {
+		used = map[string]bool{}
+	}
+	for alias := range x.Aliases {
+		_, target := x.aliasOf(alias)
+		if !isDigest(target) {
+			target = x.find(target)
+		}
+		used[target] = true
+	}
+	var unused []stored
+	for _, i := range all {
+		if i.pulled && !used[i.digest] {
+			unused = append(unused, i)
+		}
+	}
+	return unused, users, nil
 }
 
 // stored lists images, the least recently used first.
@@ -148,7 +202,7 @@ func (s *Store) stored() ([]stored, error) {
 		if err != nil {
 			continue
 		}
-		all = append(all, stored{m.Digest, m.Size, fi.ModTime()})
+		all = append(all, stored{m.Digest, m.footprint(), fi.ModTime(), m.Source == sourcePull})
 	}
 	slices.SortFunc(all, func(a, b stored) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.digest, b.digest))

@@ -14,7 +14,7 @@ import (
 
 // Remove implements brig.ImageStore. Given a name, it removes the name, and the
 // files if it was the last name. Given a digest, it removes the files and all
-// names.
+// names. The files are deleted in the background, since that can take a minute.
 func (s *Store) Remove(ctx context.Context, ref string) error {
 	if ref == brig.HostImage {
 		return inUse()
@@ -26,7 +26,7 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	defer w.discard() // deletes the files after the lock is released
+	defer s.removals.Go(w.discard)
 	return s.change(ctx, func(x *index) error {
 		if alias, target := x.aliasOf(ref); target != "" {
 			delete(x.Aliases, alias)

@@ -19,6 +19,8 @@ type scratch struct {
 	dir  string
 	lock string
 	f    *os.File
+
+	removeAll func(dir string) error
 }
 
 // newScratch makes an empty scratch folder. The caller discards it.
@@ -40,7 +42,7 @@ var errBusy = errors.New("another process is working there")
 // claimScratch takes the lock of the scratch folder with that name. It returns
 // errBusy if another process holds it.
 func (s *Store) claimScratch(name string) (*scratch, error) {
-	w := &scratch{dir: s.path("tmp", name), lock: s.path("tmp", name+".lock")}
+	w := &scratch{dir: s.path("tmp", name), lock: s.path("tmp", name+".lock"), removeAll: s.opts.removeAll}
 	for {
 		f, err := os.OpenFile(w.lock, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -69,7 +71,7 @@ func (s *Store) claimScratch(name string) (*scratch, error) {
 // discard removes the folder with its contents and then releases the lock.
 func (w *scratch) discard() {
 	// The next Open removes the files that cannot be removed now.
-	if err := os.RemoveAll(w.dir); err == nil {
+	if err := w.removeAll(w.dir); err == nil {
 		_ = os.Remove(w.lock)
 	}
 	_ = w.f.Close()

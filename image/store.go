@@ -81,6 +81,8 @@ type Options struct {
 	lookPath   func(string) (string, error) // finds the builder of Debian images
 	sync       func(dir string) error       // makes the contents of dir durable
 	retryWait  time.Duration                // before a retry of a registry, longer each time
+	stall      time.Duration                // in which a registry must send slowest
+	removeAll  func(dir string) error       // deletes the files of an image
 }
 
 // Store implements brig.ImageStore in a folder.
@@ -96,6 +98,7 @@ type Store struct {
 	checking    bool      // a check is running
 	watching    bool      // the next check is scheduled
 
+	removals   sync.WaitGroup // deletions of removed images
 	flights    flights
 	quotaState quotaState
 }
@@ -165,6 +168,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.retryWait <= 0 {
 		o.retryWait = time.Second
+	}
+	if o.stall <= 0 {
+		o.stall = stall
+	}
+	if o.removeAll == nil {
+		o.removeAll = os.RemoveAll
 	}
 	if o.sync == nil {
 		o.sync = syncFS
