@@ -39,8 +39,8 @@ type blobWriter interface {
 func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, out io.Writer, told func(int64)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// Give up on a registry that sends nothing for a minute.
-	quiet := time.AfterFunc(stall, func() { cancel(errTruncated) })
+	// Give up on a registry that sends less than slowest in a minute.
+	quiet := time.AfterFunc(r.stall, func() { cancel(errTruncated) })
 	defer quiet.Stop()
 	l, err := r.puller.Layer(ctx, r.repo.Digest(d.Digest.String()))
 	if err != nil {
@@ -51,11 +51,14 @@ func (r *registry) fetchOnce(ctx context.Context, what string, d v1.Descriptor, 
 		return err
 	}
 	defer func() { _ = body.Close() }()
-	sum, buf, n := sha256.New(), make([]byte, 128<<10), int64(0)
+	sum, buf, n, next := sha256.New(), make([]byte, 128<<10), int64(0), int64(slowest)
 	for {
 		m, rerr := body.Read(buf)
-		quiet.Reset(stall)
-		if n += int64(m); n > d.Size {
+		if n += int64(m); n >= next {
+			quiet.Reset(r.stall)
+			next = n + slowest
+		}
+		if n > d.Size {
 			return refuse("%s is larger than its manifest says, %d bytes", what, d.Size)
 		}
 		sum.Write(buf[:m])

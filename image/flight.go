@@ -11,9 +11,12 @@ import (
 
 // Limits of concurrent pulls: running pulls, queued pulls and the duration of
 // one pull. The time limit keeps a slow registry from blocking all other pulls.
+// Pulls of missing images, which tenants cause, leave a slot for those of
+// operators, and one tenant has half of the slots and of the queue.
 const (
 	maxConcurrentPulls = 4
 	maxQueuedPulls     = 32
+	maxMissingPulls    = maxConcurrentPulls - 1
 	longest            = 2 * time.Hour
 )
 
@@ -23,6 +26,15 @@ type flights struct {
 	by     map[flightKey]*flight
 	slots  chan struct{} // held by pulls that are not queued
 	active int           // queued or running
+
+	missing chan struct{}           // held by pulls of missing images that are not queued
+	tenants map[string]*tenantPulls // with pulls of missing images
+}
+
+// tenantPulls are the pulls of missing images that one tenant has begun.
+type tenantPulls struct {
+	slots  chan struct{} // held by those that are not queued
+	active int           // queued or running; guarded by flights.mu
 }
 
 // flightKey identifies identical pulls. It includes the credentials, because a
@@ -34,6 +46,7 @@ type flightKey struct {
 
 // flight is one pull with its waiting callers.
 type flight struct {
+	tenant  *tenantPulls // nil for a pull by an operator's request
 	waiting int
 	end     context.CancelFunc
 	done    chan struct{}
@@ -84,15 +97,31 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 		return fl, nil
 	}
 	if fs.slots == nil {
-		fs.slots = make(chan struct{}, maxConcurrentPulls)
+		fs.slots, fs.missing = make(chan struct{}, maxConcurrentPulls), make(chan struct{}, maxMissingPulls)
+		fs.tenants = map[string]*tenantPulls{}
+	}
+	tenant := brig.ActorFrom(ctx).Tenant
+	whose := fs.tenants[tenant]
+	if k.missing && whose != nil && whose.active >= (maxConcurrentPulls+maxQueuedPulls)/2 {
+		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled or queued for the tenant already", whose.active).
+			WithHint("try again when some of them are there")
 	}
 	if fs.active >= maxConcurrentPulls+maxQueuedPulls {
 		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled or queued already", fs.active).
 			WithHint("try again when some of them are there")
 	}
 	fs.active++
+	if !k.missing {
+		whose = nil
+	} else if whose == nil {
+		whose = &tenantPulls{slots: make(chan struct{}, maxConcurrentPulls/2)}
+		fs.tenants[tenant] = whose
+	}
+	if whose != nil {
+		whose.active++
+	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
-	fl := &flight{waiting: 1, end: end, done: make(chan struct{}), listeners: map[int]func(brig.Progress){}}
+	fl := &flight{tenant: whose, waiting: 1, end: end, done: make(chan struct{}), listeners: map[int]func(brig.Progress){}}
 	if fs.by == nil {
 		fs.by = map[flightKey]*flight{}
 	}
@@ -102,6 +131,11 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 		fl.img, fl.err = fs.runQueued(ctx, fl, f)
 		fs.mu.Lock()
 		fs.active--
+		if whose != nil {
+			if whose.active--; whose.active == 0 {
+				delete(fs.tenants, tenant)
+			}
+		}
 		if fs.by[k] == fl {
 			delete(fs.by, k)
 		}
@@ -113,10 +147,16 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 
 // runQueued waits for a free slot and then does the work.
 func (fs *flights) runQueued(ctx context.Context, fl *flight, f work) (*brig.Image, error) {
-	if err := fs.waitForSlot(ctx, fl); err != nil {
-		return nil, err
+	slots := []chan struct{}{fs.slots}
+	if fl.tenant != nil {
+		slots = []chan struct{}{fl.tenant.slots, fs.missing, fs.slots}
 	}
-	defer func() { <-fs.slots }()
+	for _, s := range slots {
+		if err := waitForSlot(ctx, fl, s); err != nil {
+			return nil, err
+		}
+		defer func() { <-s }()
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, errPullTimeout)
 	defer cancel()
 	img, err := f(ctx, fl.report)
@@ -128,15 +168,15 @@ func (fs *flights) runQueued(ctx context.Context, fl *flight, f work) (*brig.Ima
 
 var errPullTimeout = errors.New("the pull took too long")
 
-func (fs *flights) waitForSlot(ctx context.Context, fl *flight) error {
+func waitForSlot(ctx context.Context, fl *flight, slots chan struct{}) error {
 	select {
-	case fs.slots <- struct{}{}:
+	case slots <- struct{}{}:
 		return nil
 	default:
 	}
 	fl.report(brig.Progress{Step: "wait for other pulls"})
 	select {
-	case fs.slots <- struct{}{}:
+	case slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -97,3 +97,84 @@ func TestPullsAreQueued(t *testing.T) {
 		t.Errorf("%d go on, %d places are taken", a.store.flights.active, len(a.store.flights.slots))
 	}
 }
+
+// A tenant whose registry does not answer holds half of the slots. Other tenants and
+// operators pull beside it.
+func TestSlowPullsOfOneTenant(t *testing.T) {
+	t.Parallel()
+	h, a := newHub(t), newArena(t)
+	a.store.opts.PullMissing, a.store.opts.Registries = true, []string{h.host}
+	img := imageOf(t, small(t))
+	var refs []string
+	for i := range maxConcurrentPulls + 2 {
+		refs = append(refs, h.push(img, fmt.Sprintf("slow:%d", i)))
+	}
+	fast := []string{h.push(img, "fast:1"), h.push(img, "fast:2")}
+	end := make(chan struct{})
+	h.put(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/slow/") {
+			<-end
+		}
+		return false
+	})
+	as := func(tenant string) context.Context {
+		return brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Member})
+	}
+	var wg sync.WaitGroup
+	for _, ref := range refs {
+		wg.Go(func() { _, _ = a.store.PullMissing(as("acme"), ref) })
+	}
+	for active := 0; active < len(refs); time.Sleep(time.Millisecond) {
+		a.store.flights.mu.Lock()
+		active = a.store.flights.active
+		a.store.flights.mu.Unlock()
+	}
+	if _, err := a.store.PullMissing(as("other"), fast[0]); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	if _, err := a.pull(t, fast[1]); err != nil {
+		t.Errorf("an operator: %v", err)
+	}
+	close(end)
+	wg.Wait()
+	if n := len(a.store.flights.tenants); n != 0 {
+		t.Errorf("%d tenants are still known", n)
+	}
+}
+
+// A registry that sends a little all the time is given up, like one that sends nothing.
+func TestTricklingRegistry(t *testing.T) {
+	t.Parallel()
+	h, a := newHub(t), newArena(t)
+	a.store.opts.stall = 200 * time.Millisecond
+	ref := h.push(imageOf(t, tarOf(t, func(m *maker) { m.file("usr/x", strings.Repeat("x", 2<<20)) })), "x:1")
+	h.put(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/blobs/") {
+			return false
+		}
+		w.Header().Set("Content-Length", "1000000")
+		for r.Context().Err() == nil {
+			_, _ = w.Write([]byte{0})
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(5 * time.Millisecond)
+		}
+		return true
+	})
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.pull(t, ref)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("the image was pulled")
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the pull continues")
+	}
+	h.put(nil)
+	if _, err := a.pull(t, ref); err != nil {
+		t.Errorf("the control: %v", err)
+	}
+}

@@ -25,11 +25,16 @@ type registry struct {
 	repo   name.Repository
 	puller *remote.Puller
 	wait   time.Duration // before a retry
+	stall  time.Duration
 	close  func()
 }
 
-// stall is how long a registry may send no data before a transfer is aborted.
-const stall = 60 * time.Second
+// A registry that sends less than slowest in the time stall is given up, because its
+// pull keeps others waiting.
+const (
+	stall   = 60 * time.Second
+	slowest = 512 << 10
+)
 
 // sources lists the registries to try for an image, in order.
 func (s *Store) sources(ref reference, p brig.ImagePull, missing bool) ([]*registry, error) {
@@ -86,7 +91,7 @@ func (s *Store) openRegistry(repo string, a access) (*registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &registry{repo: r, puller: puller, wait: s.opts.retryWait, close: g.close}, nil
+	return &registry{repo: r, puller: puller, wait: s.opts.retryWait, stall: s.opts.stall, close: g.close}, nil
 }
 
 // guardedTransport is the HTTP transport for registries. It limits requests to permitted
