@@ -80,7 +80,7 @@ func ValidProviderID(s string) bool {
 type ConfigField struct {
 	Name string `json:"name"`
 	// Type is "string", "integer", "number", "boolean" or "array" (of strings).
-	Type        string   `json:"type"`
+	Type        string   `json:"type" enum:"string,integer,number,boolean,array"`
 	Label       string   `json:"label"`
 	Doc         string   `json:"description,omitempty"`
 	Placeholder string   `json:"placeholder,omitempty"`

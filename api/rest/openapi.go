@@ -289,6 +289,7 @@ func (d describer) addConstraints(b brig.Bounds) {
 		}
 	}
 	if box := schemas["Sandbox"]; box != nil {
+		box.Required = append(box.Required, "name") // the engine generates a missing one
 		for _, s := range brig.States {
 			box.Properties["state"].Enum = append(box.Properties["state"].Enum, string(s))
 		}

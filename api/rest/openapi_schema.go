@@ -47,8 +47,8 @@ func (d describer) constrain(requests map[string]bool) {
 		for field, c := range fieldsOf(t) {
 			if p := s.Properties[field]; p != nil {
 				constrain(p, c)
-				p.Nullable = p.Nullable && !requests[name]
-				if field == "command" && requests[name] { // the first element of command must not be empty
+				p.Nullable = p.Nullable && !requests[name] && c.Required // responses omit an empty optional list
+				if field == "command" && requests[name] {                // the first element of command must not be empty
 					p.Extensions = object{"prefixItems": []any{object{"minLength": 1}}}
 				}
 				if requests[name] && p.ContentEncoding == "base64" {

@@ -9,7 +9,8 @@ import (
 )
 
 // The types below represent wire values with their own text formats. They have
-// no fields and exist only for their schemas.
+// no fields and exist only for their schemas. A format that only requests can have
+// is writeOnly.
 type (
 	sizeDoc   struct{}
 	modeDoc   struct{}
@@ -24,7 +25,7 @@ const sizePattern = "^(?:[1-9][0-9]{0,17}|(?:[1-9][0-9]{0,5}(?:[.][0-9]{1,3})?|0
 func (sizeDoc) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeInteger, Format: "int64"},
-		{Type: huma.TypeString, Pattern: sizePattern, Examples: []any{"512MiB"}},
+		{Type: huma.TypeString, Pattern: sizePattern, Examples: []any{"512MiB"}, WriteOnly: true},
 	}}
 }
 
@@ -32,7 +33,7 @@ func (sizeDoc) Schema(huma.Registry) *huma.Schema {
 func (modeDoc) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeInteger, Format: "int32"},
-		{Type: huma.TypeString, Pattern: "^0?[0-7]{1,3}$", Examples: []any{"0755"}},
+		{Type: huma.TypeString, Pattern: "^0?[0-7]{1,3}$", Examples: []any{"0755"}, WriteOnly: true},
 	}}
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Enforcement is the level of enforcement in one area, with its evidence.
 type Enforcement struct {
-	Level    string    `json:"level" doc:"boundary (enforced by a kernel or the proxy, whatever the sandbox does), gaps (enforced with the named gaps) or none"`
+	Level    string    `json:"level" doc:"boundary (enforced by a kernel or the proxy, whatever the sandbox does), gaps (enforced with the named gaps) or none" enum:"none,gaps,boundary"`
 	How      string    `json:"how,omitempty" doc:"the mechanism"`
 	Gaps     []string  `json:"gaps,omitempty" doc:"the gaps"`
 	Help     string    `json:"help,omitempty" doc:"how to close the gaps"`

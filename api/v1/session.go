@@ -10,7 +10,7 @@ import (
 type Whoami struct {
 	Name      string    `json:"name"`
 	Tenant    string    `json:"tenant"`
-	Role      string    `json:"role"`
+	Role      string    `json:"role" enum:"viewer,member,admin,operator"`
 	Scopes    []string  `json:"scopes,omitempty"`
 	Sandboxes []string  `json:"sandboxes,omitempty" doc:"names of the sandboxes to which the grant is restricted"`
 	Key       string    `json:"key_id,omitempty"`
@@ -35,7 +35,7 @@ type Session struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name" doc:"name of the key or person"`
 	Tenant  string    `json:"tenant"`
-	Role    string    `json:"role" doc:"role at the start of the session"`
+	Role    string    `json:"role" doc:"role at the start of the session" enum:"viewer,member,admin,operator"`
 	Key     string    `json:"key_id,omitempty" doc:"ID of the key; the token ends with it"`
 	Issuer  string    `json:"issuer,omitempty"`
 	Subject string    `json:"subject,omitempty"`

@@ -21,7 +21,7 @@ type Key struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`
 	Tenant  string    `json:"tenant"`
-	Role    string    `json:"role"`
+	Role    string    `json:"role" enum:"viewer,member,admin,operator"`
 	Scopes  []string  `json:"scopes,omitempty"`
 	Kind    string    `json:"kind,omitempty"`
 	Prefix  string    `json:"prefix,omitempty" doc:"first characters of the key"`
@@ -54,7 +54,7 @@ type Grant struct {
 	ID        string    `json:"id"`
 	Key       string    `json:"key_id" doc:"ID of the key; the token ends with it"`
 	Tenant    string    `json:"tenant"`
-	Role      string    `json:"role"`
+	Role      string    `json:"role" enum:"viewer,member,admin,operator"`
 	Scopes    []string  `json:"scopes,omitempty"`
 	Sandboxes []string  `json:"sandboxes,omitempty"`
 	Expires   time.Time `json:"expires"`
