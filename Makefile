@@ -161,8 +161,9 @@ fuzz: ## every fuzz target for a while: make fuzz FOR=30s
 docs-picture: build ## draw the picture of README from real commands
 	./.ci/picture $(BIN)/brig
 
-docs: build ## regenerate what is generated in docs/
+docs: build ## regenerate what is generated in docs/, and the types of API clients
 	$(BIN)/brig openapi | python3 -m json.tool > docs/openapi.json
+	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -count 1 ./internal/wiretypes -run TestClientTypes -update
 	$(BIN)/brig alerts rules > docs/prometheus-rules.yml
 	$(BIN)/brig metrics dashboard > docs/grafana.json
 	CGO_ENABLED=0 go test -trimpath -tags grpcnotrace -count 1 ./cmd/brig -run TestReference -update

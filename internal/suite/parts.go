@@ -180,6 +180,7 @@ func Areas() []Area {
 		{"internal/suite", nil},
 		{"internal/testenv", nil},
 		{"internal/threads", []string{"hostile", "race"}},
+		{"internal/wiretypes", nil},
 
 		{"e2e", nil}, // the part of each changed test is added
 		{"e2e/console", []string{"console"}},
