@@ -4,8 +4,7 @@ import { FitAddon } from "@xterm/addon-fit";
 import { Terminal as Xterm } from "@xterm/xterm";
 import { useEffect, useRef, useState } from "react";
 import { bytesOf, call, events, get, path } from "./api";
-
-type Event = { event: string; data?: string; data_b64?: string };
+import type * as wire from "./wire";
 
 // The tag of this browser tab's shells. A shell is found by it again when the page
 // is opened anew; other tabs have other shells.
@@ -26,7 +25,7 @@ export function Terminal({ sandbox, shown }: { sandbox: string; shown: boolean }
   const [ended, setEnded] = useState(false);
   const pid = useRef(0);
   const base = `/v1/sandboxes/${path(sandbox)}/processes`;
-  const end = () => pid.current && call("POST", `${base}/${pid.current}/signal`, { signal: "SIGKILL" }).catch(() => undefined); // it may have ended
+  const end = () => pid.current && call("POST", `${base}/${pid.current}/signal`, { signal: "SIGKILL" } satisfies wire.SignalRequest).catch(() => undefined); // it may have ended
   return (
     <>
       <Group justify="space-between" mb="xs">
@@ -78,31 +77,31 @@ function Screen({ base, pid, shown, onEnd }: { base: string; pid: { current: num
     };
     // Keys arrive in the order in which they were pressed.
     const type = xterm.onData((data) => {
-      if (pid.current) writing = writing.then(() => call<void>("POST", `${base}/${pid.current}/input`, { data }, abort.signal)).catch(say);
+      if (pid.current) writing = writing.then(() => call<void>("POST", `${base}/${pid.current}/input`, { data } satisfies wire.ProcessInput, abort.signal)).catch(say);
     });
-    const resize = () => pid.current && call("POST", `${base}/${pid.current}/resize`, { columns: xterm.cols, rows: xterm.rows }, abort.signal).catch(say);
+    const resize = () => pid.current && call("POST", `${base}/${pid.current}/resize`, { columns: xterm.cols, rows: xterm.rows } satisfies wire.Terminal, abort.signal).catch(say);
     const size = xterm.onResize(resize);
     const watch = new ResizeObserver(() => at.current?.clientWidth && fit.fit()); // a terminal that is not shown has no size
     watch.observe(at.current!);
     const run = async () => {
       pid.current = 0;
-      const { processes } = await get<{ processes: { pid: number; tag?: string; running: boolean }[] }>(base, abort.signal);
+      const { processes } = await get<wire.Processes>(base, abort.signal);
       const found = processes.find((p) => p.running && p.tag === tag());
       if (found) {
         pid.current = found.pid;
         resize();
       } else {
-        const p = await call<{ pid: number }>("POST", base, {
+        const p = await call<wire.Process>("POST", base, {
           shell: 'exec "$(command -v bash || echo sh)" -i',
           env: { TERM: "xterm-256color" },
           terminal: { columns: xterm.cols, rows: xterm.rows },
           tag: tag(),
-        });
+        } satisfies wire.ProcessRequest);
         if (abort.signal.aborted) return;
         pid.current = p.pid;
       }
       if (visible.current) xterm.focus(); // again: a page that was left may have taken the focus back
-      for await (const e of events<Event>("GET", `${base}/${pid.current}/output`, undefined, abort.signal)) {
+      for await (const e of events<wire.ResultEvent>("GET", `${base}/${pid.current}/output`, undefined, abort.signal)) {
         if (e.event === "stdout" || e.event === "stderr") xterm.write(bytesOf(e));
       }
       say("the shell has ended");

@@ -1,11 +1,7 @@
 // Requests to the server. The session is in a cookie that this page cannot read.
 // Requests that change something also carry the session's token, which the server
 // returns once, when the session begins.
-
-export interface FieldError {
-  field: string;
-  message: string;
-}
+import type * as wire from "./wire";
 
 /** ApiError is an error response of the server. */
 export class ApiError extends Error {
@@ -15,7 +11,7 @@ export class ApiError extends Error {
     message: string,
     readonly hint = "",
     readonly field = "",
-    readonly fields: FieldError[] = [],
+    readonly fields: wire.FieldError[] = [],
   ) {
     super(message);
   }
@@ -34,7 +30,7 @@ export const forget = () => localStorage.removeItem(item);
 
 async function problem(r: Response): Promise<ApiError> {
   try {
-    const { error: e } = await r.json();
+    const { error: e }: wire.ErrorAnswer = await r.json();
     return new ApiError(r.status, e.code, e.message, e.hint, e.field, e.fields);
   } catch {
     return new ApiError(r.status, "", `the server answered ${r.status}`);
@@ -123,7 +119,7 @@ export async function* events<T extends { event: string }>(method: string, path:
     rest = lines.pop()!;
     for (const l of lines) {
       if (!l.trim()) continue;
-      const e = JSON.parse(l) as T & { error?: { code?: string; message: string; hint?: string; field?: string } };
+      const e = JSON.parse(l) as T & Partial<wire.ErrorAnswer>;
       if (e.event === "error" && e.error) throw new ApiError(r.status, e.error.code ?? "", e.error.message, e.error.hint, e.error.field);
       yield e;
     }
@@ -131,7 +127,7 @@ export async function* events<T extends { event: string }>(method: string, path:
 }
 
 /** bytesOf returns the bytes of a chunk of output. */
-export function bytesOf(c: { data?: string; data_b64?: string }): Uint8Array {
+export function bytesOf(c: wire.Chunk): Uint8Array {
   if (c.data_b64) return Uint8Array.from(atob(c.data_b64), (x) => x.charCodeAt(0));
   return new TextEncoder().encode(c.data ?? "");
 }

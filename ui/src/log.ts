@@ -3,13 +3,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { get, path } from "./api";
-import type { AuditLine } from "./nouns";
-
-interface Page {
-  lines: AuditLine[];
-  next: number;
-  head: { seq: number };
-}
+import type { AuditLine, AuditPage as Page } from "./nouns";
 
 interface Read {
   head: number; // all lines up to this one that match are read

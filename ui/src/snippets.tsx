@@ -2,6 +2,7 @@ import { Alert, Box, Button, Code, CopyButton, Group, Paper, Tabs, Text, Title }
 import { useState } from "react";
 import { call } from "./api";
 import { may, type Whoami } from "./nouns";
+import type * as wire from "./wire";
 import { useDo } from "./parts";
 
 type Kind = "brig" | "e2b";
@@ -65,7 +66,7 @@ export function Connect({ who, title = "Use it from your code" }: { who: Whoami;
   const [keys, setKeys] = useState<Partial<Record<Kind, string>>>({});
   const make = useDo(
     async (kind: Kind) => {
-      const made = await call<{ key: string }>("POST", "/v1/keys", { name: `quick start ${new Date().toISOString().slice(0, 10)}`, role: "member", kind, ttl_ms: 30 * 86_400_000 });
+      const made = await call<wire.NewKey>("POST", "/v1/keys", { name: `quick start ${new Date().toISOString().slice(0, 10)}`, role: "member", kind, ttl_ms: 30 * 86_400_000 } satisfies wire.KeyRequest);
       setKeys((k) => ({ ...k, [kind]: made.key }));
     },
     "The key was created. It expires in 30 days",

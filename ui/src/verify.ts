@@ -1,5 +1,5 @@
 import { get } from "./api";
-import type { AuditLine } from "./nouns";
+import type { AuditLine, AuditPage as Page } from "./nouns";
 
 // Verifies the chain of the audit log, like package audit: each line's hash covers
 // its fields, each after its length, and the previous hash.
@@ -7,12 +7,6 @@ import type { AuditLine } from "./nouns";
 export interface Verdict {
   ok: boolean;
   message: string;
-}
-
-interface Page {
-  lines: (AuditLine & { tenant: string })[];
-  next: number;
-  head: { tenant: string; seq: number; hash: string };
 }
 
 const encoder = new TextEncoder();

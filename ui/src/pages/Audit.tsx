@@ -3,11 +3,12 @@ import { useMemo, useState } from "react";
 import { useSearchParams } from "wouter";
 import { get, path } from "../api";
 import { labelsOf, type Operation, useLog } from "../log";
-import type { AuditLine, Whoami } from "../nouns";
+import type { Whoami } from "../nouns";
 import { Ago, Empty, Fetched, Go, Heading, State, when } from "../parts";
 import { type Column, List } from "../table";
 import { type Verdict, verify } from "../verify";
 import { Facts } from "./Runs";
+import type * as wire from "../wire";
 
 const about = (o: Operation) => o.detail.name ?? o.detail.path ?? o.detail.host ?? o.detail.command ?? o.sandbox ?? "";
 
@@ -120,7 +121,7 @@ function Export() {
       const parts: string[] = [];
       const add = (o: unknown) => parts.push(`${JSON.stringify(o)}\n`);
       for (let after = 0; ; ) {
-        const p = await get<{ lines: AuditLine[]; next: number; head: unknown }>(`/v1/audit?limit=1000&after=${after}`);
+        const p = await get<wire.Page>(`/v1/audit?limit=1000&after=${after}`);
         if (parts.length === 0) add({ brig_audit: 1, begins: p.lines[0]?.seq ?? 1 });
         p.lines.forEach(add);
         if (!p.next) {

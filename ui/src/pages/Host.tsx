@@ -1,13 +1,13 @@
 import { Badge, Group, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { get } from "../api";
-import type { Alert, Enforcement, Shelf } from "../nouns";
 import { bytes, Enforced, Fetched, Heading, Rows, when } from "../parts";
+import type * as wire from "../wire";
 
 export default function Host() {
-  const pool = useQuery({ queryKey: ["pool"], queryFn: ({ signal }) => get<{ shelves: Shelf[] }>("/v1/pool", signal), refetchInterval: 2000 });
-  const caps = useQuery({ queryKey: ["capabilities"], queryFn: ({ signal }) => get<{ provider: string; isolation: string; enforces: Record<string, Enforcement> }>("/v1/capabilities", signal) });
-  const version = useQuery({ queryKey: ["version"], queryFn: ({ signal }) => get<{ version: string }>("/v1/version", signal) });
+  const pool = useQuery({ queryKey: ["pool"], queryFn: ({ signal }) => get<wire.Pool>("/v1/pool", signal), refetchInterval: 2000 });
+  const caps = useQuery({ queryKey: ["capabilities"], queryFn: ({ signal }) => get<wire.Capabilities>("/v1/capabilities", signal) });
+  const version = useQuery({ queryKey: ["version"], queryFn: ({ signal }) => get<wire.Version>("/v1/version", signal) });
   return (
     <>
       <Heading title="Pool">
@@ -51,7 +51,7 @@ export default function Host() {
 }
 
 function Alerts() {
-  const alerts = useQuery({ queryKey: ["alerts"], queryFn: ({ signal }) => get<{ alerts: Alert[] }>("/v1/alerts", signal) });
+  const alerts = useQuery({ queryKey: ["alerts"], queryFn: ({ signal }) => get<wire.Alerts>("/v1/alerts", signal) });
   return (
     <>
       <Title order={2} my="md">

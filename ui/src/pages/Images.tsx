@@ -4,30 +4,16 @@ import { notifications } from "@mantine/notifications";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, events, get } from "../api";
-import { may, type Whoami } from "../nouns";
+import { type Image, may, type Whoami } from "../nouns";
 import { Ago, bytes, Command, Empty, Fetched, Heading, Problem, Rows, Sure, useDo } from "../parts";
 import { type Column, List } from "../table";
 import { span } from "../time";
-
-interface Image {
-  digest: string;
-  names: string[];
-  size: number;
-  source: string;
-  created?: string;
-  notes?: string[];
-}
-
-interface Template {
-  name: string;
-  image: string;
-  stand_in?: string;
-}
+import type * as wire from "../wire";
 
 export default function Images({ who }: { who: Whoami }) {
   const operator = may(who, "operator");
-  const images = useQuery({ queryKey: ["images"], queryFn: ({ signal }) => get<{ images: Image[] }>("/v1/images", signal) });
-  const templates = useQuery({ queryKey: ["templates"], queryFn: ({ signal }) => get<{ templates: Template[] }>("/v1/templates", signal) });
+  const images = useQuery({ queryKey: ["images"], queryFn: ({ signal }) => get<wire.Images>("/v1/images", signal) });
+  const templates = useQuery({ queryKey: ["templates"], queryFn: ({ signal }) => get<wire.Templates>("/v1/templates", signal) });
   const remove = useDo((ref: string) => call("DELETE", `/v1/images/${ref}`), "The image was removed");
   const { jobs, start, drop } = useJobs();
   const columns: Column<Image>[] = [
@@ -99,8 +85,6 @@ export default function Images({ who }: { who: Whoami }) {
   );
 }
 
-type Event = { event: string; step?: string; done?: number; total?: number };
-
 /** Job is an image that is being pulled or built. */
 interface Job {
   id: number;
@@ -121,7 +105,7 @@ function useJobs() {
     const change = (f: (j: Job) => Job) => setJobs((all) => all.map((j) => (j.id === id ? f(j) : j)));
     setJobs((all) => [...all, { id, name, step: "starting", done: 0, total: 0, began: Date.now() }]);
     try {
-      for await (const e of events<Event>("POST", url, body)) {
+      for await (const e of events<wire.ImageEvent>("POST", url, body)) {
         if (e.event === "progress") change((j) => ({ ...j, step: e.step ?? "", done: e.done ?? 0, total: e.total ?? 0, began: e.step === j.step ? j.began : Date.now() }));
       }
       setJobs((all) => all.filter((j) => j.id !== id));

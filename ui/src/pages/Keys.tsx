@@ -3,36 +3,15 @@ import { useDisclosure } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get, path } from "../api";
-import type { Whoami } from "../nouns";
+import type { Key, Role, Whoami } from "../nouns";
 import { Ago, Command, Empty, Fetched, Heading, Rows, Sure, useDo, when } from "../parts";
 import { type Column, List } from "../table";
 import { ago, until } from "../time";
-
-interface Key {
-  id: string;
-  name: string;
-  role: string;
-  scopes?: string[];
-  kind?: string;
-  prefix?: string;
-  created?: string;
-  expires?: string;
-  last_used?: string;
-}
-
-interface Session {
-  id: string;
-  name: string;
-  role: string;
-  email?: string;
-  created: string;
-  last_used: string;
-  key_id?: string;
-}
+import type * as wire from "../wire";
 
 export default function Keys({ who }: { who: Whoami }) {
-  const list = useQuery({ queryKey: ["keys"], queryFn: ({ signal }) => get<{ keys: Key[] }>("/v1/keys", signal) });
-  const sessions = useQuery({ queryKey: ["sessions"], queryFn: ({ signal }) => get<{ sessions: Session[] }>("/v1/auth/sessions", signal) });
+  const list = useQuery({ queryKey: ["keys"], queryFn: ({ signal }) => get<wire.Keys>("/v1/keys", signal) });
+  const sessions = useQuery({ queryKey: ["sessions"], queryFn: ({ signal }) => get<wire.Sessions>("/v1/auth/sessions", signal) });
   const revoke = useDo((k: Key) => call("DELETE", `/v1/keys/${path(k.id)}`), "The key was revoked");
   const end = useDo((id: string) => call("DELETE", `/v1/auth/sessions/${path(id)}`), "The session was ended");
   const all = sessions.data?.sessions ?? [];
@@ -142,20 +121,20 @@ function Revoke({ of: k, mine, sessions, onYes }: { of: Key; mine: boolean; sess
 function Create({ who }: { who: Whoami }) {
   const [open, { open: show, close }] = useDisclosure();
   const [name, setName] = useState("");
-  const [role, setRole] = useState("member");
-  const [kind, setKind] = useState("brig");
+  const [role, setRole] = useState<Role>("member");
+  const [kind, setKind] = useState<wire.KeyRequest["kind"]>("brig");
   const [scopes, setScopes] = useState<string[]>([]);
   const [days, setDays] = useState<number | string>(90);
   const [secret, setSecret] = useState("");
   const create = useDo(
-    () => call<{ key: string }>("POST", "/v1/keys", { name, role, kind, scopes, ttl_ms: Number(days) * 86_400_000 || undefined }),
+    () => call<wire.NewKey>("POST", "/v1/keys", { name, role, kind, scopes, ttl_ms: Number(days) * 86_400_000 || undefined } satisfies wire.KeyRequest),
     (k) => setSecret(k.key),
   );
   const done = () => {
     setSecret("");
     close();
   };
-  const roles = ["viewer", "member", "admin", "operator"];
+  const roles: Role[] = ["viewer", "member", "admin", "operator"];
   return (
     <>
       <Button onClick={show}>Create a key</Button>

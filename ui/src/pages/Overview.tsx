@@ -3,10 +3,11 @@ import { useQuery } from "@tanstack/react-query";
 import { lazy, type ReactNode, Suspense, useMemo } from "react";
 import { get } from "../api";
 import { kindOf, type Operation, useLog, whatOf } from "../log";
-import { type Alert, may, type Sandbox, type Shelf, type UsageLine, type Whoami } from "../nouns";
+import { may, type UsageLine, type Whoami } from "../nouns";
 import { Ago, Go, Heading, Problem, Rows, State } from "../parts";
 import { Connect } from "../snippets";
 import { span } from "../time";
+import type * as wire from "../wire";
 
 const Chart = lazy(() => import("../Chart").then((m) => ({ default: m.Chart })));
 
@@ -17,13 +18,13 @@ const days = 14;
 export default function Overview({ who }: { who: Whoami }) {
   const admin = may(who, "admin");
   const operator = may(who, "operator");
-  const ready = useQuery({ queryKey: ["ready"], queryFn: ({ signal }) => get<{ status: string }>("/readyz", signal), retry: false });
-  const version = useQuery({ queryKey: ["version"], queryFn: ({ signal }) => get<{ version: string }>("/v1/version", signal), refetchInterval: false });
-  const boxes = useQuery({ queryKey: ["sandboxes", "overview"], queryFn: ({ signal }) => get<{ sandboxes: Sandbox[]; next_cursor?: string }>("/v1/sandboxes?limit=1000", signal), refetchInterval: 8000 });
-  const pool = useQuery({ queryKey: ["pool"], queryFn: ({ signal }) => get<{ shelves: Shelf[] }>("/v1/pool", signal), enabled: operator });
-  const alerts = useQuery({ queryKey: ["alerts"], queryFn: ({ signal }) => get<{ alerts: Alert[] }>("/v1/alerts", signal), enabled: operator });
-  const usage = useQuery({ queryKey: ["usage", "overview"], queryFn: ({ signal }) => get<{ usage: UsageLine[] }>(`/v1/usage?from=${day(days - 1)}&to=${day(0)}`, signal), enabled: admin, refetchInterval: 15_000 });
-  const tenant = useQuery({ queryKey: ["tenant"], queryFn: ({ signal }) => get<{ budget?: number; quota: { sandboxes?: number; executions_per_day?: number } }>("/v1/tenant", signal), enabled: admin, refetchInterval: 60_000 });
+  const ready = useQuery({ queryKey: ["ready"], queryFn: ({ signal }) => get<wire.Health>("/readyz", signal), retry: false });
+  const version = useQuery({ queryKey: ["version"], queryFn: ({ signal }) => get<wire.Version>("/v1/version", signal), refetchInterval: false });
+  const boxes = useQuery({ queryKey: ["sandboxes", "overview"], queryFn: ({ signal }) => get<wire.Sandboxes>("/v1/sandboxes?limit=1000", signal), refetchInterval: 8000 });
+  const pool = useQuery({ queryKey: ["pool"], queryFn: ({ signal }) => get<wire.Pool>("/v1/pool", signal), enabled: operator });
+  const alerts = useQuery({ queryKey: ["alerts"], queryFn: ({ signal }) => get<wire.Alerts>("/v1/alerts", signal), enabled: operator });
+  const usage = useQuery({ queryKey: ["usage", "overview"], queryFn: ({ signal }) => get<wire.Usage>(`/v1/usage?from=${day(days - 1)}&to=${day(0)}`, signal), enabled: admin, refetchInterval: 15_000 });
+  const tenant = useQuery({ queryKey: ["tenant"], queryFn: ({ signal }) => get<wire.Tenant>("/v1/tenant", signal), enabled: admin, refetchInterval: 60_000 });
   const { log, rows } = useLog({}, admin);
   const all = boxes.data?.sandboxes ?? [];
   const count = (state: string) => all.filter((s) => s.state === state).length;

@@ -4,11 +4,12 @@ import {
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useRef, useState } from "react";
 import { ApiError, call, get, path } from "../api";
-import type { Field, Provider, ProviderTest, Routing } from "../nouns";
+import type { Field, Provider, ProviderTest, Routing, RoutingChange } from "../nouns";
 import { Fetched, Heading, Output, Problem, Sure, useDo } from "../parts";
+import type * as wire from "../wire";
 
 export default function Providers() {
-  const list = useQuery({ queryKey: ["providers"], queryFn: ({ signal }) => get<{ providers: Provider[] }>("/v1/providers", signal) });
+  const list = useQuery({ queryKey: ["providers"], queryFn: ({ signal }) => get<wire.Providers>("/v1/providers", signal) });
   const [editing, setEditing] = useState<string>();
   return (
     <>
@@ -98,11 +99,11 @@ function Editor({ provider: p, onClose }: { provider: Provider; onClose: () => v
   const [result, setResult] = useState<ProviderTest>();
   const given = () => Object.fromEntries(p.fields.filter((f) => !f.readonly && values[f.name] !== undefined && values[f.name] !== "").map((f) => [f.name, values[f.name]]));
   const save = useDo(
-    () => call<Provider>("PUT", `/v1/providers/${path(p.id)}`, { ...(p.home ? {} : { config: given() }), terms, activate: active && !p.active, test: test && !p.home }),
+    () => call<Provider>("PUT", `/v1/providers/${path(p.id)}`, { ...(p.home ? {} : { config: given() }), terms, activate: active && !p.active, test: test && !p.home } satisfies wire.ProviderRequest),
     onClose as () => void,
     true,
   );
-  const trial = useDo(() => call<ProviderTest>("POST", `/v1/providers/${path(p.id)}/test`, p.home ? {} : { config: given() }), setResult, true);
+  const trial = useDo(() => call<ProviderTest>("POST", `/v1/providers/${path(p.id)}/test`, (p.home ? {} : { config: given() }) satisfies wire.TestRequest), setResult, true);
   const error = save.error ?? trial.error;
   const wrong = error instanceof ApiError ? Object.fromEntries(error.fields.map((f) => [f.field, f.message])) : {};
   // Scroll to the error, which may be out of view.
@@ -212,9 +213,9 @@ function RoutingCard({ providers }: { providers: Provider[] }) {
 }
 
 function RoutingForm({ routing, ids }: { routing: Routing; ids: string[] }) {
-  const [r, setR] = useState(routing);
+  const [r, setR] = useState<RoutingChange>(routing);
   const [split, setSplit] = useState(JSON.stringify(routing.split ?? {}));
-  const save = useDo(() => call("PUT", "/v1/routing", { ...r, split: JSON.parse(split || "{}") }), "The routing was saved");
+  const save = useDo(() => call("PUT", "/v1/routing", { ...r, split: JSON.parse(split || "{}") } satisfies RoutingChange), "The routing was saved");
   return (
     <Stack mt="sm">
       <TagsInput label="Order" description="The first choice first; the others when it is unavailable" data={ids} value={r.order ?? []} onChange={(order) => setR({ ...r, order })} />

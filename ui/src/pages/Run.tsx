@@ -3,21 +3,21 @@ import { useQuery } from "@tanstack/react-query";
 import { useRef, useState } from "react";
 import { bytesOf, events, get } from "../api";
 import { Editor } from "../Editor";
-import { may, type Outcome, type Provider, type Whoami } from "../nouns";
+import { may, type Outcome, type Whoami } from "../nouns";
 import { Heading, Output, Problem } from "../parts";
+import type * as wire from "../wire";
 
-const samples: Record<string, string> = {
+type Language = NonNullable<wire.RunRequest["language"]>;
+const samples: Partial<Record<Language, string>> = {
   python: 'import platform\n\nprint("hello from", platform.node(), platform.release())\n',
   javascript: 'console.log("hello from node", process.version);\n',
   typescript: 'const n: number = 6 * 7;\nconsole.log(n);\n',
   bash: "uname -a\n",
 };
 
-type Event = { event: string; data?: string; data_b64?: string } & Partial<Outcome>;
-
 /** Run runs a program in a new sandbox. */
 export default function Run({ who }: { who: Whoami }) {
-  const [language, setLanguage] = useState("python");
+  const [language, setLanguage] = useState<Language>("python");
   const [code, setCode] = useState(samples.python!);
   const [args, setArgs] = useState("");
   const [provider, setProvider] = useState<string | null>(null);
@@ -28,7 +28,7 @@ export default function Run({ who }: { who: Whoami }) {
   const [busy, setBusy] = useState(false);
   const providers = useQuery({
     queryKey: ["providers"],
-    queryFn: ({ signal }) => get<{ providers: Provider[] }>("/v1/providers", signal),
+    queryFn: ({ signal }) => get<wire.Providers>("/v1/providers", signal),
     enabled: may(who, "operator"),
   });
 
@@ -42,19 +42,19 @@ export default function Run({ who }: { who: Whoami }) {
     setError(undefined);
     const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() }; // a character may be cut in two, by what the other says
     try {
-      const body = {
+      const body: wire.RunRequest & { stream: true } = {
         language,
         code,
         stream: true,
         arguments: args.trim() ? JSON.parse(args) : undefined,
         placement: provider ? { provider, only: true } : undefined,
       };
-      for await (const e of events<Event>("POST", "/v1/run", body, abort.signal)) {
+      for await (const e of events<wire.RunAnswerEvent>("POST", "/v1/run", body, abort.signal)) {
         if (e.event === "stdout" || e.event === "stderr") {
           const said = decoders[e.event].decode(bytesOf(e), { stream: true });
           setOutput((o) => (o + said).slice(-200_000));
         }
-        if (e.event === "result") setOutcome(e as Outcome);
+        if (e.event === "result") setOutcome(e);
       }
     } catch (e) {
       if (!abort.signal.aborted) setError(e);
@@ -67,7 +67,7 @@ export default function Run({ who }: { who: Whoami }) {
       <Heading title="Run">
         <Select
           aria-label="Language"
-          data={Object.keys(samples)}
+          data={Object.keys(samples) as Language[]}
           value={language}
           allowDeselect={false}
           onChange={(l) => {

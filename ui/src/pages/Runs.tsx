@@ -4,11 +4,12 @@ import { useMemo, useState } from "react";
 import { useSearchParams } from "wouter";
 import { get, pages, path } from "../api";
 import { kindOf, labelsOf, type Operation, useLog, whatOf } from "../log";
-import { may, type Outcome, type RunSummary, type Whoami } from "../nouns";
+import { may, type RunSummary, type Whoami } from "../nouns";
 import { Ago, bytes, Empty, Fetched, Go, Heading, Output, State, when } from "../parts";
 import { Connect } from "../snippets";
 import { type Column, List } from "../table";
 import { span } from "../time";
+import type * as wire from "../wire";
 
 const ranges: Record<string, number> = { "1 hour": 3_600_000, "24 hours": 86_400_000, "7 days": 7 * 86_400_000, All: 0 };
 
@@ -160,7 +161,7 @@ function Details({ of: o }: { of: Operation }) {
 
 /** Result shows what is stored of a finished run. */
 function Result({ of: name }: { of: string }) {
-  const outcome = useQuery({ queryKey: ["run", name], queryFn: ({ signal }) => get<Outcome & { stdout: string; stderr: string }>(`/v1/runs/${path(name)}`, signal), refetchInterval: false, retry: false });
+  const outcome = useQuery({ queryKey: ["run", name], queryFn: ({ signal }) => get<wire.RunAnswer>(`/v1/runs/${path(name)}`, signal), refetchInterval: false, retry: false });
   return (
     <>
       {outcome.data && (

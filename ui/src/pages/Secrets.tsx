@@ -3,21 +3,14 @@ import { useDisclosure } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get, path } from "../api";
-import { may, type Whoami } from "../nouns";
+import { may, type Secret, type Whoami } from "../nouns";
 import { Ago, Command, Empty, Fetched, Heading, Sure, useDo } from "../parts";
 import { type Column, List } from "../table";
-
-interface Secret {
-  name: string;
-  hosts?: string[];
-  exclusive?: boolean;
-  version: number;
-  updated: string;
-}
+import type * as wire from "../wire";
 
 export default function Secrets({ who }: { who: Whoami }) {
   const writable = may(who, "admin");
-  const list = useQuery({ queryKey: ["secrets"], queryFn: ({ signal }) => get<{ secrets: Secret[] }>("/v1/secrets", signal) });
+  const list = useQuery({ queryKey: ["secrets"], queryFn: ({ signal }) => get<wire.Secrets>("/v1/secrets", signal) });
   const remove = useDo((n: string) => call("DELETE", `/v1/secrets/${path(n)}`), "The secret was removed");
   const columns: Column<Secret>[] = [
     { title: "Name", cell: (s) => s.name, sort: (s) => s.name },
@@ -70,7 +63,7 @@ function Put() {
   const [exclusive, setExclusive] = useState(false);
   const put = useDo(
     // Empty fields stay unchanged.
-    () => call("PUT", `/v1/secrets/${path(name)}`, hosts.length === 0 ? { value } : { value, hosts, exclusive }),
+    () => call("PUT", `/v1/secrets/${path(name)}`, (hosts.length === 0 ? { value } : { value, hosts, exclusive }) satisfies wire.SecretRequest),
     () => {
       setValue("");
       close();

@@ -2,28 +2,13 @@ import { Button, Group, Modal, NumberInput, Stack, TagsInput, TextInput } from "
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get, path } from "../api";
+import type { Quota, Tenant } from "../nouns";
 import { Ago, Empty, Fetched, Heading, Sure, useDo } from "../parts";
 import { type Column, List } from "../table";
-
-interface Quota {
-  sandboxes?: number;
-  paused?: number;
-  executions?: number;
-  executions_per_day?: number;
-  rate?: number;
-  [other: string]: number | string | undefined;
-}
-
-interface Tenant {
-  name: string;
-  created?: string;
-  quota: Quota;
-  budget?: number;
-  ceilings: { images?: string[]; [other: string]: unknown };
-}
+import type * as wire from "../wire";
 
 export default function Tenants() {
-  const list = useQuery({ queryKey: ["tenants"], queryFn: ({ signal }) => get<{ tenants: Tenant[] }>("/v1/tenants", signal) });
+  const list = useQuery({ queryKey: ["tenants"], queryFn: ({ signal }) => get<wire.Tenants>("/v1/tenants", signal) });
   const [editing, setEditing] = useState<Tenant | "new">();
   const remove = useDo((n: string) => call("DELETE", `/v1/tenants/${path(n)}`), "The tenant was removed");
   const bound = (n: number | undefined) => n || "unlimited";
@@ -79,7 +64,7 @@ function Editor({ tenant, onClose }: { tenant?: Tenant; onClose: () => void }) {
   const [budget, setBudget] = useState(tenant?.budget ?? 0);
   const ceilings = { ...tenant?.ceilings, images };
   const save = useDo(
-    () => (tenant ? call("PUT", `/v1/tenants/${path(name)}`, { quota, ceilings, budget }) : call("POST", "/v1/tenants", { name, quota, ceilings, budget })),
+    () => (tenant ? call("PUT", `/v1/tenants/${path(name)}`, { quota, ceilings, budget } satisfies wire.TenantChange) : call("POST", "/v1/tenants", { name, quota, ceilings, budget } satisfies wire.TenantRequest)),
     onClose as () => void,
   );
   return (

@@ -5,6 +5,7 @@ import { get } from "../api";
 import { Chart } from "../Chart";
 import { may, type UsageLine as Line, type Whoami } from "../nouns";
 import { bytes, Fetched, Heading, Rows } from "../parts";
+import type * as wire from "../wire";
 
 const day = (back: number) => new Date(Date.now() - back * 86_400_000).toISOString().slice(0, 10);
 
@@ -20,7 +21,7 @@ export default function Usage({ who }: { who: Whoami }) {
   const [days, setDays] = useState("14");
   const [all, setAll] = useState("own");
   const tenant = all === "all" ? "&tenant=*" : "";
-  const usage = useQuery({ queryKey: ["usage", days, all], queryFn: ({ signal }) => get<{ usage: Line[] }>(`/v1/usage?from=${day(Number(days) - 1)}&to=${day(0)}${tenant}`, signal) });
+  const usage = useQuery({ queryKey: ["usage", days, all], queryFn: ({ signal }) => get<wire.Usage>(`/v1/usage?from=${day(Number(days) - 1)}&to=${day(0)}${tenant}`, signal) });
   return (
     <>
       <Heading title="Usage">

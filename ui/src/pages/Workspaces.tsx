@@ -2,40 +2,17 @@ import { Anchor, Badge, Button, Group, Modal, Stack, Table, Text, TextInput } fr
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { call, get, path } from "../api";
-import { may, type Whoami } from "../nouns";
+import { may, type Whoami, type Workspace } from "../nouns";
 import { Ago, bytes, Command, Empty, Fetched, Heading, Rows, Sure, useDo, when } from "../parts";
 import { type Column, List } from "../table";
-
-interface Version {
-  number: number;
-  digest: string;
-  files: number;
-  size: number;
-  created: string;
-  actor: string;
-  restored?: number;
-}
-
-interface Workspace {
-  name: string;
-  store: string;
-  created: string;
-  head?: Version;
-}
-
-interface Change {
-  path: string;
-  kind: string;
-  type: string;
-  size: number;
-}
+import type * as wire from "../wire";
 
 export default function Workspaces({ who }: { who: Whoami }) {
   const writable = may(who, "member");
-  const list = useQuery({ queryKey: ["workspaces"], queryFn: ({ signal }) => get<{ workspaces: Workspace[] }>("/v1/workspaces", signal) });
+  const list = useQuery({ queryKey: ["workspaces"], queryFn: ({ signal }) => get<wire.Workspaces>("/v1/workspaces", signal) });
   const [shown, setShown] = useState<string>();
   const [name, setName] = useState("");
-  const create = useDo(() => call("POST", "/v1/workspaces", { name }), () => setName(""));
+  const create = useDo(() => call("POST", "/v1/workspaces", { name } satisfies wire.WorkspaceRequest), () => setName(""));
   const remove = useDo((n: string) => call("DELETE", `/v1/workspaces/${path(n)}`), "The workspace was removed");
   const columns: Column<Workspace>[] = [
     {
@@ -92,9 +69,9 @@ export default function Workspaces({ who }: { who: Whoami }) {
 
 function Versions({ name, writable, onClose }: { name: string; writable: boolean; onClose: () => void }) {
   const base = `/v1/workspaces/${path(name)}`;
-  const list = useQuery({ queryKey: ["versions", name], queryFn: ({ signal }) => get<{ versions: Version[] }>(`${base}/versions`, signal) });
+  const list = useQuery({ queryKey: ["versions", name], queryFn: ({ signal }) => get<wire.WorkspaceVersions>(`${base}/versions`, signal) });
   const [between, setBetween] = useState<[number, number]>();
-  const restore = useDo((version: number) => call("POST", `${base}/restore`, { version }), "It was restored as a new version");
+  const restore = useDo((version: number) => call("POST", `${base}/restore`, { version } satisfies wire.RestoreRequest), "It was restored as a new version");
   return (
     <Modal opened onClose={onClose} title={name} size="xl">
       <Stack>
@@ -132,7 +109,7 @@ function Versions({ name, writable, onClose }: { name: string; writable: boolean
 }
 
 function Changes({ base, from, to }: { base: string; from: number; to: number }) {
-  const diff = useQuery({ queryKey: ["diff", base, from, to], queryFn: ({ signal }) => get<{ changes: Change[] }>(`${base}/diff?from=${from}&to=${to}`, signal), refetchInterval: false });
+  const diff = useQuery({ queryKey: ["diff", base, from, to], queryFn: ({ signal }) => get<wire.WorkspaceDiff>(`${base}/diff?from=${from}&to=${to}`, signal), refetchInterval: false });
   return (
     <>
       <Text fw={600}>

@@ -6,6 +6,7 @@ import { useLocation } from "wouter";
 import { call, get, path } from "../../api";
 import type { Sandbox } from "../../nouns";
 import { useDo } from "../../parts";
+import type * as wire from "../../wire";
 
 /** Create is the button and the form that create a sandbox. */
 export function Create() {
@@ -19,7 +20,7 @@ export function Create() {
   const [labels, setLabels] = useState<string[]>([]);
   const [hosts, setHosts] = useState<string[]>([]);
   const [pausable, setPausable] = useState(false);
-  const images = useQuery({ queryKey: ["images"], queryFn: ({ signal }) => get<{ images: { names: string[] }[] }>("/v1/images", signal), enabled: open });
+  const images = useQuery({ queryKey: ["images"], queryFn: ({ signal }) => get<wire.Images>("/v1/images", signal), enabled: open });
   const create = useDo(
     () =>
       call<Sandbox>("POST", "/v1/sandboxes", {
@@ -30,7 +31,7 @@ export function Create() {
         labels: labels.length ? Object.fromEntries(labels.map((l) => [l.replace(/=.*$/s, ""), l.replace(/^[^=]*=?/, "")])) : undefined,
         egress: hosts.length ? { rules: hosts.map(rule) } : undefined,
         pausable: pausable || undefined,
-      }),
+      } satisfies wire.Spec),
     (s) => {
       close();
       go(`/sandboxes/${path(s.name)}`);

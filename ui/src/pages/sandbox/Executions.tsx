@@ -6,6 +6,7 @@ import type { Execution } from "../../nouns";
 import { Ago, Command, Empty, Fetched, Output, State } from "../../parts";
 import { type Column, List } from "../../table";
 import { span } from "../../time";
+import type * as wire from "../../wire";
 
 const what = (x: Execution) => x.shell ?? x.command?.join(" ") ?? "";
 
@@ -26,7 +27,7 @@ const columns: Column<Execution>[] = [
 
 /** Executions shows the commands that a sandbox has run, with their output. */
 export function Executions({ base, name }: { base: string; name: string }) {
-  const list = useQuery({ queryKey: ["execs", base], queryFn: ({ signal }) => get<{ execs: Execution[] }>(`${base}/execs`, signal), refetchInterval: 3000 });
+  const list = useQuery({ queryKey: ["execs", base], queryFn: ({ signal }) => get<wire.Executions>(`${base}/execs`, signal), refetchInterval: 3000 });
   const [open, setOpen] = useState<string>();
   const x = list.data?.execs.find((e) => e.exec === open);
   return (

@@ -6,6 +6,7 @@ import { ApiError, call, get, path } from "../../api";
 import type { Entry } from "../../nouns";
 import { Ago, bytes, Empty, Fetched, Output, Problem, Sure, useDo } from "../../parts";
 import { type Column, List } from "../../table";
+import type * as wire from "../../wire";
 
 /** Files lists a directory of a sandbox, and shows, uploads, saves and removes files. */
 export function Files({ base, writable }: { base: string; writable: boolean }) {
@@ -13,7 +14,7 @@ export function Files({ base, writable }: { base: string; writable: boolean }) {
   const [over, setOver] = useState(false);
   const [shown, setShown] = useState<Entry>();
   const [typed, setTyped] = useState<string>();
-  const list = useQuery({ queryKey: ["files", base, dir], queryFn: ({ signal }) => get<{ entries: Entry[] }>(`${base}/files?path=${path(dir)}`, signal) });
+  const list = useQuery({ queryKey: ["files", base, dir], queryFn: ({ signal }) => get<wire.Entries>(`${base}/files?path=${path(dir)}`, signal) });
   const join = (name: string) => `${dir === "/" ? "" : dir}/${name}`;
   const upload = useDo(async (files: File[]) => {
     for (const f of files) await call("PUT", `${base}/files/content?path=${path(join(f.name))}`, f);
@@ -138,7 +139,7 @@ export function Files({ base, writable }: { base: string; writable: boolean }) {
 function NewDirectory({ base, join }: { base: string; join: (name: string) => string }) {
   const [open, { open: show, close }] = useDisclosure();
   const [name, setName] = useState("");
-  const make = useDo(() => call("POST", `${base}/files/mkdir`, { path: join(name) }), () => {
+  const make = useDo(() => call("POST", `${base}/files/mkdir`, { path: join(name) } satisfies wire.MakeDirRequest), () => {
     setName("");
     close();
   });

@@ -6,6 +6,7 @@ import { useLocation } from "wouter";
 import { call, path } from "../../api";
 import type { Sandbox } from "../../nouns";
 import { useDo } from "../../parts";
+import type * as wire from "../../wire";
 
 /** Fork is the button and the form that copy a running or paused sandbox. */
 export function Fork({ sandbox, base }: { sandbox: Sandbox; base: string }) {
@@ -17,11 +18,11 @@ export function Fork({ sandbox, base }: { sandbox: Sandbox; base: string }) {
   const one = paused || Number(copies) === 1;
   const fork = useDo(
     () =>
-      call<{ sandboxes: Sandbox[] }>("POST", `${base}/fork`, {
+      call<wire.Copies>("POST", `${base}/fork`, {
         name: (one && name) || undefined,
         count: paused ? undefined : Number(copies),
         paused: paused || undefined,
-      }),
+      } satisfies wire.ForkRequest),
     ({ sandboxes }) => {
       close();
       notifications.show({ message: `${sandbox.name} was copied to ${sandboxes.map((s) => s.name).join(", ")}`, color: "green" });

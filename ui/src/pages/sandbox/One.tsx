@@ -16,6 +16,7 @@ import { Ports } from "./Ports";
 import { Processes } from "./Processes";
 import { Summary } from "./Summary";
 import { Trail } from "./Trail";
+import type * as wire from "../../wire";
 
 const Terminal = lazy(() => import("../../Terminal").then((m) => ({ default: m.Terminal })));
 
@@ -35,7 +36,7 @@ export function One({ name, who }: { name: string; who: Whoami }) {
     await new Promise((r) => setTimeout(r, 100));
   }, `${name} was paused`);
   const resume = useDo(() => call("POST", `${base}/resume`), `${name} was resumed`);
-  const extend = useDo(() => call("POST", `${base}/extend`, { ttl_ms: 3_600_000 }), "The lease was extended to one hour from now");
+  const extend = useDo(() => call("POST", `${base}/extend`, { ttl_ms: 3_600_000 } satisfies wire.ExtendRequest), "The lease was extended to one hour from now");
   const remove = useDo(() => call("DELETE", base), () => go("/sandboxes"));
   const member = may(who, "member");
   const live = query.data?.state === "running";

@@ -5,6 +5,7 @@ import { call } from "../../api";
 import type { EgressRule, Sandbox } from "../../nouns";
 import { bytes, Empty, Enforced, Rows, useDo } from "../../parts";
 import { rule } from "./Create";
+import type * as wire from "../../wire";
 
 const simple = (r: EgressRule) => !r.deny && !r.methods?.length && !r.paths?.length && (r.ports?.length ?? 0) < 2;
 const short = (r: EgressRule) => {
@@ -103,7 +104,7 @@ export function Policy({ base, sandbox: s, writable }: { base: string; sandbox: 
 function Change({ base, rules }: { base: string; rules: EgressRule[] }) {
   const [open, { open: show, close }] = useDisclosure();
   const [hosts, setHosts] = useState<string[]>([]);
-  const save = useDo(() => call("PUT", `${base}/egress`, { rules: hosts.map(rule) }), close as () => void);
+  const save = useDo(() => call("PUT", `${base}/egress`, { rules: hosts.map(rule) } satisfies wire.EgressChange), close as () => void);
   return (
     <>
       <Button

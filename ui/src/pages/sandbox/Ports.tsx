@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { call } from "../../api";
 import type { Sandbox } from "../../nouns";
 import { Command, Fetched, Rows } from "../../parts";
+import type * as wire from "../../wire";
 
 interface Listener {
   port: number;
@@ -32,7 +33,7 @@ export function Ports({ base, sandbox: s }: { base: string; sandbox: Sandbox }) 
     refetchOnWindowFocus: false,
     staleTime: Number.POSITIVE_INFINITY,
     queryFn: async ({ signal }) => {
-      const { stdout } = await call<{ stdout: string }>("POST", `${base}/exec`, { shell: "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null", timeout_ms: 10_000 }, signal);
+      const { stdout } = await call<wire.Result>("POST", `${base}/exec`, { shell: "cat /proc/net/tcp /proc/net/tcp6 2>/dev/null", timeout_ms: 10_000 } satisfies wire.ExecRequest, signal);
       return { ports: listeners(stdout), address: await loopback(s.id) };
     },
   });

@@ -3,28 +3,18 @@ import { useDisclosure } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { bytesOf, call, events, get } from "../../api";
+import type { Process } from "../../nouns";
 import { Ago, bytes, Empty, Fetched, Output, Problem, State, Sure, useDo } from "../../parts";
 import { type Column, List } from "../../table";
-
-interface Process {
-  pid: number;
-  command?: string[] | null;
-  shell?: string;
-  user?: string;
-  tag?: string;
-  started: string;
-  running: boolean;
-  written: number;
-  result?: { exit_code: number; signal?: string };
-}
+import type * as wire from "../../wire";
 
 const what = (p: Process) => p.command?.join(" ") ?? p.shell ?? "";
 const state = (p: Process): [string, string] => (p.running ? ["running", "running"] : p.result?.exit_code ? ["failed", p.result.signal || `exit ${p.result.exit_code}`] : ["stopped", "ended"]);
 
 /** Processes shows the background processes of a sandbox. */
 export function Processes({ base, writable }: { base: string; writable: boolean }) {
-  const list = useQuery({ queryKey: ["processes", base], queryFn: ({ signal }) => get<{ processes: Process[] }>(`${base}/processes`, signal), refetchInterval: 2000 });
-  const signal = useDo(({ pid, name }: { pid: number; name: string }) => call("POST", `${base}/processes/${pid}/signal`, { signal: name }), "The signal was sent");
+  const list = useQuery({ queryKey: ["processes", base], queryFn: ({ signal }) => get<wire.Processes>(`${base}/processes`, signal), refetchInterval: 2000 });
+  const signal = useDo(({ pid, name }: { pid: number; name: string }) => call("POST", `${base}/processes/${pid}/signal`, { signal: name } satisfies wire.SignalRequest), "The signal was sent");
   const [open, setOpen] = useState<Process>();
   const columns: Column<Process>[] = [
     { title: "PID", cell: (p) => p.pid, sort: (p) => p.pid },
@@ -76,7 +66,7 @@ export function Processes({ base, writable }: { base: string; writable: boolean 
 function Start({ base }: { base: string }) {
   const [open, { open: show, close }] = useDisclosure();
   const [shell, setShell] = useState("");
-  const start = useDo(() => call("POST", `${base}/processes`, { shell, no_input: true }), () => {
+  const start = useDo(() => call("POST", `${base}/processes`, { shell, no_input: true } satisfies wire.ProcessRequest), () => {
     setShell("");
     close();
   });
@@ -113,7 +103,7 @@ function Watch({ base, process: p }: { base: string; process: Process }) {
     const decoder = new TextDecoder();
     setOutput("");
     const follow = async () => {
-      for await (const e of events<{ event: string; data?: string; data_b64?: string }>("GET", `${base}/processes/${p.pid}/output`, undefined, abort.signal)) {
+      for await (const e of events<wire.ResultEvent>("GET", `${base}/processes/${p.pid}/output`, undefined, abort.signal)) {
         if (e.event === "stdout" || e.event === "stderr") {
           const said = decoder.decode(bytesOf(e), { stream: true });
           setOutput((o) => (o + said).slice(-200_000));
