@@ -7,62 +7,29 @@
  * The client needs only `fetch`.
  */
 
+import type * as wire from './wire.js'
+
 /** An egress rule. The first matching rule decides. Connections that no rule matches are denied. */
-export interface EgressRule {
-  /** A host name (`api.example.com`), or every name below one (`*.example.com`). */
-  host?: string
-  /** A network or an address, instead of a host. */
-  cidr?: string
-  ports?: number[]
-  methods?: string[]
-  paths?: string[]
-  deny?: boolean
-}
+export type EgressRule = wire.EgressRule
 
 /** A secret and its environment variable; by default the name in upper case. */
-export interface SecretUse {
-  name: string
-  env?: string
-}
+export type SecretUse = wire.SecretUse
 
 /** A workspace of a sandbox, at `/workspace`. */
-export interface WorkspaceUse {
-  name: string
-  /** Changes are saved when the sandbox ends (`direct`), by a commit (`overlay`), or not possible. */
-  mode?: 'read_only' | 'overlay' | 'direct'
-  prefixes?: string[]
-  capture?: string[]
-  version?: number
-}
+export type WorkspaceUse = Omit<wire.WorkspaceUse, 'id'>
 
-/** The limits of a sandbox or program. */
-export interface Limits {
-  /** Bytes, or for example `512MiB`. */
-  memory?: number | string
-  cpus?: number
-  disk?: number | string
-  processes?: number
-  open_files?: number
-  output?: number | string
-}
+/** The limits of a sandbox or program. Sizes are bytes, or for example `512MiB`. */
+export type Limits = wire.LimitsRequest
 
 /** The options that sandboxes and programs share. */
-export interface Options {
-  name?: string
-  image?: string
-  limits?: Limits
-  labels?: Record<string, string>
-  env?: Record<string, string>
+export interface Options extends Pick<wire.Spec & wire.RunRequest, 'name' | 'image' | 'limits' | 'labels' | 'env' | 'require'> {
   secrets?: (string | SecretUse)[]
   egress?: (string | EgressRule)[]
   workspace?: string | WorkspaceUse
-  /** The minimum level of enforcement by area: `{ memory: 'boundary' }`. */
-  require?: Record<string, string>
 }
 
 /** The specification of a sandbox. */
-export interface Spec extends Options {
-  template?: string
+export interface Spec extends Options, Pick<wire.Spec, 'template'> {
   /** Milliseconds without use after which the sandbox ends. */
   ttlMs?: number
   /** Milliseconds without use after which the sandbox is paused until its next use; less than `ttlMs`. */
@@ -72,55 +39,32 @@ export interface Spec extends Options {
 }
 
 /** The options of a program. */
-export interface Program extends Options {
+export interface Program extends Options, Pick<wire.RunRequest, 'arguments' | 'stdin'> {
   language?: 'python' | 'javascript' | 'typescript' | 'bash'
-  /** The arguments of the program's function `main`, whose return value is the result. */
-  arguments?: Record<string, unknown>
   /** Text files to write below `/workspace` before the program starts. */
   files?: Record<string, string>
-  stdin?: string
   timeoutMs?: number
 }
 
 /** The options of a command. */
-export interface ExecOptions {
-  cwd?: string
-  env?: Record<string, string>
-  stdin?: string
+export interface ExecOptions extends Pick<wire.ExecRequest, 'cwd' | 'env' | 'stdin' | 'user'> {
   timeoutMs?: number
-  user?: 'user' | 'root'
 }
 
 /** The state of a sandbox. */
-export interface SandboxInfo {
-  id: string
-  name: string
-  state: string
-  provider: string
-  labels?: Record<string, string>
-}
+export type SandboxInfo = wire.Sandbox
 
 /** The result of a command, also of one that fails. */
-export interface ExecResult {
-  exit_code: number
-  stdout: string
-  stderr: string
-  truncated: boolean
-  timed_out: boolean
-  oom_killed: boolean
-  /** Why the sandbox ended while the program ran, for example `killed`. */
-  sandbox_ended?: string
+export type ExecResult = wire.Result
+
+/** The result of a program. `has_result` is false if `main` was not called. */
+export interface RunResult<T = unknown> extends Omit<wire.RunAnswer, 'result'> {
+  /** The return value of `main`. */
+  result: T
 }
 
-/** The result of a program. */
-export interface RunResult<T = unknown> extends ExecResult {
-  sandbox: string
-  /** The return value of `main`. `has_result` is false if `main` was not called. */
-  result: T
-  has_result: boolean
-  error: { name: string; message: string; traceback?: string; code?: string; hint?: string } | null
-  artifacts: { path: string; mime_type: string; size: number; content_b64: string }[]
-}
+/** The body of a request. A field without a value is not sent. */
+type Body<T> = { [K in keyof T]: T[K] | undefined }
 
 /** An error of the server: a message, a stable code, the invalid option, and a hint with the fix. */
 export class BrigError extends Error {
@@ -166,30 +110,33 @@ export class Brig {
   /** Runs a program in a new sandbox, which is removed afterwards in any case. */
   run<T = unknown>(code: string, program: Program = {}, signal?: AbortSignal): Promise<RunResult<T>> {
     const { timeoutMs, language = 'python', ...rest } = program
-    return this.#lasting(['run'], { code, language, ...body(rest), timeout_ms: timeoutMs }, signal)
+    const content: Body<wire.RunRequest> = { code, language, ...body(rest), timeout_ms: timeoutMs }
+    return this.#lasting(['run'], content, signal)
   }
 
   /** Creates a sandbox, and returns when it is running. */
   create(spec: Spec = {}): Promise<SandboxInfo> {
     const { ttlMs, pauseAfterMs, pauseFilesOnly, ...rest } = spec
-    return this.#call('POST', ['sandboxes'], { ...body(rest), ttl_ms: ttlMs, pause_after_ms: pauseAfterMs, pause_files_only: pauseFilesOnly })
+    const content: Body<wire.Spec> = { ...body(rest), ttl_ms: ttlMs, pause_after_ms: pauseAfterMs, pause_files_only: pauseFilesOnly }
+    return this.#call('POST', ['sandboxes'], content)
   }
 
   /** Runs a command, or a script in the sandbox's shell, and waits until it ends. */
   exec(name: string, command: string | string[], options: ExecOptions = {}, signal?: AbortSignal): Promise<ExecResult> {
     const { timeoutMs, ...rest } = options
     const what = typeof command === 'string' ? { shell: command } : { command }
-    return this.#lasting(['sandboxes', name, 'exec'], { ...what, ...rest, timeout_ms: timeoutMs }, signal)
+    const content: Body<wire.ExecRequest> = { ...what, ...rest, timeout_ms: timeoutMs }
+    return this.#lasting(['sandboxes', name, 'exec'], content, signal)
   }
 
   /**
    * Creates copies of a sandbox, with its memory, programs and files. If one fails, none is created.
    * A single copy can have a name and be paused: it then uses only disk space.
    */
-  async fork(name: string, options: { count?: number; name?: string; paused?: boolean; labels?: Record<string, string>; ttlMs?: number } = {}): Promise<SandboxInfo[]> {
+  async fork(name: string, options: Omit<wire.ForkRequest, 'ttl_ms'> & { ttlMs?: number } = {}): Promise<SandboxInfo[]> {
     const { ttlMs, ...rest } = options
-    const copies = await this.#call<{ sandboxes: SandboxInfo[] }>('POST', ['sandboxes', name, 'fork'], { ...rest, ttl_ms: ttlMs })
-    return copies.sandboxes
+    const content: Body<wire.ForkRequest> = { ...rest, ttl_ms: ttlMs }
+    return (await this.#call<wire.Copies>('POST', ['sandboxes', name, 'fork'], content)).sandboxes
   }
 
   /**
@@ -198,7 +145,8 @@ export class Brig {
    * again with its files, without those in `/tmp` and `/dev/shm`.
    */
   pause(name: string, options: { filesOnly?: boolean } = {}): Promise<SandboxInfo> {
-    return this.#call('POST', ['sandboxes', name, 'pause'], { files_only: options.filesOnly })
+    const content: Body<wire.PauseRequest> = { files_only: options.filesOnly }
+    return this.#call('POST', ['sandboxes', name, 'pause'], content)
   }
 
   /** Continues a paused sandbox ahead of its next use. */
@@ -212,7 +160,7 @@ export class Brig {
   }
 
   /** Saves the current files of a sandbox as a new version of its workspace. */
-  commit(name: string): Promise<{ version?: { number: number }; changed: number }> {
+  commit(name: string): Promise<wire.WorkspaceCommit> {
     return this.#call('POST', ['sandboxes', name, 'commit'])
   }
 
@@ -238,10 +186,10 @@ export class Brig {
         const lines = (rest + value).split('\n')
         rest = lines.pop() ?? ''
         for (const line of lines) {
-          const { event, data, data_b64: bytes } = JSON.parse(line) as { event: string; data?: string; data_b64?: string }
-          if (event === 'result') return
-          if (event === 'error') throw refusal(200, line, this.#url)
-          if (event === 'log') yield data ?? new TextDecoder().decode(Uint8Array.from(atob(bytes ?? ''), (c) => c.charCodeAt(0)))
+          const event = JSON.parse(line) as wire.LogEndEvent
+          if (event.event === 'result') return
+          if (event.event === 'error') throw refusal(200, line, this.#url)
+          if (event.event === 'log') yield event.data ?? new TextDecoder().decode(Uint8Array.from(atob(event.data_b64 ?? ''), (c) => c.charCodeAt(0)))
         }
       }
     } finally {
@@ -259,8 +207,9 @@ export class Brig {
    * Creates or updates a secret. With hosts, no sandbox sees the value: the proxy inserts it
    * into requests to them. Without hosts, an existing secret keeps its own.
    */
-  putSecret(name: string, value: string, hosts?: string[]): Promise<{ name: string; version: number }> {
-    return this.#call('PUT', ['secrets', name], { value, hosts })
+  putSecret(name: string, value: string, hosts?: string[]): Promise<wire.Secret> {
+    const content: Body<wire.SecretRequest> = { value, hosts }
+    return this.#call('PUT', ['secrets', name], content)
   }
 
   /** Removes a secret. */
@@ -269,8 +218,9 @@ export class Brig {
   }
 
   /** Creates an empty workspace, a directory that outlives sandboxes. */
-  createWorkspace(name: string): Promise<{ name: string }> {
-    return this.#call('POST', ['workspaces'], { name })
+  createWorkspace(name: string): Promise<wire.Workspace> {
+    const content: wire.WorkspaceRequest = { name }
+    return this.#call('POST', ['workspaces'], content)
   }
 
   /** Removes a workspace with all its versions. */
@@ -293,7 +243,7 @@ export class Brig {
     const lines = text.trimEnd().split('\n')
     const { event, ...last } = JSON.parse(lines[lines.length - 1] || '{}') as { event?: string }
     if (event !== 'result') throw refusal(200, JSON.stringify(last), this.#url)
-    const { error } = last as { error?: { hint?: string } | null }
+    const { error } = last as Partial<wire.RunAnswer>
     if (error?.hint) error.hint = asOptions(error.hint)
     return last as T
   }
@@ -348,11 +298,11 @@ function rejectPlain(url: string): void {
   throw new BrigError(`plain HTTP to ${at.hostname} would expose the key on the network`, 'SB010', 'invalid_argument', 'url', hint)
 }
 
-function egress(rules: (string | EgressRule)[]): { rules: EgressRule[] } {
+function egress(rules: (string | EgressRule)[]): wire.EgressChange {
   return { rules: rules.map((r) => (typeof r === 'string' ? { host: r } : r)) }
 }
 
-function body(options: Options): object {
+function body(options: Options): Omit<Options, 'secrets' | 'egress' | 'workspace'> & Pick<wire.Spec & wire.RunRequest, 'secrets' | 'egress' | 'workspace'> {
   const { secrets, egress: rules, workspace, ...rest } = options
   return {
     ...rest,
@@ -390,7 +340,7 @@ function asOptions(text = ''): string {
 
 function refusal(status: number, text: string, url: string, retryAfter: string | null = null): BrigError {
   try {
-    const { code, kind, message, field, hint } = (JSON.parse(text) as { error: Record<string, string> }).error
+    const { code, kind, message, field, hint } = (JSON.parse(text) as wire.ErrorAnswer).error
     if (code && kind) return new BrigError(message ?? '', code, kind, asOptions(field), asOptions(hint), status, undefined, Number(retryAfter) * 1000 || 0)
   } catch {
     // The response is not Brig's.
