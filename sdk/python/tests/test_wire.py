@@ -88,6 +88,15 @@ def test_empty_stdin_is_sent() -> None:
     assert wire.command(brig._nouns.Command(("cat",), stdin=b"\xff")) == {"command": ["cat"], "stdin_b64": "/w=="}
 
 
+def test_fields_of_other_calls_are_rejected() -> None:
+    for spec in (SandboxSpec("", template="t"), SandboxSpec("", ttl=9), SandboxSpec("", pause_after=9)):
+        with pytest.raises(brig.InvalidArgumentError, match="a run has no"):
+            wire.program(brig._nouns.Program(spec, "print(1)", "python"))
+    with pytest.raises(brig.InvalidArgumentError, match="no stdin"):
+        wire.process(brig._nouns.Command(("cat",), stdin="a"), "")
+    assert wire.process(brig._nouns.Command(("cat",)), "one") == {"command": ["cat"], "tag": "one"}
+
+
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
 def test_invalid_timeouts(seconds: float) -> None:
     with pytest.raises(brig.InvalidArgumentError) as e:

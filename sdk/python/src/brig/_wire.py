@@ -25,6 +25,13 @@ def _some(**fields: Any) -> Body:
     return {k: v for k, v in fields.items() if v is not None and v != "" and v != () and v != {}}
 
 
+def _reject(what: str, hint: str, **fields: object) -> None:
+    """Reject the first field that is set, and that a call does not have."""
+    for field, value in fields.items():
+        if value:
+            raise InvalidArgumentError(f"{what} has no {field}", field=field, hint=hint)
+
+
 def millis(seconds: float | None, field: str = "timeout") -> int | None:
     """Convert seconds to milliseconds."""
     if seconds is None:
@@ -110,9 +117,24 @@ def command(c: n.Command) -> Body:
     return body | _stdin(c.stdin)
 
 
+def process(c: n.Command, tag: str) -> Body:
+    """Encode a command that runs in the background. Its input is written later."""
+    _reject("a background process", "write to its standard input when it runs", stdin=c.stdin)
+    return command(c) | _some(tag=tag)
+
+
 def program(p: n.Program) -> Body:
     """Encode a one-shot run."""
-    body = spec(p.spec)
+    s = p.spec
+    _reject(
+        "a run",
+        "create a sandbox, and execute the program in it",
+        template=s.template,
+        ttl=s.ttl,
+        pause_after=s.pause_after,
+        pause_files_only=s.pause_files_only,
+    )
+    body = spec(s)
     if "default_user" in body:
         body["user"] = body.pop("default_user")
     if p.code is not None:

@@ -276,8 +276,7 @@ class Rest(Backend):
         await self._call("DELETE", "sandboxes", name, "contexts", context)
 
     async def start(self, name: str, command: n.Command, tag: str) -> int:
-        body = wire.command(command) | ({"tag": tag} if tag else {})
-        process = await self._call("POST", "sandboxes", name, "processes", body=body)
+        process = await self._call("POST", "sandboxes", name, "processes", body=wire.process(command, tag))
         return int(process["pid"])
 
     def attach(self, name: str, pid: int) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:

@@ -277,8 +277,7 @@ class Rest(Backend):
         self._call("DELETE", "sandboxes", name, "contexts", context)
 
     def start(self, name: str, command: n.Command, tag: str) -> int:
-        body = wire.command(command) | ({"tag": tag} if tag else {})
-        process = self._call("POST", "sandboxes", name, "processes", body=body)
+        process = self._call("POST", "sandboxes", name, "processes", body=wire.process(command, tag))
         return int(process["pid"])
 
     def attach(self, name: str, pid: int) -> Generator[n.Chunk | n.ExecResult, None, None]:
