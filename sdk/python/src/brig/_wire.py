@@ -5,13 +5,17 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 from urllib.parse import quote
 
 from . import _nouns as n
 from ._errors import BrigError, InvalidArgumentError, SandboxUnavailable, in_python, to_error
 
+if TYPE_CHECKING:  # only type checkers need the documents
+    from . import _documents as d
+
 Body = dict[str, Any]
+_Document = TypeVar("_Document", bound=Mapping[str, object])
 NDJSON = "application/x-ndjson"
 
 
@@ -20,9 +24,9 @@ def path(*parts: str | int) -> str:
     return "/v1/" + "/".join(quote(str(p), safe="") for p in parts)
 
 
-def _some(**fields: Any) -> Body:
-    """Return the fields that are set."""
-    return {k: v for k, v in fields.items() if v is not None and v != "" and v != () and v != {}}
+def _some(document: _Document) -> _Document:
+    """Return a document without its empty fields."""
+    return cast(_Document, {k: v for k, v in document.items() if v is not None and v is not False and v not in ("", [], {})})
 
 
 def _reject(what: str, hint: str, **fields: object) -> None:
@@ -32,10 +36,8 @@ def _reject(what: str, hint: str, **fields: object) -> None:
             raise InvalidArgumentError(f"{what} has no {field}", field=field, hint=hint)
 
 
-def millis(seconds: float | None, field: str = "timeout") -> int | None:
+def millis(seconds: float, field: str = "timeout") -> int:
     """Convert seconds to milliseconds."""
-    if seconds is None:
-        return None
     if not 0 < seconds < float("inf"):
         raise InvalidArgumentError(
             f"{seconds} is not a positive, finite number of seconds", field=field, hint="give seconds, for example 30"
@@ -43,87 +45,135 @@ def millis(seconds: float | None, field: str = "timeout") -> int | None:
     return max(1, round(seconds * 1000))
 
 
-def egress(rules: Sequence[str | n.EgressRule]) -> Body:
+def user(name: str) -> Literal["user", "root"]:
+    """Return a name of a user as the type of the documents. The server checks it."""
+    return cast(Literal["user", "root"], name)
+
+
+def egress(rules: Sequence[str | n.EgressRule]) -> d.EgressRequest:
     """Encode egress rules."""
-    out = []
+    out: list[d.EgressRule] = []
     for rule in rules:
         r = n.EgressRule.parse(rule) if isinstance(rule, str) else rule
-        out.append(
-            _some(
-                host=r.host,
-                cidr=r.cidr,
-                ports=list(r.ports) or None,
-                methods=list(r.methods) or None,
-                paths=list(r.paths) or None,
-                deny=r.deny or None,
-            )
-        )
+        encoded: d.EgressRule = {
+            "host": r.host,
+            "cidr": r.cidr,
+            "ports": list(r.ports),
+            "methods": list(r.methods),
+            "paths": list(r.paths),
+            "deny": r.deny,
+        }
+        out.append(_some(encoded))
     return {"rules": out}
 
 
-def spec(s: n.SandboxSpec) -> Body:
+def _limits(s: n.SandboxSpec) -> d.LimitsRequest:
+    limits: d.LimitsRequest = {}
+    if s.memory_mib is not None:
+        limits["memory"] = f"{s.memory_mib}MiB"
+    if s.cpus is not None:
+        limits["cpus"] = s.cpus
+    if s.disk_mib is not None:
+        limits["disk"] = f"{s.disk_mib}MiB"
+    if s.processes is not None:
+        limits["processes"] = s.processes
+    return limits
+
+
+def _secrets(s: n.SandboxSpec) -> list[d.SecretUse]:
+    out: list[d.SecretUse] = []
+    for use in s.secrets:
+        u = n.SecretUse(use) if isinstance(use, str) else use
+        encoded: d.SecretUse = {"name": u.name, "env": u.env}
+        out.append(_some(encoded))
+    return out
+
+
+def _workspace(w: str | n.WorkspaceUse) -> d.WorkspaceUse:
+    use = n.WorkspaceUse(w) if isinstance(w, str) else w
+    encoded: d.WorkspaceUse = {
+        "name": use.name,
+        "mode": use.mode,
+        "prefixes": list(use.prefixes),
+        "capture": list(use.capture),
+    }
+    if use.version:
+        encoded["version"] = use.version
+    return _some(encoded)
+
+
+def spec(s: n.SandboxSpec) -> d.Spec:
     """Encode the specification of a sandbox."""
-    use = n.WorkspaceUse(s.workspace) if isinstance(s.workspace, str) else s.workspace
-    limits = _some(
-        memory=f"{s.memory_mib}MiB" if s.memory_mib is not None else None,
-        cpus=s.cpus,
-        disk=f"{s.disk_mib}MiB" if s.disk_mib is not None else None,
-        processes=s.processes,
-    )
-    secrets = [n.SecretUse(u) if isinstance(u, str) else u for u in s.secrets]
-    return _some(
-        name=s.name,
-        image=None if s.template else s.image,
-        template=s.template,
-        limits=limits,
-        labels=dict(s.labels),
-        env=dict(s.env),
-        ttl_ms=millis(s.ttl, "ttl"),
-        pause_after_ms=millis(s.pause_after, "pause_after"),
-        pause_files_only=s.pause_files_only or None,
-        default_user=s.user,
-        require=dict(s.require),
-        placement={"provider": s.provider, "only": True} if s.provider else None,
-        egress=egress(s.egress) if s.egress else None,
-        secrets=[_some(name=u.name, env=u.env) for u in secrets] or None,
-        workspace=use
-        and _some(
-            name=use.name,
-            mode=use.mode,
-            prefixes=list(use.prefixes) or None,
-            capture=list(use.capture) or None,
-            version=use.version or None,
-        ),
-    )
+    body: d.Spec = {
+        "name": s.name,
+        "template": s.template,
+        "limits": _limits(s),
+        "labels": dict(s.labels),
+        "env": dict(s.env),
+        "pause_files_only": s.pause_files_only,
+        "default_user": user(s.user),
+        "require": dict(s.require),
+        "secrets": _secrets(s),
+    }
+    if s.image is not None and not s.template:
+        body["image"] = s.image
+    if s.ttl is not None:
+        body["ttl_ms"] = millis(s.ttl, "ttl")
+    if s.pause_after is not None:
+        body["pause_after_ms"] = millis(s.pause_after, "pause_after")
+    if s.provider:
+        body["placement"] = {"provider": s.provider, "only": True}
+    if s.egress:
+        body["egress"] = egress(s.egress)
+    if s.workspace is not None:
+        body["workspace"] = _workspace(s.workspace)
+    return _some(body)
 
 
-def _stdin(stdin: str | bytes | None) -> Body:
+def _stdin(body: d.ExecRequest | d.RunRequest, stdin: str | bytes | None) -> None:
     if isinstance(stdin, bytes):
-        return {"stdin_b64": base64.b64encode(stdin).decode()}
-    return {} if stdin is None else {"stdin": stdin}
+        body["stdin_b64"] = base64.b64encode(stdin).decode()
+    elif stdin is not None:
+        body["stdin"] = stdin
 
 
-def command(c: n.Command) -> Body:
+def command(c: n.Command) -> d.ExecRequest:
     """Encode a command."""
-    body = _some(
-        command=list(c.argv) or None,
-        timeout_ms=millis(c.timeout),
-        env=dict(c.env),
-        cwd=c.cwd,
-        user=c.user,
-    )
+    fields: d.ExecRequest = {"command": list(c.argv), "env": dict(c.env), "cwd": c.cwd, "user": user(c.user)}
+    body = _some(fields)
+    if c.timeout is not None:
+        body["timeout_ms"] = millis(c.timeout)
     if c.script is not None:
         body["shell"] = c.script
-    return body | _stdin(c.stdin)
+    _stdin(body, c.stdin)
+    return body
 
 
-def process(c: n.Command, tag: str) -> Body:
+def process(c: n.Command, tag: str) -> d.ProcessRequest:
     """Encode a command that runs in the background. Its input is written later."""
     _reject("a background process", "write to its standard input when it runs", stdin=c.stdin)
-    return command(c) | _some(tag=tag)
+    fields: d.ProcessRequest = {
+        "command": list(c.argv),
+        "env": dict(c.env),
+        "cwd": c.cwd,
+        "user": user(c.user),
+        "tag": tag,
+    }
+    body = _some(fields)
+    if c.timeout is not None:
+        body["timeout_ms"] = millis(c.timeout)
+    if c.script is not None:
+        body["shell"] = c.script
+    return body
 
 
-def program(p: n.Program) -> Body:
+def _file(path: str, content: str | bytes) -> d.File:
+    if isinstance(content, str):
+        return {"path": path, "content": content}
+    return {"path": path, "content_b64": base64.b64encode(content).decode()}
+
+
+def program(p: n.Program) -> d.RunRequest:
     """Encode a one-shot run."""
     s = p.spec
     _reject(
@@ -134,31 +184,45 @@ def program(p: n.Program) -> Body:
         pause_after=s.pause_after,
         pause_files_only=s.pause_files_only,
     )
-    body = spec(s)
-    if "default_user" in body:
-        body["user"] = body.pop("default_user")
+    fields: d.RunRequest = {
+        "name": s.name,
+        "limits": _limits(s),
+        "labels": dict(s.labels),
+        "env": dict(s.env),
+        "user": user(s.user),
+        "require": dict(s.require),
+        "secrets": _secrets(s),
+        "files": [_file(path, content) for path, content in p.files.items()],
+    }
+    body = _some(fields)
+    if s.image:
+        body["image"] = s.image
+    if s.provider:
+        body["placement"] = {"provider": s.provider, "only": True}
+    if s.egress:
+        body["egress"] = egress(s.egress)
+    if s.workspace is not None:
+        body["workspace"] = _workspace(s.workspace)
     if p.code is not None:
-        body |= {"language": p.language, "code": p.code}
+        body["language"], body["code"] = cast(Any, p.language), p.code
     else:
         body["command"] = list(p.argv)
     if p.arguments is not None:
         body["arguments"] = dict(p.arguments)
-    if p.files:
-        body["files"] = [
-            {"path": path, "content": c} if isinstance(c, str) else {"path": path, "content_b64": base64.b64encode(c).decode()}
-            for path, c in p.files.items()
-        ]
-    return body | _some(timeout_ms=millis(p.timeout)) | _stdin(p.stdin)
+    if p.timeout is not None:
+        body["timeout_ms"] = millis(p.timeout)
+    _stdin(body, p.stdin)
+    return body
 
 
-def _captured(commit: Mapping[str, Any] | None) -> tuple[n.WorkspaceFile, ...]:
+def _captured(commit: d.WorkspaceCommit | None) -> tuple[n.WorkspaceFile, ...]:
     return tuple(
         n.WorkspaceFile(f["path"], f["type"], f["mode"], f["size"], f.get("target", ""))
-        for f in (commit or {}).get("captured") or ()
+        for f in (commit.get("captured") if commit else None) or ()
     )
 
 
-def _ended(b: Body) -> Body:
+def _ended(b: d.Result) -> Body:
     """Decode the fields that all results have."""
     return {
         "stdout": b["stdout"],
@@ -174,20 +238,24 @@ def _ended(b: Body) -> Body:
     }
 
 
-def result(b: Body) -> n.ExecResult:
+def result(b: d.Result) -> n.ExecResult:
     """Decode the result of a command."""
     return n.ExecResult(**_ended(b))
 
 
-def program_error(b: Mapping[str, Any] | None) -> n.ProgramError | None:
-    """Decode the error of a program, or the exception of a cell."""
+def program_error(b: d.ProgramError | None) -> n.ProgramError | None:
+    """Decode the error of a program."""
     if not b:
         return None
-    message = b["message"] if "message" in b else b.get("value", "")
-    return n.ProgramError(b["name"], message, b.get("traceback", ""), b.get("code", ""), in_python(b.get("hint", "")))
+    return n.ProgramError(b["name"], b["message"], b.get("traceback", ""), b.get("code", ""), in_python(b.get("hint", "")))
 
 
-def run_result(b: Body) -> n.RunResult:
+def exception(b: d.Exception | None) -> n.ProgramError | None:
+    """Decode the exception of a cell."""
+    return n.ProgramError(b["name"], b["value"], b["traceback"]) if b else None
+
+
+def run_result(b: d.RunAnswer) -> n.RunResult:
     """Decode the result of a one-shot run."""
     return n.RunResult(
         **_ended(b),
@@ -198,18 +266,18 @@ def run_result(b: Body) -> n.RunResult:
         artifacts_skipped=tuple(b.get("artifacts_skipped") or ()),
         error=program_error(b["error"]),
         sandbox=b["sandbox"],
-        provider=(b.get("route") or {}).get("provider", ""),
+        provider=b["route"]["provider"] if "route" in b else "",
     )
 
 
-def code_result(b: Body) -> n.CodeResult:
+def code_result(b: d.CodeAnswer) -> n.CodeResult:
     """Decode the result of a cell."""
     return n.CodeResult(
         text=b["text"],
         stdout=b["stdout"],
         stderr=b["stderr"],
         results=tuple(n.Rich(r["data"], bool(r.get("main"))) for r in b["results"]),
-        error=program_error(b["error"]),
+        error=exception(b["error"]),
         execution_count=b["execution_count"],
         context_id=b["context_id"],
         timed_out=b["timed_out"],
@@ -219,53 +287,56 @@ def code_result(b: Body) -> n.CodeResult:
     )
 
 
-def sandbox(b: Body) -> n.SandboxInfo:
+def sandbox(b: d.Sandbox) -> n.SandboxInfo:
     """Decode a sandbox."""
-    limits = b.get("limits") or {}
+    limits: d.Limits = b.get("limits", {})
     return n.SandboxInfo(
         name=b.get("name") or b["id"],
         id=b["id"],
-        state=cast(n.State, b["state"]),
+        state=b["state"],
         image=b.get("image", ""),
         provider=b["provider"],
-        labels=b.get("labels") or {},
-        memory_mib=int(limits.get("memory", 0)) >> 20,
+        labels=b.get("labels", {}),
+        memory_mib=limits.get("memory", 0) >> 20,
         cpus=limits.get("cpus", 0),
         expires=b.get("expires", ""),
         raw=b,
     )
 
 
-def entry(b: Body) -> n.FileInfo:
+def entry(b: d.Entry) -> n.FileInfo:
     """Decode the properties of a file."""
     return n.FileInfo(b["name"], b["path"], b["type"], b["size"], b["mode"], b["owner"], b.get("target", ""))
 
 
-def workspace(b: Body) -> n.WorkspaceInfo:
+def workspace(b: d.Workspace) -> n.WorkspaceInfo:
     """Decode a workspace."""
-    head = b.get("head") or {}
-    return n.WorkspaceInfo(b["name"], head.get("number", 0), head.get("files", 0), head.get("size", 0))
+    head = b.get("head")
+    return n.WorkspaceInfo(b["name"], head["number"], head["files"], head["size"]) if head else n.WorkspaceInfo(b["name"])
 
 
-def commit(b: Body) -> n.WorkspaceCommit:
+def commit(b: d.WorkspaceCommit) -> n.WorkspaceCommit:
     """Decode the result of a commit."""
-    return n.WorkspaceCommit((b.get("version") or {}).get("number", 0), tuple(c["path"] for c in b["changes"]))
+    version = b.get("version")
+    return n.WorkspaceCommit(version["number"] if version else 0, tuple(c["path"] for c in b["changes"]))
 
 
-def secret(b: Body) -> n.SecretInfo:
+def secret(b: d.Secret) -> n.SecretInfo:
     """Decode a secret, which has no value."""
     return n.SecretInfo(b["name"], b["version"], tuple(b["hosts"]))
 
 
-def secret_value(value: str | bytes, hosts: Sequence[str]) -> Body:
+def secret_value(value: str | bytes, hosts: Sequence[str]) -> d.SecretRequest:
     """Encode the value and the hosts of a secret. Without hosts, an existing secret keeps its own."""
-    body: Body = {"hosts": list(hosts)} if hosts else {}
+    body: d.SecretRequest = {"hosts": list(hosts)} if hosts else {}
     if isinstance(value, bytes):
-        return body | {"value_b64": base64.b64encode(value).decode()}
-    return body | {"value": value}
+        body["value_b64"] = base64.b64encode(value).decode()
+    else:
+        body["value"] = value
+    return body
 
 
-def chunk(stream: Literal["stdout", "stderr"], b: Body) -> n.Chunk:
+def chunk(stream: Literal["stdout", "stderr"], b: d.Chunk) -> n.Chunk:
     """Decode a chunk of output."""
     return n.Chunk(stream, base64.b64decode(b["data_b64"]) if "data_b64" in b else b.get("data", "").encode())
 

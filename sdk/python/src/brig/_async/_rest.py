@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -20,6 +20,9 @@ from ._backend import Backend
 from ._connection import Connection
 from ._socket import SocketTransport
 from ._thread import in_thread, pause
+
+if TYPE_CHECKING:  # only type checkers need the documents
+    from .. import _documents as d
 
 #: Seconds without data after which a stream is lost. Servers send a keepalive every 15 seconds.
 _SILENCE = 60.0
@@ -125,7 +128,7 @@ class Rest(Backend):
         answer = await self._send(method, wire.path(*parts), json=body, params=query)
         return answer.json() if answer.content else None
 
-    async def _events(self, path: str, method: str, body: Any = None) -> AsyncGenerator[wire.Body, None]:
+    async def _events(self, path: str, method: str, body: Any = None) -> AsyncGenerator[Any, None]:
         """Yield the events of a response. The result is the last one."""
         answer = await self._send(
             method,
@@ -151,18 +154,17 @@ class Rest(Backend):
         raise SandboxUnavailable("the connection ended before the result")
 
     async def _outputs(
-        self, path: str, method: str, body: Any, result: Callable[[wire.Body], n.ExecResult]
+        self, path: str, method: str, body: Any, result: Callable[[d.Result], n.ExecResult]
     ) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
         async with aclosing(self._events(path, method, body)) as events:
+            event: d.ResultEvent
             async for event in events:
-                kind = event["event"]
-                if kind == "result":
+                if event["event"] == "result":
                     yield result(event)
-                elif kind in ("stdout", "stderr"):
-                    stream: Literal["stdout", "stderr"] = kind
-                    yield wire.chunk(stream, event)
+                elif event["event"] == "stdout" or event["event"] == "stderr":
+                    yield wire.chunk(event["event"], event)
 
-    async def _with_image(self, image: str | None, *parts: str, body: wire.Body) -> Any:
+    async def _with_image(self, image: str | None, *parts: str, body: d.Spec | d.RunRequest) -> Any:
         """Send a request that may need an image. The client's own server pulls a missing one, like docker run."""
         try:
             return await self._call("POST", *parts, body=body)
@@ -188,7 +190,7 @@ class Rest(Backend):
             query["state"] = state
         out: list[n.SandboxInfo] = []
         while True:
-            page = await self._call("GET", "sandboxes", query=query)
+            page: d.Sandboxes = await self._call("GET", "sandboxes", query=query)
             out += [wire.sandbox(b) for b in page["sandboxes"]]
             if not page["next_cursor"]:
                 return out
@@ -197,23 +199,25 @@ class Rest(Backend):
     async def fork(
         self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
     ) -> list[n.SandboxInfo]:
-        body: dict[str, Any] = {"count": count, "paused": paused} | ({"name": copy} if copy else {})
+        body: d.ForkRequest = {"count": count, "paused": paused}
+        if copy:
+            body["name"] = copy
         if labels is not None:
             body["labels"] = dict(labels)
         if ttl is not None:
             body["ttl_ms"] = wire.millis(ttl, "ttl")
-        answer = await self._call("POST", "sandboxes", name, "fork", body=body)
+        answer: d.Copies = await self._call("POST", "sandboxes", name, "fork", body=body)
         return [wire.sandbox(b) for b in answer["sandboxes"]]
 
     async def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
-        body = {"files_only": True} if files_only else {}
+        body: d.PauseRequest = {"files_only": True} if files_only else {}
         return wire.sandbox(await self._call("POST", "sandboxes", name, "pause", body=body))
 
     async def resume(self, name: str) -> n.SandboxInfo:
         return wire.sandbox(await self._call("POST", "sandboxes", name, "resume", body={}))
 
     async def stop(self, name: str, grace: float | None) -> None:
-        body = {} if grace is None else {"grace_ms": round(grace * 1000)}
+        body: d.StopRequest = {} if grace is None else {"grace_ms": round(grace * 1000)}
         await self._call("POST", "sandboxes", name, "stop", body=body)
 
     async def kill(self, name: str) -> None:
@@ -223,10 +227,12 @@ class Rest(Backend):
         await self._call("DELETE", "sandboxes", name)
 
     async def extend(self, name: str, ttl: float) -> n.SandboxInfo:
-        return wire.sandbox(await self._call("POST", "sandboxes", name, "extend", body={"ttl_ms": wire.millis(ttl, "ttl")}))
+        body: d.ExtendRequest = {"ttl_ms": wire.millis(ttl, "ttl")}
+        return wire.sandbox(await self._call("POST", "sandboxes", name, "extend", body=body))
 
     async def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
-        await self._call("PUT", "sandboxes", name, "egress", body=wire.egress(rules))
+        body: d.EgressChange = wire.egress(rules)
+        await self._call("PUT", "sandboxes", name, "egress", body=body)
 
     async def logs(self, name: str, tail: int | None) -> str:
         query = {} if tail is None else {"tail": tail}
@@ -236,6 +242,7 @@ class Rest(Backend):
     async def follow_logs(self, name: str, tail: int | None) -> AsyncGenerator[str, None]:
         query = "?follow=true" + ("" if tail is None else f"&tail={tail}")
         async with aclosing(self._events(wire.path("sandboxes", name, "logs") + query, "GET")) as events:
+            event: d.LogEndEvent
             async for event in events:
                 if event["event"] == "log":
                     yield wire.chunk("stdout", event).text
@@ -246,22 +253,27 @@ class Rest(Backend):
         return wire.result(await self._call("POST", "sandboxes", name, "exec", body=wire.command(command)))
 
     def stream(self, name: str, command: n.Command) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
-        body = wire.command(command) | {"stream": True}
+        body = {**wire.command(command), "stream": True}
         return self._outputs(wire.path("sandboxes", name, "exec"), "POST", body, wire.result)
 
     async def run(self, program: n.Program) -> n.RunResult:
         return wire.run_result(await self._with_image(program.spec.image, "run", body=wire.program(program)))
 
     async def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
-        body = {"language": language, "env": dict(env)} | ({"cwd": cwd} if cwd else {})
-        context = await self._call("POST", "sandboxes", name, "contexts", body=body)
-        return str(context["id"])
+        body: d.ContextRequest = {"language": language, "env": dict(env)}
+        if cwd:
+            body["cwd"] = cwd
+        context: d.Context = await self._call("POST", "sandboxes", name, "contexts", body=body)
+        return context["id"]
 
     async def run_code(
         self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
     ) -> n.CodeResult:
-        body: wire.Body = {"code": code, "env": dict(env)}
-        body |= {"context_id": context} if context else {"language": language}
+        body: d.CodeRequest = {"code": code, "env": dict(env)}
+        if context:
+            body["context_id"] = context
+        else:
+            body["language"] = language
         if timeout is not None:
             body["timeout_ms"] = wire.millis(timeout)
         return wire.code_result(await self._call("POST", "sandboxes", name, "code", body=body))
@@ -276,14 +288,15 @@ class Rest(Backend):
         await self._call("DELETE", "sandboxes", name, "contexts", context)
 
     async def start(self, name: str, command: n.Command, tag: str) -> int:
-        process = await self._call("POST", "sandboxes", name, "processes", body=wire.process(command, tag))
-        return int(process["pid"])
+        process: d.Process = await self._call("POST", "sandboxes", name, "processes", body=wire.process(command, tag))
+        return process["pid"]
 
     def attach(self, name: str, pid: int) -> AsyncGenerator[n.Chunk | n.ExecResult, None]:
         return self._outputs(wire.path("sandboxes", name, "processes", pid, "output"), "GET", None, wire.result)
 
     async def signal(self, name: str, pid: int, signal: str) -> None:
-        await self._call("POST", "sandboxes", name, "processes", pid, "signal", body={"signal": signal})
+        body: d.SignalRequest = {"signal": signal}
+        await self._call("POST", "sandboxes", name, "processes", pid, "signal", body=body)
 
     async def write_input(self, name: str, pid: int, data: bytes) -> None:
         await self._send(
@@ -329,17 +342,22 @@ class Rest(Backend):
 
     async def list_files(self, name: str, path: str, depth: int, user: str) -> list[n.FileInfo]:
         query = _at(path, user) | {"depth": str(depth)}
-        entries = await self._call("GET", "sandboxes", name, "files", query=query)
+        entries: d.Entries = await self._call("GET", "sandboxes", name, "files", query=query)
         return [wire.entry(b) for b in entries["entries"]]
 
     async def stat_file(self, name: str, path: str, user: str) -> n.FileInfo:
         return wire.entry(await self._call("GET", "sandboxes", name, "files", "stat", query=_at(path, user)))
 
     async def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
-        return wire.entry(await self._call("POST", "sandboxes", name, "files", "mkdir", body=_at(path, user)))
+        body: d.MakeDirRequest = {"path": path}
+        if user:
+            body["user"] = wire.user(user)
+        return wire.entry(await self._call("POST", "sandboxes", name, "files", "mkdir", body=body))
 
     async def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
-        body = {"from": source, "to": target} | ({"user": user} if user else {})
+        body: d.MoveRequest = {"from": source, "to": target}
+        if user:
+            body["user"] = wire.user(user)
         return wire.entry(await self._call("POST", "sandboxes", name, "files", "move", body=body))
 
     async def remove_file(self, name: str, path: str, user: str) -> None:
@@ -348,10 +366,12 @@ class Rest(Backend):
     # Workspaces, secrets and images.
 
     async def create_workspace(self, name: str) -> n.WorkspaceInfo:
-        return wire.workspace(await self._call("POST", "workspaces", body={"name": name}))
+        body: d.WorkspaceRequest = {"name": name}
+        return wire.workspace(await self._call("POST", "workspaces", body=body))
 
     async def workspaces(self) -> list[n.WorkspaceInfo]:
-        return [wire.workspace(b) for b in (await self._call("GET", "workspaces"))["workspaces"]]
+        answer: d.Workspaces = await self._call("GET", "workspaces")
+        return [wire.workspace(b) for b in answer["workspaces"]]
 
     async def remove_workspace(self, name: str) -> None:
         await self._call("DELETE", "workspaces", name)
@@ -367,13 +387,15 @@ class Rest(Backend):
         return wire.secret(await self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))
 
     async def secrets(self) -> list[n.SecretInfo]:
-        return [wire.secret(b) for b in (await self._call("GET", "secrets"))["secrets"]]
+        answer: d.Secrets = await self._call("GET", "secrets")
+        return [wire.secret(b) for b in answer["secrets"]]
 
     async def remove_secret(self, name: str) -> None:
         await self._call("DELETE", "secrets", name)
 
     async def pull_image(self, ref: str) -> None:
-        await self._call("POST", "images", "pull", body={"ref": ref})
+        body: d.PullRequest = {"ref": ref}
+        await self._call("POST", "images", "pull", body=body)
 
 
 def _at(path: str, user: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -21,6 +21,9 @@ from ._backend import Backend
 from ._connection import Connection
 from ._socket import SocketTransport
 from ._thread import in_thread, pause
+
+if TYPE_CHECKING:  # only type checkers need the documents
+    from .. import _documents as d
 
 #: Seconds without data after which a stream is lost. Servers send a keepalive every 15 seconds.
 _SILENCE = 60.0
@@ -126,7 +129,7 @@ class Rest(Backend):
         answer = self._send(method, wire.path(*parts), json=body, params=query)
         return answer.json() if answer.content else None
 
-    def _events(self, path: str, method: str, body: Any = None) -> Generator[wire.Body, None, None]:
+    def _events(self, path: str, method: str, body: Any = None) -> Generator[Any, None, None]:
         """Yield the events of a response. The result is the last one."""
         answer = self._send(
             method,
@@ -152,18 +155,17 @@ class Rest(Backend):
         raise SandboxUnavailable("the connection ended before the result")
 
     def _outputs(
-        self, path: str, method: str, body: Any, result: Callable[[wire.Body], n.ExecResult]
+        self, path: str, method: str, body: Any, result: Callable[[d.Result], n.ExecResult]
     ) -> Generator[n.Chunk | n.ExecResult, None, None]:
         with closing(self._events(path, method, body)) as events:
+            event: d.ResultEvent
             for event in events:
-                kind = event["event"]
-                if kind == "result":
+                if event["event"] == "result":
                     yield result(event)
-                elif kind in ("stdout", "stderr"):
-                    stream: Literal["stdout", "stderr"] = kind
-                    yield wire.chunk(stream, event)
+                elif event["event"] == "stdout" or event["event"] == "stderr":
+                    yield wire.chunk(event["event"], event)
 
-    def _with_image(self, image: str | None, *parts: str, body: wire.Body) -> Any:
+    def _with_image(self, image: str | None, *parts: str, body: d.Spec | d.RunRequest) -> Any:
         """Send a request that may need an image. The client's own server pulls a missing one, like docker run."""
         try:
             return self._call("POST", *parts, body=body)
@@ -189,7 +191,7 @@ class Rest(Backend):
             query["state"] = state
         out: list[n.SandboxInfo] = []
         while True:
-            page = self._call("GET", "sandboxes", query=query)
+            page: d.Sandboxes = self._call("GET", "sandboxes", query=query)
             out += [wire.sandbox(b) for b in page["sandboxes"]]
             if not page["next_cursor"]:
                 return out
@@ -198,23 +200,25 @@ class Rest(Backend):
     def fork(
         self, name: str, count: int, copy: str, paused: bool, labels: Mapping[str, str] | None, ttl: float | None
     ) -> list[n.SandboxInfo]:
-        body: dict[str, Any] = {"count": count, "paused": paused} | ({"name": copy} if copy else {})
+        body: d.ForkRequest = {"count": count, "paused": paused}
+        if copy:
+            body["name"] = copy
         if labels is not None:
             body["labels"] = dict(labels)
         if ttl is not None:
             body["ttl_ms"] = wire.millis(ttl, "ttl")
-        answer = self._call("POST", "sandboxes", name, "fork", body=body)
+        answer: d.Copies = self._call("POST", "sandboxes", name, "fork", body=body)
         return [wire.sandbox(b) for b in answer["sandboxes"]]
 
     def pause(self, name: str, files_only: bool) -> n.SandboxInfo:
-        body = {"files_only": True} if files_only else {}
+        body: d.PauseRequest = {"files_only": True} if files_only else {}
         return wire.sandbox(self._call("POST", "sandboxes", name, "pause", body=body))
 
     def resume(self, name: str) -> n.SandboxInfo:
         return wire.sandbox(self._call("POST", "sandboxes", name, "resume", body={}))
 
     def stop(self, name: str, grace: float | None) -> None:
-        body = {} if grace is None else {"grace_ms": round(grace * 1000)}
+        body: d.StopRequest = {} if grace is None else {"grace_ms": round(grace * 1000)}
         self._call("POST", "sandboxes", name, "stop", body=body)
 
     def kill(self, name: str) -> None:
@@ -224,10 +228,12 @@ class Rest(Backend):
         self._call("DELETE", "sandboxes", name)
 
     def extend(self, name: str, ttl: float) -> n.SandboxInfo:
-        return wire.sandbox(self._call("POST", "sandboxes", name, "extend", body={"ttl_ms": wire.millis(ttl, "ttl")}))
+        body: d.ExtendRequest = {"ttl_ms": wire.millis(ttl, "ttl")}
+        return wire.sandbox(self._call("POST", "sandboxes", name, "extend", body=body))
 
     def set_egress(self, name: str, rules: Sequence[str | n.EgressRule]) -> None:
-        self._call("PUT", "sandboxes", name, "egress", body=wire.egress(rules))
+        body: d.EgressChange = wire.egress(rules)
+        self._call("PUT", "sandboxes", name, "egress", body=body)
 
     def logs(self, name: str, tail: int | None) -> str:
         query = {} if tail is None else {"tail": tail}
@@ -237,6 +243,7 @@ class Rest(Backend):
     def follow_logs(self, name: str, tail: int | None) -> Generator[str, None, None]:
         query = "?follow=true" + ("" if tail is None else f"&tail={tail}")
         with closing(self._events(wire.path("sandboxes", name, "logs") + query, "GET")) as events:
+            event: d.LogEndEvent
             for event in events:
                 if event["event"] == "log":
                     yield wire.chunk("stdout", event).text
@@ -247,22 +254,27 @@ class Rest(Backend):
         return wire.result(self._call("POST", "sandboxes", name, "exec", body=wire.command(command)))
 
     def stream(self, name: str, command: n.Command) -> Generator[n.Chunk | n.ExecResult, None, None]:
-        body = wire.command(command) | {"stream": True}
+        body = {**wire.command(command), "stream": True}
         return self._outputs(wire.path("sandboxes", name, "exec"), "POST", body, wire.result)
 
     def run(self, program: n.Program) -> n.RunResult:
         return wire.run_result(self._with_image(program.spec.image, "run", body=wire.program(program)))
 
     def create_context(self, name: str, language: str, cwd: str, env: Mapping[str, str]) -> str:
-        body = {"language": language, "env": dict(env)} | ({"cwd": cwd} if cwd else {})
-        context = self._call("POST", "sandboxes", name, "contexts", body=body)
-        return str(context["id"])
+        body: d.ContextRequest = {"language": language, "env": dict(env)}
+        if cwd:
+            body["cwd"] = cwd
+        context: d.Context = self._call("POST", "sandboxes", name, "contexts", body=body)
+        return context["id"]
 
     def run_code(
         self, name: str, code: str, language: str, context: str, timeout: float | None, env: Mapping[str, str]
     ) -> n.CodeResult:
-        body: wire.Body = {"code": code, "env": dict(env)}
-        body |= {"context_id": context} if context else {"language": language}
+        body: d.CodeRequest = {"code": code, "env": dict(env)}
+        if context:
+            body["context_id"] = context
+        else:
+            body["language"] = language
         if timeout is not None:
             body["timeout_ms"] = wire.millis(timeout)
         return wire.code_result(self._call("POST", "sandboxes", name, "code", body=body))
@@ -277,14 +289,15 @@ class Rest(Backend):
         self._call("DELETE", "sandboxes", name, "contexts", context)
 
     def start(self, name: str, command: n.Command, tag: str) -> int:
-        process = self._call("POST", "sandboxes", name, "processes", body=wire.process(command, tag))
-        return int(process["pid"])
+        process: d.Process = self._call("POST", "sandboxes", name, "processes", body=wire.process(command, tag))
+        return process["pid"]
 
     def attach(self, name: str, pid: int) -> Generator[n.Chunk | n.ExecResult, None, None]:
         return self._outputs(wire.path("sandboxes", name, "processes", pid, "output"), "GET", None, wire.result)
 
     def signal(self, name: str, pid: int, signal: str) -> None:
-        self._call("POST", "sandboxes", name, "processes", pid, "signal", body={"signal": signal})
+        body: d.SignalRequest = {"signal": signal}
+        self._call("POST", "sandboxes", name, "processes", pid, "signal", body=body)
 
     def write_input(self, name: str, pid: int, data: bytes) -> None:
         self._send(
@@ -330,17 +343,22 @@ class Rest(Backend):
 
     def list_files(self, name: str, path: str, depth: int, user: str) -> list[n.FileInfo]:
         query = _at(path, user) | {"depth": str(depth)}
-        entries = self._call("GET", "sandboxes", name, "files", query=query)
+        entries: d.Entries = self._call("GET", "sandboxes", name, "files", query=query)
         return [wire.entry(b) for b in entries["entries"]]
 
     def stat_file(self, name: str, path: str, user: str) -> n.FileInfo:
         return wire.entry(self._call("GET", "sandboxes", name, "files", "stat", query=_at(path, user)))
 
     def make_directory(self, name: str, path: str, user: str) -> n.FileInfo:
-        return wire.entry(self._call("POST", "sandboxes", name, "files", "mkdir", body=_at(path, user)))
+        body: d.MakeDirRequest = {"path": path}
+        if user:
+            body["user"] = wire.user(user)
+        return wire.entry(self._call("POST", "sandboxes", name, "files", "mkdir", body=body))
 
     def move_file(self, name: str, source: str, target: str, user: str) -> n.FileInfo:
-        body = {"from": source, "to": target} | ({"user": user} if user else {})
+        body: d.MoveRequest = {"from": source, "to": target}
+        if user:
+            body["user"] = wire.user(user)
         return wire.entry(self._call("POST", "sandboxes", name, "files", "move", body=body))
 
     def remove_file(self, name: str, path: str, user: str) -> None:
@@ -349,10 +367,12 @@ class Rest(Backend):
     # Workspaces, secrets and images.
 
     def create_workspace(self, name: str) -> n.WorkspaceInfo:
-        return wire.workspace(self._call("POST", "workspaces", body={"name": name}))
+        body: d.WorkspaceRequest = {"name": name}
+        return wire.workspace(self._call("POST", "workspaces", body=body))
 
     def workspaces(self) -> list[n.WorkspaceInfo]:
-        return [wire.workspace(b) for b in (self._call("GET", "workspaces"))["workspaces"]]
+        answer: d.Workspaces = self._call("GET", "workspaces")
+        return [wire.workspace(b) for b in answer["workspaces"]]
 
     def remove_workspace(self, name: str) -> None:
         self._call("DELETE", "workspaces", name)
@@ -368,13 +388,15 @@ class Rest(Backend):
         return wire.secret(self._call("PUT", "secrets", name, body=wire.secret_value(value, hosts)))
 
     def secrets(self) -> list[n.SecretInfo]:
-        return [wire.secret(b) for b in (self._call("GET", "secrets"))["secrets"]]
+        answer: d.Secrets = self._call("GET", "secrets")
+        return [wire.secret(b) for b in answer["secrets"]]
 
     def remove_secret(self, name: str) -> None:
         self._call("DELETE", "secrets", name)
 
     def pull_image(self, ref: str) -> None:
-        self._call("POST", "images", "pull", body={"ref": ref})
+        body: d.PullRequest = {"ref": ref}
+        self._call("POST", "images", "pull", body=body)
 
 
 def _at(path: str, user: str) -> dict[str, str]:
