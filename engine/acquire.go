@@ -129,6 +129,7 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 	if err != nil {
 		return nil, err
 	}
+	ms.track(m.rec.ID, p) // before it has a network, whose traffic is charged to it
 	if err = ms.checkAttestation(ctx, m); err == nil {
 		err = ms.provision(ctx, m)
 	}
@@ -145,13 +146,11 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 	}
 	if err != nil {
 		_ = v.recorded() // wait for the write before the record is deleted
-		ms.lifecycle.unregister(m.rec.ID)
-		ms.rollback(ctx, m)
+		ms.abandon(ctx, m)
 		return nil, err
 	}
 	kept = spec.Ephemeral
 	if m.rec.State == brig.Running { // set by claimPooled
-		ms.track(m.rec.ID, p)
 		ms.lifecycle.adopt(m.rec, m.backend, m.in)
 		return m, nil
 	}
@@ -164,11 +163,10 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 	}
 	if err := ms.Store.Put(ctx, m.rec, events...); err != nil {
 		m.releaseSlot()
-		ms.rollback(ctx, m)
+		ms.abandon(ctx, m)
 		return nil, err
 	}
 	failpoint.Hit("engine.running")
-	ms.track(m.rec.ID, p)
 	ms.lifecycle.adopt(m.rec, m.backend, m.in)
 	failpoint.Hit("engine.adopted")
 	return m, nil
@@ -436,6 +434,15 @@ func (ms *machines) destroyMachine(ctx context.Context, m *machine) {
 func (ms *machines) rollback(ctx context.Context, m *machine) {
 	ms.destroyMachine(ctx, m)
 	ms.deleteRecord(ctx, m.rec)
+}
+
+// abandon is like rollback, for a machine that may have had a network. Its reservation is
+// left to the caller: it counts against the quota until the instance has ended.
+func (ms *machines) abandon(ctx context.Context, m *machine) {
+	ms.network.countFinalEgress(m.rec.ID)
+	ms.track(m.rec.ID, nil)
+	ms.lifecycle.unregister(m.rec.ID)
+	ms.rollback(ctx, m)
 }
 
 // destroyInstance ends an instance. If that fails, housekeeping retries it until it
