@@ -18,17 +18,17 @@ func (k *tokens) sourceIn(r *http.Request) string {
 	return source
 }
 
-// bind finds the source of the token in r, which is a key or a grant. The
+// bind finds the source of the token in r for a tenant's sandbox, which is a key or a grant. The
 // returned request has the rights of that source, and its context ends when the
 // source becomes invalid. A request without such a token keeps the rights of
 // the sandbox, and the handlers that need a token reject it. The caller must
 // call done.
-func (k *tokens) bind(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t target) (_ *http.Request, done func(), err error) {
+func (k *tokens) bind(w http.ResponseWriter, r *http.Request, t target, tenant string) (_ *http.Request, done func(), err error) {
 	nothing := func() {}
 	if k.Options.KeyActor == nil {
 		return r, nothing, nil
 	}
-	source := k.presentedSource(r, s, t)
+	source := k.presentedSource(r, t, tenant)
 	if source == "" {
 		// A token without a source is not valid here, so handlers that need a
 		// token must reject the request.
@@ -36,7 +36,7 @@ func (k *tokens) bind(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t
 	}
 	check := func(ctx context.Context) (brig.Actor, error) {
 		a, err := k.actorOf(ctx, source)
-		if err == nil && (a.Tenant != s.Tenant || a.Role < brig.Member) {
+		if err == nil && (a.Tenant != tenant || a.Role < brig.Member) {
 			err = brig.Errorf(brig.Unauthenticated, "the token is not for this sandbox")
 		}
 		return a, err
@@ -55,10 +55,10 @@ func (k *tokens) bind(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, t
 // noSource is the source of a request without a token.
 const noSource = "-"
 
-// presentedSource returns the source of the token in r. The token is in a
-// header, or r's URL was signed with it. The source is empty for a wrong token.
-func (k *tokens) presentedSource(r *http.Request, s *brig.Sandbox, t target) string {
-	id := string(s.ID)
+// presentedSource returns the source of the token in r for a tenant's sandbox. The token is
+// in a header, or r's URL was signed with it. The source is empty for a wrong token.
+func (k *tokens) presentedSource(r *http.Request, t target, tenant string) string {
+	id := t.id
 	if t.port != portEnvd && t.port != portCode {
 		return k.portSource(r, id)
 	}
@@ -77,7 +77,7 @@ func (k *tokens) presentedSource(r *http.Request, s *brig.Sandbox, t target) str
 	if t.port != portEnvd || !isSigned(r) || len(r.URL.RawQuery) > maxSignedText {
 		return ""
 	}
-	key, _ := k.signer(r.Context(), id, s.Tenant, newURLSignature(r))
+	key, _ := k.signer(r.Context(), id, tenant, newURLSignature(r))
 	return key
 }
 

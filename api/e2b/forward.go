@@ -129,7 +129,7 @@ func (f *forwarder) writeNoPort(w http.ResponseWriter, r *http.Request, t target
 		f.fail(w, r, err)
 		return
 	}
-	if _, s, err := f.finder.resolve(r, t.id, brig.ActorFrom(r.Context()).Visitor); err == nil && (s == nil || s.State == brig.Paused) {
+	if s, err := f.finder.resolve(r, t.id, brig.ActorFrom(r.Context()).Visitor); err == nil && (s == nil || s.State == brig.Paused) {
 		f.writeGone(w, r, t)
 		return
 	}

@@ -62,10 +62,26 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 		p.deny(w, r, t)
 		return
 	}
-	ctx, s, err := p.finder.resolve(r, t.id, !p.tokens.isProven(r, t, lacksToken))
+	actor, exists, err := p.finder.owner(r, t.id, !p.tokens.isProven(r, t, lacksToken))
 	if err != nil {
 		p.fail(w, r, err)
 		return
+	}
+	var s *brig.Sandbox
+	if exists {
+		// A token that has become invalid must cost the tenant nothing either, so it is
+		// checked before lookUp, which is a call.
+		bound, done, err := p.tokens.bind(w, r.WithContext(brig.WithActor(r.Context(), actor)), t, actor.Tenant)
+		if err != nil {
+			p.fail(w, r, err)
+			return
+		}
+		defer done()
+		if s, err = p.finder.lookUp(brig.WithActor(bound.Context(), actor), t.id); err != nil {
+			p.fail(w, r, err)
+			return
+		}
+		r = bound
 	}
 	mayResume := s != nil && resumesByTraffic(s) && p.tokens.mayResume(r, t)
 	if gone := s == nil || s.State == brig.Paused && !mayResume; gone {
@@ -77,15 +93,8 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	if !mayResume { // the sandbox may be paused while the request waits for it
-		ctx = brig.WithoutResume(ctx)
+		r = r.WithContext(brig.WithoutResume(r.Context()))
 	}
-	r = r.WithContext(ctx)
-	r, done, err := p.tokens.bind(w, r, s, t)
-	if err != nil {
-		p.fail(w, r, err)
-		return
-	}
-	defer done()
 	if err := httpapi.LeaseOf(r.Context()).Begin(brig.ActorFrom(r.Context())); err != nil {
 		p.fail(w, r, err)
 		return
@@ -96,7 +105,7 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	if !lacksToken { // otherwise envd and the interpreter reject the request
-		if err := p.resumeForTraffic(brig.WithActor(r.Context(), brig.ActorFrom(ctx)), s); err != nil {
+		if err := p.resumeForTraffic(brig.WithActor(r.Context(), actor), s); err != nil {
 			p.fail(w, r, err)
 			return
 		}
@@ -114,21 +123,25 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 	}
 }
 
-// resolve finds a running or paused sandbox and returns the context in which the API may
-// use it. The actor of that context is the sandbox's tenant, because the
-// request has no API key. visitor means that it has no token of the sandbox either.
-func (f *finder) resolve(r *http.Request, id string, visitor bool) (ctx context.Context, s *brig.Sandbox, err error) {
+// owner returns the actor as which the API looks at a sandbox: the sandbox's tenant, because
+// the request has no API key. visitor means that it has no token of the sandbox either.
+// exists is false if no tenant has such a sandbox.
+func (f *finder) owner(r *http.Request, id string, visitor bool) (a brig.Actor, exists bool, err error) {
 	tenant, err := f.Owner(r.Context(), id)
 	if brig.KindOf(err) == brig.NotFound {
 		f.forget(id)
-		return r.Context(), nil, nil
+		return a, false, nil
 	}
-	if err != nil {
-		return nil, nil, err
+	return brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member, Visitor: visitor}, err == nil, err
+}
+
+// resolve finds a running or paused sandbox as its owner. It returns nil if there is none.
+func (f *finder) resolve(r *http.Request, id string, visitor bool) (*brig.Sandbox, error) {
+	a, exists, err := f.owner(r, id, visitor)
+	if err != nil || !exists {
+		return nil, err
 	}
-	ctx = brig.WithActor(r.Context(), brig.Actor{Name: "e2b", Tenant: tenant, Role: brig.Member, Visitor: visitor})
-	s, err = f.lookUp(ctx, id)
-	return ctx, s, err
+	return f.lookUp(brig.WithActor(r.Context(), a), id)
 }
 
 // internalPaths are envd's internal paths, which only E2B's own servers call.
