@@ -439,7 +439,7 @@ func (ms *machines) rollback(ctx context.Context, m *machine) {
 // abandon is like rollback, for a machine that may have had a network. Its reservation is
 // left to the caller: it counts against the quota until the instance has ended.
 func (ms *machines) abandon(ctx context.Context, m *machine) {
-	ms.network.countFinalEgress(m.rec.ID)
+	ms.network.endEgress(m.rec.ID)
 	ms.track(m.rec.ID, nil)
 	ms.lifecycle.unregister(m.rec.ID)
 	ms.rollback(ctx, m)

@@ -3,8 +3,12 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip/header"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine"
@@ -28,9 +32,9 @@ func (h *fixture) link(t *testing.T) *fake.Link {
 // The traffic of a sandbox is charged to its tenant while its template's commands run, also
 // if the sandbox then never gets ready.
 func TestTrafficOfTemplateCounts(t *testing.T) {
-	var net outside
+	var out outside
 	h := newFixture(t, func(o *engine.Options) {
-		net.options(o)
+		out.options(o)
 		o.Templates = []brig.Template{{Name: "web", Image: brig.HostImage, Ready: argv("sleep", "60"), ReadyTimeout: 5 * time.Minute}}
 	})
 	ctx := withRole(t, brig.Operator)
@@ -42,7 +46,7 @@ func TestTrafficOfTemplateCounts(t *testing.T) {
 		ended <- err
 	}()
 	const n = 1000
-	net.upload(t, h.link(t), n)
+	out.upload(t, h.link(t), n)
 	if got := h.spentEgress(t, ctx); got != n {
 		t.Errorf("%d bytes are charged while the sandbox gets ready, want %d", got, n)
 	}
@@ -74,12 +78,12 @@ func (s *noRunning) Put(ctx context.Context, rec *brig.Record, events ...brig.Ev
 
 // The traffic of a main program is charged, also if the sandbox cannot be recorded.
 func TestTrafficOfUnrecordedSandboxCounts(t *testing.T) {
-	var net outside
+	var out outside
 	var h *fixture
 	const n = 1000
 	h = newFixture(t, func(o *engine.Options) {
-		net.options(o)
-		o.Store = &noRunning{o.Store, func() { net.upload(t, h.link(t), n) }}
+		out.options(o)
+		o.Store = &noRunning{o.Store, func() { out.upload(t, h.link(t), n) }}
 	})
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.Create(ctx, brig.Spec{Name: "one", Egress: toNet, Command: argv("sleep", "60")}); err == nil {
@@ -90,5 +94,87 @@ func TestTrafficOfUnrecordedSandboxCounts(t *testing.T) {
 	}
 	if machines := h.provider.Machines(); len(machines) > 0 {
 		t.Errorf("there are the machines %v", machines)
+	}
+}
+
+// flood is where all connections of an engine's sandboxes end. It sends without end, and
+// counts the bytes that the server has taken.
+type flood struct{ sent atomic.Int64 }
+
+func (f *flood) options(o *engine.Options) {
+	o.Egress.AllowWide = true
+	o.Egress.Dial = func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			b := make([]byte, 1000) // does not fill a buffer exactly
+			for {
+				n, err := theirs.Write(b)
+				if f.sent.Add(int64(n)); err != nil {
+					return
+				}
+			}
+		}()
+		return ours, nil
+	}
+}
+
+// awaitStall waits until the server takes no more bytes.
+func (f *flood) awaitStall(t *testing.T) {
+	t.Helper()
+	for last := int64(-1); last <= 0 || last != f.sent.Load(); time.Sleep(500 * time.Millisecond) {
+		if t.Context().Err() != nil {
+			t.Fatal("the bytes of the outside do not arrive")
+		}
+		last = f.sent.Load()
+	}
+}
+
+// What a sandbox receives of a write that has not ended is charged when the sandbox loses
+// its network.
+func TestUnendedWritesAreCharged(t *testing.T) {
+	for name, end := range map[string]func(context.Context, *fixture) error{
+		"stop": func(ctx context.Context, h *fixture) error {
+			_, err := h.Stop(ctx, "one", 0)
+			return err
+		},
+		"rules": func(ctx context.Context, h *fixture) error {
+			_, err := h.SetEgress(ctx, "one", brig.Egress{})
+			return err
+		},
+		"pause": func(ctx context.Context, h *fixture) error {
+			_, err := h.Pause(ctx, "one", brig.PauseOptions{})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var f flood
+			h := newFixture(t, f.options)
+			ctx := withRole(t, brig.Operator)
+			if _, err := h.Create(ctx, brig.Spec{Name: "one", Egress: toNet}); err != nil {
+				t.Fatal(err)
+			}
+			link := h.link(t)
+			if err := link.Send(segment(header.TCPFlagSyn, 1, 0, nil)); err != nil {
+				t.Fatal(err)
+			}
+			p, err := link.Receive(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// The sandbox acknowledges no data, so a write waits soon.
+			ack := header.TCP(header.IPv4(p).Payload()).SequenceNumber() + 1
+			if err := link.Send(segment(header.TCPFlagAck, 2, ack, nil)); err != nil {
+				t.Fatal(err)
+			}
+			f.awaitStall(t)
+			before := h.spentEgress(t, ctx)
+			if err := end(ctx, h); err != nil {
+				t.Fatal(err)
+			}
+			if after := h.spentEgress(t, ctx); before == 0 || after <= before {
+				t.Errorf("%d bytes are charged, and %d before the end", after, before)
+			}
+		})
 	}
 }

@@ -172,8 +172,8 @@ func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSess
 	case <-nw.ctx.Done():
 	case <-session.Done():
 	}
+	session.Close() // before the last count, see endEgress
 	nw.countEgress(rec.ID, w)
-	session.Close()
 	nw.endNotes(rec, session.Suppressed())
 	w.mu.Lock()
 	lost := w.session == session && !w.closed

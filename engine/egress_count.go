@@ -16,9 +16,12 @@ func (nw *network) countAllEgress() {
 	}
 }
 
-// countFinalEgress counts the remaining bytes of a sandbox before it is dropped.
-func (nw *network) countFinalEgress(id brig.ID) {
+// endEgress closes the session of a sandbox, which gets no other one, and counts its
+// remaining bytes. A write to the sandbox that has not ended is counted when the session
+// ends it, so the session is closed first.
+func (nw *network) endEgress(id brig.ID) {
 	if w := nw.sandboxes.get(id).egress; w != nil {
+		w.close()
 		nw.countEgress(id, w)
 	}
 }

@@ -258,7 +258,7 @@ func (l *lifecycle) unregister(id brig.ID) {
 // detachInstance unregisters an instance, and releases this server's resources
 // for it. The instance itself is not changed.
 func (l *lifecycle) detachInstance(id brig.ID) {
-	l.network.countFinalEgress(id)
+	l.network.endEgress(id)
 	was := l.sandboxes.takeInstance(id)
 	if was.detached != nil {
 		close(was.detached)
@@ -310,8 +310,8 @@ func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egres
 				return errors.Join(err, l.restoreRules(ctx, v.rec, had))
 			}
 		case w.session != nil && len(rules.Rules) == 0:
+			w.session.Close() // before the last count, see endEgress
 			l.network.countEgressLocked(v.rec.ID, w)
-			w.session.Close()
 			w.session = nil
 		case w.session != nil:
 			if w.rules = rules; !w.quotaExhausted {
