@@ -334,6 +334,54 @@ func TestForkPausedSlot(t *testing.T) {
 	}
 }
 
+// The resume of a paused copy holds a creation slot for its restore, but not while the copy's
+// script runs, which takes as long as the guest wants.
+func TestResumeCopySlot(t *testing.T) {
+	h := newFixture(t, func(o *engine.Options) {
+		o.Capacity = capacity.Options{MaxCreating: 1, MaxWait: 50 * time.Millisecond}
+	})
+	ctx := withRole(t, brig.Member)
+	h.box(t, ctx, brig.Spec{Name: "one", Env: map[string]string{"BRIG_RESTORED": "sleep 29"}})
+	copies, err := h.Fork(ctx, "one", brig.ForkSpec{Name: "base", Paused: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var during error
+	h.provider.OnRestore = func(brig.ID) error {
+		_, during = h.Create(ctx, brig.Spec{})
+		return nil
+	}
+	resumed := make(chan error, 1)
+	go func() {
+		_, err := h.Resume(ctx, "base")
+		resumed <- err
+	}()
+	var in brig.Instance
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if in, err = h.provider.Recover(ctx, copies[0].ID, brig.Handle{}); err == nil {
+			if list, _ := in.Execs(ctx); len(list) > 0 {
+				break
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatal("the script has not started")
+		}
+	}
+	if _, err := h.Create(ctx, brig.Spec{}); err != nil {
+		t.Errorf("create while the script runs: %v", err)
+	}
+	select {
+	case err := <-resumed:
+		t.Errorf("the script was to run: %v", err)
+	default:
+		_ = in.Stop(ctx, 0, brig.Killed) // ends the script
+		<-resumed
+	}
+	if brig.KindOf(during) != brig.RateLimited {
+		t.Errorf("create during the restore: %v", during)
+	}
+}
+
 // Each copy has its own placeholder of a secret, and accepts those that its programs
 // had before they were copied. The original accepts only its own.
 func TestForkPlaceholders(t *testing.T) {
