@@ -34,6 +34,10 @@ func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why str
 	f.ctx, f.cancel = context.WithCancel(s.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		f.cancel()
+		return nil, "the session has ended"
+	}
 	if why = s.reserve(); why == "" && !s.charge(f) {
 		s.ConnLimiter.release()
 		why = reasonNoMemory
@@ -43,6 +47,7 @@ func (s *Session) open(host string, addr netip.Addr, port int) (_ *flow, why str
 		return nil, why
 	}
 	s.flows[f] = struct{}{}
+	s.carrying.Add(1)
 	return f, ""
 }
 
@@ -78,6 +83,7 @@ func (s *Session) reserveConnection() (leave func(), why string) {
 // has released its data.
 func (s *Session) finish(f *flow) {
 	f.close()
+	s.carrying.Done()
 	s.linger(f)
 	s.mu.Lock()
 	delete(s.flows, f)

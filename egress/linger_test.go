@@ -1,7 +1,9 @@
 package egress
 
 import (
+	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,5 +84,57 @@ func TestUnreadAnswersAreCharged(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Close waits until no connection carries bytes any more, so that Usage is final.
+func TestCloseWaitsForConnections(t *testing.T) {
+	dialing := make(chan struct{})
+	var dialed atomic.Bool
+	l := newWorld(t, allow("api.test"), func(o *Options) {
+		o.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			close(dialing)
+			<-ctx.Done()
+			time.Sleep(300 * time.Millisecond)
+			dialed.Store(true)
+			return nil, ctx.Err()
+		}
+	})
+	l.name("api.test", "203.0.113.5")
+	go func() { _, _ = l.connectName("api.test", 5432) }()
+	<-dialing
+	if l.Close(); !dialed.Load() {
+		t.Error("a connection was still being made after Close")
+	}
+}
+
+// Close counts what the sandbox was sent by writes that have not ended.
+func TestUsageIsFinalAfterClose(t *testing.T) {
+	l := newWorld(t, allow("api.test"))
+	l.name("api.test", "203.0.113.5")
+	l.serve("203.0.113.5:5432", func(c net.Conn) {
+		for b := make([]byte, 999); ; {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	for range 40 { // the sandbox reads none of them
+		c, err := l.connectName("api.test", 5432)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	_, before := l.Usage()
+	for last := int64(-1); before != last; _, before = l.Usage() {
+		last = before
+		time.Sleep(500 * time.Millisecond)
+	}
+	l.Close()
+	_, after := l.Usage()
+	time.Sleep(200 * time.Millisecond)
+	if _, now := l.Usage(); after == before || now != after {
+		t.Errorf("the sandbox has received %d bytes, %d after Close and %d later", before, after, now)
 	}
 }

@@ -80,7 +80,10 @@ type Session struct {
 	work    sync.WaitGroup
 	closing sync.Once
 
-	mu    sync.Mutex // guards the field below
+	carrying sync.WaitGroup // flows that may carry more bytes
+
+	mu    sync.Mutex // guards the fields below
+	ended bool       // no more flows are opened
 	flows map[*flow]struct{}
 	more  int // outside connections of inspected flows beyond the first of each
 }
@@ -186,21 +189,42 @@ func (s *Session) Suppressed() int64 { return s.lost.Swap(0) }
 // Done is closed when the session has ended, or its link has.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Close ends the session and all its connections, and waits until they have
-// ended. It may be called more than once.
+// Close ends the session and all its connections, and waits until they carry no
+// more bytes. It may be called more than once.
 func (s *Session) Close() { s.closing.Do(s.shut) }
 
 func (s *Session) shut() {
 	s.cancel()
 	_ = s.link.Close() // the stack may be blocked in it
 	s.mu.Lock()
+	s.ended = true
 	for f := range s.flows {
 		f.close()
 	}
 	s.mu.Unlock()
 	s.stack.Close()
 	s.work.Wait()
+	s.awaitFlows()
 	s.stack.Destroy()
+}
+
+// closeTime bounds the wait for flows. A flow that waits longer, for a handshake with the
+// sandbox, has carried nothing.
+const closeTime = 2 * time.Second
+
+// awaitFlows waits until the flows of an ended session have counted their last bytes.
+func (s *Session) awaitFlows() {
+	counted := make(chan struct{})
+	go func() {
+		s.carrying.Wait()
+		close(counted)
+	}()
+	late := time.NewTimer(closeTime)
+	defer late.Stop()
+	select {
+	case <-counted:
+	case <-late.C:
+	}
 }
 
 // report reports an event, unless there are too many. Allowed accesses are
