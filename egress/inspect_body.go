@@ -15,36 +15,101 @@ import (
 // a guest that has the complete response may never send the rest: then the
 // HTTP/2 client, which waits for its last Read, would never release the
 // response.
-//
-// In HTTP/2 the server can end a Read of one stream. In HTTP/1 that would make
-// the connection unusable, and the server would take the rest of the body for
-// the guest's next request. So each Read has a goroutine there, which Close
-// leaves behind, and finish reads on.
-type guestBody struct {
-	server io.Reader
-	stop   func(time.Time) error // HTTP/2: sets the time at which Read ends
-	waits  bool                  // the guest sends the body when it is read
+type guestBody interface {
+	io.ReadCloser
+	isClosed() bool
+	// finish closes the body, and reports whether the guest can use its
+	// connection again.
+	finish() bool
+}
 
+func newGuestBody(w http.ResponseWriter, r *http.Request) guestBody {
+	if r.ProtoMajor == 2 {
+		return &streamBody{server: r.Body, stop: http.NewResponseController(w).SetReadDeadline, signal: newSignal()}
+	}
+	return &connBody{server: r.Body, waits: r.Header.Get("Expect") != "", results: make(chan readResult, 1), signal: newSignal()}
+}
+
+var errUploadEnded = errors.New("the host has responded")
+
+// signal is a channel that is closed once.
+type signal struct {
 	closed chan struct{}
 	once   sync.Once
-	ended  atomic.Bool
+}
 
-	mu      sync.Mutex      // guards the fields below; held during Read
-	buf     []byte          // HTTP/1
+func newSignal() *signal { return &signal{closed: make(chan struct{})} }
+
+func (s *signal) isClosed() bool {
+	select {
+	case <-s.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// streamBody is a body of HTTP/2, whose server can end a Read of one stream.
+type streamBody struct {
+	*signal
+	server io.Reader
+	stop   func(time.Time) error // sets the time at which Read ends
+	mu     sync.Mutex            // held during Read
+	ended  atomic.Bool
+}
+
+// Read implements io.Reader.
+func (b *streamBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isClosed() {
+		return 0, errUploadEnded
+	}
+	n, err := b.server.Read(p)
+	if err != nil {
+		b.ended.Store(true)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *streamBody) Close() error {
+	b.once.Do(func() {
+		close(b.closed)
+		if !b.ended.Load() {
+			_ = b.stop(time.Unix(1, 0))
+		}
+	})
+	return nil
+}
+
+// finish implements guestBody. The rest of the body belongs to the stream only.
+func (b *streamBody) finish() bool {
+	_ = b.Close()
+	b.mu.Lock() // no Read continues
+	defer b.mu.Unlock()
+	return true
+}
+
+// connBody is a body of HTTP/1. A Read that the server ends would make the
+// connection unusable, and the server would take the rest of the body for the
+// guest's next request. So each Read has a goroutine, which Close leaves
+// behind, and finish reads on.
+type connBody struct {
+	*signal
+	server io.Reader
+	waits  bool // the guest sends the body when it is read
+
+	mu      sync.Mutex // guards the fields below; held during Read
+	buf     []byte
 	running bool            // a read of the server's body
 	results chan readResult // of that
+	ended   bool
 }
 
 type readResult struct {
 	n   int
 	err error
-}
-
-func newGuestBody(r *http.Request, stop func(time.Time) error) *guestBody {
-	return &guestBody{
-		server: r.Body, stop: stop, waits: r.Header.Get("Expect") != "",
-		closed: make(chan struct{}), results: make(chan readResult, 1),
-	}
 }
 
 const (
@@ -56,28 +121,20 @@ const (
 	restTime = time.Second
 )
 
-var errUploadEnded = errors.New("the host has responded")
-
-func (b *guestBody) Read(p []byte) (int, error) {
+// Read implements io.Reader.
+func (b *connBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.isClosed() {
 		return 0, errUploadEnded
 	}
-	if b.stop == nil {
-		data, err := b.next(len(p), b.closed)
-		return copy(p, data), err
-	}
-	n, err := b.server.Read(p)
-	if err != nil {
-		b.ended.Store(true)
-	}
-	return n, err
+	data, err := b.next(len(p), b.closed)
+	return copy(p, data), err
 }
 
 // next returns up to n bytes, which are valid until the following call, or
 // errUploadEnded when leave is closed. The caller holds b.mu.
-func (b *guestBody) next(n int, leave <-chan struct{}) ([]byte, error) {
+func (b *connBody) next(n int, leave <-chan struct{}) ([]byte, error) {
 	if b.buf == nil {
 		b.buf = make([]byte, guestRead)
 	}
@@ -92,7 +149,7 @@ func (b *guestBody) next(n int, leave <-chan struct{}) ([]byte, error) {
 	select {
 	case r := <-b.results:
 		if b.running = false; r.err != nil {
-			b.ended.Store(true)
+			b.ended = true
 		}
 		return b.buf[:r.n], r.err
 	case <-leave:
@@ -101,35 +158,21 @@ func (b *guestBody) next(n int, leave <-chan struct{}) ([]byte, error) {
 }
 
 // Close implements io.Closer.
-func (b *guestBody) Close() error {
-	b.once.Do(func() {
-		close(b.closed)
-		if b.stop != nil && !b.ended.Load() {
-			_ = b.stop(time.Unix(1, 0))
-		}
-	})
+func (b *connBody) Close() error {
+	b.once.Do(func() { close(b.closed) })
 	return nil
 }
 
-func (b *guestBody) isClosed() bool {
-	select {
-	case <-b.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// finish reads the rest of a body of HTTP/1, so that the guest can use its
-// connection again, and reports whether the connection is at the body's end.
-// net/http would read it as well, but panics in full duplex if the guest then
-// uses its connection again. A guest that waits for permission to send a body
-// that was not read will not send it.
-func (b *guestBody) finish() bool {
+// finish implements guestBody. It reads the rest of the body, and reports
+// whether the connection is at the body's end. net/http would read it as well,
+// but panics in full duplex if the guest then uses its connection again. A
+// guest that waits for permission to send a body that was not read will not
+// send it.
+func (b *connBody) finish() bool {
 	_ = b.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stop != nil || b.waits && b.buf == nil || b.ended.Load() {
+	if b.waits && b.buf == nil || b.ended {
 		return true
 	}
 	late := make(chan struct{})
@@ -148,7 +191,7 @@ func (b *guestBody) finish() bool {
 // the request.
 type hostBody struct {
 	io.ReadCloser
-	request *guestBody
+	request guestBody
 }
 
 func (b *hostBody) Close() error {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -21,7 +20,7 @@ type exchange struct {
 	in    *http.Request // as received
 	asked brig.Request
 	rule  int
-	body  *guestBody // of the request; nil: none
+	body  guestBody // of the request; nil: none
 
 	grants    []boundSecret
 	pairs     []swap    // basic credentials that were sent, and the original ones
@@ -80,11 +79,7 @@ func (x *exchange) end() {
 func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	out := x.in.Clone(x.in.Context())
 	if out.Body != nil && out.Body != http.NoBody {
-		var stop func(time.Time) error
-		if x.in.ProtoMajor == 2 {
-			stop = http.NewResponseController(w).SetReadDeadline
-		}
-		x.body = newGuestBody(x.in, stop)
+		x.body = newGuestBody(w, x.in)
 		out.Body = x.body
 	}
 	for name := range out.Header {
