@@ -165,15 +165,19 @@ func (b *connBody) Close() error {
 
 // finish implements guestBody. It reads the rest of the body, and reports
 // whether the connection is at the body's end. net/http would read it as well,
-// but panics in full duplex if the guest then uses its connection again. A
-// guest that waits for permission to send a body that was not read will not
-// send it.
+// but panics in full duplex if the guest then uses its connection again, and
+// waits for as long as the guest likes. A guest that waits for permission to
+// send a body that was not read will not send it, and net/http ends its
+// connection.
 func (b *connBody) finish() bool {
 	_ = b.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.waits && b.buf == nil || b.ended {
+	if b.ended {
 		return true
+	}
+	if b.waits && b.buf == nil {
+		return false
 	}
 	late := make(chan struct{})
 	defer time.AfterFunc(restTime, func() { close(late) }).Stop()

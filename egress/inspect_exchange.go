@@ -42,18 +42,29 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer n.serving.Done()
+	// The request and the response are sent independently of each other: net/http
+	// would otherwise wait for the guest's body before it sends a refusal. HTTP/2
+	// always works like this, and EnableFullDuplex returns an error for it.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	cost := costOfRequest(r, !n.forward.lines.Load(), n.searchesResponses())
 	if !n.requestTracker.serve(cost) {
 		n.reportRefused(reasonNoMemory)
 		w.Header().Set("Retry-After", "1")
 		w.Header().Set("Connection", "close") // the request's body is not read
 		http.Error(w, "brig: "+reasonNoMemory+": make fewer requests at once", http.StatusServiceUnavailable)
+		if n.gate != nil {
+			n.gate.endAfterResponse()
+		}
 		return
 	}
 	defer n.requestTracker.served(cost)
 	asked, no := n.check(r)
 	x := &exchange{n: n, in: r, asked: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
 	defer x.end()
+	if r.Body != nil && r.Body != http.NoBody {
+		x.body = newGuestBody(w, r)
+		defer func() { _ = x.body.Close() }()
+	}
 	if no == nil {
 		x.asked = asked[0]
 		x.rule, no = n.decide(asked)
@@ -64,6 +75,12 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if no != nil {
 		x.report(no.why)
 		respondError(w, no.status, fmt.Sprintf("this request to %s is not made: %s", n.host, no.why))
+	}
+	if x.body != nil {
+		_ = http.NewResponseController(w).Flush() // the guest may send no more before it has the response
+		if !x.body.finish() {
+			n.gate.endAfterResponse()
+		}
 	}
 }
 
@@ -78,8 +95,7 @@ func (x *exchange) end() {
 // serve sends the request, unless its secrets forbid it.
 func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	out := x.in.Clone(x.in.Context())
-	if out.Body != nil && out.Body != http.NoBody {
-		x.body = newGuestBody(w, x.in)
+	if x.body != nil {
 		out.Body = x.body
 	}
 	for name := range out.Header {
@@ -104,12 +120,6 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 	}
 	trailer := x.send(out, sent)
 
-	// The request and the response are sent independently of each other. HTTP/2
-	// always works like this, and EnableFullDuplex returns an error for it.
-	_ = http.NewResponseController(w).EnableFullDuplex()
-	if x.body != nil {
-		defer func() { _ = x.body.Close() }()
-	}
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host, p.Out.Host = x.n.scheme(), x.n.authorityName(), x.n.authorityName()
@@ -131,9 +141,6 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
 	proxy.ServeHTTP(&responseWriter{ResponseWriter: w, x: x}, out)
-	if x.body != nil && !x.body.finish() {
-		x.n.gate.endAfterResponse()
-	}
 	return nil
 }
 
