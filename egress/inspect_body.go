@@ -1,9 +1,11 @@
 package egress
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -203,15 +205,30 @@ func (b *hostBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// outgoingBody is the body of a request that is being sent.
+// outgoingBody is the body of a request that is being sent. It ends when the
+// connection to the host is closed: net/http's client for HTTP/1 waits for its
+// last Read before it reports that, and the guest may never send more.
 type outgoingBody struct {
 	io.Reader
-	io.Closer
+	body   guestBody
 	ended  func()
 	failed func()
+
+	mu     sync.Mutex      // guards the fields below
+	begun  bool            // a Read has begun
+	closed context.Context // ends when the connection is closed; nil: there is none yet
+	stop   func() bool     // forgets that connection
 }
 
+// Read implements io.Reader.
 func (o *outgoingBody) Read(p []byte) (int, error) {
+	o.mu.Lock()
+	o.begun = true
+	closed := o.closed
+	o.mu.Unlock()
+	if closed != nil && closed.Err() != nil {
+		_ = o.body.Close()
+	}
 	n, err := o.Reader.Read(p)
 	switch err {
 	case nil:
@@ -221,6 +238,41 @@ func (o *outgoingBody) Read(p []byte) (int, error) {
 		o.failed()
 	}
 	return n, err
+}
+
+// Close implements io.Closer.
+func (o *outgoingBody) Close() error { return o.body.Close() }
+
+// sentOn is called when the client has chosen a connection.
+func (o *outgoingBody) sentOn(info httptrace.GotConnInfo) {
+	o.leave()
+	closed := closedContext(info.Conn)
+	if closed == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = closed
+	o.stop = context.AfterFunc(closed, func() {
+		o.mu.Lock()
+		// The client may use another connection for a body that it has not read,
+		// because the host had closed one that was kept.
+		end := o.begun && o.closed == closed
+		o.mu.Unlock()
+		if end {
+			_ = o.body.Close()
+		}
+	})
+}
+
+// leave ends the use of a connection.
+func (o *outgoingBody) leave() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.stop != nil {
+		o.stop()
+		o.closed, o.stop = nil, nil
+	}
 }
 
 // send prepares the body for sending, and returns the trailer, which is filled
@@ -244,7 +296,7 @@ func (x *exchange) send(out *http.Request, sent func()) (trailer http.Header) {
 		return nil
 	}
 	out.Body = &outgoingBody{
-		Reader: out.Body, Closer: x.body,
+		Reader: out.Body, body: x.body,
 		ended: func() {
 			for name := range trailer {
 				trailer[name] = x.in.Trailer[name]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"slices"
 	"strings"
@@ -119,6 +120,10 @@ func (x *exchange) serve(w http.ResponseWriter) *refusal {
 		x.report("")
 	}
 	trailer := x.send(out, sent)
+	if o, ok := out.Body.(*outgoingBody); ok {
+		out = out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{GotConn: o.sentOn}))
+		defer o.leave()
+	}
 
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {

@@ -40,7 +40,7 @@ func (l *lab) stalledUpload(head string) (status string, ended bool) {
 }
 
 // The guest sends a part of a body and stalls. The guest receives the response, also if the
-// request is refused, and its connection ends: neither waits for the guest.
+// request is refused or the host does not respond, and its connection ends: neither waits for the guest.
 func TestInspectStalledUpload(t *testing.T) {
 	bodies := map[string]string{
 		"length": "Content-Length: 1000\r\n\r\nfirst",
@@ -50,6 +50,7 @@ func TestInspectStalledUpload(t *testing.T) {
 	for name, body := range bodies {
 		for _, c := range []struct{ path, want string }{
 			{"/early", "200 enough"},
+			{"/silent", "502 brig: there is no answer"},
 			{"/forbidden", "403 brig: this request"},
 			{"/%00", "400 brig: this request"},
 		} {
@@ -57,6 +58,13 @@ func TestInspectStalledUpload(t *testing.T) {
 				t.Run(fmt.Sprintf("%s,%s,secure=%t", name, c.path[1:], secure), func(t *testing.T) {
 					t.Parallel()
 					l := newLab(t, secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if r.URL.Path == "/silent" {
+							if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+								_ = c.Close() // a panic would wait for the body first
+								return
+							}
+							panic(http.ErrAbortHandler)
+						}
 						_ = http.NewResponseController(w).EnableFullDuplex()
 						w.Header().Set("Content-Length", "6")
 						_, _ = io.WriteString(w, "enough")

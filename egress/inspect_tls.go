@@ -129,7 +129,26 @@ func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
 		return nil, &dialError{err}
 	}
 	stop := context.AfterFunc(u.ctx, func() { conn.Close() })
-	return &closing{Conn: conn, ended: func() { stop(); leave() }}, nil
+	closed, end := context.WithCancel(context.WithoutCancel(ctx))
+	return &hostConn{&closing{Conn: conn, ended: func() { end(); stop(); leave() }}, closed}, nil
+}
+
+// hostConn is a connection to the host.
+type hostConn struct {
+	*closing
+	closed context.Context // ends when the connection is closed
+}
+
+// closedContext returns a context that ends when a connection of an upstream is
+// closed, or nil for another connection.
+func closedContext(c net.Conn) context.Context {
+	if secured, ok := c.(*tls.Conn); ok {
+		c = secured.NetConn()
+	}
+	if h, ok := c.(*hostConn); ok {
+		return h.closed
+	}
+	return nil
 }
 
 // reserveConn reserves one more connection to the host. One guest connection
