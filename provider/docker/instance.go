@@ -22,7 +22,8 @@ import (
 
 // instance is one sandbox, as used by a server. It implements brig.Instance.
 type instance struct {
-	guest.Guest // its processes, files and trees
+	guest.Guest   // its processes, files and trees
+	guest.LogFile // the output of its main program
 
 	p         *Provider
 	f         folder
@@ -46,7 +47,11 @@ type instance struct {
 var _ brig.Instance = (*instance)(nil)
 
 func newInstance(p *Provider, id brig.ID, o order) *instance {
-	return &instance{p: p, f: p.folder(id), id: id, container: o.Container, order: o, done: make(chan struct{}), oom: make(chan struct{}), log: make(chan struct{})}
+	f := p.folder(id)
+	return &instance{
+		LogFile: guest.LogFile(f.path(logFile)), p: p, f: f, id: id, container: o.Container, order: o,
+		done: make(chan struct{}), oom: make(chan struct{}), log: make(chan struct{}),
+	}
 }
 
 // currentOrder returns the configuration with which the sandbox was created or

@@ -14,37 +14,8 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/journal"
 )
-
-// Log implements brig.Instance.
-func (i *instance) Log(p []byte) error {
-	w, err := journal.Open(i.f.path(logFile))
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(p)
-	return errors.Join(err, w.Close())
-}
-
-// Logs implements brig.Instance.
-func (i *instance) Logs(context.Context) (io.ReadCloser, error) {
-	return journal.Read(i.f.path(logFile))
-}
-
-// TimedLogs implements brig.Instance.
-func (i *instance) TimedLogs(context.Context) (io.ReadCloser, error) {
-	return journal.ReadTimed(i.f.path(logFile), brig.LogTime)
-}
-
-// FollowLog implements brig.LogFollower.
-func (i *instance) FollowLog(_ context.Context, times bool) (io.ReadCloser, error) {
-	if times {
-		return journal.Follow(i.f.path(logFile), brig.LogTime)
-	}
-	return journal.Follow(i.f.path(logFile), nil)
-}
 
 // copyLog copies the main program's output from the engine's log into the
 // journal. It continues where this or an earlier server has stopped.

@@ -19,12 +19,12 @@ import (
 	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/failpoint"
-	"github.com/brig-run/brig/internal/journal"
 )
 
 // instance is the server's handle of one sandbox. It implements brig.Instance.
 type instance struct {
-	guest.Guest // its processes, files and trees
+	guest.Guest   // its processes, files and trees
+	guest.LogFile // the output of its main program
 
 	p          *Provider
 	l          layout
@@ -80,6 +80,7 @@ func (i *instance) Exit() *brig.Exit {
 // end.
 func (i *instance) attach() {
 	i.preconnect.dial = i.l.dialAgent
+	i.LogFile = guest.LogFile(i.l.path(logFile))
 	i.Guest = guest.Guest{Dial: i.preconnect.take, Env: i.order.Env, Limits: i.order.Limits, Done: i.done}
 	if i.order.Ephemeral {
 		// The sandbox is about to end anyway, and during a fork bomb the host
@@ -381,34 +382,6 @@ func (i *instance) WaitMain(ctx context.Context) error {
 		case <-time.After(retryPause):
 		}
 	}
-}
-
-// Log implements brig.Instance.
-func (i *instance) Log(p []byte) error {
-	w, err := journal.Open(i.l.path(logFile))
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(p)
-	return errors.Join(err, w.Close())
-}
-
-// Logs implements brig.Instance.
-func (i *instance) Logs(context.Context) (io.ReadCloser, error) {
-	return journal.Read(i.l.path(logFile))
-}
-
-// TimedLogs implements brig.Instance.
-func (i *instance) TimedLogs(context.Context) (io.ReadCloser, error) {
-	return journal.ReadTimed(i.l.path(logFile), brig.LogTime)
-}
-
-// FollowLog implements brig.LogFollower.
-func (i *instance) FollowLog(_ context.Context, times bool) (io.ReadCloser, error) {
-	if times {
-		return journal.Follow(i.l.path(logFile), brig.LogTime)
-	}
-	return journal.Follow(i.l.path(logFile), nil)
 }
 
 // Refusals implements brig.Refuser. It returns no counts for sandboxes with a

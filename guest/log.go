@@ -1,0 +1,45 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/journal"
+)
+
+// LogFile is the name of the journal that a sandbox's supervisor writes on this
+// host. It implements the methods of brig.Instance that concern the log, and
+// brig.LogFollower.
+type LogFile string
+
+// Log implements brig.Instance. The supervisor may write at the same time.
+func (l LogFile) Log(p []byte) error {
+	w, err := journal.Open(string(l))
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(p)
+	return errors.Join(err, w.Close())
+}
+
+// Logs implements brig.Instance.
+func (l LogFile) Logs(context.Context) (io.ReadCloser, error) {
+	return journal.Read(string(l))
+}
+
+// TimedLogs implements brig.Instance.
+func (l LogFile) TimedLogs(context.Context) (io.ReadCloser, error) {
+	return journal.ReadTimed(string(l), brig.LogTime)
+}
+
+// FollowLog implements brig.LogFollower.
+func (l LogFile) FollowLog(_ context.Context, times bool) (io.ReadCloser, error) {
+	var stamp func(time.Time) string
+	if times {
+		stamp = brig.LogTime
+	}
+	return journal.Follow(string(l), stamp)
+}
