@@ -26,12 +26,14 @@ func (i *instance) Keep(ctx context.Context, p brig.Process, text []byte) error 
 		return fmt.Errorf("keep: %T is not a process of this provider", p)
 	}
 	if len(text) == 0 {
-		return errors.Join(i.f.writeNote(c.ID(), nil), i.Guest.DetachCarried(ctx, c.ID(), false))
+		return errors.Join(i.Guest.DetachCarried(ctx, c.ID(), false), i.f.writeNote(c.ID(), nil))
 	}
-	if err := i.Guest.DetachCarried(ctx, c.ID(), true); err != nil {
+	// If the server dies between the two, a note without a process is left. The
+	// agent would keep a process without a note until the sandbox ends.
+	if err := i.f.writeNote(c.ID(), text); err != nil {
 		return err
 	}
-	return i.f.writeNote(c.ID(), text)
+	return i.Guest.DetachCarried(ctx, c.ID(), true)
 }
 
 // Kept implements brig.Instance.
