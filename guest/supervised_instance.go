@@ -306,63 +306,22 @@ func (m *SupervisedInstance) Start(ctx context.Context, id string, cmd brig.Comm
 	return p, nil
 }
 
-// noteFile returns the path of a process's note.
-func (m *SupervisedInstance) noteFile(id string) string {
-	return filepath.Join(m.dir, "kept", base32.HexEncoding.EncodeToString([]byte(id)))
+// notebook returns the notes of processes, each of which is the content of a file.
+func (m *SupervisedInstance) notebook() *Notebook {
+	return &Notebook{
+		Dir: filepath.Join(m.dir, "kept"), Names: base32.HexEncoding, Read: os.ReadFile,
+		Write: func(name, _ string, note []byte) error { return replace(name, note) },
+	}
 }
 
 // Keep implements brig.Instance.
 func (m *SupervisedInstance) Keep(ctx context.Context, p brig.Process, note []byte) error {
-	c, ok := p.(*Carried)
-	if !ok {
-		return fmt.Errorf("keep: %T is not a process of this provider", p)
-	}
-	name := m.noteFile(c.ID())
-	if len(note) == 0 {
-		err := m.Guest.DetachCarried(ctx, c.ID(), false)
-		if rmErr := os.Remove(name); rmErr != nil && !errors.Is(rmErr, os.ErrNotExist) {
-			err = errors.Join(err, rmErr)
-		}
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return fmt.Errorf("keep: %w", err)
-	}
-	if err := replace(name, note); err != nil {
-		return err
-	}
-	return m.Guest.DetachCarried(ctx, c.ID(), true)
+	return m.Guest.KeepCarried(ctx, p, note, m.notebook().Put)
 }
 
 // Kept implements brig.Instance.
 func (m *SupervisedInstance) Kept(ctx context.Context) ([]brig.Kept, error) {
-	entries, err := os.ReadDir(filepath.Join(m.dir, "kept"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list what is kept: %w", err)
-	}
-	var out []brig.Kept
-	for _, e := range entries {
-		id, err := base32.HexEncoding.DecodeString(e.Name())
-		if err != nil {
-			continue // an incomplete entry
-		}
-		note, err := os.ReadFile(filepath.Join(m.dir, "kept", e.Name()))
-		if err != nil {
-			return out, fmt.Errorf("read what is kept: %w", err)
-		}
-		p, err := m.Guest.ReattachCarried(ctx, string(id))
-		if e := brig.AsError(err); e != nil && (e.Kind == brig.NotFound || e.Kind == brig.InvalidArgument) {
-			continue // the server died before it kept the process
-		}
-		if err != nil {
-			return out, err
-		}
-		out = append(out, brig.Kept{ID: string(id), Note: note, Process: p})
-	}
-	return out, nil
+	return m.notebook().Kept(ctx, &m.Guest, func(string) {})
 }
 
 // Bind implements brig.Instance.

@@ -1,6 +1,10 @@
 package docker
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/moby/moby/api/types/container"
@@ -24,5 +28,26 @@ func TestNeverNearLimit(t *testing.T) {
 		if got := neverNearLimit(c.m); got != c.want {
 			t.Errorf("%s: %t, want %t", c.what, got, c.want)
 		}
+	}
+}
+
+// A server finds the notes of an earlier version, and that one those of this version.
+func TestNoteFiles(t *testing.T) {
+	f := folder{t.TempDir()}
+	if err := f.notebook().Put("ex/1", []byte("note")); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(f.dir, "kept", "ZXgvMQ")
+	if b, err := os.ReadFile(name); string(b) != `{"ID":"ex/1","Note":"bm90ZQ=="}` || err != nil {
+		t.Errorf("the file contains %q, %v", b, err)
+	}
+	if b, err := f.notebook().Read(name); string(b) != "note" || err != nil {
+		t.Errorf("the note is %q, %v", b, err)
+	}
+	if err := errors.Join(f.notebook().Put("ex/1", nil), f.notebook().Put("ex/1", nil)); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.notebook().Read(name); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a removed note: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
 )
 
 // foldersDir is the folder with a directory for each sandbox.
@@ -100,48 +101,28 @@ func (f folder) write(name string, v any) error {
 	return nil
 }
 
-// note is the stored note of a process. It includes the id, which may not be
-// valid as a file name.
+// note is the stored note of a process.
 type note struct {
 	ID   string
 	Note []byte
 }
 
-func (f folder) notePath(id string) string {
-	return filepath.Join(keptDir, base64.RawURLEncoding.EncodeToString([]byte(id)))
-}
-
-func (f folder) writeNote(id string, text []byte) error {
-	if len(text) == 0 {
-		err := os.Remove(f.path(f.notePath(id)))
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
+// notebook returns the notes of processes.
+func (f folder) notebook() *guest.Notebook {
+	return &guest.Notebook{
+		Dir: f.path(keptDir), Names: base64.RawURLEncoding,
+		Write: func(name, id string, text []byte) error {
+			return f.write(filepath.Join(keptDir, filepath.Base(name)), note{id, text})
+		},
+		Read: func(name string) ([]byte, error) {
+			var n note
+			ok, err := f.read(filepath.Join(keptDir, filepath.Base(name)), &n)
+			if err == nil && !ok {
+				err = fs.ErrNotExist
+			}
+			return n.Note, err
+		},
 	}
-	if err := os.MkdirAll(f.path(keptDir), 0o700); err != nil {
-		return err
-	}
-	return f.write(f.notePath(id), note{id, text})
-}
-
-func (f folder) readNotes() (out []note, err error) {
-	entries, err := os.ReadDir(f.path(keptDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		var n note
-		if ok, err := f.read(filepath.Join(keptDir, e.Name()), &n); err != nil {
-			return out, err
-		} else if ok {
-			out = append(out, n)
-		}
-	}
-	return out, err
 }
 
 // serverNameOf returns the server name of a data directory, and creates one if

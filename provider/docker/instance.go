@@ -265,6 +265,28 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 	return res, err
 }
 
+// Start implements brig.Instance.
+func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
+	p, err := i.Guest.StartCarried(ctx, id, cmd, s)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Keep implements brig.Instance. The agent keeps the process's descriptors. The
+// server keeps the note, which the guest must not see.
+func (i *instance) Keep(ctx context.Context, p brig.Process, text []byte) error {
+	return i.Guest.KeepCarried(ctx, p, text, i.f.notebook().Put)
+}
+
+// Kept implements brig.Instance.
+func (i *instance) Kept(ctx context.Context) ([]brig.Kept, error) {
+	return i.f.notebook().Kept(ctx, &i.Guest, func(id string) {
+		i.p.Log.WarnContext(ctx, "a process ended while no server ran", "sandbox", i.id, "exec", id)
+	})
+}
+
 // Dial implements brig.Instance.
 func (i *instance) Dial(ctx context.Context, port int) (net.Conn, error) {
 	return i.Guest.DialPort(ctx, port)

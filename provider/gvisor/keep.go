@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -107,7 +106,9 @@ func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s bri
 // Keep implements brig.Instance.
 func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err error) {
 	if cp, carried := p.(*guest.Carried); carried {
-		return i.keepCarried(ctx, cp, note)
+		return i.Guest.KeepCarried(ctx, cp, note, func(_ string, note []byte) error {
+			return i.storeNote(ctx, cp, note)
+		})
 	}
 	gp, ok := p.(*guest.Process)
 	if !ok {
@@ -124,21 +125,17 @@ func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err e
 	})
 }
 
-// keepCarried implements Keep for a process whose descriptors the agent holds.
-// The shim stores only the note.
-func (i *instance) keepCarried(ctx context.Context, p *guest.Carried, note []byte) error {
+// storeNote stores or removes the note of a process whose descriptors the agent
+// holds. The shim has only the note.
+func (i *instance) storeNote(ctx context.Context, p *guest.Carried, note []byte) error {
 	if len(note) == 0 {
-		err := i.Guest.DetachCarried(ctx, p.ID(), false)
-		return errors.Join(err, i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID()}))
+		return i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID()})
 	}
 	note, err := json.Marshal(keptNote{PID: p.PID(), Note: note})
 	if err != nil {
 		return err
 	}
-	if err := i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID(), Note: note, Carried: true}); err != nil {
-		return err
-	}
-	return i.Guest.DetachCarried(ctx, p.ID(), true)
+	return i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID(), Note: note, Carried: true})
 }
 
 // Kept implements brig.Instance.

@@ -1,0 +1,94 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/brig-run/brig"
+)
+
+// KeepCarried makes the agent keep a process, or no longer keep it if the note
+// is empty. Store stores the note where the guest cannot see it, or removes it.
+// Of a process that is kept there always is a note: without one, the agent would
+// keep the process until the sandbox ends. A note without a process does no harm.
+func (g *Guest) KeepCarried(ctx context.Context, p brig.Process, note []byte, store func(id string, note []byte) error) error {
+	c, ok := p.(*Carried)
+	if !ok {
+		return fmt.Errorf("keep: %T is not a process of this provider", p)
+	}
+	if len(note) == 0 {
+		return errors.Join(g.DetachCarried(ctx, c.ID(), false), store(c.ID(), nil))
+	}
+	if err := store(c.ID(), note); err != nil {
+		return err
+	}
+	return g.DetachCarried(ctx, c.ID(), true)
+}
+
+// Notebook stores the notes of a sandbox's kept processes, each in a file.
+type Notebook struct {
+	Dir string
+	// Names converts the id of a process to the name of its file.
+	Names interface {
+		EncodeToString([]byte) string
+		DecodeString(string) ([]byte, error)
+	}
+	// Write writes a file atomically, and Read reads it. Until a file is
+	// complete, its name is not one of Names.
+	Write func(name, id string, note []byte) error
+	Read  func(name string) (note []byte, err error)
+}
+
+// Put stores or replaces the note of a process, or removes it if it is empty.
+func (b *Notebook) Put(id string, note []byte) error {
+	name := filepath.Join(b.Dir, b.Names.EncodeToString([]byte(id)))
+	if len(note) == 0 {
+		if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	if err := os.MkdirAll(b.Dir, 0o700); err != nil {
+		return fmt.Errorf("keep: %w", err)
+	}
+	return b.Write(name, id, note)
+}
+
+// Kept takes over the processes of the notes. It calls ended for those that
+// ended while no server ran.
+func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (out []brig.Kept, err error) {
+	entries, err := os.ReadDir(b.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list what is kept: %w", err)
+	}
+	for _, e := range entries {
+		id, err := b.Names.DecodeString(e.Name())
+		if err != nil {
+			continue // an incomplete file
+		}
+		note, err := b.Read(filepath.Join(b.Dir, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was removed meanwhile
+		}
+		if err != nil {
+			return out, fmt.Errorf("read what is kept: %w", err)
+		}
+		p, err := g.ReattachCarried(ctx, string(id))
+		if brig.KindOf(err) == brig.NotFound {
+			ended(string(id))
+			continue
+		}
+		if err != nil {
+			return out, err
+		}
+		out = append(out, brig.Kept{ID: string(id), Note: note, Process: p})
+	}
+	return out, nil
+}
