@@ -38,7 +38,7 @@ type Notebook struct {
 		DecodeString(string) ([]byte, error)
 	}
 	// Write writes a file atomically, and Read reads it. Until a file is
-	// complete, its name is not one of Names.
+	// complete, it has a name that Names does not return.
 	Write func(name, id string, note []byte) error
 	Read  func(name string) (note []byte, err error)
 }
@@ -70,8 +70,8 @@ func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (o
 	}
 	for _, e := range entries {
 		id, err := b.Names.DecodeString(e.Name())
-		if err != nil {
-			continue // an incomplete file
+		if err != nil || b.Names.EncodeToString(id) != e.Name() {
+			continue // an incomplete file; base32 ignores what follows the padding
 		}
 		note, err := b.Read(filepath.Join(b.Dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {

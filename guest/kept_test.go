@@ -37,6 +37,9 @@ func TestKeepOrder(t *testing.T) {
 			t.Errorf("the note is %q, %v, want %q", b, err, note)
 		}
 	}
+	if err := os.WriteFile(file+".new", []byte("incomplete"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var ended []string
 	kept, err := m.notebook().Kept(t.Context(), &m.Guest, func(id string) { ended = append(ended, id) })
 	if len(kept) != 0 || err != nil || !slices.Equal(ended, []string{"ex1"}) {
