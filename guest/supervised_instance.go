@@ -359,6 +359,10 @@ func (m *SupervisedInstance) StartMain(ctx context.Context, linger bool) error {
 	return m.o.sendOrder(ctx, wire.Order{Op: wire.SupervisorStartMain, ID: string(m.id), Linger: linger})
 }
 
+// retryMain is the pause before the supervisor is asked again whether the main
+// program has ended.
+const retryMain = time.Second
+
 // WaitMain implements brig.Instance.
 func (m *SupervisedInstance) WaitMain(ctx context.Context) error {
 	for {
@@ -371,7 +375,7 @@ func (m *SupervisedInstance) WaitMain(ctx context.Context) error {
 			return fmt.Errorf("wait for the main program of %s: %w", m.id, err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(LostTimeout): // the supervisor cannot be reached at the moment
+		case <-time.After(retryMain): // the supervisor cannot be reached at the moment
 		}
 	}
 }
