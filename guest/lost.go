@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -24,6 +25,28 @@ func WaitSelfEnd(ctx context.Context, res *brig.Result, done <-chan struct{}) bo
 		return true
 	case <-time.After(wait):
 		return false
+	}
+}
+
+// retryMain is the pause before ask is called again in AwaitMain.
+const retryMain = time.Second
+
+// AwaitMain waits for the end of a main program that the sandbox outlives. Ask
+// waits for it too, and fails while the sandbox cannot be reached. AwaitMain then
+// calls it again, unless the sandbox has ended.
+func (g *Guest) AwaitMain(ctx context.Context, ask func() error) error {
+	for {
+		err := ask()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-g.Done:
+			return fmt.Errorf("wait for the main program: %w", err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(retryMain):
+		}
 	}
 }
 

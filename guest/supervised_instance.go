@@ -359,25 +359,11 @@ func (m *SupervisedInstance) StartMain(ctx context.Context, linger bool) error {
 	return m.o.sendOrder(ctx, wire.Order{Op: wire.SupervisorStartMain, ID: string(m.id), Linger: linger})
 }
 
-// retryMain is the pause before the supervisor is asked again whether the main
-// program has ended.
-const retryMain = time.Second
-
 // WaitMain implements brig.Instance.
 func (m *SupervisedInstance) WaitMain(ctx context.Context) error {
-	for {
-		err := m.o.sendOrder(ctx, wire.Order{Op: wire.SupervisorWaitMain, ID: string(m.id)})
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-m.done:
-			return fmt.Errorf("wait for the main program of %s: %w", m.id, err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(retryMain): // the supervisor cannot be reached at the moment
-		}
-	}
+	return m.Guest.AwaitMain(ctx, func() error {
+		return m.o.sendOrder(ctx, wire.Order{Op: wire.SupervisorWaitMain, ID: string(m.id)})
+	})
 }
 
 // Extend implements brig.Instance.

@@ -172,24 +172,12 @@ func (i *instance) StartMain(ctx context.Context, linger bool) error {
 	return i.launch(ctx, main)
 }
 
-// retryPause is the pause before a failed request to the agent is repeated.
-const retryPause = time.Second
-
 // WaitMain implements brig.Instance.
 func (i *instance) WaitMain(ctx context.Context) error {
-	for {
+	return i.Guest.AwaitMain(ctx, func() error {
 		_, err := i.Guest.WaitMain(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-i.done:
-			return errEnded
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(retryPause):
-		}
-	}
+		return err
+	})
 }
 
 // logRelay logs a message from a session's relay, or from the engine about it.

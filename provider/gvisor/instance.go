@@ -364,24 +364,9 @@ func (i *instance) StartMain(ctx context.Context, linger bool) error {
 	return i.l.sendRequest(ctx, request{Op: "begin", Linger: linger})
 }
 
-// retryPause is the pause before a failed request to the shim is retried.
-const retryPause = time.Second
-
 // WaitMain implements brig.Instance.
 func (i *instance) WaitMain(ctx context.Context) error {
-	for {
-		err := i.l.sendRequest(ctx, request{Op: "over"})
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-i.done:
-			return fmt.Errorf("wait for the main program of %s: %w", i.id, err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(retryPause):
-		}
-	}
+	return i.Guest.AwaitMain(ctx, func() error { return i.l.sendRequest(ctx, request{Op: "over"}) })
 }
 
 // Refusals implements brig.Refuser. It returns no counts for sandboxes with a
