@@ -30,8 +30,8 @@ var tiers = []struct {
 	{"api/e2b/envd/processpb", 0, "messages of a protocol, generated"},
 	{"api/e2b/envd/filesystempb", 0, "messages of a protocol, generated"},
 	{"", 1, "the nouns"},
-	{"guest/agent", 1, "inside the sandbox: frames and the standard library"},
-	{"guest/supervisor", 1, "where the agent is brought to: frames, a journal and the standard library"},
+	{"guest/agent", 1, "inside the sandbox: frames, the parts of supervisors and the standard library"},
+	{"guest/supervisor", 1, "where the agent is brought to: frames, a journal, the parts of supervisors and the standard library"},
 	{"guest", 2, "toolkit of providers"},
 	{"interpreter", 2, "drivers of interpreters, and how to speak with them"},
 	{"image", 2, "toolkit of providers"},
@@ -152,7 +152,7 @@ func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 			out = append(out, name+": imports "+imp+", which does not stand below it")
 		case dir == "" && (ours || foreign):
 			out = append(out, name+": the root may import only the standard library, not "+imp)
-		case inGuest(dir) && foreign && !(ours && (to == "guest/wire" || to == "internal/threads" || to == "internal/nofollow" || dir == "guest/supervisor" && to == "internal/journal")):
+		case inGuest(dir) && foreign && !(ours && (to == "guest/wire" || to == "internal/threads" || to == "internal/nofollow" || to == "internal/supervise" || dir == "guest/supervisor" && to == "internal/journal")):
 			out = append(out, name+": inside the guest is only the standard library, not "+imp)
 		case strings.HasPrefix(dir, "internal/") && ours && !strings.HasPrefix(to, "internal/"):
 			out = append(out, name+": a tool imports "+imp)
@@ -163,7 +163,7 @@ func violations(t *testing.T, name, dir string, src []byte) (out []string) {
 
 // inGuest reports whether a folder is part of the agent's program.
 func inGuest(dir string) bool {
-	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/supervisor") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal" || dir == "internal/nofollow"
+	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/supervisor") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal" || dir == "internal/nofollow" || dir == "internal/supervise"
 }
 
 func TestImportsPointDown(t *testing.T) {
@@ -198,6 +198,7 @@ func TestPlantedViolationsAreSeen(t *testing.T) {
 		{"guest/agent", module + "/internal/journal"},
 		{"internal/journal", "golang.org/x/sys/unix"},
 		{"internal/nofollow", "golang.org/x/sys/unix"},
+		{"internal/supervise", "golang.org/x/sys/unix"},
 		{"guest/wire", module},
 		{"guest", module + "/image"},
 		{"internal/cgroup", module},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base32"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // SupervisedInstance is the server's handle of a supervisor's machine. It
@@ -57,6 +57,9 @@ type InstanceOptions struct {
 	// to have ended.
 	Gone func(context.Context) bool
 }
+
+// stateFile is the file with the savedState.
+const stateFile = "machine.json"
 
 // savedState is the server's stored data about an instance.
 type savedState struct {
@@ -174,36 +177,21 @@ func (m *SupervisedInstance) save() error {
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		return fmt.Errorf("make folder: %w", err)
 	}
-	b, err := json.Marshal(savedState{Env: m.Guest.Env, Limits: m.Guest.Limits, Plain: m.plain})
-	if err != nil {
-		return err
-	}
-	return replace(filepath.Join(m.dir, "machine.json"), b)
+	return supervise.WriteRecord(filepath.Join(m.dir, stateFile), savedState{Env: m.Guest.Env, Limits: m.Guest.Limits, Plain: m.plain}, false)
 }
 
 // load reads the data that an earlier server stored in the same directory.
 func (m *SupervisedInstance) load() error {
-	b, err := os.ReadFile(filepath.Join(m.dir, "machine.json"))
-	if errors.Is(err, os.ErrNotExist) {
-		return brig.Errorf(brig.NotFound, "sandbox %s is not known here", m.id)
-	}
 	var f savedState
-	if err == nil {
-		err = json.Unmarshal(b, &f)
-	}
+	known, err := supervise.ReadRecord(filepath.Join(m.dir, stateFile), &f)
 	if err != nil {
 		return fmt.Errorf("read what is known of %s: %w", m.id, err)
 	}
+	if !known {
+		return brig.Errorf(brig.NotFound, "sandbox %s is not known here", m.id)
+	}
 	m.Guest.Env, m.Guest.Limits = f.Env, f.Limits
 	return nil
-}
-
-// replace replaces a file atomically.
-func replace(name string, b []byte) error {
-	if err := os.WriteFile(name+".new", b, 0o600); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(name), err)
-	}
-	return os.Rename(name+".new", name)
 }
 
 func firstState(r *wire.Reader) (wire.State, error) {
@@ -310,7 +298,7 @@ func (m *SupervisedInstance) Start(ctx context.Context, id string, cmd brig.Comm
 func (m *SupervisedInstance) notebook() *Notebook {
 	return &Notebook{
 		Dir: filepath.Join(m.dir, "kept"), Names: base32.HexEncoding, Read: os.ReadFile,
-		Write: func(name, _ string, note []byte) error { return replace(name, note) },
+		Write: func(name, _ string, note []byte) error { return supervise.WriteFile(name, note, false) },
 	}
 }
 

@@ -3,7 +3,6 @@ package docker
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // foldersDir is the folder with a directory for each sandbox.
@@ -66,39 +66,12 @@ func (f folder) writeOrder(o order) error { return f.write(orderFile, o) }
 // read reads one of the directory's files. It returns false if the file does
 // not exist.
 func (f folder) read(name string, v any) (bool, error) {
-	b, err := os.ReadFile(f.path(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, v)
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s: %w", name, err)
-	}
-	return true, nil
+	return supervise.ReadRecord(f.path(name), v)
 }
 
-// write writes a file atomically, so that a crash never leaves a partial file.
+// write writes a file atomically.
 func (f folder) write(name string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(f.path(name)), ".new-*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	_, err = tmp.Write(b)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), f.path(name))
-	}
-	if err != nil {
-		os.Remove(tmp.Name())
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
+	return supervise.WriteRecord(f.path(name), v, true)
 }
 
 // note is the stored note of a process.
@@ -112,11 +85,11 @@ func (f folder) notebook() *guest.Notebook {
 	return &guest.Notebook{
 		Dir: f.path(keptDir), Names: base64.RawURLEncoding,
 		Write: func(name, id string, text []byte) error {
-			return f.write(filepath.Join(keptDir, filepath.Base(name)), note{id, text})
+			return supervise.WriteRecord(name, note{id, text}, true)
 		},
 		Read: func(name string) ([]byte, error) {
 			var n note
-			ok, err := f.read(filepath.Join(keptDir, filepath.Base(name)), &n)
+			ok, err := supervise.ReadRecord(name, &n)
 			if err == nil && !ok {
 				err = fs.ErrNotExist
 			}

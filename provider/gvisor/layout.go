@@ -3,16 +3,15 @@ package gvisor
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // layout is the directory of one sandbox. The directory is named after the
@@ -83,40 +82,10 @@ func (l layout) lock() (*os.File, error) {
 // readJSON decodes a file in the directory. It returns false if the file does
 // not exist.
 func (l layout) readJSON(name string, v any) (bool, error) {
-	b, err := os.ReadFile(l.path(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s: %w", name, err)
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return false, fmt.Errorf("decode %s: %w", name, err)
-	}
-	return true, nil
+	return supervise.ReadRecord(l.path(name), v)
 }
 
-// writeJSON writes a file atomically, so that a crash never leaves a partial
-// file.
+// writeJSON writes a file atomically.
 func (l layout) writeJSON(name string, v any, durable bool) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", name, err)
-	}
-	tmp := l.path("." + name)
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	_, err = f.Write(b)
-	if durable {
-		err = errors.Join(err, f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(tmp, l.path(name))
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	return nil
+	return supervise.WriteRecord(l.path(name), v, durable)
 }

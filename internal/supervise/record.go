@@ -1,0 +1,64 @@
+// Package supervise has the parts that are the same in everything that
+// supervises a sandbox: the shim of gVisor, the supervisor of plain processes,
+// the init of a container, and a server that supervises containers. These parts
+// are the lease, the main program, and the records in the sandbox's directory.
+// How a sandbox starts, is killed and is reached differs, and is not here. The
+// agent's program contains this package, so it needs only the standard library.
+package supervise
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// ReadRecord decodes a record, a file of JSON. It returns false if the file does
+// not exist.
+func ReadRecord(name string, v any) (bool, error) {
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", filepath.Base(name), err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("decode %s: %w", filepath.Base(name), err)
+	}
+	return true, nil
+}
+
+// WriteRecord replaces a record atomically, so that a crash never leaves a
+// partial one. If durable is set, that includes a power failure.
+func WriteRecord(name string, v any, durable bool) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", filepath.Base(name), err)
+	}
+	return WriteFile(name, b, durable)
+}
+
+// WriteFile is WriteRecord for a file with other content.
+func WriteFile(name string, b []byte, durable bool) error {
+	// Two servers may write the same file, so each has a temporary file of its
+	// own. Its mode is 0600.
+	tmp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(name), err)
+	}
+	_, err = tmp.Write(b)
+	if durable {
+		err = errors.Join(err, tmp.Sync())
+	}
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), name)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+		return fmt.Errorf("write %s: %w", filepath.Base(name), err)
+	}
+	return nil
+}
