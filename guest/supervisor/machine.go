@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // killedCode is the exit code of a machine that was killed.
@@ -477,23 +478,15 @@ func (m *machine) reportEnd(c net.Conn, left <-chan struct{}) {
 }
 
 func (m *machine) readEnding() *wire.Ending {
-	b, err := os.ReadFile(filepath.Join(m.dir, endingFile))
-	if err != nil {
-		return nil
-	}
 	var e wire.Ending
-	if json.Unmarshal(b, &e) != nil {
+	if ok, err := supervise.ReadRecord(filepath.Join(m.dir, endingFile), &e); err != nil || !ok {
 		return nil
 	}
 	return &e
 }
 
 func (m *machine) writeEnding() {
-	b, err := json.Marshal(m.ending)
-	if err == nil {
-		err = os.WriteFile(filepath.Join(m.dir, endingFile), b, 0o600)
-	}
-	if err != nil {
+	if err := supervise.WriteRecord(filepath.Join(m.dir, endingFile), m.ending, false); err != nil {
 		os.Stderr.WriteString("brig-agent: write down an ending: " + err.Error() + "\n")
 	}
 }
