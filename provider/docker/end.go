@@ -124,12 +124,7 @@ func neverNearLimit(m container.MemoryStats) bool {
 }
 
 // ending is the stored record of how a sandbox ended.
-type ending struct {
-	Code      int
-	Reason    brig.ExitReason
-	OOMKilled bool
-	At        time.Time
-}
+type ending brig.Exit
 
 // endRequest is the reason for which a server ends a sandbox, and the exit code
 // of a main program that ended before its sandbox.
@@ -193,7 +188,7 @@ func (i *instance) determineEnd(ctx context.Context) {
 		}
 	}
 	i.mu.Lock()
-	i.exit = &brig.Exit{Code: e.Code, Reason: e.Reason, OOMKilled: e.OOMKilled, At: e.At}
+	i.exit = (*brig.Exit)(&e)
 	if i.lease != nil {
 		i.lease.Stop()
 	}

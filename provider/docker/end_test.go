@@ -1,13 +1,17 @@
 package docker
 
 import (
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/moby/moby/api/types/container"
+
+	"github.com/brig-run/brig"
 )
 
 func TestNeverNearLimit(t *testing.T) {
@@ -49,5 +53,14 @@ func TestNoteFiles(t *testing.T) {
 	}
 	if _, err := f.notebook().Read(name); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a removed note: %v", err)
+	}
+}
+
+// A server reads the record of an earlier version.
+func TestEndingFile(t *testing.T) {
+	e := ending{Code: 3, Reason: brig.Exited, At: time.Unix(5, 0).UTC()}
+	const want = `{"Code":3,"Reason":"exited","OOMKilled":false,"At":"1970-01-01T00:00:05Z"}`
+	if b, err := json.Marshal(e); string(b) != want || err != nil {
+		t.Errorf("the record is %s, %v; want %s", b, err, want)
 	}
 }

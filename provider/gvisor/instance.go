@@ -153,7 +153,7 @@ func (i *instance) determineEnd() {
 	i.preconnect.close()
 	var e ending
 	if ok, err := i.l.readJSON(exitFile, &e); err != nil || !ok {
-		e = ending{Code: 137, Reason: brig.Crashed, At: time.Now().UTC()}
+		e = ending{Exit: brig.Exit{Code: 137, Reason: brig.Crashed, At: time.Now().UTC()}}
 		if i.isSaved() {
 			e.Reason = brig.Saved
 			if err := i.removeRest(); err != nil {
@@ -168,7 +168,7 @@ func (i *instance) determineEnd() {
 		}
 	}
 	i.mu.Lock()
-	i.exit, i.denied = e.exit(), e.Refused
+	i.exit, i.denied = &e.Exit, e.Refused
 	i.mu.Unlock()
 	close(i.done)
 	i.p.shares.remove(i)

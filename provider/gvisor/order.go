@@ -48,15 +48,8 @@ type order struct {
 
 // ending is the exit of a sandbox as its shim records it.
 type ending struct {
-	Code      int
-	Reason    brig.ExitReason
-	OOMKilled bool
-	At        time.Time
-	Refused   *brig.Refusals `json:",omitempty"` // nil if refusals were not counted
-}
-
-func (e ending) exit() *brig.Exit {
-	return &brig.Exit{Code: e.Code, Reason: e.Reason, OOMKilled: e.OOMKilled, At: e.At}
+	brig.Exit
+	Refused *brig.Refusals `json:",omitempty"` // nil if refusals were not counted
 }
 
 // Root is the location of an image's files: a directory, and read-only bind

@@ -110,3 +110,21 @@ func TestSweepWaitsForTethered(t *testing.T) {
 		}
 	}
 }
+
+// A server reads the exit file of the shim of an earlier version, and that version
+// the exit file of this one.
+func TestExitFile(t *testing.T) {
+	l := layout{dir: t.TempDir()}
+	const file = `{"Code":3,"Reason":"exited","OOMKilled":false,"At":"1970-01-01T00:00:05Z"}`
+	e := ending{Exit: brig.Exit{Code: 3, Reason: brig.Exited, At: time.Unix(5, 0).UTC()}}
+	if err := l.writeJSON(exitFile, e, true); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(l.path(exitFile)); string(b) != file || err != nil {
+		t.Errorf("the file is %s, %v; want %s", b, err, file)
+	}
+	var got ending
+	if ok, err := l.readJSON(exitFile, &got); !ok || err != nil || got != e {
+		t.Errorf("read %+v, %t, %v; want %+v", got, ok, err, e)
+	}
+}

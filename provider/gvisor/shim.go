@@ -261,7 +261,7 @@ func (s *shim) awaitOutput() {
 func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) error {
 	s.awaitOutput()
 	s.mu.Lock()
-	e := ending{Code: s.mainCode, Reason: why, At: time.Now().UTC()}
+	e := ending{Exit: brig.Exit{Code: s.mainCode, Reason: why, At: time.Now().UTC()}}
 	over, tied := s.overuse, s.Ephemeral
 	s.mu.Unlock()
 	e.Refused = s.machine.refused.read()
