@@ -18,6 +18,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/brig-run/brig/guest/wire"
 )
@@ -196,7 +197,7 @@ func (a *Agent) Serve(c net.Conn) {
 	case call.Op == wire.OpWaitMain:
 		a.reportMainExit(r, w)
 	case call.Op == wire.OpLease && call.Lease != nil:
-		a.term.renew(*call.Lease)
+		a.term.lease.Renew(time.Duration(call.Lease.MS)*time.Millisecond, call.Lease.Own)
 		w.ok()
 	case call.Op == wire.OpDial:
 		a.dial(call.Port, c, w)

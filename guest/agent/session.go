@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // serveMain is the main function of an init without a supervisor on its host.
@@ -121,9 +122,9 @@ func warm() {
 
 // term tracks the lifetime of the sandbox.
 type term struct {
-	mu       sync.Mutex // guards the fields below
-	lease    *time.Timer
-	tethered bool
+	lease supervise.Lease
+
+	mu       sync.Mutex // guards the field below
 	sessions int
 }
 
@@ -131,21 +132,10 @@ type term struct {
 const firstSession = time.Minute
 
 func (t *term) begin(lease time.Duration, tethered bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lease = time.AfterFunc(lease, func() { os.Exit(wire.ExitLease) })
-	if t.tethered = tethered; tethered {
+	t.lease.Begin(lease, tethered, func() { os.Exit(wire.ExitLease) })
+	if tethered {
 		time.AfterFunc(firstSession, t.endUntethered)
 	}
-}
-
-func (t *term) renew(l wire.Lease) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.lease != nil {
-		t.lease.Reset(time.Duration(l.MS) * time.Millisecond)
-	}
-	t.tethered = t.tethered && !l.Own
 }
 
 func (t *term) join() {
@@ -165,7 +155,7 @@ func (t *term) leave() {
 func (t *term) endUntethered() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.tethered && t.sessions == 0 {
+	if t.lease.Tethered() && t.sessions == 0 {
 		os.Exit(wire.ExitTether)
 	}
 }

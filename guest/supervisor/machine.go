@@ -39,19 +39,17 @@ type machine struct {
 	done  chan struct{}
 	over  chan struct{} // closed when a lingering main program has ended
 	cmd   *exec.Cmd
+	lease supervise.Lease
 
 	control sync.Mutex // serializes messages on the control socket
 	agent   *net.UnixConn
 
-	mu       sync.Mutex // guards the fields below
-	why      *wire.Ending
-	ending   *wire.Ending
-	lease    *time.Timer
-	until    time.Time // the end of the lease
-	tethered bool
-	main     *wire.Exec    // the main program; nil if there is none or it was started
-	said     chan struct{} // closed when the complete output of the main program is in the log; nil before its start
-	code     int           // exit code of a lingering main program
+	mu     sync.Mutex // guards the fields below
+	why    *wire.Ending
+	ending *wire.Ending
+	main   *wire.Exec    // the main program; nil if there is none or it was started
+	said   chan struct{} // closed when the complete output of the main program is in the log; nil before its start
+	code   int           // exit code of a lingering main program
 }
 
 func newMachine(k *Supervisor, id string) *machine {
@@ -74,7 +72,7 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.Order) {
 	m := newMachine(k, o.ID)
 	// A client that knows the machine may start its main program at once, so
 	// set main here.
-	m.tethered, m.main = o.Make.Tethered, o.Make.Main
+	m.main = o.Make.Main
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		refuse(c, "exists", "make a folder for %q: %v", o.ID, err)
 		return
@@ -87,13 +85,9 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.Order) {
 		refuse(c, "internal", "%v", err)
 		return
 	}
-	lease := time.Duration(o.Make.LeaseMS) * time.Millisecond
-	m.mu.Lock()
-	m.until = time.Now().Add(lease)
-	m.lease = time.AfterFunc(lease, func() {
+	m.lease.Begin(time.Duration(o.Make.LeaseMS)*time.Millisecond, o.Make.Tethered, func() {
 		m.end(wire.Ending{Code: killedCode, Reason: "lease_expired"})
 	})
-	m.mu.Unlock()
 	go m.wait()
 	made(true)
 	wire.WriteJSON(c, wire.TypeState, m.state())
@@ -110,10 +104,7 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.Order) {
 		m.begin(false)
 	}
 	m.reportEnd(c, left)
-	m.mu.Lock()
-	tethered := m.tethered
-	m.mu.Unlock()
-	if tethered {
+	if m.lease.Tethered() {
 		m.end(wire.Ending{Code: killedCode, Reason: "hung_up"})
 	}
 }
@@ -263,7 +254,7 @@ func (m *machine) wait() {
 	}
 	e.AtMS = time.Now().UnixMilli()
 	m.ending = &e
-	m.lease.Stop()
+	m.lease.End()
 	m.mu.Unlock()
 	m.writeEnding()
 	m.log.close()
@@ -361,19 +352,6 @@ func awaitAck(c net.Conn) (taken, left <-chan struct{}) {
 	return said, gone
 }
 
-// renew sets the remaining lease. If own is set, it also removes the tether.
-func (m *machine) renew(lease time.Duration, own bool) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.ending != nil {
-		return errors.New("the machine has ended")
-	}
-	m.lease.Reset(lease)
-	m.until = time.Now().Add(lease)
-	m.tethered = m.tethered && !own
-	return nil
-}
-
 // begin starts the main program, if there is one and it was not started yet.
 func (m *machine) begin(linger bool) {
 	m.mu.Lock()
@@ -452,10 +430,9 @@ func exitCode(e wire.Exit) int {
 func (m *machine) state() wire.State {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
 	return wire.State{
-		ID: m.id, Notes: m.notes, Plain: m.k.plain, Tethered: m.tethered, Ended: m.ending,
-		LeaseMS: max(m.until.Sub(now).Milliseconds(), 0), NowMS: now.UnixMilli(),
+		ID: m.id, Notes: m.notes, Plain: m.k.plain, Tethered: m.lease.Tethered(), Ended: m.ending,
+		LeaseMS: m.lease.Left().Milliseconds(), NowMS: time.Now().UnixMilli(),
 	}
 }
 

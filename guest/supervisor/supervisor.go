@@ -300,7 +300,10 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 func (k *Supervisor) change(m *machine, o wire.Order) error {
 	switch o.Op {
 	case wire.SupervisorLease:
-		return m.renew(time.Duration(o.LeaseMS)*time.Millisecond, o.Own)
+		if !m.lease.Renew(time.Duration(o.LeaseMS)*time.Millisecond, o.Own) {
+			return errors.New("the machine has ended")
+		}
+		return nil
 	case wire.SupervisorStartMain:
 		m.begin(o.Linger)
 		return nil

@@ -171,14 +171,9 @@ func (i *instance) watchEnd(ctx context.Context) {
 // determineEnd determines how the sandbox ended, from the engine and the stored
 // endRequest, and stores the result.
 func (i *instance) determineEnd(ctx context.Context) {
-	i.mu.Lock()
-	follows := i.order.Main && i.lease != nil
-	i.mu.Unlock()
-	if follows {
-		select {
-		case <-i.log:
-		case <-time.After(guest.LostTimeout):
-		}
+	select {
+	case <-i.log:
+	case <-time.After(guest.LostTimeout):
 	}
 	var e ending
 	if ok, err := i.f.read(endingFile, &e); err != nil || !ok {
@@ -189,10 +184,8 @@ func (i *instance) determineEnd(ctx context.Context) {
 	}
 	i.mu.Lock()
 	i.exit = (*brig.Exit)(&e)
-	if i.lease != nil {
-		i.lease.Stop()
-	}
 	i.mu.Unlock()
+	i.lease.End()
 	i.p.unregister(i)
 	close(i.done)
 	i.disconnect()

@@ -18,6 +18,7 @@ import (
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // instance is one sandbox, as used by a server. It implements brig.Instance.
@@ -32,6 +33,7 @@ type instance struct {
 	done      chan struct{}
 	oom       chan struct{} // closed when the engine reports that the container ran out of memory
 	log       chan struct{} // closed when all output of the main program is in the journal
+	lease     supervise.Lease
 
 	sessions sync.Mutex // guards the field below
 	session  *wire.Mux
@@ -39,7 +41,6 @@ type instance struct {
 	mu              sync.Mutex // guards the fields below
 	order           order
 	exit            *brig.Exit
-	lease           *time.Timer
 	outOfMemorySeen bool          // memory ran out, and oom is closed
 	held            *brig.Command // the main program, if it has not started
 }
@@ -71,7 +72,7 @@ func (i *instance) setConfig(o order) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.order = o
-	i.lease.Reset(time.Until(o.Lease))
+	i.lease.Renew(time.Until(o.Lease), false)
 	return nil
 }
 
@@ -83,19 +84,18 @@ func (i *instance) attach(runs bool) {
 		if o.Main {
 			i.copyLog(i.p.life, false)
 		}
+		close(i.log)
 		i.determineEnd(i.p.life)
 		return
 	}
-	i.mu.Lock()
-	i.lease = time.AfterFunc(time.Until(o.Lease), i.expire)
-	i.mu.Unlock()
+	i.lease.Begin(time.Until(o.Lease), false, i.expire)
 	i.p.register(i)
-	if o.Main {
-		go func() {
-			defer close(i.log)
+	go func() {
+		defer close(i.log)
+		if o.Main {
 			i.copyLog(i.p.life, true)
-		}()
-	}
+		}
+	}()
 	go i.watchEnd(i.p.life)
 }
 

@@ -144,9 +144,7 @@ func (p *Provider) Close() error {
 	}
 	p.mu.Unlock()
 	for _, i := range all {
-		i.mu.Lock()
-		i.lease.Stop()
-		i.mu.Unlock()
+		i.lease.End()
 		i.disconnect()
 	}
 	p.transport.base.CloseIdleConnections()

@@ -19,6 +19,7 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/journal"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // Descriptors with which a shim starts.
@@ -43,13 +44,13 @@ type shim struct {
 	ln      *net.UnixListener
 	log     *journal.Writer
 	kept    keptProcesses
+	lease   supervise.Lease
 
 	end  chan brig.ExitReason // requests to end the sandbox, with the reason
 	over chan struct{}        // closed when a lingering main program has ended
 	said chan struct{}        // closed when the complete output of the main program is in the log
 
-	mu       sync.Mutex // guards the fields below
-	lease    *time.Timer
+	mu       sync.Mutex      // guards the fields below
 	overuse  bool            // the watchdog saw more memory than allowed
 	mainCode int             // exit code of the main program
 	frozen   bool            // whether the guest is paused
@@ -181,9 +182,7 @@ func threads(processes int) int64 { return int64(4*processes + 512) }
 
 // run supervises the sandbox until it ends, and records how it ended.
 func (s *shim) run(ctx context.Context) error {
-	s.mu.Lock()
-	s.lease = time.AfterFunc(time.Until(s.Lease), func() { s.end <- brig.LeaseExpired })
-	s.mu.Unlock()
+	s.lease.Begin(time.Until(s.Lease), s.Ephemeral, func() { s.end <- brig.LeaseExpired })
 	stopOOM := func() {}
 	if s.group != nil {
 		// The OOM killer may kill only one process of a sandbox. Kill the
@@ -229,9 +228,9 @@ func (s *shim) run(ctx context.Context) error {
 // the sandbox is no longer ephemeral.
 func (s *shim) holdTether() {
 	_, _ = io.Copy(io.Discard, os.NewFile(tetherFD, "tether"))
+	tied := s.lease.Tethered()
 	s.mu.Lock()
-	s.orphaned = s.Ephemeral
-	tied := s.orphaned
+	s.orphaned = tied
 	s.mu.Unlock()
 	if tied {
 		s.end <- brig.HungUp
@@ -262,7 +261,7 @@ func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) erro
 	s.awaitOutput()
 	s.mu.Lock()
 	e := ending{Exit: brig.Exit{Code: s.mainCode, Reason: why, At: time.Now().UTC()}}
-	over, tied := s.overuse, s.Ephemeral
+	over, tied := s.overuse, s.lease.Tethered()
 	s.mu.Unlock()
 	e.Refused = s.machine.refused.read()
 	if s.group != nil {

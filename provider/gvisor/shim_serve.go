@@ -54,13 +54,10 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 			_, _ = io.Copy(io.Discard, c)
 		}
 	case "lease":
-		s.renew(r.Lease)
+		s.lease.Renew(time.Until(r.Lease), false)
 		_ = send(c, answer{})
 	case "own":
-		s.mu.Lock()
-		s.Ephemeral = false
-		s.mu.Unlock()
-		s.renew(r.Lease)
+		s.lease.Renew(time.Until(r.Lease), true)
 		failpoint.Hit("shim.owned")
 		_ = send(c, answer{})
 	case "keep":
@@ -153,13 +150,6 @@ func (s *shim) freeze(on bool) error {
 		s.frozen = on
 	}
 	return err
-}
-
-// renew sets the end of the lease.
-func (s *shim) renew(lease time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lease.Reset(time.Until(lease))
 }
 
 // dial opens a connection to the agent and passes it to the client.

@@ -1,0 +1,59 @@
+package supervise
+
+import (
+	"sync"
+	"time"
+)
+
+// Lease is the clock of a sandbox's lease, and its tether: a tethered sandbox
+// also ends with the client that created it. The zero value has not begun.
+type Lease struct {
+	mu       sync.Mutex  // guards the fields below
+	timer    *time.Timer // nil before Begin and after End
+	until    time.Time
+	tethered bool
+}
+
+// Begin starts the clock, which calls expire at the end of the lease.
+func (l *Lease) Begin(left time.Duration, tethered bool, expire func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer, l.until, l.tethered = time.AfterFunc(left, expire), time.Now().Add(left), tethered
+}
+
+// Renew sets the remaining time. If own is set, it also removes the tether. It
+// returns false, and changes nothing, if the lease has not begun or was ended.
+func (l *Lease) Renew(left time.Duration, own bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer == nil {
+		return false
+	}
+	l.timer.Reset(left)
+	l.until, l.tethered = time.Now().Add(left), l.tethered && !own
+	return true
+}
+
+// End stops the clock, because the sandbox has ended.
+func (l *Lease) End() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
+	}
+}
+
+// Left returns the remaining time.
+func (l *Lease) Left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(time.Until(l.until), 0)
+}
+
+// Tethered reports whether the sandbox ends with its creator.
+func (l *Lease) Tethered() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tethered
+}

@@ -1,0 +1,50 @@
+package supervise
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Lease
+		if l.Renew(time.Hour, false) || l.Tethered() || l.Left() != 0 {
+			t.Error("a lease that has not begun can be renewed")
+		}
+		l.End()
+		expired := 0
+		l.Begin(time.Minute, true, func() { expired++ })
+		time.Sleep(50 * time.Second)
+		if !l.Renew(time.Minute, false) || !l.Tethered() || l.Left() != time.Minute {
+			t.Errorf("renewed: %v left, tethered %t", l.Left(), l.Tethered())
+		}
+		time.Sleep(50 * time.Second)
+		if expired != 0 || l.Left() != 10*time.Second {
+			t.Errorf("expired %d times, with %v left", expired, l.Left())
+		}
+		if !l.Renew(20*time.Second, true) || l.Tethered() {
+			t.Error("it is still tethered")
+		}
+		time.Sleep(30 * time.Second)
+		if synctest.Wait(); expired != 1 || l.Left() != 0 {
+			t.Errorf("expired %d times, with %v left", expired, l.Left())
+		}
+	})
+}
+
+// A renewal that comes after the end does not start the clock again.
+func TestEndedLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Lease
+		l.Begin(time.Minute, true, func() { t.Error("an ended lease expires") })
+		l.End()
+		if l.Renew(time.Second, true) {
+			t.Error("an ended lease can be renewed")
+		}
+		if l.End(); !l.Tethered() {
+			t.Error("a rejected renewal removes the tether")
+		}
+		time.Sleep(time.Hour)
+	})
+}
