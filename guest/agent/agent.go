@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // maxRemembered is the maximum number of finished executions that are retained
@@ -49,10 +50,8 @@ type Agent struct {
 	carried          carriers
 	calls            hostCalls
 	term             term
+	main             supervise.Main
 	deliveringOutput atomic.Int32 // executions whose callers have not received all output
-
-	over chan struct{} // closed when a lingering main program has ended
-	code int           // the main program's exit code, valid once over is closed
 }
 
 // Options configure how an agent takes over.
@@ -76,7 +75,7 @@ func New(o Options) (*Agent, error) {
 	if err := dropCapabilities(o); err != nil {
 		return nil, err
 	}
-	a := &Agent{execs: map[string]*execution{}, over: make(chan struct{}), shell: "/bin/sh", tag: firstTag, plain: o.Plain, rights: newRights(o.Plain)}
+	a := &Agent{execs: map[string]*execution{}, shell: "/bin/sh", tag: firstTag, plain: o.Plain, rights: newRights(o.Plain)}
 	if st, err := os.Stat("/bin/bash"); err == nil && !st.IsDir() {
 		a.shell = "/bin/bash"
 	}

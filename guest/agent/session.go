@@ -249,8 +249,7 @@ func (a *Agent) mainEnded(code int, lingers bool) {
 	if !lingers {
 		os.Exit(code)
 	}
-	a.code = code
-	close(a.over)
+	a.main.Ended(code, lingers)
 }
 
 // reportMainExit waits until a lingering main program has ended, and sends its
@@ -262,8 +261,8 @@ func (a *Agent) reportMainExit(r *wire.Reader, w *writer) {
 		r.Read() // waits for the end of the connection
 	}()
 	select {
-	case <-a.over:
-		w.json(wire.TypeExit, wire.Exit{Code: a.code})
+	case <-a.main.Over():
+		w.json(wire.TypeExit, wire.Exit{Code: a.main.Code()})
 	case <-gone:
 	}
 }

@@ -37,9 +37,10 @@ type machine struct {
 	notes []string
 	log   *log
 	done  chan struct{}
-	over  chan struct{} // closed when a lingering main program has ended
 	cmd   *exec.Cmd
 	lease supervise.Lease
+	main  supervise.Main
+	call  *wire.Exec // runs the main program; nil if there is none
 
 	control sync.Mutex // serializes messages on the control socket
 	agent   *net.UnixConn
@@ -47,14 +48,11 @@ type machine struct {
 	mu     sync.Mutex // guards the fields below
 	why    *wire.Ending
 	ending *wire.Ending
-	main   *wire.Exec    // the main program; nil if there is none or it was started
-	said   chan struct{} // closed when the complete output of the main program is in the log; nil before its start
-	code   int           // exit code of a lingering main program
 }
 
 func newMachine(k *Supervisor, id string) *machine {
 	dir := filepath.Join(k.dir, machinesDir, id)
-	return &machine{k: k, id: id, dir: dir, begun: time.Now(), log: &log{name: filepath.Join(dir, "log")}, done: make(chan struct{}), over: make(chan struct{})}
+	return &machine{k: k, id: id, dir: dir, begun: time.Now(), log: &log{name: filepath.Join(dir, "log")}, done: make(chan struct{})}
 }
 
 // validID reports whether an id is safe as the name of a directory.
@@ -71,8 +69,8 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.Order) {
 	}
 	m := newMachine(k, o.ID)
 	// A client that knows the machine may start its main program at once, so
-	// set main here.
-	m.main = o.Make.Main
+	// set its call here.
+	m.call = o.Make.Main
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		refuse(c, "exists", "make a folder for %q: %v", o.ID, err)
 		return
@@ -242,7 +240,7 @@ func (m *machine) ended() *wire.Ending {
 func (m *machine) wait() {
 	m.cmd.Wait() // ProcessState holds the result
 	m.agent.Close()
-	m.awaitOutput()
+	m.main.AwaitOutput()
 	code := m.cmd.ProcessState.ExitCode()
 	if ws, ok := m.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		code = 128 + int(ws.Signal())
@@ -260,24 +258,6 @@ func (m *machine) wait() {
 	m.log.close()
 	close(m.done)
 	m.removeTransient()
-}
-
-// outputTime is the maximum time for the last output of a main program to reach
-// the log after the agent has exited.
-const outputTime = time.Second
-
-// awaitOutput waits until the output of the main program is in the log.
-func (m *machine) awaitOutput() {
-	m.mu.Lock()
-	said := m.said
-	m.mu.Unlock()
-	if said == nil {
-		return
-	}
-	select {
-	case <-said:
-	case <-time.After(outputTime):
-	}
 }
 
 // end kills the machine, unless it has ended. If end is called several times,
@@ -301,11 +281,9 @@ func (m *machine) end(why wire.Ending) {
 func (m *machine) stop(grace time.Duration, reason string) {
 	killed := killedCode
 	select {
-	case <-m.over:
+	case <-m.main.Over():
 		if reason == "exited" {
-			m.mu.Lock()
-			killed = m.code
-			m.mu.Unlock()
+			killed = m.main.Code()
 		}
 	default:
 	}
@@ -354,31 +332,17 @@ func awaitAck(c net.Conn) (taken, left <-chan struct{}) {
 
 // begin starts the main program, if there is one and it was not started yet.
 func (m *machine) begin(linger bool) {
-	m.mu.Lock()
-	call := m.main
-	m.main = nil
-	if call != nil {
-		m.said = make(chan struct{})
-	}
-	m.mu.Unlock()
-	if call != nil {
-		go func() {
-			defer close(m.said)
-			m.run(*call, linger)
-		}()
+	if m.call != nil {
+		m.main.Begin(func() { m.run(*m.call, linger) })
 	}
 }
 
 // mainEnded handles the exit of the main program.
 func (m *machine) mainEnded(code int, linger bool) {
+	m.main.Ended(code, linger)
 	if !linger {
 		m.end(wire.Ending{Code: code, Reason: "exited"})
-		return
 	}
-	m.mu.Lock()
-	m.code = code
-	m.mu.Unlock()
-	close(m.over)
 }
 
 // run runs the main program. The machine ends with the program unless linger is

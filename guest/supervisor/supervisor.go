@@ -280,7 +280,7 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 		}
 	case wire.SupervisorWaitMain:
 		select {
-		case <-m.over:
+		case <-m.main.Over():
 			wire.Write(c, wire.TypeOK, nil)
 		case <-m.done:
 			refuse(c, "gone", "the machine has ended")

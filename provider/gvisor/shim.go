@@ -45,17 +45,13 @@ type shim struct {
 	log     *journal.Writer
 	kept    keptProcesses
 	lease   supervise.Lease
-
-	end  chan brig.ExitReason // requests to end the sandbox, with the reason
-	over chan struct{}        // closed when a lingering main program has ended
-	said chan struct{}        // closed when the complete output of the main program is in the log
+	main    supervise.Main
+	end     chan brig.ExitReason // requests to end the sandbox, with the reason
 
 	mu       sync.Mutex      // guards the fields below
 	overuse  bool            // the watchdog saw more memory than allowed
-	mainCode int             // exit code of the main program
 	frozen   bool            // whether the guest is paused
 	asked    brig.ExitReason // the reason of a graceful stop in progress
-	begun    bool            // whether the main program was started
 	orphaned bool            // whether the process that created the sandbox has exited
 }
 
@@ -76,7 +72,7 @@ func shimMain(args []string) int {
 		unix.CloseOnExec(lockFD)
 		unix.CloseOnExec(tetherFD)
 	}
-	s := &shim{layout: layout{dir: args[0]}, end: make(chan brig.ExitReason, 16), over: make(chan struct{}), said: make(chan struct{})}
+	s := &shim{layout: layout{dir: args[0]}, end: make(chan brig.ExitReason, 16)}
 	ctx := context.Background()
 	notes, err := s.start(ctx)
 	if err != nil {
@@ -237,30 +233,11 @@ func (s *shim) holdTether() {
 	}
 }
 
-// outputTime is the maximum time for the last output of a main program to reach
-// the log after the agent has exited.
-const outputTime = time.Second
-
-// awaitOutput waits until the main program's output is in the log and, if the
-// program ended by itself, its exit code is known.
-func (s *shim) awaitOutput() {
-	s.mu.Lock()
-	begun := s.begun
-	s.mu.Unlock()
-	if !begun {
-		return
-	}
-	select {
-	case <-s.said:
-	case <-time.After(outputTime):
-	}
-}
-
 // finish removes the sandbox's resources on the host and writes the exit file.
 func (s *shim) finish(ctx context.Context, why brig.ExitReason, asked bool) error {
-	s.awaitOutput()
+	s.main.AwaitOutput()
 	s.mu.Lock()
-	e := ending{Exit: brig.Exit{Code: s.mainCode, Reason: why, At: time.Now().UTC()}}
+	e := ending{Exit: brig.Exit{Code: s.main.Code(), Reason: why, At: time.Now().UTC()}}
 	over, tied := s.overuse, s.lease.Tethered()
 	s.mu.Unlock()
 	e.Refused = s.machine.refused.read()

@@ -80,7 +80,7 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		s.begin(ctx, r.Linger)
 		_ = send(c, answer{})
 	case "over":
-		<-s.over // if the program does not linger, this process exits and the connection closes
+		<-s.main.Over() // if the program does not linger, this process exits and the connection closes
 		_ = send(c, answer{})
 	case "refused":
 		_ = send(c, answer{Refused: s.machine.refused.read()})
@@ -178,26 +178,19 @@ func (s *shim) stop(ctx context.Context, r request) {
 
 // begin starts the main program, if there is one and it was not started yet.
 func (s *shim) begin(ctx context.Context, linger bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.Command == nil || s.begun {
-		return
+	if s.Command != nil {
+		s.main.Begin(func() { s.runMain(ctx, linger) })
 	}
-	s.begun = true
-	go s.runMain(ctx, linger)
 }
 
 // runMain runs the sandbox's main program. The sandbox ends with the program
 // unless linger is set.
 func (s *shim) runMain(ctx context.Context, linger bool) {
-	defer close(s.said)
 	sio := brig.IO{Stdout: s.log, Stderr: s.log}
 	res, err := s.machine.guest.Exec(ctx, "main", *s.Command, sio)
 	switch {
 	case err == nil:
-		s.mu.Lock()
-		s.mainCode = res.ExitCode
-		s.mu.Unlock()
+		s.main.Ended(res.ExitCode, linger)
 	case errors.Is(err, guest.ErrViolation):
 		fmt.Fprintln(s.log, "brig: the sandbox ends:", err)
 		s.end <- brig.AgentLost
@@ -213,12 +206,9 @@ func (s *shim) runMain(ctx context.Context, linger bool) {
 		return
 	default:
 		fmt.Fprintln(s.log, "brig: the main program did not run:", brig.AsError(err).Message)
-		s.mu.Lock()
-		s.mainCode = 127
-		s.mu.Unlock()
+		s.main.Ended(127, linger)
 	}
 	if linger {
-		close(s.over)
 		return
 	}
 	select {

@@ -1,0 +1,82 @@
+package supervise
+
+import (
+	"sync"
+	"time"
+)
+
+// Main is the main program of a sandbox. The zero value was not started.
+type Main struct {
+	mu   sync.Mutex    // guards the fields below
+	said chan struct{} // closed when the complete output is in the log; nil before the start
+	over chan struct{} // closed when the program has ended and the sandbox outlives it; nil before the first use
+	code int
+}
+
+// Begin calls run in a goroutine, unless it did so before. Run returns when the
+// complete output of the program is in the log.
+func (m *Main) Begin(run func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.said != nil {
+		return
+	}
+	said := make(chan struct{})
+	m.said = said
+	go func() {
+		defer close(said)
+		run()
+	}()
+}
+
+// outputTime is the maximum time for the last output of a main program to reach
+// the log after the sandbox has ended.
+const outputTime = time.Second
+
+// AwaitOutput waits until the output of the program is in the log, if it was
+// started. The sandbox has ended.
+func (m *Main) AwaitOutput() {
+	m.mu.Lock()
+	said := m.said
+	m.mu.Unlock()
+	if said == nil {
+		return
+	}
+	select {
+	case <-said:
+	case <-time.After(outputTime):
+	}
+}
+
+// Ended records the exit code of the program, and whether the sandbox outlives it.
+func (m *Main) Ended(code int, lingers bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.code = code
+	if lingers {
+		close(m.overChannel())
+	}
+}
+
+// Over returns a channel that is closed when the program has ended and the
+// sandbox outlives it.
+func (m *Main) Over() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.overChannel()
+}
+
+// overChannel is Over for a caller that holds m.mu.
+func (m *Main) overChannel() chan struct{} {
+	if m.over == nil {
+		m.over = make(chan struct{})
+	}
+	return m.over
+}
+
+// Code returns the recorded exit code.
+func (m *Main) Code() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.code
+}
