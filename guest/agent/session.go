@@ -221,15 +221,7 @@ func (a *Agent) runMain(call wire.Exec, w *writer) {
 			a.killer.kill(x)
 		})
 	}
-	exit := x.finish(<-ended)
-	switch {
-	case exit.TimedOut && exit.Signal == int(syscall.SIGKILL):
-		a.mainEnded(124, call.Lingers)
-	case exit.Signal != 0:
-		a.mainEnded(128+exit.Signal, call.Lingers)
-	default:
-		a.mainEnded(exit.Code, call.Lingers)
-	}
+	a.mainEnded(x.finish(<-ended).Status(), call.Lingers)
 }
 
 // shareOutput makes the user of the main program the owner of the agent's output

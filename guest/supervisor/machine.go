@@ -373,21 +373,9 @@ func (m *machine) run(call wire.Exec, linger bool) {
 		case wire.TypeExit:
 			var e wire.Exit
 			json.Unmarshal(f.Payload, &e)
-			m.mainEnded(exitCode(e), linger)
+			m.mainEnded(e.Status(), linger)
 			return
 		}
-	}
-}
-
-// exitCode converts the exit of a main program to the exit code for callers.
-func exitCode(e wire.Exit) int {
-	switch {
-	case e.TimedOut && e.Signal == int(syscall.SIGKILL):
-		return 124
-	case e.Signal != 0:
-		return 128 + e.Signal
-	default:
-		return e.Code
 	}
 }
 

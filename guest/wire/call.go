@@ -1,6 +1,9 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"syscall"
+)
 
 // Op is the operation of a Call.
 type Op string
@@ -251,6 +254,18 @@ type Exit struct {
 	Code     int // exit code if it exited
 	Signal   int // the signal that ended the process, or 0 if it exited
 	TimedOut bool
+}
+
+// Status returns the exit code for callers.
+func (e Exit) Status() int {
+	switch {
+	case e.TimedOut && e.Signal == int(syscall.SIGKILL):
+		return 124
+	case e.Signal != 0:
+		return 128 + e.Signal
+	default:
+		return e.Code
+	}
 }
 
 // Error is the reason why a call failed. Kind is "not_found", "invalid",
