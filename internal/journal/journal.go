@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // oldSuffix is the suffix of the previous file.
@@ -43,13 +44,7 @@ func Open(name string) (*Writer, error) {
 // each write remains contiguous.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.size > maxSize {
-		_ = os.Rename(w.name+timesSuffix, w.name+oldSuffix+timesSuffix) // it may not exist
-		if err := os.Rename(w.name, w.name+oldSuffix); err == nil {
-			if next, err := Open(w.name); err == nil {
-				_ = w.Close() // its content is already written
-				*w = *next
-			}
-		}
+		w.rotate()
 	}
 	n, err := w.f.Write(p)
 	w.size += int64(n)
@@ -58,6 +53,42 @@ func (w *Writer) Write(p []byte) (int, error) {
 		w.wrote(end - int64(n))
 	}
 	return n, err
+}
+
+// rotate starts a new file, unless another writer has done so. If that fails, the
+// writer continues with the full one.
+func (w *Writer) rotate() {
+	// The lock is on the full file. A writer that waits for it then sees that the
+	// file has another name.
+	if err := syscall.Flock(int(w.f.Fd()), syscall.LOCK_EX); err != nil {
+		return
+	}
+	next, err := w.next()
+	if err != nil {
+		_ = syscall.Flock(int(w.f.Fd()), syscall.LOCK_UN) // it was locked
+		return
+	}
+	_ = w.Close() // its content is already written
+	*w = *next
+}
+
+// next returns a writer of the file after the full one.
+func (w *Writer) next() (*Writer, error) {
+	ours, err := w.f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	now, err := os.Stat(w.name)
+	if err != nil {
+		return nil, err
+	}
+	if os.SameFile(ours, now) {
+		_ = os.Rename(w.name+timesSuffix, w.name+oldSuffix+timesSuffix) // it may not exist
+		if err := os.Rename(w.name, w.name+oldSuffix); err != nil {
+			return nil, err
+		}
+	}
+	return Open(w.name)
 }
 
 // Close implements io.Closer.

@@ -116,3 +116,35 @@ func TestLogTimesDamaged(t *testing.T) {
 		}
 	}
 }
+
+// Of two writers of a full journal, the second one continues in the file that the
+// first one has started. Otherwise the old file would be lost.
+func TestWritersRotateOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), logFile)
+	program, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	if _, err := program.Write([]byte("begun\n" + strings.Repeat("x", maxSize) + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	host, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	for _, w := range []struct {
+		w    *Writer
+		text string
+	}{{host, "one\n"}, {program, "two\n"}, {host, "three\n"}, {program, "four\n"}} {
+		if _, err := w.w.Write([]byte(w.text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, want := range map[string]string{name: "one\ntwo\nthree\nfour\n", name + oldSuffix: "begun\n"} {
+		if b, err := os.ReadFile(n); !strings.HasPrefix(string(b), want) || err != nil {
+			t.Errorf("%s begins with %.40q, %v; want %q", filepath.Base(n), b, err, want)
+		}
+	}
+}
