@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
@@ -12,17 +11,13 @@ import (
 
 // LogFile is the name of the journal that a sandbox's supervisor writes on this
 // host. It implements the methods of brig.Instance that concern the log, and
-// brig.LogFollower.
+// brig.LogFollower. The log of a supervisor on another host is read and appended
+// by orders (see SupervisedInstance).
 type LogFile string
 
 // Log implements brig.Instance. The supervisor may write at the same time.
 func (l LogFile) Log(p []byte) error {
-	w, err := journal.Open(string(l))
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(p)
-	return errors.Join(err, w.Close())
+	return journal.Append(string(l), p)
 }
 
 // Logs implements brig.Instance.

@@ -4,43 +4,11 @@ import (
 	"bufio"
 	"io"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/internal/journal"
 )
-
-// log contains the output of a machine's main program, and the lines that the
-// host appends.
-type log struct {
-	name string
-
-	mu sync.Mutex // guards the field below
-	w  *journal.Writer
-}
-
-func (l *log) append(p []byte) (err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.w == nil {
-		if l.w, err = journal.Open(l.name); err != nil {
-			return err
-		}
-	}
-	_, err = l.w.Write(p)
-	return err
-}
-
-// close closes the files until the next append.
-func (l *log) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.w != nil {
-		l.w.Close()
-		l.w = nil
-	}
-}
 
 // formatLogTime formats the time that precedes a line.
 func formatLogTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05.000Z ") }
@@ -51,7 +19,7 @@ func (m *machine) sendLog(c net.Conn, timed bool) {
 	if timed {
 		read = func(name string) (io.ReadCloser, error) { return journal.ReadTimed(name, formatLogTime) }
 	}
-	text, err := read(m.log.name)
+	text, err := read(m.logFile())
 	if err != nil {
 		refuse(c, "internal", "open the log: %v", err)
 		return

@@ -16,14 +16,16 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/journal"
 	"github.com/brig-run/brig/internal/supervise"
 )
 
 // killedCode is the exit code of a machine that was killed.
 const killedCode = 137
 
-// Files in a machine's directory, beside its log.
+// Files in a machine's directory.
 const (
+	logName    = "log" // the output of the main program, a journal, to which the host appends
 	endingFile = "ending.json"
 	initLog    = "place.log"
 )
@@ -35,7 +37,6 @@ type machine struct {
 	dir   string
 	begun time.Time
 	notes []string
-	log   *log
 	done  chan struct{}
 	cmd   *exec.Cmd
 	lease supervise.Lease
@@ -52,8 +53,10 @@ type machine struct {
 
 func newMachine(k *Supervisor, id string) *machine {
 	dir := filepath.Join(k.dir, machinesDir, id)
-	return &machine{k: k, id: id, dir: dir, begun: time.Now(), log: &log{name: filepath.Join(dir, "log")}, done: make(chan struct{})}
+	return &machine{k: k, id: id, dir: dir, begun: time.Now(), done: make(chan struct{})}
 }
+
+func (m *machine) logFile() string { return filepath.Join(m.dir, logName) }
 
 // validID reports whether an id is safe as the name of a directory.
 func validID(s string) bool {
@@ -255,7 +258,6 @@ func (m *machine) wait() {
 	m.lease.End()
 	m.mu.Unlock()
 	m.writeEnding()
-	m.log.close()
 	close(m.done)
 	m.removeTransient()
 }
@@ -348,6 +350,11 @@ func (m *machine) mainEnded(code int, linger bool) {
 // run runs the main program. The machine ends with the program unless linger is
 // set.
 func (m *machine) run(call wire.Exec, linger bool) {
+	var log io.Writer = io.Discard // the program runs without a log on a full disk
+	if w, err := journal.Open(m.logFile()); err == nil {
+		defer w.Close()
+		log = w
+	}
 	c, err := m.callAgent(wire.Call{Op: wire.OpExec, Exec: &call})
 	if err != nil {
 		return // the machine has ended
@@ -363,11 +370,11 @@ func (m *machine) run(call wire.Exec, linger bool) {
 		}
 		switch f.Type {
 		case wire.TypeStdout, wire.TypeStderr:
-			m.log.append(f.Payload)
+			log.Write(f.Payload)
 		case wire.TypeError:
 			var e wire.Error
 			json.Unmarshal(f.Payload, &e) // e stays empty if the payload is invalid
-			m.log.append([]byte("brig: the main program did not run: " + e.Message + "\n"))
+			log.Write([]byte("brig: the main program did not run: " + e.Message + "\n"))
 			m.mainEnded(127, linger)
 			return
 		case wire.TypeExit:

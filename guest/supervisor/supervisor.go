@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/journal"
 )
 
 // Files in a supervisor's directory.
@@ -311,7 +312,7 @@ func (k *Supervisor) change(m *machine, o wire.Order) error {
 		m.stop(time.Duration(o.GraceMS)*time.Millisecond, o.Reason)
 		return nil
 	case wire.SupervisorAppendLog:
-		return m.log.append(o.Text)
+		return journal.Append(m.logFile(), o.Text)
 	case wire.SupervisorDestroy:
 		return k.destroy(m)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/journal"
 )
 
 // serveEmpty starts a supervisor without machines, and returns it with a
@@ -130,10 +131,9 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range []string{"one ", "line\n\n", "unfinished"} {
-		if err := m.log.append([]byte(p)); err != nil {
+		if err := journal.Append(m.logFile(), []byte(p)); err != nil {
 			t.Fatal(err)
 		}
-		m.log.close() // the next append continues at the end
 	}
 	for timed, want := range map[bool]int{false: 0, true: 3} {
 		ours, theirs := net.Pipe()
@@ -168,13 +168,12 @@ func TestJournalKeepsEnd(t *testing.T) {
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	defer m.log.close()
 	for range 70 {
-		if err := m.log.append([]byte(strings.Repeat("x", 1<<20-1) + "\n")); err != nil {
+		if err := journal.Append(m.logFile(), []byte(strings.Repeat("x", 1<<20-1)+"\n")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := m.log.append([]byte("the end\n")); err != nil {
+	if err := journal.Append(m.logFile(), []byte("the end\n")); err != nil {
 		t.Fatal(err)
 	}
 	for _, timed := range []bool{false, true} {

@@ -55,6 +55,16 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Append appends p to the journal with this name. Other writers may have it open.
+func Append(name string, p []byte) error {
+	w, err := Open(name)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(p)
+	return errors.Join(err, w.Close())
+}
+
 // rotate starts a new file, unless another writer has done so. If that fails, the
 // writer continues with the full one.
 func (w *Writer) rotate() {
