@@ -26,6 +26,7 @@ import (
 
 	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/internal/journal"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // Files in a supervisor's directory.
@@ -102,18 +103,17 @@ func run(dir string) error {
 	}
 }
 
-// listen listens on the socket in the directory. The path of the directory may
-// exceed the maximum length of a socket address.
+// listen listens on the socket in the directory.
 func listen(dir string) (*net.UnixListener, error) {
 	if err := os.Remove(filepath.Join(dir, socketFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove an old socket: %w", err)
 	}
-	d, err := os.Open(dir)
+	p, done, err := supervise.SocketPath(dir, socketFile)
 	if err != nil {
-		return nil, fmt.Errorf("open folder: %w", err)
+		return nil, err
 	}
-	defer d.Close()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), socketFile)})
+	defer done()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: p})
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
@@ -123,12 +123,12 @@ func listen(dir string) (*net.UnixListener, error) {
 
 // dial connects to the supervisor of a directory.
 func dial(dir string) (*net.UnixConn, error) {
-	d, err := os.Open(dir)
+	p, done, err := supervise.SocketPath(dir, socketFile)
 	if err != nil {
 		return nil, err
 	}
-	defer d.Close()
-	return net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), socketFile)})
+	defer done()
+	return net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: p})
 }
 
 // idle ends the supervisor when it has had no machines for idleTime, or when

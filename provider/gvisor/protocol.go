@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/guest/wire"
+	"github.com/brig-run/brig/internal/supervise"
 )
 
 // request is a provider's request to a shim. Each connection carries one
@@ -62,24 +62,10 @@ const (
 	oneRead    = 8192
 )
 
-// socketPath returns a path of the shim's socket that fits into a socket
-// address, even if the path of the data directory is long.
-func (l layout) socketPath() (string, func(), error) {
-	p := l.path(socketFile)
-	if len(p) < 100 {
-		return p, func() {}, nil
-	}
-	d, err := os.Open(l.dir)
-	if err != nil {
-		return "", nil, fmt.Errorf("open %s: %w", l.dir, err)
-	}
-	return "/proc/self/fd/" + strconv.Itoa(int(d.Fd())) + "/" + socketFile, func() { d.Close() }, nil
-}
-
 // openRequest sends a request to the shim and returns the connection for the
 // answer.
 func (l layout) openRequest(ctx context.Context, r request, fds ...int) (*net.UnixConn, error) {
-	p, done, err := l.socketPath()
+	p, done, err := supervise.SocketPath(l.dir, socketFile)
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func (s *shim) start(ctx context.Context) (notes []string, err error) {
 		return nil, err
 	}
 	failpoint.Hit("shim.booted")
-	p, done, err := s.socketPath()
+	p, done, err := supervise.SocketPath(s.dir, socketFile)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,10 @@ package supervise
 import (
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -55,5 +57,31 @@ func TestFailedWrite(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("left are %v, %v", entries, err)
+	}
+}
+
+func TestSocketPath(t *testing.T) {
+	dir := t.TempDir()
+	for _, sub := range []string{"a", strings.Repeat("b", 150)} {
+		at := filepath.Join(dir, sub)
+		if err := os.Mkdir(at, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		p, done, err := SocketPath(at, "socket")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := net.Listen("unix", p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(filepath.Join(at, "socket")); err != nil || st.Mode().Type() != fs.ModeSocket {
+			t.Errorf("%s: %v, %v", p, st, err)
+		}
+		l.Close()
+		done()
+	}
+	if _, _, err := SocketPath(filepath.Join(dir, strings.Repeat("c", 150)), "socket"); err == nil {
+		t.Error("a directory that does not exist has a socket")
 	}
 }

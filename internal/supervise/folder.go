@@ -1,7 +1,7 @@
 // Package supervise has the parts that are the same in everything that
 // supervises a sandbox: the shim of gVisor, the supervisor of plain processes,
 // the init of a container, and a server that supervises containers. These parts
-// are the lease, the main program, and the records in the sandbox's directory.
+// are the lease, the main program, and the files in the sandbox's directory.
 // How a sandbox starts, is killed and is reached differs, and is not here. The
 // agent's program contains this package, so it needs only the standard library.
 package supervise
@@ -61,4 +61,21 @@ func WriteFile(name string, b []byte, durable bool) error {
 		return fmt.Errorf("write %s: %w", filepath.Base(name), err)
 	}
 	return nil
+}
+
+// maxSocketPath is the maximum length of a path in a socket address, with a margin.
+const maxSocketPath = 100
+
+// SocketPath returns a path for a socket in a directory that fits into a socket
+// address, even if the path of the directory is long. The caller calls done when
+// it no longer needs the path.
+func SocketPath(dir, name string) (path string, done func(), err error) {
+	if path = filepath.Join(dir, name); len(path) < maxSocketPath {
+		return path, func() {}, nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return "", nil, fmt.Errorf("open folder: %w", err)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name), func() { d.Close() }, nil
 }
