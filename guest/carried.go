@@ -35,13 +35,17 @@ var _ brig.Process = (*Carried)(nil)
 
 // StartCarried implements the Start of brig.Instance for sandboxes that cannot
 // receive descriptors.
-func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (*Carried, error) {
+func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
 	req := g.request(id, cmd, brig.IO{})
 	req.Carried, req.TimeoutMS, req.Plain = true, 0, !s.Channel
 	if s.Terminal != nil {
 		req.Terminal = &wire.Terminal{Columns: s.Terminal.Columns, Rows: s.Terminal.Rows}
 	}
-	return g.startCarried(ctx, id, wire.Call{Op: wire.OpExec, Exec: req})
+	p, err := g.startCarried(ctx, id, wire.Call{Op: wire.OpExec, Exec: req})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // ReattachCarried takes over a carried process that was kept. It returns

@@ -287,11 +287,7 @@ func (m *SupervisedInstance) Uplink(ctx context.Context, authority []byte) (brig
 
 // Start implements brig.Instance.
 func (m *SupervisedInstance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
-	p, err := m.Guest.StartCarried(ctx, id, cmd, s)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return m.Guest.StartCarried(ctx, id, cmd, s)
 }
 
 // notebook returns the notes of processes, each of which is the content of a file.

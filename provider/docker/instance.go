@@ -255,11 +255,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 
 // Start implements brig.Instance.
 func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
-	p, err := i.Guest.StartCarried(ctx, id, cmd, s)
-	if err != nil {
-		return nil, err
-	}
-	return p, nil
+	return i.Guest.StartCarried(ctx, id, cmd, s)
 }
 
 // Keep implements brig.Instance. The agent keeps the process's descriptors. The

@@ -90,11 +90,7 @@ func (k *keptProcesses) sendAll(c *net.UnixConn) {
 // Start implements brig.Instance.
 func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s brig.Streams) (brig.Process, error) {
 	if i.order.Carried {
-		p, err := i.Guest.StartCarried(ctx, id, cmd, s)
-		if err != nil {
-			return nil, err
-		}
-		return p, nil
+		return i.Guest.StartCarried(ctx, id, cmd, s)
 	}
 	p, err := i.Guest.Start(ctx, id, cmd, s)
 	if err != nil {
