@@ -11,10 +11,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// KeepCarried makes the agent keep a process, or no longer keep it if the note
-// is empty. Store stores the note where the guest cannot see it, or removes it.
-// Of a process that is kept there always is a note: without one, the agent would
-// keep the process until the sandbox ends. A note without a process does no harm.
+// KeepCarried makes the agent keep a process, or no longer keep it if the note is
+// empty. Store stores the note where the guest cannot see it, or removes it.
+//
+// A kept process always has a note, even if the server dies during the call: the
+// agent would keep a process without a note until the sandbox ends. A note
+// without a process is ignored.
 func (g *Guest) KeepCarried(ctx context.Context, p brig.Process, note []byte, store func(id string, note []byte) error) error {
 	c, ok := p.(*Carried)
 	if !ok {

@@ -183,7 +183,7 @@ func (m *machine) connect() (net.Conn, error) {
 func (m *machine) passConn(fd int) error {
 	m.control.Lock()
 	defer m.control.Unlock()
-	if _, _, err := m.agent.WriteMsgUnix([]byte{0}, syscall.UnixRights(fd), nil); err != nil {
+	if _, _, err := m.agent.WriteMsgUnix([]byte{wire.ControlConnect}, syscall.UnixRights(fd), nil); err != nil {
 		return fmt.Errorf("hand a connection to the agent: %w", err)
 	}
 	return nil

@@ -2,8 +2,8 @@
 // better isolation is available: on the server itself, on a host reached by
 // SSH, or inside another service's sandbox. The supervisor is part of the
 // agent's binary, so that there is only one file to copy. It outlives the
-// client that started it. Of Brig it uses only the frames of guest/wire and the
-// format of a journal.
+// client that started it. Of Brig it uses only the frames of guest/wire, the
+// format of a journal and the common parts of supervisors.
 //
 // A machine is an agent as the init of a PID namespace, with a mount and a
 // network namespace of its own. That prevents accidental interference between
