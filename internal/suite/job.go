@@ -232,9 +232,10 @@ func (t *Tree) goTest(name, part string, raced bool, o Options, packages []strin
 	if o.Count > 0 {
 		argv = append(argv, fmt.Sprint("-count=", o.Count))
 	}
-	// A part may run a package with the detector and without it, which takes another time.
+	// The part "packages" runs packages with the detector and without it, which take different
+	// times. The part of make test with the detector runs none without it.
 	timed := part
-	if raced {
+	if raced && part != detectorPart {
 		timed += ", raced"
 	}
 	// go test starts the packages in order, so the longest ones come first.

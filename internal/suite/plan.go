@@ -18,8 +18,12 @@ type Plan struct {
 	Jobs []Job
 }
 
-// endToEndPart is the part that counts the end-to-end tests of `make test`.
-const endToEndPart = "end to end"
+// Parts of `make test`: detectorPart counts the tests of packages with the race detector, and
+// endToEndPart the end-to-end tests.
+const (
+	detectorPart = "race detector"
+	endToEndPart = "end to end"
+)
 
 // Small returns the plan of `make test`.
 func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
@@ -37,7 +41,7 @@ func (t *Tree) Small(tests []Test, o Options) (Plan, error) {
 	}
 	all = slices.DeleteFunc(all, func(p string) bool { return slices.Contains(shared, p) && !slices.Contains(measured, p) })
 	jobs := append([]Job{t.goTest("packages", "packages", false, o, all)}, t.extra(o)...)
-	jobs = append(jobs, t.goTest("packages, race detector", "race detector", true, o, shared))
+	jobs = append(jobs, t.goTest("packages, race detector", detectorPart, true, o, shared))
 	return Plan{"test", append(jobs, t.endToEnd(endToEndPart, false, o, inSmall(tests))...)}, nil
 }
 
@@ -167,7 +171,7 @@ func (t *Tree) Only(name string, tests []Test, o Options) (Plan, error) {
 		return !slices.Contains(shared, path.Join(t.Module, dir))
 	})
 	if len(dirs) > 0 {
-		plan.Jobs = append(plan.Jobs, t.goTest("packages, race detector", "race detector", true, o, dirs))
+		plan.Jobs = append(plan.Jobs, t.goTest("packages, race detector", detectorPart, true, o, dirs))
 	}
 	return plan, nil
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -336,8 +337,8 @@ func TestRunWaitingJobs(t *testing.T) {
 // times are those of the same job.
 func TestOrderOfPackages(t *testing.T) {
 	tree := &Tree{}
-	o := Options{Took: map[string]float64{"race detector, raced: m/c": 9, "race detector, raced: m/b": 7, "packages: m/a": 50}}
-	j := tree.goTest("packages, race detector", "race detector", true, o, []string{"m/a", "m/b", "m/c"})
+	o := Options{Took: map[string]float64{"race detector: m/c": 9, "race detector: m/b": 7, "packages: m/a": 50}}
+	j := tree.goTest("packages, race detector", detectorPart, true, o, []string{"m/a", "m/b", "m/c"})
 	if got := strings.Join(j.Argv[len(j.Argv)-3:], " "); got != "m/c m/b m/a" {
 		t.Errorf("the packages run as %s", got)
 	}
@@ -356,6 +357,35 @@ func TestOrderOfPackages(t *testing.T) {
 	r.Run(t.Context(), Plan{"plan", []Job{with, without}})
 	if took := r.Times.Jobs; took["packages, raced: m/c"] != 4.5 || took["packages: m/c"] != 3.5 {
 		t.Errorf("recorded: %v", took)
+	}
+}
+
+// TestRecordedTimesAreRead checks that a job reads each time of a package in the record of this
+// checkout. A changed key would make the packages start in alphabetical order.
+func TestRecordedTimesAreRead(t *testing.T) {
+	g, err := ReadGreen("../../.ci/green.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const module = "github.com/brig-run/brig"
+	tree := &Tree{}
+	jobs := []Job{
+		tree.goTest("", "packages", false, Options{}, nil),
+		tree.goTest("", "packages", true, Options{}, nil),
+		tree.goTest("", detectorPart, true, Options{}, nil),
+	}
+	found := 0
+	for key := range g.Jobs {
+		set, pkg, _ := strings.Cut(key, ": ")
+		if !strings.HasPrefix(pkg, module) {
+			continue // not the time of a package
+		}
+		if found++; !slices.ContainsFunc(jobs, func(j Job) bool { return packageKey(j.timed, pkg) == key }) {
+			t.Errorf("no job reads the time of %s in %q", pkg, set)
+		}
+	}
+	if found == 0 {
+		t.Error("the record has no time of a package")
 	}
 }
 
