@@ -18,7 +18,7 @@ import (
 // only copies that work. No save and no other resources may remain on the host. At small
 // size, it tests a share of the failpoints.
 //
-//suite:part crash
+//suite:part crash waits
 func TestForkCrash(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {

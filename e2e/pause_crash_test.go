@@ -27,7 +27,7 @@ func isPausePoint(name string) bool {
 // before the save was complete. No other resources may remain on the host. At small
 // size, it tests a share of the failpoints.
 //
-//suite:part crash
+//suite:part crash waits
 func TestPauseCrash(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\npause: {pack_after: 200ms}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool { return !isPausePoint(p.Name) })

@@ -10,7 +10,7 @@ import (
 // TestProviderConformance verifies that the gVisor provider satisfies the same
 // contract as the fake provider.
 //
-//suite:part providers
+//suite:part providers waits
 func TestProviderConformance(t *testing.T) {
 	dir := t.TempDir()
 	p, images := newProvider(t, dir)
