@@ -216,9 +216,10 @@ const (
 
 // goTest returns a job that runs the tests of packages.
 func (t *Tree) goTest(name, part string, raced bool, o Options, packages []string) Job {
-	// Run one package more than there are processors, because tests that start
-	// sandboxes mostly wait. `make lint` has vetted all packages.
-	argv := []string{"go", "test", "-json", "-vet=off", "-p", fmt.Sprint(1 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", packagesLimit}
+	// Run two packages more than there are processors, because some that take long mostly
+	// wait: a conformance test of provider/local uses a third of a processor. `make lint` has
+	// vetted all packages.
+	argv := []string{"go", "test", "-json", "-vet=off", "-p", fmt.Sprint(2 + runtime.NumCPU()), "-trimpath", "-tags", "grpcnotrace", "-timeout", packagesLimit}
 	cgo := "CGO_ENABLED=0"
 	env := append(o.env(), "BRIG_BIN_DIR="+t.Bin)
 	if raced {
