@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	flags := flag.NewFlagSet("suite "+args[0], flag.ContinueOnError)
 	one := flags.String("run", "", "run one `test`, as TestName or TestName/subtest")
 	part := flags.String("part", "", "of `suite all`: run these `parts` only, separated by |")
-	slots := flags.Int("slots", 3, "how many end-to-end tests run side by side")
+	slots := flags.Int("slots", 0, "how many end-to-end tests run side by side; default: four at small size, else three")
 	slowest := flags.Int("slowest", 10, "how many tests the report names for their time")
 	count := flags.Int("count", 0, "how often each test runs")
 	failFast := flags.Bool("failfast", false, "end with the first failure, without a second look")
@@ -80,6 +80,13 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	}
 	if *one != "" && args[0] != "test" && args[0] != "all" {
 		return false, fmt.Errorf("suite %s takes no -run", args[0])
+	}
+	if *slots == 0 {
+		// At small size, a test uses a third of a processor on average. At full size, and with
+		// the race detector, a test uses more processor time and memory.
+		if *slots = 3; args[0] == "test" || args[0] == "steady" {
+			*slots = 4
+		}
 	}
 	s, err := open(*count)
 	if err != nil {
