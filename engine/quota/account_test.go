@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,5 +47,33 @@ func TestResumeKeepsStorage(t *testing.T) {
 		t.Errorf("the control: %v", err)
 	} else {
 		p.Release()
+	}
+}
+
+// Labels beyond the limit count in the totals only, and callers cannot fill the disk with
+// lines. The next day begins anew.
+func TestLabelsAreLimited(t *testing.T) {
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	a := New(func() time.Time { return now }, brig.Tenant{Name: "acme"}, brig.Bounds{}, nil)
+	for day := range 2 {
+		for i := range maxUsageLabels + 100 {
+			p, err := a.ReserveExec(map[string]string{"n": strconv.Itoa(i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Release()
+		}
+		labels, total := 0, int64(0)
+		for _, l := range a.Flush() {
+			if l.Label == "n" {
+				labels++
+			} else {
+				total += l.Executions
+			}
+		}
+		if labels != 1000 || total != maxUsageLabels+100 {
+			t.Errorf("day %d: %d labels and %d executions", day, labels, total)
+		}
+		now = now.Add(24 * time.Hour)
 	}
 }
