@@ -48,7 +48,7 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 		}
 	}
 	if c.Source == "queue" {
-		time.Sleep(80 * time.Millisecond)
+		<-s.proceed
 	}
 	if c.Source == "blocked" {
 		return nil, brig.Errorf(brig.PolicyBlocked, "Code is unsafe. Line 1: import of os is denied").WithHint("leave that out")
@@ -94,7 +94,7 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 		s.ended <- ctx.Err()
 		return nil, ctx.Err()
 	case "queue":
-		time.Sleep(30 * time.Millisecond)
+		<-s.proceed
 	}
 	return res, nil
 }

@@ -34,14 +34,19 @@ func run(t *testing.T, ctx context.Context, url, code string) *http.Response {
 
 // A stream sends keepalives, even before the code begins to run.
 func TestKeepalive(t *testing.T) {
-	_, d, srv := serve(t)
+	s, d, srv := serve(t)
 	d.SetKeepaliveInterval(10 * time.Millisecond)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
 	var kinds []string
+	begun := false
 	for sc := bufio.NewScanner(run(t, t.Context(), srv.URL, "queue").Body); sc.Scan(); {
 		_, rest, _ := strings.Cut(sc.Text(), `{"type":"`)
 		kind, _, _ := strings.Cut(rest, `"`)
 		kinds = append(kinds, kind)
+		if n := len(kinds); kind == "keepalive" && (n == 1 || !begun && kinds[n-2] == "number_of_executions") {
+			begun = n > 1
+			s.proceed <- struct{}{}
+		}
 	}
 	if all := strings.Join(kinds, " "); kinds[0] != "keepalive" || !strings.Contains(all, "number_of_executions keepalive") || !strings.HasSuffix(all, "end_of_execution") {
 		t.Errorf("%s", all)

@@ -57,11 +57,12 @@ type stub struct {
 	specs    []brig.Spec
 	codes    []brig.Code
 	begin    time.Time
-	ended    chan error // receives the cause that ended waiting code
+	ended    chan error    // receives the cause that ended waiting code
+	proceed  chan struct{} // received from by code that waits
 }
 
 func newStub() *stub {
-	return &stub{contexts: map[string][]*brig.CodeContext{}, ports: map[int]string{}, begin: epoch, ended: make(chan error, 8)}
+	return &stub{contexts: map[string][]*brig.CodeContext{}, ports: map[int]string{}, begin: epoch, ended: make(chan error, 8), proceed: make(chan struct{})}
 }
 
 func (s *stub) record(format string, args ...any) {
