@@ -87,6 +87,13 @@ func (ms *machines) acquire(ctx context.Context, v *call, s candidate, spec brig
 	ctx, step := span.Start(ctx, "obtain")
 	step.Set("brig.provider", s.backend.ID)
 	defer func() { endStep(step, err) }()
+	// Wait for a sweep of workspaces before the machine takes a part of a quota
+	// and a creation slot, which others need.
+	release, err := ms.workspaces.hold(ctx, v.actor.Tenant, spec.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	p, err := v.account.Reserve(spec)
 	if err != nil {
 		return nil, withoutRetry(err) // every other provider would return the same error

@@ -59,8 +59,20 @@ func (ws *workspaces) findWorkspace(ctx context.Context, tenant string, spec bri
 	return use, err
 }
 
+// hold keeps the objects of the workspace that a machine is going to use, if it
+// uses one, until release is called.
+func (ws *workspaces) hold(ctx context.Context, tenant string, use brig.WorkspaceUse) (release func(), err error) {
+	if use.Name == "" {
+		return func() {}, nil
+	}
+	if err := ws.noWorkspaces(); err != nil {
+		return nil, err
+	}
+	return ws.Options.Workspaces.Hold(ctx, tenant)
+}
+
 // fillWorkspace unpacks a version of the workspace into an instance, before any
-// program runs in it.
+// program runs in it. The caller holds the workspace's objects.
 func (ws *workspaces) fillWorkspace(ctx context.Context, m *machine) error {
 	use := m.rec.Spec.Workspace
 	if use.Name == "" {

@@ -54,9 +54,9 @@ type Capture struct {
 // tenant together may use quota bytes; 0 means no limit. The caller calls
 // Close.
 func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse, quota int64) (*Capture, error) {
-	release, err := s.o.Hold(tenantKey(tenant), false)
+	release, err := s.Hold(ctx, tenant)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, err
 	}
 	c := &Capture{
 		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{}, skippedBase: map[string]bool{},

@@ -245,26 +245,51 @@ func (d *Dir) Delete(_ context.Context, key string) error {
 
 // Hold implements Objects. It also excludes other processes that use the
 // folder.
-func (d *Dir) Hold(key string, alone bool) (func(), error) {
+func (d *Dir) Hold(ctx context.Context, key string, alone bool) (func(), error) {
 	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(d.path, holdDir, filepath.FromSlash(key))
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return nil, err
+	}
+	for wait := time.Millisecond; ; wait = min(2*wait, maxLockWait) {
+		release, err := d.tryHold(ctx, file, key, alone)
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return release, err
+		}
+		// Another process has the lock. This one must not keep its own callers
+		// out meanwhile.
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// maxLockWait is the longest time between two attempts to get the lock of
+// another process.
+const maxLockWait = 100 * time.Millisecond
+
+// tryHold takes the lock of this process, and tries to take that of the folder.
+func (d *Dir) tryHold(ctx context.Context, file, key string, alone bool) (func(), error) {
+	unlock, err := d.holds.take(ctx, key, alone)
+	if err != nil {
 		return nil, err
 	}
 	how := unix.LOCK_SH
 	if alone {
 		how = unix.LOCK_EX
 	}
-	file := filepath.Join(d.path, holdDir, filepath.FromSlash(key))
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return nil, err
-	}
-	unlock := d.holds.take(key, alone)
 	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err == nil {
 		for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-			err = unix.Flock(int(f.Fd()), how)
+			err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 		}
 	}
 	if err != nil {
+		f.Close()
 		unlock()
 		return nil, err
 	}

@@ -1,5 +1,7 @@
 package workspace
 
+import "time"
+
 // DigestOf returns the digest of the tree that a manifest describes, even if
 // the manifest is invalid.
 func DigestOf(text string) string {
@@ -22,4 +24,24 @@ func SetMaxWorkspaces(t interface{ Cleanup(func()) }, n int) {
 	was := maxWorkspaces
 	maxWorkspaces = n
 	t.Cleanup(func() { maxWorkspaces = was })
+}
+
+// SetSweepPrecedence sets how long callers wait for a waiting sweep, until the
+// test ends.
+func SetSweepPrecedence(t interface{ Cleanup(func()) }, d time.Duration) {
+	was := sweepPrecedence
+	sweepPrecedence = d
+	t.Cleanup(func() { sweepPrecedence = was })
+}
+
+// Waiting returns the number of callers that wait to have a key alone.
+func (d *Dir) Waiting(key string) int {
+	v, ok := d.holds.all.Load(key)
+	if !ok {
+		return 0
+	}
+	l := v.(*holdLock)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.waiting
 }

@@ -19,7 +19,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"sync"
 )
 
 // Objects stores bytes under keys. This package generates the keys: segments of
@@ -58,8 +57,9 @@ type ObjectWriter interface {
 	Delete(ctx context.Context, key string) error
 	// Hold protects unreferenced objects below a key from the sweep until
 	// release is called. If alone is set, the hold is exclusive for that key.
-	// Other keys are independent.
-	Hold(key string, alone bool) (release func(), err error)
+	// Other keys are independent. It stops waiting when ctx ends. A caller that
+	// waits to be alone delays others for at most sweepPrecedence.
+	Hold(ctx context.Context, key string, alone bool) (release func(), err error)
 }
 
 // Stage is an object that is being written. The caller ends it with Publish or
@@ -81,21 +81,6 @@ var (
 // errBroken means that stored data exists but was modified. Every other error
 // means that the store does not respond and may recover.
 var errBroken = errors.New("it is not what was written")
-
-// holds are the locks of the keys that this process has held.
-type holds struct{ all sync.Map } // *sync.RWMutex by key
-
-// take waits for a lock and returns the function that releases it.
-func (h *holds) take(key string, alone bool) (release func()) {
-	v, _ := h.all.LoadOrStore(key, &sync.RWMutex{})
-	l := v.(*sync.RWMutex)
-	if alone {
-		l.Lock()
-		return l.Unlock
-	}
-	l.RLock()
-	return l.RUnlock
-}
 
 // isDataLoss reports whether an error means that stored data is lost.
 func isDataLoss(err error) bool { return errors.Is(err, errBroken) || errors.Is(err, ErrMissing) }

@@ -187,17 +187,17 @@ func TestObjectsConfine(t *testing.T) {
 // TestSweepExcludesHolders checks that a sweep excludes all other holders.
 func TestSweepExcludesHolders(t *testing.T) {
 	onBoth(t, func(t *testing.T, o arena) {
-		one, err := o.Hold("t/a", false)
+		one, err := o.Hold(t.Context(), "t/a", false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		two, err := o.Hold("t/a", false)
+		two, err := o.Hold(t.Context(), "t/a", false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		alone := make(chan func())
 		go func() {
-			release, err := o.Hold("t/a", true)
+			release, err := o.Hold(t.Context(), "t/a", true)
 			if err != nil {
 				t.Error(err)
 			}
@@ -211,7 +211,7 @@ func TestSweepExcludesHolders(t *testing.T) {
 		}
 		other := make(chan error, 1)
 		go func() {
-			release, err := o.Hold("t/b", false)
+			release, err := o.Hold(t.Context(), "t/b", false)
 			if err == nil {
 				release()
 			}

@@ -256,9 +256,9 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 
 // Hold implements Objects. It only excludes callers in this process, because a
 // prefix belongs to one server.
-func (s *S3) Hold(key string, alone bool) (func(), error) {
+func (s *S3) Hold(ctx context.Context, key string, alone bool) (func(), error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	return s.holds.take(key, alone), nil
+	return s.holds.take(ctx, key, alone)
 }

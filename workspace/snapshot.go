@@ -112,13 +112,9 @@ func (s *Store) sizedManifest(ctx context.Context, tenant, digest string) (manif
 }
 
 // Unpack passes all nodes of a version to put, parents first. The readers
-// verify the contents: put gets an error at the end of a modified content.
+// verify the contents: put gets an error at the end of a modified content. The
+// caller holds the tenant's objects; see Hold.
 func (s *Store) Unpack(ctx context.Context, tenant string, use brig.WorkspaceUse, put func(brig.Node, io.Reader) error) error {
-	release, err := s.o.Hold(tenantKey(tenant), false)
-	if err != nil {
-		return unavailable(err)
-	}
-	defer release()
 	snap, err := s.open(ctx, tenant, use.Name, use.ID, use.Version)
 	if err != nil {
 		return err
@@ -209,9 +205,9 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 
 // Restore creates a new version with the content of an old one.
 func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int) (*brig.WorkspaceVersion, error) {
-	release, err := s.o.Hold(tenantKey(tenant), false)
+	release, err := s.Hold(ctx, tenant)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, err
 	}
 	defer release()
 	n, err := s.find(ctx, tenant, name)

@@ -39,6 +39,13 @@ func New(o Objects, now func() time.Time) *Store {
 	return &Store{MaxWorkspaces: maxWorkspaces, o: o, now: now}
 }
 
+// Hold keeps all objects of a tenant until release is called: no sweep removes
+// any. It waits for a sweep that is in progress, until ctx ends.
+func (s *Store) Hold(ctx context.Context, tenant string) (release func(), err error) {
+	release, err = s.o.Hold(ctx, tenantKey(tenant), false)
+	return release, unavailable(err)
+}
+
 // tenantKey is the prefix of all keys of a tenant. Different tenants have
 // different prefixes, and none is a prefix of another.
 func tenantKey(tenant string) string {

@@ -12,7 +12,7 @@ import (
 // and returns the number of removed objects. It stops at a version that cannot
 // be read, because the contents that it names are unknown.
 func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
-	release, err := s.o.Hold(tenantKey(tenant), true)
+	release, err := s.o.Hold(ctx, tenantKey(tenant), true)
 	if err != nil {
 		return 0, err
 	}
