@@ -269,11 +269,7 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 	if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
 		return err
 	}
-	key := blobKey(c.tenant, e.digest)
-	there, err := c.s.o.Has(ctx, key)
-	if err == nil && !there {
-		err = stage.Publish(ctx, key)
-	}
+	err = stage.Publish(ctx, blobKey(c.tenant, e.digest))
 	failpoint.Hit("workspace.large")
 	return unavailable(err)
 }

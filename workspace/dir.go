@@ -88,19 +88,41 @@ func (d *Dir) stage() (*dirStage, error) {
 	return &dirStage{File: f, d: d}, nil
 }
 
-// Publish implements Stage.
-func (s *dirStage) Publish(_ context.Context, key string) error {
+// Publish implements Stage. It always replaces the object that is there, which a
+// power failure may have torn: its name is durable, and its content is not. If a
+// version names that object, the new content must be durable before it takes the
+// name.
+func (s *dirStage) Publish(ctx context.Context, key string) error {
+	if _, err := s.d.Size(ctx, key); err == nil {
+		if err := s.fill(); err != nil {
+			return err
+		}
+		if err := s.Sync(); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, ErrMissing) && !errors.Is(err, errBroken) {
+		return err
+	}
 	return s.finish(key, os.Rename)
+}
+
+// fill makes the file as long as what was written, if it ends with a hole.
+func (s *dirStage) fill() error {
+	if !s.hole {
+		return nil
+	}
+	size, err := s.Seek(0, io.SeekCurrent)
+	if err == nil {
+		err = s.Truncate(size)
+	}
+	return err
 }
 
 // finish moves the file to its final name with the function how.
 func (s *dirStage) finish(key string, how func(from, to string) error) error {
 	file, err := s.d.file(key)
-	if err == nil && s.hole {
-		var size int64
-		if size, err = s.Seek(0, io.SeekCurrent); err == nil {
-			err = s.Truncate(size)
-		}
+	if err == nil {
+		err = s.fill()
 	}
 	if err == nil {
 		err = s.Close()
@@ -126,8 +148,14 @@ func (s *dirStage) Abort() {
 	}
 }
 
-// Put implements Objects.
+// Put implements Objects. It compares what is there, because replacing an object
+// that a version names needs a sync.
 func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
+	if n, err := d.Size(ctx, key); err == nil && n == int64(len(data)) {
+		if there, err := readAll(ctx, d, key, n); err == nil && bytes.Equal(there, data) {
+			return nil
+		}
+	}
 	s, err := d.stage()
 	if err != nil {
 		return err
@@ -196,17 +224,22 @@ func (d *Dir) Get(_ context.Context, key string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// Has implements Objects.
-func (d *Dir) Has(_ context.Context, key string) (bool, error) {
+// Size implements Objects.
+func (d *Dir) Size(_ context.Context, key string) (int64, error) {
 	file, err := d.file(key)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	st, err := os.Lstat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return 0, ErrMissing
+	case err != nil:
+		return 0, err
+	case !st.Mode().IsRegular():
+		return 0, fmt.Errorf("%w: %s is not a file", errBroken, key)
 	}
-	return err == nil && st.Mode().IsRegular(), err
+	return st.Size(), nil
 }
 
 // List implements Objects.

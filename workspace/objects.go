@@ -35,8 +35,8 @@ type Objects interface {
 type ObjectReader interface {
 	// Get opens an object, or returns ErrMissing. The caller closes it.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
-	// Has reports whether an object exists.
-	Has(ctx context.Context, key string) (bool, error)
+	// Size returns the size of an object in bytes, or ErrMissing.
+	Size(ctx context.Context, key string) (int64, error)
 	// List calls f with the keys that begin with prefix, which ends in a
 	// slash, in any order.
 	List(ctx context.Context, prefix string, f func(key string) error) error
@@ -66,7 +66,8 @@ type ObjectWriter interface {
 // Abort.
 type Stage interface {
 	io.Writer
-	// Publish stores the object under its key.
+	// Publish stores the object under its key, which is the digest of its content.
+	// It may keep an object that is there only if that one is known to be complete.
 	Publish(ctx context.Context, key string) error
 	// Abort discards the object. After Publish it does nothing.
 	Abort()

@@ -41,8 +41,8 @@ func TestObjects(t *testing.T) {
 		if _, err := o.Get(ctx, "t/none/x"); !errors.Is(err, workspace.ErrMissing) {
 			t.Errorf("what is not there: %v", err)
 		}
-		if there, err := o.Has(ctx, "t/none/x"); there || err != nil {
-			t.Errorf("what is not there: %t, %v", there, err)
+		if n, err := o.Size(ctx, "t/none/x"); !errors.Is(err, workspace.ErrMissing) {
+			t.Errorf("what is not there has %d bytes, %v", n, err)
 		}
 		if err := o.Delete(ctx, "t/none/x"); err != nil {
 			t.Errorf("delete what is not there: %v", err)
@@ -53,6 +53,9 @@ func TestObjects(t *testing.T) {
 		for _, content := range []string{"one", "", strings.Repeat("two", 100_000)} {
 			if err := o.Put(ctx, "t/a/blobs/x", []byte(content)); err != nil || get(t, o, "t/a/blobs/x") != content {
 				t.Errorf("put of %d bytes: %v", len(content), err)
+			}
+			if n, err := o.Size(ctx, "t/a/blobs/x"); err != nil || n != int64(len(content)) {
+				t.Errorf("an object of %d bytes has %d, %v", len(content), n, err)
 			}
 		}
 		if err := o.Create(ctx, "t/a/names/n", []byte("first")); err != nil {
@@ -73,8 +76,8 @@ func TestObjects(t *testing.T) {
 		if err := o.Delete(ctx, "t/a/names/n"); err != nil {
 			t.Fatal(err)
 		}
-		if there, err := o.Has(ctx, "t/a/names/n"); there || err != nil {
-			t.Errorf("after its removal: %t, %v", there, err)
+		if n, err := o.Size(ctx, "t/a/names/n"); !errors.Is(err, workspace.ErrMissing) {
+			t.Errorf("after its removal it has %d bytes, %v", n, err)
 		}
 		if err := o.Create(ctx, "t/a/names/n", []byte("third")); err != nil {
 			t.Errorf("create what was removed: %v", err)

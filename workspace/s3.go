@@ -180,9 +180,15 @@ func (s *S3) Stage(context.Context) (Stage, error) {
 	return &s3Stage{File: f, s: s}, nil
 }
 
-// Publish implements Stage.
+// Publish implements Stage. It does not upload a content that is there, since a
+// bucket has complete objects only.
 func (g *s3Stage) Publish(ctx context.Context, key string) error {
 	size, err := g.Seek(0, io.SeekEnd)
+	if err == nil {
+		if there, err := g.s.Size(ctx, key); err == nil && there == size {
+			return nil
+		}
+	}
 	if err == nil {
 		_, err = g.Seek(0, io.SeekStart)
 	}
@@ -209,17 +215,17 @@ func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return r, err
 }
 
-// Has implements Objects.
-func (s *S3) Has(ctx context.Context, key string) (bool, error) {
+// Size implements Objects.
+func (s *S3) Size(ctx context.Context, key string) (int64, error) {
 	key, err := s.key(key)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	_, err = s.client.StatObject(ctx, s.o.Bucket, key, minio.StatObjectOptions{})
+	info, err := s.client.StatObject(ctx, s.o.Bucket, key, minio.StatObjectOptions{})
 	if status(err) == http.StatusNotFound {
-		return false, nil
+		return 0, ErrMissing
 	}
-	return err == nil, err
+	return info.Size, err
 }
 
 // List implements Objects.
