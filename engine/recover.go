@@ -37,6 +37,9 @@ func (e *Engine) Recover(ctx context.Context) error {
 		layers.Sweep()
 	}
 	e.background.Go(e.housekeep)
+	if e.Options.Workspaces != nil {
+		e.background.Go(e.sweepPeriodically)
+	}
 	e.background.Go(e.countUsage)
 	e.background.Go(func() { e.runEvery(refusalsInterval, e.countRefusals) })
 	if len(e.Drivers) > 0 {

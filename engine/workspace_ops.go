@@ -9,7 +9,10 @@ import (
 )
 
 // workspaces copies persistent directories into and out of sandboxes.
-type workspaces struct{ *gate }
+type workspaces struct {
+	*gate
+	sweeps sweeps
+}
 
 // noWorkspaces returns an error if this engine does not keep workspaces.
 func (ws *workspaces) noWorkspaces() error {
@@ -62,35 +65,6 @@ func (ws *workspaces) RemoveWorkspace(ctx context.Context, name string) error {
 		ws.sweepWorkspaces(v.actor.Tenant)
 		return nil
 	})
-}
-
-func (ws *workspaces) sweepWorkspaces(tenant string) {
-	ws.background.Go(func() {
-		n, err := ws.Options.Workspaces.Sweep(ws.ctx, tenant)
-		if err != nil && ws.ctx.Err() == nil {
-			ws.Log.Error("failed to sweep workspaces", "tenant", tenant, "err", err)
-			return
-		}
-		ws.Log.Debug("swept workspaces", "tenant", tenant, "objects", n)
-	})
-}
-
-// dropWorkspaces removes all workspaces of a tenant that is being removed,
-// since a later tenant of the same name must not find them.
-func (ws *workspaces) dropWorkspaces(ctx context.Context, tenant string) error {
-	if ws.Options.Workspaces == nil {
-		return nil
-	}
-	all, err := ws.Options.Workspaces.List(ctx, tenant)
-	for _, w := range all {
-		if err == nil {
-			err = ws.Options.Workspaces.Remove(ctx, tenant, w.Name)
-		}
-	}
-	if err == nil && len(all) > 0 {
-		ws.sweepWorkspaces(tenant)
-	}
-	return err
 }
 
 // WorkspaceVersions implements brig.Service.

@@ -135,9 +135,7 @@ func (ws *workspaces) commit(ctx context.Context, rec *brig.Record, in brig.Inst
 	}
 	out, err := ws.captureWorkspace(ctx, c, rec, in, actor)
 	c.Close()
-	if brig.KindOf(err) == brig.RateLimited {
-		ws.sweepWorkspaces(rec.Tenant) // removes objects that were written before the quota was exceeded
-	}
+	ws.sweepIfNeeded(rec.Tenant)
 	if err != nil || out.Changed == 0 || rec.Spec.Ephemeral {
 		return out, err
 	}

@@ -47,7 +47,8 @@ type Capture struct {
 	slots chan struct{}
 	mu    sync.Mutex // guards the fields below
 	known map[string]bool
-	err   error // the error of a content that could not be written
+	wrote map[string]bool // objects that may have been written and that no version of this capture names
+	err   error           // the error of a content that could not be written
 }
 
 // Begin begins a new version of the workspace in a sandbox. All versions of the
@@ -60,7 +61,7 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 	}
 	c := &Capture{
 		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{}, skippedBase: map[string]bool{},
-		slots: make(chan struct{}, maxConcurrentWrites), known: map[string]bool{}, buf: make([]byte, smallContent+1), quota: quota, holds: map[string]bool{},
+		slots: make(chan struct{}, maxConcurrentWrites), known: map[string]bool{}, buf: make([]byte, smallContent+1), quota: quota, holds: map[string]bool{}, wrote: map[string]bool{},
 	}
 	if len(use.Capture) > 0 {
 		c.outside = manifest{}
@@ -123,12 +124,20 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 	return use.Version, nil
 }
 
-// Close ends a capture. A later sweep removes contents that it has written and
-// that no version names.
+// Close ends a capture. If it leaves objects that no version of it names, the
+// tenant needs a sweep, and the objects count against the quota until then. See
+// NeedsSweep.
 func (c *Capture) Close() {
 	c.work.Wait()
-	c.s.ledger(c.tenant).release(c.holds)
+	c.s.ledger(c.tenant).release(c.holds, c.wrote)
 	c.release()
+}
+
+// writing notes that an object is going to be written.
+func (c *Capture) writing(digest string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wrote[digest] = true
 }
 
 // keepSkipped keeps the files of the base version at paths that the provider
@@ -197,9 +206,9 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 // content reads a file. It writes the content if the store does not have it yet
 // and it may become part of a version.
 func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, may bool) error {
-	n, err := io.ReadFull(r, c.buf)
+	n, err := fill(r, c.buf)
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && n <= smallContent:
+	case errors.Is(err, io.EOF):
 		sum := sha256.Sum256(c.buf[:n])
 		e.Size, e.digest = int64(n), hex.EncodeToString(sum[:])
 		if n == 0 || !may || !c.needsWrite(e) {
@@ -215,6 +224,17 @@ func (c *Capture) content(ctx context.Context, e *entry, r io.Reader, may bool) 
 	return c.large(ctx, e, io.MultiReader(bytes.NewReader(c.buf[:n]), r), may)
 }
 
+// fill reads until the buffer is full or an error occurs. Unlike io.ReadFull, it
+// does not take the io.ErrUnexpectedEOF of a broken connection for the end.
+func fill(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var k int
+		k, err = r.Read(buf[n:])
+		n += k
+	}
+	return n, err
+}
+
 // needsWrite reports whether a content must be written, and marks it as known.
 func (c *Capture) needsWrite(e *entry) bool {
 	c.mu.Lock()
@@ -228,6 +248,7 @@ func (c *Capture) needsWrite(e *entry) bool {
 
 // keep writes a small content concurrently with the next reads.
 func (c *Capture) keep(ctx context.Context, digest string, data []byte) error {
+	c.writing(digest)
 	c.slots <- struct{}{}
 	c.work.Go(func() {
 		defer func() { <-c.slots }()
@@ -269,6 +290,7 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 	if err := c.reserve(ctx, map[string]int64{e.digest: e.Size}); err != nil {
 		return err
 	}
+	c.writing(e.digest)
 	err = stage.Publish(ctx, blobKey(c.tenant, e.digest))
 	failpoint.Hit("workspace.large")
 	return unavailable(err)

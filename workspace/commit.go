@@ -71,6 +71,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 			return nil, unavailable(err)
 		}
 		c.s.ledger(c.tenant).settle(names)
+		maps.DeleteFunc(c.wrote, func(digest string, _ bool) bool { _, named := names[digest]; return named })
 		out.Version, out.Changes, out.Changed = &r.WorkspaceVersion, toChanges(mine, brig.MaxWorkspaceTold), len(mine)
 		return out, nil
 	}
@@ -143,6 +144,7 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (
 		return nil, nil, err
 	}
 	for _, x := range kept {
+		c.writing(x.digest)
 		if err := c.s.o.Put(ctx, blobKey(c.tenant, x.digest), x.bytes); err != nil {
 			return nil, nil, unavailable(err)
 		}

@@ -30,8 +30,9 @@ const (
 	holdDir    = "holds"
 )
 
-// staleAge is the age after which staged data is considered abandoned.
-const staleAge = 24 * time.Hour
+// lockDelay is the age after which a staged file without a lock is abandoned.
+// A new file gets its lock in less.
+var lockDelay = 30 * time.Second
 
 // OpenDir opens a folder and creates it if it does not exist.
 func OpenDir(path string) (*Dir, error) {
@@ -39,16 +40,33 @@ func OpenDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(path, stagingDir), 0o700); err != nil {
 		return nil, err
 	}
-	left, err := os.ReadDir(filepath.Join(path, stagingDir))
-	if err != nil {
+	if _, err := d.RemoveAbandoned(context.Background(), ""); err != nil {
 		return nil, err
 	}
-	for _, e := range left {
-		if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > staleAge {
-			os.Remove(filepath.Join(path, stagingDir, e.Name()))
-		}
-	}
 	return d, nil
+}
+
+// RemoveAbandoned implements Objects. It removes the staged files of processes
+// that have ended: the others have locks.
+func (d *Dir) RemoveAbandoned(context.Context, string) (n int, err error) {
+	left, err := os.ReadDir(filepath.Join(d.path, stagingDir))
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range left {
+		if st, err := e.Info(); err != nil || !st.Mode().IsRegular() || time.Since(st.ModTime()) < lockDelay {
+			continue
+		}
+		f, err := os.OpenFile(filepath.Join(d.path, stagingDir, e.Name()), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			continue // it was published meanwhile
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && os.Remove(f.Name()) == nil {
+			n++
+		}
+		f.Close()
+	}
+	return n, nil
 }
 
 // Kind implements Objects.
@@ -85,7 +103,12 @@ func (d *Dir) stage() (*dirStage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dirStage{File: f, d: d}, nil
+	stage := &dirStage{File: f, d: d}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
+		stage.Abort()
+		return nil, err
+	}
+	return stage, nil
 }
 
 // Publish implements Stage. It always replaces the object that is there, which a
@@ -118,14 +141,12 @@ func (s *dirStage) fill() error {
 	return err
 }
 
-// finish moves the file to its final name with the function how.
+// finish moves the file to its final name with the function how. The file stays
+// locked until then.
 func (s *dirStage) finish(key string, how func(from, to string) error) error {
 	file, err := s.d.file(key)
 	if err == nil {
 		err = s.fill()
-	}
-	if err == nil {
-		err = s.Close()
 	}
 	if err != nil {
 		return err
@@ -136,7 +157,10 @@ func (s *dirStage) finish(key string, how func(from, to string) error) error {
 			err = how(s.Name(), file)
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.Close()
 }
 
 // Abort implements Stage.

@@ -45,3 +45,14 @@ func (d *Dir) Waiting(key string) int {
 	defer l.mu.Unlock()
 	return l.waiting
 }
+
+// SetLockDelay sets the age after which a staged file without a lock is
+// abandoned, until the test ends.
+func SetLockDelay(t interface{ Cleanup(func()) }, d time.Duration) {
+	was := lockDelay
+	lockDelay = d
+	t.Cleanup(func() { lockDelay = was })
+}
+
+// UseOutside counts bytes as captured outside /workspace.
+func (c *Capture) UseOutside(n int64) { c.outsideBytes += n }

@@ -11,16 +11,19 @@ import (
 // ledger counts the storage that a tenant's versions use: the bytes of every
 // content and manifest that a version names, each once. A commit reserves new
 // bytes before it writes them, so that two concurrent commits cannot both use
-// the last byte. After the commit, it releases the bytes that no version names.
+// the last byte. After the commit, it releases the bytes that no version names,
+// or, if they were written, leaves them until the next sweep.
 type ledger struct {
 	mu            sync.Mutex       // guards the fields below; held while versions are read
 	named         map[string]int64 // bytes by digest; nil if not loaded
 	total         int64            // sum of named
 	reserved      map[string]*reservation
 	reservedBytes int64 // bytes that are reserved and not named
+	unswept       bool  // objects may exist that no version names
 }
 
-// reservation is a content that running commits are going to name.
+// reservation is a content that running commits are going to name, or, without
+// holders, one that failed commits have left in the store.
 type reservation struct {
 	size    int64
 	holders int
@@ -170,21 +173,43 @@ func (l *ledger) settle(contents map[string]int64) {
 	}
 }
 
-// release releases the reservations of a capture.
-func (l *ledger) release(holds map[string]bool) {
+// release releases the reservations of a capture, except those of the objects
+// that it may have written and no version names.
+func (l *ledger) release(holds, wrote map[string]bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.unswept = l.unswept || len(wrote) > 0
 	for digest := range holds {
 		r := l.reserved[digest]
-		if r.holders--; r.holders > 0 {
+		_, named := l.named[digest]
+		if r.holders--; r.holders > 0 || wrote[digest] && !named {
 			continue
 		}
 		delete(l.reserved, digest)
-		if _, ok := l.named[digest]; !ok && l.named != nil {
+		if !named && l.named != nil {
 			l.reservedBytes -= r.size
 		}
 	}
 	clear(holds)
+}
+
+// swept forgets everything after a sweep: what it has removed, and what other
+// processes have written. No capture is open.
+func (l *ledger) swept() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.named, l.total, l.unswept = nil, 0, false
+	clear(l.reserved)
+	l.reservedBytes = 0
+}
+
+// NeedsSweep reports whether commits of a tenant have left objects that no
+// version names. Until a sweep removes them, they count against the quota.
+func (s *Store) NeedsSweep(tenant string) bool {
+	l := s.ledger(tenant)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unswept
 }
 
 // Stored returns the bytes that a tenant's versions use. Shared contents count

@@ -55,6 +55,10 @@ type ObjectWriter interface {
 	Create(ctx context.Context, key string, data []byte) error
 	// Delete deletes an object. It succeeds if there is none.
 	Delete(ctx context.Context, key string) error
+	// RemoveAbandoned removes what interrupted writes of objects below a prefix
+	// have left that List does not show, and returns the number. The caller holds
+	// these objects alone.
+	RemoveAbandoned(ctx context.Context, prefix string) (int, error)
 	// Hold protects unreferenced objects below a key from the sweep until
 	// release is called. If alone is set, the hold is exclusive for that key.
 	// Other keys are independent. It stops waiting when ctx ends. A caller that

@@ -36,11 +36,11 @@ func TestReserveAndRelease(t *testing.T) {
 	if err := third.reserve(t.Context(), map[string]int64{"more": 5}); err != nil {
 		t.Fatal(err)
 	}
-	one.s.ledger("acme").release(one.holds)
+	one.s.ledger("acme").release(one.holds, nil)
 	if len(l.reserved) != len(fresh)+1 || l.reservedBytes != 105 {
 		t.Errorf("while another holds it: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
-	l.release(other.holds)
+	l.release(other.holds, nil)
 	if len(l.reserved) != 1 || l.reservedBytes != 5 {
 		t.Errorf("when no connection holds it: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
@@ -48,11 +48,11 @@ func TestReserveAndRelease(t *testing.T) {
 	if err := one.reserve(t.Context(), map[string]int64{"more": 5, "d1": 10, "d3": 10, "d5": 10}); err != nil {
 		t.Fatal(err)
 	}
-	l.release(one.holds)
+	l.release(one.holds, nil)
 	if len(l.reserved) != 1 || l.reservedBytes != 5 {
 		t.Errorf("beside what is held: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}
-	l.release(third.holds)
+	l.release(third.holds, nil)
 	if len(l.reserved) != 0 || l.reservedBytes != 0 {
 		t.Errorf("at the end: %d reserved, %d bytes ahead", len(l.reserved), l.reservedBytes)
 	}

@@ -127,6 +127,8 @@ func OpenS3(ctx context.Context, o S3Options) (*S3, error) {
 // Kind implements Objects.
 func (s *S3) Kind() string { return "s3" }
 
+func (s *S3) core() minio.Core { return minio.Core{Client: s.client} }
+
 func (s *S3) key(key string) (string, error) { return s.o.Prefix + key, checkKey(key) }
 
 // status returns the HTTP status of a failed request, or 0.
@@ -207,8 +209,7 @@ func (s *S3) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	core := minio.Core{Client: s.client}
-	r, _, _, err := core.GetObject(ctx, s.o.Bucket, key, minio.GetObjectOptions{})
+	r, _, _, err := s.core().GetObject(ctx, s.o.Bucket, key, minio.GetObjectOptions{})
 	if status(err) == http.StatusNotFound {
 		return nil, ErrMissing
 	}
@@ -258,6 +259,30 @@ func (s *S3) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	return s.client.RemoveObject(ctx, s.o.Bucket, key, minio.RemoveObjectOptions{})
+}
+
+// RemoveAbandoned implements Objects. It removes the parts of incomplete uploads,
+// which take space and are not listed.
+func (s *S3) RemoveAbandoned(ctx context.Context, prefix string) (n int, err error) {
+	whole, err := s.key(prefix)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for u := range s.client.ListIncompleteUploads(ctx, s.o.Bucket, whole, true) {
+		if u.Err != nil {
+			return n, u.Err
+		}
+		if checkKey(strings.TrimPrefix(u.Key, s.o.Prefix)) != nil {
+			continue // not an object of ours
+		}
+		if err := s.core().AbortMultipartUpload(ctx, s.o.Bucket, u.Key, u.UploadID); err != nil && status(err) != http.StatusNotFound {
+			return n, err
+		}
+		n++
+	}
+	return n, ctx.Err()
 }
 
 // Hold implements Objects. It only excludes callers in this process, because a

@@ -2,8 +2,11 @@ package workspace
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +20,8 @@ func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 		return 0, err
 	}
 	defer release()
-	defer s.ledger(tenant).forget() // the next load also counts writes of other processes
+	l := s.ledger(tenant)
+	defer l.forget() // the next load also counts writes of other processes
 	live := map[string]bool{}
 	names := tenantKey(tenant) + "/names/"
 	var list []string
@@ -34,7 +38,31 @@ func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 		}
 		live[n.ID] = true
 	}
-	return s.sweep(ctx, tenant, live)
+	n, err := s.sweep(ctx, tenant, live)
+	if err == nil {
+		l.swept()
+	}
+	abandoned, lost := s.o.RemoveAbandoned(ctx, tenantKey(tenant)+"/")
+	return n + abandoned, errors.Join(err, lost)
+}
+
+// Tenants lists the tenants that have objects, among them those that were
+// removed and not swept.
+func (s *Store) Tenants(ctx context.Context) ([]string, error) {
+	found := map[string]bool{}
+	err := s.o.List(ctx, "t/", func(key string) error {
+		key, _, _ = strings.Cut(strings.TrimPrefix(key, "t/"), "/")
+		if encoded, ok := strings.CutPrefix(key, "="); ok {
+			b, err := hex.DecodeString(encoded)
+			if err != nil {
+				return nil // not a key of ours
+			}
+			key = string(b)
+		}
+		found[key] = true
+		return nil
+	})
+	return slices.Sorted(maps.Keys(found)), err
 }
 
 // sweep removes the unreferenced objects, given the IDs of the existing

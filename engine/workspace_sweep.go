@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// sweepAllInterval is the interval of the sweep of all tenants' workspaces.
+	// The first one begins sweepAllDelay after the start of the server. It finds
+	// what a killed server has left.
+	sweepAllInterval = 24 * time.Hour
+	sweepAllDelay    = time.Minute
+	// sweepRestFactor is the minimum time between two sweeps of a tenant, as a
+	// multiple of the duration of the last one. A sweep reads the manifests of
+	// all versions. Until the next one, what failed commits have left counts
+	// against the tenant's quota. The duration includes the wait for commits, so
+	// maxSweepRest bounds the time.
+	sweepRestFactor = 4
+	maxSweepRest    = time.Minute
+)
+
+// sweeps are the tenants whose workspaces are being swept, or wait for it.
+type sweeps struct {
+	mu    sync.Mutex
+	again map[string]bool // by tenant: whether another sweep must follow the current one
+}
+
+// add notes that a tenant needs a sweep. It reports whether the caller must make
+// it; otherwise the goroutine that sweeps the tenant already does.
+func (s *sweeps) add(tenant string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, busy := s.again[tenant]; busy {
+		s.again[tenant] = true
+		return false
+	}
+	if s.again == nil {
+		s.again = map[string]bool{}
+	}
+	s.again[tenant] = false
+	return true
+}
+
+// done ends a sweep, and reports whether another one must follow.
+func (s *sweeps) done(tenant string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	again := s.again[tenant]
+	s.again[tenant] = false
+	if !again {
+		delete(s.again, tenant)
+	}
+	return again
+}
+
+// sweepWorkspaces removes the unreferenced objects of a tenant in the
+// background. Concurrent requests share a sweep.
+func (ws *workspaces) sweepWorkspaces(tenant string) {
+	if !ws.sweeps.add(tenant) {
+		return
+	}
+	ws.background.Go(func() {
+		for {
+			begin := time.Now()
+			ws.sweepNow(tenant)
+			select {
+			case <-time.After(min(sweepRestFactor*time.Since(begin), maxSweepRest)):
+			case <-ws.ctx.Done():
+				return
+			}
+			if !ws.sweeps.done(tenant) {
+				return
+			}
+		}
+	})
+}
+
+// sweepNow sweeps the workspaces of one tenant.
+func (ws *workspaces) sweepNow(tenant string) {
+	n, err := ws.Options.Workspaces.Sweep(ws.ctx, tenant)
+	if err != nil && ws.ctx.Err() == nil {
+		ws.Log.Error("failed to sweep workspaces", "tenant", tenant, "err", err)
+		return
+	}
+	ws.Log.Debug("swept workspaces", "tenant", tenant, "objects", n)
+}
+
+// sweepIfNeeded sweeps a tenant's workspaces if a commit has left objects that
+// no version names: because it failed, was canceled or lost a race.
+func (ws *workspaces) sweepIfNeeded(tenant string) {
+	if ws.Options.Workspaces.NeedsSweep(tenant) {
+		ws.sweepWorkspaces(tenant)
+	}
+}
+
+// sweepPeriodically sweeps all tenants a short time after the start, and once a
+// day.
+func (ws *workspaces) sweepPeriodically() {
+	for wait := sweepAllDelay; ; wait = sweepAllInterval {
+		select {
+		case <-time.After(wait):
+			ws.sweepAll()
+		case <-ws.ctx.Done():
+			return
+		}
+	}
+}
+
+// sweepAll sweeps all tenants that have objects, one after the other. Removed
+// tenants are among them.
+func (ws *workspaces) sweepAll() {
+	all, err := ws.Options.Workspaces.Tenants(ws.ctx)
+	if err != nil && ws.ctx.Err() == nil {
+		ws.Log.Error("failed to list the tenants that have workspaces", "err", err)
+	}
+	for _, tenant := range all {
+		if ws.ctx.Err() != nil {
+			return
+		}
+		ws.sweepNow(tenant)
+	}
+}
+
+// dropWorkspaces removes all workspaces of a tenant that is being removed,
+// since a later tenant of the same name must not find them.
+func (ws *workspaces) dropWorkspaces(ctx context.Context, tenant string) error {
+	if ws.Options.Workspaces == nil {
+		return nil
+	}
+	all, err := ws.Options.Workspaces.List(ctx, tenant)
+	for _, w := range all {
+		if err == nil {
+			err = ws.Options.Workspaces.Remove(ctx, tenant, w.Name)
+		}
+	}
+	if err == nil {
+		// An earlier attempt may have removed the names only.
+		ws.sweepWorkspaces(tenant)
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+package engine_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+	"github.com/brig-run/brig/workspace"
+)
+
+// withObjects returns an engine and the objects of its workspaces, and a
+// function that counts those of a tenant.
+func withObjects(t *testing.T) (*fixture, *workspace.Store, func(tenant string) int) {
+	t.Helper()
+	objects, err := workspace.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := workspace.New(objects, nil)
+	h := newFixture(t, func(o *engine.Options) { o.Workspaces = store })
+	return h, store, func(tenant string) (n int) {
+		if err := objects.List(t.Context(), "t/"+tenant+"/", func(string) error { n++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
+// await waits until f returns true.
+func await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// The contents of commits that fail are removed soon, without any other call.
+func TestFailedCommitIsSwept(t *testing.T) {
+	h, store, count := withObjects(t)
+	ctx := withRole(t, brig.Member)
+	if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
+		t.Fatal(err)
+	}
+	write := func(box, content string) {
+		t.Helper()
+		if _, err := h.Files(box).Write(ctx, brig.Path{Name: "f"}, brig.FileWrite{}, strings.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, box := range []string{"winner", "loser"} {
+		if _, err := h.Create(ctx, brig.Spec{Name: box, Workspace: brig.WorkspaceUse{Name: "data"}}); err != nil {
+			t.Fatal(err)
+		}
+		write(box, box)
+	}
+	if _, err := h.CommitWorkspace(ctx, "winner"); err != nil {
+		t.Fatal(err)
+	}
+	before := count("acme")
+	for i := range 5 {
+		write("loser", fmt.Sprint(i))
+		if _, err := h.CommitWorkspace(ctx, "loser"); brig.KindOf(err) != brig.FailedPrecondition {
+			t.Fatalf("a conflict: %v", err)
+		}
+	}
+	await(t, "the contents of failed commits stay", func() bool { return count("acme") == before && !store.NeedsSweep("acme") })
+}
+
+// leaveRemoved leaves the objects of a removed workspace, as a server that was
+// killed after the removal does.
+func leaveRemoved(t *testing.T, s *workspace.Store, tenant string) {
+	t.Helper()
+	ctx := t.Context()
+	w, err := s.Create(ctx, tenant, "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.Begin(ctx, tenant, "sb1", brig.WorkspaceUse{Name: "data", ID: w.ID}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Add(ctx, brig.Node{Path: "f", Type: brig.RegularFile, Mode: 0o644, Size: 1}, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Commit(ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove(ctx, tenant, "data"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server sweeps what an earlier one has left, even of tenants that no longer
+// exist.
+func TestSweepAfterStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, store, count := withObjects(t)
+		for _, tenant := range []string{"acme", "former"} {
+			leaveRemoved(t, store, tenant)
+			if count(tenant) != 3 {
+				t.Fatalf("%s has %d objects, want a version, a manifest and a content", tenant, count(tenant))
+			}
+		}
+		if err := h.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute) // of the fake clock
+		synctest.Wait()
+		if count("acme")+count("former") != 0 {
+			t.Errorf("%d and %d objects are left", count("acme"), count("former"))
+		}
+	})
+}
+
+// The removal of a tenant sweeps its objects even if an earlier attempt has
+// already removed the names of all workspaces.
+func TestTenantRemovalSweepsLeftovers(t *testing.T) {
+	h, store, count := withObjects(t)
+	leaveRemoved(t, store, "rival")
+	if err := h.RemoveTenant(withRole(t, brig.Operator), "rival"); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "objects of the removed tenant stay", func() bool { return count("rival") == 0 })
+}
