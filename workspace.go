@@ -146,6 +146,7 @@ type WorkspaceSkip struct{ Path, Reason string }
 // Limits on a workspace.
 const (
 	MaxWorkspaceFiles  = 100_000  // files, directories and links of a version
+	MaxWorkspaceNames  = 32 * MiB // bytes of their paths and of the targets of links
 	MaxWorkspaceFile   = 16 * GiB // bytes of one file
 	MaxWorkspaceSize   = 64 * GiB // bytes of a version
 	MaxWorkspaceTold   = 1000     // paths in a response

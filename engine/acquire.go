@@ -15,6 +15,7 @@ import (
 	"github.com/brig-run/brig/internal/failpoint"
 	"github.com/brig-run/brig/internal/span"
 	"github.com/brig-run/brig/interpreter"
+	"github.com/brig-run/brig/workspace"
 )
 
 // machines creates the instances of sandboxes or claims them from the pool, and
@@ -43,7 +44,8 @@ type machine struct {
 	img               *brig.Image
 	notes             []string // in addition to the provider's notes
 	program           programFile
-	releaseCreateSlot func() // releases the creation slot; nil if the machine has none
+	workspace         *workspace.Unpacking // the workspace to unpack; nil if none
+	releaseCreateSlot func()               // releases the creation slot; nil if the machine has none
 }
 
 // maxSlotHold is how long a one-shot may keep its creation slot while its
@@ -61,8 +63,9 @@ func (m *machine) releaseSlot() {
 // requirements holds the requirements for a machine that are not part of its
 // spec.
 type requirements struct {
-	prefix    string          // of the generated name, if the spec has no name
-	languages []brig.Language // of suitable pooled interpreters, the best first
+	prefix    string               // of the generated name, if the spec has no name
+	languages []brig.Language      // of suitable pooled interpreters, the best first
+	workspace *workspace.Unpacking // the workspace to unpack; nil if none
 	// template lists the programs to start before the caller gets the machine.
 	template *brig.Template
 }
@@ -87,13 +90,13 @@ func (ms *machines) acquire(ctx context.Context, v *call, s candidate, spec brig
 	ctx, step := span.Start(ctx, "obtain")
 	step.Set("brig.provider", s.backend.ID)
 	defer func() { endStep(step, err) }()
-	// Wait for a sweep of workspaces before the machine takes a part of a quota
-	// and a creation slot, which others need.
-	release, err := ms.workspaces.hold(ctx, v.actor.Tenant, spec.Workspace)
-	if err != nil {
+	// A sweep of workspaces or a lack of memory must not delay a machine that has
+	// a part of a quota and a creation slot, which others need.
+	var done func()
+	if w.workspace, done, err = ms.workspaces.beginUnpack(ctx, v.actor.Tenant, spec.Workspace); err != nil {
 		return nil, err
 	}
-	defer release()
+	defer done()
 	p, err := v.account.Reserve(spec)
 	if err != nil {
 		return nil, withoutRetry(err) // every other provider would return the same error
@@ -269,7 +272,7 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 		spec.Command = &main
 	}
 	now := ms.Now().UTC()
-	m := &machine{backend: s.backend, img: img, notes: notes, rec: &brig.Record{Sandbox: brig.Sandbox{
+	m := &machine{backend: s.backend, img: img, notes: notes, workspace: w.workspace, rec: &brig.Record{Sandbox: brig.Sandbox{
 		Tenant: v.actor.Tenant, Spec: spec, State: brig.Creating,
 		Provider: s.backend.ID, Route: s.route, Digest: img.Digest,
 		Created: now, Expires: now.Add(spec.TTL),

@@ -59,28 +59,31 @@ func (ws *workspaces) findWorkspace(ctx context.Context, tenant string, spec bri
 	return use, err
 }
 
-// hold keeps the objects of the workspace that a machine is going to use, if it
-// uses one, until release is called.
-func (ws *workspaces) hold(ctx context.Context, tenant string, use brig.WorkspaceUse) (release func(), err error) {
+// beginUnpack holds the version of the workspace that a machine is going to use,
+// if it uses one, until done is called.
+func (ws *workspaces) beginUnpack(ctx context.Context, tenant string, use brig.WorkspaceUse) (u *workspace.Unpacking, done func(), err error) {
 	if use.Name == "" {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	if err := ws.noWorkspaces(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return ws.Options.Workspaces.Hold(ctx, tenant)
+	if u, err = ws.Options.Workspaces.BeginUnpack(ctx, tenant, use); err != nil {
+		return nil, nil, err
+	}
+	return u, u.Close, nil
 }
 
 // fillWorkspace unpacks a version of the workspace into an instance, before any
-// program runs in it. The caller holds the workspace's objects.
+// program runs in it.
 func (ws *workspaces) fillWorkspace(ctx context.Context, m *machine) error {
 	use := m.rec.Spec.Workspace
-	if use.Name == "" {
+	if m.workspace == nil {
 		return nil
 	}
 	o := brig.UnpackOptions{User: m.rec.Spec.User, Sealed: use.Mode == brig.WorkspaceReadOnly}
 	err := m.in.Unpack(ctx, workspaceDir, o, func(put func(brig.Node, io.Reader) error) error {
-		return ws.Options.Workspaces.Unpack(ctx, m.rec.Tenant, use, put)
+		return m.workspace.Unpack(ctx, put)
 	})
 	if err != nil {
 		return err

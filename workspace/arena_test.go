@@ -153,12 +153,12 @@ func commit(ctx context.Context, s *workspace.Store, tenant string, box brig.ID,
 // unpack reads all files of a version.
 func unpack(ctx context.Context, s *workspace.Store, tenant string, use brig.WorkspaceUse) (tree, error) {
 	out := tree{}
-	release, err := s.Hold(ctx, tenant)
+	u, err := s.BeginUnpack(ctx, tenant, use)
 	if err != nil {
 		return nil, err
 	}
-	defer release()
-	err = s.Unpack(ctx, tenant, use, func(n brig.Node, r io.Reader) error {
+	defer u.Close()
+	err = u.Unpack(ctx, func(n brig.Node, r io.Reader) error {
 		switch n.Type {
 		case brig.Directory:
 			out[n.Path+"/"] = ""

@@ -41,6 +41,9 @@ type Capture struct {
 	passed       int
 	total        int64
 	outsideBytes int64 // bytes of the files in outside
+	memory       *memoryUse
+	names        int64 // bytes of all names
+	charge       int64 // bytes of memory that are not yet counted
 	buf          []byte
 
 	work  sync.WaitGroup
@@ -55,13 +58,13 @@ type Capture struct {
 // tenant together may use quota bytes; 0 means no limit. The caller calls
 // Close.
 func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use brig.WorkspaceUse, quota int64) (*Capture, error) {
-	release, err := s.Hold(ctx, tenant)
+	release, err := s.hold(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
 	c := &Capture{
 		s: s, tenant: tenant, use: use, sandbox: sandbox, release: release, allowed: use.Prefixes, files: manifest{}, skippedBase: map[string]bool{},
-		slots: make(chan struct{}, maxConcurrentWrites), known: map[string]bool{}, buf: make([]byte, smallContent+1), quota: quota, holds: map[string]bool{}, wrote: map[string]bool{},
+		slots: make(chan struct{}, maxConcurrentWrites), known: map[string]bool{}, buf: make([]byte, smallContent+1), quota: quota, memory: s.memory.use(tenant), holds: map[string]bool{}, wrote: map[string]bool{},
 	}
 	if len(use.Capture) > 0 {
 		c.outside = manifest{}
@@ -75,13 +78,10 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 		c.use.Version, err = s.lastOf(ctx, tenant, use, sandbox)
 	}
 	if err == nil {
-		c.base, err = s.open(ctx, tenant, use.Name, use.ID, c.use.Version)
-	}
-	if err == nil && c.base.rec != nil && c.base.rec.Sandbox == sandbox && c.base.rec.Own != "" {
-		c.base.files, err = s.manifest(ctx, tenant, c.base.rec.Own)
-		err = unavailable(err)
+		err = c.openBase(ctx)
 	}
 	if err != nil {
+		c.memory.release()
 		release()
 		return nil, err
 	}
@@ -91,6 +91,48 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 		}
 	}
 	return c, nil
+}
+
+// openBase reads the base version, after it has reserved the memory that a commit
+// of about the same files needs. Later, commits could wait for each other.
+func (c *Capture) openBase(ctx context.Context) error {
+	size := int64(0)
+	if c.use.Version > 0 {
+		r, err := c.s.version(ctx, c.tenant, c.use.ID, c.use.Version)
+		if err != nil {
+			return noVersion(c.use.Name, c.use.Version, err)
+		}
+		if size, err = c.s.manifestSize(ctx, c.tenant, r.Manifest); err != nil {
+			return damagedError(c.use.Name, c.use.Version, err)
+		}
+	}
+	err := c.memory.reserve(ctx, commitFactor*size+memoryStep)
+	if err == nil {
+		c.base, err = c.s.open(ctx, c.memory, c.use.Name, c.use.ID, c.use.Version)
+	}
+	if err == nil && c.base.rec != nil && c.base.rec.Sandbox == c.sandbox && c.base.rec.Own != "" {
+		c.base.files, err = c.s.manifest(ctx, c.memory, c.base.rec.Own)
+	}
+	return unavailable(err)
+}
+
+// name counts the names of a node, and the memory that it takes.
+func (c *Capture) name(ctx context.Context, n brig.Node) error {
+	names := int64(len(n.Path) + len(n.Target))
+	if c.names += names; c.names > brig.MaxWorkspaceNames {
+		return namesError()
+	}
+	if c.charge += nameFactor*names + entryMemory; c.charge < memoryStep {
+		return nil
+	}
+	err := c.memory.grow(ctx, c.charge)
+	c.charge = 0
+	return err
+}
+
+func namesError() error {
+	return brig.Errorf(brig.FailedPrecondition, "the names of the workspace's files are too long: more than %s in all", brig.FormatBytes(brig.MaxWorkspaceNames)).
+		WithHint("use shorter ones, or fewer files")
 }
 
 // lastOf returns the newest version that the sandbox has committed, or the
@@ -130,6 +172,7 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 func (c *Capture) Close() {
 	c.work.Wait()
 	c.s.ledger(c.tenant).release(c.holds, c.wrote)
+	c.memory.release()
 	c.release()
 }
 
@@ -189,6 +232,9 @@ func (c *Capture) Add(ctx context.Context, n brig.Node, r io.Reader) error {
 	}
 	if !localPath(n.Path) {
 		return fmt.Errorf("a node of %.100q", n.Path) // the provider should have checked it
+	}
+	if err := c.name(ctx, n); err != nil {
+		return err
 	}
 	e := &entry{Node: n}
 	if n.Type == brig.RegularFile {

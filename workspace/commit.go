@@ -33,7 +33,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 		}
 	}
 	out := &brig.WorkspaceCommit{Name: c.use.Name, Skipped: c.skipped, Passed: c.passed, Changes: []brig.WorkspaceChange{}, Captured: c.captured()}
-	for {
+	for used := c.memory.used(); ; c.memory.reuse(used) {
 		head, err := c.head(ctx)
 		if err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func (c *Capture) head(ctx context.Context) (*Snapshot, error) {
 	if number == c.base.Number && (r == nil || r.Own == "" || r.Sandbox != c.sandbox) {
 		return c.base, nil
 	}
-	return c.s.open(ctx, c.tenant, c.use.Name, c.use.ID, number)
+	return c.s.open(ctx, c.memory, c.use.Name, c.use.ID, number)
 }
 
 // encoded is a manifest in its stored form. The zero value means no manifest.
@@ -122,6 +122,9 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (
 	r.Digest, r.Created = m.digest(), c.s.now().UTC()
 	if r.Files, r.Size = m.size(); r.Size > brig.MaxWorkspaceSize {
 		return nil, nil, limitError("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
+	}
+	if m.names() > brig.MaxWorkspaceNames {
+		return nil, nil, namesError()
 	}
 	r.Captured, r.CapturedSize = len(outside.files)-outside.files.directories(), c.outsideBytes
 	whole, err := m.encoded()

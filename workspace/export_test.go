@@ -56,3 +56,21 @@ func SetLockDelay(t interface{ Cleanup(func()) }, d time.Duration) {
 
 // UseOutside counts bytes as captured outside /workspace.
 func (c *Capture) UseOutside(n int64) { c.outsideBytes += n }
+
+// SetMemory sets the memory for manifests, of a tenant and of the server.
+func (s *Store) SetMemory(tenant, all int64) { s.memory = newMemory(tenant, all) }
+
+// Memory returns the memory for manifests that is held, and the most that was.
+func (s *Store) Memory() (held, peak int64) {
+	s.memory.mu.Lock()
+	defer s.memory.mu.Unlock()
+	return s.memory.held, s.memory.peak
+}
+
+// SetMaxMemoryWait sets how long a commit waits for more memory, until the test
+// ends.
+func SetMaxMemoryWait(t interface{ Cleanup(func()) }, d time.Duration) {
+	was := maxMemoryWait
+	maxMemoryWait = d
+	t.Cleanup(func() { maxMemoryWait = was })
+}

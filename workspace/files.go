@@ -5,76 +5,99 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/brig-run/brig"
 )
 
-// openWithFiles returns a version and its files, including those captured
-// outside /workspace. The keys are the absolute paths that callers see.
-func (s *Store) openWithFiles(ctx context.Context, tenant, name string, version int) (*Snapshot, manifest, error) {
+// scanFiles passes the entries of a version to f, with the paths that callers
+// see: those of /workspace, and then those captured outside it. It returns the
+// record, or nil for the empty version.
+func (s *Store) scanFiles(ctx context.Context, tenant, name string, version int, f func(at string, e *entry)) (*record, error) {
 	id, version, err := s.Find(ctx, tenant, name, version)
+	if err != nil || version == 0 {
+		return nil, err
+	}
+	r, err := s.version(ctx, tenant, id, version)
 	if err != nil {
-		return nil, nil, err
+		return nil, noVersion(name, version, err)
 	}
-	snap, err := s.open(ctx, tenant, name, id, version)
+	err = s.verify(ctx, tenant, name, id, r, func(e *entry) { f(Printable(mountPath+"/"+e.Path), e) })
+	if err != nil || r.Outside == "" {
+		return r, err
+	}
+	_, err = s.scan(ctx, tenant, r.Outside, func(e *entry) error {
+		f(Printable("/"+e.Path), e)
+		return nil
+	})
 	if err != nil {
-		return nil, nil, err
+		return nil, damagedError(name, version, err)
 	}
-	all := manifest{}
-	if snap.rec != nil && snap.rec.Outside != "" {
-		outside, err := s.manifest(ctx, tenant, snap.rec.Outside)
-		if err != nil {
-			return nil, nil, damagedError(name, version, err)
-		}
-		for p, e := range outside {
-			all[Printable("/"+p)] = e
-		}
-	}
-	for p, e := range snap.files {
-		all[Printable(mountPath+"/"+p)] = e
-	}
-	return snap, all, nil
+	return r, nil
 }
 
 // Files lists a version's files and links at and below a place, by their paths
 // in a sandbox. An empty place means everywhere, and version 0 the newest.
 func (s *Store) Files(ctx context.Context, tenant, name string, version int, place string) ([]brig.WorkspaceFile, error) {
-	_, all, err := s.openWithFiles(ctx, tenant, name, version)
+	release, err := s.hold(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
-	shown := manifest{}
-	for p, e := range all {
-		if at := strings.TrimSuffix(place, "/"); p == at || strings.HasPrefix(p, at+"/") {
-			shown[p] = e
+	defer release()
+	at := strings.TrimSuffix(place, "/")
+	out := []brig.WorkspaceFile{}
+	_, err = s.scanFiles(ctx, tenant, name, version, func(p string, e *entry) {
+		if e.Type != brig.Directory && (p == at || strings.HasPrefix(p, at+"/")) {
+			out = append(out, listedFile(p, e))
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	return listed(shown), nil
+	slices.SortFunc(out, func(a, b brig.WorkspaceFile) int { return strings.Compare(a.Path, b.Path) })
+	return out, nil
 }
 
 // Read opens a file of a version by a path from Files, and returns its size.
 // The reader verifies the content: it fails at the end if the content was
-// modified.
+// modified. A sweep does not remove the content of an open reader.
 func (s *Store) Read(ctx context.Context, tenant, name string, version int, at string) (int64, io.ReadCloser, error) {
-	snap, all, err := s.openWithFiles(ctx, tenant, name, version)
+	release, err := s.hold(ctx, tenant)
 	if err != nil {
 		return 0, nil, err
 	}
-	e := all[at]
+	defer release()
+	var e *entry
+	r, err := s.scanFiles(ctx, tenant, name, version, func(p string, found *entry) {
+		if e == nil && p == at {
+			e = found
+		}
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	if r != nil {
+		version = r.Number
+	}
 	switch {
 	case e == nil:
-		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", snap.Number, name, Printable(at[:min(len(at), 100)])).
+		return 0, nil, brig.Errorf(brig.NotFound, "version %d of workspace %q has no %q", version, name, Printable(at[:min(len(at), 100)])).
 			WithHint("list its files to see what exists")
 	case e.Type != brig.RegularFile:
 		return 0, nil, brig.InvalidField("path", "%q is a %s", Printable(at), e.Type).WithHint("give the path of a file")
 	}
+	return s.openContent(ctx, tenant, name, version, e)
+}
+
+// openContent opens the content of a file.
+func (s *Store) openContent(ctx context.Context, tenant, name string, version int, e *entry) (int64, io.ReadCloser, error) {
 	if e.Size == 0 {
 		return 0, io.NopCloser(strings.NewReader("")), nil
 	}
 	r, err := s.o.Get(ctx, blobKey(tenant, e.digest))
 	if errors.Is(err, ErrMissing) {
-		return 0, nil, damagedError(name, snap.Number, err)
+		return 0, nil, damagedError(name, version, err)
 	}
 	if err != nil {
 		return 0, nil, unavailable(err)

@@ -82,15 +82,22 @@ func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) 
 			if _, ok := l.named[digest]; ok {
 				continue
 			}
-			m, size, err := s.sizedManifest(ctx, tenant, digest)
+			contents := map[string]int64{}
+			size, err := s.scan(ctx, tenant, digest, func(e *entry) error {
+				if e.Size > 0 {
+					contents[e.digest] = e.Size
+				}
+				return nil
+			})
 			if err != nil && !isDataLoss(err) {
 				return err // without this size, the sum would be wrong until the next sweep
 			}
 			l.name(digest, size)
 			if err != nil { // the named contents are unknown; only their total size is known
 				l.name("damaged "+digest, r.Size)
+				continue
 			}
-			for digest, size := range m.contents() {
+			for digest, size := range contents {
 				l.name(digest, size)
 			}
 		}

@@ -8,12 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"hash"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/brig-run/brig"
@@ -55,16 +54,42 @@ func (m manifest) size() (files int, bytes int64) {
 	return files, bytes
 }
 
+// names returns the bytes of all paths and targets.
+func (m manifest) names() (n int64) {
+	for p, e := range m {
+		n += int64(len(p) + len(e.Target))
+	}
+	return n
+}
+
 // digest returns the digest of all names, modes and contents.
 func (m manifest) digest() string {
-	h := sha256.New()
-	w := bufio.NewWriter(h)
+	d := newTreeDigest()
 	for _, p := range m.paths() {
-		e := m[p]
-		fmt.Fprintf(w, "%d %s %s %o %d %s %d %s\n", len(p), p, e.Type, e.Mode, e.Size, e.digest, len(e.Target), e.Target)
+		d.add(m[p])
 	}
-	_ = w.Flush() // writing to a hash never fails
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+	return d.sum()
+}
+
+// treeDigest computes the digest of a tree from its entries in the order of
+// their paths.
+type treeDigest struct {
+	hash hash.Hash
+	w    *bufio.Writer
+}
+
+func newTreeDigest() *treeDigest {
+	h := sha256.New()
+	return &treeDigest{h, bufio.NewWriter(h)}
+}
+
+func (d *treeDigest) add(e *entry) {
+	fmt.Fprintf(d.w, "%d %s %s %o %d %s %d %s\n", len(e.Path), e.Path, e.Type, e.Mode, e.Size, e.digest, len(e.Target), e.Target)
+}
+
+func (d *treeDigest) sum() string {
+	_ = d.w.Flush() // writing to a hash never fails
+	return "sha256:" + hex.EncodeToString(d.hash.Sum(nil))
 }
 
 // line is the stored form of an entry. Text that is not valid UTF-8 is stored
@@ -108,8 +133,7 @@ func (m manifest) encode() ([]byte, error) {
 			return nil, err
 		}
 		if b.Len() > maxManifest {
-			return nil, brig.Errorf(brig.FailedPrecondition, "the names of the workspace's files are too long").
-				WithHint("use shorter ones, or fewer files")
+			return nil, namesError()
 		}
 	}
 	return b.Bytes(), nil
@@ -118,28 +142,19 @@ func (m manifest) encode() ([]byte, error) {
 // decodeManifest parses an untrusted manifest.
 func decodeManifest(b []byte) (manifest, error) {
 	m := manifest{}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	for {
-		var l line
-		err := dec.Decode(&l)
-		if errors.Is(err, io.EOF) {
-			return m, m.check()
-		}
-		if err != nil {
-			return nil, fmt.Errorf("decode manifest: %w", err)
-		}
-		e := &entry{digest: l.Digest}
-		e.Path, e.Target = l.Path+string(l.PathB64), l.Target+string(l.TargetB64)
-		e.Type, e.Mode, e.Size = brig.EntryType(l.Type), l.Mode, l.Size
-		if e.Type == brig.RegularFile {
-			e.Modified = time.Unix(0, l.Modified).UTC()
-		}
-		if m[e.Path] != nil {
-			return nil, fmt.Errorf("manifest: %.100q is there twice", e.Path)
-		}
-		m[e.Path] = e
+	if err := scanEntries(bytes.NewReader(b), m.add); err != nil {
+		return nil, err
 	}
+	return m, m.check()
+}
+
+// add adds an entry of an untrusted manifest.
+func (m manifest) add(e *entry) error {
+	if m[e.Path] != nil {
+		return fmt.Errorf("manifest: %.100q is there twice", e.Path)
+	}
+	m[e.Path] = e
+	return nil
 }
 
 // maxPath is the maximum length of a path or a link's target, in bytes.
@@ -153,9 +168,6 @@ func (m manifest) check() error {
 	}
 	total := int64(0)
 	for p, e := range m {
-		if e.Path != p || !localPath(p) {
-			return fmt.Errorf("manifest: %.100q is no path in a workspace", p)
-		}
 		if above := path.Dir(p); above != "." && (m[above] == nil || m[above].Type != brig.Directory) {
 			return fmt.Errorf("manifest: %.100q is in no directory", p)
 		}
@@ -173,6 +185,8 @@ func (e *entry) check() error {
 	file := e.Type == brig.RegularFile
 	link := e.Type == brig.Symlink
 	switch {
+	case !localPath(e.Path):
+		return errors.New("it is no path in a workspace")
 	case !file && !link && e.Type != brig.Directory:
 		return fmt.Errorf("unknown type %.20q", e.Type)
 	case e.Mode > 0o777, e.Size < 0, e.Size > brig.MaxWorkspaceFile, !file && e.Size != 0:

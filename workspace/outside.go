@@ -22,8 +22,14 @@ func (c *Capture) AddOutside(ctx context.Context, n brig.Node, r io.Reader) erro
 	case !localPath(n.Path):
 		return fmt.Errorf("a node of %.100q", n.Path)
 	}
+	if err := c.name(ctx, n); err != nil {
+		return err
+	}
 	e := &entry{Node: n}
 	if n.Type == brig.Directory {
+		if len(c.outside) >= brig.MaxWorkspaceFiles {
+			return limitError("directories outside /workspace", fmt.Sprint(brig.MaxWorkspaceFiles, " of them"))
+		}
 		c.outside[n.Path] = e
 		return nil
 	}
@@ -95,10 +101,15 @@ func listed(m manifest) []brig.WorkspaceFile {
 	out := []brig.WorkspaceFile{}
 	for _, p := range m.paths() {
 		if e := m[p]; e.Type != brig.Directory {
-			out = append(out, brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: Printable(e.Target)})
+			out = append(out, listedFile(p, e))
 		}
 	}
 	return out
+}
+
+// listedFile returns an entry in the API's form, by the path that callers see.
+func listedFile(p string, e *entry) brig.WorkspaceFile {
+	return brig.WorkspaceFile{Path: p, Type: e.Type, Mode: e.Mode, Size: e.Size, Target: Printable(e.Target)}
 }
 
 // mountPath is the path of a workspace in a sandbox.

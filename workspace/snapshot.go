@@ -60,17 +60,17 @@ func noVersion(name string, version int, err error) error {
 	return unavailable(err)
 }
 
-// open reads a version. Version 0 is empty.
-func (s *Store) open(ctx context.Context, tenant, name, id string, number int) (*Snapshot, error) {
+// open reads a version into memory that u holds. Version 0 is empty.
+func (s *Store) open(ctx context.Context, u *memoryUse, name, id string, number int) (*Snapshot, error) {
 	snap := &Snapshot{ID: id, Number: number, files: manifest{}}
 	if number == 0 {
 		return snap, nil
 	}
 	var err error
-	if snap.rec, err = s.version(ctx, tenant, id, number); err != nil {
+	if snap.rec, err = s.version(ctx, u.tenant, id, number); err != nil {
 		return nil, noVersion(name, number, err)
 	}
-	snap.files, err = s.manifest(ctx, tenant, snap.rec.Manifest)
+	snap.files, err = s.manifest(ctx, u, snap.rec.Manifest)
 	if err == nil && snap.files.digest() != snap.rec.Digest {
 		err = fmt.Errorf("%w: version %d of %s has another's manifest", errBroken, number, id)
 	}
@@ -90,32 +90,102 @@ func damagedError(name string, number int, err error) error {
 		WithHint("restore another version, and find out who wrote to the store").Because(err)
 }
 
-func (s *Store) manifest(ctx context.Context, tenant, digest string) (manifest, error) {
-	m, _, err := s.sizedManifest(ctx, tenant, digest)
+// manifest reads a manifest into memory that u holds.
+func (s *Store) manifest(ctx context.Context, u *memoryUse, digest string) (manifest, error) {
+	size, err := s.manifestSize(ctx, u.tenant, digest)
+	if err == nil {
+		err = u.grow(ctx, decodedFactor*size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := manifest{}
+	if _, err = s.scan(ctx, u.tenant, digest, m.add); err != nil {
+		return nil, err
+	}
+	if err = m.check(); err != nil {
+		err = fmt.Errorf("%w: %w", errBroken, err)
+	}
 	return m, err
 }
 
-// sizedManifest is like manifest, but also returns the encoded size.
-func (s *Store) sizedManifest(ctx context.Context, tenant, digest string) (manifest, int64, error) {
-	b, err := readAll(ctx, s.o, blobKey(tenant, digest), maxManifest)
-	if err != nil {
-		return nil, 0, err
+// manifestSize returns the stored size of a manifest.
+func (s *Store) manifestSize(ctx context.Context, tenant, digest string) (int64, error) {
+	size, err := s.o.Size(ctx, blobKey(tenant, digest))
+	if err == nil && size > maxManifest {
+		err = fmt.Errorf("%w: manifest %s has %d bytes", errBroken, digest, size)
 	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != digest {
-		return nil, 0, fmt.Errorf("%w: manifest %s has another digest", errBroken, digest)
-	}
-	m, err := decodeManifest(b)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", errBroken, err)
-	}
-	return m, int64(len(b)), err
+	return size, err
 }
 
-// Unpack passes all nodes of a version to put, parents first. The readers
-// verify the contents: put gets an error at the end of a modified content. The
-// caller holds the tenant's objects; see Hold.
-func (s *Store) Unpack(ctx context.Context, tenant string, use brig.WorkspaceUse, put func(brig.Node, io.Reader) error) error {
-	snap, err := s.open(ctx, tenant, use.Name, use.ID, use.Version)
+// verify scans a version without keeping it in memory. It passes the entries in
+// their order to f.
+func (s *Store) verify(ctx context.Context, tenant, name, id string, r *record, f func(*entry)) error {
+	sum := newTreeDigest()
+	_, err := s.scan(ctx, tenant, r.Manifest, func(e *entry) error {
+		sum.add(e)
+		f(e)
+		return nil
+	})
+	if err == nil && sum.sum() != r.Digest {
+		err = fmt.Errorf("%w: version %d of %s has another's manifest", errBroken, r.Number, id)
+	}
+	if err != nil {
+		return damagedError(name, r.Number, err)
+	}
+	return nil
+}
+
+// Unpacking is a version that is going to be unpacked. Its objects are held, and
+// the memory for its manifest is available.
+type Unpacking struct {
+	s       *Store
+	use     brig.WorkspaceUse
+	release func()
+	memory  *memoryUse
+}
+
+// BeginUnpack waits for a sweep that is in progress and for memory, so that
+// Unpack does not. The caller calls Close.
+func (s *Store) BeginUnpack(ctx context.Context, tenant string, use brig.WorkspaceUse) (*Unpacking, error) {
+	release, err := s.hold(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	u := &Unpacking{s: s, use: use, release: release, memory: s.memory.use(tenant)}
+	if err := u.reserve(ctx, tenant); err != nil {
+		u.Close()
+		return nil, err
+	}
+	return u, nil
+}
+
+func (u *Unpacking) reserve(ctx context.Context, tenant string) error {
+	if u.use.Version == 0 {
+		return nil
+	}
+	r, err := u.s.version(ctx, tenant, u.use.ID, u.use.Version)
+	if err != nil {
+		return noVersion(u.use.Name, u.use.Version, err)
+	}
+	size, err := u.s.manifestSize(ctx, tenant, r.Manifest)
+	if err != nil {
+		return damagedError(u.use.Name, u.use.Version, err)
+	}
+	return unavailable(u.memory.reserve(ctx, decodedFactor*size))
+}
+
+// Close ends the use of the version.
+func (u *Unpacking) Close() {
+	u.memory.release()
+	u.release()
+}
+
+// Unpack passes all nodes of the version to put, parents first. The readers
+// verify the contents: put gets an error at the end of a modified content.
+func (u *Unpacking) Unpack(ctx context.Context, put func(brig.Node, io.Reader) error) error {
+	s, tenant, use := u.s, u.memory.tenant, u.use
+	snap, err := s.open(ctx, u.memory, use.Name, use.ID, use.Version)
 	if err != nil {
 		return err
 	}
@@ -191,11 +261,13 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.open(ctx, tenant, name, n.ID, from)
+	u := s.memory.use(tenant)
+	defer u.release()
+	a, err := s.open(ctx, u, name, n.ID, from)
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.open(ctx, tenant, name, n.ID, to)
+	b, err := s.open(ctx, u, name, n.ID, to)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +277,7 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 
 // Restore creates a new version with the content of an old one.
 func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int) (*brig.WorkspaceVersion, error) {
-	release, err := s.Hold(ctx, tenant)
+	release, err := s.hold(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -214,19 +286,19 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 	if err != nil {
 		return nil, err
 	}
-	old, err := s.open(ctx, tenant, name, n.ID, version)
+	old, err := s.version(ctx, tenant, n.ID, version)
 	if err != nil {
-		return nil, err
+		return nil, noVersion(name, version, err)
 	}
-	if old.rec == nil {
-		return nil, noVersion(name, version, ErrMissing)
+	if err := s.verify(ctx, tenant, name, n.ID, old, func(*entry) {}); err != nil {
+		return nil, err
 	}
 	for {
 		head, err := s.head(ctx, tenant, n.ID)
 		if err != nil {
 			return nil, err
 		}
-		r := *old.rec
+		r := *old
 		r.Own, r.Outside, r.Captured, r.CapturedSize = "", "", 0, 0
 		r.Number, r.Base, r.Restored = head.Number+1, head.Number, version
 		r.Created, r.Actor, r.Sandbox = s.now().UTC(), actor, ""

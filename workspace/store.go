@@ -28,6 +28,7 @@ type Store struct {
 
 	o       Objects
 	now     func() time.Time
+	memory  *memory
 	ledgers sync.Map // *ledger by tenant
 }
 
@@ -36,12 +37,12 @@ func New(o Objects, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{MaxWorkspaces: maxWorkspaces, o: o, now: now}
+	return &Store{MaxWorkspaces: maxWorkspaces, o: o, now: now, memory: newMemory(tenantMemory, serverMemory)}
 }
 
-// Hold keeps all objects of a tenant until release is called: no sweep removes
+// hold keeps all objects of a tenant until release is called: no sweep removes
 // any. It waits for a sweep that is in progress, until ctx ends.
-func (s *Store) Hold(ctx context.Context, tenant string) (release func(), err error) {
+func (s *Store) hold(ctx context.Context, tenant string) (release func(), err error) {
 	release, err = s.o.Hold(ctx, tenantKey(tenant), false)
 	return release, unavailable(err)
 }

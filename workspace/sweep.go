@@ -107,12 +107,11 @@ func (s *Store) markReferenced(ctx context.Context, tenant, key string, needed m
 			continue
 		}
 		needed[digest] = true
-		files, err := s.manifest(ctx, tenant, digest)
-		if err != nil {
-			return err
-		}
-		for _, e := range files {
+		if _, err := s.scan(ctx, tenant, digest, func(e *entry) error {
 			needed[e.digest] = true
+			return nil
+		}); err != nil {
+			return err
 		}
 	}
 	return nil

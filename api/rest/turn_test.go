@@ -2,8 +2,11 @@ package rest_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 
@@ -38,6 +41,59 @@ func (s *heldLists) ListExecs(ctx context.Context, _ string) ([]*brig.Execution,
 	defer s.mu.Unlock()
 	s.active--
 	return nil, nil
+}
+
+// heldWorkspaces is a service whose calls that read all of a workspace wait.
+type heldWorkspaces struct {
+	*stub
+	held *transcript.Held
+}
+
+func (s heldWorkspaces) Workspaces(ctx context.Context) ([]*brig.Workspace, error) {
+	s.held.Wait()
+	return s.stub.Workspaces(ctx)
+}
+
+func (s heldWorkspaces) WorkspaceVersions(ctx context.Context, name string) ([]*brig.WorkspaceVersion, error) {
+	s.held.Wait()
+	return s.stub.WorkspaceVersions(ctx, name)
+}
+
+func (s heldWorkspaces) RestoreWorkspace(ctx context.Context, name string, version int) (*brig.WorkspaceVersion, error) {
+	s.held.Wait()
+	return s.stub.RestoreWorkspace(ctx, name, version)
+}
+
+func (s heldWorkspaces) ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (int64, io.ReadCloser, error) {
+	s.held.Wait()
+	return s.stub.ReadWorkspaceFile(ctx, name, version, path)
+}
+
+// TestLargeWorkspacesTakeTurns checks the same for the calls that read all
+// versions or all names of a workspace, although some of their answers are small.
+func TestLargeWorkspacesTakeTurns(t *testing.T) {
+	for _, call := range []struct{ method, path, body string }{
+		{http.MethodGet, "/v1/workspaces", ""},
+		{http.MethodGet, "/v1/workspaces/data/versions", ""},
+		{http.MethodGet, "/v1/workspaces/data/versions/1/files/content?path=/workspace/a", ""},
+		{http.MethodPost, "/v1/workspaces/data/restore", `{"version": 1}`},
+	} {
+		held := transcript.NewHeld()
+		api := rest.New(rest.Options{Service: heldWorkspaces{&stub{}, held}, Keys: transcript.RoleKeys{}})
+		h := httpapi.NewLimiter(httpapi.Limits{}).Handler(api)
+		transcript.CheckTurns(t, held, func() error {
+			r := httptest.NewRequestWithContext(t.Context(), call.method, "http://localhost"+call.path, strings.NewReader(call.body))
+			r.Header.Set("Authorization", "Bearer "+transcript.KeyOf(brig.Member))
+			if call.body != "" {
+				r.Header.Set("Content-Type", "application/json")
+			}
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, r); w.Code >= 300 {
+				return fmt.Errorf("%s: %d: %s", call.path, w.Code, w.Body)
+			}
+			return nil
+		})
+	}
 }
 
 // TestLargeAnswersTakeTurns checks that a key gets four large answers at once, whatever the

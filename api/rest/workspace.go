@@ -82,7 +82,13 @@ func (a *sandboxAPI) readWorkspaceFile(w http.ResponseWriter, r *http.Request, q
 	if q.Get("path") == "" {
 		return brig.InvalidField("path", "is missing").WithHint("give it in the query: ?path=/workspace/a")
 	}
+	// Finding the file reads all names of the version. Sending it does not.
+	done, err := httpapi.LeaseOf(r.Context()).Turn(r.Context())
+	if err != nil {
+		return err
+	}
 	size, body, err := a.Service.ReadWorkspaceFile(r.Context(), param(r, "name"), version, q.Get("path"))
+	done()
 	if err != nil {
 		return err
 	}
