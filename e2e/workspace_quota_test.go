@@ -55,7 +55,7 @@ func TestWorkspaceQuota(t *testing.T) {
 	before := stored()
 	// Each new version adds one object of a megabyte, and a manifest.
 	const size = brig.MiB
-	quota := before + room*size + boxes*1000
+	quota := before + room*size + boxes*5000
 	if _, err := b.svc.UpdateTenant(b.ctx, brig.Tenant{Name: "default", Quota: brig.Quota{Workspaces: quota}}); err != nil {
 		t.Fatal(err)
 	}

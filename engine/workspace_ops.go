@@ -130,7 +130,8 @@ func (ws *workspaces) RestoreWorkspace(ctx context.Context, name string, version
 		if version < 1 {
 			return brig.InvalidField("version", "%d is not a version", version).WithHint("list the versions to see what exists")
 		}
-		out, err = ws.Options.Workspaces.Restore(ctx, v.actor.Tenant, v.actor.Name, name, version)
+		out, err = ws.Options.Workspaces.Restore(ctx, v.actor.Tenant, v.actor.Name, name, version, v.account.Quota().Workspaces)
+		ws.sweepIfNeeded(v.actor.Tenant)
 		if err == nil {
 			v.addDetail(brig.DetailVersion, strconv.Itoa(out.Number))
 		}

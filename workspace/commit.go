@@ -71,6 +71,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 			return nil, unavailable(err)
 		}
 		c.s.ledger(c.tenant).settle(names)
+		c.s.trim(ctx, c.tenant, c.use.ID, r.Number)
 		maps.DeleteFunc(c.wrote, func(digest string, _ bool) bool { _, named := names[digest]; return named })
 		out.Version, out.Changes, out.Changed = &r.WorkspaceVersion, toChanges(mine, brig.MaxWorkspaceTold), len(mine)
 		return out, nil
@@ -118,7 +119,8 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (
 	if len(m) > brig.MaxWorkspaceFiles {
 		return nil, nil, limitError("files", brig.MaxWorkspaceFiles)
 	}
-	r := &record{Own: own.digest, Outside: outside.digest}
+	r := newRecord()
+	r.Own, r.Outside = own.digest, outside.digest
 	r.Digest, r.Created = m.digest(), c.s.now().UTC()
 	if r.Files, r.Size = m.size(); r.Size > brig.MaxWorkspaceSize {
 		return nil, nil, limitError("bytes", brig.FormatBytes(brig.MaxWorkspaceSize))
@@ -138,7 +140,7 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (
 			kept = append(kept, x)
 		}
 	}
-	names := map[string]int64{}
+	names := map[string]int64{versionName(r): versionCharge}
 	for _, x := range kept {
 		maps.Copy(names, x.files.contents())
 		names[x.digest] = int64(len(x.bytes))

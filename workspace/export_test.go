@@ -74,3 +74,11 @@ func SetMaxMemoryWait(t interface{ Cleanup(func()) }, d time.Duration) {
 	maxMemoryWait = d
 	t.Cleanup(func() { maxMemoryWait = was })
 }
+
+// SetMaxVersions sets the number of versions of a workspace that are kept, until
+// the test ends.
+func SetMaxVersions(t interface{ Cleanup(func()) }, n int) {
+	was := maxVersions
+	maxVersions = n
+	t.Cleanup(func() { maxVersions = was })
+}

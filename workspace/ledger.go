@@ -78,6 +78,7 @@ func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) 
 		if err != nil {
 			return err
 		}
+		l.name(versionKey(tenant, id, n), versionCharge)
 		for _, digest := range r.manifests() {
 			if _, ok := l.named[digest]; ok {
 				continue
@@ -113,6 +114,14 @@ func (l *ledger) name(digest string, size int64) {
 	}
 }
 
+// versionCharge is what each version takes in addition to its contents: a small
+// file for its record. Versions with the contents of others would be free
+// otherwise.
+const versionCharge = 4 << 10
+
+// versionName is the name of a version's record in the ledger.
+func versionName(r *record) string { return "version " + r.Mark }
+
 // contents returns the sizes of the contents that a manifest names.
 func (m manifest) contents() map[string]int64 {
 	out := map[string]int64{}
@@ -130,16 +139,21 @@ func overQuota(quota int64) error {
 	return told.WithHint("no version was created, and earlier ones are unchanged; remove workspaces that are not needed, keep less in this one, or ask the operator for a larger quota.workspaces")
 }
 
-// reserve reserves bytes for the contents of a capture: all of them or none.
-// Without a quota it does nothing.
+// reserve reserves bytes for the contents of a capture.
 func (c *Capture) reserve(ctx context.Context, contents map[string]int64) error {
-	if c.quota <= 0 {
+	return c.s.reserve(ctx, c.tenant, c.quota, contents, c.holds)
+}
+
+// reserve reserves bytes for contents, all of them or none, and adds them to
+// holds. Without a quota it does nothing.
+func (s *Store) reserve(ctx context.Context, tenant string, quota int64, contents map[string]int64, holds map[string]bool) error {
+	if quota <= 0 {
 		return nil
 	}
-	l := c.s.ledger(c.tenant)
+	l := s.ledger(tenant)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := c.s.load(ctx, c.tenant, l); err != nil {
+	if err := s.load(ctx, tenant, l); err != nil {
 		return err
 	}
 	more := int64(0)
@@ -148,11 +162,11 @@ func (c *Capture) reserve(ctx context.Context, contents map[string]int64) error 
 			more += size
 		}
 	}
-	if more > 0 && l.total+l.reservedBytes+more > c.quota {
-		return overQuota(c.quota)
+	if more > 0 && l.total+l.reservedBytes+more > quota {
+		return overQuota(quota)
 	}
 	for digest, size := range contents {
-		if _, named := l.named[digest]; named || c.holds[digest] {
+		if _, named := l.named[digest]; named || holds[digest] {
 			continue
 		}
 		if l.reserved[digest] == nil {
@@ -160,7 +174,7 @@ func (c *Capture) reserve(ctx context.Context, contents map[string]int64) error 
 			l.reservedBytes += size
 		}
 		l.reserved[digest].holders++
-		c.holds[digest] = true
+		holds[digest] = true
 	}
 	return nil
 }
@@ -198,6 +212,13 @@ func (l *ledger) release(holds, wrote map[string]bool) {
 		}
 	}
 	clear(holds)
+}
+
+// markUnswept notes that objects may exist that no version names.
+func (l *ledger) markUnswept() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unswept = true
 }
 
 // swept forgets everything after a sweep: what it has removed, and what other

@@ -132,7 +132,7 @@ func TestManifestMemory(t *testing.T) {
 			}
 			return err
 		}},
-		{"restore", func() error { _, err := s.Restore(ctx, "acme", "ann", "data", 1); return err }},
+		{"restore", func() error { _, err := s.Restore(ctx, "acme", "ann", "data", 1, 0); return err }},
 		{"usage", func() error { _, err := s.Stored(ctx, "acme"); return err }},
 		{"diff", func() error { _, err := s.Diff(ctx, "acme", "data", 0, 1); return err }},
 		{"unpack", func() error {

@@ -112,10 +112,14 @@ func TestS3RetryFindsOwnObject(t *testing.T) {
 	if err != nil || c.Changed != 1 || c.Version.Number != 1 {
 		t.Errorf("a commit: %+v, %v", c, err)
 	}
-	if v, err := s.Restore(ctx, "acme", "ann", "data", 1); err != nil || v.Number != 2 {
+	d.lost.Store(1)
+	if c, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": "two"}); err != nil || c.Version.Number != 2 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if v, err := s.Restore(ctx, "acme", "ann", "data", 1, 0); err != nil || v.Number != 3 {
 		t.Errorf("%+v, %v", v, err)
 	}
-	if all, err := s.Versions(ctx, "acme", "data"); err != nil || len(all) != 2 {
+	if all, err := s.Versions(ctx, "acme", "data"); err != nil || len(all) != 3 {
 		t.Errorf("there are %d versions, %v", len(all), err)
 	}
 	if n := d.lost.Load(); n != 3 {

@@ -275,8 +275,10 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 	return toChanges(list, len(list)), nil
 }
 
-// Restore creates a new version with the content of an old one.
-func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int) (*brig.WorkspaceVersion, error) {
+// Restore creates a new version with the content of an old one. It returns the
+// newest version if that one has the same content. All versions of the tenant
+// together may use quota bytes; 0 means no limit.
+func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version int, quota int64) (*brig.WorkspaceVersion, error) {
 	release, err := s.hold(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -293,25 +295,72 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 	if err := s.verify(ctx, tenant, name, n.ID, old, func(*entry) {}); err != nil {
 		return nil, err
 	}
+	r := newRecord()
+	names, holds := map[string]int64{versionName(r): versionCharge}, map[string]bool{}
+	defer func() { s.ledger(tenant).release(holds, nil) }()
 	for {
 		head, err := s.head(ctx, tenant, n.ID)
 		if err != nil {
 			return nil, err
 		}
-		r := *old
-		r.Own, r.Outside, r.Captured, r.CapturedSize = "", "", 0, 0
+		if head.Digest == old.Digest && head.Outside == "" {
+			return &head.WorkspaceVersion, nil
+		}
+		if err := s.reserve(ctx, tenant, quota, names, holds); err != nil {
+			return nil, err
+		}
+		mark := r.Mark
+		*r = *old
+		r.Mark, r.Own, r.Outside, r.Captured, r.CapturedSize = mark, "", "", 0, 0
 		r.Number, r.Base, r.Restored = head.Number+1, head.Number, version
 		r.Created, r.Actor, r.Sandbox = s.now().UTC(), actor, ""
-		if err = s.append(ctx, tenant, n.ID, &r); !errors.Is(err, ErrTaken) {
-			return &r.WorkspaceVersion, unavailable(err)
+		switch err := s.append(ctx, tenant, n.ID, r); {
+		case errors.Is(err, ErrTaken):
+			continue
+		case err != nil:
+			s.ledger(tenant).forget() // the record may exist in spite of the error
+			return nil, unavailable(err)
 		}
+		s.ledger(tenant).settle(names)
+		s.trim(ctx, tenant, n.ID, r.Number)
+		return &r.WorkspaceVersion, nil
 	}
 }
+
+// MaxVersions is the number of versions of a workspace that are kept.
+const MaxVersions = 10_000
+
+// maxVersions is MaxVersions, except in tests. trimAtOnce bounds the work of one
+// commit if an earlier version of Brig has left more.
+var maxVersions = MaxVersions
+
+const trimAtOnce = 100
+
+// trim removes the oldest versions of a workspace beyond MaxVersions, after a
+// version has been added. The next commit tries again what fails.
+func (s *Store) trim(ctx context.Context, tenant, id string, newest int) {
+	if newest <= maxVersions {
+		return
+	}
+	numbers, err := s.numbers(ctx, tenant, id)
+	if err != nil || len(numbers) <= maxVersions {
+		return
+	}
+	for _, n := range numbers[:min(len(numbers)-maxVersions, trimAtOnce)] {
+		if s.o.Delete(ctx, versionKey(tenant, id, n)) != nil {
+			break
+		}
+	}
+	// The sum counts their contents until it is loaded again, after the sweep.
+	s.ledger(tenant).markUnswept()
+}
+
+// newRecord returns the record of a version that is going to be created.
+func newRecord() *record { return &record{Mark: rand.Text()} }
 
 // append writes the record of a version, unless a record with its number
 // exists.
 func (s *Store) append(ctx context.Context, tenant, id string, r *record) error {
-	r.Mark = rand.Text()
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err

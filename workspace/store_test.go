@@ -53,7 +53,7 @@ func TestStore(t *testing.T) {
 		if c, err = commit(ctx, s, "acme", "sb2", at(t, s, "acme", "data", 0), two); err != nil || c.Version.Number != 2 || c.Changed != 0 {
 			t.Errorf("a commit of nothing: %+v, %v", c, err)
 		}
-		v, err := s.Restore(ctx, "acme", "bob", "data", 1)
+		v, err := s.Restore(ctx, "acme", "bob", "data", 1, 0)
 		if err != nil || v.Number != 3 || v.Restored != 1 || v.Actor != "bob" || v.Base != 2 {
 			t.Errorf("%+v, %v", v, err)
 		}
@@ -69,7 +69,7 @@ func TestStore(t *testing.T) {
 			t.Errorf("%v, %v", d, err)
 		}
 		for _, n := range []int{4, 99} {
-			if _, err := s.Restore(ctx, "acme", "bob", "data", n); brig.KindOf(err) != brig.NotFound {
+			if _, err := s.Restore(ctx, "acme", "bob", "data", n, 0); brig.KindOf(err) != brig.NotFound {
 				t.Errorf("version %d: %v", n, err)
 			}
 		}

@@ -1,0 +1,95 @@
+package workspace_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/workspace"
+)
+
+// TestVersionsCountAgainstQuota restores two versions in turn. Each new version
+// takes a part of the quota, although its content is there, and a restore of
+// what is the newest already makes none.
+func TestVersionsCountAgainstQuota(t *testing.T) {
+	onBoth(t, func(t *testing.T, a arena) {
+		ctx, s := t.Context(), workspace.New(a, nil)
+		if _, err := s.Create(ctx, "acme", "data"); err != nil {
+			t.Fatal(err)
+		}
+		for _, content := range []string{"one", "two"} {
+			if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": content}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if v, err := s.Restore(ctx, "acme", "ann", "data", 2, 1); err != nil || v.Number != 2 {
+				t.Errorf("the newest: %+v, %v", v, err)
+			}
+		}
+		quota := wantStored(t, s, a) + 3*4096 + 100
+		made := 0
+		for i := range 6 {
+			old := 2 // another one than the newest
+			if i < 3 {
+				old = 1 + i%2
+			}
+			v, err := s.Restore(ctx, "acme", "ann", "data", old, quota)
+			if err == nil && v.Number == 3+i {
+				made++
+			} else if e := brig.AsError(err); e == nil || e.Kind != brig.RateLimited || e.Field != "quota.workspaces" {
+				t.Errorf("restore %d: %+v, %v", i, v, err)
+			}
+		}
+		if made != 3 {
+			t.Errorf("%d versions fit, want 3", made)
+		}
+		if _, err := commitWithin(ctx, s, quota, at(t, s, "acme", "data", 0), tree{}); brig.KindOf(err) != brig.RateLimited {
+			t.Errorf("a small commit: %v", err)
+		}
+		wantStored(t, s, a)
+	})
+}
+
+// TestOldestVersionsAreRemoved checks that a workspace keeps its newest versions,
+// and that a sweep removes what only older ones name.
+func TestOldestVersionsAreRemoved(t *testing.T) {
+	const most = 5
+	workspace.SetMaxVersions(t, most)
+	o, err := workspace.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, s := t.Context(), workspace.New(o, nil)
+	if _, err := s.Create(ctx, "acme", "data"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(keys(t, o, "t/acme/versions/")); n != min(i+1, most) {
+			t.Errorf("after %d commits there are %d versions", i+1, n)
+		}
+	}
+	if v, err := s.Restore(ctx, "acme", "ann", "data", 4, 0); err != nil || v.Number != 9 {
+		t.Errorf("%+v, %v", v, err)
+	}
+	vs, err := s.Versions(ctx, "acme", "data")
+	if err != nil || len(vs) != most || vs[0].Number != 9 || vs[most-1].Number != 5 {
+		t.Errorf("%+v, %v", vs, err)
+	}
+	if _, err := s.Restore(ctx, "acme", "ann", "data", 4, 0); brig.KindOf(err) != brig.NotFound || !strings.Contains(err.Error(), "no version 4") {
+		t.Errorf("a removed version: %v", err)
+	}
+	if !s.NeedsSweep("acme") {
+		t.Error("the contents of removed versions need no sweep")
+	}
+	if _, err := s.Sweep(ctx, "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(keys(t, o, "t/acme/blobs/")); n != 2*most { // version 9 names those of version 4
+		t.Errorf("%d contents and manifests are left of %d versions", n, most)
+	}
+}
