@@ -25,10 +25,11 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 	defer end()
 	// An agent that rejects the call may answer while the host still writes.
 	// Return the agent's answer, not the error of the write that failed because
-	// of it.
+	// of it. So only an error of the source closes the connection.
 	sent := make(chan error, 1)
 	go func() {
-		w := bufio.NewWriterSize(conn, chunk)
+		to := &failedWriter{w: conn}
+		w := bufio.NewWriterSize(to, chunk)
 		buf := make([]byte, chunk)
 		err := source(func(n brig.Node, r io.Reader) error { return sendNode(w, buf, n, r) })
 		if err == nil {
@@ -36,7 +37,8 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 		}
 		if err == nil {
 			err = w.Flush()
-		} else {
+		}
+		if err != nil && !to.failed {
 			conn.Close() // the agent's answer to an incomplete tree is not needed
 		}
 		sent <- err
@@ -50,6 +52,19 @@ func (g *Guest) Unpack(ctx context.Context, dir string, o brig.UnpackOptions, so
 	default:
 		return broken
 	}
+}
+
+// failedWriter is a writer that remembers whether a write has failed.
+type failedWriter struct {
+	w      io.Writer
+	failed bool
+}
+
+// Write implements io.Writer.
+func (f *failedWriter) Write(p []byte) (int, error) {
+	n, err := f.w.Write(p)
+	f.failed = f.failed || err != nil
+	return n, err
 }
 
 // sendNode sends a node and its content.

@@ -1,0 +1,85 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest/wire"
+)
+
+// brokenConn is a connection to an agent that answers and closes while the host
+// still writes: a write fails first, and then the answer arrives.
+type brokenConn struct {
+	net.Conn
+	answer         *bytes.Reader
+	writes         int
+	failed, closed chan struct{}
+	once           sync.Once
+}
+
+func (c *brokenConn) Write(p []byte) (int, error) {
+	if c.writes++; c.writes > 1 {
+		close(c.failed)
+		return 0, errors.New("broken pipe")
+	}
+	return len(p), nil
+}
+
+func (c *brokenConn) Read(p []byte) (int, error) {
+	<-c.failed
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	case <-time.After(50 * time.Millisecond):
+		return c.answer.Read(p)
+	}
+}
+
+func (c *brokenConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// The error of an agent that rejects a tree, for example because its disk is
+// full, reaches the caller although the rest of the tree cannot be written.
+func TestUnpackReturnsAnswerOfAgent(t *testing.T) {
+	answer := frames(wire.TypeError, `{"Kind":"exhausted","Message":"the disk is full"}`)
+	g := &Guest{Dial: func(context.Context) (net.Conn, error) {
+		host, guest := net.Pipe()
+		t.Cleanup(func() { guest.Close() })
+		return &brokenConn{Conn: host, answer: bytes.NewReader(answer), failed: make(chan struct{}), closed: make(chan struct{})}, nil
+	}}
+	err := g.Unpack(t.Context(), "/workspace", brig.UnpackOptions{}, func(put func(brig.Node, io.Reader) error) error {
+		return put(brig.Node{Path: "a", Type: brig.RegularFile, Size: 4 * chunk}, strings.NewReader(strings.Repeat("x", 4*chunk)))
+	})
+	if err == nil || !strings.Contains(err.Error(), "disk is full") {
+		t.Errorf("unpack: %v", err)
+	}
+}
+
+// An error of the source is the error of the call, and the call ends.
+func TestUnpackReturnsErrorOfSource(t *testing.T) {
+	lost := errors.New("the store does not answer")
+	g := &Guest{Dial: func(context.Context) (net.Conn, error) {
+		host, guest := net.Pipe()
+		go func() {
+			_, _ = io.Copy(io.Discard, guest)
+			guest.Close()
+		}()
+		return host, nil
+	}}
+	err := g.Unpack(t.Context(), "/workspace", brig.UnpackOptions{}, func(put func(brig.Node, io.Reader) error) error {
+		return lost
+	})
+	if !errors.Is(err, lost) {
+		t.Errorf("unpack: %v", err)
+	}
+}
