@@ -315,12 +315,19 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 	var to io.Writer = sum
 	var stage Stage
 	if may {
-		var err error
+		// The size that the sandbox declares is a hint: what exceeds it is
+		// reserved later.
+		staged := c.s.staged.use(c.tenant)
+		defer staged.release()
+		err := staged.reserve(ctx, max(smallContent, min(e.Size, brig.MaxWorkspaceFile)))
+		if err != nil {
+			return unavailable(err)
+		}
 		if stage, err = c.s.o.Stage(ctx); err != nil {
 			return unavailable(err)
 		}
 		defer stage.Abort()
-		to = io.MultiWriter(sum, &stageWriter{c: c, ctx: ctx, w: stage})
+		to = io.MultiWriter(sum, &stageWriter{c: c, ctx: ctx, w: stage, staged: staged})
 	}
 	n, err := io.CopyBuffer(to, io.LimitReader(r, brig.MaxWorkspaceFile+1), make([]byte, smallContent))
 	if err != nil {
@@ -349,6 +356,8 @@ type stageWriter struct {
 	ctx context.Context // the context of the call that writes
 	w   io.Writer
 	n   int64
+
+	staged *memoryUse
 }
 
 // Write implements io.Writer. It also accepts a content that the store already
@@ -356,6 +365,9 @@ type stageWriter struct {
 func (s *stageWriter) Write(p []byte) (int, error) {
 	if s.n += int64(len(p)); s.c.quota > 0 && s.n > s.c.quota {
 		return 0, overQuota(s.c.quota)
+	}
+	if err := s.staged.grow(s.ctx, int64(len(p))); err != nil {
+		return 0, unavailable(err)
 	}
 	n, err := s.w.Write(p)
 	return n, unavailable(err)

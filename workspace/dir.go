@@ -78,21 +78,9 @@ func (d *Dir) file(key string) (string, error) {
 
 // dirStage is a file that is being written.
 type dirStage struct {
-	*os.File
+	holeFile
 	d    *Dir
-	hole bool // the file ends with a hole
 	done bool
-}
-
-// Write implements io.Writer. It writes a run of zeros as a hole: the apparent
-// size of a sandbox's sparse file may exceed the sandbox's disk limit.
-func (s *dirStage) Write(p []byte) (int, error) {
-	s.hole = len(p) >= os.Getpagesize() && len(bytes.TrimLeft(p, "\x00")) == 0
-	if !s.hole {
-		return s.File.Write(p)
-	}
-	_, err := s.Seek(int64(len(p)), io.SeekCurrent)
-	return len(p), err
 }
 
 // Stage implements Objects.
@@ -103,7 +91,7 @@ func (d *Dir) stage() (*dirStage, error) {
 	if err != nil {
 		return nil, err
 	}
-	stage := &dirStage{File: f, d: d}
+	stage := &dirStage{holeFile: holeFile{File: f}, d: d}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
 		stage.Abort()
 		return nil, err
@@ -127,18 +115,6 @@ func (s *dirStage) Publish(ctx context.Context, key string) error {
 		return err
 	}
 	return s.finish(key, os.Rename)
-}
-
-// fill makes the file as long as what was written, if it ends with a hole.
-func (s *dirStage) fill() error {
-	if !s.hole {
-		return nil
-	}
-	size, err := s.Seek(0, io.SeekCurrent)
-	if err == nil {
-		err = s.Truncate(size)
-	}
-	return err
 }
 
 // finish moves the file to its final name with the function how. The file stays

@@ -82,3 +82,7 @@ func SetMaxVersions(t interface{ Cleanup(func()) }, n int) {
 	maxVersions = n
 	t.Cleanup(func() { maxVersions = was })
 }
+
+// SetStaged sets the bytes that may be staged at once, of a tenant and of the
+// server.
+func (s *Store) SetStaged(tenant, all int64) { s.staged = newMemory(tenant, all) }

@@ -31,8 +31,8 @@ const (
 // more. Two of them may wait for each other.
 var maxMemoryWait = 30 * time.Second
 
-// memory bounds the bytes of the manifests that are in memory, for each tenant
-// and for the server.
+// memory bounds the bytes that operations hold, for each tenant and for the
+// server: of manifests in memory, or of staged files.
 type memory struct {
 	tenant, all int64 // bounds
 

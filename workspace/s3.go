@@ -30,8 +30,9 @@ type S3Options struct {
 	Bucket, Prefix string
 	// AccessKey and SecretKey are the operator's credentials.
 	AccessKey, SecretKey string
-	// Staging is a folder for files that are being uploaded. Default: the
-	// system's folder for temporary files.
+	// Staging is a folder for files that are being uploaded; OpenS3 creates it. It
+	// needs room for serverStaged. Default: the system's folder for temporary
+	// files, which may be in memory.
 	Staging string
 	// Transport makes the requests. The default refuses to connect to the
 	// metadata addresses of clouds.
@@ -104,6 +105,11 @@ func OpenS3(ctx context.Context, o S3Options) (*S3, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Staging != "" {
+		if err := os.MkdirAll(o.Staging, 0o700); err != nil {
+			return nil, err
+		}
+	}
 	client, err := minio.New(o.Endpoint, &minio.Options{
 		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Secure: !o.Insecure, Region: o.Region, Transport: transport,
 		BucketLookup: minio.BucketLookupPath,
@@ -168,7 +174,7 @@ func (s *S3) Create(ctx context.Context, key string, data []byte) error {
 
 // s3Stage is a file that is being uploaded.
 type s3Stage struct {
-	*os.File
+	holeFile
 	s *S3
 }
 
@@ -179,13 +185,17 @@ func (s *S3) Stage(context.Context) (Stage, error) {
 		return nil, err
 	}
 	os.Remove(f.Name()) // the open descriptor suffices, and the kernel frees the file when it is closed
-	return &s3Stage{File: f, s: s}, nil
+	return &s3Stage{holeFile{File: f}, s}, nil
 }
 
 // Publish implements Stage. It does not upload a content that is there, since a
 // bucket has complete objects only.
 func (g *s3Stage) Publish(ctx context.Context, key string) error {
-	size, err := g.Seek(0, io.SeekEnd)
+	var size int64
+	err := g.fill()
+	if err == nil {
+		size, err = g.Seek(0, io.SeekEnd)
+	}
 	if err == nil {
 		if there, err := g.s.Size(ctx, key); err == nil && there == size {
 			return nil

@@ -29,6 +29,7 @@ type Store struct {
 	o       Objects
 	now     func() time.Time
 	memory  *memory
+	staged  *memory  // the bytes of staged files
 	ledgers sync.Map // *ledger by tenant
 }
 
@@ -37,7 +38,7 @@ func New(o Objects, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{MaxWorkspaces: maxWorkspaces, o: o, now: now, memory: newMemory(tenantMemory, serverMemory)}
+	return &Store{MaxWorkspaces: maxWorkspaces, o: o, now: now, memory: newMemory(tenantMemory, serverMemory), staged: newMemory(tenantStaged, serverStaged)}
 }
 
 // hold keeps all objects of a tenant until release is called: no sweep removes

@@ -69,10 +69,9 @@ func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Optio
 		if err != nil {
 			return err
 		}
-		objects, err := workspace.OpenS3(ctx, workspace.S3Options{
-			Endpoint: w.S3.Endpoint, Insecure: w.S3.Insecure, Region: w.S3.Region, Bucket: w.S3.Bucket, Prefix: w.S3.Prefix,
-			AccessKey: access, SecretKey: secret,
-		})
+		s3 := w.s3Options(dir)
+		s3.AccessKey, s3.SecretKey = access, secret
+		objects, err := workspace.OpenS3(ctx, s3)
 		if err != nil {
 			return brig.Errorf(brig.NotInitialized, "cannot reach the bucket of workspaces").
 				WithHint("check workspaces.s3 and its credentials").Because(err)
@@ -91,6 +90,15 @@ func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Optio
 	}
 	o.Workspaces = workspace.New(objects, nil)
 	return nil
+}
+
+// s3Options returns the options of a bucket. Commits are staged in the data
+// folder: the system's folder for temporary files may be small or in memory.
+func (c *workspacesConfig) s3Options(dir string) workspace.S3Options {
+	return workspace.S3Options{
+		Endpoint: c.S3.Endpoint, Insecure: c.S3.Insecure, Region: c.S3.Region, Bucket: c.S3.Bucket, Prefix: c.S3.Prefix,
+		Staging: filepath.Join(dir, "workspaces-staging"),
+	}
 }
 
 // credentials returns the operator's credentials. No sandbox has access to
