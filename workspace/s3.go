@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -128,6 +129,30 @@ func OpenS3(ctx context.Context, o S3Options) (*S3, error) {
 		return nil, err
 	}
 	return &S3{o: o, client: client}, nil
+}
+
+// errUnconditional means that the server overwrites objects that it must not.
+var errUnconditional = errors.New("the S3 server ignores If-None-Match: two commits could create the same version, and one would be lost")
+
+// CheckConditional returns an error if the server ignores If-None-Match, by
+// which a commit creates the record of its version. It creates an object twice.
+func (s *S3) CheckConditional(ctx context.Context) error {
+	key := "probe/" + strings.ToLower(rand.Text())
+	defer func() {
+		_ = s.Delete(context.WithoutCancel(ctx), key)
+	}()
+	// ErrTaken: the client has repeated a request without a response.
+	if err := s.Create(ctx, key, []byte("first")); err != nil && !errors.Is(err, ErrTaken) {
+		return err
+	}
+	switch err := s.Create(ctx, key, []byte("second")); {
+	case err == nil:
+		return errUnconditional
+	case errors.Is(err, ErrTaken):
+		return nil
+	default:
+		return err
+	}
 }
 
 // Kind implements Objects.

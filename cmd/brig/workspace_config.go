@@ -76,6 +76,10 @@ func (c *config) openWorkspaces(ctx context.Context, dir string, o *engine.Optio
 			return brig.Errorf(brig.NotInitialized, "cannot reach the bucket of workspaces").
 				WithHint("check workspaces.s3 and its credentials").Because(err)
 		}
+		if err := objects.CheckConditional(ctx); err != nil {
+			return brig.Errorf(brig.NotInitialized, "the bucket of workspaces cannot create an object only once").
+				WithHint("use an S3 server that supports If-None-Match: *, and credentials that may write and delete").Because(err)
+		}
 		o.Workspaces = workspace.New(objects, nil)
 		return nil
 	}
