@@ -152,7 +152,10 @@ func (s *Store) lastOf(ctx context.Context, tenant string, use brig.WorkspaceUse
 		for i, n := range some {
 			work.Go(func() {
 				r, err := s.version(ctx, tenant, use.ID, n)
-				mine[i], errs[i] = err == nil && r.Sandbox == sandbox, err
+				mine[i] = err == nil && r.Sandbox == sandbox
+				if !isDataLoss(err) { // a damaged version is not the sandbox's
+					errs[i] = err
+				}
 			})
 		}
 		work.Wait()

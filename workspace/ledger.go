@@ -48,12 +48,15 @@ func (s *Store) load(ctx context.Context, tenant string, l *ledger) error {
 	if l.named != nil {
 		return nil
 	}
-	all, err := s.List(ctx, tenant)
+	all, err := s.list(ctx, tenant)
 	if err != nil {
 		return err
 	}
 	l.named, l.total = map[string]int64{}, 0
 	for _, w := range all {
+		if w.ID == "" {
+			continue // its name is damaged
+		}
 		if err = s.loadVersions(ctx, tenant, w.ID, l); err != nil {
 			l.named = nil
 			return unavailable(err)
@@ -75,6 +78,10 @@ func (s *Store) loadVersions(ctx context.Context, tenant, id string, l *ledger) 
 	}
 	for _, n := range numbers {
 		r, err := s.version(ctx, tenant, id, n)
+		if isDataLoss(err) {
+			l.name(versionKey(tenant, id, n), versionCharge) // its contents are unknown
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -243,9 +250,14 @@ func (s *Store) NeedsSweep(tenant string) bool {
 // Stored returns the bytes that a tenant's versions use. Shared contents count
 // once.
 func (s *Store) Stored(ctx context.Context, tenant string) (int64, error) {
+	release, err := s.hold(ctx, tenant)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
 	l := s.ledger(tenant)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := s.load(ctx, tenant, l)
+	err = s.load(ctx, tenant, l)
 	return l.total, err
 }

@@ -57,6 +57,9 @@ func noVersion(name string, version int, err error) error {
 	if errors.Is(err, ErrMissing) {
 		return brig.Errorf(brig.NotFound, "workspace %q has no version %d", name, version).WithHint("list its versions to see what exists")
 	}
+	if isDataLoss(err) {
+		return damagedError(name, version, err)
+	}
 	return unavailable(err)
 }
 
@@ -257,6 +260,11 @@ func (c *checked) Read(p []byte) (int, error) {
 
 // Diff lists the paths at which two versions differ.
 func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]brig.WorkspaceChange, error) {
+	release, err := s.hold(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	n, err := s.find(ctx, tenant, name)
 	if err != nil {
 		return nil, err

@@ -106,7 +106,7 @@ func (s *Store) readJSON(ctx context.Context, key string, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("decode %s: %w", key, err)
+		return fmt.Errorf("%w: decode %s: %w", errBroken, key, err)
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func (s *Store) find(ctx context.Context, tenant, name string) (*named, error) {
 		return nil, missingError(name)
 	}
 	if err == nil && !validID(n.ID) {
-		err = fmt.Errorf("workspace %s has the id %.40q", name, n.ID)
+		err = fmt.Errorf("%w: workspace %s has the id %.40q", errBroken, name, n.ID)
 	}
 	if err != nil {
 		return nil, unavailable(err)
@@ -200,8 +200,19 @@ func (s *Store) checkCount(ctx context.Context, tenant string) error {
 	return err
 }
 
-// List returns a tenant's workspaces by name.
+// List returns a tenant's workspaces by name. One whose newest version is
+// damaged has no Head, and one whose name is damaged has no ID, too.
 func (s *Store) List(ctx context.Context, tenant string) ([]*brig.Workspace, error) {
+	release, err := s.hold(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return s.list(ctx, tenant)
+}
+
+// list is List for callers that hold the tenant's objects.
+func (s *Store) list(ctx context.Context, tenant string) ([]*brig.Workspace, error) {
 	prefix := tenantKey(tenant) + "/names/"
 	var names []string
 	err := s.o.List(ctx, prefix, func(key string) error {
@@ -218,11 +229,15 @@ func (s *Store) List(ctx context.Context, tenant string) ([]*brig.Workspace, err
 		if brig.KindOf(err) == brig.NotFound {
 			continue
 		}
+		if isDataLoss(err) {
+			out = append(out, &brig.Workspace{Name: name, Store: s.o.Kind()})
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		head, err := s.head(ctx, tenant, n.ID)
-		if err != nil {
+		if err != nil && !isDataLoss(err) {
 			return nil, err
 		}
 		w := &brig.Workspace{Name: name, ID: n.ID, Store: s.o.Kind(), Created: n.Created}
@@ -236,7 +251,7 @@ func (s *Store) List(ctx context.Context, tenant string) ([]*brig.Workspace, err
 
 // Remove deletes a workspace. Sweep removes its objects.
 func (s *Store) Remove(ctx context.Context, tenant, name string) error {
-	if _, err := s.find(ctx, tenant, name); err != nil {
+	if _, err := s.find(ctx, tenant, name); err != nil && !isDataLoss(err) {
 		return err
 	}
 	err := s.o.Delete(ctx, nameKey(tenant, name))
@@ -270,7 +285,7 @@ func (s *Store) version(ctx context.Context, tenant, id string, n int) (*record,
 		return nil, err
 	}
 	if r.Number != n || r.Manifest == "" || !r.valid() {
-		return nil, fmt.Errorf("the record of version %d of %s is not one", n, id)
+		return nil, fmt.Errorf("%w: the record of version %d of %s", errBroken, n, id)
 	}
 	return &r, nil
 }
@@ -288,6 +303,11 @@ func (s *Store) head(ctx context.Context, tenant, id string) (*record, error) {
 
 // Versions lists a workspace's versions, newest first.
 func (s *Store) Versions(ctx context.Context, tenant, name string) ([]*brig.WorkspaceVersion, error) {
+	release, err := s.hold(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	n, err := s.find(ctx, tenant, name)
 	if err != nil {
 		return nil, err
@@ -299,6 +319,9 @@ func (s *Store) Versions(ctx context.Context, tenant, name string) ([]*brig.Work
 	out := []*brig.WorkspaceVersion{}
 	for _, v := range slices.Backward(ns) {
 		r, err := s.version(ctx, tenant, n.ID, v)
+		if isDataLoss(err) {
+			continue // a damaged version must not hide the others
+		}
 		if err != nil {
 			return nil, unavailable(err)
 		}

@@ -12,8 +12,8 @@ import (
 
 // Sweep removes the unreferenced objects of a tenant: versions of removed
 // workspaces, and contents that no version names. It waits for exclusive access
-// and returns the number of removed objects. It stops at a version that cannot
-// be read, because the contents that it names are unknown.
+// and returns the number of removed objects. If a version cannot be read, it
+// removes no contents, because those that the version names are unknown.
 func (s *Store) Sweep(ctx context.Context, tenant string) (int, error) {
 	release, err := s.o.Hold(ctx, tenantKey(tenant), true)
 	if err != nil {
@@ -70,23 +70,27 @@ func (s *Store) Tenants(ctx context.Context) ([]string, error) {
 func (s *Store) sweep(ctx context.Context, tenant string, live map[string]bool) (int, error) {
 	needed := map[string]bool{}
 	var gone []string
+	var unreadable error
 	versions := tenantKey(tenant) + "/versions/"
 	err := s.o.List(ctx, versions, func(key string) error {
 		if id, _, _ := strings.Cut(strings.TrimPrefix(key, versions), "/"); !live[id] {
 			gone = append(gone, key)
-			return nil
+		} else if unreadable == nil {
+			unreadable = s.markReferenced(ctx, tenant, key, needed)
 		}
-		return s.markReferenced(ctx, tenant, key, needed)
+		return nil
 	})
 	if err != nil {
 		return 0, err
 	}
-	err = s.o.List(ctx, tenantKey(tenant)+"/blobs/", func(key string) error {
-		if !needed[path.Base(key)] {
-			gone = append(gone, key)
-		}
-		return nil
-	})
+	if err = unreadable; err == nil {
+		err = s.o.List(ctx, tenantKey(tenant)+"/blobs/", func(key string) error {
+			if !needed[path.Base(key)] {
+				gone = append(gone, key)
+			}
+			return nil
+		})
+	}
 	for _, key := range gone {
 		err = errors.Join(err, s.o.Delete(ctx, key))
 	}
