@@ -320,20 +320,32 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 	return func(m *interpreter.Message) {
 		switch m.Type {
 		case "started":
-			r.mu.Lock()
-			r.res.Count, r.started = m.Count, true
-			started := r.res
-			if r.killTimer != nil {
-				r.signals.Go(func() { r.signal(ctx) })
-			}
-			r.mu.Unlock()
-			r.emit(ctx, brig.CodeEvent{Started: &started})
-			r.flush(ctx)
+			r.start(ctx, m.Count)
 		case "display", "result":
 			r.emit(ctx, brig.CodeEvent{Output: r.addValue(m)})
 		case "error":
 			r.fail(ctx, brig.CodeError{Name: m.Name, Value: m.Value, Traceback: m.Traceback})
 		}
+	}
+}
+
+// start records that the code has started. Only the first report counts: each signal takes
+// a connection to the sandbox, and a driver of an earlier version may report more, because
+// code can write to its channel.
+func (r *codeRun) start(ctx context.Context, count int) {
+	r.mu.Lock()
+	first := !r.started
+	if first {
+		r.res.Count, r.started = count, true
+	}
+	started := r.res
+	if first && r.killTimer != nil {
+		r.signals.Go(func() { r.signal(ctx) })
+	}
+	r.mu.Unlock()
+	if first {
+		r.emit(ctx, brig.CodeEvent{Started: &started})
+		r.flush(ctx)
 	}
 }
 

@@ -137,6 +137,34 @@ func TestForgedMessageEndsInterpreter(t *testing.T) {
 	})
 }
 
+// signals returns the number of signals that were sent to processes.
+func (p *hookedProvider) signals() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, proc := range p.procs {
+		n += proc.sent
+	}
+	return n
+}
+
+// A cell that reports again and again that it has started costs the host one signal, and
+// ends in its time. Each signal is a connection to the sandbox.
+func TestRepeatedStartsAreOneSignal(t *testing.T) {
+	withContext(t, func(t *testing.T, _ *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
+		start := time.Now()
+		res := run(brig.Code{Source: "deaf 2\nflood 10000 {\"type\":\"started\",\"nonce\":\"NONCE\",\"count\":1}\ndeaf 3600", Timeout: time.Second})
+		if n := p.signals(); n > 1 {
+			t.Errorf("%d signals", n)
+		}
+		if took := time.Since(start); took > 10*time.Second || !res.TimedOut || !res.Lost || res.Error == nil || res.Error.Name != "ProtocolViolation" {
+			t.Errorf("after %v: %+v with the error %+v", took, res, res.Error)
+		}
+		if res := run(brig.Code{Source: "set x here\nget x"}); mainValue(res) != "here" || res.Lost {
+			t.Errorf("afterwards: %+v", res)
+		}
+	})
+}
+
 // Runs in one context execute one after the other, in order of arrival, and the
 // number of those that wait is limited.
 func TestContextRunsAreSerializedAndLimited(t *testing.T) {

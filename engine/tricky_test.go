@@ -51,6 +51,7 @@ type hookedProcess struct {
 	p      *hookedProvider
 	closed func()
 	budget brig.MessageBudget
+	sent   int // signals; guarded by p.mu
 }
 
 func (p *hookedProvider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease time.Time) (brig.Instance, error) {
@@ -189,6 +190,14 @@ func (p *hookedProcess) Ahead() (sent []byte, ended bool) {
 		return a.Ahead()
 	}
 	return nil, false
+}
+
+// Signal counts the calls, each of which is a connection to the sandbox.
+func (p *hookedProcess) Signal(ctx context.Context, name string) error {
+	p.p.mu.Lock()
+	p.sent++
+	p.p.mu.Unlock()
+	return p.Process.Signal(ctx, name)
 }
 
 func (p *hookedProcess) Kill(ctx context.Context) error {

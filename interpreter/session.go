@@ -123,7 +123,10 @@ func (s *Session) check(m *Message, w *orderWatch) error {
 		return errForeign
 	case m.Type == "violation":
 		return violationOf(m)
+	case m.Type == "started" && w.started:
+		return errRepeated
 	}
+	w.started = w.started || m.Type == "started"
 	w.answer()
 	return nil
 }

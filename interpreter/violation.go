@@ -27,9 +27,10 @@ const ViolationLost = "lost"
 
 // The violations.
 var (
-	errForeign = &ViolationError{"a line that does not belong to this run was written to a descriptor of the interpreter"}
-	errGarbage = &ViolationError{"a line on a descriptor of the interpreter is not a message, is nested too deeply or has too many parts"}
-	errLost    = &ViolationError{"the code did not start, because other code read from a descriptor of the interpreter"}
+	errForeign  = &ViolationError{"a line that does not belong to this run was written to a descriptor of the interpreter"}
+	errGarbage  = &ViolationError{"a line on a descriptor of the interpreter is not a message, is nested too deeply or has too many parts"}
+	errRepeated = &ViolationError{"a line on a descriptor of the interpreter repeats that the code has started"}
+	errLost     = &ViolationError{"the code did not start, because other code read from a descriptor of the interpreter"}
 )
 
 // receiveError returns the error for an error of Receive. A message that is too long is a
@@ -58,9 +59,10 @@ const orderGrace = 5 * time.Second
 // order that is unread is not lost: code that an earlier cell left behind may keep the
 // driver busy.
 type orderWatch struct {
-	s     *Session
-	state atomic.Int32 // orderOpen, and then one of the others
-	read  bool         // whether an earlier check found that the order was read
+	s       *Session
+	state   atomic.Int32 // orderOpen, and then one of the others
+	read    bool         // whether an earlier check found that the order was read
+	started bool         // the driver has reported that the code has started
 
 	// Guarded by s.mu: the timer, and the nonce of the ping that follows the order.
 	timer *time.Timer

@@ -95,6 +95,7 @@ func TestDoChecksNonces(t *testing.T) {
 		{name: "half a line", before: []string{`{"type":"end"` + startedLine}, want: [2]error{errGarbage, nil}},
 		{name: "the driver's violation", before: []string{`{"type":"violation","nonce":"NONCE","name":"lost"}`}, want: [2]error{errLost, nil}},
 		{name: "the driver's other violation", before: []string{`{"type":"violation","nonce":"NONCE","name":"anything"}`}, want: [2]error{errForeign, nil}},
+		{name: "a second started", before: []string{startedLine}, want: [2]error{errRepeated, nil}},
 		{name: "an end of its own", before: []string{endLine}, want: [2]error{nil, errForeign}},
 		{name: "a second end", after: []string{endLine}, want: [2]error{nil, errForeign}},
 		{name: "between orders", after: []string{`{"type":"display","data":{}}`}, want: [2]error{nil, errForeign}},

@@ -29,7 +29,8 @@ import (
 //	return JSON      a program's value
 //	raise NAME TEXT  fails
 //	die              ends the interpreter without a message
-//	forge LINE       writes a line to the channel
+//	forge LINE       writes a line to the channel, with the nonce for NONCE
+//	flood N LINE     does so N times
 //	show LENGTH      displays a text
 //	deaf SECONDS     sleeps and ignores SIGINT
 type process struct {
@@ -303,7 +304,12 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 	case "raise":
 		return fail(args[0], strings.Join(args[1:], " "))
 	case "forge":
-		p.put(part{brig.FromMessage, []byte(strings.Join(args, " "))})
+		p.forge(strings.Join(args, " "))
+	case "flood":
+		n, err := strconv.Atoi(args[0])
+		for i := 0; err == nil && i < n; i++ {
+			p.forge(strings.Join(args[1:], " "))
+		}
 	case "die":
 		p.end(1)
 		return false
@@ -334,6 +340,11 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 		}
 	}
 	return true
+}
+
+// forge writes a line to the channel as code can that knows the nonce.
+func (p *process) forge(line string) {
+	p.put(part{brig.FromMessage, []byte(strings.ReplaceAll(line, "NONCE", p.nonce))})
 }
 
 func (p *process) artifacts() bool {
