@@ -256,9 +256,7 @@ func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 	}
 	r.res.TimedOut, r.res.Interrupted = timedOut, !timedOut
 	r.killTimer = time.AfterFunc(interruptGrace, func() {
-		if err := r.session.Kill(ctx); err != nil {
-			r.e.Log.ErrorContext(ctx, "failed to kill an interpreter", "context", r.c.info.ID, "err", err)
-		}
+		r.e.lifecycle.endProgram(r.rec, r.in, r.session)
 	})
 	if r.started {
 		r.signals.Go(func() { r.signal(ctx) })
@@ -444,7 +442,11 @@ const protocolViolation = "ProtocolViolation"
 func (r *codeRun) destroyInterpreter(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endReportTimeout)
 	defer cancel()
-	err := errors.Join(r.session.Kill(ctx), r.in.Keep(ctx, r.session.Process, nil))
+	killed := r.session.Kill(ctx)
+	if killed != nil {
+		defer r.e.lifecycle.endProgramLater(r.rec, r.in, r.session)
+	}
+	err := errors.Join(killed, r.in.Keep(ctx, r.session.Process, nil))
 	if res, waitErr := r.session.Wait(ctx); waitErr == nil && res.Signal != "" {
 		r.res.Error = &brig.CodeError{Name: "InterpreterDied", Value: fmt.Sprintf("the interpreter was ended by %s; its variables are gone", res.Signal)}
 	}

@@ -204,7 +204,7 @@ func (i *interpreters) RestartContext(ctx context.Context, name, id string) (*br
 			return nil, err
 		}
 		defer releaseUse()
-		if err := i.stopInterpreter(ctx, in, c); err != nil {
+		if err := i.stopInterpreter(ctx, v.rec, in, c); err != nil {
 			return nil, err
 		}
 		release, err := c.queue.wait(ctx)
@@ -226,7 +226,7 @@ func (i *interpreters) RestartContext(ctx context.Context, name, id string) (*br
 
 // stopInterpreter ends a context's interpreter. The code that runs in it fails.
 // Queued runs fail too, because they depend on variables that are lost.
-func (i *interpreters) stopInterpreter(ctx context.Context, in brig.Instance, c *codeContext) error {
+func (i *interpreters) stopInterpreter(ctx context.Context, rec *brig.Record, in brig.Instance, c *codeContext) error {
 	c.queue.failAll(brig.Errorf(brig.FailedPrecondition, "the context was restarted").
 		WithHint("its variables are lost; run the code again if that is useful"))
 	c.mu.Lock()
@@ -242,6 +242,9 @@ func (i *interpreters) stopInterpreter(ctx context.Context, in brig.Instance, c 
 	failpoint.Hit("context.dropped")
 	err := s.Kill(ctx)
 	s.Close()
+	if err != nil { // no context refers to it any more, but its code may still run
+		i.lifecycle.endProgramLater(rec, in, s)
+	}
 	return err
 }
 
@@ -257,7 +260,7 @@ func (i *interpreters) RemoveContext(ctx context.Context, name, id string) error
 		cs.mu.Lock()
 		delete(cs.byID, id)
 		cs.mu.Unlock()
-		err = i.stopInterpreter(ctx, in, c)
+		err = i.stopInterpreter(ctx, v.rec, in, c)
 		c.close()
 		return err
 	})

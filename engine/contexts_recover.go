@@ -86,14 +86,14 @@ func (i *interpreters) recoverContext(ctx context.Context, rec *brig.Record, in 
 		respond, timeout = s.Renew, copyContextTimeout
 	}
 	watchdog := time.AfterFunc(timeout, func() {
-		_ = s.Kill(ctx) // respond then fails
+		i.lifecycle.endProgram(rec, in, s) // respond then fails
 	})
 	defer watchdog.Stop()
 	if !how.continued {
 		_ = s.Signal(ctx, "SIGINT")
 	}
 	if err := respond(rand.Text(), interpreter.Sink{}); err != nil && c.isCurrent(s) {
-		if err := i.stopInterpreter(ctx, in, c); err != nil {
+		if err := i.stopInterpreter(ctx, rec, in, c); err != nil {
 			i.Log.ErrorContext(ctx, "failed to end an interpreter that does not respond", "context", c.info.ID, "err", err)
 		}
 	}

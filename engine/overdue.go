@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -70,13 +69,9 @@ func (l *lifecycle) endOverQuota(tenant string, id brig.ID) {
 }
 
 // endProcess ends a process whose tenant has used up its time.
-func (l *lifecycle) endProcess(rec *brig.Record, p *process) {
+func (l *lifecycle) endProcess(rec *brig.Record, in brig.Instance, p *process) {
 	l.background.Go(func() {
-		ctx, cancel := context.WithTimeout(l.ctx, cleanupTimeout)
-		defer cancel()
-		if err := p.Kill(ctx); err != nil && ctx.Err() == nil {
-			// If the process cannot be ended alone, end its sandbox.
-			l.Log.WarnContext(ctx, "failed to end a process of a tenant whose quota is used up", "sandbox", rec.ID, "err", err)
+		if !l.killProgram(rec, in, p) { // it cannot be ended alone
 			l.endOverQuota(rec.Tenant, rec.ID)
 		}
 	})

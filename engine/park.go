@@ -60,7 +60,7 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, rec 
 	}
 	p, err := parker.Park(ctx, old.Process, old.Park)
 	if brig.KindOf(err) == brig.NotFound && awaitExit(ctx, old) {
-		return i.stopInterpreter(ctx, in, c) // the context starts a new one on its next use
+		return i.stopInterpreter(ctx, rec, in, c) // the context starts a new one on its next use
 	}
 	if err != nil || p == old.Process {
 		return err
@@ -85,7 +85,7 @@ func (i *interpreters) parkContext(ctx context.Context, parker brig.Parker, rec 
 	failpoint.Hit("park.kept")
 	err = syncParked(s)
 	if errors.Is(err, interpreter.ErrGone) && awaitExit(ctx, s) {
-		return i.stopInterpreter(ctx, in, c)
+		return i.stopInterpreter(ctx, rec, in, c)
 	}
 	return err
 }

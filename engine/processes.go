@@ -119,6 +119,9 @@ func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.
 		reservation.Release()
 		// Only a compromised agent reuses the PID of a running process.
 		err := proc.Kill(ctx)
+		if err != nil {
+			pg.lifecycle.endProgramLater(rec, in, proc)
+		}
 		return nil, errors.Join(fmt.Errorf("the agent says that process %d is another", p.PID()), err, proc.Close())
 	}
 	pg.watchProcess(rec, in, ps, p)
@@ -134,7 +137,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 	done := make(chan struct{})
 	ctx, unwatch := context.WithCancel(pg.ctx)
 	p.unwatch, p.unwatched = unwatch, done
-	p.reservation.SetStop(func(error) { pg.lifecycle.endProcess(rec, p) })
+	p.reservation.SetStop(func(error) { pg.lifecycle.endProcess(rec, in, p) })
 	pg.watchedProcesses.Add(1)
 	pg.background.Go(func() {
 		defer pg.watchedProcesses.Add(-1)
@@ -153,7 +156,7 @@ func (pg *programs) watchProcess(rec *brig.Record, in brig.Instance, ps *process
 			_ = p.Close()
 		})()
 		if d := p.spec.Command.Timeout; d > 0 {
-			defer time.AfterFunc(time.Until(p.started.Add(d)), func() { pg.killExpired(rec, p) }).Stop()
+			defer time.AfterFunc(time.Until(p.started.Add(d)), func() { pg.killExpired(rec, in, p) }).Stop()
 		}
 		pg.background.Go(func() {
 			if _, err := p.Wait(ctx); err == nil { // if the instance ended, no more output follows
@@ -254,13 +257,9 @@ func (pg *programs) releaseProcess(in brig.Instance, p *process) {
 }
 
 // killExpired kills a process whose timeout has expired.
-func (pg *programs) killExpired(rec *brig.Record, p *process) {
+func (pg *programs) killExpired(rec *brig.Record, in brig.Instance, p *process) {
 	p.timedOut.Store(true)
-	ctx, cancel := detachedContext(pg.ctx)
-	defer cancel()
-	if err := p.Kill(ctx); err != nil {
-		pg.Log.ErrorContext(ctx, "failed to kill a process after its timeout", "sandbox", rec.ID, "err", err)
-	}
+	pg.lifecycle.endProgram(rec, in, p)
 }
 
 // record copies a process's output to its output buffer until the output ends.

@@ -38,6 +38,7 @@ type hooks struct {
 	start   func(*hookedInstance) error
 	destroy func(*hookedInstance) error
 	exec    func(brig.Command) error
+	kill    func() error // of a process
 }
 
 type hookedInstance struct {
@@ -203,6 +204,14 @@ func (p *hookedProcess) Signal(ctx context.Context, name string) error {
 func (p *hookedProcess) Kill(ctx context.Context) error {
 	if p.p.isDisconnected() != nil {
 		return nil
+	}
+	p.p.mu.Lock()
+	kill := p.p.kill
+	p.p.mu.Unlock()
+	if kill != nil {
+		if err := kill(); err != nil {
+			return err
+		}
 	}
 	return p.Process.Kill(ctx)
 }

@@ -131,7 +131,7 @@ func (g *Guest) send(c *killCall) {
 	close(c.done)
 }
 
-// treeKill is the kill of one execution's process tree. The host repeats the
+// treeKill is the kill of the process tree of an execution or a process. The host repeats the
 // request until the tree is gone or the agent counts as gone.
 type treeKill struct {
 	once sync.Once

@@ -18,7 +18,11 @@ import (
 func agentOf(t *testing.T, agent func(call wire.Call, c net.Conn)) *Guest {
 	t.Helper()
 	var calls sync.WaitGroup
-	t.Cleanup(calls.Wait)
+	calls.Add(1) // calls that nothing waits for may begin at the end of the test
+	t.Cleanup(func() {
+		calls.Done()
+		calls.Wait()
+	})
 	times := &killTimeouts{agent: 300 * time.Millisecond, tree: 3 * time.Second, again: 100 * time.Millisecond, rest: 5 * time.Millisecond, exit: 300 * time.Millisecond, closes: 100 * time.Millisecond}
 	return &Guest{test: times, Dial: func(context.Context) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -203,5 +207,31 @@ func TestSlowCallerDoesNotLoseAgent(t *testing.T) {
 	res, err := g.Exec(t.Context(), "x", brig.Command{Shell: "x", Timeout: 10 * time.Millisecond}, brig.IO{Stdout: slowWriter{2 * g.test.agent}})
 	if err != nil || !res.TimedOut || res.Stdout.Total != 24 {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// Kill of a process repeats a request that the agent does not answer in time, and reports
+// an agent that does not end the process.
+func TestKillOfProcessIsRepeated(t *testing.T) {
+	for name, c := range map[string]struct {
+		works bool // the agent answers after a while
+		want  error
+	}{"an agent that is slow": {works: true}, "an agent that is silent": {want: ErrAgentGone}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			begin := time.Now()
+			g := agentOf(t, func(call wire.Call, conn net.Conn) {
+				gone := listen(conn)
+				if !c.works || call.Op == wire.OpKill && time.Since(begin) < 250*time.Millisecond {
+					<-gone
+					return
+				}
+				_ = wire.Write(conn, wire.TypeOK, nil)
+			})
+			p := newProgram(g, "x", 7, nil)
+			if err := p.Kill(t.Context()); !errors.Is(err, c.want) || c.want == nil && err != nil {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
 	}
 }

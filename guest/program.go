@@ -67,9 +67,17 @@ func (p *program) Signal(ctx context.Context, name string) error {
 	return p.g.callWithoutResult(ctx, wire.Call{Op: wire.OpSignal, Signal: &wire.Signal{ID: p.id, Number: int(n)}})
 }
 
-// Kill implements brig.Process.
+// Kill implements brig.Process. It repeats the request until the process tree is gone,
+// and returns ErrAgentGone if the agent does not end it.
 func (p *program) Kill(ctx context.Context) error {
-	return p.g.killTree(ctx, p.id)
+	f := newTreeKill(ctx)
+	defer f.stop()
+	defer context.AfterFunc(ctx, f.stop)()
+	err := p.g.runTreeKill(f, p.id, false)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // Resize implements brig.Process.

@@ -1,0 +1,103 @@
+package engine_test
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
+)
+
+// failKills makes the first n kills of processes fail.
+func failKills(p *hookedProvider, n int32) {
+	var tried atomic.Int32
+	p.setHooks(hooks{kill: func() error {
+		if tried.Add(1) <= n {
+			return errors.New("the agent did not answer in time")
+		}
+		return nil
+	}})
+}
+
+// A cell ends in its time although the first attempt to kill its interpreter fails.
+// If none succeeds, its sandbox ends.
+func TestTimeoutOfCellAfterFailedKills(t *testing.T) {
+	for fails, within := range map[int32]time.Duration{1: 8 * time.Second, 1 << 30: 50 * time.Second} {
+		withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
+			run(brig.Code{Source: "set x here"})
+			failKills(p, fails)
+			begin := time.Now()
+			res, err := h.RunCode(withRole(t, brig.Member), "box", brig.Code{Source: "deaf 3600", Timeout: time.Second}, nil)
+			if took := time.Since(begin); took > within {
+				t.Errorf("after %d failed kills it ended after %v: %+v, %v", fails, took, res, err)
+			}
+			s, getErr := h.Get(withRole(t, brig.Viewer), "box")
+			switch {
+			case getErr != nil:
+				t.Fatal(getErr)
+			case fails == 1 && (err != nil || !res.TimedOut || !res.Lost || s.State != brig.Running):
+				t.Errorf("after one failed kill: %+v, %v, and the sandbox is %s", res, err, s.State)
+			case fails > 1 && (err == nil || s.State != brig.Ended || s.Exit.Reason != brig.AgentLost):
+				t.Errorf("after failed kills: %+v, %v, and the sandbox is %s", res, err, s.State)
+			}
+		})
+	}
+}
+
+// A process ends in its time in the same way.
+func TestTimeoutOfProcessAfterFailedKills(t *testing.T) {
+	for fails, within := range map[int32]time.Duration{1: 3 * time.Second, 1 << 30: 40 * time.Second} {
+		withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
+			ctx := withRole(t, brig.Member)
+			if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			failKills(p, fails)
+			begin := time.Now()
+			info, err := h.Processes("box").Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"sleep", "3000"}, Timeout: time.Second}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, end, err := attachUntilEnd(t, h.Processes("box"), info.PID)
+			if took := time.Since(begin); took > within {
+				t.Errorf("after %d failed kills it ended after %v", fails, took)
+			}
+			if fails == 1 && (err != nil || !end.TimedOut || end.ExitCode != 124) || fails > 1 && brig.KindOf(err) != brig.FailedPrecondition {
+				t.Errorf("after %d failed kills: %+v, %v", fails, end, err)
+			}
+		})
+	}
+}
+
+// An interpreter that a restart could not kill does not continue without a context.
+func TestRestartAfterFailedKill(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
+		run(brig.Code{Source: "set x here"})
+		failKills(p, 1)
+		if _, err := h.RestartContext(withRole(t, brig.Member), "box", "default-python"); err == nil {
+			t.Error("the restart succeeds, and the kill does not")
+		}
+		advance(5 * time.Second)
+		p.mu.Lock()
+		old := p.procs[0].Process
+		p.mu.Unlock()
+		select {
+		case <-waited(t, old):
+		case <-time.After(time.Second):
+			t.Error("the interpreter still runs")
+		}
+	})
+}
+
+// waited returns a channel that is closed when a process has ended.
+func waited(t *testing.T, p brig.Process) <-chan struct{} {
+	over := make(chan struct{})
+	go func() {
+		if _, err := p.Wait(t.Context()); err == nil {
+			close(over)
+		}
+	}()
+	return over
+}
