@@ -24,6 +24,9 @@ const { parse, stringify } = JSON;
 const { apply } = Reflect;
 const { then } = Promise.prototype;
 const exitNow = process.reallyExit.bind(process);
+// Handles an error as uncaught: it calls the program's listeners, or emits the event
+// exit and returns false. The second argument is whether a promise was rejected.
+const fatal = process._fatalException.bind(process);
 const later = setImmediate;
 
 let channel = 3; // of orders
@@ -72,7 +75,13 @@ function sendDisplay(data) {
 }
 
 function send({ type, ...rest }) {
-  sendLine(stringify({ type, nonce, ...rest }));
+  sendLine(encode({ type, nonce, ...rest }));
+}
+
+// encode returns the JSON of a message, also if the program has changed what all
+// objects inherit.
+function encode(value) {
+  return stringify(value);
 }
 
 function sendLine(line) {
@@ -222,56 +231,68 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 
 // program runs one program. It calls main if the order has arguments, or if
 // main is defined and has not been entered when the program would end. The
-// process exits as Node.js does; the end is the last message.
+// process exits as Node.js does; the end is the last message. An error that the
+// program does not catch leaves this function, or raise, so that Node.js handles it.
 function program(order) {
   process.removeListener('SIGINT', interrupt);
   const { File, MainTracker, bindFile } = require('./javascript_program.js');
   let returned, failure, uncaught, artifactsDir, tracker, file;
-  onExit((pass) => (tracker ? tracker.emit(pass) : pass()), (code) => {
-    const late = code === 0 && tracker && tracker.takePending();
-    if (late) late();
-    // Node.js would write this after the exit event, when the host no longer
-    // reads.
-    if (uncaught && code !== 0) writeOut(2, uncaught);
-    const line = [`"type":"end","nonce":"${nonce}","code":${code}`];
-    if (returned !== undefined) line.push('"returned":' + returned);
-    if (failure && code !== 0) line.push('"failure":' + stringify(failure));
-    if (anyArtifacts()) line.push('"artifacts":true');
-    removeIfEmpty(artifactsDir);
-    // The host waits until the last process has closed the output. It handles the
-    // message while this process closes its own.
-    line.push('"closed":true');
-    sendLine('{' + line.join() + '}');
-    for (const fd of [1, 2]) closeOutput(fd);
-    if (uncaught && code !== 0) exitNow(code);
-  });
-  process.on('uncaughtExceptionMonitor', (err) => {
+
+  const note = (err) => {
     failure = describe(err);
-    const handled = process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback();
-    uncaught = handled ? undefined : traceOf(err) + '\n';
+    uncaught = traceOf(err) + '\n';
+  };
+  process.on('uncaughtExceptionMonitor', (err) => {
+    note(err);
+    if (process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()) uncaught = undefined;
+  });
+  onExit((pass) => (tracker ? tracker.emit(pass) : pass()), {
+    end(code) {
+      const late = code === 0 && tracker && tracker.takePending();
+      try {
+        if (late) late();
+      } catch (err) {
+        note(err);
+        code = 1;
+      }
+      // Node.js would write this after the exit event, when the host no longer
+      // reads.
+      if (uncaught && code !== 0) writeOut(2, uncaught);
+      let line = `{"type":"end","nonce":"${nonce}","code":${code}`;
+      if (returned !== undefined) line += ',"returned":' + returned;
+      if (failure && code !== 0) line += ',"failure":' + encode(failure);
+      if (anyArtifacts()) line += ',"artifacts":true';
+      removeIfEmpty(artifactsDir);
+      // The host waits until the last process has closed the output. It handles the
+      // message while this process closes its own.
+      sendLine(line + ',"closed":true}');
+      closeOutput(1);
+      closeOutput(2);
+      if (uncaught && code !== 0) exitNow(code);
+    },
   });
 
-  function fail(err) {
-    failure = describe(err);
-    writeOut(2, traceOf(err) + '\n');
-    process.exitCode = 1;
+  // raise handles an error of a promise as Node.js does.
+  function raise(err) {
+    if (!fatal(err, true)) exitNow(1);
   }
 
   const given = order.arguments !== undefined && order.arguments !== null;
   let source, name;
 
-  // load runs the code, and returns its main function.
-  async function load() {
+  // load runs the code, and calls then with its main function.
+  function load(then) {
     const tail = "\n;return typeof main === 'function' ? main : undefined;";
-    const module = { exports: {}, children: [], loaded: false };
     const params = ['exports', 'require', 'module', '__filename', '__dirname'];
     let body;
     try {
       body = vm.compileFunction(source + tail, params, { filename: 'main.js', importModuleDynamically: loader });
     } catch (err) {
       if (!(err instanceof SyntaxError) || !/import|export|await|import\.meta/.test(source)) throw err;
-      return loadModule(err);
+      loadModule(err).then(then).catch(raise);
+      return;
     }
+    const module = { exports: {}, children: [], loaded: false };
     bindFile(file, module);
     name = file.named ? file.write() : file.path;
     const require = createRequire(name);
@@ -280,7 +301,7 @@ function program(order) {
     if (!given) require.main = module;
     const found = body(module.exports, require, module, name, path.dirname(name));
     const out = module.exports;
-    return found || (typeof out === 'function' ? out : out && typeof out.main === 'function' ? out.main : undefined);
+    then(found || (typeof out === 'function' ? out : out && typeof out.main === 'function' ? out.main : undefined));
   }
 
   // The program is a module: it imports, exports or awaits at its top level.
@@ -299,8 +320,15 @@ function program(order) {
     }
   }
 
-  async function call(main, argument) {
-    const value = await main(argument);
+  // call calls main. If its promise is rejected, nothing handles that, as if the
+  // program had called it.
+  function call(main, argument) {
+    const value = main(argument);
+    if (!value || typeof value.then !== 'function') return finish(value);
+    (async () => finish(await value))();
+  }
+
+  function finish(value) {
     if (value === undefined) return;
     if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError('main returned a value that JSON cannot carry: ' + value);
     const json = stringify(value);
@@ -308,20 +336,20 @@ function program(order) {
     returned = json;
   }
 
-  (async () => {
-    enter(order);
-    source = String(order.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
-    file = new File(String(order.code || ''), send);
-    if (order.artifacts) artifactsDir = createDirectory('artifacts');
-    if (!given && /main|exports|export/.test(source)) tracker = new MainTracker(source, tokensOf);
-    const main = await load();
+  enter(order);
+  source = String(order.code || '').replace(/^\uFEFF/, '').replace(/^#!.*/, '');
+  file = new File(String(order.code || ''), send);
+  if (order.artifacts) artifactsDir = createDirectory('artifacts');
+  if (!given && /main|exports|export/.test(source)) tracker = new MainTracker(source, tokensOf);
+  load((main) => {
     if (!main) {
       if (given) throw new ReferenceError('arguments were given, but the program defines no function called main');
-      return;
+    } else if (tracker) {
+      tracker.callWhenDue(main, () => call(main, {}));
+    } else {
+      call(main, given ? order.arguments : {});
     }
-    if (tracker) tracker.callWhenDue(main, () => call(main, {}).catch(fail));
-    else await call(main, given ? order.arguments : {});
-  })().catch(fail);
+  });
 }
 
 function closeOutput(fd) {
@@ -332,23 +360,25 @@ function closeOutput(fd) {
   }
 }
 
-// onExit calls f with the exit code after all other exit listeners, and idle
+// onExit calls exit.end with the exit code after all other exit listeners, and idle
 // with a function that calls the listeners of beforeExit.
-function onExit(idle, f) {
+function onExit(idle, exit) {
   const { emit } = process;
   let emitted = false;
   const wrapped = function (event, code) {
-    if (event === 'beforeExit') return idle(() => apply(emit, this, arguments));
-    if (event !== 'exit' || emitted) return apply(emit, this, arguments);
-    let failed = true;
-    try {
-      const any = apply(emit, this, arguments);
-      failed = false;
-      return any;
-    } finally {
-      emitted = true;
-      f(failed ? 1 : Number(process.exitCode !== undefined ? process.exitCode : code) & 255);
+    if (event === 'beforeExit') {
+      return idle(() => apply(emit, this, arguments));
     }
+    if (event !== 'exit' || emitted) return apply(emit, this, arguments);
+    emitted = true;
+    let any;
+    try {
+      any = apply(emit, this, arguments);
+    } catch (err) {
+      if (!fatal(err, false)) process.exitCode = 1; // Node.js does the same, but later
+    }
+    exit.end(Number(process.exitCode !== undefined ? process.exitCode : code) & 255);
+    return any;
   };
   Object.defineProperty(process, 'emit', { value: wrapped, writable: true, configurable: true, enumerable: false });
 }

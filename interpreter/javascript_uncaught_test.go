@@ -1,0 +1,105 @@
+package interpreter_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig/interpreter"
+)
+
+// runNode runs a program by the plain interpreter, as the file with that name.
+func runNode(t *testing.T, file, code string) (exit int, stdout, stderr string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(code), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "node", file)
+	cmd.Dir = dir
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	stuck := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	defer stuck.Stop()
+	var status *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// errorCase is a program whose end must be that of the plain interpreter.
+type errorCase struct {
+	name, code string
+	file       string   // the default is main.js
+	errout     []string // what both write to standard error
+}
+
+func (c errorCase) run(t *testing.T) {
+	t.Parallel()
+	if c.file == "" {
+		c.file = "main.js"
+	}
+	d := startNode(t)
+	d.stdin.Close()
+	_, code, stdout, stderr := d.program(interpreter.Order{Code: c.code})
+	exit, wantOut, wantErr := runNode(t, c.file, c.code)
+	if code != exit || stdout != wantOut {
+		t.Errorf("exit %d, stdout %q, want %d and %q\n%s", code, stdout, exit, wantOut, stderr)
+	}
+	for _, part := range c.errout {
+		if !strings.Contains(wantErr, part) {
+			t.Errorf("node does not write %q:\n%s", part, wantErr)
+		}
+		if !strings.Contains(stderr, part) {
+			t.Errorf("stderr lacks %q:\n%s", part, stderr)
+		}
+	}
+	if strings.Contains(stderr, "/driver/javascript") || (stderr == "") != (wantErr == "") && exit != 13 {
+		t.Errorf("stderr is %q, that of node is %q", stderr, wantErr)
+	}
+}
+
+// An error that a program does not catch ends it as it ends the plain interpreter, also if
+// something else would keep it alive, and the program's listeners get it.
+func TestNodeUncaught(t *testing.T) {
+	for _, c := range []errorCase{
+		{name: "a server is open", code: "require('http').createServer(() => {}).listen(0); JSON.parse('{bad')", errout: []string{"SyntaxError"}},
+		{name: "a timer", code: "setInterval(() => console.log('tick'), 1); throw new Error('a')", errout: []string{"Error: a"}},
+		{name: "before microtasks", code: "Promise.resolve().then(() => console.log('micro')); process.nextTick(() => console.log('tick')); throw new Error('a')"},
+		{name: "a listener", code: "process.on('uncaughtException', (e, from) => console.log(e.message, from)); setTimeout(() => console.log('later'), 1); throw new Error('a')"},
+		{name: "a capture callback", code: "process.setUncaughtExceptionCaptureCallback((e) => console.log('got', e.message)); throw new Error('a')"},
+		{name: "a monitor", code: "process.on('uncaughtExceptionMonitor', (e, from) => console.log(e.message, from)); throw new Error('a')", errout: []string{"Error: a"}},
+		{name: "an exit listener", code: "process.on('exit', (code) => console.log('exit', code)); throw new Error('a')"},
+		{name: "after an exit code", code: "process.exitCode = 5; throw new Error('a')"},
+		{name: "a module", file: "main.mjs", code: "import 'fs'; setInterval(() => console.log('tick'), 1); throw new Error('a')", errout: []string{"Error: a"}},
+		{name: "a listener in a module", file: "main.mjs", code: "import 'fs'; process.on('uncaughtException', (e, from) => console.log(e.message, from)); setTimeout(() => console.log('later'), 1); throw new Error('a')"},
+		{name: "after await", file: "main.mjs", code: "setInterval(() => console.log('tick'), 1000); await 1; null.foo", errout: []string{"TypeError"}},
+		{name: "main", code: "setInterval(() => {}, 1000); function main() { throw new Error('a') }\nmain()", errout: []string{"Error: a"}},
+		{name: "main that is async", code: "setInterval(() => {}, 1000); async function main() { throw new Error('a') }\nmain()", errout: []string{"Error: a"}},
+		{name: "a rejection with a listener", code: "process.on('unhandledRejection', (e) => console.log(e.message)); async function main() { throw new Error('a') }\nmain()"},
+		{name: "an import that fails", file: "main.mjs", code: "import './nowhere.mjs'; console.log(1)", errout: []string{"ERR_MODULE_NOT_FOUND"}},
+	} {
+		t.Run(c.name, c.run)
+	}
+	// The driver calls main, so its errors are those of a call by the program.
+	for name, code := range map[string]string{
+		"main":     "setInterval(() => {}, 1000); function main() { throw new RangeError('a') }",
+		"async":    "setInterval(() => {}, 1000); async function main() { throw new RangeError('a') }",
+		"a value":  "setInterval(() => {}, 1000); async function main() { return 1n }",
+		"deferred": "function main() { throw new RangeError('a') }\nglobalThis.f = () => main",
+	} {
+		t.Run("called "+name, func(t *testing.T) {
+			t.Parallel()
+			d := startNode(t)
+			end, code, _, stderr := d.program(interpreter.Order{Code: code})
+			if code != 1 || end.Failure == nil || !strings.HasSuffix(end.Failure.Name, "Error") || !strings.Contains(stderr, end.Failure.Name) {
+				t.Errorf("exit %d, %+v\n%s", code, end.Failure, stderr)
+			}
+		})
+	}
+}
