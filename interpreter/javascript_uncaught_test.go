@@ -103,3 +103,32 @@ func TestNodeUncaught(t *testing.T) {
 		})
 	}
 }
+
+// A program that ends before its module or its main function has settled has failed.
+func TestNodeUnsettled(t *testing.T) {
+	for _, c := range []errorCase{
+		{name: "a module", file: "main.mjs", code: "await new Promise(() => {})"},
+		{name: "an exit code", file: "main.mjs", code: "process.exitCode = 0; await new Promise(() => {})"},
+		{name: "an exit listener", file: "main.mjs", code: "process.on('exit', (code) => console.log(code, process.exitCode)); await new Promise(() => {})"},
+		{name: "an exit", file: "main.mjs", code: "setTimeout(() => process.exit(), 5); await new Promise(() => {})"},
+		{name: "an exit with a code", file: "main.mjs", code: "setTimeout(() => process.exit(4), 5); await new Promise(() => {})"},
+		{name: "in time", file: "main.mjs", code: "await new Promise((r) => setTimeout(r, 5)); console.log(1)"},
+		{name: "no driver's main", code: "async function main() { await new Promise(() => {}) }\nmain()"},
+	} {
+		t.Run(c.name, c.run)
+	}
+	for code, want := range map[string]int{
+		"async function main() { await new Promise(() => {}) }":                                      13,
+		"async function main() { setTimeout(() => process.exit(), 5); await new Promise(() => {}) }": 0,
+		"async function main() { await new Promise((r) => setTimeout(r, 5)); return 1 }":             0,
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			d := startNode(t)
+			end, exit, _, stderr := d.program(interpreter.Order{Code: code})
+			if exit != want || end.Code != want || (end.Failure != nil) != (want != 0) || strings.Contains(stderr, "unsettled promise of main") != (want != 0) {
+				t.Errorf("exit %d, %+v\n%s", exit, end.Failure, stderr)
+			}
+		})
+	}
+}

@@ -237,6 +237,7 @@ function program(order) {
   process.removeListener('SIGINT', interrupt);
   const { File, MainTracker, bindFile } = require('./javascript_program.js');
   let returned, failure, uncaught, artifactsDir, tracker, file;
+  let unsettled; // what the end of the program waits for: its module or its main function
 
   const note = (err) => {
     failure = describe(err);
@@ -247,6 +248,12 @@ function program(order) {
     if (process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()) uncaught = undefined;
   });
   onExit((pass) => (tracker ? tracker.emit(pass) : pass()), {
+    // Node.js exits with 13 if a module has not settled when nothing can settle it any more.
+    begin(drained) {
+      if (!unsettled || !drained || process.exitCode !== undefined) return;
+      process.exitCode = 13;
+      note(`Warning: Detected unsettled ${unsettled}`);
+    },
     end(code) {
       const late = code === 0 && tracker && tracker.takePending();
       try {
@@ -274,6 +281,7 @@ function program(order) {
 
   // raise handles an error of a promise as Node.js does.
   function raise(err) {
+    unsettled = undefined;
     if (!fatal(err, true)) exitNow(1);
   }
 
@@ -289,7 +297,11 @@ function program(order) {
       body = vm.compileFunction(source + tail, params, { filename: 'main.js', importModuleDynamically: loader });
     } catch (err) {
       if (!(err instanceof SyntaxError) || !/import|export|await|import\.meta/.test(source)) throw err;
-      loadModule(err).then(then).catch(raise);
+      unsettled = 'top-level await';
+      loadModule(err).then((main) => {
+        unsettled = undefined;
+        then(main);
+      }).catch(raise);
       return;
     }
     const module = { exports: {}, children: [], loaded: false };
@@ -325,7 +337,14 @@ function program(order) {
   function call(main, argument) {
     const value = main(argument);
     if (!value || typeof value.then !== 'function') return finish(value);
-    (async () => finish(await value))();
+    unsettled = 'promise of main';
+    (async () => {
+      try {
+        finish(await value);
+      } finally {
+        unsettled = undefined;
+      }
+    })();
   }
 
   function finish(value) {
@@ -360,17 +379,21 @@ function closeOutput(fd) {
   }
 }
 
-// onExit calls exit.end with the exit code after all other exit listeners, and idle
-// with a function that calls the listeners of beforeExit.
+// onExit calls exit.begin before all exit listeners, with whether the event loop was
+// empty, and exit.end with the exit code after them. It calls idle with a function
+// that calls the listeners of beforeExit.
 function onExit(idle, exit) {
   const { emit } = process;
   let emitted = false;
+  let drained = false;
   const wrapped = function (event, code) {
     if (event === 'beforeExit') {
+      drained = true;
       return idle(() => apply(emit, this, arguments));
     }
     if (event !== 'exit' || emitted) return apply(emit, this, arguments);
     emitted = true;
+    exit.begin(drained);
     let any;
     try {
       any = apply(emit, this, arguments);
