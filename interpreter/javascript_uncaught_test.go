@@ -132,3 +132,24 @@ func TestNodeUnsettled(t *testing.T) {
 		})
 	}
 }
+
+// An error is printed with its cause, code and members, and any value can be thrown.
+func TestNodeErrorsArePrinted(t *testing.T) {
+	for _, c := range []errorCase{
+		{name: "cause and members", code: "const e = new Error('x', {cause: new TypeError('c')}); e.code = 'ECODE'; e.extra = {a: {b: {c: {d: 1}}}}; throw e",
+			errout: []string{"Error: x", "code: 'ECODE'", "a: { b: { c: { d: 1 } } }", "[cause]: TypeError: c", "\n}"}},
+		{name: "a system error", code: "require('fs').readFileSync('/nowhere')", errout: []string{"errno: -2", "code: 'ENOENT'", "syscall: 'open'", "{\n"}},
+		{name: "several", code: "throw new AggregateError([new Error('one'), new RangeError('two')], 'all')", errout: []string{"AggregateError: all", "[errors]: [", "Error: one", "RangeError: two"}},
+		{name: "an object", code: "throw {a: 1}", errout: []string{"{ a: 1 }"}},
+		{name: "a text", code: "throw 'text'", errout: []string{"text\n"}},
+		{name: "nothing", code: "throw undefined", errout: []string{"undefined"}},
+		{name: "a symbol", code: "throw Symbol('s')"},
+		{name: "without a prototype", code: "throw Object.create(null)", errout: []string{"[Object: null prototype] {}"}},
+		{name: "a stack that throws", code: "const e = new Error('x'); Object.defineProperty(e, 'stack', {get() { throw new Error('no') }}); throw e", errout: []string{"Error: x"}},
+		{name: "a name that throws", code: "throw new Proxy(new Error('x'), {get() { throw new Error('no') }})"},
+		{name: "in an exit listener", code: "process.on('exit', () => { throw new Error('in exit') })", errout: []string{"Error: in exit"}},
+		{name: "in an exit listener, handled", code: "process.on('uncaughtException', (e) => console.log(e.message)); process.on('exit', () => { throw new Error('in exit') })"},
+	} {
+		t.Run(c.name, c.run)
+	}
+}

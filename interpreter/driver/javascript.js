@@ -241,7 +241,7 @@ function program(order) {
 
   const note = (err) => {
     failure = describe(err);
-    uncaught = traceOf(err) + '\n';
+    uncaught = failure.traceback + '\n';
   };
   process.on('uncaughtExceptionMonitor', (err) => {
     note(err);
@@ -267,7 +267,7 @@ function program(order) {
       if (uncaught && code !== 0) writeOut(2, uncaught);
       let line = `{"type":"end","nonce":"${nonce}","code":${code}`;
       if (returned !== undefined) line += ',"returned":' + returned;
-      if (failure && code !== 0) line += ',"failure":' + encode(failure);
+      if (failure && code !== 0) line += ',"failure":' + encode({ ...failure, traceback: failure.traceback.slice(-20000) });
       if (anyArtifacts()) line += ',"artifacts":true';
       removeIfEmpty(artifactsDir);
       // The host waits until the last process has closed the output. It handles the
@@ -406,23 +406,40 @@ function onExit(idle, exit) {
   Object.defineProperty(process, 'emit', { value: wrapped, writable: true, configurable: true, enumerable: false });
 }
 
-// describe returns the fields of a failure, with limited lengths.
+// describe returns the fields of a failure, with limited lengths except for the
+// traceback. A program can throw values that cannot be examined.
 function describe(err) {
-  const isError = hasStack(err);
+  const attempt = (f) => {
+    try {
+      return String(f());
+    } catch {
+      return undefined;
+    }
+  };
+  const isError = attempt(() => hasStack(err)) === 'true';
+  const message = attempt(() => (isError ? err.message : traceOf(err))) || '';
   return {
-    name: String((isError && err.name) || 'Error'),
-    message: String(isError ? err.message : err).slice(0, 4000),
-    traceback: traceOf(err).slice(-20000),
+    name: (isError && attempt(() => err.name)) || 'Error',
+    message: message.slice(0, 4000),
+    traceback: attempt(() => traceOf(err)) || attempt(() => (isError ? err : message)) || 'an error that cannot be shown',
   };
 }
 
 function hasStack(err) {
-  return err instanceof Error || (err && typeof err.stack === 'string');
+  return err instanceof Error || (err !== null && typeof err === 'object' && typeof err.stack === 'string');
 }
 
-// traceOf returns the whole stack of an error, without the driver's frames.
+// traceOf returns an uncaught value as Node.js shows it: an error with its whole
+// stack, cause and members. The driver's frames are left out.
 function traceOf(err) {
-  return hasStack(err) ? String(err.stack).split('\n').filter((l) => !l.includes(driverPrefix)).join('\n') : String(err);
+  if (err === null || (typeof err !== 'object' && typeof err !== 'function')) return String(err);
+  let text = '';
+  for (const line of require('util').inspect(err, { customInspect: false, depth: 5 }).split('\n')) {
+    // The brace of the members follows the last frame.
+    if (line.includes(driverPrefix)) text += line.endsWith(' {') ? ' {' : '';
+    else text += '\n' + line;
+  }
+  return text.slice(1);
 }
 
 function anyArtifacts() {
