@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/engine/output"
@@ -194,6 +197,9 @@ func (a *programRun) setResult(ctx context.Context, end *interpreter.Message, er
 		return gone
 	case err == nil && !asked:
 		a.res.Done, a.res.ExitCode = true, end.Code&0xff
+		if end.Signal > 0 && a.res.ExitCode == 128+end.Signal {
+			a.res.Signal = unix.SignalName(syscall.Signal(end.Signal))
+		}
 		return nil
 	case errors.As(err, new(*interpreter.ViolationError)):
 		a.stopInstance(nil, false)

@@ -79,9 +79,11 @@ type Message struct {
 	// can use it.
 	Path string `json:"path,omitempty"`
 
-	// Of a program's end: its exit code, the return value of main, its failure,
-	// whether artifacts/ has files, and whether the driver closes its output now.
+	// Of a program's end: its exit code, the number of the signal that ended it, the return
+	// value of main, its failure, whether artifacts/ has files, and whether the driver
+	// closes its output now.
 	Code      int             `json:"code,omitempty"`
+	Signal    int             `json:"signal,omitempty"`
 	Returned  json.RawMessage `json:"returned,omitempty"`
 	Failure   *Failure        `json:"failure,omitempty"`
 	Artifacts bool            `json:"artifacts,omitempty"`

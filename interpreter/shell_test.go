@@ -106,15 +106,17 @@ func TestBashPrograms(t *testing.T) {
 		signal            syscall.Signal
 		cell              bool
 		exit              int
+		ended             int // by this signal
 		out, errout       string
 	}{
 		{what: "output", code: "echo $FOO; echo err >&2", out: "bar", errout: "err"},
 		{what: "stdin", code: "cat", stdin: "typed", out: "typed"},
 		{what: "exit", code: "exit 3", exit: 3},
 		{what: "status of the last", code: "false", exit: 1},
-		{what: "signal", code: "kill -9 $$", exit: 137},
+		{what: "signal", code: "kill -9 $$", exit: 137, ended: 9},
+		{what: "code of a signal", code: "exit 137", exit: 137},
 		{what: "syntax", code: "\necho (", exit: 2, errout: "main.sh: line 2: syntax error"},
-		{what: "interrupted", code: "echo on; sleep 60", signal: syscall.SIGINT, exit: 130, out: "on"},
+		{what: "interrupted", code: "echo on; sleep 60", signal: syscall.SIGINT, exit: 130, ended: 2, out: "on"},
 		{what: "limits", code: "ulimit -n", limits: map[string]uint64{"nofile": 77}, out: "77"},
 		{what: "after a cell", code: "echo [$x]", cell: true, out: "[]"},
 		{what: "descriptors", code: "ls -l /proc/$$/fd 2>/dev/null | grep -c socket; true", out: "0"},
@@ -138,7 +140,7 @@ func TestBashPrograms(t *testing.T) {
 			end := d.next()
 			code, errout := d.wait(), d.errout.take()
 			out = strings.TrimSuffix(out+d.out.take(), "\n")
-			if end.Type != "end" || end.Code != c.exit || code != c.exit || out != c.out || !strings.Contains(errout, c.errout) || c.errout == "" && errout != "" {
+			if end.Type != "end" || end.Code != c.exit || end.Signal != c.ended || code != c.exit || out != c.out || !strings.Contains(errout, c.errout) || c.errout == "" && errout != "" {
 				t.Errorf("exit %d, said %+v\nstdout %q\nstderr %q", code, end, out, errout)
 			}
 		})

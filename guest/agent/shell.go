@@ -42,6 +42,7 @@ type shellMessage struct {
 	Name      string `json:"name,omitempty"`
 	Value     string `json:"value,omitempty"`
 	Code      int    `json:"code,omitempty"`
+	Signal    int    `json:"signal,omitempty"`
 	Artifacts bool   `json:"artifacts,omitempty"`
 	Closed    bool   `json:"closed,omitempty"`
 	Path      string `json:"path,omitempty"`
@@ -121,7 +122,8 @@ func (d *shellDriver) run() (code int, err error) {
 			err = d.cell(o)
 		case "program":
 			d.bash.close()
-			end := shellMessage{Type: "end", Code: d.program(o), Closed: true}
+			end := shellMessage{Type: "end", Closed: true}
+			end.Code, end.Signal = d.program(o)
 			// The host waits until the last process has closed the output.
 			os.Stdout.Close()
 			os.Stderr.Close()
@@ -140,11 +142,11 @@ func (d *shellDriver) run() (code int, err error) {
 }
 
 // program runs a whole script in a separate bash process, and returns its exit
-// code.
-func (d *shellDriver) program(o shellOrder) int {
-	fail := func(err error) int {
+// code and the signal that ended it.
+func (d *shellDriver) program(o shellOrder) (code, ended int) {
+	fail := func(err error) (int, int) {
 		os.Stderr.WriteString("bash: " + err.Error() + "\n")
-		return 126
+		return 126, 0
 	}
 	file, err := d.writeScript(o)
 	if err != nil {
@@ -164,9 +166,9 @@ func (d *shellDriver) program(o shellOrder) int {
 	}
 	cmd.Wait() // ProcessState holds the result
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal())
+		return 128 + int(ws.Signal()), int(ws.Signal())
 	}
-	return cmd.ProcessState.ExitCode()
+	return cmd.ProcessState.ExitCode(), 0
 }
 
 // cell runs one cell and reports how it ended.

@@ -28,6 +28,7 @@ import (
 //	get NAME         its value is the result
 //	return JSON      a program's value
 //	raise NAME TEXT  fails
+//	signal CODE N    ends a program with a code and the number of a signal
 //	die              ends the interpreter without a message
 //	forge LINE       writes a line to the channel, with the nonce for NONCE
 //	flood N LINE     does so N times
@@ -301,6 +302,9 @@ func (p *process) line(ctx context.Context, o interpreter.Order, words []string,
 		}
 	case "return":
 		end.Returned = json.RawMessage(strings.Join(args, " "))
+	case "signal":
+		_, _ = fmt.Sscan(strings.Join(args, " "), &end.Code, &end.Signal) // a test passes numbers
+		return false
 	case "raise":
 		return fail(args[0], strings.Join(args[1:], " "))
 	case "forge":
