@@ -305,3 +305,27 @@ func data(m interpreter.Message, mime string) string {
 	}
 	return string(m.Data[mime])
 }
+
+// runPlain runs a program by the plain interpreter, as the file with that name. A signal
+// that ends it counts as in a shell.
+func runPlain(t *testing.T, program, file, code string, env ...string) (exit int, stdout, stderr string) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(code), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, file)
+	cmd.Dir = dir
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}, env...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = patience
+	var status *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal()), out.String(), errs.String()
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}

@@ -1,36 +1,11 @@
 package interpreter_test
 
 import (
-	"errors"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/brig-run/brig/interpreter"
 )
-
-// runNode runs a program by the plain interpreter, as the file with that name.
-func runNode(t *testing.T, file, code string) (exit int, stdout, stderr string) {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, file), []byte(code), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "node", file)
-	cmd.Dir = dir
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	stuck := time.AfterFunc(patience, func() { cmd.Process.Kill() })
-	defer stuck.Stop()
-	var status *exec.ExitError
-	if err := cmd.Run(); err != nil && !errors.As(err, &status) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
-}
 
 // errorCase is a program whose end must be that of the plain interpreter.
 type errorCase struct {
@@ -47,7 +22,7 @@ func (c errorCase) run(t *testing.T) {
 	d := startNode(t)
 	d.stdin.Close()
 	_, code, stdout, stderr := d.program(interpreter.Order{Code: c.code})
-	exit, wantOut, wantErr := runNode(t, c.file, c.code)
+	exit, wantOut, wantErr := runPlain(t, "node", c.file, c.code)
 	if code != exit || stdout != wantOut {
 		t.Errorf("exit %d, stdout %q, want %d and %q\n%s", code, stdout, exit, wantOut, stderr)
 	}

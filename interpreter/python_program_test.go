@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -70,6 +71,41 @@ func TestPythonPrograms(t *testing.T) {
 					}
 					c.check(t, d)
 				})
+			}
+		})
+	}
+}
+
+// The end of a program by an exception is that of the plain interpreter, with the
+// program's sys.excepthook.
+func TestPythonUncaught(t *testing.T) {
+	hook := "import sys\ndef hook(kind, value, trace):\n    print('hook', kind.__name__, value, trace.tb_frame.f_code.co_name, trace.tb_next)\n    %s\nsys.excepthook = hook\n"
+	for name, source := range map[string]string{
+		"a hook":                 strings.ReplaceAll(hook, "%s", "pass") + "1/0",
+		"a hook that exits":      strings.ReplaceAll(hook, "%s", "sys.exit(7)") + "1/0",
+		"a hook that ends well":  strings.ReplaceAll(hook, "%s", "sys.exit()") + "1/0",
+		"a hook that fails":      strings.ReplaceAll(hook, "%s", "nowhere") + "1/0",
+		"the hook of Python":     strings.ReplaceAll(hook, "%s", "sys.__excepthook__(kind, value, trace)") + "1/0",
+		"the same hook":          "import sys\nsys.excepthook = sys.__excepthook__\n1/0",
+		"an exit":                strings.ReplaceAll(hook, "%s", "pass") + "sys.exit(3)",
+		"the last exception":     "import sys, atexit\natexit.register(lambda: print(sys.last_type, sys.last_value))\nsys.excepthook = lambda *a: None\n1/0",
+		"an interrupt":           "raise KeyboardInterrupt",
+		"a signal":               "import os, time\nos.kill(os.getpid(), 2)\ntime.sleep(10)",
+		"a hook of an interrupt": strings.ReplaceAll(hook, "%s", "pass") + "raise KeyboardInterrupt",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := startPython(t)
+			end, code, stdout, stderr := d.program(interpreter.Order{Code: source})
+			exit, wantOut, wantErr := runPlain(t, python(t), "main.py", source)
+			// Tracebacks of the module traceback and of the interpreter differ in these.
+			differs := regexp.MustCompile(`"/[^"]*/|"|(?m)^ *~*\^+~*\n`)
+			stderr, wantErr = differs.ReplaceAllString(stderr, `"`), differs.ReplaceAllString(wantErr, `"`)
+			if code != exit || end.Code != exit || stdout != wantOut || stderr != wantErr {
+				t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %s\nwant %s", code, exit, stdout, wantOut, stderr, wantErr)
+			}
+			if (end.Failure != nil) != (exit != 0 && name != "an exit") || (end.Signal == 2) != (exit == 130) {
+				t.Errorf("%+v, signal %d", end.Failure, end.Signal)
 			}
 		})
 	}

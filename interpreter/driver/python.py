@@ -564,7 +564,7 @@ def run_program(order, channel):
     arguments = order.get("arguments")
     answer = {"type": "end"}
     code = 0
-    artifacts_dir = None
+    error = artifacts_dir = None
     set_sigint_handler(_signal.default_int_handler)
     sys.argv = ["main.py"]
     helpers = load_sibling("python_program")
@@ -584,8 +584,11 @@ def run_program(order, channel):
     except SystemExit as exc:
         code = exit_code(exc)
     except BaseException as exc:
-        code = 1
-        report_failure(exc, answer)
+        error = exc
+    if error is not None:
+        # Not in the handler: there, the exception would be the context of others.
+        code = report_failure(error, answer)
+    error = None
     finalize(module)
     ignore_errors(ignore_interrupts)
     answer["code"] = code
@@ -654,11 +657,37 @@ def cache_source(name, source):
 
 
 def report_failure(exc, answer):
+    """Report an exception that ends a program. Return the exit code."""
     text = format_error(exc)
     # A program may have replaced a stream with an object without flush.
     ignore_errors(lambda: sys.stdout.flush())
-    ignore_errors(lambda: (sys.stderr.write(text), sys.stderr.flush()))
     answer["failure"] = {"name": type(exc).__name__, "message": error_message(exc)[:4000], "traceback": text[-20000:]}
+    hook = getattr(sys, "excepthook", None)
+    if hook is not default_hook and callable(hook):
+        try:
+            call_hook(hook, exc)
+            text = ""
+        except SystemExit as end:
+            code = exit_code(end)
+            if code == 0:
+                del answer["failure"]
+            return code
+        except BaseException as error:
+            text = "Error in sys.excepthook:\n%s\nOriginal exception was:\n%s" % (format_error(error), text)
+    ignore_errors(lambda: (sys.stderr.write(text), sys.stderr.flush()))
+    if isinstance(exc, KeyboardInterrupt):
+        answer["signal"] = 2  # Python ends itself by it
+        return 130
+    return 1
+
+
+def call_hook(hook, exc):
+    """Call the program's function for uncaught exceptions."""
+    sys.last_exc = sys.last_value = exc
+    sys.last_type, sys.last_traceback = type(exc), exc.__traceback__
+    # The interpreter's own function, which a hook may call, reads lines from the file.
+    ignore_errors(load_sibling("python_program").Program.file.write)
+    hook(type(exc), exc, exc.__traceback__)
 
 
 def finalize(module):
@@ -850,6 +879,7 @@ def serve(channel):
 
 driver = sys.modules["__main__"]
 loaded_siblings = {}
+default_hook = sys.excepthook
 set_sigint_handler(ignore_sigint)
 sys.unraisablehook = resend_interrupt
 serve(Channel(CHANNEL))
