@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"strings"
+	"maps"
 	"sync"
 
 	"github.com/brig-run/brig"
@@ -69,7 +69,7 @@ func (cs *contexts) take(ctx context.Context, in brig.Instance, spec brig.Contex
 	cs.mu.Lock()
 	offered := cs.pooled != nil
 	cs.mu.Unlock()
-	if !offered || spec.Language != brig.Python || needsAtStart(env) {
+	if !offered || spec.Language != brig.Python || interpreter.NeedsAtStart(spec.Language, maps.Keys(env)) {
 		return nil
 	}
 	if spec.Dir != workspaceDir {
@@ -98,17 +98,6 @@ func endUnused(ctx context.Context, p brig.Process) error {
 	err := p.Kill(ctx)
 	_ = p.Close() // no reader is left
 	return err
-}
-
-// needsAtStart reports whether an interpreter must be started with env, because
-// it reads these variables only at its start.
-func needsAtStart(env map[string]string) bool {
-	for k := range env {
-		if strings.HasPrefix(k, "PYTHON") || strings.HasPrefix(k, "LD_") || strings.HasPrefix(k, "BRIG_") {
-			return true
-		}
-	}
-	return false
 }
 
 // close closes every interpreter, after the sandbox's instance has ended.

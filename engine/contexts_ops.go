@@ -94,7 +94,7 @@ func (i *interpreters) startContext(ctx context.Context, rec *brig.Record, in br
 		lang = interpreter.Jupyter(spec.Language)
 	}
 	env := map[string]string{}
-	maps.Copy(env, rec.Spec.Env)
+	maps.Copy(env, withCA(rec.Spec))
 	maps.Copy(env, spec.Env)
 	secrets, err := i.vault.secretEnv(ctx, rec) // secrets are not part of the stored state
 	if err != nil {

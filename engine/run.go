@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"path"
 	"slices"
@@ -227,16 +228,34 @@ type job struct {
 }
 
 // requirements returns the requirements for a job's instance. A waiting
-// interpreter runs as the default user, so root needs a new one.
+// interpreter runs as the default user and with the default environment, so root needs
+// a new one, and so do variables that are read at the start.
 func (j *job) requirements() requirements {
 	if j.lang == nil {
 		return requirements{prefix: "sh-", languages: []brig.Language{""}}
 	}
 	w := requirements{prefix: j.lang.Prefix, languages: []brig.Language{j.lang.Name}}
-	if j.cmd.User == "root" {
+	if j.cmd.User == "root" || interpreter.NeedsAtStart(j.lang.Name, j.variables()) {
 		w.languages = []brig.Language{""}
 	}
 	return w
+}
+
+// variables returns the names of the variables of a job's program that an idle interpreter
+// does not have. Its driver handles PYTHONPATH.
+func (j *job) variables() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range withCA(j.spec) {
+			if name != "PYTHONPATH" && !yield(name) {
+				return
+			}
+		}
+		for _, s := range j.spec.Secrets {
+			if !yield(s.Variable()) {
+				return
+			}
+		}
+	}
 }
 
 // plan checks a program and translates it.
@@ -288,7 +307,7 @@ func (rs *runs) plan(v *call, p brig.Program) (*job, error) {
 	if len(j.packages) > 0 { // they may have to be installed first
 		j.spec.TTL = min(j.spec.TTL+builderTTL, v.limitRange.MaxTTL)
 	}
-	j.spec.Ephemeral, j.order.Env = true, j.spec.Env
+	j.spec.Ephemeral, j.order.Env = true, withCA(j.spec)
 	return j, nil
 }
 

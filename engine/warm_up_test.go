@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -69,4 +70,35 @@ func TestFailedWarmUpIsIgnored(t *testing.T) {
 			t.Errorf("what waits: %+v, after %d rehearsals", s, len(warmedUp(p)))
 		}
 	})
+}
+
+// A program or context with a variable that interpreters read at their start gets an
+// interpreter that was started with it.
+func TestStartVariablesNeedNewInterpreter(t *testing.T) {
+	for name, fresh := range map[string]bool{"OWNER": false, "PYTHONPATH": false, "PYTHONHASHSEED": true, "LC_ALL": true} {
+		withFakeClock(t, warm(2), func(t *testing.T, h *fixture, p *hookedProvider) {
+			started := func() int {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				return len(p.procs)
+			}
+			ctx := withRole(t, brig.Operator)
+			before := started()
+			o, err := h.Run(ctx, brig.Program{Language: brig.Python, Code: "env " + name, Env: map[string]string{name: "x"}}, brig.IO{})
+			if n := started() - before; err != nil || string(o.Stdout.Head) != "x\n" || (n > 0) != fresh {
+				t.Errorf("%s: %d interpreters were started; %+v, %v", name, n, o, err)
+			}
+			if name == "PYTHONPATH" {
+				return // a context needs a new one for it
+			}
+			if _, err := h.Create(ctx, brig.Spec{Name: "box", Env: map[string]string{name: "x"}, TTL: time.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			before = started()
+			res, err := h.RunCode(ctx, "box", brig.Code{Source: "env " + name}, nil)
+			if n := started() - before; err != nil || (n > 0) != fresh {
+				t.Errorf("%s in a context: %d interpreters were started; %+v, %v", name, n, res, err)
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package interpreter
 
 import (
 	"embed"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -92,3 +93,25 @@ var readDrivers = sync.OnceValue(func() []brig.File {
 	}
 	return out
 })
+
+// NeedsAtStart reports whether an interpreter must be started with the variables with
+// these names, because it, its loader or a C library reads them only at the start. A program
+// of bash is a process of its own, and always gets them. The driver of Python handles
+// PYTHONPATH for programs, and NODE_ENV is for programs only.
+func NeedsAtStart(l brig.Language, names iter.Seq[string]) bool {
+	prefixes := []string{"LD_", "LC_", "LANG", "LOCPATH", "MALLOC_", "GLIBC_TUNABLES", "BRIG_"}
+	switch l {
+	case brig.Bash:
+		return false
+	case brig.JavaScript, brig.TypeScript:
+		prefixes = append(prefixes, "NODE_", "UV_", "OPENSSL_CONF", "SSL_CERT_")
+	default:
+		prefixes = append(prefixes, "PYTHON")
+	}
+	for name := range names {
+		if name != "NODE_ENV" && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			return true
+		}
+	}
+	return false
+}

@@ -5,9 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/interpreter"
 )
 
@@ -108,6 +110,56 @@ func TestPythonUncaught(t *testing.T) {
 				t.Errorf("%+v, signal %d", end.Failure, end.Signal)
 			}
 		})
+	}
+}
+
+// Variables that an interpreter reads at its start have the effect on a program that they
+// have on the plain interpreter, if the driver was started with them.
+func TestStartVariables(t *testing.T) {
+	node := func(t *testing.T) string { return "node" }
+	for _, c := range []struct {
+		program   func(*testing.T) string
+		env, code string
+	}{
+		{python, "PYTHONHASHSEED=7", "print(hash('a'))"},
+		{python, "PYTHONWARNINGS=error::UserWarning", "import warnings\ntry: warnings.warn('x')\nexcept UserWarning: print('error')"},
+		{python, "PYTHONOPTIMIZE=1", "assert False\nprint(__debug__)"},
+		{python, "PYTHONIOENCODING=latin-1", "import sys\nprint(sys.stdout.encoding, ascii('\u00e9'))\nprint('\u00e9')"},
+		{python, "PYTHONDONTWRITEBYTECODE=1", "import sys\nprint(sys.dont_write_bytecode)"},
+		{python, "PYTHONPATH=/given", "import sys\nprint(sys.path[1:])"},
+		{python, "PYTHONUTF8=1", "import sys\nprint(sys.flags.utf8_mode)"},
+		{python, "LC_ALL=C.UTF-8", "import sys\nprint(sys.getfilesystemencoding(), sys.stdin.errors)"},
+		{node, "NODE_PATH=/given", "console.log(require.resolve.paths('x').includes('/given'))"},
+		{node, "NODE_OPTIONS=--stack-trace-limit=3", "console.log(Error.stackTraceLimit)"},
+		{node, "NODE_NO_WARNINGS=1", "process.emitWarning('x')"},
+		{node, "NODE_PENDING_DEPRECATION=1", "console.log(new Buffer(1).length)"},
+	} {
+		t.Run(c.env, func(t *testing.T) {
+			t.Parallel()
+			program := c.program(t)
+			file, driver, language := "main.js", "javascript.js", brig.JavaScript
+			if strings.HasPrefix(c.code, "import") || !strings.HasPrefix(c.env, "NODE") {
+				file, driver, language = "main.py", "python.py", brig.Python
+			}
+			name, value, _ := strings.Cut(c.env, "=")
+			if needed := interpreter.NeedsAtStart(language, slices.Values([]string{"FOO", name})); !needed {
+				t.Errorf("%s needs no interpreter of its own", name)
+			}
+			d := startDriver(t, []string{program, driverFile(t, driver)}, []string{c.env})
+			d.ready()
+			_, code, stdout, stderr := d.program(interpreter.Order{Code: c.code, Env: map[string]string{name: value}})
+			exit, wantOut, wantErr := runPlain(t, program, file, c.code, c.env)
+			if code != exit || stdout != wantOut || (stderr == "") != (wantErr == "") {
+				t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %q, want %q", code, exit, stdout, wantOut, stderr, wantErr)
+			}
+		})
+	}
+	for _, name := range []string{"FOO", "NODE_ENV", "TZ", "XPYTHON"} {
+		for _, l := range []brig.Language{brig.Python, brig.JavaScript} {
+			if interpreter.NeedsAtStart(l, slices.Values([]string{name})) {
+				t.Errorf("%s needs an interpreter of its own for %s", l, name)
+			}
+		}
 	}
 }
 

@@ -554,7 +554,7 @@ def set_search_path(env):
     """Set the import path as if Python had been started now, without the
     driver's directory."""
     named = [p for p in (env or {}).get("PYTHONPATH", "").split(":") if p]
-    sys.path[:] = [os.getcwd()] + named + [p for p in sys.path if p != HERE]
+    sys.path[:] = [os.getcwd()] + named + [p for p in sys.path if p != HERE and p not in named]
 
 
 def run_program(order, channel):
