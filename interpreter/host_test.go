@@ -310,7 +310,12 @@ func data(m interpreter.Message, mime string) string {
 // that ends it counts as in a shell.
 func runPlain(t *testing.T, program, file, code string, env ...string) (exit int, stdout, stderr string) {
 	t.Helper()
-	dir := t.TempDir()
+	return runPlainIn(t, t.TempDir(), program, file, code, env...)
+}
+
+// runPlainIn is runPlain in a directory.
+func runPlainIn(t *testing.T, dir, program, file, code string, env ...string) (exit int, stdout, stderr string) {
+	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(code), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package interpreter_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -110,6 +111,45 @@ func TestPythonUncaught(t *testing.T) {
 				t.Errorf("%+v, signal %d", end.Failure, end.Signal)
 			}
 		})
+	}
+}
+
+// A module beside a program has precedence over a module of Python with its name if it has
+// it in the plain interpreter, whether or not the driver has loaded the latter.
+func TestPythonShadowedModules(t *testing.T) {
+	names := []string{"json", "re", "threading", "traceback", "math", "os"}
+	for _, warm := range []bool{false, true} {
+		for _, name := range names {
+			for _, c := range []struct{ file, code string }{
+				{name + ".py", "try:\n    import NAME\nfinally:\n    print(getattr(NAME, 'mine', None))\ndef main(): return 1"},
+				{name + "/__init__.py", "import NAME\nprint(getattr(NAME, 'mine', None))\n1/0"},
+				{name + "/data.py", "import NAME\nprint(getattr(NAME, 'mine', None))"},
+			} {
+				t.Run(fmt.Sprint(c.file, "/", warm), func(t *testing.T) {
+					t.Parallel()
+					code := strings.ReplaceAll(c.code, "NAME", name)
+					d := startPython(t)
+					plain := t.TempDir()
+					for _, dir := range []string{d.dir, plain} {
+						file := filepath.Join(dir, c.file)
+						if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+							t.Fatal(err)
+						}
+						if err := os.WriteFile(file, []byte("mine = True"), 0o644); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if warm {
+						d.send(interpreter.Order{Op: "warm"})
+					}
+					_, code0, stdout, stderr := d.program(interpreter.Order{Code: code})
+					exit, wantOut, wantErr := runPlainIn(t, plain, python(t), "main.py", code)
+					if code0 != exit || stdout != wantOut || strings.Contains(stderr, "/driver/") || (stderr == "") != (wantErr == "") && name != "threading" {
+						t.Errorf("exit %d, want %d\nstdout %q, want %q\nstderr %s\nwant %s", code0, exit, stdout, wantOut, stderr, wantErr)
+					}
+				})
+			}
+		}
 	}
 }
 

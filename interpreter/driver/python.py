@@ -86,9 +86,8 @@ class Json:
     @classmethod
     def load(cls):
         if cls.loads is None:
-            try:
-                import json
-            except ImportError:
+            json = own_module("json")
+            if json is None:
                 return
             cls.loads = json.JSONDecoder().decode
             cls.dumps = json.JSONEncoder(allow_nan=False).encode
@@ -380,9 +379,8 @@ def format_error(exc):
         seen.add(id(e))
         e.__traceback__ = strip_driver_frames(e.__traceback__)
         todo += [e.__cause__, e.__context__]
-    try:
-        import traceback
-    except ImportError:
+    traceback = own_module("traceback")
+    if traceback is None:
         return format_minimal(exc)
     return "".join(traceback.format_exception(type(exc), exc, exc.__traceback__))
 
@@ -518,9 +516,8 @@ def set_limits(limits):
     """Set resource limits, but never above the current ones."""
     if not limits:
         return
-    try:
-        import resource
-    except ImportError:
+    resource = own_module("resource")
+    if resource is None:
         # Debian's smallest Pythons do not have the module resource, but every
         # Debian has util-linux.
         options = ["--%s=%d:%d" % (name, n, n) for name, n in limits.items()]
@@ -552,9 +549,75 @@ def change_directory(path):
 
 def set_search_path(env):
     """Set the import path as if Python had been started now, without the
-    driver's directory."""
+    driver's directory. Return the directories before those of the interpreter."""
     named = [p for p in (env or {}).get("PYTHONPATH", "").split(":") if p]
-    sys.path[:] = [os.getcwd()] + named + [p for p in sys.path if p != HERE and p not in named]
+    first = [os.getcwd()] + named
+    sys.path[:] = first + [p for p in sys.path if p != HERE and p not in named]
+    return first
+
+
+class Shadows:
+    """The program's modules with names of the standard library. The program must get
+    them, as with the plain interpreter, although the driver has loaded the others. The
+    driver continues with those."""
+
+    at_start = frozenset(sys.modules)  # the plain interpreter has loaded these, too
+    library = getattr(sys, "stdlib_module_names", ()) or frozenset(PRELOAD)
+    names = frozenset()
+    folders = []
+    own = {}  # the driver's modules with these names
+
+    @classmethod
+    def find(cls, folders):
+        """Forget the loaded modules that files in these directories shadow."""
+        found = {cls.named(folder, entry) for folder in folders for entry in list_directory(folder)}
+        cls.names = (found & frozenset(cls.library)) - cls.at_start - frozenset(sys.builtin_module_names)
+        cls.folders = folders
+        cls.own = cls.take()
+
+    @classmethod
+    def take(cls):
+        """Remove the modules with these names from the loaded ones, and return them."""
+        if not cls.names:
+            return {}
+        return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in cls.names}
+
+    @classmethod
+    def named(cls, folder, entry):
+        """Return the name of the module in a directory's entry, or None."""
+        name, dot, kind = entry.partition(".")
+        if dot:
+            return name if kind in ("py", "so") or kind.endswith(".so") else None
+        # A directory without this file does not shadow a module.
+        return name if name in cls.library and os.path.isfile(folder + "/" + name + "/__init__.py") else None
+
+    @classmethod
+    def load(cls, name):
+        """Load a module of the standard library without the program's modules."""
+        path, theirs = sys.path[:], cls.take()
+        sys.modules.update(cls.own)
+        sys.path[:] = [p for p in path if p not in cls.folders]
+        try:
+            __import__(name)
+        finally:
+            sys.path[:] = path
+            cls.own = cls.take()
+            sys.modules.update(theirs)
+
+    @classmethod
+    def loaded(cls, name):
+        """Return a module of the standard library if it is loaded, or None."""
+        return (cls.own if name in cls.names else sys.modules).get(name)
+
+
+def own_module(name):
+    """Return a module of the standard library that the driver uses, or None."""
+    if Shadows.loaded(name) is None:
+        try:
+            Shadows.load(name)
+        except Exception:
+            return None  # this Python does not have it
+    return Shadows.loaded(name)
 
 
 def run_program(order, channel):
@@ -572,7 +635,7 @@ def run_program(order, channel):
     sys.modules["__main__"] = module
     try:
         apply_environment(order)
-        set_search_path(order.get("env"))
+        Shadows.find(set_search_path(order.get("env")))
         helpers.set_file(module, order.get("code", ""), channel)
         if order.get("artifacts"):
             artifacts_dir = create_directory("artifacts")
@@ -649,9 +712,8 @@ def run_source(source, arguments, module, answer):
 
 def cache_source(name, source):
     """Make tracebacks and inspect show the lines of a source that has no file."""
-    try:
-        import linecache
-    except ImportError:
+    linecache = own_module("linecache")
+    if linecache is None:
         return
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
 
@@ -695,9 +757,9 @@ def finalize(module):
     atexit, release the program's objects, and flush files."""
     import atexit
 
-    threading = sys.modules.get("threading")
+    threading = Shadows.loaded("threading")
     if threading is not None:
-        ignore_errors(threading._shutdown)
+        ignore_errors(lambda: threading._shutdown())
     ignore_errors(atexit._run_exitfuncs)
     release(module)
 

@@ -230,7 +230,7 @@ class MainTracker:
         return not self.mark.entered and not (referred and elsewhere)
 
     def wait_for_threads(self):
-        threading = sys.modules.get("threading")
+        threading = driver.Shadows.loaded("threading")
         while threading is not None and not self.mark.entered and has_busy_threads(threading):
             import time
 
@@ -255,13 +255,11 @@ def has_busy_threads(threading):
 
 def children_time():
     """Return the processor time of the child processes that have ended."""
-    try:
-        import resource
-
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-    except ImportError:
+    resource = driver.own_module("resource")
+    if resource is None:
         return sum(os.times()[2:4])
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def mark_function(function):
@@ -315,8 +313,9 @@ FLAGS = {"LOAD_GLOBAL": ((3, 11), 1), "LOAD_ATTR": ((3, 12), 1), "LOAD_SUPER_ATT
 def reads_main(code):
     """Report whether module-level code uses the name main other than to define
     it."""
-    import opcode
-
+    opcode = driver.own_module("opcode")
+    if opcode is None:
+        return True
     defines = {opcode.opmap.get(name) for name in ("STORE_NAME", "IMPORT_NAME", "IMPORT_FROM")}
     arg = 0
     for i in range(0, len(code.co_code), 2):
