@@ -39,8 +39,12 @@ func (g *Guest) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.
 	res := &brig.Result{ExecID: id, Started: time.Now().UTC()}
 	defer func() { res.Duration = time.Since(res.Started) }()
 	// The call must outlive ctx until the process is killed, so Exec closes the
-	// connection itself.
-	conn, end, err := g.call(context.WithoutCancel(ctx), wire.Call{Op: wire.OpExec, Exec: g.request(id, cmd, sio)})
+	// connection itself. A command that survives its caller is also started without it.
+	outlives, dial := context.WithoutCancel(ctx), ctx
+	if cmd.Survive {
+		dial = outlives
+	}
+	conn, end, err := g.callFrom(dial, outlives, wire.Call{Op: wire.OpExec, Exec: g.request(id, cmd, sio)})
 	if err != nil {
 		return res, err
 	}

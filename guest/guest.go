@@ -74,9 +74,14 @@ type Guest struct {
 // call opens a connection and sends one call. The connection is closed when ctx
 // ends.
 func (g *Guest) call(ctx context.Context, c wire.Call) (net.Conn, func(), error) {
+	return g.callFrom(ctx, ctx, c)
+}
+
+// callFrom is call for a connection that outlives the context in which it is opened.
+func (g *Guest) callFrom(dial, ctx context.Context, c wire.Call) (net.Conn, func(), error) {
 	// The span lasts as long as the connection.
 	_, s := span.Start(ctx, "guest.", string(c.Op))
-	conn, err := g.Dial(ctx)
+	conn, err := g.Dial(dial)
 	if err != nil {
 		s.Fail("lost")
 		s.End()

@@ -35,8 +35,10 @@ type instance struct {
 	log       chan struct{} // closed when all output of the main program is in the journal
 	lease     supervise.Lease
 
-	sessions sync.Mutex // guards the field below
-	session  *wire.Mux
+	connecting  guest.Attempts[*wire.Mux]
+	sessions    sync.Mutex // guards the fields below
+	session     *wire.Mux
+	disconnects int // number of calls of disconnect
 
 	mu              sync.Mutex // guards the fields below
 	order           order

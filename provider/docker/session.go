@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,34 +21,64 @@ import (
 // streams and the container's init. Each server has a separate session to each
 // sandbox, and opens a new one when a session is lost.
 
-// dial implements guest.Guest's Dial.
+// dial implements guest.Guest's Dial. It waits for an engine that is stuck until ctx ends.
 func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 	i.sessions.Lock()
-	defer i.sessions.Unlock()
-	if i.session != nil {
-		if c, err := i.session.Open(); err == nil {
+	m := i.session
+	i.sessions.Unlock()
+	if m != nil {
+		if c, err := m.Open(); err == nil {
 			return c, nil
 		}
-		_ = i.session.Close()
-		i.session = nil
 	}
 	select {
 	case <-i.done:
 		return nil, errEnded
 	default:
 	}
+	m, err := i.connecting.Do(ctx, startTime, func(ctx context.Context) (*wire.Mux, error) { return i.replaceSession(ctx, m) })
+	if err != nil {
+		return nil, err
+	}
+	return m.Open()
+}
+
+// replaceSession opens a session in the place of one that is unusable, unless another
+// call has replaced it.
+func (i *instance) replaceSession(ctx context.Context, of *wire.Mux) (*wire.Mux, error) {
+	i.sessions.Lock()
+	if i.session != of {
+		defer i.sessions.Unlock()
+		if i.session == nil {
+			return nil, errDisconnected
+		}
+		return i.session, nil
+	}
+	if of != nil {
+		_ = of.Close()
+		i.session = nil
+	}
+	ends := i.disconnects
+	i.sessions.Unlock()
 	m, err := i.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
+	i.sessions.Lock()
+	defer i.sessions.Unlock()
+	if i.disconnects != ends {
+		_ = m.Close()
+		return nil, errDisconnected
+	}
 	i.session = m
-	return m.Open()
+	return m, nil
 }
+
+// errDisconnected is the error of a call that met the end of the sessions.
+var errDisconnected = errors.New("the session has ended")
 
 // connect opens a session.
 func (i *instance) connect(ctx context.Context) (*wire.Mux, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
-	defer cancel()
 	api := i.p.api
 	made, err := api.ExecCreate(ctx, i.container, client.ExecCreateOptions{
 		User: fmt.Sprintf("%d:%d", wire.AgentID, wire.AgentID), Cmd: []string{agentPath, wire.RelayWord}, WorkingDir: "/",
@@ -68,6 +99,7 @@ func (i *instance) connect(ctx context.Context) (*wire.Mux, error) {
 func (i *instance) disconnect() {
 	i.sessions.Lock()
 	defer i.sessions.Unlock()
+	i.disconnects++
 	if i.session != nil {
 		_ = i.session.Close()
 		i.session = nil

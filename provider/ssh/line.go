@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
 	"github.com/brig-run/brig/internal/outbound"
 )
 
@@ -28,7 +29,7 @@ type dialer struct {
 	dir    string // for files that the SSH library needs
 	called func(brig.Call)
 
-	making sync.Mutex // one connection is opened at a time
+	making guest.Attempts[*connection]
 
 	mu     sync.Mutex // guards the field below
 	client *connection
@@ -43,18 +44,30 @@ type connection struct {
 // errKey is the error for a host with an unexpected host key.
 var errKey = errors.New("the host key is not the known one")
 
-// connect returns the connection, and opens one if none exists.
+// connect returns the connection, and opens one if none exists. Several callers wait for
+// one that is being opened, each until its context ends.
 func (l *dialer) connect(ctx context.Context) (*connection, error) {
-	l.making.Lock()
-	defer l.making.Unlock()
-	l.mu.Lock()
-	c := l.client
-	l.mu.Unlock()
-	if c != nil {
+	if c := l.current(); c != nil {
 		return c, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(l.config.Timeout)*time.Second)
-	defer cancel()
+	c, err := l.making.Do(ctx, time.Duration(l.config.Timeout)*time.Second, l.open)
+	if err != nil && ctx.Err() != nil {
+		return nil, l.failure(context.Cause(ctx))
+	}
+	return c, err
+}
+
+func (l *dialer) current() *connection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.client
+}
+
+// open opens the connection if none exists.
+func (l *dialer) open(ctx context.Context) (*connection, error) {
+	if c := l.current(); c != nil {
+		return c, nil
+	}
 	begin := time.Now()
 	client, err := l.dial(ctx)
 	call := brig.Call{Operation: "connect", Seconds: time.Since(begin).Seconds()}
@@ -65,7 +78,7 @@ func (l *dialer) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, l.failure(err)
 	}
-	c = &connection{client, make(chan struct{})}
+	c := &connection{client, make(chan struct{})}
 	l.mu.Lock()
 	l.client = c
 	l.mu.Unlock()

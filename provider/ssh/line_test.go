@@ -163,3 +163,45 @@ func TestMetadataHost(t *testing.T) {
 		}
 	}
 }
+
+// A caller does not wait for a connection that another caller opens longer than its own
+// context.
+func TestConnectEndsWithContext(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newTestDialer(t, nil)
+	l.config.Port, l.config.Timeout = silent.Addr().(*net.TCPAddr).Port, 60
+	long := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := l.connect(ctx)
+		long <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		silent.Close()
+		<-long
+	})
+	c, err := silent.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	short, done := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer done()
+	answer := make(chan error, 1)
+	go func() {
+		_, err := l.connect(short)
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
+		if brig.KindOf(err) != brig.ConnectionFailed {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it still waits")
+	}
+}

@@ -1,0 +1,57 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/guest"
+)
+
+// A call does not wait longer than its context for an engine that is stuck, also if other
+// calls wait for it, too.
+func TestStuckEngine(t *testing.T) {
+	release, asked := make(chan struct{}), make(chan struct{}, 10)
+	h := hostile{suffix: "/exec", write: func(io.Writer) error {
+		asked <- struct{}{}
+		<-release
+		return errors.New("it was stuck")
+	}}
+	i := newInstance(h.start(t), "x", order{Container: "made"})
+	i.Guest = guest.Guest{Dial: i.dial}
+	long := make(chan error, 1)
+	t.Cleanup(func() { // before the engine closes, which waits for its requests
+		close(release)
+		if err := <-long; err == nil {
+			t.Error("the call has a session")
+		}
+	})
+	go func() {
+		_, err := i.dial(t.Context())
+		long <- err
+	}()
+	<-asked
+	for name, call := range map[string]func(context.Context) error{
+		"dial": func(ctx context.Context) error { _, err := i.dial(ctx); return err },
+		"exec": func(ctx context.Context) error {
+			_, err := i.Guest.Exec(ctx, "y", brig.Command{Shell: "x"}, brig.IO{})
+			return err
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		done := make(chan error, 1)
+		go func() { done <- call(ctx) }()
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s still waits", name)
+		}
+	}
+}
