@@ -203,6 +203,31 @@ func TestNodeCells(t *testing.T) {
 	}
 }
 
+// A cell or program that changes what all objects or arrays inherit does not break the
+// driver's messages.
+func TestNodeChangedPrototypes(t *testing.T) {
+	const change = "Object.prototype.toJSON = () => 'mine'; for (const name of ['map', 'filter', 'join', 'some', 'find', 'findIndex', 'includes', 'splice']) Array.prototype[name] = null; "
+	d := startNode(t)
+	for _, s := range []step{
+		{what: "change", code: change + "1", value: "1"},
+		{what: "display", code: "display.json({a: 1}); display.html('x'); 'y'", value: "'y'", display: `{"application/json":"mine"}`},
+		{what: "env", order: interpreter.Order{Code: "process.env.FOO", Env: map[string]string{"FOO": "bar"}}, value: "'bar'"},
+		{what: "error", code: "\nthrow new Error('a')", name: "Error", message: "a", trace: "cell-4.js:2"},
+		{what: "wait", code: "display(new Promise((r) => setTimeout(r, 5, 1)))", display: `{"text/plain":"1"}`},
+		{what: "alive", code: "2", value: "2"},
+	} {
+		s.code = strings.ReplaceAll(s.code, `\n`, "\n")
+		s.run(t, d)
+	}
+	for code, want := range map[string]int{change + "Buffer.from = null; throw new TypeError('a')": 1, change + "function main() { return 1 }": 0, change + "process.exit(3)": 3} {
+		d := startNode(t)
+		end, exit, _, stderr := d.program(interpreter.Order{Code: code})
+		if exit != want || end.Code != want || (end.Failure != nil) != (want == 1) || end.Failure != nil && (end.Failure.Name != "TypeError" || end.Failure.Message != "a") || (string(end.Returned) == "1") != (want == 0) {
+			t.Errorf("exit %d, %+v, failure %+v\n%s", exit, end, end.Failure, stderr)
+		}
+	}
+}
+
 func TestNodeBetweenCells(t *testing.T) {
 	d := startNode(t)
 	d.cell("setTimeout(() => { process.stdout.write('later'); setTimeout(() => { throw new Error('late') }, 1) }, 500)")

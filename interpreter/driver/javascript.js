@@ -21,8 +21,14 @@ const { pathToFileURL } = require('url');
 const { openSync, closeSync, readSync, writeSync, readdirSync, mkdirSync, rmdirSync } = fs;
 const { O_RDONLY, O_WRONLY } = fs.constants;
 const { parse, stringify } = JSON;
+const { keys, getOwnPropertyDescriptor, defineProperty, prototype } = Object;
+const toBuffer = Buffer.from;
+const { subarray } = Uint8Array.prototype;
 const { apply } = Reflect;
 const { then } = Promise.prototype;
+const methodOf = (name, f = Array.prototype[name]) => (array, ...args) => apply(f, array, args);
+const [push, shift, splice, map, filter, some, findIndex, join, includes] =
+  ['push', 'shift', 'splice', 'map', 'filter', 'some', 'findIndex', 'join', 'includes'].map((name) => methodOf(name));
 const exitNow = process.reallyExit.bind(process);
 // Handles an error as uncaught: it calls the program's listeners, or emits the event
 // exit and returns false. The second argument is whether a promise was rejected.
@@ -78,17 +84,32 @@ function send({ type, ...rest }) {
   sendLine(encode({ type, nonce, ...rest }));
 }
 
+// JSON text, which is inserted into a message unchanged.
+class RawJSON {
+  constructor(text) {
+    this.text = text;
+  }
+}
+
 // encode returns the JSON of a message, also if the program has changed what all
-// objects inherit.
+// objects inherit, such as toJSON.
 function encode(value) {
-  return stringify(value);
+  if (value instanceof RawJSON) return value.text;
+  if (value === null || typeof value !== 'object') return stringify(value);
+  let text = '';
+  const names = keys(value);
+  for (let i = 0; i < names.length; i++) {
+    const name = names[i];
+    if (value[name] !== undefined) text += (text && ',') + stringify(name) + ':' + encode(value[name]);
+  }
+  return '{' + text + '}';
 }
 
 function sendLine(line) {
-  let data = Buffer.from(line + '\n');
+  let data = toBuffer(line + '\n');
   while (data.length > 0) {
     try {
-      data = data.subarray(writeSync(messages, data));
+      data = apply(subarray, data, [writeSync(messages, data)]);
     } catch (err) {
       if (err.code !== 'EAGAIN') exitNow(1); // the host is gone
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
@@ -106,10 +127,10 @@ function parseOrders(chunk) {
   for (let end; (end = chunk.indexOf(10)) >= 0; chunk = chunk.subarray(end + 1)) {
     const order = parse(Buffer.concat([...pending, chunk.subarray(0, end)]).toString());
     if (order.op === 'ack') acked = Math.max(acked, order.ack);
-    else orders.push(order);
+    else push(orders, order);
     pending = [];
   }
-  if (chunk.length > 0) pending.push(Buffer.from(chunk)); // the caller may use the chunk again
+  if (chunk.length > 0) push(pending, Buffer.from(chunk)); // the caller may use the chunk again
   return orders;
 }
 
@@ -190,7 +211,7 @@ function park(folder, close) {
 // function that restores the environment.
 function enter(order) {
   if (order.cwd) process.chdir(order.cwd);
-  const before = Object.keys(order.env || {}).map((name) => [name, process.env[name]]);
+  const before = map(keys(order.env || {}), (name) => [name, process.env[name]]);
   Object.assign(process.env, order.env);
   return () => {
     for (const [name, value] of before) {
@@ -471,10 +492,10 @@ function removeIfEmpty(folder) {
 
 // writeOut writes a complete text to a descriptor, unless its reader is gone.
 function writeOut(fd, text) {
-  let data = Buffer.from(text);
+  let data = toBuffer(text);
   while (data.length > 0) {
     try {
-      data = data.subarray(writeSync(fd, data));
+      data = apply(subarray, data, [writeSync(fd, data)]);
     } catch (err) {
       if (err.code !== 'EAGAIN') return;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
@@ -530,7 +551,7 @@ function cells(orders) {
   let busy = false;
   const advance = () => {
     if (busy || orders.length === 0) return;
-    const order = begin(orders.shift());
+    const order = begin(shift(orders));
     if (order.op === 'cell') {
       busy = true;
       cell(order).then(() => {
@@ -561,7 +582,7 @@ function cells(orders) {
   const listen = () => {
     socket = new Socket({ fd: channel, readable: true, writable: channel === messages });
     socket.on('data', (chunk) => {
-      orders.push(...parseOrders(chunk));
+      push(orders, ...parseOrders(chunk));
       advance();
     });
     socket.on('error', () => exitNow(0));
@@ -582,6 +603,18 @@ function noInput() {
   }
 }
 
+// post sends a message to the inspector. Node.js serializes it with toJSON if a cell has
+// defined that for all objects. So toJSON is hidden meanwhile or, if the message runs
+// code, until the message itself has been looked at.
+function post(method, params, callback, runsCode) {
+  const given = getOwnPropertyDescriptor(prototype, 'toJSON');
+  if (!given || !given.configurable) return session.post(method, params, callback);
+  const restore = () => defineProperty(prototype, 'toJSON', given);
+  defineProperty(prototype, 'toJSON', { get: runsCode && (() => void restore()), configurable: true });
+  session.post(method, { __proto__: null, ...params }, callback);
+  if (!runsCode) restore();
+}
+
 // register makes a value known to the inspector, and returns its object ID.
 function register(value) {
   globalThis.__brig = value;
@@ -597,7 +630,7 @@ function register(value) {
 function remoteValue(remote) {
   if (remote.objectId) {
     received = undefined;
-    session.post('Runtime.callFunctionOn', { objectId: receiverId, functionDeclaration: 'function (v) { this(v); }', arguments: [{ objectId: remote.objectId }] });
+    post('Runtime.callFunctionOn', { objectId: receiverId, functionDeclaration: 'function (v) { this(v); }', arguments: [{ objectId: remote.objectId }] });
     const value = received;
     received = undefined;
     return value;
@@ -681,10 +714,10 @@ async function cell(order) {
   try {
     // Code that removed our listener wanted the default action of a signal,
     // which a cell may not choose.
-    if (!process.listeners('SIGINT').includes(interrupt)) process.on('SIGINT', interrupt);
+    if (!includes(process.listeners('SIGINT'), interrupt)) process.on('SIGINT', interrupt);
     restore = enter(order);
     const { value } = await evaluate(String(order.code || ''), name, state);
-    while (state.waits.length > 0) await state.race(Promise.all(state.waits.splice(0)));
+    while (state.waits.length > 0) await state.race(Promise.all(splice(state.waits, 0)));
     const data = state.result || (value === undefined ? undefined : await state.race(bundle(value)));
     await nextTurn();
     if (data) send({ type: 'result', data });
@@ -694,7 +727,7 @@ async function cell(order) {
   }
   running = null;
   restore();
-  session.post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
+  post('Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   send({ type: 'end' });
 }
 
@@ -736,7 +769,7 @@ function evaluate(code, name, state) {
       stop();
       unsettled.add((state.promise = promise));
     });
-    session.post('Runtime.evaluate', order, state.answered);
+    post('Runtime.evaluate', order, state.answered, true);
     stop();
     // Code after an await that is already resolved can be interrupted, too.
     if (typeof process._tickCallback === 'function') process._tickCallback();
@@ -813,8 +846,8 @@ const boundary = 'brig:cell';
 
 // frames returns the lines of a stack without the driver's.
 function frames(lines, fileOf) {
-  const end = lines.findIndex((l) => /^(?:brig:cell|node:inspector)$/.test(fileOf(l)));
-  return (end < 0 ? lines : lines.slice(0, end)).filter((l) => fileOf(l) !== __filename && fileOf(l) !== 'node:internal/process/task_queues');
+  const end = findIndex(lines, (l) => /^(?:brig:cell|node:inspector)$/.test(fileOf(l)));
+  return filter(end < 0 ? lines : splice(lines, 0, end), (l) => fileOf(l) !== __filename && fileOf(l) !== 'node:internal/process/task_queues');
 }
 
 // stackOf returns a stack in the format of V8 and Node.js, without the
@@ -826,7 +859,7 @@ function stackOf(err, sites) {
   } catch {
     head = '<error>';
   }
-  return [head, ...frames(sites, (site) => String(site.getFileName()))].join('\n    at ');
+  return join([head, ...frames(sites, (site) => String(site.getFileName()))], '\n    at ');
 }
 
 // The end of a cell in TypeScript, whose imports may be only types.
@@ -890,11 +923,11 @@ function plain(value) {
   return proto === null || proto === Object.prototype;
 }
 
-// jsonOf returns a value that JSON can represent, or undefined.
+// jsonOf returns the JSON of a value, or undefined.
 function jsonOf(value) {
   try {
     const json = stringify(value);
-    return json === undefined || json.length > maxJSON ? undefined : parse(json);
+    return json === undefined || json.length > maxJSON ? undefined : new RawJSON(json);
   } catch {
     return undefined;
   }
@@ -927,7 +960,7 @@ function display(value) {
 function bundleNow(value) {
   if (util.types.isPromise(value)) return undefined;
   if (value === null || (typeof value !== 'object' && typeof value !== 'function')) return { 'text/plain': inspect(value) };
-  if (value[Symbol.for('Jupyter.display')] || value._toMime || methods.some(([m]) => value[m])) return undefined;
+  if (value[Symbol.for('Jupyter.display')] || value._toMime || some(methods, ([m]) => value[m])) return undefined;
   const json = plain(value) ? jsonOf(value) : undefined;
   return { 'text/plain': inspect(value), ...(json === undefined ? {} : { 'application/json': json }) };
 }
@@ -939,7 +972,7 @@ function show(promise, now) {
   };
   if (now) return out(now);
   const shown = promise.then(out);
-  if (cell) cell.waits.push(shown);
+  if (cell) push(cell.waits, shown);
   shown.catch(() => {});
 }
 
@@ -965,9 +998,9 @@ classic.mime = (forms) => {
 classic.async = () => {
   const cell = running;
   if (!cell) return;
-  cell.waits.push(new Promise((resolve, reject) => {
+  push(cell.waits, new Promise((resolve, reject) => {
     classic.done = (value) => {
-      if (value !== undefined && running === cell) cell.waits.push(bundle(value).then((data) => { cell.result = data; }));
+      if (value !== undefined && running === cell) push(cell.waits, bundle(value).then((data) => { cell.result = data; }));
       resolve();
     };
     classic.sendResult = classic.done;

@@ -12,6 +12,7 @@ const { openSync, closeSync, writeFileSync, readFileSync, rmSync, mkdirSync, rea
 const { setFlagsFromString } = v8;
 const { apply } = Reflect;
 const { toString } = Function.prototype;
+const { some, filter } = Array.prototype;
 const Func = Function;
 const activeResources = process.getActiveResourcesInfo ? process.getActiveResourcesInfo.bind(process) : () => [];
 
@@ -210,7 +211,7 @@ class MainTracker {
 
   // inExit reports whether a listener of the event exit may call main.
   inExit() {
-    return process.listeners('exit').some((l) => l === this.main || /\bmain\b/.test(apply(toString, l, [])));
+    return apply(some, process.listeners('exit'), [(l) => l === this.main || /\bmain\b/.test(apply(toString, l, []))]);
   }
 
   entered() {
@@ -227,11 +228,11 @@ class MainTracker {
     } catch {
       return true;
     }
-    if (main.name !== 'main') return main.name !== '' || tokens.filter((t) => t.text === 'exports').length > 1;
+    if (main.name !== 'main') return main.name !== '' || apply(filter, tokens, [(t) => t.text === 'exports']).length > 1;
     if (/`[^`]*\bmain\b/.test(source)) return true;
     const at = (i) => (tokens[i] ? tokens[i].text : '');
     let exported = -1; // the depth of the braces with the names of exports
-    return tokens.some((t, i) => {
+    return apply(some, tokens, [(t, i) => {
       if (t.text === '{' && (at(i - 1) === 'export' || (at(i - 1) === '=' && at(i - 2) === 'exports'))) exported = t.depth;
       if (t.text === '}' && t.depth <= exported + 1) exported = -1;
       if (t.kind === 'string') return /\bmain\b/.test(t.text);
@@ -243,7 +244,7 @@ class MainTracker {
       const value = /^[;]?$/.test(at(i + 1)) || source.slice(t.end, tokens[i + 1] && tokens[i + 1].start).includes('\n');
       if (value && before === '=' && (at(i - 2) === 'exports' || at(i - 3) === 'exports')) return false;
       return !(value && before === 'default' && at(i - 2) === 'export');
-    });
+    }]);
   }
 }
 
