@@ -128,3 +128,19 @@ func TestNodeErrorsArePrinted(t *testing.T) {
 		t.Run(c.name, c.run)
 	}
 }
+
+// The module of a program is the one that it has as main.js.
+func TestNodeMainModule(t *testing.T) {
+	for _, c := range []errorCase{
+		{name: "this", code: "console.log(this === module.exports, this === exports, module instanceof require('module'))"},
+		{name: "paths", code: "const { relative } = require('path'); console.log(module.paths.map((p) => relative(__dirname, p)).slice(0, 2), module.path === __dirname, require.resolve.paths('x').length === module.paths.length + 3)"},
+		{name: "fields", code: "console.log(module.id, module.loaded, require.main === module, process.mainModule === module, typeof module.require, module.filename === __filename, module.parent, module.children.length)"},
+		{name: "loaded", code: "setImmediate(() => console.log(module.loaded))"},
+		{name: "own names", code: "const require = 5; const module = 6; console.log(require, module)"},
+		{name: "a name twice", code: "const x = 5; const x = 6", errout: []string{"SyntaxError: Identifier 'x' has already been declared"}},
+		{name: "a return", code: "console.log(1); return 5"},
+		{name: "a module", code: "require('path').join.call(module, 'a'); console.log(module.require('path') === require('path'))"},
+	} {
+		t.Run(c.name, c.run)
+	}
+}

@@ -13,8 +13,9 @@
 const fs = require('fs');
 const path = require('path');
 const vm = require('vm');
-const { createRequire, isBuiltin } = require('module');
+const Module = require('module');
 const { pathToFileURL } = require('url');
+const { createRequire, isBuiltin } = Module;
 
 // References of the driver, so that programs that replace the originals do not
 // affect it.
@@ -317,7 +318,9 @@ function program(order) {
     try {
       body = vm.compileFunction(source + tail, params, { filename: 'main.js', importModuleDynamically: loader });
     } catch (err) {
-      if (!(err instanceof SyntaxError) || !/import|export|await|import\.meta/.test(source)) throw err;
+      // A module can also use the names of the parameters for its own variables.
+      const isModule = /import|export|await|import\.meta/.test(source) || /^Identifier '(?:exports|require|module|__filename|__dirname)' has already/.test(err.message);
+      if (!(err instanceof SyntaxError) || !isModule) throw err;
       unsettled = 'top-level await';
       loadModule(err).then((main) => {
         unsettled = undefined;
@@ -325,16 +328,19 @@ function program(order) {
       }).catch(raise);
       return;
     }
-    const module = { exports: {}, children: [], loaded: false };
+    const module = new Module('.', null);
     bindFile(file, module);
     name = file.named ? file.write() : file.path;
+    module.path = path.dirname(name);
+    module.paths = Module._nodeModulePaths(module.path);
     const require = createRequire(name);
     // Scripts that check whether they are the main program are it, unless the
     // driver calls their main.
-    if (!given) require.main = module;
-    const found = body(module.exports, require, module, name, path.dirname(name));
+    if (!given) process.mainModule = require.main = module;
+    const found = apply(body, module.exports, [module.exports, require, module, name, module.path]);
     const out = module.exports;
-    then(found || (typeof out === 'function' ? out : out && typeof out.main === 'function' ? out.main : undefined));
+    module.loaded = true;
+    then(typeof found === 'function' ? found : (typeof out === 'function' ? out : out && typeof out.main === 'function' ? out.main : undefined));
   }
 
   // The program is a module: it imports, exports or awaits at its top level.
