@@ -58,6 +58,8 @@ type shellDriver struct {
 	dir     string // directory of the driver's own files
 	count   int    // number of cells so far
 	traced  bool   // whether a cell left set -x enabled
+	trapped bool   // whether a cell may have left a DEBUG trap
+	status  int    // of the last cell
 	bash    *shell
 	signals chan os.Signal
 }
@@ -201,6 +203,11 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	if d.traced {
 		code = "set -x; " + code
 	}
+	if d.trapped {
+		code = `builtin eval "$__brig_debug"; ` + code
+	}
+	// A process that looks for the trap costs more than a short cell.
+	d.trapped = d.trapped || strings.Contains(code, "DEBUG")
 	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
 		return &shellMessage{Name: "CommandFailed", Value: err.Error()}, nil
 	}
@@ -210,12 +217,12 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	default:
 	}
 	mark := newMark()
-	end, err := d.bash.evaluate(cellScript(o, file, mark), mark, d.signals)
+	end, err := d.bash.evaluate(d.cellScript(o, file, mark), mark, d.signals)
 	if !errors.Is(err, errShellEnded) {
 		if err != nil {
 			return nil, err
 		}
-		d.traced = strings.Contains(end.flags, "x")
+		d.traced, d.status = strings.Contains(end.flags, "x"), end.status
 		switch {
 		case end.interrupted:
 			return &shellMessage{Name: "KeyboardInterrupt"}, nil
@@ -237,7 +244,7 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	}
 	failure.Value += " (the shell has ended, and a new one begins without what it knew)"
 	d.bash.close()
-	d.traced = false
+	d.traced, d.trapped, d.status = false, false, 0
 	d.bash, err = startShell()
 	return failure, err
 }
@@ -268,6 +275,8 @@ const prologue = `exec ` + reportFD + `>&4 4>&- 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
 __brig_cell= __brig_interrupted=
+__brig_debug=
+__brig_return() { return $1; }
 __brig_unwind() { ((${#BASH_SOURCE[@]} <= 2)) || return 2; }
 trap 'if [[ -n $__brig_cell && -z $__brig_interrupted ]]; then __brig_interrupted=1; exec ` + stdinFD + `<&0 </dev/null; shopt -s extdebug; set -T; trap __brig_unwind DEBUG; fi' INT
 echo "` + readyMark + ` $BASH_VERSION" >&` + reportFD + "\n"
@@ -415,8 +424,9 @@ func (s *shell) close() {
 }
 
 // cellScript returns the script that makes bash run a cell and report its end with a
-// mark.
-func cellScript(o shellOrder, file, mark string) string {
+// mark. The cell begins with the status of the last one. A DEBUG trap of the cell is
+// removed until the next one, because it would see the commands of the driver.
+func (d *shellDriver) cellScript(o shellOrder, file, mark string) string {
 	var before, after strings.Builder
 	if o.Dir != "" {
 		fmt.Fprintf(&before, "builtin cd -- %s\n", quote(o.Dir))
@@ -432,13 +442,17 @@ func cellScript(o shellOrder, file, mark string) string {
 		i++
 	}
 	// Bash reads the whole last line before it executes any part of it. The
-	// part after the cell does not print anything, even with set -x.
+	// part after the cell does not print anything, even with set -x or a trap.
+	trap := ""
+	if d.trapped {
+		trap = `[[ -n $__brig_interrupted ]] || __brig_debug=$(builtin trap -p DEBUG); builtin trap - DEBUG; `
+	}
 	return before.String() +
-		"__brig_cell=1; builtin . " + quote(file) + " " + reportFD + ">&-; " +
-		`{ __brig_end="$? ${__brig_interrupted:-0} $-"; __brig_cell=; builtin set +x; ` +
+		fmt.Sprintf("__brig_cell=1; __brig_return %d && :; builtin . ", d.status) + quote(file) + " " + reportFD + ">&-; " +
+		`{ __brig_end="$? ${__brig_interrupted:-0} $-"; __brig_cell=; builtin set +x; ` + trap +
 		`if [[ -n $__brig_interrupted ]]; then builtin trap - DEBUG; builtin shopt -u extdebug; builtin set +T; __brig_interrupted=; exec <&` + stdinFD + " " + stdinFD + `<&-; fi; ` +
 		after.String() +
-		`builtin echo "` + mark + ` $__brig_end" >&` + reportFD + "; } 2>/dev/null\n"
+		`builtin echo "` + mark + ` $__brig_end" >&` + reportFD + "; } >/dev/null 2>&1\n"
 }
 
 // quote quotes a string as a single word for a shell.
