@@ -333,6 +333,21 @@ func TestPythonTasksRunWhileIdle(t *testing.T) {
 }
 
 // Without IPython, the names that programs usually import from it still exist.
+// A cell with a NUL fails without a trace in a later one.
+func TestPythonCellWithNUL(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		said, _, _ := d.cell("a = '\x00'")
+		if failed := find(said, "error"); len(failed) != 1 || !strings.Contains(failed[0].Value, "null bytes") {
+			t.Errorf("said %+v", said)
+		}
+		said, stdout, stderr := d.cell("import gc, sys\nsys.last_value = sys.last_traceback = sys.last_exc = None\n_ = gc.collect()\nprint(1)")
+		if stdout != "1\n" || stderr != "" || len(find(said, "error")) > 0 {
+			t.Errorf("the next cell: %+v\nstdout %q\nstderr %q", said, stdout, stderr)
+		}
+	})
+}
+
 func TestPythonWithoutIPython(t *testing.T) {
 	d := startDriver(t, []string{python(t), "-S", driverFile(t, "python.py")}, nil) // -S: without packages
 	d.ready()

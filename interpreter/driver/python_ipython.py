@@ -175,6 +175,8 @@ def open_shell(channel, base):
         def execute(self, source):
             shell = self.ipython
             shell.forms, shell.trace, shell.execution_count = None, "", self.count
+            if "\0" in source:
+                compile(source, "<cell>", "exec")  # IPython would leave a coroutine that warns later
             done = shell.run_cell(source, store_history=True)
             error = done.error_before_exec or done.error_in_exec
             if error is not None:
