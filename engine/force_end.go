@@ -61,6 +61,27 @@ func (l *lifecycle) endProgram(rec *brig.Record, in brig.Instance, p brig.Proces
 	}
 }
 
+// stopRun ends the instance of a one-shot run whose time is over, and tries again if that
+// fails, until the instance has ended or the server ends.
+func (l *lifecycle) stopRun(id brig.ID, in brig.Instance) {
+	for {
+		ctx, cancel := detachedContext(l.ctx)
+		err := in.Stop(ctx, 0, brig.Killed)
+		cancel()
+		if err == nil || hasEnded(in) {
+			return
+		}
+		l.Log.ErrorContext(l.ctx, "failed to stop a one-shot run; retrying", "sandbox", id, "err", err)
+		select {
+		case <-in.Done():
+			return
+		case <-l.ctx.Done():
+			return
+		case <-time.After(killPause):
+		}
+	}
+}
+
 // endProgramLater is endProgram in the background, for a program that a call could not
 // kill in its time.
 func (l *lifecycle) endProgramLater(rec *brig.Record, in brig.Instance, p brig.Process) {

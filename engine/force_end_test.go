@@ -91,6 +91,24 @@ func TestRestartAfterFailedKill(t *testing.T) {
 	})
 }
 
+// A run ends in its time although the first attempt to stop its instance fails.
+func TestTimeoutOfRunAfterFailedStop(t *testing.T) {
+	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
+		var tried atomic.Int32
+		p.setHooks(hooks{stop: func() error {
+			if tried.Add(1) == 1 {
+				return errors.New("the shim did not answer in time")
+			}
+			return nil
+		}})
+		begin := time.Now()
+		o, err := h.Run(withRole(t, brig.Member), brig.Program{Language: brig.Python, Code: "deaf 60", Timeout: time.Second}, brig.IO{})
+		if took := time.Since(begin); err != nil || !o.TimedOut || took > 3*time.Second {
+			t.Errorf("after %v: %+v, %v", took, o, err)
+		}
+	})
+}
+
 // waited returns a channel that is closed when a process has ended.
 func waited(t *testing.T, p brig.Process) <-chan struct{} {
 	over := make(chan struct{})

@@ -176,13 +176,7 @@ func (a *programRun) stopInstance(gone error, timedOut bool) {
 		a.mu.Lock()
 		a.disconnectErr, a.timedOut = gone, timedOut
 		a.mu.Unlock()
-		go func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(a.e.ctx), cleanupTimeout)
-			defer cancel()
-			if err := a.m.in.Stop(ctx, 0, brig.Killed); err != nil {
-				a.e.Log.ErrorContext(ctx, "failed to stop a one-shot run", "sandbox", a.m.rec.ID, "err", err)
-			}
-		}()
+		go a.e.lifecycle.stopRun(a.m.rec.ID, a.m.in)
 	})
 }
 

@@ -39,6 +39,7 @@ type hooks struct {
 	destroy func(*hookedInstance) error
 	exec    func(brig.Command) error
 	kill    func() error // of a process
+	stop    func() error
 }
 
 type hookedInstance struct {
@@ -106,6 +107,18 @@ func (i *hookedInstance) Exec(ctx context.Context, id string, cmd brig.Command, 
 		}
 	}
 	return i.Instance.Exec(ctx, id, cmd, sio)
+}
+
+func (i *hookedInstance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
+	i.p.mu.Lock()
+	stop := i.p.stop
+	i.p.mu.Unlock()
+	if stop != nil {
+		if err := stop(); err != nil {
+			return err
+		}
+	}
+	return i.Instance.Stop(ctx, grace, why)
 }
 
 func (i *hookedInstance) Destroy(ctx context.Context) error {
