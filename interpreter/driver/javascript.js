@@ -131,7 +131,7 @@ function parseOrders(chunk) {
     else push(orders, order);
     pending = [];
   }
-  if (chunk.length > 0) push(pending, Buffer.from(chunk)); // the caller may use the chunk again
+  if (chunk.length > 0) push(pending, toBuffer(chunk)); // the caller may use the chunk again
   return orders;
 }
 
