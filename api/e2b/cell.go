@@ -9,6 +9,9 @@ import (
 
 // event sends one event of the running code to the client.
 func (l *lines) event(e brig.CodeEvent) error {
+	if err := l.sendPending(); err != nil {
+		return err
+	}
 	switch {
 	case e.Started != nil:
 		l.mu.Lock()
@@ -25,9 +28,20 @@ func (l *lines) event(e brig.CodeEvent) error {
 		}
 		return l.send(resultLine(e.Output))
 	case e.Error != nil:
-		return l.exception(e.Error.Name, e.Error.Value, e.Error.Traceback)
+		// Only the result tells whether the sandbox ended and caused the error.
+		l.pending = e.Error
 	}
 	return nil
+}
+
+// sendPending sends the exception that event has kept.
+func (l *lines) sendPending() error {
+	e := l.pending
+	if e == nil {
+		return nil
+	}
+	l.pending = nil
+	return l.exception(e.Name, e.Value, e.Traceback)
 }
 
 func (l *lines) exception(name, value, traceback string) error {
@@ -43,6 +57,9 @@ func (l *lines) exception(name, value, traceback string) error {
 // finish ends the stream with the result of the code.
 func (l *lines) finish(res *brig.CodeResult) error {
 	err := l.flushText()
+	if err == nil {
+		err = l.sendPending()
+	}
 	l.mu.Lock()
 	failed := l.failed
 	l.mu.Unlock()
@@ -69,6 +86,9 @@ func (l *lines) fail(cause error) error {
 		name, traceback = "PolicyBlocked", strings.TrimSpace(e.Message+"\n"+e.Hint)
 	}
 	err := l.flushText()
+	if err == nil {
+		err = l.sendPending()
+	}
 	if err == nil {
 		err = l.exception(name, value, traceback)
 	}

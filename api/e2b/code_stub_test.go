@@ -53,6 +53,10 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 	if c.Source == "blocked" {
 		return nil, brig.Errorf(brig.PolicyBlocked, "Code is unsafe. Line 1: import of os is denied").WithHint("leave that out")
 	}
+	if c.Source == "expired early" {
+		res.SandboxEnded = brig.LeaseExpired
+		return res, nil
+	}
 	say(brig.CodeEvent{Started: res})
 	switch c.Source {
 	case "split": // characters that are split across writes, and bytes that are not valid UTF-8
@@ -78,6 +82,10 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 		say(brig.CodeEvent{Stdout: []byte("so far")})
 		s.end(name)
 		return nil, brig.Errorf(brig.FailedPrecondition, "the sandbox has ended")
+	case "expired": // the engine reports the end as an error of the code
+		s.end(name)
+		res.Error, res.Lost, res.SandboxEnded = &brig.CodeError{Name: "SandboxEnded"}, true, brig.LeaseExpired
+		say(brig.CodeEvent{Stdout: []byte("so far\xc3")}, brig.CodeEvent{Error: res.Error})
 	case "broken":
 		return nil, brig.Errorf(brig.Internal, "secret")
 	case "flood":

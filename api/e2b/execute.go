@@ -49,7 +49,11 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sa
 	lines, ctx, stop := newLines(w, r, i.keepaliveInterval, i.flushDelay)
 	defer stop()
 	res, err := i.run(ctx, s, code, l, lines)
-	if err == nil {
+	switch {
+	case err == nil && res.SandboxEnded != "":
+		i.abandon(w, r, s, lines, stop)
+		return nil
+	case err == nil:
 		return lines.finish(res)
 	}
 	if !lines.hasBegun() {
@@ -71,6 +75,20 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sa
 	}
 	httpapi.Log(r, err)
 	return lines.fail(err)
+}
+
+// abandon ends the response to code that ended with its sandbox. The client
+// receives what the code printed and then loses the connection, as from E2B's
+// service: it asks whether the sandbox runs, and raises its own error. A normal
+// end of the stream would look like finished code.
+func (i *interpreter) abandon(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, lines *lines, stop func()) {
+	_ = lines.flushText() // fails if the client has disconnected
+	stop()                // from here on, no timer begins the response
+	if lines.hasBegun() {
+		httpapi.Abort(w)
+		return
+	}
+	i.writeGone(w, r, target{id: string(s.ID), port: portCode})
 }
 
 // run runs code in the context of its request, or in the default context of its

@@ -72,6 +72,22 @@ func TestHeaderPrecedesExecution(t *testing.T) {
 	}
 }
 
+// If the sandbox ends while code runs, the client receives what the code printed
+// and loses the connection, or gets 502 if the response had not begun. A stream
+// that ends normally would be the result of finished code.
+func TestSandboxEndAbortsExecution(t *testing.T) {
+	_, d, srv := serve(t)
+	d.SetFlushDelay(time.Hour)
+	createSandbox(t, srv.URL, `{"templateID":"base"}`)
+	if resp := run(t, t.Context(), srv.URL, "expired early"); resp.StatusCode != http.StatusBadGateway {
+		t.Errorf("before the first event: %s", resp.Status)
+	}
+	b, err := io.ReadAll(run(t, t.Context(), srv.URL, "expired").Body)
+	if got := string(b); err == nil || !strings.Contains(got, "so far") || strings.Contains(got, `"error"`) || strings.Contains(got, "end_of_execution") {
+		t.Errorf("%s %v", got, err)
+	}
+}
+
 // Output is reported while the code runs. Output that is written in short
 // succession is one message.
 func TestOutputIsBuffered(t *testing.T) {

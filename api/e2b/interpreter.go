@@ -134,15 +134,15 @@ func errMethod() error {
 // failCode responds with err as text. If the sandbox has ended, the response is
 // the same as for a sandbox that does not exist.
 func (i *interpreter) failCode(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, err error) {
+	if a, ok := w.(*answer); ok && a.begun {
+		httpapi.Abort(w)
+		return
+	}
 	if i.finder.hasEnded(r, s, err) {
 		i.writeGone(w, r, target{id: string(s.ID), port: portCode})
 		return
 	}
 	p := toProblem(err)
-	if a, ok := w.(*answer); ok && a.begun {
-		httpapi.Abort(w)
-		return
-	}
 	if brig.KindOf(err) != brig.InvalidArgument {
 		httpapi.Log(r, err)
 	}

@@ -30,7 +30,8 @@ type lines struct {
 	head              *time.Timer
 	keepaliveInterval time.Duration
 
-	out, err httpapi.Text // used only by RunCode
+	out, err httpapi.Text    // used only by RunCode
+	pending  *brig.CodeError // an exception that is not sent yet; used only by RunCode
 
 	flushDelay   time.Duration
 	outputBuffer outputBuffer

@@ -4,6 +4,7 @@ import asyncio
 import os
 import pathlib
 import sys
+import threading
 import time
 import traceback
 import urllib.request
@@ -191,6 +192,24 @@ def interpreter():
         assert frame.data == {"a": [1, 2]} and "<table" in frame.html
         plot = sbx.run_code("import matplotlib.pyplot as plt; plt.plot([1, 2], [3, 4]); plt.show()").results[-1]
         assert plot.png and plot.chart.type.value == "line", plot.chart
+
+
+@check
+def ended_interpreter():
+    # A sandbox that ends while code runs is an error, and no result.
+    code = "print('begun', flush=True)\nimport time\ntime.sleep(300)"
+    sbx = Interpreter.create(timeout=300)
+    out = []
+
+    def kill_when_begun(message):
+        out.append(message.line)
+        threading.Thread(target=sbx.kill).start()
+
+    err = raises(TimeoutException, sbx.run_code, code, on_stdout=kill_when_begun)
+    assert "killed" in str(err) and out == ["begun\n"], (err, out)
+    sbx = Interpreter.create(timeout=300)
+    err = raises(TimeoutException, sbx.run_code, code, on_stdout=lambda _: sbx.set_timeout(0))
+    assert "killed" in str(err), err
 
 
 @check
