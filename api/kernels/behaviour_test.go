@@ -38,15 +38,16 @@ func waitForText(t *testing.T, conn *websocket.Conn, text string) {
 	}
 }
 
-// waitForEnd reads messages until the connection ends.
-func waitForEnd(t *testing.T, conn *websocket.Conn) {
+// waitForEnd reads messages until the connection ends with a status that the
+// server has sent. -1 stands for any end.
+func waitForEnd(t *testing.T, conn *websocket.Conn, want websocket.StatusCode) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // large messages take seconds with the race detector
 	defer cancel()
 	for {
 		if _, _, err := conn.Read(ctx); err != nil {
-			if ctx.Err() != nil {
-				t.Error("nothing ends the connection")
+			if ctx.Err() != nil || want >= 0 && websocket.CloseStatus(err) != want {
+				t.Errorf("the end of the connection is not %d: %v", want, err)
 			}
 			return
 		}
@@ -159,16 +160,17 @@ func TestInterruptCodeOnControl(t *testing.T) {
 	waitForText(t, conn, `"KeyboardInterrupt"`)
 }
 
-// When the server stops, it ends the connections.
+// When the server stops, it ends the connections and says so.
 func TestCloseEndsConnections(t *testing.T) {
-	url, _, d := serve(t)
+	url, s, d := serve(t)
 	conn := dial(t, url, kernels.Stateful)
-	d.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if _, _, err := conn.Read(ctx); err == nil || ctx.Err() != nil {
-		t.Errorf("the connection is still there: %v", err)
+	if err := conn.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
+		t.Fatal(err)
 	}
+	waitForText(t, conn, "waits")
+	go d.Close()
+	waitForEnd(t, conn, websocket.StatusGoingAway)
+	s.waitForInterrupt(t, 0, "the code goes on without its client")
 }
 
 // When a kernel is removed, the connections to it end. A client that requested
@@ -199,8 +201,8 @@ func TestDeletedKernelClosesConnections(t *testing.T) {
 			waitForText(t, two, "waits")
 			remove(t, url+"/api/kernels/"+id, one)
 			s.waitForInterrupt(t, 0, "the code goes on without its kernel")
-			waitForEnd(t, one)
-			waitForEnd(t, two)
+			waitForEnd(t, one, websocket.StatusNormalClosure)
+			waitForEnd(t, two, websocket.StatusNormalClosure)
 		})
 	}
 }
@@ -214,7 +216,7 @@ func TestQueueLimit(t *testing.T) {
 			break // the connection is already closed
 		}
 	}
-	waitForEnd(t, conn)
+	waitForEnd(t, conn, websocket.StatusTryAgainLater)
 }
 
 // The total size of queued messages is limited, too.
@@ -230,7 +232,7 @@ func TestQueueByteLimit(t *testing.T) {
 			break // the connection is already closed
 		}
 	}
-	waitForEnd(t, conn)
+	waitForEnd(t, conn, -1) // the server may stop to read while the client still writes
 }
 
 // The number of ephemeral kernels of a tenant is limited. The limit does not

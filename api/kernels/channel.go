@@ -33,8 +33,9 @@ type channel struct {
 	k        kernel
 	session  string
 	conn     *websocket.Conn
-	reserved *share      // memory that is reserved for its messages
-	leaving  atomic.Bool // the client shuts down the kernel over this connection
+	io       context.Context // for reading and writing; it does not end
+	reserved *share          // memory that is reserved for its messages
+	leaving  atomic.Bool     // the client shuts down the kernel over this connection
 }
 
 // channels serves the WebSocket connection for a kernel's messages.
@@ -65,10 +66,8 @@ func (d *API) channels(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer conn.CloseNow() //nolint:errcheck // it may already be closed
 	conn.SetReadLimit(maxMessage)
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
 	c := &channel{d: d, k: k, session: d.NewID(), conn: conn, reserved: reserved}
-	c.close(c.serve(ctx, cancel))
+	c.serve(r.Context())
 	return nil
 }
 
@@ -100,12 +99,20 @@ var (
 	errGone    = errors.New("the kernel is gone")
 )
 
-// serve answers messages until the client disconnects.
-func (c *channel) serve(ctx context.Context, end context.CancelCauseFunc) error {
+// serve answers messages until the client disconnects or ctx ends. The cause of
+// the end is sent to the client. So only the work ends at once. Messages are
+// read and written in a context that does not end with it, because the
+// connection would be closed without a reason.
+func (c *channel) serve(ctx context.Context) {
 	queue := make(chan *request, maxQueue)
+	c.io = context.WithoutCancel(ctx)
+	ctx, end := context.WithCancelCause(ctx)
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	defer end(nil)
+	workers.Go(func() {
+		<-ctx.Done()
+		c.close(context.Cause(ctx)) // the reader receives the client's reply, or an error
+	})
 	workers.Go(func() {
 		select {
 		case <-c.d.closed:
@@ -131,30 +138,34 @@ func (c *channel) serve(ctx context.Context, end context.CancelCauseFunc) error 
 			}
 		}
 	})
-	for {
-		r, err := c.read(ctx)
-		if err == nil && r.isUrgent() {
-			err = c.control(ctx, r)
-			c.reserved.free(r.size())
-		} else if err == nil {
-			select {
-			case queue <- r:
-			default:
-				err = brig.Errorf(brig.RateLimited, "%d messages wait already", maxQueue)
-			}
-		}
-		if cause := context.Cause(ctx); cause != nil {
-			return cause
+	for ctx.Err() == nil {
+		r, err := c.read()
+		if err == nil && ctx.Err() == nil {
+			err = c.dispatch(ctx, r, queue)
 		}
 		if err != nil {
-			return err
+			end(err)
 		}
 	}
 }
 
+// dispatch handles an urgent message, and queues another one.
+func (c *channel) dispatch(ctx context.Context, r *request, queue chan<- *request) error {
+	if r.isUrgent() {
+		defer c.reserved.free(r.size())
+		return c.control(ctx, r)
+	}
+	select {
+	case queue <- r:
+		return nil
+	default:
+		return brig.Errorf(brig.RateLimited, "%d messages wait already", maxQueue)
+	}
+}
+
 // read returns the next message.
-func (c *channel) read(ctx context.Context) (*request, error) {
-	kind, from, err := c.conn.Reader(ctx)
+func (c *channel) read() (*request, error) {
+	kind, from, err := c.conn.Reader(c.io)
 	if err != nil {
 		return nil, err
 	}
@@ -173,15 +184,18 @@ func (c *channel) read(ctx context.Context) (*request, error) {
 	return r, nil
 }
 
-// send sends a response to the request r.
+// send sends a response to the request r, unless the work has ended.
 func (c *channel) send(ctx context.Context, r *request, on, kind string, content any) error {
 	b, err := c.answer(r, on, kind, content)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.d.sendTimeout)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	within, cancel := context.WithTimeout(c.io, c.d.sendTimeout)
 	defer cancel()
-	return c.conn.Write(ctx, websocket.MessageText, b)
+	return c.conn.Write(within, websocket.MessageText, b)
 }
 
 // content has the fields of a message for which this package has no type.

@@ -3,6 +3,7 @@ package kernels
 import (
 	"io"
 	"sync"
+	"time"
 
 	"github.com/brig-run/brig"
 )
@@ -19,6 +20,7 @@ type connections struct {
 	mu      sync.Mutex // guards the fields below
 	by      map[string]int
 	tenants map[string]*tenantUsage
+	drained chan struct{} // closed when no connection is left; nil if nothing waits for that
 }
 
 // tenantUsage is the usage of a tenant.
@@ -57,10 +59,32 @@ func (c *connections) acquire(tenant, id string) (s *share, release func(), err 
 		if of.open--; of.open == 0 {
 			delete(c.tenants, tenant)
 		}
+		if len(c.tenants) == 0 && c.drained != nil {
+			close(c.drained)
+			c.drained = nil
+		}
 		if c.by[id]--; c.by[id] == 0 {
 			delete(c.by, id)
 		}
 	}, nil
+}
+
+// wait waits until no connection is left, but not longer than limit.
+func (c *connections) wait(limit time.Duration) {
+	c.mu.Lock()
+	if len(c.tenants) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	if c.drained == nil {
+		c.drained = make(chan struct{})
+	}
+	drained := c.drained
+	c.mu.Unlock()
+	select {
+	case <-drained:
+	case <-time.After(limit):
+	}
 }
 
 func (c *connections) count(id string) int {

@@ -66,7 +66,7 @@ func TestConnectionsEndWithGrant(t *testing.T) {
 				g.mu.Lock()
 				do(g)
 				g.mu.Unlock()
-				waitForEnd(t, granted)
+				waitForEnd(t, granted, websocket.StatusPolicyViolation)
 				for deadline := time.Now().Add(10 * time.Second); interrupted(s) == 0; time.Sleep(time.Millisecond) {
 					if time.Now().After(deadline) {
 						t.Fatal("the code is not interrupted")
