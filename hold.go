@@ -11,8 +11,9 @@ import (
 // paused or frozen nor resumes it, because the next call does that.
 type Holder interface {
 	// Hold begins the use. It rejects exactly the calls of op that Gate.Check
-	// rejects.
-	Hold(ctx context.Context, op Op, name string) (release func(), err error)
+	// rejects. ended is closed when the sandbox ends permanently before release
+	// is called; a pause is no end.
+	Hold(ctx context.Context, op Op, name string) (ended <-chan struct{}, release func(), err error)
 }
 
 // SessionUses are the sandboxes that the calls of a client's session have used. While the

@@ -161,13 +161,56 @@ func (l *lifecycle) leaseChanged(rec *brig.Record) {
 	})
 }
 
+// endWatch reports the permanent end of a sandbox to those who hold it. The mutex of
+// the table of sandboxes guards holders.
+type endWatch struct {
+	holders int
+	ended   chan struct{}
+}
+
+// watchEnd returns a channel that is closed when a sandbox ends permanently. The
+// caller must call release.
+func (l *lifecycle) watchEnd(ctx context.Context, rec *brig.Record) (ended <-chan struct{}, release func()) {
+	var w *endWatch
+	l.sandboxes.update(rec.ID, func(s *sandbox) {
+		if s.end == nil {
+			s.end = &endWatch{ended: make(chan struct{})}
+		}
+		w = s.end
+		w.holders++
+	})
+	// The sandbox may have ended since rec was read, before the watch began.
+	if now, err := l.Store.Get(ctx, rec.Tenant, string(rec.ID)); err == nil && !now.State.Lasts() || brig.KindOf(err) == brig.NotFound {
+		l.announceEnd(rec.ID)
+	}
+	return w.ended, sync.OnceFunc(func() {
+		l.sandboxes.update(rec.ID, func(s *sandbox) {
+			if w.holders--; w.holders == 0 && s.end == w {
+				s.end = nil
+			}
+		})
+	})
+}
+
+// announceEnd tells the holders of a sandbox that it has ended permanently.
+func (l *lifecycle) announceEnd(id brig.ID) {
+	l.sandboxes.update(id, func(s *sandbox) {
+		if s.end != nil {
+			close(s.end.ended)
+			s.end = nil
+		}
+	})
+}
+
 // Hold implements brig.Holder.
-func (e *Engine) Hold(ctx context.Context, op brig.Op, name string) (release func(), err error) {
+func (e *Engine) Hold(ctx context.Context, op brig.Op, name string) (ended <-chan struct{}, release func(), err error) {
 	rec, err := e.check(ctx, op, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return e.lifecycle.hold(rec), nil
+	endUse := e.lifecycle.hold(rec)
+	ended, endWatch := e.lifecycle.watchEnd(ctx, rec)
+	return ended, func() { endUse(); endWatch() }, nil
 }
 
 var _ brig.Holder = (*Engine)(nil)

@@ -74,7 +74,7 @@ var openUses = map[string]func(t *testing.T, ctx context.Context, h *fixture, na
 		return s.Close
 	},
 	"hold": func(t *testing.T, ctx context.Context, h *fixture, name string) func() {
-		release, err := h.Hold(ctx, brig.OpRunCode, name)
+		_, release, err := h.Hold(ctx, brig.OpRunCode, name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,6 +294,63 @@ func TestOpenIsNotIdle(t *testing.T) {
 	}
 }
 
+// TestHoldReportsEnd verifies that a holder of a sandbox learns of its end, by a call, at
+// the end of the lease, and of a paused one, and not of a pause.
+func TestHoldReportsEnd(t *testing.T) {
+	for what, end := range map[string]func(t *testing.T, ctx context.Context, h *fixture){
+		"kill": func(t *testing.T, ctx context.Context, h *fixture) {
+			if _, err := h.Kill(ctx, "one"); err != nil {
+				t.Error(err)
+			}
+		},
+		"remove": func(t *testing.T, ctx context.Context, h *fixture) {
+			if err := h.Remove(ctx, "one"); err != nil {
+				t.Error(err)
+			}
+		},
+		"lease": func(*testing.T, context.Context, *fixture) { advance(2 * time.Hour) },
+		"pause": func(t *testing.T, ctx context.Context, h *fixture) {
+			if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
+				t.Error(err)
+			}
+		},
+		"remove paused": func(t *testing.T, ctx context.Context, h *fixture) {
+			if _, err := h.Pause(ctx, "one", brig.PauseOptions{}); err != nil {
+				t.Error(err)
+			}
+			if err := h.Remove(ctx, "one"); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newFixture(t, nil)
+				ctx := withRole(t, brig.Member)
+				h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true, FixedLease: true})
+				defer h.Remove(ctx, "one") //nolint:errcheck // its goroutines have the fake clock
+				ended, release, err := h.Hold(ctx, brig.OpRunCode, "one")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer release()
+				end(t, ctx, h)
+				synctest.Wait()
+				select {
+				case <-ended:
+					if what == "pause" {
+						t.Error("a pause is an end")
+					}
+				default:
+					if what != "pause" {
+						t.Error("the end is not reported")
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestHoldNeedsRights verifies that a caller holds only sandboxes on which it may call the
 // operation.
 func TestHoldNeedsRights(t *testing.T) {
@@ -302,7 +359,7 @@ func TestHoldNeedsRights(t *testing.T) {
 	if _, err := h.Create(member, brig.Spec{Name: "one"}); err != nil {
 		t.Fatal(err)
 	}
-	release, err := h.Hold(member, brig.OpRunCode, "one")
+	_, release, err := h.Hold(member, brig.OpRunCode, "one")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +373,7 @@ func TestHoldNeedsRights(t *testing.T) {
 		"another tenant": {ofTenant(t, "rival"), "one", brig.NotFound},
 		"no sandbox":     {member, "none", brig.NotFound},
 	} {
-		if _, err := h.Hold(c.ctx, brig.OpRunCode, c.name); brig.KindOf(err) != c.want {
+		if _, _, err := h.Hold(c.ctx, brig.OpRunCode, c.name); brig.KindOf(err) != c.want {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

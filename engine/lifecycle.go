@@ -252,6 +252,7 @@ func (l *lifecycle) adopt(r *brig.Record, backend *placement.Backend, in brig.In
 // all resources that belong to it.
 func (l *lifecycle) unregister(id brig.ID) {
 	l.detachInstance(id)
+	l.announceEnd(id)
 	l.dropUses(id)
 }
 

@@ -43,6 +43,8 @@ type sandbox struct {
 	// end that a caller last gave to the lease of instance; zero if none did.
 	lease    *leaseHold
 	leaseEnd time.Time
+	// end reports the permanent end of the sandbox to those who hold it.
+	end *endWatch
 	// uses lets a pause or a resume replace the instance while no call uses it.
 	uses *useGate
 	// ending counts the calls that are ending the sandbox.
@@ -110,7 +112,7 @@ func (t *sandboxes) updateEach(f func(brig.ID, *sandbox)) {
 func (t *sandboxes) takeInstance(id brig.ID) (was sandbox) {
 	t.update(id, func(s *sandbox) {
 		was = *s
-		*s = sandbox{lease: s.lease, uses: s.uses, ending: s.ending, commit: s.commit, pendingDelete: s.pendingDelete, pendingDestroy: s.pendingDestroy}
+		*s = sandbox{lease: s.lease, end: s.end, uses: s.uses, ending: s.ending, commit: s.commit, pendingDelete: s.pendingDelete, pendingDestroy: s.pendingDestroy}
 	})
 	return was
 }

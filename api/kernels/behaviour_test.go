@@ -22,8 +22,8 @@ func message(code string) []byte {
 	return []byte(`{"header":{"msg_id":"m1","session":"s","msg_type":"execute_request"},"content":{"code":"` + quoted + `"}}`)
 }
 
-// waitForText reads messages until one contains text.
-func waitForText(t *testing.T, conn *websocket.Conn, text string) {
+// waitForText reads messages until one contains text, and returns it.
+func waitForText(t *testing.T, conn *websocket.Conn, text string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -33,7 +33,7 @@ func waitForText(t *testing.T, conn *websocket.Conn, text string) {
 			t.Fatalf("nobody says %q: %v", text, err)
 		}
 		if strings.Contains(string(data), text) {
-			return
+			return string(data)
 		}
 	}
 }
@@ -173,8 +173,9 @@ func TestCloseEndsConnections(t *testing.T) {
 	s.waitForInterrupt(t, 0, "the code goes on without its client")
 }
 
-// When a kernel is removed, the connections to it end. A client that requested
-// the removal over its connection first receives the response.
+// When a kernel is removed, the connections to it end, after the message that the
+// kernel is dead. A client that requested the removal over its connection, or whose
+// code ran, first receives the response.
 func TestDeletedKernelClosesConnections(t *testing.T) {
 	for what, remove := range map[string]func(t *testing.T, url string, conn *websocket.Conn){
 		"a request": func(t *testing.T, url string, _ *websocket.Conn) {
@@ -191,19 +192,26 @@ func TestDeletedKernelClosesConnections(t *testing.T) {
 			waitForText(t, conn, `"idle"`)
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			url, s, _ := serve(t)
-			_, id := doRequest(t, "POST", url+"/api/kernels", key, ephemeral)
-			one, two := connect(t, url, id), connect(t, url, id)
-			if err := two.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
-				t.Fatal(err)
-			}
-			waitForText(t, two, "waits")
-			remove(t, url+"/api/kernels/"+id, one)
-			s.waitForInterrupt(t, 0, "the code goes on without its kernel")
-			waitForEnd(t, one, websocket.StatusNormalClosure)
-			waitForEnd(t, two, websocket.StatusNormalClosure)
-		})
+		for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
+			t.Run(spec+", "+what, func(t *testing.T) {
+				url, s, _ := serve(t)
+				_, id := doRequest(t, "POST", url+"/api/kernels", key, `{"name":"`+spec+`"}`)
+				one, two := connect(t, url, id), connect(t, url, id)
+				if err := two.Write(t.Context(), websocket.MessageText, message("wait")); err != nil {
+					t.Fatal(err)
+				}
+				waitForText(t, two, "waits")
+				remove(t, url+"/api/kernels/"+id, one)
+				s.waitForInterrupt(t, 0, "the code goes on without its kernel")
+				waitForText(t, one, `"dead"`)
+				waitForEnd(t, one, websocket.StatusNormalClosure)
+				if said := waitForText(t, two, `"execute_reply"`); strings.Contains(said, "kernel-") {
+					t.Errorf("the reply names the sandbox: %s", said)
+				}
+				waitForText(t, two, `"dead"`)
+				waitForEnd(t, two, websocket.StatusNormalClosure)
+			})
+		}
 	}
 }
 

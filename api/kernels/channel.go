@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -35,6 +36,7 @@ type channel struct {
 	conn     *websocket.Conn
 	io       context.Context // for reading and writing; it does not end
 	reserved *share          // memory that is reserved for its messages
+	ended    <-chan struct{} // closed when the kernel ends
 	leaving  atomic.Bool     // the client shuts down the kernel over this connection
 }
 
@@ -53,7 +55,7 @@ func (d *API) channels(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
-	endUse, err := k.hold(r.Context())
+	ended, endUse, err := k.hold(r.Context())
 	if err != nil {
 		return err
 	}
@@ -66,7 +68,7 @@ func (d *API) channels(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer conn.CloseNow() //nolint:errcheck // it may already be closed
 	conn.SetReadLimit(maxMessage)
-	c := &channel{d: d, k: k, session: d.NewID(), conn: conn, reserved: reserved}
+	c := &channel{d: d, k: k, ended: ended, session: d.NewID(), conn: conn, reserved: reserved}
 	c.serve(r.Context())
 	return nil
 }
@@ -80,6 +82,7 @@ func (c *channel) close(err error) {
 		code, reason = websocket.StatusGoingAway, "the server stops"
 	case errors.Is(err, errGone):
 		reason = errGone.Error()
+		c.sendDead()
 	case brig.KindOf(err) == brig.InvalidArgument:
 		e := brig.AsError(err)
 		code, reason = websocket.StatusInvalidFramePayloadData, strings.TrimPrefix(e.Field+": "+e.Message, ": ")
@@ -91,6 +94,19 @@ func (c *channel) close(err error) {
 		code, reason = websocket.StatusInternalError, "internal error"
 	}
 	_ = c.conn.Close(code, brig.Clip(reason, 120)) // fails if the client has disconnected
+}
+
+// replyTime is how long a client of a kernel that has ended may take to receive
+// the reply to the code that ran.
+const replyTime = 5 * time.Second
+
+// sendDead tells the client that the kernel has ended. The message answers no
+// request.
+func (c *channel) sendDead() {
+	none := &request{header: json.RawMessage("{}")}
+	if b, err := c.answer(none, "iopub", "status", content{"execution_state": "dead"}); err == nil {
+		_ = c.write(b, replyTime) // fails if the client has disconnected
+	}
 }
 
 // Reasons to close a connection.
@@ -105,6 +121,7 @@ var (
 // connection would be closed without a reason.
 func (c *channel) serve(ctx context.Context) {
 	queue := make(chan *request, maxQueue)
+	idle := make(chan struct{}) // closed when no message is answered any more
 	c.io = context.WithoutCancel(ctx)
 	ctx, end := context.WithCancelCause(ctx)
 	var workers sync.WaitGroup
@@ -117,16 +134,29 @@ func (c *channel) serve(ctx context.Context) {
 		select {
 		case <-c.d.closed:
 			end(errClosing)
-		case <-c.k.done():
-			if !c.leaving.Load() { // otherwise the client first receives the response to its shutdown_request
-				end(errGone)
+		case <-c.ended:
+			if c.leaving.Load() {
+				return // the client first receives the response to its shutdown_request
 			}
+			select { // and to the code that ran, which has ended with the kernel
+			case <-idle:
+			case <-time.After(replyTime):
+			case <-ctx.Done():
+			}
+			end(errGone)
 		case <-ctx.Done():
 		}
 	})
 	workers.Go(func() {
+		defer close(idle)
 		for {
 			select {
+			case <-c.ended:
+				return
+			default:
+			}
+			select {
+			case <-c.ended:
 			case r := <-queue:
 				if err := c.shell(ctx, r); err != nil {
 					end(err)
@@ -193,9 +223,15 @@ func (c *channel) send(ctx context.Context, r *request, on, kind string, content
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	within, cancel := context.WithTimeout(c.io, c.d.sendTimeout)
+	return c.write(b, c.d.sendTimeout)
+}
+
+// write sends a message. If the client does not read it within limit, the
+// connection ends.
+func (c *channel) write(b []byte, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(c.io, limit)
 	defer cancel()
-	return c.conn.Write(within, websocket.MessageText, b)
+	return c.conn.Write(ctx, websocket.MessageText, b)
 }
 
 // content has the fields of a message for which this package has no type.
@@ -280,7 +316,7 @@ func (c *channel) control(ctx context.Context, r *request) error {
 		return err
 	}
 	select {
-	case <-c.k.done():
+	case <-c.ended:
 		failed = nil // another request has already removed the kernel
 	default:
 	}

@@ -53,7 +53,7 @@ func TestConnectionKeepsEphemeralKernel(t *testing.T) {
 		}
 		connected, left, control := made("connected"), made("left"), made("control")
 		hold := func(n *ephemeralKernel) func() {
-			release, err := n.hold(t.Context())
+			_, release, err := n.hold(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -41,7 +41,7 @@ func TestConnectionsEndWithGrant(t *testing.T) {
 			"it ends": func(g *grantKeys) { g.expired = true }, "less is left": func(g *grantKeys) { g.grantRole = brig.Viewer },
 		} {
 			t.Run(spec+", "+how, func(t *testing.T) {
-				s := &scriptedService{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}}
+				s := &scriptedService{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}, gone: map[string]chan struct{}{}}
 				g := &grantKeys{scriptedService: s, grantRole: brig.Member}
 				d := kernels.New(kernels.Options{Service: s, Keys: g, Now: now})
 				srv := httptest.NewServer(d)

@@ -20,11 +20,8 @@ type kernel interface {
 	restart(ctx context.Context) error
 	remove(ctx context.Context) error
 	// hold counts an open connection as use of the kernel until release is
-	// called.
-	hold(ctx context.Context) (release func(), err error)
-	// done returns a channel that is closed when the kernel ends. It returns
-	// nil if only the Service knows when the kernel ends.
-	done() <-chan struct{}
+	// called. ended is closed when the kernel ends.
+	hold(ctx context.Context) (ended <-chan struct{}, release func(), err error)
 }
 
 // eventSink receives events of running code.
@@ -86,7 +83,7 @@ func (d *API) create(ctx context.Context, in kernelRequest) (*model, error) {
 }
 
 // errMissing returns the error for an unknown kernel.
-func errMissing(id string) error {
+func errMissing(id string) *brig.Error {
 	return brig.Errorf(brig.NotFound, "Kernel does not exist: %s", brig.Clip(id, 64)).WithHint("create one with POST /api/kernels")
 }
 
@@ -187,7 +184,7 @@ func (d *API) modelOf(b *brig.Sandbox, c *brig.CodeContext) *model {
 func (k *sandboxKernel) context(ctx context.Context) (*brig.CodeContext, error) {
 	list, err := k.d.Service.Contexts(ctx, k.name())
 	if err != nil {
-		return nil, err
+		return nil, k.explain(ctx, err)
 	}
 	for _, c := range list {
 		if c.Spec.Language == brig.Python {
@@ -198,6 +195,8 @@ func (k *sandboxKernel) context(ctx context.Context) (*brig.CodeContext, error) 
 }
 
 func (k *sandboxKernel) name() string { return k.box.Spec.Name }
+
+func (k *sandboxKernel) id() string { return strings.TrimPrefix(k.name(), prefix) }
 
 // model implements kernel.
 func (k *sandboxKernel) model(ctx context.Context) (*model, error) {
@@ -223,13 +222,21 @@ func (k *sandboxKernel) execute(ctx context.Context, code string, sink eventSink
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if res.TimedOut {
+	switch {
+	case err != nil:
+		return nil, k.explain(ctx, err)
+	case res.SandboxEnded != "" && !res.OOMKilled:
+		return &execResult{res.Count, deadError(res.SandboxEnded)}, nil
+	case res.TimedOut:
 		return &execResult{res.Count, timeoutError(k.d.Timeout)}, nil
 	}
 	return &execResult{res.Count, res.Error}, nil
+}
+
+// deadError returns the error of code that ended with its kernel.
+func deadError(why brig.ExitReason) *brig.CodeError {
+	value := "the kernel ended while the code ran (" + string(why) + ")"
+	return &brig.CodeError{Name: "DeadKernelError", Value: value, Traceback: "DeadKernelError: " + value}
 }
 
 // timeoutError returns the error of code that did not end before its timeout.
@@ -241,7 +248,7 @@ func timeoutError(bound time.Duration) *brig.CodeError {
 // check asks the Service whether the caller may call op on the kernel's
 // sandbox. It is for requests that do not call op immediately.
 func (k *sandboxKernel) check(ctx context.Context, op brig.Op) error {
-	return httpapi.CheckCall(ctx, k.d.Service, k.name(), op)
+	return k.explain(ctx, httpapi.CheckCall(ctx, k.d.Service, k.name(), op))
 }
 
 // interrupt implements kernel.
@@ -253,7 +260,7 @@ func (k *sandboxKernel) interrupt(ctx context.Context) error {
 	if c == nil {
 		return k.check(ctx, brig.OpInterrupt)
 	}
-	return k.d.Service.InterruptContext(ctx, k.name(), c.ID)
+	return k.explain(ctx, k.d.Service.InterruptContext(ctx, k.name(), c.ID))
 }
 
 // restart implements kernel.
@@ -266,20 +273,34 @@ func (k *sandboxKernel) restart(ctx context.Context) error {
 		return k.check(ctx, brig.OpRestart)
 	}
 	_, err = k.d.Service.RestartContext(ctx, k.name(), c.ID)
-	return err
+	return k.explain(ctx, err)
 }
 
 // hold implements kernel. The connection does not keep the sandbox from being paused,
 // because the next message resumes it.
-func (k *sandboxKernel) hold(ctx context.Context) (release func(), err error) {
+func (k *sandboxKernel) hold(ctx context.Context) (ended <-chan struct{}, release func(), err error) {
 	if h, ok := k.d.Service.(brig.Holder); ok {
-		return h.Hold(ctx, brig.OpRunCode, k.name())
+		ended, release, err = h.Hold(ctx, brig.OpRunCode, k.name())
+		return ended, release, k.explain(ctx, err)
 	}
-	return func() {}, nil
+	return nil, func() {}, nil
 }
 
-// done implements kernel. Only the Service knows when a sandbox ends.
-func (k *sandboxKernel) done() <-chan struct{} { return nil }
-
 // remove implements kernel.
-func (k *sandboxKernel) remove(ctx context.Context) error { return k.d.Service.Remove(ctx, k.name()) }
+func (k *sandboxKernel) remove(ctx context.Context) error {
+	return k.explain(ctx, k.d.Service.Remove(ctx, k.name()))
+}
+
+// explain returns the error for a missing kernel instead of err if the kernel's
+// sandbox has ended. Clients do not know the sandbox, so errors must not name
+// it.
+func (k *sandboxKernel) explain(ctx context.Context, err error) error {
+	switch brig.KindOf(err) {
+	case brig.NotFound, brig.FailedPrecondition, brig.ConnectionFailed, brig.Unavailable, brig.Internal:
+		now, getErr := k.d.Service.Get(ctx, k.name())
+		if brig.KindOf(getErr) == brig.NotFound || getErr == nil && !now.State.Lasts() {
+			return errMissing(k.id()).Because(err)
+		}
+	}
+	return err
+}

@@ -46,6 +46,7 @@ type scriptedService struct {
 	unused     bool      // no kernel has an interpreter
 	created    time.Time // creation time of the tenants
 	ended      int       // number of interrupted runs
+	gone       map[string]chan struct{}
 }
 
 // lesser are the keys of actors of the tenant acme that have fewer rights than
@@ -97,7 +98,7 @@ func (s *scriptedService) Create(ctx context.Context, spec brig.Spec) (*brig.San
 	b := &brig.Sandbox{ID: "sb1", Spec: spec, State: brig.Running, Expires: now().Add(spec.TTL)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.boxes[s.at(ctx, spec.Name)] = b
+	s.boxes[s.at(ctx, spec.Name)], s.gone[spec.Name] = b, make(chan struct{})
 	return b, nil
 }
 
@@ -128,8 +129,19 @@ func (s *scriptedService) List(ctx context.Context, o brig.ListOptions) (*brig.P
 func (s *scriptedService) Remove(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.boxes[s.at(ctx, name)] == nil {
+		return brig.Errorf(brig.NotFound, "no sandbox %q", name)
+	}
 	delete(s.boxes, s.at(ctx, name))
+	close(s.gone[name])
 	return nil
+}
+
+// Hold implements brig.Holder.
+func (s *scriptedService) Hold(_ context.Context, _ brig.Op, name string) (<-chan struct{}, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone[name], func() {}, nil
 }
 
 // Contexts implements kernels.Service.
@@ -213,7 +225,20 @@ func (s *scriptedService) RunCode(ctx context.Context, name string, c brig.Code,
 	s.mu.Lock()
 	s.count[name]++
 	res := &brig.CodeResult{Count: s.count[name]}
+	box, gone := s.boxes[s.at(ctx, name)], s.gone[name]
 	s.mu.Unlock()
+	if box == nil {
+		return nil, brig.Errorf(brig.NotFound, "no sandbox %q", name)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	if err := on(brig.CodeEvent{Started: res}); err != nil {
 		return nil, err
 	}
@@ -224,6 +249,12 @@ func (s *scriptedService) RunCode(ctx context.Context, name string, c brig.Code,
 		}
 		_ = on(brig.CodeEvent{Stdout: []byte(text)})
 	}, func(v brig.Rich) { _ = on(brig.CodeEvent{Output: &v}) })
+	select {
+	case <-gone:
+		res.SandboxEnded, res.Error = brig.Killed, &brig.CodeError{Name: "SandboxEnded", Value: "sandbox " + name}
+		return res, nil
+	default:
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +297,7 @@ func now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 // serve starts an API whose ids are consecutive numbers.
 func serve(t *testing.T) (string, *scriptedService, *kernels.API) {
 	t.Helper()
-	s := &scriptedService{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}}
+	s := &scriptedService{boxes: map[string]*brig.Sandbox{}, count: map[string]int{}, gone: map[string]chan struct{}{}}
 	var mu sync.Mutex
 	n := 0
 	d := kernels.New(kernels.Options{Service: s, Keys: s, Now: now, NewID: func() string {

@@ -134,9 +134,6 @@ func (n *ephemeralKernel) belongsTo(to brig.Tenant) bool {
 	return n.key.tenant == to.Name && n.since.Equal(to.Created)
 }
 
-// done implements kernel.
-func (n *ephemeralKernel) done() <-chan struct{} { return n.closed }
-
 // authorize calls do if the Service authorizes op for this kernel.
 func (n *ephemeralKernel) authorize(ctx context.Context, op brig.Op, do func() error) error {
 	return n.d.Service.Authorize(ctx, op, prefix+n.key.id, func(of brig.Tenant) error {
@@ -230,7 +227,7 @@ func (n *ephemeralKernel) resetIdle() {
 }
 
 // hold implements kernel.
-func (n *ephemeralKernel) hold(context.Context) (release func(), err error) {
+func (n *ephemeralKernel) hold(context.Context) (ended <-chan struct{}, release func(), err error) {
 	count := func(by int) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -239,7 +236,7 @@ func (n *ephemeralKernel) hold(context.Context) (release func(), err error) {
 		}
 	}
 	count(1)
-	return func() { count(-1) }, nil
+	return n.closed, func() { count(-1) }, nil
 }
 
 // saveState stores the state that a step left, unless the kernel was restarted
