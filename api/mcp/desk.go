@@ -50,7 +50,8 @@ func (d *toolServer) server() (*mcp.Server, error) {
 	tools := &toolbox{Server: s, log: d.log}
 	d.addTools(tools)
 	d.addResources(s)
-	return s, tools.errs
+	err := mcp.AddReceivingCustomMethod(s, unknownMethod, answerUnknown)
+	return s, errors.Join(tools.errs, err)
 }
 
 // Serve serves one client on a pair of streams until the client's stream or ctx

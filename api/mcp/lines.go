@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -26,7 +25,9 @@ type lines struct {
 	from *bufio.Reader
 	to   *lineWriter
 	rest []byte // unread rest of a message
-	err  error  // error to return after that message
+	// batchless is whether the client has asked for a version without batches.
+	batchless bool
+	err       error // error to return after that message
 }
 
 func newLines(from io.ReadCloser, to *lineWriter) *lines {
@@ -50,15 +51,19 @@ func (l *lines) Read(p []byte) (int, error) {
 		if len(line) == 0 {
 			continue
 		}
-		asked, code, err := check(line)
-		l.to.expect(asked)
-		if err != nil {
-			if _, err := fmt.Fprintf(l.to, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`+"\n", code, err); err != nil {
+		messages, wrong := examine(line)
+		if wrong == nil {
+			wrong = l.checkBatch(&messages)
+		}
+		if wrong != nil {
+			l.to.expect(1)
+			if _, err := l.to.Write(append(wrong.response(), '\n')); err != nil {
 				return 0, err
 			}
 			continue
 		}
-		l.rest = append(line, '\n')
+		l.to.expect(messages.answers())
+		l.rest = messages.line(line)
 	}
 	n := copy(p, l.rest)
 	l.rest = l.rest[n:]
@@ -80,28 +85,66 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// check returns how many responses a line needs, or an error with its JSON-RPC
-// code. An invalid line needs one response.
-func check(line []byte) (asked int, code int64, err error) {
-	if !json.Valid(line) { // json.Valid also rejects text after a message, which the library would ignore
-		return 1, jsonrpc.CodeParseError, errors.New("the line is not JSON")
-	}
-	var all []json.RawMessage // a separate slice, because line is passed on
-	if line[0] != '[' {
-		all = append(all, line)
-	} else if err := json.Unmarshal(line, &all); err != nil || len(all) == 0 {
-		return 1, jsonrpc.CodeInvalidRequest, errors.New("there is nothing in the batch")
-	}
-	for _, raw := range all {
-		m, err := jsonrpc.DecodeMessage(raw)
-		if err != nil {
-			return 1, jsonrpc.CodeInvalidRequest, errors.New("the line is not a message of JSON-RPC 2.0")
+// checkBatch rejects a batch for which the library would end the stream.
+func (l *lines) checkBatch(m *messages) *protocolError {
+	ids := map[jsonrpc.ID]bool{}
+	for _, message := range m.all {
+		r, ok := message.(*jsonrpc.Request)
+		switch {
+		case !ok || !r.ID.IsValid():
+		case m.batch && ids[r.ID]:
+			return &protocolError{code: jsonrpc.CodeInvalidRequest, message: "two requests of the batch have the same id"}
+		case r.Method == "initialize":
+			l.batchless = !withBatches[requestedVersion(r.Params)]
 		}
-		if r, ok := m.(*jsonrpc.Request); ok && r.ID.IsValid() {
-			asked = 1 // the responses to a batch are one line
+		if ok {
+			ids[r.ID] = true
 		}
 	}
-	return asked, 0, nil
+	if m.batch && l.batchless {
+		return errBatch()
+	}
+	return nil
+}
+
+func requestedVersion(params json.RawMessage) string {
+	var p struct {
+		Version string `json:"protocolVersion"`
+	}
+	_ = json.Unmarshal(params, &p) // the library reports the error
+	return p.Version
+}
+
+// line returns the messages of a line for the library, which would wait for an
+// answer to a notification in a batch. So notifications get lines of their own.
+func (m *messages) line(line []byte) []byte {
+	if !m.batch {
+		return append(line, '\n')
+	}
+	var out, calls []byte
+	for i, message := range m.all {
+		if r, ok := message.(*jsonrpc.Request); ok && r.ID.IsValid() {
+			calls = append(append(calls, ','), m.raw[i]...)
+			continue
+		}
+		out = append(append(out, m.raw[i]...), '\n')
+	}
+	if calls != nil {
+		calls[0] = '['
+		out = append(append(out, calls...), "]\n"...)
+	}
+	return out
+}
+
+// answers returns how many lines answer the messages of one line: the answers to
+// a batch are one line.
+func (m *messages) answers() int {
+	for _, message := range m.all {
+		if r, ok := message.(*jsonrpc.Request); ok && r.ID.IsValid() {
+			return 1
+		}
+	}
+	return 0
 }
 
 // lineWriter is a stream for concurrent writers, each of which writes whole

@@ -143,8 +143,12 @@ func (d *API) Close() { d.sessions.close() }
 // when its key becomes invalid or the client disconnects.
 func (d *API) serve(w http.ResponseWriter, r *http.Request) {
 	httpapi.Route(r, Path)
-	if err := d.admit(w, r); err != nil {
+	messages, err := d.admit(w, r)
+	if err != nil {
 		httpapi.Fail(w, r, err)
+		return
+	}
+	if messages != nil && !d.adapt(w, r, messages) {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -167,19 +171,43 @@ func (d *API) serve(w http.ResponseWriter, r *http.Request) {
 
 // admit reads the body of a request and checks that the caller owns the
 // request's session. It returns NotFound for a session of another owner.
-func (d *API) admit(w http.ResponseWriter, r *http.Request) error {
+func (d *API) admit(w http.ResponseWriter, r *http.Request) (body []byte, err error) {
 	if r.Method == http.MethodPost {
-		body, err := readMessage(w, r)
-		if err != nil {
-			return err
+		if body, err = readMessage(w, r); err != nil {
+			return nil, err
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	id := r.Header.Get(sessionHeader)
 	if id != "" && r.Header.Get(versionHeader) < sessionless && !d.sessions.isOwner(r.Context(), id) {
-		return brig.Errorf(brig.NotFound, "there is no such session").WithHint("begin one with initialize; sandboxes outlive sessions")
+		return nil, brig.Errorf(brig.NotFound, "there is no such session").WithHint("begin one with initialize; sandboxes outlive sessions")
 	}
-	return nil
+	return body, nil
+}
+
+// adapt adapts the messages of a request to the library, which would answer
+// some of them with plain text. It returns false if it has answered all of them.
+func (d *API) adapt(w http.ResponseWriter, r *http.Request, body []byte) bool {
+	m, wrong := examine(body)
+	if version := r.Header.Get(versionHeader); wrong == nil && m.batch && version >= batchless {
+		wrong = errBatch()
+	}
+	if wrong != nil {
+		if err := writeProtocolError(w, wrong); err != nil {
+			d.Log.DebugContext(r.Context(), "mcp: answer", "error", err)
+		}
+		return false
+	}
+	if r.Header.Get(versionHeader) >= sessionless {
+		return true // the library answers unknown methods as this version requires
+	}
+	if body = m.replaceUnknown(body); body == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.ContentLength = int64(len(body))
+	return true
 }
 
 // The operation of a message is known only after the message has been read. So

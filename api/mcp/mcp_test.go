@@ -424,6 +424,7 @@ func TestServeContinuesAfterInvalidLine(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"ping"}{}`, `"code":-32700,`},
 		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"tests","version":"1"}}}`, `"id":1,"result":`},
 		{strings.Repeat("x", 1<<20), `"code":-32700,`},
+		{`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `"code":-32600,`}, // this version has no batches
 		{`{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":2,"result":`},
 	} {
 		if _, err := io.WriteString(write, c.line+"\n"); err != nil {
