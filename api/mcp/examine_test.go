@@ -28,6 +28,7 @@ var transcriptOfErrors = []struct{ message, answer string }{
 	{`[]`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"there is nothing in the batch"}}`},
 	{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"the message is not one of JSON-RPC 2.0"}}`},
 	{`[{"jsonrpc":"2.0","method":"notifications/nothing"},{"jsonrpc":"2.0","method":"notifications/nothing"}]`, ``},
+	{`{"jsonrpc":"2.0","id":11,"method":"resources/read","params":{"uri":"brig://sandboxes/nobodys/log"}}`, `{"jsonrpc":"2.0","id":11,"error":{"code":-32002,"message":"no sandbox \"nobodys\" (SB013)\nhint: list sandboxes","data":{"code":"SB013","kind":"not_found","message":"no sandbox \"nobodys\"","hint":"list sandboxes"}}}`},
 	{`{"jsonrpc":"2.0","id":10,"method":"ping"}`, `{"jsonrpc":"2.0","id":10,"result":{}}`},
 }
 

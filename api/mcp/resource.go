@@ -2,11 +2,13 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/url"
 	"path"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/brig-run/brig"
@@ -102,9 +104,26 @@ func (d *toolServer) readResource(ctx context.Context, req *mcp.ReadResourceRequ
 		data, err = d.wholeFile(ctx, p)
 	}
 	if err != nil {
-		return nil, toProtocol(err)
+		return nil, resourceError(req, err)
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents(uri, kind, data)}}, nil
+}
+
+// codeNoResource is the code for a missing resource in the versions with
+// sessions. Later versions use that of invalid params.
+const codeNoResource = -32002
+
+// metaVersion is the key of the version in the requests of versions without
+// sessions.
+const metaVersion = "io.modelcontextprotocol/protocolVersion"
+
+// resourceError converts an error of reading a resource to the protocol's form.
+func resourceError(req *mcp.ReadResourceRequest, err error) error {
+	out := toProtocol(err)
+	if wire, ok := errors.AsType[*jsonrpc.Error](out); ok && brig.KindOf(err) == brig.NotFound && req.Params.Meta[metaVersion] == nil {
+		wire.Code = codeNoResource
+	}
+	return out
 }
 
 func (d *toolServer) wholeFile(ctx context.Context, p resourceRef) ([]byte, error) {
