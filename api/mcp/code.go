@@ -78,7 +78,11 @@ func (o *codeOut) show() []mcp.Content {
 		line(&b, "", text)
 	}
 	if e := o.Error; e != nil {
-		line(&b, "", cmp.Or(e.Traceback, e.Name+": "+e.Message))
+		text := strings.TrimRight(cmp.Or(e.Traceback, e.Name+": "+e.Message), " \n")
+		// An interpreter writes the traceback to stderr, too.
+		if !strings.HasSuffix(strings.TrimRight(o.Stderr, " \n"), text) {
+			line(&b, "", text)
+		}
 		line(&b, "hint: ", e.Hint)
 	}
 	if o.Lost {

@@ -88,7 +88,7 @@ func (s *stub) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outc
 	case p.Code == "internal":
 		return nil, io.ErrShortBuffer
 	case p.Code == "fail":
-		o.ExitCode, o.Stderr, o.Error = 1, out("Traceback\n"), &brig.ProgramError{Name: "ValueError", Message: "no", Traceback: "Traceback\nValueError: no\n"}
+		o.ExitCode, o.Stderr, o.Error = 1, out("a warning\nTraceback\nValueError: no\n"), &brig.ProgramError{Name: "ValueError", Message: "no", Traceback: "Traceback\nValueError: no\n"}
 	case p.Code == "slow":
 		o.TimedOut, o.ExitCode = true, 124
 	case p.Code == "files":
