@@ -46,7 +46,7 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sa
 			return err
 		}
 	}
-	lines, ctx, stop := newLines(w, r, i.keepaliveInterval, i.flushDelay)
+	lines, ctx, stop := newLines(w, r, i.keepaliveInterval, i.flushDelay, code.Context == "")
 	defer stop()
 	res, err := i.run(ctx, s, code, l, lines)
 	switch {
@@ -61,7 +61,7 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sa
 			return errNoContext(in.ContextID)
 		}
 		if brig.KindOf(err) == brig.InvalidArgument && brig.AsError(err).Field == "language" {
-			return errStatus(http.StatusBadRequest, err)
+			return errStatus(http.StatusInternalServerError, err)
 		}
 		if brig.KindOf(err) == brig.PolicyBlocked {
 			return lines.fail(err) // an error for the author of the code
@@ -102,6 +102,7 @@ func (i *interpreter) run(ctx context.Context, s *brig.Sandbox, code brig.Code, 
 		if code.Context, err = i.defaultContext(ctx, s, l, stale); err != nil {
 			return nil, err
 		}
+		lines.resolved()
 		res, err = i.Service.RunCode(ctx, string(s.ID), code, lines.event)
 		if brig.KindOf(err) != brig.NotFound || lines.hasRun() {
 			break

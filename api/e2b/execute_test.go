@@ -151,16 +151,21 @@ func TestDefaultContexts(t *testing.T) {
 	}
 }
 
-// A language that is missing in the sandbox's image is a client error and not a
-// server error. The control is a language that the image contains.
+// A language that is missing in the sandbox's image has the status of E2B's
+// server, on both routes, also if it takes long to find out. The control is a
+// language that the image contains.
 func TestUnknownLanguage(t *testing.T) {
-	_, _, srv := serve(t)
+	s, d, srv := serve(t)
+	s.slow = 400 * time.Millisecond // longer than the time until the header of running code
+	d.SetKeepaliveInterval(10 * time.Millisecond)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)
-	for language, want := range map[string]int{"cobol": http.StatusBadRequest, "python": http.StatusOK} {
-		resp, body := doRequest(t, http.MethodPost, srv.URL+"/execute", `{"code":"1","language":"`+language+`"}`,
-			"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49999", "X-Access-Token", token1)
-		if resp.StatusCode != want || want != http.StatusOK && !strings.Contains(body, language) {
-			t.Errorf("%s: %s %s", language, resp.Status, body)
+	for language, want := range map[string]int{"cobol": http.StatusInternalServerError, "no language": http.StatusInternalServerError, "python": http.StatusOK} {
+		for _, path := range []string{"/execute", "/contexts"} {
+			resp, body := doRequest(t, http.MethodPost, srv.URL+path, `{"code":"1","language":"`+language+`"}`,
+				"E2b-Sandbox-Id", "sb1", "E2b-Sandbox-Port", "49999", "X-Access-Token", token1)
+			if resp.StatusCode != want || want != http.StatusOK && !strings.Contains(body, language) {
+				t.Errorf("%s %s: %s %s", path, language, resp.Status, body)
+			}
 		}
 	}
 }

@@ -269,15 +269,15 @@ func errNoContext(id string) error {
 	return brig.Errorf(brig.NotFound, "Context %s not found", strings.ToValidUTF8(id[:min(len(id), 80)], ""))
 }
 
-// language returns the language of a request. An unknown language is a client
-// error here, whereas E2B's server responds with 500.
+// language returns the language of a request. As E2B's server, it responds with
+// 500 to an unknown language.
 func language(s string) (brig.Language, error) {
 	if s == "" {
 		return brig.Python, nil
 	}
 	l, err := brig.ParseContextLanguage(strings.ToLower(s))
 	if err != nil {
-		return "", errStatus(http.StatusBadRequest, err)
+		return "", errStatus(http.StatusInternalServerError, err)
 	}
 	return l, nil
 }

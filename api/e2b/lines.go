@@ -19,9 +19,15 @@ import (
 // clients' timeout covers the time until the header.
 const headTime = 250 * time.Millisecond
 
+// resolveTime is the longest time that a client waits for the response header
+// while the context of a language is created. Only that shows whether the image
+// has the language, and without it the request fails. It is less than the
+// clients' timeout.
+const resolveTime = 20 * time.Second
+
 // lines streams the events of running code. The response begins with its first
 // line, so that an earlier error has its own status. It begins at the latest
-// headTime after the request.
+// headTime after the code has a context.
 type lines struct {
 	w      http.ResponseWriter
 	cancel context.CancelCauseFunc
@@ -36,27 +42,37 @@ type lines struct {
 	flushDelay   time.Duration
 	outputBuffer outputBuffer
 
-	mu     sync.Mutex // guards the fields below
-	begun  bool
-	ran    bool
-	failed bool // an exception was sent
-	closed bool
-	broken error
+	mu    sync.Mutex // guards the fields below
+	begun bool
+	// resolving is whether the context of the code is not known yet.
+	resolving bool
+	ran       bool
+	failed    bool // an exception was sent
+	closed    bool
+	broken    error
 }
 
 // newLines returns a stream, a context that ends when the client disconnects,
 // and a function that stops the keepalives.
-func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDelay time.Duration) (*lines, context.Context, func()) {
+func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDelay time.Duration, resolving bool) (*lines, context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	l := &lines{w: w, cancel: cancel, keepaliveInterval: keepaliveInterval, flushDelay: flushDelay}
+	l := &lines{w: w, cancel: cancel, keepaliveInterval: keepaliveInterval, flushDelay: flushDelay, resolving: resolving}
+	wait := headTime
+	if resolving {
+		wait = resolveTime
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.alive = time.AfterFunc(keepaliveInterval, func() {
+		if l.postponed() {
+			return
+		}
 		_ = l.send(line{Type: "keepalive"}) // send records its error
 	})
-	l.head = time.AfterFunc(headTime, func() {
+	l.head = time.AfterFunc(wait, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		l.resolving = false
 		if l.begun || l.closed || l.broken != nil {
 			return
 		}
@@ -73,6 +89,27 @@ func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDe
 		l.alive.Stop()
 		l.head.Stop()
 		cancel(nil)
+	}
+}
+
+// postponed reports whether a keepalive is not sent yet, because it would begin
+// the response.
+func (l *lines) postponed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.resolving && !l.closed {
+		l.alive.Reset(l.keepaliveInterval)
+	}
+	return l.resolving
+}
+
+// resolved starts the time until the response header: the code has a context.
+func (l *lines) resolved() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.resolving {
+		l.resolving = false
+		l.head.Reset(headTime)
 	}
 }
 

@@ -57,6 +57,7 @@ type stub struct {
 	specs    []brig.Spec
 	codes    []brig.Code
 	begin    time.Time
+	slow     time.Duration
 	ended    chan error    // receives the cause that ended waiting code
 	proceed  chan struct{} // received from by code that waits
 }
@@ -300,6 +301,7 @@ func (s *stub) CreateContext(ctx context.Context, name string, spec brig.Context
 		return nil, err
 	}
 	if spec.Language == "cobol" {
+		time.Sleep(s.slow)
 		return nil, brig.InvalidField("language", "image %q has no %s", "host", spec.Language)
 	}
 	s.mu.Lock()
