@@ -1,11 +1,13 @@
 package envd
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"path"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brig-run/brig"
@@ -40,19 +42,30 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// A watcher ends if no client polls it.
-func TestUnpolledWatcherEnds(t *testing.T) {
-	ws := newWatchers()
-	ended := make(chan struct{})
-	id, w, err := ws.add("box", "token", func() { close(ended) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.timer.Reset(time.Millisecond)
-	<-ended
-	if _, err := ws.drain("box", "token", id); err == nil || len(ws.all) != 0 {
-		t.Error("it is still there")
-	}
+// A watcher that no client polls lasts, because its client would not learn of its
+// end. One whose watch has ended is removed after a time without a poll.
+func TestUnpolledWatcherLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ws, stopped := newWatchers(), 0
+		id, w, err := ws.add("box", "token", func() { stopped++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24 * time.Hour)
+		if _, err := ws.drain("box", "token", id); err != nil || stopped > 0 {
+			t.Errorf("after a day: %v", err)
+		}
+		ws.end(w, "box", id, errors.New("the directory was removed"))
+		time.Sleep(idle - time.Second)
+		if _, err := ws.drain("box", "token", id); err == nil || !strings.Contains(err.Error(), "removed") {
+			t.Errorf("after the end: %v", err)
+		}
+		time.Sleep(idle + time.Second)
+		synctest.Wait()
+		if len(ws.all) != 0 || stopped != 1 {
+			t.Error("it is still there")
+		}
+	})
 }
 
 func FuzzDisposition(f *testing.F) {

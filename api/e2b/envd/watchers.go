@@ -17,8 +17,9 @@ import (
 )
 
 // Limits of watchers: the number of watchers of a sandbox, the number of events
-// that a watcher buffers, and the time after which a watcher that is not polled
-// ends.
+// that a watcher buffers, and the time without a poll after which a watcher is
+// removed whose watch has ended. Until then it lasts as long as its sandbox, as
+// in E2B.
 const (
 	maxWatchers   = 64
 	maxEvents     = 10_000
@@ -37,10 +38,10 @@ type watcher struct {
 	token     string // token of the request that created the watcher, because another token may have other rights
 	cancel    func()
 	events    []*pb.FilesystemEvent
-	held      int       // encoded bytes of events
-	lastEvent time.Time // time of the last event
-	timer     *time.Timer
-	err       error // why the watcher can report no more events
+	held      int         // encoded bytes of events
+	lastEvent time.Time   // time of the last event
+	err       error       // why the watcher can report no more events
+	timer     *time.Timer // removes the watcher; nil before err
 }
 
 func newWatchers() *watchers { return &watchers{all: map[string]map[string]*watcher{}} }
@@ -56,7 +57,7 @@ func (ws *watchers) add(box, token string, cancel func()) (id string, w *watcher
 		ws.all[box] = map[string]*watcher{}
 	}
 	id = "w" + strings.ToLower(rand.Text()[:20])
-	w = &watcher{token: token, cancel: cancel, timer: time.AfterFunc(idle, func() { ws.remove(box, id) })}
+	w = &watcher{token: token, cancel: cancel}
 	ws.all[box][id] = w
 	return id, w, nil
 }
@@ -69,8 +70,7 @@ func (ws *watchers) remove(box, id string) bool {
 	if w == nil {
 		return false
 	}
-	w.timer.Stop()
-	w.cancel()
+	w.stop()
 	if delete(ws.all[box], id); len(ws.all[box]) == 0 {
 		delete(ws.all, box)
 	}
@@ -113,10 +113,20 @@ func (ws *watchers) buffer(w *watcher, evs []*pb.FilesystemEvent) error {
 
 // end records why a watcher can report no more events. Polls return the buffered
 // events first, and then the error.
-func (ws *watchers) end(w *watcher, err error) {
+func (ws *watchers) end(w *watcher, box, id string, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w.err = err
+	if ws.all[box][id] == w {
+		w.err, w.timer = err, time.AfterFunc(idle, func() { ws.remove(box, id) })
+	}
+}
+
+// stop ends the watch. The caller holds the lock.
+func (w *watcher) stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.cancel()
 }
 
 // quietTime is how long a watcher must be silent before a poll returns, and
@@ -156,7 +166,9 @@ func (ws *watchers) drain(box, token, id string) ([]*pb.FilesystemEvent, error) 
 	if w == nil {
 		return nil, errNoWatcher(id)
 	}
-	w.timer.Reset(idle)
+	if w.timer != nil {
+		w.timer.Reset(idle)
+	}
 	evs := w.events
 	w.events, w.held = nil, 0
 	if len(evs) == 0 && w.err != nil {
@@ -170,8 +182,7 @@ func (ws *watchers) close() {
 	defer ws.mu.Unlock()
 	for _, box := range ws.all {
 		for _, w := range box {
-			w.timer.Stop()
-			w.cancel()
+			w.stop()
 		}
 	}
 	clear(ws.all)
@@ -207,7 +218,7 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 		if err == nil {
 			err = brig.Errorf(brig.Internal, "a watch ended without an error")
 		}
-		s.watchers.end(w, s.failure(longer, err)) // clients may still poll the events before the end
+		s.watchers.end(w, c.box.ID, id, s.failure(longer, err)) // clients may still poll the events before the end
 	}()
 	select {
 	case <-begun:
