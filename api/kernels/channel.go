@@ -262,9 +262,13 @@ func (c *channel) shell(ctx context.Context, r *request) error {
 		return nil // Jupyter's kernels ignore such messages, too
 	}
 	return c.whileBusy(ctx, r, func() error {
-		return c.send(ctx, r, "shell", strings.TrimSuffix(r.kind, "_request")+"_reply", reply)
+		return c.send(ctx, r, r.channel, strings.TrimSuffix(r.kind, "_request")+"_reply", reply)
 	})
 }
+
+// languageVersion is the version of Python in the reply to a kernel_info_request.
+// The exact one is that of the image, and known only after the first cell.
+const languageVersion = "3"
 
 // staticReply returns the response to a message that does not need a kernel.
 func staticReply(kind string) (content, bool) {
@@ -276,7 +280,7 @@ func staticReply(kind string) (content, bool) {
 	case "kernel_info_request":
 		return ok(content{
 			"protocol_version": protocolVersion, "implementation": "brig", "implementation_version": gatewayVersion,
-			"language_info": content{"name": "python", "mimetype": "text/x-python", "file_extension": ".py", "pygments_lexer": "ipython3"},
+			"language_info": content{"name": "python", "version": languageVersion, "mimetype": "text/x-python", "file_extension": ".py", "pygments_lexer": "ipython3"},
 			"banner":        "Brig", "help_links": []string{},
 		})
 	case "comm_info_request":

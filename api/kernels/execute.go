@@ -41,7 +41,7 @@ func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 		}
 		reply["status"] = "error"
 	}
-	return c.send(ctx, r, "shell", "execute_reply", reply)
+	return c.send(ctx, r, r.channel, "execute_reply", reply)
 }
 
 // skipExpressions returns, for each expression, an error that it is not
