@@ -142,22 +142,24 @@ func TestClientThatReadsNothingIsDisconnected(t *testing.T) {
 }
 
 // Code on the control channel is queued like code on the shell channel, and
-// does not block interrupts.
+// blocks no interrupts on either of them.
 func TestInterruptCodeOnControl(t *testing.T) {
 	url, _, _ := serve(t)
 	conn := dial(t, url, kernels.Ephemeral)
-	for _, m := range []string{
-		`{"header":{"msg_id":"w","msg_type":"execute_request"},"channel":"control","content":{"code":"wait"}}`,
-		`{"header":{"msg_id":"i","msg_type":"interrupt_request"},"channel":"control","content":{}}`,
-	} {
-		if err := conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
-			t.Fatal(err)
+	for _, channel := range []string{"control", "shell"} {
+		for _, m := range []string{
+			`{"header":{"msg_id":"w","msg_type":"execute_request"},"channel":"control","content":{"code":"wait"}}`,
+			`{"header":{"msg_id":"i","msg_type":"interrupt_request"},"channel":"` + channel + `","content":{}}`,
+		} {
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(m, "wait") {
+				waitForText(t, conn, "waits")
+			}
 		}
-		if strings.Contains(m, "wait") {
-			waitForText(t, conn, "waits")
-		}
+		waitForText(t, conn, `"KeyboardInterrupt"`)
 	}
-	waitForText(t, conn, `"KeyboardInterrupt"`)
 }
 
 // When the server stops, it ends the connections and says so.
@@ -183,14 +185,8 @@ func TestDeletedKernelClosesConnections(t *testing.T) {
 				t.Fatal(status)
 			}
 		},
-		"a message": func(t *testing.T, _ string, conn *websocket.Conn) {
-			m := `{"header":{"msg_id":"s","msg_type":"shutdown_request"},"channel":"control","content":{"restart":false}}`
-			if err := conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
-				t.Fatal(err)
-			}
-			waitForText(t, conn, `"shutdown_reply"`)
-			waitForText(t, conn, `"idle"`)
-		},
+		"a message on control": func(t *testing.T, _ string, conn *websocket.Conn) { shutDown(t, conn, "control") },
+		"a message on shell":   func(t *testing.T, _ string, conn *websocket.Conn) { shutDown(t, conn, "shell") },
 	} {
 		for _, spec := range []string{kernels.Stateful, kernels.Ephemeral} {
 			t.Run(spec+", "+what, func(t *testing.T) {
@@ -213,6 +209,19 @@ func TestDeletedKernelClosesConnections(t *testing.T) {
 			})
 		}
 	}
+}
+
+// shutDown shuts down a kernel over a channel of a connection.
+func shutDown(t *testing.T, conn *websocket.Conn, channel string) {
+	t.Helper()
+	m := `{"header":{"msg_id":"s","msg_type":"shutdown_request"},"channel":"` + channel + `","content":{"restart":false}}`
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte(m)); err != nil {
+		t.Fatal(err)
+	}
+	if said := waitForText(t, conn, `"shutdown_reply"`); !strings.Contains(said, `"channel":"`+channel+`"`) {
+		t.Errorf("the reply is on another channel: %s", said)
+	}
+	waitForText(t, conn, `"idle"`)
 }
 
 // A client that exceeds the limit of its queue is disconnected.

@@ -26,8 +26,7 @@ const maxQueue = 64
 const sendTimeout = 5 * time.Minute
 
 // channel is a client's connection to a kernel. It answers messages in order of
-// arrival, except interrupts and shutdowns on the control channel, which it
-// handles immediately. If the client disconnects, running code is interrupted,
+// arrival, except interrupts and shutdowns, which it handles immediately. If the client disconnects, running code is interrupted,
 // because no client waits for its result.
 type channel struct {
 	d        *API
@@ -297,11 +296,11 @@ func staticReply(kind string) (content, bool) {
 	return nil, false
 }
 
-// control answers an interrupt or shutdown on the control channel.
+// control answers an interrupt or shutdown.
 func (c *channel) control(ctx context.Context, r *request) error {
 	if r.kind == "interrupt_request" {
 		return c.whileBusy(ctx, r, func() error {
-			return c.send(ctx, r, "control", "interrupt_reply", c.replyContent(c.k.interrupt(ctx)))
+			return c.send(ctx, r, r.channel, "interrupt_reply", c.replyContent(c.k.interrupt(ctx)))
 		})
 	}
 	do, restart := c.k.remove, r.restart
@@ -314,7 +313,7 @@ func (c *channel) control(ctx context.Context, r *request) error {
 		failed = do(ctx)
 		reply := c.replyContent(failed)
 		reply["restart"] = restart
-		return c.send(ctx, r, "control", "shutdown_reply", reply)
+		return c.send(ctx, r, r.channel, "shutdown_reply", reply)
 	})
 	if c.leaving.Store(false); err != nil || restart {
 		return err

@@ -188,10 +188,12 @@ type answer struct {
 const protocolVersion = "5.3"
 
 // isUrgent reports whether a request is handled immediately instead of queued.
-// Other requests on the control channel are queued, because running code would
-// otherwise block the reading of later messages.
+// Clients send these requests on the control channel, and older ones on the shell
+// channel, where they would wait for the code that they are to end. Other requests
+// on the control channel are queued, because running code would otherwise block
+// the reading of later messages.
 func (r *request) isUrgent() bool {
-	return r.channel == "control" && (r.kind == "interrupt_request" || r.kind == "shutdown_request")
+	return r.channel != "stdin" && (r.kind == "interrupt_request" || r.kind == "shutdown_request")
 }
 
 // restarts reports whether a shutdown_request asks for a restart.
