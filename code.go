@@ -56,13 +56,22 @@ type Code struct {
 	Timeout time.Duration
 }
 
-// CodeEvent is an event of running code. Exactly one field is set.
+// CodeEvent is an event of running code. Exactly one field is set. Listeners
+// ignore an event in which they know no field.
 type CodeEvent struct {
 	Started *CodeResult // the run has started: Context and Count are known
 	Stdout  []byte
 	Stderr  []byte
 	Output  *Rich
+	Cleared *Clear // the code considers its output so far as obsolete
 	Error   *CodeError
+}
+
+// Clear is a request of code to clear its output, as notebooks do. The outputs
+// of the result stay.
+type Clear struct {
+	// Wait means to clear it when the next value replaces it.
+	Wait bool
 }
 
 // CodeResult is the result of a run of code.
@@ -97,6 +106,13 @@ type Rich struct {
 	Data map[string]json.RawMessage
 	// Main marks the value of the last expression.
 	Main bool
+	// Metadata describes the representations, for example the size of an image.
+	Metadata map[string]json.RawMessage
+	// DisplayID is the ID of a display that the code may update. An event with
+	// Update replaces the values with the same ID. In a result, the last update
+	// has replaced them already; it has Update if an earlier run displayed them.
+	DisplayID string
+	Update    bool
 }
 
 // CodeError is the exception that ended code.

@@ -120,7 +120,8 @@ func codeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
 	case v1.EventCodeStarted:
 		return on(brig.CodeEvent{Started: &brig.CodeResult{Context: started.Context, Count: started.Count}})
 	case v1.EventOutput:
-		return on(brig.CodeEvent{Output: &brig.Rich{Data: rich.Data, Main: rich.Main}})
+		value := rich.Domain()
+		return on(brig.CodeEvent{Output: &value})
 	default:
 		e := brig.CodeError(exception)
 		return on(brig.CodeEvent{Error: &e})

@@ -151,8 +151,7 @@ type codeRun struct {
 	session   *interpreter.Session
 	on        func(brig.CodeEvent) error
 	out, err  *output.Capture
-	size      int // total size of the outputs
-	leftOut   int // number of values that are not in the result
+	values    values
 	begin     time.Time
 	announced bool             // the started event has been passed on
 	early     []brig.CodeEvent // output that was read before the started event
@@ -229,7 +228,8 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	// accesses the result.
 	r.signals.Wait()
 	r.res.Duration = time.Since(r.begin)
-	_, _ = r.err.Write(leftOutNote(r.leftOut)) // Write never fails
+	_, _ = r.err.Write(leftOutNote(r.values.leftOut)) // Write never fails
+	r.res.Outputs = r.values.list
 	r.res.Stdout, r.res.Stderr = r.out.Output(), r.err.Output()
 	r.c.mu.Lock()
 	r.c.info.Count = r.res.Count
@@ -321,6 +321,8 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 			r.start(ctx, m.Count)
 		case "display", "result":
 			r.emit(ctx, brig.CodeEvent{Output: r.addValue(m)})
+		case "clear":
+			r.emit(ctx, brig.CodeEvent{Cleared: &brig.Clear{Wait: m.Wait}})
 		case "error":
 			r.fail(ctx, brig.CodeError{Name: m.Name, Value: m.Value, Traceback: m.Traceback})
 		}
@@ -352,13 +354,7 @@ func (r *codeRun) start(ctx context.Context, count int) {
 func (r *codeRun) addValue(m *interpreter.Message) *brig.Rich {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rich, size := richValue(m)
-	if fitsLimits(rich, len(r.res.Outputs), r.size+size) {
-		r.size += size
-		r.res.Outputs = append(r.res.Outputs, rich)
-	} else {
-		r.leftOut++
-	}
+	rich := r.values.add(m)
 	return &rich
 }
 

@@ -52,9 +52,7 @@ func checkState(state []byte) error {
 
 // stepRun collects the driver's messages about a step.
 type stepRun struct {
-	outputs []brig.Rich
-	size    int
-	leftOut int // number of values that are not in outputs
+	outputs values
 	failure *brig.ProgramError
 	// packages lists the packages that the step started with, and the requested
 	// packages that the driver has installed since. requested lists the
@@ -77,28 +75,12 @@ func (s *stepRun) message(m *interpreter.Message) {
 			}
 		}
 	case "display", "result":
-		rich, size := richValue(m)
-		if fitsLimits(rich, len(s.outputs), s.size+size) {
-			s.size += size
-			s.outputs = append(s.outputs, rich)
-		} else {
-			s.leftOut++
-		}
+		s.outputs.add(m)
 	case "error":
 		if s.failure == nil {
 			s.failure = &brig.ProgramError{Name: m.Name, Message: m.Value, Traceback: m.Traceback}
 		}
 	}
-}
-
-// richValue returns the value of a driver's message and its size.
-func richValue(m *interpreter.Message) (rich brig.Rich, size int) {
-	rich = brig.Rich{Data: m.Data, Main: m.Type == "result"}
-	for k, v := range rich.Data {
-		size += len(k) + len(v)
-		rich.Data[k] = bytes.Clone(v)
-	}
-	return rich, size
 }
 
 // fitsLimits reports whether a value is within bounds if there are count other
@@ -127,7 +109,7 @@ func (s *stepRun) outcome(end *interpreter.Message) *brig.StepOutcome {
 	if s == nil {
 		return nil
 	}
-	o := &brig.StepOutcome{Outputs: s.outputs, Packages: s.packages}
+	o := &brig.StepOutcome{Outputs: s.outputs.list, Packages: s.packages}
 	if end == nil || len(end.State) == 0 {
 		return o
 	}

@@ -16,6 +16,7 @@ var jupyterCells = []cellCase{
 	{name: "output", code: "import sys\nprint('é')\nprint('err', file=sys.stderr)\nx", stdout: "é\n", stderr: "err\n", result: "5"},
 	{name: "child", code: "!echo hi", stdout: "~hi"},
 	{name: "display", code: "display(1); 2", shown: []string{"1"}, result: "2"},
+	{name: "display again", code: "h = display('0', display_id=True)\nfor i in range(2): h.update(i)", shown: []string{"'0'", "0", "1"}, updates: "011"},
 	{name: "error", code: "1/0", error: "ZeroDivisionError", value: "division by zero", trace: "~1/0"},
 	{name: "syntax", code: "a = )", error: "SyntaxError", value: "~", trace: "~a = )"},
 	{name: "input", code: "input()", error: "StdinNotImplementedError", value: "~"},

@@ -45,7 +45,7 @@ type Order struct {
 
 // Message is a message from a driver.
 type Message struct {
-	Type string `json:"type"` // "ready", "pong", "taken", "started", "display", "result", "error", "installed", "violation", "end"
+	Type string `json:"type"` // "ready", "pong", "taken", "started", "display", "clear", "result", "error", "installed", "violation", "end"
 	// Nonce is that of the order. Ready has none.
 	Nonce string `json:"nonce,omitempty"`
 
@@ -66,6 +66,15 @@ type Message struct {
 	// types and SVG are strings, images and PDF are base64, JSON types are
 	// JSON values.
 	Data map[string]json.RawMessage `json:"data,omitempty"`
+	// Metadata describes the forms, for example the size of an image. DisplayID is
+	// the id of a display, and Update means that the value replaces those that
+	// were displayed with the same id.
+	Metadata  map[string]json.RawMessage `json:"metadata,omitempty"`
+	DisplayID string                     `json:"display_id,omitempty"`
+	Update    bool                       `json:"update,omitempty"`
+
+	// Of clear: whether to wait for the next value before the output is cleared.
+	Wait bool `json:"wait,omitempty"`
 
 	// Of error. Of violation, Name is ViolationLost if an order was lost.
 	Name      string `json:"name,omitempty"`

@@ -72,6 +72,22 @@ func canonical(text json.RawMessage) string {
 	return string(b)
 }
 
+// A display carries its metadata, and a request to clear the output is passed on. Metadata
+// that is no JSON is left out.
+func TestPythonDisplayMetadata(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, flavor string) {
+		d := start(t)
+		said, _, stderr := d.cell("from IPython.display import clear_output\nfor about in ({'text/plain': {'w': 1}}, {'x': object()}):\n    display({'text/plain': 'x'}, raw=True, metadata=about)\nclear_output(wait=True)")
+		shown, cleared := find(said, "display"), find(said, "clear")
+		if len(shown) != 2 || string(shown[0].Metadata["text/plain"]) != `{"w":1}` || len(shown[1].Metadata) > 0 {
+			t.Errorf("%+v\n%s", shown, stderr)
+		}
+		if flavor == "ipython" && (len(cleared) != 1 || !cleared[0].Wait) {
+			t.Errorf("%+v", said)
+		}
+	})
+}
+
 // Each figure is displayed once, on request or at the end of the cell.
 func TestPythonFigures(t *testing.T) {
 	needs(t, "matplotlib")

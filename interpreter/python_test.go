@@ -58,6 +58,7 @@ type cellCase struct {
 	code           string
 	result         string   // text/plain
 	shown          []string // text/plain of each display
+	updates        string   // of each display with an id, 1 if it is an update
 	stdout, stderr string
 	error          string // the error's name
 	value          string
@@ -90,8 +91,9 @@ var pythonCells = []cellCase{
 	{name: "descriptor", code: "import os\nos.write(1, b'fd\\n');", stdout: "fd\n"},
 	{name: "child", code: "import subprocess\nprint(1)\nsubprocess.run('echo 2; [ -e /proc/$$/fd/3 ] && echo leaked', shell=True);\nprint(3)", stdout: "1\n2\n3\n"},
 	{name: "display", code: "display(1)\ndisplay('a', 2)\n3", shown: []string{"1", "'a'", "2"}, result: "3"},
-	{name: "display again", code: "h = display(1, display_id=True)\nh.update('a')\nlen(h.display_id)", shown: []string{"1", "'a'"}, result: "32"},
-	{name: "display by an id", code: "display(1, display_id='me')", shown: []string{"1"}, result: "<DisplayHandle display_id=me>"},
+	{name: "display again", code: "h = display(1, display_id=True)\nh.update('a')\nlen(h.display_id)", shown: []string{"1", "'a'"}, updates: "01", result: "32"},
+	{name: "display in a later cell", code: "from IPython.display import update_display, clear_output\nclear_output()\nupdate_display(2, display_id=h.display_id)", shown: []string{"2"}, updates: "1", flavor: "ipython"},
+	{name: "display by an id", code: "display(1, display_id='me')", shown: []string{"1"}, updates: "0", result: "<DisplayHandle display_id=me>"},
 	{
 		name: "error", code: "def f():\n    return 1/0\n\nf()",
 		error: "ZeroDivisionError", value: "division by zero", trace: "~    return 1/0",
@@ -200,12 +202,17 @@ func (c cellCase) check(t *testing.T, d *driver, count int) {
 		t.Errorf("the traceback shows the driver, or colours:\n%s", failure.Traceback)
 	}
 	var shown []string
+	updates := ""
 	for _, m := range find(said, "display") {
 		shown = append(shown, data(m, "text/plain"))
+		if m.DisplayID != "" {
+			updates += map[bool]string{false: "0", true: "1"}[m.Update]
+		}
 	}
 	if strings.Join(shown, "|") != strings.Join(c.shown, "|") {
 		t.Errorf("displays %q, want %q", shown, c.shown)
 	}
+	same(t, "updates", updates, c.updates)
 }
 
 // same compares a text with the expected one (see cellCase).
@@ -352,8 +359,8 @@ func TestPythonWithoutIPython(t *testing.T) {
 	d := startDriver(t, []string{python(t), "-S", driverFile(t, "python.py")}, nil) // -S: without packages
 	d.ready()
 	cellCase{
-		code:  "from IPython.display import display, update_display, clear_output, DisplayHandle, HTML\ndisplay(1, display_id='a')\nupdate_display(2, display_id='a')\nDisplayHandle().display(3);",
-		shown: []string{"1", "2", "3"},
+		code:  "from IPython.display import display, update_display, clear_output, DisplayHandle, HTML\ndisplay(1, display_id='a')\nupdate_display(2, display_id='a')\nclear_output()\nh = DisplayHandle()\nh.display(3)\nh.update(4)",
+		shown: []string{"1", "2", "3", "4"}, updates: "0101",
 	}.check(t, d, 0)
 }
 

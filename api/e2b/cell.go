@@ -23,6 +23,9 @@ func (l *lines) event(e brig.CodeEvent) error {
 	case e.Stderr != nil:
 		return l.output("stderr", l.err.Add(e.Stderr))
 	case e.Output != nil:
+		if e.Output.Update {
+			return nil // E2B's server ignores updates of displays
+		}
 		if err := l.flush(); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 	if source == "" {
 		source = "\n" // empty code is allowed
 	}
-	end, err := c.k.execute(ctx, source, eventSink{onStart: run.onStart, stream: run.stream, onDisplay: run.onDisplay})
+	end, err := c.k.execute(ctx, source, eventSink{onStart: run.onStart, stream: run.stream, onDisplay: run.onDisplay, onClear: run.onClear})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -130,16 +130,35 @@ func (run *running) dataForms(data map[string]json.RawMessage) map[string]json.R
 	return out
 }
 
-// onDisplay reports a displayed value.
+// onDisplay reports a displayed value, or an update of one.
 func (run *running) onDisplay(v brig.Rich) error {
 	if v.Main && run.silent {
 		return nil
 	}
-	if !v.Main {
-		return run.c.send(run.ctx, run.r, "iopub", "display_data", content{"data": run.dataForms(v.Data), "metadata": content{}, "transient": content{}})
+	bundle := content{"data": run.dataForms(v.Data), "metadata": content{}}
+	if len(v.Metadata) > 0 {
+		bundle["metadata"] = v.Metadata
 	}
-	if err := run.flush(); err != nil {
-		return err
+	if v.Main {
+		if err := run.flush(); err != nil {
+			return err
+		}
+		bundle["execution_count"] = run.count
+		return run.c.send(run.ctx, run.r, "iopub", "execute_result", bundle)
 	}
-	return run.c.send(run.ctx, run.r, "iopub", "execute_result", content{"data": run.dataForms(v.Data), "metadata": content{}, "execution_count": run.count})
+	kind := "display_data"
+	if v.Update {
+		kind = "update_display_data"
+	}
+	transient := content{}
+	if v.DisplayID != "" {
+		transient["display_id"] = v.DisplayID
+	}
+	bundle["transient"] = transient
+	return run.c.send(run.ctx, run.r, "iopub", kind, bundle)
+}
+
+// onClear reports that the code considers its output as obsolete.
+func (run *running) onClear(wait bool) error {
+	return run.c.send(run.ctx, run.r, "iopub", "clear_output", content{"wait": wait})
 }

@@ -29,6 +29,7 @@ type eventSink struct {
 	onStart   func(count int) error
 	stream    func(name string, p []byte) error
 	onDisplay func(v brig.Rich) error
+	onClear   func(wait bool) error
 }
 
 // execResult describes how code ended.
@@ -219,6 +220,8 @@ func (k *sandboxKernel) execute(ctx context.Context, code string, sink eventSink
 			return sink.stream("stderr", e.Stderr)
 		case e.Output != nil:
 			return sink.onDisplay(*e.Output)
+		case e.Cleared != nil:
+			return sink.onClear(e.Cleared.Wait)
 		}
 		return nil
 	})

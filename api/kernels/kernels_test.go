@@ -193,6 +193,13 @@ func (s *scriptedService) runScript(ctx context.Context, code string, write func
 		write("stderr", "err\n")
 		show(brig.Rich{Data: map[string]json.RawMessage{"image/png": json.RawMessage(`"iVBORw0K"`)}})
 		value = "'last'"
+	case "progress":
+		shown := text("0")
+		shown.DisplayID, shown.Metadata = "bar", map[string]json.RawMessage{"text/plain": json.RawMessage(`{"width":1}`)}
+		show(shown)
+		update := text("1")
+		update.DisplayID, update.Update = "bar", true
+		show(update)
 	case "split":
 		write("stdout", "caf\xc3")
 		write("stdout", "\xa9 \xff\n")

@@ -106,7 +106,7 @@ func (a *sandboxAPI) streamCode(ctx context.Context, name string, code brig.Code
 		case e.Started != nil:
 			return s.send(v1.EventCodeStarted, v1.CodeStarted{Context: e.Started.Context, Count: e.Started.Count})
 		case e.Output != nil:
-			return s.send(v1.EventOutput, v1.Rich{Data: e.Output.Data, Main: e.Output.Main})
+			return s.send(v1.EventOutput, v1.ToRich(*e.Output))
 		case e.Error != nil:
 			return s.send(v1.EventException, v1.Exception(*e.Error))
 		}

@@ -62,6 +62,10 @@ type CodeStarted struct {
 type Rich struct {
 	Data map[string]json.RawMessage `json:"data" doc:"the value by MIME type: a string, base64 for images and PDF, JSON for JSON types"`
 	Main bool                       `json:"main" doc:"whether it is the value of the last expression"`
+
+	Metadata  map[string]json.RawMessage `json:"metadata,omitempty" doc:"describes the representations, for example the size of an image"`
+	DisplayID string                     `json:"display_id,omitempty" doc:"the ID of a display that the code may update"`
+	Update    bool                       `json:"update,omitempty" doc:"whether it replaces the values with the same display_id. Results have the last update already; there it is true if an earlier run displayed the value"`
 }
 
 // Exception is the exception that ended code.
@@ -194,18 +198,28 @@ func (a CodeAnswer) Domain() *brig.CodeResult {
 	return r
 }
 
+// ToRich converts a value to its wire type.
+func ToRich(v brig.Rich) Rich {
+	return Rich{Data: v.Data, Main: v.Main, Metadata: v.Metadata, DisplayID: v.DisplayID, Update: v.Update}
+}
+
+// Domain converts r to its domain type.
+func (r Rich) Domain() brig.Rich {
+	return brig.Rich{Data: r.Data, Main: r.Main, Metadata: r.Metadata, DisplayID: r.DisplayID, Update: r.Update}
+}
+
 // FromRich converts values to their wire type.
 func FromRich(values []brig.Rich) []Rich {
 	out := make([]Rich, 0, len(values))
 	for _, v := range values {
-		out = append(out, Rich{Data: v.Data, Main: v.Main})
+		out = append(out, ToRich(v))
 	}
 	return out
 }
 
 func toRich(values []Rich) (out []brig.Rich) {
 	for _, v := range values {
-		out = append(out, brig.Rich{Data: v.Data, Main: v.Main})
+		out = append(out, v.Domain())
 	}
 	return out
 }

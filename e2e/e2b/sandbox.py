@@ -184,6 +184,8 @@ def interpreter():
         out = []
         r = sbx.run_code("print('a'); 1/0", on_stdout=lambda m: out.append(m.line))
         assert r.error.name == "ZeroDivisionError" and "".join(out) == "a\n", (r, out)
+        progress = "h = display('0', display_id=True)\nfor i in range(50): h.update(i)"
+        assert len(sbx.run_code(progress).results) == 1
         ctx = sbx.create_code_context(cwd="/tmp")
         assert sbx.run_code("import os; os.getcwd()", context=ctx).text == "/tmp"
         ctx = sbx.create_code_context(cwd="/home/user/not/there")

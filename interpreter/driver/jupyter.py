@@ -92,13 +92,13 @@ class Host:
         while data:
             data = data[os.write(CHANNEL, data):]
 
-    def show(self, **message):
-        """Send a display, and wait until the host has received it. Otherwise the host
+    def show(self, kind, **message):
+        """Send a display or its removal, and wait until the host has received it. Otherwise the host
         could not distinguish the output before it from the output after it."""
         if not self.acks:
-            return self.send("display", **message)
+            return self.send(kind, **message)
         self.shown += 1
-        self.send("display", ack=self.shown, **message)
+        self.send(kind, ack=self.shown, **message)
         while not self.received:
             order = self.next_order()
             if order is None or order.get("op") == "ack" and order["ack"] >= self.shown:
@@ -188,9 +188,11 @@ def cell(order, kernel, host, count):
             if kind == "stream":
                 write(content["name"], content["text"])
             elif kind in ("display_data", "update_display_data"):
-                host.show(data=mime_bundle(content))
+                host.show("display", **bundle_fields(content, kind == "update_display_data"))
+            elif kind == "clear_output":
+                host.show("clear", wait=bool(content.get("wait")))
             elif kind == "execute_result":
-                result = mime_bundle(content)
+                result = bundle_fields(content)
             elif kind == "error":
                 error = error or error_fields(content)
         kernel.busy = False
@@ -200,7 +202,7 @@ def cell(order, kernel, host, count):
         host.send("end")
         os._exit(1)
     if result is not None:
-        host.send("result", data=result)
+        host.send("result", **result)
     if error is not None:
         host.send("error", **error)
     host.send("end")
@@ -210,6 +212,17 @@ def write(stream, text):
     data = memoryview(text.encode("utf-8", "replace"))
     while data:
         data = data[os.write(2 if stream == "stderr" else 1, data):]
+
+
+def bundle_fields(content, update=False):
+    """Return the fields of a message for the host with a MIME bundle."""
+    fields = {"data": mime_bundle(content)}
+    metadata, display_id = content.get("metadata"), (content.get("transient") or {}).get("display_id")
+    if isinstance(metadata, dict) and metadata and is_json(metadata):
+        fields["metadata"] = metadata
+    if display_id:
+        fields.update(display_id=str(display_id), update=update)
+    return fields
 
 
 def mime_bundle(content):

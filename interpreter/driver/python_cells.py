@@ -323,20 +323,34 @@ class Shell:
         space["Out"][self.count] = space["_%d" % self.count] = value
         self.send("result", forms)
 
-    def display(self, *values, raw=False, display_id=None, **options):
+    def display(self, *values, raw=False, display_id=None, update=False, metadata=None, **options):
         """Display values in all their MIME types. Raw values are already MIME
-        bundles."""
+        bundles. An update replaces what was displayed with the same id."""
+        handle = self.rich.Handle(self.display, display_id) if display_id else None
         for value in values:
-            self.send("display", value if raw else self.rich.forms(value))
-        return self.rich.Handle(self.display, display_id) if display_id else None
+            forms = value if raw else self.rich.forms(value)
+            self.send("display", forms, metadata, handle and handle.display_id, update)
+        return handle
 
-    def send(self, kind, forms):
+    def clear_output(self, wait=False):
+        """Tell the host that the output so far is no longer of use."""
+        if self.running:
+            flush()
+            self.channel.show({"type": "clear", "wait": bool(wait)})
+
+    def send(self, kind, forms, metadata=None, display_id=None, update=False):
         if not self.running:
             return  # a thread displays a value while no cell runs
         flush()
         # The end of the cell follows a result. Both are sent together.
         send = self.channel.buffer if kind == "result" else self.channel.show
-        send({"type": kind, "data": self.rich.encode_bundle(forms)})
+        message = {"type": kind, "data": self.rich.encode_bundle(forms)}
+        metadata = self.rich.encode_metadata(metadata)
+        if metadata:
+            message["metadata"] = metadata
+        if display_id:
+            message.update(display_id=str(display_id), update=bool(update))
+        send(message)
 
     def describe(self, error):
         value = "" if isinstance(error, SystemExit) and error.code is None else driver.error_message(error)

@@ -25,7 +25,7 @@ class Hook(DisplayHook):
         """Write no prompt. The result is a message."""
 
     def write_format_data(self, format_dict, md_dict=None):
-        self.shell.forms = format_dict
+        self.shell.forms, self.shell.forms_metadata = format_dict, md_dict
 
     def log_output(self, format_dict):
         """Write no log."""
@@ -41,11 +41,11 @@ class Hook(DisplayHook):
 
 
 class Publisher(DisplayPublisher):
-    def publish(self, data, metadata=None, *args, **options):
-        self.shell.publish(data)
+    def publish(self, data, metadata=None, *args, transient=None, update=False, **options):
+        self.shell.publish(data, metadata, (transient or {}).get("display_id"), update)
 
     def clear_output(self, wait=False):
-        """Ignore the request to clear the output. The host already has it."""
+        self.shell.clear(wait)
 
 
 # Types whose values are only displayed as text, unless a program registers a
@@ -109,9 +109,10 @@ class Interactive(InteractiveShell):
     displayhook_class = Hook
     display_pub_class = Publisher
     publish = Any()
+    clear = Any()
     special = Any()
     report_installed = Any()
-    forms = None
+    forms = forms_metadata = None
     trace = ""
 
     def init_display_formatter(self):
@@ -165,7 +166,7 @@ def open_shell(channel, base):
             if "IPYTHONDIR" not in os.environ:
                 os.environ["IPYTHONDIR"] = tempfile.mkdtemp(prefix="ipython-")
             self.ipython = Interactive.instance(
-                config=settings(), user_module=self.module, publish=self.publish, special=self.rich.special,
+                config=settings(), user_module=self.module, publish=self.publish, clear=self.clear_output, special=self.rich.special,
                 report_installed=self.report_installed,
             )
             self.ipython.loop_runner = self.tasks.wait
@@ -174,7 +175,7 @@ def open_shell(channel, base):
 
         def execute(self, source):
             shell = self.ipython
-            shell.forms, shell.trace, shell.execution_count = None, "", self.count
+            shell.forms, shell.forms_metadata, shell.trace, shell.execution_count = None, None, "", self.count
             if "\0" in source:
                 compile(source, "<cell>", "exec")  # IPython would leave a coroutine that warns later
             done = shell.run_cell(source, store_history=True)
@@ -193,15 +194,15 @@ def open_shell(channel, base):
         def show_result(self, value):
             forms = self.ipython.forms or {}
             forms = forms if "text/plain" in forms else dict(forms, **{"text/plain": self.rich.text(value)})
-            self.send("result", forms)
+            self.send("result", forms, self.ipython.forms_metadata)
 
-        def publish(self, data):
-            self.send("display", data)
+        def publish(self, data, metadata, display_id, update):
+            self.send("display", data, metadata, display_id, update)
 
         def display(self, *values, **options):
             from IPython.display import display
 
-            display(*values, **options)
+            return display(*values, **options)
 
         def explain(self, error):
             return ANSI_CODES.sub("", self.ipython.trace) or driver.format_error(error)

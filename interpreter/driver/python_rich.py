@@ -8,6 +8,7 @@ CHART = "application/vnd.brig.chart+json"
 
 # A longer representation is left out, because it is too long to read. The text
 # is always included, up to a limit.
+MAX_METADATA = 64 << 10
 MAX_FORM = 8 << 20
 
 # The maximum size of a MIME bundle as JSON. The host accepts little more, and
@@ -90,6 +91,16 @@ def encode_bundle(found):
         except (TypeError, ValueError, RecursionError):
             pass
     return out
+
+
+def encode_metadata(metadata):
+    """Return the metadata of a MIME bundle as JSON, or nothing if it is empty,
+    large or no JSON."""
+    try:
+        text = driver.encode(dict(metadata)) if metadata else ""
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return driver.RawJSON(text) if 0 < len(text) <= MAX_METADATA else None
 
 
 def size(form):
@@ -231,17 +242,17 @@ def patch_libraries(display, adopt):
 
 
 class Handle:
-    """A display with an id. An update is displayed again; the previous output
-    stays, because the host already has it."""
+    """A display with an id. An update replaces what it displayed before."""
 
     def __init__(self, display, display_id=None):
         self.show = display
         self.display_id = binascii.hexlify(os.urandom(16)).decode() if display_id in (None, True) else display_id
 
     def display(self, value, **options):
-        self.show(value, **options)
+        self.show(value, display_id=self.display_id, **options)
 
-    update = display
+    def update(self, value, **options):
+        self.show(value, display_id=self.display_id, update=True, **options)
 
     def __repr__(self):
         return "<DisplayHandle display_id=%s>" % self.display_id
@@ -313,9 +324,11 @@ def provide_ipython(shell):
         setattr(show, name, display_class(name, mime))
     show.Image, show.Math, show.DisplayObject = Image, Math, DisplayObject
     show.display = shell.display
-    show.update_display = lambda value, **options: shell.display(value, raw=options.get("raw", False))
+    show.update_display = lambda value, *, display_id, **options: shell.display(
+        value, display_id=display_id, update=True, raw=options.get("raw", False)
+    )
     show.DisplayHandle = lambda display_id=None: Handle(shell.display, display_id)
-    show.clear_output = lambda wait=False: None
+    show.clear_output = shell.clear_output
     package = type(sys)("IPython")
     package.__path__ = []
     package.display = show
