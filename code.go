@@ -48,6 +48,9 @@ type Code struct {
 	Context  string
 	Language Language
 	Source   string
+	// Uncounted means that the run does not change the number of runs of a Python
+	// context. Other interpreters count it.
+	Uncounted bool
 	// Env is set for this run only.
 	Env map[string]string
 	// Timeout is the wall time after which the run is interrupted. If the code

@@ -61,7 +61,7 @@ func (c *sandboxes) RunCode(ctx context.Context, name string, code brig.Code, on
 	}
 	in := v1.CodeRequest{
 		Code: code.Source, Context: code.Context, Language: string(code.Language), Env: code.Env,
-		TimeoutMS: v1.FromDuration(code.Timeout), Stream: on != nil,
+		Uncounted: code.Uncounted, TimeoutMS: v1.FromDuration(code.Timeout), Stream: on != nil,
 	}
 	path := sandboxPath(name, "code")
 	var out v1.CodeAnswer

@@ -210,7 +210,7 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	for k := range r.c.info.Spec.Env { // the context's own environment takes precedence
 		delete(secrets, k)
 	}
-	order := interpreter.Order{Op: "cell", Code: source, Env: mergeEnv(mergeEnv(r.c.env, secrets), code.Env)}
+	order := interpreter.Order{Op: "cell", Code: source, Uncounted: code.Uncounted, Env: mergeEnv(mergeEnv(r.c.env, secrets), code.Env)}
 	wctx := context.WithoutCancel(ctx)
 	defer context.AfterFunc(ctx, func() { r.interrupt(wctx, false) })()
 	defer time.AfterFunc(code.Timeout, func() { r.interrupt(wctx, true) }).Stop()

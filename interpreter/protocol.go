@@ -17,6 +17,8 @@ type Order struct {
 	Ack  int  `json:"ack,omitempty"`
 	// Code is the source of a cell, a step or a program.
 	Code string `json:"code,omitempty"`
+	// Uncounted means that a cell has the number of the one before it.
+	Uncounted bool `json:"uncounted,omitempty"`
 	// Env is set during a cell, and the previous values are restored after it.
 	// For a program it remains set.
 	Env map[string]string `json:"env,omitempty"`

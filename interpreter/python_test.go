@@ -248,6 +248,23 @@ func TestPythonStreams(t *testing.T) {
 	})
 }
 
+// An uncounted cell has the number of the cell before it, and leaves the history and
+// the values of earlier results as they are.
+func TestPythonUncounted(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
+		d := start(t)
+		d.cell("'first'")
+		said, _, stderr := d.order(interpreter.Order{Op: "cell", Code: "x = 1\n'not counted'", Uncounted: true})
+		if started, result := find(said, "started"), find(said, "result"); len(started) != 1 || started[0].Count != 1 || len(result) != 1 || stderr != "" {
+			t.Errorf("%+v %s", said, stderr)
+		}
+		said, _, _ = d.cell("(x, Out[1], In[1], In[2][:1])")
+		if started, result := find(said, "started"), find(said, "result"); started[0].Count != 2 || data(result[0], "text/plain") != `(1, 'first', "'first'", '(')` {
+			t.Errorf("afterwards: %+v", said)
+		}
+	})
+}
+
 func TestPythonInterrupt(t *testing.T) {
 	flavors(t, func(t *testing.T, start func(t *testing.T) *driver, _ string) {
 		d := start(t)

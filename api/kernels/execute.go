@@ -14,11 +14,11 @@ import (
 // connection.
 func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
 	run := &running{c: c, ctx: ctx, r: r, silent: x.Silent, code: *x.Code}
-	source := run.code
-	if source == "" {
-		source = "\n" // empty code is allowed
+	code := cell{source: run.code, uncounted: x.Silent || x.History != nil && !*x.History}
+	if code.source == "" {
+		code.source = "\n" // empty code is allowed
 	}
-	end, err := c.k.execute(ctx, source, eventSink{onStart: run.onStart, stream: run.stream, onDisplay: run.onDisplay, onClear: run.onClear})
+	end, err := c.k.execute(ctx, code, eventSink{onStart: run.onStart, stream: run.stream, onDisplay: run.onDisplay, onClear: run.onClear})
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}

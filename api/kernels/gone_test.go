@@ -16,7 +16,7 @@ func TestEndedKernelRunsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, epoch, err := n.begin(func(error) {})
+	_, epoch, err := n.begin(func(error) {}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestEndedKernelRunsNothing(t *testing.T) {
 	if n.state != nil || n.idle.Stop() {
 		t.Errorf("it keeps %s, or its time runs on", n.state)
 	}
-	if _, err := n.execute(ctx, "1", eventSink{}); brig.KindOf(err) != brig.NotFound {
+	if _, err := n.execute(ctx, cell{source: "1"}, eventSink{}); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("it runs code: %v", err)
 	}
 }
@@ -61,7 +61,7 @@ func TestConnectionKeepsEphemeralKernel(t *testing.T) {
 		}
 		hold(connected)
 		first, second := hold(left), hold(left)
-		_, _, err := left.begin(func(error) {})
+		_, _, err := left.begin(func(error) {}, false)
 		if err != nil {
 			t.Fatal(err)
 		}

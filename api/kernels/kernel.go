@@ -15,13 +15,19 @@ type kernel interface {
 	model(ctx context.Context) (*model, error)
 	// execute runs code. It reports output as it arrives and returns how the
 	// code ended. The error is an error of the Service, not of the code.
-	execute(ctx context.Context, code string, sink eventSink) (*execResult, error)
+	execute(ctx context.Context, code cell, sink eventSink) (*execResult, error)
 	interrupt(ctx context.Context) error
 	restart(ctx context.Context) error
 	remove(ctx context.Context) error
 	// hold counts an open connection as use of the kernel until release is
 	// called. ended is closed when the kernel ends.
 	hold(ctx context.Context) (ended <-chan struct{}, release func(), err error)
+}
+
+// cell is a piece of code.
+type cell struct {
+	source    string
+	uncounted bool // it does not change the execution count
 }
 
 // eventSink receives events of running code.
@@ -209,8 +215,8 @@ func (k *sandboxKernel) model(ctx context.Context) (*model, error) {
 }
 
 // execute implements kernel.
-func (k *sandboxKernel) execute(ctx context.Context, code string, sink eventSink) (*execResult, error) {
-	res, err := k.d.Service.RunCode(ctx, k.name(), brig.Code{Language: brig.Python, Source: code, Timeout: k.d.Timeout}, func(e brig.CodeEvent) error {
+func (k *sandboxKernel) execute(ctx context.Context, code cell, sink eventSink) (*execResult, error) {
+	res, err := k.d.Service.RunCode(ctx, k.name(), brig.Code{Language: brig.Python, Source: code.source, Uncounted: code.uncounted, Timeout: k.d.Timeout}, func(e brig.CodeEvent) error {
 		switch {
 		case e.Started != nil:
 			return sink.onStart(e.Started.Count)

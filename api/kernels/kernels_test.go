@@ -230,7 +230,9 @@ func (s *scriptedService) runScript(ctx context.Context, code string, write func
 // RunCode implements kernels.Service.
 func (s *scriptedService) RunCode(ctx context.Context, name string, c brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
 	s.mu.Lock()
-	s.count[name]++
+	if !c.Uncounted {
+		s.count[name]++
+	}
 	res := &brig.CodeResult{Count: s.count[name]}
 	box, gone := s.boxes[s.at(ctx, name)], s.gone[name]
 	s.mu.Unlock()

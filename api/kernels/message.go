@@ -110,6 +110,7 @@ func asksForForms(metadata []byte) bool {
 type execution struct {
 	Code        *string `json:"code"`
 	Silent      bool    `json:"silent"`
+	History     *bool   `json:"store_history"` // nil means true
 	Expressions names   `json:"user_expressions"`
 }
 

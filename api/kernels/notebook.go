@@ -156,7 +156,7 @@ func (n *ephemeralKernel) model(context.Context) (*model, error) {
 }
 
 // execute implements kernel.
-func (n *ephemeralKernel) execute(ctx context.Context, code string, sink eventSink) (*execResult, error) {
+func (n *ephemeralKernel) execute(ctx context.Context, code cell, sink eventSink) (*execResult, error) {
 	select {
 	case n.slot <- struct{}{}:
 		defer func() { <-n.slot }()
@@ -165,20 +165,24 @@ func (n *ephemeralKernel) execute(ctx context.Context, code string, sink eventSi
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	step, epoch, err := n.begin(cancel)
+	step, epoch, err := n.begin(cancel, code.uncounted)
 	if err != nil {
 		return nil, err
 	}
+	count := step.Count + 1
+	if code.uncounted {
+		count = step.Count
+	}
 	defer n.startIdle()
-	if err := sink.onStart(step.Count + 1); err != nil {
+	if err := sink.onStart(count); err != nil {
 		return nil, err
 	}
 	o, err := n.d.Service.Run(ctx, brig.Program{
-		Language: brig.Python, Code: code, Step: step, Env: n.env, Image: n.d.Image, Egress: n.d.Egress, Timeout: n.d.Timeout,
+		Language: brig.Python, Code: code.source, Step: step, Env: n.env, Image: n.d.Image, Egress: n.d.Egress, Timeout: n.d.Timeout,
 		Labels: map[string]string{label: Ephemeral},
 	}, brig.IO{Stdout: stream{sink, "stdout"}, Stderr: stream{sink, "stderr"}})
 	if context.Cause(ctx) == errInterrupted {
-		return &execResult{step.Count + 1, &brig.CodeError{Name: "KeyboardInterrupt", Traceback: "KeyboardInterrupt"}}, nil
+		return &execResult{count, &brig.CodeError{Name: "KeyboardInterrupt", Traceback: "KeyboardInterrupt"}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -189,20 +193,24 @@ func (n *ephemeralKernel) execute(ctx context.Context, code string, sink eventSi
 		}
 	}
 	n.saveState(o, epoch)
-	return &execResult{step.Count + 1, n.errorOf(o)}, nil
+	return &execResult{count, n.errorOf(o)}, nil
 }
 
 // begin returns the kernel's state for the next step. It returns an error if
 // the kernel has ended.
-func (n *ephemeralKernel) begin(stop context.CancelCauseFunc) (*brig.Step, int, error) {
+func (n *ephemeralKernel) begin(stop context.CancelCauseFunc, uncounted bool) (*brig.Step, int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ended() {
 		return nil, 0, errMissing(n.key.id)
 	}
 	n.idle.Stop()
-	n.stop, n.count = stop, n.count+1
-	return &brig.Step{State: n.state, Count: n.count - 1, Packages: n.packages}, n.epoch, nil
+	n.stop = stop
+	step := &brig.Step{State: n.state, Count: n.count, Packages: n.packages}
+	if !uncounted {
+		n.count++
+	}
+	return step, n.epoch, nil
 }
 
 // startIdle starts the idle timer of the kernel after a step.

@@ -49,6 +49,7 @@ type CodeRequest struct {
 	Language  string            `json:"language,omitempty" doc:"python (the default), javascript, typescript, bash, or a Jupyter kernel of the image; not together with context_id" pattern:"^(?:jupyter:)?[A-Za-z0-9+#._][A-Za-z0-9+#._-]{0,55}$"`
 	Env       map[string]string `json:"env,omitempty" doc:"environment variables for this run only" maxItems:"1000" keys:"^[^=\\x00]+$" items:"^[^\\x00]*$"`
 	TimeoutMS int64             `json:"timeout_ms,omitempty" doc:"wall time from the start of the code, after which it is interrupted" minimum:"0" maximum:"9223372036854"`
+	Uncounted bool              `json:"uncounted,omitempty" doc:"whether to leave the execution count of a Python context as it is"`
 	Stream    bool              `json:"stream,omitempty" doc:"answer with events while the code runs" hidden:"true"`
 }
 
@@ -147,7 +148,7 @@ func (r CodeRequest) Domain() (brig.Code, error) {
 	if err != nil {
 		return brig.Code{}, err
 	}
-	return brig.Code{Context: r.Context, Language: language, Source: r.Code, Env: r.Env, Timeout: ToDuration(r.TimeoutMS)},
+	return brig.Code{Context: r.Context, Language: language, Source: r.Code, Uncounted: r.Uncounted, Env: r.Env, Timeout: ToDuration(r.TimeoutMS)},
 		CheckDuration("timeout_ms", r.TimeoutMS)
 }
 

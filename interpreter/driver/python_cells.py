@@ -159,6 +159,7 @@ class Shell:
         self.channel = channel
         self.pid = os.getpid()
         self.count = 0
+        self.uncounted = False  # the current cell has the number of the one before it
         self.running = False
         self.flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         self.tasks = Tasks(channel)
@@ -224,7 +225,8 @@ class Shell:
 
     def run_cell(self, order):
         """Run a cell and report its end. Return the exception that it raised."""
-        self.count += 1
+        self.uncounted = bool(order.get("uncounted"))
+        self.count += not self.uncounted
         self.channel.send({"type": "started", "count": self.count})
         before = {}
 
@@ -268,8 +270,9 @@ class Shell:
 
     def execute(self, source):
         """Execute the source. The result is the value of the final expression."""
-        name = "Cell [%d]" % self.count
-        self.space["In"].append(source)
+        name = "Cell" if self.uncounted else "Cell [%d]" % self.count
+        if not self.uncounted:
+            self.space["In"].append(source)
         driver.cache_source(name, source)
         code = self.translate(source)
         value = self.run(code, name)
@@ -319,8 +322,9 @@ class Shell:
     def show_result(self, value):
         forms = self.rich.forms(value)
         space = self.space
-        space["___"], space["__"], space["_"] = space["__"], space["_"], value
-        space["Out"][self.count] = space["_%d" % self.count] = value
+        if not self.uncounted:
+            space["___"], space["__"], space["_"] = space["__"], space["_"], value
+            space["Out"][self.count] = space["_%d" % self.count] = value
         self.send("result", forms)
 
     def display(self, *values, raw=False, display_id=None, update=False, metadata=None, **options):

@@ -175,10 +175,12 @@ def open_shell(channel, base):
 
         def execute(self, source):
             shell = self.ipython
-            shell.forms, shell.forms_metadata, shell.trace, shell.execution_count = None, None, "", self.count
+            shell.forms, shell.forms_metadata, shell.trace = None, None, ""
+            # As in Jupyter, an uncounted cell uses the next number, and leaves it free.
+            shell.execution_count = self.count + self.uncounted
             if "\0" in source:
                 compile(source, "<cell>", "exec")  # IPython would leave a coroutine that warns later
-            done = shell.run_cell(source, store_history=True)
+            done = shell.run_cell(source, store_history=not self.uncounted)
             error = done.error_before_exec or done.error_in_exec
             if error is not None:
                 raise error
