@@ -166,6 +166,8 @@ export interface CodeRequest {
   language?: string;
   /** wall time from the start of the code, after which it is interrupted */
   timeout_ms?: number;
+  /** whether to leave the execution count of a Python context as it is */
+  uncounted?: boolean;
 }
 
 export interface CodeStarted {
@@ -1032,8 +1034,14 @@ export type ResumeRequest = Record<string, never>;
 export interface Rich {
   /** the value by MIME type: a string, base64 for images and PDF, JSON for JSON types */
   data: Record<string, unknown>;
+  /** the ID of a display that the code may update */
+  display_id?: string;
   /** whether it is the value of the last expression */
   main: boolean;
+  /** describes the representations, for example the size of an image */
+  metadata?: Record<string, unknown>;
+  /** whether it replaces the values with the same display_id. Results have the last update already; there it is true if an earlier run displayed the value */
+  update?: boolean;
 }
 
 export interface Route {

@@ -122,6 +122,7 @@ class CodeRequest(TypedDict):
     env: NotRequired[dict[str, str]]
     language: NotRequired[str]
     timeout_ms: NotRequired[int]
+    uncounted: NotRequired[bool]
 
 
 class CodeStarted(TypedDict):
@@ -721,7 +722,10 @@ class ResumeRequest(TypedDict):
 
 class Rich(TypedDict):
     data: dict[str, Any]
+    display_id: NotRequired[str]
     main: bool
+    metadata: NotRequired[dict[str, Any]]
+    update: NotRequired[bool]
 
 
 class Route(TypedDict):
