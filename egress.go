@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
+	"unicode/utf8"
 )
 
 // Egress are the rules for a sandbox's outbound connections. The zero value
@@ -87,9 +89,11 @@ func (e *Egress) Named(host string, port int) (Verdict, int) {
 
 // CheckRequest evaluates an HTTP request to the given host name and port.
 func (e *Egress) CheckRequest(host string, port int, q Request) (Verdict, int) {
+	// A path may be long and the rules many, so it is lowered once.
+	lower := sync.OnceValue(func() string { return strings.ToLower(q.Path) })
 	for i := range e.Rules {
 		r := &e.Rules[i]
-		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.onPort(port) || !r.matchRequest(q) {
+		if r.CIDR != "" || !MatchHost(r.Host, host) || !r.onPort(port) || !r.matchRequest(q, lower) {
 			continue
 		}
 		if r.Deny {
@@ -159,19 +163,42 @@ func (r *EgressRule) onPort(port int) bool {
 	return len(r.Ports) == 0 || slices.Contains(r.Ports, port)
 }
 
-func (r *EgressRule) matchRequest(q Request) bool {
+// matchRequest reports whether the rule matches a request. lower returns the
+// request's path in lower case.
+func (r *EgressRule) matchRequest(q Request, lower func() string) bool {
 	if len(r.Methods) > 0 && !slices.Contains(r.Methods, q.Method) {
 		return false
 	}
 	return len(r.Paths) == 0 || slices.ContainsFunc(r.Paths, func(p string) bool {
 		if r.Deny { // some servers ignore case
-			p, q.Path = strings.ToLower(p), strings.ToLower(q.Path)
+			return matchLower(p, lower())
 		}
 		if prefix, ok := strings.CutSuffix(p, "*"); ok {
 			return strings.HasPrefix(q.Path, prefix)
 		}
 		return q.Path == p
 	})
+}
+
+// matchLower reports whether a rule's path, in lower case, matches a path in
+// lower case. Most rules differ from a path early, so it lowers the rule's path
+// only as far as it has to.
+func matchLower(rule, path string) bool {
+	prefix, open := strings.CutSuffix(rule, "*")
+	for i := range len(prefix) {
+		c := prefix[i]
+		switch {
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		case c >= utf8.RuneSelf:
+			prefix = strings.ToLower(prefix)
+			return path == prefix || open && strings.HasPrefix(path, prefix)
+		}
+		if i >= len(path) || path[i] != c {
+			return false
+		}
+	}
+	return open || len(path) == len(prefix)
 }
 
 // MatchHost reports whether a rule's host matches a name. Only whole labels

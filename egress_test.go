@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/attack"
@@ -124,6 +125,41 @@ func TestEgressCheckRequest(t *testing.T) {
 			t.Errorf("%s %s on %d is %v, want %v", c.method, c.path, c.port, v, c.want)
 		}
 	}
+}
+
+// The rules that deny paths compare without case. A long path costs about as
+// much as a short one, because it is lowered once and not for each rule.
+func TestLongPathIsLoweredOnce(t *testing.T) {
+	var e brig.Egress
+	for i := range 199 {
+		rule := brig.EgressRule{Host: "api.test", Deny: true}
+		for j := range 50 {
+			rule.Paths = append(rule.Paths, fmt.Sprintf("/Admin/%d/%d*", i, j))
+		}
+		e.Rules = append(e.Rules, rule)
+	}
+	e.Rules = append(e.Rules, brig.EgressRule{Host: "api.test"})
+	fastest := func(path string, want brig.Verdict) time.Duration {
+		least := time.Hour
+		for range 5 {
+			begin := time.Now()
+			if v, _ := e.CheckRequest("api.test", 443, brig.Request{Method: "GET", Path: path}); v != want {
+				t.Errorf("%.20s is %v", path, v)
+			}
+			least = min(least, time.Since(begin))
+		}
+		return least
+	}
+	short, long := fastest("/admit", brig.Allowed), fastest("/admit/"+strings.Repeat("xY/", 3_000), brig.Allowed)
+	if long > 20*short {
+		t.Errorf("a long path takes %v, a short one %v", long, short)
+	}
+	fastest("/aDMIN/198/49/", brig.Denied)
+	fastest("/admin/199/50", brig.Allowed)
+	e.Rules[0].Paths = []string{"/\u00c4*", "/caf\u00c9"}
+	fastest("/\u00e4/b", brig.Denied)
+	fastest("/CAF\u00e9", brig.Denied)
+	fastest("/caf\u00e9/", brig.Allowed)
 }
 
 func TestEgressAddresses(t *testing.T) {

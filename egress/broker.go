@@ -218,6 +218,12 @@ func (x *exchange) charge(n int64) *refusal {
 	return nil
 }
 
+// discharge releases memory that charge has reserved.
+func (x *exchange) discharge(n int64) {
+	x.charged -= n
+	x.n.budget.release(n)
+}
+
 func (x *exchange) substitutePart(s *swaps, escaped string) string {
 	plain, err := url.QueryUnescape(escaped)
 	if err != nil {

@@ -59,7 +59,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer n.requestTracker.served(cost)
-	asked, no := n.check(r)
+	escaped, methods, no := n.check(r)
 	x := &exchange{n: n, in: r, asked: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
 	defer x.end()
 	if r.Body != nil && r.Body != http.NoBody {
@@ -67,8 +67,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = x.body.Close() }()
 	}
 	if no == nil {
-		x.asked = asked[0]
-		x.rule, no = n.decide(asked)
+		no = x.judge(escaped, methods)
 	}
 	if no == nil {
 		no = x.serve(w)

@@ -11,8 +11,8 @@ import (
 // Some servers take the effective request from a header field. Proxies in front
 // of them set the field, and other clients must not.
 
-// overrides returns the paths and the methods that a field may override the
-// request's with.
+// overrides returns the escaped paths and the methods that a field may override
+// the request's with.
 func overrides(name string, values []string) (paths, methods []string, why string) {
 	switch canonicalField(name) {
 	case "x-original-url", "x-original-uri", "x-original-path", "x-original-request-uri",
@@ -46,18 +46,16 @@ func overrides(name string, values []string) (paths, methods []string, why strin
 	return paths, methods, why
 }
 
-// overridingPaths returns every interpretation of the paths in the values of a field.
+// overridingPaths returns the distinct escaped paths in the values of a field.
 func overridingPaths(values []string) (paths []string, why string) {
 	for _, v := range values {
 		p, why := overridingPath(v)
 		if why != "" {
 			return nil, why
 		}
-		more, why := readings(p)
-		if why != "" {
-			return nil, why
+		if len(paths) <= maxPaths && !slices.Contains(paths, p) {
+			paths = append(paths, p)
 		}
-		paths = append(paths, more...)
 	}
 	return paths, ""
 }

@@ -3,7 +3,6 @@ package egress
 import (
 	"net/url"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -12,59 +11,124 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// readings returns the interpretations of an escaped path by servers. The
-// first is the standard interpretation. All of them are checked. If the path is one
-// that no honest client sends, readings returns the reason why it is rejected.
+// The limits of a request's paths. A reading costs time and memory: without
+// limits, a guest that sends one long path uses the server's processor for half
+// a second.
+const (
+	maxPath = 8 << 10 // bytes of an escaped path
+	// maxReadings limits the readings of all paths of a request, and
+	// maxReadingBytes their total length.
+	maxReadings     = 50
+	maxReadingBytes = 16 * maxPath
+	maxPaths        = 20 // in the target and the header fields of a request
+)
+
+const (
+	whyPathTooLong     = "its path is longer than 8 KiB"
+	whyTooManyReadings = "it can be read in too many ways"
+)
+
+// pathReadings collects the readings of the paths of a request.
+type pathReadings struct {
+	list  []string
+	seen  map[string]struct{}
+	bytes int // total length of list
+}
+
+// add adds a reading. It reports false if there are too many.
+func (r *pathReadings) add(p string) bool {
+	if _, ok := r.seen[p]; ok {
+		return true
+	}
+	if r.bytes += len(p); r.bytes > maxReadingBytes || len(r.list) == maxReadings {
+		return false
+	}
+	if r.seen == nil {
+		r.seen = map[string]struct{}{}
+	}
+	r.seen[p] = struct{}{}
+	r.list = append(r.list, p)
+	return true
+}
+
+// expand calls f with each reading so far; f adds further ones. It reports false
+// if there are too many.
+func (r *pathReadings) expand(f func(p string, add func(string) bool) bool) bool {
+	for _, p := range r.list[:len(r.list):len(r.list)] {
+		if !f(p, r.add) {
+			return false
+		}
+	}
+	return true
+}
+
+// read adds the interpretations of an escaped path by servers. The first of a
+// path is the standard one. All of them are checked. If the path is one that no
+// honest client sends, read returns the reason why it is rejected.
 //
 // Servers disagree on whether an escaped slash is a separator, whether a double
 // escape is decoded twice, whether repeated slashes are one, whether parameters
 // follow a semicolon, and whether an escaped question mark begins a query. They
 // also disagree on which Unicode letters are equal, and on whether dots and
 // blanks at the end of a name count.
-func readings(escaped string) (paths []string, why string) {
+func (r *pathReadings) read(escaped string) (why string) {
+	if len(escaped) > maxPath {
+		return whyPathTooLong
+	}
 	decoded, err := url.PathUnescape(escaped)
 	if err != nil || !strings.HasPrefix(escaped, "/") {
-		return nil, "its path is none"
+		return "its path is none"
 	}
-	paths = []string{decoded, withoutEscapedSlashes(escaped)}
-	for again, depth := decoded, 0; ; depth++ {
+	one := pathReadings{bytes: r.bytes}
+	ok := one.add(decoded) && one.add(withoutEscapedSlashes(escaped))
+	for again, depth := decoded, 0; ok; depth++ {
 		next := unescaped(again)
 		if next == again {
 			break
 		}
 		if depth == 2 {
-			return nil, "its path is escaped over and over"
+			return "its path is escaped over and over"
 		}
-		paths = append(paths, next)
+		ok = one.add(next)
 		again = next
 	}
-	for _, p := range slices.Clone(paths) {
+	for _, p := range one.list {
 		if !utf8.ValidString(p) {
-			return nil, "its path is not UTF-8"
-		}
-		for _, alike := range []string{norm.NFC.String(p), norm.NFKC.String(p), lookalikePath(p)} {
-			paths = append(paths, alike, unescaped(alike))
+			return "its path is not UTF-8"
 		}
 	}
-	for _, p := range paths {
+	ok = ok && one.expand(func(p string, add func(string) bool) bool {
+		for _, form := range []func(string) string{norm.NFC.String, norm.NFKC.String, lookalikePath} {
+			alike := form(p)
+			if !add(alike) || !add(unescaped(alike)) {
+				return false
+			}
+		}
+		return true
+	})
+	for _, p := range one.list {
 		if why := rejectPath(p); why != "" {
-			return nil, why
+			return why
 		}
 	}
-	for _, p := range slices.Clone(paths) {
-		if i := strings.IndexAny(p, "?#"); i >= 0 {
-			paths = append(paths, p[:i])
-		}
-	}
-	for _, p := range slices.Clone(paths) {
+	ok = ok && one.expand(func(p string, add func(string) bool) bool {
+		i := strings.IndexAny(p, "?#")
+		return i < 0 || add(p[:i])
+	})
+	ok = ok && one.expand(func(p string, add func(string) bool) bool {
 		without := withoutParameters(p)
-		paths = append(paths, without, withoutRepeatedSlashes(p), withoutRepeatedSlashes(without))
+		return add(without) && add(withoutRepeatedSlashes(p)) && add(withoutRepeatedSlashes(without))
+	})
+	ok = ok && one.expand(func(p string, add func(string) bool) bool { return add(withoutEnds(p)) })
+	if !ok {
+		return whyTooManyReadings
 	}
-	for _, p := range slices.Clone(paths) {
-		paths = append(paths, withoutEnds(p))
+	for _, p := range one.list {
+		if !r.add(p) {
+			return whyTooManyReadings
+		}
 	}
-	slices.Sort(paths[1:])
-	return slices.Compact(paths), ""
+	return ""
 }
 
 // unescaped decodes escapes like most servers that decode twice: an invalid
@@ -141,33 +205,42 @@ func hasPercentU(p string) bool {
 // withoutEnds returns the path as read by servers that ignore dots and blanks
 // at the end of a name.
 func withoutEnds(p string) string {
-	segments := strings.Split(p, "/")
-	for i, s := range segments {
-		segments[i] = strings.TrimRight(s, ". ")
-	}
-	return strings.Join(segments, "/")
+	return mapSegments(p, func(s string) string { return strings.TrimRight(s, ". ") })
 }
 
 // withoutEscapedSlashes returns the path as read by servers to which an escaped
 // slash is not a separator.
 func withoutEscapedSlashes(escaped string) string {
-	segments := strings.Split(escaped, "/")
-	for i, s := range segments {
+	return mapSegments(escaped, func(s string) string {
 		if d, err := url.PathUnescape(s); err == nil {
-			segments[i] = strings.ReplaceAll(d, "/", "%2F")
+			return strings.ReplaceAll(d, "/", "%2F")
 		}
-	}
-	return strings.Join(segments, "/")
+		return s
+	})
 }
 
 // withoutParameters returns the path as read by servers that end a segment at a
 // semicolon.
 func withoutParameters(p string) string {
-	segments := strings.Split(p, "/")
-	for i, s := range segments {
-		segments[i], _, _ = strings.Cut(s, ";")
+	return mapSegments(p, func(s string) string {
+		s, _, _ = strings.Cut(s, ";")
+		return s
+	})
+}
+
+// mapSegments returns the path with f applied to each segment.
+func mapSegments(p string, f func(string) string) string {
+	var b strings.Builder
+	b.Grow(len(p))
+	for {
+		s, rest, more := strings.Cut(p, "/")
+		b.WriteString(f(s))
+		if !more {
+			return b.String()
+		}
+		b.WriteByte('/')
+		p = rest
 	}
-	return strings.Join(segments, "/")
 }
 
 // withoutRepeatedSlashes returns the path as read by servers that treat

@@ -1,10 +1,26 @@
 package egress
 
 import (
+	"fmt"
+	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/attack"
 )
+
+// readings returns the interpretations of an escaped path, or the reason why it
+// is rejected.
+func readings(escaped string) (paths []string, why string) {
+	var r pathReadings
+	if why := r.read(escaped); why != "" {
+		return nil, why
+	}
+	return r.list, ""
+}
 
 func TestReadings(t *testing.T) {
 	for in, want := range map[string]string{ // the prefix "!" marks a rejection
@@ -98,5 +114,94 @@ func TestReadings(t *testing.T) {
 				t.Errorf("%s: %q is not among %q", in, p, paths)
 			}
 		}
+	}
+}
+
+// A request with long or many paths takes little of the server's processor and
+// memory, also with many rules that deny paths. The memory that is allocated
+// stands for the work. The control reads the same path without limits.
+func TestReadingsAreLimited(t *testing.T) {
+	const most = 4 << 20
+	l := newLab(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	l.rules.Rules = nil
+	for i := range 199 {
+		rule := brig.EgressRule{Host: labHost, Deny: true}
+		for j := range 50 {
+			rule.Paths = append(rule.Paths, fmt.Sprintf("/Admin/%d/%d*", i, j))
+		}
+		l.rules.Rules = append(l.rules.Rules, rule)
+	}
+	l.rules.Rules = append(l.rules.Rules, brig.EgressRule{Host: labHost})
+	n := &inspection{inspector: l.inspector, host: labHost, port: 443, secure: true}
+	work := func(r *http.Request) (allocated int64, no *refusal) {
+		r.RequestURI = r.URL.RequestURI()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		x := &exchange{n: n, in: r}
+		escaped, methods, no := n.check(r)
+		if no == nil {
+			no = x.judge(escaped, methods)
+		}
+		runtime.ReadMemStats(&after)
+		if x.charged != 0 {
+			t.Errorf("%d bytes are still charged", x.charged)
+		}
+		return int64(after.TotalAlloc - before.TotalAlloc), no
+	}
+	longer := strings.Repeat("\ufdfa", 20_000) // NFKC makes it eleven times longer
+	kept := "/" + strings.Repeat("aB/", maxPath/3-4)
+	escapes := func(i int) string { // spells the same path differently for each i
+		var b strings.Builder
+		for bit := range 12 {
+			b.WriteString([]string{"a", "%61"}[i>>bit&1])
+		}
+		return "/" + b.String()
+	}
+	for _, c := range []struct {
+		name, path string
+		field      func(i int) string // values of a header field that names a path
+		status     int
+	}{
+		{"an ordinary path", "/v1/x", nil, http.StatusOK},
+		{"a long path", kept, nil, http.StatusOK},
+		{"a denied path", "/ADMIN/198/49/x", nil, http.StatusForbidden},
+		{"a path that becomes longer", "/" + longer, nil, http.StatusRequestURITooLong},
+		{"half a path that becomes longer", "/" + longer[:2700], nil, http.StatusOK},
+		{"a path that can be read in many ways", strings.Repeat("/x", 20_000) + "/a.;b/c./.d", nil, http.StatusRequestURITooLong},
+		{"a shorter one", strings.Repeat("/x", 3_000) + "/a.;b/c.//%252561%3fd;%EF%BC%A1%C2%B7x%25e2%2580%258b.", nil, http.StatusBadRequest},
+		{"many fields", "/v1/x", escapes, http.StatusBadRequest},
+		{"a long field", "/v1/x", func(int) string { return "/" + strings.Repeat("a", maxPath) }, http.StatusBadRequest},
+		{"one field many times", "/v1/x", func(int) string { return "/v1/y" }, http.StatusOK},
+	} {
+		r := l.request("GET", c.path, nil)
+		for i := range 2_000 {
+			if c.field != nil {
+				r.Header["X-Original-Url"] = append(r.Header["X-Original-Url"], c.field(i))
+			}
+		}
+		n, no := work(r)
+		status := http.StatusOK
+		if no != nil {
+			status = no.status
+		}
+		attack.RecordCase("NET-11", "work of "+c.name, n > most)
+		if status != c.status || n > most {
+			t.Errorf("%s: %d %+v, %d KiB are allocated", c.name, status, no, n>>10)
+		}
+	}
+	if res, text := l.do(l.client(false), l.request("GET", kept, nil)); res.StatusCode != http.StatusOK {
+		t.Errorf("a long path: %d %s", res.StatusCode, text)
+	}
+	if res, text := l.do(l.client(true), l.request("GET", "/"+longer[:15_000], nil)); res.StatusCode != http.StatusRequestURITooLong {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 4 {
+		_ = withoutEnds(lookalikePath(longer))
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n < most {
+		t.Errorf("control: four readings allocate %d KiB", n>>10)
 	}
 }

@@ -16,32 +16,33 @@ type refusal struct {
 }
 
 // check returns a refusal if a request is invalid under any rules, and
-// otherwise all interpretations of the request.
-func (n *inspection) check(r *http.Request) (asked []brig.Request, no *refusal) {
+// otherwise the escaped paths and the methods that it names. The first of each
+// is the standard one.
+func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refusal) {
 	switch {
 	case r.Method == http.MethodConnect:
-		return nil, &refusal{http.StatusMethodNotAllowed, "CONNECT is not served"}
+		return nil, nil, &refusal{http.StatusMethodNotAllowed, "CONNECT is not served"}
 	case r.URL.User != nil:
-		return nil, &refusal{http.StatusBadRequest, "its target has a user"}
+		return nil, nil, &refusal{http.StatusBadRequest, "its target has a user"}
 	case r.URL.Scheme != "" && r.URL.Scheme != n.scheme():
-		return nil, &refusal{http.StatusMisdirectedRequest, "its target is not " + n.scheme()}
+		return nil, nil, &refusal{http.StatusMisdirectedRequest, "its target is not " + n.scheme()}
 	case r.URL.Opaque != "" || strings.Contains(r.RequestURI, "#"):
-		return nil, &refusal{http.StatusBadRequest, "its target is not a path"}
+		return nil, nil, &refusal{http.StatusBadRequest, "its target is not a path"}
 	case n.restrictsRequests() && !n.keepsHost(r.Header):
-		return nil, &refusal{http.StatusBadRequest, "a field of its header names another host or path"}
+		return nil, nil, &refusal{http.StatusBadRequest, "a field of its header names another host or path"}
 	case !n.isHost(r.Host) || r.URL.Host != "" && !n.isHost(r.URL.Host):
-		return nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
+		return nil, nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
 	}
 	for name, values := range r.Header {
 		if why := checkField(name, values); why != "" {
-			return nil, &refusal{http.StatusBadRequest, why}
+			return nil, nil, &refusal{http.StatusBadRequest, why}
 		}
 	}
 	if hosts := r.Header["Host"]; len(hosts) > 1 || len(hosts) == 1 && !n.isHost(hosts[0]) {
 		// Only HTTP/2 keeps the field, in addition to :authority.
-		return nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
+		return nil, nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
 	}
-	return requests(r, n.restrictsRequests())
+	return targets(r, n.restrictsRequests())
 }
 
 // checkField returns the reason why a header field is invalid. It repeats
@@ -79,46 +80,72 @@ func (n *inspection) authorityName() string {
 	return n.host + ":" + strconv.Itoa(n.port)
 }
 
-// requests returns all interpretations of a request. The first is the standard
-// one. If no rule depends on requests, all interpretations are checked in the same
-// way.
-func requests(r *http.Request, restrictsRequests bool) ([]brig.Request, *refusal) {
-	escaped := r.URL.EscapedPath()
-	if escaped == "" {
-		escaped = "/"
+// targets returns the escaped paths and the methods that a request names. If no
+// rule depends on requests, its header fields are not checked.
+func targets(r *http.Request, restrictsRequests bool) (escaped, methods []string, no *refusal) {
+	escaped = []string{r.URL.EscapedPath()}
+	if escaped[0] == "" {
+		escaped[0] = "/"
 	}
-	paths, why := readings(escaped)
-	if why != "" {
-		return nil, &refusal{http.StatusBadRequest, why}
+	if len(escaped[0]) > maxPath {
+		return nil, nil, &refusal{http.StatusRequestURITooLong, whyPathTooLong}
 	}
-	methods := []string{r.Method, strings.ToUpper(r.Method)} // some servers also accept it in lower case
+	methods = []string{r.Method}
+	if upper := strings.ToUpper(r.Method); upper != r.Method {
+		methods = append(methods, upper) // some servers also accept it in lower case
+	}
 	for name, values := range r.Header {
 		if !restrictsRequests {
 			break
 		}
 		more, verbs, why := overrides(name, values)
-		if why != "" {
-			return nil, &refusal{http.StatusBadRequest, why}
+		escaped, methods = append(escaped, more...), append(methods, verbs...)
+		if why == "" && len(escaped) > maxPaths {
+			why = whyTooManyReadings
 		}
-		paths, methods = append(paths, more...), append(methods, verbs...)
+		if why != "" {
+			return nil, nil, &refusal{http.StatusBadRequest, why}
+		}
 	}
 	methods = append(methods, queryMethods(r.URL.RawQuery)...)
-	slices.Sort(paths[1:])
-	paths = slices.Compact(paths)
-	slices.Sort(methods[1:])
-	methods = slices.Compact(methods)
-	if len(methods) > 5 || len(paths) > 50 {
-		return nil, &refusal{http.StatusBadRequest, "it can be read in too many ways"}
+	others := slices.DeleteFunc(methods[1:], func(m string) bool { return m == r.Method })
+	slices.Sort(others)
+	methods = append(methods[:1], slices.Compact(others)...)
+	if len(methods) > 5 {
+		return nil, nil, &refusal{http.StatusBadRequest, whyTooManyReadings}
 	}
-	var asked []brig.Request
-	for _, m := range methods {
-		for _, p := range paths {
-			if q := (brig.Request{Method: m, Path: p}); !slices.Contains(asked, q) {
-				asked = append(asked, q)
-			}
+	return escaped, methods, nil
+}
+
+// judge decides about a request that names the given escaped paths and methods.
+// The readings of the paths are charged before they are made, and released
+// after the decision.
+func (x *exchange) judge(escaped, methods []string) *refusal {
+	total := 0
+	for _, p := range escaped {
+		total += len(p)
+	}
+	cost := 2 * int64(min(maxReadings*total, maxReadingBytes))
+	if no := x.charge(cost); no != nil {
+		return no
+	}
+	defer x.discharge(cost)
+	var paths pathReadings
+	for _, p := range escaped {
+		if why := paths.read(p); why != "" {
+			return &refusal{http.StatusBadRequest, why}
 		}
 	}
-	return asked, nil
+	asked := make([]brig.Request, 0, len(paths.list)*len(methods))
+	for _, p := range paths.list {
+		for _, m := range methods {
+			asked = append(asked, brig.Request{Method: m, Path: p})
+		}
+	}
+	x.asked = asked[0]
+	rule, no := x.n.decide(asked)
+	x.rule = rule
+	return no
 }
 
 // decide evaluates all interpretations of a request. If the results differ, it
