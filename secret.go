@@ -26,8 +26,9 @@ type Secret struct {
 	// allowed.
 	Exclusive bool
 	// Allow lists names that Exclusive allows in addition: header fields
-	// (X-Tenant), and query parameters with a question mark (?region). A * at the
-	// end matches any suffix.
+	// (X-Tenant), query parameters with a question mark (?region), and users of
+	// basic credentials whose password is the placeholder (user:me@example.com).
+	// A * at the end matches any suffix.
 	Allow []string `json:",omitempty"`
 	// Plain allows the value in unencrypted HTTP requests to these hosts, where
 	// it is readable on the network. Otherwise such a request is rejected.
@@ -168,10 +169,9 @@ func (s *Secret) Check(value []byte) error {
 		return InvalidField("allow", "%d entries are too many", len(s.Allow)).WithHint("give at most %d", maxAllow)
 	}
 	for i, a := range s.Allow {
-		name := strings.TrimSuffix(strings.TrimPrefix(a, "?"), "*")
-		if len(name) > 100 || a == "" || a == "?" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@\{}&*`, r) }) {
-			return InvalidField(fmt.Sprintf("allow[%d]", i), "%q is no header field and no query parameter", Clip(a, 100)).
-				WithHint("write X-Tenant for a field, ?region for a parameter, and * at the end for any rest")
+		if !validAllow(a) {
+			return InvalidField(fmt.Sprintf("allow[%d]", i), "%q is no header field, no query parameter and no user", Clip(a, 100)).
+				WithHint("write X-Tenant for a field, ?region for a parameter, user:NAME for a user of basic credentials, and * at the end for any rest")
 		}
 	}
 	if len(s.Hosts) == 0 && (len(s.Places) > 0 || len(s.Allow) > 0 || s.Exclusive || s.Plain) {
@@ -179,6 +179,34 @@ func (s *Secret) Check(value []byte) error {
 			WithHint("name the hosts that may get it, or leave them out")
 	}
 	return s.checkValue(value)
+}
+
+// validAllow reports whether an entry of Allow is valid.
+func validAllow(entry string) bool {
+	kind, rest := allowKind(entry)
+	name := strings.TrimSuffix(rest, "*")
+	forbidden := `"(),/:;<=>?@\{}&*`
+	if kind == allowedUser {
+		forbidden = ":*"
+	}
+	return rest != "" && len(name) <= 100 &&
+		!strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(forbidden, r) })
+}
+
+// The beginnings of entries of Allow. A header field has none.
+const (
+	allowedParameter = "?"
+	allowedUser      = "user:"
+)
+
+// allowKind splits an entry of Allow into its beginning and the name.
+func allowKind(entry string) (kind, name string) {
+	for _, kind := range []string{allowedParameter, allowedUser} {
+		if name, ok := strings.CutPrefix(entry, kind); ok {
+			return kind, name
+		}
+	}
+	return "", entry
 }
 
 func (s *Secret) checkValue(value []byte) error {

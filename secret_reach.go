@@ -77,7 +77,8 @@ func samePlace(a, b SecretPlace) bool { return a == b }
 
 // allows reports whether an entry of Allow includes another one.
 func allows(wide, narrow string) bool {
-	if strings.HasPrefix(wide, "?") != strings.HasPrefix(narrow, "?") {
+	kind, _ := allowKind(wide)
+	if of, _ := allowKind(narrow); of != kind {
 		return false
 	}
 	if start, ok := strings.CutSuffix(wide, "*"); ok {

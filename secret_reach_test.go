@@ -34,6 +34,7 @@ func TestWidens(t *testing.T) {
 		"a name":                  {only("X-A"), only("X-A", "X-B"), "allow", "X-B"},
 		"a prefix":                {only("X-A*"), only("X-*"), "allow", "X-*"},
 		"a parameter for a field": {only("a"), only("?a"), "allow", "?a"},
+		"a user for fields":       {only("u*"), only("u*", "user:me"), "allow", "user:me"},
 		"plain":                   {bound("a.test"), secret{Hosts: []string{"a.test"}, Plain: true}, "plain", ""},
 		"two":                     {bound("a.test"), secret{Hosts: []string{"b.test"}, Plain: true}, "hosts,plain", "b.test"},
 		// Controls: these changes let the value go no further.

@@ -17,29 +17,23 @@ func foreignCredentials(r *http.Request, bound []Secret) (why string) {
 	if !slices.ContainsFunc(bound, func(s Secret) bool { return s.Exclusive }) {
 		return ""
 	}
-	ours := func(text string) bool {
-		return slices.ContainsFunc(bound, func(s Secret) bool { return strings.Contains(text, s.Placeholder) })
-	}
-	// A placeholder beside foreign credentials does not make them acceptable: a
-	// server uses only one of several words.
-	alone := func(text string) bool {
-		words := strings.FieldsFunc(text, isSeparator)
-		return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool { return !ours(w) })
-	}
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		refuses := refusingSecret(bound, "", name)
 		if isHarmlessHeader(name) || refuses == "" {
 			continue
 		}
 		for _, v := range r.Header[name] {
-			good := strings.TrimSpace(v) == "" || alone(v)
+			good, entry := strings.TrimSpace(v) == "" || areOurs(bound, v, name == "Cookie"), name
 			if _, pair, ok := parseBasic(name, v); ok {
-				good = ours(pair) && !hasControl(pair)
+				user, password, _ := strings.Cut(pair, ":")
+				if good = isOurPair(bound, user, password); !good && isPlaceholder(bound, password) {
+					entry = allowUser + "NAME" // the name of a user may itself be a credential, so it is not quoted
+				}
 			} else if scheme, rest, ok := strings.Cut(strings.TrimSpace(v), " "); ok && isAuthScheme(scheme) {
-				good = alone(rest)
+				good = areOurs(bound, rest, false)
 			}
 			if !good {
-				return fmt.Sprintf("its header %s may have credentials of its own (to let it pass, add %q to allow of the exclusive secret %s)", name, name, refuses)
+				return fmt.Sprintf("its header %s may have credentials of its own (to let it pass, add %q to allow of the exclusive secret %s)", name, entry, refuses)
 			}
 		}
 	}
@@ -52,13 +46,65 @@ func foreignCredentials(r *http.Request, bound []Secret) (why string) {
 			value = v
 		}
 		refuses := refusingSecret(bound, "?", key)
-		if isHarmlessParameter(key) || refuses == "" || alone(value) || value == "" && alone(key) {
+		if isHarmlessParameter(key) || refuses == "" || areOurs(bound, value, false) || value == "" && isPlaceholder(bound, key) {
 			continue
 		}
 		return fmt.Sprintf("its query parameter %q may have credentials of its own (to let it pass, add %q to allow of the exclusive secret %s)", clip(key), "?"+clip(key), refuses)
 	}
 	return ""
 }
+
+// isPlaceholder reports whether a text is a placeholder, without anything else.
+func isPlaceholder(bound []Secret, text string) bool {
+	return slices.ContainsFunc(bound, func(s Secret) bool { return text == s.Placeholder })
+}
+
+// areOurs reports whether each word of a text is a placeholder. A placeholder
+// beside or within foreign credentials does not make them acceptable: a server
+// uses only one of several words, or a part of a word. A word may name the
+// placeholder (token=..., with any name in a cookie), which may be in quotes.
+func areOurs(bound []Secret, text string, cookie bool) bool {
+	words := strings.FieldsFunc(text, isSeparator)
+	return len(words) > 0 && !slices.ContainsFunc(words, func(w string) bool {
+		if name, value, ok := strings.Cut(w, "="); ok && isToken(name) && (cookie || credentialNames[strings.ToLower(name)]) {
+			w = value
+		}
+		if len(w) > 2 && w[0] == '"' && w[len(w)-1] == '"' {
+			w = w[1 : len(w)-1]
+		}
+		return !isPlaceholder(bound, w)
+	})
+}
+
+// credentialNames are the names that a header field may give to a placeholder.
+// Another name may itself be the credential that a server uses.
+var credentialNames = set("access-token access_token api-key api_key apikey auth credential credentials id key oauth-token oauth_token password secret token")
+
+// allowUser begins an entry of Allow that allows the user of basic credentials.
+const allowUser = "user:"
+
+// isOurPair reports whether a placeholder is the credential of a basic pair.
+// Many servers take the credential from one half of it and ignore the other, so
+// the other half is a placeholder, empty, or a word that identifies nobody. The
+// user may also be one that the secrets allow.
+func isOurPair(bound []Secret, user, password string) bool {
+	switch {
+	case isPlaceholder(bound, password):
+		return user == "" || basicWords[strings.ToLower(user)] || isPlaceholder(bound, user) || refusingSecret(bound, allowUser, user) == ""
+	case isPlaceholder(bound, user):
+		return password == "" || basicWords[strings.ToLower(password)]
+	}
+	return false
+}
+
+// basicWords are the words that services document for the half of basic
+// credentials that has no meaning. None is the credential of an account.
+var basicWords = set(`
+	__token__ _ _json_key _json_key_base64 _token - any anonymous api api-key api-token api_key api_token apikey aws default
+	build_token ci git gitlab-ci-token job_token jwt key none oauth oauth2 oauth2accesstoken oauth-token pat
+	password private-token project_token token u unused user username x x-access-token x-bitbucket-api-token-auth
+	x-oauth-basic x-token-auth
+`)
 
 // refusingSecret returns the name of the first exclusive secret that does not
 // allow a field or parameter, or "" if all do. Field names are

@@ -278,9 +278,42 @@ func TestBrokerExclusive(t *testing.T) {
 		{"?", "a=1;token=mine", true},
 		{"Authorization", placeholder, false},
 		{"Authorization", "Token token=\"" + placeholder + "\"", false},
-		{"Authorization", basically("a user:" + placeholder), false},
+		{"Authorization", basically("a user:" + placeholder), true},     // a server may take the user for the credential
+		{"Authorization", basically("ME@x.test:" + placeholder), false}, // allowed by the secret
+		{"Authorization", basically("me@x.test:mine"), true},
+		{"Authorization", basically("you@x.test:" + placeholder), true},
+		{"Authorization", basically("sk_mine:" + placeholder), true},
+		{"Authorization", basically("sk_mine" + placeholder + ":" + placeholder), true},
+		{"Authorization", basically(":" + placeholder), false},
+		{"Authorization", basically("x-access-token:" + placeholder), false},
+		{"Authorization", basically("__token__:" + placeholder), false},
+		{"Authorization", basically("OAuth2:" + placeholder), false},
+		{"Authorization", basically(placeholder + ":" + placeholder), false},
+		{"Authorization", basically(placeholder + ":"), false},
+		{"Authorization", basically(placeholder), false},
+		{"Authorization", basically(placeholder + ":x-oauth-basic"), false},
+		{"Authorization", basically(placeholder + ":ghp_mine"), true},
+		{"Authorization", basically(placeholder + ":me@x.test"), true},
+		{"Authorization", basically("x:" + placeholder + "mine"), true},
+		{"Authorization", basically("x:mine" + placeholder), true},
+		{"Authorization", basically("x:" + placeholder + ":mine"), true},
+		{"Authorization", basically("x:" + placeholder + "\n"), true},
+		{"Authorization", basically("x:" + placeholder + " mine"), true},
+		{"Authorization", "Basic " + placeholder, false},
+		{"Authorization", "Bearer mine" + placeholder, true},
+		{"Authorization", "Bearer " + placeholder + ".mine", true},
+		{"Authorization", "Bearer mine=" + placeholder, true},
+		{"Authorization", "Bearer \"" + placeholder + "\"", false},
+		{"X-Api-Key", "mine:" + placeholder, true},
+		{"X-Api-Key", "token=" + placeholder, false},
+		{"X-Api-Key", "mine=" + placeholder, true},
+		{"Cookie", "s=" + placeholder + "; other=" + placeholder, false},
+		{"Cookie", "s=mine=" + placeholder, true},
+		{"?", "key=mine" + placeholder, true},
+		{"?", "key=" + placeholder + "mine", true},
+		{"?", "mine" + placeholder, true},
 		{"X-Api-Key", "Bearer " + placeholder, false},
-		{"Cookie", "s=" + placeholder + "; t=x" + placeholder, false},
+		{"Cookie", "s=" + placeholder + "; t=x" + placeholder, true},
 		{"Authorization", "Bearer mine " + placeholder, true},
 		{"Authorization", "Bearer mine," + placeholder, true},
 		{"Authorization", placeholder + " mine", true},
@@ -295,7 +328,7 @@ func TestBrokerExclusive(t *testing.T) {
 			k := &keep{}
 			l := newLab(t, true, k)
 			s := key()
-			s.Exclusive, s.Allow = exclusive, []string{"x-tenant", "X-Team-*", "?region", "?X-*"}
+			s.Exclusive, s.Allow = exclusive, []string{"x-tenant", "X-Team-*", "?region", "?X-*", "user:me@x.test"}
 			l.keys = []Secret{s}
 			r := l.request("GET", "/", nil)
 			if c.name == "?" {

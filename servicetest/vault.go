@@ -237,6 +237,7 @@ func (h secretCases) refuseSecrets(t *testing.T, known string) {
 		"address":      {brig.SecretChange{Name: "a", Hosts: []string{"127.0.0.1"}}, "12345678", "hosts[0]"},
 		"bad place":    {brig.SecretChange{Name: "a", Hosts: []string{"api.example.com"}, Places: []brig.SecretPlace{"path"}}, "12345678", "places[0]"},
 		"no field":     {brig.SecretChange{Name: "a", Hosts: []string{"a.example.com"}, Allow: []string{"X-Tenant", "a b"}}, "12345678", "allow[1]"},
+		"no user":      {brig.SecretChange{Name: "a", Hosts: []string{"a.example.com"}, Allow: []string{"user:me@example.com", "user:*", "user:a:b"}}, "12345678", "allow[2]"},
 		"no hosts":     {brig.SecretChange{Name: "a", Exclusive: new(true)}, "12345678", "hosts"},
 		"no hosts two": {brig.SecretChange{Name: "a", Places: []brig.SecretPlace{brig.SecretBody}}, "12345678", "hosts"},
 	} {

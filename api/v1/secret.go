@@ -14,7 +14,7 @@ type SecretRequest struct {
 	Hosts     []string `json:"hosts,omitzero" doc:"hosts to which the proxy sends the secret (api.example.com, *.example.com), which then never enters a sandbox; without hosts, sandboxes receive the value" maxItems:"50" items:"^(?:\\*\\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\\.)*(?:[1-9][0-9-]*)?[a-z_](?:[a-z0-9_-]{0,61}[a-z0-9_])?$"`
 	Places    []string `json:"places,omitzero" doc:"parts of a request that may contain it: header (the default), query, body" enum:"header,query,body"`
 	Exclusive *bool    `json:"exclusive,omitempty" doc:"reject requests to these hosts with header fields or query parameters that can carry other credentials"`
-	Allow     []string `json:"allow,omitzero" doc:"exceptions of exclusive: header fields (X-Tenant), and query parameters with a question mark (?region); * at the end matches any rest"`
+	Allow     []string `json:"allow,omitzero" doc:"exceptions of exclusive: header fields (X-Tenant), query parameters with a question mark (?region), and users of basic credentials whose password is the placeholder (user:me@example.com); * at the end matches any rest"`
 	Plain     *bool    `json:"plain,omitempty" doc:"allow plain HTTP to these hosts; otherwise such requests are rejected"`
 	Reveal    bool     `json:"reveal,omitempty" doc:"required to remove all hosts of a secret (hosts is []), because sandboxes then see its value"`
 }

@@ -96,7 +96,7 @@ cannot be combined with --keep-value. Existing sandboxes keep what they were giv
 	fl.StringArrayVar(&hosts, "host", nil, "broker the secret: send the value only to this `host`, for example api.example.com or *.example.com")
 	fl.StringArrayVar(&places, "place", nil, "`place` in a request: header (default), query or body")
 	fl.BoolVar(&exclusive, "exclusive", false, "reject requests to these hosts that may carry other credentials")
-	fl.StringArrayVar(&allow, "allow", nil, "header `field` (X-Tenant) or query parameter (?region) that --exclusive allows; replaces the former ones")
+	fl.StringArrayVar(&allow, "allow", nil, "header `field` (X-Tenant), query parameter (?region) or user of basic credentials (user:NAME) that --exclusive allows; replaces the former ones")
 	fl.BoolVar(&plain, "plain", false, "allow sending the value in plain HTTP")
 	fl.BoolVar(&reveal, "reveal", false, "remove all hosts: sandboxes see the value")
 	fl.BoolVar(&keep, "keep-value", false, "change only the properties that other flags name")
