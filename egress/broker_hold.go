@@ -85,6 +85,10 @@ func (r *blindReader) readOnce(want int) {
 	if err == io.EOF {
 		upTo = len(r.held)
 	}
+	if r.scan.hits.full() {
+		r.ended, r.held = brig.Errorf(brig.Unavailable, whyManyHits), nil
+		return
+	}
 	if _, framed := r.boundaries.(*envelopes); framed && len(r.scan.hits) > 0 {
 		// The length precedes the message, so a replacement would not fit.
 		r.ended, r.held = brig.Errorf(brig.Unavailable, "a message has the value of a secret"), nil

@@ -47,6 +47,7 @@ type group struct {
 	salt  uint64
 	shift uint8
 	by    map[uint64]int // hash to index of the pattern
+	index []int32        // the index of the pattern by slot
 }
 
 // slotOf returns the index of a hash's slot.
@@ -109,7 +110,7 @@ func (s *search) withPatterns(list []pattern) *search {
 		for i, g := range c.groups[p.view] {
 			if g.length == len(p.text) {
 				own := *g
-				own.by, own.slots = maps.Clone(g.by), slices.Clone(g.slots)
+				own.by, own.slots = maps.Clone(g.by), slices.Clone(g.slots) // add makes another index
 				c.groups[p.view][i] = &own
 			}
 		}
@@ -133,7 +134,19 @@ func (s *search) add(list []pattern) {
 		}
 		g.insert(h)
 		g.by[h] = len(s.list)
+		g.index = nil
 		s.list = append(s.list, p)
+	}
+	for _, groups := range s.groups {
+		for _, g := range groups {
+			if g.index != nil {
+				continue
+			}
+			g.index = make([]int32, len(g.slots))
+			for h, k := range g.by {
+				g.index[g.slotOf(h)] = int32(k)
+			}
+		}
 	}
 }
 
@@ -160,12 +173,6 @@ func (s *search) hash(text []byte) (h uint64) {
 	return h
 }
 
-// hit is a match of a pattern in a text.
-type hit struct {
-	from, to int64
-	*pattern
-}
-
 // scan is a search of one text, which arrives in pieces.
 type scan struct {
 	*search
@@ -173,7 +180,8 @@ type scan struct {
 	given []byte // the end of the text, which some views have not read yet
 	view  [views]viewed
 	after []int64 // for each pattern: the end of its last match
-	hits  []hit   // matches that were not taken yet
+	until []int64 // the same in bytes of its view
+	hits  hitList // matches that were not taken yet
 
 	compared int // number of windows that needed an exact comparison
 }
@@ -201,7 +209,7 @@ type jump struct {
 }
 
 func (s *search) scan() *scan {
-	c := &scan{search: s, after: make([]int64, len(s.list))}
+	c := &scan{search: s, after: make([]int64, len(s.list)), until: make([]int64, len(s.list))}
 	for v, groups := range s.groups {
 		c.view[v].hash = make([]uint64, len(groups))
 	}
@@ -213,6 +221,7 @@ func (s *search) scan() *scan {
 func (c *scan) reset() {
 	c.at, c.given, c.hits = 0, c.given[:0], c.hits[:0]
 	clear(c.after)
+	clear(c.until)
 	for v := range c.view {
 		d := &c.view[v]
 		*d = viewed{text: d.text[:0], jumps: append(d.jumps[:0], jump{}), hash: d.hash}
@@ -222,7 +231,7 @@ func (c *scan) reset() {
 
 // step limits the bytes that are read at once in each view, and thereby the
 // memory of a scan.
-const step = 1 << 10
+const step = 512
 
 // push reads a piece of the text. last means that no escape continues after it.
 func (c *scan) push(b []byte, last bool) {
@@ -291,6 +300,7 @@ func (c *scan) catchUp(v view, n int) {
 	raw = raw[:len(raw)-n]
 	raw = raw[max(0, len(raw)-c.longest[v]):]
 	d.behind, d.read = false, c.at-int64(n)
+	d.begins += int64(len(d.text)) // so that positions in the view only grow
 	d.text = append(d.text[:0], raw...)
 	d.jumps = append(d.jumps[:0], jump{byte: d.begins, begins: d.read - int64(len(raw)), ended: d.read - int64(len(raw))})
 	for i, g := range c.groups[v] {
@@ -403,8 +413,14 @@ func (c *scan) inspect(d *viewed, g *group, hash *uint64, old int) {
 // compare checks whether the window that ends with byte i is a pattern.
 func (c *scan) compare(d *viewed, g *group, h uint64, i int) {
 	c.compared++
-	k, ok := g.by[h]
-	if !ok || i+1 < g.length {
+	if i+1 < g.length {
+		return
+	}
+	// A text may match at each byte, so overlapping matches are left out before
+	// the rest of the work.
+	k := g.index[g.slotOf(h)]
+	first := d.begins + int64(i+1-g.length)
+	if first < c.until[k] {
 		return
 	}
 	p := &c.list[k]
@@ -412,57 +428,6 @@ func (c *scan) compare(d *viewed, g *group, h uint64, i int) {
 	if from < c.after[k] || to-from > maxSpan || !bytes.Equal(d.text[i+1-g.length:i+1], p.text) {
 		return
 	}
-	c.after[k] = to
-	c.hits = append(c.hits, hit{from, to, p})
-}
-
-// take appends to dst the text up to a position, with the matches replaced. It
-// returns the position that it reached, which is beyond the given one if a
-// match extends over it. text begins at from.
-func (c *scan) take(dst, text []byte, from, to int64) ([]byte, int64) {
-	slices.SortStableFunc(c.hits, func(a, b hit) int {
-		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to))
-	})
-	at := from
-	used := 0
-	for _, h := range c.hits {
-		if h.to > at && max(h.from, at) >= to {
-			break
-		}
-		used++
-		switch {
-		case h.to <= at: // contained in the previous match
-			continue
-		case h.from < at || h.with == nil: // its beginning was already released, or it has no replacement
-			dst = append(dst, text[at-from:max(h.from, at)-from]...)
-			dst = append(dst, bytes.Repeat([]byte("x"), min(len(h.text), int(h.to-max(h.from, at))))...)
-		default:
-			dst = append(append(dst, text[at-from:h.from-from]...), h.with...)
-		}
-		at = h.to
-	}
-	c.hits = c.hits[:copy(c.hits, c.hits[used:])]
-	if at < to {
-		dst = append(dst, text[at-from:to-from]...)
-		at = to
-	}
-	return dst, at
-}
-
-// replaceAll returns t with all matches replaced.
-func (s *search) replaceAll(t string) string {
-	c := s.scan()
-	c.push([]byte(t), true)
-	if len(c.hits) == 0 {
-		return t
-	}
-	out, _ := c.take(nil, []byte(t), 0, int64(len(t)))
-	return string(out)
-}
-
-// matches reports whether t contains a match.
-func (s *search) matches(t string) bool {
-	c := s.scan()
-	c.push([]byte(t), true)
-	return len(c.hits) > 0
+	c.after[k], c.until[k] = to, first+int64(g.length)
+	c.hits = c.hits.add(hit{from, to, p})
 }

@@ -31,14 +31,24 @@ func formsCost(grants []boundSecret) (n int64) {
 }
 
 // scanCost returns the memory that one search of a text needs in addition to
-// searchCost, for a text of bytes and one of control frames.
+// searchCost: the end of the text in each view, where its escapes are, and the
+// matches. TestSearchesAreCharged measures it.
 func (s *scrubber) scanCost() int64 {
-	n := s.values.maxLength + 16*len(s.values.list)
-	for _, l := range s.values.longest {
-		n += l
+	n := s.values.maxLength + 16*len(s.values.list) + maxHits*hitCost
+	for v, l := range s.values.longest {
+		n += 2 * l
+		if view(v) != asWritten { // each byte may have come from an escape
+			n += (l + step/4) * jumpCost
+		}
 	}
-	return 2 * int64(n)
+	return int64(n)
 }
+
+// The memory of a match, and of an escape in a view, in a slice that has grown.
+const (
+	hitCost  = 32
+	jumpCost = 16 // not every byte of every view is an escape
+)
 
 // share returns the scrubber for a set of values, and counts one more user. It
 // charges the sandbox for a new scrubber, and returns nil if no memory is left.
@@ -118,5 +128,9 @@ func (x *exchange) scrubs(earlier []boundSecret) *refusal {
 		}
 		x.scrub = x.scrub.withCredentials(x.pairs)
 	}
-	return x.charge(x.scrub.scanCost())
+	cost := x.scrub.scanCost()
+	if x.in.Header["Upgrade"] != nil {
+		cost *= 2 // of a WebSocket's messages, and of its control frames
+	}
+	return x.charge(cost)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/internal/testenv"
 )
 
 // longKey returns a secret whose value has the maximum length.
@@ -169,5 +170,77 @@ func TestEarlierValuesAreCharged(t *testing.T) {
 	l.given.add([]boundSecret{{key(), []byte(value)}})
 	if !n.searchesResponses() {
 		t.Error("the value that was sent is not looked for")
+	}
+}
+
+// searchedTexts are texts that take as much memory as possible to search: text
+// that matches nested values at each byte, and text that consists of escapes.
+func searchedTexts() map[string]string {
+	const length = 63 << 10
+	fill := func(s string) string { return strings.Repeat(s, length/len(s)) }
+	return map[string]string{
+		"matches": fill("a"), "matches and escapes": fill(strings.Repeat("a", 200) + `\u0061%61=61&#97;`),
+		"backslashes": fill(`\"`), "backslashes and letters": fill(`\"a`), "escapes": fill("%41"), "blanks": fill("a "),
+		"all": fill(`\"a %41=41&#9;-b`),
+	}
+}
+
+// A search takes no more memory than is charged for it, whatever it finds, and
+// finds as much in text that matches at each byte as in other text. The control
+// keeps every match.
+func TestSearchesAreCharged(t *testing.T) {
+	testenv.PlainOnly(t, "it measures memory")
+	nested := make([]boundSecret, 50) // each is contained in the next
+	for i := range nested {
+		nested[i] = boundSecret{longKey(i), []byte(strings.Repeat("a", 8+i))}
+	}
+	value, _ := longKey(0).Value(t.Context())
+	for name, grants := range map[string][]boundSecret{"nested": nested, "long": {{longKey(0), value}}, "one": {{key(), []byte("sk-live-51HqLyjWDarjtT1zdp7dcXYZ")}}} {
+		s := newScrubber(grants, nil)
+		for kind, text := range searchedTexts() {
+			const searches = 2
+			if name == "nested" && !strings.HasPrefix(kind, "matches") {
+				continue // 50 lengths of values take long, and no more memory than one
+			}
+			readers := make([]*blindReader, searches)
+			before := taken()
+			for i := range readers {
+				readers[i] = s.values.reader(strings.NewReader(text), nil)
+				for len(readers[i].held) < len(text) && readers[i].ended == nil {
+					readers[i].readOnce(holdReadSize)
+				}
+			}
+			each, charged := (taken()-before)/searches, searchCost+s.scanCost()
+			t.Logf("%s, %s: %d KiB each, %d KiB charged, %d matches wait", name, kind, each>>10, charged>>10, len(readers[0].scan.hits))
+			if each > charged {
+				t.Errorf("%s, %s: %d KiB each, %d KiB charged", name, kind, each>>10, charged>>10)
+			}
+			runtime.KeepAlive(readers)
+		}
+	}
+	all := 0 // the matches of the nested values, of which each begins where its last one ended
+	for _, g := range nested {
+		all += 63 << 10 / len(g.value)
+	}
+	if all < 50*maxHits {
+		t.Errorf("control: there are only %d matches", all)
+	}
+}
+
+// Text with values more often than the limit is rejected, and masked in a
+// header. Overlapping ones do not count.
+func TestManyMatches(t *testing.T) {
+	s := newScrubber([]boundSecret{{key(), []byte("tok:tok:")}, {key(), []byte("aaaaaaaa")}, {key(), []byte("aaaaaaaaa")}}, nil).values
+	for text, reject := range map[string]bool{
+		strings.Repeat("tok:tok:", maxHits-1): false, strings.Repeat("tok:tok:", maxHits+1): true,
+		strings.Repeat("a", 32<<10): true, strings.Repeat("aaaaaaaaaa", 90) + "aaaaa": false,
+	} {
+		got, err := io.ReadAll(s.reader(strings.NewReader("<"+text+">"), nil))
+		if (err != nil) != reject || strings.Contains(string(got), "tok:tok:") || strings.Contains(string(got), "aaaaaaaa") {
+			t.Errorf("%d of %.10s: %.40q, %v", len(text), text, got, err)
+		}
+		if masked := s.replaceAll(text); strings.Contains(masked, "tok:tok:") || reject && strings.Trim(masked, "x") != "" {
+			t.Errorf("%d of %.10s in a header: %.40q", len(text), text, masked)
+		}
 	}
 }

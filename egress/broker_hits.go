@@ -1,0 +1,113 @@
+package egress
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+// hit is a match of a pattern in a text.
+type hit struct {
+	from, to int64
+	*pattern
+}
+
+// hitList is the matches of a text, in their order. It has no match within
+// another one, and none of which both neighbours overlap each other: these do
+// not change the result. So at most two matches share a byte of the text, and a
+// text that matches many values at each of its bytes takes little memory.
+type hitList []hit
+
+// maxHits limits the matches that wait to be replaced. An answer that contains
+// values more often than any useful one is rejected.
+const maxHits = 1024
+
+const whyManyHits = "it has the values of secrets too often"
+
+// full reports whether there are more matches than the limit.
+func (l hitList) full() bool { return len(l) >= maxHits }
+
+// add adds a match, unless the list is full.
+func (l hitList) add(h hit) hitList {
+	if l.full() {
+		return l
+	}
+	// i is the index of the first match that begins at h or later.
+	i, _ := slices.BinarySearchFunc(l, h.from, func(o hit, from int64) int { return cmp.Compare(o.from, from) })
+	if i > 0 && l[i-1].to >= h.to || i < len(l) && l[i].from == h.from && l[i].to >= h.to {
+		return l // contained
+	}
+	end := i
+	for end < len(l) && l[end].to <= h.to { // contained in h
+		end++
+	}
+	overlap := func(a, b int) bool { return a >= 0 && b < len(l) && l[b].from < l[a].to }
+	if end == i && overlap(i-1, i) {
+		return l
+	}
+	l = slices.Replace(l, i, end, h)
+	if overlap(i, i+2) {
+		l = slices.Delete(l, i+1, i+2)
+	}
+	if overlap(i-2, i) {
+		l = slices.Delete(l, i-1, i)
+	}
+	return l
+}
+
+// take appends to dst the text up to a position, with the matches replaced. It
+// returns the position that it reached, which is beyond the given one if a
+// match extends over it. text begins at from.
+func (c *scan) take(dst, text []byte, from, to int64) ([]byte, int64) {
+	at := from
+	used := 0
+	for _, h := range c.hits {
+		if h.to > at && max(h.from, at) >= to {
+			break
+		}
+		used++
+		switch {
+		case h.to <= at: // contained in the previous match
+			continue
+		case h.from < at: // its beginning was already replaced or released
+			dst = append(dst, bytes.Repeat([]byte("x"), int(h.to-at))...)
+		case h.with == nil:
+			dst = append(dst, text[at-from:h.from-from]...)
+			dst = append(dst, bytes.Repeat([]byte("x"), min(len(h.text), int(h.to-h.from)))...)
+		default:
+			dst = append(append(dst, text[at-from:h.from-from]...), h.with...)
+		}
+		at = h.to
+	}
+	c.hits = c.hits[:copy(c.hits, c.hits[used:])]
+	if at < to {
+		dst = append(dst, text[at-from:to-from]...)
+		at = to
+	}
+	return dst, at
+}
+
+// replaceAll returns t with all matches replaced.
+func (s *search) replaceAll(t string) string { return s.scan().replaceAll(t) }
+
+// replaceAll returns t with all matches replaced. c may have searched other
+// texts before.
+func (c *scan) replaceAll(t string) string {
+	c.reset()
+	c.push([]byte(t), true)
+	switch {
+	case len(c.hits) == 0:
+		return t
+	case c.hits.full():
+		return string(bytes.Repeat([]byte("x"), len(t)))
+	}
+	out, _ := c.take(nil, []byte(t), 0, int64(len(t)))
+	return string(out)
+}
+
+// matches reports whether t contains a match.
+func (s *search) matches(t string) bool {
+	c := s.scan()
+	c.push([]byte(t), true)
+	return len(c.hits) > 0
+}
