@@ -46,10 +46,16 @@ type EgressOptions struct {
 // egressSession is a sandbox's connection to the network. A sandbox without rules has no
 // session, and no network.
 type egressSession struct {
-	mu             sync.Mutex // guards the fields below, and is held while a session is opened
+	// changing is held while a session is opened or its rules are changed, and
+	// so while the agent of a sandbox answers. Only calls for this sandbox may
+	// wait for it.
+	changing sync.Mutex
+	ca       *egress.CA
+
+	mu             sync.Mutex // guards the fields below; never held while an agent answers
 	session        *egress.Session
-	ca             *egress.CA
 	closed         bool
+	dropping       bool        // the session is being closed for a change of rules
 	rules          brig.Egress // the configured rules
 	countedBytes   int64       // bytes of the session that the tenant's usage already includes
 	quotaExhausted bool        // the tenant's quota is used up: the session denies all traffic
@@ -60,12 +66,18 @@ func (w *egressSession) usage() (sent, received int64) {
 	if w == nil {
 		return 0, 0
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.session == nil {
+	session := w.current()
+	if session == nil {
 		return 0, 0
 	}
-	return w.session.Usage()
+	return session.Usage()
+}
+
+// current returns the open session; nil: none.
+func (w *egressSession) current() *egress.Session {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.session
 }
 
 // close closes the session, and prevents another one from being opened.
@@ -74,11 +86,38 @@ func (w *egressSession) close() {
 		return
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.closed = true
-	if w.session != nil {
-		w.session.Close()
+	session := w.session
+	w.mu.Unlock()
+	if session != nil {
+		session.Close() // it waits until its connections have ended
 	}
+}
+
+// setRules replaces the rules of the session, unless the tenant's quota is used
+// up.
+func (w *egressSession) setRules(rules brig.Egress) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.rules = rules; w.session != nil && !w.quotaExhausted {
+		w.session.Update(rules)
+	}
+}
+
+// drop closes the session, if there is one. Another one may be opened. count counts its
+// last bytes: a write that has not ended is counted when the session ends it.
+func (w *egressSession) drop(count func()) {
+	w.mu.Lock()
+	session := w.session
+	w.dropping = true
+	w.mu.Unlock()
+	if session != nil {
+		session.Close()
+	}
+	count()
+	w.mu.Lock()
+	w.session, w.dropping = nil, false
+	w.mu.Unlock()
 }
 
 func (nw *network) egressOf(id brig.ID) (w *egressSession) {
@@ -126,21 +165,30 @@ func (nw *network) openEgress(ctx context.Context, rec *brig.Record, in brig.Ins
 		return nil
 	}
 	w := nw.egressOf(rec.ID)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.changing.Lock()
+	defer w.changing.Unlock()
 	return nw.openEgressLocked(ctx, w, rec, in)
 }
 
-// openEgressLocked is like openEgress, for a caller that holds w.mu.
+// uplinkTimeout is how long an agent may take to connect its sandbox. An agent
+// may be hostile and never answer.
+const uplinkTimeout = 30 * time.Second
+
+// openEgressLocked is like openEgress, for a caller that holds w.changing.
 func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *brig.Record, in brig.Instance) error {
-	if w.closed || w.session != nil {
+	w.mu.Lock()
+	done := w.closed || w.session != nil
+	w.mu.Unlock()
+	if done {
 		return nil
 	}
 	authority, err := w.ca.Certificate()
 	if err != nil {
 		return err
 	}
-	link, err := in.Uplink(ctx, authority)
+	opening, cancel := context.WithTimeout(ctx, uplinkTimeout)
+	link, err := in.Uplink(opening, authority)
+	cancel()
 	if err != nil {
 		return err
 	}
@@ -149,7 +197,7 @@ func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *
 	if spent { // a new session must not let traffic through until the next count
 		rules = brig.Egress{}
 	}
-	w.session, err = egress.Start(ctx, link, egress.Options{
+	session, err := egress.Start(ctx, link, egress.Options{
 		Rules: rules, Open: o.Networks, Memory: o.Memory, CA: w.ca, Resolver: o.Resolver, Roots: o.Roots, Dial: o.Dial,
 		ConnLimiter: nw.limiter, Secrets: func() []egress.Secret { return nw.vault.brokered(rec) },
 		Report: func(ev egress.Event) { nw.noteEgress(rec, ev) },
@@ -158,8 +206,17 @@ func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *
 		_ = link.Close() // the link is useless without a session
 		return err
 	}
-	w.rules, w.countedBytes, w.quotaExhausted = rec.Spec.Egress, 0, spent
-	session := w.session
+	w.mu.Lock()
+	closed := w.closed // while the agent answered
+	if !closed {
+		w.session = session
+		w.rules, w.countedBytes, w.quotaExhausted = rec.Spec.Egress, 0, spent
+	}
+	w.mu.Unlock()
+	if closed {
+		session.Close()
+		return nil
+	}
 	nw.background.Go(func() { nw.watchEgress(rec, in, w, session) })
 	return nil
 }
@@ -176,7 +233,7 @@ func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSess
 	nw.countEgress(rec.ID, w)
 	nw.endNotes(rec, session.Suppressed())
 	w.mu.Lock()
-	lost := w.session == session && !w.closed
+	lost := w.session == session && !w.closed && !w.dropping
 	if lost {
 		w.session = nil
 	}
@@ -212,11 +269,11 @@ func (nw *network) reopenEgressAsync(rec *brig.Record, in brig.Instance) {
 }
 
 // reopenEgress opens a session with the currently recorded rules. It reads them
-// while w.mu is held, so that no other goroutine changes them.
+// while w.changing is held, so that no other goroutine changes them.
 func (nw *network) reopenEgress(ctx context.Context, rec *brig.Record, in brig.Instance) error {
 	w := nw.egressOf(rec.ID)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.changing.Lock()
+	defer w.changing.Unlock()
 	now, err := nw.Store.Get(ctx, rec.Tenant, string(rec.ID))
 	switch {
 	case brig.KindOf(err) == brig.NotFound:

@@ -32,11 +32,6 @@ func (nw *network) endEgress(id brig.ID) {
 func (nw *network) countEgress(id brig.ID, w *egressSession) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	nw.countEgressLocked(id, w)
-}
-
-// countEgressLocked is like countEgress, for a caller that holds w.mu.
-func (nw *network) countEgressLocked(id brig.ID, w *egressSession) {
 	if w.session == nil {
 		return
 	}

@@ -90,6 +90,12 @@ func (e *Engine) EgressSpent(id brig.ID) bool {
 	return w.session != nil && w.quotaExhausted
 }
 
+// SessionUsage returns what a sandbox's session has sent and received.
+func (e *Engine) SessionUsage(id brig.ID) (sent, received int64) { return e.egressOf(id).usage() }
+
+// CloseEgress closes a sandbox's session, like the removal of the sandbox.
+func (e *Engine) CloseEgress(id brig.ID) { e.egressOf(id).close() }
+
 // DisableRelays disables relays, so that an execution waits for a caller that
 // streams its output.
 func (e *Engine) DisableRelays() { e.relays.Disable() }

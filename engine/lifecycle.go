@@ -292,8 +292,8 @@ func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egres
 			return err
 		}
 		w := l.network.egressOf(v.rec.ID)
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		w.changing.Lock()
+		defer w.changing.Unlock()
 		var had brig.Egress
 		rec, err := l.updateRecord(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
 			if same { // the bandwidth may have changed meanwhile
@@ -305,19 +305,15 @@ func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egres
 		if err != nil {
 			return err
 		}
-		switch {
-		case w.session == nil && len(rules.Rules) > 0:
+		switch open := w.current() != nil; {
+		case !open && len(rules.Rules) > 0:
 			if err := l.network.openEgressLocked(ctx, w, rec, in); err != nil {
 				return errors.Join(err, l.restoreRules(ctx, v.rec, had))
 			}
-		case w.session != nil && len(rules.Rules) == 0:
-			w.session.Close() // before the last count, see endEgress
-			l.network.countEgressLocked(v.rec.ID, w)
-			w.session = nil
-		case w.session != nil:
-			if w.rules = rules; !w.quotaExhausted {
-				w.session.Update(rules)
-			}
+		case open && len(rules.Rules) == 0:
+			w.drop(func() { l.network.countEgress(v.rec.ID, w) })
+		case open:
+			w.setRules(rules)
 		}
 		out = &rec.Sandbox
 		return nil

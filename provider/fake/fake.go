@@ -48,6 +48,9 @@ type Provider struct {
 	OnSave func(brig.SaveID) error
 	// OnPack is the same for Pack.
 	OnPack func(context.Context, brig.SaveID) error
+	// OnUplink, if set, is called by Uplink. If it returns an error, Uplink returns
+	// that error.
+	OnUplink func(context.Context, brig.ID) error
 	// OnRestore, if set, is called by Restore. If it returns an error, Restore returns
 	// that error.
 	OnRestore func(brig.ID) error

@@ -50,7 +50,12 @@ func (in *instance) currentLink() *Link {
 }
 
 // Uplink implements brig.Instance.
-func (in *instance) Uplink(_ context.Context, authority []byte) (brig.Uplink, error) {
+func (in *instance) Uplink(ctx context.Context, authority []byte) (brig.Uplink, error) {
+	if in.p.OnUplink != nil {
+		if err := in.p.OnUplink(ctx, in.id); err != nil {
+			return nil, err
+		}
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.p.NoUplink {
