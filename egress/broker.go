@@ -25,12 +25,18 @@ func (s *Secret) allowedIn(place brig.SecretPlace) bool {
 	return slices.Contains(s.Places, place)
 }
 
-// bound returns the secrets that the host may receive.
-func (n *inspection) bound() (list []Secret) {
+// currentSecrets returns the sandbox's secrets. They are read from the store, so
+// a request reads them once.
+func (n *inspection) currentSecrets() []Secret {
 	if n.secrets == nil {
 		return nil
 	}
-	for _, s := range n.secrets() {
+	return n.secrets()
+}
+
+// bound returns those of the secrets that the host may receive.
+func (n *inspection) bound(all []Secret) (list []Secret) {
+	for _, s := range all {
 		may := slices.ContainsFunc(s.Hosts, func(pattern string) bool {
 			rules := brig.Egress{Rules: []brig.EgressRule{{Host: pattern}}}
 			v, _ := rules.Named(n.host, n.port)
@@ -43,15 +49,16 @@ func (n *inspection) bound() (list []Secret) {
 	return list
 }
 
-// searchesResponses reports whether responses may be searched for values.
-func (n *inspection) searchesResponses() bool {
-	return n.secrets != nil && len(n.secrets()) > 0 || len(n.given.receivedBy(n.host)) > 0
+// searchesResponses reports whether responses may be searched for values, of the
+// given secrets or of earlier ones.
+func (n *inspection) searchesResponses(secrets []Secret) bool {
+	return len(secrets) > 0 || len(n.given.receivedBy(n.host)) > 0
 }
 
 // substitute replaces placeholders with values. If it returns a refusal,
 // nothing has been sent.
 func (x *exchange) substitute(out *http.Request) *refusal {
-	bound, earlier := x.n.bound(), x.n.given.receivedBy(x.n.host)
+	bound, earlier := x.bound, x.n.given.receivedBy(x.n.host)
 	if len(bound) == 0 && len(earlier) == 0 {
 		return nil
 	}

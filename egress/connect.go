@@ -34,7 +34,7 @@ func (s *Session) connect(to netip.AddrPort, answer func(buffer int64) (net.Conn
 	}
 	defer s.finish(f)
 	judged := s.policy.Load()
-	verdict, rule := s.verdict(f)
+	verdict, rule := s.verdict(f, s.currentSecrets)
 	event := Event{Kind: Connect, Host: host, Addr: addrText(addr), Port: f.port, Rule: rule}
 	switch {
 	case verdict == brig.Denied:
@@ -69,7 +69,7 @@ func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer
 	defer there.Close()
 	f.setAddr(addr)
 	f.add(there)
-	if s.policy.Load() != judged && !s.stillAllowed(f) {
+	if s.policy.Load() != judged && !s.stillAllowed(f, s.currentSecrets) {
 		return // the rules have changed meanwhile
 	}
 	event.Addr, event.Allowed = addrText(addr), true
@@ -92,7 +92,7 @@ func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 	}
 	a := f.getAddr()
 	c, err := s.dialAddr(f.ctx, a, f.port)
-	if err == nil && !s.stillAllowed(f) { // this host may have been assigned the address since
+	if err == nil && !s.stillAllowed(f, s.currentSecrets) { // this host may have been assigned the address since
 		_ = c.Close()
 		return nil, a, &blocked{"no rule allows it", -1, a}
 	}

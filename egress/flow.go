@@ -165,8 +165,17 @@ func (f *flow) getAddr() netip.Addr {
 	return f.addr
 }
 
-// verdict returns the current decision of the rules about a flow.
-func (s *Session) verdict(f *flow) (brig.Verdict, int) {
+// currentSecrets returns the sandbox's secrets. They are read from the store.
+func (s *Session) currentSecrets() []Secret {
+	if s.Secrets == nil {
+		return nil
+	}
+	return s.Secrets()
+}
+
+// verdict returns the current decision of the rules about a flow. secrets
+// returns the sandbox's secrets.
+func (s *Session) verdict(f *flow, secrets func() []Secret) (brig.Verdict, int) {
 	rules := s.rules()
 	if f.host == "" {
 		a := f.getAddr()
@@ -177,21 +186,18 @@ func (s *Session) verdict(f *flow) (brig.Verdict, int) {
 		return v, rule
 	}
 	v, rule := rules.Named(f.host, f.port)
-	if v == brig.Allowed && s.carriesSecrets(f.host) {
+	if v == brig.Allowed && s.carriesSecrets(f.host, secrets) {
 		return brig.Inspect, rule
 	}
 	return v, rule
 }
 
 // carriesSecrets reports whether requests to a host may carry a secret.
-func (s *Session) carriesSecrets(host string) bool {
+func (s *Session) carriesSecrets(host string, secrets func() []Secret) bool {
 	if len(s.given.receivedBy(host)) > 0 {
 		return true
 	}
-	if s.Secrets == nil {
-		return false
-	}
-	for _, secret := range s.Secrets() {
+	for _, secret := range secrets() {
 		for _, h := range secret.Hosts {
 			if brig.MatchHost(h, host) {
 				return true
@@ -204,8 +210,8 @@ func (s *Session) carriesSecrets(host string) bool {
 // stillAllowed reports whether a flow may continue after the rules have
 // changed. An inspected flow may not: its current requests were checked by the
 // old rules.
-func (s *Session) stillAllowed(f *flow) bool {
-	v, _ := s.verdict(f)
+func (s *Session) stillAllowed(f *flow, secrets func() []Secret) bool {
+	v, _ := s.verdict(f, secrets)
 	if v != brig.Allowed || f.isInspected() {
 		return false
 	}

@@ -282,7 +282,7 @@ func (o *outgoingBody) leave() {
 // send calls sent when the body has been sent or has failed.
 func (x *exchange) send(out *http.Request, sent func()) (trailer http.Header) {
 	for name := range x.in.Trailer {
-		if x.exclusive && !isHarmlessHeader(name) && refusingSecret(x.n.bound(), "", name) != "" {
+		if x.exclusive && !isHarmlessHeader(name) && refusingSecret(x.bound, "", name) != "" {
 			continue
 		}
 		if trailerField(name+":") == "" && !isCredentialField(name) && !strings.HasPrefix(name, "Proxy-") && !isHopByHop(name) {

@@ -23,6 +23,7 @@ type exchange struct {
 	rule  int
 	body  guestBody // of the request; nil: none
 
+	bound     []Secret // the secrets that the host may receive
 	grants    []boundSecret
 	pairs     []swap    // basic credentials that were sent, and the original ones
 	exclusive bool      // at least one of them is exclusive
@@ -47,7 +48,8 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// would otherwise wait for the guest's body before it sends a refusal. HTTP/2
 	// always works like this, and EnableFullDuplex returns an error for it.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	cost := costOfRequest(r, !n.forward.lines.Load(), n.searchesResponses())
+	secrets := n.currentSecrets()
+	cost := costOfRequest(r, !n.forward.lines.Load(), n.searchesResponses(secrets))
 	if !n.requestTracker.serve(cost) {
 		n.reportRefused(reasonNoMemory)
 		w.Header().Set("Retry-After", "1")
@@ -60,7 +62,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer n.requestTracker.served(cost)
 	escaped, methods, no := n.check(r)
-	x := &exchange{n: n, in: r, asked: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
+	x := &exchange{n: n, in: r, bound: n.bound(secrets), asked: brig.Request{Method: r.Method, Path: r.URL.Path}, rule: -1}
 	defer x.end()
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = newGuestBody(w, r)

@@ -15,6 +15,9 @@ type refusal struct {
 	why    string // a short reason for the guest and the log
 }
 
+// maxTrailers limits the trailer fields that a request announces.
+const maxTrailers = 100
+
 // check returns a refusal if a request is invalid under any rules, and
 // otherwise the escaped paths and the methods that it names. The first of each
 // is the standard one.
@@ -32,6 +35,9 @@ func (n *inspection) check(r *http.Request) (escaped, methods []string, no *refu
 		return nil, nil, &refusal{http.StatusBadRequest, "a field of its header names another host or path"}
 	case !n.isHost(r.Host) || r.URL.Host != "" && !n.isHost(r.URL.Host):
 		return nil, nil, &refusal{http.StatusMisdirectedRequest, "it asks for another host than the connection is to"}
+	}
+	if len(r.Trailer) > maxTrailers {
+		return nil, nil, &refusal{http.StatusRequestHeaderFieldsTooLarge, "it announces too many trailers"}
 	}
 	for name, values := range r.Header {
 		if why := checkField(name, values); why != "" {

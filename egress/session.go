@@ -161,10 +161,11 @@ func (s *Session) Update(rules brig.Egress) {
 		p.up, p.down = newLimiter(rules.Bandwidth), newLimiter(rules.Bandwidth)
 	}
 	s.policy.Store(p)
+	secrets := sync.OnceValue(s.currentSecrets)
 	s.mu.Lock()
 	var out []*flow
 	for f := range s.flows {
-		if !f.isClosed() && !s.stillAllowed(f) {
+		if !f.isClosed() && !s.stillAllowed(f, secrets) {
 			out = append(out, f)
 		}
 	}

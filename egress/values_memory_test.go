@@ -164,11 +164,11 @@ func TestTotalValueSizeIsLimited(t *testing.T) {
 func TestEarlierValuesAreCharged(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	n := &inspection{inspector: l.inspector, host: labHost, port: 443}
-	if n.searchesResponses() {
+	if n.searchesResponses(nil) {
 		t.Error("control: without values answers are searched")
 	}
 	l.given.add([]boundSecret{{key(), []byte(value)}})
-	if !n.searchesResponses() {
+	if !n.searchesResponses(nil) {
 		t.Error("the value that was sent is not looked for")
 	}
 }
