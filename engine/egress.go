@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/egress"
 	"github.com/brig-run/brig/guest/wire"
@@ -51,6 +53,8 @@ type egressSession struct {
 	// wait for it.
 	changing sync.Mutex
 	ca       *egress.CA
+
+	secretErrors, losses rate.Sometimes // limit lines of the log
 
 	mu             sync.Mutex // guards the fields below; never held while an agent answers
 	session        *egress.Session
@@ -123,7 +127,9 @@ func (w *egressSession) drop(count func()) {
 func (nw *network) egressOf(id brig.ID) (w *egressSession) {
 	nw.sandboxes.update(id, func(s *sandbox) {
 		if s.egress == nil {
-			s.egress = &egressSession{ca: egress.NewCA(nw.seedOf(id))}
+			s.egress = &egressSession{
+				ca: egress.NewCA(nw.seedOf(id)), secretErrors: rate.Sometimes{Interval: logInterval}, losses: rate.Sometimes{Interval: logInterval},
+			}
 		}
 		w = s.egress
 	})
@@ -199,7 +205,7 @@ func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *
 	}
 	session, err := egress.Start(ctx, link, egress.Options{
 		Rules: rules, Open: o.Networks, Memory: o.Memory, CA: w.ca, Resolver: o.Resolver, Roots: o.Roots, Dial: o.Dial,
-		ConnLimiter: nw.limiter, Secrets: func() []egress.Secret { return nw.vault.brokered(rec) },
+		ConnLimiter: nw.limiter, Secrets: func() []egress.Secret { return nw.brokeredSecrets(rec, w) },
 		Report: func(ev egress.Event) { nw.noteEgress(rec, ev) },
 	})
 	if err != nil {
@@ -221,6 +227,19 @@ func (nw *network) openEgressLocked(ctx context.Context, w *egressSession, rec *
 	return nil
 }
 
+// logInterval is how often the log has lines about a sandbox that the sandbox
+// can cause.
+const logInterval = time.Minute
+
+// brokeredSecrets returns the secrets that the proxy inserts for a sandbox.
+func (nw *network) brokeredSecrets(rec *brig.Record, w *egressSession) []egress.Secret {
+	return nw.vault.brokered(rec, func(name string, err error) {
+		w.secretErrors.Do(func() {
+			nw.Log.Warn("failed to read a secret of a sandbox; further errors within a minute are not logged", "sandbox", rec.ID, "secret", name, "err", err)
+		})
+	})
+}
+
 // watchEgress closes a session when its instance ends, or reopens it if the
 // session was lost.
 func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSession, session *egress.Session) {
@@ -239,7 +258,7 @@ func (nw *network) watchEgress(rec *brig.Record, in brig.Instance, w *egressSess
 	}
 	w.mu.Unlock()
 	if lost && !hasEnded(in) && nw.ctx.Err() == nil {
-		nw.Log.Warn("lost the egress session of a sandbox", "sandbox", rec.ID)
+		w.losses.Do(func() { nw.Log.Warn("lost the egress session of a sandbox", "sandbox", rec.ID) })
 		nw.reopenEgressAsync(rec, in)
 	}
 }

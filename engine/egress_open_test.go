@@ -1,11 +1,16 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/engine"
 )
 
 // While the agent of a sandbox does not connect it to the network, the usage of
@@ -99,5 +104,54 @@ func TestRemovedWhileAgentConnects(t *testing.T) {
 	<-changed
 	if link := h.provider.Link(box.ID); link != nil {
 		t.Error("the link is still open")
+	}
+}
+
+// unreadableSecrets is a store that fails to read secrets if it is told to.
+type unreadableSecrets struct {
+	brig.Store
+	fail bool
+}
+
+func (s *unreadableSecrets) GetSecret(ctx context.Context, tenant, name string) (*brig.SealedSecret, error) {
+	if s.fail {
+		return nil, errors.New("the disk is full")
+	}
+	return s.Store.GetSecret(ctx, tenant, name)
+}
+
+// The requests of a guest cause reads of its secrets. A removed secret leaves no
+// line in the server's log, and a secret that cannot be read leaves one a minute.
+func TestGuestCannotFloodLog(t *testing.T) {
+	var log bytes.Buffer
+	store := &unreadableSecrets{}
+	h := newFixture(t, func(o *engine.Options) {
+		store.Store = o.Store
+		o.Store, o.Log = store, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	rec := &brig.Record{Sandbox: brig.Sandbox{ID: "box", Tenant: "acme", Spec: brig.Spec{Secrets: []brig.SecretUse{{Name: "removed"}}}}}
+	lines := func() int { return strings.Count(log.String(), "failed to read a secret") }
+	for range 100 {
+		if got := h.Brokered(rec); len(got) != 0 {
+			t.Fatalf("a removed secret is %v", got)
+		}
+	}
+	if n := lines(); n != 0 {
+		t.Errorf("a removed secret leaves %d lines", n)
+	}
+	store.fail = true
+	for range 100 {
+		if got := h.Brokered(rec); len(got) != 1 || got[0].Hosts[0] != "*" {
+			t.Fatalf("a secret that cannot be read is %v", got)
+		}
+	}
+	if n := lines(); n != 1 {
+		t.Errorf("a secret that cannot be read leaves %d lines", n)
+	}
+	other := *rec
+	other.ID = "other"
+	h.Brokered(&other)
+	if n := lines(); n != 2 {
+		t.Errorf("control: of another sandbox too there are %d lines", n)
 	}
 }

@@ -9,7 +9,9 @@ import (
 )
 
 // Brokered returns the brokered secrets of a sandbox.
-func (e *Engine) Brokered(rec *brig.Record) []egress.Secret { return e.brokered(rec) }
+func (e *Engine) Brokered(rec *brig.Record) []egress.Secret {
+	return e.network.brokeredSecrets(rec, e.egressOf(rec.ID))
+}
 
 // ReturnToPool returns a claimed sandbox to the pool. The pool itself must
 // never do that.

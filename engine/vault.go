@@ -146,14 +146,15 @@ func (e *env) deriveKey(purpose string) []byte {
 // current state: their placeholders, and the hosts that receive the values. A
 // removed secret is omitted, so that its placeholder is not replaced. A secret
 // that cannot be read applies to every host and has no value, since its
-// restrictions are unknown.
-func (vt *vault) brokered(rec *brig.Record) []egress.Secret {
+// restrictions are unknown; failed is called with its name and the error. A
+// guest decides how often brokered is called.
+func (vt *vault) brokered(rec *brig.Record, failed func(name string, err error)) []egress.Secret {
 	var out []egress.Secret
 	for _, u := range rec.Spec.Secrets {
 		s, err := vt.secretOf(vt.ctx, rec, u)
 		if err != nil {
-			vt.Log.Warn("failed to read a secret of a sandbox", "sandbox", rec.ID, "secret", u.Name, "err", err)
 			if brig.KindOf(err) != brig.FailedPrecondition { // a removed secret has this kind
+				failed(u.Name, err)
 				out = vt.appendSecret(out, rec, egress.Secret{
 					Name: u.Name, Hosts: []string{"*"},
 					Value: func(context.Context) ([]byte, error) { return nil, err },
