@@ -82,11 +82,15 @@ func (x *exchange) substitute(out *http.Request) *refusal {
 		x.grants = append(x.grants, boundSecret{s, value})
 		x.exclusive = x.exclusive || s.Exclusive
 	}
+	before := headLength(out)
 	if no := x.substituteHeader(out.Header); no != nil {
 		return no
 	}
 	if no := x.substituteQuery(out.URL); no != nil {
 		return no
+	}
+	if err := x.grow(headLength(out) - before); err != nil {
+		return &refusal{http.StatusServiceUnavailable, "the sandbox's network has ended"}
 	}
 	if no := x.substituteBody(out); no != nil {
 		return no

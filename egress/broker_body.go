@@ -59,7 +59,7 @@ func (x *exchange) substituteBody(out *http.Request) *refusal {
 	out.Header.Del("Content-Length")
 	if out.ContentLength < 0 || out.ContentLength > maxBufferedBody {
 		out.ContentLength = -1
-		out.Body = &substitutedBody{s.reader(out.Body, x.put), out.Body, x}
+		out.Body = &substitutedBody{x.growing(s, out.Body, x.put), out.Body, x}
 		return nil
 	}
 	whole, err := io.ReadAll(out.Body)
@@ -69,8 +69,65 @@ func (x *exchange) substituteBody(out *http.Request) *refusal {
 	out.Header.Del("Expect") // the guest has already sent the body
 	// The encoded body may be much longer. It is encoded while it is sent.
 	out.ContentLength = int64(len(whole)) + s.growth(whole, x.put)
-	out.Body = io.NopCloser(s.reader(bytes.NewReader(whole), nil))
+	out.Body = io.NopCloser(x.growing(s, bytes.NewReader(whole), nil))
 	return nil
+}
+
+// growingBody is a body that values make longer. What they add is traffic of the
+// sandbox, although the sandbox has not sent it.
+type growingBody struct {
+	io.Reader
+	x       *exchange
+	in, out int64 // bytes that were read of the original, and returned
+	counted int64 // of what the body has grown
+	src     io.Reader
+}
+
+// growing returns src with its placeholders replaced, and counts what they add.
+func (x *exchange) growing(s *swaps, src io.Reader, found func(string)) io.Reader {
+	g := &growingBody{x: x, src: src}
+	g.Reader = s.reader(original{g}, found)
+	return g
+}
+
+func (g *growingBody) Read(p []byte) (int, error) {
+	n, err := g.Reader.Read(p)
+	g.out += int64(n)
+	if more := g.out - g.in - g.counted; more > 0 {
+		g.counted += more
+		if lost := g.x.grow(more); lost != nil {
+			return 0, lost
+		}
+	}
+	return n, err
+}
+
+// original is the source of a growingBody.
+type original struct{ *growingBody }
+
+func (o original) Read(p []byte) (int, error) {
+	n, err := o.src.Read(p)
+	o.in += int64(n)
+	return n, err
+}
+
+// grow counts n bytes that values add to the request, and waits until the
+// sandbox's bandwidth allows them.
+func (x *exchange) grow(n int64) error {
+	if x.n.grown == nil || n <= 0 {
+		return nil
+	}
+	return x.n.grown(n)
+}
+
+// headLength returns the length of the parts of a header in which values may be.
+func headLength(r *http.Request) (n int64) {
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += int64(len(name) + len(v))
+		}
+	}
+	return n + int64(len(r.URL.RawQuery))
 }
 
 // writer returns the function that encodes a value for a body of a media type.

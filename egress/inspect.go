@@ -43,9 +43,10 @@ type inspector struct {
 	// recheck returns the reason why the address that was dialled last may no
 	// longer be used. If it is nil, the address is not checked again.
 	recheck func() error
-	roots   *x509.CertPool  // to verify upstream certificates; nil: the system's
-	secrets func() []Secret // the sandbox's current secrets
-	given   *given          // the values that were sent for the sandbox
+	roots   *x509.CertPool    // to verify upstream certificates; nil: the system's
+	secrets func() []Secret   // the sandbox's current secrets
+	grown   func(int64) error // counts bytes that values add to requests; nil: they are not counted
+	given   *given            // the values that were sent for the sandbox
 	report  func(Event)
 	now     func() time.Time
 	// scrubbing replaces the scrubber in tests.

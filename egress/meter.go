@@ -41,6 +41,21 @@ func (m metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// countGrowth counts n bytes that values of secrets add to what the sandbox
+// sends, and waits until its bandwidth allows them. The sandbox's own end of a
+// connection has only the placeholders.
+func (s *Session) countGrowth(n int64) error {
+	s.usage.sent.Add(n)
+	for l := s.policy.Load().up; l != nil && n > 0; {
+		piece := min(n, maxChunk)
+		if err := l.WaitN(s.ctx, int(piece)); err != nil {
+			return err
+		}
+		n -= piece
+	}
+	return nil
+}
+
 // Write implements net.Conn. It counts the bytes that the sandbox receives.
 func (m metered) Write(p []byte) (int, error) {
 	written := 0

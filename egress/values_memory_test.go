@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/brig-run/brig"
@@ -242,5 +243,57 @@ func TestManyMatches(t *testing.T) {
 		if masked := s.replaceAll(text); strings.Contains(masked, "tok:tok:") || reject && strings.Trim(masked, "x") != "" {
 			t.Errorf("%d of %.10s in a header: %.40q", len(text), text, masked)
 		}
+	}
+}
+
+// What values add to the header, the query and the body of a request is counted
+// as sent by the sandbox, and limited like the rest. The control is the lab's
+// own count of what the host receives.
+func TestGrowthIsCounted(t *testing.T) {
+	var got int64
+	l := newLab(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got, _ = io.Copy(io.Discard, r.Body)
+		got += int64(len(r.Header.Get("X-Key")) + len(r.URL.RawQuery))
+	}))
+	var grown atomic.Int64
+	l.grown = func(n int64) error {
+		grown.Add(n)
+		return nil
+	}
+	k := longKey(0, brig.SecretHeader, brig.SecretQuery, brig.SecretBody)
+	l.keys = []Secret{k}
+	many := strings.Repeat(k.Placeholder+" ", 1400)
+	for name, body := range map[string]io.Reader{"whole": strings.NewReader(many), "a stream": struct{ io.Reader }{strings.NewReader(many)}, "none": strings.NewReader("")} {
+		grown.Store(0)
+		r := l.request("POST", "/?q="+k.Placeholder, body)
+		r.Header.Set("X-Key", k.Placeholder)
+		length := int64(len(many))
+		if name == "none" {
+			length = 0
+		}
+		if res, text := l.do(l.client(false), r); res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d %s", name, res.StatusCode, text)
+		}
+		sent := length + int64(len(r.Header.Get("X-Key"))+len(r.URL.RawQuery))
+		if n := grown.Load(); n != got-sent || n < int64(brig.MaxBrokered) {
+			t.Errorf("%s: the host receives %d bytes for %d, and %d are counted", name, got, sent, n)
+		}
+	}
+	w := newWorld(t, allow("*.test"), func(o *Options) { o.Rules.Bandwidth = 1 << 30 })
+	if sent, _ := w.Usage(); sent != 0 {
+		t.Errorf("%d bytes before", sent)
+	}
+	if err := w.countGrowth(300 << 10); err != nil {
+		t.Error(err)
+	}
+	if sent, _ := w.Usage(); sent != 300<<10 {
+		t.Errorf("%d bytes are counted", sent)
+	}
+	if left := w.policy.Load().up.Tokens(); left > 1<<30/10-200<<10 {
+		t.Errorf("%f bytes of the bandwidth are left", left)
+	}
+	w.Close()
+	if err := w.countGrowth(1 << 30); err == nil {
+		t.Error("growth is sent without bandwidth")
 	}
 }
