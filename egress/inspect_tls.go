@@ -68,6 +68,7 @@ type upstream struct {
 
 	mu      sync.Mutex
 	open    int      // connections to the host, including those being established
+	window  bool     // an HTTP/2 connection uses the window of the inspection
 	further []func() // releases the reservations of all but one of them
 }
 
@@ -174,31 +175,6 @@ func (u *upstream) reserveConn() (leave func(), err error) {
 			u.further = u.further[:last]
 		}
 	}, nil
-}
-
-// dialTLS connects to the host with TLS and verifies its certificate.
-func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, error) {
-	conn, err := u.dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
-	defer cancel()
-	c := tls.Client(conn, &tls.Config{
-		ServerName: u.n.host,
-		RootCAs:    u.n.roots,
-		NextProtos: protocols,
-		MinVersion: tls.VersionTLS12,
-		Time:       u.n.now,
-	})
-	if err := c.HandshakeContext(ctx); err != nil {
-		conn.Close()
-		return nil, &handshakeError{err}
-	}
-	if len(protocols) > 1 {
-		u.lines.Store(c.ConnectionState().NegotiatedProtocol != "h2")
-	}
-	return c, nil
 }
 
 // dialError is the error of a connection that could not be made.
