@@ -21,8 +21,10 @@ func (x *exchange) leave(res *http.Response) error {
 	if !ok || res.Header.Get("Sec-Websocket-Accept") != base64.StdEncoding.EncodeToString(sum[:]) {
 		return brig.Errorf(brig.Unavailable, "it does not speak WebSocket")
 	}
+	res.Status = "" // its text may have a value; the standard one is sent
 	if x.scrub != nil {
 		x.scrubHeader(res.Header)
+		removeDigests(res.Header)
 		res.Body = &searchedConn{conn, x.scrub.values.frames(conn)}
 	}
 	return nil

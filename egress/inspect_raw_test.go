@@ -1,0 +1,91 @@
+package egress
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha1"
+	"encoding/base64"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/brig-run/brig/internal/attack"
+)
+
+// rawHost makes the lab's host one that answers each request as the text says, and
+// then waits for the end of the connection.
+func (l *lab) rawHost(answer func(*http.Request) string) {
+	l.dial = func(context.Context, string, int) (net.Conn, error) {
+		ours, theirs := tcpPair(l.t)
+		l.over.Go(func() {
+			defer theirs.Close()
+			r := bufio.NewReader(theirs)
+			for {
+				req, err := http.ReadRequest(r)
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				if _, err := io.WriteString(theirs, answer(req)); err != nil {
+					return
+				}
+			}
+		})
+		return ours, nil
+	}
+}
+
+// ask sends a request as text, and returns all that the guest receives until the
+// answer has ended.
+func (l *lab) ask(request string) string {
+	l.t.Helper()
+	conn := l.connect()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, request); err != nil {
+		l.t.Fatal(err)
+	}
+	var all strings.Builder
+	r := bufio.NewReader(io.TeeReader(conn, &all))
+	for {
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			return all.String()
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		if err != nil || res.StatusCode >= 200 || res.StatusCode == http.StatusSwitchingProtocols {
+			return all.String()
+		}
+	}
+}
+
+// A host puts a value, and a digest of it, in the head of an answer that changes
+// to WebSocket. The control is a host that never received the value.
+func TestSwitchingProtocolsIsScrubbed(t *testing.T) {
+	const guess = "sk-live-51HqLyjWDarjtT1zdp7dcXYZ"
+	for _, sent := range []bool{true, false} {
+		l := newLab(t, false, http.NotFoundHandler())
+		k := key()
+		k.Plain = true
+		k.Value = func(context.Context) ([]byte, error) { return []byte(guess), nil }
+		if sent {
+			l.keys = []Secret{k}
+		}
+		l.rawHost(func(r *http.Request) string {
+			sum := sha1.Sum([]byte(r.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+			return "HTTP/1.1 101 " + guess + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Digest: sha-256=:x:\r\nX-Echo: " + guess +
+				"\r\nSec-Websocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
+		})
+		got := l.ask("GET / HTTP/1.1\r\nHost: api.test\r\nX-Key: " + placeholder + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+			"Sec-Websocket-Version: 13\r\nSec-Websocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+		shown := strings.Contains(got, guess) || strings.Contains(got, "Digest")
+		if !strings.HasPrefix(got, "HTTP/1.1 101 Switching Protocols\r\n") || shown == sent {
+			t.Errorf("sent %t: %q", sent, got)
+		}
+		if sent {
+			attack.RecordCase("SEC-03", "the head of a change to WebSocket", shown)
+		}
+	}
+}
