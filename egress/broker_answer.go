@@ -20,6 +20,10 @@ func (x *exchange) answer(res *http.Response) error {
 	if res.StatusCode == http.StatusSwitchingProtocols {
 		return x.leave(res)
 	}
+	if res.StatusCode < 200 || res.StatusCode > 999 {
+		// net/http panics for less than 100.
+		return brig.Errorf(brig.Unavailable, "its answer has an invalid status")
+	}
 	if x.body != nil {
 		res.Body = &hostBody{res.Body, x.body}
 	}
@@ -117,11 +121,16 @@ func (b emptyBody) Read(p []byte) (int, error) {
 // scrubHeader removes values from a header. Field names are sent without their
 // case, so a field whose name contains a value in any case is removed.
 func (x *exchange) scrubHeader(h http.Header) {
+	if len(h) == 0 {
+		return
+	}
+	// A scan takes much more than a short field, so all fields share one.
+	inValues, inNames := x.scrub.values.scan(), x.scrub.names.scan()
 	for name, values := range h {
 		for i, v := range values {
-			values[i] = x.scrub.values.replaceAll(v)
+			values[i] = inValues.replaceAll(v)
 		}
-		if x.scrub.names.matches(strings.ToLower(name)) {
+		if inNames.matches(strings.ToLower(name)) {
 			delete(h, name)
 		}
 	}
@@ -208,8 +217,13 @@ func (d *decompressor) start() (io.Reader, error) {
 // responses (early hints), which bypass answer.
 type responseWriter struct {
 	http.ResponseWriter
-	x *exchange
+	x             *exchange
+	informational int // answers so far
 }
+
+// maxInformational limits the informational answers to a request. A host may
+// send them without end, and each is searched.
+const maxInformational = 10
 
 // Unwrap implements the interface that http.ResponseController expects.
 func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
@@ -224,6 +238,12 @@ func (w *responseWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func (w *responseWriter) WriteHeader(status int) {
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		w.informational++
+		if w.informational > maxInformational || !w.x.in.ProtoAtLeast(1, 1) { // HTTP/1.0 has none
+			return
+		}
+	}
 	if w.x.scrub != nil && status < 200 {
 		w.x.scrubHeader(w.Header())
 		removeDigests(w.Header())

@@ -87,9 +87,6 @@ func (c *scan) take(dst, text []byte, from, to int64) ([]byte, int64) {
 	return dst, at
 }
 
-// replaceAll returns t with all matches replaced.
-func (s *search) replaceAll(t string) string { return s.scan().replaceAll(t) }
-
 // replaceAll returns t with all matches replaced. c may have searched other
 // texts before.
 func (c *scan) replaceAll(t string) string {
@@ -105,9 +102,10 @@ func (c *scan) replaceAll(t string) string {
 	return string(out)
 }
 
-// matches reports whether t contains a match.
-func (s *search) matches(t string) bool {
-	c := s.scan()
+// matches reports whether t contains a match. c may have searched other texts
+// before.
+func (c *scan) matches(t string) bool {
+	c.reset()
 	c.push([]byte(t), true)
 	return len(c.hits) > 0
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -86,6 +87,34 @@ func TestSwitchingProtocolsIsScrubbed(t *testing.T) {
 		}
 		if sent {
 			attack.RecordCase("SEC-03", "the head of a change to WebSocket", shown)
+		}
+	}
+}
+
+// A host sends informational answers without end, or to a guest that knows none
+// because it speaks HTTP/1.0. The control is a guest of HTTP/1.1, which receives a
+// few.
+func TestInformationalAnswersAreLimited(t *testing.T) {
+	for version, most := range map[string]int{"1.1": maxInformational, "1.0": 0} {
+		l := newLab(t, false, http.NotFoundHandler())
+		l.rawHost(func(*http.Request) string {
+			return strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 500) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
+		})
+		got := l.ask(fmt.Sprintf("GET / HTTP/%s\r\nHost: api.test\r\n\r\n", version))
+		if n := strings.Count(got, "103 Early Hints"); n != most || !strings.HasSuffix(got, "hi") {
+			t.Errorf("HTTP/%s: %d hints, %.100q", version, n, got)
+		}
+	}
+}
+
+// A host answers with a status that HTTP does not have. The guest receives an
+// answer, and its connection stays.
+func TestInvalidStatus(t *testing.T) {
+	for status, want := range map[string]string{"099": "502", "000": "502", "200": "200", "599": "599", "999": "999"} {
+		l := newLab(t, false, http.NotFoundHandler())
+		l.rawHost(func(*http.Request) string { return "HTTP/1.1 " + status + " Odd\r\nContent-Length: 0\r\n\r\n" })
+		if got := l.ask("GET / HTTP/1.1\r\nHost: api.test\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 "+want+" ") {
+			t.Errorf("%s: %q", status, got)
 		}
 	}
 }
