@@ -66,7 +66,7 @@ func TestManyConnectionsHaveSmallBuffers(t *testing.T) {
 		defer c.Close()
 		last = c
 	}
-	long := strings.Repeat("some data ", 50_000)
+	long := strings.Repeat("some data\n", 50_000)
 	if back := said(t, last, long); back != long {
 		t.Errorf("%d of %d bytes came back", len(back), len(long))
 	}

@@ -54,7 +54,7 @@ func TestAllowedByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(c.name, err)
 		}
-		long := strings.Repeat("some data ", 50_000)
+		long := strings.Repeat("some data\n", 50_000)
 		if got := said(t, conn, long); got != long {
 			t.Errorf("%s: %d of %d bytes came back", c.name, len(got), len(long))
 		}

@@ -45,14 +45,16 @@ func matchProtocol(first []byte) protocolMatch {
 		return notHTTP
 	}
 	line, rest, whole := bytes.Cut(words, []byte("\n"))
+	if !whole {
+		// Whatever follows the first word, "HTTP/1.1" may follow that: some servers
+		// accept blanks and control characters in a target.
+		if isBinary(words, end) {
+			return notHTTP
+		}
+		return tooShort
+	}
 	http := bytes.Contains(bytes.ToUpper(line), []byte("HTTP/"))
 	switch {
-	case !whole && !http && bytes.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\r' && !strings.ContainsRune(blank, r) }):
-		return notHTTP
-	case !whole && !http && !mayBeRequest(string(line[end:])):
-		return notHTTP
-	case !whole:
-		return tooShort
 	case isHTTP09(string(words[:end]), string(line[end:])):
 		return isHTTP
 	case !http:
@@ -71,25 +73,22 @@ func matchProtocol(first []byte) protocolMatch {
 	}
 }
 
-// maxAuthority limits the length of a target that is neither a path nor a URL.
-const maxAuthority = 300
-
-// mayBeRequest reports whether rest, the incomplete line after the first word,
-// may be part of a request line. Some servers accept blanks in a target.
-func mayBeRequest(rest string) bool {
-	rest = strings.TrimLeft(rest, blank)
-	target, version, more := rest, "", false
-	if i := strings.IndexAny(rest, blank); i >= 0 {
-		target, version, more = rest[:i], strings.TrimLeft(rest[i:], blank), true
+// isBinary reports whether text that begins with a word of the given length and a
+// blank is of a known binary protocol, whose clients send no line and wait: LDAP (a
+// message of 9 to 32 bytes), or git's own protocol (a line with its length and a
+// NUL).
+func isBinary(words []byte, end int) bool {
+	const berSequence, berInteger = '0', 2
+	if end == 1 && words[0] == berSequence {
+		return len(words) > 2 && words[2] == berInteger
 	}
-	if target == "" || target[0] == '/' || target == "*" || strings.Contains(target, "://") {
-		return true
+	if length, command := words[:min(end, 4)], string(words[min(end, 4):end]); strings.Trim(string(length), "0123456789abcdef") == "" {
+		switch command {
+		case "git-upload-pack", "git-receive-pack", "git-upload-archive":
+			return bytes.IndexByte(words, 0) >= 0
+		}
 	}
-	if more {
-		const http = "HTTP/"
-		return strings.EqualFold(version[:min(len(version), len(http))], http[:min(len(version), len(http))])
-	}
-	return len(target) <= maxAuthority
+	return false
 }
 
 // isSingleWord reports whether the first bytes are a single incomplete word,

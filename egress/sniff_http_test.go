@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -16,7 +17,9 @@ func sniffed(t *testing.T, pieces ...string) (first, why string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
+		sent := make(chan struct{})
 		go func() {
+			defer close(sent)
 			defer there.Close()
 			for _, p := range pieces {
 				if p == "" {
@@ -35,6 +38,7 @@ func sniffed(t *testing.T, pieces ...string) (first, why string) {
 			out: func(b []byte) error { out += string(b); return nil },
 		})
 		here.Close()
+		<-sent
 		first, why = out+string(b), w
 		if held != 0 {
 			t.Errorf("memory is held %d times", held)
@@ -110,7 +114,16 @@ func TestFirstRequest(t *testing.T) {
 		{"PostgreSQL", "\x00\x00\x00\x08\x04\xd2\x16\x2f", true},
 		{"git", "0032git-upload-pack /project.git\x00host=evil.test\x00", true},
 		{"AMQP", "AMQP\x00\x00\x09\x01", true},
-		{"text", "some data some data", true},
+		{"text", "some data some data\n", true},
+		{"text without a line", "some data some data", false},
+		{"LDAP", "0\f\x02\x01\x01`\x07\x02\x01\x03\x04\x00\x80\x00", true},
+		{"LDAP with a name", "0 \x02\x01\x01`\x1b\x02\x01\x03\x04\x0ecn=x,dc=a,dc=bc\x80\x06secret", true},
+		{"git, and a request", "0032git-upload-pack /x HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"a control character", "GET /\x01 HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"a NUL", "GET /\x00 HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"words", "GET a b HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"a digit", "9GET /\x01 HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
+		{"a long target", "GET " + strings.Repeat("a", 400) + " HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
 		{"a path with blanks", "GET /a b HTTP/1.1\r\nHost: evil.test\r\n\r\n", false},
 		{"a TLS warning before TLS elsewhere", warning + string(clientHello(t, evil)), false},
 		{"a TLS warning before TLS", warning + string(clientHello(t, good)), true},
@@ -133,7 +146,14 @@ func TestFirstRequest(t *testing.T) {
 			if word < 0 {
 				word = 0
 			}
-			for how, pieces := range map[string][]string{"at once": {c.text}, "letter by letter": letters, "with a pause": {c.text[:word], "", c.text[word:]}} {
+			ways := map[string][]string{"at once": {c.text}, "letter by letter": letters, "with a pause": {c.text[:word], "", c.text[word:]}}
+			for i := range min(len(c.text), 120) {
+				if !c.good {
+					ways[fmt.Sprint("in two at ", i)] = []string{c.text[:i], c.text[i:]}
+					ways[fmt.Sprint("in two with a pause at ", i)] = []string{c.text[:i], "", c.text[i:]}
+				}
+			}
+			for how, pieces := range ways {
 				first, why := sniffed(t, pieces...)
 				if (why == "") != c.good {
 					t.Errorf("%s: refused as %q", how, why)
