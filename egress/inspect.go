@@ -138,6 +138,7 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 			MaxReceiveBufferPerStream: requestWindow, MaxReceiveBufferPerConnection: requestsWindow,
 		},
 		ErrorLog:    quiet,
+		ConnState:   n.changed,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	// Serve returns as soon as it has accepted the only connection.

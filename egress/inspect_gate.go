@@ -28,6 +28,7 @@ type gate struct {
 	// that follows is a request.
 	ending atomic.Bool
 	linger sync.Once
+	half   halfClose
 
 	in    []byte // read, not inspected yet
 	out   []byte // inspected, to be returned
@@ -137,6 +138,9 @@ func (g *gate) line() error {
 		}
 		var buf [4 << 10]byte
 		n, err := g.Conn.Read(buf[:])
+		if n == 0 && err == io.EOF && g.state == atRequest && len(g.in) == 0 {
+			return g.half.end()
+		}
 		if n > 0 && !g.charged && (g.state == atRequest || g.state == inHeader || len(g.in) > len(buf)) {
 			if g.charged = g.begin(); !g.charged {
 				g.refused(reasonNoMemory)

@@ -4,13 +4,16 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha1"
+	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/brig-run/brig/internal/attack"
@@ -117,4 +120,61 @@ func TestInvalidStatus(t *testing.T) {
 			t.Errorf("%s: %q", status, got)
 		}
 	}
+}
+
+// A guest closes its direction after the request and waits for the answer, as
+// some programs do. The control is a guest that closes it within the request.
+func TestHalfClosedGuestIsAnswered(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		for request, whole := range map[string]bool{
+			"GET / HTTP/1.1\r\nHost: api.test\r\n\r\n":                            true,
+			"POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 2\r\n\r\nhi":    true,
+			"POST / HTTP/1.1\r\nHost: api.test\r\nContent-Length: 9000\r\n\r\nhi": false,
+			"GET / HTTP/1.1\r\nHost:":                                             false,
+		} {
+			closed := make(chan struct{})
+			l := newLab(t, secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				select { // answers after the end has arrived
+				case <-closed:
+				case <-r.Context().Done():
+				}
+				_, _ = io.WriteString(w, "late")
+			}))
+			conn := l.connect()
+			if secure {
+				conn = tls.Client(conn, &tls.Config{RootCAs: l.trust(), ServerName: labHost, NextProtos: []string{"http/1.1"}})
+			}
+			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+			_, _ = io.WriteString(conn, request)
+			if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(50*time.Millisecond, func() { close(closed) })
+			got, _ := io.ReadAll(conn)
+			if ok := strings.HasPrefix(string(got), "HTTP/1.1 200 ") && strings.Contains(string(got), "late"); ok != whole {
+				t.Errorf("secure %t, %.20q: %q", secure, request, got)
+			}
+		}
+	}
+}
+
+// A guest that has closed its direction does not keep a request for long.
+func TestHalfCloseIsLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h halfClose
+		h.set(func() { h.serving = true })
+		begin := time.Now()
+		if err := h.end(); err != io.EOF || time.Since(begin) != halfCloseTime {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		time.AfterFunc(time.Second, func() { h.set(func() { h.late = true }) })
+		if err := h.end(); err != os.ErrDeadlineExceeded {
+			t.Error(err)
+		}
+		h.set(func() { h.serving, h.late = false, false })
+		if err := h.end(); err != io.EOF {
+			t.Error(err)
+		}
+	})
 }

@@ -1,0 +1,78 @@
+package egress
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// halfCloseTime is how long a request continues after the guest has closed its
+// direction. A guest that has left looks the same until the proxy sends it
+// something, and its request should not continue for long.
+const halfCloseTime = 15 * time.Second
+
+// halfClose hides the end of the guest's direction from the HTTP server while
+// the server serves a request. The server would cancel the request, although a
+// guest may close its direction after it has sent the request, and wait for the
+// answer.
+type halfClose struct {
+	mu      sync.Mutex // guards the fields below
+	serving bool
+	late    bool          // the time for a Read is over
+	wake    chan struct{} // closed when one of them changes; nil: no Read waits
+}
+
+// set changes the state.
+func (h *halfClose) set(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	if h.wake != nil {
+		close(h.wake)
+		h.wake = nil
+	}
+}
+
+// end returns the error of a Read at the end of the guest's direction, when the
+// server may see it.
+func (h *halfClose) end() error {
+	over := time.NewTimer(halfCloseTime)
+	defer over.Stop()
+	for {
+		h.mu.Lock()
+		serving, late := h.serving, h.late
+		if h.wake == nil {
+			h.wake = make(chan struct{})
+		}
+		wake := h.wake
+		h.mu.Unlock()
+		switch {
+		case late:
+			return os.ErrDeadlineExceeded
+		case !serving:
+			return io.EOF
+		}
+		select {
+		case <-wake:
+		case <-over.C:
+			return io.EOF
+		}
+	}
+}
+
+// SetReadDeadline implements net.Conn. The server ends its Read with a time in the
+// past when it has served a request.
+func (g *gate) SetReadDeadline(t time.Time) error {
+	g.half.set(func() { g.half.late = !t.IsZero() && !t.After(time.Now()) })
+	return g.Conn.SetReadDeadline(t)
+}
+
+// changed is called when the state of the server's connection changes.
+func (n *inspection) changed(_ net.Conn, state http.ConnState) {
+	if n.gate != nil {
+		n.gate.half.set(func() { n.gate.half.serving = state == http.StateActive })
+	}
+}
