@@ -24,7 +24,63 @@ type flow struct {
 	addr      netip.Addr // of the other side, once it is known
 	inspected bool       // requests are inspected one by one
 	conns     []net.Conn
+	kept      map[*keptConn]struct{} // connections to the host of an inspected flow
 	closed    bool
+}
+
+// keptConn is a connection to the host of an inspected flow, which may carry
+// further requests.
+type keptConn struct {
+	net.Conn
+	f    *flow
+	addr netip.Addr
+}
+
+// keep returns a connection to the host that the flow knows until it is closed.
+func (f *flow) keep(c net.Conn, addr netip.Addr) *keptConn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.kept == nil {
+		f.kept = map[*keptConn]struct{}{}
+	}
+	k := &keptConn{c, f, addr}
+	f.kept[k] = struct{}{}
+	return k
+}
+
+// Close implements net.Conn.
+func (k *keptConn) Close() error {
+	k.f.mu.Lock()
+	delete(k.f.kept, k)
+	k.f.mu.Unlock()
+	return k.Conn.Close()
+}
+
+// CloseWrite closes the sending direction.
+func (k *keptConn) CloseWrite() error { return closeWrite(k.Conn) }
+
+// recheck judges the address of each kept connection of a flow again, and closes
+// those that may no longer be used. The next request may use any of them.
+func (s *Session) recheck(f *flow) error {
+	f.mu.Lock()
+	addrs := map[netip.Addr][]*keptConn{}
+	for k := range f.kept {
+		addrs[k.addr] = append(addrs[k.addr], k)
+	}
+	f.mu.Unlock()
+	var first error
+	for a, conns := range addrs {
+		r := s.judgeAddress(a, f.port)
+		if r == nil {
+			continue
+		}
+		for _, k := range conns {
+			_ = k.Close()
+		}
+		s.report(Event{Kind: Connect, Host: f.host, Addr: addrText(a), Port: f.port, Rule: r.rule, Why: r.why})
+		first = r
+	}
+	return first
 }
 
 // open creates a flow, or returns the reason if a limit was reached. Later

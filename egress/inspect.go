@@ -40,8 +40,8 @@ type inspector struct {
 	// narrow reports whether a rule for the host restricts methods or paths. If
 	// it is nil, one does.
 	narrow func(host string, port int) bool
-	// recheck returns the reason why the address that was dialled last may no
-	// longer be used. If it is nil, the address is not checked again.
+	// recheck closes the connections to the host whose addresses may no longer be
+	// used, and returns the reason. If it is nil, addresses are not checked again.
 	recheck func() error
 	roots   *x509.CertPool    // to verify upstream certificates; nil: the system's
 	secrets func() []Secret   // the sandbox's current secrets

@@ -35,23 +35,12 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 			v, _ := s.rules().Named(host, port)
 			return v == brig.Inspect
 		},
-		recheck: func() error {
-			a := f.getAddr()
-			if !a.IsValid() {
-				return nil
-			}
-			r := s.judgeAddress(a, f.port)
-			if r == nil {
-				return nil
-			}
-			s.report(Event{Kind: Connect, Host: f.host, Addr: addrText(a), Port: f.port, Rule: r.rule, Why: r.why})
-			return r
-		},
+		recheck: func() error { return s.recheck(f) },
 		dial: func(ctx context.Context, host string, port int) (net.Conn, error) {
 			c, addr, err := s.dial(ctx, host, port)
 			if err == nil {
 				f.setAddr(addr)
-				return c, nil
+				return f.keep(c, addr), nil
 			}
 			// The events so far report only that the connection and the request
 			// are allowed.

@@ -7,8 +7,10 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -256,5 +258,38 @@ func TestOwnAddressLater(t *testing.T) {
 		if got := answers(l, name); got != machine {
 			t.Errorf("%s, which an operator allows, says %q", name, got)
 		}
+	}
+}
+
+// A flow with several connections to its host checks the addresses of all of
+// them, and not only the last one, before each request.
+func TestKeptConnectionsAreChecked(t *testing.T) {
+	var own atomic.Value
+	own.Store(netip.Addr{})
+	l := newWorld(t, allow("two.test"), func(o *Options) { o.OwnAddress = func(a netip.Addr) bool { return a == own.Load() } })
+	f, _ := l.open("two.test", netip.Addr{}, 443)
+	defer l.finish(f)
+	first, last := netip.MustParseAddr("203.0.113.5"), netip.MustParseAddr("203.0.113.6")
+	var ends []net.Conn
+	for _, a := range []netip.Addr{first, last} {
+		ours, theirs := net.Pipe()
+		f.keep(ours, a)
+		f.setAddr(a)
+		ends = append(ends, theirs)
+	}
+	isOpen := func(c net.Conn) bool {
+		_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		_, err := c.Read(make([]byte, 1))
+		return isTimeout(err)
+	}
+	if err := l.recheck(f); err != nil || !isOpen(ends[0]) || !isOpen(ends[1]) {
+		t.Errorf("control: nothing has changed, %v", err)
+	}
+	own.Store(first) // the machine was assigned the address
+	if err := l.recheck(f); err == nil || isOpen(ends[0]) || !isOpen(ends[1]) {
+		t.Errorf("%v, open: %t, %t", err, isOpen(ends[0]), isOpen(ends[1]))
+	}
+	if err := l.recheck(f); err != nil || len(f.kept) != 1 {
+		t.Errorf("%v, %d are kept", err, len(f.kept))
 	}
 }
