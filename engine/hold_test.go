@@ -328,7 +328,7 @@ func TestHoldReportsEnd(t *testing.T) {
 				h := newFixture(t, nil)
 				ctx := withRole(t, brig.Member)
 				h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Hour, Pausable: true, FixedLease: true})
-				defer h.Remove(ctx, "one") //nolint:errcheck // its goroutines have the fake clock
+				defer h.Remove(ctx, "one") // its goroutines have the fake clock
 				ended, release, err := h.Hold(ctx, brig.OpRunCode, "one")
 				if err != nil {
 					t.Fatal(err)

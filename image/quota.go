@@ -80,7 +80,7 @@ type stored struct {
 const entrySize = 4 << 10
 
 // footprint returns about how many bytes an image occupies on the disk.
-func (m *meta) footprint() int64 { return m.Size + int64(m.Files+1)*entrySize }
+func (m *meta) footprint() int64 { return m.Size + (m.Files+1)*entrySize }
 
 // reserve frees space for an image that is about to be published. The caller
 // calls done after it has published the image.

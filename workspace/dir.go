@@ -40,7 +40,7 @@ func OpenDir(path string) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Join(path, stagingDir), 0o700); err != nil {
 		return nil, err
 	}
-	if _, err := d.RemoveAbandoned(context.Background(), ""); err != nil {
+	if _, err := d.removeAbandoned(); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -49,6 +49,10 @@ func OpenDir(path string) (*Dir, error) {
 // RemoveAbandoned implements Objects. It removes the staged files of processes
 // that have ended: the others have locks.
 func (d *Dir) RemoveAbandoned(context.Context, string) (n int, err error) {
+	return d.removeAbandoned()
+}
+
+func (d *Dir) removeAbandoned() (n int, err error) {
 	left, err := os.ReadDir(filepath.Join(d.path, stagingDir))
 	if err != nil {
 		return 0, err

@@ -54,12 +54,13 @@ func (s *Store) Tenants(ctx context.Context) ([]string, error) {
 		key, _, _ = strings.Cut(strings.TrimPrefix(key, "t/"), "/")
 		if encoded, ok := strings.CutPrefix(key, "="); ok {
 			b, err := hex.DecodeString(encoded)
-			if err != nil {
-				return nil // not a key of ours
+			if key = string(b); err != nil {
+				key = "" // not a key of ours
 			}
-			key = string(b)
 		}
-		found[key] = true
+		if key != "" {
+			found[key] = true
+		}
 		return nil
 	})
 	return slices.Sorted(maps.Keys(found)), err

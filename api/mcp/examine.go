@@ -94,7 +94,7 @@ func examine(data []byte) (m messages, wrong *protocolError) {
 }
 
 func examineRequest(r *jsonrpc.Request) *protocolError {
-	wrong := ""
+	var wrong string
 	switch notification := strings.HasPrefix(r.Method, "notifications/"); {
 	case notification && r.ID.IsValid():
 		wrong = fmt.Sprintf("unexpected id for %q", r.Method)
