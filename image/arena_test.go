@@ -118,6 +118,7 @@ func (a *arena) check() error {
 			return fmt.Errorf("%s was created", p)
 		}
 	}
+	a.store.Wait()
 	left, err := os.ReadDir(a.store.path("tmp"))
 	if err != nil || len(left) > 0 {
 		return fmt.Errorf("left in tmp: %v, %v", left, err)

@@ -2,6 +2,7 @@ package mem
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -52,14 +53,19 @@ func cloneOutcome(o *brig.Outcome) *brig.Outcome {
 		st := c.Step
 		st.State, st.Outputs, st.Packages = bytes.Clone(st.State), slices.Clone(st.Outputs), slices.Clone(st.Packages)
 		for i, out := range st.Outputs {
-			data := maps.Clone(out.Data)
-			for kind, b := range data {
-				data[kind] = bytes.Clone(b)
-			}
-			st.Outputs[i].Data = data
+			st.Outputs[i].Data, st.Outputs[i].Metadata = cloneDocuments(out.Data), cloneDocuments(out.Metadata)
 		}
 	}
 	return &c
+}
+
+// cloneDocuments returns a copy of JSON documents by name.
+func cloneDocuments(docs map[string]json.RawMessage) map[string]json.RawMessage {
+	out := maps.Clone(docs)
+	for name, b := range out {
+		out[name] = bytes.Clone(b)
+	}
+	return out
 }
 
 func clonePointer[T any](p *T) *T {

@@ -1365,7 +1365,7 @@ export interface Secret {
 }
 
 export interface SecretRequest {
-  /** exceptions of exclusive: header fields (X-Tenant), and query parameters with a question mark (?region); * at the end matches any rest */
+  /** exceptions of exclusive: header fields (X-Tenant), query parameters with a question mark (?region), and users of basic credentials whose password is the placeholder (user:me@example.com); * at the end matches any rest */
   allow?: string[];
   /** reject requests to these hosts with header fields or query parameters that can carry other credentials */
   exclusive?: boolean;
