@@ -5,6 +5,7 @@ package output
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"sync"
 	"time"
@@ -162,8 +163,10 @@ func (rs *Relays) Events(tenant string, on func(brig.CodeEvent) error, lost func
 func eventSize(ev brig.CodeEvent) int {
 	n := len(ev.Stdout) + len(ev.Stderr)
 	if ev.Output != nil {
-		for k, v := range ev.Output.Data {
-			n += len(k) + len(v)
+		for _, docs := range []map[string]json.RawMessage{ev.Output.Data, ev.Output.Metadata} {
+			for k, v := range docs {
+				n += len(k) + len(v)
+			}
 		}
 	}
 	if ev.Error != nil {
