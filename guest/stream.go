@@ -250,16 +250,17 @@ func (s *stream) wait() (brig.From, []byte, error) {
 		return 0, nil, s.readControl()
 	}
 	if fds[1].Revents != 0 {
+		if s.plain {
+			// The process has exited, but processes that it left behind may
+			// continue to write. This also takes the signal of a close, which has
+			// set closed before.
+			_, _ = unix.Read(s.wake, make([]byte, 8))
+		}
 		s.mu.Lock()
 		closed := s.closed
 		s.mu.Unlock()
 		if closed {
 			return 0, nil, net.ErrClosed
-		}
-		if s.plain {
-			// The process has exited, but processes that it left behind may
-			// continue to write.
-			_, _ = unix.Read(s.wake, make([]byte, 8))
 		}
 		s.ctlEnd = true // the process has exited, and all its messages were read
 		return 0, nil, nil

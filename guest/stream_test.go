@@ -249,6 +249,47 @@ func TestStreamClose(t *testing.T) {
 	}
 }
 
+// A stream of a process without messages ends when it is closed while the end of the
+// process is reported. Closing a process makes both happen at about the same time.
+func TestStreamClosesWhileProcessEnds(t *testing.T) {
+	for i := range 10000 {
+		ours, theirs, err := newChannels()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := newStream(ours[1], ours[2], ours[3], true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			for {
+				if _, _, err := s.receive(); err != nil {
+					done <- err
+					return
+				}
+			}
+		}()
+		spin(60 * time.Microsecond) // by then, it waits for output
+		s.disconnect()
+		spin(time.Duration(i%300) * 100 * time.Nanosecond)
+		s.close()
+		select {
+		case <-done:
+		case <-time.After(time.Minute):
+			t.Fatalf("stream %d does not end", i)
+		}
+		unix.Close(ours[0])
+		theirs.close()
+	}
+}
+
+// spin waits for a time that is too short for a sleep.
+func spin(d time.Duration) {
+	for begin := time.Now(); time.Since(begin) < d; {
+	}
+}
+
 // If a program does not read its messages, the sender blocks until the stream
 // is closed or the program ends.
 func TestStreamSendBlocks(t *testing.T) {
