@@ -118,7 +118,7 @@ func TestPythonUncaught(t *testing.T) {
 // it in the plain interpreter, whether or not the driver has loaded the latter.
 func TestPythonShadowedModules(t *testing.T) {
 	names := []string{"json", "re", "threading", "traceback", "math", "os"}
-	for _, warm := range []bool{false, true} {
+	for _, warm := range []string{"cold", "warm", "warm before the files"} {
 		for _, name := range names {
 			for _, c := range []struct{ file, code string }{
 				{name + ".py", "try:\n    import NAME\nfinally:\n    print(getattr(NAME, 'mine', None))\ndef main(): return 1"},
@@ -129,6 +129,13 @@ func TestPythonShadowedModules(t *testing.T) {
 					t.Parallel()
 					code := strings.ReplaceAll(c.code, "NAME", name)
 					d := startPython(t)
+					if warm == "warm before the files" {
+						d.send(interpreter.Order{Op: "warm"})
+						d.send(interpreter.Order{Op: "ping"})
+						if m := d.next(); m.Type != "pong" {
+							t.Fatalf("said %+v, want pong", m)
+						}
+					}
 					plain := t.TempDir()
 					for _, dir := range []string{d.dir, plain} {
 						file := filepath.Join(dir, c.file)
@@ -139,7 +146,7 @@ func TestPythonShadowedModules(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					if warm {
+					if warm == "warm" {
 						d.send(interpreter.Order{Op: "warm"})
 					}
 					_, code0, stdout, stderr := d.program(interpreter.Order{Code: code})

@@ -489,7 +489,7 @@ def apply_environment(order):
     if before:
         apply_time_zone(before)
     if order.get("cwd"):
-        os.chdir(order["cwd"])
+        enter_directory(order["cwd"])
     return before
 
 
@@ -539,11 +539,22 @@ def register_module(name, kind=type(sys)):
     return module
 
 
+# The directory of a program, which the warm-up determines. The first system calls of a
+# program are slow.
+working_directory = None
+
+
+def enter_directory(path):
+    global working_directory
+    working_directory = None
+    os.chdir(path)
+
+
 def change_directory(path):
     """Change to a working directory, as if the interpreter had been started
     there."""
     before = os.getcwd()
-    os.chdir(path)
+    enter_directory(path)
     sys.path[:] = [path if p == before else p for p in sys.path]
 
 
@@ -551,7 +562,9 @@ def set_search_path(env):
     """Set the import path as if Python had been started now, without the
     driver's directory. Return the directories before those of the interpreter."""
     named = [p for p in (env or {}).get("PYTHONPATH", "").split(":") if p]
-    first = [os.getcwd()] + named
+    global working_directory
+    working_directory = working_directory or os.getcwd()
+    first = [working_directory] + named
     sys.path[:] = first + [p for p in sys.path if p != HERE and p not in named]
     return first
 
@@ -562,18 +575,45 @@ class Shadows:
     driver continues with those."""
 
     at_start = frozenset(sys.modules)  # the plain interpreter has loaded these, too
-    library = getattr(sys, "stdlib_module_names", ()) or frozenset(PRELOAD)
+    library = frozenset(getattr(sys, "stdlib_module_names", ()) or PRELOAD)
     names = frozenset()
     folders = []
     own = {}  # the driver's modules with these names
+    seen = (None, names)  # directories with their states, and the names for them
 
     @classmethod
     def find(cls, folders):
-        """Forget the loaded modules that files in these directories shadow."""
-        found = {cls.named(folder, entry) for folder in folders for entry in list_directory(folder)}
-        cls.names = (found & frozenset(cls.library)) - cls.at_start - frozenset(sys.builtin_module_names)
-        cls.folders = folders
+        """Forget the loaded modules that files in these directories shadow. The warm-up
+        lists the directory of the program, which is listed again only if it has changed."""
+        states = [(folder, cls.state(folder)) for folder in folders]
+        if states != cls.seen[0]:
+            cls.seen = cls.list_names(folders, states)
+        cls.names, cls.folders = cls.seen[1], folders
         cls.own = cls.take()
+
+    @classmethod
+    def restore(cls):
+        """Undo find."""
+        sys.modules.update(cls.own)
+        cls.names, cls.folders, cls.own = frozenset(), [], {}
+
+    @staticmethod
+    def state(folder):
+        """Return a value that changes when an entry of a directory is added."""
+        try:
+            now = os.stat(folder)
+        except OSError:
+            return object()  # it equals no other state
+        return now.st_dev, now.st_ino, now.st_mtime_ns, now.st_nlink, now.st_size
+
+    @classmethod
+    def list_names(cls, folders, states):
+        """List directories in these states. Return a value for seen."""
+        entries = [(folder, entry) for folder in folders for entry in list_directory(folder)]
+        found = {cls.named(folder, entry) for folder, entry in entries} & cls.library
+        if any(entry in cls.library for _, entry in entries):
+            states = None  # a directory can become a package, and its parent does not change
+        return states, found - cls.at_start - frozenset(sys.builtin_module_names)
 
     @classmethod
     def take(cls):
@@ -898,7 +938,7 @@ def run_for_warm_up(source):
     helpers = load_sibling("python_program")
     module = helpers.Program("warm_up")
     apply_environment({})
-    set_search_path({})
+    Shadows.find(set_search_path({}))
     helpers.set_file(module, "", None)
     try:
         run_source(source, None, module, {})
@@ -906,6 +946,7 @@ def run_for_warm_up(source):
         format_error(exc)
     release(module)
     helpers.Program.file = None  # a cell has no file
+    Shadows.restore()
     ignore_errors(ignore_interrupts)
 
 
