@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/brig-run/brig/internal/sparse"
 )
 
 // Dir stores objects in a folder, one file for each.
@@ -82,7 +84,7 @@ func (d *Dir) file(key string) (string, error) {
 
 // dirStage is a file that is being written.
 type dirStage struct {
-	holeFile
+	sparse.File
 	d    *Dir
 	done bool
 }
@@ -95,7 +97,7 @@ func (d *Dir) stage() (*dirStage, error) {
 	if err != nil {
 		return nil, err
 	}
-	stage := &dirStage{holeFile: holeFile{File: f}, d: d}
+	stage := &dirStage{File: sparse.File{File: f}, d: d}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
 		stage.Abort()
 		return nil, err
@@ -109,7 +111,7 @@ func (d *Dir) stage() (*dirStage, error) {
 // name.
 func (s *dirStage) Publish(ctx context.Context, key string) error {
 	if _, err := s.d.Size(ctx, key); err == nil {
-		if err := s.fill(); err != nil {
+		if err := s.Fill(); err != nil {
 			return err
 		}
 		if err := s.Sync(); err != nil {
@@ -126,7 +128,7 @@ func (s *dirStage) Publish(ctx context.Context, key string) error {
 func (s *dirStage) finish(key string, how func(from, to string) error) error {
 	file, err := s.d.file(key)
 	if err == nil {
-		err = s.fill()
+		err = s.Fill()
 	}
 	if err != nil {
 		return err

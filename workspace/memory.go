@@ -27,6 +27,14 @@ const (
 	memoryStep = 256 << 10
 )
 
+// Bounds of the staged bytes of the commits of a tenant and of the server. A
+// commit stages one file at a time, of at most brig.MaxWorkspaceFile, and does
+// not know before the end whether the store has its content already.
+const (
+	tenantStaged = 16 << 30
+	serverStaged = 32 << 30
+)
+
 // maxMemoryWait is how long an operation that already holds memory waits for
 // more. Two of them may wait for each other.
 var maxMemoryWait = 30 * time.Second

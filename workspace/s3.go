@@ -18,6 +18,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/outbound"
+	"github.com/brig-run/brig/internal/sparse"
 )
 
 // S3Options configure the bucket and the connection to it.
@@ -199,7 +200,7 @@ func (s *S3) Create(ctx context.Context, key string, data []byte) error {
 
 // s3Stage is a file that is being uploaded.
 type s3Stage struct {
-	holeFile
+	sparse.File
 	s *S3
 }
 
@@ -210,14 +211,14 @@ func (s *S3) Stage(context.Context) (Stage, error) {
 		return nil, err
 	}
 	os.Remove(f.Name()) // the open descriptor suffices, and the kernel frees the file when it is closed
-	return &s3Stage{holeFile{File: f}, s}, nil
+	return &s3Stage{sparse.File{File: f}, s}, nil
 }
 
 // Publish implements Stage. It does not upload a content that is there, since a
 // bucket has complete objects only.
 func (g *s3Stage) Publish(ctx context.Context, key string) error {
 	var size int64
-	err := g.fill()
+	err := g.Fill()
 	if err == nil {
 		size, err = g.Seek(0, io.SeekEnd)
 	}
@@ -232,7 +233,7 @@ func (g *s3Stage) Publish(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	return g.s.put(ctx, key, g.File, size, minio.PutObjectOptions{})
+	return g.s.put(ctx, key, g.File.File, size, minio.PutObjectOptions{})
 }
 
 // Abort implements Stage.

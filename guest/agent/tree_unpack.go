@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/brig-run/brig/guest/wire"
 	"github.com/brig-run/brig/internal/nofollow"
+	"github.com/brig-run/brig/internal/sparse"
 )
 
 // unpacker creates a tree from the nodes that follow a call. It keeps the
@@ -183,7 +183,7 @@ func (u *unpacker) file(dir *nofollow.Dir, name string, n wire.Node) error {
 	if err != nil {
 		return err
 	}
-	w := sparseWriter{f: f}
+	w := &sparse.File{File: f}
 	for {
 		d, err := u.r.Read()
 		if err != nil {
@@ -195,58 +195,14 @@ func (u *unpacker) file(dir *nofollow.Dir, name string, n wire.Node) error {
 		if d.Type != wire.TypeFileData {
 			return invalid("a frame of type %d in a file", d.Type)
 		}
-		if err := w.write(d.Payload); err != nil {
+		if _, err := w.Write(d.Payload); err != nil {
 			return err
 		}
 	}
-	if err := w.end(); err != nil {
+	if err := w.Fill(); err != nil {
 		return err
 	}
 	return errors.Join(f.Chmod(fs.FileMode(n.Mode&0o777)), nofollow.SetTime(f, syscall.NsecToTimespec(n.ModifiedNS)))
-}
-
-// holeBlock is the unit in which zeros become holes, in bytes.
-const holeBlock = 4096
-
-var zeroBlock [holeBlock]byte
-
-// sparseWriter writes a new file. It leaves runs of zeros out: a sparse file may
-// be larger than the disk limit of the sandbox that has committed it.
-type sparseWriter struct {
-	f    *os.File
-	at   int64
-	hole bool // the file ends with a hole
-}
-
-func (w *sparseWriter) write(p []byte) error {
-	for len(p) > 0 {
-		n, zeros := 0, false
-		for n < len(p) {
-			block := p[n:min(n+holeBlock, len(p))]
-			z := bytes.Equal(block, zeroBlock[:len(block)])
-			if n > 0 && z != zeros {
-				break
-			}
-			zeros = z
-			n += len(block)
-		}
-		if !zeros {
-			if _, err := w.f.WriteAt(p[:n], w.at); err != nil {
-				return err
-			}
-		}
-		w.at, w.hole = w.at+int64(n), zeros
-		p = p[n:]
-	}
-	return nil
-}
-
-// end makes the file as long as what was written.
-func (w *sparseWriter) end() error {
-	if !w.hole {
-		return nil
-	}
-	return w.f.Truncate(w.at)
 }
 
 // seal makes the tree's directory read-only and changes its owner to root. It

@@ -178,6 +178,7 @@ func Areas() []Area {
 		{"internal/race", []string{"race"}},
 		{"internal/seal", []string{"egress"}},
 		{"internal/suite", nil},
+		{"internal/sparse", []string{"core", "workspaces"}},
 		{"internal/supervise", []string{"core", "crash", "providers", "docker"}},
 		{"internal/testenv", nil},
 		{"internal/threads", []string{"hostile", "race"}},

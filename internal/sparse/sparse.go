@@ -1,0 +1,57 @@
+// Package sparse writes files without their zeros. The apparent size of a sandbox's
+// sparse file may be larger than the disk limit of the sandbox.
+package sparse
+
+import (
+	"bytes"
+	"os"
+)
+
+// block is the unit in which zeros become holes, in bytes.
+const block = 4096
+
+var zeros [block]byte
+
+// File is a new file that is written from its start. A run of zeros becomes a hole.
+type File struct {
+	*os.File
+	at   int64
+	hole bool // the file ends with a hole
+}
+
+// Write implements io.Writer.
+func (f *File) Write(p []byte) (int, error) {
+	for done := 0; done < len(p); {
+		n, empty := run(p[done:])
+		if !empty {
+			if _, err := f.WriteAt(p[done:done+n], f.at); err != nil {
+				return done, err
+			}
+		}
+		f.at, f.hole = f.at+int64(n), empty
+		done += n
+	}
+	return len(p), nil
+}
+
+// run returns the length of the first run of blocks of p that are all zeros or all not.
+func run(p []byte) (n int, empty bool) {
+	for n < len(p) {
+		b := p[n:min(n+block, len(p))]
+		is := bytes.Equal(b, zeros[:len(b)])
+		if n > 0 && is != empty {
+			break
+		}
+		empty = is
+		n += len(b)
+	}
+	return n, empty
+}
+
+// Fill gives the file its length, if it ends with a hole.
+func (f *File) Fill() error {
+	if !f.hole {
+		return nil
+	}
+	return f.Truncate(f.at)
+}
