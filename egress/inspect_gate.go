@@ -70,8 +70,8 @@ func (g *gate) endAfterResponse() { g.ending.Store(true) }
 // may lose the response.
 const restLinger = 500 * time.Millisecond
 
-// receiveRest closes the direction to the guest, and discards what the guest
-// sends within restLinger.
+// receiveRest closes the direction to the guest, and discards the bytes that the
+// guest sends within restLinger.
 func (g *gate) receiveRest() {
 	_ = g.CloseWrite()
 	_ = g.SetReadDeadline(time.Now().Add(restLinger))

@@ -19,8 +19,8 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// rawHost makes the lab's host one that answers each request as the text says, and
-// then waits for the end of the connection.
+// rawHost makes the lab's host answer each request with a text, and then wait for
+// the end of the connection.
 func (l *lab) rawHost(answer func(*http.Request) string) {
 	l.dial = func(context.Context, string, int) (net.Conn, error) {
 		ours, theirs := tcpPair(l.t)

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// The limits of what a host sends before its connection is used. A host chooses
+// Limits for a host's part of the TLS handshake. A host chooses
 // its certificates, and each takes many times its length in memory.
 const (
 	maxHandshake    = 48 << 10 // bytes of the handshake, as received
@@ -105,8 +105,8 @@ func (u *upstream) reserveWindow(ctx context.Context) (release func(), ok bool) 
 	return func() { u.n.budget.release(u.n.window) }, true
 }
 
-// handshakeLimit is a connection that limits what is read during the TLS
-// handshake.
+// handshakeLimit is a connection that limits the bytes that are read during the
+// TLS handshake.
 type handshakeLimit struct {
 	net.Conn
 	left  atomic.Int64

@@ -108,7 +108,7 @@ func TestCloseWaitsForConnections(t *testing.T) {
 	}
 }
 
-// Close counts what the sandbox was sent by writes that have not ended.
+// Close counts the bytes of writes to the sandbox that have not ended.
 func TestUsageIsFinalAfterClose(t *testing.T) {
 	l := newWorld(t, allow("api.test"))
 	l.name("api.test", "203.0.113.5")

@@ -42,8 +42,8 @@ func (m metered) Read(p []byte) (int, error) {
 }
 
 // countGrowth counts n bytes that values of secrets add to what the sandbox
-// sends, and waits until its bandwidth allows them. The sandbox's own end of a
-// connection has only the placeholders.
+// sends, and waits until its bandwidth allows them. On the sandbox's end of a
+// connection are only the placeholders.
 func (s *Session) countGrowth(n int64) error {
 	s.usage.sent.Add(n)
 	for l := s.policy.Load().up; l != nil && n > 0; {

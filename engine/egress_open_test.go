@@ -107,7 +107,7 @@ func TestRemovedWhileAgentConnects(t *testing.T) {
 	}
 }
 
-// unreadableSecrets is a store that fails to read secrets if it is told to.
+// unreadableSecrets is a store that fails to read secrets while fail is set.
 type unreadableSecrets struct {
 	brig.Store
 	fail bool

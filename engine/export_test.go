@@ -92,7 +92,7 @@ func (e *Engine) EgressSpent(id brig.ID) bool {
 	return w.session != nil && w.quotaExhausted
 }
 
-// SessionUsage returns what a sandbox's session has sent and received.
+// SessionUsage returns the bytes that a sandbox's session has sent and received.
 func (e *Engine) SessionUsage(id brig.ID) (sent, received int64) { return e.egressOf(id).usage() }
 
 // CloseEgress closes a sandbox's session, like the removal of the sandbox.

@@ -119,7 +119,7 @@ func (i *images) awaitImageRemovals(ctx context.Context) {
 type imageUsers struct{ *images }
 
 // UsedImages implements brig.ImageUsers. The images of templates and of the pool's
-// configuration may be pulled by nobody, so they are in use, too.
+// configuration may exist only here, so they are in use, too.
 func (u imageUsers) UsedImages(ctx context.Context) (map[string]bool, error) {
 	used := map[string]bool{}
 	err := u.Store.All(ctx, func(r *brig.Record) error {

@@ -8,8 +8,8 @@ import (
 
 const (
 	// sweepAllInterval is the interval of the sweep of all tenants' workspaces.
-	// The first one begins sweepAllDelay after the start of the server. It finds
-	// what a killed server has left.
+	// The first one begins sweepAllDelay after the start of the server. It removes
+	// the remains of a killed server.
 	sweepAllInterval = 24 * time.Hour
 	sweepAllDelay    = time.Minute
 	// sweepRestFactor is the minimum time between two sweeps of a tenant, as a

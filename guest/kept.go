@@ -68,7 +68,7 @@ func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (o
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list what is kept: %w", err)
+		return nil, fmt.Errorf("list kept programs: %w", err)
 	}
 	for _, e := range entries {
 		id, err := b.Names.DecodeString(e.Name())
@@ -80,7 +80,7 @@ func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (o
 			continue // it was removed meanwhile
 		}
 		if err != nil {
-			return out, fmt.Errorf("read what is kept: %w", err)
+			return out, fmt.Errorf("read kept programs: %w", err)
 		}
 		p, err := g.ReattachCarried(ctx, string(id))
 		if brig.KindOf(err) == brig.NotFound {

@@ -57,7 +57,7 @@ func TestDamagedRecordsStayAlone(t *testing.T) {
 			}
 		}
 	}
-	// A sweep removes no contents while it does not know what is named.
+	// A sweep removes no contents while it cannot read all versions.
 	before := len(keys(t, o, "t/acme/blobs/"))
 	if _, err := s.Sweep(ctx, "acme"); err == nil || len(keys(t, o, "t/acme/blobs/")) != before {
 		t.Errorf("a sweep that cannot read all: %v", err)

@@ -154,8 +154,8 @@ func (s *dirStage) Abort() {
 	}
 }
 
-// Put implements Objects. It compares what is there, because replacing an object
-// that a version names needs a sync.
+// Put implements Objects. It compares an existing object with the new one, because
+// replacing an object that a version names needs a sync.
 func (d *Dir) Put(ctx context.Context, key string, data []byte) error {
 	if n, err := d.Size(ctx, key); err == nil && n == int64(len(data)) {
 		if there, err := readAll(ctx, d, key, n); err == nil && bytes.Equal(there, data) {

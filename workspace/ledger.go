@@ -228,8 +228,8 @@ func (l *ledger) markUnswept() {
 	l.unswept = true
 }
 
-// swept forgets everything after a sweep: what it has removed, and what other
-// processes have written. No capture is open.
+// swept resets the ledger after a sweep, which may have removed contents, and has
+// seen those that other processes have written. No capture is open.
 func (l *ledger) swept() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

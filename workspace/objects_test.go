@@ -42,10 +42,10 @@ func TestObjects(t *testing.T) {
 			t.Errorf("what is not there: %v", err)
 		}
 		if n, err := o.Size(ctx, "t/none/x"); !errors.Is(err, workspace.ErrMissing) {
-			t.Errorf("what is not there has %d bytes, %v", n, err)
+			t.Errorf("a missing object has %d bytes, %v", n, err)
 		}
 		if err := o.Delete(ctx, "t/none/x"); err != nil {
-			t.Errorf("delete what is not there: %v", err)
+			t.Errorf("delete a missing object: %v", err)
 		}
 		if got := keys(t, o, "t/none/"); len(got) != 0 {
 			t.Errorf("nothing is listed as %v", got)

@@ -10,8 +10,8 @@ import (
 )
 
 // TestVersionsCountAgainstQuota restores two versions in turn. Each new version
-// takes a part of the quota, although its content is there, and a restore of
-// what is the newest already makes none.
+// takes a part of the quota, although its content exists, and a restore of
+// the newest version makes none.
 func TestVersionsCountAgainstQuota(t *testing.T) {
 	onBoth(t, func(t *testing.T, a arena) {
 		ctx, s := t.Context(), workspace.New(a, nil)

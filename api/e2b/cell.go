@@ -31,7 +31,7 @@ func (l *lines) event(e brig.CodeEvent) error {
 		}
 		return l.send(resultLine(e.Output))
 	case e.Error != nil:
-		// Only the result tells whether the sandbox ended and caused the error.
+		// Only the result shows whether the end of the sandbox caused the error.
 		l.pending = e.Error
 	}
 	return nil

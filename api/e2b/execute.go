@@ -78,7 +78,7 @@ func (i *interpreter) execute(w http.ResponseWriter, r *http.Request, s *brig.Sa
 }
 
 // abandon ends the response to code that ended with its sandbox. The client
-// receives what the code printed and then loses the connection, as from E2B's
+// receives the output of the code and then loses the connection, as from E2B's
 // service: it asks whether the sandbox runs, and raises its own error. A normal
 // end of the stream would look like finished code.
 func (i *interpreter) abandon(w http.ResponseWriter, r *http.Request, s *brig.Sandbox, lines *lines, stop func()) {

@@ -72,7 +72,7 @@ func TestHeaderPrecedesExecution(t *testing.T) {
 	}
 }
 
-// If the sandbox ends while code runs, the client receives what the code printed
+// If the sandbox ends while code runs, the client receives the output of the code
 // and loses the connection, or gets 502 if the response had not begun. A stream
 // that ends normally would be the result of finished code.
 func TestSandboxEndAbortsExecution(t *testing.T) {

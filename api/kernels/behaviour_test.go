@@ -162,7 +162,7 @@ func TestInterruptCodeOnControl(t *testing.T) {
 	}
 }
 
-// When the server stops, it ends the connections and says so.
+// When the server stops, it ends each connection with a close message.
 func TestCloseEndsConnections(t *testing.T) {
 	url, s, d := serve(t)
 	conn := dial(t, url, kernels.Stateful)

@@ -99,8 +99,8 @@ func (c *channel) close(err error) {
 // the reply to the code that ran.
 const replyTime = 5 * time.Second
 
-// sendDead tells the client that the kernel has ended. The message answers no
-// request.
+// sendDead reports to the client that the kernel has ended. The message belongs
+// to no request.
 func (c *channel) sendDead() {
 	none := &request{header: json.RawMessage("{}")}
 	if b, err := c.answer(none, "iopub", "status", content{"execution_state": "dead"}); err == nil {

@@ -26,7 +26,7 @@ func (c *Capture) Write(p []byte) (int, error) {
 	return c.ht.Write(p)
 }
 
-// Output returns the head and the tail of what was written.
+// Output returns the head and the tail of the written bytes.
 func (c *Capture) Output() brig.Output {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package placement holds the providers between which the engine chooses, and what it
-// knows of each: its users, its terms, and whether it responds.
+// Package placement holds the providers between which the engine chooses. It records
+// the users of each, its terms, and whether it responds.
 package placement
 
 import (

@@ -48,7 +48,7 @@ const maxJSON = 8 << 20;
 // reject lines that a program writes to the channel.
 let nonce = '';
 
-// Displays are numbered, and the host acknowledges each if the order says so.
+// Displays have numbers, and the host acknowledges each if the order has acks.
 let acks = false;
 let shown = 0;
 let acked = 0;
@@ -259,7 +259,7 @@ function program(order) {
   process.removeListener('SIGINT', interrupt);
   const { File, MainTracker, bindFile } = require('./javascript_program.js');
   let returned, failure, uncaught, artifactsDir, tracker, file;
-  let unsettled; // what the end of the program waits for: its module or its main function
+  let unsettled; // the promise of the module or of main, for which the end of the program waits
 
   const note = (err) => {
     failure = describe(err);

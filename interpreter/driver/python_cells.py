@@ -329,7 +329,7 @@ class Shell:
 
     def display(self, *values, raw=False, display_id=None, update=False, metadata=None, **options):
         """Display values in all their MIME types. Raw values are already MIME
-        bundles. An update replaces what was displayed with the same id."""
+        bundles. An update replaces earlier values with the same id."""
         handle = self.rich.Handle(self.display, display_id) if display_id else None
         for value in values:
             forms = value if raw else self.rich.forms(value)

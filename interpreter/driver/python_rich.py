@@ -242,7 +242,7 @@ def patch_libraries(display, adopt):
 
 
 class Handle:
-    """A display with an id. An update replaces what it displayed before."""
+    """A display with an id. An update replaces its earlier values."""
 
     def __init__(self, display, display_id=None):
         self.show = display
