@@ -179,6 +179,9 @@ async def test_contexts(where: str) -> None:
             await context.run("1")
         shown = (await sandbox.run_code("class A:\n def _repr_html_(self): return '<b>'\nA()")).results[0]
         assert shown.data["text/html"] == "<b>" and shown.main
+        code = "display('one', display_id='d', metadata={'k': 1}); display('two', display_id='d', update=True)"
+        shown = (await sandbox.run_code(code)).results[0]
+        assert (shown.data["text/plain"], shown.display_id, shown.metadata) == ("'two'", "d", {})
 
 
 async def test_files(where: str) -> None:

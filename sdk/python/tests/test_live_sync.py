@@ -180,6 +180,9 @@ def test_contexts(where: str) -> None:
             context.run("1")
         shown = (sandbox.run_code("class A:\n def _repr_html_(self): return '<b>'\nA()")).results[0]
         assert shown.data["text/html"] == "<b>" and shown.main
+        code = "display('one', display_id='d', metadata={'k': 1}); display('two', display_id='d', update=True)"
+        shown = (sandbox.run_code(code)).results[0]
+        assert (shown.data["text/plain"], shown.display_id, shown.metadata) == ("'two'", "d", {})
 
 
 def test_files(where: str) -> None:

@@ -329,6 +329,12 @@ class Rich:
     data: Mapping[str, Any]
     #: Whether it is the value of the last expression.
     main: bool = False
+    #: Describes the representations, for example the size of an image.
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    #: The ID of a display that code may update; empty for other values.
+    display_id: str = ""
+    #: Whether it replaces a value that earlier code displayed with this ID.
+    update: bool = False
 
 
 @dataclass(frozen=True)

@@ -270,13 +270,20 @@ def run_result(b: d.RunAnswer) -> n.RunResult:
     )
 
 
+def rich(b: d.Rich) -> n.Rich:
+    """Decode a displayed value."""
+    return n.Rich(
+        b["data"], bool(b.get("main")), b.get("metadata") or {}, b.get("display_id", ""), b.get("update", False)
+    )
+
+
 def code_result(b: d.CodeAnswer) -> n.CodeResult:
     """Decode the result of a cell."""
     return n.CodeResult(
         text=b["text"],
         stdout=b["stdout"],
         stderr=b["stderr"],
-        results=tuple(n.Rich(r["data"], bool(r.get("main"))) for r in b["results"]),
+        results=tuple(map(rich, b["results"])),
         error=exception(b["error"]),
         execution_count=b["execution_count"],
         context_id=b["context_id"],
