@@ -3,8 +3,10 @@ package brig
 import (
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Template is an operator's named configuration for sandboxes: an image,
@@ -23,6 +25,14 @@ type Template struct {
 	Limits Limits
 	Env    map[string]string
 	TTL    time.Duration
+	// BootOnce makes the server boot the template once, with its start and ready commands.
+	// Sandboxes are copies of the result, with its processes and memory, if their limits
+	// are those of the template and the provider can save sandboxes. The commands see no
+	// variables and secrets of a sandbox, and have no network.
+	BootOnce bool
+	// Imports are Python modules that the interpreter of the first context has imported.
+	// They need BootOnce.
+	Imports []string
 	// User and Dir are the defaults of commands.
 	User, Dir string
 	// Start is a command that starts with the sandbox. It is managed like any
@@ -54,6 +64,12 @@ func (t Template) Check() error {
 		return InvalidField("name", "%q cannot be a template's name", t.Name).WithHint("use 1 to 63 of a-z, A-Z, 0-9 and -_.")
 	case t.Start != nil && t.Entrypoint:
 		return InvalidField("start", "there is a start command and the image's own").WithHint("give start or entrypoint, and not both")
+	case len(t.Imports) > 0 && !t.BootOnce:
+		return InvalidField("imports", "there are modules to import, and each sandbox boots on its own").WithHint("set boot_once, or leave imports out")
+	case len(t.Imports) > maxImports:
+		return InvalidField("imports", "there are %d modules", len(t.Imports)).WithHint("give up to %d", maxImports)
+	case slices.ContainsFunc(t.Imports, func(m string) bool { return !validModule(m) }):
+		return InvalidField("imports", "%q contains a name that no Python module can have", t.Imports).WithHint("for example [numpy, matplotlib.pyplot]")
 	case t.Ready == nil && (t.ReadyTimeout != 0 || t.ReadyInterval != 0):
 		return InvalidField("ready", "there is a time for a ready command, and none that is run").WithHint("give ready")
 	case t.ReadyTimeout < 0 || t.ReadyTimeout > MaxReadyTimeout:
@@ -75,6 +91,22 @@ func (t Template) Check() error {
 func ValidTemplate(s string) bool {
 	const begin = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	return len(s) > 0 && len(s) <= 63 && strings.Trim(s[:1], begin) == "" && strings.Trim(s, begin+"-_.") == ""
+}
+
+// maxImports is the maximum number of modules that a template imports.
+const maxImports = 100
+
+// validModule reports whether s can be the full name of a Python module.
+func validModule(s string) bool {
+	if len(s) > 200 {
+		return false
+	}
+	for part := range strings.SplitSeq(s, ".") {
+		if part == "" || strings.ContainsFunc(part, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // Fill returns t with its defaults.

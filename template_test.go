@@ -19,13 +19,17 @@ func TestTemplateCheck(t *testing.T) {
 		"ready_interval": {Name: "a", Ready: cmd, ReadyInterval: -1},
 		"user":           {Name: "a", User: "nobody"},
 		"cwd":            {Name: "a", Dir: "srv"},
+		"imports":        {Name: "a", BootOnce: true, Imports: []string{"numpy", "os;x"}},
 		"packages":       {Name: "a", Image: "a/b:c", Packages: []string{"git"}},
 	} {
 		if e := brig.AsError(bad.Check()); e == nil || e.Field != field || e.Kind != brig.InvalidArgument || e.Hint == "" {
 			t.Errorf("%+v: %v, want an error about %s with a hint", bad, e, field)
 		}
 	}
-	good := brig.Template{Name: "My_Own.v1", Image: "x", Start: cmd, Ready: cmd, User: "root", Dir: "/srv", Packages: []string{"git"}}
+	if e := brig.AsError(brig.Template{Name: "a", Imports: []string{"numpy"}}.Check()); e == nil || e.Field != "imports" {
+		t.Errorf("imports without boot_once: %v", e)
+	}
+	good := brig.Template{Name: "My_Own.v1", BootOnce: true, Imports: []string{"numpy", "xml.dom.minidom"}, Image: "x", Start: cmd, Ready: cmd, User: "root", Dir: "/srv", Packages: []string{"git"}}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}

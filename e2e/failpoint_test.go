@@ -224,8 +224,9 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	// The pool has exactly two sandboxes, for one hit each.
 	c := startCrashingServer(t, "pool: {size: 2, memory: 64MiB}\n")
 	points := slices.DeleteFunc(slices.Clone(failpoint.Points), func(p failpoint.Point) bool {
-		// TestWorkspaceCrash and TestPauseCrash have the others.
-		return strings.HasPrefix(p.Name, "workspace.") || isPausePoint(p.Name) || strings.HasPrefix(p.Name, "fork.")
+		// TestWorkspaceCrash, TestPauseCrash, TestForkCrash and TestBootCrash have the others.
+		area, _, _ := strings.Cut(p.Name, ".")
+		return area == "workspace" || isPausePoint(p.Name) || area == "fork" || area == "boot"
 	})
 	points = testenv.Share(t, points, 12)
 	rounds := testenv.Size(1, 3)

@@ -30,6 +30,7 @@ type machines struct {
 	lifecycle    *lifecycle
 	programs     *programs
 	pool         *pool
+	boots        *boots
 	attestations attest.Cache
 	attesting    sync.Mutex // held while an instance is created only to be examined
 }
@@ -46,6 +47,8 @@ type machine struct {
 	program           programFile
 	workspace         *workspace.Unpacking // the workspace to unpack; nil if none
 	releaseCreateSlot func()               // releases the creation slot; nil if the machine has none
+	booted            *bootedTemplate      // what the instance is restored from; nil if it boots
+	account           *account             // of the template's start command; nil for that of the tenant
 }
 
 // maxSlotHold is how long a one-shot may keep its creation slot while its
@@ -152,7 +155,7 @@ func (ms *machines) withReservation(ctx context.Context, v *call, s candidate, p
 		err = ms.verifyEnforcement(ctx, m)
 	}
 	if err == nil {
-		err = ms.startTemplateCommands(ctx, m, w.template)
+		err = ms.startTemplate(ctx, m, w.template)
 	}
 	if err != nil {
 		_ = v.recorded() // wait for the write before the record is deleted
@@ -277,7 +280,10 @@ func (ms *machines) register(ctx context.Context, v *call, s candidate, spec bri
 		Provider: s.backend.ID, Route: s.route, Digest: img.Digest,
 		Created: now, Expires: now.Add(spec.TTL),
 	}}}
-	if w.template != nil { // allow for the time until it is ready
+	if spec.Command == nil {
+		m.booted = ms.boots.find(w.template, s.backend.ID, img.Digest, spec.Limits)
+	}
+	if w.template != nil && m.booted == nil { // allow for the time until it is ready
 		m.rec.Expires = m.rec.Expires.Add(w.template.ReadyTimeout)
 	}
 	m.rec.ID = newID()
@@ -335,7 +341,7 @@ func canonicalImage(img *brig.Image) string {
 
 // claimPooled claims a suitable instance from the pool, if one is ready.
 func (ms *machines) claimPooled(m *machine, w requirements) {
-	if m.rec.Spec.Command != nil || !ms.providers.isBuiltin(m.backend) {
+	if m.rec.Spec.Command != nil || m.booted != nil || !ms.providers.isBuiltin(m.backend) {
 		return
 	}
 	found, use := ms.pool.claim(!m.rec.Spec.Ephemeral, poolKeys(m.rec.Digest, m.rec.Spec, w)...)
@@ -405,7 +411,7 @@ func (ms *machines) provision(ctx context.Context, m *machine) (err error) {
 	spec.Held = spec.Command != nil && spec.Workspace.Name != ""
 	begin := time.Now()
 	cctx, s := span.Start(ctx, "create")
-	m.in, err = m.backend.Provider.Create(cctx, m.rec.ID, spec, m.rec.Expires.Add(saveAllowance(spec)))
+	m.in, err = ms.create(cctx, m, spec)
 	endStep(s, err)
 	ms.reportCreation(m.rec.Provider, brig.MadeCaller, begin, err)
 	failpoint.Hit("engine.made")
@@ -421,6 +427,22 @@ func (ms *machines) provision(ctx context.Context, m *machine) (err error) {
 	// Start the program after its files are in place. If the files are written
 	// back, the instance is kept until then, even after the program has ended.
 	return m.in.StartMain(ctx, spec.Workspace.Mode == brig.WorkspaceDirect)
+}
+
+// create creates the instance of a recorded sandbox, as a copy of its template if that has
+// booted.
+func (ms *machines) create(ctx context.Context, m *machine, spec brig.Spec) (brig.Instance, error) {
+	if m.booted != nil {
+		in, err := ms.boots.restore(ctx, m, spec)
+		if err == nil || ctx.Err() != nil {
+			return in, err
+		}
+		ms.Log.WarnContext(ctx, "failed to copy a booted template; the sandbox boots on its own", "template", spec.Template, "err", err)
+		ms.boots.discard(ctx, spec.Template, m.booted)
+		m.booted = nil
+		m.rec.Expires = m.rec.Expires.Add(ms.images.templates[spec.Template].ReadyTimeout)
+	}
+	return m.backend.Provider.Create(ctx, m.rec.ID, spec, m.rec.Expires.Add(saveAllowance(spec)))
 }
 
 // closeUnusedSession closes the idle interpreter, if there is one.

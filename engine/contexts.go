@@ -16,7 +16,8 @@ const maxContexts = 32
 type contexts struct {
 	mu     sync.Mutex // guards the fields below
 	byID   map[string]*codeContext
-	pooled *interpreter.Session // started in the pool; the first context of its language takes it
+	pooled *interpreter.Session // started in the pool or with the template; the first context of its language takes it
+	kept   bool                 // pooled outlives this server, and is part of saves
 	closed bool
 }
 
@@ -38,6 +39,7 @@ type reattachState struct {
 	Env     map[string]string
 	Nonces  bool          `json:",omitempty"` // as in interpreter.Session
 	Process *processState `json:",omitempty"`
+	Idle    brig.Language `json:",omitempty"` // of an interpreter that waits for a context
 }
 
 // contextsOf returns the contexts of a sandbox, creating an empty set on first

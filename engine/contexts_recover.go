@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -41,6 +42,14 @@ func (i *interpreters) reattachProcesses(ctx context.Context, rec *brig.Record, 
 		n.Context.Sandbox = rec.ID // the sandbox may be a copy
 		i.limitMessages(k.Process, rec.Tenant)
 		s := &interpreter.Session{Process: k.Process, Flavor: n.Context.Flavor, Version: n.Context.Version, Nonces: n.Nonces}
+		if n.Idle != "" {
+			recovering.Add(1)
+			i.background.Go(func() {
+				defer recovering.Done()
+				i.recoverIdle(ctx, rec, in, cs, s, how)
+			})
+			continue
+		}
 		c := &codeContext{info: n.Context, env: n.Env, session: s}
 		// Join the queue before other callers can find the context, so that
 		// they wait until the interpreter responds.
@@ -81,6 +90,19 @@ func (i *interpreters) recoverContext(ctx context.Context, rec *brig.Record, in 
 		return
 	}
 	defer releaseUse()
+	if !how.continued {
+		_ = s.Signal(ctx, "SIGINT")
+	}
+	if err := i.awaitRecovered(rec, in, s, how); err != nil && c.isCurrent(s) {
+		if err := i.stopInterpreter(ctx, rec, in, c); err != nil {
+			i.Log.ErrorContext(ctx, "failed to end an interpreter that does not respond", "context", c.info.ID, "err", err)
+		}
+	}
+}
+
+// awaitRecovered waits until a recovered interpreter responds, and in a copy of a sandbox
+// until it has reseeded its random generators.
+func (i *interpreters) awaitRecovered(rec *brig.Record, in brig.Instance, s *interpreter.Session, how attachment) error {
 	respond, timeout := s.Sync, recoverContextTimeout
 	if how.copied {
 		respond, timeout = s.Renew, copyContextTimeout
@@ -89,12 +111,29 @@ func (i *interpreters) recoverContext(ctx context.Context, rec *brig.Record, in 
 		i.lifecycle.endProgram(rec, in, s) // respond then fails
 	})
 	defer watchdog.Stop()
-	if !how.continued {
-		_ = s.Signal(ctx, "SIGINT")
+	return respond(rand.Text(), interpreter.Sink{})
+}
+
+// recoverIdle takes over an interpreter that waits for a context.
+func (i *interpreters) recoverIdle(ctx context.Context, rec *brig.Record, in brig.Instance, cs *contexts, s *interpreter.Session, how attachment) {
+	ctx = context.WithoutCancel(ctx)
+	releaseUse, err := i.keepAwake(ctx, rec, in)
+	if err != nil {
+		return
 	}
-	if err := respond(rand.Text(), interpreter.Sink{}); err != nil && c.isCurrent(s) {
-		if err := i.stopInterpreter(ctx, rec, in, c); err != nil {
-			i.Log.ErrorContext(ctx, "failed to end an interpreter that does not respond", "context", c.info.ID, "err", err)
+	defer releaseUse()
+	if err := i.awaitRecovered(rec, in, s, how); err != nil {
+		i.Log.WarnContext(ctx, "ended an idle interpreter that does not respond", "sandbox", rec.ID, "err", err)
+		if err := errors.Join(endUnused(ctx, s), in.Keep(ctx, s.Process, nil)); err != nil && !hasEnded(in) {
+			i.Log.WarnContext(ctx, "failed to end an idle interpreter", "sandbox", rec.ID, "err", err)
 		}
+		return
 	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed || cs.pooled != nil {
+		s.Close()
+		return
+	}
+	cs.pooled, cs.kept = s, true
 }

@@ -255,6 +255,7 @@ func newParts(ctx context.Context, o Options) *Engine {
 		pauses: e.pauses, machines: e.machines,
 	}
 	e.machines.pool = newPool(e.machines, o.Pool)
+	e.machines.boots = newBoots(e)
 	e.tools = &tools{
 		gate: g, vault: e.vault, images: e.images, providers: e.providers, lifecycle: e.lifecycle, interpreters: e.interpreters,
 		machines: e.machines,

@@ -81,8 +81,17 @@ func (pg *programs) processesOf(id brig.ID) (ps *processes) {
 	return ps
 }
 
-// startProcess starts a process in an instance and watches it.
+// startProcess starts a process in the instance of a tenant's sandbox, and watches it.
 func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
+	a, err := pg.account(ctx, rec.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	return pg.startCharged(ctx, a, rec, in, spec)
+}
+
+// startCharged is startProcess with the account to which the process is charged.
+func (pg *programs) startCharged(ctx context.Context, a *account, rec *brig.Record, in brig.Instance, spec brig.ProcessSpec) (*brig.ProcessInfo, error) {
 	ps := pg.processesOf(rec.ID)
 	if err := ps.reserve(); err != nil {
 		return nil, err
@@ -93,10 +102,6 @@ func (pg *programs) startProcess(ctx context.Context, rec *brig.Record, in brig.
 		return nil, tooManyProcesses()
 	}
 	run, err := pg.vault.withSecrets(ctx, rec, spec.Command) // not stored in p.spec, which callers see
-	if err != nil {
-		return nil, err
-	}
-	a, err := pg.account(ctx, rec.Tenant)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,15 @@ import (
 // quotes, in bytes.
 const maxQuotedOutput = 300
 
+// startTemplate prepares a new sandbox of a template: a copy of the booted template
+// continues, and another sandbox runs the template's commands.
+func (ms *machines) startTemplate(ctx context.Context, m *machine, t *brig.Template) error {
+	if m.booted != nil {
+		return ms.boots.attach(ctx, m)
+	}
+	return ms.startTemplateCommands(ctx, m, t)
+}
+
 // startTemplateCommands starts the start command of a template in a new
 // sandbox, and returns when the sandbox is ready. The sandbox is in the state
 // Creating, so no other call can use it yet.
@@ -22,7 +31,7 @@ func (ms *machines) startTemplateCommands(ctx context.Context, m *machine, t *br
 	if t == nil {
 		return nil
 	}
-	started, err := ms.startTemplate(ctx, m, t)
+	started, err := ms.startProgram(ctx, m, t)
 	if err != nil {
 		return err
 	}
@@ -41,8 +50,8 @@ func (ms *machines) startTemplateCommands(ctx context.Context, m *machine, t *br
 	return m.in.Extend(ctx, m.rec.Expires.Add(saveAllowance(m.rec.Spec)))
 }
 
-// startTemplate starts the start command, if the template has one.
-func (ms *machines) startTemplate(ctx context.Context, m *machine, t *brig.Template) (*process, error) {
+// startProgram starts the start command, if the template has one.
+func (ms *machines) startProgram(ctx context.Context, m *machine, t *brig.Template) (*process, error) {
 	start := t.Start
 	if t.Entrypoint {
 		argv, err := entrypoint(m.img, nil)
@@ -57,7 +66,14 @@ func (ms *machines) startTemplate(ctx context.Context, m *machine, t *brig.Templ
 	if start == nil {
 		return nil, nil
 	}
-	p, err := ms.programs.startProcess(ctx, m.rec, m.in, brig.ProcessSpec{
+	a := m.account
+	if a == nil {
+		var err error
+		if a, err = ms.programs.account(ctx, m.rec.Tenant); err != nil {
+			return nil, err
+		}
+	}
+	p, err := ms.programs.startCharged(ctx, a, m.rec, m.in, brig.ProcessSpec{
 		Command: inSandbox(m.rec.Spec, *start), NoInput: true, Tag: brig.StartTag,
 	})
 	if err != nil {

@@ -51,6 +51,7 @@ func (e *Engine) Recover(ctx context.Context) error {
 	e.background.Go(e.packs.run)
 	e.background.Go(e.healthChecks)
 	e.background.Go(func() { e.pool.run(e.ctx) })
+	e.background.Go(func() { e.boots.run(e.ctx) })
 	return errors.Join(append(errs, err)...)
 }
 

@@ -239,12 +239,23 @@ func (p *pauses) handleFailedSave(ctx context.Context, saver brig.Saver, backend
 // checkSave asks the provider whether an instance can be saved now. An unused
 // pooled interpreter must not prevent the save, so checkSave ends it first.
 func (p *pauses) checkSave(ctx context.Context, saver brig.Saver, rec *brig.Record, in brig.Instance) error {
-	if s := p.interpreters.contextsOf(rec.ID).takePooled(); s != nil {
+	if s := p.interpreters.contextsOf(rec.ID).takeUnkept(); s != nil {
 		if err := endUnused(ctx, s); err != nil {
 			return err
 		}
 	}
 	return saver.CheckSave(ctx, in)
+}
+
+// takeUnkept is takePooled for an interpreter that ends with this server.
+func (cs *contexts) takeUnkept() *interpreter.Session {
+	cs.mu.Lock()
+	kept := cs.kept
+	cs.mu.Unlock()
+	if kept {
+		return nil
+	}
+	return cs.takePooled()
 }
 
 // takePooled returns the pooled interpreter that waits for the first context, or
@@ -253,7 +264,7 @@ func (cs *contexts) takePooled() *interpreter.Session {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	s := cs.pooled
-	cs.pooled = nil
+	cs.pooled, cs.kept = nil, false
 	return s
 }
 

@@ -22,6 +22,8 @@ type Order struct {
 	// Env is set during a cell, and the previous values are restored after it.
 	// For a program it remains set.
 	Env map[string]string `json:"env,omitempty"`
+	// Imports are the modules that "warm" imports.
+	Imports []string `json:"imports,omitempty"`
 	// Dir is the working directory for the code, if any. For "park" it is the
 	// directory of the new pipes.
 	Dir string `json:"cwd,omitempty"`

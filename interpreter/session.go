@@ -158,6 +158,30 @@ func (s *Session) Warm() error {
 	return s.Sync("warm", Sink{})
 }
 
+// Import makes a Python driver load the modules that cells use, and import modules. It
+// returns the error of the first import that fails.
+func (s *Session) Import(modules []string) error {
+	err := s.send(Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}, Imports: modules})
+	if err == nil {
+		err = s.send(Order{Op: "ping", Nonce: "import"})
+	}
+	if err != nil {
+		return errors.Join(ErrGone, err)
+	}
+	var failed error
+	for {
+		m, err := s.next(Sink{})
+		switch {
+		case err != nil:
+			return err
+		case m.Type == "error" && failed == nil:
+			failed = fmt.Errorf("%.100s: %.500s", m.Name, m.Value)
+		case m.Type == "pong" && m.Nonce == "import":
+			return failed
+		}
+	}
+}
+
 // Prepare makes the driver load the modules that cells use. It is called while
 // the interpreter is idle. It does not wait for the driver.
 func (s *Session) Prepare() error {

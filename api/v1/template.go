@@ -18,6 +18,8 @@ type Template struct {
 	Start           *TemplateCommand  `json:"start,omitempty" doc:"runs when a sandbox starts"`
 	Entrypoint      bool              `json:"entrypoint,omitempty" doc:"run the image's entrypoint and command as start"`
 	Ready           *TemplateCommand  `json:"ready,omitempty" doc:"runs until it succeeds; then the sandbox is ready"`
+	BootOnce        bool              `json:"boot_once,omitempty" doc:"sandboxes are copies of one that has run start and ready"`
+	Imports         []string          `json:"imports,omitempty" doc:"Python modules that the interpreter of the first context has imported"`
 	ReadyTimeoutMS  int64             `json:"ready_timeout_ms,omitempty"`
 	ReadyIntervalMS int64             `json:"ready_interval_ms,omitempty"`
 }
@@ -41,7 +43,7 @@ func FromTemplate(t brig.Template) Template {
 	return Template{
 		Name: t.Name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTLMS: FromDuration(t.TTL), Limits: FromLimits(t.Limits),
 		User: t.User, Cwd: t.Dir, Start: fromTemplateCommand(t.Start), Entrypoint: t.Entrypoint, Ready: fromTemplateCommand(t.Ready),
-		ReadyTimeoutMS: FromDuration(t.ReadyTimeout), ReadyIntervalMS: FromDuration(t.ReadyInterval),
+		ReadyTimeoutMS: FromDuration(t.ReadyTimeout), ReadyIntervalMS: FromDuration(t.ReadyInterval), BootOnce: t.BootOnce, Imports: t.Imports,
 	}
 }
 
@@ -50,7 +52,7 @@ func (t Template) Domain() brig.Template {
 	return brig.Template{
 		Name: t.Name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTL: ToDuration(t.TTLMS), Limits: t.Limits.Domain(),
 		User: t.User, Dir: t.Cwd, Start: t.Start.toCommand(), Entrypoint: t.Entrypoint, Ready: t.Ready.toCommand(),
-		ReadyTimeout: ToDuration(t.ReadyTimeoutMS), ReadyInterval: ToDuration(t.ReadyIntervalMS),
+		ReadyTimeout: ToDuration(t.ReadyTimeoutMS), ReadyInterval: ToDuration(t.ReadyIntervalMS), BootOnce: t.BootOnce, Imports: t.Imports,
 	}
 }
 

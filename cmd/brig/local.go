@@ -107,7 +107,7 @@ func (c *cli) local(ctx context.Context, dir string, ephemeral bool) (brig.Servi
 		TypeScript: compiler,
 		Provider:   p.provider, Images: p.images, LimitRange: cfg.bounds(), Log: log,
 		Capacity: capacity.Options{CheckRoom: checkMemory}, Egress: out,
-		Templates: templates, BuildMissing: cfg.Images.BuildMissing,
+		Templates: bootEach(templates), BuildMissing: cfg.Images.BuildMissing,
 	}
 	o.Require = cfg.requirement()
 	if o.Rates, err = cfg.rates(); err != nil {

@@ -20,6 +20,8 @@ type templateConfig struct {
 	Limits        sizes             `yaml:"limits"`
 	Env           map[string]string `yaml:"env"`
 	TTL           duration          `yaml:"ttl"`
+	BootOnce      bool              `yaml:"boot_once"`
+	Imports       []string          `yaml:"imports"`
 	User          string            `yaml:"user"`
 	Cwd           string            `yaml:"cwd"`
 	Start         command           `yaml:"start"`
@@ -55,7 +57,7 @@ func (t templateConfig) domain(name string) brig.Template {
 	out := brig.Template{
 		Name: name, Image: t.Image, StandIn: t.StandIn, Packages: t.Packages, Env: t.Env, TTL: t.TTL.std(),
 		User: t.User, Dir: t.Cwd, Start: t.Start.domain(), Entrypoint: t.Entrypoint, Ready: t.Ready.domain(),
-		ReadyTimeout: t.ReadyTimeout.std(), ReadyInterval: t.ReadyInterval.std(),
+		ReadyTimeout: t.ReadyTimeout.std(), ReadyInterval: t.ReadyInterval.std(), BootOnce: t.BootOnce, Imports: t.Imports,
 	}
 	set(&out.Limits, t.Limits)
 	return out
@@ -96,6 +98,16 @@ func (c *config) templates() ([]brig.Template, error) {
 		out = append(out, t)
 	}
 	return out, nil
+}
+
+// bootEach returns templates whose sandboxes boot on their own. A command without a
+// server would boot a template only for itself.
+func bootEach(all []brig.Template) []brig.Template {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].BootOnce, all[i].Imports = false, nil
+	}
+	return all
 }
 
 func (c *config) checkTemplate(t brig.Template) error {

@@ -904,6 +904,11 @@ def warm_up(order, channel):
     Json.load()
     if (order.get("env") or {}).get("BRIG_CELLS"):
         Cells.load(channel)
+    for name in order.get("imports") or ():
+        try:
+            __import__(name)
+        except BaseException as exc:
+            channel.send({"type": "error", "name": type(exc).__name__, "value": error_message(exc), "traceback": ""})
     warm_up_programs()
     import gc
 

@@ -1544,6 +1544,8 @@ export interface TagRequest {
 }
 
 export interface Template {
+  /** sandboxes are copies of one that has run start and ready */
+  boot_once?: boolean;
   /** default of commands */
   cwd?: string;
   /** run the image's entrypoint and command as start */
@@ -1551,6 +1553,8 @@ export interface Template {
   /** environment variables, which the caller's override */
   env?: Record<string, string>;
   image: string;
+  /** Python modules that the interpreter of the first context has imported */
+  imports?: string[];
   /** default limits of sandboxes */
   limits?: Limits;
   name: string;

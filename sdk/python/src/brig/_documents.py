@@ -1033,10 +1033,12 @@ class TagRequest(TypedDict):
 
 
 class Template(TypedDict):
+    boot_once: NotRequired[bool]
     cwd: NotRequired[str]
     entrypoint: NotRequired[bool]
     env: NotRequired[dict[str, str]]
     image: str
+    imports: NotRequired[list[str]]
     limits: NotRequired[Limits]
     name: str
     packages: NotRequired[list[str]]
