@@ -206,3 +206,22 @@ func TestHealthChecks(t *testing.T) {
 		t.Errorf("trials left %v", left)
 	}
 }
+
+// A sandbox whose instance died while no server ran is counted as ended by the next
+// server.
+func TestEndWithoutServerIsCounted(t *testing.T) {
+	s := &recordingObserver{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
+	h := newFixture(t, nil)
+	h.box(t, withRole(t, brig.Member), brig.Spec{Name: "one"})
+	h.Close()
+	next := engine.New(t.Context(), engine.Options{
+		Store: h.store, Provider: &fake.Provider{}, Images: images{}, LimitRange: brig.DefaultBounds(), Observer: s,
+	})
+	defer next.Close()
+	if err := next.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if box, err := next.Get(withRole(t, brig.Member), "one"); err != nil || box.State != brig.Ended || len(s.gone) != 1 || s.gone[0] != brig.Crashed {
+		t.Errorf("%+v, %v; counted: %v", box, err, s.gone)
+	}
+}

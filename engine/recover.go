@@ -129,6 +129,10 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 			r.Exit = &brig.Exit{Code: 137, Reason: brig.Crashed, At: r.Ended}
 			return nil
 		}, func(r *brig.Record) []brig.Event { return []brig.Event{e.endedEvent(r)} })
+		if err == nil {
+			e.Observer.Gone(r.Provider, brig.Crashed)
+			e.trimLater(ctx, r.Tenant)
+		}
 		// Sweep removes the remains of an instance that its provider does not
 		// know. A server may have died during the removal.
 		return false, err
