@@ -88,8 +88,8 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// checkDecl checks one declaration: exported names have a comment, no init
-// function runs before main, and packages have no mutable variables.
+// checkDecl checks one declaration: exported names have a comment, and no init
+// function runs before main.
 func checkDecl(t *testing.T, name, dir string, d ast.Decl) {
 	t.Helper()
 	switch d := d.(type) {

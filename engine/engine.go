@@ -14,9 +14,10 @@
 // Operations that concern several parts (engine_calls.go, recover.go) are
 // methods of Engine itself.
 //
-// Locks: the comment of each lock names the fields that it guards. Only
-// gate.tenantMu, images.imageMu and vault.resealMu are held during calls that
-// leave the package.
+// Locks: the comment of each lock names the fields that it guards. Locks that are held
+// during calls of the store, a provider or an agent serialize such calls, and say so:
+// gate.tenantMu, images.imageMu, vault.resealMu, usage's flushMu, machines.attesting,
+// egressSession.changing, process.detachMu, refusals.mu and idlePauser.mu.
 package engine
 
 import (
