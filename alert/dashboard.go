@@ -28,7 +28,7 @@ func sections(rules []Rule) []section {
 	one := func(title, unit, expr, legend string) panel {
 		return panel{title: title, unit: unit, queries: []query{{expr, legend}}}
 	}
-	alerts := section{title: "What alerts look at"}
+	alerts := section{title: "Inputs of alerts"}
 	for _, r := range rules {
 		legend := "{{provider}}"
 		switch r.Figure {

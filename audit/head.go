@@ -40,10 +40,10 @@ func CheckHead(h brig.AuditHead, key ed25519.PublicKey) error {
 	case len(key) == 0:
 		key = h.Key
 	case !bytes.Equal(key, h.Key):
-		return &InvalidRecord{Seq: h.Seq, Reason: "the end of the log is not signed by the key that it should be"}
+		return &InvalidRecord{Seq: h.Seq, Reason: "the head of the log is signed by another key"}
 	}
 	if len(key) != ed25519.PublicKeySize || !ed25519.Verify(key, signed(h), h.Signature) {
-		return &InvalidRecord{Seq: h.Seq, Reason: "what says that it is the last was changed: its signature is wrong"}
+		return &InvalidRecord{Seq: h.Seq, Reason: "the signature of the log's head is wrong"}
 	}
 	return nil
 }

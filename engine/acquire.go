@@ -228,7 +228,7 @@ func (ms *machines) registerPulled(ctx context.Context, v *call, s candidate, sp
 		spec.Image = found
 		m, err := ms.register(ctx, v, s, spec, w)
 		if err == nil && found != t.Image {
-			m.notes = append(m.notes, fmt.Sprintf("image: %s, which stands in for %s until somebody makes that (brig setup %s)", found, t.Image, t.Name))
+			m.notes = append(m.notes, fmt.Sprintf("image: %s, which stands in for %s until it is built (brig setup %s)", found, t.Image, t.Name))
 		}
 		return m, err
 	}

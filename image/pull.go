@@ -207,8 +207,8 @@ func (r *registry) document(ctx context.Context, tagOrDigest string) ([]byte, ty
 func readManifest(b []byte, kind types.MediaType) (*v1.Manifest, error) {
 	switch {
 	case kind == types.DockerManifestSchema1 || kind == types.DockerManifestSchema1Signed:
-		return nil, refuse("its manifest is of an old kind that nobody should use any more").
-			WithHint("push it again with a docker that is younger than 2016")
+		return nil, refuse("its manifest has an old format (schema 1)").
+			WithHint("push it again with a current version of Docker")
 	case kind != "" && !kind.IsImage():
 		return nil, refuse("it is not an image but %s", quote(string(kind)))
 	}

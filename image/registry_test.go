@@ -355,5 +355,5 @@ func TestPullRejectsNonImages(t *testing.T) {
 	}
 	serve("application/vnd.docker.distribution.manifest.v1+json", func(*v1.Manifest) {})
 	_, err := a.pull(t, h.host+"/x:1")
-	a.refused(t, err, brig.InvalidArgument, "ref", "old kind")
+	a.refused(t, err, brig.InvalidArgument, "ref", "old format")
 }

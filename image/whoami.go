@@ -38,7 +38,7 @@ func (f *finisher) resolveConfig(c *brig.ImageConfig, user string) (notes []stri
 		c.User = "user"
 	case uid < 0:
 		c.User = "user"
-		note("user %s is not used: it is none of the image's, or one that nobody may be; everything runs as user %d", quote(user), userID)
+		note("user %s is not used: it does not exist in the image, or is not permitted; everything runs as user %d", quote(user), userID)
 	default:
 		c.User, c.Account = "user", fmt.Sprintf("%d:%d", uid, gid)
 		note("the image's entrypoint runs as its user %s (%s), other commands as user %d", quote(user), c.Account, userID)

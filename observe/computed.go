@@ -13,15 +13,15 @@ import (
 type computed struct{ m *Metrics }
 
 var (
-	quantileDesc = prometheus.NewDesc("brig_execution_percentile_seconds", "How long executions of the last five minutes took at most, by share of them.", []string{"provider", "percentile"}, nil)
-	meanDesc     = prometheus.NewDesc("brig_execution_mean_seconds", "How long executions of the last five minutes took on average.", []string{"provider"}, nil)
-	successDesc  = prometheus.NewDesc("brig_execution_success_ratio", "Share of executions of the last five minutes that succeeded, of those that count.", []string{"provider"}, nil)
-	errorDesc    = prometheus.NewDesc("brig_execution_error_ratio", "Share of executions of the last five minutes that hit a limit or failed, of those that count.", []string{"provider"}, nil)
-	availDesc    = prometheus.NewDesc("brig_availability_ratio", "Share of executions and trials of the last five minutes that neither Brig nor the provider failed.", []string{"provider"}, nil)
-	apiUpDesc    = prometheus.NewDesc("brig_api_availability_ratio", "Share of calls of a provider's API in the last five minutes that were answered, and with less than 500.", []string{"provider", "region"}, nil)
-	upDesc       = prometheus.NewDesc("brig_provider_up", "Whether the last trial of the provider succeeded, or whether it answers, for one without trials.", []string{"provider"}, nil)
-	usedDesc     = prometheus.NewDesc("brig_api_rate_limit_used_ratio", "How much of a provider's rate limit was used up when it last said so, in the last five minutes.", []string{"provider", "region"}, nil)
-	uptimeDesc   = prometheus.NewDesc("brig_uptime_seconds", "For how long this server has been up.", nil, nil)
+	quantileDesc = prometheus.NewDesc("brig_execution_percentile_seconds", "Percentiles of the duration of executions in the last five minutes.", []string{"provider", "percentile"}, nil)
+	meanDesc     = prometheus.NewDesc("brig_execution_mean_seconds", "Mean duration of executions in the last five minutes.", []string{"provider"}, nil)
+	successDesc  = prometheus.NewDesc("brig_execution_success_ratio", "Share of counted executions in the last five minutes that succeeded.", []string{"provider"}, nil)
+	errorDesc    = prometheus.NewDesc("brig_execution_error_ratio", "Share of counted executions in the last five minutes that failed or exceeded a limit.", []string{"provider"}, nil)
+	availDesc    = prometheus.NewDesc("brig_availability_ratio", "Share of executions and health checks in the last five minutes without a failure of Brig or the provider.", []string{"provider"}, nil)
+	apiUpDesc    = prometheus.NewDesc("brig_api_availability_ratio", "Share of calls of a provider's API in the last five minutes with a response below 500.", []string{"provider", "region"}, nil)
+	upDesc       = prometheus.NewDesc("brig_provider_up", "Whether the last health check succeeded; without health checks, whether the provider responds.", []string{"provider"}, nil)
+	usedDesc     = prometheus.NewDesc("brig_api_rate_limit_used_ratio", "Used share of a provider's rate limit, as last reported in the last five minutes.", []string{"provider", "region"}, nil)
+	uptimeDesc   = prometheus.NewDesc("brig_uptime_seconds", "Time since the start of this server.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

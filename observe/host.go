@@ -31,11 +31,11 @@ type Host struct {
 }
 
 var (
-	cpuDesc    = prometheus.NewDesc("brig_host_cpu_seconds_total", "Time of all processors of the machine, busy or idle.", []string{"mode"}, nil)
-	cpuUsed    = prometheus.NewDesc("brig_host_cpu_used_ratio", "Share of the processors' time that was used since this was last asked for, at least a second ago.", nil, nil)
-	memoryDesc = prometheus.NewDesc("brig_host_memory_bytes", "Memory of the machine: total, and what could be had.", []string{"what"}, nil)
-	memoryUsed = prometheus.NewDesc("brig_host_memory_used_ratio", "Share of the machine's memory that could not be had.", nil, nil)
-	diskDesc   = prometheus.NewDesc("brig_host_disk_bytes", "Size of the data folder's file system: total, and what is free.", []string{"what"}, nil)
+	cpuDesc    = prometheus.NewDesc("brig_host_cpu_seconds_total", "Processor time of the machine, busy or idle.", []string{"mode"}, nil)
+	cpuUsed    = prometheus.NewDesc("brig_host_cpu_used_ratio", "Share of the processor time that was busy since the last scrape, over at least a second.", nil, nil)
+	memoryDesc = prometheus.NewDesc("brig_host_memory_bytes", "Memory of the machine, total and available.", []string{"what"}, nil)
+	memoryUsed = prometheus.NewDesc("brig_host_memory_used_ratio", "Share of the machine's memory that is not available.", nil, nil)
+	diskDesc   = prometheus.NewDesc("brig_host_disk_bytes", "Size of the data folder's file system, total and free.", []string{"what"}, nil)
 	diskUsed   = prometheus.NewDesc("brig_host_disk_used_ratio", "Share of the data folder's file system that is used.", nil, nil)
 )
 

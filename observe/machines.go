@@ -9,7 +9,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Machines exports the current and the waiting work on each scrape.
+// Machines exports the running and queued work on each scrape.
 type Machines struct {
 	Load func() brig.Load
 	Pool func(context.Context) ([]brig.PoolClass, error)
@@ -20,19 +20,19 @@ type Machines struct {
 var (
 	poolClassLabels = []string{"provider", "image", "language", "limits"}
 
-	sandboxesDesc  = prometheus.NewDesc("brig_sandboxes_active", "Sandboxes that live, one-shots included.", []string{"provider"}, nil)
-	executionsDesc = prometheus.NewDesc("brig_executions_active", "Executions that go on.", []string{"provider"}, nil)
-	queueDesc      = prometheus.NewDesc("brig_queue_depth", "Callers that wait until a machine may be made for them.", nil, nil)
-	makingDesc     = prometheus.NewDesc("brig_queue_making", "Machines that are being made for callers.", nil, nil)
+	sandboxesDesc  = prometheus.NewDesc("brig_sandboxes_active", "Live sandboxes, including one-shots.", []string{"provider"}, nil)
+	executionsDesc = prometheus.NewDesc("brig_executions_active", "Running executions.", []string{"provider"}, nil)
+	queueDesc      = prometheus.NewDesc("brig_queue_depth", "Callers that wait for a creation slot.", nil, nil)
+	makingDesc     = prometheus.NewDesc("brig_queue_making", "Sandboxes that are being created for callers.", nil, nil)
 
-	sizeDesc    = prometheus.NewDesc("brig_pool_size", "Sandboxes that should wait.", poolClassLabels, nil)
-	readyDesc   = prometheus.NewDesc("brig_pool_ready", "Sandboxes that wait.", poolClassLabels, nil)
-	refillsDesc = prometheus.NewDesc("brig_pool_making", "Sandboxes that are being made ahead of time.", poolClassLabels, nil)
-	hitsDesc    = prometheus.NewDesc("brig_pool_hits_total", "Sandboxes that waited when they were asked for.", poolClassLabels, nil)
-	missesDesc  = prometheus.NewDesc("brig_pool_misses_total", "Sandboxes that had to be made when they were asked for.", poolClassLabels, nil)
-	failedDesc  = prometheus.NewDesc("brig_pool_failures_total", "Sandboxes that could not be made ahead of time.", poolClassLabels, nil)
-	refillDesc  = prometheus.NewDesc("brig_pool_refill_seconds", "Median time to make one of the last ones.", poolClassLabels, nil)
-	inUseDesc   = prometheus.NewDesc("brig_pool_utilisation_ratio", "Share of the sandboxes that should wait and do not, since they are in use and not yet replaced.", poolClassLabels, nil)
+	sizeDesc    = prometheus.NewDesc("brig_pool_size", "Target number of ready sandboxes.", poolClassLabels, nil)
+	readyDesc   = prometheus.NewDesc("brig_pool_ready", "Ready sandboxes.", poolClassLabels, nil)
+	refillsDesc = prometheus.NewDesc("brig_pool_making", "Sandboxes that are being created for the pool.", poolClassLabels, nil)
+	hitsDesc    = prometheus.NewDesc("brig_pool_hits_total", "Requests that the pool served.", poolClassLabels, nil)
+	missesDesc  = prometheus.NewDesc("brig_pool_misses_total", "Requests that the pool could not serve.", poolClassLabels, nil)
+	failedDesc  = prometheus.NewDesc("brig_pool_failures_total", "Failed creations of pooled sandboxes.", poolClassLabels, nil)
+	refillDesc  = prometheus.NewDesc("brig_pool_refill_seconds", "Median time to create a pooled sandbox, of the last 32.", poolClassLabels, nil)
+	inUseDesc   = prometheus.NewDesc("brig_pool_utilisation_ratio", "Share of the target number of sandboxes that is not ready.", poolClassLabels, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -136,7 +136,7 @@ func TestAvailabilityCounts(t *testing.T) {
 	if s := only(t, c.Availability(observe.DefaultWindow)); s.Count != 6 || s.Value != 4.0/6 {
 		t.Errorf("with a trial that failed: %+v", s)
 	}
-	c.want(t, `# HELP brig_attempts_total Executions and trials that count towards availability, by whether Brig or the provider failed.
+	c.want(t, `# HELP brig_attempts_total Executions and health checks that count towards availability, by result.
 		# TYPE brig_attempts_total counter
 		brig_attempts_total{provider="p",result="failed"} 2
 		brig_attempts_total{provider="p",result="ok"} 4
@@ -157,26 +157,26 @@ func TestMeter(t *testing.T) {
 			c.Allowance("cloud", "eu-1", 20, float64(19-i))
 		}
 	}
-	c.want(t, `# HELP brig_api_calls_total Calls of a provider's API, by the status that it answered, none without one.
+	c.want(t, `# HELP brig_api_calls_total Calls of a provider's API, by response status; none if there was no response.
 		# TYPE brig_api_calls_total counter
 		brig_api_calls_total{code="200",provider="cloud",region="eu-1"} 3
 		brig_api_calls_total{code="404",provider="cloud",region="eu-1"} 1
 		brig_api_calls_total{code="429",provider="cloud",region="eu-1"} 2
 		brig_api_calls_total{code="500",provider="cloud",region="eu-1"} 1
 		brig_api_calls_total{code="none",provider="cloud",region="eu-1"} 1
-		# HELP brig_api_errors_total Calls of a provider's API that failed: a status of 400 and above, or none.
+		# HELP brig_api_errors_total Calls of a provider's API without a response or with a status of 400 or above.
 		# TYPE brig_api_errors_total counter
 		brig_api_errors_total{code="404",provider="cloud",region="eu-1"} 1
 		brig_api_errors_total{code="429",provider="cloud",region="eu-1"} 2
 		brig_api_errors_total{code="500",provider="cloud",region="eu-1"} 1
 		brig_api_errors_total{code="none",provider="cloud",region="eu-1"} 1
-		# HELP brig_api_throttled_total Calls of a provider's API that it answered with 429.
+		# HELP brig_api_throttled_total Calls of a provider's API that returned 429.
 		# TYPE brig_api_throttled_total counter
 		brig_api_throttled_total{provider="cloud",region="eu-1"} 2
-		# HELP brig_api_availability_ratio Share of calls of a provider's API in the last five minutes that were answered, and with less than 500.
+		# HELP brig_api_availability_ratio Share of calls of a provider's API in the last five minutes with a response below 500.
 		# TYPE brig_api_availability_ratio gauge
 		brig_api_availability_ratio{provider="cloud",region="eu-1"} 0.75
-		# HELP brig_api_rate_limit_used_ratio How much of a provider's rate limit was used up when it last said so, in the last five minutes.
+		# HELP brig_api_rate_limit_used_ratio Used share of a provider's rate limit, as last reported in the last five minutes.
 		# TYPE brig_api_rate_limit_used_ratio gauge
 		brig_api_rate_limit_used_ratio{provider="cloud",region="eu-1"} 0.35
 	`, "brig_api_calls_total", "brig_api_errors_total", "brig_api_throttled_total", "brig_api_availability_ratio", "brig_api_rate_limit_used_ratio")
@@ -248,16 +248,16 @@ func TestSpending(t *testing.T) {
 	// Only tenants with a budget have series.
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(s)
-	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP brig_cost_daily_average What executions of one of the seven days before have cost on average, of those on which there were any.
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`# HELP brig_cost_daily_average Mean daily cost of executions over the seven days before, without days that have none.
 		# TYPE brig_cost_daily_average gauge
 		brig_cost_daily_average 3
-		# HELP brig_cost_today What executions of this day, of UTC, have cost.
+		# HELP brig_cost_today Cost of executions of this day in UTC.
 		# TYPE brig_cost_today gauge
 		brig_cost_today 9
-		# HELP brig_tenant_budget What they may cost before an alert says so.
+		# HELP brig_tenant_budget Monthly budget of a tenant, beyond which an alert fires.
 		# TYPE brig_tenant_budget gauge
 		brig_tenant_budget{tenant="a"} 10
-		# HELP brig_tenant_cost_month What a tenant's executions of this calendar month have cost, if it has a budget.
+		# HELP brig_tenant_cost_month Cost of a tenant's executions in this calendar month, for tenants with a budget.
 		# TYPE brig_tenant_cost_month gauge
 		brig_tenant_cost_month{tenant="a"} 9
 	`)); err != nil {

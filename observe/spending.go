@@ -35,10 +35,10 @@ type spent struct {
 }
 
 var (
-	todayDesc   = prometheus.NewDesc("brig_cost_today", "What executions of this day, of UTC, have cost.", nil, nil)
-	averageDesc = prometheus.NewDesc("brig_cost_daily_average", "What executions of one of the seven days before have cost on average, of those on which there were any.", nil, nil)
-	monthDesc   = prometheus.NewDesc("brig_tenant_cost_month", "What a tenant's executions of this calendar month have cost, if it has a budget.", []string{"tenant"}, nil)
-	budgetDesc  = prometheus.NewDesc("brig_tenant_budget", "What they may cost before an alert says so.", []string{"tenant"}, nil)
+	todayDesc   = prometheus.NewDesc("brig_cost_today", "Cost of executions of this day in UTC.", nil, nil)
+	averageDesc = prometheus.NewDesc("brig_cost_daily_average", "Mean daily cost of executions over the seven days before, without days that have none.", nil, nil)
+	monthDesc   = prometheus.NewDesc("brig_tenant_cost_month", "Cost of a tenant's executions in this calendar month, for tenants with a budget.", []string{"tenant"}, nil)
+	budgetDesc  = prometheus.NewDesc("brig_tenant_budget", "Monthly budget of a tenant, beyond which an alert fires.", []string{"tenant"}, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -142,24 +142,24 @@ func (p *Provider) inspectEnforcement(c container.InspectResponse, o order) map[
 	}
 	extra := slices.DeleteFunc(slices.Clone(h.CapAdd), have)
 	look(brig.AreaIsolation, !h.Privileged && slices.Contains(h.CapDrop, "ALL") && len(extra) == 0, brig.LevelNone,
-		"the engine says that the container has capabilities", "the engine says: capabilities dropped, but %d for the agent", len(h.CapAdd))
+		"the container has additional capabilities", "the engine says: capabilities dropped, but %d for the agent", len(h.CapAdd))
 	look(brig.AreaIsolation, slices.Contains(h.SecurityOpt, "no-new-privileges"), brig.LevelGaps,
 		"programs may gain privileges", "the engine says: no new privileges")
 	look(brig.AreaIsolation, !slices.ContainsFunc(h.SecurityOpt, func(s string) bool { return strings.Contains(s, "unconfined") }), brig.LevelGaps,
-		"a profile is switched off", "the engine says: profiles %v", p.info.SecurityOptions)
+		"a security profile is disabled", "the engine says: profiles %v", p.info.SecurityOptions)
 	look(brig.AreaIsolation, !h.PidMode.IsHost() && !h.IpcMode.IsHost() && !h.UTSMode.IsHost() && len(h.Binds) == 0 && p.hasOnlyLink(h, o.Uplink) && hasOnlyVolume(c), brig.LevelNone,
-		"the container shares something with its host", "the engine says: no namespace or directory of the host's, %d devices; runtime %s", len(h.Devices), h.Runtime)
+		"the container shares a namespace or directory with its host", "the engine says: no namespace or directory of the host, %d devices; runtime %s", len(h.Devices), h.Runtime)
 	look(brig.AreaMemory, h.Memory > 0 && h.Memory <= l.Memory && h.MemorySwap == h.Memory, brig.LevelNone,
-		"the container has no such limit of memory", "the engine says: memory of %d with swap", h.Memory)
+		"the container lacks the memory limit", "the engine says: memory of %d with swap", h.Memory)
 	look(brig.AreaCPUs, h.NanoCPUs > 0 && h.NanoCPUs <= int64(l.CPUs*1e9)+1, brig.LevelNone,
-		"the container has no such limit of processors", "the engine says: processors of %g", float64(h.NanoCPUs)/1e9)
+		"the container lacks the processor limit", "the engine says: processors of %g", float64(h.NanoCPUs)/1e9)
 	if h.PidsLimit != nil {
-		look(brig.AreaProcesses, *h.PidsLimit > 0, brig.LevelNone, "the container has no limit of processes", "the engine says: processes of %d", *h.PidsLimit)
+		look(brig.AreaProcesses, *h.PidsLimit > 0, brig.LevelNone, "the container lacks a process limit", "the engine says: processes of %d", *h.PidsLimit)
 	} else {
-		look(brig.AreaProcesses, false, brig.LevelNone, "the container has no limit of processes", "")
+		look(brig.AreaProcesses, false, brig.LevelNone, "the container lacks a process limit", "")
 	}
 	sized := p.Storage == storageLayer && h.StorageOpt["size"] != "" || h.ReadonlyRootfs
-	look(brig.AreaDisk, sized, brig.LevelNone, "the container's layer has no size", "the engine says: read-only image %t, size of the layer %q", h.ReadonlyRootfs, h.StorageOpt["size"])
+	look(brig.AreaDisk, sized, brig.LevelNone, "the container's layer has no size limit", "the engine says: read-only image %t, size of the layer %q", h.ReadonlyRootfs, h.StorageOpt["size"])
 	look(brig.AreaEgress, h.NetworkMode.IsNone() && c.State.Pid != 0, brig.LevelNone, "the container has a network", "the engine says: network %s", h.NetworkMode)
 	return out
 }
