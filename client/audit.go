@@ -11,8 +11,11 @@ import (
 	"github.com/brig-run/brig/audit"
 )
 
+// auditCalls are the calls for the audit log.
+type auditCalls struct{ *conn }
+
 // Audit implements brig.Service.
-func (c *server) Audit(ctx context.Context, q brig.AuditQuery) (*brig.AuditPage, error) {
+func (c auditCalls) Audit(ctx context.Context, q brig.AuditQuery) (*brig.AuditPage, error) {
 	v := url.Values{}
 	if q.After != 0 {
 		v.Set("after", strconv.FormatInt(q.After, 10))

@@ -53,16 +53,21 @@ type Options struct {
 // key; an actor in the context is ignored.
 type Client struct {
 	*conn
-	sandboxes
-	server
+	auditCalls
+	codeCalls
+	portCalls
+	execCalls
+	fileCalls
+	imageCalls
+	processCalls
+	providerCalls
+	sandboxCalls
+	secretCalls
+	sessionCalls
+	tenancyCalls
+	toolCalls
+	workspaceCalls
 }
-
-// sandboxes implements the calls for sandboxes and their programs.
-type sandboxes struct{ *conn }
-
-// server implements all other calls, for example for images, tenants and
-// providers.
-type server struct{ *conn }
 
 // conn sends requests to the server.
 type conn struct {
@@ -81,7 +86,7 @@ func New(o Options) (*Client, error) {
 	}
 	base := strings.TrimRight(o.URL, "/")
 	c := &conn{base: base, key: o.Key, name: cmp.Or(o.Name, base), http: httpClient(o.HTTP), retryTimeout: cmp.Or(o.RetryTimeout, defaultRetryTimeout)}
-	return &Client{c, sandboxes{c}, server{c}}, nil
+	return &Client{c, auditCalls{c}, codeCalls{c}, portCalls{c}, execCalls{c}, fileCalls{c}, imageCalls{c}, processCalls{c}, providerCalls{c}, sandboxCalls{c}, secretCalls{c}, sessionCalls{c}, tenancyCalls{c}, toolCalls{c}, workspaceCalls{c}}, nil
 }
 
 // request is one HTTP request.

@@ -10,13 +10,16 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// codeCalls are the calls for interpreters.
+type codeCalls struct{ *conn }
+
 // CreateContext implements brig.Service.
-func (c *sandboxes) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
+func (c codeCalls) CreateContext(ctx context.Context, name string, spec brig.ContextSpec) (*brig.CodeContext, error) {
 	in := v1.ContextRequest{Language: string(spec.Language), Cwd: spec.Dir, Env: spec.Env}
 	return c.context(ctx, sandboxPath(name, "contexts"), in)
 }
 
-func (c *sandboxes) context(ctx context.Context, path string, in any) (*brig.CodeContext, error) {
+func (c codeCalls) context(ctx context.Context, path string, in any) (*brig.CodeContext, error) {
 	var out v1.Context
 	if err := c.call(ctx, request{method: http.MethodPost, path: path}, in, &out); err != nil {
 		return nil, err
@@ -25,7 +28,7 @@ func (c *sandboxes) context(ctx context.Context, path string, in any) (*brig.Cod
 }
 
 // Contexts implements brig.Service.
-func (c *sandboxes) Contexts(ctx context.Context, name string) ([]*brig.CodeContext, error) {
+func (c codeCalls) Contexts(ctx context.Context, name string) ([]*brig.CodeContext, error) {
 	var out v1.Contexts
 	if err := c.call(ctx, request{method: http.MethodGet, path: sandboxPath(name, "contexts")}, nil, &out); err != nil {
 		return nil, err
@@ -38,22 +41,22 @@ func (c *sandboxes) Contexts(ctx context.Context, name string) ([]*brig.CodeCont
 }
 
 // InterruptContext implements brig.Service.
-func (c *sandboxes) InterruptContext(ctx context.Context, name, id string) error {
+func (c codeCalls) InterruptContext(ctx context.Context, name, id string) error {
 	return c.call(ctx, request{method: http.MethodPost, path: sandboxPath(name, "contexts", id, "interrupt")}, nil, nil)
 }
 
 // RestartContext implements brig.Service.
-func (c *sandboxes) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
+func (c codeCalls) RestartContext(ctx context.Context, name, id string) (*brig.CodeContext, error) {
 	return c.context(ctx, sandboxPath(name, "contexts", id, "restart"), nil)
 }
 
 // RemoveContext implements brig.Service.
-func (c *sandboxes) RemoveContext(ctx context.Context, name, id string) error {
+func (c codeCalls) RemoveContext(ctx context.Context, name, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: sandboxPath(name, "contexts", id)}, nil, nil)
 }
 
 // RunCode implements brig.Service.
-func (c *sandboxes) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
+func (c codeCalls) RunCode(ctx context.Context, name string, code brig.Code, on func(brig.CodeEvent) error) (*brig.CodeResult, error) {
 	var check checker
 	check.text("code", code.Source)
 	if check.err != nil {
@@ -129,7 +132,7 @@ func codeEvent(event string, line []byte, on func(brig.CodeEvent) error) error {
 }
 
 // Pool implements brig.Service.
-func (c *sandboxes) Pool(ctx context.Context) ([]brig.PoolClass, error) {
+func (c codeCalls) Pool(ctx context.Context) ([]brig.PoolClass, error) {
 	var in v1.Pool
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/pool"}, nil, &in); err != nil {
 		return nil, err

@@ -13,9 +13,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
+// portCalls are the calls for ports.
+type portCalls struct{ *conn }
+
 // Dial implements brig.Service. It upgrades its connection to the server to a
 // connection to the port.
-func (c *sandboxes) Dial(ctx context.Context, name string, port int) (net.Conn, error) {
+func (c portCalls) Dial(ctx context.Context, name string, port int) (net.Conn, error) {
 	var mu sync.Mutex // guards under, because a transport may still be dialling another connection
 	var conn net.Conn
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {

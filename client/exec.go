@@ -12,8 +12,11 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// execCalls are the calls for commands and one-shot runs.
+type execCalls struct{ *conn }
+
 // Exec implements brig.Service.
-func (c *sandboxes) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
+func (c execCalls) Exec(ctx context.Context, name string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {
 	if err := checkCommand(cmd); err != nil {
 		return nil, err
 	}
@@ -27,7 +30,7 @@ func (c *sandboxes) Exec(ctx context.Context, name string, cmd brig.Command, sio
 }
 
 // Run implements brig.Service.
-func (c *sandboxes) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
+func (c execCalls) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
 	if err := checkProgram(p); err != nil {
 		return nil, err
 	}
@@ -42,7 +45,7 @@ func (c *sandboxes) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig
 }
 
 // Runs implements brig.Service.
-func (c *sandboxes) Runs(ctx context.Context, o brig.RunOptions) (*brig.RunPage, error) {
+func (c execCalls) Runs(ctx context.Context, o brig.RunOptions) (*brig.RunPage, error) {
 	q := pageQuery(o.Limit, o.Cursor)
 	for _, s := range o.Statuses {
 		q.Add("status", string(s))
@@ -55,7 +58,7 @@ func (c *sandboxes) Runs(ctx context.Context, o brig.RunOptions) (*brig.RunPage,
 }
 
 // GetRun implements brig.Service.
-func (c *sandboxes) GetRun(ctx context.Context, name string) (*brig.Outcome, error) {
+func (c execCalls) GetRun(ctx context.Context, name string) (*brig.Outcome, error) {
 	var out v1.RunAnswer
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/runs/" + segment(name)}, nil, &out); err != nil {
 		return nil, err
@@ -87,7 +90,7 @@ func writers(sio brig.IO) map[string]io.Writer {
 
 // execute sends a request to run something, copies its streams, and decodes the
 // result into out.
-func (c *sandboxes) execute(ctx context.Context, path string, in any, stream bool, sio brig.IO, out any) error {
+func (c execCalls) execute(ctx context.Context, path string, in any, stream bool, sio brig.IO, out any) error {
 	rq := request{method: http.MethodPost, path: path}
 	if !stream {
 		return c.call(ctx, rq, in, out)

@@ -12,6 +12,9 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// fileCalls are the calls for files.
+type fileCalls struct{ *conn }
+
 // files implements brig.Files for one sandbox.
 type files struct {
 	c    *conn
@@ -19,7 +22,7 @@ type files struct {
 }
 
 // Files implements brig.Service.
-func (c *sandboxes) Files(name string) brig.Files { return files{c.conn, name} }
+func (c fileCalls) Files(name string) brig.Files { return files{c.conn, name} }
 
 // request returns a request with a path in its query.
 func (f files) request(method string, p brig.Path, rest ...string) request {

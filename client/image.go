@@ -13,8 +13,11 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// imageCalls are the calls for images and templates.
+type imageCalls struct{ *conn }
+
 // Images implements brig.Service.
-func (c *server) Images(ctx context.Context) ([]*brig.Image, error) {
+func (c imageCalls) Images(ctx context.Context) ([]*brig.Image, error) {
 	var out v1.Images
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/images"}, nil, &out); err != nil {
 		return nil, err
@@ -27,7 +30,7 @@ func (c *server) Images(ctx context.Context) ([]*brig.Image, error) {
 }
 
 // GetImage implements brig.Service.
-func (c *server) GetImage(ctx context.Context, ref string) (*brig.Image, error) {
+func (c imageCalls) GetImage(ctx context.Context, ref string) (*brig.Image, error) {
 	var out v1.Image
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/images/" + segment(ref)}, nil, &out); err != nil {
 		return nil, err
@@ -36,12 +39,12 @@ func (c *server) GetImage(ctx context.Context, ref string) (*brig.Image, error) 
 }
 
 // RemoveImage implements brig.Service.
-func (c *server) RemoveImage(ctx context.Context, ref string) error {
+func (c imageCalls) RemoveImage(ctx context.Context, ref string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/images/" + segment(ref)}, nil, nil)
 }
 
 // ImportImage implements brig.Service.
-func (c *server) ImportImage(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
+func (c imageCalls) ImportImage(ctx context.Context, name string, r io.Reader, report func(brig.Progress)) (*brig.Image, error) {
 	return c.makeImage(ctx, request{
 		method: http.MethodPost, path: "/v1/images/import", query: url.Values{"name": {name}},
 		body: io.NopCloser(r), contentType: v1.Tar, // the caller closes the reader
@@ -49,7 +52,7 @@ func (c *server) ImportImage(ctx context.Context, name string, r io.Reader, repo
 }
 
 // BuildImage implements brig.Service.
-func (c *server) BuildImage(ctx context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
+func (c imageCalls) BuildImage(ctx context.Context, b brig.ImageBuild, report func(brig.Progress)) (*brig.Image, error) {
 	body, err := encode(v1.BuildRequest{Name: b.Name, Packages: b.Packages, Suite: b.Suite})
 	if err != nil {
 		return nil, err
@@ -60,7 +63,7 @@ func (c *server) BuildImage(ctx context.Context, b brig.ImageBuild, report func(
 }
 
 // PullImage implements brig.Service.
-func (c *server) PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
+func (c imageCalls) PullImage(ctx context.Context, p brig.ImagePull, report func(brig.Progress)) (*brig.Image, error) {
 	body, err := encode(v1.PullRequest(p))
 	if err != nil {
 		return nil, err
@@ -71,7 +74,7 @@ func (c *server) PullImage(ctx context.Context, p brig.ImagePull, report func(br
 }
 
 // TagImage implements brig.Service.
-func (c *server) TagImage(ctx context.Context, ref, name string) (*brig.Image, error) {
+func (c imageCalls) TagImage(ctx context.Context, ref, name string) (*brig.Image, error) {
 	var out v1.Image
 	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/images/tag"}, v1.TagRequest{Image: ref, Name: name}, &out); err != nil {
 		return nil, err
@@ -81,7 +84,7 @@ func (c *server) TagImage(ctx context.Context, ref, name string) (*brig.Image, e
 
 // makeImage sends a request whose response is progress events and then an
 // image.
-func (c *server) makeImage(ctx context.Context, rq request, report func(brig.Progress)) (*brig.Image, error) {
+func (c imageCalls) makeImage(ctx context.Context, rq request, report func(brig.Progress)) (*brig.Image, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	rq.accept = v1.NDJSON

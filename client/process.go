@@ -13,6 +13,9 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// processCalls are the calls for processes.
+type processCalls struct{ *conn }
+
 // processes implements brig.Processes for one sandbox.
 type processes struct {
 	c    *conn
@@ -20,7 +23,7 @@ type processes struct {
 }
 
 // Processes implements brig.Service.
-func (c *sandboxes) Processes(name string) brig.Processes { return processes{c.conn, name} }
+func (c processCalls) Processes(name string) brig.Processes { return processes{c.conn, name} }
 
 // path returns the URL path of an operation on one process.
 func (p processes) path(pid int, what string) string {

@@ -8,6 +8,9 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// providerCalls are the calls for providers.
+type providerCalls struct{ *conn }
+
 func providerPath(id, more string) string {
 	path := "/v1/providers/" + segment(id)
 	if more != "" {
@@ -17,7 +20,7 @@ func providerPath(id, more string) string {
 }
 
 // Providers implements brig.Service.
-func (c *server) Providers(ctx context.Context) ([]brig.ProviderInfo, error) {
+func (c providerCalls) Providers(ctx context.Context) ([]brig.ProviderInfo, error) {
 	var out v1.Providers
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/providers"}, nil, &out); err != nil {
 		return nil, err
@@ -30,7 +33,7 @@ func (c *server) Providers(ctx context.Context) ([]brig.ProviderInfo, error) {
 }
 
 // ConfigureProvider implements brig.Service.
-func (c *server) ConfigureProvider(ctx context.Context, p brig.ProviderConfig) (*brig.ProviderInfo, error) {
+func (c providerCalls) ConfigureProvider(ctx context.Context, p brig.ProviderConfig) (*brig.ProviderInfo, error) {
 	var out v1.Provider
 	if err := c.call(ctx, request{method: http.MethodPut, path: providerPath(p.ID, "")}, v1.FromProviderConfig(p), &out); err != nil {
 		return nil, err
@@ -39,7 +42,7 @@ func (c *server) ConfigureProvider(ctx context.Context, p brig.ProviderConfig) (
 }
 
 // TestProvider implements brig.Service.
-func (c *server) TestProvider(ctx context.Context, p brig.ProviderConfig) (*brig.ProviderTest, error) {
+func (c providerCalls) TestProvider(ctx context.Context, p brig.ProviderConfig) (*brig.ProviderTest, error) {
 	var out v1.ProviderTest
 	in := v1.TestRequest{Config: v1.Object(p.Config)}
 	if err := c.call(ctx, request{method: http.MethodPost, path: providerPath(p.ID, "test")}, in, &out); err != nil {
@@ -49,17 +52,17 @@ func (c *server) TestProvider(ctx context.Context, p brig.ProviderConfig) (*brig
 }
 
 // ActivateProvider implements brig.Service.
-func (c *server) ActivateProvider(ctx context.Context, id string) error {
+func (c providerCalls) ActivateProvider(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodPost, path: providerPath(id, "activate")}, nil, nil)
 }
 
 // RemoveProvider implements brig.Service.
-func (c *server) RemoveProvider(ctx context.Context, id string) error {
+func (c providerCalls) RemoveProvider(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: providerPath(id, "")}, nil, nil)
 }
 
 // Routing implements brig.Service.
-func (c *server) Routing(ctx context.Context, tenant string) (*brig.Routing, error) {
+func (c providerCalls) Routing(ctx context.Context, tenant string) (*brig.Routing, error) {
 	var out v1.Routing
 	if err := c.call(ctx, routing(http.MethodGet, tenant), nil, &out); err != nil {
 		return nil, err
@@ -69,7 +72,7 @@ func (c *server) Routing(ctx context.Context, tenant string) (*brig.Routing, err
 }
 
 // SetRouting implements brig.Service.
-func (c *server) SetRouting(ctx context.Context, tenant string, r brig.Routing) error {
+func (c providerCalls) SetRouting(ctx context.Context, tenant string, r brig.Routing) error {
 	return c.call(ctx, routing(http.MethodPut, tenant), v1.Explicit(v1.FromRouting(r)), nil)
 }
 

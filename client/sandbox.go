@@ -14,6 +14,9 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// sandboxCalls are the calls for sandboxes.
+type sandboxCalls struct{ *conn }
+
 func sandboxPath(name string, rest ...string) string {
 	p := "/v1/sandboxes/" + segment(name)
 	for _, r := range rest {
@@ -45,7 +48,7 @@ func (c *conn) sandbox(ctx context.Context, method, path string, in any) (*brig.
 }
 
 // Create implements brig.Service.
-func (c *sandboxes) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
+func (c sandboxCalls) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
@@ -53,7 +56,7 @@ func (c *sandboxes) Create(ctx context.Context, spec brig.Spec) (*brig.Sandbox, 
 }
 
 // Fork implements brig.Service.
-func (c *sandboxes) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
+func (c sandboxCalls) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.Sandbox, error) {
 	in := v1.ForkRequest{Name: o.Name, Paused: o.Paused, Count: o.Count, Labels: o.Labels, TTLMS: v1.FromDuration(o.TTL)}
 	var out v1.Copies
 	if err := c.call(ctx, request{method: http.MethodPost, path: sandboxPath(name, "fork")}, in, &out); err != nil {
@@ -67,7 +70,7 @@ func (c *sandboxes) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*
 }
 
 // Get implements brig.Service.
-func (c *sandboxes) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (c sandboxCalls) Get(ctx context.Context, name string) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodGet, sandboxPath(name), nil)
 }
 
@@ -84,7 +87,7 @@ func pageQuery(limit int, cursor string) url.Values {
 }
 
 // List implements brig.Service.
-func (c *sandboxes) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
+func (c sandboxCalls) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error) {
 	q := pageQuery(o.Limit, o.Cursor)
 	for k, v := range o.Labels {
 		q.Add("label", k+"="+v)
@@ -104,42 +107,42 @@ func (c *sandboxes) List(ctx context.Context, o brig.ListOptions) (*brig.Page, e
 }
 
 // SetEgress implements brig.Service.
-func (c *sandboxes) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
+func (c sandboxCalls) SetEgress(ctx context.Context, name string, rules brig.Egress) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodPut, sandboxPath(name, "egress"), v1.FromEgressChange(rules))
 }
 
 // Extend implements brig.Service.
-func (c *sandboxes) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
+func (c sandboxCalls) Extend(ctx context.Context, name string, ttl time.Duration) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "extend"), v1.ExtendRequest{TTLMS: v1.FromDuration(ttl)})
 }
 
 // Pause implements brig.Service.
-func (c *sandboxes) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
+func (c sandboxCalls) Pause(ctx context.Context, name string, o brig.PauseOptions) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "pause"), v1.PauseRequest{FilesOnly: o.FilesOnly})
 }
 
 // Resume implements brig.Service.
-func (c *sandboxes) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (c sandboxCalls) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "resume"), nil)
 }
 
 // Stop implements brig.Service.
-func (c *sandboxes) Stop(ctx context.Context, name string, grace time.Duration) (*brig.Sandbox, error) {
+func (c sandboxCalls) Stop(ctx context.Context, name string, grace time.Duration) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "stop"), v1.StopRequest{GraceMS: v1.FromDuration(grace)})
 }
 
 // Kill implements brig.Service.
-func (c *sandboxes) Kill(ctx context.Context, name string) (*brig.Sandbox, error) {
+func (c sandboxCalls) Kill(ctx context.Context, name string) (*brig.Sandbox, error) {
 	return c.sandbox(ctx, http.MethodPost, sandboxPath(name, "kill"), nil)
 }
 
 // Remove implements brig.Service.
-func (c *sandboxes) Remove(ctx context.Context, name string) error {
+func (c sandboxCalls) Remove(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: sandboxPath(name)}, nil, nil)
 }
 
 // Logs implements brig.Service.
-func (c *sandboxes) Logs(ctx context.Context, name string, o brig.LogOptions) (io.ReadCloser, error) {
+func (c sandboxCalls) Logs(ctx context.Context, name string, o brig.LogOptions) (io.ReadCloser, error) {
 	q := url.Values{}
 	if o.Tail != 0 {
 		q.Set("tail", strconv.Itoa(o.Tail))
@@ -159,7 +162,7 @@ func (c *sandboxes) Logs(ctx context.Context, name string, o brig.LogOptions) (i
 }
 
 // followLogs returns the output in a stream of events.
-func (c *sandboxes) followLogs(ctx context.Context, rq request) (io.ReadCloser, error) {
+func (c sandboxCalls) followLogs(ctx context.Context, rq request) (io.ReadCloser, error) {
 	rq.query.Set("follow", "true")
 	rq.accept = v1.NDJSON
 	ctx, cancel := context.WithCancel(ctx)
@@ -199,7 +202,7 @@ func (f followedLogs) Close() error {
 }
 
 // Usage implements brig.Service.
-func (c *sandboxes) Usage(ctx context.Context, name string) (*brig.Usage, error) {
+func (c sandboxCalls) Usage(ctx context.Context, name string) (*brig.Usage, error) {
 	var out v1.SandboxUsage
 	if err := c.call(ctx, request{method: http.MethodGet, path: sandboxPath(name, "usage")}, nil, &out); err != nil {
 		return nil, err
@@ -208,7 +211,7 @@ func (c *sandboxes) Usage(ctx context.Context, name string) (*brig.Usage, error)
 }
 
 // GetExec implements brig.Service.
-func (c *sandboxes) GetExec(ctx context.Context, name, execID string) (*brig.Execution, error) {
+func (c sandboxCalls) GetExec(ctx context.Context, name, execID string) (*brig.Execution, error) {
 	var out v1.Execution
 	if err := c.call(ctx, request{method: http.MethodGet, path: sandboxPath(name, "execs", execID)}, nil, &out); err != nil {
 		return nil, err
@@ -217,7 +220,7 @@ func (c *sandboxes) GetExec(ctx context.Context, name, execID string) (*brig.Exe
 }
 
 // ListExecs implements brig.Service.
-func (c *sandboxes) ListExecs(ctx context.Context, name string) ([]*brig.Execution, error) {
+func (c sandboxCalls) ListExecs(ctx context.Context, name string) ([]*brig.Execution, error) {
 	var out v1.Executions
 	if err := c.call(ctx, request{method: http.MethodGet, path: sandboxPath(name, "execs")}, nil, &out); err != nil {
 		return nil, err

@@ -8,8 +8,11 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// secretCalls are the calls for secrets.
+type secretCalls struct{ *conn }
+
 // PutSecret implements brig.Service.
-func (c *server) PutSecret(ctx context.Context, change brig.SecretChange) (*brig.Secret, error) {
+func (c secretCalls) PutSecret(ctx context.Context, change brig.SecretChange) (*brig.Secret, error) {
 	var out v1.Secret
 	rq := request{method: http.MethodPut, path: "/v1/secrets/" + segment(change.Name)}
 	if err := c.call(ctx, rq, v1.NewSecretRequest(change), &out); err != nil {
@@ -19,7 +22,7 @@ func (c *server) PutSecret(ctx context.Context, change brig.SecretChange) (*brig
 }
 
 // Secrets implements brig.Service.
-func (c *server) Secrets(ctx context.Context) ([]*brig.Secret, error) {
+func (c secretCalls) Secrets(ctx context.Context) ([]*brig.Secret, error) {
 	var out v1.Secrets
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/secrets"}, nil, &out); err != nil {
 		return nil, err
@@ -32,12 +35,12 @@ func (c *server) Secrets(ctx context.Context) ([]*brig.Secret, error) {
 }
 
 // RemoveSecret implements brig.Service.
-func (c *server) RemoveSecret(ctx context.Context, name string) error {
+func (c secretCalls) RemoveSecret(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/secrets/" + segment(name)}, nil, nil)
 }
 
 // RotateKey implements brig.Service.
-func (c *server) RotateKey(ctx context.Context) (int, error) {
+func (c secretCalls) RotateKey(ctx context.Context) (int, error) {
 	var out v1.Resealed
 	err := c.call(ctx, request{method: http.MethodPost, path: "/v1/secrets/rotate_key"}, nil, &out)
 	return out.Secrets, err

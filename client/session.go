@@ -10,9 +10,12 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// sessionCalls are the calls for sign-in sessions.
+type sessionCalls struct{ *conn }
+
 // CreateSession implements brig.Service. The secret comes from the cookie that
 // the server sets for browsers.
-func (c *server) CreateSession(ctx context.Context) (*brig.NewSession, error) {
+func (c sessionCalls) CreateSession(ctx context.Context) (*brig.NewSession, error) {
 	resp, err := c.send(ctx, request{method: http.MethodPost, path: "/v1/auth/session"})
 	if err != nil {
 		return nil, err
@@ -32,7 +35,7 @@ func (c *server) CreateSession(ctx context.Context) (*brig.NewSession, error) {
 }
 
 // Sessions implements brig.Service.
-func (c *server) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
+func (c sessionCalls) Sessions(ctx context.Context, tenant string) ([]*brig.Session, error) {
 	var out v1.Sessions
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/auth/sessions", query: queryOf("tenant", tenant)}, nil, &out); err != nil {
 		return nil, err
@@ -41,7 +44,7 @@ func (c *server) Sessions(ctx context.Context, tenant string) ([]*brig.Session, 
 }
 
 // EndSession implements brig.Service.
-func (c *server) EndSession(ctx context.Context, id string) error {
+func (c sessionCalls) EndSession(ctx context.Context, id string) error {
 	if id == "" {
 		return c.call(ctx, request{method: http.MethodPost, path: "/v1/auth/logout"}, nil, nil)
 	}
@@ -50,7 +53,7 @@ func (c *server) EndSession(ctx context.Context, id string) error {
 
 // TokenRule returns the rule for identity provider tokens that the server
 // accepts.
-func (c *server) TokenRule(ctx context.Context) (brig.TokenRule, error) {
+func (c sessionCalls) TokenRule(ctx context.Context) (brig.TokenRule, error) {
 	var out v1.Whoami
 	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/auth/whoami"}, nil, &out)
 	if err != nil || out.Tokens == nil {
@@ -60,7 +63,7 @@ func (c *server) TokenRule(ctx context.Context) (brig.TokenRule, error) {
 }
 
 // Whoami returns the actor of the client's key, grant or token.
-func (c *server) Whoami(ctx context.Context) (*brig.Actor, error) {
+func (c sessionCalls) Whoami(ctx context.Context) (*brig.Actor, error) {
 	var out v1.Whoami
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/auth/whoami"}, nil, &out); err != nil {
 		return nil, err

@@ -9,8 +9,11 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// tenancyCalls are the calls for tenants, keys and usage.
+type tenancyCalls struct{ *conn }
+
 // CreateKey implements brig.Service.
-func (c *server) CreateKey(ctx context.Context, spec brig.KeySpec) (*brig.NewKey, error) {
+func (c tenancyCalls) CreateKey(ctx context.Context, spec brig.KeySpec) (*brig.NewKey, error) {
 	var check checker
 	check.text("name", spec.Name)
 	check.list("scopes", spec.Scopes)
@@ -26,7 +29,7 @@ func (c *server) CreateKey(ctx context.Context, spec brig.KeySpec) (*brig.NewKey
 }
 
 // Keys implements brig.Service.
-func (c *server) Keys(ctx context.Context, tenant string) ([]*brig.Key, error) {
+func (c tenancyCalls) Keys(ctx context.Context, tenant string) ([]*brig.Key, error) {
 	var out v1.Keys
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/keys", query: queryOf("tenant", tenant)}, nil, &out); err != nil {
 		return nil, err
@@ -51,12 +54,12 @@ func queryOf(pairs ...string) url.Values {
 }
 
 // RevokeKey implements brig.Service.
-func (c *server) RevokeKey(ctx context.Context, id string) error {
+func (c tenancyCalls) RevokeKey(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/keys/" + segment(id)}, nil, nil)
 }
 
 // CreateGrant implements brig.Service.
-func (c *server) CreateGrant(ctx context.Context, spec brig.GrantSpec) (*brig.NewGrant, error) {
+func (c tenancyCalls) CreateGrant(ctx context.Context, spec brig.GrantSpec) (*brig.NewGrant, error) {
 	in := v1.FromGrantSpec(spec)
 	var out v1.Grant
 	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/grants"}, in, &out); err != nil {
@@ -66,12 +69,12 @@ func (c *server) CreateGrant(ctx context.Context, spec brig.GrantSpec) (*brig.Ne
 }
 
 // CreateTenant implements brig.Service.
-func (c *server) CreateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenant, error) {
+func (c tenancyCalls) CreateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenant, error) {
 	q, ceilings := v1.FromQuota(t.Quota), v1.FromCeilings(t.Ceilings)
 	return c.tenant(ctx, http.MethodPost, "/v1/tenants", v1.TenantRequest{Name: t.Name, Budget: t.Budget, Quota: &q, Ceilings: &ceilings})
 }
 
-func (c *server) tenant(ctx context.Context, method, path string, in any) (*brig.Tenant, error) {
+func (c tenancyCalls) tenant(ctx context.Context, method, path string, in any) (*brig.Tenant, error) {
 	var out v1.Tenant
 	if err := c.call(ctx, request{method: method, path: path}, in, &out); err != nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (c *server) tenant(ctx context.Context, method, path string, in any) (*brig
 }
 
 // Tenants implements brig.Service.
-func (c *server) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
+func (c tenancyCalls) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
 	var out v1.Tenants
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/tenants"}, nil, &out); err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func (c *server) Tenants(ctx context.Context) ([]*brig.Tenant, error) {
 }
 
 // GetTenant implements brig.Service.
-func (c *server) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
+func (c tenancyCalls) GetTenant(ctx context.Context, name string) (*brig.Tenant, error) {
 	if name == "" {
 		return c.tenant(ctx, http.MethodGet, "/v1/tenant", nil)
 	}
@@ -101,17 +104,17 @@ func (c *server) GetTenant(ctx context.Context, name string) (*brig.Tenant, erro
 }
 
 // UpdateTenant implements brig.Service.
-func (c *server) UpdateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenant, error) {
+func (c tenancyCalls) UpdateTenant(ctx context.Context, t brig.Tenant) (*brig.Tenant, error) {
 	return c.tenant(ctx, http.MethodPut, "/v1/tenants/"+segment(t.Name), v1.FullTenant(t))
 }
 
 // RemoveTenant implements brig.Service.
-func (c *server) RemoveTenant(ctx context.Context, name string) error {
+func (c tenancyCalls) RemoveTenant(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/tenants/" + segment(name)}, nil, nil)
 }
 
 // TenantUsage implements brig.Service.
-func (c *server) TenantUsage(ctx context.Context, q brig.UsageQuery) ([]brig.UsageLine, error) {
+func (c tenancyCalls) TenantUsage(ctx context.Context, q brig.UsageQuery) ([]brig.UsageLine, error) {
 	var out v1.Usage
 	query := queryOf("tenant", q.Tenant, "from", q.From, "to", q.To, "label", q.Label)
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/usage", query: query}, nil, &out); err != nil {

@@ -10,12 +10,15 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// toolCalls are the calls for tools.
+type toolCalls struct{ *conn }
+
 // toolSetups is the path of tool set-ups. The server supports tools only in
 // Letta's API.
 const toolSetups = "/v1/sandbox-config"
 
 // RunTool implements brig.Service.
-func (c *server) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, error) {
+func (c toolCalls) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, error) {
 	in := v1.LettaRun{
 		Source: t.Source, Arguments: t.Arguments, Schema: t.Schema, Env: t.Env, State: t.State,
 		Python: packages(t.Python, "=="), Node: packages(t.Node, "@"), Limit: t.Limit, TimeoutMS: t.Timeout.Milliseconds(),
@@ -74,7 +77,7 @@ func packages(list []string, with string) (out []v1.LettaPackage) {
 }
 
 // PutToolSetup implements brig.Service.
-func (c *server) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.ToolSetup, error) {
+func (c toolCalls) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.ToolSetup, error) {
 	rq := request{method: http.MethodPost, path: toolSetups + "/"}
 	if s.ID != "" {
 		rq.method, rq.path = http.MethodPatch, toolSetups+"/"+segment(v1.LettaConfigID+s.ID)
@@ -87,7 +90,7 @@ func (c *server) PutToolSetup(ctx context.Context, s brig.ToolSetup) (*brig.Tool
 }
 
 // RenewToolSetup implements brig.Service.
-func (c *server) RenewToolSetup(ctx context.Context, kind brig.ToolKind) (*brig.ToolSetup, error) {
+func (c toolCalls) RenewToolSetup(ctx context.Context, kind brig.ToolKind) (*brig.ToolSetup, error) {
 	if kind != brig.ToolLocal {
 		return nil, brig.Errorf(brig.Unimplemented, "a server renews setups of the kind local alone").WithHint("give the setup another configuration")
 	}
@@ -99,7 +102,7 @@ func (c *server) RenewToolSetup(ctx context.Context, kind brig.ToolKind) (*brig.
 }
 
 // ToolSetups implements brig.Service.
-func (c *server) ToolSetups(ctx context.Context) ([]*brig.ToolSetup, error) {
+func (c toolCalls) ToolSetups(ctx context.Context) ([]*brig.ToolSetup, error) {
 	var list []v1.LettaConfig
 	if err := c.call(ctx, request{method: http.MethodGet, path: toolSetups + "/"}, nil, &list); err != nil {
 		return nil, err
@@ -112,12 +115,12 @@ func (c *server) ToolSetups(ctx context.Context) ([]*brig.ToolSetup, error) {
 }
 
 // RemoveToolSetup implements brig.Service.
-func (c *server) RemoveToolSetup(ctx context.Context, id string) error {
+func (c toolCalls) RemoveToolSetup(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: toolSetups + "/" + segment(v1.LettaConfigID+id)}, nil, nil)
 }
 
 // PutToolVariable implements brig.Service.
-func (c *server) PutToolVariable(ctx context.Context, x brig.ToolVariable) (*brig.ToolVariable, error) {
+func (c toolCalls) PutToolVariable(ctx context.Context, x brig.ToolVariable) (*brig.ToolVariable, error) {
 	path := toolSetups + "/" + segment(v1.LettaConfigID+x.Setup) + "/environment-variable"
 	var out v1.LettaVariable
 	if err := c.call(ctx, request{method: http.MethodPost, path: path}, v1.LettaVariableBody{Key: &x.Key, Value: &x.Value, Description: &x.Description}, &out); err != nil {
@@ -127,7 +130,7 @@ func (c *server) PutToolVariable(ctx context.Context, x brig.ToolVariable) (*bri
 }
 
 // ChangeToolVariable implements brig.Service.
-func (c *server) ChangeToolVariable(ctx context.Context, id string, change brig.ToolVariableChange) (*brig.ToolVariable, error) {
+func (c toolCalls) ChangeToolVariable(ctx context.Context, id string, change brig.ToolVariableChange) (*brig.ToolVariable, error) {
 	var out v1.LettaVariable
 	if err := c.call(ctx, request{method: http.MethodPatch, path: variablePath(id)}, v1.LettaVariableBody(change), &out); err != nil {
 		return nil, err
@@ -140,7 +143,7 @@ func variablePath(id string) string {
 }
 
 // ToolVariables implements brig.Service.
-func (c *server) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolVariable, error) {
+func (c toolCalls) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolVariable, error) {
 	var list []v1.LettaVariable
 	path := toolSetups + "/" + segment(v1.LettaConfigID+setup) + "/environment-variable"
 	if err := c.call(ctx, request{method: http.MethodGet, path: path}, nil, &list); err != nil {
@@ -154,6 +157,6 @@ func (c *server) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolV
 }
 
 // RemoveToolVariable implements brig.Service.
-func (c *server) RemoveToolVariable(ctx context.Context, id string) error {
+func (c toolCalls) RemoveToolVariable(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: variablePath(id)}, nil, nil)
 }

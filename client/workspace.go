@@ -11,8 +11,11 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// workspaceCalls are the calls for workspaces.
+type workspaceCalls struct{ *conn }
+
 // CreateWorkspace implements brig.Service.
-func (c *sandboxes) CreateWorkspace(ctx context.Context, name string) (*brig.Workspace, error) {
+func (c workspaceCalls) CreateWorkspace(ctx context.Context, name string) (*brig.Workspace, error) {
 	var out v1.Workspace
 	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/workspaces"}, v1.WorkspaceRequest{Name: name}, &out); err != nil {
 		return nil, err
@@ -21,7 +24,7 @@ func (c *sandboxes) CreateWorkspace(ctx context.Context, name string) (*brig.Wor
 }
 
 // Workspaces implements brig.Service.
-func (c *sandboxes) Workspaces(ctx context.Context) ([]*brig.Workspace, error) {
+func (c workspaceCalls) Workspaces(ctx context.Context) ([]*brig.Workspace, error) {
 	var out v1.Workspaces
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workspaces"}, nil, &out); err != nil {
 		return nil, err
@@ -34,12 +37,12 @@ func (c *sandboxes) Workspaces(ctx context.Context) ([]*brig.Workspace, error) {
 }
 
 // RemoveWorkspace implements brig.Service.
-func (c *sandboxes) RemoveWorkspace(ctx context.Context, name string) error {
+func (c workspaceCalls) RemoveWorkspace(ctx context.Context, name string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/v1/workspaces/" + segment(name)}, nil, nil)
 }
 
 // WorkspaceVersions implements brig.Service.
-func (c *sandboxes) WorkspaceVersions(ctx context.Context, name string) ([]*brig.WorkspaceVersion, error) {
+func (c workspaceCalls) WorkspaceVersions(ctx context.Context, name string) ([]*brig.WorkspaceVersion, error) {
 	var out v1.WorkspaceVersions
 	if err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workspaces/" + segment(name) + "/versions"}, nil, &out); err != nil {
 		return nil, err
@@ -56,7 +59,7 @@ func versionPath(name string, version int) string {
 }
 
 // WorkspaceFiles implements brig.Service.
-func (c *sandboxes) WorkspaceFiles(ctx context.Context, name string, version int, path string) ([]brig.WorkspaceFile, error) {
+func (c workspaceCalls) WorkspaceFiles(ctx context.Context, name string, version int, path string) ([]brig.WorkspaceFile, error) {
 	var out v1.WorkspaceFiles
 	rq := request{method: http.MethodGet, path: versionPath(name, version), query: queryOf("path", path)}
 	if err := c.call(ctx, rq, nil, &out); err != nil {
@@ -66,7 +69,7 @@ func (c *sandboxes) WorkspaceFiles(ctx context.Context, name string, version int
 }
 
 // ReadWorkspaceFile implements brig.Service.
-func (c *sandboxes) ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (int64, io.ReadCloser, error) {
+func (c workspaceCalls) ReadWorkspaceFile(ctx context.Context, name string, version int, path string) (int64, io.ReadCloser, error) {
 	resp, err := c.send(ctx, request{
 		method: http.MethodGet, path: versionPath(name, version) + "/content", query: url.Values{"path": {path}}, accept: v1.Octets,
 	})
@@ -81,7 +84,7 @@ func (c *sandboxes) ReadWorkspaceFile(ctx context.Context, name string, version 
 }
 
 // DiffWorkspace implements brig.Service.
-func (c *sandboxes) DiffWorkspace(ctx context.Context, name string, from, to int) ([]brig.WorkspaceChange, error) {
+func (c workspaceCalls) DiffWorkspace(ctx context.Context, name string, from, to int) ([]brig.WorkspaceChange, error) {
 	var out v1.WorkspaceDiff
 	q := url.Values{"from": {strconv.Itoa(from)}, "to": {strconv.Itoa(to)}}
 	rq := request{method: http.MethodGet, path: "/v1/workspaces/" + segment(name) + "/diff", query: q}
@@ -92,7 +95,7 @@ func (c *sandboxes) DiffWorkspace(ctx context.Context, name string, from, to int
 }
 
 // RestoreWorkspace implements brig.Service.
-func (c *sandboxes) RestoreWorkspace(ctx context.Context, name string, version int) (*brig.WorkspaceVersion, error) {
+func (c workspaceCalls) RestoreWorkspace(ctx context.Context, name string, version int) (*brig.WorkspaceVersion, error) {
 	var out v1.WorkspaceVersion
 	rq := request{method: http.MethodPost, path: "/v1/workspaces/" + segment(name) + "/restore"}
 	if err := c.call(ctx, rq, v1.RestoreRequest{Version: version}, &out); err != nil {
@@ -102,7 +105,7 @@ func (c *sandboxes) RestoreWorkspace(ctx context.Context, name string, version i
 }
 
 // CommitWorkspace implements brig.Service.
-func (c *sandboxes) CommitWorkspace(ctx context.Context, sandbox string) (*brig.WorkspaceCommit, error) {
+func (c workspaceCalls) CommitWorkspace(ctx context.Context, sandbox string) (*brig.WorkspaceCommit, error) {
 	var out v1.WorkspaceCommit
 	if err := c.call(ctx, request{method: http.MethodPost, path: "/v1/sandboxes/" + segment(sandbox) + "/commit"}, nil, &out); err != nil {
 		return nil, err

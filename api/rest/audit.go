@@ -10,6 +10,18 @@ import (
 	"github.com/brig-run/brig/audit"
 )
 
+// auditAPI has the handlers for the audit log.
+type auditAPI struct{ *base }
+
+// routes returns the routes of the audit log.
+func (a auditAPI) routes() []route {
+	get := http.MethodGet
+	return []route{
+		{id: "audit", method: get, pattern: "/v1/audit", tag: "audit", summary: "Read the tenant's audit log, oldest first",
+			large: true, handle: a.audit, out: audit.Page{}, query: auditQuery()},
+	}
+}
+
 // auditQuery returns the query parameters that auditOptions reads.
 func auditQuery() []parameter {
 	return []parameter{
@@ -22,7 +34,7 @@ func auditQuery() []parameter {
 	}
 }
 
-func (a *serverAPI) audit(w http.ResponseWriter, r *http.Request, v url.Values) error {
+func (a auditAPI) audit(w http.ResponseWriter, r *http.Request, v url.Values) error {
 	q, err := auditOptions(v)
 	if err != nil {
 		return err

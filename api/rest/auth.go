@@ -11,8 +11,11 @@ import (
 	"github.com/brig-run/brig/signin"
 )
 
-// authRoutes returns the routes with which people and browsers sign in.
-func (a *serverAPI) authRoutes() []route {
+// authAPI has the handlers for sign-in and sessions.
+type authAPI struct{ *base }
+
+// routes returns the routes with which people and browsers sign in.
+func (a authAPI) routes() []route {
 	get, post, del := http.MethodGet, http.MethodPost, http.MethodDelete
 	return []route{
 		{id: "whoami", method: get, pattern: "/v1/auth/whoami", tag: "sessions", summary: "Get the caller",
@@ -36,7 +39,7 @@ func (a *serverAPI) authRoutes() []route {
 	}
 }
 
-func (a *serverAPI) whoami(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a authAPI) whoami(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	actor := brig.ActorFrom(r.Context())
 	out := v1.FromActor(actor)
 	if a.SignIn != nil {
@@ -46,7 +49,7 @@ func (a *serverAPI) whoami(w http.ResponseWriter, r *http.Request, _ url.Values)
 	return httpapi.WriteJSON(w, http.StatusOK, out)
 }
 
-func (a *serverAPI) createSession(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a authAPI) createSession(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	s, err := a.begin(w, r)
 	if err != nil {
 		return err
@@ -56,7 +59,7 @@ func (a *serverAPI) createSession(w http.ResponseWriter, r *http.Request, _ url.
 
 // begin starts a new session in a browser and ends the browser's previous
 // session.
-func (a *serverAPI) begin(w http.ResponseWriter, r *http.Request) (*brig.NewSession, error) {
+func (a authAPI) begin(w http.ResponseWriter, r *http.Request) (*brig.NewSession, error) {
 	s, err := a.Service.CreateSession(r.Context())
 	if err != nil {
 		return nil, err
@@ -70,7 +73,7 @@ func (a *serverAPI) begin(w http.ResponseWriter, r *http.Request) (*brig.NewSess
 	return s, nil
 }
 
-func (a *serverAPI) sessions(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a authAPI) sessions(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	list, err := a.Service.Sessions(r.Context(), q.Get("tenant"))
 	if err != nil {
 		return err
@@ -78,11 +81,11 @@ func (a *serverAPI) sessions(w http.ResponseWriter, r *http.Request, q url.Value
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromSessions(list))
 }
 
-func (a *serverAPI) endSession(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a authAPI) endSession(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	return writeNoContent(w, a.Service.EndSession(r.Context(), param(r, "id")))
 }
 
-func (a *serverAPI) logout(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a authAPI) logout(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	err := a.Service.EndSession(r.Context(), "")
 	if err == nil {
 		a.keyring.Cookie.ClearSession(w)
@@ -97,7 +100,7 @@ func errNoIdentityProvider() error {
 		WithHint("configure oidc, or POST /v1/auth/session with a key")
 }
 
-func (a *serverAPI) login(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a authAPI) login(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if a.SignIn == nil {
 		return errNoIdentityProvider()
 	}
@@ -114,7 +117,7 @@ func (a *serverAPI) login(w http.ResponseWriter, r *http.Request, q url.Values) 
 	return nil
 }
 
-func (a *serverAPI) callback(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a authAPI) callback(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if a.SignIn == nil {
 		return errNoIdentityProvider()
 	}

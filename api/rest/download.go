@@ -19,7 +19,7 @@ import (
 // if the kernel reports no size.
 const peeked = 64 << 10
 
-func (a *sandboxAPI) download(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a fileAPI) download(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	p, err := toPath(q)
 	if err != nil {
 		return err

@@ -15,6 +15,36 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// execAPI has the handlers for executions: one-shot runs and commands.
+type execAPI struct{ *base }
+
+// routes returns the routes of executions.
+func (a execAPI) routes() []route {
+	get, post := http.MethodGet, http.MethodPost
+	output := []string{v1.EventStarted, v1.EventStdout, v1.EventStderr, v1.EventDescriptor3, v1.EventPing}
+	return []route{
+		{id: "run", method: post, pattern: "/v1/run", tag: "run", summary: "Run a program in its own sandbox",
+			handle: a.run, op: brig.OpRun, maxBody: httpapi.MaxBody, in: v1.RunRequest{}, out: v1.RunAnswer{}, events: output},
+		{id: "list-runs", method: get, pattern: "/v1/runs", tag: "run", summary: "List finished runs, the last one to end first",
+			notes: "The list has no output, values and artifacts. If the errors of runs are long, a page is shorter than its limit or empty; next_cursor is set if there are more.",
+			large: true, handle: a.listRuns, out: v1.Runs{}, query: []parameter{
+				{name: "status", doc: "only runs with these statuses", repeated: true, enum: outcomeStatuses(), example: []string{"error", "timeout"}},
+				{name: "limit", doc: "page size; default 100", number: true, min: 1, max: 1000, example: 100},
+				{name: "cursor", doc: "next_cursor of the previous page"},
+			}},
+		{id: "get-run", method: get, pattern: "/v1/runs/{name}", tag: "run", summary: "Get the result of a finished run",
+			large: true, handle: a.getRun, out: v1.RunAnswer{}},
+		{id: "exec", method: post, pattern: "/v1/sandboxes/{name}/exec", tag: "sandboxes", summary: "Run a command in a sandbox",
+			notes:  "The output includes that of the command's children, until the last of them has closed it, for at most 5 s after the command has ended. Redirect the output of a server that the command leaves behind, or start it as a process.",
+			handle: a.exec, op: brig.OpExec, maxBody: httpapi.MaxBody, in: v1.ExecRequest{}, out: v1.Result{}, events: output},
+		{id: "list-execs", method: get, pattern: "/v1/sandboxes/{name}/execs", tag: "sandboxes", summary: "List a sandbox's executions, newest first",
+			notes: "The list has at most 8 MiB. Ended executions that do not fit have no output, only its size, and no command unless it is short: get them one by one.",
+			large: true, handle: a.listExecs, out: v1.Executions{}},
+		{id: "get-exec", method: get, pattern: "/v1/sandboxes/{name}/execs/{id}", tag: "sandboxes", summary: "Get an execution, finished or not",
+			large: true, handle: a.getExec, out: v1.Execution{}},
+	}
+}
+
 // call is a request to run a program, with its input and its response.
 type call struct {
 	w      http.ResponseWriter
@@ -102,7 +132,7 @@ func (c *call) do(st streaming, stdin io.Reader, f func(context.Context, brig.IO
 	return s.end(v, err)
 }
 
-func (a *sandboxAPI) exec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a execAPI) exec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.ExecRequest
 	c, err := readCall(w, r, &in)
 	if err != nil {
@@ -126,7 +156,7 @@ func (a *sandboxAPI) exec(w http.ResponseWriter, r *http.Request, _ url.Values) 
 	})
 }
 
-func (a *sandboxAPI) run(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a execAPI) run(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.RunRequest
 	c, err := readCall(w, r, &in)
 	if err != nil {
@@ -150,7 +180,7 @@ func (a *sandboxAPI) run(w http.ResponseWriter, r *http.Request, _ url.Values) e
 	})
 }
 
-func (a *sandboxAPI) listRuns(w http.ResponseWriter, r *http.Request, q url.Values) (err error) {
+func (a execAPI) listRuns(w http.ResponseWriter, r *http.Request, q url.Values) (err error) {
 	o := brig.RunOptions{Cursor: q.Get("cursor")}
 	for _, list := range q["status"] {
 		for s := range strings.SplitSeq(list, ",") {
@@ -167,7 +197,7 @@ func (a *sandboxAPI) listRuns(w http.ResponseWriter, r *http.Request, q url.Valu
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromRuns(page))
 }
 
-func (a *sandboxAPI) getRun(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a execAPI) getRun(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	o, err := a.Service.GetRun(r.Context(), param(r, "name"))
 	if err != nil {
 		return err
@@ -175,7 +205,7 @@ func (a *sandboxAPI) getRun(w http.ResponseWriter, r *http.Request, _ url.Values
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromOutcome(o))
 }
 
-func (a *sandboxAPI) getExec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a execAPI) getExec(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	x, err := a.Service.GetExec(r.Context(), param(r, "name"), param(r, "id"))
 	if err != nil {
 		return err
@@ -183,7 +213,7 @@ func (a *sandboxAPI) getExec(w http.ResponseWriter, r *http.Request, _ url.Value
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromExecution(x))
 }
 
-func (a *sandboxAPI) listExecs(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a execAPI) listExecs(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	xs, err := a.Service.ListExecs(r.Context(), param(r, "name"))
 	if err != nil {
 		return err

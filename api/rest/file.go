@@ -4,15 +4,55 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/api/httpapi"
 	"github.com/brig-run/brig/api/v1"
 )
 
-func (a *sandboxAPI) files(r *http.Request) brig.Files { return a.Service.Files(param(r, "name")) }
+// fileAPI has the handlers for files in sandboxes.
+type fileAPI struct{ *base }
 
-func (a *sandboxAPI) listFiles(w http.ResponseWriter, r *http.Request, q url.Values) error {
+// routes returns the routes of files in sandboxes.
+func (a fileAPI) routes() []route {
+	get, post, put, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
+	file := []parameter{
+		{name: "path", doc: "absolute, or relative to the sandbox's working directory (default_cwd or /workspace); ~ is the user's home", required: true, maxLength: maxPath, pattern: pathPattern, example: "/workspace/a"},
+		{name: "user", doc: "user whose rights and home apply, and who owns new files: user (the default) or root", enum: []string{"user", "root"}},
+	}
+	return []route{
+		{id: "read-file", method: get, pattern: "/v1/sandboxes/{name}/files/content", tag: "files", summary: "Download a regular file",
+			notes:  "A Range header with one range works, but not together with offset and length. The header X-Entry has the file's Entry, as JSON in ASCII. If a download fails midway, the connection breaks.",
+			handle: a.download, file: true, query: append(slices.Clone(file),
+				parameter{name: "offset", doc: "offset of the first byte; default 0", number: true, example: 0},
+				parameter{name: "length", doc: "maximum number of bytes; default: to the end", number: true, example: 1024})},
+		{id: "write-file", method: put, pattern: "/v1/sandboxes/{name}/files/content", tag: "files", summary: "Upload a file",
+			notes:  "Replaces an existing file in place, and creates missing directories. Headers X-Metadata-… become the file's metadata, with names in lower case.",
+			handle: a.upload, op: brig.OpWrite, octets: true, out: v1.Entry{}, query: append(slices.Clone(file),
+				parameter{name: "mode", doc: "permission bits in octal digits; default 0644 for a new file, unchanged for an existing one", pattern: "^[0-7]{1,3}$|^0[0-7]{3}$", example: "0644"})},
+		{id: "list-files", method: get, pattern: "/v1/sandboxes/{name}/files", tag: "files", summary: "List a directory",
+			handle: a.listFiles, out: v1.Entries{}, query: append(slices.Clone(file),
+				parameter{name: "depth", doc: "number of levels; default 1", number: true, max: 1<<31 - 1, example: 1})},
+		{id: "stat-file", method: get, pattern: "/v1/sandboxes/{name}/files/stat", tag: "files", summary: "Get a file's properties",
+			handle: a.stat, out: v1.Entry{}, query: file},
+		{id: "make-directory", method: post, pattern: "/v1/sandboxes/{name}/files/mkdir", tag: "files", summary: "Create a directory and its parents",
+			handle: a.makeDir, op: brig.OpMakeDir, in: v1.MakeDirRequest{}, out: v1.Entry{}, status: http.StatusCreated},
+		{id: "move-file", method: post, pattern: "/v1/sandboxes/{name}/files/move", tag: "files", summary: "Move a file or directory",
+			handle: a.move, op: brig.OpMove, in: v1.MoveRequest{}, out: v1.Entry{}},
+		{id: "remove-file", method: del, pattern: "/v1/sandboxes/{name}/files", tag: "files", summary: "Remove a file or directory",
+			handle: a.removeFile, status: http.StatusNoContent, query: append([]parameter{{name: "path", doc: file[0].doc, required: true, nonempty: true, maxLength: maxPath, pattern: pathPattern, example: file[0].example}}, file[1:]...)},
+		{id: "compose-file", method: post, pattern: "/v1/sandboxes/{name}/files/compose", tag: "files", summary: "Join files",
+			handle: a.compose, op: brig.OpCompose, in: v1.ComposeRequest{}, out: v1.Entry{}},
+		{id: "watch-files", method: get, pattern: "/v1/sandboxes/{name}/files/watch", tag: "files", summary: "Watch a directory for changes",
+			handle: a.watch, longLived: true, out: v1.WatchEnd{}, events: []string{v1.EventWatching, v1.EventChange, v1.EventPing},
+			query: append(slices.Clone(file), parameter{name: "recursive", doc: "true to include its subdirectories", boolean: true})},
+	}
+}
+
+func (a fileAPI) files(r *http.Request) brig.Files { return a.Service.Files(param(r, "name")) }
+
+func (a fileAPI) listFiles(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	p, err := toPath(q)
 	if err != nil {
 		return err
@@ -28,7 +68,7 @@ func (a *sandboxAPI) listFiles(w http.ResponseWriter, r *http.Request, q url.Val
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromEntries(list))
 }
 
-func (a *sandboxAPI) stat(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a fileAPI) stat(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	p, err := toPath(q)
 	if err != nil {
 		return err
@@ -44,7 +84,7 @@ func writeEntry(w http.ResponseWriter, status int, e *brig.Entry, err error) err
 	return httpapi.WriteJSON(w, status, v1.FromEntry(e))
 }
 
-func (a *sandboxAPI) makeDir(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a fileAPI) makeDir(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.MakeDirRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -56,7 +96,7 @@ func (a *sandboxAPI) makeDir(w http.ResponseWriter, r *http.Request, _ url.Value
 	return writeEntry(w, http.StatusCreated, e, err)
 }
 
-func (a *sandboxAPI) move(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a fileAPI) move(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.MoveRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -69,7 +109,7 @@ func (a *sandboxAPI) move(w http.ResponseWriter, r *http.Request, _ url.Values) 
 	return writeEntry(w, http.StatusOK, e, err)
 }
 
-func (a *sandboxAPI) removeFile(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a fileAPI) removeFile(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	p, err := toPath(q)
 	if err != nil {
 		return err
@@ -84,7 +124,7 @@ func (a *sandboxAPI) removeFile(w http.ResponseWriter, r *http.Request, q url.Va
 	return nil
 }
 
-func (a *sandboxAPI) compose(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a fileAPI) compose(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.ComposeRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -103,7 +143,7 @@ func (a *sandboxAPI) compose(w http.ResponseWriter, r *http.Request, _ url.Value
 	return writeEntry(w, http.StatusOK, e, err)
 }
 
-func (a *sandboxAPI) upload(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a fileAPI) upload(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if err := httpapi.MediaType(r, v1.Octets); err != nil {
 		return err
 	}
@@ -120,7 +160,7 @@ func (a *sandboxAPI) upload(w http.ResponseWriter, r *http.Request, q url.Values
 	return writeEntry(w, http.StatusOK, e, err)
 }
 
-func (a *sandboxAPI) watch(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a fileAPI) watch(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	p, err := toPath(q)
 	if err != nil {
 		return err

@@ -12,6 +12,32 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// imageAPI has the handlers for images.
+type imageAPI struct{ *base }
+
+// routes returns the routes of images.
+func (a imageAPI) routes() []route {
+	get, post, del := http.MethodGet, http.MethodPost, http.MethodDelete
+	progress := []string{v1.EventProgress, v1.EventPing}
+	return []route{
+		{id: "list-images", method: get, pattern: "/v1/images", tag: "images", summary: "List images",
+			handle: a.images, out: v1.Images{}},
+		{id: "import-image", method: post, pattern: "/v1/images/import", tag: "images", summary: "Import a root file system, an OCI layout or a docker archive",
+			handle: a.importImage, op: brig.OpImportImage, archive: true, out: v1.Image{}, events: progress,
+			query: []parameter{{name: "name", doc: "name of the image", required: true, pattern: namePattern, example: "tools"}}},
+		{id: "build-image", method: post, pattern: "/v1/images/build", tag: "images", summary: "Build an image from Debian packages",
+			handle: a.buildImage, op: brig.OpBuildImage, in: v1.BuildRequest{}, out: v1.Image{}, events: progress},
+		{id: "pull-image", method: post, pattern: "/v1/images/pull", tag: "images", summary: "Pull an image from a registry",
+			handle: a.pullImage, op: brig.OpPullImage, in: v1.PullRequest{}, out: v1.Image{}, events: progress},
+		{id: "tag-image", method: post, pattern: "/v1/images/tag", tag: "images", summary: "Give an image another name",
+			handle: a.tagImage, op: brig.OpTagImage, in: v1.TagRequest{}, out: v1.Image{}},
+		{id: "get-image", method: get, pattern: "/v1/images/*", tag: "images", summary: "Get an image by name or digest",
+			handle: a.getImage, out: v1.Image{}},
+		{id: "remove-image", method: del, pattern: "/v1/images/*", tag: "images", summary: "Remove an image that no sandbox uses",
+			handle: a.removeImage, status: http.StatusNoContent},
+	}
+}
+
 // archives are the media types of tar archives, with and without compression.
 // The real format is detected from the first bytes.
 var archives = []string{
@@ -19,7 +45,7 @@ var archives = []string{
 	"application/zstd", "application/x-compressed-tar",
 }
 
-func (a *serverAPI) images(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a imageAPI) images(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Images(r.Context())
 	if err != nil {
 		return err
@@ -27,7 +53,7 @@ func (a *serverAPI) images(w http.ResponseWriter, r *http.Request, _ url.Values)
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromImages(list))
 }
 
-func (a *serverAPI) getImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a imageAPI) getImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	i, err := a.Service.GetImage(r.Context(), param(r, "*"))
 	if err != nil {
 		return err
@@ -35,7 +61,7 @@ func (a *serverAPI) getImage(w http.ResponseWriter, r *http.Request, _ url.Value
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromImage(i))
 }
 
-func (a *serverAPI) removeImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a imageAPI) removeImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := a.Service.RemoveImage(r.Context(), param(r, "*")); err != nil {
 		return err
 	}
@@ -43,7 +69,7 @@ func (a *serverAPI) removeImage(w http.ResponseWriter, r *http.Request, _ url.Va
 	return nil
 }
 
-func (a *serverAPI) importImage(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a imageAPI) importImage(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	if err := httpapi.MediaType(r, archives...); err != nil {
 		return err
 	}
@@ -71,7 +97,7 @@ func (a archive) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (a *serverAPI) buildImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a imageAPI) buildImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.BuildRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -81,7 +107,7 @@ func (a *serverAPI) buildImage(w http.ResponseWriter, r *http.Request, _ url.Val
 	})
 }
 
-func (a *serverAPI) pullImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a imageAPI) pullImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.PullRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -91,7 +117,7 @@ func (a *serverAPI) pullImage(w http.ResponseWriter, r *http.Request, _ url.Valu
 	})
 }
 
-func (a *serverAPI) tagImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a imageAPI) tagImage(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.TagRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err

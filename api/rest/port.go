@@ -13,9 +13,22 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
+// portAPI has the handlers for ports of sandboxes.
+type portAPI struct{ *base }
+
+// routes returns the routes of ports of sandboxes.
+func (a portAPI) routes() []route {
+	get := http.MethodGet
+	return []route{
+		{id: "dial-port", method: get, pattern: "/v1/sandboxes/{name}/ports/{port}", tag: "ports", summary: "Connect to a TCP port inside a sandbox",
+			notes:  "Send Connection: Upgrade and Upgrade: tcp. After the response, both sides send bytes, and can close their direction separately.",
+			handle: a.dialPort, longLived: true, status: http.StatusSwitchingProtocols},
+	}
+}
+
 // dialPort turns the request's connection into a connection to a port in the
 // sandbox.
-func (a *sandboxAPI) dialPort(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a portAPI) dialPort(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	port, err := intParam(r, "port")
 	if err != nil {
 		return err

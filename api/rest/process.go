@@ -11,15 +11,40 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// processAPI has the handlers for processes in sandboxes.
+type processAPI struct{ *base }
+
+// routes returns the routes of processes in sandboxes.
+func (a processAPI) routes() []route {
+	get, post := http.MethodGet, http.MethodPost
+	return []route{
+		{id: "start-process", method: post, pattern: "/v1/sandboxes/{name}/processes", tag: "processes", summary: "Start a detached process",
+			handle: a.startProcess, op: brig.OpStart, in: v1.ProcessRequest{}, out: v1.Process{}, status: http.StatusCreated},
+		{id: "list-processes", method: get, pattern: "/v1/sandboxes/{name}/processes", tag: "processes", summary: "List running and recently ended processes, oldest first",
+			handle: a.listProcesses, out: v1.Processes{}},
+		{id: "attach-process", method: get, pattern: "/v1/sandboxes/{name}/processes/{pid}/output", tag: "processes", summary: "Follow a process's output",
+			handle: a.attach, longLived: true, out: v1.Result{}, events: []string{v1.EventStdout, v1.EventStderr, v1.EventPing},
+			query: []parameter{{name: "offset", doc: "offset in the output from which to start; output that is no longer buffered is skipped; -1 starts with new output; default 0", number: true, min: -1, example: 0}}},
+		{id: "process-input", method: post, pattern: "/v1/sandboxes/{name}/processes/{pid}/input", tag: "processes", summary: "Write to a process's standard input or terminal",
+			handle: a.processInput, op: brig.OpInput, maxBody: httpapi.MaxBody, in: v1.ProcessInput{}, octets: true, status: http.StatusNoContent},
+		{id: "close-process-input", method: post, pattern: "/v1/sandboxes/{name}/processes/{pid}/close_input", tag: "processes", summary: "Close a process's standard input",
+			handle: a.closeInput, status: http.StatusNoContent},
+		{id: "signal-process", method: post, pattern: "/v1/sandboxes/{name}/processes/{pid}/signal", tag: "processes", summary: "Send a signal to a process and its group",
+			handle: a.signalProcess, op: brig.OpSignal, in: v1.SignalRequest{}, status: http.StatusNoContent},
+		{id: "resize-terminal", method: post, pattern: "/v1/sandboxes/{name}/processes/{pid}/resize", tag: "processes", summary: "Resize a process's terminal",
+			handle: a.resize, op: brig.OpResize, in: v1.Terminal{}, status: http.StatusNoContent},
+	}
+}
+
 // attachDelay is how long an attached client waits for the response header
 // while the process is silent.
 const attachDelay = 200 * time.Millisecond
 
-func (a *sandboxAPI) processes(r *http.Request) brig.Processes {
+func (a processAPI) processes(r *http.Request) brig.Processes {
 	return a.Service.Processes(param(r, "name"))
 }
 
-func (a *sandboxAPI) startProcess(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a processAPI) startProcess(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.ProcessRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -35,7 +60,7 @@ func (a *sandboxAPI) startProcess(w http.ResponseWriter, r *http.Request, _ url.
 	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromProcess(p))
 }
 
-func (a *sandboxAPI) listProcesses(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a processAPI) listProcesses(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.processes(r).List(r.Context())
 	if err != nil {
 		return err
@@ -52,7 +77,7 @@ func intParam(r *http.Request, name string) (int, error) {
 	return n, nil
 }
 
-func (a *sandboxAPI) attach(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a processAPI) attach(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
@@ -99,7 +124,7 @@ func (s *stream) beginAfter(d time.Duration) (settled func()) {
 	}
 }
 
-func (a *sandboxAPI) processInput(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a processAPI) processInput(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
@@ -143,7 +168,7 @@ func writeNoResult(w http.ResponseWriter, err error) error {
 	return err
 }
 
-func (a *sandboxAPI) closeInput(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a processAPI) closeInput(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
@@ -151,7 +176,7 @@ func (a *sandboxAPI) closeInput(w http.ResponseWriter, r *http.Request, _ url.Va
 	return writeNoResult(w, a.processes(r).CloseInput(r.Context(), pid))
 }
 
-func (a *sandboxAPI) signalProcess(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a processAPI) signalProcess(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err
@@ -163,7 +188,7 @@ func (a *sandboxAPI) signalProcess(w http.ResponseWriter, r *http.Request, _ url
 	return writeNoResult(w, a.processes(r).Signal(r.Context(), pid, in.Signal))
 }
 
-func (a *sandboxAPI) resize(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a processAPI) resize(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	pid, err := intParam(r, "pid")
 	if err != nil {
 		return err

@@ -10,8 +10,11 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// providerRoutes returns the routes of providers, which create sandboxes.
-func (a *serverAPI) providerRoutes() []route {
+// providerAPI has the handlers for providers.
+type providerAPI struct{ *base }
+
+// routes returns the routes of providers, which create sandboxes.
+func (a providerAPI) routes() []route {
 	get, post, put, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	tenant := parameter{name: "tenant", doc: "name of a tenant; default: the default routing"}
 	return []route{
@@ -19,9 +22,9 @@ func (a *serverAPI) providerRoutes() []route {
 			handle: a.providers, out: v1.Providers{}},
 		{id: "configure-provider", method: put, pattern: "/v1/providers/{id}", tag: "providers", summary: "Configure a provider",
 			notes:  "The change applies to new work. error.fields lists every invalid setting.",
-			handle: a.configureProvider, in: v1.ProviderRequest{}, out: v1.Provider{}},
+			handle: a.configureProvider, op: brig.OpConfigureProvider, in: v1.ProviderRequest{}, out: v1.Provider{}},
 		{id: "test-provider", method: post, pattern: "/v1/providers/{id}/test", tag: "providers", summary: "Test a provider",
-			handle: a.testProvider, in: v1.TestRequest{}, optional: true, out: v1.ProviderTest{}},
+			handle: a.testProvider, op: brig.OpTestProvider, in: v1.TestRequest{}, optional: true, out: v1.ProviderTest{}},
 		{id: "activate-provider", method: post, pattern: "/v1/providers/{id}/activate", tag: "providers", summary: "Activate a provider",
 			handle: a.activateProvider, status: http.StatusNoContent},
 		{id: "remove-provider", method: del, pattern: "/v1/providers/{id}", tag: "providers", summary: "Remove an unused provider",
@@ -29,11 +32,11 @@ func (a *serverAPI) providerRoutes() []route {
 		{id: "get-routing", method: get, pattern: "/v1/routing", tag: "providers", summary: "Get the routing",
 			handle: a.getRouting, out: v1.Routing{}, query: []parameter{tenant}},
 		{id: "set-routing", method: put, pattern: "/v1/routing", tag: "providers", summary: "Change the routing",
-			handle: a.setRouting, in: v1.RoutingChange{}, out: v1.Routing{}, query: []parameter{tenant}},
+			handle: a.setRouting, op: brig.OpSetRouting, in: v1.RoutingChange{}, out: v1.Routing{}, query: []parameter{tenant}},
 	}
 }
 
-func (a *serverAPI) providers(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a providerAPI) providers(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Providers(r.Context())
 	if err != nil {
 		return err
@@ -49,7 +52,7 @@ func fromProviders(list []brig.ProviderInfo) v1.Providers {
 	return out
 }
 
-func (a *serverAPI) configureProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a providerAPI) configureProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.ProviderRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -81,7 +84,7 @@ func (a *serverAPI) configureProvider(w http.ResponseWriter, r *http.Request, _ 
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromProvider(p))
 }
 
-func (a *serverAPI) testProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a providerAPI) testProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.TestRequest
 	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
 		return err
@@ -93,15 +96,15 @@ func (a *serverAPI) testProvider(w http.ResponseWriter, r *http.Request, _ url.V
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromTest(t))
 }
 
-func (a *serverAPI) activateProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a providerAPI) activateProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	return writeNoContent(w, a.Service.ActivateProvider(r.Context(), param(r, "id")))
 }
 
-func (a *serverAPI) removeProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a providerAPI) removeProvider(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	return writeNoContent(w, a.Service.RemoveProvider(r.Context(), param(r, "id")))
 }
 
-func (a *serverAPI) getRouting(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a providerAPI) getRouting(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	got, err := a.Service.Routing(r.Context(), q.Get("tenant"))
 	if err != nil {
 		return err
@@ -109,7 +112,7 @@ func (a *serverAPI) getRouting(w http.ResponseWriter, r *http.Request, q url.Val
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromRouting(*got))
 }
 
-func (a *serverAPI) setRouting(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a providerAPI) setRouting(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	var in v1.RoutingChange
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err

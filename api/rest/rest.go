@@ -43,18 +43,8 @@ type Options struct {
 	Bounds brig.Bounds
 }
 
-// api serves the routes.
-type api struct {
-	*base
-	sandboxAPI
-	serverAPI
-}
-
-// sandboxAPI has the handlers for sandboxes, their files and their processes.
-type sandboxAPI struct{ *base }
-
-// serverAPI has the other handlers: images, tenants, providers.
-type serverAPI struct{ *base }
+// api serves the routes. Each noun has a type with its handlers.
+type api struct{ *base }
 
 // base is the common part of all handlers.
 type base struct {
@@ -69,7 +59,7 @@ type base struct {
 
 func newAPI(o Options) *api {
 	b := &base{Options: o, keyring: httpapi.NewKeyring(o.Keys), loginStarts: httpapi.NewLimit(10, 100), codeExchanges: httpapi.NewLimit(5, 50)}
-	return &api{b, sandboxAPI{b}, serverAPI{b}}
+	return &api{b}
 }
 
 // New returns the API.
@@ -128,6 +118,25 @@ func allowedMethods(mux chi.Routes, r *http.Request) []string {
 		}
 	}
 	return methods
+}
+
+// authorize authorizes r for the route, and sets the size limit of its body, before the
+// body is read. Streamed bodies of archives and files have their own limits.
+func (a *api) authorize(rt route, r *http.Request) (*http.Request, error) {
+	if rt.op.Name == "" {
+		return r, nil // the route does not read the body
+	}
+	name := ""
+	if rt.op.Sandbox {
+		name = param(r, "name")
+	}
+	if err := httpapi.Check(r, a.Service, name, rt.op); err != nil {
+		return r, err
+	}
+	if rt.maxBody > 0 {
+		r = httpapi.WithMaxBody(r, rt.maxBody)
+	}
+	return r, nil
 }
 
 // serve returns a handler for a route that authenticates the request,

@@ -9,7 +9,25 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-func (a *serverAPI) putSecret(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+// secretAPI has the handlers for secrets.
+type secretAPI struct{ *base }
+
+// routes returns the routes of secrets.
+func (a secretAPI) routes() []route {
+	get, post, put, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
+	return []route{
+		{id: "put-secret", method: put, pattern: "/v1/secrets/{name}", tag: "secrets", summary: "Create or change a secret",
+			handle: a.putSecret, op: brig.OpPutSecret, in: v1.SecretRequest{}, out: v1.Secret{}, names: true},
+		{id: "list-secrets", method: get, pattern: "/v1/secrets", tag: "secrets", summary: "List secrets, without their values",
+			handle: a.secrets, out: v1.Secrets{}},
+		{id: "remove-secret", method: del, pattern: "/v1/secrets/{name}", tag: "secrets", summary: "Remove a secret",
+			handle: a.removeSecret, status: http.StatusNoContent},
+		{id: "rotate-key", method: post, pattern: "/v1/secrets/rotate_key", tag: "secrets", summary: "Rotate the encryption key of secrets",
+			handle: a.rotateKey, out: v1.Resealed{}},
+	}
+}
+
+func (a secretAPI) putSecret(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.SecretRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -25,7 +43,7 @@ func (a *serverAPI) putSecret(w http.ResponseWriter, r *http.Request, _ url.Valu
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromSecret(out))
 }
 
-func (a *serverAPI) secrets(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a secretAPI) secrets(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Secrets(r.Context())
 	if err != nil {
 		return err
@@ -41,7 +59,7 @@ func fromSecrets(list []*brig.Secret) v1.Secrets {
 	return out
 }
 
-func (a *serverAPI) removeSecret(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a secretAPI) removeSecret(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := a.Service.RemoveSecret(r.Context(), param(r, "name")); err != nil {
 		return err
 	}
@@ -49,7 +67,7 @@ func (a *serverAPI) removeSecret(w http.ResponseWriter, r *http.Request, _ url.V
 	return nil
 }
 
-func (a *serverAPI) rotateKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a secretAPI) rotateKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	n, err := a.Service.RotateKey(r.Context())
 	if err != nil {
 		return err

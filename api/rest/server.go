@@ -16,18 +16,46 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
+// serverAPI has the handlers for the server: templates, pool, capabilities, alerts, health and metrics.
+type serverAPI struct{ *base }
+
+// routes returns the routes of the server.
+func (a serverAPI) routes() []route {
+	get, post := http.MethodGet, http.MethodPost
+	return []route{
+		{id: "attest-sandbox", method: post, pattern: "/v1/sandboxes/{name}/attest", tag: "sandboxes", summary: "Verify the enforcement of a sandbox",
+			handle: a.attest, op: brig.OpAttest, in: v1.AttestRequest{}, optional: true, out: v1.Sandbox{}},
+		{id: "templates", method: get, pattern: "/v1/templates", tag: "templates", summary: "List templates",
+			handle: a.templates, out: v1.Templates{}},
+		{id: "capabilities", method: get, pattern: "/v1/capabilities", tag: "server", summary: "Get the enforcement capabilities",
+			handle: a.capabilities, out: v1.Capabilities{}},
+		{id: "alerts", method: get, pattern: "/v1/alerts", tag: "server", summary: "List alerts, the most severe first",
+			handle: a.alerts, out: v1.Alerts{}},
+		{id: "version", method: get, pattern: "/v1/version", tag: "server", summary: "Get the server's version",
+			handle: a.version, out: v1.Version{}},
+		{id: "healthz", method: get, pattern: "/healthz", tag: "server", summary: "Check that the server is alive",
+			handle: a.healthz, open: true, out: v1.Health{}},
+		{id: "readyz", method: get, pattern: "/readyz", tag: "server", summary: "Check that the server can take work",
+			handle: a.readyz, open: true, out: v1.Health{}},
+		{id: "openapi", method: get, pattern: "/openapi.json", tag: "server", summary: "Get this document",
+			handle: a.serveOpenAPI, open: true, out: map[string]any{}},
+		{id: "metrics", method: get, pattern: "/metrics", tag: "server", summary: "Get metrics in Prometheus's format",
+			handle: a.metrics, text: true},
+	}
+}
+
 // readyTimeout limits how long /readyz waits for Ready.
 const readyTimeout = 5 * time.Second
 
-func (a *serverAPI) version(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
+func (a serverAPI) version(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
 	return httpapi.WriteJSON(w, http.StatusOK, v1.Version{Version: a.Version})
 }
 
-func (a *serverAPI) healthz(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
+func (a serverAPI) healthz(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
 	return httpapi.WriteJSON(w, http.StatusOK, v1.Health{Status: "ok"})
 }
 
-func (a *serverAPI) readyz(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a serverAPI) readyz(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
 	if err := a.Ready(ctx); err != nil {
@@ -38,7 +66,7 @@ func (a *serverAPI) readyz(w http.ResponseWriter, r *http.Request, _ url.Values)
 	return httpapi.WriteJSON(w, http.StatusOK, v1.Health{Status: "ready"})
 }
 
-func (a *serverAPI) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
+func (a serverAPI) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ url.Values) error {
 	if len(a.openapi) == 0 {
 		return brig.Errorf(brig.Internal, "there is no document")
 	}
@@ -50,7 +78,7 @@ func (a *serverAPI) serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ url.V
 	return nil
 }
 
-func (a *serverAPI) metrics(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a serverAPI) metrics(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if brig.ActorFrom(r.Context()).Role < brig.Operator {
 		return brig.Errorf(brig.PermissionDenied, "metrics cover all tenants, so only operators may read them").WithHint("use an operator's key")
 	}
@@ -62,7 +90,7 @@ func (a *serverAPI) metrics(w http.ResponseWriter, r *http.Request, _ url.Values
 	return nil
 }
 
-func (a *serverAPI) alerts(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a serverAPI) alerts(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Alerts(r.Context())
 	if err != nil {
 		return err
@@ -70,7 +98,7 @@ func (a *serverAPI) alerts(w http.ResponseWriter, r *http.Request, _ url.Values)
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromAlerts(list))
 }
 
-func (a *serverAPI) capabilities(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a serverAPI) capabilities(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	c, err := a.Service.Capabilities(r.Context())
 	if err != nil {
 		return err
@@ -78,7 +106,7 @@ func (a *serverAPI) capabilities(w http.ResponseWriter, r *http.Request, _ url.V
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromCapabilities(c))
 }
 
-func (a *serverAPI) attest(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a serverAPI) attest(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	if err := httpapi.ReadJSON(w, r, &v1.AttestRequest{}, true); err != nil {
 		return err
 	}
@@ -86,7 +114,7 @@ func (a *serverAPI) attest(w http.ResponseWriter, r *http.Request, _ url.Values)
 	return writeSandbox(w, s, err)
 }
 
-func (a *serverAPI) templates(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a serverAPI) templates(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Templates(r.Context())
 	if err != nil {
 		return err

@@ -12,22 +12,25 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// tenancyRoutes returns the routes of tenants, keys and usage.
-func (a *serverAPI) tenancyRoutes() []route {
+// tenancyAPI has the handlers for tenants, keys and usage.
+type tenancyAPI struct{ *base }
+
+// routes returns the routes of tenants, keys and usage.
+func (a tenancyAPI) routes() []route {
 	get, post, put, del := http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	tenant := parameter{name: "tenant", doc: "name of a tenant; default: the caller's. Other tenants, and * for all, are for operators"}
 	return []route{
 		{id: "create-key", method: post, pattern: "/v1/keys", tag: "keys", summary: "Create an API key",
 			notes:  "Only this response has the key itself.",
-			handle: a.createKey, in: v1.KeyRequest{}, out: v1.NewKey{}, status: http.StatusCreated},
+			handle: a.createKey, op: brig.OpCreateKey, in: v1.KeyRequest{}, out: v1.NewKey{}, status: http.StatusCreated},
 		{id: "list-keys", method: get, pattern: "/v1/keys", tag: "keys", summary: "List a tenant's API keys, oldest first",
 			handle: a.listKeys, out: v1.Keys{}, query: []parameter{tenant}},
 		{id: "revoke-key", method: del, pattern: "/v1/keys/{id}", tag: "keys", summary: "Revoke an API key",
 			handle: a.revokeKey, status: http.StatusNoContent},
 		{id: "create-grant", method: post, pattern: "/v1/grants", tag: "keys", summary: "Create a grant",
-			handle: a.createGrant, in: v1.GrantRequest{}, optional: true, out: v1.Grant{}, status: http.StatusCreated},
+			handle: a.createGrant, op: brig.OpCreateGrant, in: v1.GrantRequest{}, optional: true, out: v1.Grant{}, status: http.StatusCreated},
 		{id: "create-tenant", method: post, pattern: "/v1/tenants", tag: "tenants", summary: "Create a tenant",
-			handle: a.createTenant, in: v1.TenantRequest{}, out: v1.Tenant{}, status: http.StatusCreated},
+			handle: a.createTenant, op: brig.OpCreateTenant, in: v1.TenantRequest{}, out: v1.Tenant{}, status: http.StatusCreated},
 		{id: "list-tenants", method: get, pattern: "/v1/tenants", tag: "tenants", summary: "List tenants",
 			handle: a.listTenants, out: v1.Tenants{}},
 		{id: "get-own-tenant", method: get, pattern: "/v1/tenant", tag: "tenants", summary: "Get the caller's own tenant",
@@ -35,7 +38,7 @@ func (a *serverAPI) tenancyRoutes() []route {
 		{id: "get-tenant", method: get, pattern: "/v1/tenants/{name}", tag: "tenants", summary: "Get a tenant",
 			handle: a.getTenant, out: v1.Tenant{}},
 		{id: "update-tenant", method: put, pattern: "/v1/tenants/{name}", tag: "tenants", summary: "Change a tenant's quota, budget and ceilings",
-			handle: a.updateTenant, in: v1.TenantChange{}, out: v1.Tenant{}, names: true},
+			handle: a.updateTenant, op: brig.OpUpdateTenant, in: v1.TenantChange{}, out: v1.Tenant{}, names: true},
 		{id: "remove-tenant", method: del, pattern: "/v1/tenants/{name}", tag: "tenants", summary: "Remove a tenant",
 			handle: a.removeTenant, status: http.StatusNoContent},
 		{id: "usage", method: get, pattern: "/v1/usage", tag: "tenants", summary: "Get usage by day",
@@ -48,7 +51,7 @@ func (a *serverAPI) tenancyRoutes() []route {
 	}
 }
 
-func (a *serverAPI) createKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a tenancyAPI) createKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.KeyRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -68,7 +71,7 @@ func fromNewKey(k *brig.NewKey) v1.NewKey {
 	return v1.NewKey{Key: v1.FromKey(&k.Key), Secret: k.Secret}
 }
 
-func (a *serverAPI) listKeys(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a tenancyAPI) listKeys(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	list, err := a.Service.Keys(r.Context(), q.Get("tenant"))
 	if err != nil {
 		return err
@@ -84,7 +87,7 @@ func fromKeys(list []*brig.Key) v1.Keys {
 	return out
 }
 
-func (a *serverAPI) revokeKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a tenancyAPI) revokeKey(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	return writeNoContent(w, a.Service.RevokeKey(r.Context(), param(r, "id")))
 }
 
@@ -96,7 +99,7 @@ func writeNoContent(w http.ResponseWriter, err error) error {
 	return nil
 }
 
-func (a *serverAPI) createGrant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a tenancyAPI) createGrant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.GrantRequest
 	if err := httpapi.ReadJSON(w, r, &in, true); err != nil {
 		return err
@@ -112,7 +115,7 @@ func (a *serverAPI) createGrant(w http.ResponseWriter, r *http.Request, _ url.Va
 	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromGrant(g))
 }
 
-func (a *serverAPI) createTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a tenancyAPI) createTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	var in v1.TenantRequest
 	if err := httpapi.ReadJSON(w, r, &in, false); err != nil {
 		return err
@@ -124,7 +127,7 @@ func (a *serverAPI) createTenant(w http.ResponseWriter, r *http.Request, _ url.V
 	return httpapi.WriteJSON(w, http.StatusCreated, v1.FromTenant(t))
 }
 
-func (a *serverAPI) listTenants(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a tenancyAPI) listTenants(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	list, err := a.Service.Tenants(r.Context())
 	if err != nil {
 		return err
@@ -140,12 +143,12 @@ func fromTenants(list []*brig.Tenant) v1.Tenants {
 	return out
 }
 
-func (a *serverAPI) getTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a tenancyAPI) getTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	t, err := a.Service.GetTenant(r.Context(), param(r, "name"))
 	return writeTenant(w, t, err)
 }
 
-func (a *serverAPI) updateTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a tenancyAPI) updateTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	// Fields that are missing in the body keep their values.
 	body, err := httpapi.ReadJSONBody(w, r)
 	if err != nil {
@@ -188,11 +191,11 @@ func writeTenant(w http.ResponseWriter, t *brig.Tenant, err error) error {
 	return httpapi.WriteJSON(w, http.StatusOK, v1.FromTenant(t))
 }
 
-func (a *serverAPI) removeTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
+func (a tenancyAPI) removeTenant(w http.ResponseWriter, r *http.Request, _ url.Values) error {
 	return writeNoContent(w, a.Service.RemoveTenant(r.Context(), param(r, "name")))
 }
 
-func (a *serverAPI) usage(w http.ResponseWriter, r *http.Request, q url.Values) error {
+func (a tenancyAPI) usage(w http.ResponseWriter, r *http.Request, q url.Values) error {
 	lines, err := a.Service.TenantUsage(r.Context(), brig.UsageQuery{
 		Tenant: q.Get("tenant"), From: q.Get("from"), To: q.Get("to"), Label: q.Get("label"),
 	})
