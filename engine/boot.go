@@ -23,6 +23,8 @@ const (
 	bootTimeout = 10 * time.Minute
 	// bootRetryDelay is the delay before a failed boot is tried again.
 	bootRetryDelay = 10 * time.Minute
+	// bootRefusedDelay is that delay if the provider cannot save sandboxes.
+	bootRefusedDelay = 24 * time.Hour
 )
 
 // boots holds the saves of templates that boot once. Sandboxes of such a template
@@ -107,17 +109,22 @@ func (b *boots) update(ctx context.Context, t *brig.Template) {
 	if wait || was != nil && was.image == img.Digest {
 		return
 	}
+	begin := time.Now()
 	booted, err := b.boot(ctx, t, img)
 	b.mu.Lock()
-	if err == nil {
+	switch brig.KindOf(err) {
+	case "":
 		b.byTemplate[t.Name] = booted
-	} else {
+	case brig.RateLimited: // a busy server tries again soon
+	case brig.Unimplemented:
+		b.retryAt[t.Name] = b.Now().Add(bootRefusedDelay)
+	default:
 		b.retryAt[t.Name] = b.Now().Add(bootRetryDelay)
 	}
 	b.mu.Unlock()
 	switch {
 	case err == nil:
-		b.Log.InfoContext(ctx, "booted a template", "template", t.Name, "took", time.Since(booted.at))
+		b.Log.InfoContext(ctx, "booted a template", "template", t.Name, "took", time.Since(begin))
 		b.removeSave(ctx, was)
 	case ctx.Err() == nil:
 		b.Log.WarnContext(ctx, "failed to boot a template; its sandboxes boot on their own", "template", t.Name, "err", err)

@@ -138,3 +138,20 @@ func TestTemplateDoesNotBoot(t *testing.T) {
 		t.Error("it was saved")
 	}
 }
+
+// A start command that ends while a template boots is an execution of no tenant.
+func TestBootIsNoExecution(t *testing.T) {
+	s := &recordingObserver{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
+	h := newFixture(t, func(o *engine.Options) {
+		o.Observer = s
+		o.Templates = []brig.Template{{Name: "web", Image: brig.HostImage, BootOnce: true, Start: argv("echo", "done"), Ready: argv("echo", "yes")}}
+	})
+	if err := h.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.awaitBoot(t)
+	if s.mu.Lock(); len(s.ran) > 0 {
+		t.Errorf("it is counted: %+v", s.ran)
+	}
+	s.mu.Unlock()
+}

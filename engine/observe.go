@@ -191,6 +191,9 @@ func (g *gate) bill(r *brig.Ran, a *quota.Account, rec *brig.Record) {
 
 // processEnded reports the end of a background process, and bills it.
 func (g *gate) processEnded(rec *brig.Record, p *process, res *brig.Result, err error) {
+	if rec.Tenant == "" {
+		return // a template boots
+	}
 	r := &brig.Ran{
 		At: p.started, Tenant: rec.Tenant, Provider: rec.Provider, Op: brig.OpStart.Name, Sandbox: rec.ID, Language: "command",
 		CodeHash: codeHash(commandLine(p.spec.Command)), Duration: g.Now().Sub(p.started),
