@@ -144,7 +144,7 @@ func TestBootIsNoExecution(t *testing.T) {
 	s := &recordingObserver{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
 	h := newFixture(t, func(o *engine.Options) {
 		o.Observer = s
-		o.Templates = []brig.Template{{Name: "web", Image: brig.HostImage, BootOnce: true, Start: argv("echo", "done"), Ready: argv("echo", "yes")}}
+		o.Templates = []brig.Template{{Name: "web", Image: brig.HostImage, BootOnce: true, Start: argv("exit", "0"), Ready: argv("sleep", "0.3")}}
 	})
 	if err := h.Recover(t.Context()); err != nil {
 		t.Fatal(err)
