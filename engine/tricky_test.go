@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"io"
 	"maps"
 	"sync"
 	"testing"
@@ -40,6 +41,7 @@ type hooks struct {
 	exec    func(brig.Command) error
 	kill    func() error // of a process
 	stop    func() error
+	pack    func(context.Context, func(brig.Node, io.Reader) error) error // replaces the method
 }
 
 type hookedInstance struct {
@@ -92,6 +94,16 @@ func (i *hookedInstance) Bind(ctx context.Context, spec brig.Spec, lease time.Ti
 		}
 	}
 	return i.Instance.Bind(ctx, spec, lease)
+}
+
+func (i *hookedInstance) Pack(ctx context.Context, dir string, on func(brig.Node, io.Reader) error) error {
+	i.p.mu.Lock()
+	pack := i.p.pack
+	i.p.mu.Unlock()
+	if pack != nil {
+		return pack(ctx, on)
+	}
+	return i.Instance.Pack(ctx, dir, on)
 }
 
 func (i *hookedInstance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -105,11 +106,17 @@ func workspaceNote(use brig.WorkspaceUse) string {
 // captureWorkspace reads the files of an instance and creates a version from
 // them.
 func (ws *workspaces) captureWorkspace(ctx context.Context, c *workspace.Capture, rec *brig.Record, in brig.Instance, actor string) (*brig.WorkspaceCommit, error) {
-	err := in.Pack(ctx, workspaceDir, func(n brig.Node, r io.Reader) error { return c.Add(ctx, n, r) })
+	sending, p, stop := newPace(ctx)
+	defer stop()
+	err := in.Pack(sending, workspaceDir, p.measure(func(n brig.Node, r io.Reader) error { return c.Add(ctx, n, r) }))
 	if paths := rec.Spec.Workspace.Capture; err == nil && len(paths) > 0 {
-		err = in.Changed(ctx, paths, rec.Created, func(n brig.Node, r io.Reader) error { return c.AddOutside(ctx, n, r) })
+		err = in.Changed(sending, paths, rec.Created, p.measure(func(n brig.Node, r io.Reader) error { return c.AddOutside(ctx, n, r) }))
 	}
+	stop()
 	if err != nil {
+		if slow, ok := errors.AsType[*brig.Error](context.Cause(sending)); ok && ctx.Err() == nil {
+			return nil, slow
+		}
 		return nil, err
 	}
 	return c.Commit(ctx, actor)

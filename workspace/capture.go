@@ -14,6 +14,7 @@ import (
 
 	"github.com/brig-run/brig"
 	"github.com/brig-run/brig/internal/failpoint"
+	"github.com/brig-run/brig/internal/sparse"
 )
 
 // smallContent is the largest content, in bytes, that a capture holds in memory.
@@ -318,19 +319,19 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 	var to io.Writer = sum
 	var stage Stage
 	if may {
-		// The size that the sandbox declares is a hint: what exceeds it is
-		// reserved later.
-		staged := c.s.staged.use(c.tenant)
-		defer staged.release()
-		err := staged.reserve(ctx, max(smallContent, min(e.Size, brig.MaxWorkspaceFile)))
-		if err != nil {
+		w := &stageWriter{c: c, ctx: ctx, declared: c.s.declared.use(c.tenant), staged: c.s.staged.use(c.tenant)}
+		defer w.staged.release()
+		defer w.declared.release()
+		if err := w.declared.reserve(ctx, c.declaredSize(e)); err != nil {
 			return unavailable(err)
 		}
+		var err error
 		if stage, err = c.s.o.Stage(ctx); err != nil {
 			return unavailable(err)
 		}
 		defer stage.Abort()
-		to = io.MultiWriter(sum, &stageWriter{c: c, ctx: ctx, w: stage, staged: staged})
+		w.w = stage
+		to = io.MultiWriter(sum, w)
 	}
 	n, err := io.CopyBuffer(to, io.LimitReader(r, brig.MaxWorkspaceFile+1), make([]byte, smallContent))
 	if err != nil {
@@ -352,6 +353,16 @@ func (c *Capture) large(ctx context.Context, e *entry, r io.Reader, may bool) er
 	return unavailable(err)
 }
 
+// declaredSize is the size to reserve for a file. The size that the sandbox
+// declares is a hint: what exceeds it is reserved later.
+func (c *Capture) declaredSize(e *entry) int64 {
+	size := min(e.Size, brig.MaxWorkspaceFile)
+	if c.quota > 0 {
+		size = min(size, c.quota)
+	}
+	return max(smallContent, size)
+}
+
 // stageWriter is the writer of a stage. It marks errors as those of the store
 // and not of the sandbox, and stops when the content exceeds the quota.
 type stageWriter struct {
@@ -360,7 +371,7 @@ type stageWriter struct {
 	w   io.Writer
 	n   int64
 
-	staged *memoryUse
+	declared, staged *memoryUse // of the size, and of the bytes that it takes
 }
 
 // Write implements io.Writer. It also accepts a content that the store already
@@ -369,7 +380,11 @@ func (s *stageWriter) Write(p []byte) (int, error) {
 	if s.n += int64(len(p)); s.c.quota > 0 && s.n > s.c.quota {
 		return 0, overQuota(s.c.quota)
 	}
-	if err := s.staged.grow(s.ctx, int64(len(p))); err != nil {
+	err := s.declared.grow(s.ctx, int64(len(p)))
+	if err == nil {
+		err = s.staged.grow(s.ctx, sparse.Size(p)) // a sparse file costs the sandbox nothing
+	}
+	if err != nil {
 		return 0, unavailable(err)
 	}
 	n, err := s.w.Write(p)

@@ -1,6 +1,10 @@
 package workspace
 
-import "time"
+import (
+	"context"
+	"math"
+	"time"
+)
 
 // DigestOf returns the digest of the tree that a manifest describes, even if
 // the manifest is invalid.
@@ -85,4 +89,23 @@ func SetMaxVersions(t interface{ Cleanup(func()) }, n int) {
 
 // SetStaged sets the bytes that may be staged at once, of a tenant and of the
 // server.
-func (s *Store) SetStaged(tenant, all int64) { s.staged = newMemory(tenant, all) }
+func (s *Store) SetStaged(tenant, all int64) {
+	s.declared, s.staged = newMemory(tenant, math.MaxInt64), newMemory(tenant, all)
+}
+
+// SetQuota sets the limit of the bytes of all versions.
+func (c *Capture) SetQuota(n int64) { c.quota = n }
+
+// TakeMemory waits for memory for manifests.
+func (s *Store) TakeMemory(ctx context.Context, tenant string, n int64) (release func(), err error) {
+	u := s.memory.use(tenant)
+	return u.release, u.reserve(ctx, n)
+}
+
+// SetMaxOvertake sets how long others may overtake a waiting operation, until the
+// test ends.
+func SetMaxOvertake(t interface{ Cleanup(func()) }, d time.Duration) {
+	was := maxOvertake
+	maxOvertake = d
+	t.Cleanup(func() { maxOvertake = was })
+}

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,15 +30,28 @@ const (
 
 // Bounds of the staged bytes of the commits of a tenant and of the server. A
 // commit stages one file at a time, of at most brig.MaxWorkspaceFile, and does
-// not know before the end whether the store has its content already.
+// not know before the end whether the store has its content already. It reserves
+// the declared size of the tenant's bytes, so that two commits of a tenant do not
+// wait for each other, and of the server's bytes only what it has received.
 const (
 	tenantStaged = 16 << 30
 	serverStaged = 32 << 30
 )
 
+// Two tenants must not take all of a server's bytes: one that would have more than
+// 1/smallPart of them leaves 1/reservedPart to tenants with less.
+const (
+	smallPart    = 8
+	reservedPart = 4
+)
+
 // maxMemoryWait is how long an operation that already holds memory waits for
 // more. Two of them may wait for each other.
 var maxMemoryWait = 30 * time.Second
+
+// maxOvertake is how long later operations, which may need less, go before an
+// operation that waits.
+var maxOvertake = 10 * time.Second
 
 // memory bounds the bytes that operations hold, for each tenant and for the
 // server: of manifests in memory, or of staged files.
@@ -47,8 +61,16 @@ type memory struct {
 	mu       sync.Mutex // guards the fields below
 	byTenant map[string]int64
 	held     int64
-	peak     int64         // the most that was held
-	changed  chan struct{} // closed and replaced when memory is released
+	peak     int64           // the most that was held
+	waiters  []*memoryWaiter // in the order of their arrival
+	changed  chan struct{}   // closed and replaced when memory is released
+}
+
+// memoryWaiter is an operation that waits for n bytes more.
+type memoryWaiter struct {
+	u     *memoryUse
+	n     int64
+	since time.Time
 }
 
 func newMemory(tenant, all int64) *memory {
@@ -70,8 +92,36 @@ func (m *memory) use(tenant string) *memoryUse { return &memoryUse{m: m, tenant:
 // by itself is admitted alone. The caller holds m.mu.
 func (u *memoryUse) fits(n int64) bool {
 	m := u.m
-	others, all := m.byTenant[u.tenant]-u.held, m.held-u.held
-	return (others == 0 || others+u.held+n <= m.tenant) && (all == 0 || all+u.held+n <= m.all)
+	all := m.all
+	if m.byTenant[u.tenant]+n > m.all/smallPart {
+		all -= m.all / reservedPart
+	}
+	return u.fitsTenant(n) && (m.held == u.held || m.held+n <= all)
+}
+
+// fitsTenant is fits for the bound of the tenant.
+func (u *memoryUse) fitsTenant(n int64) bool {
+	its := u.m.byTenant[u.tenant]
+	return its == u.held || its+n <= u.m.tenant
+}
+
+// yields reports whether an operation lets an earlier one go first that has waited
+// for long. An operation that holds memory does not: it would release that later.
+// Others do not wait for a tenant that has used up its own bytes. The caller holds
+// m.mu.
+func (u *memoryUse) yields(w *memoryWaiter) bool {
+	if u.held > 0 {
+		return false
+	}
+	for _, e := range u.m.waiters {
+		if e == w {
+			return false
+		}
+		if time.Since(e.since) >= maxOvertake && (e.u.tenant == u.tenant || e.u.fitsTenant(e.n)) {
+			return true
+		}
+	}
+	return false
 }
 
 // grow uses n bytes more: reserved ones, or else others, for which it may wait.
@@ -107,7 +157,13 @@ func (u *memoryUse) wait(ctx context.Context, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var deadline <-chan time.Time
-	for !u.fits(n) {
+	var w *memoryWaiter
+	for u.yields(w) || !u.fits(n) {
+		if w == nil {
+			w = &memoryWaiter{u, n, time.Now()}
+			m.waiters = append(m.waiters, w)
+			defer m.leave(w)
+		}
 		if deadline == nil && u.held > 0 {
 			timer := time.NewTimer(maxMemoryWait)
 			defer timer.Stop()
@@ -146,6 +202,19 @@ func (u *memoryUse) release() {
 		delete(m.byTenant, u.tenant)
 	}
 	u.held, u.unused = 0, 0
+	m.wake()
+}
+
+// wake wakes all operations that wait. The caller holds m.mu.
+func (m *memory) wake() {
 	close(m.changed)
 	m.changed = make(chan struct{})
+}
+
+// leave ends the wait of an operation. The caller holds m.mu.
+func (m *memory) leave(w *memoryWaiter) {
+	m.waiters = slices.DeleteFunc(m.waiters, func(e *memoryWaiter) bool { return e == w })
+	if time.Since(w.since) >= maxOvertake {
+		m.wake() // others may have let it go first
+	}
 }

@@ -235,7 +235,7 @@ func TestManifestMemoryIsShared(t *testing.T) {
 	workspace.SetMaxMemoryWait(t, 20*time.Millisecond)
 	s.SetMemory(2<<20, 2<<20)
 	failed := make(chan error, 2)
-	ready := make(chan struct{})
+	ready, begin := make(chan struct{}), make(chan struct{})
 	for range 2 {
 		go func() {
 			c, err := s.Begin(ctx, "acme", "sb1", uses["acme"], 0)
@@ -245,6 +245,7 @@ func TestManifestMemoryIsShared(t *testing.T) {
 			}
 			defer c.Close()
 			ready <- struct{}{}
+			<-begin
 			for _, n := range longNames(3000) {
 				if err = c.Add(ctx, n, strings.NewReader("x"[:n.Size])); err != nil {
 					break
@@ -255,6 +256,7 @@ func TestManifestMemoryIsShared(t *testing.T) {
 	}
 	<-ready
 	<-ready
+	close(begin)
 	a, b := <-failed, <-failed
 	if err := errors.Join(a, b); brig.KindOf(err) != brig.Unavailable && brig.KindOf(a) != brig.Unavailable && brig.KindOf(b) != brig.Unavailable {
 		t.Errorf("two that need more than there is: %v, %v", a, b)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,8 +30,10 @@ type Store struct {
 	o       Objects
 	now     func() time.Time
 	memory  *memory
-	staged  *memory  // the bytes of staged files
 	ledgers sync.Map // *ledger by tenant
+	// declared are the sizes of staged files, by tenant, and staged are the bytes
+	// that they take.
+	declared, staged *memory
 }
 
 // New returns a store. The clock may be nil.
@@ -38,7 +41,8 @@ func New(o Objects, now func() time.Time) *Store {
 	if now == nil {
 		now = time.Now
 	}
-	return &Store{MaxWorkspaces: maxWorkspaces, o: o, now: now, memory: newMemory(tenantMemory, serverMemory), staged: newMemory(tenantStaged, serverStaged)}
+	return &Store{MaxWorkspaces: maxWorkspaces, o: o, now: now, memory: newMemory(tenantMemory, serverMemory),
+		declared: newMemory(tenantStaged, math.MaxInt64), staged: newMemory(tenantStaged, serverStaged)}
 }
 
 // hold keeps all objects of a tenant until release is called: no sweep removes

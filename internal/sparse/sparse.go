@@ -34,6 +34,18 @@ func (f *File) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Size returns the bytes that a file takes for p.
+func Size(p []byte) (size int64) {
+	for len(p) > 0 {
+		n, empty := run(p)
+		if !empty {
+			size += int64(n)
+		}
+		p = p[n:]
+	}
+	return size
+}
+
 // run returns the length of the first run of blocks of p that are all zeros or all not.
 func run(p []byte) (n int, empty bool) {
 	for n < len(p) {
