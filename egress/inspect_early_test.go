@@ -21,13 +21,13 @@ func TestInspectEarlyResponse(t *testing.T) {
 		{"/abort", "200 so far "},
 		{"/silent", "502 brig: there is no answer"}, // net/http's client for HTTP/1 would wait for the body
 	} {
-		for _, host := range []string{"h1", "h2"} {
+		for _, host := range []string{"h1", "h1s", "h2"} {
 			for _, guest := range []string{"h1", "h2"} {
 				if host == "h1" && guest == "h2" {
 					continue // without TLS there is no HTTP/2
 				}
 				t.Run(fmt.Sprintf("%s,host=%s,guest=%s", c.path, host, guest), func(t *testing.T) {
-					l := newLab(t, host == "h2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					l := newLabOf(t, host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						switch r.URL.Path {
 						case "/refused":
 							w.WriteHeader(413)
@@ -83,10 +83,10 @@ func TestInspectRestOfUpload(t *testing.T) {
 		"chunks": {"Transfer-Encoding: chunked\r\n\r\n", "5\r\nfirst\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(hidden), hidden)},
 	}
 	for name, body := range bodies {
-		for _, host := range []string{"h1", "h2"} {
+		for _, host := range []string{"h1", "h1s", "h2"} {
 			for _, late := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s,host=%s,late=%t", name, host, late), func(t *testing.T) {
-					l := newLab(t, host == "h2", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					l := newLabOf(t, host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						answer := "answer to " + r.URL.Path
 						w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
 						if r.URL.Path == "/early" {

@@ -37,9 +37,20 @@ type lab struct {
 	over   sync.WaitGroup
 }
 
-// newLab starts a server for labHost, with TLS if secure is set.
+// newLab starts a server for labHost, with TLS and HTTP/2 if secure is set.
 func newLab(t testing.TB, secure bool, handler http.Handler) *lab {
 	t.Helper()
+	if secure {
+		return newLabOf(t, "h2", handler)
+	}
+	return newLabOf(t, "h1", handler)
+}
+
+// newLabOf starts a server for labHost that speaks HTTP/1 ("h1"), HTTP/1 with TLS
+// ("h1s"), or HTTP/2 with TLS ("h2").
+func newLabOf(t testing.TB, host string, handler http.Handler) *lab {
+	t.Helper()
+	secure := host != "h1"
 	l := &lab{t: t, secure: secure, port: 80, server: httptest.NewUnstartedServer(handler)}
 	l.ctx, l.stop = context.WithCancel(t.Context())
 	l.rules.Rules = []brig.EgressRule{{Host: "*"}}
@@ -75,7 +86,7 @@ func newLab(t testing.TB, secure bool, handler http.Handler) *lab {
 			t.Fatal(err)
 		}
 		l.server.TLS = &tls.Config{Certificates: []tls.Certificate{*leaf}}
-		l.server.EnableHTTP2 = true
+		l.server.EnableHTTP2 = host == "h2"
 		l.server.StartTLS()
 	} else {
 		l.server.Start()

@@ -54,10 +54,10 @@ func TestInspectStalledUpload(t *testing.T) {
 			{"/forbidden", "403 brig: this request"},
 			{"/%00", "400 brig: this request"},
 		} {
-			for _, secure := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s,%s,secure=%t", name, c.path[1:], secure), func(t *testing.T) {
+			for _, host := range []string{"h1", "h1s", "h2"} {
+				t.Run(fmt.Sprintf("%s,%s,host=%s", name, c.path[1:], host), func(t *testing.T) {
 					t.Parallel()
-					l := newLab(t, secure, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					l := newLabOf(t, host, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						if r.URL.Path == "/silent" {
 							if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
 								_ = c.Close() // a panic would wait for the body first

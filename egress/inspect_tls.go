@@ -82,7 +82,13 @@ func newUpstream(ctx context.Context, n *inspection) *upstream {
 
 func (u *upstream) transport(protocols ...string) *http.Transport {
 	t := &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return u.dial(ctx) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := u.dial(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return conn, nil
+		},
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return u.dialTLS(ctx, protocols)
 		},
@@ -119,7 +125,7 @@ func (u *upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // dial connects to the host of the inspection, regardless of the host of a
 // request. The connection is closed when the inspection ends.
-func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
+func (u *upstream) dial(ctx context.Context) (*hostConn, error) {
 	leave, err := u.reserveConn()
 	if err != nil {
 		return nil, &dialError{err}
@@ -134,11 +140,14 @@ func (u *upstream) dial(ctx context.Context) (net.Conn, error) {
 	return &hostConn{&closing{Conn: conn, ended: func() { end(); stop(); leave() }}, closed}, nil
 }
 
-// hostConn is a connection to the host.
+// hostConn is a connection to the host. Layers on it embed it, so that they have
+// its context.
 type hostConn struct {
 	*closing
 	closed context.Context // ends when the connection is closed
 }
+
+func (h *hostConn) closedContext() context.Context { return h.closed }
 
 // closedContext returns a context that ends when a connection of an upstream is
 // closed, or nil for another connection.
@@ -146,8 +155,8 @@ func closedContext(c net.Conn) context.Context {
 	if secured, ok := c.(*tls.Conn); ok {
 		c = secured.NetConn()
 	}
-	if h, ok := c.(*hostConn); ok {
-		return h.closed
+	if h, ok := c.(interface{ closedContext() context.Context }); ok {
+		return h.closedContext()
 	}
 	return nil
 }

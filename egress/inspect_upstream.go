@@ -31,11 +31,11 @@ func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, e
 		return nil, err
 	}
 	var charges []func()
-	conn := &closing{Conn: raw, ended: func() {
+	conn := &hostConn{&closing{Conn: raw, ended: func() {
 		for _, release := range charges {
 			release()
 		}
-	}}
+	}}, raw.closed}
 	noMemory := func() (net.Conn, error) {
 		_ = conn.Close()
 		u.n.reportRefused(reasonNoMemory)
@@ -47,7 +47,7 @@ func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, e
 	if !budget.wait(handshaking, helloCost, budget.reservedForConnections()) {
 		return noMemory()
 	}
-	limited := &handshakeLimit{Conn: conn}
+	limited := &handshakeLimit{hostConn: conn}
 	limited.left.Store(maxHandshake)
 	c := tls.Client(limited, &tls.Config{
 		ServerName:            u.n.host,
@@ -108,7 +108,7 @@ func (u *upstream) reserveWindow(ctx context.Context) (release func(), ok bool) 
 // handshakeLimit is a connection that limits the bytes that are read during the
 // TLS handshake.
 type handshakeLimit struct {
-	net.Conn
+	*hostConn
 	left  atomic.Int64
 	done  atomic.Bool
 	chain int64 // bytes of the host's certificates
@@ -116,13 +116,13 @@ type handshakeLimit struct {
 
 func (l *handshakeLimit) Read(p []byte) (int, error) {
 	if l.done.Load() {
-		return l.Conn.Read(p)
+		return l.hostConn.Read(p)
 	}
 	left := l.left.Load()
 	if left <= 0 {
 		return 0, errLongHandshake
 	}
-	n, err := l.Conn.Read(p[:min(int64(len(p)), left)])
+	n, err := l.hostConn.Read(p[:min(int64(len(p)), left)])
 	l.left.Add(-int64(n))
 	return n, err
 }
