@@ -107,7 +107,7 @@ func (c *Capture) openBase(ctx context.Context) error {
 			return damagedError(c.use.Name, c.use.Version, err)
 		}
 	}
-	err := c.memory.reserve(ctx, commitFactor*size+memoryStep)
+	err := c.memory.reserve(ctx, decodedMemory(size)+commitFactor*size+memoryStep)
 	if err == nil {
 		c.base, err = c.s.open(ctx, c.memory, c.use.Name, c.use.ID, c.use.Version)
 	}

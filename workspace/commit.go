@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -94,17 +96,51 @@ func (c *Capture) head(ctx context.Context) (*Snapshot, error) {
 	return c.s.open(ctx, c.memory, c.use.Name, c.use.ID, number)
 }
 
-// encoded is a manifest in its stored form. The zero value means no manifest.
+// encoded is a manifest with the digest and the size of its stored form. The zero
+// value means no manifest.
 type encoded struct {
 	files  manifest
-	bytes  []byte
+	size   int64
 	digest string
 }
 
 func (m manifest) encoded() (encoded, error) {
-	b, err := m.encode()
-	sum := sha256.Sum256(b)
-	return encoded{m, b, hex.EncodeToString(sum[:])}, err
+	sum := sha256.New()
+	size, err := m.encode(sum)
+	return encoded{m, size, hex.EncodeToString(sum.Sum(nil))}, err
+}
+
+// putManifest stores a manifest. A large one is encoded into a staged file, since
+// its stored form may take several times the memory of its names.
+func (c *Capture) putManifest(ctx context.Context, x encoded) error {
+	key := blobKey(c.tenant, x.digest)
+	if x.size <= smallContent {
+		var b bytes.Buffer
+		if _, err := x.files.encode(&b); err != nil {
+			return err
+		}
+		return unavailable(c.s.o.Put(ctx, key, b.Bytes()))
+	}
+	for _, m := range []*memory{c.s.declared, c.s.staged} {
+		u := m.use(c.tenant)
+		defer u.release()
+		if err := u.reserve(ctx, x.size); err != nil {
+			return unavailable(err)
+		}
+	}
+	stage, err := c.s.o.Stage(ctx)
+	if err != nil {
+		return unavailable(err)
+	}
+	defer stage.Abort()
+	w := bufio.NewWriterSize(stage, 64<<10)
+	if _, err = x.files.encode(w); err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		err = stage.Publish(ctx, key)
+	}
+	return unavailable(err)
 }
 
 // differsFrom reports whether the captured files differ from those of a version.
@@ -143,15 +179,15 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (
 	names := map[string]int64{versionName(r): versionCharge}
 	for _, x := range kept {
 		maps.Copy(names, x.files.contents())
-		names[x.digest] = int64(len(x.bytes))
+		names[x.digest] = x.size
 	}
 	if err := c.reserve(ctx, names); err != nil {
 		return nil, nil, err
 	}
 	for _, x := range kept {
 		c.writing(x.digest)
-		if err := c.s.o.Put(ctx, blobKey(c.tenant, x.digest), x.bytes); err != nil {
-			return nil, nil, unavailable(err)
+		if err := c.putManifest(ctx, x); err != nil {
+			return nil, nil, err
 		}
 	}
 	failpoint.Hit("workspace.manifest")

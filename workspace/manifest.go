@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"path"
 	"path/filepath"
 	"slices"
@@ -116,10 +117,12 @@ func encodeText(s string) (string, []byte) {
 // maxManifest bounds a manifest, in bytes.
 const maxManifest = 128 << 20
 
-// encode encodes a manifest, one line of JSON for each entry.
-func (m manifest) encode() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
+// encode writes the stored form of a manifest: one line of JSON for each entry. It
+// returns its size. JSON may take six bytes for a byte of a name, so callers do not
+// keep the whole in memory.
+func (m manifest) encode(w io.Writer) (size int64, err error) {
+	out := &countingWriter{w: w}
+	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
 	for _, p := range m.paths() {
 		e := m[p]
@@ -130,13 +133,26 @@ func (m manifest) encode() ([]byte, error) {
 			l.Modified = e.Modified.UnixNano()
 		}
 		if err := enc.Encode(l); err != nil {
-			return nil, err
+			return out.n, err
 		}
-		if b.Len() > maxManifest {
-			return nil, namesError()
+		if out.n > maxManifest {
+			return out.n, namesError()
 		}
 	}
-	return b.Bytes(), nil
+	return out.n, nil
+}
+
+// countingWriter counts what is written to w.
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+// Write implements io.Writer.
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
 }
 
 // decodeManifest parses an untrusted manifest.

@@ -14,12 +14,15 @@ import (
 const (
 	tenantMemory = 384 << 20
 	serverMemory = 768 << 20
-	// decodedFactor is an upper bound of the memory of a decoded manifest, as a
-	// multiple of its stored size.
+	// decodedFactor and decodedEntry give upper bounds of the memory of a decoded
+	// manifest: a multiple of its stored size if its entries are long, and the memory
+	// of one entry without its names. minLine is the least size of a stored entry.
 	decodedFactor = 2
-	// commitFactor is the same for a commit, which holds the base version, the
-	// sandbox's files, and the encoded result.
-	commitFactor = 6
+	decodedEntry  = 256
+	minLine       = 40
+	// commitFactor is an estimate for the sandbox's files of a commit, as a multiple
+	// of the stored size of its base version.
+	commitFactor = 4
 	// entryMemory and nameFactor are the same for one entry of a commit: without
 	// its names, and as a multiple of their bytes.
 	entryMemory = 768
@@ -44,6 +47,11 @@ const (
 	smallPart    = 8
 	reservedPart = 4
 )
+
+// decodedMemory returns the memory for a decoded manifest of a stored size.
+func decodedMemory(size int64) int64 {
+	return max(decodedFactor*size, size+decodedEntry*min(size/minLine, brig.MaxWorkspaceFiles))
+}
 
 // maxMemoryWait is how long an operation that already holds memory waits for
 // more. Two of them may wait for each other.

@@ -35,6 +35,36 @@ func (o measuringObjects) Get(ctx context.Context, key string) (io.ReadCloser, e
 	return &measuringReader{ReadCloser: r, most: o.most}, err
 }
 
+// Put measures the heap as well, and so do the writers of stages.
+func (o measuringObjects) Put(ctx context.Context, key string, data []byte) error {
+	*o.most = max(*o.most, liveHeap())
+	return o.Objects.Put(ctx, key, data)
+}
+
+func (o measuringObjects) Stage(ctx context.Context) (workspace.Stage, error) {
+	s, err := o.Objects.Stage(ctx)
+	return &measuringStage{Stage: s, most: o.most}, err
+}
+
+type measuringStage struct {
+	workspace.Stage
+	n    int
+	most *int64
+}
+
+func (s *measuringStage) Write(p []byte) (int, error) {
+	if s.n += len(p); s.n > 2<<20 {
+		s.n = 0
+		*s.most = max(*s.most, liveHeap())
+	}
+	return s.Stage.Write(p)
+}
+
+func (s *measuringStage) Publish(ctx context.Context, key string) error {
+	*s.most = max(*s.most, liveHeap())
+	return s.Stage.Publish(ctx, key)
+}
+
 type measuringReader struct {
 	io.ReadCloser
 	n    int
@@ -164,6 +194,78 @@ func TestManifestMemory(t *testing.T) {
 	}
 }
 
+// TestCommitMemory measures the memory of commits and differences of versions whose
+// names are long in JSON, or whose entries are small in it. They take no more than
+// they are charged for.
+func TestCommitMemory(t *testing.T) {
+	const buffers = 4 << 20
+	control := func(i int) string {
+		return fmt.Sprintf("%s/%d", path.Dir(strings.Repeat(strings.Repeat("\x01", 250)+"/", 16)), i)
+	}
+	for name, tree := range map[string]struct {
+		entries int
+		path    func(int) string
+	}{
+		"control characters": {1500, control},
+		"small entries":      {60_000, func(i int) string { return fmt.Sprint(i) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, err := workspace.OpenDir(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, most := t.Context(), int64(0)
+			s := workspace.New(measuringObjects{o, &most}, nil)
+			if _, err := s.Create(ctx, "acme", "data"); err != nil {
+				t.Fatal(err)
+			}
+			use := at(t, s, "acme", "data", 0)
+			measure := func(what string, do func()) {
+				t.Helper()
+				s.SetMemory(1<<30, 1<<30)
+				most = 0
+				base := liveHeap()
+				do()
+				if _, charged := s.Memory(); most-base > charged+buffers {
+					t.Errorf("%s holds %d bytes and is charged for %d", what, most-base, charged)
+				}
+			}
+			for round, box := range []brig.ID{"sb1", "sb2"} { // the second has another base, and so a manifest of its own
+				measure(fmt.Sprint("commit ", round), func() {
+					c, err := s.Begin(ctx, "acme", box, use, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer c.Close()
+					add := func(at string) {
+						if err := c.Add(ctx, brig.Node{Path: at, Type: brig.Directory, Mode: 0o755}, nil); err != nil {
+							t.Fatal(err)
+						}
+					}
+					add(fmt.Sprint("of ", box))
+					above := strings.Split(path.Dir(tree.path(0)), "/")
+					for i := range above {
+						if above[0] != "." {
+							add(strings.Join(above[:i+1], "/"))
+						}
+					}
+					for i := range tree.entries {
+						add(tree.path(i))
+					}
+					if _, err := c.Commit(ctx, "ann"); err != nil {
+						t.Fatal(err)
+					}
+				})
+			}
+			measure("diff", func() {
+				if l, err := s.Diff(ctx, "acme", "data", 1, 2); err != nil || len(l) != 1 {
+					t.Errorf("%d changes, %v", len(l), err)
+				}
+			})
+		})
+	}
+}
+
 // TestManifestMemoryIsShared checks that calls wait for memory, that those of
 // another tenant do not wait for them, and that what exceeds the bound by itself
 // is admitted alone.
@@ -233,7 +335,7 @@ func TestManifestMemoryIsShared(t *testing.T) {
 	}
 	// Two commits that wait for each other end.
 	workspace.SetMaxMemoryWait(t, 20*time.Millisecond)
-	s.SetMemory(2<<20, 2<<20)
+	s.SetMemory(4<<20, 4<<20)
 	failed := make(chan error, 2)
 	ready, begin := make(chan struct{}), make(chan struct{})
 	for range 2 {

@@ -97,7 +97,7 @@ func damagedError(name string, number int, err error) error {
 func (s *Store) manifest(ctx context.Context, u *memoryUse, digest string) (manifest, error) {
 	size, err := s.manifestSize(ctx, u.tenant, digest)
 	if err == nil {
-		err = u.grow(ctx, decodedFactor*size)
+		err = u.grow(ctx, decodedMemory(size))
 	}
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (u *Unpacking) reserve(ctx context.Context, tenant string) error {
 	if err != nil {
 		return damagedError(u.use.Name, u.use.Version, err)
 	}
-	return unavailable(u.memory.reserve(ctx, decodedFactor*size))
+	return unavailable(u.memory.reserve(ctx, decodedMemory(size)))
 }
 
 // Close ends the use of the version.
