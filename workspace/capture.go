@@ -95,19 +95,13 @@ func (s *Store) Begin(ctx context.Context, tenant string, sandbox brig.ID, use b
 }
 
 // openBase reads the base version, after it has reserved the memory that a commit
-// of about the same files needs. Later, commits could wait for each other.
+// of about the same files needs.
 func (c *Capture) openBase(ctx context.Context) error {
-	size := int64(0)
-	if c.use.Version > 0 {
-		r, err := c.s.version(ctx, c.tenant, c.use.ID, c.use.Version)
-		if err != nil {
-			return noVersion(c.use.Name, c.use.Version, err)
-		}
-		if size, err = c.s.manifestSize(ctx, c.tenant, r.Manifest); err != nil {
-			return damagedError(c.use.Name, c.use.Version, err)
-		}
+	size, err := c.s.versionSize(ctx, c.tenant, c.use.Name, c.use.ID, c.use.Version)
+	if err != nil {
+		return err
 	}
-	err := c.memory.reserve(ctx, decodedMemory(size)+commitFactor*size+memoryStep)
+	err = c.memory.reserve(ctx, decodedMemory(size)+commitFactor*size+memoryStep)
 	if err == nil {
 		c.base, err = c.s.open(ctx, c.memory, c.use.Name, c.use.ID, c.use.Version)
 	}

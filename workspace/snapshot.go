@@ -121,6 +121,24 @@ func (s *Store) manifestSize(ctx context.Context, tenant, digest string) (int64,
 	return size, err
 }
 
+// versionSize returns the stored size of a version's manifest: 0 for version 0.
+// Callers reserve the memory for all versions that they are going to open, before
+// they open one. Later, they could wait for each other.
+func (s *Store) versionSize(ctx context.Context, tenant, name, id string, number int) (int64, error) {
+	if number == 0 {
+		return 0, nil
+	}
+	r, err := s.version(ctx, tenant, id, number)
+	if err != nil {
+		return 0, noVersion(name, number, err)
+	}
+	size, err := s.manifestSize(ctx, tenant, r.Manifest)
+	if err != nil {
+		return 0, damagedError(name, number, err)
+	}
+	return size, nil
+}
+
 // verify scans a version without keeping it in memory. It passes the entries in
 // their order to f.
 func (s *Store) verify(ctx context.Context, tenant, name, id string, r *record, f func(*entry)) error {
@@ -164,16 +182,9 @@ func (s *Store) BeginUnpack(ctx context.Context, tenant string, use brig.Workspa
 }
 
 func (u *Unpacking) reserve(ctx context.Context, tenant string) error {
-	if u.use.Version == 0 {
-		return nil
-	}
-	r, err := u.s.version(ctx, tenant, u.use.ID, u.use.Version)
+	size, err := u.s.versionSize(ctx, tenant, u.use.Name, u.use.ID, u.use.Version)
 	if err != nil {
-		return noVersion(u.use.Name, u.use.Version, err)
-	}
-	size, err := u.s.manifestSize(ctx, tenant, r.Manifest)
-	if err != nil {
-		return damagedError(u.use.Name, u.use.Version, err)
+		return err
 	}
 	return unavailable(u.memory.reserve(ctx, decodedMemory(size)))
 }
@@ -269,8 +280,19 @@ func (s *Store) Diff(ctx context.Context, tenant, name string, from, to int) ([]
 	if err != nil {
 		return nil, err
 	}
+	needed := int64(0)
+	for _, number := range []int{from, to} {
+		size, err := s.versionSize(ctx, tenant, name, n.ID, number)
+		if err != nil {
+			return nil, err
+		}
+		needed += decodedMemory(size)
+	}
 	u := s.memory.use(tenant)
 	defer u.release()
+	if err := u.reserve(ctx, needed); err != nil {
+		return nil, unavailable(err)
+	}
 	a, err := s.open(ctx, u, name, n.ID, from)
 	if err != nil {
 		return nil, err
