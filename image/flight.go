@@ -12,10 +12,12 @@ import (
 // Limits of concurrent pulls: running pulls, queued pulls and the duration of
 // one pull. The time limit keeps a slow registry from blocking all other pulls.
 // Pulls of missing images, which tenants cause, leave a slot for those of
-// operators, and one tenant has half of the slots and of the queue.
+// operators and have a queue of their own. One tenant has half of the slots and of
+// that queue, and a tenant with many pulls leaves the last quarter to others.
 const (
 	maxConcurrentPulls = 4
 	maxQueuedPulls     = 32
+	maxPulls           = maxConcurrentPulls + maxQueuedPulls
 	maxMissingPulls    = maxConcurrentPulls - 1
 	longest            = 2 * time.Hour
 )
@@ -26,6 +28,7 @@ type flights struct {
 	by     map[flightKey]*flight
 	slots  chan struct{} // held by pulls that are not queued
 	active int           // queued or running
+	missed int           // those of missing images among them
 
 	missing chan struct{}           // held by pulls of missing images that are not queued
 	tenants map[string]*tenantPulls // with pulls of missing images
@@ -102,12 +105,16 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 	}
 	tenant := brig.ActorFrom(ctx).Tenant
 	whose := fs.tenants[tenant]
-	if k.missing && whose != nil && whose.active >= (maxConcurrentPulls+maxQueuedPulls)/2 {
+	if k.missing && whose != nil && (whose.active >= maxPulls/2 || fs.missed >= maxPulls*3/4 && whose.active >= maxConcurrentPulls) {
 		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled or queued for the tenant already", whose.active).
 			WithHint("try again when some of them are there")
 	}
-	if fs.active >= maxConcurrentPulls+maxQueuedPulls {
-		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled or queued already", fs.active).
+	like := fs.active - fs.missed
+	if k.missing {
+		like = fs.missed
+	}
+	if like >= maxPulls {
+		return nil, brig.Errorf(brig.RateLimited, "%d images are being pulled or queued already", like).
 			WithHint("try again when some of them are there")
 	}
 	fs.active++
@@ -119,6 +126,7 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 	}
 	if whose != nil {
 		whose.active++
+		fs.missed++
 	}
 	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 	fl := &flight{tenant: whose, waiting: 1, end: end, done: make(chan struct{}), listeners: map[int]func(brig.Progress){}}
@@ -132,6 +140,7 @@ func (fs *flights) join(ctx context.Context, k flightKey, f work) (*flight, erro
 		fs.mu.Lock()
 		fs.active--
 		if whose != nil {
+			fs.missed--
 			if whose.active--; whose.active == 0 {
 				delete(fs.tenants, tenant)
 			}

@@ -142,6 +142,56 @@ func TestSlowPullsOfOneTenant(t *testing.T) {
 	}
 }
 
+// Tenants whose registries do not answer do not take the places in the queue of
+// other tenants and of operators.
+func TestQueueHasPlaceForOthers(t *testing.T) {
+	t.Parallel()
+	var fs flights
+	end := make(chan struct{})
+	work := func(context.Context, func(brig.Progress)) (*brig.Image, error) { <-end; return &brig.Image{}, nil }
+	var wg sync.WaitGroup
+	n := 0
+	join := func(tenant string, missing bool) error {
+		n++
+		ctx := brig.WithActor(t.Context(), brig.Actor{Name: "ann", Tenant: tenant, Role: brig.Member})
+		k := flightKey{pull: brig.ImagePull{Ref: fmt.Sprint("x:", n)}, missing: missing}
+		fl, err := fs.join(ctx, k, work)
+		if err == nil {
+			wg.Go(func() { <-fl.done; fs.leave(k, fl) })
+		}
+		return err
+	}
+	for _, tenant := range []string{"acme", "rival"} {
+		for range maxConcurrentPulls + maxQueuedPulls {
+			_ = join(tenant, true)
+		}
+		if fs.tenants[tenant].active < maxConcurrentPulls {
+			t.Errorf("%s has %d pulls", tenant, fs.tenants[tenant].active)
+		}
+	}
+	for range maxConcurrentPulls {
+		if err := join("other", true); err != nil {
+			t.Errorf("a third tenant: %v", err)
+		}
+	}
+	for range maxQueuedPulls {
+		if err := join("", false); err != nil {
+			t.Fatalf("an operator: %v", err)
+		}
+	}
+	for i := range maxQueuedPulls {
+		_ = join(fmt.Sprint("t", i), true)
+	}
+	if err := join("one-more", true); brig.KindOf(err) != brig.RateLimited || fs.active > 2*(maxConcurrentPulls+maxQueuedPulls) {
+		t.Errorf("%d pulls, %v", fs.active, err)
+	}
+	close(end)
+	wg.Wait()
+	if fs.active != 0 || fs.missed != 0 || len(fs.tenants) != 0 {
+		t.Errorf("at the end: %d, %d of missing images, %d tenants", fs.active, fs.missed, len(fs.tenants))
+	}
+}
+
 // A registry that sends a little all the time is given up, like one that sends nothing.
 func TestTricklingRegistry(t *testing.T) {
 	t.Parallel()
