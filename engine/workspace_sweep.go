@@ -14,11 +14,13 @@ const (
 	sweepAllDelay    = time.Minute
 	// sweepRestFactor is the minimum time between two sweeps of a tenant, as a
 	// multiple of the duration of the last one. A sweep reads the manifests of
-	// all versions. Until the next one, what failed commits have left counts
-	// against the tenant's quota. The duration includes the wait for commits, so
-	// maxSweepRest bounds the time.
-	sweepRestFactor = 4
-	maxSweepRest    = time.Minute
+	// all versions and keeps the tenant's commits out, and an ordinary conflict
+	// of two commits needs one. Until the next one, what failed commits have left
+	// counts against the tenant's quota. The duration includes the wait for
+	// commits, so maxSweepRest bounds the time.
+	sweepRestFactor = 20
+	minSweepRest    = time.Minute
+	maxSweepRest    = time.Hour
 )
 
 // sweeps are the tenants whose workspaces are being swept, or wait for it.
@@ -66,7 +68,7 @@ func (ws *workspaces) sweepWorkspaces(tenant string) {
 			begin := time.Now()
 			ws.sweepNow(tenant)
 			select {
-			case <-time.After(min(sweepRestFactor*time.Since(begin), maxSweepRest)):
+			case <-time.After(min(max(sweepRestFactor*time.Since(begin), minSweepRest), maxSweepRest)):
 			case <-ws.ctx.Done():
 				return
 			}

@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,12 +24,16 @@ func withObjects(t *testing.T) (*fixture, *workspace.Store, func(tenant string) 
 	}
 	store := workspace.New(objects, nil)
 	h := newFixture(t, func(o *engine.Options) { o.Workspaces = store })
-	return h, store, func(tenant string) (n int) {
-		if err := objects.List(t.Context(), "t/"+tenant+"/", func(string) error { n++; return nil }); err != nil {
-			t.Fatal(err)
-		}
-		return n
+	return h, store, func(tenant string) int { return countObjects(t, objects, tenant) }
+}
+
+// countObjects returns the number of objects of a tenant.
+func countObjects(t *testing.T, o workspace.Objects, tenant string) (n int) {
+	t.Helper()
+	if err := o.List(t.Context(), "t/"+tenant+"/", func(string) error { n++; return nil }); err != nil {
+		t.Fatal(err)
 	}
+	return n
 }
 
 // await waits until f returns true.
@@ -40,36 +46,71 @@ func await(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// The contents of commits that fail are removed soon, without any other call.
+// sweptObjects is Objects that counts sweeps.
+type sweptObjects struct {
+	workspace.Objects
+	sweeps *atomic.Int64
+}
+
+func (o sweptObjects) Hold(ctx context.Context, key string, alone bool) (func(), error) {
+	if alone {
+		o.sweeps.Add(1)
+	}
+	return o.Objects.Hold(ctx, key, alone)
+}
+
+// The contents of commits that fail are removed soon, without any other call, but
+// not by a sweep for each commit.
 func TestFailedCommitIsSwept(t *testing.T) {
-	h, store, count := withObjects(t)
-	ctx := withRole(t, brig.Member)
-	if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
-		t.Fatal(err)
-	}
-	write := func(box, content string) {
-		t.Helper()
-		if _, err := h.Files(box).Write(ctx, brig.Path{Name: "f"}, brig.FileWrite{}, strings.NewReader(content)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		var sweeps atomic.Int64
+		objects, err := workspace.OpenDir(t.TempDir())
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	for _, box := range []string{"winner", "loser"} {
-		if _, err := h.Create(ctx, brig.Spec{Name: box, Workspace: brig.WorkspaceUse{Name: "data"}}); err != nil {
+		store := workspace.New(sweptObjects{objects, &sweeps}, nil)
+		h := newFixture(t, func(o *engine.Options) { o.Workspaces = store })
+		count := func() int { return countObjects(t, objects, "acme") }
+		ctx := withRole(t, brig.Member)
+		if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
 			t.Fatal(err)
 		}
-		write(box, box)
-	}
-	if _, err := h.CommitWorkspace(ctx, "winner"); err != nil {
-		t.Fatal(err)
-	}
-	before := count("acme")
-	for i := range 5 {
-		write("loser", fmt.Sprint(i))
-		if _, err := h.CommitWorkspace(ctx, "loser"); brig.KindOf(err) != brig.FailedPrecondition {
-			t.Fatalf("a conflict: %v", err)
+		write := func(box, content string) {
+			t.Helper()
+			if _, err := h.Files(box).Write(ctx, brig.Path{Name: "f"}, brig.FileWrite{}, strings.NewReader(content)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	await(t, "the contents of failed commits stay", func() bool { return count("acme") == before && !store.NeedsSweep("acme") })
+		for _, box := range []string{"winner", "loser"} {
+			if _, err := h.Create(ctx, brig.Spec{Name: box, TTL: time.Hour, Workspace: brig.WorkspaceUse{Name: "data"}}); err != nil {
+				t.Fatal(err)
+			}
+			write(box, box)
+		}
+		if _, err := h.CommitWorkspace(ctx, "winner"); err != nil {
+			t.Fatal(err)
+		}
+		before := count()
+		for i := range 60 {
+			write("loser", fmt.Sprint(i))
+			if _, err := h.CommitWorkspace(ctx, "loser"); brig.KindOf(err) != brig.FailedPrecondition {
+				t.Fatalf("a conflict: %v", err)
+			}
+			time.Sleep(10 * time.Second) // of the fake clock
+			synctest.Wait()
+			if i == 0 && count() != before {
+				t.Error("the contents of the first failed commit stay")
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if n := count(); n != before || store.NeedsSweep("acme") {
+			t.Errorf("%d objects, want %d; needs a sweep: %t", n, before, store.NeedsSweep("acme"))
+		}
+		if n := sweeps.Load(); n > 13 { // one a minute
+			t.Errorf("%d sweeps for 60 conflicts in ten minutes", n)
+		}
+	})
 }
 
 // leaveRemoved leaves the objects of a removed workspace, as a server that was

@@ -79,12 +79,12 @@ func SetMaxMemoryWait(t interface{ Cleanup(func()) }, d time.Duration) {
 	t.Cleanup(func() { maxMemoryWait = was })
 }
 
-// SetMaxVersions sets the number of versions of a workspace that are kept, until
-// the test ends.
-func SetMaxVersions(t interface{ Cleanup(func()) }, n int) {
-	was := maxVersions
-	maxVersions = n
-	t.Cleanup(func() { maxVersions = was })
+// SetMaxVersions sets the number of versions of a workspace that are kept, and how
+// many more trigger the removal of the oldest, until the test ends.
+func SetMaxVersions(t interface{ Cleanup(func()) }, n, batch int) {
+	was, had := maxVersions, trimBatch
+	maxVersions, trimBatch = n, batch
+	t.Cleanup(func() { maxVersions, trimBatch = was, had })
 }
 
 // SetStaged sets the bytes that may be staged at once, of a tenant and of the

@@ -19,7 +19,8 @@ type ledger struct {
 	total         int64            // sum of named
 	reserved      map[string]*reservation
 	reservedBytes int64 // bytes that are reserved and not named
-	unswept       bool  // objects may exist that no version names
+	unswept       bool  // objects may exist that no version names, and need a sweep
+	trimmed       bool  // old versions were removed, whose contents count until a sweep
 }
 
 // reservation is a content that running commits are going to name, or, without
@@ -52,6 +53,7 @@ func (s *Store) load(ctx context.Context, tenant string, l *ledger) error {
 	if err != nil {
 		return err
 	}
+	l.unswept = l.unswept || l.trimmed
 	l.named, l.total = map[string]int64{}, 0
 	for _, w := range all {
 		if w.ID == "" {
@@ -170,6 +172,7 @@ func (s *Store) reserve(ctx context.Context, tenant string, quota int64, content
 		}
 	}
 	if more > 0 && l.total+l.reservedBytes+more > quota {
+		l.unswept = l.unswept || l.trimmed
 		return overQuota(quota)
 	}
 	for digest, size := range contents {
@@ -221,11 +224,12 @@ func (l *ledger) release(holds, wrote map[string]bool) {
 	clear(holds)
 }
 
-// markUnswept notes that objects may exist that no version names.
-func (l *ledger) markUnswept() {
+// markTrimmed notes that old versions were removed. Their contents need a sweep
+// when the tenant has no space left, or when they would no longer count.
+func (l *ledger) markTrimmed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.unswept = true
+	l.trimmed = true
 }
 
 // swept resets the ledger after a sweep, which may have removed contents, and has
@@ -233,7 +237,7 @@ func (l *ledger) markUnswept() {
 func (l *ledger) swept() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.named, l.total, l.unswept = nil, 0, false
+	l.named, l.total, l.unswept, l.trimmed = nil, 0, false, false
 	clear(l.reserved)
 	l.reservedBytes = 0
 }

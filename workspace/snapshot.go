@@ -360,29 +360,32 @@ func (s *Store) Restore(ctx context.Context, tenant, actor, name string, version
 // MaxVersions is the number of versions of a workspace that are kept.
 const MaxVersions = 10_000
 
-// maxVersions is MaxVersions, except in tests. trimAtOnce bounds the work of one
-// commit if an earlier version of Brig has left more.
-var maxVersions = MaxVersions
+// maxVersions is MaxVersions, except in tests. The oldest versions are removed when
+// there are trimBatch more, so that few commits have that work.
+var (
+	maxVersions = MaxVersions
+	trimBatch   = 500
+)
 
-const trimAtOnce = 100
-
-// trim removes the oldest versions of a workspace beyond MaxVersions, after a
-// version has been added. The next commit tries again what fails.
+// trim removes the oldest versions of a workspace beyond MaxVersions, after every
+// trimBatch-th version has been added. It removes at most two batches, if an earlier
+// version of Brig has left more. A later trim tries again what fails. The contents
+// of removed versions stay until the next sweep: a sweep reads all versions, so it
+// does not follow each trim.
 func (s *Store) trim(ctx context.Context, tenant, id string, newest int) {
-	if newest <= maxVersions {
+	if newest <= maxVersions || newest%trimBatch != 0 {
 		return
 	}
 	numbers, err := s.numbers(ctx, tenant, id)
 	if err != nil || len(numbers) <= maxVersions {
 		return
 	}
-	for _, n := range numbers[:min(len(numbers)-maxVersions, trimAtOnce)] {
+	for _, n := range numbers[:min(len(numbers)-maxVersions, 2*trimBatch)] {
 		if s.o.Delete(ctx, versionKey(tenant, id, n)) != nil {
 			break
 		}
 	}
-	// The sum counts their contents until it is loaded again, after the sweep.
-	s.ledger(tenant).markUnswept()
+	s.ledger(tenant).markTrimmed()
 }
 
 // newRecord returns the record of a version that is going to be created.

@@ -53,10 +53,11 @@ func TestVersionsCountAgainstQuota(t *testing.T) {
 }
 
 // TestOldestVersionsAreRemoved checks that a workspace keeps its newest versions,
-// and that a sweep removes what only older ones name.
+// that older ones are removed some at a time, without a sweep for each, and that a
+// sweep removes what only they name.
 func TestOldestVersionsAreRemoved(t *testing.T) {
-	const most = 5
-	workspace.SetMaxVersions(t, most)
+	const most, batch = 5, 3
+	workspace.SetMaxVersions(t, most, batch)
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -65,12 +66,19 @@ func TestOldestVersionsAreRemoved(t *testing.T) {
 	if _, err := s.Create(ctx, "acme", "data"); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.Stored(ctx, "acme"); err != nil { // it is counted from now on
+		t.Fatal(err)
+	}
 	for i := range 8 {
 		if _, err := commit(ctx, s, "acme", "sb1", at(t, s, "acme", "data", 0), tree{"a": fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
-		if n := len(keys(t, o, "t/acme/versions/")); n != min(i+1, most) {
-			t.Errorf("after %d commits there are %d versions", i+1, n)
+		want := []int{1, 2, 3, 4, 5, 5, 6, 7}[i] // the commits of versions 6 and 9 remove others
+		if n := len(keys(t, o, "t/acme/versions/")); n != want {
+			t.Errorf("after %d commits there are %d versions, want %d", i+1, n, want)
+		}
+		if s.NeedsSweep("acme") {
+			t.Errorf("commit %d needs a sweep", i+1)
 		}
 	}
 	if v, err := s.Restore(ctx, "acme", "ann", "data", 4, 0); err != nil || v.Number != 9 {
@@ -83,8 +91,17 @@ func TestOldestVersionsAreRemoved(t *testing.T) {
 	if _, err := s.Restore(ctx, "acme", "ann", "data", 4, 0); brig.KindOf(err) != brig.NotFound || !strings.Contains(err.Error(), "no version 4") {
 		t.Errorf("a removed version: %v", err)
 	}
+	// The contents of removed versions count until a sweep, so a tenant without
+	// space needs one.
+	stored, err := s.Stored(ctx, "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := commitWithin(ctx, s, stored, at(t, s, "acme", "data", 0), tree{"a": "new"}); brig.KindOf(err) != brig.RateLimited {
+		t.Errorf("without space: %v", err)
+	}
 	if !s.NeedsSweep("acme") {
-		t.Error("the contents of removed versions need no sweep")
+		t.Error("removed versions take the quota, and no sweep is needed")
 	}
 	if _, err := s.Sweep(ctx, "acme"); err != nil {
 		t.Fatal(err)
