@@ -26,22 +26,42 @@ const (
 // maxMethod limits the length of a method.
 const maxMethod = 64
 
-// blank is the set of characters that servers accept as a separator between the
-// words of a first line, or skip before it.
-const blank = " \t\v\f"
+// isBlank reports whether servers accept a byte as a separator between the words
+// of a first line. Some accept every control character, and Python's accept blanks
+// of Latin-1.
+func isBlank(b byte) bool {
+	switch b {
+	case 0, '\n':
+		return false
+	case 0x85, 0xa0: // next line and no-break space of Latin-1
+		return true
+	}
+	return b <= ' '
+}
+
+// skipBlanks returns the text after what servers skip before a first line. Other
+// control characters begin binary protocols.
+func skipBlanks(text []byte) []byte {
+	for n, b := range text {
+		if b != '\n' && !isBlank(b) || b < '\t' || b > '\r' && b < 0x1c {
+			return text[n:]
+		}
+	}
+	return nil
+}
 
 // matchProtocol distinguishes HTTP from other protocols. A method is any token,
 // in upper or lower case, and line-based protocols may have commands of the
 // same form: only the end of the line distinguishes them.
 func matchProtocol(first []byte) protocolMatch {
-	words := bytes.TrimLeft(first, blank+"\r\n")
+	words := skipBlanks(first)
 	end := bytes.IndexFunc(words, func(r rune) bool { return !isToken(string(r)) })
 	switch {
 	case end < 0 && len(words) > maxMethod || end == 0 || end > maxMethod:
 		return notHTTP
-	case end < 0:
+	case end < 0 || string(words[end:]) == "\r":
 		return tooShort
-	case !strings.ContainsRune(blank, rune(words[end])):
+	case !isBlank(words[end]) || bytes.HasPrefix(words[end:], []byte("\r\n")):
 		return notHTTP
 	}
 	line, rest, whole := bytes.Cut(words, []byte("\n"))
@@ -73,37 +93,27 @@ func matchProtocol(first []byte) protocolMatch {
 	}
 }
 
-// isBinary reports whether text that begins with a word of the given length and a
-// blank is of a known binary protocol, whose clients send no line and wait: LDAP (a
-// message of 9 to 32 bytes), or git's own protocol (a line with its length and a
-// NUL).
-func isBinary(words []byte, end int) bool {
-	const berSequence, berInteger = '0', 2
-	if end == 1 && words[0] == berSequence {
-		return len(words) > 2 && words[2] == berInteger
-	}
-	if length, command := words[:min(end, 4)], string(words[min(end, 4):end]); strings.Trim(string(length), "0123456789abcdef") == "" {
-		switch command {
-		case "git-upload-pack", "git-receive-pack", "git-upload-archive":
-			return bytes.IndexByte(words, 0) >= 0
-		}
-	}
-	return false
-}
-
 // isSingleWord reports whether the first bytes are a single incomplete word,
 // which no server acts on yet.
 func isSingleWord(first []byte) bool {
-	words := string(bytes.TrimLeft(first, blank+"\r\n"))
+	words := strings.TrimSuffix(string(skipBlanks(first)), "\r")
 	return words == "" || isToken(words)
 }
 
 // isHTTP09 reports whether a line is a request of HTTP/0.9, which has no
 // version and can name its host only in its target.
 func isHTTP09(method, rest string) bool {
-	target := strings.Trim(rest, blank+"\r")
-	if strings.ContainsAny(target, blank) {
-		return false
+	for rest != "" && isBlank(rest[0]) {
+		rest = rest[1:]
+	}
+	target := rest
+	for target != "" && isBlank(target[len(target)-1]) {
+		target = target[:len(target)-1]
+	}
+	for i := range len(target) {
+		if isBlank(target[i]) {
+			return false
+		}
 	}
 	switch strings.ToUpper(method) {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE":
