@@ -105,19 +105,20 @@ func (d *Dir) stage() (*dirStage, error) {
 	return stage, nil
 }
 
+// syncFile makes a file durable. Tests replace it.
+var syncFile = (*os.File).Sync
+
 // Publish implements Stage. It always replaces the object that is there, which a
 // power failure may have torn: its name is durable, and its content is not. If a
-// version names that object, the new content must be durable before it takes the
-// name.
-func (s *dirStage) Publish(ctx context.Context, key string) error {
-	if _, err := s.d.Size(ctx, key); err == nil {
-		if err := s.Fill(); err != nil {
-			return err
-		}
-		if err := s.Sync(); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, ErrMissing) && !errors.Is(err, errBroken) {
+// version may name that object, the new content must be durable before it takes the
+// name. Only the file system knows whether there is one: another commit may publish
+// the same content now.
+func (s *dirStage) Publish(_ context.Context, key string) error {
+	err := s.finish(key, os.Link)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := syncFile(s.File.File); err != nil {
 		return err
 	}
 	return s.finish(key, os.Rename)
@@ -150,7 +151,7 @@ func (s *dirStage) Abort() {
 	if !s.done {
 		s.done = true
 		_ = s.Close()
-		os.Remove(s.Name()) // the name no longer exists after Publish
+		os.Remove(s.Name()) // the name no longer exists after a rename
 	}
 }
 

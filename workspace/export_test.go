@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"math"
+	"os"
 	"time"
 )
 
@@ -108,4 +109,11 @@ func SetMaxOvertake(t interface{ Cleanup(func()) }, d time.Duration) {
 	was := maxOvertake
 	maxOvertake = d
 	t.Cleanup(func() { maxOvertake = was })
+}
+
+// SetSyncFile replaces the sync of a file, until the test ends.
+func SetSyncFile(t interface{ Cleanup(func()) }, f func(*os.File) error) {
+	was := syncFile
+	syncFile = f
+	t.Cleanup(func() { syncFile = was })
 }

@@ -1,9 +1,12 @@
 package workspace_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/brig-run/brig/workspace"
@@ -48,6 +51,49 @@ func TestTornContentIsReplaced(t *testing.T) {
 	}
 	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, want) {
 		t.Errorf("version 1 is %.100v, %v", got, err)
+	}
+}
+
+// TestConcurrentPublishes has commits publish the same new content at once. A version
+// may name the first one as soon as it has its name, so each later one must be
+// durable before it takes that name.
+func TestConcurrentPublishes(t *testing.T) {
+	o, err := workspace.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var synced atomic.Int64
+	workspace.SetSyncFile(t, func(f *os.File) error { synced.Add(1); return nil })
+	const writers = 4
+	for round := range 100 {
+		key := fmt.Sprint("t/a/blobs/", round)
+		synced.Store(0)
+		begin := make(chan struct{})
+		var work sync.WaitGroup
+		for range writers {
+			s, err := o.Stage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Write([]byte("content")); err != nil {
+				t.Fatal(err)
+			}
+			work.Go(func() {
+				defer s.Abort()
+				<-begin
+				if err := s.Publish(t.Context(), key); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		close(begin)
+		work.Wait()
+		if n := synced.Load(); n != writers-1 || get(t, o, key) != "content" {
+			t.Fatalf("round %d: %d of %d were synced, and there is %q", round, n, writers, get(t, o, key))
+		}
+	}
+	if n, err := o.RemoveAbandoned(t.Context(), ""); n != 0 || err != nil {
+		t.Errorf("%d staged files are left, %v", n, err)
 	}
 }
 
