@@ -42,6 +42,7 @@ type hooks struct {
 	kill    func() error // of a process
 	stop    func() error
 	pack    func(context.Context, func(brig.Node, io.Reader) error) error // replaces the method
+	changed func(context.Context, func(brig.Node, io.Reader) error) error // replaces the method
 }
 
 type hookedInstance struct {
@@ -104,6 +105,16 @@ func (i *hookedInstance) Pack(ctx context.Context, dir string, on func(brig.Node
 		return pack(ctx, on)
 	}
 	return i.Instance.Pack(ctx, dir, on)
+}
+
+func (i *hookedInstance) Changed(ctx context.Context, paths []string, since time.Time, on func(brig.Node, io.Reader) error) error {
+	i.p.mu.Lock()
+	changed := i.p.changed
+	i.p.mu.Unlock()
+	if changed != nil {
+		return changed(ctx, on)
+	}
+	return i.Instance.Changed(ctx, paths, since, on)
 }
 
 func (i *hookedInstance) Exec(ctx context.Context, id string, cmd brig.Command, sio brig.IO) (*brig.Result, error) {

@@ -72,15 +72,21 @@ func (p *pace) pause(n int64) {
 	}
 }
 
-// measure returns a function that passes nodes of the sandbox to add.
+// measure returns a function that passes nodes of the sandbox to add. It reads what
+// add leaves of a content, since the sandbox sends that as well.
 func (p *pace) measure(add func(brig.Node, io.Reader) error) func(brig.Node, io.Reader) error {
 	return func(n brig.Node, r io.Reader) error {
 		p.pause(packEntry)
 		defer p.wait()
-		if r != nil {
-			r = &pacedReader{r, p}
+		if r == nil {
+			return add(n, nil)
 		}
-		return add(n, r)
+		r = &pacedReader{r, p}
+		if err := add(n, r); err != nil {
+			return err
+		}
+		_, err := io.Copy(io.Discard, r)
+		return err
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *slowly) Read(p []byte) (int, error) {
 // TestSlowSandboxEndsCommit checks that a sandbox that sends its files at less than
 // a minimum rate does not keep what its commit holds.
 func TestSlowSandboxEndsCommit(t *testing.T) {
-	content := make([]byte, 4<<20)
+	content, skipped := make([]byte, 4<<20), make([]byte, 300<<20)
 	for name, c := range map[string]struct {
 		entries      int
 		pause, parts time.Duration // before each entry, and before each MiB
@@ -65,15 +65,26 @@ func TestSlowSandboxEndsCommit(t *testing.T) {
 						if err := on(n, r); err != nil {
 							return err
 						}
+						if _, err := io.Copy(io.Discard, r); err != nil { // as providers do
+							return err
+						}
 					}
 					return nil
+				}
+				p.changed = func(ctx context.Context, on func(brig.Node, io.Reader) error) error {
+					r := &slowly{ctx, bytes.NewReader(skipped), 20 * time.Millisecond} // larger than what is captured
+					if err := on(brig.Node{Path: "etc/f", Type: brig.RegularFile, Size: int64(len(skipped))}, r); err != nil {
+						return err
+					}
+					_, err := io.Copy(io.Discard, r)
+					return err
 				}
 				h := newFixture(t, func(o *engine.Options) { o.Provider = p })
 				ctx := withRole(t, brig.Member)
 				if _, err := h.CreateWorkspace(ctx, "data"); err != nil {
 					t.Fatal(err)
 				}
-				if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: 24 * time.Hour, Workspace: brig.WorkspaceUse{Name: "data"}}); err != nil {
+				if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: 24 * time.Hour, Workspace: brig.WorkspaceUse{Name: "data", Capture: []string{"/etc"}}}); err != nil {
 					t.Fatal(err)
 				}
 				begin := time.Now()
