@@ -1,9 +1,6 @@
 package interpreter_test
 
 import (
-	"encoding/json"
-	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/brig-run/brig/interpreter"
@@ -23,29 +20,7 @@ var jupyterCells = []cellCase{
 }
 
 func TestJupyter(t *testing.T) {
-	needs(t, "ipykernel", "jupyter_client")
-	list, err := exec.Command(python(t), driverFile(t, "jupyter.py"), "--list").Output()
-	var kernels []struct {
-		Name     string
-		Language string
-		Display  string `json:"display_name"`
-	}
-	if err != nil || json.Unmarshal(list, &kernels) != nil {
-		t.Fatalf("--list: %v: %s", err, list)
-	}
-	name := ""
-	for _, k := range kernels {
-		if k.Language == "python" {
-			name = k.Name
-		}
-	}
-	if name == "" {
-		t.Skip("no Jupyter kernel for Python is installed")
-	}
-	d := startDriver(t, []string{python(t), driverFile(t, "jupyter.py"), name}, nil)
-	if m := d.ready(); m.Flavor != "jupyter" || !strings.HasPrefix(m.Version, "3.") {
-		t.Errorf("ready: %+v", m)
-	}
+	d := startJupyter(t)
 	d.errout.take() // a kernel may have written warnings during its start
 	d.send(interpreter.Order{Op: "warm"})
 	d.send(interpreter.Order{Op: "ping", Nonce: "n"})

@@ -53,32 +53,52 @@ let acks = false;
 let shown = 0;
 let acked = 0;
 const ackPause = 0.1; // milliseconds between two looks for an acknowledgement
-const ackTries = 50000;
+// How long displays wait for acknowledgements, in milliseconds. The engine kills an
+// interpreter that does not handle an interrupt within five seconds.
+const ackLimit = 2000;
+let missed = false; // whether the host did not acknowledge a display of the cell in time
+let waited = 0; // how long displays have waited since the event loop has run
+let handlesInterrupts = false; // whether code runs that SIGINT ends at once
+const now = performance.now.bind(performance);
 let early = false; // whether an order was received while a display waited
 let orderLater; // keeps these orders
 
 // sendDisplay sends a display, and waits until the host has received it. Otherwise the
 // host could not distinguish the output before it from the output after it. It waits for
-// a limited time, and not longer than until the host sends something else.
+// a limited time, and not longer than until the host sends something else. If the host
+// does not acknowledge in time, the rest of the cell does not wait either.
 function sendDisplay(data) {
-  if (!acks || early) return send({ type: 'display', data });
+  if (!acks || early || missed || waited >= ackLimit) return send({ type: 'display', data });
   send({ type: 'display', ack: ++shown, data });
+  const begin = now();
+  missed = !awaitAck(begin + ackLimit - waited);
+  if (handlesInterrupts) return;
+  // Only the event loop handles an interrupt. Until it runs again, all displays together
+  // wait for this time.
+  if (waited === 0) later(() => void (waited = 0));
+  waited += now() - begin;
+}
+
+// awaitAck waits for the acknowledgement of the last display, and returns whether the
+// host is there until the end.
+function awaitAck(end) {
   const chunk = Buffer.allocUnsafe(1 << 12);
-  for (let tries = 0; acked < shown && tries < ackTries; ) {
+  while (acked < shown) {
     let n;
     try {
       n = readSync(channel, chunk);
     } catch (err) {
-      if (err.code !== 'EAGAIN') return; // the event loop handles it
+      if (err.code !== 'EAGAIN') return true; // the event loop handles it
+      if (now() > end) return false;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ackPause);
-      tries++;
       continue;
     }
     const orders = parseOrders(chunk.subarray(0, n));
     early = orders.length > 0;
     if (early) orderLater(orders);
-    if (n === 0 || early) return;
+    if (n === 0 || early) return true;
   }
+  return true;
 }
 
 function send({ type, ...rest }) {
@@ -139,6 +159,7 @@ function begin(order) {
   nonce = order.nonce || '';
   acks = order.acks === true;
   early = false;
+  missed = false;
   return order;
 }
 
@@ -782,9 +803,12 @@ function evaluate(code, name, state) {
   };
   evalScript = evalScript || new vm.Script('__brig()', { filename: boundary });
   try {
+    handlesInterrupts = true;
     evalScript.runInThisContext({ breakOnSigint: true, displayErrors: false });
   } catch (err) {
     state.reject(err && err.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? new KeyboardInterrupt() : err);
+  } finally {
+    handlesInterrupts = false;
   }
   return ended;
 }

@@ -5,9 +5,11 @@ import json
 import os
 import queue
 import re
+import select
 import signal
 import sys
 import tempfile
+import time
 
 CHANNEL = 3
 ANSI_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -15,6 +17,8 @@ ANSI_CODES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 POLL_INTERVAL = 0.1
 # Seconds that a kernel may take to start.
 START_TIMEOUT = 60
+# Seconds that a display waits for the host.
+ACK_TIMEOUT = 2
 
 # Code that sets the environment and directory of a cell in a language, outside
 # the cell, and code that restores the environment.
@@ -66,25 +70,31 @@ class Host:
 
     nonce = ""
     acks = False  # whether the host acknowledges displays
-    shown = 0
+    shown = acked = 0  # numbers of displays
 
     def __init__(self):
         os.set_inheritable(CHANNEL, False)
-        self.lines = os.fdopen(os.dup(CHANNEL), "rb")
+        self.unread = b""
         self.received = []  # orders that were received while a display waited
 
     def orders(self):
-        while True:
-            order = self.received.pop(0) if self.received else self.next_order()
-            if order is None:
-                return
-            if order.get("op") != "ack":
+        while self.received or self.read():
+            while self.received:
+                order = self.received.pop(0)
                 self.nonce, self.acks = order.get("nonce", ""), "acks" in order
                 yield order
 
-    def next_order(self):
-        line = self.lines.readline()
-        return json.loads(line) if line else None
+    def read(self):
+        """Read orders and acknowledgements. Return whether the host is there."""
+        part = os.read(CHANNEL, 1 << 16)
+        *lines, self.unread = (self.unread + part).split(b"\n")
+        for line in lines:
+            order = json.loads(line)
+            if order.get("op") == "ack":
+                self.acked = max(self.acked, order["ack"])
+            else:
+                self.received.append(order)
+        return bool(part)
 
     def send(self, kind, **message):
         head = {"type": kind, "nonce": self.nonce}
@@ -92,19 +102,23 @@ class Host:
         while data:
             data = data[os.write(CHANNEL, data):]
 
-    def show(self, kind, **message):
+    def show(self, kernel, kind, **message):
         """Send a display or its removal, and wait until the host has received it. Otherwise the host
-        could not distinguish the output before it from the output after it."""
+        could not distinguish the output before it from the output after it. An interrupt is
+        passed to the kernel meanwhile. After it, and if the host does not acknowledge in
+        time, the rest of the cell does not wait."""
         if not self.acks:
             return self.send(kind, **message)
         self.shown += 1
         self.send(kind, ack=self.shown, **message)
-        while not self.received:
-            order = self.next_order()
-            if order is None or order.get("op") == "ack" and order["ack"] >= self.shown:
+        end = time.monotonic() + ACK_TIMEOUT
+        while self.acked < self.shown and not self.received:
+            kernel.check()
+            if kernel.stopped or time.monotonic() > end:
+                self.acks = False
                 return
-            if order.get("op") != "ack":
-                self.received.append(order)
+            if select.select([CHANNEL], [], [], POLL_INTERVAL)[0] and not self.read():
+                return
 
 
 class Kernel:
@@ -113,7 +127,7 @@ class Kernel:
     def __init__(self, name):
         from jupyter_client.manager import KernelManager
 
-        self.interrupted = self.busy = False
+        self.interrupted = self.stopped = self.busy = False
         signal.signal(signal.SIGINT, self.on_interrupt)
         self.manager = KernelManager(kernel_name=name)
         self.manager.start_kernel()
@@ -153,7 +167,7 @@ class Kernel:
 
     def check(self):
         if self.interrupted:
-            self.interrupted = False
+            self.interrupted, self.stopped = False, True
             self.manager.interrupt_kernel()
         if not self.manager.is_alive():
             raise KernelDied("the kernel ended while the cell ran")
@@ -181,16 +195,16 @@ class KernelDied(Exception):
 def cell(order, kernel, host, count):
     host.send("started", count=count)
     env, result, error = order.get("env") or {}, None, None
-    kernel.interrupted, kernel.busy = False, True
+    kernel.interrupted, kernel.stopped, kernel.busy = False, False, True
     try:
         kernel.run_silent(enter_code(kernel.language, env, order.get("cwd")) if env or order.get("cwd") else "")
         for kind, content in kernel.run(order.get("code", "")):
             if kind == "stream":
                 write(content["name"], content["text"])
             elif kind in ("display_data", "update_display_data"):
-                host.show("display", **bundle_fields(content, kind == "update_display_data"))
+                host.show(kernel, "display", **bundle_fields(content, kind == "update_display_data"))
             elif kind == "clear_output":
-                host.show("clear", wait=bool(content.get("wait")))
+                host.show(kernel, "clear", wait=bool(content.get("wait")))
             elif kind == "execute_result":
                 result = bundle_fields(content)
             elif kind == "error":
