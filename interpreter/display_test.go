@@ -3,6 +3,7 @@ package interpreter_test
 import (
 	"encoding/json"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,4 +85,40 @@ func startJupyter(t *testing.T) *driver {
 		t.Errorf("ready: %+v", m)
 	}
 	return d
+}
+
+// Tasks that a cell left continue while acknowledgements and parts of orders arrive between
+// cells, and an order that a thread's display received is carried out.
+func TestTasksBetweenCells(t *testing.T) {
+	const tasks = "import asyncio, threading, time\nasync def tick():\n    while True:\n        await asyncio.sleep(0.01)\n        print('tick')\n"
+	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
+		d := start(t)
+		d.send(interpreter.Order{Op: "cell", Code: tasks + "task = asyncio.create_task(tick())\nthreading.Thread(target=display, args=(1,)).start(); time.sleep(1)"})
+		d.next()
+		late := d.next().Ack
+		d.owed = 0
+		d.write(interpreter.Order{Op: "ping", Nonce: "other"})
+		d.next()
+		d.nonce = "other"
+		if err := d.socket.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := d.messages.ReadString('\n'); !strings.Contains(line, "pong") {
+			t.Fatalf("%q, %v, want the answer to the ping", line, err)
+		}
+		d.out.await(t, "tick")
+		d.write(interpreter.Order{Op: "ack", Ack: late})
+		ping := []byte(`{"op":"ping","nonce":"other"}` + "\n")
+		for _, part := range [][]byte{ping[:9], ping[9:]} {
+			time.Sleep(200 * time.Millisecond)
+			d.out.take()
+			d.out.await(t, "tick")
+			if _, err := d.socket.Write(part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m := d.next(); m.Type != "pong" {
+			t.Errorf("%+v, want the answer to the second ping", m)
+		}
+	})
 }

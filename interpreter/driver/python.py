@@ -192,17 +192,25 @@ class Channel:
             if not self.select([self.fd], [], [], ACK_TIMEOUT)[0]:
                 return
             deferred = self.defer_sigint()
-            part = os.read(self.fd, 1 << 16)
-            *lines, self.unread = (self.unread + part).split(b"\n")
-            for line in lines:
-                self.add_order(line)
+            connected = self.read()
             if deferred:
                 deferred.end()
-            if not part:
+            if not connected:
                 return
 
+    def read(self):
+        """Read lines from the host. Return whether it is connected."""
+        part = os.read(self.fd, 1 << 16)
+        self.add_lines(self.unread + part)
+        return bool(part)
+
+    def add_lines(self, data):
+        """Keep the lines of orders for receive, and note acknowledgements."""
+        *lines, self.unread = data.split(b"\n")
+        for line in lines:
+            self.add_order(line)
+
     def add_order(self, line):
-        """Keep the line of an order for receive, or note an acknowledgement."""
         if line.startswith(b'{"op":"ack"'):
             self.acked = max(self.acked, (Json.loads or decode)(line.decode("utf-8"))["ack"])
         else:
@@ -234,10 +242,14 @@ class Channel:
             deferred.end()
         return bool(body)
 
+    def settle(self):
+        """Wait until no thread waits for the host. No other one begins between cells."""
+        with self.showing:
+            pass
+
     def receive(self):
         """Return the next order, or None at the end of the channel."""
-        with self.showing:
-            pass  # a thread may still wait for the host
+        self.settle()
         while not self.orders:
             parts = [self.unread]
             while b"\n" not in parts[-1]:
@@ -245,8 +257,7 @@ class Channel:
                 if not part:
                     return None
                 parts.append(part)
-            line, _, self.unread = b"".join(parts).partition(b"\n")
-            self.add_order(line)
+            self.add_lines(b"".join(parts))
         text = self.orders.pop(0).decode("utf-8")
         if '"arguments"' in text or '"state"' in text:
             Json.load()

@@ -434,20 +434,30 @@ class Tasks:
             raise
 
     def idle(self):
-        loop = self.loop
-        if loop is None or loop.is_closed() or b"\n" in self.channel.unread:
+        loop, channel = self.loop, self.channel
+        if loop is None or loop.is_closed():
             return
-        if sys.modules["asyncio"].all_tasks(loop):
+        channel.settle()
+        if not channel.orders and sys.modules["asyncio"].all_tasks(loop):
             driver.ignore_errors(lambda: loop.run_until_complete(self.wait_for_order()))
             flush()
 
     async def wait_for_order(self):
-        come = self.loop.create_future()
-        self.loop.add_reader(self.channel.fd, lambda: come.done() or come.set_result(None))
+        channel, come = self.channel, self.loop.create_future()
+
+        def read():
+            try:
+                waiting = channel.read() and not channel.orders
+            except OSError:
+                waiting = False  # receive gets the same error
+            if not waiting and not come.done():
+                come.set_result(None)
+
+        self.loop.add_reader(channel.fd, read)
         try:
             await come
         finally:
-            self.loop.remove_reader(self.channel.fd)
+            self.loop.remove_reader(channel.fd)
 
 
 def open_shell(channel):
