@@ -122,3 +122,26 @@ func TestTasksBetweenCells(t *testing.T) {
 		}
 	})
 }
+
+// A forked child displays nothing and does not wait, also while a thread of its parent waits.
+func TestDisplayInForkedChild(t *testing.T) {
+	const code = `import os, signal, threading, time
+threading.Thread(target=display, args=(1,)).start()
+time.sleep(0.3)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(5)
+    display(2)
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`
+	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
+		d := start(t)
+		d.send(interpreter.Order{Op: "cell", Code: code})
+		d.next()
+		d.next()
+		d.owed = 0
+		if said, out, _ := d.finish(); out != "7\n" || len(said) != 1 {
+			t.Errorf("the child ended with %q, and the parent sent %+v", out, said)
+		}
+	})
+}

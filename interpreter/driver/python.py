@@ -125,11 +125,16 @@ class Channel:
         self.unread = b""
         self.orders = []  # lines that were received while a display waited
         self.buffered = b""
-        self.lock = _thread.allocate_lock()
-        self.showing = _thread.RLock()  # held while a display waits
+        self.make_locks()
         self.main = _thread.get_ident()
         self.ident = _thread.get_ident
         os.register_at_fork(after_in_child=self.close_after_fork)
+
+    def make_locks(self):
+        import _thread
+
+        self.lock = _thread.allocate_lock()
+        self.showing = _thread.RLock()  # held while a display waits
 
     def close_after_fork(self):
         """Close the channel in a forked child. Only the parent uses it."""
@@ -139,6 +144,7 @@ class Channel:
             except OSError:
                 pass
         self.fd = self.out = -1
+        self.make_locks()  # a thread of the parent may hold the others
 
     def park(self, folder):
         """Replace the host's descriptors, which cannot be saved, by the pipes in
@@ -174,7 +180,7 @@ class Channel:
     def show(self, message):
         """Send a display, and wait until the host has received it. Otherwise the host
         could not distinguish the output before it from the output after it."""
-        if not self.acks or self.nonce is None:
+        if not self.acks or self.nonce is None or self.fd < 0:
             return self.send(message)
         with self.showing:
             self.sent = number = self.sent + 1
