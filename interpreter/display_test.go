@@ -2,7 +2,9 @@ package interpreter_test
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +144,26 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`
 		d.owed = 0
 		if said, out, _ := d.finish(); out != "7\n" || len(said) != 1 {
 			t.Errorf("the child ended with %q, and the parent sent %+v", out, said)
+		}
+	})
+}
+
+// The driver does not use the modules of the program.
+func TestDisplayWithOwnModules(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
+		d := start(t)
+		for _, name := range []string{"select", "__future__", "json", "linecache", "tokenize", "traceback"} {
+			if err := os.WriteFile(filepath.Join(d.dir, name+".py"), []byte("print('mine')"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		said, out, errout := d.cell("display({'a': 1}); 1;")
+		if out != "" || len(find(said, "display")) != 1 || len(find(said, "error")) != 0 || len(find(said, "result")) != 0 {
+			t.Errorf("%+v, printed %q\n%s", said, out, errout)
+		}
+		said, out, errout = d.cell("1/0")
+		if errs := find(said, "error"); out != "" || len(errs) != 1 || !strings.Contains(errs[0].Traceback, "1/0") {
+			t.Errorf("%+v, printed %q\n%s", said, out, errout)
 		}
 	})
 }

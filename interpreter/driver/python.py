@@ -115,7 +115,7 @@ class Channel:
     nonce = ""  # of the current order; None after its last message
     acks = False  # whether the host acknowledges displays
     sent = acked = 0  # numbers of displays
-    select = None
+    select = None  # the module, if this Python has it
 
     def __init__(self, fd):
         import _thread
@@ -190,12 +190,8 @@ class Channel:
     def await_ack(self, number):
         """Wait for the acknowledgement of a display, but for a limited time, and not
         longer than until the host sends something else."""
-        if self.select is None:
-            from select import select
-
-            self.select = select
         while self.acked < number and not self.orders and self.fd >= 0:
-            if not self.select([self.fd], [], [], ACK_TIMEOUT)[0]:
+            if self.select is None or not self.select.select([self.fd], [], [], ACK_TIMEOUT)[0]:
                 return
             deferred = self.defer_sigint()
             connected = self.read()
@@ -893,6 +889,10 @@ class Cells:
     @classmethod
     def load(cls, channel):
         if cls.shell is None:
+            # Before the directory of cells is searched for modules with these names.
+            for name in ("json", "linecache", "tokenize", "traceback"):
+                own_module(name)
+            channel.select = own_module("select")
             cls.shell = load_sibling("python_cells").open_shell(channel)
         return cls.shell
 

@@ -1,6 +1,7 @@
 # Cells are executed in one name space, which lives as long as the interpreter.
 # The driver loads this file with the first cell; `driver` is the module
 # python.py.
+import __future__ as future
 import _thread
 import ast
 import functools
@@ -293,8 +294,6 @@ class Shell:
     def compile(self, tree, name, mode):
         """Compile with the __future__ imports of earlier cells, and keep those
         of this one."""
-        import __future__ as future
-
         code = compile(tree, name, mode, self.flags, True)
         for feature in future.all_feature_names:
             self.flags |= code.co_flags & getattr(future, feature).compiler_flag
@@ -369,8 +368,9 @@ def ends_in_semicolon(source):
     """Report whether the source ends in a semicolon."""
     if ";" not in source:
         return False
-    import tokenize
-
+    tokenize = driver.own_module("tokenize")
+    if tokenize is None:
+        return False
     beside = (tokenize.NEWLINE, tokenize.NL, tokenize.COMMENT, tokenize.ENDMARKER, tokenize.DEDENT)
     last = ""
     try:
