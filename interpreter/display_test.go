@@ -2,6 +2,7 @@ package interpreter_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -164,6 +165,53 @@ func TestDisplayWithOwnModules(t *testing.T) {
 		said, out, errout = d.cell("1/0")
 		if errs := find(said, "error"); out != "" || len(errs) != 1 || !strings.Contains(errs[0].Traceback, "1/0") {
 			t.Errorf("%+v, printed %q\n%s", said, out, errout)
+		}
+	})
+}
+
+// Metadata and ids of displays, and the number of their forms, can be anything. They do not
+// fail the cell, and the host accepts the messages.
+func TestDisplayMetadata(t *testing.T) {
+	flavors(t, func(t *testing.T, start func(*testing.T) *driver, _ string) {
+		d := start(t)
+		d.cell("class Odd:\n    def keys(self): raise OSError('no')\n    def __bool__(self): raise OSError('no')")
+		for code, want := range map[string]string{
+			"{1: 2, 'a': 1.5}":                             `{"1":2,"a":1.5}`,
+			"{'a': float('nan')}":                          "null",
+			"{'a': {i: i for i in range(9)}}":              `{"a":{"0":0,"1":1,"2":2,"3":3,"4":4,"5":5,"6":6,"7":7,"8":8}}`,
+			"{str(i): i for i in range(5000)}":             "null",
+			"{'a': object()}":                              "null",
+			"{(1, 2): 3}":                                  "null",
+			"Odd() if display.__module__[0] != 'I' else 1": "null",
+		} {
+			said, _, errout := d.cell("display({'text/plain': 'x'}, raw=True, metadata=" + code + ")")
+			shown := find(said, "display")
+			if len(shown) != 1 {
+				t.Errorf("%s: %+v\n%s", code, said, errout)
+			} else if got, _ := json.Marshal(shown[0].Metadata); string(got) != want {
+				t.Errorf("%s: %s, want %s", code, got, want)
+			}
+		}
+		said, _, errout := d.cell("display({'text/plain': 'x', 'text/' + 9000000 * 'x': 'y', **{'text/%d' % i: '' for i in range(5000)}}, raw=True, display_id=9000000 * 'x')")
+		if shown := find(said, "display"); len(shown) != 1 || data(shown[0], "text/plain") != "x" || len(shown[0].Data) > 300 || len(shown[0].DisplayID) > 1024 {
+			t.Errorf("many forms: %d displays\n%s", len(shown), errout)
+		}
+	})
+	t.Run("node", func(t *testing.T) {
+		said, _, errout := startNode(t).cell("const forms = {'text/plain': 'x'}; for (let i = 0; i < 5000; i++) forms['text/' + i] = ''; display.mime(forms)")
+		if shown := find(said, "display"); len(shown) != 1 || data(shown[0], "text/plain") != "x" || len(shown[0].Data) > 300 {
+			t.Errorf("many forms: %d displays\n%s", len(shown), errout)
+		}
+	})
+	t.Run("jupyter", func(t *testing.T) {
+		said, _, errout := startJupyter(t).cell("display({'text/plain': 'x', **{'text/%d' % i: '' for i in range(5000)}}, raw=True, metadata={str(i): i for i in range(5000)}, display_id=9000000 * 'x')\n" +
+			"display({'text/plain': 'x'}, raw=True, metadata={'a': 70000 * 'x'}); display({'text/plain': 'x'}, raw=True, metadata={'a': 1})")
+		shown := find(said, "display")
+		if len(shown) != 3 {
+			t.Fatalf("%d displays: %+v\n%s", len(shown), find(said, "error"), errout)
+		}
+		if data(shown[0], "text/plain") != "x" || len(shown[0].Data) > 300 || len(shown[0].Metadata) > 0 || len(shown[0].DisplayID) > 1024 || len(shown[1].Metadata) > 0 || string(shown[2].Metadata["a"]) != "1" {
+			t.Errorf("displayed %.1000s", fmt.Sprintf("%+v", shown))
 		}
 	})
 }

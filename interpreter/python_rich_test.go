@@ -79,7 +79,7 @@ func TestPythonDisplayMetadata(t *testing.T) {
 		d := start(t)
 		said, _, stderr := d.cell("from IPython.display import clear_output\nfor about in ({'text/plain': {'w': 1}}, {'x': object()}):\n    display({'text/plain': 'x'}, raw=True, metadata=about)\nclear_output(wait=True)")
 		shown, cleared := find(said, "display"), find(said, "clear")
-		if len(shown) != 2 || string(shown[0].Metadata["text/plain"]) != `{"w":1}` || len(shown[1].Metadata) > 0 {
+		if len(shown) != 2 || canonical(shown[0].Metadata["text/plain"]) != `{"w":1}` || len(shown[1].Metadata) > 0 {
 			t.Errorf("%+v\n%s", shown, stderr)
 		}
 		if flavor == "ipython" && (len(cleared) != 1 || !cleared[0].Wait) {

@@ -44,6 +44,11 @@ const driverPrefix = path.join(__dirname, 'javascript'); // the prefix of the dr
 // The maximum size of the JSON representation of a result.
 const maxJSON = 8 << 20;
 
+// The maximum number of representations, and the maximum length of their types. The host
+// ends a driver that sends too many.
+const maxForms = 256;
+const maxName = 1024;
+
 // The nonce of the current order, which its messages repeat. It lets the host
 // reject lines that a program writes to the channel.
 let nonce = '';
@@ -967,7 +972,8 @@ function jsonOf(value) {
 function encoded(forms) {
   const data = {};
   for (const [type, form] of Object.entries(forms)) {
-    if (form === undefined || form === null) continue;
+    if (form === undefined || form === null || type.length > maxName) continue;
+    if (keys(data).length >= maxForms) break;
     if (/\bjson$/.test(type)) {
       const json = jsonOf(form);
       if (json !== undefined) data[type] = json;

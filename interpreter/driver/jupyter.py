@@ -19,6 +19,12 @@ POLL_INTERVAL = 0.1
 START_TIMEOUT = 60
 # Seconds that a display waits for the host.
 ACK_TIMEOUT = 2
+# The maximum number of representations and of members of metadata, the maximum
+# length of their names, and of the JSON of metadata. The host ends a driver that
+# sends too many.
+MAX_MEMBERS = 256
+MAX_NAME = 1024
+MAX_METADATA = 64 << 10
 
 # Code that sets the environment and directory of a cell in a language, outside
 # the cell, and code that restores the environment.
@@ -232,17 +238,21 @@ def bundle_fields(content, update=False):
     """Return the fields of a message for the host with a MIME bundle."""
     fields = {"data": mime_bundle(content)}
     metadata, display_id = content.get("metadata"), (content.get("transient") or {}).get("display_id")
-    if isinstance(metadata, dict) and metadata and is_json(metadata):
+    if isinstance(metadata, dict) and 0 < len(metadata) <= MAX_MEMBERS and is_json(metadata, MAX_METADATA):
         fields["metadata"] = metadata
     if display_id:
-        fields.update(display_id=str(display_id), update=update)
+        fields.update(display_id=str(display_id)[:MAX_NAME], update=update)
     return fields
 
 
 def mime_bundle(content):
     """Return the MIME bundle for the host, with base64 without line breaks."""
     found = {}
-    for mime, form in content["data"].items():
+    for mime, form in sorted(content["data"].items(), key=lambda item: item[0] != "text/plain"):
+        if len(mime) > MAX_NAME:
+            continue
+        if len(found) >= MAX_MEMBERS:
+            break
         binary = mime == "application/pdf" or mime.startswith("image/") and mime != "image/svg+xml"
         if mime.endswith("json") and not is_json(form):
             continue
@@ -252,13 +262,13 @@ def mime_bundle(content):
     return found
 
 
-def is_json(form):
-    """Report whether the host can decode a form. A kernel may send NaN."""
+def is_json(form, most=None):
+    """Report whether the host can decode a form of this maximum size. A kernel may send NaN."""
     try:
-        json.dumps(form, allow_nan=False)
+        text = json.dumps(form, allow_nan=False)
     except (ValueError, RecursionError):
         return False
-    return True
+    return most is None or len(text) <= most
 
 
 def error_fields(content):

@@ -352,7 +352,7 @@ class Shell:
         if metadata:
             message["metadata"] = metadata
         if display_id:
-            message.update(display_id=str(display_id), update=bool(update))
+            message.update(display_id=str(display_id)[: self.rich.MAX_NAME], update=bool(update))
         send(message)
 
     def describe(self, error):

@@ -11,6 +11,11 @@ CHART = "application/vnd.brig.chart+json"
 MAX_METADATA = 64 << 10
 MAX_FORM = 8 << 20
 
+# The maximum number of representations and of members of metadata, and the
+# maximum length of their names. The host ends a driver that sends too many.
+MAX_MEMBERS = 256
+MAX_NAME = 1024
+
 # The maximum size of a MIME bundle as JSON. The host accepts little more, and
 # ends a driver that sends twice as much at once.
 MAX_BUNDLE = 30 << 20
@@ -79,8 +84,10 @@ def encode_bundle(found):
     out, left = {}, MAX_BUNDLE
     for mime, form in sorted(found.items(), key=lambda item: item[0] != "text/plain"):
         try:
-            if form is None or not isinstance(mime, str):
+            if form is None or not isinstance(mime, str) or len(mime) > MAX_NAME:
                 continue
+            if len(out) >= MAX_MEMBERS:
+                break
             form = encode(mime, form)
             if mime == "text/plain" and (len(form) > MAX_FORM or size(form) > left):
                 form = "%s… (%d characters)" % (form[: MAX_FORM // 12], len(form))
@@ -97,10 +104,11 @@ def encode_metadata(metadata):
     """Return the metadata of a MIME bundle as JSON, or nothing if it is empty,
     large or no JSON."""
     try:
-        text = driver.encode(dict(metadata)) if metadata else ""
-    except (TypeError, ValueError, RecursionError):
+        metadata = dict(metadata) if metadata else {}
+        text = dumps(metadata) if len(metadata) <= MAX_MEMBERS else ""
+    except Exception:  # any object can be given
         return None
-    return driver.RawJSON(text) if 0 < len(text) <= MAX_METADATA else None
+    return driver.RawJSON(text) if metadata and 0 < len(text) <= MAX_METADATA else None
 
 
 def size(form):
