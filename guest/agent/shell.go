@@ -200,12 +200,7 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	}
 	file := filepath.Join(d.dir, fmt.Sprintf("cell-%d.sh", d.count))
 	code := o.Code
-	if d.traced {
-		code = "set -x; " + code
-	}
-	if d.trapped {
-		code = `builtin eval "$__brig_debug"; ` + code
-	}
+	code = d.resume() + code
 	// A process that looks for the trap costs more than a short cell.
 	d.trapped = d.trapped || strings.Contains(code, "DEBUG")
 	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
@@ -249,6 +244,23 @@ func (d *shellDriver) evaluate(o shellOrder) (failure *shellMessage, err error) 
 	return failure, err
 }
 
+// resume returns the commands that restore the trace and the DEBUG trap of earlier cells,
+// and the status of the last one. They are on the first line of the cell's file, so that
+// neither sees the commands of the driver.
+func (d *shellDriver) resume() string {
+	var commands string
+	if d.traced {
+		commands = "builtin set -x; "
+	}
+	if d.trapped {
+		commands += `{ builtin eval "$__brig_debug"; } 2>/dev/null; `
+	}
+	if commands == "" || d.status == 0 {
+		return commands
+	}
+	return fmt.Sprintf("__brig_resume %d %s && :; ", d.status, quote(commands))
+}
+
 // shell is a running bash process that reads its script line by line from a
 // pipe.
 type shell struct {
@@ -270,13 +282,17 @@ const (
 
 // prologue prepares a bash process. After a SIGINT, every command must return
 // until control is back in the driver's script, which only a DEBUG trap can
-// achieve.
+// achieve. __brig_resume runs commands and returns a status. The commands run when it
+// returns, because a trace or a DEBUG trap that they set would see the return.
 const prologue = `exec ` + reportFD + `>&4 4>&- 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
 __brig_cell= __brig_interrupted=
 __brig_debug=
 __brig_return() { return $1; }
+__brig_resume() { local traps=$(builtin trap -p RETURN); builtin trap "builtin trap - RETURN
+$traps
+$2" RETURN; return $1; }
 __brig_unwind() { ((${#BASH_SOURCE[@]} <= 2)) || return 2; }
 trap 'if [[ -n $__brig_cell && -z $__brig_interrupted ]]; then __brig_interrupted=1; exec ` + stdinFD + `<&0 </dev/null; shopt -s extdebug; set -T; trap __brig_unwind DEBUG; fi' INT
 echo "` + readyMark + ` $BASH_VERSION" >&` + reportFD + "\n"
