@@ -284,7 +284,7 @@ const loader = vm.constants && vm.constants.USE_MAIN_CONTEXT_DEFAULT_LOADER;
 function program(order) {
   process.removeListener('SIGINT', interrupt);
   const { File, MainTracker, bindFile } = require('./javascript_program.js');
-  let returned, failure, uncaught, artifactsDir, tracker, file;
+  let returned, failure, uncaught, warning, artifactsDir, tracker, file;
   let unsettled; // the promise of the module or of main, for which the end of the program waits
 
   const note = (err) => {
@@ -301,8 +301,9 @@ function program(order) {
       if (!unsettled || !drained || process.exitCode !== undefined) return;
       process.exitCode = 13;
       note(`Warning: Detected unsettled ${unsettled}`);
+      [uncaught, warning] = [undefined, uncaught];
     },
-    end(code) {
+    end(code, early) {
       const late = code === 0 && tracker && tracker.takePending();
       try {
         if (late) late();
@@ -310,9 +311,10 @@ function program(order) {
         note(err);
         code = 1;
       }
-      // Node.js would write this after the exit event, when the host no longer
+      // Node.js would write these after the exit event, when the host no longer
       // reads.
-      if (uncaught && code !== 0) writeOut(2, uncaught);
+      if (uncaught && !early) writeOut(2, uncaught);
+      else if (warning && code === 13) writeOut(2, warning);
       let line = `{"type":"end","nonce":"${nonce}","code":${code}`;
       if (returned !== undefined) line += ',"returned":' + returned;
       if (failure && code !== 0) line += ',"failure":' + encode({ ...failure, traceback: failure.traceback.slice(-20000) });
@@ -323,7 +325,7 @@ function program(order) {
       sendLine(line + ',"closed":true}');
       closeOutput(1);
       closeOutput(2);
-      if (uncaught && code !== 0) exitNow(code);
+      if (uncaught || warning) exitNow(code);
     },
   });
 
@@ -432,31 +434,48 @@ function closeOutput(fd) {
   }
 }
 
-// onExit calls exit.begin before all exit listeners, with whether the event loop was
-// empty, and exit.end with the exit code after them. It calls idle with a function
-// that calls the listeners of beforeExit.
+// onExit calls exit.begin before all exit listeners, with whether the program ends because
+// the event loop is empty, and exit.end after them, with the exit code and whether a listener
+// ended the program. It calls idle with a function that calls the listeners of beforeExit.
 function onExit(idle, exit) {
-  const { emit } = process;
+  const { emit, exit: leave, reallyExit } = process;
+  const define = (name, value) => Object.defineProperty(process, name, { value, writable: true, configurable: true, enumerable: name !== 'emit' });
   let emitted = false;
+  let ended = false;
   let drained = false;
-  const wrapped = function (event, code) {
+  let called = false; // whether the program has called process.exit
+  const end = (code, early) => {
+    if (ended) return;
+    ended = true;
+    exit.end(Number(code) & 255, early);
+  };
+  define('emit', function (event, code) {
     if (event === 'beforeExit') {
       drained = true;
       return idle(() => apply(emit, this, arguments));
     }
     if (event !== 'exit' || emitted) return apply(emit, this, arguments);
     emitted = true;
-    exit.begin(drained);
+    exit.begin(drained && !called);
     let any;
     try {
       any = apply(emit, this, arguments);
     } catch (err) {
       if (!fatal(err, false)) process.exitCode = 1; // Node.js does the same, but later
     }
-    exit.end(Number(process.exitCode !== undefined ? process.exitCode : code) & 255);
+    end(process.exitCode !== undefined ? process.exitCode : code);
     return any;
-  };
-  Object.defineProperty(process, 'emit', { value: wrapped, writable: true, configurable: true, enumerable: false });
+  });
+  define('exit', function exit(code) {
+    called = true;
+    return apply(leave, this, arguments);
+  });
+  // process.exit calls this one, also in an exit listener. Node.js does not print the error
+  // of the program then.
+  define('reallyExit', function (code) {
+    end(code || 0, true);
+    return apply(reallyExit, process, arguments);
+  });
 }
 
 // describe returns the fields of a failure, with limited lengths except for the
