@@ -75,7 +75,7 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 			}
 		}
 	}()
-	conn, _, err := g.call(context.WithoutCancel(ctx), c)
+	conn, _, err := g.callFrom(ctx, context.WithoutCancel(ctx), c)
 	if err != nil {
 		return nil, err
 	}

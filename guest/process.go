@@ -43,7 +43,7 @@ func (g *Guest) Start(ctx context.Context, id string, cmd brig.Command, s brig.S
 		req.Terminal = &wire.Terminal{Columns: s.Terminal.Columns, Rows: s.Terminal.Rows}
 	}
 	// The connection outlives ctx, which limits only the start.
-	conn, end, err := g.call(context.WithoutCancel(ctx), wire.Call{Op: wire.OpExec, Exec: req})
+	conn, end, err := g.callFrom(ctx, context.WithoutCancel(ctx), wire.Call{Op: wire.OpExec, Exec: req})
 	if err != nil {
 		ours.close()
 		return nil, err

@@ -196,7 +196,13 @@ func (o *RemoteHost) Close() error {
 // openOrder opens a connection and sends an order on it. The connection closes
 // when ctx ends.
 func (o *RemoteHost) openOrder(ctx context.Context, w wire.Order) (net.Conn, func(), error) {
-	c, err := o.Dial(ctx)
+	return o.openOrderFrom(ctx, ctx, w)
+}
+
+// openOrderFrom is openOrder for a connection that outlives the context in which it is
+// opened.
+func (o *RemoteHost) openOrderFrom(dial, ctx context.Context, w wire.Order) (net.Conn, func(), error) {
+	c, err := o.Dial(dial)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -378,7 +378,7 @@ func (g *Guest) DialPort(ctx context.Context, port int) (net.Conn, error) {
 // stream makes a call whose connection belongs to the caller after the answer.
 // The connection outlives ctx, which limits only the wait for the answer.
 func (g *Guest) stream(ctx context.Context, c wire.Call) (net.Conn, error) {
-	conn, _, err := g.call(context.WithoutCancel(ctx), c)
+	conn, _, err := g.callFrom(ctx, context.WithoutCancel(ctx), c)
 	if err != nil {
 		return nil, err
 	}

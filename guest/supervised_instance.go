@@ -94,7 +94,7 @@ func (o *RemoteHost) Create(ctx context.Context, k InstanceOptions, spec brig.Sp
 		w.Main = m.Guest.request("main", *spec.Command, brig.IO{})
 	}
 	// The connection stays open while the instance and this server exist.
-	c, end, err := o.openOrder(context.WithoutCancel(ctx), wire.Order{Op: wire.SupervisorCreate, ID: string(k.ID), Make: &w})
+	c, end, err := o.openOrderFrom(ctx, context.WithoutCancel(ctx), wire.Order{Op: wire.SupervisorCreate, ID: string(k.ID), Make: &w})
 	if err != nil {
 		return nil, err
 	}

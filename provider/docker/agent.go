@@ -18,11 +18,19 @@ import (
 
 // populateVolume makes sure that the engine has a volume with the agent. If the
 // volume exists, it compares the agent in it, because an earlier server may
-// have died while it wrote the agent.
+// have died while it wrote the agent. One call does this, and others wait for it, each
+// until its context ends.
 func (p *Provider) populateVolume(ctx context.Context, image string) (err error) {
-	p.populating.Lock()
-	defer p.populating.Unlock()
-	if p.populated {
+	if p.populated.Load() {
+		return nil
+	}
+	select {
+	case p.populating <- struct{}{}:
+		defer func() { <-p.populating }()
+	case <-ctx.Done(): // the engine may be stuck in the other call
+		return creationError(context.Cause(ctx))
+	}
+	if p.populated.Load() {
 		return nil
 	}
 	if _, err := p.api.VolumeCreate(ctx, client.VolumeCreateOptions{Name: p.volume, Labels: map[string]string{labelInstance: ""}}); err != nil {
@@ -49,7 +57,7 @@ func (p *Provider) populateVolume(ctx context.Context, image string) (err error)
 	if has, err := p.hasAgent(ctx, made.ID); err != nil {
 		return creationError(err)
 	} else if has {
-		p.populated = true
+		p.populated.Store(true)
 		return nil
 	}
 	var b bytes.Buffer
@@ -64,7 +72,7 @@ func (p *Provider) populateVolume(ctx context.Context, image string) (err error)
 	if err != nil {
 		return creationError(fmt.Errorf("fill the agent's volume: %w", err))
 	}
-	p.populated = true
+	p.populated.Store(true)
 	return nil
 }
 

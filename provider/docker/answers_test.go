@@ -66,7 +66,7 @@ func (h hostile) start(t *testing.T) *Provider {
 	}
 	s.Start()
 	t.Cleanup(s.Close)
-	p := &Provider{Options: Options{Host: "unix://" + socket, DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Instance: "x"}}
+	p := &Provider{Options: Options{Host: "unix://" + socket, DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler), Instance: "x"}, populating: make(chan struct{}, 1)}
 	if err := p.connect(); err != nil {
 		t.Fatal(err)
 	}

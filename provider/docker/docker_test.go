@@ -118,7 +118,8 @@ func TestCreateCanceled(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	p := &Provider{Options: Options{DataDir: t.TempDir(), Storage: storageMemory}, api: api, populated: true}
+	p := &Provider{Options: Options{DataDir: t.TempDir(), Storage: storageMemory}, api: api}
+	p.populated.Store(true)
 	if err := os.MkdirAll(filepath.Dir(p.folder("x").dir), 0o700); err != nil {
 		t.Fatal(err)
 	}

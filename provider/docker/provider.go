@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
@@ -83,8 +84,8 @@ type Provider struct {
 	life        context.Context // ends with Close
 	stop        context.CancelFunc
 
-	populating sync.Mutex // guards the field below
-	populated  bool       // the volume has the agent
+	populating chan struct{} // holds a value while a call fills the volume
+	populated  atomic.Bool   // the volume has the agent
 
 	trusting   sync.Mutex           // guards the field below
 	trustCache map[string][]trusted // by image
@@ -107,7 +108,7 @@ func Open(ctx context.Context, o Options) (*Provider, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	p := &Provider{Options: o, live: map[string]map[*instance]bool{}}
+	p := &Provider{Options: o, live: map[string]map[*instance]bool{}, populating: make(chan struct{}, 1)}
 	if err := p.setDefaults(); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,11 @@ func TestStuckEngine(t *testing.T) {
 	<-asked
 	for name, call := range map[string]func(context.Context) error{
 		"dial": func(ctx context.Context) error { _, err := i.dial(ctx); return err },
+		"volume": func(ctx context.Context) error {
+			i.p.populating <- struct{}{} // another call fills it
+			defer func() { <-i.p.populating }()
+			return i.p.populateVolume(ctx, "image")
+		},
 		"exec": func(ctx context.Context) error {
 			_, err := i.Guest.Exec(ctx, "y", brig.Command{Shell: "x"}, brig.IO{})
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -179,29 +180,39 @@ func TestConnectEndsWithContext(t *testing.T) {
 		_, err := l.connect(ctx)
 		long <- err
 	}()
-	t.Cleanup(func() {
-		cancel()
-		silent.Close()
-		<-long
-	})
+	t.Cleanup(func() { <-long })
 	c, err := silent.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	short, done := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer done()
-	answer := make(chan error, 1)
+	p := &Provider{dialer: l, config: *l.config, site: brig.Site{Agent: os.Args[0]}}
+	copying := make(chan error, 1)
 	go func() {
-		_, err := l.connect(short)
-		answer <- err
+		_, err := p.copyAgent(ctx)
+		copying <- err
 	}()
-	select {
-	case err := <-answer:
-		if brig.KindOf(err) != brig.ConnectionFailed {
-			t.Error(err)
+	t.Cleanup(func() {
+		cancel()
+		silent.Close()
+		<-copying
+	})
+	for name, call := range map[string]func(context.Context) error{
+		"connect":    func(ctx context.Context) error { _, err := l.connect(ctx); return err },
+		"copy agent": func(ctx context.Context) error { _, err := p.copyAgent(ctx); return err },
+	} {
+		time.Sleep(100 * time.Millisecond) // the other callers wait
+		short, done := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer done()
+		answer := make(chan error, 1)
+		go func() { answer <- call(short) }()
+		select {
+		case err := <-answer:
+			if brig.KindOf(err) != brig.ConnectionFailed {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: it still waits", name)
 		}
-	case <-time.After(5 * time.Second):
-		t.Error("it still waits")
 	}
 }

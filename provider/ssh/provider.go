@@ -32,10 +32,10 @@ type Provider struct {
 	programs map[string]string
 	uplinks  atomic.Bool // sandboxes can have a network link
 
-	copying     sync.Mutex // the agent is copied once at a time
-	copiedAgent string     // the agent's path; empty if it has to be checked
+	copying guest.Attempts[string] // the agent is copied once at a time
 
-	mu          sync.Mutex // guards the field below
+	mu          sync.Mutex // guards the fields below
+	copiedAgent string     // the agent's path; empty if it has to be checked
 	remoteHosts map[string]*guest.RemoteHost
 }
 
@@ -90,12 +90,29 @@ sha256sum < "$d"/%s 2>/dev/null || echo missing`
 var architectures = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // copyAgent copies the agent to the host unless it exists there, and returns
-// its path.
+// its path. Several callers wait for one attempt, each until its context ends.
 func (p *Provider) copyAgent(ctx context.Context) (string, error) {
-	p.copying.Lock()
-	defer p.copying.Unlock()
-	if p.copiedAgent != "" {
-		return p.copiedAgent, nil
+	if at := p.copied(); at != "" {
+		return at, nil
+	}
+	// It runs two scripts at most.
+	at, err := p.copying.Do(ctx, 2*time.Duration(p.config.Timeout)*time.Second, p.copyAgentNow)
+	if err != nil && ctx.Err() != nil {
+		return "", p.dialer.failure(context.Cause(ctx))
+	}
+	return at, err
+}
+
+func (p *Provider) copied() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.copiedAgent
+}
+
+// copyAgentNow is one attempt of copyAgent.
+func (p *Provider) copyAgentNow(ctx context.Context) (string, error) {
+	if at := p.copied(); at != "" {
+		return at, nil
 	}
 	program, err := os.ReadFile(p.site.Agent)
 	if err != nil {
@@ -124,6 +141,8 @@ func (p *Provider) copyAgent(ctx context.Context) (string, error) {
 			return "", brig.Errorf(brig.Unavailable, "the copy of the agent on %s is damaged", p.config.Host).WithHint("see that its disk is not full")
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.copiedAgent = at
 	return at, nil
 }
@@ -131,8 +150,8 @@ func (p *Provider) copyAgent(ctx context.Context) (string, error) {
 // forgetAgent makes the provider check for the agent again, because its file
 // may have been deleted.
 func (p *Provider) forgetAgent() {
-	p.copying.Lock()
-	defer p.copying.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.copiedAgent = ""
 }
 
