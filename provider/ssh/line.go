@@ -31,9 +31,13 @@ type dialer struct {
 
 	making guest.Attempts[*connection]
 
-	mu     sync.Mutex // guards the field below
+	mu     sync.Mutex // guards the fields below
 	client *connection
+	closed bool
 }
+
+// errClosed is the error of a dialer after its close.
+var errClosed = fmt.Errorf("the provider is closed: %w", net.ErrClosed)
 
 // connection is one connection to the host. ended is closed when it has ended.
 type connection struct {
@@ -65,8 +69,14 @@ func (l *dialer) current() *connection {
 
 // open opens the connection if none exists.
 func (l *dialer) open(ctx context.Context) (*connection, error) {
-	if c := l.current(); c != nil {
+	l.mu.Lock()
+	c, closed := l.client, l.closed
+	l.mu.Unlock()
+	switch {
+	case c != nil:
 		return c, nil
+	case closed:
+		return nil, l.failure(errClosed)
 	}
 	begin := time.Now()
 	client, err := l.dial(ctx)
@@ -78,10 +88,17 @@ func (l *dialer) open(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, l.failure(err)
 	}
-	c := &connection{client, make(chan struct{})}
+	c = &connection{client, make(chan struct{})}
 	l.mu.Lock()
-	l.client = c
+	closed = l.closed
+	if !closed {
+		l.client = c
+	}
 	l.mu.Unlock()
+	if closed { // during the attempt
+		_ = client.Close()
+		return nil, l.failure(errClosed)
+	}
 	go l.watch(c)
 	go keepAlive(client)
 	return c, nil
@@ -294,6 +311,7 @@ func keepAlive(c *ssh.Client) {
 func (l *dialer) close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.closed = true
 	if l.client == nil {
 		return nil
 	}

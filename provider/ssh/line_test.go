@@ -216,3 +216,20 @@ func TestConnectEndsWithContext(t *testing.T) {
 		}
 	}
 }
+
+// A connection that is opened while its provider closes does not stay open, and none is
+// opened after that.
+func TestCloseDuringConnect(t *testing.T) {
+	l := newTestDialer(t, func(int32, net.Conn, ssh.NewChannel) {})
+	l.called = func(brig.Call) { // when the connection is there, but not kept yet
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, when := range []string{"during the close", "after it"} {
+		if c, err := l.connect(t.Context()); err == nil {
+			t.Errorf("%s: connected", when)
+			_ = c.Close()
+		}
+	}
+}
