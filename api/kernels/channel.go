@@ -1,10 +1,12 @@
 package kernels
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,6 +35,7 @@ type channel struct {
 	k        kernel
 	session  string
 	conn     *websocket.Conn
+	raw      net.Conn        // the connection below conn
 	io       context.Context // for reading and writing; it does not end
 	reserved *share          // memory that is reserved for its messages
 	ended    <-chan struct{} // closed when the kernel ends
@@ -60,16 +63,34 @@ func (d *API) channels(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer endUse()
 	// The guard has already checked the origin.
-	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	below := &hijacker{ResponseWriter: w}
+	conn, err := websocket.Accept(below, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		d.Log.DebugContext(r.Context(), "kernels: accept", "error", err)
 		return nil // Accept has answered with the error
 	}
 	defer conn.CloseNow() //nolint:errcheck // it may already be closed
 	conn.SetReadLimit(maxMessage)
-	c := &channel{d: d, k: k, ended: ended, session: d.NewID(), conn: conn, reserved: reserved}
+	c := &channel{d: d, k: k, ended: ended, session: d.NewID(), conn: conn, raw: below.conn, reserved: reserved}
 	c.serve(r.Context())
 	return nil
+}
+
+// closeTimeout is how long the end of a connection may take. The library gives the client
+// five seconds to receive the reason, and five seconds for its reply.
+const closeTimeout = 15 * time.Second
+
+// hijacker keeps the connection of a hijacked response.
+type hijacker struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buf, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	h.conn = conn
+	return conn, buf, err
 }
 
 // close closes the connection and sends the reason to the client.
@@ -92,6 +113,9 @@ func (c *channel) close(err error) {
 	default:
 		code, reason = websocket.StatusInternalError, "internal error"
 	}
+	// Close waits without a limit for the rest of a frame, whose size the client chooses.
+	late := time.AfterFunc(c.d.closeTimeout, func() { _ = c.raw.Close() })
+	defer late.Stop()
 	_ = c.conn.Close(code, brig.Clip(reason, 120)) // fails if the client has disconnected
 }
 

@@ -82,7 +82,7 @@ type API struct {
 	closed           chan struct{}
 	closeOnce        sync.Once
 
-	sendTimeout time.Duration
+	sendTimeout, closeTimeout time.Duration
 }
 
 // New returns the API.
@@ -116,7 +116,7 @@ func New(o Options) *API {
 	if err != nil {
 		o.Log.Warn("kernels: failed to register the HTTP metrics", "error", err)
 	}
-	d := &API{Options: o, ring: httpapi.NewKeyring(o.Keys), closed: make(chan struct{}), sendTimeout: sendTimeout}
+	d := &API{Options: o, ring: httpapi.NewKeyring(o.Keys), closed: make(chan struct{}), sendTimeout: sendTimeout, closeTimeout: closeTimeout}
 	d.ephemeralKernels.by, d.open.by, d.open.tenants = map[ephemeralKey]*ephemeralKernel{}, map[string]int{}, map[string]*tenantUsage{}
 	d.handler = httpapi.Wrap(o.Log, metrics, httpapi.Guard(o.Hosts, "", d.router()))
 	return d
