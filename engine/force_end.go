@@ -14,32 +14,76 @@ const (
 	// killAttempt is the maximum duration of one attempt. A provider repeats its request
 	// to an agent that is slow, for up to two minutes.
 	killAttempt = 150 * time.Second
-	killPause   = 250 * time.Millisecond // between two attempts
+	killPause   = 250 * time.Millisecond // between the first two attempts
+	// maxKillPause is the maximum pause between two attempts. It doubles up to there.
+	maxKillPause = 30 * time.Second
 )
 
 // killProgram kills a program and its children, and tries again if that fails. It
-// returns false if the sandbox must end instead. It returns true if the server ends:
-// the next one enforces the time limits.
+// returns false if the sandbox must end instead: while its provider can be reached, the
+// program cannot be killed. It returns true if the server ends: the next one enforces the
+// time limits.
 func (l *lifecycle) killProgram(rec *brig.Record, in brig.Instance, p brig.Process) bool {
 	base := l.ctx
 	if base.Err() != nil { // one attempt also while the engine closes
 		base = context.WithoutCancel(base)
 	}
+	reached := !l.mayBeUnreachable(rec) // before the attempt
+	pause := killPause
 	for begin := time.Now(); ; {
 		err := l.tryKill(base, rec, in, p)
 		if err == nil || hasEnded(in) || l.ctx.Err() != nil {
 			return true
 		}
 		l.Log.WarnContext(base, "failed to kill a program; retrying", "sandbox", rec.ID, "err", err)
-		if time.Since(begin) >= killPatience {
+		if reached && time.Since(begin) >= killPatience {
 			return false
 		}
-		select {
-		case <-in.Done():
-		case <-l.ctx.Done():
-		case <-time.After(killPause):
+		// A sandbox that cannot be reached may be in order, and could not be ended either.
+		if now := l.isReachable(rec); !now || !reached {
+			reached, begin = now, time.Now()
+			if now {
+				pause = killPause
+			}
 		}
+		pause = l.awaitRetry(in, pause)
 	}
+}
+
+// awaitRetry waits before the next attempt to end something, and returns the next pause.
+// It returns early if the instance or the server ends.
+func (l *lifecycle) awaitRetry(in brig.Instance, pause time.Duration) time.Duration {
+	select {
+	case <-in.Done():
+	case <-l.ctx.Done():
+	case <-time.After(pause):
+	}
+	return min(2*pause, maxKillPause)
+}
+
+// mayBeUnreachable reports whether the provider of a sandbox is somewhere else.
+func (l *lifecycle) mayBeUnreachable(rec *brig.Record) bool {
+	backend, err := l.providers.backendOf(&rec.Sandbox)
+	if err != nil {
+		return true
+	}
+	_, ok := backend.Provider.(brig.Checker)
+	return ok
+}
+
+// isReachable reports whether the provider of a sandbox can be reached now.
+func (l *lifecycle) isReachable(rec *brig.Record) bool {
+	backend, err := l.providers.backendOf(&rec.Sandbox)
+	if err != nil {
+		return false
+	}
+	c, ok := backend.Provider.(brig.Checker)
+	if !ok {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, killPatience)
+	defer cancel()
+	return c.Check(ctx) == nil
 }
 
 // tryKill makes one attempt. A frozen sandbox must be awake for it.
@@ -61,24 +105,20 @@ func (l *lifecycle) endProgram(rec *brig.Record, in brig.Instance, p brig.Proces
 	}
 }
 
-// stopRun ends the instance of a one-shot run whose time is over, and tries again if that
-// fails, until the instance has ended or the server ends.
-func (l *lifecycle) stopRun(id brig.ID, in brig.Instance) {
-	for {
+// stopUntilEnded ends an instance, and tries again if that fails, until the instance has
+// ended or the server ends.
+func (l *lifecycle) stopUntilEnded(id brig.ID, in brig.Instance, why brig.ExitReason) {
+	for pause := killPause; ; pause = l.awaitRetry(in, pause) {
+		if l.ctx.Err() != nil && pause > killPause {
+			return // the next server ends it
+		}
 		ctx, cancel := detachedContext(l.ctx)
-		err := in.Stop(ctx, 0, brig.Killed)
+		err := in.Stop(ctx, 0, why)
 		cancel()
 		if err == nil || hasEnded(in) {
 			return
 		}
-		l.Log.ErrorContext(l.ctx, "failed to stop a one-shot run; retrying", "sandbox", id, "err", err)
-		select {
-		case <-in.Done():
-			return
-		case <-l.ctx.Done():
-			return
-		case <-time.After(killPause):
-		}
+		l.Log.ErrorContext(l.ctx, "failed to end a sandbox; retrying", "sandbox", id, "err", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -105,6 +106,72 @@ func TestTimeoutOfRunAfterFailedStop(t *testing.T) {
 		o, err := h.Run(withRole(t, brig.Member), brig.Program{Language: brig.Python, Code: "deaf 60", Timeout: time.Second}, brig.IO{})
 		if took := time.Since(begin); err != nil || !o.TimedOut || took > 3*time.Second {
 			t.Errorf("after %v: %+v, %v", took, o, err)
+		}
+	})
+}
+
+// outage is a provider that may be unreachable.
+type outage struct {
+	*hookedProvider
+	down atomic.Bool
+}
+
+var errOutage = errors.New("the host does not answer")
+
+func (p *outage) Check(context.Context) error {
+	if p.down.Load() {
+		return errOutage
+	}
+	return nil
+}
+
+// A sandbox whose provider is unreachable while its program is killed is not ended: the
+// program is killed later.
+func TestKillAfterOutage(t *testing.T) {
+	remote := &outage{}
+	withFakeClock(t, engine.Options{Provider: remote}, func(t *testing.T, h *fixture, p *hookedProvider) {
+		ctx := withRole(t, brig.Member)
+		if _, err := h.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		fail := func() error {
+			time.Sleep(10 * time.Second)
+			return remote.Check(ctx)
+		}
+		var stops atomic.Int32
+		p.setHooks(hooks{kill: fail, stop: func() error { stops.Add(1); return fail() }})
+		remote.down.Store(true)
+		time.AfterFunc(3*time.Minute, func() { remote.down.Store(false) })
+		begin := time.Now()
+		res, err := h.RunCode(ctx, "box", brig.Code{Source: "deaf 3000", Timeout: time.Second}, nil)
+		if took := time.Since(begin); err != nil || !res.TimedOut || !res.Lost || took > 4*time.Minute {
+			t.Errorf("after %v: %+v, %v", took, res, err)
+		}
+		if s, err := h.Get(ctx, "box"); err != nil || s.State != brig.Running || stops.Load() > 0 {
+			t.Errorf("the sandbox is %s after %d stops, %v", s.State, stops.Load(), err)
+		}
+	})
+}
+
+// A forced end of a sandbox that fails is repeated, with growing pauses.
+func TestForcedEndIsRepeated(t *testing.T) {
+	withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
+		run(brig.Code{Source: "set x here"})
+		var stops atomic.Int32
+		begin := time.Now()
+		p.setHooks(hooks{kill: func() error { return errOutage }, stop: func() error {
+			stops.Add(1)
+			if time.Since(begin) < 10*time.Minute {
+				return errOutage
+			}
+			return nil
+		}})
+		_, err := h.RunCode(withRole(t, brig.Member), "box", brig.Code{Source: "deaf 3000", Timeout: time.Second}, nil)
+		if took := time.Since(begin); err == nil || took > 12*time.Minute || stops.Load() > 40 {
+			t.Errorf("after %v and %d stops: %v", took, stops.Load(), err)
+		}
+		if s, err := h.Get(withRole(t, brig.Viewer), "box"); err != nil || s.State != brig.Ended || s.Exit.Reason != brig.AgentLost {
+			t.Errorf("the sandbox is %+v, %v", s, err)
 		}
 	})
 }

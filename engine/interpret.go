@@ -176,7 +176,7 @@ func (a *programRun) stopInstance(gone error, timedOut bool) {
 		a.mu.Lock()
 		a.disconnectErr, a.timedOut = gone, timedOut
 		a.mu.Unlock()
-		go a.e.lifecycle.stopRun(a.m.rec.ID, a.m.in)
+		go a.e.lifecycle.stopUntilEnded(a.m.rec.ID, a.m.in, brig.Killed)
 	})
 }
 

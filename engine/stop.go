@@ -167,7 +167,8 @@ func (l *lifecycle) destroyAndDelete(ctx context.Context, rec *brig.Record) erro
 }
 
 // endSandbox ends a sandbox without a caller's request. If its workspace cannot
-// be written back, the changes are lost, and the record notes that.
+// be written back, the changes are lost, and the record notes that. It tries until the
+// sandbox has ended or the server ends: nothing else would try again.
 func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Duration, why brig.ExitReason) {
 	_, err := l.stopInstance(l.ctx, rec, grace, why)
 	if err == nil || l.ctx.Err() != nil {
@@ -175,11 +176,11 @@ func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Du
 	}
 	ctx, cancel := detachedContext(l.ctx)
 	defer cancel()
-	l.Log.ErrorContext(ctx, "failed to save a workspace", "sandbox", rec.ID, "err", err)
-	l.workspaces.noteWorkspace(ctx, rec, brig.AsError(err).Message)
-	if err := in.Stop(ctx, 0, why); err != nil {
-		l.Log.ErrorContext(ctx, "failed to end a sandbox", "sandbox", rec.ID, "err", err)
+	if isWrittenBack(rec.Spec) {
+		l.Log.ErrorContext(ctx, "failed to save a workspace", "sandbox", rec.ID, "err", err)
+		l.workspaces.noteWorkspace(ctx, rec, brig.AsError(err).Message)
 	}
+	l.stopUntilEnded(rec.ID, in, why)
 }
 
 // watchWorkspace ends a sandbox whose workspace has the mode direct. It ends

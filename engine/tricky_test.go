@@ -318,6 +318,9 @@ func withFakeClock(t *testing.T, o engine.Options, f func(t *testing.T, h *fixtu
 		h := newFixture(t, func(all *engine.Options) {
 			p.Provider = all.Provider
 			all.Provider, all.Pool, all.Capacity, all.RunRetention = p, o.Pool, o.Capacity, o.RunRetention
+			if c, ok := o.Provider.(*outage); ok {
+				c.hookedProvider, all.Provider = p, c
+			}
 			all.Screen, all.TypeScript = o.Screen, o.TypeScript
 			if o.LimitRange != (brig.Bounds{}) {
 				all.LimitRange = o.LimitRange
