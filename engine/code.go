@@ -161,7 +161,9 @@ type codeRun struct {
 	started   bool
 	killTimer *time.Timer // kills the interpreter if the code ignores an interrupt
 	released  bool        // the interpreter belongs to the next run
+	killed    bool        // the interpreter was killed
 	signals   sync.WaitGroup
+	kills     sync.WaitGroup // attempts to kill the interpreter
 }
 
 // holdEvents returns a function that passes events to on, after waiting until
@@ -227,6 +229,10 @@ func (r *codeRun) do(ctx context.Context, code brig.Code) (*brig.CodeResult, err
 	// The next run must not be interrupted. From here on only this goroutine
 	// accesses the result.
 	r.signals.Wait()
+	r.kills.Wait()
+	if err == nil && r.killed {
+		err = interpreter.ErrGone // it was killed when the code had just ended
+	}
 	r.res.Duration = time.Since(r.begin)
 	_, _ = r.err.Write(leftOutNote(r.values.leftOut)) // Write never fails
 	r.res.Outputs = r.values.list
@@ -256,11 +262,47 @@ func (r *codeRun) interrupt(ctx context.Context, timedOut bool) {
 	}
 	r.res.TimedOut, r.res.Interrupted = timedOut, !timedOut
 	r.killTimer = time.AfterFunc(interruptGrace, func() {
-		r.e.lifecycle.endProgram(r.rec, r.in, r.session)
+		p := runProcess{r.session.Process, r}
+		if !r.e.lifecycle.killProgram(r.rec, r.in, p) && !p.isReleased() {
+			r.e.lifecycle.endSandbox(r.rec, r.in, 0, brig.AgentLost)
+		}
 	})
 	if r.started {
 		r.signals.Go(func() { r.signal(ctx) })
 	}
+}
+
+// runProcess is the interpreter as the kill of a run sees it. Attempts to kill it are
+// repeated, and the last one must not hit the next run.
+type runProcess struct {
+	brig.Process
+	r *codeRun
+}
+
+func (p runProcess) isReleased() bool {
+	p.r.mu.Lock()
+	defer p.r.mu.Unlock()
+	return p.r.released
+}
+
+// Kill implements brig.Process. It does nothing when the run has ended, and the run
+// waits for an attempt that has begun.
+func (p runProcess) Kill(ctx context.Context) error {
+	p.r.mu.Lock()
+	if p.r.released {
+		p.r.mu.Unlock()
+		return nil
+	}
+	p.r.kills.Add(1)
+	p.r.mu.Unlock()
+	defer p.r.kills.Done()
+	err := p.Process.Kill(ctx)
+	if err == nil {
+		p.r.mu.Lock()
+		p.r.killed = true
+		p.r.mu.Unlock()
+	}
+	return err
 }
 
 // signal interrupts the code. A driver handles signals once it has reported

@@ -47,6 +47,51 @@ func TestTimeoutOfCellAfterFailedKills(t *testing.T) {
 	}
 }
 
+// A kill that is repeated does not hit the next run, and does not end the sandbox, if the
+// code has ended meanwhile. The kill of a run that ends at that moment counts for that run.
+func TestKillOfEndedRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails int32
+		slow  time.Duration // of each attempt
+		lost  bool
+	}{
+		"fails":         {fails: 4},
+		"fails forever": {fails: 1 << 30},
+		"late":          {slow: 3 * time.Second, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
+				run(brig.Code{Source: "set x here"})
+				var tried atomic.Int32
+				p.setHooks(hooks{kill: func() error {
+					time.Sleep(c.slow)
+					if tried.Add(1) <= c.fails {
+						return errors.New("the agent did not answer in time")
+					}
+					return nil
+				}})
+				res := run(brig.Code{Source: "deaf 7", Timeout: time.Second})
+				if !res.TimedOut || res.Lost != c.lost {
+					t.Errorf("%+v", res)
+				}
+				want := "here"
+				if c.lost {
+					want = ""
+				}
+				if res := run(brig.Code{Source: "deaf 60", Timeout: 2 * time.Minute}); res.Lost {
+					t.Errorf("the next run was ended: %+v", res.Error)
+				}
+				if res := run(brig.Code{Source: "get x"}); mainValue(res) != want || res.Lost {
+					t.Errorf("the next run has %q: %+v", mainValue(res), res.Error)
+				}
+				if s, err := h.Get(withRole(t, brig.Viewer), "box"); err != nil || s.State != brig.Running {
+					t.Errorf("the sandbox is %s, %v", s.State, err)
+				}
+			})
+		})
+	}
+}
+
 // A process ends in its time in the same way.
 func TestTimeoutOfProcessAfterFailedKills(t *testing.T) {
 	for fails, within := range map[int32]time.Duration{1: 3 * time.Second, 1 << 30: 40 * time.Second} {
