@@ -19,7 +19,8 @@ type StreamLimits struct {
 	// Connections is the maximum number of connections to its ports.
 	Sandbox, Connections int
 	// Key and Tenant are the maximum numbers of streams of both kinds for one
-	// key or person, and for one tenant.
+	// key or person, and for one tenant. Watches have the same limits, but count
+	// separately: clients leave watches that they poll open until the sandbox ends.
 	Key, Tenant int
 }
 
@@ -69,6 +70,10 @@ func (s *streams) open(v *call) (release func(), err error) {
 	if v.op == brig.OpDial {
 		kind, most, what = "connection", s.limits.Connections, "connections to its ports"
 	}
+	all, streamsOf := "", "streams of sandboxes"
+	if v.op == brig.OpWatch {
+		all, streamsOf = "watch ", "watches in sandboxes"
+	}
 	type bound struct {
 		of     streamOwner
 		most   int
@@ -76,10 +81,10 @@ func (s *streams) open(v *call) (release func(), err error) {
 	}
 	bounds := []bound{
 		{streamOwner{kind, quota.Caller{Tenant: v.rec.Tenant}, v.rec.ID}, most, "the sandbox has %d " + what + " open already"},
-		{streamOwner{"tenant", quota.Caller{Tenant: v.actor.Tenant}, ""}, s.limits.Tenant, "the tenant has %d streams of sandboxes open already"},
+		{streamOwner{all + "tenant", quota.Caller{Tenant: v.actor.Tenant}, ""}, s.limits.Tenant, "the tenant has %d " + streamsOf + " open already"},
 	}
 	if who := quota.CallerOf(v.actor); who.Limited {
-		bounds = append(bounds, bound{streamOwner{"caller", who, ""}, s.limits.Key, "the caller has %d streams of sandboxes open already"})
+		bounds = append(bounds, bound{streamOwner{all + "caller", who, ""}, s.limits.Key, "the caller has %d " + streamsOf + " open already"})
 		if kind == "stream" {
 			// A viewer's watches must not prevent the downloads of everyone else.
 			half := (most + 1) / 2

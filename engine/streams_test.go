@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/brig-run/brig"
@@ -28,7 +29,7 @@ func TestStreamLimits(t *testing.T) {
 		}
 	}
 	for range 2 {
-		open("a watch", "", brig.OpWatch, "acme", "k1", "one")
+		open("a process", "", brig.OpAttach, "acme", "k1", "one")
 	}
 	open("more than half of the sandbox's", brig.RateLimited, brig.OpWatch, "acme", "k1", "one")
 	for _, op := range []brig.Op{brig.OpLogs, brig.OpRead} {
@@ -45,8 +46,26 @@ func TestStreamLimits(t *testing.T) {
 		open("another key's connection", "", brig.OpDial, "acme", "k2", "one")
 	}
 	open("one connection too many", brig.RateLimited, brig.OpDial, "acme", "k2", "one")
-	open("one too many of the tenant", brig.RateLimited, brig.OpWatch, "acme", "k3", "two")
-	open("another tenant", "", brig.OpWatch, "beta", "k9", "three")
+	open("one too many of the tenant", brig.RateLimited, brig.OpAttach, "acme", "k3", "two")
+	open("another tenant", "", brig.OpAttach, "beta", "k9", "three")
+	// The watches that a key leaves open do not prevent its other streams, nor those of others.
+	for _, box := range []string{"four", "five", "six"} {
+		for i := range 2 {
+			want := brig.Kind("")
+			if box == "six" && i > 0 {
+				want = brig.RateLimited
+			}
+			open("a watch", want, brig.OpWatch, "gamma", "k1", box)
+		}
+	}
+	open("one watch too many of the key", brig.RateLimited, brig.OpWatch, "gamma", "k1", "seven")
+	for range 4 {
+		open("another key's watch", "", brig.OpWatch, "gamma", "k2", "seven"+strings.Repeat("n", len(leave)))
+	}
+	open("one watch too many of the tenant", brig.RateLimited, brig.OpWatch, "gamma", "k3", "eight")
+	for _, op := range []brig.Op{brig.OpRead, brig.OpLogs, brig.OpDial} {
+		open("another stream", "", op, "gamma", "k1", "eight"+op.Name)
+	}
 	for _, end := range leave {
 		end()
 		end()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/brig-run/brig"
+	"github.com/brig-run/brig/api/e2b/envd/filesystempb"
 )
 
 // Every error kind is mapped in both protocols.
@@ -47,7 +48,7 @@ func TestTimeouts(t *testing.T) {
 func TestUnpolledWatcherLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ws, stopped := newWatchers(), 0
-		id, w, err := ws.add("box", "token", func() { stopped++ })
+		id, w, err := ws.add("acme", "box", "token", func() { stopped++ })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,6 +67,44 @@ func TestUnpolledWatcherLasts(t *testing.T) {
 			t.Error("it is still there")
 		}
 	})
+}
+
+// The events that all watchers of a tenant buffer are limited together.
+func TestEventsOfTenantAreLimited(t *testing.T) {
+	ws := newWatchers()
+	evs := []*filesystempb.FilesystemEvent{{Name: strings.Repeat("x", 1<<20)}}
+	fill := func(tenant, box string) (failed int) {
+		for range maxWatchers {
+			_, w, err := ws.add(tenant, box, "token", func() {})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				if ws.buffer(w, evs) != nil {
+					failed++
+					break
+				}
+			}
+		}
+		return failed
+	}
+	if n := fill("acme", "one"); n == 0 || ws.held["acme"] > maxTenantBytes {
+		t.Errorf("%d watchers ended, and %d bytes are held", n, ws.held["acme"])
+	}
+	_, w, err := ws.add("beta", "two", "token", func() {})
+	if err != nil || ws.buffer(w, evs) != nil || ws.held["beta"] == 0 {
+		t.Error("another tenant has no room")
+	}
+	for box, all := range ws.all {
+		for id := range all {
+			if !ws.remove(box, id) {
+				t.Error("it is gone")
+			}
+		}
+	}
+	if err := ws.buffer(w, evs); err == nil || len(ws.held) > 0 {
+		t.Errorf("in the end: %v, %v", ws.held, err)
+	}
 }
 
 func FuzzDisposition(f *testing.F) {

@@ -24,7 +24,10 @@ const (
 	maxWatchers   = 64
 	maxEvents     = 10_000
 	maxEventBytes = 4 << 20 // bytes of the encoded events
-	idle          = 10 * time.Minute
+	// maxTenantBytes is maxEventBytes for all watchers of a tenant, which may have
+	// thousands that no client polls.
+	maxTenantBytes = 64 << 20
+	idle           = 10 * time.Minute
 )
 
 // watchers are the polled watchers of all sandboxes. They are kept only in
@@ -32,22 +35,28 @@ const (
 type watchers struct {
 	mu  sync.Mutex // guards the fields below and the watchers' fields
 	all map[string]map[string]*watcher
+	// held are the encoded bytes of the events of each tenant.
+	held map[string]int
 }
 
 type watcher struct {
+	tenant    string
 	token     string // token of the request that created the watcher, because another token may have other rights
 	cancel    func()
 	events    []*pb.FilesystemEvent
-	held      int         // encoded bytes of events
+	held      int // encoded bytes of events
+	removed   bool
 	lastEvent time.Time   // time of the last event
 	err       error       // why the watcher can report no more events
 	timer     *time.Timer // removes the watcher; nil before err
 }
 
-func newWatchers() *watchers { return &watchers{all: map[string]map[string]*watcher{}} }
+func newWatchers() *watchers {
+	return &watchers{all: map[string]map[string]*watcher{}, held: map[string]int{}}
+}
 
 // add creates a watcher for a sandbox.
-func (ws *watchers) add(box, token string, cancel func()) (id string, w *watcher, err error) {
+func (ws *watchers) add(tenant, box, token string, cancel func()) (id string, w *watcher, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.all[box]) >= maxWatchers {
@@ -57,7 +66,7 @@ func (ws *watchers) add(box, token string, cancel func()) (id string, w *watcher
 		ws.all[box] = map[string]*watcher{}
 	}
 	id = "w" + strings.ToLower(rand.Text()[:20])
-	w = &watcher{token: token, cancel: cancel}
+	w = &watcher{tenant: tenant, token: token, cancel: cancel}
 	ws.all[box][id] = w
 	return id, w, nil
 }
@@ -71,6 +80,7 @@ func (ws *watchers) remove(box, id string) bool {
 		return false
 	}
 	w.stop()
+	ws.take(w)
 	if delete(ws.all[box], id); len(ws.all[box]) == 0 {
 		delete(ws.all, box)
 	}
@@ -99,16 +109,30 @@ func (ws *watchers) buffer(w *watcher, evs []*pb.FilesystemEvent) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w.lastEvent = time.Now()
+	if w.removed {
+		return context.Canceled
+	}
 	for _, ev := range evs {
 		w.events = append(w.events, ev)
 		w.held += proto.Size(ev)
+		ws.held[w.tenant] += proto.Size(ev)
 	}
-	if len(w.events) > maxEvents || w.held > maxEventBytes {
-		w.events, w.held = nil, 0
+	if len(w.events) > maxEvents || w.held > maxEventBytes || ws.held[w.tenant] > maxTenantBytes {
+		ws.take(w)
 		return brig.Errorf(brig.FailedPrecondition, "there were too many events between two polls of the watcher").
 			WithHint("poll more often, or watch a smaller directory")
 	}
 	return nil
+}
+
+// take returns and removes the events of a watcher. The caller holds the lock.
+func (ws *watchers) take(w *watcher) []*pb.FilesystemEvent {
+	evs := w.events
+	if ws.held[w.tenant] -= w.held; ws.held[w.tenant] == 0 {
+		delete(ws.held, w.tenant)
+	}
+	w.events, w.held = nil, 0
+	return evs
 }
 
 // end records why a watcher can report no more events. Polls return the buffered
@@ -123,6 +147,7 @@ func (ws *watchers) end(w *watcher, box, id string, err error) {
 
 // stop ends the watch. The caller holds the lock.
 func (w *watcher) stop() {
+	w.removed = true
 	if w.timer != nil {
 		w.timer.Stop()
 	}
@@ -169,8 +194,7 @@ func (ws *watchers) drain(box, token, id string) ([]*pb.FilesystemEvent, error) 
 	if w.timer != nil {
 		w.timer.Reset(idle)
 	}
-	evs := w.events
-	w.events, w.held = nil, 0
+	evs := ws.take(w)
 	if len(evs) == 0 && w.err != nil {
 		return nil, w.err
 	}
@@ -186,6 +210,7 @@ func (ws *watchers) close() {
 		}
 	}
 	clear(ws.all)
+	clear(ws.held)
 }
 
 // CreateWatcher implements filesystem.Filesystem.
@@ -198,7 +223,7 @@ func (s filesystem) CreateWatcher(ctx context.Context, r *pb.CreateWatcherReques
 	// The watcher outlives the request and keeps its actor and sandbox. It ends
 	// with the key or grant of the request's token.
 	longer, cancel := httpapi.Detach(ctx)
-	id, w, err := s.watchers.add(c.box.ID, c.box.Token, cancel)
+	id, w, err := s.watchers.add(brig.ActorFrom(ctx).Tenant, c.box.ID, c.box.Token, cancel)
 	if err != nil {
 		cancel()
 		return nil, s.failure(ctx, err)
