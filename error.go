@@ -76,7 +76,7 @@ type Error struct {
 	RetryAfter time.Duration
 }
 
-// Retry determines what the engine may retry after an error.
+// Retry determines which attempts the engine may repeat after an error.
 type Retry int
 
 // Kinds of retries, strictest last.

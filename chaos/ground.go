@@ -125,7 +125,7 @@ func clear(dir string) (removed []string, err error) {
 	for _, group := range groups {
 		removed = append(removed, removeGroup(group)...)
 	}
-	if err != nil { // a mount may lead to files of somebody else
+	if err != nil { // a mount may lead to another user's files
 		return removed, err
 	}
 	if os.Getuid() != 0 { // RemoveAll cannot remove the content of a folder that its owner may not write
@@ -165,7 +165,7 @@ func (l leftover) String() string { return fmt.Sprintf("process %d %.120s", l.PI
 
 // programs are those that tests start and that may have no environment. A process of
 // another program is the suite's only if it has TMPDIR, a cgroup of the ground, or such a
-// parent: a shell that names the folder is somebody else's.
+// parent: a shell with the directory in its arguments is not.
 var programs = []string{
 	"brig", "brig-agent", "brig-engine", "brig-shim", "runsc", "runsc-sandbox", "runsc-gofer",
 	"dockerd", "containerd", "containerd-shim-runc-v2", "containerd-shim-runsc-v1",

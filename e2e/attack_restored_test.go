@@ -32,8 +32,8 @@ func noteRestore(t testing.TB) {
 	}
 }
 
-// restored saves an instance and returns what is restored from the save. An instance with
-// a gofer, which some controls have, cannot be saved.
+// restored saves an instance and returns the instance restored from the save. An instance with a
+// gofer, which some controls have, cannot be saved.
 func restored(t testing.TB, p *gvisor.Provider, in brig.Instance, spec brig.Spec, lease time.Time) brig.Instance {
 	t.Helper()
 	id := brig.SaveID(spec.Name)
@@ -54,9 +54,9 @@ func restored(t testing.TB, p *gvisor.Provider, in brig.Instance, spec brig.Spec
 	return in
 }
 
-// TestAttacksAfterRestore repeats the tests of what a sandbox may do and of the attacks
-// from inside, on sandboxes that were saved with their memory and restored. They must say the
-// same as on sandboxes that were booted. Their controls run too.
+// TestAttacksAfterRestore repeats the tests of permissions and of attacks from inside on
+// sandboxes that were saved with their memory and restored. The results must be the same as on
+// sandboxes that were booted. Their controls run too.
 //
 //suite:part hostile full
 func TestAttacksAfterRestore(t *testing.T) {

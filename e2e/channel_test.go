@@ -14,7 +14,7 @@ import (
 )
 
 // forgedLines are messages of a driver, as a program can guess them, and lines
-// that are no messages. The last one has no end.
+// that are not messages. The last one has no end.
 var forgedLines = strings.Join([]string{
 	`{"type":"started","count":900}`,
 	`{"type":"display","data":{"text/plain":"\"forged\""}}`,
@@ -140,7 +140,8 @@ for _ in range(8):
 
 // TestDriverChannel verifies that a program that uses the descriptors of its
 // interpreter's driver never shifts or forges the answer of another cell: each
-// answer is the cell's own, or it says that the context broke the protocol.
+// cell receives its own answer, or the error of a context that broke the
+// protocol.
 //
 //suite:part hostile
 func TestDriverChannel(t *testing.T) {

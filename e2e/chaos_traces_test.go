@@ -86,13 +86,13 @@ func removeSandboxes(t testing.TB, dir string) {
 	}
 }
 
-// processes lists the host's processes that belong to a data folder.
+// processes lists the host's processes that belong to a data directory.
 func processes(t testing.TB, dir string, except ...int) []chaos.Process {
 	t.Helper()
 	return hostOf(t, dir).Processes(except...)
 }
 
-// folders lists the folders of a data folder's sandboxes.
+// folders lists the sandbox directories in a data directory.
 func folders(t testing.TB, dir string) []string {
 	t.Helper()
 	out, err := hostOf(t, dir).Folders()
@@ -102,8 +102,8 @@ func folders(t testing.TB, dir string) []string {
 	return out
 }
 
-// traces lists all host resources of the sandboxes of a data folder: processes,
-// cgroups, mounts and folders.
+// traces lists all host resources of the sandboxes in a data directory:
+// processes, cgroups, mounts and directories.
 func traces(t testing.TB, dir string, except ...int) []string {
 	t.Helper()
 	var out []string
@@ -122,7 +122,7 @@ func traces(t testing.TB, dir string, except ...int) []string {
 	return out
 }
 
-// filesIn lists the files in a folder, for error messages.
+// filesIn lists the files in a directory, for error messages.
 func filesIn(dir string) []string {
 	var out []string
 	_ = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -135,10 +135,10 @@ func filesIn(dir string) []string {
 }
 
 // tracesTimeout is the time within which all traces of a sandbox must disappear
-// from the host, also on a busy one.
+// from the host, even on a busy one.
 var tracesTimeout = patience
 
-// checkNoHostTraces fails the test if traces of sandboxes of a data folder
+// checkNoHostTraces fails the test if traces of sandboxes in a data directory
 // remain on the host after tracesTimeout.
 func checkNoHostTraces(t testing.TB, dir string, except ...int) {
 	t.Helper()

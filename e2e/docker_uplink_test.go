@@ -337,8 +337,8 @@ func (l *dockerLab) checkNetworkControl(t *testing.T, image string) {
 	}
 }
 
-// trusts verifies that the certificates that the image trusts are present, with
-// and without rules, and remain when the uplink adds an authority.
+// trusts verifies that the image's CA certificates are present, with and
+// without egress rules, and that adding the uplink's CA keeps them.
 func (l *dockerLab) trusts(t *testing.T, image string) {
 	const look = "cat /etc/ssl/certs/0a1b2c3d.0; stat -c '%n %a %U' /etc/ssl/certs /etc/ssl/certs/*; cat /etc/resolv.conf | grep -c 198.18.0.1"
 	out := map[string]string{}

@@ -215,7 +215,7 @@ func launchServer(t testing.TB, binary string, env []string, dir string, args ..
 	t.Helper()
 	s := &server{t: t, dir: dir, errs: &printed{}}
 	programs := filepath.Join(dir, "bin")
-	if _, err := os.Stat(programs); err != nil { // otherwise a server has decided what is in it
+	if _, err := os.Stat(programs); err != nil { // otherwise an earlier server has filled it
 		linkPrograms(unpackedPrograms(t), programs)
 	}
 	s.cmd = exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
@@ -307,16 +307,16 @@ func (s *server) await() {
 	t.Fatalf("the server is not ready: %s", s.errs)
 }
 
-// unpackedPrograms is a folder with the programs that servers have unpacked. Their names
+// unpackedPrograms returns a directory with the programs that servers have unpacked. Their names
 // contain their digests.
 func unpackedPrograms(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(filepath.Dir(bin(t, "test/e2e.test")), "unpacked")
 }
 
-// linkPrograms links the unpacked programs of one folder into another one, so that a server
-// need not unpack 44 MiB, and the programs of all servers share their pages in memory. A
-// server unpacks what is missing, so errors do not matter.
+// linkPrograms links the unpacked programs of one directory into another one, so that a server
+// need not unpack 44 MiB, and the programs of all servers share their pages in memory. A server
+// unpacks missing programs, so errors do not matter.
 func linkPrograms(from, to string) {
 	files, _ := filepath.Glob(filepath.Join(from, "brig-*"))
 	if len(files) > 0 {

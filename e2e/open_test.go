@@ -49,8 +49,8 @@ while True:
 `
 
 // openWays are the ways in which a client keeps a sandbox open. Each opens one, talks
-// as a client does, and sends an error to broken if what it has opened breaks. The
-// returned function closes it.
+// as a client does, and sends an error to broken if the connection or process that it has opened
+// breaks. The returned function closes it.
 var openWays = map[string]func(o openSandbox) (closeIt func()){
 	"connection that talks every second": func(o openSandbox) func() {
 		return o.talk(o.dial())

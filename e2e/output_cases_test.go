@@ -34,8 +34,8 @@ type outputCase struct {
 	// raises is the exception that ends a cell, and value its text, if it matters.
 	raises, value string
 	exit          int // of a run or a command
-	// attack means that the code uses its driver's channel: its answer is its own, or
-	// an error that says that the context has ended.
+	// attack means that the code uses its driver's channel: it receives its own answer, or the
+	// error of a context that has ended.
 	attack bool
 	// only names the clients for which the case holds; empty means all of them.
 	only string

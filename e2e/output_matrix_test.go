@@ -230,12 +230,12 @@ func (m *matrixCell) check(o *outputCase, form outputForm, call func(outputCall)
 	return isExact, ""
 }
 
-// carryNote matches a line that reports what an ephemeral kernel does not carry from cell to
-// cell.
+// carryNote matches a line that reports which state an ephemeral kernel does not carry from cell
+// to cell.
 var carryNote = regexp.MustCompile(`brig: .* carried .*\n`)
 
-// isContextEnd reports whether an exception says that a context has ended, in the words
-// of one of the APIs.
+// isContextEnd reports whether name is the exception of one of the APIs for a context that has
+// ended.
 func isContextEnd(name string) bool {
 	return name == "ProtocolViolation" || name == "UnexpectedEndOfExecution"
 }

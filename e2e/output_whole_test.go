@@ -113,9 +113,9 @@ func TestOutputIsWhole(t *testing.T) {
 	}
 }
 
-// TestOutputWithoutBlocking is the control of TestOutputIsWhole: a write to a
-// descriptor that the program has set to O_NONBLOCK returns what the pipe had room
-// for, also inside gVisor, and a write to a pipe without a reader ends the program.
+// TestOutputWithoutBlocking is the control of TestOutputIsWhole: a write to a descriptor that the
+// program has set to O_NONBLOCK returns the number of bytes that the pipe had room for, inside
+// gVisor too, and a write to a pipe without a reader ends the program.
 //
 //suite:part core
 func TestOutputWithoutBlocking(t *testing.T) {

@@ -74,7 +74,7 @@ func TestTenantsShareProcessors(t *testing.T) {
 //suite:part hostile
 func TestLightShareIsServedFirst(t *testing.T) {
 	needRoot(t)
-	wait := patience // the control waits a multiple of what the weight took to fall
+	wait := patience // the control waits several times as long as the weight took to fall
 	for _, disabled := range []string{"", "shares"} {
 		t.Run("without "+disabled, func(t *testing.T) {
 			e, _ := newEngine(t, disabled)

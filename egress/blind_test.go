@@ -66,7 +66,7 @@ func released(list [][]byte, ends error, over func(io.Reader) io.Reader) (log []
 	}
 }
 
-// streams are the kinds of streams, each with a guess in it.
+// streams returns sample response bodies by encoding. Each contains guess.
 func streams(guess string) map[string][][]byte {
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)

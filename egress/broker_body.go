@@ -73,17 +73,18 @@ func (x *exchange) substituteBody(out *http.Request) *refusal {
 	return nil
 }
 
-// growingBody is a body that values make longer. What they add is traffic of the
-// sandbox, although the sandbox has not sent it.
+// growingBody is a body that values make longer. The additional bytes are
+// traffic of the sandbox, although the sandbox has not sent them.
 type growingBody struct {
 	io.Reader
 	x       *exchange
 	in, out int64 // bytes that were read of the original, and returned
-	counted int64 // of what the body has grown
+	counted int64 // growth of the body
 	src     io.Reader
 }
 
-// growing returns src with its placeholders replaced, and counts what they add.
+// growing returns src with its placeholders replaced, and counts the additional
+// bytes.
 func (x *exchange) growing(s *swaps, src io.Reader, found func(string)) io.Reader {
 	g := &growingBody{x: x, src: src}
 	g.Reader = s.reader(original{g}, found)

@@ -41,9 +41,9 @@ func (m metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// countGrowth counts n bytes that values of secrets add to what the sandbox
-// sends, and waits until its bandwidth allows them. On the sandbox's end of a
-// connection are only the placeholders.
+// countGrowth counts n bytes that secret values add to the sandbox's traffic,
+// and waits until its bandwidth allows them. The sandbox itself sends only the
+// placeholders.
 func (s *Session) countGrowth(n int64) error {
 	s.usage.sent.Add(n)
 	for l := s.policy.Load().up; l != nil && n > 0; {

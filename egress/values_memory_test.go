@@ -246,9 +246,9 @@ func TestManyMatches(t *testing.T) {
 	}
 }
 
-// What values add to the header, the query and the body of a request is counted
-// as sent by the sandbox, and limited like the rest. The control is the lab's
-// own count of what the host receives.
+// Bytes that values add to the header, the query and the body of a request are
+// counted as sent by the sandbox, and limited like the rest. The control is the
+// lab's own count of the bytes that the host receives.
 func TestGrowthIsCounted(t *testing.T) {
 	var got int64
 	l := newLab(t, true, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -29,9 +29,8 @@ const (
 	maxLogTime = 64
 )
 
-// logSource is a log that can be read on after io.EOF. The call of complete says that
-// nothing is added any more, and that of move that the sandbox continues in another
-// instance.
+// logSource is a log that can be read further after io.EOF. complete marks the log as final. move
+// continues it in another instance of the sandbox.
 type logSource interface {
 	io.ReadCloser
 	complete()

@@ -163,7 +163,8 @@ func (g *gate) loadAccountOf(ctx context.Context, v *call) (err error) {
 }
 
 // countCall counts the call against the rates of its tenant and caller, and against the
-// limit of changes by viewers. A check counts the call that follows it.
+// limit of changes by viewers. A checkOnly call is counted in advance, and SetCounted then
+// exempts the call that follows it.
 func (v *call) countCall(ctx context.Context) error {
 	if !v.checkOnly && brig.SetCounted(ctx, false) {
 		return nil

@@ -26,10 +26,9 @@ const (
 )
 
 // hold counts as use of a sandbox until release is called. It is the only place that
-// renews a lease over time: every call that uses an instance passes useInstance, which
-// holds, and what is used after its call takes the release over. The maximum life
-// ends a sandbox in any case, so a client that has disappeared without a trace
-// holds it no longer than that.
+// renews a lease over time: every call that uses an instance passes useInstance, which holds, and
+// a use that outlives its call takes over the release. The maximum life ends a sandbox in any
+// case, so a client that has disappeared without a trace holds it no longer than that.
 func (l *lifecycle) hold(rec *brig.Record) (release func()) {
 	if rec.Spec.Ephemeral || rec.Spec.FixedLease {
 		return func() {}
@@ -192,7 +191,7 @@ func (l *lifecycle) watchEnd(ctx context.Context, rec *brig.Record) (ended <-cha
 	})
 }
 
-// announceEnd tells the holders of a sandbox that it has ended permanently.
+// announceEnd notifies the holders of a sandbox of its permanent end.
 func (l *lifecycle) announceEnd(id brig.ID) {
 	l.sandboxes.update(id, func(s *sandbox) {
 		if s.end != nil {

@@ -371,8 +371,8 @@ func TestRatePerCaller(t *testing.T) {
 	}
 }
 
-// Visitors of ports, who have no credential, share one rate. They cannot use up the rate of
-// the tenant's own callers, nor the reverse.
+// Visitors of ports, who have no credential, share one rate limit. They cannot use up the rate
+// limit of the tenant's own callers, or vice versa.
 func TestRateOfVisitors(t *testing.T) {
 	for _, firstVisits := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

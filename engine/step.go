@@ -56,8 +56,8 @@ type stepRun struct {
 	failure *brig.ProgramError
 	// packages lists the packages that the step started with, and the requested
 	// packages that the driver has installed since. requested lists the
-	// packages that the code names; any other name comes from an intruder in
-	// the sandbox.
+	// packages that the code imports. A driver message that names any other
+	// package is forged, and is ignored.
 	packages, requested []string
 }
 

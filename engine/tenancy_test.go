@@ -226,9 +226,8 @@ func TestEndedCredentialsAreGenuine(t *testing.T) {
 	}
 }
 
-// What SECURITY.md says about the end of credentials: sandboxes, leases and processes
-// outlive them, a grant holds for a name, and the scope run is enough to read secrets
-// without hosts.
+// As SECURITY.md states, sandboxes, leases and processes outlive the credentials that created
+// them, a grant holds for a name, and the scope run is enough to read secrets without hosts.
 func TestWhatCredentialsLeaveBehind(t *testing.T) {
 	var passed atomic.Int64
 	h := newFixture(t, func(o *engine.Options) {

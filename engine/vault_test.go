@@ -283,9 +283,9 @@ func TestUnreadableSecret(t *testing.T) {
 	}
 }
 
-// A sandbox keeps what it was given: a secret that goes further since then goes no
-// further for the sandbox, not after a pause, in a copy or after a restart of the
-// server, and one that goes less far goes less far there, too.
+// A sandbox keeps the hosts and places of a secret that it was created with. If they are widened
+// later, it does not get the new ones, even after a pause, in a copy or after a restart of the
+// server. If they are narrowed, it loses them too.
 func TestSandboxKeepsWhatItWasGiven(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)

@@ -187,8 +187,8 @@ func (w slowWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A caller that consumes the output slowly delays the exit report. That does
-// not count as silence of the agent.
+// A caller that consumes the output slowly delays the exit report. The host
+// must not mistake the delay for an unresponsive agent.
 func TestSlowCallerDoesNotLoseAgent(t *testing.T) {
 	killed := make(chan struct{})
 	g := agentOf(t, func(call wire.Call, c net.Conn) {

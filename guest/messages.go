@@ -32,7 +32,7 @@ type messageBuffer struct {
 	closed   bool
 }
 
-// limit sets the budget for what the buffer holds from now on.
+// limit sets the budget for all messages that the buffer holds from now on.
 func (b *messageBuffer) limit(budget brig.MessageBudget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,8 +89,8 @@ func (b *messageBuffer) makeRoom(unread, n int) bool {
 // smallStep is by how much a buffer grows at least, in bytes.
 const smallStep = 1 << 20
 
-// charge charges what a buffer of the given size needs beyond what is charged, and reports
-// whether the budget allows it. The caller holds b.mu.
+// charge charges the missing bytes for a buffer of the given size, and reports whether the budget
+// allows it. The caller holds b.mu.
 func (b *messageBuffer) charge(size int) bool {
 	more := size - freeMessages - b.charged
 	if b.budget == nil || more <= 0 {
@@ -135,7 +135,7 @@ func (b *messageBuffer) settle() {
 	}
 }
 
-// unread returns a copy of what was not received yet.
+// unread returns a copy of the data that was not received yet.
 func (b *messageBuffer) unread() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,7 +155,7 @@ func (b *messageBuffer) release() {
 	b.refund()
 }
 
-// refund returns what is charged to the budget. The caller holds b.mu.
+// refund returns the charged bytes to the budget. The caller holds b.mu.
 func (b *messageBuffer) refund() {
 	if b.charged > 0 {
 		b.budget.Refund(b.charged)

@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// The error of Park is NotFound only if the agent says that the interpreter has ended,
-// even if the interpreter could not be told to park. An agent of an earlier version
-// that rejects the call says nothing of the interpreter.
+// The error of Park is NotFound only if the agent reports that the interpreter has ended, even if
+// the host could not ask the interpreter to park. The error of an earlier agent that rejects the
+// call reports nothing about the interpreter.
 func TestParkOfEndedInterpreter(t *testing.T) {
 	closed := errors.New("its channel is closed")
 	for _, c := range []struct {

@@ -76,7 +76,7 @@ type stored struct {
 	pulled bool // so it can be pulled again
 }
 
-// entrySize is what a file, directory or link occupies on the disk besides its content.
+// entrySize is the disk space of a file, directory or link in addition to its content.
 const entrySize = 4 << 10
 
 // footprint returns about how many bytes an image occupies on the disk.

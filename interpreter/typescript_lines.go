@@ -63,7 +63,7 @@ func alignLines(js, mappings string) string {
 	out := make([]byte, 0, len(js)+len(js)/8)
 	marks := marksOf(mappings)
 	fixed := fixedLineBreaks(js)
-	at := 0   // the present source line of the output
+	at := 0   // the source line that out has reached
 	end := -1 // the end of the previous line
 	for line := range strings.SplitSeq(js, "\n") {
 		var here []mark

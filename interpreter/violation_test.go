@@ -73,11 +73,11 @@ const (
 )
 
 // TestDoChecksNonces verifies which lines end a session, for an order whose answer is
-// surrounded by them, and that the next order is not answered by a line from before.
+// surrounded by them, and that an earlier line is not taken for the answer of the next order.
 func TestDoChecksNonces(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		before []string // what is on the channel before the answer
+		before []string // lines on the channel before the answer
 		after  []string // and after it
 		want   [2]error // of the order, and of the next one
 	}{
@@ -203,8 +203,8 @@ func TestLostOrder(t *testing.T) {
 	}
 }
 
-// The answers to pings that nothing waits for are no violations, also if they come after
-// the order for which a watch sent them.
+// The answers to pings that nothing waits for are not violations, even if they come after the
+// order for which a watch sent them.
 func TestExpectedPongs(t *testing.T) {
 	p := newScripted(func(o Order) []string {
 		switch o.Op {

@@ -3,8 +3,8 @@
 // handles a browser's login (login.go). It maps users to tenants and roles by
 // the operator's mapping (mapping.go).
 //
-// It stores no users. A token only proves what the provider has signed for this
-// server. The mapping determines the bearer's rights at each request.
+// It stores no users. A token only proves that the provider signed its claims
+// for this server. The mapping determines the bearer's role at each request.
 package signin
 
 import (

@@ -37,7 +37,8 @@ func Wants(r *http.Request) bool {
 		r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// Settings are what the page must know before a user has signed in.
+// Settings contains the settings that the page needs before a user has signed
+// in.
 type Settings struct {
 	// SignIn is true if people can sign in through an identity provider.
 	SignIn bool `json:"sign_in"`

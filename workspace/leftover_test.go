@@ -98,8 +98,8 @@ func (o failingObjects) Create(ctx context.Context, key string, data []byte) err
 }
 
 // TestEveryFailureNeedsSweep ends captures in every way that leaves objects.
-// Each must ask for a sweep, with and without a quota, and the sweep must remove
-// what it has left.
+// Each must ask for a sweep, with and without a quota, and the sweep must
+// remove these objects.
 func TestEveryFailureNeedsSweep(t *testing.T) {
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {

@@ -146,7 +146,8 @@ func (u *memoryUse) grow(ctx context.Context, n int64) error {
 // used returns the bytes that the operation uses.
 func (u *memoryUse) used() int64 { return u.held - u.unused }
 
-// reuse makes what the operation uses beyond n bytes available to it again.
+// reuse makes all but n bytes of the used memory available to the operation
+// again.
 func (u *memoryUse) reuse(n int64) { u.unused = u.held - n }
 
 // reserve waits for n bytes that the operation is going to use.

@@ -19,8 +19,8 @@ func timedLines(n int) io.Reader {
 	return strings.NewReader(strings.Repeat(brig.LogTime(epoch)+"\n", n))
 }
 
-// TestLogsUseLittleMemory checks that the memory for a part of a log does not depend on the
-// number of its lines. A program can print a line for each byte.
+// TestLogsUseLittleMemory checks that reading a part of a log takes memory independent of the
+// log's length. A program can print a line for each byte.
 func TestLogsUseLittleMemory(t *testing.T) {
 	s, _, srv := serve(t)
 	createSandbox(t, srv.URL, `{"templateID":"base"}`)

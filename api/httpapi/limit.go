@@ -140,8 +140,8 @@ type SecondTurn struct {
 	ended  bool
 }
 
-// Wait says that the request waits until the caller calls resume. The processor needs no
-// rest for this time.
+// Wait excludes the time until the caller calls resume from the work of the request. The request
+// uses no processor in that time, so no rest must follow it.
 func (t *SecondTurn) Wait() (resume func()) {
 	if t == nil {
 		return func() {}

@@ -16,7 +16,8 @@ import (
 	"github.com/brig-run/brig/api/v1"
 )
 
-// effect classifies what a tool may change. Clients see it before a call.
+// effect classifies the changes that a tool may make. Clients see it before a
+// call.
 type effect int
 
 const (

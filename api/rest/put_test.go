@@ -260,8 +260,8 @@ func differences(a, b any, path string) (out []string) {
 	return out
 }
 
-// Every route that changes an object changes what the body names, and nothing else. A
-// field that is missing keeps its value, and null is rejected.
+// Every route that changes an object changes only the fields that the body names. A field that is
+// missing keeps its value, and null is rejected.
 func TestPutChangesOnlyWhatItNames(t *testing.T) {
 	seen := 0
 	for _, rt := range newAPI(Options{}).table() {

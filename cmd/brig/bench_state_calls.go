@@ -211,7 +211,7 @@ func (b *stateBench) write(s *v1.Sandbox, program string, size int) error {
 	return err
 }
 
-// many measures what a large number of paused sandboxes takes.
+// many measures the cost of a large number of paused sandboxes.
 func (b *stateBench) many() error {
 	if b.paused == 0 {
 		return nil

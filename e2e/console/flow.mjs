@@ -252,7 +252,7 @@ step('log out', async () => {
   // The browser's cookie is no longer valid, either.
   const cookie = cookies.map((c) => `${c.name}=${c.value}`).join('; ')
   const status = async () => (await fetch(`${url}/v1/auth/whoami`, { headers: { Cookie: cookie } })).status
-  for (let n = 0; n < 20 && (await status()) === 200; n++) await page.waitForTimeout(50) // a second is what is promised
+  for (let n = 0; n < 20 && (await status()) === 200; n++) await page.waitForTimeout(50) // the cookie must end within a second
   assert.equal(await status(), 401)
 })
 

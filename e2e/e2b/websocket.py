@@ -1,8 +1,8 @@
 """A WebSocket server (RFC 6455) of the standard library alone, for websocket.mjs.
 
-Its first message says with what it was asked. Then it sends back what it gets:
-but for "count N", which makes it send N messages, and "close", which makes it
-close with a code of its own."""
+Its first message contains the request. Then it echoes each message,
+except "count N", which makes it send N messages, and "close", which makes it
+close with its own code."""
 import base64, hashlib, json, socketserver, struct, sys
 
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
@@ -68,7 +68,7 @@ class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address, daemon_threads = True, True
 
     def handle_error(self, *_):
-        pass  # whoever went away without a word
+        pass  # a client may disconnect without a close frame
 
 
 Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

@@ -34,7 +34,7 @@ def mend(body):
     if out.get("rules") is not None:
         out["rules"] = [{"cidr": "192.0.2.0/24", "ports": [443]}, {"host": "*.example.com", "methods": ["GET"], "paths": ["/a/*"]}]
     if not out.get("pause_at_end"):
-        out.pop("pause_files_only", None)  # it says how to pause
+        out.pop("pause_files_only", None)  # it only has an effect with pause_at_end
     if "bandwidth" in out:
         out["bandwidth"] = "1MiB"
     return out

@@ -50,12 +50,12 @@ def request(method, path, token=KEY, body=None):
 
 
 class GatewayExecutor(RemotePythonExecutor):
-    """What smolagents' container executors do once their container runs: its
-    own functions, told an address."""
+    """Does the same as smolagents' container executors after the start of their container:
+    calls its own functions with an address."""
 
     def __init__(self, additional_imports, logger):
         super().__init__(additional_imports, logger)
-        # Their request has no body, so the server's default says which kernel.
+        # Their request has no body, so the kernel is the server's default.
         self.kernel_id = _create_kernel_http("%s/api/kernels?token=%s" % (URL, KEY), logger)
         ws = "ws" + URL.removeprefix("http")
         self.ws_url = "%s/api/kernels/%s/channels?token=%s" % (ws, self.kernel_id, KEY)
@@ -292,8 +292,8 @@ WHEEL = pathlib.Path(os.environ["WHEEL"])
 
 @check
 def pip_install(ex):
-    # Not among the outcomes: an ephemeral kernel says that it carries no file. What
-    # an index has, packages.py is about.
+    # Not among the outcomes: an ephemeral kernel reports that it carries no file. packages.py
+    # tests packages from an index.
     wheel = base64.b64encode(WHEEL.read_bytes()).decode()
     out = ex.inner(
         "import base64\nopen(%r, 'wb').write(base64.b64decode(%r))\n!pip install -q --no-index ./%s\nimport brigtest\nprint(brigtest.word())"

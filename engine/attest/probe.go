@@ -11,10 +11,10 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Probe looks for gaps from inside an instance with the given specification, and returns
-// what it found. newID returns the id of an execution. In a vacant instance, which no
-// tenant has yet, the probe also tries to connect to this host. It needs an address of the
-// host for that, which a tenant's programs would see.
+// Probe looks for gaps from inside an instance with the given specification, and returns its
+// findings. newID returns the id of an execution. In a vacant instance, which no tenant has yet,
+// the probe also tries to connect to this host. It needs an address of the host for that, which a
+// tenant's programs would see.
 func Probe(ctx context.Context, in brig.Instance, spec brig.Spec, vacant bool, newID func() string) ([]Finding, error) {
 	var out sink
 	var own []netip.AddrPort

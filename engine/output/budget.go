@@ -17,7 +17,7 @@ func NewBudget(tenant, all int) *Budget {
 	return &Budget{tenant: tenant, all: all, byTenant: map[string]int{}}
 }
 
-// rule says which charges a budget allows.
+// rule determines which charges a budget allows.
 type rule int
 
 const (

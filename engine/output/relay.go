@@ -80,8 +80,8 @@ func NewRelays(tenant, server int) *Relays {
 	return &Relays{Budget: NewBudget(tenant, server)}
 }
 
-// Disable makes executions wait for their callers, also after their end. It is for the
-// controls of tests, which show what the relays prevent.
+// Disable makes executions wait for their callers, even after their end. It is for negative
+// controls, which show the failures that relays prevent.
 func (rs *Relays) Disable() { rs.off = true }
 
 // new returns a relay for a stream of a tenant. If the caller does not accept

@@ -420,7 +420,7 @@ func (k *carrier) pullOnce(i, fd int, c net.Conn) (int, error) {
 		return 0, nil
 	}
 	if n <= 0 {
-		k.outEnd[i], n = true, 0 // an empty frame tells the host
+		k.outEnd[i], n = true, 0 // an empty frame reports the end to the host
 	}
 	wire.PutHeader(k.buf, [...]wire.Type{wire.TypeStdout, wire.TypeStderr}[i], n)
 	_, err = c.Write(k.buf[:wire.HeaderSize+n])

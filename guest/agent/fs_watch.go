@@ -104,8 +104,9 @@ func (q *queue) reason() error {
 	return q.err
 }
 
-// watchMask contains the requested event types, and rootMask those that only the
-// root reports: the parent of another directory reports its end.
+// watchMask is the inotify mask of a watched directory. rootMask adds the
+// events of the root itself: for any other directory, the watch of its parent
+// reports them.
 const (
 	watchMask = syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM |
 		syscall.IN_ATTRIB | syscall.IN_MODIFY | syscall.IN_DELETE | syscall.IN_ONLYDIR

@@ -17,8 +17,8 @@ const (
 type Tree struct {
 	Dir      string
 	UID, GID uint32
-	// Sealed means that root owns the files, that they are read-only, and that
-	// all users may read and execute what the owner may.
+	// Sealed means that root owns the files and that they are read-only. All
+	// users have the owner's permissions to read and execute.
 	Sealed bool `json:",omitempty"`
 	// MaxFile is the maximum size of a file that Pack sends, in bytes.
 	MaxFile int64 `json:",omitempty"`

@@ -1,14 +1,14 @@
 // Package clock keeps a time that never moves back, for the ends of
 // credentials. The system's clock can be set back, by a person, by a time
-// server or by the restore of a virtual machine. A credential that has ended
-// must not become valid again.
+// server or by the restore of a virtual machine. An expired credential must not
+// become valid again.
 //
 // Within a process the time advances with the monotonic clock, or follows the
 // system's clock if that is later. Its highest value is stored in a file, and
-// the next process begins there. A process stores the value before it says that
-// a time has passed, and every few seconds while it is used. So after a crash,
-// an end that no caller has met is lost by a few seconds at most. The time for
-// which no process runs counts only by the system's clock.
+// the next process begins there. A process stores the value before it reports
+// that a time has passed, and every few seconds while it is used. So after a
+// crash, an end that no caller has met is late by a few seconds at most. The
+// time for which no process runs counts only by the system's clock.
 //
 // While the file cannot be written, for example on a full disk, the time goes on
 // in the process. The next process begins with the last stored value.

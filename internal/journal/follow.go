@@ -26,7 +26,7 @@ type followedFile struct {
 	f      *os.File
 	at     int64 // offset of the next byte
 	inLine bool
-	// caughtUp says that the end was reached once, so that further data was written just now.
+	// caughtUp means that the end was reached once, so that further data was written just now.
 	caughtUp bool
 
 	times   *os.File // its marks, once there are some

@@ -130,7 +130,7 @@ type Reader struct {
 	from   *bufio.Reader
 	chunks *chunks
 	buf    []byte // a sealed chunk
-	plain  []byte // what is left of the current chunk
+	plain  []byte // the rest of the current chunk
 	err    error
 }
 

@@ -91,8 +91,8 @@ func (p *Provider) hasSeccomp() bool {
 	})
 }
 
-// enforcementNotes returns what a caller should know about the restrictions of
-// every sandbox.
+// enforcementNotes returns notes for the caller about the restrictions of every
+// sandbox.
 func (p *Provider) enforcementNotes(l brig.Limits) (out []string) {
 	if !p.gvisor {
 		out = append(out, "isolation: it shares the kernel of the engine's machine (runc): hardening, not a tenant boundary")

@@ -141,8 +141,10 @@ func (p *Provider) inspect(ctx context.Context, name string) (*brig.Image, error
 	return out, nil
 }
 
-// accountOf returns the user of an image's configuration. A user name can only
-// be resolved with the image's own files.
+// accountOf maps the USER of an image's configuration to the name of a
+// sandbox's user. For a numeric USER that is neither root nor reserved, it also
+// returns the account "uid:gid". A user name can only be resolved with the
+// image's own files.
 func accountOf(user string) (name, account string) {
 	uid, gid, _ := strings.Cut(user, ":")
 	switch uid {

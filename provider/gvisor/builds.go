@@ -230,7 +230,7 @@ func (p *Provider) neededPrograms() (out neededPrograms, err error) {
 	return out, nil
 }
 
-// content is what a save records of a program.
+// content is the part of a program that a save records.
 type content struct {
 	digest string
 	gvisor string // the version that the program is linked with

@@ -82,8 +82,8 @@ func randomPages(n int) []byte {
 	return b
 }
 
-// A packed save consists of its manifest and one file that does not contain what it
-// has. Pack removes what Unpack left.
+// A packed save consists of its manifest and one encrypted file. Pack removes the leftovers of
+// Unpack.
 func TestPackedFiles(t *testing.T) {
 	p, key, pages := newSaver(t), seal.NewKey(), randomPages(3<<20)
 	dir := planted(t, p, "one", pages)
@@ -292,7 +292,7 @@ func TestCanceledPack(t *testing.T) {
 	wantPages(t, p, "one", key, pages)
 }
 
-// BenchmarkUnpack measures what a packed save adds to a resume.
+// BenchmarkUnpack measures the time that a packed save adds to a resume.
 func BenchmarkUnpack(b *testing.B) {
 	for name, n := range map[string]int{"5MiB": 5 << 20, "256MiB": 256 << 20} {
 		p, key := &Provider{Options: Options{DataDir: b.TempDir(), Log: slog.New(slog.DiscardHandler)}}, seal.NewKey()

@@ -14,15 +14,15 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// sentryLaunch contains the arguments of a sentry that was not started yet, and
-// the files that are donated to it.
+// sentryLaunch contains the arguments of a sentry that has not started yet, and
+// the files donated to it.
 type sentryLaunch struct {
 	cmd   *exec.Cmd
 	owned []*os.File // files that close closes in this process
 }
 
-// donate donates a file and passes its descriptor in the flag. Later close
-// closes the file in this process.
+// donate donates a file and passes its descriptor in the flag. close closes the
+// file in this process.
 func (b *sentryLaunch) donate(flag string, f *os.File) {
 	b.owned = append(b.owned, f)
 	b.donateOpen(flag, f)

@@ -49,8 +49,8 @@ func (s *shim) answer(ctx context.Context, c *net.UnixConn) {
 		s.dial(c)
 	case "watch":
 		if send(c, answer{}) == nil {
-			// The connection stays open until this process exits, which tells
-			// the server that the sandbox has ended.
+			// The connection stays open until this process exits. Its end
+			// notifies the server that the sandbox has ended.
 			_, _ = io.Copy(io.Discard, c)
 		}
 	case "lease":

@@ -140,7 +140,8 @@ func testFilesWatch(t *testing.T, h Harness) {
 		case <-time.After(wait):
 			t.Error("it does not end")
 		}
-		// A watch reports what was removed before the directory, and then ends.
+		// A watch reports the files that were removed before the directory, and
+		// then ends.
 		sh(t, in, "rm -r "+dir)
 		through.until(t, "remove via")
 		through.wantGone(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // newTestDialer returns a dialer for a host in the test. f serves each
-// requested session, with the number n of its connection.
+// requested session; n is the number of its connection.
 func newTestDialer(t *testing.T, f func(n int32, c net.Conn, asked ssh.NewChannel)) *dialer {
 	t.Helper()
 	private, public := sshtest.Key(t, "")

@@ -26,7 +26,7 @@ export interface Bulk<T> {
 }
 
 interface Props<T> {
-  name: string; // of what is listed, in the plural
+  name: string; // of the listed objects, in the plural
   rows: T[];
   id: (row: T) => string;
   columns: Column<T>[];

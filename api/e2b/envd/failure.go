@@ -74,8 +74,8 @@ func errorText(err *brig.Error) string {
 	return err.Message
 }
 
-// exhausted reports whether err is a FailedPrecondition because space is
-// lacking or another limit has been reached.
+// exhausted reports whether err is a FailedPrecondition caused by a full disk
+// or an exceeded limit.
 func exhausted(err *brig.Error) bool {
 	if err.Kind != brig.FailedPrecondition {
 		return false

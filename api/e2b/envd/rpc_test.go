@@ -219,8 +219,8 @@ func lastPoll(t *testing.T, c filesystempb.FilesystemClient, id string) error {
 }
 
 // TestWatcherOfRemovedDirectory verifies that polls return the events before the
-// end of a watch, and then an error that says why it ended. The control is a
-// watcher whose directory is still there: it has no error.
+// end of a watch, and then an error with the reason of the end. The control is
+// a watcher whose directory is still there: it has no error.
 func TestWatcherOfRemovedDirectory(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)

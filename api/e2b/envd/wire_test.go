@@ -174,8 +174,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Events end at the ends of characters, and bytes that are no characters are sent as they
-// are, at the latest at the end.
+// Events end at character boundaries. Invalid bytes are sent unchanged, at the latest at the end.
 func TestCharactersOfEvents(t *testing.T) {
 	const text = "ü€😀"
 	for _, c := range []struct {

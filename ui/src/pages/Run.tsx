@@ -40,7 +40,7 @@ export default function Run({ who }: { who: Whoami }) {
     setOutput("");
     setOutcome(undefined);
     setError(undefined);
-    const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() }; // a character may be cut in two, by what the other says
+    const decoders = { stdout: new TextDecoder(), stderr: new TextDecoder() }; // one for each stream: output of the other may arrive between the bytes of a character
     try {
       const body: wire.RunRequest & { stream: true } = {
         language,

@@ -159,7 +159,7 @@ function Details({ of: o }: { of: Operation }) {
   );
 }
 
-/** Result shows what is stored of a finished run. */
+/** Result shows the stored result of a finished run. */
 function Result({ of: name }: { of: string }) {
   const outcome = useQuery({ queryKey: ["run", name], queryFn: ({ signal }) => get<wire.RunAnswer>(`/v1/runs/${path(name)}`, signal), refetchInterval: false, retry: false });
   return (
