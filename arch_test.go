@@ -166,7 +166,7 @@ func inGuest(dir string) bool {
 	return strings.HasPrefix(dir, "guest/agent") || strings.HasPrefix(dir, "guest/supervisor") || strings.HasPrefix(dir, "guest/wire") || dir == "internal/journal" || dir == "internal/nofollow" || dir == "internal/sparse" || dir == "internal/supervise"
 }
 
-func TestImportsPointDown(t *testing.T) {
+func TestImportsFollowLayers(t *testing.T) {
 	files := 0
 	sources(t, func(name, dir string, src []byte) {
 		if strings.HasSuffix(name, "_test.go") {
@@ -182,9 +182,9 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
-// TestPlantedViolationsAreSeen checks that TestImportsPointDown detects
+// TestImportViolationsAreReported checks that TestImportsFollowLayers detects
 // violations.
-func TestPlantedViolationsAreSeen(t *testing.T) {
+func TestImportViolationsAreReported(t *testing.T) {
 	for _, p := range []struct{ dir, imp string }{
 		{"api/rest", module + "/engine"},
 		{"provider/fake", module + "/store/mem"},

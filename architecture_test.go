@@ -81,8 +81,8 @@ func TestChangesNameFiles(t *testing.T) {
 	}
 }
 
-// TestPlantedPathsAreMissed is the control for TestChangesNameFiles.
-func TestPlantedPathsAreMissed(t *testing.T) {
+// TestMissingPathsAreReported is the control for TestChangesNameFiles.
+func TestMissingPathsAreReported(t *testing.T) {
 	page := "# Page\n\n`before.go`\n\n## Where do I change …?\n\n**A limit**\n- `limits.go`, `missing.go`, `make docs`, `engine/missing.go`\n" +
 		"- `provider/NAME/NAME.go`, `missing/NAME.go`, `missing/`\n\n## Next\n\n`after.go`\n"
 	got := missingPaths(changesOf(page)["A limit"])

@@ -66,13 +66,13 @@ type CodeEvent struct {
 	Stdout  []byte
 	Stderr  []byte
 	Output  *Rich
-	Cleared *Clear // the code considers its output so far as obsolete
+	Cleared *ClearRequest // the code considers its output so far as obsolete
 	Error   *CodeError
 }
 
-// Clear is a request of code to clear its output, as notebooks do. The outputs
-// of the result stay.
-type Clear struct {
+// ClearRequest is a request of running code to clear its output, as in notebooks. The outputs of
+// the result stay.
+type ClearRequest struct {
 	// Wait means to clear it when the next value replaces it.
 	Wait bool
 }

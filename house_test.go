@@ -39,7 +39,7 @@ const (
 // vague lists package and file names that do not describe their content.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "types", "base", "pkg", "misc", "shared", "lib"}
 
-func TestHouse(t *testing.T) {
+func TestRepositoryConventions(t *testing.T) {
 	documented, methods := map[string]bool{}, map[string]int{}
 	sources(t, func(name, dir string, src []byte) {
 		for _, part := range strings.Split(strings.TrimSuffix(name, ".go"), "/") {
@@ -183,9 +183,9 @@ func TestOneWordOneMeaning(t *testing.T) {
 	})
 }
 
-// TestArchitecturePageIsTrue checks that the architecture page names every
+// TestArchitecturePageNamesEveryPackage checks that the architecture page names every
 // package, and no package that does not exist.
-func TestArchitecturePageIsTrue(t *testing.T) {
+func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 	page, err := os.ReadFile("docs/ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)

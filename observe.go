@@ -6,26 +6,26 @@ import "time"
 // engine waits for each call and calls concurrently, so an observer must be
 // fast and safe for concurrent use.
 type Observer interface {
-	// Ran reports an execution that has ended, or that was admitted but never
-	// started.
-	Ran(r Ran)
+	// ExecutionEnded reports an execution that has ended, or that was admitted
+	// but never started.
+	ExecutionEnded(r ExecutionReport)
 	// Refused reports an operation that failed with a Brig error.
 	Refused(op string, kind Kind)
-	// Made reports the creation of an instance, or its failure.
-	Made(m Making)
-	// Gone reports the end of a sandbox.
-	Gone(provider string, why ExitReason)
+	// InstanceCreated reports the creation of an instance, or its failure.
+	InstanceCreated(m CreationReport)
+	// SandboxEnded reports the end of a sandbox.
+	SandboxEnded(provider string, why ExitReason)
 	// Restarted reports a component that ended unexpectedly and was restarted.
 	Restarted(provider, what string)
-	// Tried reports the result of a test program on a provider.
-	Tried(provider string, took time.Duration, err error)
-	// Answered reports whether a provider responds, even if it is not used. The
+	// ProviderTested reports the result of a test program on a provider.
+	ProviderTested(provider string, took time.Duration, err error)
+	// ProviderChecked reports whether a provider responds, even if it is not used. The
 	// engine calls Answered repeatedly while the provider is configured.
-	Answered(provider string, err error)
+	ProviderChecked(provider string, err error)
 }
 
-// Ran is one execution: a run, a command, code in a context, or a process.
-type Ran struct {
+// ExecutionReport is one execution: a run, a command, code in a context, or a process.
+type ExecutionReport struct {
 	At       time.Time
 	Tenant   string
 	Provider string // NoProvider if no provider was chosen
@@ -96,23 +96,23 @@ func (s RunStatus) Counts() bool { return s != RunBlocked && s != RunRefused && 
 // limit or a failure. A failing program has run correctly.
 func (s RunStatus) Erred() bool { return s == RunTimeout || s == RunOutOfMemory || s == RunFailed }
 
-// Making describes the creation of an instance.
-type Making struct {
+// CreationReport describes the creation of an instance.
+type CreationReport struct {
 	Provider string
-	For      MadeFor
+	For      CreationPurpose
 	Took     time.Duration
 	Err      error
 }
 
-// MadeFor is the purpose of a new instance.
-type MadeFor string
+// CreationPurpose is the purpose of a new instance.
+type CreationPurpose string
 
 // The purposes of instances. MadeClaim is a pooled instance that was bound.
 const (
-	MadeCaller MadeFor = "caller"
-	MadePool   MadeFor = "pool"
-	MadeClaim  MadeFor = "claim"
-	MadeTrial  MadeFor = "trial"
+	MadeCaller CreationPurpose = "caller"
+	MadePool   CreationPurpose = "pool"
+	MadeClaim  CreationPurpose = "claim"
+	MadeTrial  CreationPurpose = "trial"
 )
 
 // Meter receives the calls of a remote provider; see Site.Called.

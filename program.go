@@ -65,9 +65,9 @@ type Program struct {
 	Code     string
 	Command  []string
 
-	// Name is the sandbox's name. Default "py-", "js-" or "sh-" and 8 hex.
-	Name  string
-	Image string
+	// SandboxName is the sandbox's name. Default "py-", "js-" or "sh-" and 8 hex.
+	SandboxName string
+	Image       string
 	// Step runs the code as one cell of a notebook, with the state of earlier
 	// cells, but in an ephemeral sandbox. It requires Python.
 	Step *Step

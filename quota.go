@@ -75,8 +75,8 @@ func (q Quota) Check() error {
 	return nil
 }
 
-// Spent is an amount of usage.
-type Spent struct {
+// UsageTotals is the usage of a period, in every unit that Brig counts.
+type UsageTotals struct {
 	Executions    int64
 	ExecutionTime time.Duration
 	CPUTime       time.Duration // reserved CPU time: processors times seconds
@@ -86,8 +86,8 @@ type Spent struct {
 }
 
 // Add returns the sum of s and t.
-func (s Spent) Add(t Spent) Spent {
-	return Spent{
+func (s UsageTotals) Add(t UsageTotals) UsageTotals {
+	return UsageTotals{
 		Executions: s.Executions + t.Executions, ExecutionTime: s.ExecutionTime + t.ExecutionTime,
 		CPUTime: s.CPUTime + t.CPUTime, Memory: s.Memory + t.Memory, Egress: s.Egress + t.Egress, Cost: s.Cost + t.Cost,
 	}
@@ -98,7 +98,7 @@ func (s Spent) Add(t Spent) Spent {
 type UsageLine struct {
 	Tenant, Day  string // the UTC day as 2006-01-02
 	Label, Value string // empty for the total
-	Spent
+	UsageTotals
 	// Stored is the current size of workspace versions in bytes. It is set only
 	// in today's total, and only if the store is readable.
 	Stored int64 `json:",omitempty"`
@@ -128,7 +128,7 @@ func UntilTomorrow(t time.Time) time.Duration {
 }
 
 // FitsToday returns an error if a daily quota is exhausted at the time now.
-func (q Quota) FitsToday(s Spent, now time.Time) error {
+func (q Quota) FitsToday(s UsageTotals, now time.Time) error {
 	switch {
 	case q.ExecutionsPerDay > 0 && s.Executions >= q.ExecutionsPerDay:
 		return OverQuota("executions_per_day", fmt.Sprint(q.ExecutionsPerDay), UntilTomorrow(now))
@@ -140,7 +140,7 @@ func (q Quota) FitsToday(s Spent, now time.Time) error {
 
 // FitsReserved is like FitsToday, for the reserved resources and the egress of
 // sandboxes.
-func (q Quota) FitsReserved(s Spent, now time.Time) error {
+func (q Quota) FitsReserved(s UsageTotals, now time.Time) error {
 	if err := q.fitsLives(s, now); err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (q Quota) FitsReserved(s Spent, now time.Time) error {
 }
 
 // fitsLives is like FitsReserved, but only for reserved resources.
-func (q Quota) fitsLives(s Spent, now time.Time) error {
+func (q Quota) fitsLives(s UsageTotals, now time.Time) error {
 	switch {
 	case q.CPUTimePerDay > 0 && s.CPUTime >= q.CPUTimePerDay:
 		return OverQuota("cpu_ms_per_day", q.CPUTimePerDay.String(), UntilTomorrow(now))
@@ -170,7 +170,7 @@ func (q Quota) OfTime() bool {
 // Exceeded returns an error for an exhausted time quota. If lives is set, the
 // engine ends all sandboxes of the tenant; if only executions is set, it ends
 // only the executions.
-func (q Quota) Exceeded(s Spent, now time.Time) (lives, executions error) {
+func (q Quota) Exceeded(s UsageTotals, now time.Time) (lives, executions error) {
 	lives = q.fitsLives(s, now)
 	if lives == nil && q.ExecutionTimePerDay > 0 && s.ExecutionTime >= q.ExecutionTimePerDay {
 		executions = OverQuota("execution_ms_per_day", q.ExecutionTimePerDay.String(), UntilTomorrow(now))

@@ -67,9 +67,9 @@ func TestSecurityTestsExist(t *testing.T) {
 	}
 }
 
-// TestSecurityTestsAreMissed checks that the check of the table reports missing
+// TestMissingSecurityTestsAreReported checks that the check of the table reports missing
 // tests.
-func TestSecurityTestsAreMissed(t *testing.T) {
+func TestMissingSecurityTestsAreReported(t *testing.T) {
 	for row, want := range map[string]string{
 		"| a | `brig.TestSecurityTestsExist` | c | control |":                       "",
 		"| a | `api/httpapi.TestCookies`, `servicetest.secrets` | c | server: so |": "",

@@ -16,10 +16,10 @@ import (
 // testEvaluator is an evaluator of one rule. The test sets its figure and clock.
 type testEvaluator struct {
 	*alert.Evaluator
-	now      time.Time
-	samples  []brig.Sample
-	err      error
-	notified []brig.AlertState
+	now          time.Time
+	samples      []brig.Sample
+	err          error
+	notification []brig.AlertState
 }
 
 func newTestEvaluator(r alert.Rule, file string) *testEvaluator {
@@ -29,7 +29,7 @@ func newTestEvaluator(r alert.Rule, file string) *testEvaluator {
 		Figures: map[alert.Figure]alert.Source{"x": func(time.Duration) ([]brig.Sample, error) { return b.samples, b.err }},
 		Notify: func(list []brig.Alert) {
 			for _, a := range list {
-				b.notified = append(b.notified, a.State)
+				b.notification = append(b.notification, a.State)
 			}
 		},
 	})
@@ -78,8 +78,8 @@ func TestAlertLifecycle(t *testing.T) {
 		}
 	}
 	want := []brig.AlertState{brig.AlertFiring, brig.AlertFiring, brig.AlertResolved, brig.AlertFiring, brig.AlertResolved}
-	if !slices.Equal(b.notified, want) {
-		t.Errorf("told %v, want %v", b.notified, want)
+	if !slices.Equal(b.notification, want) {
+		t.Errorf("told %v, want %v", b.notification, want)
 	}
 }
 
@@ -107,11 +107,11 @@ func TestAlertsSurviveRestart(t *testing.T) {
 	first.at(t, 0, 6, 10)
 	first.at(t, time.Minute, 6, 10)
 	next := newTestEvaluator(rule, file)
-	if got := next.at(t, 2*time.Minute, 6, 10); got != brig.AlertFiring || len(next.notified) != 0 {
-		t.Errorf("it is %q, and was told again: %v", got, next.notified)
+	if got := next.at(t, 2*time.Minute, 6, 10); got != brig.AlertFiring || len(next.notification) != 0 {
+		t.Errorf("it is %q, and was told again: %v", got, next.notification)
 	}
-	if got := next.at(t, time.Second, 1, 10); got != brig.AlertResolved || !slices.Equal(next.notified, []brig.AlertState{brig.AlertResolved}) {
-		t.Errorf("it is %q, told %v", got, next.notified)
+	if got := next.at(t, time.Second, 1, 10); got != brig.AlertResolved || !slices.Equal(next.notification, []brig.AlertState{brig.AlertResolved}) {
+		t.Errorf("it is %q, told %v", got, next.notification)
 	}
 	if third := newTestEvaluator(rule, file); len(third.Alerts()) != 0 {
 		t.Errorf("what has ended comes back: %+v", third.Alerts())

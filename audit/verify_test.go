@@ -215,10 +215,10 @@ func TestTampering(t *testing.T) {
 	}
 }
 
-// TestPrunedLogNeedsRecord checks that a log without its first record is valid
+// TestPrunedLogRequiresPruneRecord checks that a log without its first record is valid
 // only if a later record has the number and the hash of the last pruned record.
 // Both must match.
-func TestPrunedLogNeedsRecord(t *testing.T) {
+func TestPrunedLogRequiresPruneRecord(t *testing.T) {
 	const cut = 5
 	whole := chain(10)
 	last := whole[cut-1]
@@ -229,7 +229,7 @@ func TestPrunedLogNeedsRecord(t *testing.T) {
 		"both":          {"5", fmt.Sprintf("%x", last.Hash), true},
 		"another place": {"4", fmt.Sprintf("%x", last.Hash), false},
 		"another hash":  {"5", fmt.Sprintf("%x", whole[0].Hash), false},
-		"no number":     {"x", fmt.Sprintf("%x", last.Hash), false},
+		"not a number":  {"x", fmt.Sprintf("%x", last.Hash), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines := slices.Clone(whole[cut:])

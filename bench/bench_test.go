@@ -90,7 +90,7 @@ func BenchmarkRunPython(b *testing.B) {
 // it measures a pool hit.
 func BenchmarkRunHit(b *testing.B) {
 	e, ctx := newPooledEngine(b, engine.PoolOptions{
-		Memory: 1 << 30, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: 2}},
+		Memory: 1 << 30, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: 2}},
 	})
 	for b.Loop() {
 		b.StopTimer()

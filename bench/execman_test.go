@@ -22,7 +22,7 @@ import (
 func BenchmarkExecmanHit(b *testing.B) {
 	limits := brig.Limits{Memory: 256 << 20}
 	e, _ := newPooledEngine(b, engine.PoolOptions{
-		Memory: 1 << 30, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Limits: limits, Count: 2}},
+		Memory: 1 << 30, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Limits: limits, Count: 2}},
 	})
 	actor := brig.Actor{Name: "bench", Tenant: "bench", Role: brig.Operator}
 	ctx := brig.WithActor(b.Context(), actor)

@@ -222,7 +222,7 @@ func (r *run) restart(ctx context.Context) error {
 			return nil
 		}
 		r.load.refused("first run", begin, err)
-		if time.Since(begin) > callTime {
+		if time.Since(begin) > callTimeout {
 			return fmt.Errorf("a new server does not get a program run: %w", err)
 		}
 	}

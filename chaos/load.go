@@ -26,8 +26,8 @@ type load struct {
 // holderCount is the number of persistent sandboxes with variables.
 const holderCount = 3
 
-// callTime is the timeout of a client's call.
-const callTime = time.Minute
+// callTimeout is the timeout of a client's call.
+const callTimeout = time.Minute
 
 // svc returns the service of the current server.
 func (l *load) svc() brig.Service { return l.server.Load().Service }
@@ -48,7 +48,7 @@ func (l *load) client(ctx context.Context, do func(ctx context.Context, n int64)
 	l.work.Go(func() {
 		for ctx.Err() == nil {
 			begin := time.Now()
-			call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+			call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 			what, err := do(call, l.n.Add(1))
 			cancel()
 			if err != nil {
@@ -69,7 +69,7 @@ func (l *load) timed(op brig.Op, begin time.Time) {
 // oneShot runs a one-shot.
 func (l *load) oneShot(ctx context.Context, n int64) (string, error) {
 	name, begin := fmt.Sprintf("shot-%s-%d", l.tag, n), time.Now()
-	o, err := l.svc().Run(ctx, brig.Program{Name: name, Language: brig.Python, Code: "print('" + name + "')"}, brig.IO{})
+	o, err := l.svc().Run(ctx, brig.Program{SandboxName: name, Language: brig.Python, Code: "print('" + name + "')"}, brig.IO{})
 	if err != nil {
 		return "run", err
 	}

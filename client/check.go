@@ -78,7 +78,7 @@ func checkProgram(p brig.Program) error {
 	c.list("command", p.Command)
 	c.dict("env", p.Env)
 	c.dict("labels", p.Labels)
-	c.text("name", p.Name)
+	c.text("name", p.SandboxName)
 	c.text("image", p.Image)
 	c.text("user", p.User)
 	for i, f := range p.Files {

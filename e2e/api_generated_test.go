@@ -208,11 +208,11 @@ func TestAPIGenerated(t *testing.T) {
 	}
 }
 
-// TestAPIGeneratedControl checks that the test detects servers that crash or do
+// TestAPIGeneratedDetectsFailingServers checks that the test detects servers that crash or do
 // not respond.
 //
 //suite:part core
-func TestAPIGeneratedControl(t *testing.T) {
+func TestAPIGeneratedDetectsFailingServers(t *testing.T) {
 	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
 		switch {

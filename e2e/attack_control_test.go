@@ -12,12 +12,12 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// TestAttackExhaustControls is the control for the limits: with a higher limit,
+// TestAttackExhaustExceedsHigherLimits is the control for the limits: with a higher limit,
 // the same program exceeds the value at which it is stopped in the other tests.
 // This proves that the limit stopped it.
 //
 //suite:part hostile
-func TestAttackExhaustControls(t *testing.T) {
+func TestAttackExhaustExceedsHigherLimits(t *testing.T) {
 	needRoot(t)
 	p, images := newProvider(t, t.TempDir())
 	m := newMachine(t, p, images, "generous", func(s *brig.Spec) {
@@ -65,11 +65,11 @@ func TestAttackExhaustControls(t *testing.T) {
 	attack.RecordMutant("RES-05", "files of the host's disk", "the sandbox", used >= 3_000)
 }
 
-// TestAttackShareControls contains the controls for memory, processors and
+// TestAttackShareSucceedsWithoutLimits contains the controls for memory, processors and
 // output.
 //
 //suite:part hostile
-func TestAttackShareControls(t *testing.T) {
+func TestAttackShareSucceedsWithoutLimits(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	const much = "x=bytearray(200<<20)\nfor i in range(0,len(x),4096): x[i]=1\nprint('had it')"
@@ -118,12 +118,12 @@ func TestAttackShareControls(t *testing.T) {
 	}
 }
 
-// TestAttackHostileAgentControl is the control for the hostile agent: the heap
+// TestHeapWatcherDetectsTrustingReaders is the control for the hostile agent: the heap
 // watcher detects a reader that trusts a length, and one that reads without a
 // limit.
 //
 //suite:part hostile
-func TestAttackHostileAgentControl(t *testing.T) {
+func TestHeapWatcherDetectsTrustingReaders(t *testing.T) {
 	for _, what := range []string{"huge", "endless"} {
 		peak, stop := watchHeap()
 		var kept [][]byte

@@ -36,11 +36,11 @@ func hostileProvider(t *testing.T) (*gvisor.Provider, *image.Store) {
 	return p, images
 }
 
-// counting is a writer that counts the bytes and discards them.
-type counting struct{ n atomic.Int64 }
+// byteCounter is a writer that counts the bytes and discards them.
+type byteCounter struct{ n atomic.Int64 }
 
 // Write implements io.Writer.
-func (c *counting) Write(p []byte) (int, error) {
+func (c *byteCounter) Write(p []byte) (int, error) {
 	c.n.Add(int64(len(p)))
 	return len(p), nil
 }
@@ -114,7 +114,7 @@ func callHostileAgent(t *testing.T, p *gvisor.Provider, digest, what string) {
 			t.Error("put went well")
 		}
 	default:
-		var out counting
+		var out byteCounter
 		var res *brig.Result
 		res, err = in.Exec(t.Context(), "x", brig.Command{Argv: []string{what}, Timeout: 2 * time.Second}, brig.IO{Stdout: &out, Stderr: &out})
 		timesOut := slices.Contains([]string{"endless", "silent", "trickle", "stubborn", "killed", "flooded", "closes"}, what)

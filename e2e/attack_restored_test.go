@@ -64,7 +64,7 @@ func TestAttacksAfterRestore(t *testing.T) {
 	for _, name := range []string{
 		"TestPosture", "TestPostureFromHost", "TestPostureFiles", "TestPostureDescriptors", "TestCPUIDIsNotEmulated",
 		"TestAttackAgent", "TestAttackCanary", "TestAttackKilledAgent", "TestAttackStoppedAgent", "TestAttackDevices",
-		"TestAttackDisk", "TestAttackInodes", "TestAttackOpenFiles", "TestAttackProcesses", "TestAttackExhaustControls",
+		"TestAttackDisk", "TestAttackInodes", "TestAttackOpenFiles", "TestAttackProcesses", "TestAttackExhaustExceedsHigherLimits",
 		"TestAttackSignals", "TestAttackFingerprint", "TestAttackOverwrite", "TestAttackSockets",
 		"TestAttackOpensFollowNoLink", "TestAttackTreesFollowNoLink", "TestDiskIsExact", "TestRefusalsAreCounted",
 	} {

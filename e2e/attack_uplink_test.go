@@ -66,11 +66,11 @@ func TestAttackUplink(t *testing.T) {
 	}
 }
 
-// TestAttackUplinkControl is the control: with the agent's capabilities, a
+// TestAttackUplinkSucceedsWithCapabilities is the control: with the agent's capabilities, a
 // program can do all of the above.
 //
 //suite:part hostile
-func TestAttackUplinkControl(t *testing.T) {
+func TestAttackUplinkSucceedsWithCapabilities(t *testing.T) {
 	needRoot(t)
 	f := linked(t, "open", "capabilities").facts("root", "link")
 	for _, name := range networkActions {

@@ -33,9 +33,9 @@ func readLog(t *testing.T, svc brig.Service, name string, tail int) string {
 	return string(b)
 }
 
-// acknowledged records the requests that a server has acknowledged. Their
+// acknowledgedRequests records the requests that a server has acknowledged. Their
 // results must survive a crash of the server.
-type acknowledged struct {
+type acknowledgedRequests struct {
 	mu      sync.Mutex // guards the fields below
 	boxes   map[string]brig.ID
 	leaving map[string]bool   // sandboxes whose removal was requested
@@ -45,7 +45,7 @@ type acknowledged struct {
 	kept    int               // the number of verified results
 }
 
-func (p *acknowledged) note(f func()) {
+func (p *acknowledgedRequests) note(f func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f()
@@ -53,7 +53,7 @@ func (p *acknowledged) note(f func()) {
 
 // loadTest runs clients against a server that is killed repeatedly.
 type loadTest struct {
-	acknowledged
+	acknowledgedRequests
 	t    *testing.T
 	svc  atomic.Pointer[client.Client] // client of the current server
 	n    atomic.Int64
@@ -102,7 +102,7 @@ func permanentName(i int64) string { return fmt.Sprintf("permanent-%d", i%perman
 func (s *loadTest) start() {
 	runs := func(ctx context.Context, svc brig.Service, n int64) error {
 		name := fmt.Sprintf("run-%d", n)
-		o, err := svc.Run(ctx, brig.Program{Name: name, Command: []string{"/bin/sh", "-c", "echo $0; exit 3", name}}, brig.IO{})
+		o, err := svc.Run(ctx, brig.Program{SandboxName: name, Command: []string{"/bin/sh", "-c", "echo $0; exit 3", name}}, brig.IO{})
 		if err == nil {
 			s.note(func() { s.runs[name] = name + "\n" })
 			if o.ExitCode != 3 || string(o.Stdout.Head) != name+"\n" {
@@ -223,7 +223,7 @@ func (s *loadTest) check(svc brig.Service) {
 func TestServerKilledUnderLoad(t *testing.T) {
 	dir := dataDir(t)
 	srv := startServer(t, dir)
-	s := &loadTest{t: t, quit: make(chan struct{}), acknowledged: acknowledged{
+	s := &loadTest{t: t, quit: make(chan struct{}), acknowledgedRequests: acknowledgedRequests{
 		boxes: map[string]brig.ID{}, leaving: map[string]bool{},
 		runs: map[string]string{}, execs: map[string]string{}, started: map[string]string{},
 	}}

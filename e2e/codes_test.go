@@ -167,11 +167,11 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestAlertsOfAServer verifies that a failing server reports the failure, and
+// TestServerReportsFailureAndRecovery verifies that a failing server reports the failure, and
 // later its recovery, to a receiver and to clients that list the alerts.
 //
 //suite:part core
-func TestAlertsOfAServer(t *testing.T) {
+func TestServerReportsFailureAndRecovery(t *testing.T) {
 	var mu sync.Mutex
 	told := map[string][]string{} // states by name
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -97,7 +97,7 @@ func TestFullDisk(t *testing.T) {
 		if _, getErr := svc.Get(ctx, name); (err == nil) != (getErr == nil) {
 			t.Errorf("create says %v, get says %v", err, getErr)
 		}
-		o, err := svc.Run(ctx, brig.Program{Name: "run-" + name, Language: brig.Python, Code: "print(1)"}, brig.IO{})
+		o, err := svc.Run(ctx, brig.Program{SandboxName: "run-" + name, Language: brig.Python, Code: "print(1)"}, brig.IO{})
 		told("run", err)
 		runs["run-"+name] = err == nil && string(o.Stdout.Head) == "1\n"
 		_, err = svc.Exec(ctx, "before", brig.Command{Argv: []string{"true"}}, brig.IO{})

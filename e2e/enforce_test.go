@@ -98,11 +98,11 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// TestAttestControls is the control: the attestation reports a disabled
+// TestAttestReportsDisabledProtections is the control: the attestation reports a disabled
 // protection, and the engine rejects a sandbox that requires it.
 //
 //suite:part core
-func TestAttestControls(t *testing.T) {
+func TestAttestReportsDisabledProtections(t *testing.T) {
 	needRoot(t)
 	for protection, area := range map[string]brig.Area{
 		"capabilities":      brig.AreaIsolation,

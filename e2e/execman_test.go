@@ -88,7 +88,7 @@ var verdictCases = []verdictCase{
 	{name: "eval", to: unsafe, language: "python", code: "def main(name):\n    return eval('1')\n", stderr: "Line 2: ", narrow: true},
 
 	{name: "one too many", to: noRoom, language: "python", code: "def main(name):\n    return 1\n", stderr: "Container pool is busy", narrow: true, before: (*execmanServerAPI).fill},
-	{name: "too soon", to: tooMany, language: "python", code: "def main(name):\n    return 1\n", stderr: "Too many requests", narrow: true, before: (*execmanServerAPI).spend},
+	{name: "too soon", to: tooMany, language: "python", code: "def main(name):\n    return 1\n", stderr: "Too many requests", narrow: true, before: (*execmanServerAPI).exhaustRateLimit},
 
 	{name: "sleeps", to: lateHears, language: "python", code: "import time\ndef main(name):\n    time.sleep(60)\n", stderr: "Execution timeout"},
 	{name: "is busy", to: lateHears, language: "python", code: "def main(name):\n    while True: pass\n", stderr: "Execution timeout"},
@@ -222,8 +222,8 @@ func (d *execmanServerAPI) fill(t *testing.T) {
 	t.Error("no program runs")
 }
 
-// spend exhausts the request rate of the API's tenant until the test ends.
-func (d *execmanServerAPI) spend(t *testing.T) {
+// exhaustRateLimit exhausts the request rate of the API's tenant until the test ends.
+func (d *execmanServerAPI) exhaustRateLimit(t *testing.T) {
 	allow := func(rate float64) {
 		t.Helper()
 		if _, err := d.client().UpdateTenant(context.WithoutCancel(t.Context()), brig.Tenant{Name: execmanTenant, Quota: brig.Quota{Rate: rate}}); err != nil {

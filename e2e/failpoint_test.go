@@ -71,7 +71,7 @@ func (a *ledger) load(ctx context.Context, svc brig.Service, round string) {
 	work.Go(func() {
 		for i, limits := range []brig.Limits{{}, {Memory: 200 * brig.MiB}} {
 			name := fmt.Sprintf("run-%s-%d", round, i)
-			o, err := svc.Run(ctx, brig.Program{Name: name, Language: brig.Python, Code: "print('" + name + "')", Limits: limits}, brig.IO{})
+			o, err := svc.Run(ctx, brig.Program{SandboxName: name, Language: brig.Python, Code: "print('" + name + "')", Limits: limits}, brig.IO{})
 			_ = a.note(err, func() { a.runs[name] = string(o.Stdout.Head) })
 		}
 	})

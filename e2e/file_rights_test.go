@@ -45,13 +45,13 @@ type way struct {
 // canaryOfRoot is the content of secret.txt.
 const canaryOfRoot = "canary-of-root-7f3a"
 
-// TestFilesOfRootAreProtected verifies that callers cannot read, list, watch,
+// TestRootFilesAreProtected verifies that callers cannot read, list, watch,
 // change or replace a path of root in the sandbox through any API. The
 // exception is a caller that may run commands as root and requests root. The
 // control is the same call on a directory of the user, which succeeds.
 //
 //suite:part hostile
-func TestFilesOfRootAreProtected(t *testing.T) {
+func TestRootFilesAreProtected(t *testing.T) {
 	l := newRightsLab(t)
 	before := map[string]string{} // empty if the fixtures must be created again
 	for _, w := range l.ways() {

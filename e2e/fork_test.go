@@ -243,12 +243,12 @@ func wantDistinct(t *testing.T, what string, texts []string) {
 	}
 }
 
-// TestForkRefused verifies that a sandbox with a program that cannot be saved, or whose
+// TestUnsavableSandboxIsNotForked verifies that a sandbox with a program that cannot be saved, or whose
 // script for copies fails, is not forked and continues to run. Another tenant finds
 // neither the original nor a copy.
 //
 //suite:part hostile
-func TestForkRefused(t *testing.T) {
+func TestUnsavableSandboxIsNotForked(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	dir := dataDirOf(t, e)

@@ -152,17 +152,17 @@ type server struct {
 	cmd  *exec.Cmd
 	url  string
 	key  string
-	errs *printed
+	errs *outputLog
 }
 
-// printed collects the output of a program. It may be read while the program runs.
-type printed struct {
+// outputLog collects the output of a program. Callers may read it while the program runs.
+type outputLog struct {
 	mu  sync.Mutex
 	all []byte
 }
 
 // Write implements io.Writer.
-func (s *printed) Write(p []byte) (int, error) {
+func (s *outputLog) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, p...)
@@ -170,14 +170,14 @@ func (s *printed) Write(p []byte) (int, error) {
 }
 
 // Bytes returns a copy of the output.
-func (s *printed) Bytes() []byte {
+func (s *outputLog) Bytes() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return bytes.Clone(s.all)
 }
 
 // String implements fmt.Stringer.
-func (s *printed) String() string { return string(s.Bytes()) }
+func (s *outputLog) String() string { return string(s.Bytes()) }
 
 // startServer starts a server on a data folder and waits until it is ready. Its pool has one
 // sandbox unless the arguments say otherwise: to start and end the usual four takes longer
@@ -213,7 +213,7 @@ func setsPool(t testing.TB, args []string) bool {
 // launchServer starts a binary as a server, without waiting until it is ready.
 func launchServer(t testing.TB, binary string, env []string, dir string, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: dir, errs: &printed{}}
+	s := &server{t: t, dir: dir, errs: &outputLog{}}
 	programs := filepath.Join(dir, "bin")
 	if _, err := os.Stat(programs); err != nil { // otherwise an earlier server has filled it
 		linkPrograms(unpackedPrograms(t), programs)

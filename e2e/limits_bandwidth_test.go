@@ -36,8 +36,8 @@ func TestBandwidthIsExact(t *testing.T) {
 				return
 			}
 			_ = c.(*net.TCPConn).SetWriteBuffer(128 << 10) // so that few bytes are in flight
-			go func() { defer c.Close(); _, _ = io.Copy(&passing{n: &down, w: c}, endless{}) }()
-			go func() { _, _ = io.Copy(&passing{n: &up, w: io.Discard}, c) }()
+			go func() { defer c.Close(); _, _ = io.Copy(&passthroughWriter{n: &down, w: c}, endless{}) }()
+			go func() { _, _ = io.Copy(&passthroughWriter{n: &up, w: io.Discard}, c) }()
 		}
 	}()
 	e, ctx := engineWith(t, engine.Options{Egress: engine.EgressOptions{
@@ -111,14 +111,14 @@ time.sleep(8)`, c.threads)
 	}
 }
 
-// passing is a writer that counts the bytes written to w.
-type passing struct {
+// passthroughWriter is a writer that counts the bytes written to w.
+type passthroughWriter struct {
 	n *atomic.Int64
 	w io.Writer
 }
 
 // Write implements io.Writer.
-func (t *passing) Write(p []byte) (int, error) {
+func (t *passthroughWriter) Write(p []byte) (int, error) {
 	n, err := t.w.Write(p)
 	t.n.Add(int64(n))
 	return n, err

@@ -53,11 +53,11 @@ func TestOpenAPIFuzzed(t *testing.T) {
 	}
 }
 
-// TestOpenAPIFuzzedControl verifies that the fuzzer detects a server that does
+// TestOpenAPIFuzzerDetectsNonconformingServer verifies that the fuzzer detects a server that does
 // not conform to its document.
 //
 //suite:part core full
-func TestOpenAPIFuzzedControl(t *testing.T) {
+func TestOpenAPIFuzzerDetectsNonconformingServer(t *testing.T) {
 	url, key, _ := describedServer(t, brig.Operator, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
@@ -85,7 +85,7 @@ func TestOpenAPIFuzzedControl(t *testing.T) {
 
 // describedServer starts a server with a fake provider and a key of the role.
 // wrap may wrap its handler.
-func describedServer(t *testing.T, role brig.Role, wrap func(http.Handler) http.Handler) (url, key string, log *printed) {
+func describedServer(t *testing.T, role brig.Role, wrap func(http.Handler) http.Handler) (url, key string, log *outputLog) {
 	t.Helper()
 	store := mem.New()
 	key = "brig_" + strings.Repeat("c", 44)
@@ -98,7 +98,7 @@ func describedServer(t *testing.T, role brig.Role, wrap func(http.Handler) http.
 	if err != nil {
 		t.Fatal(err)
 	}
-	log = &printed{}
+	log = &outputLog{}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	e := engine.New(t.Context(), engine.Options{
 		Store: store, Provider: &fake.Provider{}, Images: noImages{}, LimitRange: brig.DefaultBounds(), Log: logger, Keys: keyring(t), Seed: []byte("seed"),

@@ -238,7 +238,7 @@ func openMCP(t *testing.T, s *matrixServer) func(outputCall) outputAnswer {
 func openScript(t *testing.T, cmd *exec.Cmd, s *matrixServer, env ...string) func(outputCall) outputAnswer {
 	t.Helper()
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "IMAGE=" + s.image, "TEMPLATE=matrix", "BRIG_URL=" + s.url}, env...)
-	var errs printed
+	var errs outputLog
 	cmd.Stderr = &errs
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/brig-run/brig/internal/testenv"
 )
 
-// written is a program with the output that it writes.
-type written struct {
+// writingProgram is a program with its expected output.
+type writingProgram struct {
 	language brig.Language
 	code     string
 	stdout   string // exact
@@ -25,7 +25,7 @@ type written struct {
 func xLine(n int) string { return strings.Repeat("x", n) + "\n" }
 
 // wholeWrites write more at once than a pipe has room for.
-var wholeWrites = []written{
+var wholeWrites = []writingProgram{
 	{language: brig.JavaScript, code: "console.log('x'.repeat(300000)); process.exit(0)", stdout: xLine(300000)},
 	{language: brig.JavaScript, code: "console.error('x'.repeat(300000)); process.exit(0)", stderr: xLine(300000)},
 	{language: brig.JavaScript, code: "process.stdout.write('x'.repeat(200000)); process.stdout.write('x'.repeat(200000) + '\\n')", stdout: xLine(400000)},
@@ -84,7 +84,7 @@ func TestOutputIsWhole(t *testing.T) {
 				if strings.Contains(w.code, "exit") {
 					continue // it would end its context
 				}
-				for _, cell := range []written{w, {language: w.language, code: map[brig.Language]string{
+				for _, cell := range []writingProgram{w, {language: w.language, code: map[brig.Language]string{
 					brig.JavaScript: "console.log('mine')", brig.Python: "print('mine')", brig.Bash: "echo mine",
 				}[w.language], stdout: "mine\n"}} {
 					r, err := c.RunCode(ctx, name, brig.Code{Language: cell.language, Source: cell.code, Timeout: patience}, nil)
@@ -96,7 +96,7 @@ func TestOutputIsWhole(t *testing.T) {
 					}
 				}
 			}
-			for _, cell := range []written{
+			for _, cell := range []writingProgram{
 				{code: "console.log('x'.repeat(300000))", stdout: xLine(300000)}, {code: "console.error('x'.repeat(300000))", stderr: xLine(300000)},
 				{code: "for (let i = 0; i < 50; i++) console.log('x'.repeat(9999))", stdout: strings.Repeat(xLine(9999), 50)},
 				{code: "console.log('mine')", stdout: "mine\n"},
@@ -188,12 +188,12 @@ func TestStreamsByName(t *testing.T) {
 	})
 }
 
-// TestOutputOfChildren verifies that the output of a program includes that of the
+// TestOutputIncludesLeftChildren verifies that the output of a program includes that of the
 // children that it has left behind, as it does behind a shell's pipe, and that a child
 // that does not end only delays the result.
 //
 //suite:part core
-func TestOutputOfChildren(t *testing.T) {
+func TestOutputIncludesLeftChildren(t *testing.T) {
 	e, ctx := newEngine(t)
 	const forked = "import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'print(5)'])"
 	const detached = "import os, sys, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.execlp('sh', 'sh', '-c', 'sleep 0.2; echo late')\n    os._exit(0)"
@@ -201,7 +201,7 @@ func TestOutputOfChildren(t *testing.T) {
 	for _, cpus := range outputCPUs() {
 		name := outputBox(t, e, ctx, cpus)
 		for range max(testenv.Size(1, 40), outputRepeats(t)) {
-			for _, w := range []written{
+			for _, w := range []writingProgram{
 				{language: brig.Bash, code: "exec > >(tee -a log) 2>&1; echo hello", stdout: "hello\n"},
 				{language: brig.Bash, code: "exec > >(while read -r line; do echo \"at $line\"; done); echo hello", stdout: "at hello\n"},
 				{language: brig.Bash, code: "(sleep 0.2; echo late) & echo now", stdout: "now\nlate\n"},

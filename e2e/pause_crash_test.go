@@ -107,12 +107,12 @@ func wantState(t *testing.T, ctx context.Context, svc brig.Service, name, contex
 	}
 }
 
-// TestLateSave verifies that a sandbox is paused whose save completes when no pause waits
+// TestSandboxIsPausedAfterLateSave verifies that a sandbox is paused whose save completes when no pause waits
 // for it: the server that ordered it was killed meanwhile, or the shim was killed before
 // it answered.
 //
 //suite:part crash full
-func TestLateSave(t *testing.T) {
+func TestSandboxIsPausedAfterLateSave(t *testing.T) {
 	c := startCrashingServer(t, "pool: {size: -1}\n")
 	for point, action := range map[string]string{"save.written": "sleep(10s)", "save.sealed": "crash"} {
 		t.Run(point, func(t *testing.T) {

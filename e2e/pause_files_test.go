@@ -166,12 +166,12 @@ func TestPauseFilesOtherBuild(t *testing.T) {
 	}
 }
 
-// TestPauseFilesStarts verifies that a sandbox which boots with its files runs its main
+// TestBootWithFilesStartsMainProgram verifies that a sandbox which boots with its files runs its main
 // program or the start command of its template again, before a call can use it, and that
 // copies of it do the same. The original stays paused.
 //
 //suite:part core
-func TestPauseFilesStarts(t *testing.T) {
+func TestBootWithFilesStartsMainProgram(t *testing.T) {
 	needRoot(t)
 	const start = "echo boot >> /workspace/boots; exec sleep 1000"
 	e, ctx := engineWith(t, engine.Options{Templates: []brig.Template{{

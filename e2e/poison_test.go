@@ -169,7 +169,7 @@ func TestPooledSandboxesAreNotShared(t *testing.T) {
 func pooledEngine(t testing.TB, n int) (*engine.Engine, context.Context) {
 	t.Helper()
 	e, ctx := engineWith(t, engine.Options{
-		Pool: engine.PoolOptions{Memory: 2 * brig.GiB, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: n}}},
+		Pool: engine.PoolOptions{Memory: 2 * brig.GiB, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: n}}},
 	})
 	if err := e.Recover(t.Context()); err != nil {
 		t.Fatal(err)

@@ -65,11 +65,11 @@ func attackClassOf(fact string) string {
 	return id
 }
 
-// TestPostureControls verifies that the same comparison detects each disabled
+// TestPostureDetectsDisabledProtections verifies that the same comparison detects each disabled
 // protection. The given facts must be among the differences.
 //
 //suite:part hostile
-func TestPostureControls(t *testing.T) {
+func TestPostureDetectsDisabledProtections(t *testing.T) {
 	needRoot(t)
 	want := readGolden(t)
 	for protection, facts := range map[string][]string{
@@ -110,7 +110,7 @@ func postures(t *testing.T, views []string, disabled ...string) map[string]map[s
 		var found *brig.Result
 		if way == "run" {
 			o, err := e.Run(ctx, brig.Program{
-				Name: "posture", Command: []string{probe, "posture"}, User: user, Files: []brig.File{probeFile(t)},
+				SandboxName: "posture", Command: []string{probe, "posture"}, User: user, Files: []brig.File{probeFile(t)},
 				Env: map[string]string{"ASKED_FOR": "yes"},
 			}, brig.IO{})
 			if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/brig-run/brig/internal/race"
 )
 
-// TestRaceControl is the control for the part "race". A data race in the agent
+// TestRaceDetectorStopsRacyPrograms is the control for the part "race". A data race in the agent
 // must end its sandbox. A data race in the shim or the server must leave a
 // report in the folder that the suite checks.
 //
 //suite:part race alone
-func TestRaceControl(t *testing.T) {
+func TestRaceDetectorStopsRacyPrograms(t *testing.T) {
 	needRoot(t)
 	reports := t.TempDir()
 	t.Setenv("GORACE", race.Options+" log_path="+filepath.Join(reports, "server"))

@@ -125,7 +125,7 @@ func TestRefusalsInTheAuditLog(t *testing.T) {
 		"name":  "import socket\ntry: socket.getaddrinfo('example.com', 443); raise SystemExit(1)\nexcept socket.gaierror: pass",
 		"bind":  "import socket\ns = socket.create_server(('127.0.0.1', 0))\nsocket.create_connection(s.getsockname())",
 	} {
-		p := brig.Program{Name: name, Language: brig.Python, Code: code, Limits: limits, Timeout: time.Minute}
+		p := brig.Program{SandboxName: name, Language: brig.Python, Code: code, Limits: limits, Timeout: time.Minute}
 		if name == "bomb" {
 			p.Timeout = 2 * time.Second
 		}

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// arm64Time bounds the run time of the arm64 virtual machine. Its processor is
+// arm64Timeout bounds the run time of the arm64 virtual machine. Its processor is
 // emulated, so it takes two minutes on a busy host.
-const arm64Time = 10 * time.Minute
+const arm64Timeout = 10 * time.Minute
 
 // arm64Kernel returns the folder of a kernel and a busybox for arm64, which
 // .ci/setup fills.
@@ -104,7 +104,7 @@ func bootArm64(t *testing.T, qemu, kernel, program string) map[string]v2Step {
 	if err := os.WriteFile(initrd, packed.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), arm64Time)
+	ctx, cancel := context.WithTimeout(t.Context(), arm64Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, qemu, "-M", "virt", "-accel", "tcg,thread=multi", "-cpu", "max,pauth-impdef=on", "-smp", "2", "-m", "4096",
 		"-nodefaults", "-display", "none", "-no-reboot", "-serial", "file:"+console,

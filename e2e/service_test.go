@@ -107,11 +107,11 @@ func TestServiceOnGVisor(t *testing.T) {
 	checkNoHostTraces(t, dataDirOf(t, e))
 }
 
-// TestServiceOfServer runs the service suite with real components only: client,
+// TestServerPassesServiceTests runs the service suite with real components only: client,
 // network, `brig serve`, SQLite and gVisor.
 //
 //suite:part core
-func TestServiceOfServer(t *testing.T) {
+func TestServerPassesServiceTests(t *testing.T) {
 	dir := dataDir(t)
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "brig.db"))
 	if err != nil {

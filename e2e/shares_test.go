@@ -129,7 +129,7 @@ func TestLightShareIsServedFirst(t *testing.T) {
 //suite:part hostile
 func TestPooledShareProcessors(t *testing.T) {
 	needRoot(t)
-	e, ctx := engineWith(t, engine.Options{Pool: engine.PoolOptions{Memory: brig.GiB, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: 3}}}})
+	e, ctx := engineWith(t, engine.Options{Pool: engine.PoolOptions{Memory: brig.GiB, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: 3}}}})
 	dir := dataDirOf(t, e)
 	if err := e.Recover(ctx); err != nil {
 		t.Fatal(err)

@@ -85,7 +85,7 @@ type talker struct {
 	t     *testing.T
 	in    io.Writer
 	lines *bufio.Reader
-	errs  printed
+	errs  outputLog
 }
 
 func newTalker(t *testing.T, cmd *exec.Cmd) *talker {
@@ -274,13 +274,13 @@ exec unshare --net sh -c 'ip link set lo up && exec "$0" "$@"' ` + bin(t, "brig"
 	}
 }
 
-// TestSocketOfServer verifies the socket of a server: its mode, that another
+// TestServerSocket verifies the socket of a server: its mode, that another
 // user cannot use it even if the mode allows them to connect, that a key is not
 // needed on it, but that the key in admin.key must be valid, and that a long
 // path, a crash and a stop leave it usable or gone.
 //
 //suite:part hostile
-func TestSocketOfServer(t *testing.T) {
+func TestServerSocket(t *testing.T) {
 	needRoot(t)
 	dir := filepath.Join(testenv.OpenDir(t), strings.Repeat("long-", 25))
 	s := startServer(t, dir, "--pool", "-1")

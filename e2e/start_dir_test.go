@@ -136,12 +136,12 @@ func TestPythonCommandExists(t *testing.T) {
 	}
 }
 
-// TestPipByCommand verifies that pip in a command can install packages next to
+// TestCommandCanInstallPackages verifies that pip in a command can install packages next to
 // those of the image's distribution. The control is the same command without
 // the image's pip configuration.
 //
 //suite:part core
-func TestPipByCommand(t *testing.T) {
+func TestCommandCanInstallPackages(t *testing.T) {
 	needRoot(t)
 	x := newIndex(t)
 	e, ctx := withPackages(t, x, withPackagesAllowed(t))

@@ -140,7 +140,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%d sandboxes are there, want 3: %v", len(page.Sandboxes), err)
 		}
 	})
-	t.Run("it outlives the server", func(t *testing.T) {
+	t.Run("survives a server restart", func(t *testing.T) {
 		s.kill()
 		s = &e2bServer{startServer(t, s.dir, "--config", config), nil}
 		c = s.client()

@@ -401,11 +401,11 @@ func (x *e2bMatrix) inside(t *testing.T, route string) {
 	}
 }
 
-// TestE2BTenancyMatrixControl verifies that the matrix detects a server that
+// TestE2BTenancyMatrixDetectsIgnoredOwner verifies that the matrix detects a server that
 // ignores the owner of sandboxes.
 //
 //suite:part hostile
-func TestE2BTenancyMatrixControl(t *testing.T) {
+func TestE2BTenancyMatrixDetectsIgnoredOwner(t *testing.T) {
 	x := newE2BMatrix(t, func(s brig.Store) brig.Store { return leakyStore{s} })
 	for _, route := range []string{"GET /sandboxes/{id}", "POST /sandboxes/{id}/timeout", "GET /sandboxes/{id}/logs", "DELETE /sandboxes/{id}"} {
 		seen := 0

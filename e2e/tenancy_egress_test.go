@@ -92,11 +92,11 @@ func TestEgressQuota(t *testing.T) {
 	}
 }
 
-// TestEgressQuotaUnderway verifies that a running program cannot send more data
+// TestEgressQuotaStopsRunningProgram verifies that a running program cannot send more data
 // once its tenant's quota is exhausted.
 //
 //suite:part egress
-func TestEgressQuotaUnderway(t *testing.T) {
+func TestEgressQuotaStopsRunningProgram(t *testing.T) {
 	needRoot(t)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {

@@ -138,12 +138,12 @@ func (l leakyKeys) KeyActor(ctx context.Context, hash [32]byte) (brig.Actor, err
 	return a, err
 }
 
-// TestKernelTenancyMatrixControl checks that the matrix detects a server that
+// TestKernelTenancyMatrixDetectsIgnoredOwner checks that the matrix detects a server that
 // ignores the owner of sandboxes, and one that ignores the tenant of keys, on
 // which the protection of ephemeral kernels depends.
 //
 //suite:part hostile
-func TestKernelTenancyMatrixControl(t *testing.T) {
+func TestKernelTenancyMatrixDetectsIgnoredOwner(t *testing.T) {
 	check := func(m *matrix, spec, off string) {
 		for _, route := range []string{"GET /api/kernels/{id}", "GET /api/kernels/{id}/channels", "POST /api/kernels/{id}/interrupt", "DELETE /api/kernels/{id}"} {
 			seen := 0

@@ -385,11 +385,11 @@ func (l leakyToolStore) DeleteToolVariable(ctx context.Context, tenant, id strin
 	return err
 }
 
-// TestLettaTenancyMatrixControl checks that the matrix detects a server that
+// TestLettaTenancyMatrixDetectsIgnoredOwner checks that the matrix detects a server that
 // ignores the owner of tool setups and variables.
 //
 //suite:part hostile
-func TestLettaTenancyMatrixControl(t *testing.T) {
+func TestLettaTenancyMatrixDetectsIgnoredOwner(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return leakyToolStore{s} })
 	for _, route := range []string{
 		"GET /v1/sandbox-config", "PATCH /v1/sandbox-config/{config}", "DELETE /v1/sandbox-config/environment-variable/{variable}",

@@ -31,10 +31,10 @@ import (
 	"github.com/brig-run/brig/workspace"
 )
 
-// asked describes a request for one operation of the API. For an authorized
+// requestCase describes a request for one operation of the API. For an authorized
 // caller, the request succeeds, or fails because its target is missing. A
 // rejection therefore results from the check of the caller.
-type asked struct {
+type requestCase struct {
 	op     string // operation of the Service; empty if the request calls none
 	body   string
 	query  string
@@ -44,7 +44,7 @@ type asked struct {
 }
 
 // operations has a row for each operation of docs/openapi.json.
-var operations = map[string]asked{
+var operations = map[string]requestCase{
 	"run":     {op: "run", body: `{"command":["echo"]}`},
 	"get-run": {op: "run.get"}, "list-runs": {op: "run.list"},
 
@@ -192,7 +192,7 @@ func (m *matrix) createFixtures(t *testing.T, e *engine.Engine) {
 	fatal(err)
 	res, err := e.Exec(ctx, "acmes-box", brig.Command{Argv: []string{"echo", "acmes"}}, brig.IO{})
 	fatal(err)
-	_, err = e.Run(ctx, brig.Program{Name: "acmes-run", Command: []string{"echo"}}, brig.IO{})
+	_, err = e.Run(ctx, brig.Program{SandboxName: "acmes-run", Command: []string{"echo"}}, brig.IO{})
 	fatal(err)
 	key, err := e.CreateKey(ctx, brig.KeySpec{Name: "acmes", Role: brig.Viewer})
 	fatal(err)
@@ -245,7 +245,7 @@ type response struct {
 }
 
 // ask sends one request for an operation.
-func (m *matrix) ask(t *testing.T, who, method, path string, a asked, params map[string]string, query string) response {
+func (m *matrix) ask(t *testing.T, who, method, path string, a requestCase, params map[string]string, query string) response {
 	t.Helper()
 	for k, v := range params {
 		path = strings.ReplaceAll(path, "{"+k+"}", v)
@@ -368,7 +368,7 @@ type cell struct {
 	t            *testing.T
 	errorf       func(format string, args ...any)
 	method, path string
-	asked        asked
+	asked        requestCase
 	op           brig.Op
 	mine         map[string]string
 }
@@ -455,11 +455,11 @@ func (l leakyStore) Get(ctx context.Context, tenant, name string) (*brig.Record,
 	return r, err
 }
 
-// TestTenancyMatrixControl verifies that the matrix detects a server that
+// TestTenancyMatrixDetectsRevealedSandboxes verifies that the matrix detects a server that
 // reveals one tenant's sandboxes to another.
 //
 //suite:part hostile
-func TestTenancyMatrixControl(t *testing.T) {
+func TestTenancyMatrixDetectsRevealedSandboxes(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return leakyStore{s} })
 	for id, at := range map[string][2]string{"get-sandbox": {"GET", "/v1/sandboxes/{name}"}, "kill-sandbox": {"POST", "/v1/sandboxes/{name}/kill"}} {
 		seen := 0

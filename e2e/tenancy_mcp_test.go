@@ -185,11 +185,11 @@ func (m *matrix) mcpSessions(t *testing.T) {
 	}
 }
 
-// TestMCPTenancyMatrixControl verifies that the matrix detects a server that
+// TestMCPTenancyMatrixDetectsRevealedSandboxes verifies that the matrix detects a server that
 // reveals one tenant's sandboxes to another.
 //
 //suite:part hostile
-func TestMCPTenancyMatrixControl(t *testing.T) {
+func TestMCPTenancyMatrixDetectsRevealedSandboxes(t *testing.T) {
 	m := newMatrix(t, func(s brig.Store) brig.Store { return leakyStore{s} })
 	for _, name := range []string{"get_sandbox", "run_shell"} {
 		seen, args := 0, mcpRows[name]

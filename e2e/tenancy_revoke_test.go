@@ -15,9 +15,9 @@ import (
 	"github.com/brig-run/brig/internal/attack"
 )
 
-// revokeTime is the time within which a key's requests must end after its
+// revokeTimeout is the time within which a key's requests must end after its
 // revocation.
-const revokeTime = time.Second
+const revokeTimeout = time.Second
 
 // as returns a client with the given key.
 func (s *server) as(key string) *client.Client {
@@ -143,7 +143,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 		}
 	}
 	at := time.Now()
-	late := time.After(revokeTime + patience) // allow for a busy host; the test logs the duration
+	late := time.After(revokeTimeout + patience) // allow for a busy host; the test logs the duration
 	for what, done := range ended {
 		select {
 		case <-done:

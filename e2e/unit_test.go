@@ -16,8 +16,8 @@ import (
 // systemd is the program that runs units.
 const systemd = "/lib/systemd/systemd"
 
-// unitTime bounds one boot. It takes 10 seconds on an idle machine.
-const unitTime = 5 * time.Minute
+// bootTimeout bounds one boot. It takes 10 seconds on an idle machine.
+const bootTimeout = 5 * time.Minute
 
 // bootUnit runs a unit in a new systemd instance, runs the checks in
 // testdata/unit/check, and returns their results.
@@ -28,7 +28,7 @@ func bootUnit(t *testing.T, unit string) map[string]v2Step {
 		t.Skip("no systemd (make setup installs it)")
 	}
 	result, group := t.TempDir(), fmt.Sprintf("brig-unit-%d", os.Getpid())
-	ctx, cancel := context.WithTimeout(t.Context(), unitTime)
+	ctx, cancel := context.WithTimeout(t.Context(), bootTimeout)
 	defer cancel()
 	script, err := filepath.Abs("testdata/unit/boot")
 	if err != nil {

@@ -134,11 +134,11 @@ func TestDisconnectEndsRuns(t *testing.T) {
 	})
 }
 
-// TestTracesControl is the control for all tests that search for traces: the
+// TestTracesOfRunningSandboxAreFound is the control for all tests that search for traces: the
 // search finds the traces of a running sandbox.
 //
 //suite:part core
-func TestTracesControl(t *testing.T) {
+func TestTracesOfRunningSandboxAreFound(t *testing.T) {
 	needRoot(t)
 	attack.Mutant(t, "RES-10", "a sandbox that lives", "its end")
 	e, ctx := newEngine(t)

@@ -115,11 +115,11 @@ func TestOutputFloods(t *testing.T) {
 	checkOnlyPool(t, s)
 }
 
-// TestTinyWrites runs a program that performs many one-byte writes (a million
+// TestTinyWritesAreCounted runs a program that performs many one-byte writes (a million
 // at full size), and checks the count.
 //
 //suite:part core
-func TestTinyWrites(t *testing.T) {
+func TestTinyWritesAreCounted(t *testing.T) {
 	e, ctx := newEngine(t)
 	start, writes := time.Now(), testenv.Size(100_000, 1_000_000)
 	o, err := e.Run(ctx, brig.Program{Timeout: 5 * time.Minute, Limits: brig.Limits{CPUs: 2, Output: brig.KiB}, Command: []string{

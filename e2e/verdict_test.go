@@ -240,7 +240,7 @@ func TestTimeoutEndsRuns(t *testing.T) {
 		timeout, err := untilBegun(func(timeout time.Duration) (printed bool, err error) {
 			// The name distinguishes the sandbox's processes from those of
 			// other sandboxes.
-			x.p.Name = fmt.Sprintf("tree-%d-%v", i, timeout)
+			x.p.SandboxName = fmt.Sprintf("tree-%d-%v", i, timeout)
 			x.p.Timeout = timeout
 			start = time.Now()
 			o, err = e.Run(ctx, x.p, brig.IO{})

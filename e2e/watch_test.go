@@ -13,16 +13,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// watching is a watch of a directory that runs in the background.
-type watching struct {
+// backgroundWatch is a watch of a directory that runs in the background.
+type backgroundWatch struct {
 	changes chan string // each as "kind name"
 	ended   chan error
 }
 
 // watchDir starts a watch over REST and returns when it has begun.
-func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir string, recursive bool) *watching {
+func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir string, recursive bool) *backgroundWatch {
 	t.Helper()
-	w, begun := &watching{make(chan string, 10_000), make(chan error, 1)}, make(chan bool, 1)
+	w, begun := &backgroundWatch{make(chan string, 10_000), make(chan error, 1)}, make(chan bool, 1)
 	go func() {
 		w.ended <- svc.Files(name).Watch(ctx, brig.Path{Name: dir}, recursive, func(c brig.FileChange) error {
 			if len(c.Kinds) == 0 {
@@ -45,7 +45,7 @@ func watchDir(t *testing.T, ctx context.Context, svc brig.Service, name, dir str
 }
 
 // until waits for a change.
-func (w *watching) until(t *testing.T, want string) {
+func (w *backgroundWatch) until(t *testing.T, want string) {
 	t.Helper()
 	var seen []string
 	for late := time.After(2 * patience); ; {

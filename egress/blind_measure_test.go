@@ -142,19 +142,19 @@ func (s *sample) within(aspect int) (mean, ranks float64) {
 
 // result is the outcome of a channel's guesses.
 type result struct {
-	worst [3]float64 // by aspect
-	text  string
-	pairs int
-	equal bool // the lengths are equal within every pair
+	maxStat [3]float64 // by aspect
+	text    string
+	pairs   int
+	equal   bool // the lengths are equal within every pair
 }
 
-func (r *result) told() float64 { return max(r.worst[0], r.worst[1], r.worst[2]) }
+func (r *result) distinguishability() float64 { return max(r.maxStat[0], r.maxStat[1], r.maxStat[2]) }
 
 func (s *sample) result() (r result) {
 	r.pairs, r.equal = len(s[0][0]), true
 	for i, what := range measuredAspects {
 		var text string
-		r.worst[i], text = s.apart(i)
+		r.maxStat[i], text = s.apart(i)
 		r.text += fmt.Sprintf("%s %s  ", what, text)
 	}
 	for i := range r.pairs {
@@ -187,7 +187,7 @@ func (c channel) measure(t *testing.T, guesses int, control string, slow time.Du
 			}
 		}
 		if early && n == next {
-			if r := s.result(); r.told() >= 1 {
+			if r := s.result(); r.distinguishability() >= 1 {
 				return r
 			}
 			next *= 2
@@ -247,10 +247,10 @@ func TestBlindMeasured(t *testing.T) {
 			t.Parallel()
 			r := c.measure(t, many, "", 0, false)
 			t.Logf("%d guesses: %s", 2*r.pairs, r.text)
-			if r.told() >= 1 {
+			if r.distinguishability() >= 1 {
 				t.Errorf("right guesses are told from wrong ones: %s", r.text)
 			}
-			attack.RecordCase("SEC-03", "guesses, measured: "+c.String(), r.told() >= 1)
+			attack.RecordCase("SEC-03", "guesses, measured: "+c.String(), r.distinguishability() >= 1)
 			controls := []string{"slow"}
 			if c.held {
 				controls = append(controls, "held")
@@ -262,11 +262,11 @@ func TestBlindMeasured(t *testing.T) {
 			for _, control := range controls {
 				k := c.measure(t, max(many, 10_000), control, slow, true)
 				t.Logf("control %s: %d guesses: %s", control, 2*k.pairs, k.text)
-				if k.told() < 1 {
+				if k.distinguishability() < 1 {
 					t.Errorf("control %s: right guesses are not told from wrong ones: %s", control, k.text)
 				}
-				attack.RecordMutant("SEC-03", "guesses, measured: "+c.String(), "holding back alike, "+control, k.told() >= 1)
-				told += fmt.Sprintf(", %s %d (%.1f)", control, 2*k.pairs, k.told())
+				attack.RecordMutant("SEC-03", "guesses, measured: "+c.String(), "holding back alike, "+control, k.distinguishability() >= 1)
+				told += fmt.Sprintf(", %s %d (%.1f)", control, 2*k.pairs, k.distinguishability())
 			}
 			lengths := "same distribution"
 			if r.equal {
@@ -275,7 +275,7 @@ func TestBlindMeasured(t *testing.T) {
 			if len(controls) == 0 {
 				return
 			}
-			rows.add(t, i, fmt.Sprintf("| %s | %d | %.2f | %.2f | %.2f | %s | %s |\n", c, 2*r.pairs, r.worst[0], r.worst[1], r.worst[2], lengths, told[2:]))
+			rows.add(t, i, fmt.Sprintf("| %s | %d | %.2f | %.2f | %.2f | %s | %s |\n", c, 2*r.pairs, r.maxStat[0], r.maxStat[1], r.maxStat[2], lengths, told[2:]))
 		})
 	}
 }
@@ -283,7 +283,7 @@ func TestBlindMeasured(t *testing.T) {
 // The statistics detect no difference where none exists, even if load on the
 // machine delays some responses. They detect a shift of a fifth of the spread
 // of the responses.
-func TestSampleSeparation(t *testing.T) {
+func TestStatisticsDetectOnlyRealDifferences(t *testing.T) {
 	testenv.PlainOnly(t, "one goroutine")
 	chance := rand.New(rand.NewPCG(1, 2))
 	for _, slow := range []float64{0, 0.01, 0.052, 0.1, 0.5} {

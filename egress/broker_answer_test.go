@@ -270,7 +270,7 @@ func TestBrokerScrubs(t *testing.T) {
 
 // Without the scrubber, the guest would receive the value in each of these
 // forms. This proves that the scrubber causes the results of the test above.
-func TestBrokerScrubsControl(t *testing.T) {
+func TestValuesLeakWithoutScrubber(t *testing.T) {
 	for _, path := range []string{
 		"/header", "/location", "/error", "/bytes", "/length", "/json", "/plainjson", "/base64", "/within", "/hex", "/escaped", "/trailer", "/br",
 		"/allescaped", "/utf16", "/folded",

@@ -13,21 +13,20 @@ import (
 // limits their total length.
 const maxSentValues = 64
 
-// given records the values that were sent for a sandbox, and to which hosts. A
-// host may echo a value after the secret was replaced, or is no longer bound to
-// the host.
-type given struct {
+// sentValues records the values that were sent for a sandbox, and the hosts that received them. A
+// host may echo a value after the secret was replaced or unbound from the host.
+type sentValues struct {
 	mu   sync.Mutex    // guards the fields below
 	list []boundSecret // oldest first
 
-	scrubbers map[[sha256.Size]byte]*shared
-	idle      *shared // used most recently; it may be in use again
+	scrubbers map[[sha256.Size]byte]*sharedScrubber
+	idle      *sharedScrubber // used most recently; it may be in use again
 
 	seen func(piece []byte) // receives the searched pieces, in tests
 }
 
 // add records values that were sent.
-func (g *given) add(grants []boundSecret) {
+func (g *sentValues) add(grants []boundSecret) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, n := range grants {
@@ -48,7 +47,7 @@ func (g *given) add(grants []boundSecret) {
 }
 
 // receivedBy returns the values that a host may have received.
-func (g *given) receivedBy(host string) (out []boundSecret) {
+func (g *sentValues) receivedBy(host string) (out []boundSecret) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, n := range g.list {

@@ -109,7 +109,7 @@ func TestBrokerScrubsEarlierValues(t *testing.T) {
 
 // The number of remembered values is bounded.
 func TestSentValuesAreBounded(t *testing.T) {
-	var g given
+	var g sentValues
 	for i := range 2 * maxSentValues {
 		g.add([]boundSecret{{Secret: key(), value: []byte{byte(i)}}, {Secret: key(), value: []byte("kept")}})
 	}

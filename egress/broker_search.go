@@ -178,7 +178,7 @@ type scan struct {
 	*search
 	at    int64  // offset of the end of the text so far
 	given []byte // the end of the text, which some views have not read yet
-	view  [views]viewed
+	view  [views]viewState
 	after []int64 // for each pattern: the end of its last match
 	until []int64 // the same in bytes of its view
 	hits  hitList // matches that were not taken yet
@@ -186,8 +186,8 @@ type scan struct {
 	compared int // number of windows that needed an exact comparison
 }
 
-// viewed is the part of a text that was decoded in a view.
-type viewed struct {
+// viewState is the state of one view: the part of the text that it has decoded.
+type viewState struct {
 	read   int64  // the offset that was reached
 	text   []byte // the end of the decoded text
 	begins int64  // bytes of the decoded text before text
@@ -224,7 +224,7 @@ func (c *scan) reset() {
 	clear(c.until)
 	for v := range c.view {
 		d := &c.view[v]
-		*d = viewed{text: d.text[:0], jumps: append(d.jumps[:0], jump{}), hash: d.hash}
+		*d = viewState{text: d.text[:0], jumps: append(d.jumps[:0], jump{}), hash: d.hash}
 		clear(d.hash)
 	}
 }
@@ -309,7 +309,7 @@ func (c *scan) catchUp(v view, n int) {
 }
 
 // append decodes b, which begins at offset d.read.
-func (d *viewed) append(r *reading, b []byte, lower, last bool) {
+func (d *viewState) append(r *reading, b []byte, lower, last bool) {
 	if r.plain {
 		d.text = append(d.text, b...)
 		d.read += int64(len(b))
@@ -354,7 +354,7 @@ func (d *viewed) append(r *reading, b []byte, lower, last bool) {
 
 // jumpHere records where the next byte begins, and where the previous one
 // ended.
-func (d *viewed) jumpHere(begins, ended int64) {
+func (d *viewState) jumpHere(begins, ended int64) {
 	next := d.begins + int64(len(d.text))
 	if last := &d.jumps[len(d.jumps)-1]; last.byte == next {
 		last.begins = begins // the text between has no meaning
@@ -364,7 +364,7 @@ func (d *viewed) jumpHere(begins, ended int64) {
 }
 
 // jump returns the index of the last jump at or before a byte.
-func (d *viewed) jump(of int64) int {
+func (d *viewState) jump(of int64) int {
 	i, ok := slices.BinarySearchFunc(d.jumps, of, func(j jump, of int64) int { return cmp.Compare(j.byte, of) })
 	if !ok {
 		i--
@@ -374,7 +374,7 @@ func (d *viewed) jump(of int64) int {
 
 // span returns the range of the text from which the bytes between two indexes
 // of the view were decoded.
-func (d *viewed) span(from, to int) (begins, ended int64) {
+func (d *viewState) span(from, to int) (begins, ended int64) {
 	first, next := d.begins+int64(from), d.begins+int64(to)
 	j := d.jumps[d.jump(first)]
 	begins = j.begins + first - j.byte
@@ -386,7 +386,7 @@ func (d *viewed) span(from, to int) (begins, ended int64) {
 }
 
 // inspect searches the new part of a view for the patterns of a group.
-func (c *scan) inspect(d *viewed, g *group, hash *uint64, old int) {
+func (c *scan) inspect(d *viewState, g *group, hash *uint64, old int) {
 	h, key := *hash, c.key
 	slots, salt, shift := g.slots, g.salt, g.shift&63
 	text := d.text
@@ -411,7 +411,7 @@ func (c *scan) inspect(d *viewed, g *group, hash *uint64, old int) {
 }
 
 // compare checks whether the window that ends with byte i is a pattern.
-func (c *scan) compare(d *viewed, g *group, h uint64, i int) {
+func (c *scan) compare(d *viewState, g *group, h uint64, i int) {
 	c.compared++
 	if i+1 < g.length {
 		return

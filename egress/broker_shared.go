@@ -12,9 +12,9 @@ import (
 // forms of each value take about forty times its length.
 const maxValues = 64 << 10
 
-// shared is a scrubber that the requests of a sandbox share if they use the
+// sharedScrubber is a scrubber that the requests of a sandbox share if they use the
 // same values.
-type shared struct {
+type sharedScrubber struct {
 	*scrubber
 	key   [sha256.Size]byte
 	cost  int64
@@ -52,7 +52,7 @@ const (
 
 // share returns the scrubber for a set of values, and counts one more user. It
 // charges the sandbox for a new scrubber, and returns nil if no memory is left.
-func (g *given) share(b *budget, grants []boundSecret) *shared {
+func (g *sentValues) share(b *budget, grants []boundSecret) *sharedScrubber {
 	h := sha256.New()
 	for _, v := range grants {
 		for _, part := range [][]byte{[]byte(v.Placeholder), v.value, []byte(v.Name)} {
@@ -78,10 +78,10 @@ func (g *given) share(b *budget, grants []boundSecret) *shared {
 			return nil
 		}
 	}
-	s := &shared{scrubber: newScrubber(grants, nil), key: key, cost: cost, users: 1}
+	s := &sharedScrubber{scrubber: newScrubber(grants, nil), key: key, cost: cost, users: 1}
 	s.values.seen, s.names.seen = g.seen, g.seen
 	if g.scrubbers == nil {
-		g.scrubbers = map[[sha256.Size]byte]*shared{}
+		g.scrubbers = map[[sha256.Size]byte]*sharedScrubber{}
 	}
 	g.scrubbers[key] = s
 	return s
@@ -89,7 +89,7 @@ func (g *given) share(b *budget, grants []boundSecret) *shared {
 
 // releaseScrubber releases a scrubber. The most recently used one is kept for
 // the next request.
-func (g *given) releaseScrubber(b *budget, s *shared) {
+func (g *sentValues) releaseScrubber(b *budget, s *sharedScrubber) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if s.users--; s.users > 0 {
@@ -102,7 +102,7 @@ func (g *given) releaseScrubber(b *budget, s *shared) {
 }
 
 // drop removes an unused scrubber. The caller holds g.mu.
-func (g *given) drop(b *budget, s *shared) {
+func (g *sentValues) drop(b *budget, s *sharedScrubber) {
 	delete(g.scrubbers, s.key)
 	b.release(s.cost)
 	if g.idle == s {

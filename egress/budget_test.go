@@ -130,7 +130,7 @@ func peakMemoryOf(t *testing.T, how string, most int64, requests int) (peak, lef
 	roots.AppendCertsFromPEM(pem)
 	sandbox := func(most int64) *inspector {
 		return &inspector{
-			given: &given{}, authority: &CA{}, now: time.Now, roots: roots,
+			given: &sentValues{}, authority: &CA{}, now: time.Now, roots: roots,
 			judge:   func(string, int, brig.Request) (brig.Verdict, int) { return brig.Allowed, 0 },
 			secrets: func() []Secret { return nil },
 			report:  func(Event) {},

@@ -80,7 +80,7 @@ func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer
 	}
 	defer here.Close()
 	f.add(here)
-	if why := s.tunnel(f, metered{here, s}, there); why != "" {
+	if why := s.tunnel(f, sandboxConn{here, s}, there); why != "" {
 		event.Allowed, event.Why = false, why
 		s.report(event)
 	}
@@ -94,7 +94,7 @@ func (s *Session) dialOutside(f *flow) (net.Conn, netip.Addr, error) {
 	c, err := s.dialAddr(f.ctx, a, f.port)
 	if err == nil && !s.stillAllowed(f, s.currentSecrets) { // this host may have been assigned the address since
 		_ = c.Close()
-		return nil, a, &blocked{"no rule allows it", -1, a}
+		return nil, a, &blockedError{"no rule allows it", -1, a}
 	}
 	return c, a, err
 }
@@ -113,7 +113,7 @@ func (s *Session) serveDNS(answer func(buffer int64) (net.Conn, error)) {
 	defer c.Close()
 	f.add(c)
 	for {
-		_ = c.SetDeadline(time.Now().Add(sniffTime))
+		_ = c.SetDeadline(time.Now().Add(sniffTimeout))
 		var size [2]byte
 		if _, err := io.ReadFull(c, size[:]); err != nil {
 			return

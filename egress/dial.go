@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	resolveTime = 5 * time.Second
-	dialTime    = 10 * time.Second
+	resolveTimeout = 5 * time.Second
+	dialTimeout    = 10 * time.Second
 )
 
-// blocked is a connection that the rules do not allow.
-type blocked struct {
+// blockedError is the error of a connection that the rules do not allow.
+type blockedError struct {
 	why  string
 	rule int
 	addr netip.Addr
 }
 
 // Error implements error.
-func (r *blocked) Error() string { return r.why }
+func (r *blockedError) Error() string { return r.why }
 
 // dial connects to a name that the rules allow. It resolves the name once,
 // checks each address, and dials only an address that was checked.
@@ -31,7 +31,7 @@ func (s *Session) dial(ctx context.Context, host string, port int) (net.Conn, ne
 	if err != nil {
 		return nil, netip.Addr{}, err
 	}
-	last := error(&blocked{"the name has no address", -1, netip.Addr{}})
+	last := error(&blockedError{"the name has no address", -1, netip.Addr{}})
 	for _, a := range addrs {
 		a = a.Unmap()
 		if r := s.judgeAddress(a, port); r != nil {
@@ -55,7 +55,7 @@ func (s *Session) dial(ctx context.Context, host string, port int) (net.Conn, ne
 
 // resolve returns the addresses of a name.
 func (s *Session) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, resolveTime)
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	select {
 	case s.lookupSlots <- struct{}{}:
@@ -68,14 +68,14 @@ func (s *Session) resolve(ctx context.Context, host string) ([]netip.Addr, error
 }
 
 func (s *Session) dialAddr(ctx context.Context, a netip.Addr, port int) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	return s.Dial(ctx, "tcp", net.JoinHostPort(a.String(), strconv.Itoa(port)))
 }
 
 // dialFailure returns a short reason why a connection failed.
 func dialFailure(err error) (why string, rule int, addr netip.Addr) {
-	if r, ok := errors.AsType[*blocked](err); ok {
+	if r, ok := errors.AsType[*blockedError](err); ok {
 		return r.why, r.rule, r.addr
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {

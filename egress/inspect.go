@@ -16,12 +16,12 @@ import (
 
 // Limits for a guest's requests.
 const (
-	maxHeader       = 64 << 10
-	maxResponseHead = 64 << 10
-	maxStreams      = 100 // concurrent requests on an HTTP/2 connection
-	headerTime      = 10 * time.Second
-	handshakeTime   = 10 * time.Second
-	idleTime        = 2 * time.Minute
+	maxHeader        = 64 << 10
+	maxResponseHead  = 64 << 10
+	maxStreams       = 100 // concurrent requests on an HTTP/2 connection
+	headerTimeout    = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 2 * time.Minute
 )
 
 // inspector serves the HTTP of one sandbox: it reads each request, checks
@@ -46,7 +46,7 @@ type inspector struct {
 	roots   *x509.CertPool    // to verify upstream certificates; nil: the system's
 	secrets func() []Secret   // the sandbox's current secrets
 	grown   func(int64) error // counts bytes that values add to requests; nil: they are not counted
-	given   *given            // the values that were sent for the sandbox
+	given   *sentValues       // the values that were sent for the sandbox
 	report  func(Event)
 	now     func() time.Time
 	// scrubbing replaces the scrubber in tests.
@@ -98,7 +98,7 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 	}
 	n.forward = newUpstream(ctx, n)
 	closed := make(chan struct{})
-	raw := &closing{Conn: conn, ended: func() { close(closed) }}
+	raw := &closeNotifyConn{Conn: conn, ended: func() { close(closed) }}
 	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	conn = raw
 
@@ -130,8 +130,8 @@ func (i *inspector) serve(ctx context.Context, conn net.Conn, host string, port 
 		Handler:                      n,
 		DisableGeneralOptionsHandler: true,
 		Protocols:                    &protocols,
-		ReadHeaderTimeout:            headerTime,
-		IdleTimeout:                  idleTime,
+		ReadHeaderTimeout:            headerTimeout,
+		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeader,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxHTTP2Frame,
@@ -164,20 +164,20 @@ func (s *singleListener) Accept() (net.Conn, error) {
 func (s *singleListener) Close() error   { return nil }
 func (s *singleListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// closing is a connection that reports when it is closed.
-type closing struct {
+// closeNotifyConn is a connection that reports when it is closed.
+type closeNotifyConn struct {
 	net.Conn
 	once  sync.Once
 	ended func()
 }
 
-func (c *closing) Close() error {
+func (c *closeNotifyConn) Close() error {
 	defer c.once.Do(c.ended)
 	return c.Conn.Close()
 }
 
 // CloseWrite closes the sending direction.
-func (c *closing) CloseWrite() error {
+func (c *closeNotifyConn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
 	}

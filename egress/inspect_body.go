@@ -117,10 +117,10 @@ type readResult struct {
 const (
 	// guestRead is the number of bytes that are read of a body of HTTP/1 at once.
 	guestRead = 16 << 10
-	// maxRest and restTime bound what finish reads, like net/http, which reads as
+	// maxRest and restTimeout bound what finish reads, like net/http, which reads as
 	// much of a body that its handler has left.
-	maxRest  = 256 << 10
-	restTime = time.Second
+	maxRest     = 256 << 10
+	restTimeout = time.Second
 )
 
 // Read implements io.Reader.
@@ -182,7 +182,7 @@ func (b *connBody) finish() bool {
 		return false
 	}
 	late := make(chan struct{})
-	defer time.AfterFunc(restTime, func() { close(late) }).Stop()
+	defer time.AfterFunc(restTimeout, func() { close(late) }).Stop()
 	for rest := 0; rest < maxRest; {
 		data, err := b.next(guestRead, late)
 		if err != nil {

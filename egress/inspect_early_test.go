@@ -76,7 +76,7 @@ func TestInspectEarlyResponse(t *testing.T) {
 
 // A guest that sends the rest of a body after an early response can use its connection
 // again, and nothing of the body is taken for a request.
-func TestInspectRestOfUpload(t *testing.T) {
+func TestInspectDrainsUploadAfterEarlyResponse(t *testing.T) {
 	const hidden = "GET /hidden HTTP/1.1\r\nHost: api.test\r\n\r\n"
 	bodies := map[string]struct{ head, first, rest string }{
 		"length": {fmt.Sprintf("Content-Length: %d\r\n\r\n", 5+2*len(hidden)), "first", hidden + hidden},
@@ -119,7 +119,7 @@ func TestInspectRestOfUpload(t *testing.T) {
 						if got, err := read(); err != nil || got != "200 answer to /early" {
 							t.Fatalf("%q %v", got, err)
 						}
-						time.Sleep(restTime + 500*time.Millisecond)
+						time.Sleep(restTimeout + 500*time.Millisecond)
 					}
 					io.WriteString(c, body.rest+"GET /next HTTP/1.1\r\nHost: api.test\r\n\r\n")
 					if !late {

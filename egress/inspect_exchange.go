@@ -25,12 +25,12 @@ type exchange struct {
 
 	bound     []Secret // the secrets that the host may receive
 	grants    []boundSecret
-	pairs     []swap    // basic credentials that were sent, and the original ones
-	exclusive bool      // at least one of them is exclusive
-	scrub     *scrubber // removes values from the response; nil: no values were sent
-	shared    *shared   // the shared base of scrub; nil: none
-	growth    int64     // bytes that values add to the header
-	charged   int64     // in addition to costOfRequest
+	pairs     []swap          // basic credentials that were sent, and the original ones
+	exclusive bool            // at least one of them is exclusive
+	scrub     *scrubber       // removes values from the response; nil: no values were sent
+	shared    *sharedScrubber // the shared base of scrub; nil: none
+	growth    int64           // bytes that values add to the header
+	charged   int64           // in addition to costOfRequest
 
 	mu       sync.Mutex
 	inserted []string // the names of the secrets whose values were inserted

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// halfCloseTime is how long a request continues after the guest has closed its
+// halfCloseTimeout is how long a request continues after the guest has closed its
 // direction. A guest that has left looks the same until the proxy sends it
 // something, and its request should not continue for long.
-const halfCloseTime = 15 * time.Second
+const halfCloseTimeout = 15 * time.Second
 
 // halfClose hides the end of the guest's direction from the HTTP server while
 // the server serves a request. The server would cancel the request, although a
@@ -39,7 +39,7 @@ func (h *halfClose) set(change func()) {
 // end returns the error of a Read at the end of the guest's direction, when the
 // server may see it.
 func (h *halfClose) end() error {
-	over := time.NewTimer(halfCloseTime)
+	over := time.NewTimer(halfCloseTimeout)
 	defer over.Stop()
 	for {
 		h.mu.Lock()

@@ -56,7 +56,7 @@ func newLabOf(t testing.TB, host string, handler http.Handler) *lab {
 	l.rules.Rules = []brig.EgressRule{{Host: "*"}}
 	world := &CA{}
 	l.inspector = &inspector{
-		given: &given{}, budget: newBudget(64 << 20), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
+		given: &sentValues{}, budget: newBudget(64 << 20), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
 		authority: &CA{}, now: time.Now, roots: trusting(t, world),
 		judge: func(host string, port int, q brig.Request) (brig.Verdict, int) {
 			return l.rules.CheckRequest(host, port, q)

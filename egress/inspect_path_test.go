@@ -22,7 +22,7 @@ func readings(escaped string) (paths []string, why string) {
 	return r.list, ""
 }
 
-func TestReadings(t *testing.T) {
+func TestPathReadings(t *testing.T) {
 	for in, want := range map[string]string{ // the prefix "!" marks a rejection
 		"/":                                "/",
 		"/a/b":                             "/a/b",
@@ -120,7 +120,7 @@ func TestReadings(t *testing.T) {
 // A request with long or many paths takes little of the server's processor and
 // memory, also with many rules that deny paths. The memory that is allocated
 // stands for the work. The control reads the same path without limits.
-func TestReadingsAreLimited(t *testing.T) {
+func TestPathReadingsAreLimited(t *testing.T) {
 	const most = 4 << 20
 	l := newLab(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	l.rules.Rules = nil

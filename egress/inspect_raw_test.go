@@ -165,7 +165,7 @@ func TestHalfCloseIsLimited(t *testing.T) {
 		var h halfClose
 		h.set(func() { h.serving = true })
 		begin := time.Now()
-		if err := h.end(); err != io.EOF || time.Since(begin) != halfCloseTime {
+		if err := h.end(); err != io.EOF || time.Since(begin) != halfCloseTimeout {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		time.AfterFunc(time.Second, func() { h.set(func() { h.late = true }) })

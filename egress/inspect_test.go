@@ -320,7 +320,7 @@ func withJumpingClock(t *testing.T, f func(t *testing.T, guest net.Conn, served 
 	synctest.Test(t, func(t *testing.T) {
 		i := &inspector{
 			budget: newBudget(DefaultMemory), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes),
-			given:     &given{},
+			given:     &sentValues{},
 			authority: &CA{}, now: time.Now, report: func(Event) {},
 			judge: func(string, int, brig.Request) (brig.Verdict, int) { return brig.Allowed, 0 },
 			dial:  func(context.Context, string, int) (net.Conn, error) { return nil, errors.New("no") },
@@ -351,7 +351,7 @@ func TestInspectHeaderTimeout(t *testing.T) {
 		}()
 		<-served
 		<-slow
-		if d := time.Since(start); d < headerTime-time.Second || d > headerTime+2*time.Second {
+		if d := time.Since(start); d < headerTimeout-time.Second || d > headerTimeout+2*time.Second {
 			t.Errorf("hung up after %v", d)
 		}
 	})
@@ -367,7 +367,7 @@ func TestInspectIdleTimeout(t *testing.T) {
 		go io.Copy(io.Discard, guest)
 		start := time.Now()
 		<-served
-		if d := time.Since(start); d < idleTime-time.Second || d > idleTime+2*time.Second {
+		if d := time.Since(start); d < idleTimeout-time.Second || d > idleTimeout+2*time.Second {
 			t.Errorf("hung up after %v", d)
 		}
 	})

@@ -18,7 +18,7 @@ var errWrongName = errors.New("the client hello asks for another name")
 // handshake terminates the guest's TLS with a certificate for the host, if the
 // guest requests that host.
 func (n *inspection) handshake(ctx context.Context, conn net.Conn) (*tls.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	select {
 	case n.handshakeSlots <- struct{}{}:
@@ -95,7 +95,7 @@ func (u *upstream) transport(protocols ...string) *http.Transport {
 		DisableCompression:     true, // a response is compressed only if the guest requested it
 		ForceAttemptHTTP2:      protocols[0] == "h2",
 		MaxResponseHeaderBytes: maxResponseHead,
-		IdleConnTimeout:        idleTime,
+		IdleConnTimeout:        idleTimeout,
 		ExpectContinueTimeout:  time.Second, // some servers never send 100 Continue
 		HTTP2: &http.HTTP2Config{
 			MaxReadFrameSize: maxHTTP2Frame, MaxReceiveBufferPerConnection: int(u.n.window),
@@ -137,13 +137,13 @@ func (u *upstream) dial(ctx context.Context) (*hostConn, error) {
 	}
 	stop := context.AfterFunc(u.ctx, func() { conn.Close() })
 	closed, end := context.WithCancel(context.WithoutCancel(ctx))
-	return &hostConn{&closing{Conn: conn, ended: func() { end(); stop(); leave() }}, closed}, nil
+	return &hostConn{&closeNotifyConn{Conn: conn, ended: func() { end(); stop(); leave() }}, closed}, nil
 }
 
 // hostConn is a connection to the host. Layers on it embed it, so that they have
 // its context.
 type hostConn struct {
-	*closing
+	*closeNotifyConn
 	closed context.Context // ends when the connection is closed
 }
 

@@ -31,7 +31,7 @@ func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, e
 		return nil, err
 	}
 	var charges []func()
-	conn := &hostConn{&closing{Conn: raw, ended: func() {
+	conn := &hostConn{&closeNotifyConn{Conn: raw, ended: func() {
 		for _, release := range charges {
 			release()
 		}
@@ -42,7 +42,7 @@ func (u *upstream) dialTLS(ctx context.Context, protocols []string) (net.Conn, e
 		return nil, &dialError{brig.Errorf(brig.RateLimited, reasonNoMemory)}
 	}
 	budget := u.n.budget
-	handshaking, cancel := context.WithTimeout(ctx, handshakeTime)
+	handshaking, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	if !budget.wait(handshaking, helloCost, budget.reservedForConnections()) {
 		return noMemory()

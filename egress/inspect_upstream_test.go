@@ -157,7 +157,7 @@ func TestLongChainsAreRejected(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	go func() { _, _ = io.Copy(theirs, bytes.NewReader(make([]byte, 2*maxHandshake))) }()
-	limit = &handshakeLimit{hostConn: &hostConn{closing: &closing{Conn: ours}}}
+	limit = &handshakeLimit{hostConn: &hostConn{closeNotifyConn: &closeNotifyConn{Conn: ours}}}
 	limit.left.Store(maxHandshake)
 	if n, err := io.Copy(io.Discard, limit); n != maxHandshake || err != errLongHandshake {
 		t.Errorf("%d bytes of a handshake, %v", n, err)

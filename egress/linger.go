@@ -10,25 +10,25 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-// lingerTime is how long a closed connection may wait for the sandbox to
+// lingerTimeout is how long a closed connection may wait for the sandbox to
 // receive the remaining data and close its side.
-const lingerTime = 5 * time.Minute
+const lingerTimeout = 5 * time.Minute
 
-// lingering is the sandbox's side of a connection. After Close, the network
+// lingeringConn is the sandbox's side of a connection. After Close, the network
 // stack keeps the connection until the sandbox has received all data.
-type lingering struct {
+type lingeringConn struct {
 	*gonet.TCPConn
 	ep    tcpip.Endpoint
 	queue *waiter.Queue
 }
 
-func newLingering(queue *waiter.Queue, ep tcpip.Endpoint) *lingering {
-	return &lingering{gonet.NewTCPConn(queue, ep), ep, queue}
+func newLingering(queue *waiter.Queue, ep tcpip.Endpoint) *lingeringConn {
+	return &lingeringConn{gonet.NewTCPConn(queue, ep), ep, queue}
 }
 
 // linger returns when the network stack has released a closed connection. It
 // aborts the connection when end is closed or patience has passed.
-func (c *lingering) linger(end <-chan struct{}, patience time.Duration) {
+func (c *lingeringConn) linger(end <-chan struct{}, patience time.Duration) {
 	entry, changed := waiter.NewChannelEntry(waiter.EventHUp | waiter.EventErr)
 	c.queue.EventRegister(&entry)
 	defer c.queue.EventUnregister(&entry)
@@ -60,7 +60,7 @@ func (s *Session) linger(f *flow) {
 	conns := append([]net.Conn(nil), f.conns...)
 	f.mu.Unlock()
 	for _, c := range conns {
-		if c, ok := c.(*lingering); ok && s.patience > 0 {
+		if c, ok := c.(*lingeringConn); ok && s.patience > 0 {
 			c.linger(s.ctx.Done(), s.patience)
 		}
 	}

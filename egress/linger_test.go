@@ -34,7 +34,7 @@ func flowCount(l *world) int {
 // A sandbox does not read a host's response, and sends no more data. Both
 // directions have ended then, but the response is still in the network stack.
 // The connection is counted and charged until the sandbox has read the
-// response, or for lingerTime. The control releases it at once.
+// response, or for lingerTimeout. The control releases it at once.
 func TestUnreadAnswersAreCharged(t *testing.T) {
 	const answer = 900 << 10
 	unread := func(t *testing.T, tries int, patience time.Duration) func() (kept, flows int, charged int64) {
@@ -70,7 +70,7 @@ func TestUnreadAnswersAreCharged(t *testing.T) {
 		tries       int
 		patience    time.Duration
 		kept, flows int
-	}{{"charged", 40, lingerTime, 40, 40}, {"dropped", 1, time.Second, 0, 0}, {"control", 40, 0, 40, 0}} {
+	}{{"charged", 40, lingerTimeout, 40, 40}, {"dropped", 1, time.Second, 0, 0}, {"control", 40, 0, 40, 0}} {
 		t.Run(c.name, func(t *testing.T) {
 			counted := unread(t, c.tries, c.patience)
 			for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {

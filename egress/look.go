@@ -17,7 +17,7 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 	}
 	f.add(here)
 	first := make([]byte, 1)
-	_ = here.SetReadDeadline(time.Now().Add(sniffTime))
+	_ = here.SetReadDeadline(time.Now().Add(sniffTimeout))
 	n, err := here.Read(first)
 	if err != nil {
 		event.Why = "it said nothing"
@@ -49,7 +49,7 @@ func (s *Session) inspect(f *flow, event Event, answer func(buffer int64) (net.C
 			return nil, err
 		},
 	}
-	i.serve(f.ctx, &replayed{metered{here, s}, first[:n]}, f.host, f.port, first[0] == handshake)
+	i.serve(f.ctx, &replayConn{sandboxConn{here, s}, first[:n]}, f.host, f.port, first[0] == handshake)
 }
 
 // judgeRequest checks a request by the current rules.
@@ -57,18 +57,18 @@ func (s *Session) judgeRequest(host string, port int, q brig.Request) (brig.Verd
 	return s.rules().CheckRequest(host, port, q)
 }
 
-// replayed is a connection whose first bytes have been read before.
-type replayed struct {
-	metered
+// replayConn is a connection whose first bytes have been read before.
+type replayConn struct {
+	sandboxConn
 	first []byte
 }
 
 // Read implements net.Conn.
-func (r *replayed) Read(p []byte) (int, error) {
+func (r *replayConn) Read(p []byte) (int, error) {
 	if len(r.first) > 0 {
 		n := copy(p, r.first)
 		r.first = r.first[n:]
 		return n, nil
 	}
-	return r.metered.Read(p)
+	return r.sandboxConn.Read(p)
 }

@@ -22,15 +22,15 @@ func newLimiter(bytesPerSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(bytesPerSecond), int(max(bytesPerSecond/10, maxChunk)))
 }
 
-// metered is the sandbox's end of a connection. Its traffic is counted and
+// sandboxConn is the sandbox's end of a connection. Its traffic is counted and
 // limited.
-type metered struct {
+type sandboxConn struct {
 	net.Conn
 	s *Session
 }
 
 // Read implements net.Conn. It counts the bytes that the sandbox sends.
-func (m metered) Read(p []byte) (int, error) {
+func (m sandboxConn) Read(p []byte) (int, error) {
 	n, err := m.Conn.Read(p[:min(len(p), maxChunk)])
 	m.s.usage.sent.Add(int64(n))
 	if l := m.s.policy.Load().up; l != nil && n > 0 {
@@ -57,7 +57,7 @@ func (s *Session) countGrowth(n int64) error {
 }
 
 // Write implements net.Conn. It counts the bytes that the sandbox receives.
-func (m metered) Write(p []byte) (int, error) {
+func (m sandboxConn) Write(p []byte) (int, error) {
 	written := 0
 	for len(p) > 0 {
 		piece := p[:min(len(p), maxChunk)]
@@ -78,7 +78,7 @@ func (m metered) Write(p []byte) (int, error) {
 }
 
 // CloseWrite closes the direction to the sandbox.
-func (m metered) CloseWrite() error { return closeWrite(m.Conn) }
+func (m sandboxConn) CloseWrite() error { return closeWrite(m.Conn) }
 
 func closeWrite(c net.Conn) error {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {

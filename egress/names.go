@@ -23,7 +23,7 @@ type names struct {
 	next   netip.Addr
 }
 
-type named struct {
+type nameEntry struct {
 	name string
 	addr netip.Addr
 }
@@ -47,20 +47,20 @@ func (n *names) address(name string) netip.Addr {
 	defer n.mu.Unlock()
 	if e, ok := n.byName[name]; ok {
 		n.used.MoveToFront(e)
-		return e.Value.(*named).addr
+		return e.Value.(*nameEntry).addr
 	}
 	if n.used.Len() >= maxNames {
-		oldest := n.used.Remove(n.used.Back()).(*named)
+		oldest := n.used.Remove(n.used.Back()).(*nameEntry)
 		delete(n.byName, oldest.name)
 		delete(n.byAddr, oldest.addr)
 	}
 	for n.byAddr[n.next] != nil { // there are many more addresses than names
 		n.advance()
 	}
-	e := n.used.PushFront(&named{name, n.next})
+	e := n.used.PushFront(&nameEntry{name, n.next})
 	n.byName[name], n.byAddr[n.next] = e, e
 	n.advance()
-	return e.Value.(*named).addr
+	return e.Value.(*nameEntry).addr
 }
 
 // advance moves to the next address, and from the last one to the first.
@@ -79,5 +79,5 @@ func (n *names) name(a netip.Addr) (string, bool) {
 		return "", false
 	}
 	n.used.MoveToFront(e)
-	return e.Value.(*named).name, true
+	return e.Value.(*nameEntry).name, true
 }

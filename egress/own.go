@@ -10,7 +10,7 @@ import (
 
 // judgeAddress returns the reason why an address that a name resolved to may
 // not be dialled, or nil.
-func (s *Session) judgeAddress(a netip.Addr, port int) *blocked {
+func (s *Session) judgeAddress(a netip.Addr, port int) *blockedError {
 	rules := s.rules()
 	verdict, rule := rules.Resolved(a, port)
 	if verdict != brig.Allowed {
@@ -18,10 +18,10 @@ func (s *Session) judgeAddress(a netip.Addr, port int) *blocked {
 		if rule >= 0 {
 			why = "the name resolves to an address that a rule denies"
 		}
-		return &blocked{why, rule, a}
+		return &blockedError{why, rule, a}
 	}
 	if why := s.hidden(rules, rule, a, port); why != "" {
-		return &blocked{"the name resolves to " + why, -1, a}
+		return &blockedError{"the name resolves to " + why, -1, a}
 	}
 	return nil
 }

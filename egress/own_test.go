@@ -101,10 +101,10 @@ func TestOwnAddressRefused(t *testing.T) {
 // the sandbox has connected to that address elsewhere. From then on, the
 // address is treated as this host's. The control does not check the host's
 // addresses, and reaches it.
-func TestOwnAddressLater(t *testing.T) {
+func TestLaterHostAddressIsRefused(t *testing.T) {
 	const inside = "BRIG_TEST_IN_A_NAMESPACE"
 	if os.Getenv(inside) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestOwnAddressLater$", "-test.v")
+		cmd := exec.Command(os.Args[0], "-test.run=^TestLaterHostAddressIsRefused$", "-test.v")
 		cmd.Env = append(os.Environ(), inside+"=1")
 		id := func(is int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: is, Size: 1}} }
 		cmd.SysProcAttr = &syscall.SysProcAttr{

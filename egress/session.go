@@ -68,12 +68,12 @@ type Session struct {
 	events *rate.Limiter
 	lost   atomic.Int64 // events that were not reported because there were too many
 	usage  usage
-	given  given
+	given  sentValues
 	budget *budget
 	// handshakeSlots and lookupSlots have a slot for each concurrent handshake
 	// and each concurrent name lookup.
 	handshakeSlots, lookupSlots chan struct{}
-	patience                    time.Duration // lingerTime, except in tests
+	patience                    time.Duration // lingerTimeout, except in tests
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -125,7 +125,7 @@ func Start(ctx context.Context, link brig.Uplink, o Options) (*Session, error) {
 	s := &Session{
 		Options: o, link: link, names: newNames(), end: &endpoint{link: link},
 		budget: newBudget(o.Memory), handshakeSlots: make(chan struct{}, maxConcurrentHandshakes), lookupSlots: make(chan struct{}, maxConcurrentLookups),
-		events: rate.NewLimiter(eventRate, eventBurst), flows: map[*flow]struct{}{}, patience: lingerTime,
+		events: rate.NewLimiter(eventRate, eventBurst), flows: map[*flow]struct{}{}, patience: lingerTimeout,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.Update(o.Rules)
@@ -209,9 +209,9 @@ func (s *Session) shut() {
 	s.stack.Destroy()
 }
 
-// closeTime bounds the wait for flows. A flow that waits longer, for a handshake with the
+// closeTimeout bounds the wait for flows. A flow that waits longer, for a handshake with the
 // sandbox, has carried nothing.
-const closeTime = 2 * time.Second
+const closeTimeout = 2 * time.Second
 
 // awaitFlows waits until the flows of an ended session have counted their last bytes.
 func (s *Session) awaitFlows() {
@@ -220,7 +220,7 @@ func (s *Session) awaitFlows() {
 		s.carrying.Wait()
 		close(counted)
 	}()
-	late := time.NewTimer(closeTime)
+	late := time.NewTimer(closeTimeout)
 	defer late.Stop()
 	select {
 	case <-counted:

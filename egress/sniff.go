@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// sniffTime limits how long the first bytes of a connection may take after
+	// sniffTimeout limits how long the first bytes of a connection may take after
 	// the first of them, and maxSniff limits their length.
-	sniffTime = 10 * time.Second
-	maxSniff  = 64 << 10
-	// singleWordTime is how long sniff waits for further bytes after a single
+	sniffTimeout = 10 * time.Second
+	maxSniff     = 64 << 10
+	// singleWordTimeout is how long sniff waits for further bytes after a single
 	// word.
-	singleWordTime = 100 * time.Millisecond
+	singleWordTimeout = 100 * time.Millisecond
 )
 
 // handshake is the type of the TLS record that a client sends first. hidden is
@@ -55,7 +55,7 @@ func sniff(c net.Conn, host string, do sniffer) (first []byte, why string) {
 			do.give()
 		}
 	}()
-	_ = c.SetReadDeadline(time.Now().Add(sniffTime))
+	_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
 	if len(first) == 1 && isRecord(first) && first[0] != handshake { // the next byte decides
 		first = slices.Grow(first, 4<<10)
 		n, err := c.Read(first[1:cap(first)])
@@ -84,7 +84,7 @@ func sniff(c net.Conn, host string, do sniffer) (first []byte, why string) {
 		first = slices.Grow(first, 4<<10)
 		bare := isSingleWord(first)
 		if bare && sent < len(first) {
-			_ = c.SetReadDeadline(time.Now().Add(singleWordTime))
+			_ = c.SetReadDeadline(time.Now().Add(singleWordTimeout))
 		}
 		n, err := c.Read(first[len(first):cap(first)])
 		first = first[:len(first)+n]
@@ -107,13 +107,13 @@ func sniff(c net.Conn, host string, do sniffer) (first []byte, why string) {
 			if n == 0 && err != nil {
 				return nil, ""
 			}
-			_ = c.SetReadDeadline(time.Now().Add(sniffTime))
+			_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
 		case bare && n == 0 && errors.Is(err, io.EOF):
 			return first[sent:], "" // a single word, after which the connection ended
 		case err != nil:
 			return first[sent:], "its first words were cut short"
 		case bare:
-			_ = c.SetReadDeadline(time.Now().Add(sniffTime))
+			_ = c.SetReadDeadline(time.Now().Add(sniffTimeout))
 		}
 	}
 }

@@ -23,7 +23,7 @@ func sniffed(t *testing.T, pieces ...string) (first, why string) {
 			defer there.Close()
 			for _, p := range pieces {
 				if p == "" {
-					time.Sleep(2 * singleWordTime)
+					time.Sleep(2 * singleWordTimeout)
 				} else if _, err := there.Write([]byte(p)); err != nil {
 					return
 				}

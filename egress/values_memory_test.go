@@ -95,7 +95,7 @@ func TestScrubbersAreCharged(t *testing.T) {
 	}
 	for name, grants := range map[string][]boundSecret{"many": many, "long": long, "one": many[:1]} {
 		t.Run(name, func(t *testing.T) {
-			b, g := newBudget(DefaultMemory), &given{}
+			b, g := newBudget(DefaultMemory), &sentValues{}
 			before := taken()
 			first := g.share(b, grants)
 			if first == nil || b.used == 0 {
@@ -109,7 +109,7 @@ func TestScrubbersAreCharged(t *testing.T) {
 			used := b.used
 			// Further users take no additional memory: the control created a
 			// scrubber for each.
-			var all []*shared
+			var all []*sharedScrubber
 			for range 512 {
 				all = append(all, g.share(b, grants))
 			}
@@ -131,8 +131,8 @@ func TestScrubbersAreCharged(t *testing.T) {
 			}
 		})
 	}
-	b, g := newBudget(DefaultMemory), &given{}
-	var held []*shared
+	b, g := newBudget(DefaultMemory), &sentValues{}
+	var held []*sharedScrubber
 	for i := range 50 { // hosts with different values
 		if s := g.share(b, many[i:i+1]); s != nil {
 			held = append(held, s)

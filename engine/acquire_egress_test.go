@@ -31,7 +31,7 @@ func (h *fixture) link(t *testing.T) *fake.Link {
 
 // The traffic of a sandbox is charged to its tenant while its template's commands run, also
 // if the sandbox then never gets ready.
-func TestTrafficOfTemplateCounts(t *testing.T) {
+func TestTemplateTrafficIsCharged(t *testing.T) {
 	var out outside
 	h := newFixture(t, func(o *engine.Options) {
 		out.options(o)
@@ -62,13 +62,13 @@ func TestTrafficOfTemplateCounts(t *testing.T) {
 	}
 }
 
-// noRunning is a store that fails to record running sandboxes, after a call of meanwhile.
-type noRunning struct {
+// failingRunningStore is a store that fails to record running sandboxes, after a call of meanwhile.
+type failingRunningStore struct {
 	brig.Store
 	meanwhile func()
 }
 
-func (s *noRunning) Put(ctx context.Context, rec *brig.Record, events ...brig.Event) error {
+func (s *failingRunningStore) Put(ctx context.Context, rec *brig.Record, events ...brig.Event) error {
 	if rec.State == brig.Running {
 		s.meanwhile()
 		return errors.New("the disk is full")
@@ -77,13 +77,13 @@ func (s *noRunning) Put(ctx context.Context, rec *brig.Record, events ...brig.Ev
 }
 
 // The traffic of a main program is charged, also if the sandbox cannot be recorded.
-func TestTrafficOfUnrecordedSandboxCounts(t *testing.T) {
+func TestUnrecordedSandboxTrafficIsCharged(t *testing.T) {
 	var out outside
 	var h *fixture
 	const n = 1000
 	h = newFixture(t, func(o *engine.Options) {
 		out.options(o)
-		o.Store = &noRunning{o.Store, func() { out.upload(t, h.link(t), n) }}
+		o.Store = &failingRunningStore{o.Store, func() { out.upload(t, h.link(t), n) }}
 	})
 	ctx := withRole(t, brig.Operator)
 	if _, err := h.Create(ctx, brig.Spec{Name: "one", Egress: toNet, Command: argv("sleep", "60")}); err == nil {
@@ -131,7 +131,7 @@ func (f *flood) awaitStall(t *testing.T) {
 
 // What a sandbox receives of a write that has not ended is charged when the sandbox loses
 // its network.
-func TestUnendedWritesAreCharged(t *testing.T) {
+func TestUnfinishedWritesAreCharged(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *fixture) error{
 		"stop": func(ctx context.Context, h *fixture) error {
 			_, err := h.Stop(ctx, "one", 0)

@@ -141,7 +141,7 @@ func TestTemplateDoesNotBoot(t *testing.T) {
 
 // A start command that ends while a template boots is an execution of no tenant.
 func TestBootIsNoExecution(t *testing.T) {
-	s := &recordingObserver{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
+	s := &recordingObserver{refused: map[string]int{}, made: map[brig.CreationPurpose]int{}}
 	h := newFixture(t, func(o *engine.Options) {
 		o.Observer = s
 		o.Templates = []brig.Template{{Name: "web", Image: brig.HostImage, BootOnce: true, Start: argv("exit", "0"), Ready: argv("sleep", "0.3")}}

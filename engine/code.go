@@ -364,7 +364,7 @@ func (r *codeRun) message(ctx context.Context) func(*interpreter.Message) {
 		case "display", "result":
 			r.emit(ctx, brig.CodeEvent{Output: r.addValue(m)})
 		case "clear":
-			r.emit(ctx, brig.CodeEvent{Cleared: &brig.Clear{Wait: m.Wait}})
+			r.emit(ctx, brig.CodeEvent{Cleared: &brig.ClearRequest{Wait: m.Wait}})
 		case "error":
 			r.fail(ctx, brig.CodeError{Name: m.Name, Value: m.Value, Traceback: m.Traceback})
 		}

@@ -66,7 +66,7 @@ func TestDetachedExecEndsWithSandbox(t *testing.T) {
 
 // An instance that does not respond, as one that is frozen, does not keep a reader of its
 // executions waiting: the answer is the record.
-func TestExecsOfSilentInstance(t *testing.T) {
+func TestSilentInstanceAnswersWithRecordedExecs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, ctx := newParkingFixture(t, &parkingProvider{execs: func(ctx context.Context) ([]*brig.Execution, error) {
 			select {

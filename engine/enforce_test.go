@@ -300,7 +300,7 @@ func TestPoolIsAttested(t *testing.T) {
 
 // The engine reports the areas that it enforces itself, regardless of the
 // provider's claims.
-func TestEngineReportsItsOwnControls(t *testing.T) {
+func TestEngineReportsEnforcedAreas(t *testing.T) {
 	for what, c := range map[string]struct {
 		change             func(*engine.Options)
 		secrets, workspace brig.Level

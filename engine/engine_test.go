@@ -211,7 +211,7 @@ func TestRecordIsWrittenBeforeInstance(t *testing.T) {
 }
 
 // A one-shot leaves no instance and no record, regardless of its outcome.
-func TestRunLeavesNothing(t *testing.T) {
+func TestRunLeavesNoRecord(t *testing.T) {
 	for _, cmd := range [][]string{{"echo", "hi"}, {"exit", "3"}, {"oom"}, {"crash"}, {"nonsense"}, {"sleep", "9"}} {
 		h := newFixture(t, nil)
 		ctx, cancel := context.WithTimeout(withRole(t, brig.Member), 200*time.Millisecond)

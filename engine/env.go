@@ -94,8 +94,8 @@ func (e *env) rateOf(now *placement.Snapshot, provider string) brig.Rate {
 }
 
 // reportCreation reports the result of a creation to the observer.
-func (e *env) reportCreation(provider string, what brig.MadeFor, begin time.Time, err error) {
-	e.Observer.Made(brig.Making{Provider: provider, For: what, Took: time.Since(begin), Err: err})
+func (e *env) reportCreation(provider string, what brig.CreationPurpose, begin time.Time, err error) {
+	e.Observer.InstanceCreated(brig.CreationReport{Provider: provider, For: what, Took: time.Since(begin), Err: err})
 }
 
 // updateRecord changes a record, and retries if another writer changed it

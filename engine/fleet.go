@@ -14,7 +14,7 @@ type providers struct {
 	*gate
 	vault   *vault
 	images  *images
-	skipped skipped
+	skipped skippedSandboxes
 }
 
 // NoProvider, as Options.Active, leaves no provider active until a setting

@@ -488,7 +488,7 @@ func (r *runner) Run(_ context.Context, _ brig.ID, p brig.Program, sio brig.IO) 
 	return &brig.Outcome{Result: brig.Result{Done: true, Stdout: brig.Output{Head: []byte(fmt.Sprint(p.Command, p.Timeout > 0, p.Limits.Memory > 0))}}}, nil
 }
 
-func TestRunsOnly(t *testing.T) {
+func TestProviderForRunsOnly(t *testing.T) {
 	far := &runner{fail: func(int64) error { return nil }}
 	h, _ := newCloudFixture(t, func(o *engine.Options) {
 		o.Drivers = append(o.Drivers, brig.NewDriver(brig.Driver{Name: "far"}, struct{}{}, func(context.Context, brig.Site, *struct{}) (brig.Provider, error) { return far, nil }))

@@ -25,8 +25,8 @@ const (
 	// rereadBuffer is the approximate size in bytes of the part of such a log that a
 	// follower keeps in memory.
 	rereadBuffer = 64 << 10
-	// maxLogTime is the maximum length in bytes of the time of a line.
-	maxLogTime = 64
+	// maxTimestampSize is the maximum length in bytes of the time of a line.
+	maxTimestampSize = 64
 )
 
 // logSource is a log that can be read further after io.EOF. complete marks the log as final. move
@@ -299,7 +299,7 @@ const allOfLine = math.MaxInt
 // beginLine moves the position to a line, of which it gets the beginning, and returns how
 // many of its bytes are not returned.
 func (r *rereadLog) beginLine(text []byte) (skip int) {
-	head := string(text[:min(len(text), maxLogTime)])
+	head := string(text[:min(len(text), maxTimestampSize)])
 	at, after, _ := brig.CutLogTime(head)
 	switch {
 	case at.Before(r.last):

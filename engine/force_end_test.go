@@ -24,7 +24,7 @@ func failKills(p *hookedProvider, n int32) {
 
 // A cell ends in its time although the first attempt to kill its interpreter fails.
 // If none succeeds, its sandbox ends.
-func TestTimeoutOfCellAfterFailedKills(t *testing.T) {
+func TestCellTimesOutAfterFailedKills(t *testing.T) {
 	for fails, within := range map[int32]time.Duration{1: 8 * time.Second, 1 << 30: 50 * time.Second} {
 		withContext(t, func(t *testing.T, h *fixture, p *hookedProvider, run func(brig.Code) *brig.CodeResult) {
 			run(brig.Code{Source: "set x here"})
@@ -93,7 +93,7 @@ func TestKillOfEndedRun(t *testing.T) {
 }
 
 // A process ends in its time in the same way.
-func TestTimeoutOfProcessAfterFailedKills(t *testing.T) {
+func TestProcessTimesOutAfterFailedKills(t *testing.T) {
 	for fails, within := range map[int32]time.Duration{1: 3 * time.Second, 1 << 30: 40 * time.Second} {
 		withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
 			ctx := withRole(t, brig.Member)
@@ -138,7 +138,7 @@ func TestRestartAfterFailedKill(t *testing.T) {
 }
 
 // A run ends in its time although the first attempt to stop its instance fails.
-func TestTimeoutOfRunAfterFailedStop(t *testing.T) {
+func TestRunTimesOutAfterFailedStop(t *testing.T) {
 	withFakeClock(t, engine.Options{}, func(t *testing.T, h *fixture, p *hookedProvider) {
 		var tried atomic.Int32
 		p.setHooks(hooks{stop: func() error {

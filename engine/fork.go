@@ -146,7 +146,7 @@ func (f *forks) checkImage(ctx context.Context, v *call) error {
 
 // fork makes n copies of the sandbox of a call. If it fails, it leaves no copy
 // behind, and the original is as it was.
-func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*copied, err error) {
+func (f *forks) fork(ctx context.Context, v *call, spec brig.Spec, n int) (_ []*pendingCopy, err error) {
 	saver, backend, err := f.providers.saverOf(v.rec)
 	if err != nil {
 		return nil, err
@@ -266,15 +266,15 @@ func (f *forks) removeSave(ctx context.Context, saver brig.Saver, rec *brig.Reco
 	}
 }
 
-// copied is a copy that is being made.
-type copied struct {
+// pendingCopy is a copy that is being made.
+type pendingCopy struct {
 	*machine    // its in is nil until it is restored
 	reservation *quota.Reservation
 	executions  []*quota.Reservation // of its processes
 }
 
 // reserve takes the quota and the places at the provider for all copies.
-func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n int) (copies []*copied, err error) {
+func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n int) (copies []*pendingCopy, err error) {
 	defer func() {
 		if err == nil {
 			return
@@ -294,13 +294,13 @@ func (f *forks) reserve(v *call, backend *placement.Backend, spec brig.Spec, n i
 			p.Release()
 			return copies, err
 		}
-		copies = append(copies, &copied{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, reservation: p})
+		copies = append(copies, &pendingCopy{machine: &machine{rec: newCopy(v.rec, backend, spec), backend: backend}, reservation: p})
 	}
 	return copies, nil
 }
 
 // reserveExecutions takes the quota for the processes of all copies.
-func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*copied) (err error) {
+func (f *forks) reserveExecutions(v *call, o *forkOrigin, copies []*pendingCopy) (err error) {
 	for _, c := range copies {
 		if c.executions, err = f.pauses.programs.reserveCarried(v.account, c.rec, o.executions, true); err != nil {
 			return err // discard releases those of the other copies
@@ -407,11 +407,11 @@ func (f *forks) keepReservation(id brig.ID) (putBack func()) {
 
 // restoreAll records and restores all copies, as many at once as there are
 // processors. After the first error it begins no more.
-func (f *forks) restoreAll(ctx context.Context, saver brig.Saver, o *forkOrigin, copies []*copied) error {
+func (f *forks) restoreAll(ctx context.Context, saver brig.Saver, o *forkOrigin, copies []*pendingCopy) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var work sync.WaitGroup
-	next := make(chan *copied)
+	next := make(chan *pendingCopy)
 	for range min(len(copies), runtime.NumCPU()) {
 		work.Go(func() {
 			for c := range next {
@@ -437,7 +437,7 @@ func (f *forks) restoreAll(ctx context.Context, saver brig.Saver, o *forkOrigin,
 // restoreCopy records and restores one copy, and gives it its own identity, network
 // and random numbers. The copy remains in the state Creating, so no other call can use
 // it yet.
-func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin, c *copied) error {
+func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin, c *pendingCopy) error {
 	release, err := f.capacity.Acquire(ctx, c.rec.Tenant, time.Now())
 	if err != nil {
 		return err
@@ -519,7 +519,7 @@ func (f *forks) copyEvent(v *call, rec *brig.Record) brig.Event {
 }
 
 // discard removes a copy that was not completed.
-func (f *forks) discard(ctx context.Context, c *copied) {
+func (f *forks) discard(ctx context.Context, c *pendingCopy) {
 	cancelAll(c.executions)
 	f.lifecycle.unregister(c.rec.ID) // charges its last traffic to the reservation
 	c.reservation.Release()          // does nothing for a copy that was restored

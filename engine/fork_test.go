@@ -140,7 +140,7 @@ func TestForkRefusals(t *testing.T) {
 }
 
 // A call that still uses the original prevents a fork.
-func TestForkOfUsed(t *testing.T) {
+func TestCallPreventsFork(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one"})
@@ -209,7 +209,7 @@ func TestForkIsAllOrNothing(t *testing.T) {
 }
 
 // A paused sandbox stays paused when it is forked, any number of times.
-func TestForkOfPaused(t *testing.T) {
+func TestPausedSandboxStaysPausedWhenForked(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	h.box(t, ctx, brig.Spec{Name: "one"})
@@ -336,7 +336,7 @@ func TestForkPausedSlot(t *testing.T) {
 
 // The resume of a paused copy holds a creation slot for its restore, but not while the copy's
 // script runs, which takes as long as the guest wants.
-func TestResumeCopySlot(t *testing.T) {
+func TestResumeReleasesCreationSlotBeforeScript(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) {
 		o.Capacity = capacity.Options{MaxCreating: 1, MaxWait: 50 * time.Millisecond}
 	})

@@ -97,7 +97,7 @@ func TestNewTenantInheritsNothing(t *testing.T) {
 			}},
 		{"the outcome of a program",
 			func(h *fixture, _, admin context.Context) error {
-				_, err := h.Run(admin, brig.Program{Name: "p", Command: []string{"echo"}}, brig.IO{})
+				_, err := h.Run(admin, brig.Program{SandboxName: "p", Command: []string{"echo"}}, brig.IO{})
 				return err
 			},
 			func(h *fixture, _, admin context.Context) (bool, error) {

@@ -50,7 +50,7 @@ type call struct {
 
 	// ran is the observer's report of an execution; nil for calls that are not
 	// executions.
-	ran          *brig.Ran
+	ran          *brig.ExecutionReport
 	sandbox      *brig.Record         // record of the sandbox that runs the execution
 	reservations []*quota.Reservation // reservations whose time counts from the start of the execution
 	started      time.Time            // when the program was handed to its instance

@@ -35,7 +35,7 @@ func (rs *runs) healthChecks() {
 		if err != nil {
 			rs.Log.Error("a health check of a provider failed", "provider", backend.ID, "err", err)
 		}
-		rs.Observer.Tried(backend.ID, time.Since(begin), err)
+		rs.Observer.ProviderTested(backend.ID, time.Since(begin), err)
 	})
 }
 

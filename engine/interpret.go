@@ -67,7 +67,7 @@ func (i *interpreters) interpret(ctx context.Context, m *machine, j *job, sio br
 	a.res.Duration = time.Since(begin)
 	stopTimeout() // the program has ended in time, or the timeout has ended it
 	if end != nil && end.Closed || errors.Is(err, interpreter.ErrGone) {
-		m.session.Rest(begin.Add(min(a.res.Duration+wire.TailTime, j.cmd.Timeout)), wire.TailSize, a.output)
+		m.session.Rest(begin.Add(min(a.res.Duration+wire.TailTimeout, j.cmd.Timeout)), wire.TailSize, a.output)
 	}
 	endStep(s, err)
 	if a.step != nil && a.step.outputs.leftOut > 0 {

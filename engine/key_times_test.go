@@ -9,9 +9,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestTimesOfKeysAreForgotten checks that the times of the last use of keys take memory only
+// TestUnusedKeyTimesAreFreed checks that the times of the last use of keys take memory only
 // while they matter. An administrator can create and revoke any number of keys.
-func TestTimesOfKeysAreForgotten(t *testing.T) {
+func TestUnusedKeyTimesAreFreed(t *testing.T) {
 	e, now := newNotesEngine(t)
 	e.Store = touchStore{}
 	touch := func(key string) {

@@ -176,7 +176,7 @@ func (l *lifecycle) recordEnd(ctx context.Context, tenant string, id brig.ID, in
 	// instance is observed. If one-shots were counted here, the count would
 	// depend on that race.
 	if err == nil && rec.Exit != nil && !rec.Spec.Ephemeral {
-		l.Observer.Gone(rec.Provider, rec.Exit.Reason)
+		l.Observer.SandboxEnded(rec.Provider, rec.Exit.Reason)
 		if rec.Exit.Reason == brig.AgentLost {
 			l.Log.Warn("ended a sandbox whose agent stopped working", "sandbox", id, "tenant", tenant, "provider", rec.Provider)
 		}

@@ -14,13 +14,13 @@ import (
 // noObserver is the default Observer; it ignores every call.
 type noObserver struct{}
 
-func (noObserver) Ran(brig.Ran)                       {}
-func (noObserver) Refused(string, brig.Kind)          {}
-func (noObserver) Made(brig.Making)                   {}
-func (noObserver) Gone(string, brig.ExitReason)       {}
-func (noObserver) Restarted(string, string)           {}
-func (noObserver) Tried(string, time.Duration, error) {}
-func (noObserver) Answered(string, error)             {}
+func (noObserver) ExecutionEnded(brig.ExecutionReport)         {}
+func (noObserver) Refused(string, brig.Kind)                   {}
+func (noObserver) InstanceCreated(brig.CreationReport)         {}
+func (noObserver) SandboxEnded(string, brig.ExitReason)        {}
+func (noObserver) Restarted(string, string)                    {}
+func (noObserver) ProviderTested(string, time.Duration, error) {}
+func (noObserver) ProviderChecked(string, error)               {}
 
 // executionCounter counts the current executions by provider.
 type executionCounter struct {
@@ -50,7 +50,7 @@ func (v *call) trackExecution() {
 	if !isExecution(v.op) {
 		return
 	}
-	v.ran = &brig.Ran{At: v.e.Now().UTC(), Tenant: v.actor.Tenant, Provider: brig.NoProvider, Op: v.op.Name, Language: "command"}
+	v.ran = &brig.ExecutionReport{At: v.e.Now().UTC(), Tenant: v.actor.Tenant, Provider: brig.NoProvider, Op: v.op.Name, Language: "command"}
 	if v.op == brig.OpRunCode {
 		v.ran.Language = "other" // until the context is known
 	}
@@ -104,7 +104,7 @@ func (v *call) markStopped() {
 // ranForLog returns a copy of the call's execution for the caller, which writes
 // the log line of the execution. It returns nil if the call is not an
 // execution.
-func (v *call) ranForLog() *brig.Ran {
+func (v *call) ranForLog() *brig.ExecutionReport {
 	if v.ran == nil {
 		return nil
 	}
@@ -173,14 +173,14 @@ func (v *call) report(ctx context.Context, err error) {
 	if v.ran.CodeHash = v.hash; !v.started.IsZero() {
 		v.e.bill(v.ran, v.account.Account, v.sandbox)
 	}
-	v.e.Observer.Ran(*v.ran)
+	v.e.Observer.ExecutionEnded(*v.ran)
 	if !v.logged {
 		v.e.logRunAsync(ctx, v.ran)
 	}
 }
 
 // bill adds the cost of an execution to its tenant's usage.
-func (g *gate) bill(r *brig.Ran, a *quota.Account, rec *brig.Record) {
+func (g *gate) bill(r *brig.ExecutionReport, a *quota.Account, rec *brig.Record) {
 	rate := g.rateOf(g.backends.Current(), r.Provider)
 	if rate == (brig.Rate{}) || a == nil || rec == nil {
 		return
@@ -194,7 +194,7 @@ func (g *gate) processEnded(rec *brig.Record, p *process, res *brig.Result, err 
 	if rec.Tenant == "" {
 		return // a template boots
 	}
-	r := &brig.Ran{
+	r := &brig.ExecutionReport{
 		At: p.started, Tenant: rec.Tenant, Provider: rec.Provider, Op: brig.OpStart.Name, Sandbox: rec.ID, Language: "command",
 		CodeHash: codeHash(commandLine(p.spec.Command)), Duration: g.Now().Sub(p.started),
 	}
@@ -206,7 +206,7 @@ func (g *gate) processEnded(rec *brig.Record, p *process, res *brig.Result, err 
 		r.Status, r.Kind = statusOf(res.ExitCode, res.TimedOut, res.OOMKilled, false)
 	}
 	g.bill(r, p.reservation.Account(), rec)
-	g.Observer.Ran(*r)
+	g.Observer.ExecutionEnded(*r)
 	g.logRunAsync(g.ctx, r)
 }
 

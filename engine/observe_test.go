@@ -15,24 +15,28 @@ import (
 // recordingObserver is an observer that records its calls.
 type recordingObserver struct {
 	mu      sync.Mutex // guards the fields below
-	ran     []brig.Ran
+	ran     []brig.ExecutionReport
 	refused map[string]int
-	made    map[brig.MadeFor]int
+	made    map[brig.CreationPurpose]int
 	gone    []brig.ExitReason
 	tried   []error
 }
 
-func (s *recordingObserver) Ran(r brig.Ran) { s.note(func() { s.ran = append(s.ran, r) }) }
+func (s *recordingObserver) ExecutionEnded(r brig.ExecutionReport) {
+	s.note(func() { s.ran = append(s.ran, r) })
+}
 func (s *recordingObserver) Refused(op string, kind brig.Kind) {
 	s.note(func() { s.refused[op+" "+string(kind)]++ })
 }
-func (s *recordingObserver) Made(m brig.Making) { s.note(func() { s.made[m.For]++ }) }
-func (s *recordingObserver) Gone(_ string, why brig.ExitReason) {
+func (s *recordingObserver) InstanceCreated(m brig.CreationReport) {
+	s.note(func() { s.made[m.For]++ })
+}
+func (s *recordingObserver) SandboxEnded(_ string, why brig.ExitReason) {
 	s.note(func() { s.gone = append(s.gone, why) })
 }
-func (s *recordingObserver) Restarted(string, string) {}
-func (s *recordingObserver) Answered(string, error)   {}
-func (s *recordingObserver) Tried(_ string, _ time.Duration, err error) {
+func (s *recordingObserver) Restarted(string, string)      {}
+func (s *recordingObserver) ProviderChecked(string, error) {}
+func (s *recordingObserver) ProviderTested(_ string, _ time.Duration, err error) {
 	s.note(func() { s.tried = append(s.tried, err) })
 }
 
@@ -42,7 +46,7 @@ func (s *recordingObserver) note(f func()) {
 	f()
 }
 
-func (s *recordingObserver) last(t *testing.T) brig.Ran {
+func (s *recordingObserver) last(t *testing.T) brig.ExecutionReport {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +59,7 @@ func (s *recordingObserver) last(t *testing.T) brig.Ran {
 // newObservedEngine returns an engine with an observer, on a fake provider.
 func newObservedEngine(t *testing.T, change func(*engine.Options)) (*engine.Engine, *recordingObserver, context.Context) {
 	t.Helper()
-	s := &recordingObserver{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
+	s := &recordingObserver{refused: map[string]int{}, made: map[brig.CreationPurpose]int{}}
 	store := mem.New()
 	if err := store.PutTenant(t.Context(), &brig.Tenant{Name: "acme", Quota: brig.Quota{ExecutionsPerDay: 6}}); err != nil {
 		t.Fatal(err)
@@ -210,7 +214,7 @@ func TestHealthChecks(t *testing.T) {
 // A sandbox whose instance died while no server ran is counted as ended by the next
 // server.
 func TestEndWithoutServerIsCounted(t *testing.T) {
-	s := &recordingObserver{refused: map[string]int{}, made: map[brig.MadeFor]int{}}
+	s := &recordingObserver{refused: map[string]int{}, made: map[brig.CreationPurpose]int{}}
 	h := newFixture(t, nil)
 	h.box(t, withRole(t, brig.Member), brig.Spec{Name: "one"})
 	h.Close()

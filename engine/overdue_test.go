@@ -182,7 +182,7 @@ func TestTimeQuotaEndsSandboxes(t *testing.T) {
 func TestGetRunByScopedID(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
-	o, err := h.Run(ctx, brig.Program{Name: "job", Command: []string{"echo", "hi"}}, brig.IO{})
+	o, err := h.Run(ctx, brig.Program{SandboxName: "job", Command: []string{"echo", "hi"}}, brig.IO{})
 	if err != nil || o.ID == "" {
 		t.Fatal(o, err)
 	}
@@ -191,7 +191,7 @@ func TestGetRunByScopedID(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	rival := brig.WithActor(t.Context(), brig.Actor{Name: "bob", Tenant: "rival", Role: brig.Member})
-	if _, err := h.Run(rival, brig.Program{Name: "job", Command: []string{"echo"}}, brig.IO{}); err != nil {
+	if _, err := h.Run(rival, brig.Program{SandboxName: "job", Command: []string{"echo"}}, brig.IO{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

@@ -176,7 +176,7 @@ func TestPackAndKeys(t *testing.T) {
 		t.Error("the key of the save was not encrypted anew")
 	}
 	h.Close()
-	stranger := h.nextServer(t, keys(seal.Fixed{bytes.Repeat([]byte{1}, 32)}))
+	stranger := h.nextServer(t, keys(seal.FixedKeys{bytes.Repeat([]byte{1}, 32)}))
 	if _, err := stranger.Resume(ctx, "one"); brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(err.Error(), "master key") {
 		t.Errorf("resume without the master key: %v", err)
 	}

@@ -9,7 +9,7 @@ import (
 // The quota of paused sandboxes is checked before a save is written. It counts pauses and
 // paused copies, and what an earlier server paused. A sandbox that cannot be paused
 // continues to run.
-func TestQuotaOfPausedSandboxes(t *testing.T) {
+func TestPausedQuotaIsCheckedBeforeSave(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	set := func(svc brig.Service, n int) {

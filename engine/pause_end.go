@@ -89,7 +89,7 @@ func (l *lifecycle) endPaused(ctx context.Context, rec *brig.Record, why brig.Ex
 	failpoint.Hit("pause.ended")
 	l.detachInstance(rec.ID) // releases its reservation
 	l.announceEnd(rec.ID)
-	l.Observer.Gone(rec.Provider, why)
+	l.Observer.SandboxEnded(rec.Provider, why)
 	l.trimLater(ctx, rec.Tenant)
 	l.removeStaleSave(ctx, rec)
 	return ended, nil

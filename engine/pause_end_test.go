@@ -9,7 +9,7 @@ import (
 
 // A sandbox with PauseAtEnd is paused at the end of its lease, with an audit
 // event, and a resume gives it a new lease. A sandbox without it ends.
-func TestPauseAtTheEndOfTheLease(t *testing.T) {
+func TestPauseAtLeaseEnd(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one", TTL: time.Second, FixedLease: true, PauseAtEnd: true})

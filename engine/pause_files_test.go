@@ -106,7 +106,7 @@ func TestPauseFilesAndTheNextServer(t *testing.T) {
 
 // If the start command of a sandbox that boots with its files cannot start, the sandbox
 // stays paused, without an instance. The next resume, and copies, start it.
-func TestPauseFilesStart(t *testing.T) {
+func TestFailedStartKeepsSandboxPaused(t *testing.T) {
 	h := newFixture(t, func(o *engine.Options) {
 		o.Templates = []brig.Template{{Name: "server", Image: "host", Start: &brig.Command{Argv: []string{"sleep", "60"}}}}
 	})
@@ -288,7 +288,7 @@ func TestNextServerEndsExecsOfPausedSandboxes(t *testing.T) {
 
 // If the workspace of an idle sandbox cannot be written back, each pause fails, and the next
 // attempt follows soon. The failures are recorded once.
-func TestFailedCommitOfIdlePause(t *testing.T) {
+func TestIdlePauseRetriesFailedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t, nil)
 		ctx := withRole(t, brig.Operator)

@@ -114,7 +114,7 @@ func TestStopDuringSaveAndTheNextServer(t *testing.T) {
 
 // An automatic end that meets a sandbox that was paused meanwhile leaves it paused; the
 // request of a caller ends it.
-func TestAutomaticEndOfPaused(t *testing.T) {
+func TestAutomaticEndSkipsPausedSandbox(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)
 	box := h.box(t, ctx, brig.Spec{Name: "one"})

@@ -20,13 +20,14 @@ type PoolOptions struct {
 	InstanceMemory int64
 	// Warm lists the kinds that are kept ready from the start. Other kinds are
 	// kept ready once they have been requested. Image is a name or a digest.
-	Warm []Warm
+	Warm []WarmClass
 	// MaxPerClass is the largest number of instances of one kind. Default 1000.
 	MaxPerClass int
 }
 
-// Warm is the number of instances of one kind that wait at all times.
-type Warm struct {
+// WarmClass is a kind of instances, with the number that the pool always keeps
+// ready.
+type WarmClass struct {
 	Image    string
 	Language brig.Language
 	Limits   brig.Limits

@@ -18,7 +18,7 @@ import (
 // warm returns options with n Python interpreters ready at all times.
 func warm(n int) engine.Options {
 	return engine.Options{Pool: engine.PoolOptions{
-		Memory: brig.GiB, Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: n}},
+		Memory: brig.GiB, Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: n}},
 	}}
 }
 
@@ -74,7 +74,7 @@ func TestPoolHitAndRefill(t *testing.T) {
 		waitForRefill()
 		mustRun(t, h, short, brig.PoolHit)
 		named := python("ann")
-		named.Name = "mine"
+		named.SandboxName = "mine"
 		if o := mustRun(t, h, named, brig.PoolHit); o.Sandbox != "mine" {
 			t.Errorf("it is called %q", o.Sandbox)
 		}
@@ -177,7 +177,7 @@ func runConcurrently(t *testing.T, h *fixture, n int) {
 
 func bothKinds() engine.Options {
 	o := warm(5)
-	o.Pool.Warm = append(o.Pool.Warm, engine.Warm{Image: brig.HostImage, Count: 5})
+	o.Pool.Warm = append(o.Pool.Warm, engine.WarmClass{Image: brig.HostImage, Count: 5})
 	return o
 }
 
@@ -280,7 +280,7 @@ func TestDeadPooledInstanceIsReplaced(t *testing.T) {
 func TestPoolMemory(t *testing.T) {
 	o := warm(10)
 	o.Pool.InstanceMemory, o.Pool.Memory = 32*brig.MiB, 4*32*brig.MiB+1
-	o.Pool.Warm = append(o.Pool.Warm, engine.Warm{Image: brig.HostImage, Language: brig.Bash, Count: 1})
+	o.Pool.Warm = append(o.Pool.Warm, engine.WarmClass{Image: brig.HostImage, Language: brig.Bash, Count: 1})
 	withFakeClock(t, o, func(t *testing.T, h *fixture, p *hookedProvider) {
 		advance(time.Minute)
 		if _, most, _ := p.counted(); len(p.instances()) != 4 || most != 4 {

@@ -229,9 +229,9 @@ func TestUsage(t *testing.T) {
 				if err != nil || len(lines) != 1 || lines[0].Value != value || lines[0].Tenant != "acme" {
 					t.Fatalf("%s, label %q: %+v, %v", when, label, lines, err)
 				}
-				got := lines[0].Spent
+				got := lines[0].UsageTotals
 				got.Memory = float64(int(got.Memory*1000+0.5)) / 1000
-				if want := (brig.Spent{Executions: 1, ExecutionTime: 10 * time.Second, CPUTime: 40 * time.Second, Memory: 20, Egress: 1000}); got != want {
+				if want := (brig.UsageTotals{Executions: 1, ExecutionTime: 10 * time.Second, CPUTime: 40 * time.Second, Memory: 20, Egress: 1000}); got != want {
 					t.Errorf("%s, label %q: %+v, want %+v", when, label, got, want)
 				}
 			}
@@ -373,7 +373,7 @@ func TestRatePerCaller(t *testing.T) {
 
 // Visitors of ports, who have no credential, share one rate limit. They cannot use up the rate
 // limit of the tenant's own callers, or vice versa.
-func TestRateOfVisitors(t *testing.T) {
+func TestVisitorsShareOneRateLimit(t *testing.T) {
 	for _, firstVisits := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			h := newQuotaFixture(t, brig.Quota{Rate: 5}, brig.Ceilings{})
@@ -449,7 +449,7 @@ func TestViewersChangesAreLimited(t *testing.T) {
 
 // A check before the body counts as its call, so requests with an invalid body
 // are limited, and valid ones count once.
-func TestRateOfChecks(t *testing.T) {
+func TestCheckCountsAsItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newQuotaFixture(t, brig.Quota{Rate: 5}, brig.Ceilings{})
 		invalid, valid := 0, 0

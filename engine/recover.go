@@ -130,7 +130,7 @@ func (e *Engine) recoverOne(ctx context.Context, r *brig.Record) (bool, error) {
 			return nil
 		}, func(r *brig.Record) []brig.Event { return []brig.Event{e.endedEvent(r)} })
 		if err == nil {
-			e.Observer.Gone(r.Provider, brig.Crashed)
+			e.Observer.SandboxEnded(r.Provider, brig.Crashed)
 			e.trimLater(ctx, r.Tenant)
 		}
 		// Sweep removes the remains of an instance that its provider does not

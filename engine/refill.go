@@ -91,7 +91,7 @@ func (p *pool) updateMinimums(ctx context.Context) {
 	}
 }
 
-func (p *pool) kindOf(ctx context.Context, w Warm) (poolKey, error) {
+func (p *pool) kindOf(ctx context.Context, w WarmClass) (poolKey, error) {
 	limits, err := p.e.LimitRange.Fill(w.Limits)
 	if err != nil {
 		return poolKey{}, err

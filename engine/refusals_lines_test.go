@@ -89,7 +89,7 @@ func TestRefusalsAreAudited(t *testing.T) {
 func TestRunRefusalsAreAudited(t *testing.T) {
 	h := newFixture(t, nil)
 	h.provider.Refused = brig.Refusals{Processes: 3, Connections: 4}
-	if _, err := h.Run(withRole(t, brig.Admin), brig.Program{Name: "once", Command: []string{"echo"}}, brig.IO{}); err != nil {
+	if _, err := h.Run(withRole(t, brig.Admin), brig.Program{SandboxName: "once", Command: []string{"echo"}}, brig.IO{}); err != nil {
 		t.Fatal(err)
 	}
 	got := refusalLines(t, h, 2)

@@ -53,7 +53,7 @@ func TestErrorsNameTheField(t *testing.T) {
 }
 
 // Routing returns NotFound for a tenant that does not exist.
-func TestRoutingOfUnknownTenant(t *testing.T) {
+func TestRoutingRejectsUnknownTenant(t *testing.T) {
 	h := newFixture(t, nil)
 	if r, err := h.Routing(withRole(t, brig.Operator), "nobody"); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("%+v, %v", r, err)

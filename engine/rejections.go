@@ -28,11 +28,11 @@ const (
 // rejections counts the rejected calls of each caller.
 type rejections struct {
 	mu sync.Mutex // guards the field below
-	by map[quota.Caller]*rejected
+	by map[quota.Caller]*callerRejections
 }
 
-// rejected are the rejected calls of one caller.
-type rejected struct {
+// callerRejections counts the rejected calls of one caller.
+type callerRejections struct {
 	limiter *rate.Limiter
 	last    brig.Event // the last one without a line
 	more    int        // the number of those without a line
@@ -49,9 +49,9 @@ func (rs *rejections) line(a brig.Actor, ev brig.Event, now time.Time) (brig.Eve
 	}
 	r := rs.by[who]
 	if r == nil {
-		r = &rejected{limiter: rate.NewLimiter(rate.Every(rejectionInterval), rejectionBurst)}
+		r = &callerRejections{limiter: rate.NewLimiter(rate.Every(rejectionInterval), rejectionBurst)}
 		if rs.by == nil {
-			rs.by = map[quota.Caller]*rejected{}
+			rs.by = map[quota.Caller]*callerRejections{}
 		}
 		rs.by[who] = r
 	}
@@ -64,7 +64,7 @@ func (rs *rejections) line(a brig.Actor, ev brig.Event, now time.Time) (brig.Eve
 }
 
 // takeCount adds the number of calls without a line to an event.
-func (r *rejected) takeCount(ev brig.Event) brig.Event {
+func (r *callerRejections) takeCount(ev brig.Event) brig.Event {
 	if r.more > 0 {
 		ev.Detail = maps.Clone(ev.Detail)
 		if ev.Detail == nil {

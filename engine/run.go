@@ -297,7 +297,7 @@ func (rs *runs) plan(v *call, p brig.Program) (*job, error) {
 		return nil, err
 	}
 	j.spec, err = rs.images.completeSpec(v, brig.Spec{
-		Name: p.Name, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
+		Name: p.SandboxName, Image: p.Image, Env: maps.Clone(p.Env), Labels: p.Labels, Limits: p.Limits, Egress: p.Egress, Secrets: p.Secrets,
 		Workspace: p.Workspace, Require: p.Require,
 		TTL: min(j.cmd.Timeout+j.grace+runMargin, v.limitRange.MaxTTL),
 	})
@@ -419,8 +419,8 @@ func (rs *runs) putUncharged(ctx context.Context, v *call, o *brig.Outcome) erro
 
 // Limits on the input files of a program.
 const (
-	maxFiles    = 1000
-	maxFileSize = 64 * brig.MiB // bytes of all files together
+	maxFiles         = 1000
+	maxTotalFileSize = 64 * brig.MiB // bytes of all files together
 )
 
 func checkFiles(files []brig.File) error {
@@ -440,8 +440,8 @@ func checkFiles(files []brig.File) error {
 			return brig.InvalidField(fmt.Sprintf("files[%d].mode", i), "%o is not a file's mode", f.Mode).WithHint("give permission bits, for example 0644 (420)")
 		}
 	}
-	if size > maxFileSize {
-		return brig.InvalidField("files", "%d bytes are too many", size).WithHint("give at most %s", brig.FormatBytes(maxFileSize))
+	if size > maxTotalFileSize {
+		return brig.InvalidField("files", "%d bytes are too many", size).WithHint("give at most %s", brig.FormatBytes(maxTotalFileSize))
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 // logRun writes the log line of an execution. No caller waits for it. If the
 // instance still exists, the line includes its memory use.
-func (g *gate) logRun(ctx context.Context, r *brig.Ran, in brig.Instance) {
+func (g *gate) logRun(ctx context.Context, r *brig.ExecutionReport, in brig.Instance) {
 	if r == nil {
 		return
 	}
@@ -32,7 +32,7 @@ func (g *gate) logRun(ctx context.Context, r *brig.Ran, in brig.Instance) {
 }
 
 // logRunAsync calls logRun in the background, after the call.
-func (g *gate) logRunAsync(ctx context.Context, r *brig.Ran) {
+func (g *gate) logRunAsync(ctx context.Context, r *brig.ExecutionReport) {
 	if !g.Log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}

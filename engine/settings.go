@@ -295,7 +295,7 @@ func (ps *providers) pingProviders() {
 			}
 		}
 		for id, why := range now.Broken {
-			ps.Observer.Answered(id, why)
+			ps.Observer.ProviderChecked(id, why)
 		}
 	})
 }
@@ -309,7 +309,7 @@ func (ps *providers) ping(ctx context.Context, m *placement.Backend, c brig.Chec
 		return
 	}
 	if !ps.isBuiltin(m) || ps.HealthCheckInterval <= 0 {
-		ps.Observer.Answered(m.ID, err)
+		ps.Observer.ProviderChecked(m.ID, err)
 	}
 	if err != nil && !brig.Elsewhere(err) {
 		err = brig.Errorf(brig.Unavailable, "%s", brig.AsError(err).Message).WithHint("%s", brig.AsError(err).Hint).Because(err)

@@ -10,18 +10,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// skipped holds the sandboxes that Recover skipped because their provider did
+// skippedSandboxes holds the sandboxes that Recover skipped because their provider did
 // not respond. Their records remain, and the engine recovers them when the
 // provider responds. A provider that is down must not prevent the server from
 // serving the sandboxes of other providers.
-type skipped struct {
+type skippedSandboxes struct {
 	mu sync.Mutex // guards the field below
 	by map[brig.ID]skippedSandbox
 }
 
 type skippedSandbox struct{ tenant, name string }
 
-func (m *skipped) add(r *brig.Record) {
+func (m *skippedSandboxes) add(r *brig.Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.by == nil {
@@ -30,13 +30,13 @@ func (m *skipped) add(r *brig.Record) {
 	m.by[r.ID] = skippedSandbox{r.Tenant, r.Spec.Name}
 }
 
-func (m *skipped) remove(id brig.ID) {
+func (m *skippedSandboxes) remove(id brig.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.by, id)
 }
 
-func (m *skipped) list() map[brig.ID]skippedSandbox {
+func (m *skippedSandboxes) list() map[brig.ID]skippedSandbox {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.by)

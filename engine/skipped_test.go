@@ -17,10 +17,10 @@ type reachability struct {
 }
 
 func newReachability() *reachability {
-	return &reachability{recordingObserver: &recordingObserver{refused: map[string]int{}, made: map[brig.MadeFor]int{}}, up: map[string]bool{}}
+	return &reachability{recordingObserver: &recordingObserver{refused: map[string]int{}, made: map[brig.CreationPurpose]int{}}, up: map[string]bool{}}
 }
 
-func (a *reachability) Answered(provider string, err error) {
+func (a *reachability) ProviderChecked(provider string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.up[provider] = err == nil

@@ -77,7 +77,7 @@ func TestStreamLimits(t *testing.T) {
 
 // A person has the same limit as a key, in all sessions together. Another person of the
 // same name is not affected.
-func TestStreamLimitsOfPeople(t *testing.T) {
+func TestPersonHasOneStreamLimit(t *testing.T) {
 	s := newStreams(StreamLimits{Sandbox: 100, Key: 3, Tenant: 100})
 	open := func(issuer, subject, session string) error {
 		a := brig.Actor{Name: "ann", Tenant: "acme", Session: session, Person: &brig.Person{Issuer: issuer, Subject: subject}}

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// closing is a reader that counts the calls of Close.
-type closing struct {
+// closeCounter is a reader that counts the calls of Close.
+type closeCounter struct {
 	io.Reader
 	closed *int
 }
 
-func (c closing) Close() error {
+func (c closeCounter) Close() error {
 	*c.closed++
 	return nil
 }
@@ -22,7 +22,7 @@ func (c closing) Close() error {
 func tailOf(t *testing.T, text string, n int) string {
 	t.Helper()
 	closed := 0
-	open := func() io.ReadCloser { return closing{strings.NewReader(text), &closed} }
+	open := func() io.ReadCloser { return closeCounter{strings.NewReader(text), &closed} }
 	r, err := tailLines(t.Context(), open(), open(), n)
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +58,10 @@ func TestTailLines(t *testing.T) {
 	}
 }
 
-// TestTailOfManyLines checks that the work for a tail does not grow with the product of the
+// TestTailWorkIsLinear checks that the work for a tail does not grow with the product of the
 // numbers of lines: a program can print a line for each byte, and a caller can ask for any
 // number of them.
-func TestTailOfManyLines(t *testing.T) {
+func TestTailWorkIsLinear(t *testing.T) {
 	const lines, n = 8 << 20, 4 << 20
 	text := strings.Repeat("\n", lines)
 	done := make(chan int, 1)

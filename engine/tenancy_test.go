@@ -46,7 +46,7 @@ func newSeedFixture(t *testing.T) *fixture {
 
 // A key is shown once, authenticates its holder, and is invalid after its
 // revocation.
-func TestKeyLife(t *testing.T) {
+func TestKeyLifecycle(t *testing.T) {
 	h := newSeedFixture(t)
 	admin := withRole(t, brig.Admin)
 	ctx, k := h.newKeyHolder(t, admin, brig.KeySpec{Name: "ci", Role: brig.Member, Scopes: []string{"sandbox."}})
@@ -228,7 +228,7 @@ func TestEndedCredentialsAreGenuine(t *testing.T) {
 
 // As SECURITY.md states, sandboxes, leases and processes outlive the credentials that created
 // them, a grant holds for a name, and the scope run is enough to read secrets without hosts.
-func TestWhatCredentialsLeaveBehind(t *testing.T) {
+func TestSandboxesOutliveCredentials(t *testing.T) {
 	var passed atomic.Int64
 	h := newFixture(t, func(o *engine.Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(passed.Load())) }
@@ -362,7 +362,7 @@ func TestGrants(t *testing.T) {
 
 // A tenant can be created, limited, and removed with its keys. No caller can
 // act for a tenant that does not exist.
-func TestTenantLife(t *testing.T) {
+func TestTenantLifecycle(t *testing.T) {
 	h := newSeedFixture(t)
 	op := withRole(t, brig.Operator)
 	made, err := h.CreateTenant(op, brig.Tenant{Name: "fresh"})

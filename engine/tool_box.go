@@ -157,7 +157,7 @@ func (ts *tools) acquireBox(ctx context.Context, v *call, j *toolJob) (*heldBox,
 		if found == nil {
 			break
 		}
-		if ts.endLeftPrograms(ctx, found, j) {
+		if ts.killLeftoverPrograms(ctx, found, j) {
 			if r, err := ts.openBox(ctx, found, j); err == nil {
 				return r, nil, nil
 			}
@@ -251,10 +251,10 @@ func lacksPackages(r *brig.Record) bool {
 	return r.State != brig.Ended && r.Spec.Labels[labelKind] != "" && r.Spec.Labels[labelReady] == ""
 }
 
-// endLeftPrograms ends the programs that may still run in an adopted box, and
+// killLeftoverPrograms ends the programs that may still run in an adopted box, and
 // reports whether all have ended. It skips a box whose template has a start
 // command.
-func (ts *tools) endLeftPrograms(ctx context.Context, x *box, j *toolJob) bool {
+func (ts *tools) killLeftoverPrograms(ctx context.Context, x *box, j *toolJob) bool {
 	if !x.adopted {
 		return true
 	}

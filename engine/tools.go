@@ -52,7 +52,7 @@ type toolJob struct {
 	fingerprint string
 	key         string // the key of suitable boxes
 	env         map[string]string
-	order       tool.Order
+	order       tool.DriverRequest
 	layers      []toolLayer
 }
 
@@ -145,7 +145,7 @@ func (ts *tools) planTool(ctx context.Context, v *call, t brig.Tool) (*toolJob, 
 		return nil, err
 	}
 	j := &toolJob{tool: t}
-	j.order = tool.Order{Name: t.Name, Source: t.Source, State: t.State, Typed: s != nil, Packages: []string{}, Parameters: []string{}}
+	j.order = tool.DriverRequest{Name: t.Name, Source: t.Source, State: t.State, Typed: s != nil, Packages: []string{}, Parameters: []string{}}
 	if s != nil && len(s.Parameters) > 0 {
 		j.order.Parameters = s.Parameters
 	}

@@ -128,7 +128,7 @@ func TestToolBoxesWithoutPackages(t *testing.T) {
 
 // Renewing or removing a setup ends its boxes, including boxes of an earlier
 // server, and no other boxes.
-func TestToolBoxesOfPreviousServer(t *testing.T) {
+func TestPreviousServersToolBoxesEnd(t *testing.T) {
 	for what, end := range map[string]func(*engine.Engine, *testing.T, string) error{
 		"renewed": func(e *engine.Engine, t *testing.T, _ string) error {
 			_, err := e.RenewToolSetup(withRole(t, brig.Member), brig.ToolLocal)

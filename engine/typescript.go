@@ -41,7 +41,7 @@ func (i *interpreters) compileProgram(ctx context.Context, p brig.Program, j *jo
 		j.order.Code = js
 		return nil, err
 	}
-	o := &brig.Outcome{Sandbox: p.Name, Error: &brig.ProgramError{
+	o := &brig.Outcome{Sandbox: p.SandboxName, Error: &brig.ProgramError{
 		Name: "SyntaxError", Message: wrong.Message, Traceback: wrong.Traceback("main.ts"),
 	}}
 	if o.Sandbox == "" {

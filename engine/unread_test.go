@@ -29,7 +29,7 @@ var streamKinds = []struct {
 	over func(ctx context.Context, h *fixture, i int) bool
 }{
 	{"a one-shot", brig.OpRun, func(ctx context.Context, h *fixture, i, n int, read blockedWriter) error {
-		_, err := h.Run(ctx, brig.Program{Name: fmt.Sprint("run-", i), Language: brig.Python, Code: fmt.Sprint("spew ", n)}, brig.IO{Stdout: read})
+		_, err := h.Run(ctx, brig.Program{SandboxName: fmt.Sprint("run-", i), Language: brig.Python, Code: fmt.Sprint("spew ", n)}, brig.IO{Stdout: read})
 		return err
 	}, func(ctx context.Context, h *fixture, i int) bool {
 		o, err := h.GetRun(ctx, fmt.Sprint("run-", i))

@@ -122,9 +122,8 @@ func (g *useGate) signal() {
 	}
 }
 
-// passiveTime is the time in which passive calls leave after a pause has ended
-// them.
-const passiveTime = 5 * time.Second
+// passiveTimeout is the time for passive calls to leave after a pause has ended them.
+const passiveTimeout = 5 * time.Second
 
 // beginMove starts a pause or resume. It waits for any other pause or resume,
 // and then up to patience until only passive calls use the instance, which it
@@ -165,7 +164,7 @@ func (g *useGate) endUses(ctx context.Context, patience time.Duration) (users in
 			f()
 		}
 		g.mu.Lock()
-		users, err = g.awaitUsers(ctx, passiveTime, func() int { return g.users })
+		users, err = g.awaitUsers(ctx, passiveTimeout, func() int { return g.users })
 	}
 	return max(users, 0), err
 }

@@ -100,7 +100,7 @@ func TestWrongMasterKey(t *testing.T) {
 	if brig.KindOf(err) != brig.FailedPrecondition || !strings.Contains(brig.AsError(err).Message, "a key that this server does not have") {
 		t.Errorf("%v", err)
 	}
-	fixed, err := seal.Open(ctx, seal.Fixed{bytes.Repeat([]byte{1}, seal.KeySize)})
+	fixed, err := seal.Open(ctx, seal.FixedKeys{bytes.Repeat([]byte{1}, seal.KeySize)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestUnreadableSecret(t *testing.T) {
 // A sandbox keeps the hosts and places of a secret that it was created with. If they are widened
 // later, it does not get the new ones, even after a pause, in a copy or after a restart of the
 // server. If they are narrowed, it loses them too.
-func TestSandboxKeepsWhatItWasGiven(t *testing.T) {
+func TestWidenedSecretDoesNotReachEarlierSandboxes(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	put := func(value string, plain bool, hosts ...string) {
@@ -369,7 +369,7 @@ func TestSandboxKeepsWhatItWasGiven(t *testing.T) {
 
 // A sandbox of a version that recorded no grants is given its secrets as they are at
 // the start of the server.
-func TestGrantsOfAnEarlierVersion(t *testing.T) {
+func TestSandboxOfEarlierVersionGetsSecrets(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)
 	put := func(host string) {

@@ -137,7 +137,7 @@ func (failingWriter) Write([]byte) (int, error) {
 }
 
 // A driver reports the signal that ended a program, if it fits the exit code.
-func TestSignalOfProgram(t *testing.T) {
+func TestDriverReportsSignal(t *testing.T) {
 	h := newFixture(t, nil)
 	for code, want := range map[string]string{"signal 137 9": "SIGKILL", "signal 130 2": "SIGINT", "signal 137 0": "", "signal 7 9": "", "signal 255 127": "", "signal 100 -28": ""} {
 		o, err := h.Run(withRole(t, brig.Member), brig.Program{Language: brig.Bash, Code: code}, brig.IO{})

@@ -8,9 +8,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// TestChangingViewersAreLimited checks that many viewers of a tenant are limited as one, and
+// TestViewersOfTenantShareLimit checks that many viewers of a tenant are limited as one, and
 // that idle ones are forgotten.
-func TestChangingViewersAreLimited(t *testing.T) {
+func TestViewersOfTenantShareLimit(t *testing.T) {
 	now := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 	var vc viewerChanges
 	admit := func(key string) bool {

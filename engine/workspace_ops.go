@@ -11,7 +11,7 @@ import (
 // workspaces copies persistent directories into and out of sandboxes.
 type workspaces struct {
 	*gate
-	sweeps sweeps
+	sweeps sweepQueue
 }
 
 // noWorkspaces returns an error if this engine does not keep workspaces.

@@ -23,15 +23,16 @@ const (
 	maxSweepRest    = time.Hour
 )
 
-// sweeps are the tenants whose workspaces are being swept, or wait for it.
-type sweeps struct {
+// sweepQueue holds the tenants whose workspaces are being swept or wait for a
+// sweep.
+type sweepQueue struct {
 	mu    sync.Mutex
 	again map[string]bool // by tenant: whether another sweep must follow the current one
 }
 
 // add notes that a tenant needs a sweep. It reports whether the caller must make
 // it; otherwise the goroutine that sweeps the tenant already does.
-func (s *sweeps) add(tenant string) bool {
+func (s *sweepQueue) add(tenant string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, busy := s.again[tenant]; busy {
@@ -46,7 +47,7 @@ func (s *sweeps) add(tenant string) bool {
 }
 
 // done ends a sweep, and reports whether another one must follow.
-func (s *sweeps) done(tenant string) bool {
+func (s *sweepQueue) done(tenant string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	again := s.again[tenant]

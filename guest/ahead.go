@@ -31,7 +31,7 @@ func (p *Process) Unread() (n int, ok bool) {
 
 // Ahead reports whether the process has ended. It does not return messages,
 // because they follow the output on the same connection.
-func (p *Carried) Ahead() (sent []byte, ended bool) {
+func (p *CarriedProcess) Ahead() (sent []byte, ended bool) {
 	select {
 	case <-p.exited:
 		return nil, true

@@ -16,11 +16,11 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// Carried is a program whose descriptors the agent holds, for sandboxes that
+// CarriedProcess is a program whose descriptors the agent holds, for sandboxes that
 // cannot receive descriptors or that are saved. Its output and messages arrive over a separate
 // call, in the order in which the program wrote them. It implements
 // brig.Process.
-type Carried struct {
+type CarriedProcess struct {
 	program
 	output   net.Conn // its output, and messages in both directions
 	frames   *wire.Reader
@@ -31,7 +31,7 @@ type Carried struct {
 	sendMu sync.Mutex // one message at a time
 }
 
-var _ brig.Process = (*Carried)(nil)
+var _ brig.Process = (*CarriedProcess)(nil)
 
 // StartCarried implements the Start of brig.Instance for sandboxes that cannot
 // receive descriptors.
@@ -50,7 +50,7 @@ func (g *Guest) StartCarried(ctx context.Context, id string, cmd brig.Command, s
 
 // ReattachCarried takes over a carried process that was kept. It returns
 // NotFound if the process does not exist.
-func (g *Guest) ReattachCarried(ctx context.Context, id string) (*Carried, error) {
+func (g *Guest) ReattachCarried(ctx context.Context, id string) (*CarriedProcess, error) {
 	p, err := g.startCarried(ctx, id, wire.Call{Op: wire.OpReattach, ID: id})
 	if brig.KindOf(err) == brig.InvalidArgument {
 		return nil, brig.Errorf(brig.NotFound, "the process has ended").Because(err)
@@ -66,7 +66,7 @@ func (g *Guest) DetachCarried(ctx context.Context, id string, on bool) error {
 
 // startCarried makes the calls of a carried process. The calls outlive ctx,
 // which limits only the start.
-func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Carried, err error) {
+func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *CarriedProcess, err error) {
 	var open []net.Conn
 	defer func() {
 		if err != nil {
@@ -98,18 +98,18 @@ func (g *Guest) startCarried(ctx context.Context, id string, c wire.Call) (_ *Ca
 		return nil, err
 	}
 	open = append(open, in)
-	p := &Carried{program: newProgram(g, id, pid, conn), output: output, frames: wire.NewReader(output), input: &input{conn: in}}
+	p := &CarriedProcess{program: newProgram(g, id, pid, conn), output: output, frames: wire.NewReader(output), input: &input{conn: in}}
 	go p.await()
 	return p, nil
 }
 
 // Receive implements brig.Process.
-func (p *Carried) Receive() (brig.From, []byte, error) { return p.receive(false) }
+func (p *CarriedProcess) Receive() (brig.From, []byte, error) { return p.receive(false) }
 
 // ReceiveRest is Receive for the output that follows the last message. It returns
 // io.EOF when every process that holds the output has closed it, or at the
 // deadline, after which nothing more can be received.
-func (p *Carried) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
+func (p *CarriedProcess) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
 	if err := p.output.SetReadDeadline(deadline); err != nil {
 		return 0, nil, err
 	}
@@ -126,7 +126,7 @@ func (p *Carried) ReceiveRest(deadline time.Time) (brig.From, []byte, error) {
 
 // receive returns the next part of the output or the next message. With rest, it
 // returns io.EOF once both outputs have ended.
-func (p *Carried) receive(rest bool) (brig.From, []byte, error) {
+func (p *CarriedProcess) receive(rest bool) (brig.From, []byte, error) {
 	for !rest || !p.outEnd[0] || !p.outEnd[1] {
 		f, err := p.frames.Read()
 		if err != nil {
@@ -165,7 +165,7 @@ func (p *Carried) receive(rest bool) (brig.From, []byte, error) {
 }
 
 // message appends a part of a message. The last part ends with a line feed.
-func (p *Carried) message(part []byte) (message []byte, whole bool, err error) {
+func (p *CarriedProcess) message(part []byte) (message []byte, whole bool, err error) {
 	if err := p.messages.add(part); err != nil {
 		return nil, false, err
 	}
@@ -174,10 +174,10 @@ func (p *Carried) message(part []byte) (message []byte, whole bool, err error) {
 }
 
 // LimitMessages sets the budget for the messages that were not received yet.
-func (p *Carried) LimitMessages(b brig.MessageBudget) { p.messages.limit(b) }
+func (p *CarriedProcess) LimitMessages(b brig.MessageBudget) { p.messages.limit(b) }
 
 // Send implements brig.Process.
-func (p *Carried) Send(message []byte) error {
+func (p *CarriedProcess) Send(message []byte) error {
 	p.sendMu.Lock()
 	defer p.sendMu.Unlock()
 	select {
@@ -192,10 +192,10 @@ func (p *Carried) Send(message []byte) error {
 }
 
 // Stdin implements brig.Process.
-func (p *Carried) Stdin() io.WriteCloser { return p.input }
+func (p *CarriedProcess) Stdin() io.WriteCloser { return p.input }
 
 // Close implements brig.Process.
-func (p *Carried) Close() error {
+func (p *CarriedProcess) Close() error {
 	p.messages.close()
 	return errors.Join(p.input.conn.Close(), p.output.Close(), p.conn.Close())
 }

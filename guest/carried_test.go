@@ -15,7 +15,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add([]byte("one\ntwo\n"), byte(1))
 	f.Add([]byte("\n\n"), byte(0))
 	f.Fuzz(func(t *testing.T, said []byte, part byte) {
-		c := &Carried{}
+		c := &CarriedProcess{}
 		var got, want []string
 		for line := range strings.SplitAfterSeq(string(said), "\n") {
 			whole, ok := strings.CutSuffix(line, "\n")
@@ -46,7 +46,7 @@ func FuzzMessage(f *testing.F) {
 func TestCarriedSkipsPositions(t *testing.T) {
 	agent, host := net.Pipe()
 	defer agent.Close()
-	c := &Carried{output: host, frames: wire.NewReader(host)}
+	c := &CarriedProcess{output: host, frames: wire.NewReader(host)}
 	go func() {
 		for _, line := range []string{"=3,0\n", "one\n", "=x\n"} {
 			_ = wire.Write(agent, wire.TypeResult, []byte(line)) // the test ends without it

@@ -29,7 +29,7 @@ type exec struct {
 	conn     net.Conn
 	timedOut atomic.Bool
 	treeKill *treeKill
-	after    afterKill      // the limits that apply once the process tree is gone
+	after    postKillLimit  // the limits that apply once the process tree is gone
 	ending   sync.WaitGroup // the callbacks that may kill the process
 }
 

@@ -67,7 +67,7 @@ type Guest struct {
 	// is healthy.
 	Remote bool
 
-	kills kills
+	kills killBatcher
 	test  *killTimeouts // set only in tests
 }
 

@@ -18,7 +18,7 @@ import (
 // agent would keep a process without a note until the sandbox ends. A note
 // without a process is ignored.
 func (g *Guest) KeepCarried(ctx context.Context, p brig.Process, note []byte, store func(id string, note []byte) error) error {
-	c, ok := p.(*Carried)
+	c, ok := p.(*CarriedProcess)
 	if !ok {
 		return fmt.Errorf("keep: %T is not a process of this provider", p)
 	}

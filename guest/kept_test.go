@@ -13,7 +13,7 @@ import (
 
 // A server that dies leaves a note without a process, and never a process that is
 // kept without a note. The files are those of earlier versions.
-func TestKeepOrder(t *testing.T) {
+func TestNoteIsWrittenBeforeProcess(t *testing.T) {
 	dir := t.TempDir()
 	m := (&RemoteHost{}).newInstance(t.Context(), InstanceOptions{ID: "x", Dir: dir})
 	file := filepath.Join(dir, "kept", "CLS32===") // base32 of "ex1", with the extended hex alphabet
@@ -28,7 +28,7 @@ func TestKeepOrder(t *testing.T) {
 			_ = wire.WriteJSON(c, wire.TypeError, wire.Error{Kind: "not_found"})
 		}
 	}).Dial
-	p := &Carried{program: program{id: "ex1"}}
+	p := &CarriedProcess{program: program{id: "ex1"}}
 	for _, note := range []string{"one", "two"} {
 		if err := m.Keep(t.Context(), p, []byte(note)); err != nil {
 			t.Fatal(err)

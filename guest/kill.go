@@ -31,24 +31,24 @@ const (
 	// killRetry is the timeout of one kill request, after which the host makes
 	// another one.
 	killRetry = 10 * time.Second
-	// reconnectTime is the minimum time for an agent to end a tree if the
+	// reconnectDelay is the minimum time for an agent to end a tree if the
 	// connection of the execution broke meanwhile.
-	reconnectTime = 15 * time.Second
-	// exitTime is the maximum time for an agent to send the exit of a process
+	reconnectDelay = 15 * time.Second
+	// exitTimeout is the maximum time for an agent to send the exit of a process
 	// after it has reported the end of the process tree. afterBytes is the
 	// maximum output until then: data in pipes and sockets, and the output that
 	// other holders of the pipes write during the agent's drainTime.
-	exitTime   = time.Minute
-	afterBytes = 256 << 20
+	exitTimeout = time.Minute
+	afterBytes  = 256 << 20
 	// An agent counts as gone if it has closed at least maxCloses connections
-	// in a row without an answer, over at least closeTime.
-	maxCloses = 8
-	closeTime = AgentTimeout
+	// in a row without an answer, over at least closeTimeout.
+	maxCloses    = 8
+	closeTimeout = AgentTimeout
 	// retryPause is the pause between two requests to kill a tree that has not
 	// ended.
 	retryPause = 250 * time.Millisecond
-	// batchTime is how long a kill request waits for other trees to be added.
-	batchTime = 2 * time.Millisecond
+	// batchDelay is how long a kill request waits for other trees to be added.
+	batchDelay = 2 * time.Millisecond
 )
 
 // ErrAgentGone is an ErrLost for an agent that did not answer in time. The
@@ -76,14 +76,14 @@ func (g *Guest) killTimeouts() killTimeouts {
 	if g.test != nil {
 		return *g.test
 	}
-	return killTimeouts{agent: AgentTimeout, tree: treeTimeout, again: killRetry, rest: retryPause, broken: reconnectTime, exit: exitTime, closes: closeTime}
+	return killTimeouts{agent: AgentTimeout, tree: treeTimeout, again: killRetry, rest: retryPause, broken: reconnectDelay, exit: exitTimeout, closes: closeTimeout}
 }
 
-// kills collects the process trees to kill, and sends those that end together
+// killBatcher collects the process trees to kill, and sends those that end together
 // to the agent in one call. The trees compete with the agent for a processor,
 // and separate calls would make the agent read, answer and search once for each
 // tree.
-type kills struct {
+type killBatcher struct {
 	mu   sync.Mutex // guards the field below
 	next *killCall  // not sent yet
 }
@@ -103,7 +103,7 @@ func (g *Guest) killTree(ctx context.Context, id string) error {
 	if c == nil {
 		c = &killCall{done: make(chan struct{})}
 		g.kills.next = c
-		time.AfterFunc(batchTime, func() { g.send(c) })
+		time.AfterFunc(batchDelay, func() { g.send(c) })
 	}
 	if !slices.Contains(c.ids, id) {
 		c.ids = append(c.ids, id)
@@ -246,11 +246,11 @@ func (x *exec) expectExit(rest time.Duration) {
 	}
 }
 
-// afterKill limits the data and the time on an execution's connection after its
+// postKillLimit limits the data and the time on an execution's connection after its
 // process tree is gone. The time limit counts only the time during which the
 // reader waits for the agent, not the time during which the caller processes
 // the output.
-type afterKill struct {
+type postKillLimit struct {
 	mu      sync.Mutex    // guards the fields below
 	time    time.Duration // maximum waiting time of the reader; 0 before begin
 	waited  time.Duration // total waiting time since begin
@@ -258,7 +258,7 @@ type afterKill struct {
 	bytes   int64         // received since begin
 }
 
-func (a *afterKill) begin(d time.Duration) {
+func (a *postKillLimit) begin(d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.time = d
@@ -268,14 +268,14 @@ func (a *afterKill) begin(d time.Duration) {
 }
 
 // startWait records that the reader starts to wait.
-func (a *afterKill) startWait() {
+func (a *postKillLimit) startWait() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.waiting = time.Now()
 }
 
 // received records that the reader received n bytes.
-func (a *afterKill) received(n int) {
+func (a *postKillLimit) received(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.time > 0 {
@@ -287,7 +287,7 @@ func (a *afterKill) received(n int) {
 
 // goneError returns the reason why the agent counts as gone, or nil if it does
 // not count as gone.
-func (a *afterKill) goneError() error {
+func (a *postKillLimit) goneError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	waited := a.waited
@@ -382,7 +382,7 @@ func (g *Guest) runTreeKill(f *treeKill, id string, broken bool) error {
 // timedConn is a connection that measures how long its reader waits.
 type timedConn struct {
 	net.Conn
-	after *afterKill
+	after *postKillLimit
 }
 
 func (h timedConn) Read(p []byte) (int, error) {

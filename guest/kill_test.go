@@ -212,7 +212,7 @@ func TestSlowCallerDoesNotLoseAgent(t *testing.T) {
 
 // Kill of a process repeats a request that the agent does not answer in time, and reports
 // an agent that does not end the process.
-func TestKillOfProcessIsRepeated(t *testing.T) {
+func TestProcessKillIsRepeated(t *testing.T) {
 	for name, c := range map[string]struct {
 		works bool // the agent answers after a while
 		want  error

@@ -10,17 +10,17 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// parkTime is the maximum time for an interpreter to take its new descriptors.
+// parkTimeout is the maximum time for an interpreter to take its new descriptors.
 // The agent gives up earlier.
-const parkTime = 10 * time.Second
+const parkTimeout = 10 * time.Second
 
 // Park replaces the descriptors of an interpreter, which belong to the host, by
 // descriptors that the agent holds. Its sandbox can then be saved. Tell sends
 // the interpreter the order to take the pipes in a directory of the guest. After
 // an error p is unchanged, unless the agent was lost. The error is NotFound if the
 // interpreter has ended. Output of p that was not read is lost.
-func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) error) (*Carried, error) {
-	ctx, cancel := context.WithTimeout(ctx, parkTime)
+func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) error) (*CarriedProcess, error) {
+	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
 	defer cancel()
 	conn, end, err := g.call(ctx, wire.Call{Op: wire.OpPark, ID: p.id})
 	if err != nil {

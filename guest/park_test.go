@@ -13,7 +13,7 @@ import (
 // The error of Park is NotFound only if the agent reports that the interpreter has ended, even if
 // the host could not ask the interpreter to park. The error of an earlier agent that rejects the
 // call reports nothing about the interpreter.
-func TestParkOfEndedInterpreter(t *testing.T) {
+func TestParkReportsEndedInterpreter(t *testing.T) {
 	closed := errors.New("its channel is closed")
 	for _, c := range []struct {
 		name   string

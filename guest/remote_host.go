@@ -33,7 +33,7 @@ type RemoteHost struct {
 
 	mu      sync.Mutex // guards the fields below
 	mux     *wire.Mux
-	opening *opening // the next stream, while it is being opened
+	opening *pendingStream // the next stream, while it is being opened
 	closed  bool
 }
 
@@ -43,9 +43,9 @@ var errClosed = errors.New("the outpost is closed")
 // openTimeout is the maximum time for a supervisor's first answer.
 const openTimeout = 30 * time.Second
 
-// opening is a stream that is being opened. All callers that need a stream
+// pendingStream is a stream that is being opened. All callers that need a stream
 // share it.
-type opening struct {
+type pendingStream struct {
 	done chan struct{}
 	err  error // valid once done is closed
 }
@@ -81,13 +81,13 @@ const maxDialAttempts = 3
 
 // replaceStream opens a stream to replace an unusable one, unless another
 // caller has already replaced it.
-func (o *RemoteHost) replaceStream(ctx context.Context, of *wire.Mux) *opening {
+func (o *RemoteHost) replaceStream(ctx context.Context, of *wire.Mux) *pendingStream {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.opening != nil {
 		return o.opening
 	}
-	at := &opening{done: make(chan struct{})}
+	at := &pendingStream{done: make(chan struct{})}
 	if o.closed || o.mux != of {
 		if o.closed {
 			at.err = errClosed
@@ -195,13 +195,13 @@ func (o *RemoteHost) Close() error {
 
 // openOrder opens a connection and sends an order on it. The connection closes
 // when ctx ends.
-func (o *RemoteHost) openOrder(ctx context.Context, w wire.Order) (net.Conn, func(), error) {
+func (o *RemoteHost) openOrder(ctx context.Context, w wire.SupervisorRequest) (net.Conn, func(), error) {
 	return o.openOrderFrom(ctx, ctx, w)
 }
 
 // openOrderFrom is openOrder for a connection that outlives the context in which it is
 // opened.
-func (o *RemoteHost) openOrderFrom(dial, ctx context.Context, w wire.Order) (net.Conn, func(), error) {
+func (o *RemoteHost) openOrderFrom(dial, ctx context.Context, w wire.SupervisorRequest) (net.Conn, func(), error) {
 	c, err := o.Dial(dial)
 	if err != nil {
 		return nil, nil, err
@@ -217,7 +217,7 @@ func (o *RemoteHost) openOrderFrom(dial, ctx context.Context, w wire.Order) (net
 }
 
 // sendOrder sends an order that returns only success or an error.
-func (o *RemoteHost) sendOrder(ctx context.Context, w wire.Order) error {
+func (o *RemoteHost) sendOrder(ctx context.Context, w wire.SupervisorRequest) error {
 	c, end, err := o.openOrder(ctx, w)
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func frameError(f wire.Frame) error {
 
 // States returns the states of the existing instances.
 func (o *RemoteHost) States(ctx context.Context) ([]wire.State, error) {
-	c, end, err := o.openOrder(ctx, wire.Order{Op: wire.SupervisorList})
+	c, end, err := o.openOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorList})
 	if err != nil {
 		return nil, err
 	}
@@ -303,7 +303,7 @@ func decodeState(f wire.Frame) (s wire.State, err error) {
 // Destroy ends an instance and removes all of its data. It returns nil if the
 // instance does not exist.
 func (o *RemoteHost) Destroy(ctx context.Context, id brig.ID) error {
-	err := o.sendOrder(ctx, wire.Order{Op: wire.SupervisorDestroy, ID: string(id)})
+	err := o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorDestroy, ID: string(id)})
 	if brig.KindOf(err) == brig.NotFound {
 		return nil
 	}
@@ -312,5 +312,5 @@ func (o *RemoteHost) Destroy(ctx context.Context, id brig.ID) error {
 
 // Quit ends the supervisor if it has no instances.
 func (o *RemoteHost) Quit(ctx context.Context) error {
-	return o.sendOrder(ctx, wire.Order{Op: wire.SupervisorQuit})
+	return o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorQuit})
 }

@@ -94,7 +94,7 @@ func (o *RemoteHost) Create(ctx context.Context, k InstanceOptions, spec brig.Sp
 		w.Main = m.Guest.request("main", *spec.Command, brig.IO{})
 	}
 	// The connection stays open while the instance and this server exist.
-	c, end, err := o.openOrderFrom(ctx, context.WithoutCancel(ctx), wire.Order{Op: wire.SupervisorCreate, ID: string(k.ID), Make: &w})
+	c, end, err := o.openOrderFrom(ctx, context.WithoutCancel(ctx), wire.SupervisorRequest{Op: wire.SupervisorCreate, ID: string(k.ID), Make: &w})
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func (m *SupervisedInstance) dialAgent(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.WriteJSON(c, wire.TypeOrder, wire.Order{Version: wire.SupervisorVersion, Op: wire.SupervisorAgent, ID: string(m.id)}); err != nil {
+	if err := wire.WriteJSON(c, wire.TypeOrder, wire.SupervisorRequest{Version: wire.SupervisorVersion, Op: wire.SupervisorAgent, ID: string(m.id)}); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -331,22 +331,22 @@ func (m *SupervisedInstance) Bind(ctx context.Context, spec brig.Spec, lease tim
 	return nil
 }
 
-func (m *SupervisedInstance) leaseOrder(lease time.Time, own bool) wire.Order {
+func (m *SupervisedInstance) leaseOrder(lease time.Time, own bool) wire.SupervisorRequest {
 	m.mu.Lock()
 	m.lease = lease
 	m.mu.Unlock()
-	return wire.Order{Op: wire.SupervisorLease, ID: string(m.id), LeaseMS: max(time.Until(lease).Milliseconds(), 0), Own: own}
+	return wire.SupervisorRequest{Op: wire.SupervisorLease, ID: string(m.id), LeaseMS: max(time.Until(lease).Milliseconds(), 0), Own: own}
 }
 
 // StartMain implements brig.Instance.
 func (m *SupervisedInstance) StartMain(ctx context.Context, linger bool) error {
-	return m.o.sendOrder(ctx, wire.Order{Op: wire.SupervisorStartMain, ID: string(m.id), Linger: linger})
+	return m.o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorStartMain, ID: string(m.id), Linger: linger})
 }
 
 // WaitMain implements brig.Instance.
 func (m *SupervisedInstance) WaitMain(ctx context.Context) error {
 	return m.Guest.AwaitMain(ctx, func() error {
-		return m.o.sendOrder(ctx, wire.Order{Op: wire.SupervisorWaitMain, ID: string(m.id)})
+		return m.o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorWaitMain, ID: string(m.id)})
 	})
 }
 
@@ -370,9 +370,9 @@ func (m *SupervisedInstance) Usage(context.Context) (*brig.Usage, error) {
 	return nil, brig.Errorf(brig.Unimplemented, "usage is not measured for plain processes")
 }
 
-// stopTime is the maximum time, beyond the grace period, for a supervisor to
+// stopTimeout is the maximum time, beyond the grace period, for a supervisor to
 // end an instance.
-const stopTime = 10 * time.Second
+const stopTimeout = 10 * time.Second
 
 // Stop implements brig.Instance.
 func (m *SupervisedInstance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
@@ -381,9 +381,9 @@ func (m *SupervisedInstance) Stop(ctx context.Context, grace time.Duration, why 
 		return nil
 	default:
 	}
-	ctx, cancel := context.WithTimeout(ctx, grace+stopTime)
+	ctx, cancel := context.WithTimeout(ctx, grace+stopTimeout)
 	defer cancel()
-	err := m.o.sendOrder(ctx, wire.Order{Op: wire.SupervisorStop, ID: string(m.id), GraceMS: grace.Milliseconds(), Reason: string(why)})
+	err := m.o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorStop, ID: string(m.id), GraceMS: grace.Milliseconds(), Reason: string(why)})
 	if err != nil && brig.KindOf(err) != brig.NotFound {
 		return err
 	}
@@ -409,7 +409,7 @@ func (m *SupervisedInstance) Stop(ctx context.Context, grace time.Duration, why 
 
 // Destroy implements brig.Instance.
 func (m *SupervisedInstance) Destroy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	if err := m.o.Destroy(ctx, m.id); err != nil {
 		return err
@@ -435,7 +435,7 @@ func (m *SupervisedInstance) TimedLogs(ctx context.Context) (io.ReadCloser, erro
 }
 
 func (m *SupervisedInstance) log(ctx context.Context, timed bool) (io.ReadCloser, error) {
-	c, end, err := m.o.openOrder(ctx, wire.Order{Op: wire.SupervisorLog, ID: string(m.id), Timed: timed})
+	c, end, err := m.o.openOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorLog, ID: string(m.id), Timed: timed})
 	if err != nil {
 		return nil, err
 	}
@@ -451,7 +451,7 @@ func (m *SupervisedInstance) Log(p []byte) error {
 	defer cancel()
 	for len(p) > 0 {
 		n := min(len(p), maxLogOrder)
-		if err := m.o.sendOrder(ctx, wire.Order{Op: wire.SupervisorAppendLog, ID: string(m.id), Text: bytes.Clone(p[:n])}); err != nil {
+		if err := m.o.sendOrder(ctx, wire.SupervisorRequest{Op: wire.SupervisorAppendLog, ID: string(m.id), Text: bytes.Clone(p[:n])}); err != nil {
 			return err
 		}
 		p = p[n:]

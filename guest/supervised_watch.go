@@ -11,7 +11,7 @@ import (
 
 // watch requests a report of the instance's end.
 func (m *SupervisedInstance) watch(ctx context.Context) (*wire.Reader, func(), wire.State, error) {
-	c, end, err := m.o.openOrderFrom(ctx, context.WithoutCancel(ctx), wire.Order{Op: wire.SupervisorWatch, ID: string(m.id)})
+	c, end, err := m.o.openOrderFrom(ctx, context.WithoutCancel(ctx), wire.SupervisorRequest{Op: wire.SupervisorWatch, ID: string(m.id)})
 	if err != nil {
 		return nil, nil, wire.State{}, err
 	}

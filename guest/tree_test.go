@@ -50,7 +50,7 @@ func (c *brokenConn) Close() error {
 
 // The error of an agent that rejects a tree, for example because its disk is
 // full, reaches the caller although the rest of the tree cannot be written.
-func TestUnpackReturnsAnswerOfAgent(t *testing.T) {
+func TestUnpackReturnsAgentError(t *testing.T) {
 	answer := frames(wire.TypeError, `{"Kind":"exhausted","Message":"the disk is full"}`)
 	g := &Guest{Dial: func(context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()
@@ -66,7 +66,7 @@ func TestUnpackReturnsAnswerOfAgent(t *testing.T) {
 }
 
 // An error of the source is the error of the call, and the call ends.
-func TestUnpackReturnsErrorOfSource(t *testing.T) {
+func TestUnpackReturnsSourceError(t *testing.T) {
 	lost := errors.New("the store does not answer")
 	g := &Guest{Dial: func(context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()

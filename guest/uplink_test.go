@@ -49,7 +49,7 @@ func TestUplinkCall(t *testing.T) {
 }
 
 // Data that is not a valid packet ends the link in both directions.
-func TestUplinkHostile(t *testing.T) {
+func TestHostileUplink(t *testing.T) {
 	for name, bytes := range map[string][]byte{"no length": {0, 0}, "cut": {0, 5, 1}, "half a length": {9}} {
 		up, agent, _ := uplinkTo(t)
 		go func() {
@@ -132,7 +132,7 @@ func TestUplinkClose(t *testing.T) {
 }
 
 // The wait for a guest that does not answer ends with the caller's context.
-func TestUplinkNoAnswer(t *testing.T) {
+func TestUplinkWaitEndsWithContext(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
 	go io.Copy(io.Discard, theirs)

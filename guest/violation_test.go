@@ -161,7 +161,7 @@ func trickle(c net.Conn) {
 }
 
 // A kill that continues on a new connection is still the same kill: the agent
-// has only its remaining time, but at least reconnectTime.
+// has only its remaining time, but at least reconnectDelay.
 func TestKillContinuesOnNewConnection(t *testing.T) {
 	p := killTimeouts{agent: time.Hour, tree: 2 * time.Hour, broken: time.Minute}
 	near := func(d, want time.Duration) bool { return d > want-30*time.Second && d < want+30*time.Second }

@@ -100,7 +100,7 @@ func TestPullsAreQueued(t *testing.T) {
 
 // A tenant whose registry does not answer holds half of the slots. Other tenants and
 // operators pull beside it.
-func TestSlowPullsOfOneTenant(t *testing.T) {
+func TestSlowPullsHoldHalfTheSlots(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	a.store.opts.PullMissing, a.store.opts.Registries = true, []string{h.host}
@@ -193,7 +193,7 @@ func TestQueueHasPlaceForOthers(t *testing.T) {
 }
 
 // A registry that sends a little all the time is given up, like one that sends nothing.
-func TestTricklingRegistry(t *testing.T) {
+func TestTricklingRegistryTimesOut(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	a.store.opts.stall = 200 * time.Millisecond

@@ -19,11 +19,11 @@ const hostRefreshAge = time.Second
 // the image will soon need the processors for a sandbox.
 const hostRefreshDelay = 200 * time.Millisecond
 
-// hostWatchTime is how long the store checks the host image in the background
+// hostWatchPeriod is how long the store checks the host image in the background
 // after the last request. The next request then finds a recent result, for
 // example from an agent that thinks between two sandboxes. After that,
 // background checks stop.
-const hostWatchTime = 10 * time.Minute
+const hostWatchPeriod = 10 * time.Minute
 
 // recentHost returns the host image as of a recent check. A stale result is
 // acceptable, because a sandbox sees the host's current folders in any case.
@@ -74,7 +74,7 @@ func (s *Store) watch(ctx context.Context) {
 		s.hostMu.Lock()
 		s.watching = false
 		now := s.opts.Now()
-		over, young := now.Sub(s.lastRequest) > hostWatchTime, now.Sub(s.seenAt) < s.opts.HostAge/4
+		over, young := now.Sub(s.lastRequest) > hostWatchPeriod, now.Sub(s.seenAt) < s.opts.HostAge/4
 		if young && !over {
 			s.watch(ctx) // a caller has just requested the image
 		}

@@ -347,8 +347,8 @@ func TestHostWithoutUsr(t *testing.T) {
 	}
 }
 
-// TestThisHost checks the host image of the machine that runs the test.
-func TestThisHost(t *testing.T) {
+// TestImageOfThisHost checks the host image of the machine that runs the test.
+func TestImageOfThisHost(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())
 	img, err := s.Resolve(t.Context(), brig.HostImage)
@@ -441,7 +441,7 @@ func TestHostImageIsRefreshedInBackground(t *testing.T) {
 			t.Error("what has changed was not seen by itself")
 		}
 		s.hostMu.Unlock()
-		time.Sleep(hostWatchTime + time.Minute)
+		time.Sleep(hostWatchPeriod + time.Minute)
 		synctest.Wait()
 		if age() < 30*time.Second {
 			t.Errorf("nobody asks, and it was looked at %v ago", age())

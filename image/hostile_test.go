@@ -120,9 +120,9 @@ func (a *arena) checkPlaces(t *testing.T, digest string) {
 	}
 }
 
-// TestNaiveExtractorIsCaught is the control: the arena must detect the damage
+// TestArenaDetectsCarelessExtractor is the control: the arena must detect the damage
 // of a careless extractor.
-func TestNaiveExtractorIsCaught(t *testing.T) {
+func TestArenaDetectsCarelessExtractor(t *testing.T) {
 	t.Parallel()
 	n := 0
 	for _, h := range corpus() {
@@ -147,9 +147,9 @@ func TestNaiveExtractorIsCaught(t *testing.T) {
 	}
 }
 
-// TestBombsWithoutLimits is the control for the limits: without them, an import
+// TestBombsAreAcceptedWithoutLimits is the control for the limits: without them, an import
 // accepts bombs as images.
-func TestBombsWithoutLimits(t *testing.T) {
+func TestBombsAreAcceptedWithoutLimits(t *testing.T) {
 	t.Parallel()
 	bombs := []string{"gzip bomb", "zstd bomb", "padding bomb", "too many files", "too many directories between", "too many bytes"}
 	for _, h := range corpus() {

@@ -11,8 +11,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// layered is an image as stored in a registry or an archive of images.
-type layered struct {
+// layeredImage is an image as stored in a registry or an archive of images.
+type layeredImage struct {
 	name, source string
 	manifest     string   // the digest of its manifest, if known
 	also         []string // digests of the lists that contained the manifest
@@ -34,7 +34,7 @@ type layer struct {
 // digest returns the digest of the configuration, which docker calls the image
 // ID. The configuration lists the content of every layer, so the digest does
 // not depend on the image's source.
-func (l *layered) digest() string { return digestOf(l.raw) }
+func (l *layeredImage) digest() string { return digestOf(l.raw) }
 
 func digestOf(b []byte) string {
 	sum := sha256.Sum256(b)
@@ -42,7 +42,7 @@ func digestOf(b []byte) string {
 }
 
 // setConfig parses the configuration and checks it against the layers.
-func (l *layered) setConfig(raw []byte) (err error) {
+func (l *layeredImage) setConfig(raw []byte) (err error) {
 	l.raw = raw
 	if l.file, l.config, l.notes, err = readConfig(raw); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (l *layered) setConfig(raw []byte) (err error) {
 }
 
 // storedImage returns the stored image for l, if it exists, under its new name.
-func (s *Store) storedImage(ctx context.Context, l *layered, digest string) (*brig.Image, error) {
+func (s *Store) storedImage(ctx context.Context, l *layeredImage, digest string) (*brig.Image, error) {
 	if _, err := s.readMeta(digest); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *Store) storedImage(ctx context.Context, l *layered, digest string) (*br
 }
 
 // addTo adds the names and manifests of the image to the index.
-func (l *layered) addTo(x *index, digest string) {
+func (l *layeredImage) addTo(x *index, digest string) {
 	if l.name != "" {
 		x.Names[l.name] = digest
 	}
@@ -85,7 +85,7 @@ func (l *layered) addTo(x *index, digest string) {
 
 // assemble applies the layers in order and makes an image of them. If it fails,
 // it leaves no files.
-func (s *Store) assemble(ctx context.Context, w *scratch, l *layered, report func(brig.Progress)) (*brig.Image, error) {
+func (s *Store) assemble(ctx context.Context, w *scratch, l *layeredImage, report func(brig.Progress)) (*brig.Image, error) {
 	root, err := w.makeRoot()
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ func archiveKind(root *os.Root) string {
 // importImages imports the only image of an unpacked archive of images. It
 // reads all files through root, so that no path can escape.
 func (s *Store) importImages(ctx context.Context, name, kind string, root *os.Root, report func(brig.Progress)) (*brig.Image, error) {
-	l := &layered{name: name, source: kind}
+	l := &layeredImage{name: name, source: kind}
 	box := layoutReader{root}
 	read := box.layout
 	if kind == sourceDocker {
@@ -103,7 +103,7 @@ func (c layoutReader) blob(d v1.Hash) ([]byte, error) {
 }
 
 // layout reads an OCI layout.
-func (c layoutReader) layout(l *layered) error {
+func (c layoutReader) layout(l *layeredImage) error {
 	b, err := c.readSmall("index.json")
 	if err != nil {
 		return err
@@ -213,7 +213,7 @@ func severalImagesError(names []string) error {
 }
 
 // docker reads the format that docker save wrote before it used OCI layouts.
-func (c layoutReader) docker(l *layered) error {
+func (c layoutReader) docker(l *layeredImage) error {
 	b, err := c.readSmall("manifest.json")
 	if err != nil {
 		return err

@@ -69,9 +69,9 @@ func dockerTar(t testing.TB, images map[string]v1.Image) []byte {
 	return b.Bytes()
 }
 
-// TestImportArchivesOfImages checks that the source of an image does not change
+// TestImportKeepsImageIdentity checks that the source of an image does not change
 // its identity.
-func TestImportArchivesOfImages(t *testing.T) {
+func TestImportKeepsImageIdentity(t *testing.T) {
 	t.Parallel()
 	img := configured(t, v1.Config{Env: []string{"A=1"}},
 		gzipped(t, tarOf(t, func(m *maker) { m.file("usr/a", "1"); m.file("usr/b", "1") })),
@@ -104,7 +104,7 @@ func TestImportArchivesOfImages(t *testing.T) {
 	}
 }
 
-func TestImportOfSeveralImages(t *testing.T) {
+func TestImportSelectsOneImage(t *testing.T) {
 	t.Parallel()
 	one, two := imageOf(t, small(t)), imageOf(t, tarOf(t, func(m *maker) { m.file("x", "") }))
 	a := newArena(t)
@@ -118,9 +118,9 @@ func TestImportOfSeveralImages(t *testing.T) {
 	}
 }
 
-// TestHostileArchivesOfImages checks that no path in an archive of images
+// TestHostileImageArchives checks that no path in an archive of images
 // escapes from it.
-func TestHostileArchivesOfImages(t *testing.T) {
+func TestHostileImageArchives(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	manifest := func(config, layer string) string {

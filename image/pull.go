@@ -85,7 +85,7 @@ func (s *Store) pullFrom(ctx context.Context, at *registry, want pullTarget, rep
 	if err != nil {
 		return nil, err
 	}
-	l := &layered{name: want.ref.shortName(), source: sourcePull, manifest: m.digest, also: also}
+	l := &layeredImage{name: want.ref.shortName(), source: sourcePull, manifest: m.digest, also: also}
 	x, err := s.readIndex()
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *Store) checkSize(layers []v1.Descriptor) error {
 }
 
 // download fetches layers and concurrently applies those that have arrived.
-func (s *Store) download(ctx context.Context, at *registry, l *layered, layers []v1.Descriptor, report func(brig.Progress)) (*brig.Image, error) {
+func (s *Store) download(ctx context.Context, at *registry, l *layeredImage, layers []v1.Descriptor, report func(brig.Progress)) (*brig.Image, error) {
 	w, err := s.newScratch()
 	if err != nil {
 		return nil, err

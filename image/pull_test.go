@@ -308,7 +308,7 @@ func TestResolvePulledNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest := "sha256:" + strings.Repeat("e", 64)
-	l := &layered{name: "python:3.11-slim", manifest: manifest}
+	l := &layeredImage{name: "python:3.11-slim", manifest: manifest}
 	if _, err := a.store.storedImage(t.Context(), l, img.Digest); err != nil {
 		t.Fatal(err)
 	}

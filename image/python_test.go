@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestPythonOfImages checks that an image with only python3 gets python and a
+// TestImageGetsPythonAndPip checks that an image with only python3 gets python and a
 // pip that installs beside the distribution's packages. An existing python and
 // pip.conf persist.
-func TestPythonOfImages(t *testing.T) {
+func TestImageGetsPythonAndPip(t *testing.T) {
 	t.Parallel()
 	const managed = "usr/lib/python3.11/EXTERNALLY-MANAGED"
 	for name, c := range map[string]struct {

@@ -68,8 +68,8 @@ func (s *Store) maxImageSize() int64 {
 	return s.opts.MaxSize
 }
 
-// stored is the quota's view of an image.
-type stored struct {
+// storedImage is the quota's view of an image.
+type storedImage struct {
 	digest string
 	size   int64
 	used   time.Time
@@ -147,7 +147,7 @@ func (s *Store) evictToFit(ctx context.Context, m *meta) error {
 
 // unused returns the images that may be evicted: those that were pulled, have no alias,
 // and that users does not need.
-func (s *Store) unused(ctx context.Context, all []stored) ([]stored, brig.ImageUsers, error) {
+func (s *Store) unused(ctx context.Context, all []storedImage) ([]storedImage, brig.ImageUsers, error) {
 	s.quotaState.mu.Lock()
 	users := s.quotaState.users
 	s.quotaState.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *Store) unused(ctx context.Context, all []stored) ([]stored, brig.ImageU
 		}
 		used[target] = true
 	}
-	var unused []stored
+	var unused []storedImage
 	for _, i := range all {
 		if i.pulled && !used[i.digest] {
 			unused = append(unused, i)
@@ -183,12 +183,12 @@ func (s *Store) unused(ctx context.Context, all []stored) ([]stored, brig.ImageU
 }
 
 // stored lists images, the least recently used first.
-func (s *Store) stored() ([]stored, error) {
+func (s *Store) stored() ([]storedImage, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return nil, err
 	}
-	var all []stored
+	var all []storedImage
 	for _, e := range entries {
 		hex, ok := strings.CutPrefix(e.Name(), "sha256-")
 		if !ok {
@@ -202,9 +202,9 @@ func (s *Store) stored() ([]stored, error) {
 		if err != nil {
 			continue
 		}
-		all = append(all, stored{m.Digest, m.footprint(), fi.ModTime(), m.Source == sourcePull})
+		all = append(all, storedImage{m.Digest, m.footprint(), fi.ModTime(), m.Source == sourcePull})
 	}
-	slices.SortFunc(all, func(a, b stored) int {
+	slices.SortFunc(all, func(a, b storedImage) int {
 		return cmp.Or(a.used.Compare(b.used), strings.Compare(a.digest, b.digest))
 	})
 	return all, nil

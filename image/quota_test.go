@@ -132,7 +132,7 @@ func TestQuotaCountsEntries(t *testing.T) {
 
 // An image that cannot be pulled again is not evicted, nor is one with an alias. If the
 // others do not suffice, none is.
-func TestEvictionKeepsWhatCannotReturn(t *testing.T) {
+func TestEvictionKeepsImagesThatCannotBePulled(t *testing.T) {
 	t.Parallel()
 	h, a := newHub(t), newArena(t)
 	s := a.store

@@ -6,14 +6,14 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// ahead is a process that has sent messages.
-type ahead struct {
+// bufferedProcess is a process that has sent messages.
+type bufferedProcess struct {
 	brig.Process
 	sent  string
 	ended bool
 }
 
-func (a ahead) Ahead() ([]byte, bool) { return []byte(a.sent), a.ended }
+func (a bufferedProcess) Ahead() ([]byte, bool) { return []byte(a.sent), a.ended }
 
 // mute is a process without an Ahead method.
 type mute struct{ brig.Process }
@@ -24,16 +24,16 @@ func TestHasEnded(t *testing.T) {
 		p    brig.Process
 		want bool
 	}{
-		{"nothing", ahead{}, false},
-		{"gone", ahead{ended: true}, true},
-		{"output only", ahead{sent: "=12,0\n" + `{"type":"display","data":{}}` + "\n"}, false},
-		{"the end", ahead{sent: `{"type":"end"}` + "\n"}, true},
-		{"as Jupyter's driver writes it", ahead{sent: `{"code": 1, "type": "end"}` + "\n"}, true},
-		{"behind a display", ahead{sent: "=12,0\n" + `{"type":"display"}` + "\n" + `{"type":"end","code":3}` + "\n"}, true},
-		{"the beginning of a long one", ahead{sent: `{"type":"end","returned":"xxxx`}, true},
-		{"the beginning of a display", ahead{sent: `{"type":"display","data":{"text/plain":"{\"type\":\"end\"}`}, false},
-		{"a text that says so", ahead{sent: `{"type":"display","data":{"text/plain":"{\"type\":\"end\"}"}}` + "\n"}, false},
-		{"no message", ahead{sent: "type end\n"}, false},
+		{"nothing", bufferedProcess{}, false},
+		{"gone", bufferedProcess{ended: true}, true},
+		{"output only", bufferedProcess{sent: "=12,0\n" + `{"type":"display","data":{}}` + "\n"}, false},
+		{"the end", bufferedProcess{sent: `{"type":"end"}` + "\n"}, true},
+		{"as Jupyter's driver writes it", bufferedProcess{sent: `{"code": 1, "type": "end"}` + "\n"}, true},
+		{"behind a display", bufferedProcess{sent: "=12,0\n" + `{"type":"display"}` + "\n" + `{"type":"end","code":3}` + "\n"}, true},
+		{"the beginning of a long one", bufferedProcess{sent: `{"type":"end","returned":"xxxx`}, true},
+		{"the beginning of a display", bufferedProcess{sent: `{"type":"display","data":{"text/plain":"{\"type\":\"end\"}`}, false},
+		{"a text that says so", bufferedProcess{sent: `{"type":"display","data":{"text/plain":"{\"type\":\"end\"}"}}` + "\n"}, false},
+		{"no message", bufferedProcess{sent: "type end\n"}, false},
 		{"a process that cannot say", mute{}, false},
 	} {
 		s := &Session{Process: c.p}
@@ -50,7 +50,7 @@ func TestHasEnded(t *testing.T) {
 		{"an end of another order", `{"type":"end","nonce":"M"}` + "\n" + `{"type":"end","nonce":"M","returned":"xxxx`, false},
 		{"an end without a nonce", `{"type":"end"}` + "\n" + `{"type":"end"`, false},
 	} {
-		s := &Session{Process: ahead{sent: c.sent}, Nonces: true, order: "N"}
+		s := &Session{Process: bufferedProcess{sent: c.sent}, Nonces: true, order: "N"}
 		if got := s.HasEnded(); got != c.want {
 			t.Errorf("with nonces, %s: %v", c.name, got)
 		}

@@ -19,10 +19,10 @@ import (
 
 // Limits of a process that compiles TypeScript to JavaScript.
 const (
-	transpileTime  = 5 * time.Second // for one program, by default
-	transpileStack = 512 << 20       // bytes: a program that needs more is refused
-	transpileIdle  = 2               // maximum number of idle processes
-	transpileMax   = 4               // maximum number of concurrent programs
+	transpileTimeout = 5 * time.Second // for one program, by default
+	transpileStack   = 512 << 20       // bytes: a program that needs more is refused
+	transpileIdle    = 2               // maximum number of idle processes
+	transpileMax     = 4               // maximum number of concurrent programs
 )
 
 // Transpiler compiles TypeScript to JavaScript in separate processes: the
@@ -129,7 +129,7 @@ func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err 
 	if err != nil {
 		return "", fmt.Errorf("start the TypeScript compiler: %w", err)
 	}
-	clock, stop := context.WithTimeout(ctx, cmp.Or(t.Timeout, transpileTime))
+	clock, stop := context.WithTimeout(ctx, cmp.Or(t.Timeout, transpileTimeout))
 	defer stop()
 	kept := context.AfterFunc(clock, func() { _ = w.cmd.Process.Kill() })
 	var a transpileAnswer

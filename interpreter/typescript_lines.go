@@ -2,17 +2,17 @@ package interpreter
 
 import "strings"
 
-// mark records that the output from a column on originates from a source line.
+// lineMapping records that the output from a column on originates from a source line.
 // Both count from 0, and columns are in UTF-16.
-type mark struct{ column, line int }
+type lineMapping struct{ column, line int }
 
-// marksOf parses the mappings of a source map, line by line of the output. It
+// parseMappings parses the mappings of a source map, line by line of the output. It
 // stops at the first invalid segment.
-func marksOf(mappings string) [][]mark {
-	var lines [][]mark
+func parseMappings(mappings string) [][]lineMapping {
+	var lines [][]lineMapping
 	source := 0
 	for line := range strings.SplitSeq(mappings, ";") {
-		var marks []mark
+		var marks []lineMapping
 		column := 0
 		for segment := range strings.SplitSeq(line, ",") {
 			fields, ok := decodeNumbers(segment)
@@ -24,7 +24,7 @@ func marksOf(mappings string) [][]mark {
 			}
 			if len(fields) >= 4 {
 				source += fields[2]
-				marks = append(marks, mark{column, source})
+				marks = append(marks, lineMapping{column, source})
 			}
 		}
 		lines = append(lines, marks)
@@ -61,12 +61,12 @@ func decodeNumbers(segment string) (out []int, ok bool) {
 // statement with a semicolon, so most line breaks are only white space.
 func alignLines(js, mappings string) string {
 	out := make([]byte, 0, len(js)+len(js)/8)
-	marks := marksOf(mappings)
+	marks := parseMappings(mappings)
 	fixed := fixedLineBreaks(js)
 	at := 0   // the source line that out has reached
 	end := -1 // the end of the previous line
 	for line := range strings.SplitSeq(js, "\n") {
-		var here []mark
+		var here []lineMapping
 		if len(marks) > 0 {
 			here, marks = marks[0], marks[1:]
 		}

@@ -16,9 +16,9 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// scripted is a driver's process. It answers orders with lines, in which NONCE is the
+// scriptedDriver is a driver's process. It answers orders with lines, in which NONCE is the
 // nonce of the order.
-type scripted struct {
+type scriptedDriver struct {
 	brig.Process
 	answer func(o Order) []string
 	lines  chan string
@@ -26,11 +26,11 @@ type scripted struct {
 	once   sync.Once
 }
 
-func newScripted(answer func(o Order) []string) *scripted {
-	return &scripted{answer: answer, lines: make(chan string, 1<<16), killed: make(chan struct{})}
+func newScripted(answer func(o Order) []string) *scriptedDriver {
+	return &scriptedDriver{answer: answer, lines: make(chan string, 1<<16), killed: make(chan struct{})}
 }
 
-func (p *scripted) Send(b []byte) error {
+func (p *scriptedDriver) Send(b []byte) error {
 	var o Order
 	if err := json.Unmarshal(b, &o); err != nil {
 		return err
@@ -41,7 +41,7 @@ func (p *scripted) Send(b []byte) error {
 	return nil
 }
 
-func (p *scripted) Receive() (brig.From, []byte, error) {
+func (p *scriptedDriver) Receive() (brig.From, []byte, error) {
 	select {
 	case line := <-p.lines:
 		if line == "EOF" {
@@ -53,18 +53,18 @@ func (p *scripted) Receive() (brig.From, []byte, error) {
 	}
 }
 
-func (p *scripted) Kill(context.Context) error {
+func (p *scriptedDriver) Kill(context.Context) error {
 	p.once.Do(func() { close(p.killed) })
 	return nil
 }
 
-// unreadOf is a process that reports how much it has not read.
-type unreadOf struct {
-	*scripted
+// unreadCounter is a process that reports how much it has not read.
+type unreadCounter struct {
+	*scriptedDriver
 	n func() int
 }
 
-func (p unreadOf) Unread() (int, bool) { return p.n(), true }
+func (p unreadCounter) Unread() (int, bool) { return p.n(), true }
 
 const (
 	startedLine = `{"type":"started","nonce":"NONCE","count":1}`
@@ -146,16 +146,16 @@ func TestSyncDiscards(t *testing.T) {
 	}
 }
 
-// TestLostOrder verifies when an order without an answer is lost, and that an order is
+// TestLostOrderIsDetected verifies when an order without an answer is lost, and that an order is
 // not lost that the driver has not read or that follows one that takes long.
-func TestLostOrder(t *testing.T) {
+func TestLostOrderIsDetected(t *testing.T) {
 	ping := func(o Order) []string {
 		if o.Op == "ping" {
 			return []string{pongLine}
 		}
 		return nil
 	}
-	long := func(p *scripted, nonce *string) {
+	long := func(p *scriptedDriver, nonce *string) {
 		time.Sleep(time.Hour)
 		p.lines <- strings.ReplaceAll(endLine, "NONCE", *nonce)
 	}
@@ -191,7 +191,7 @@ func TestLostOrder(t *testing.T) {
 				}
 				s := &Session{Process: p, Nonces: true}
 				if c.unread != nil {
-					s.Process = unreadOf{p, c.unread}
+					s.Process = unreadCounter{p, c.unread}
 				}
 				begin := time.Now()
 				_, err := s.Do(t.Context(), Order{Op: "cell"}, Sink{})

@@ -16,9 +16,9 @@ func BenchmarkRan(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := brig.Ran{Provider: "gvisor", Op: "run", Language: "python", Status: brig.RunSuccess, Duration: time.Millisecond}
+	r := brig.ExecutionReport{Provider: "gvisor", Op: "run", Language: "python", Status: brig.RunSuccess, Duration: time.Millisecond}
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Ran(r)
+		m.ExecutionEnded(r)
 	}
 }

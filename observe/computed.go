@@ -71,7 +71,7 @@ func (c computed) Collect(ch chan<- prometheus.Metric) {
 }
 
 // perProvider computes one value for every provider over a window.
-func (m *Metrics) perProvider(window time.Duration, f func(past) (v float64, n int64)) (out []brig.Sample) {
+func (m *Metrics) perProvider(window time.Duration, f func(pastSums) (v float64, n int64)) (out []brig.Sample) {
 	w := m.windows[window]
 	if w == nil {
 		w = m.windows[DefaultWindow]
@@ -88,20 +88,20 @@ func (m *Metrics) perProvider(window time.Duration, f func(past) (v float64, n i
 // Availability returns the share of executions and trials that did not fail
 // because of Brig or the provider.
 func (m *Metrics) Availability(window time.Duration) []brig.Sample {
-	return m.perProvider(window, func(p past) (float64, int64) { return ratio(p.attempts-p.failed, p.attempts), p.attempts })
+	return m.perProvider(window, func(p pastSums) (float64, int64) { return ratio(p.attempts-p.failed, p.attempts), p.attempts })
 }
 
 // ErrorRate returns the share of executions that hit a limit or failed.
 func (m *Metrics) ErrorRate(window time.Duration) []brig.Sample {
-	return m.perProvider(window, func(p past) (float64, int64) { return ratio(p.erred, p.counted), p.counted })
+	return m.perProvider(window, func(p pastSums) (float64, int64) { return ratio(p.erred, p.counted), p.counted })
 }
 
 // MeanSeconds returns the mean duration of executions.
 func (m *Metrics) MeanSeconds(window time.Duration) []brig.Sample {
-	return m.perProvider(window, func(p past) (float64, int64) { return p.mean(), p.timed })
+	return m.perProvider(window, func(p pastSums) (float64, int64) { return p.mean(), p.timed })
 }
 
 // P95Seconds returns the 95th percentile of the duration of executions.
 func (m *Metrics) P95Seconds(window time.Duration) []brig.Sample {
-	return m.perProvider(window, func(p past) (float64, int64) { return p.quantile(0.95), p.timed })
+	return m.perProvider(window, func(p pastSums) (float64, int64) { return p.quantile(0.95), p.timed })
 }

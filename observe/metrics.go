@@ -121,8 +121,8 @@ func (m *Metrics) begin(provider string) {
 	}
 }
 
-// Ran implements brig.Observer.
-func (m *Metrics) Ran(r brig.Ran) {
+// ExecutionEnded implements brig.Observer.
+func (m *Metrics) ExecutionEnded(r brig.ExecutionReport) {
 	code := ""
 	if r.Kind != "" {
 		code = r.Kind.Code()
@@ -167,8 +167,8 @@ func (m *Metrics) Refused(op string, kind brig.Kind) {
 	m.errors.WithLabelValues(op, kind.Code(), string(kind)).Inc()
 }
 
-// Made implements brig.Observer.
-func (m *Metrics) Made(k brig.Making) {
+// InstanceCreated implements brig.Observer.
+func (m *Metrics) InstanceCreated(k brig.CreationReport) {
 	if k.Err != nil {
 		m.made.WithLabelValues(k.Provider, string(k.For), brig.KindOf(k.Err).Code()).Inc()
 		return
@@ -176,16 +176,16 @@ func (m *Metrics) Made(k brig.Making) {
 	m.making.WithLabelValues(k.Provider, string(k.For)).Observe(k.Took.Seconds())
 }
 
-// Gone implements brig.Observer.
-func (m *Metrics) Gone(provider string, why brig.ExitReason) {
+// SandboxEnded implements brig.Observer.
+func (m *Metrics) SandboxEnded(provider string, why brig.ExitReason) {
 	m.gone.WithLabelValues(provider, string(why)).Inc()
 }
 
 // Restarted implements brig.Observer.
 func (m *Metrics) Restarted(provider, what string) { m.restarts.WithLabelValues(provider, what).Inc() }
 
-// Tried implements brig.Observer.
-func (m *Metrics) Tried(provider string, took time.Duration, err error) {
+// ProviderTested implements brig.Observer.
+func (m *Metrics) ProviderTested(provider string, took time.Duration, err error) {
 	s, result, up := sums{attempts: 1}, "ok", 1.0
 	if err != nil {
 		s.failed, result, up = 1, "failed", 0
@@ -200,8 +200,8 @@ func (m *Metrics) Tried(provider string, took time.Duration, err error) {
 // provider that was removed from the configuration disappears after this time.
 const answerLifetime = time.Minute
 
-// Answered implements brig.Observer.
-func (m *Metrics) Answered(provider string, err error) {
+// ProviderChecked implements brig.Observer.
+func (m *Metrics) ProviderChecked(provider string, err error) {
 	up := 1.0
 	if err != nil {
 		up = 0

@@ -36,7 +36,7 @@ func newTestMetrics(t *testing.T, windows ...time.Duration) *testMetrics {
 }
 
 func (c *testMetrics) ran(status brig.RunStatus, took time.Duration) {
-	c.Ran(brig.Ran{Provider: "p", Op: "run", Language: "python", Status: status, Duration: took})
+	c.ExecutionEnded(brig.ExecutionReport{Provider: "p", Op: "run", Language: "python", Status: status, Duration: took})
 }
 
 // want compares some metrics with their expected text format.
@@ -132,7 +132,7 @@ func TestAvailabilityCounts(t *testing.T) {
 	if s := only(t, c.MeanSeconds(observe.DefaultWindow)); s.Count != 4 {
 		t.Errorf("what failed has a duration: %+v", s)
 	}
-	c.Tried("p", time.Second, errors.New("x"))
+	c.ProviderTested("p", time.Second, errors.New("x"))
 	if s := only(t, c.Availability(observe.DefaultWindow)); s.Count != 6 || s.Value != 4.0/6 {
 		t.Errorf("with a trial that failed: %+v", s)
 	}
@@ -212,7 +212,7 @@ func TestMeter(t *testing.T) {
 func TestSpending(t *testing.T) {
 	now := time.Date(2026, 11, 14, 12, 0, 0, 0, time.UTC)
 	line := func(tenant, day string, cost float64, label ...string) brig.UsageLine {
-		return brig.UsageLine{Tenant: tenant, Day: day, Label: strings.Join(label, ""), Spent: brig.Spent{Cost: cost}}
+		return brig.UsageLine{Tenant: tenant, Day: day, Label: strings.Join(label, ""), UsageTotals: brig.UsageTotals{Cost: cost}}
 	}
 	s := &observe.Spending{
 		Context: t.Context(), Now: func() time.Time { return now },
@@ -274,7 +274,7 @@ func TestHealthCheckValidity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Tried("p", time.Second, errors.New("x"))
+	m.ProviderTested("p", time.Second, errors.New("x"))
 	for _, at := range []struct {
 		later time.Duration
 		said  int

@@ -23,14 +23,14 @@ type Spending struct {
 
 	mu   sync.Mutex // guards the fields below
 	at   time.Time
-	last spent
+	last costTotals
 	err  error
 }
 
-// spent holds the computed costs.
-type spent struct {
+// costTotals holds the computed costs.
+type costTotals struct {
 	today, average float64 // of all tenants; average is the mean daily cost of the previous week
-	days           int     // number of days of that week with costs
+	daysWithCost   int     // number of days of that week with costs
 	month, budget  map[string]float64
 }
 
@@ -67,7 +67,7 @@ func (s *Spending) Collect(ch chan<- prometheus.Metric) {
 }
 
 // read reads the records, unless it has read them recently.
-func (s *Spending) read() (spent, error) {
+func (s *Spending) read() (costTotals, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	every := s.Every
@@ -85,8 +85,8 @@ func (s *Spending) read() (spent, error) {
 
 const week = 7
 
-func (s *Spending) sum(now time.Time) (spent, error) {
-	out := spent{month: map[string]float64{}, budget: map[string]float64{}}
+func (s *Spending) sum(now time.Time) (costTotals, error) {
+	out := costTotals{month: map[string]float64{}, budget: map[string]float64{}}
 	tenants, err := s.Tenants(s.Context)
 	if err != nil {
 		return out, err
@@ -118,8 +118,8 @@ func (s *Spending) sum(now time.Time) (spent, error) {
 			days[l.Day] = true
 		}
 	}
-	if out.days = len(days); out.days > 0 {
-		out.average /= float64(out.days)
+	if out.daysWithCost = len(days); out.daysWithCost > 0 {
+		out.average /= float64(out.daysWithCost)
 	}
 	return out, nil
 }
@@ -131,7 +131,7 @@ func (s *Spending) CostRatio() ([]brig.Sample, error) {
 	if err != nil || now.average == 0 {
 		return nil, err
 	}
-	return []brig.Sample{{Value: now.today / now.average, Count: int64(now.days)}}, nil
+	return []brig.Sample{{Value: now.today / now.average, Count: int64(now.daysWithCost)}}, nil
 }
 
 // Budgets returns the spent share of the budget of each tenant that has one.

@@ -90,8 +90,8 @@ func bucketOf(seconds float64) int {
 	return min(int(math.Log(seconds/shortest)/math.Log(growth)), buckets-1)
 }
 
-// past holds the sums of a window for one name.
-type past struct {
+// pastSums holds the sums of a window for one name.
+type pastSums struct {
 	sums
 	took []uint32
 }
@@ -109,10 +109,10 @@ func (w *window) names() []string {
 }
 
 // past returns the sum of the events in the window that ends now.
-func (w *window) past(name string, now time.Time) past {
+func (w *window) past(name string, now time.Time) pastSums {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := past{took: make([]uint32, buckets)}
+	p := pastSums{took: make([]uint32, buckets)}
 	r := w.by[name]
 	if r == nil {
 		return p
@@ -132,7 +132,7 @@ func (w *window) past(name string, now time.Time) past {
 }
 
 // mean returns the mean duration in seconds.
-func (p past) mean() float64 {
+func (p pastSums) mean() float64 {
 	if p.timed == 0 {
 		return 0
 	}
@@ -141,7 +141,7 @@ func (p past) mean() float64 {
 
 // quantile returns the duration in seconds that a share of the events does not
 // exceed.
-func (p past) quantile(q float64) float64 {
+func (p pastSums) quantile(q float64) float64 {
 	rank := int64(math.Ceil(q * float64(p.timed)))
 	if p.timed == 0 {
 		return 0

@@ -10,9 +10,9 @@ import (
 	"github.com/brig-run/brig/remote"
 )
 
-// TestBound checks that data from a remote service is never larger than data
+// TestRemoteDataIsBounded checks that data from a remote service is never larger than data
 // from a local sandbox, and that no file name escapes.
-func TestBound(t *testing.T) {
+func TestRemoteDataIsBounded(t *testing.T) {
 	big := bytes.Repeat([]byte("x"), 9*brig.MiB)
 	o := &brig.Outcome{Value: append(append(json.RawMessage(`"`), big...), '"')}
 	o.Stdout = brig.Output{Head: big, Tail: big, Total: 3}

@@ -57,7 +57,7 @@ func joinLanguages(languages []brig.Language) string {
 
 // Begin creates the outcome of a program that starts now.
 func Begin(p brig.Program, sio brig.IO) *brig.Outcome {
-	o := &brig.Outcome{Sandbox: p.Name}
+	o := &brig.Outcome{Sandbox: p.SandboxName}
 	o.ExecID, o.Started = "ex"+strings.ToLower(rand.Text()), time.Now().UTC()
 	if sio.Started != nil {
 		sio.Started(o.ExecID)

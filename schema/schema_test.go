@@ -154,7 +154,7 @@ func TestDestination(t *testing.T) {
 // A secret of the server's environment goes only to the recipient of the environment, or to
 // the one that it went to before. Control: with the secret in the request, every recipient
 // can be set.
-func TestDestinationOfEnvironmentSecret(t *testing.T) {
+func TestEnvironmentSecretKeepsDestination(t *testing.T) {
 	type config struct {
 		URL  string `json:"url" form:"destination"`
 		Key  string `json:"key" form:"secret"`

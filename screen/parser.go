@@ -22,7 +22,7 @@ const (
 	maxSource     = 4 << 20         // bytes
 	maxPages      = 512 << 20 >> 16 // WebAssembly memory, in pages of 64 KiB
 	maxNodes      = 4 << 20         // nodes of a tree
-	checkTime     = 5 * time.Second // default of Screener.Timeout
+	checkTimeout  = 5 * time.Second // default of Screener.Timeout
 	maxConcurrent = 2               // concurrent checks
 )
 

@@ -58,7 +58,7 @@ func (c *Screener) Check(ctx context.Context, lang brig.Language, source []byte,
 		return nil, err
 	}
 	defer release()
-	clock, stop := context.WithTimeout(ctx, cmp.Or(c.Timeout, checkTime))
+	clock, stop := context.WithTimeout(ctx, cmp.Or(c.Timeout, checkTimeout))
 	defer stop()
 	if s.tree, err = c.parser.parse(clock, l, plainLines(source)); err == nil {
 		err = s.run(clock)

@@ -75,7 +75,7 @@ func namesOf(p *brig.Page) []string {
 	return names
 }
 
-func (h tenancyCases) tenants(t *testing.T) {
+func (h tenancyCases) tenantIsolation(t *testing.T) {
 	mine := name()
 	_, before := h.Other.Get(h.OtherContext(t), mine)
 	wantKind(t, "Get before there is one", before, brig.NotFound)

@@ -92,7 +92,7 @@ func (h Harness) badPrograms(t *testing.T) {
 		"both":              {brig.Program{Language: brig.Python, Code: "1", Command: echo}, []string{"code", "command"}},
 		"unknown language":  {brig.Program{Language: "cobol", Code: "x"}, []string{"language"}},
 		"unknown image":     {brig.Program{Command: echo, Image: "no-such-image"}, []string{"image"}},
-		"bad name":          {brig.Program{Command: echo, Name: "A"}, []string{"name"}},
+		"bad name":          {brig.Program{Command: echo, SandboxName: "A"}, []string{"name"}},
 		"negative memory":   {brig.Program{Command: echo, Limits: brig.Limits{Memory: -1}}, []string{"limits.memory"}},
 		"negative timeout":  {brig.Program{Command: echo, Timeout: -1}, []string{"timeout_ms"}},
 		"negative grace":    {brig.Program{Language: brig.Python, Code: "1", Grace: -time.Second}, []string{"grace_ms"}},

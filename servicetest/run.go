@@ -29,24 +29,24 @@ func (h Harness) run(t *testing.T) {
 	}
 	t.Run("a command", func(t *testing.T) {
 		p := program("echo", "hi")
-		p.Name = name()
+		p.SandboxName = name()
 		o := run(t, p, brig.IO{})
 		wantOutput(t, "stdout", o.Stdout, "hi\n")
-		if o.Sandbox != p.Name || o.ExitCode != 0 || o.Error != nil || o.Value != nil {
+		if o.Sandbox != p.SandboxName || o.ExitCode != 0 || o.Error != nil || o.Value != nil {
 			t.Errorf("Run = %+v", o)
 		}
-		_, err := h.Service.Get(h.Context(t), p.Name)
+		_, err := h.Service.Get(h.Context(t), p.SandboxName)
 		wantKind(t, "Get of a one-shot that is over", err, brig.NotFound)
-		again, err := h.Service.GetRun(h.Context(t), p.Name)
-		if err != nil || again.Sandbox != p.Name || string(again.Stdout.Head) != "hi\n" || again.ExitCode != 0 {
+		again, err := h.Service.GetRun(h.Context(t), p.SandboxName)
+		if err != nil || again.Sandbox != p.SandboxName || string(again.Stdout.Head) != "hi\n" || again.ExitCode != 0 {
 			t.Errorf("GetRun = %+v, %v", again, err)
 		}
-		_, err = h.Other.GetRun(h.OtherContext(t), p.Name)
+		_, err = h.Other.GetRun(h.OtherContext(t), p.SandboxName)
 		wantKind(t, "GetRun of another tenant's", err, brig.NotFound)
 	})
 	t.Run("a list of runs", func(t *testing.T) {
 		first, second := program("echo", "hi"), program("exit", "7")
-		first.Name, second.Name = name(), name()
+		first.SandboxName, second.SandboxName = name(), name()
 		run(t, first, brig.IO{})
 		run(t, second, brig.IO{})
 		list := func(svc brig.Service, ctx context.Context, o brig.RunOptions) (names []string, of map[string]*brig.RunSummary) {
@@ -57,7 +57,7 @@ func (h Harness) run(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, r := range page.Runs {
-					if r.Sandbox == first.Name || r.Sandbox == second.Name {
+					if r.Sandbox == first.SandboxName || r.Sandbox == second.SandboxName {
 						names, of[r.Sandbox] = append(names, r.Sandbox), r
 					}
 				}
@@ -66,14 +66,14 @@ func (h Harness) run(t *testing.T) {
 			return names, of
 		}
 		names, of := list(h.Service, h.Context(t), brig.RunOptions{Limit: 1})
-		if !slices.Equal(names, []string{second.Name, first.Name}) {
+		if !slices.Equal(names, []string{second.SandboxName, first.SandboxName}) {
 			t.Fatalf("Runs lists %q, want the two runs, the last one first", names)
 		}
-		one, two := of[first.Name], of[second.Name]
+		one, two := of[first.SandboxName], of[second.SandboxName]
 		if one.Status != brig.RunSuccess || one.Stdout != 3 || one.Started.IsZero() || two.Status != brig.RunError || two.ExitCode != 7 {
 			t.Errorf("Runs = %+v and %+v", one, two)
 		}
-		if names, _ := list(h.Service, h.Context(t), brig.RunOptions{Statuses: []brig.RunStatus{brig.RunError}}); !slices.Equal(names, []string{second.Name}) {
+		if names, _ := list(h.Service, h.Context(t), brig.RunOptions{Statuses: []brig.RunStatus{brig.RunError}}); !slices.Equal(names, []string{second.SandboxName}) {
 			t.Errorf("Runs with errors lists %q", names)
 		}
 		if names, _ := list(h.Other, h.OtherContext(t), brig.RunOptions{}); len(names) > 0 {

@@ -56,7 +56,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("tenancy", tenancyCases{h}.tenancy)
 	t.Run("run", h.run)
 	t.Run("contexts", codeCases{h}.contexts)
-	t.Run("tenants", tenancyCases{h}.tenants)
+	t.Run("tenants", tenancyCases{h}.tenantIsolation)
 	t.Run("images", h.images)
 	t.Run("secrets", secretCases{h}.secrets)
 	t.Run("enforcement", h.enforcement)

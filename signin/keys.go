@@ -175,11 +175,11 @@ func symmetric(k jose.JSONWebKey) bool {
 	return secret || k.Algorithm != "" && !slices.Contains(algorithms, jose.SignatureAlgorithm(k.Algorithm))
 }
 
-// bounded is a transport that limits the size of responses.
-type bounded struct{ http.RoundTripper }
+// boundedTransport is a transport that limits the size of responses.
+type boundedTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(r)
 	if err == nil {
 		resp.Body = struct {

@@ -26,8 +26,8 @@ import (
 const CallbackPath = "/v1/auth/callback"
 
 const (
-	// LoginTime is the time limit of a login.
-	LoginTime = 10 * time.Minute
+	// LoginTimeout is the time limit of a login.
+	LoginTimeout = 10 * time.Minute
 	// maxNext bounds the target path of a login, in bytes.
 	maxNext = 1024
 	// maxReplays bounds the number of remembered finished logins.
@@ -55,7 +55,7 @@ func (p *Provider) Begin(ctx context.Context, next string) (*LoginStart, error) 
 		return nil, err
 	}
 	secret := rand.Text() + rand.Text()
-	text := secret + "." + strconv.FormatInt(p.Clock.Now().Add(LoginTime).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(next))
+	text := secret + "." + strconv.FormatInt(p.Clock.Now().Add(LoginTimeout).Unix(), 10) + "." + base64.RawURLEncoding.EncodeToString([]byte(next))
 	l := login{secret: secret}
 	return &LoginStart{
 		URL:    p.flow(m).AuthCodeURL(l.part("state"), oidc.Nonce(l.part("nonce")), oauth2.S256ChallengeOption(l.part("verifier"))),

@@ -104,7 +104,7 @@ func New(o Options) (*Provider, error) {
 	if asks == nil {
 		asks = o.transport()
 	}
-	o.HTTP = &http.Client{Timeout: o.HTTP.Timeout, CheckRedirect: o.HTTP.CheckRedirect, Transport: bounded{asks}}
+	o.HTTP = &http.Client{Timeout: o.HTTP.Timeout, CheckRedirect: o.HTTP.CheckRedirect, Transport: boundedTransport{asks}}
 	p := &Provider{Options: o}
 	p.keys = &keySet{now: o.Now, http: o.HTTP}
 	return p, nil

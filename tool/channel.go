@@ -54,8 +54,8 @@ type Receiver struct {
 	Garbled bool
 }
 
-// signed is the form of a report on the channel.
-type signed struct {
+// signedReport is the form of a report on the channel.
+type signedReport struct {
 	Type    string `json:"type"` // "returning" before, "report"
 	Size    int    `json:"size"` // of the payload, in bytes
 	Sum     string `json:"sum"`  // its HMAC-SHA256, in hex
@@ -69,7 +69,7 @@ func (r *Receiver) Receive(message []byte) *Report {
 	}
 	before := r.Garbled
 	r.Garbled = true
-	var m signed
+	var m signedReport
 	if json.Unmarshal(message, &m) != nil || m.Type != "report" || m.Size != len(m.Payload) {
 		return nil
 	}

@@ -50,7 +50,7 @@ func (c callResult) value() string {
 // runDriver calls a function with the driver of a language. change may modify
 // the driver. Unlike a host, runDriver continues to read after the first
 // report.
-func runDriver(t *testing.T, l brig.Language, o tool.Order, change func(string) string) callResult {
+func runDriver(t *testing.T, l brig.Language, o tool.DriverRequest, change func(string) string) callResult {
 	t.Helper()
 	argv, patience := tool.Argv(l), 20*time.Second
 	if change != nil {
@@ -176,14 +176,14 @@ func TestChannelAttacks(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := runDriver(t, brig.Python, tool.Order{Source: c.source}, nil)
+			got := runDriver(t, brig.Python, tool.DriverRequest{Source: c.source}, nil)
 			if got.value() != c.want || len(got.reports) > 1 {
 				t.Errorf("%s in %d reports, want %s: %q %s", got.value(), len(got.reports), c.want, got.lines, got.stderr)
 			}
 			if c.off == nil {
 				return
 			}
-			if got := runDriver(t, brig.Python, tool.Order{Source: c.source}, c.off); !c.fails(got) {
+			if got := runDriver(t, brig.Python, tool.DriverRequest{Source: c.source}, c.off); !c.fails(got) {
 				t.Errorf("without the protection nothing is gained: %s in %d reports", got.value(), len(got.reports))
 			}
 		})
@@ -193,7 +193,7 @@ func TestChannelAttacks(t *testing.T) {
 // TestForgedFrames checks that a frame that is not signed with this key is
 // ignored. The control is a receiver with the key, which accepts it.
 func TestForgedFrames(t *testing.T) {
-	got := runDriver(t, brig.Python, tool.Order{Source: "def f():\n    return 'right'"}, nil)
+	got := runDriver(t, brig.Python, tool.DriverRequest{Source: "def f():\n    return 'right'"}, nil)
 	frame := ""
 	for _, line := range got.lines {
 		if strings.Contains(line, `"report"`) {
@@ -218,27 +218,27 @@ func TestForgedFrames(t *testing.T) {
 func TestPythonDriver(t *testing.T) {
 	for _, c := range []struct {
 		name, source string
-		order        tool.Order
+		order        tool.DriverRequest
 		want, text   string
 	}{
-		{"the last function", "def a():\n    return 1\n\nasync def b():\n    return 2", tool.Order{}, "2", "2"},
-		{"the one that is named", "def a():\n    return 1\n\ndef b():\n    return 2", tool.Order{Name: "a"}, "1", "1"},
-		{"none", "x = 1", tool.Order{}, "NameError", ""},
-		{"no such", "x = 1", tool.Order{Name: "f"}, "NameError", ""},
-		{"nothing", "def f():\n    pass", tool.Order{}, "null", "None"},
-		{"text", "def f():\n    return 'é\\ud800'", tool.Order{}, `"\u00e9\ufffd"`, ""},
-		{"a set", "def f():\n    return {1}", tool.Order{}, "[1]", "[1]"},
-		{"a date", "import datetime\ndef f():\n    return {'a': datetime.date(2026, 1, 2)}", tool.Order{}, `{"a": "2026-01-02"}`, `{"a": "2026-01-02"}`},
-		{"keys that are no text", "def f():\n    return {(1, 2): 3}", tool.Order{}, `"{(1, 2): 3}"`, ""},
-		{"no number", "def f():\n    return float('nan')", tool.Order{}, `"nan"`, ""},
-		{"a class", "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f():\n    return P(1)", tool.Order{}, `{"x": 1}`, `{"x": 1}`},
-		{"names of typing", "def f(a: Optional[List[int]] = None):\n    return a", tool.Order{Arguments: json.RawMessage(`{"a":[1]}`)}, "[1]", "[1]"},
-		{"a float", "def f(a: float):\n    return type(a).__name__", tool.Order{Arguments: json.RawMessage(`{"a":1}`)}, `"float"`, ""},
-		{"arguments that it has not", "def f(a):\n    return a", tool.Order{Arguments: json.RawMessage(`{"a":1,"request_heartbeat":true}`)}, "1", "1"},
-		{"an argument too few", "def f(a):\n    return a", tool.Order{}, "TypeError", ""},
-		{"its end", "def f():\n    raise SystemExit(0)", tool.Order{}, "SystemExit", ""},
-		{"an exception without a text", "class E(Exception):\n    def __str__(self):\n        1/0\ndef f():\n    raise E", tool.Order{}, "E", ""},
-		{"recursion", "def f():\n    return f()", tool.Order{}, "RecursionError", ""},
+		{"the last function", "def a():\n    return 1\n\nasync def b():\n    return 2", tool.DriverRequest{}, "2", "2"},
+		{"the one that is named", "def a():\n    return 1\n\ndef b():\n    return 2", tool.DriverRequest{Name: "a"}, "1", "1"},
+		{"none", "x = 1", tool.DriverRequest{}, "NameError", ""},
+		{"no such", "x = 1", tool.DriverRequest{Name: "f"}, "NameError", ""},
+		{"nothing", "def f():\n    pass", tool.DriverRequest{}, "null", "None"},
+		{"text", "def f():\n    return 'é\\ud800'", tool.DriverRequest{}, `"\u00e9\ufffd"`, ""},
+		{"a set", "def f():\n    return {1}", tool.DriverRequest{}, "[1]", "[1]"},
+		{"a date", "import datetime\ndef f():\n    return {'a': datetime.date(2026, 1, 2)}", tool.DriverRequest{}, `{"a": "2026-01-02"}`, `{"a": "2026-01-02"}`},
+		{"keys that are no text", "def f():\n    return {(1, 2): 3}", tool.DriverRequest{}, `"{(1, 2): 3}"`, ""},
+		{"no number", "def f():\n    return float('nan')", tool.DriverRequest{}, `"nan"`, ""},
+		{"a class", "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\ndef f():\n    return P(1)", tool.DriverRequest{}, `{"x": 1}`, `{"x": 1}`},
+		{"names of typing", "def f(a: Optional[List[int]] = None):\n    return a", tool.DriverRequest{Arguments: json.RawMessage(`{"a":[1]}`)}, "[1]", "[1]"},
+		{"a float", "def f(a: float):\n    return type(a).__name__", tool.DriverRequest{Arguments: json.RawMessage(`{"a":1}`)}, `"float"`, ""},
+		{"arguments that it has not", "def f(a):\n    return a", tool.DriverRequest{Arguments: json.RawMessage(`{"a":1,"request_heartbeat":true}`)}, "1", "1"},
+		{"an argument too few", "def f(a):\n    return a", tool.DriverRequest{}, "TypeError", ""},
+		{"its end", "def f():\n    raise SystemExit(0)", tool.DriverRequest{}, "SystemExit", ""},
+		{"an exception without a text", "class E(Exception):\n    def __str__(self):\n        1/0\ndef f():\n    raise E", tool.DriverRequest{}, "E", ""},
+		{"recursion", "def f():\n    return f()", tool.DriverRequest{}, "RecursionError", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.order.Source = c.source
@@ -257,7 +257,7 @@ func TestPythonDriver(t *testing.T) {
 // returned.
 func TestState(t *testing.T) {
 	state := json.RawMessage(`{"memory":{"blocks":[{"label":"human","value":"Bob"}]},"n":{"a":[{"b":1}]}}`)
-	got := runDriver(t, brig.Python, tool.Order{State: state, Source: `
+	got := runDriver(t, brig.Python, tool.DriverRequest{State: state, Source: `
 def f(agent_state):
     m = agent_state.memory
     m.update_block_value("human", m.get_block("human").value + "!")
@@ -271,14 +271,14 @@ def f(agent_state):
 		!strings.Contains(string(r.Value), "available sections = human, new") {
 		t.Errorf("%s %s", got.value(), got.stderr)
 	}
-	if got := runDriver(t, brig.Python, tool.Order{State: state, Source: "def f(agent_state):\n    agent_state.x = object()"}, nil); got.value() != "TypeError" {
+	if got := runDriver(t, brig.Python, tool.DriverRequest{State: state, Source: "def f(agent_state):\n    agent_state.x = object()"}, nil); got.value() != "TypeError" {
 		t.Errorf("a state that is no JSON: %s", got.value())
 	}
 }
 
 func TestNodeDriver(t *testing.T) {
 	call := func(source string, args string, parameters ...string) callResult {
-		return runDriver(t, brig.TypeScript, tool.Order{Name: "f", Source: source, Arguments: json.RawMessage(args), Parameters: parameters}, nil)
+		return runDriver(t, brig.TypeScript, tool.DriverRequest{Name: "f", Source: source, Arguments: json.RawMessage(args), Parameters: parameters}, nil)
 	}
 	for _, c := range []struct{ name, source, args, want string }{
 		{"in order", "export const f = (a, b) => [b, a]", `{"b":2,"a":1}`, "[2,1]"},

@@ -9,8 +9,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// Order is the request to a driver.
-type Order struct {
+// DriverRequest is the request to a driver.
+type DriverRequest struct {
 	Key    string `json:"key"`
 	Name   string `json:"name"` // empty means the last function of the source
 	Source string `json:"source"`

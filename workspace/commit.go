@@ -45,7 +45,7 @@ func (c *Capture) Commit(ctx context.Context, actor string) (*brig.WorkspaceComm
 			return nil, brig.Errorf(brig.FailedPrecondition, "version %d of workspace %q has changed %q, too", head.Number, c.use.Name, Printable(conflict)).
 				WithHint("the sandbox began with version %d; copy its files out, or restore that version first", c.use.Version)
 		}
-		var own, outside encoded
+		var own, outside encodedManifest
 		if len(c.outside) > 0 {
 			if outside, err = c.outside.encoded(); err != nil {
 				return nil, err
@@ -96,23 +96,23 @@ func (c *Capture) head(ctx context.Context) (*Snapshot, error) {
 	return c.s.open(ctx, c.memory, c.use.Name, c.use.ID, number)
 }
 
-// encoded is a manifest with the digest and the size of its stored form. The zero
+// encodedManifest is a manifest with the digest and the size of its stored form. The zero
 // value means no manifest.
-type encoded struct {
+type encodedManifest struct {
 	files  manifest
 	size   int64
 	digest string
 }
 
-func (m manifest) encoded() (encoded, error) {
+func (m manifest) encoded() (encodedManifest, error) {
 	sum := sha256.New()
 	size, err := m.encode(sum)
-	return encoded{m, size, hex.EncodeToString(sum.Sum(nil))}, err
+	return encodedManifest{m, size, hex.EncodeToString(sum.Sum(nil))}, err
 }
 
 // putManifest stores a manifest. A large one is encoded into a staged file, since
 // its stored form may take several times the memory of its names.
-func (c *Capture) putManifest(ctx context.Context, x encoded) error {
+func (c *Capture) putManifest(ctx context.Context, x encodedManifest) error {
 	key := blobKey(c.tenant, x.digest)
 	if x.size <= smallContent {
 		var b bytes.Buffer
@@ -144,14 +144,14 @@ func (c *Capture) putManifest(ctx context.Context, x encoded) error {
 }
 
 // differsFrom reports whether the captured files differ from those of a version.
-func (x encoded) differsFrom(r *record) bool {
+func (x encodedManifest) differsFrom(r *record) bool {
 	return x.digest != "" && (r == nil || r.Outside != x.digest)
 }
 
 // write stores manifests and prepares the record of their version. It returns
 // the sizes of the contents that the record names, after it has reserved them
 // in the tenant's quota.
-func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (*record, map[string]int64, error) {
+func (c *Capture) write(ctx context.Context, m manifest, own, outside encodedManifest) (*record, map[string]int64, error) {
 	if len(m) > brig.MaxWorkspaceFiles {
 		return nil, nil, limitError("files", brig.MaxWorkspaceFiles)
 	}
@@ -170,8 +170,8 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (
 		return nil, nil, err
 	}
 	r.Manifest = whole.digest
-	kept := []encoded{whole}
-	for _, x := range []encoded{own, outside} {
+	kept := []encodedManifest{whole}
+	for _, x := range []encodedManifest{own, outside} {
 		if x.digest != "" {
 			kept = append(kept, x)
 		}
@@ -196,10 +196,10 @@ func (c *Capture) write(ctx context.Context, m manifest, own, outside encoded) (
 
 // ownManifest returns the manifest of the sandbox's own files, without the
 // skipped changes.
-func (c *Capture) ownManifest(mine []change) (encoded, error) {
+func (c *Capture) ownManifest(mine []change) (encodedManifest, error) {
 	own, _ := merge(c.base.files, c.base.files, mine) // no other path has changed
 	if own == nil {
-		return encoded{}, errors.New("the changes of a sandbox are no tree")
+		return encodedManifest{}, errors.New("the changes of a sandbox are no tree")
 	}
 	return own.encoded()
 }

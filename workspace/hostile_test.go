@@ -98,9 +98,9 @@ func TestForgedManifests(t *testing.T) {
 	})
 }
 
-// TestForgedManifestsControl is the control: a program that writes files to the
+// TestForgedManifestsEscapeUnchecked is the control: a program that writes files to the
 // unchecked paths of a manifest writes outside of the root.
-func TestForgedManifestsControl(t *testing.T) {
+func TestForgedManifestsEscapeUnchecked(t *testing.T) {
 	for _, manifest := range []string{line(`"../x"`), line(`"d/../../x"`)} {
 		var e struct{ Path string }
 		if err := json.Unmarshal([]byte(manifest), &e); err != nil {

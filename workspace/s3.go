@@ -68,11 +68,11 @@ func (e *elements) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bounded is a transport that limits responses.
-type bounded struct{ http.RoundTripper }
+// boundedTransport is a transport that limits responses.
+type boundedTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.RoundTripper.RoundTrip(r)
 	if err == nil && (r.Method != http.MethodGet || r.URL.RawQuery != "" || resp.StatusCode >= 300) {
 		resp.Body = &elements{io.LimitReader(resp.Body, maxListing), resp.Body, maxElements}
@@ -82,14 +82,14 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func (o *S3Options) transport() (http.RoundTripper, error) {
 	if o.Transport != nil {
-		return bounded{o.Transport}, nil
+		return boundedTransport{o.Transport}, nil
 	}
 	base, err := minio.DefaultTransport(!o.Insecure)
 	if err != nil {
 		return nil, err
 	}
 	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
-	return bounded{outbound.NewTransport(base, d, brig.JudgeConfigured)}, nil
+	return boundedTransport{outbound.NewTransport(base, d, brig.JudgeConfigured)}, nil
 }
 
 // S3 stores objects in a bucket.

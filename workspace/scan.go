@@ -55,9 +55,9 @@ func entryType(s string) brig.EntryType {
 	return brig.EntryType(s)
 }
 
-// hashed is a reader of a manifest. It computes the digest, and fails if the
+// hashingReader is a reader of a manifest. It computes the digest, and fails if the
 // manifest or one of its lines is too long.
-type hashed struct {
+type hashingReader struct {
 	r    io.Reader
 	hash hash.Hash
 	size int64
@@ -66,7 +66,7 @@ type hashed struct {
 }
 
 // Read implements io.Reader.
-func (h *hashed) Read(p []byte) (int, error) {
+func (h *hashingReader) Read(p []byte) (int, error) {
 	if h.err != nil {
 		return 0, h.err
 	}
@@ -100,7 +100,7 @@ func (s *Store) scan(ctx context.Context, tenant, digest string, f func(*entry) 
 		return 0, err
 	}
 	defer r.Close()
-	h := &hashed{r: r, hash: sha256.New()}
+	h := &hashingReader{r: r, hash: sha256.New()}
 	n := 0
 	err = scanEntries(h, func(e *entry) error {
 		if n++; n > brig.MaxWorkspaceFiles {

@@ -229,7 +229,7 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 		return unavailable(err)
 	}
 	defer r.Close()
-	c := &checked{r: r, left: e.Size, want: e.digest, hash: sha256.New()}
+	c := &verifyingReader{r: r, left: e.Size, want: e.digest, hash: sha256.New()}
 	err = put(e.Node, c)
 	if c.bad != nil {
 		return damagedError(use.Name, use.Version, fmt.Errorf("content of %.200q: %w", e.Path, c.bad))
@@ -237,8 +237,8 @@ func (s *Store) unpackFile(ctx context.Context, tenant string, use brig.Workspac
 	return err
 }
 
-// checked is a reader that fails if a content was modified.
-type checked struct {
+// verifyingReader is a reader that fails if a content was modified.
+type verifyingReader struct {
 	r    io.Reader
 	left int64
 	want string
@@ -247,7 +247,7 @@ type checked struct {
 }
 
 // Read implements io.Reader.
-func (c *checked) Read(p []byte) (int, error) {
+func (c *verifyingReader) Read(p []byte) (int, error) {
 	if c.bad != nil {
 		return 0, c.bad
 	}

@@ -70,8 +70,8 @@ func blobKey(tenant, digest string) string {
 	return tenantKey(tenant) + "/blobs/" + digest[:2] + "/" + digest
 }
 
-// named is the stored state of a workspace's name.
-type named struct {
+// nameRecord is the stored state of a workspace's name.
+type nameRecord struct {
 	ID      string
 	Created time.Time
 }
@@ -142,11 +142,11 @@ func missingError(name string) error {
 }
 
 // find returns the stored state of a name.
-func (s *Store) find(ctx context.Context, tenant, name string) (*named, error) {
+func (s *Store) find(ctx context.Context, tenant, name string) (*nameRecord, error) {
 	if !brig.ValidName(name) {
 		return nil, missingError(name)
 	}
-	var n named
+	var n nameRecord
 	err := s.readJSON(ctx, nameKey(tenant, name), &n)
 	if errors.Is(err, ErrMissing) {
 		return nil, missingError(name)
@@ -171,7 +171,7 @@ func (s *Store) Create(ctx context.Context, tenant, name string) (*brig.Workspac
 	if err := s.checkCount(ctx, tenant); err != nil {
 		return nil, err
 	}
-	n := named{ID: "ws" + strings.ToLower(rand.Text()), Created: s.now().UTC()}
+	n := nameRecord{ID: "ws" + strings.ToLower(rand.Text()), Created: s.now().UTC()}
 	b, err := json.Marshal(n)
 	if err == nil {
 		err = s.create(ctx, nameKey(tenant, name), b)

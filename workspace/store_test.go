@@ -310,9 +310,9 @@ func TestCommitAfterLostVersion(t *testing.T) {
 	})
 }
 
-// TestManySkipped checks that a skipped path does not cost a scan of the whole
+// TestSkippedPathsAreCheap checks that a skipped path does not cost a scan of the whole
 // version, because a sandbox can have any number of such paths.
-func TestManySkipped(t *testing.T) {
+func TestSkippedPathsAreCheap(t *testing.T) {
 	ctx := t.Context()
 	o, err := workspace.OpenDir(t.TempDir())
 	if err != nil {

@@ -46,8 +46,8 @@ type session struct {
 	tree       *suite.Tree
 	tests      []suite.Test // excludes quarantined tests
 	flakyTests []suite.Test // quarantined tests
-	quarantine []suite.Quarantined
-	green      suite.Green
+	quarantine []suite.QuarantinedTest
+	green      suite.PassRecords
 	ground     *chaos.Ground
 	newRunner  func() *suite.Runner
 	runner     *suite.Runner
@@ -102,7 +102,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	s.newRunner = func() *suite.Runner {
 		return &suite.Runner{
 			Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green), Books: filepath.Join(s.ground.Dir, "attacks"),
-			Slowest: *slowest, FailFast: *failFast, Slots: *slots,
+			SlowTests: *slowest, FailFast: *failFast, Slots: *slots,
 		}
 	}
 	s.runner = s.newRunner()
@@ -398,7 +398,7 @@ func (s *session) record(parts []string) error {
 		return err
 	}
 	for _, part := range parts {
-		s.green.Parts[part] = suite.Passed{Commit: commit, Date: time.Now().UTC().Format(time.DateOnly)}
+		s.green.Parts[part] = suite.PassRecord{Commit: commit, Date: time.Now().UTC().Format(time.DateOnly)}
 	}
 	s.green.Times = s.runner.Times.OfParts()
 	s.notes = append(s.notes, fmt.Sprintf("Recorded as passed in %s, which you should commit: %s.", greenFile, names))

@@ -73,7 +73,7 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, on func(br
 			})}})
 	case "progress":
 		shown, update := brig.Rich{DisplayID: "bar", Data: raw(map[string]any{"text/plain": "0"})}, brig.Rich{DisplayID: "bar", Update: true, Data: raw(map[string]any{"text/plain": "1"})}
-		say(brig.CodeEvent{Output: &shown}, brig.CodeEvent{Output: &update}, brig.CodeEvent{Cleared: &brig.Clear{}}, brig.CodeEvent{Output: &update})
+		say(brig.CodeEvent{Output: &shown}, brig.CodeEvent{Output: &update}, brig.CodeEvent{Cleared: &brig.ClearRequest{}}, brig.CodeEvent{Output: &update})
 	case "raise":
 		res.Error = &brig.CodeError{Name: "ValueError", Value: "bad", Traceback: "Traceback…"}
 		say(brig.CodeEvent{Stdout: []byte("one\n")}, brig.CodeEvent{Error: res.Error})

@@ -118,7 +118,7 @@ type parts struct {
 	templates    *templates
 	sandboxes    *sandboxes
 	copies       *copies
-	leases       *leases
+	leases       *sandboxHandlers
 	telemetry    *telemetry
 	interpreter  *interpreter
 	forwarder    *forwarder
@@ -166,7 +166,7 @@ func newParts(e *env) *parts {
 	p.templates = newTemplates(e, p.snapshots)
 	p.sandboxes = &sandboxes{env: e, tokens: p.tokens, finder: p.finder, templates: p.templates, snapshots: p.snapshots}
 	p.copies = &copies{env: e, finder: p.finder, sandboxes: p.sandboxes}
-	p.leases = &leases{env: e, finder: p.finder, sandboxes: p.sandboxes}
+	p.leases = &sandboxHandlers{env: e, finder: p.finder, sandboxes: p.sandboxes}
 	p.telemetry = &telemetry{env: e, finder: p.finder}
 	p.interpreter = &interpreter{
 		env: e, tokens: p.tokens, finder: p.finder,

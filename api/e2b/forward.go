@@ -115,7 +115,7 @@ func (f *forwarder) writeNoPort(w http.ResponseWriter, r *http.Request, t target
 		httpapi.Abort(w)
 		return
 	}
-	u := unreachable{SandboxID: t.id, Port: t.port, Code: http.StatusBadGateway}
+	u := unreachableError{SandboxID: t.id, Port: t.port, Code: http.StatusBadGateway}
 	switch brig.KindOf(err) {
 	case brig.ConnectionFailed:
 		u.Message = closedPort

@@ -14,8 +14,8 @@ import (
 // closedPort is the message for a port on which no process listens.
 const closedPort = "The sandbox is running but port is not open"
 
-// unreachable describes why a request did not reach a sandbox.
-type unreachable struct {
+// unreachableError is the response to a request that did not reach a sandbox.
+type unreachableError struct {
 	SandboxID string `json:"sandboxId"`
 	Message   string `json:"message"`
 	Port      int    `json:"port,omitempty"`
@@ -100,7 +100,7 @@ func (p *ports) serve(w http.ResponseWriter, r *http.Request, t target) {
 		return
 	}
 	if t.port != portEnvd && isClosed(s) && !p.tokens.hasTrafficToken(r, t.id, p.tokens.sourceIn(r)) {
-		p.writeUnreachable(w, r, unreachable{SandboxID: t.id, Code: http.StatusForbidden,
+		p.writeUnreachable(w, r, unreachableError{SandboxID: t.id, Code: http.StatusForbidden,
 			Message: "Sandbox is secured with traffic access token. Token header 'e2b-traffic-access-token' is missing or wrong"})
 		return
 	}
@@ -252,11 +252,11 @@ func (p *ports) deny(w http.ResponseWriter, r *http.Request, t target) {
 // writeGone answers a request to a sandbox that does not exist or has ended.
 // Clients expect exactly this status.
 func (e *env) writeGone(w http.ResponseWriter, r *http.Request, t target) {
-	e.writeUnreachable(w, r, unreachable{SandboxID: t.id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
+	e.writeUnreachable(w, r, unreachableError{SandboxID: t.id, Message: "The sandbox was not found", Code: http.StatusBadGateway})
 }
 
 // writeUnreachable answers programs with JSON and browsers with a page.
-func (e *env) writeUnreachable(w http.ResponseWriter, r *http.Request, u unreachable) {
+func (e *env) writeUnreachable(w http.ResponseWriter, r *http.Request, u unreachableError) {
 	if !isBrowser(r) {
 		e.write(w, r, u.Code, u)
 		return
@@ -295,7 +295,7 @@ func isBrowser(r *http.Request) bool {
 
 // title returns E2B's title of the error page, or an empty string if E2B has
 // none for this error.
-func (u unreachable) title() string {
+func (u unreachableError) title() string {
 	switch {
 	case u.Code == http.StatusBadGateway && u.Port == 0:
 		return "Sandbox Not Found"

@@ -8,8 +8,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// leases changes the lifetime of sandboxes.
-type leases struct {
+// sandboxHandlers handles the requests that change the lifetime of sandboxes.
+type sandboxHandlers struct {
 	*env
 	finder    *finder
 	sandboxes *sandboxes
@@ -17,7 +17,7 @@ type leases struct {
 
 // timeout changes the end of a sandbox. The new end may be earlier than the
 // current one.
-func (l *leases) timeout(w http.ResponseWriter, r *http.Request) error {
+func (l *sandboxHandlers) timeout(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
 		Timeout *int64 `json:"timeout"`
 	}
@@ -47,7 +47,7 @@ func (l *leases) timeout(w http.ResponseWriter, r *http.Request) error {
 }
 
 // extend sets the end of a sandbox to the given number of seconds from now.
-func (l *leases) extend(ctx context.Context, s *brig.Sandbox, seconds int64) error {
+func (l *sandboxHandlers) extend(ctx context.Context, s *brig.Sandbox, seconds int64) error {
 	ttl, err := l.sandboxes.lease(seconds)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (l *leases) extend(ctx context.Context, s *brig.Sandbox, seconds int64) err
 }
 
 // extendAtLeast is like extend, but never shortens the lifetime.
-func (l *leases) extendAtLeast(ctx context.Context, s *brig.Sandbox, seconds int64) error {
+func (l *sandboxHandlers) extendAtLeast(ctx context.Context, s *brig.Sandbox, seconds int64) error {
 	ttl, err := l.sandboxes.lease(seconds)
 	if err != nil || !time.Now().Add(ttl).After(s.Expires) {
 		return err
@@ -66,7 +66,7 @@ func (l *leases) extendAtLeast(ctx context.Context, s *brig.Sandbox, seconds int
 }
 
 // refresh extends the lifetime of a sandbox for old clients.
-func (l *leases) refresh(w http.ResponseWriter, r *http.Request) error {
+func (l *sandboxHandlers) refresh(w http.ResponseWriter, r *http.Request) error {
 	in := struct {
 		Duration int64 `json:"duration"`
 	}{leaseV1}

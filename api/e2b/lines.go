@@ -13,21 +13,21 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-// headTime is the longest time that a client waits for the response header. An
+// headerTimeout is the longest time that a client waits for the response header. An
 // error within that time is answered with its own status. Code that waits for
 // an interpreter must not look like an unresponsive server, because the
 // clients' timeout covers the time until the header.
-const headTime = 250 * time.Millisecond
+const headerTimeout = 250 * time.Millisecond
 
-// resolveTime is the longest time that a client waits for the response header
+// resolveTimeout is the longest time that a client waits for the response header
 // while the context of a language is created. Only that shows whether the image
 // has the language, and without it the request fails. It is less than the
 // clients' timeout.
-const resolveTime = 20 * time.Second
+const resolveTimeout = 20 * time.Second
 
 // lines streams the events of running code. The response begins with its first
 // line, so that an earlier error has its own status. It begins at the latest
-// headTime after the code has a context.
+// headerTimeout after the code has a context.
 type lines struct {
 	w      http.ResponseWriter
 	cancel context.CancelCauseFunc
@@ -57,9 +57,9 @@ type lines struct {
 func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDelay time.Duration, resolving bool) (*lines, context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	l := &lines{w: w, cancel: cancel, keepaliveInterval: keepaliveInterval, flushDelay: flushDelay, resolving: resolving}
-	wait := headTime
+	wait := headerTimeout
 	if resolving {
-		wait = resolveTime
+		wait = resolveTimeout
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func (l *lines) resolved() {
 	defer l.mu.Unlock()
 	if l.resolving {
 		l.resolving = false
-		l.head.Reset(headTime)
+		l.head.Reset(headerTimeout)
 	}
 }
 

@@ -178,9 +178,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestListsKeepLittle verifies that a list, which reads all sandboxes, keeps neither their
+// TestListsDropLargeFields verifies that a list, which reads all sandboxes, keeps neither their
 // environments nor their commands, and leaves the sandboxes of the service as they are.
-func TestListsKeepLittle(t *testing.T) {
+func TestListsDropLargeFields(t *testing.T) {
 	s, d, _ := serve(t)
 	for range 20 { // several pages
 		s.add("acme", brig.Spec{Env: map[string]string{"K": "V"}, Command: &brig.Command{Argv: []string{"x"}}, Labels: map[string]string{"n": "1"}})

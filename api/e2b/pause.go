@@ -28,7 +28,7 @@ func lifecycleOf(s *brig.Sandbox) lifecycle {
 }
 
 // pause saves a sandbox, with its memory or without.
-func (l *leases) pause(w http.ResponseWriter, r *http.Request) error {
+func (l *sandboxHandlers) pause(w http.ResponseWriter, r *http.Request) error {
 	var in struct {
 		Memory *bool `json:"memory"`
 	}
@@ -46,7 +46,7 @@ func (l *leases) pause(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func (l *leases) pauseSandbox(ctx context.Context, s *brig.Sandbox, o brig.PauseOptions) (*brig.Sandbox, error) {
+func (l *sandboxHandlers) pauseSandbox(ctx context.Context, s *brig.Sandbox, o brig.PauseOptions) (*brig.Sandbox, error) {
 	paused, err := l.Service.Pause(ctx, string(s.ID), o)
 	if brig.KindOf(err) != brig.FailedPrecondition {
 		return paused, err
@@ -61,7 +61,7 @@ func (l *leases) pauseSandbox(ctx context.Context, s *brig.Sandbox, o brig.Pause
 }
 
 // resumed resumes a paused sandbox and sets its lifetime.
-func (l *leases) resumed(r *http.Request, s *brig.Sandbox, seconds int64) (*brig.Sandbox, error) {
+func (l *sandboxHandlers) resumed(r *http.Request, s *brig.Sandbox, seconds int64) (*brig.Sandbox, error) {
 	ctx := r.Context()
 	if _, err := l.sandboxes.lease(seconds); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (l *leases) resumed(r *http.Request, s *brig.Sandbox, seconds int64) (*brig
 }
 
 // resume resumes a paused sandbox for old clients.
-func (l *leases) resume(w http.ResponseWriter, r *http.Request) error {
+func (l *sandboxHandlers) resume(w http.ResponseWriter, r *http.Request) error {
 	in := struct {
 		Timeout   int64 `json:"timeout"`
 		Memory    *bool `json:"memory"`
@@ -110,7 +110,7 @@ func (l *leases) resume(w http.ResponseWriter, r *http.Request) error {
 // connect returns the connection data of a sandbox. It resumes a paused sandbox,
 // and answers 201 then. It extends the lifetime of a running one to at least the
 // given timeout.
-func (l *leases) connect(w http.ResponseWriter, r *http.Request) error {
+func (l *sandboxHandlers) connect(w http.ResponseWriter, r *http.Request) error {
 	in := struct {
 		Timeout int64 `json:"timeout"`
 		Memory  *bool `json:"memory"`

@@ -18,7 +18,7 @@ type controlPlane struct {
 	snapshots *snapshots
 	sandboxes *sandboxes
 	copies    *copies
-	leases    *leases
+	leases    *sandboxHandlers
 	telemetry *telemetry
 	handler   http.Handler
 }

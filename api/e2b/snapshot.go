@@ -100,8 +100,8 @@ type copies struct {
 	sandboxes *sandboxes
 }
 
-// forked is one result of a fork. All copies succeed, or the request fails.
-type forked struct {
+// forkResult is one result of a fork. All copies succeed, or the request fails.
+type forkResult struct {
 	Sandbox connectedSandbox `json:"sandbox"`
 }
 
@@ -125,10 +125,10 @@ func (c *copies) fork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := make([]forked, 0, len(made))
+	out := make([]forkResult, 0, len(made))
 	for _, s := range made {
 		c.cache.add(string(s.ID), s.Tenant)
-		out = append(out, forked{c.sandboxes.connected(r.Context(), s)})
+		out = append(out, forkResult{c.sandboxes.connected(r.Context(), s)})
 	}
 	c.write(w, r, http.StatusCreated, out)
 	return nil

@@ -62,7 +62,7 @@ type Options struct {
 const (
 	DefaultPool    = 10
 	DefaultTimeout = 10 * time.Second
-	queueTime      = 10 * time.Second
+	queueTimeout   = 10 * time.Second
 )
 
 // grace is how long a program may take to end after it was asked to end at its
@@ -85,7 +85,7 @@ func New(o Options) *API {
 		o.Pool = DefaultPool
 	}
 	if o.Queue == 0 {
-		o.Queue = queueTime
+		o.Queue = queueTimeout
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout

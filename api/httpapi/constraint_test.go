@@ -8,15 +8,15 @@ import (
 	"github.com/brig-run/brig/api/httpapi"
 )
 
-type constrained struct {
+type constrainedBody struct {
 	Name   string            `json:"name" pattern:"^[a-z]+$" doc:"of a-z"`
 	Role   string            `json:"role,omitempty" enum:"viewer,member"`
 	List   []string          `json:"list,omitempty" minItems:"1"`
 	Map    map[string]string `json:"map,omitempty"`
 	Port   int               `json:"port,omitempty" minimum:"1"`
 	Any    int64             `json:"any,omitempty"`
-	Inner  *constrained      `json:"inner,omitempty"`
-	Inners []constrained     `json:"inners,omitempty"`
+	Inner  *constrainedBody  `json:"inner,omitempty"`
+	Inners []constrainedBody `json:"inners,omitempty"`
 }
 
 // DecodeDescribed is stricter than Decode only for values that a handler cannot
@@ -39,7 +39,7 @@ func TestDecodeDescribed(t *testing.T) {
 		`{"name":"a","inner":null}`:                                                                "inner",
 		`{"name":"a","inners":[{},1]}`:                                                             "inners[0].name",
 	} {
-		var v constrained
+		var v constrainedBody
 		err := httpapi.DecodeDescribed([]byte(doc), &v)
 		if field == "" {
 			if err != nil || v.Port == 2 && v.Any != -30 {
@@ -55,7 +55,7 @@ func TestDecodeDescribed(t *testing.T) {
 		if strings.Contains(doc, ".0") || strings.Contains(doc, "1]") {
 			continue // both reject it
 		}
-		if err := httpapi.Decode([]byte(doc), &constrained{}); err != nil {
+		if err := httpapi.Decode([]byte(doc), &constrainedBody{}); err != nil {
 			t.Errorf("%s: Decode refuses it, too: %v", doc, err)
 		}
 	}

@@ -40,11 +40,11 @@ type Sessions interface {
 }
 
 const (
-	// keyCacheTime is how long a valid key is cached. Together, keyCacheTime
+	// keyCacheTTL is how long a valid key is cached. Together, keyCacheTTL
 	// and recheck keep the time in which a revoked key still works below one
 	// second.
-	keyCacheTime = 500 * time.Millisecond
-	maxCached    = 10_000
+	keyCacheTTL = 500 * time.Millisecond
+	maxCached   = 10_000
 )
 
 // Keyring wraps Keys. It caches actors for a short time, ends requests whose
@@ -118,7 +118,7 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	k.mu.Lock()
 	s, known := k.cache[p.name]
 	k.mu.Unlock()
-	if known && now.Sub(s.at) < keyCacheTime && !k.Clock.Ended(s.actor.Expires) {
+	if known && now.Sub(s.at) < keyCacheTTL && !k.Clock.Ended(s.actor.Expires) {
 		p.Actor = s.actor
 		return p, nil
 	}

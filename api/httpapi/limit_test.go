@@ -60,7 +60,7 @@ func TestLimit(t *testing.T) {
 
 // The requests of a Second work one at a time, for a tenth of the time, and few wait: 16 of
 // an address, for a limited time. Another address gets its turn.
-func TestSecondIsBounded(t *testing.T) {
+func TestSecondLimitsWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := httpapi.NewSecond(10 * time.Second)
 		request := func(addr string) *http.Request {

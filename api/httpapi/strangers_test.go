@@ -47,7 +47,7 @@ func (endedKeys) KeyActor(_ context.Context, hash [32]byte) (brig.Actor, error) 
 
 // An expired credential is answered with 401, however often and from whatever address
 // it is sent, and delays nothing else.
-func TestEndedKeysAreNoGuesses(t *testing.T) {
+func TestExpiredKeysAreNotGuesses(t *testing.T) {
 	h := httpapi.Auth(endedKeys{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	ask := func(key string) int {
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "/", nil)

@@ -15,8 +15,8 @@ const (
 	// endGrace is how long a request with an invalid key may take to end before
 	// its connection is closed.
 	endGrace = 200 * time.Millisecond
-	// checkTime limits one check.
-	checkTime = 5 * time.Second
+	// checkTimeout limits one check.
+	checkTimeout = 5 * time.Second
 )
 
 // openRequests are the open requests of one key.
@@ -114,7 +114,7 @@ func (k *Keyring) watch() {
 // recheck checks the key of open requests once, and ends those that may not go
 // on.
 func (k *Keyring) recheck(u *openRequests) {
-	ctx, cancel := context.WithTimeout(u.ctx, checkTime)
+	ctx, cancel := context.WithTimeout(u.ctx, checkTimeout)
 	now, err := u.proof.check(ctx)
 	cancel()
 	switch {

@@ -119,16 +119,16 @@ func (c *channel) close(err error) {
 	_ = c.conn.Close(code, brig.Clip(reason, 120)) // fails if the client has disconnected
 }
 
-// replyTime is how long a client of a kernel that has ended may take to receive
+// replyTimeout is how long a client of a kernel that has ended may take to receive
 // the reply to the code that ran.
-const replyTime = 5 * time.Second
+const replyTimeout = 5 * time.Second
 
 // sendDead reports to the client that the kernel has ended. The message belongs
 // to no request.
 func (c *channel) sendDead() {
 	none := &request{header: json.RawMessage("{}")}
 	if b, err := c.answer(none, "iopub", "status", content{"execution_state": "dead"}); err == nil {
-		_ = c.write(b, replyTime) // fails if the client has disconnected
+		_ = c.write(b, replyTimeout) // fails if the client has disconnected
 	}
 }
 
@@ -163,7 +163,7 @@ func (c *channel) serve(ctx context.Context) {
 			}
 			select { // and to the code that ran, which has ended with the kernel
 			case <-idle:
-			case <-time.After(replyTime):
+			case <-time.After(replyTimeout):
 			case <-ctx.Done():
 			}
 			end(errGone)

@@ -13,7 +13,7 @@ import (
 // code or the Service is reported to the client. A returned error ends the
 // connection.
 func (c *channel) execute(ctx context.Context, r *request, x *execution) error {
-	run := &running{c: c, ctx: ctx, r: r, silent: x.Silent, code: *x.Code}
+	run := &codeExecution{c: c, ctx: ctx, r: r, silent: x.Silent, code: *x.Code}
 	code := cell{source: run.code, uncounted: x.Silent || x.History != nil && !*x.History}
 	if code.source == "" {
 		code.source = "\n" // empty code is allowed
@@ -64,8 +64,8 @@ func lines(e *brig.CodeError) []string {
 	return strings.Split(text, "\n")
 }
 
-// running is the state of an execution of code for a client.
-type running struct {
+// codeExecution is the state of an execution of code for a client.
+type codeExecution struct {
 	c        *channel
 	ctx      context.Context
 	r        *request
@@ -76,7 +76,7 @@ type running struct {
 }
 
 // onStart reports that the code begins to run.
-func (run *running) onStart(count int) error {
+func (run *codeExecution) onStart(count int) error {
 	run.count = count
 	if run.silent {
 		return nil
@@ -85,7 +85,7 @@ func (run *running) onStart(count int) error {
 }
 
 // stream reports output. It buffers incomplete characters.
-func (run *running) stream(name string, p []byte) error {
+func (run *codeExecution) stream(name string, p []byte) error {
 	text := run.out.Add
 	if name == "stderr" {
 		text = run.err.Add
@@ -93,7 +93,7 @@ func (run *running) stream(name string, p []byte) error {
 	return run.emit(name, text(p))
 }
 
-func (run *running) emit(name, text string) error {
+func (run *codeExecution) emit(name, text string) error {
 	if text == "" {
 		return nil
 	}
@@ -101,7 +101,7 @@ func (run *running) emit(name, text string) error {
 }
 
 // flush reports the bytes that stream buffered.
-func (run *running) flush() error {
+func (run *codeExecution) flush() error {
 	if err := run.emit("stdout", run.out.Flush()); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (run *running) flush() error {
 // pass all forms on to their model. So the forms that only Brig has are sent
 // only on request: charts and frames as JSON, and JSON in addition to the text
 // of lists and dictionaries.
-func (run *running) dataForms(data map[string]json.RawMessage) map[string]json.RawMessage {
+func (run *codeExecution) dataForms(data map[string]json.RawMessage) map[string]json.RawMessage {
 	if run.r.forms {
 		return data
 	}
@@ -131,7 +131,7 @@ func (run *running) dataForms(data map[string]json.RawMessage) map[string]json.R
 }
 
 // onDisplay reports a displayed value, or an update of one.
-func (run *running) onDisplay(v brig.Rich) error {
+func (run *codeExecution) onDisplay(v brig.Rich) error {
 	if v.Main && run.silent {
 		return nil
 	}
@@ -159,6 +159,6 @@ func (run *running) onDisplay(v brig.Rich) error {
 }
 
 // onClear reports that the code considers its output as obsolete.
-func (run *running) onClear(wait bool) error {
+func (run *codeExecution) onClear(wait bool) error {
 	return run.c.send(run.ctx, run.r, "iopub", "clear_output", content{"wait": wait})
 }

@@ -23,7 +23,7 @@ func TestForms(t *testing.T) {
 		for _, mime := range strings.Fields(c.mimes) {
 			data[mime] = json.RawMessage(`"x"`)
 		}
-		run := &running{r: &request{}}
+		run := &codeExecution{r: &request{}}
 		if got := strings.Join(slices.Sorted(maps.Keys(run.dataForms(data))), " "); got != c.want {
 			t.Errorf("%s with %s: %s, want %s", c.text, c.mimes, got, c.want)
 		}

@@ -125,15 +125,15 @@ func New(o Options) *API {
 // ServeHTTP implements http.Handler.
 func (d *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { d.handler.ServeHTTP(w, r) }
 
-// closeTime is how long Close waits for the clients to receive the reason. The
+// shutdownTimeout is how long Close waits for the clients to receive the reason. The
 // process may end after Close.
-const closeTime = 200 * time.Millisecond
+const shutdownTimeout = 200 * time.Millisecond
 
 // Close ends the connections and discards the state of the ephemeral kernels.
 func (d *API) Close() {
 	d.closeOnce.Do(func() {
 		close(d.closed)
-		d.open.wait(closeTime)
+		d.open.wait(shutdownTimeout)
 		d.ephemeralKernels.close()
 	})
 }

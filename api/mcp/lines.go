@@ -12,10 +12,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// settleTime is how long pending requests may take after the end of the stream,
+// settleTimeout is how long pending requests may take after the end of the stream,
 // because a file with messages ends immediately after them. Longer calls are
 // canceled, because the client may have disconnected.
-const settleTime = 1500 * time.Millisecond
+const settleTimeout = 1500 * time.Millisecond
 
 // lines reads the messages of a stream, one message per line. The library would
 // end the stream at an invalid line. lines answers such a line with an error
@@ -38,7 +38,7 @@ func newLines(from io.ReadCloser, to *lineWriter) *lines {
 func (l *lines) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
 		if l.err != nil {
-			l.to.drain(settleTime)
+			l.to.drain(settleTimeout)
 			return 0, l.err
 		}
 		var line []byte

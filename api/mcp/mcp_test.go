@@ -119,7 +119,7 @@ func TestSessionUsesSandboxes(t *testing.T) {
 }
 
 // When a session ends, its calls end.
-func TestEndOfSession(t *testing.T) {
+func TestSessionEndStopsCalls(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)
 	c := connect(t, srv.URL, annsKey, true)

@@ -19,10 +19,10 @@ import (
 
 // Limits of a request to a server in a sandbox, and of its response.
 const (
-	maxAnswer       = brig.MiB
-	maxAnswerHeader = 64 * brig.KiB
-	requestTime     = 30 * time.Second
-	maxRequestTime  = 10 * time.Minute
+	maxAnswer         = brig.MiB
+	maxAnswerHeader   = 64 * brig.KiB
+	requestTimeout    = 30 * time.Second
+	maxRequestTimeout = 10 * time.Minute
 )
 
 type requestIn struct {
@@ -55,11 +55,11 @@ func (d *toolServer) httpRequest(ctx context.Context, _ *mcp.CallToolRequest, in
 	if err != nil {
 		return nil, err
 	}
-	if timeout > maxRequestTime {
-		return nil, brig.InvalidField("timeout_seconds", "%g is out of bounds", in.Timeout).WithHint("give up to %g", maxRequestTime.Seconds())
+	if timeout > maxRequestTimeout {
+		return nil, brig.InvalidField("timeout_seconds", "%g is out of bounds", in.Timeout).WithHint("give up to %g", maxRequestTimeout.Seconds())
 	}
 	if timeout == 0 {
-		timeout = requestTime
+		timeout = requestTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

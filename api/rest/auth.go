@@ -111,7 +111,7 @@ func (a authAPI) login(w http.ResponseWriter, r *http.Request, q url.Values) err
 	if err != nil {
 		return err
 	}
-	a.keyring.Cookie.SetLogin(w, b.Cookie, time.Now().Add(signin.LoginTime))
+	a.keyring.Cookie.SetLogin(w, b.Cookie, time.Now().Add(signin.LoginTimeout))
 	w.Header().Set("Location", b.URL)
 	w.WriteHeader(http.StatusFound)
 	return nil

@@ -61,7 +61,7 @@ func TestClientRequests(t *testing.T) {
 		"list": {brig.ListOptions{Labels: map[string]string{"a": "b=c"}, States: []brig.State{brig.Running, brig.Ended}, Limit: 7, Cursor: "x y"}, nil},
 		"exec": {brig.Command{Argv: []string{"echo", "<&>é"}, Env: map[string]string{"A": ""}, Dir: "/tmp", User: "user", Timeout: 5 * time.Millisecond, Survive: true}, nil},
 		"run": {brig.Program{
-			Language: brig.Python, Code: "print(1)\n", Name: "py", Image: "host", Arguments: []byte(`{"b":1,"a":2.50}`), User: "root",
+			Language: brig.Python, Code: "print(1)\n", SandboxName: "py", Image: "host", Arguments: []byte(`{"b":1,"a":2.50}`), User: "root",
 			Env: map[string]string{"A": "b"}, Files: []brig.File{{Path: "a", Data: []byte("\x00\xff"), Mode: 0o755}, {Path: "empty", Data: []byte{}}},
 			Limits: brig.Limits{Memory: 64 * brig.MiB}, Timeout: time.Second, Labels: map[string]string{"x": "y"},
 			Require: brig.Requirement{brig.AreaDisk: brig.LevelNone}, Placement: brig.Placement{Provider: "e2b", Only: true},

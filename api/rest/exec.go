@@ -68,15 +68,15 @@ func readCall(w http.ResponseWriter, r *http.Request, v any) (*call, error) {
 	return c, err
 }
 
-// streaming defines whether a call streams its output, and which outputs.
-type streaming struct {
+// streamMode determines which outputs a call streams, if any.
+type streamMode struct {
 	on      bool
 	streams []string
 	allowed []string
 }
 
 // wantedOutputs returns the outputs to stream, by the names of their events.
-func (s streaming) wantedOutputs() (map[string]bool, error) {
+func (s streamMode) wantedOutputs() (map[string]bool, error) {
 	if s.streams == nil {
 		return map[string]bool{v1.EventStdout: true, v1.EventStderr: true}, nil
 	}
@@ -92,7 +92,7 @@ func (s streaming) wantedOutputs() (map[string]bool, error) {
 
 // do calls f and responds with its result, preceded by events if the client
 // requested them.
-func (c *call) do(st streaming, stdin io.Reader, f func(context.Context, brig.IO) (any, error)) error {
+func (c *call) do(st streamMode, stdin io.Reader, f func(context.Context, brig.IO) (any, error)) error {
 	want, err := st.wantedOutputs()
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (a execAPI) exec(w http.ResponseWriter, r *http.Request, _ url.Values) erro
 	if err != nil {
 		return err
 	}
-	st := streaming{in.Stream, in.Streams, []string{v1.EventStdout, v1.EventStderr, v1.EventDescriptor3}}
+	st := streamMode{in.Stream, in.Streams, []string{v1.EventStdout, v1.EventStderr, v1.EventDescriptor3}}
 	return c.do(st, stdin, func(ctx context.Context, sio brig.IO) (any, error) {
 		res, err := a.Service.Exec(ctx, param(r, "name"), cmd, sio)
 		if err != nil {
@@ -170,7 +170,7 @@ func (a execAPI) run(w http.ResponseWriter, r *http.Request, _ url.Values) error
 	if err != nil {
 		return err
 	}
-	st := streaming{in.Stream, in.Streams, []string{v1.EventStdout, v1.EventStderr}}
+	st := streamMode{in.Stream, in.Streams, []string{v1.EventStdout, v1.EventStderr}}
 	return c.do(st, stdin, func(ctx context.Context, sio brig.IO) (any, error) {
 		o, err := a.Service.Run(ctx, program, sio)
 		if err != nil {

@@ -99,7 +99,7 @@ func TestRoutesRejectForms(t *testing.T) {
 
 // Control of the guard: with the server's own host name or page, the same
 // requests are accepted.
-func TestGuardControl(t *testing.T) {
+func TestGuardAcceptsOwnRequests(t *testing.T) {
 	s := &stub{ended: make(chan error, 8)}
 	srv := httptest.NewServer(rest.New(rest.Options{Service: s, Keys: keys{}, Version: "v0", Bounds: brig.DefaultBounds(), Hosts: []string{"evil.test"}}))
 	defer srv.Close()

@@ -126,9 +126,9 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// TestMalformedControl checks that the test detects a server with poor
+// TestMalformedDetectsPoorValidation checks that the test detects a server with poor
 // validation, both by its server errors and by responses in another format.
-func TestMalformedControl(t *testing.T) {
+func TestMalformedDetectsPoorValidation(t *testing.T) {
 	careless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var v map[string]any
 		switch err := json.NewDecoder(r.Body).Decode(&v); {

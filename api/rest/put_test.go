@@ -262,7 +262,7 @@ func differences(a, b any, path string) (out []string) {
 
 // Every route that changes an object changes only the fields that the body names. A field that is
 // missing keeps its value, and null is rejected.
-func TestPutChangesOnlyWhatItNames(t *testing.T) {
+func TestPutChangesOnlyNamedFields(t *testing.T) {
 	seen := 0
 	for _, rt := range newAPI(Options{}).table() {
 		if rt.method != http.MethodPut && rt.method != http.MethodPatch || slices.Contains(putWithoutCase, rt.id) {

@@ -73,7 +73,7 @@ func (s *stub) RemoveTenant(_ context.Context, name string) error {
 
 func (s *stub) TenantUsage(_ context.Context, q brig.UsageQuery) ([]brig.UsageLine, error) {
 	s.record(q)
-	return []brig.UsageLine{{Tenant: "acme", Day: "2026-01-02", Label: q.Label, Spent: brig.Spent{
+	return []brig.UsageLine{{Tenant: "acme", Day: "2026-01-02", Label: q.Label, UsageTotals: brig.UsageTotals{
 		Executions: 3, ExecutionTime: 1500 * time.Millisecond, CPUTime: time.Second, Memory: 0.5, Egress: 7}}}, nil
 }
 

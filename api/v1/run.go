@@ -152,7 +152,7 @@ func FromProgram(p brig.Program) RunRequest {
 	out := RunRequest{
 		Language: string(p.Language), Code: p.Code, Command: p.Command, Image: p.Image, Arguments: Object(p.Arguments),
 		Env: p.Env, Limits: FromLimits(p.Limits), TimeoutMS: FromDuration(p.Timeout), GraceMS: FromDuration(p.Grace),
-		User: p.User, Name: p.Name, Labels: p.Labels,
+		User: p.User, Name: p.SandboxName, Labels: p.Labels,
 		Egress: FromEgress(p.Egress), Secrets: FromSecrets(p.Secrets),
 		Workspace: FromWorkspaceUse(p.Workspace), Require: FromRequirement(p.Require), Placement: FromPlacement(p.Placement),
 	}
@@ -169,7 +169,7 @@ func FromProgram(p brig.Program) RunRequest {
 // valid.
 func (r RunRequest) Domain() (brig.Program, error) {
 	p := brig.Program{
-		Language: brig.Language(r.Language), Code: r.Code, Command: r.Command, Name: r.Name, Image: r.Image,
+		Language: brig.Language(r.Language), Code: r.Code, Command: r.Command, SandboxName: r.Name, Image: r.Image,
 		Arguments: json.RawMessage(r.Arguments), Env: r.Env, Limits: r.Limits.Domain(), User: r.User, Labels: r.Labels,
 		Egress: r.Egress.Domain(), Secrets: ToSecrets(r.Secrets),
 		Workspace: r.Workspace.Domain(), Require: ToRequirement(r.Require), Placement: ToPlacement(r.Placement),

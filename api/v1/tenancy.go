@@ -316,7 +316,7 @@ func FromUsage(lines []brig.UsageLine) Usage {
 // Domain converts u to its domain type.
 func (u Usage) Domain() (out []brig.UsageLine) {
 	for _, l := range u.Usage {
-		out = append(out, brig.UsageLine{Tenant: l.Tenant, Day: l.Day, Label: l.Label, Value: l.Value, Stored: l.Stored, Spent: brig.Spent{
+		out = append(out, brig.UsageLine{Tenant: l.Tenant, Day: l.Day, Label: l.Label, Value: l.Value, Stored: l.Stored, UsageTotals: brig.UsageTotals{
 			Executions: l.Executions, ExecutionTime: FromMillis(l.ExecMS), CPUTime: FromMillis(l.CPUMS), Memory: l.GiBSeconds, Egress: l.Egress, Cost: l.Cost,
 		}})
 	}

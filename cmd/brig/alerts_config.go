@@ -43,7 +43,7 @@ type ruleConfig struct {
 	Threshold *float64  `yaml:"threshold"`
 	Window    *duration `yaml:"window"`
 	For       *duration `yaml:"for"`
-	Least     *whole    `yaml:"least"`
+	Least     *integer  `yaml:"least"`
 	Off       bool      `yaml:"off"`
 }
 

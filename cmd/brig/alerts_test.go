@@ -39,7 +39,7 @@ type alertHarness struct {
 	steps  []map[string]float64 // the samples that Prometheus would have scraped
 }
 
-const stepTime = 15 * time.Second
+const sampleInterval = 15 * time.Second
 
 func newAlertHarness(t *testing.T) *alertHarness {
 	t.Helper()
@@ -79,7 +79,7 @@ func newAlertHarness(t *testing.T) *alertHarness {
 	s.memory(t, 40)
 	// A week at a cost of one per day.
 	for day := 7; day < 14; day++ {
-		s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: fmt.Sprintf("2026-11-%02d", day), Spent: brig.Spent{Cost: 1}})
+		s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: fmt.Sprintf("2026-11-%02d", day), UsageTotals: brig.UsageTotals{Cost: 1}})
 	}
 	return s
 }
@@ -103,7 +103,7 @@ func (s *alertHarness) memory(t *testing.T, used int) {
 
 func (s *alertHarness) ran(status brig.RunStatus, kind brig.Kind, took time.Duration, n int) {
 	for range n {
-		s.metrics.Ran(brig.Ran{Provider: "gvisor", Op: "run", Language: "python", Status: status, Kind: kind, Duration: took})
+		s.metrics.ExecutionEnded(brig.ExecutionReport{Provider: "gvisor", Op: "run", Language: "python", Status: status, Kind: kind, Duration: took})
 	}
 }
 
@@ -111,9 +111,9 @@ func (s *alertHarness) ran(status brig.RunStatus, kind brig.Kind, took time.Dura
 // the middle of it.
 func (s *alertHarness) step(t *testing.T, what func()) {
 	t.Helper()
-	s.now = s.now.Add(stepTime)
+	s.now = s.now.Add(sampleInterval)
 	s.ran(brig.RunSuccess, "", 100*time.Millisecond, 2)
-	s.metrics.Tried("gvisor", 50*time.Millisecond, nil)
+	s.metrics.ProviderTested("gvisor", 50*time.Millisecond, nil)
 	what()
 	s.alerts.Step(t.Context())
 	s.steps = append(s.steps, s.read(t))
@@ -191,13 +191,15 @@ var causes = map[string]struct {
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigProviderDown": {
-		wrong:  func(_ *testing.T, s *alertHarness) { s.metrics.Tried("gvisor", time.Second, errors.New("broken")) },
+		wrong: func(_ *testing.T, s *alertHarness) {
+			s.metrics.ProviderTested("gvisor", time.Second, errors.New("broken"))
+		},
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigCostSpike": {
 		wrong: func(_ *testing.T, s *alertHarness) {
 			if s.now.Day() == 14 && len(s.usage) == 7 {
-				s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: "2026-11-14", Spent: brig.Spent{Cost: 2.5}})
+				s.usage = append(s.usage, brig.UsageLine{Tenant: "acme", Day: "2026-11-14", UsageTotals: brig.UsageTotals{Cost: 2.5}})
 			}
 		},
 	},
@@ -250,7 +252,7 @@ func TestEveryAlertFiresAndClears(t *testing.T) {
 			if fires == 0 {
 				t.Fatalf("it does not fire; it is %q", s.state(r.Name))
 			}
-			if held := time.Duration(fires-24-1) * stepTime; held < r.For {
+			if held := time.Duration(fires-24-1) * sampleInterval; held < r.For {
 				t.Errorf("it fires after %v, and should after %v", held, r.For)
 			}
 			// The webhook sends only the current state, so check for the firing
@@ -305,9 +307,9 @@ func (s *alertHarness) prometheus(t *testing.T, r alert.Rule) {
 	}
 	firing := fmt.Sprintf(`count(ALERTS{alertname=%q,alertstate="firing"})`, r.Name)
 	fmt.Fprintf(&b, "  promql_expr_test:\n")
-	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: []}\n", firing, 23*stepTime)
-	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: [{labels: '{}', value: 1}]}\n", firing, 47*stepTime)
-	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: []}\n", firing, 95*stepTime)
+	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: []}\n", firing, 23*sampleInterval)
+	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: [{labels: '{}', value: 1}]}\n", firing, 47*sampleInterval)
+	fmt.Fprintf(&b, "  - {expr: '%s', eval_time: %s, exp_samples: []}\n", firing, 95*sampleInterval)
 	for file, text := range map[string]string{"rules.yml": string(rules), "test.yml": b.String()} {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

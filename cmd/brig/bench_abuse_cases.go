@@ -53,9 +53,9 @@ func (a *attacker) program(name string) brig.Command {
 	return brig.Command{Argv: []string{"python3", "-c", abuseScript, name, a.world.Own, fmt.Sprint(a.world.TCP), fmt.Sprint(a.world.TLS)}}
 }
 
-// guests returns an attack by a program in n sandboxes. Sandboxes that end are
+// guestAttack returns an attack by a program in n sandboxes. Sandboxes that end are
 // replaced.
-func guests(n int, program string, limits brig.Limits, outside bool) func(context.Context, *attacker) (func(context.Context), error) {
+func guestAttack(n int, program string, limits brig.Limits, outside bool) func(context.Context, *attacker) (func(context.Context), error) {
 	return withoutPreparation(func(ctx context.Context, a *attacker) {
 		main := a.program(program)
 		spec := brig.Spec{Limits: limits, Command: &main}
@@ -91,15 +91,15 @@ func abuses() []abuse {
 		{"member-sandboxes", "member", "makes and removes sandboxes, 20 at once", "quota sandboxes, capacity", withoutPreparation(churn)},
 		{"member-audit", "member", "makes and removes workspaces and is refused other changes, 16 at once", "quota rate, audit.keep", withoutPreparation(auditLines)},
 
-		{"guest-forks", "sandbox", "forks without end in 20 sandboxes", "limits.processes", guests(abuseSandboxes, "forks", brig.Limits{}, false)},
-		{"guest-memory", "sandbox", "uses memory up to the limit and beyond in 20 sandboxes", "limits.memory", guests(abuseSandboxes, "memory", small, false)},
-		{"guest-disk", "sandbox", "fills 256 MiB of disk and writes it again in 8 sandboxes", "limits.disk", guests(8, "disk", brig.Limits{Memory: 256 * brig.MiB, Disk: 256 * brig.MiB}, false)},
-		{"guest-cpu", "sandbox", "spins with four processes in 20 sandboxes", "limits.cpus, weights", guests(abuseSandboxes, "spin", small, false)},
-		{"guest-tcp", "sandbox", "opens connections and keeps them in 8 sandboxes", "connections of a sandbox and of all", guests(8, "connections", wide, true)},
-		{"guest-names", "sandbox", "asks for names in 8 sandboxes", "names at once, egress.memory", guests(8, "names", wide, true)},
-		{"guest-tls", "sandbox", "begins inspected TLS handshakes in 8 sandboxes", "handshakes at once, egress.memory", guests(8, "handshakes", wide, true)},
-		{"guest-http2", "sandbox", "opens inspected HTTP/2 streams that are not answered in 8 sandboxes", "egress.memory", guests(8, "streams", wide, true)},
-		{"guest-websockets", "sandbox", "sends frames of inspected WebSockets in 8 sandboxes", "egress.memory", guests(8, "websockets", wide, true)},
+		{"guest-forks", "sandbox", "forks without end in 20 sandboxes", "limits.processes", guestAttack(abuseSandboxes, "forks", brig.Limits{}, false)},
+		{"guest-memory", "sandbox", "uses memory up to the limit and beyond in 20 sandboxes", "limits.memory", guestAttack(abuseSandboxes, "memory", small, false)},
+		{"guest-disk", "sandbox", "fills 256 MiB of disk and writes it again in 8 sandboxes", "limits.disk", guestAttack(8, "disk", brig.Limits{Memory: 256 * brig.MiB, Disk: 256 * brig.MiB}, false)},
+		{"guest-cpu", "sandbox", "spins with four processes in 20 sandboxes", "limits.cpus, weights", guestAttack(abuseSandboxes, "spin", small, false)},
+		{"guest-tcp", "sandbox", "opens connections and keeps them in 8 sandboxes", "connections of a sandbox and of all", guestAttack(8, "connections", wide, true)},
+		{"guest-names", "sandbox", "asks for names in 8 sandboxes", "names at once, egress.memory", guestAttack(8, "names", wide, true)},
+		{"guest-tls", "sandbox", "begins inspected TLS handshakes in 8 sandboxes", "handshakes at once, egress.memory", guestAttack(8, "handshakes", wide, true)},
+		{"guest-http2", "sandbox", "opens inspected HTTP/2 streams that are not answered in 8 sandboxes", "egress.memory", guestAttack(8, "streams", wide, true)},
+		{"guest-websockets", "sandbox", "sends frames of inspected WebSockets in 8 sandboxes", "egress.memory", guestAttack(8, "websockets", wide, true)},
 	}
 }
 

@@ -48,14 +48,14 @@ func (c benchCommands) egress() *cobra.Command {
 	return cmd
 }
 
-// outbound is one path to a server, and its measurements.
-type outbound struct {
+// networkPath is one path to a server, and its measurements.
+type networkPath struct {
 	name, host, target string // target is the address to connect to
 	port               int
 	secure, bare       bool
-	direct             *outbound // the path to compare with
-	MS                 []float64 `json:"ms"`
-	MBPerSec           []float64 `json:"mb_per_s"`
+	direct             *networkPath // the path to compare with
+	MS                 []float64    `json:"ms"`
+	MBPerSec           []float64    `json:"mb_per_s"`
 }
 
 func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
@@ -84,9 +84,9 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 	}
 	port := func(s *httptest.Server) int { return s.Listener.Addr().(*net.TCPAddr).Port }
 	here := own.String()
-	direct := &outbound{name: "direct, HTTP", host: here, target: here, port: port(plain), bare: true}
-	directTLS := &outbound{name: "direct, HTTPS", host: "plain.test", target: here, port: port(secure), secure: true, bare: true}
-	contenders := []*outbound{
+	direct := &networkPath{name: "direct, HTTP", host: here, target: here, port: port(plain), bare: true}
+	directTLS := &networkPath{name: "direct, HTTPS", host: "plain.test", target: here, port: port(secure), secure: true, bare: true}
+	contenders := []*networkPath{
 		direct,
 		{name: "by address, HTTP", host: here, target: here, port: port(plain), direct: direct},
 		{name: "by name, HTTP", host: "plain.test", target: "plain.test", port: port(plain), direct: direct},
@@ -131,7 +131,7 @@ func (w *workbench) egress(ctx context.Context, rounds, asks int) error {
 
 // measureEgress measures one path, from the sandbox or from a Python process on
 // the host.
-func (g *rig) measureEgress(ctx context.Context, name string, o *outbound, asks int) (*outbound, error) {
+func (g *rig) measureEgress(ctx context.Context, name string, o *networkPath, asks int) (*networkPath, error) {
 	code := egressScript + fmt.Sprintf("\nprint(measure(%q, %q, %d, %s, %d))\n", o.host, o.target, o.port, map[bool]string{true: "True", false: "False"}[o.secure], asks)
 	var out []byte
 	if o.bare {
@@ -151,7 +151,7 @@ func (g *rig) measureEgress(ctx context.Context, name string, o *outbound, asks 
 		}
 		out = res.Stdout.Head
 	}
-	m := &outbound{}
+	m := &networkPath{}
 	if err := json.Unmarshal([]byte(strings.TrimSpace(string(out))), m); err != nil {
 		return nil, fmt.Errorf("decode %q: %w", out, err)
 	}

@@ -45,12 +45,12 @@ func (g *rig) spent() time.Duration {
 	return g.workbench.spent() + sandboxes
 }
 
-// settleTime is the maximum time to wait for a pool to fill again.
-const settleTime = 5 * time.Minute
+// refillTimeout is the maximum time to wait for a pool to fill again.
+const refillTimeout = 5 * time.Minute
 
 // waitUntilQuiet waits until the pool is full and all ended sandboxes are gone.
 func (g *rig) waitUntilQuiet() error {
-	for deadline := time.Now().Add(settleTime); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(refillTimeout); ; time.Sleep(10 * time.Millisecond) {
 		calm, err := g.isQuiet()
 		if err != nil || calm {
 			time.Sleep(10 * time.Millisecond) // the engine may still wait for processes to end
@@ -83,8 +83,8 @@ func (g *rig) isQuiet() (bool, error) {
 	return waiting >= g.warm && len(folders) == waiting+int(g.live.Load()), err
 }
 
-// calmTime is the time without activity that must precede a measurement.
-const calmTime = 50 * time.Millisecond
+// idlePeriod is the time without activity that must precede a measurement.
+const idlePeriod = 50 * time.Millisecond
 
 // measure returns the duration that f returns, and the processor time until the
 // server is idle again.
@@ -92,7 +92,7 @@ func (g *rig) measure(f func() (time.Duration, error)) (sample, error) {
 	if err := g.waitUntilQuiet(); err != nil {
 		return sample{}, err
 	}
-	time.Sleep(calmTime)
+	time.Sleep(idlePeriod)
 	before := g.spent()
 	wall, err := f()
 	if err == nil {

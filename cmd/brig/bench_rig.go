@@ -47,7 +47,7 @@ type rig struct {
 func pooled(n int) engine.PoolOptions {
 	return engine.PoolOptions{
 		Memory: int64(n+1) * 64 * brig.MiB, MaxPerClass: n,
-		Warm: []engine.Warm{{Image: brig.HostImage, Language: brig.Python, Count: n}},
+		Warm: []engine.WarmClass{{Image: brig.HostImage, Language: brig.Python, Count: n}},
 	}
 }
 

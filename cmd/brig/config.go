@@ -65,7 +65,7 @@ type config struct {
 		Memory size `yaml:"memory"`
 		// Size is the number of warm sandboxes of the image host for Python,
 		// with default limits. -1 disables the pool.
-		Size whole `yaml:"size"`
+		Size integer `yaml:"size"`
 		// Warm are additional pool classes that are always kept warm.
 		Warm []warm `yaml:"warm"`
 	} `yaml:"pool"`
@@ -137,7 +137,7 @@ type config struct {
 		Keep duration `yaml:"keep"`
 		// Lines is the maximum number of records per tenant. Default:
 		// defaultAuditLines.
-		Lines whole `yaml:"lines"`
+		Lines integer `yaml:"lines"`
 	} `yaml:"audit"`
 	// Rates are the prices of executions, by provider name.
 	Rates map[string]rateConfig `yaml:"rates"`
@@ -159,8 +159,8 @@ type config struct {
 	Streams streamsConfig `yaml:"streams"`
 	// Quota is the default quota of new tenants.
 	Quota struct {
-		Sandboxes  whole   `yaml:"sandboxes"`
-		Executions whole   `yaml:"executions"`
+		Sandboxes  integer `yaml:"sandboxes"`
+		Executions integer `yaml:"executions"`
 		Rate       float64 `yaml:"rate"`
 		Workspaces size    `yaml:"workspaces"`
 		Outputs    size    `yaml:"outputs"`
@@ -170,11 +170,11 @@ type config struct {
 		Runs      duration `yaml:"runs"`
 		Sandboxes duration `yaml:"sandboxes"`
 
-		Executions   whole `yaml:"executions"`
-		Outputs      whole `yaml:"outputs"`
-		MaxRuns      whole `yaml:"max_runs"`
-		MaxSandboxes whole `yaml:"max_sandboxes"`
-		Bytes        size  `yaml:"bytes"`
+		Executions   integer `yaml:"executions"`
+		Outputs      integer `yaml:"outputs"`
+		MaxRuns      integer `yaml:"max_runs"`
+		MaxSandboxes integer `yaml:"max_sandboxes"`
+		Bytes        size    `yaml:"bytes"`
 	} `yaml:"keep"`
 	// Pause configures paused sandboxes.
 	Pause struct {
@@ -186,10 +186,10 @@ type config struct {
 
 // warm is one pool class that is kept warm.
 type warm struct {
-	Image    string `yaml:"image"`
-	Language string `yaml:"language"`
-	Limits   sizes  `yaml:"limits"`
-	Count    whole  `yaml:"count"`
+	Image    string  `yaml:"image"`
+	Language string  `yaml:"language"`
+	Limits   sizes   `yaml:"limits"`
+	Count    integer `yaml:"count"`
 }
 
 // capacity bounds concurrent creations of sandboxes for callers of a server.
@@ -213,7 +213,7 @@ func (c *config) pool() (engine.PoolOptions, error) {
 	if n == 0 {
 		n = defaultPool
 	}
-	o.Warm = append(o.Warm, engine.Warm{Image: brig.HostImage, Language: brig.Python, Count: n})
+	o.Warm = append(o.Warm, engine.WarmClass{Image: brig.HostImage, Language: brig.Python, Count: n})
 	o.Warm = append(o.Warm, c.Execman.warm()...)
 	for i, w := range c.Pool.Warm {
 		language := brig.Language("")
@@ -234,7 +234,7 @@ func (c *config) pool() (engine.PoolOptions, error) {
 			told := brig.AsError(err)
 			return o, brig.Errorf(brig.InvalidConfig, "pool.warm[%d].%s: %s", i, told.Field, told.Message).WithHint("%s", told.Hint)
 		}
-		o.Warm = append(o.Warm, engine.Warm{Image: w.Image, Language: language, Limits: limits, Count: int(w.Count)})
+		o.Warm = append(o.Warm, engine.WarmClass{Image: w.Image, Language: language, Limits: limits, Count: int(w.Count)})
 	}
 	return o, nil
 }
@@ -270,8 +270,8 @@ func (c *config) images() image.Options {
 type sizes struct {
 	Memory    size    `yaml:"memory"`
 	CPUs      float64 `yaml:"cpus"`
-	Processes whole   `yaml:"processes"`
-	OpenFiles whole   `yaml:"open_files"`
+	Processes integer `yaml:"processes"`
+	OpenFiles integer `yaml:"open_files"`
 	Disk      size    `yaml:"disk"`
 	Output    size    `yaml:"output"`
 }
@@ -288,15 +288,15 @@ func (s *size) UnmarshalYAML(into func(any) error) error {
 	})
 }
 
-// whole is an integer of the configuration. The YAML library would truncate a
-// fraction.
-type whole int64
+// integer is a whole number in the configuration. The YAML library would
+// truncate a fraction.
+type integer int64
 
 // UnmarshalYAML implements yaml.InterfaceUnmarshaler.
-func (w *whole) UnmarshalYAML(into func(any) error) error {
+func (w *integer) UnmarshalYAML(into func(any) error) error {
 	return parseScalar(into, func(text string) error {
 		n, err := strconv.ParseInt(text, 0, 64)
-		if *w = whole(n); err != nil {
+		if *w = integer(n); err != nil {
 			return errors.New("must be a whole number such as 4")
 		}
 		return nil

@@ -38,10 +38,10 @@ directory are skipped.`,
 			}
 			return c.use(cmd, false, func(ctx context.Context, svc brig.Service) error {
 				if toInside {
-					in := copyIn{copying{c.cli, svc.Files(to.name), user}}
+					in := copyIn{fileCopy{c.cli, svc.Files(to.name), user}}
 					return in.copy(ctx, args[0], to.path)
 				}
-				out := copyOut{copying{c.cli, svc.Files(from.name), user}}
+				out := copyOut{fileCopy{c.cli, svc.Files(from.name), user}}
 				return out.copy(ctx, from.path, args[1])
 			})
 		},
@@ -62,17 +62,17 @@ func parseGuestPath(s string) (guestPath, bool) {
 	return guestPath{name, p}, true
 }
 
-// copying is a copy in progress.
-type copying struct {
+// fileCopy is a copy in progress.
+type fileCopy struct {
 	c     *cli
 	files brig.Files
 	user  string
 }
 
-func (c copying) path(p string) brig.Path { return brig.Path{Name: p, User: c.user} }
+func (c fileCopy) path(p string) brig.Path { return brig.Path{Name: p, User: c.user} }
 
 // copyIn copies files into a sandbox.
-type copyIn struct{ copying }
+type copyIn struct{ fileCopy }
 
 func (i copyIn) copy(ctx context.Context, from, to string) error {
 	st, err := os.Stat(from)

@@ -16,7 +16,7 @@ import (
 
 // copyOut copies files out of a sandbox. It does not trust the file names in
 // the sandbox, and never writes outside the user's destination.
-type copyOut struct{ copying }
+type copyOut struct{ fileCopy }
 
 func (o copyOut) copy(ctx context.Context, from, to string) error {
 	e, err := resolved(ctx, o.files, o.path(from))

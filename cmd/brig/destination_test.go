@@ -221,9 +221,9 @@ func TestFolderKeyTwoLoopbacks(t *testing.T) {
 	}
 }
 
-// TestFolderKeyOfStoppedServer checks that the key of a server that is gone is not
+// TestFolderKeyIsNotSentToOtherProgram checks that the key of a server that is gone is not
 // sent to another program at its address.
-func TestFolderKeyOfStoppedServer(t *testing.T) {
+func TestFolderKeyIsNotSentToOtherProgram(t *testing.T) {
 	other := listenAt(t, "127.0.0.1:0")
 	errs, code := runWith(t, folderServedAt(t, other.url, false), nil, "--url", other.url)
 	if got := other.takeReceived(); got != "" {

@@ -44,7 +44,7 @@ type providersConfig struct {
 		Config map[string]any `yaml:"config"`
 		Terms  struct {
 			Region string  `yaml:"region"`
-			Max    whole   `yaml:"max"`
+			Max    integer `yaml:"max"`
 			Second float64 `yaml:"second"`
 		} `yaml:"terms"`
 	} `yaml:"configure"`

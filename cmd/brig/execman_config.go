@@ -23,7 +23,7 @@ type execmanConfig struct {
 	Tenant string `yaml:"tenant"`
 	// Pool is the number of concurrent programs of a language, and the number
 	// of its warm sandboxes.
-	Pool whole `yaml:"pool"`
+	Pool integer `yaml:"pool"`
 	// Timeout and Memory are the limits of every program.
 	Timeout duration `yaml:"timeout"`
 	Memory  size     `yaml:"memory"`
@@ -93,12 +93,12 @@ func (e *execmanConfig) options() (execman.Options, error) {
 }
 
 // warm returns the pool classes of the API's programs.
-func (e *execmanConfig) warm() []engine.Warm {
+func (e *execmanConfig) warm() []engine.WarmClass {
 	o, err := e.options()
 	if e.Listen == "" || err != nil {
 		return nil
 	}
-	return []engine.Warm{{Image: cmp.Or(e.PythonImage, brig.HostImage), Language: brig.Python, Limits: o.Limits, Count: o.Pool}}
+	return []engine.WarmClass{{Image: cmp.Or(e.PythonImage, brig.HostImage), Language: brig.Python, Limits: o.Limits, Count: o.Pool}}
 }
 
 // fromEnvironment sets the fields that the file omits from the environment
@@ -114,7 +114,7 @@ func (e *execmanConfig) fromEnvironment(env func(string) string) error {
 		if err != nil || n < 1 || n > maxExecmanPool {
 			return wrong("SANDBOX_EXECUTOR_MANAGER_POOL_SIZE", "give 1 to 100")
 		}
-		e.Pool = whole(n)
+		e.Pool = integer(n)
 	}
 	if s := env("SANDBOX_TIMEOUT"); s != "" && e.Timeout == 0 {
 		d, err := time.ParseDuration(s)

@@ -11,9 +11,9 @@ import (
 	"github.com/brig-run/brig/engine"
 )
 
-// sampleTime is the minimum interval over which a sandbox's processor usage is
+// minSampleInterval is the minimum interval over which a sandbox's processor usage is
 // measured, if there is no earlier measurement.
-const sampleTime = 100 * time.Millisecond
+const minSampleInterval = 100 * time.Millisecond
 
 // meter derives the processor usage of sandboxes from their processor time. It
 // stores the measurement of the last request.
@@ -36,7 +36,7 @@ func (m *meter) percent(ctx context.Context, id string) (*brig.Usage, float64, e
 			return nil, 0, err
 		}
 		before = *first
-		time.Sleep(sampleTime)
+		time.Sleep(minSampleInterval)
 	}
 	now, err := m.engine.Usage(ctx, id)
 	if err != nil {

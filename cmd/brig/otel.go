@@ -35,8 +35,8 @@ type otelConfig struct {
 	Service string `yaml:"service"`
 }
 
-// flushTime bounds the export of the remaining traces when the server stops.
-const flushTime = 3 * time.Second
+// flushTimeout bounds the export of the remaining traces when the server stops.
+const flushTimeout = 3 * time.Second
 
 // tracer returns the tracer of requests, nil if no collector is configured, and
 // a function that exports the remaining traces.
@@ -80,7 +80,7 @@ func (c *otelConfig) tracer(ctx context.Context, region string, log *slog.Logger
 			attribute.String("service.name", name), attribute.String("service.version", version.String()), attribute.String("cloud.region", region))),
 	)
 	return p.Tracer(span.Library), func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 		defer cancel()
 		if err := p.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			log.Warn("failed to send the last traces", "err", err)

@@ -105,7 +105,7 @@ Try:
 		return err
 	}
 	if link, linkErr := newSignInLink(ctx, q.dir, url); linkErr == nil { // an older server has no socket
-		_, err = fmt.Fprintf(q.stdout, "\nSign in to the console (once, within %.0f minutes):\n  %s\n", signInTime.Minutes(), link)
+		_, err = fmt.Fprintf(q.stdout, "\nSign in to the console (once, within %.0f minutes):\n  %s\n", signInTTL.Minutes(), link)
 	}
 	return err
 }

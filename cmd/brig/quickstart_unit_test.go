@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestUnitFor checks that quickstart's unit is the packaged one with another
+// TestQuickstartUnitMatchesPackage checks that quickstart's unit is the packaged one with another
 // command, in systemd's quoting.
-func TestUnitFor(t *testing.T) {
+func TestQuickstartUnitMatchesPackage(t *testing.T) {
 	unit := unitFor("/opt/my brig/brig", "/srv/50%/$x", "", "127.0.0.1:1")
 	want := `ExecStart="/opt/my brig/brig" serve --data-dir /srv/50%%/$$x --listen 127.0.0.1:1` + "\n" + `ReadWritePaths=/srv/50%%/$x` + "\n"
 	if !strings.Contains(unit, want) || strings.Count(unit, "ExecStart=") != 1 {

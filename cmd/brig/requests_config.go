@@ -25,8 +25,8 @@ type requestsConfig struct {
 	TenantBodies size `yaml:"tenant_bodies"`
 	// Open bounds the concurrent requests of one key, and TenantOpen those of
 	// one tenant.
-	Open       whole `yaml:"open"`
-	TenantOpen whole `yaml:"tenant_open"`
+	Open       integer `yaml:"open"`
+	TenantOpen integer `yaml:"tenant_open"`
 	// Memory is the server's own memory limit. Default: the limit of the
 	// server's cgroup, if any; otherwise unlimited.
 	Memory size `yaml:"memory"`
@@ -37,10 +37,10 @@ type requestsConfig struct {
 // streamsConfig bounds long-lived streams from sandboxes. Omitted fields have
 // the defaults of package engine.
 type streamsConfig struct {
-	Sandbox     whole `yaml:"sandbox"`
-	Connections whole `yaml:"connections"`
-	Key         whole `yaml:"key"`
-	Tenant      whole `yaml:"tenant"`
+	Sandbox     integer `yaml:"sandbox"`
+	Connections integer `yaml:"connections"`
+	Key         integer `yaml:"key"`
+	Tenant      integer `yaml:"tenant"`
 }
 
 func (c streamsConfig) limits() engine.StreamLimits {

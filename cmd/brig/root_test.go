@@ -113,9 +113,9 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestSeparateCommand checks the boundary between brig's own arguments and
+// TestCommandArgumentsAreSeparated checks the boundary between brig's own arguments and
 // those of the program in the sandbox.
-func TestSeparateCommand(t *testing.T) {
+func TestCommandArgumentsAreSeparated(t *testing.T) {
 	for in, want := range map[string]string{
 		"sandbox exec one ls -la":                 "sandbox exec one -- ls -la",
 		"sandbox exec one -- ls -la":              "sandbox exec one -- ls -la",
@@ -145,9 +145,9 @@ func TestSeparateCommand(t *testing.T) {
 	}
 }
 
-// TestAsFlags checks that fields of the API become the flags and arguments of
+// TestFieldsBecomeFlags checks that fields of the API become the flags and arguments of
 // the current command, in fields and hints.
-func TestAsFlags(t *testing.T) {
+func TestFieldsBecomeFlags(t *testing.T) {
 	for _, c := range []struct{ command, field, hint, wantField, wantHint string }{
 		{"run", "timeout_ms", "raise timeout_ms", "--timeout", "raise --timeout"},
 		{"run", "limits.memory", "raise limits.memory", "--memory", "raise --memory"},
@@ -230,8 +230,8 @@ func TestListing(t *testing.T) {
 	}
 }
 
-// TestAges checks that ages are formatted with a single unit.
-func TestAges(t *testing.T) {
+// TestAgeFormat checks that ages are formatted with a single unit.
+func TestAgeFormat(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0s", 59*time.Second + 999*time.Millisecond: "59s", 61 * time.Second: "1m", 59 * time.Minute: "59m",
 		25 * time.Hour: "25h", 49 * time.Hour: "2d", 400 * 24 * time.Hour: "400d",

@@ -96,7 +96,7 @@ values of --args, and its result is printed as JSON.`,
 
 // program parses the three forms of the command line.
 func (f *runFlags) program(args []string, dash int) (brig.Program, error) {
-	p := brig.Program{Image: f.image, Name: f.name, User: f.user, Timeout: f.timeout, Secrets: secretUses(f.secrets)}
+	p := brig.Program{Image: f.image, SandboxName: f.name, User: f.user, Timeout: f.timeout, Secrets: secretUses(f.secrets)}
 	err := f.source(&p, args, dash)
 	if err != nil {
 		return p, err

@@ -52,7 +52,7 @@ Sandboxes continue to run when the server stops, and the next server adopts them
 				cfg.Listen = listen
 			}
 			if cmd.Flags().Changed("pool") {
-				if cfg.Pool.Size = whole(pool); pool == 0 {
+				if cfg.Pool.Size = integer(pool); pool == 0 {
 					cfg.Pool.Size = -1
 				}
 			}
@@ -75,8 +75,8 @@ Sandboxes continue to run when the server stops, and the next server adopts them
 	return cmd
 }
 
-// drainTime bounds the time for open requests to finish when the server stops.
-const drainTime = 5 * time.Second
+// drainTimeout bounds the time for open requests to finish when the server stops.
+const drainTimeout = 5 * time.Second
 
 // serve runs the server until ctx ends.
 func (c serveCommands) serve(ctx context.Context, cfg *config) error {
@@ -98,7 +98,7 @@ func cannotListen(address, setting string, err error) error {
 	return brig.Errorf(brig.ConnectionFailed, "cannot listen on %s: %v", address, cause).WithHint("%s", hint)
 }
 
-// listen serves on all listeners until ctx ends, and then waits up to drainTime
+// listen serves on all listeners until ctx ends, and then waits up to drainTimeout
 // for open requests. It announces the address of the first listener.
 func (c serveCommands) listen(ctx context.Context, srv *http.Server, all []net.Listener, dir string, link *signInLink, log *slog.Logger) error {
 	ln := all[0]
@@ -115,7 +115,7 @@ func (c serveCommands) listen(ctx context.Context, srv *http.Server, all []net.L
 	log.Info("serving", "url", at, "data_dir", dir, "version", version.String())
 	fmt.Fprintf(c.stdout, "brig serves %s\nkey: %s\nkey for E2B's clients: %s\nconsole: http://%s%s\n", at, filepath.Join(dir, keyFile), filepath.Join(dir, e2bKeyFile), reachableAddress(ln.Addr()), ui.Prefix)
 	if link != nil && isTerminal(c.stdout) {
-		fmt.Fprintf(c.stdout, "sign in (once, within %.0f minutes): http://%s%s%s\n", signInTime.Minutes(), reachableAddress(ln.Addr()), signInPath, link.create())
+		fmt.Fprintf(c.stdout, "sign in (once, within %.0f minutes): http://%s%s%s\n", signInTTL.Minutes(), reachableAddress(ln.Addr()), signInPath, link.create())
 	}
 	served := make(chan error, len(all))
 	for _, ln := range all {
@@ -132,7 +132,7 @@ func (c serveCommands) listen(ctx context.Context, srv *http.Server, all []net.L
 	if err := os.Remove(file); err != nil {
 		log.Error("failed to remove the announcement of the server's address", "err", err)
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if err := srv.Shutdown(drain); err != nil {
 		_ = srv.Close() // this cancels the requests' contexts, which ends one-shots

@@ -21,8 +21,8 @@ import (
 const (
 	// signInPath is the path of sign-in links.
 	signInPath = ui.Prefix + "sign-in"
-	// signInTime is the validity of a sign-in link.
-	signInTime = 10 * time.Minute
+	// signInTTL is the validity of a sign-in link.
+	signInTTL = 10 * time.Minute
 	// linkTimeout bounds a request for a sign-in link.
 	linkTimeout = 10 * time.Second
 )
@@ -48,7 +48,7 @@ func (l *signInLink) create() string {
 	token := rand.Text()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hash, l.expires = sha256.Sum256([]byte(token)), l.clock.Now().Add(signInTime)
+	l.hash, l.expires = sha256.Sum256([]byte(token)), l.clock.Now().Add(signInTTL)
 	return "?token=" + token
 }
 

@@ -71,7 +71,7 @@ func TestSignInLink(t *testing.T) {
 		}
 	}
 	_, h, url := open()
-	now = now.Add(signInTime)
+	now = now.Add(signInTTL)
 	if w := ask(h, "GET", "127.0.0.1", url); w.Code != http.StatusUnauthorized {
 		t.Errorf("an expired link: %d", w.Code)
 	}

@@ -70,10 +70,10 @@ func TestClientOutlivesItsServer(t *testing.T) {
 	ask("")
 }
 
-// TestSocketOfAnotherUser checks that a command sends nothing to a socket on
+// TestOtherUsersSocketIsRejected checks that a command sends nothing to a socket on
 // which another user listens, even in a folder that is the caller's own. The
 // control is a listener of its own.
-func TestSocketOfAnotherUser(t *testing.T) {
+func TestOtherUsersSocketIsRejected(t *testing.T) {
 	open := testenv.OpenDir(t)
 	dir := filepath.Join(open, "data")
 	if err := os.Rename(folderServedAt(t, "http://127.0.0.1:1", true), dir); err != nil {

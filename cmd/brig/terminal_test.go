@@ -217,7 +217,7 @@ func TestCopyOutIsConfined(t *testing.T) {
 	dir := t.TempDir()
 	var out bytes.Buffer
 	for _, name := range []string{"/w/../../evil", "/evil", "/w/a/../../evil", "/w/", "/w/./../evil"} {
-		o := copyOut{copying{c: &cli{stderr: &out}, files: falseFiles{name: name}}}
+		o := copyOut{fileCopy{c: &cli{stderr: &out}, files: falseFiles{name: name}}}
 		if err := o.copy(t.Context(), "/w", dir+"/to"); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -226,7 +226,7 @@ func TestCopyOutIsConfined(t *testing.T) {
 	if err := os.Symlink(dir, dir+"/to/out"); err != nil {
 		t.Fatal(err)
 	}
-	o := copyOut{copying{c: &cli{stderr: &out}, files: falseFiles{name: "/w/out/evil"}}}
+	o := copyOut{fileCopy{c: &cli{stderr: &out}, files: falseFiles{name: "/w/out/evil"}}}
 	if err := o.copy(t.Context(), "/w", dir+"/to"); err == nil {
 		t.Error("a link was followed")
 	}

@@ -22,7 +22,7 @@ func cleanPosture(change func(*wire.Posture)) wire.Posture {
 	return p
 }
 
-func TestFindingsOfPosture(t *testing.T) {
+func TestPostureFindings(t *testing.T) {
 	limits := brig.DefaultBounds().Default
 	for what, c := range map[string]struct {
 		posture wire.Posture

@@ -144,7 +144,7 @@ func TestProcessWaitsForFirstFollower(t *testing.T) {
 }
 
 // A follower is notified that the end is unknown.
-func TestFollowerGetsUnknownEnd(t *testing.T) {
+func TestFollowerIsNotifiedOfUnknownEnd(t *testing.T) {
 	tp := NewRelays(TenantBudget, ServerBudget).NewBuffer("acme")
 	tp.Write(brig.FromStderr, []byte("x"))
 	why := errors.New("the machine died")

@@ -79,7 +79,7 @@ func (w uncomparableWriter) Write(p []byte) (int, error) { return w.write(p) }
 
 // The relay merges outputs for writers of any type, of which the ephemeral kernels'
 // cannot be compared.
-func TestRelayOfUncomparableWriters(t *testing.T) {
+func TestRelayAcceptsUncomparableWriters(t *testing.T) {
 	caller := &blockedWriter{free: make(chan struct{})}
 	r, sio := NewRelays(TenantBudget, ServerBudget).Wrap("acme", brig.IO{Stdout: uncomparableWriter{caller.Write}, Stderr: uncomparableWriter{caller.Write}}, func(err error) { t.Error(err) })
 	for range 5 {
@@ -115,7 +115,7 @@ func TestRelayReportsDisconnectedCaller(t *testing.T) {
 
 // Events that are larger than the budget, such as charts, reach their callers, and
 // callers who do not read them hold one of them more than the budget.
-func TestRelayOfLargeEvents(t *testing.T) {
+func TestRelayDeliversLargeEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := NewRelays(200<<10, 300<<10)
 		chart := brig.CodeEvent{Output: &brig.Rich{Data: map[string]json.RawMessage{"image/png": make(json.RawMessage, 500<<10)}}}

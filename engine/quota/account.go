@@ -26,11 +26,11 @@ type Account struct {
 	storage      int64
 	reservations map[*Reservation]bool
 	today        string
-	spent        brig.Spent              // usage of today
-	unflushed    map[usageKey]brig.Spent // usage since the last flush
-	labels       map[usageKey]bool       // labels that have a usage line today
-	buckets      map[Caller]*bucket      // rate limits of calls; the empty caller is the tenant without visitors
-	endedCount   int                     // sandboxes that ended since CountEnded returned true
+	spent        brig.UsageTotals              // usage of today
+	unflushed    map[usageKey]brig.UsageTotals // usage since the last flush
+	labels       map[usageKey]bool             // labels that have a usage line today
+	buckets      map[Caller]*bucket            // rate limits of calls; the empty caller is the tenant without visitors
+	endedCount   int                           // sandboxes that ended since CountEnded returned true
 }
 
 // New returns the account of a tenant. limits are those of its sandboxes, and today has
@@ -38,11 +38,11 @@ type Account struct {
 func New(now func() time.Time, t brig.Tenant, limits brig.Bounds, today []brig.UsageLine) *Account {
 	a := &Account{
 		now: now, tenant: t, limitRange: limits, reservations: map[*Reservation]bool{}, today: brig.DayOf(now()),
-		unflushed: map[usageKey]brig.Spent{}, labels: map[usageKey]bool{}, buckets: map[Caller]*bucket{},
+		unflushed: map[usageKey]brig.UsageTotals{}, labels: map[usageKey]bool{}, buckets: map[Caller]*bucket{},
 	}
 	for _, l := range today {
 		if l.Label == "" {
-			a.spent = l.Spent
+			a.spent = l.UsageTotals
 		} else {
 			a.labels[usageKey{l.Day, l.Label, l.Value}] = true
 		}
@@ -177,7 +177,7 @@ func (a *Account) ReserveExecs(labels map[string]string, n int, copied bool) (li
 	}
 	a.catchUp()
 	if copied {
-		if err := q.FitsToday(a.spent.Add(brig.Spent{Executions: int64(n - 1)}), a.now()); err != nil {
+		if err := q.FitsToday(a.spent.Add(brig.UsageTotals{Executions: int64(n - 1)}), a.now()); err != nil {
 			return nil, err
 		}
 	}
@@ -192,7 +192,7 @@ func (a *Account) ReserveExecs(labels map[string]string, n int, copied bool) (li
 func (a *Account) newExec(labels map[string]string, countUsage bool) *Reservation {
 	a.executions++
 	if countUsage {
-		a.addUsage(labels, brig.Spent{Executions: 1})
+		a.addUsage(labels, brig.UsageTotals{Executions: 1})
 	}
 	return a.add(&Reservation{isExec: true, labels: labels, idle: true, counted: countUsage})
 }

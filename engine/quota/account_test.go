@@ -14,7 +14,7 @@ import (
 // sandbox. The tenant's storage is full here, so nothing else fits at any time.
 func TestResumeKeepsStorage(t *testing.T) {
 	const save, disk = 10, 5
-	a := &Account{now: time.Now, reservations: map[*Reservation]bool{}, unflushed: map[usageKey]brig.Spent{}}
+	a := &Account{now: time.Now, reservations: map[*Reservation]bool{}, unflushed: map[usageKey]brig.UsageTotals{}}
 	a.tenant.Quota.Storage = save
 	a.ReservePaused(save)
 	spec := brig.Spec{Limits: brig.Limits{Disk: disk}}

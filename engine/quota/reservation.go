@@ -127,7 +127,7 @@ func (p *Reservation) close(undone bool) {
 		a.storage -= p.disk
 	case undone && p.counted:
 		a.executions--
-		a.addUsage(p.labels, brig.Spent{Executions: -1})
+		a.addUsage(p.labels, brig.UsageTotals{Executions: -1})
 	default:
 		a.executions--
 	}
@@ -140,7 +140,7 @@ func (p *Reservation) ChargeEgress(bytes int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.resetDaily()
-	a.addUsage(p.labels, brig.Spent{Egress: bytes})
+	a.addUsage(p.labels, brig.UsageTotals{Egress: bytes})
 	if q := a.tenant.Quota; q.EgressPerDay > 0 && a.spent.Egress > q.EgressPerDay {
 		return brig.OverQuota("egress_bytes_per_day", brig.FormatBytes(q.EgressPerDay), brig.UntilTomorrow(a.now()))
 	}

@@ -19,7 +19,7 @@ func (a *Account) Charge(labels map[string]string, cost float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.resetDaily()
-	a.addUsage(labels, brig.Spent{Cost: cost})
+	a.addUsage(labels, brig.UsageTotals{Cost: cost})
 }
 
 // accrue adds the usage of a reservation since the last call of accrue. The caller
@@ -30,15 +30,15 @@ func (a *Account) accrue(p *Reservation, now time.Time) {
 		return // the clock was set back, or the reservation is idle
 	}
 	if p.isExec {
-		a.addUsage(p.labels, brig.Spent{ExecutionTime: d})
+		a.addUsage(p.labels, brig.UsageTotals{ExecutionTime: d})
 		return
 	}
-	a.addUsage(p.labels, brig.Spent{CPUTime: time.Duration(p.cpus * float64(d)), Memory: p.memoryGiB * d.Seconds()})
+	a.addUsage(p.labels, brig.UsageTotals{CPUTime: time.Duration(p.cpus * float64(d)), Memory: p.memoryGiB * d.Seconds()})
 }
 
 // addUsage adds s to the total and to the lines of the labels. The caller holds
 // a.mu.
-func (a *Account) addUsage(labels map[string]string, s brig.Spent) {
+func (a *Account) addUsage(labels map[string]string, s brig.UsageTotals) {
 	a.spent = a.spent.Add(s)
 	sum := usageKey{day: a.today}
 	a.unflushed[sum] = a.unflushed[sum].Add(s)
@@ -69,7 +69,7 @@ func (a *Account) catchUp() {
 // resetDaily resets the day's usage when a new day has begun. The caller holds a.mu.
 func (a *Account) resetDaily() {
 	if day := brig.DayOf(a.now()); day != a.today {
-		a.today, a.spent = day, brig.Spent{}
+		a.today, a.spent = day, brig.UsageTotals{}
 		clear(a.labels)
 	}
 }
@@ -84,8 +84,8 @@ func (a *Account) Flush() (lines []brig.UsageLine) {
 		a.accrue(p, now)
 	}
 	for k, s := range a.unflushed {
-		if s != (brig.Spent{}) {
-			lines = append(lines, brig.UsageLine{Tenant: a.tenant.Name, Day: k.day, Label: k.label, Value: k.value, Spent: s})
+		if s != (brig.UsageTotals{}) {
+			lines = append(lines, brig.UsageLine{Tenant: a.tenant.Name, Day: k.day, Label: k.label, Value: k.value, UsageTotals: s})
 		}
 	}
 	clear(a.unflushed)
@@ -99,7 +99,7 @@ func (a *Account) Restore(lines []brig.UsageLine) {
 	defer a.mu.Unlock()
 	for _, l := range lines {
 		k := usageKey{l.Day, l.Label, l.Value}
-		a.unflushed[k] = a.unflushed[k].Add(l.Spent)
+		a.unflushed[k] = a.unflushed[k].Add(l.UsageTotals)
 	}
 }
 

@@ -116,7 +116,7 @@ func (p *provider) Run(ctx context.Context, _ brig.ID, prog brig.Program, sio br
 	if err := json.NewDecoder(http.MaxBytesReader(nil, resp.Body, 64<<20)).Decode(&said); err != nil {
 		return nil, brig.WithRetry(brig.Errorf(brig.Unavailable, "acme sent an invalid response").Because(err), brig.RetryContained)
 	}
-	o := &brig.Outcome{Sandbox: prog.Name, Value: said.Value}
+	o := &brig.Outcome{Sandbox: prog.SandboxName, Value: said.Value}
 	o.Done, o.ExitCode, o.Started, o.Duration = true, said.ExitCode, began.UTC(), time.Since(began)
 	o.Stdout = brig.Output{Head: []byte(said.Stdout), Total: int64(len(said.Stdout))}
 	if sio.Stdout != nil {

@@ -15,9 +15,9 @@ import (
 // drivers represents a server's list of drivers.
 var drivers = []brig.Driver{Driver()}
 
-// TestAsAServerDoes performs the steps of a server, from an administrator's
+// TestDriverInServer performs the steps of a server, from an administrator's
 // configuration to a program's output.
-func TestAsAServerDoes(t *testing.T) {
+func TestDriverInServer(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer acme_1" {
 			w.WriteHeader(http.StatusUnauthorized)

@@ -40,7 +40,7 @@ type Agent struct {
 	// its owner, and for reading while a watch reports a file. Thus no event
 	// reports the agent as the owner.
 	making sync.RWMutex
-	rights *rights
+	rights *accountThreads
 
 	mu    sync.Mutex // guards the fields below
 	execs map[string]*execution

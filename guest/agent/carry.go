@@ -486,7 +486,7 @@ func (k *carrier) sendRemaining(c net.Conn, gone <-chan struct{}) {
 	if raw, err := k.control.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { k.pullMessages(int(fd), c) })
 	}
-	tail := time.Now().Add(wire.TailTime)
+	tail := time.Now().Add(wire.TailTimeout)
 	if k.stdin == nil { // a parked process: the agent itself keeps its pipes open
 		tail = pastDeadline
 	}

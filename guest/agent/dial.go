@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// dialTime is the timeout for a connection inside the sandbox.
-const dialTime = 5 * time.Second
+// dialTimeout is the timeout for a connection inside the sandbox.
+const dialTimeout = 5 * time.Second
 
 // dial connects c to a port on the sandbox's loopback and copies data in both
 // directions until both have ended.
@@ -33,7 +33,7 @@ func (a *Agent) dial(port int, c net.Conn, w *writer) {
 func dialLoopback(port int) (net.Conn, error) {
 	var refused error
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		c, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(port)), dialTime)
+		c, err := net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(port)), dialTimeout)
 		if err == nil {
 			return c, nil
 		}

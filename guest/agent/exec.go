@@ -99,9 +99,9 @@ func (x *execution) finish(ws syscall.WaitStatus) wire.Exit {
 	return *x.exit
 }
 
-// drainTime is the minimum time for which the agent reads the remaining output of
+// drainPeriod is the minimum time for which the agent reads the remaining output of
 // a process that has ended.
-const drainTime = 50 * time.Millisecond
+const drainPeriod = 50 * time.Millisecond
 
 // tailMargin is the time by which the tail of an execution ends before the
 // execution's timeout, which would kill the children.
@@ -110,12 +110,12 @@ const tailMargin = 250 * time.Millisecond
 // tailTime returns how long the agent waits for the end of the output after the
 // process of x has ended.
 func (x *execution) tailTime() time.Duration {
-	tail := wire.TailTime
+	tail := wire.TailTimeout
 	if ms := x.call.TimeoutMS; ms > 0 {
 		end := x.started.Add(time.Duration(ms)*time.Millisecond - wire.TimeoutSlack - tailMargin)
 		tail = min(tail, time.Until(end))
 	}
-	return max(tail, drainTime)
+	return max(tail, drainPeriod)
 }
 
 // expire ends the output of x, which has ended, after a limited time.
@@ -123,7 +123,7 @@ func (x *execution) expire(p *process) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.released {
-		p.expire(drainTime)
+		p.expire(drainPeriod)
 		return
 	}
 	p.expire(x.tailTime())
@@ -134,7 +134,7 @@ func (x *execution) release(p *process) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.released = true
-	p.expire(drainTime)
+	p.expire(drainPeriod)
 }
 
 type closerFunc func()
@@ -200,7 +200,7 @@ func pump(from *os.File, t wire.Type, x *execution, keep *wire.HeadTail, w *writ
 	for {
 		if draining {
 			// The deadline is long enough to read the data in the pipe.
-			from.SetReadDeadline(time.Now().Add(drainTime / 10))
+			from.SetReadDeadline(time.Now().Add(drainPeriod / 10))
 		}
 		n, err := from.Read(buf[wire.HeaderSize:])
 		if now := time.Now(); n > 0 && err == nil {
@@ -306,12 +306,12 @@ func (a *Agent) forget(x *execution) {
 // awaitOutput waits for the output of processes that have just ended, so that
 // list includes it.
 func (a *Agent) awaitOutput() {
-	for end := time.Now().Add(3 * drainTime); time.Now().Before(end); time.Sleep(drainTime / 10) {
+	for end := time.Now().Add(3 * drainPeriod); time.Now().Before(end); time.Sleep(drainPeriod / 10) {
 		a.mu.Lock()
 		waits := false
 		for _, x := range a.execs {
 			x.mu.Lock()
-			waits = waits || x.exit == nil && x.reaped != nil && time.Since(x.reapedAt) < 3*drainTime
+			waits = waits || x.exit == nil && x.reaped != nil && time.Since(x.reapedAt) < 3*drainPeriod
 			x.mu.Unlock()
 		}
 		a.mu.Unlock()

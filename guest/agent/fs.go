@@ -25,7 +25,7 @@ type fsCall struct {
 	w    *writer
 	// making and rights belong to the agent.
 	making *sync.RWMutex
-	rights *rights
+	rights *accountThreads
 }
 
 // fsCalls maps each file operation to its function. Each operation has the

@@ -15,15 +15,15 @@ import (
 const firstTag = 1 << 30
 
 const (
-	// treeTime is how long the agent tries to kill a tree. Afterwards the host
+	// treeTimeout is how long the agent tries to kill a tree. Afterwards the host
 	// repeats the call.
-	treeTime = 10 * time.Second
+	treeTimeout = 10 * time.Second
 	// stopPasses is the maximum number of attempts to stop a whole tree before
 	// the tree is killed without being stopped.
 	stopPasses = 50
-	// startTime is the maximum time for which a process may have no environment
+	// startTimeout is the maximum time for which a process may have no environment
 	// while it starts a program. The kernel sets the new environment last.
-	startTime = 100 * time.Millisecond
+	startTimeout = 100 * time.Millisecond
 )
 
 // killer kills process trees. A single pass over all processes serves all
@@ -69,7 +69,7 @@ func (k *killer) begin(x *execution) *pendingKill {
 	if leader <= 1 || ended { // before the start there is no id, and after the end the id may be reused
 		return nil
 	}
-	t := &pendingKill{leader: leader, reaped: reaped, tag: x.tag, plain: x.plain, until: time.Now().Add(treeTime), done: make(chan struct{})}
+	t := &pendingKill{leader: leader, reaped: reaped, tag: x.tag, plain: x.plain, until: time.Now().Add(treeTimeout), done: make(chan struct{})}
 	// Most processes stay in their original process group. This call kills them
 	// and leaves time to search for the rest, even if the tree is busy. It also
 	// kills the first process. If that were stopped instead, the end of its
@@ -167,7 +167,7 @@ func (t *pendingKill) advance(tree []pid, sure bool) {
 	}
 }
 
-// release sends SIGKILL to the remaining processes once more when treeTime has
+// release sends SIGKILL to the remaining processes once more when treeTimeout has
 // passed.
 func (t *pendingKill) release(tree []pid) {
 	t.killGroup()
@@ -193,7 +193,7 @@ func (s *search) starting(id int) bool {
 	if _, seen := s.bare[id]; !seen {
 		s.bare[id] = time.Now()
 	}
-	return time.Since(s.bare[id]) < startTime
+	return time.Since(s.bare[id]) < startTimeout
 }
 
 // findTagged lists the live processes by the tree whose tag they have. sure is
@@ -298,7 +298,7 @@ func (a *Agent) kill(call wire.Kill) error {
 		}
 	}
 	if left > 0 {
-		return failure("internal", "", "%d process trees have not ended in %v", left, treeTime)
+		return failure("internal", "", "%d process trees have not ended in %v", left, treeTimeout)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestSearchWaitsForStartingProcesses(t *testing.T) {
 			if c.waits && s.harmless[cmd.Process.Pid] {
 				t.Error("the search takes the process for harmless at once")
 			}
-			time.Sleep(startTime)
+			time.Sleep(startTimeout)
 			s.findTagged(tree)
 			if !s.harmless[cmd.Process.Pid] {
 				t.Error("the search still waits for the process")

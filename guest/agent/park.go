@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// parkTime is the maximum time for an interpreter to take its new descriptors.
-const parkTime = 5 * time.Second
+// parkTimeout is the maximum time for an interpreter to take its new descriptors.
+const parkTimeout = 5 * time.Second
 
 // park replaces the descriptors of an interpreter that was started on
 // descriptors of the host. Its new descriptors are named pipes, whose other ends
@@ -33,7 +33,7 @@ func (a *Agent) park(id string, w *writer) {
 		return
 	}
 	w.json(wire.TypeParking, wire.Parking{Dir: dir})
-	deadline := time.Now().Add(parkTime)
+	deadline := time.Now().Add(parkTimeout)
 	parked := make(chan struct{})
 	defer close(parked)
 	go func() {

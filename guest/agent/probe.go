@@ -14,8 +14,8 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// probeTime is the timeout for all connections and lookups of a probe together.
-const probeTime = 2 * time.Second
+// probeTimeout is the timeout for all connections and lookups of a probe together.
+const probeTimeout = 2 * time.Second
 
 // probeMain is the main function of a probe. It inspects the sandbox as the
 // current user, and does not change the sandbox. It returns the exit code.
@@ -111,7 +111,7 @@ func firstLine(name string) string {
 
 // probeTargets concurrently makes all connections and lookups of look.
 func probeTargets(p *wire.Posture, look wire.Look) {
-	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
 	var (
 		work sync.WaitGroup

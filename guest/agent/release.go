@@ -53,12 +53,12 @@ func (h *hostCalls) remove(c net.Conn) {
 }
 
 const (
-	// endTime is the maximum time for which a release waits for processes that
+	// endTimeout is the maximum time for which a release waits for processes that
 	// are about to end.
-	endTime = 3 * time.Second
-	// closeTime is the maximum time for the calls to end after their connections
+	endTimeout = 3 * time.Second
+	// closeTimeout is the maximum time for the calls to end after their connections
 	// were closed. The host waits 5 s for the answer to both.
-	closeTime = time.Second
+	closeTimeout = time.Second
 )
 
 // closeAll closes the connections of all calls, and reports whether the calls
@@ -80,7 +80,7 @@ func (h *hostCalls) closeAll() bool {
 	select {
 	case <-ended:
 		return true
-	case <-time.After(closeTime):
+	case <-time.After(closeTimeout):
 		return false
 	}
 }
@@ -114,7 +114,7 @@ func (a *Agent) release(op byte, number uint32, ctl net.Conn) error {
 // yet, and interpreters that were not parked. The host parks those that it uses before
 // a release, so it has closed its ends of the others, and they end on their own.
 func (a *Agent) awaitEnds() {
-	until := time.Now().Add(endTime)
+	until := time.Now().Add(endTimeout)
 	for _, x := range a.executions() {
 		if (x.isInterpreter() || x.isUnrecorded()) && !closesBefore(x.over, until) {
 			return

@@ -181,7 +181,7 @@ func TestEndWhileParking(t *testing.T) {
 
 // An interpreter that ends while the agent waits for it to take its pipes is reported
 // as ended, at once.
-func TestParkOfEndingInterpreter(t *testing.T) {
+func TestParkReportsEndingInterpreter(t *testing.T) {
 	a, x := withExecution(endedProcess(t), true)
 	x.call.UID, x.call.GID = uint32(os.Getuid()), uint32(os.Getgid())
 	ours, theirs := net.Pipe()
@@ -201,7 +201,7 @@ func TestParkOfEndingInterpreter(t *testing.T) {
 	ended := time.Now()
 	x.finish(0)
 	f, err := r.Read()
-	if took := time.Since(ended); took >= parkTime-time.Second {
+	if took := time.Since(ended); took >= parkTimeout-time.Second {
 		t.Errorf("it waits for an answer for %v", took)
 	}
 	var e wire.Error

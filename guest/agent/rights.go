@@ -19,7 +19,7 @@ const maxThreads = 32
 // threadIdle is how long such a thread waits for another operation.
 const threadIdle = time.Second
 
-// rights runs file operations with the rights of an account instead of the
+// accountThreads runs file operations with the rights of an account instead of the
 // agent's rights. The kernel checks the effective user, the groups and the
 // capabilities of the calling thread, so each operation runs on a thread that
 // has those of the account. gVisor does not support setfsuid. The thread never
@@ -27,7 +27,7 @@ const threadIdle = time.Second
 //
 // The real and the saved user remain those of the agent, so that programs of
 // the account cannot trace or signal the thread.
-type rights struct {
+type accountThreads struct {
 	plain bool // the agent's own account is the only one
 	slots chan struct{}
 
@@ -41,14 +41,14 @@ type task struct {
 	done chan error
 }
 
-func newRights(plain bool) *rights {
-	return &rights{plain: plain, slots: make(chan struct{}, maxThreads), tasks: map[account]chan task{}}
+func newRights(plain bool) *accountThreads {
+	return &accountThreads{plain: plain, slots: make(chan struct{}, maxThreads), tasks: map[account]chan task{}}
 }
 
 // runAs runs f with the rights of an account. f must not wait for a caller,
 // because the number of threads is limited. A plain agent runs f under its own
 // account.
-func (r *rights) runAs(who account, f func() error) error {
+func (r *accountThreads) runAs(who account, f func() error) error {
 	if r == nil || r.plain {
 		return f()
 	}
@@ -65,7 +65,7 @@ func (r *rights) runAs(who account, f func() error) error {
 	return <-t.done
 }
 
-func (r *rights) queue(who account) chan task {
+func (r *accountThreads) queue(who account) chan task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.tasks[who]
@@ -78,7 +78,7 @@ func (r *rights) queue(who account) chan task {
 
 // serve runs tasks on a dedicated thread. When serve returns, the goroutine
 // exits while it is locked to the thread, which also ends the thread.
-func (r *rights) serve(who account, c chan task, t task) {
+func (r *accountThreads) serve(who account, c chan task, t task) {
 	runtime.LockOSThread()
 	if syscall.Gettid() == syscall.Getpid() {
 		// The first thread never exits, and its ids are those of the process.

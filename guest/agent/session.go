@@ -178,13 +178,13 @@ func relayMain() int {
 	return 0
 }
 
-// initTime is the maximum time from the start of an init until it listens.
-const initTime = 20 * time.Second
+// initTimeout is the maximum time from the start of an init until it listens.
+const initTimeout = 20 * time.Second
 
 func dialInit() (net.Conn, error) {
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		c, err := net.Dial("unix", wire.SessionSocket)
-		if err == nil || time.Since(begin) > initTime {
+		if err == nil || time.Since(begin) > initTimeout {
 			return c, err
 		}
 	}

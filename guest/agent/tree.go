@@ -95,12 +95,12 @@ func stop(s wire.Stop) {
 	}
 }
 
-// deliverTime is the maximum time that a stop waits for the last output of
+// deliverTimeout is the maximum time that a stop waits for the last output of
 // ended processes. slack is how long a stop may exceed the grace period. It is
 // less than the host allows.
 const (
-	deliverTime = 2 * time.Second
-	slack       = 300 * time.Millisecond
+	deliverTimeout = 2 * time.Second
+	slack          = 300 * time.Millisecond
 )
 
 // stop asks every process to end, and waits until the callers have received the
@@ -111,7 +111,7 @@ func (a *Agent) stop(s wire.Stop) {
 	if len(guestPIDs()) > 0 {
 		return // these processes are killed with the agent and write no more output
 	}
-	if most := time.Now().Add(deliverTime); deadline.After(most) {
+	if most := time.Now().Add(deliverTimeout); deadline.After(most) {
 		deadline = most
 	}
 	for a.deliveringOutput.Load() > 0 && time.Now().Before(deadline) {
@@ -123,7 +123,7 @@ func (a *Agent) stop(s wire.Stop) {
 // processes to end, and then kills those that remain. It returns an error if
 // processes fork faster than they are killed.
 func endAllProcesses(s wire.Stop) error {
-	for deadline := time.Now().Add(time.Duration(s.GraceMS)*time.Millisecond + quietTime); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Duration(s.GraceMS)*time.Millisecond + quietTimeout); time.Now().Before(deadline); {
 		if s.GraceMS > 0 {
 			stop(s)
 			s.GraceMS = 0
@@ -140,5 +140,5 @@ func endAllProcesses(s wire.Stop) error {
 	return failure("internal", "", "processes are made faster than they end")
 }
 
-// quietTime is how long quiet continues to kill after the grace period.
-const quietTime = 5 * time.Second
+// quietTimeout is how long quiet continues to kill after the grace period.
+const quietTimeout = 5 * time.Second

@@ -62,7 +62,7 @@ func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done cha
 		l.end()
 		select {
 		case <-l.ended:
-		case <-time.After(replaceTime): // a write to a disconnected host may block
+		case <-time.After(replaceTimeout): // a write to a disconnected host may block
 		}
 		l.end = nil
 	}
@@ -84,8 +84,8 @@ func (l *link) replace(a *Agent, call wire.Uplink, c net.Conn) (t *tun, done cha
 	return t, done, nil
 }
 
-// replaceTime is how long replace waits for the previous interface to end.
-const replaceTime = time.Second
+// replaceTimeout is how long replace waits for the previous interface to end.
+const replaceTimeout = time.Second
 
 // pastDeadline is a deadline in the past.
 var pastDeadline = time.Unix(1, 0)

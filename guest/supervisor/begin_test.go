@@ -25,7 +25,7 @@ func build(t *testing.T, k *Supervisor, dial func() *net.UnixConn, id string, m 
 	})
 	k.program, k.plain = program, !privileged()
 	m.Hostname, m.LeaseMS = id, time.Minute.Milliseconds()
-	if err := wire.WriteJSON(maker, wire.TypeOrder, wire.Order{Version: wire.SupervisorVersion, Op: wire.SupervisorCreate, ID: id, Make: &m}); err != nil {
+	if err := wire.WriteJSON(maker, wire.TypeOrder, wire.SupervisorRequest{Version: wire.SupervisorVersion, Op: wire.SupervisorCreate, ID: id, Make: &m}); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := wire.NewReader(maker).Read(); err != nil || f.Type != wire.TypeState {
@@ -39,17 +39,17 @@ func TestStartMainBeforeAck(t *testing.T) {
 	k, dial := serveEmpty(t)
 	main := &wire.Exec{ID: "main", Argv: []string{"/bin/sh", "-c", "exit 3"}}
 	build(t, k, dial, "told", wire.Make{Main: main, Held: true})
-	if f := ask(t, dial(), wire.Order{Op: wire.SupervisorStartMain, ID: "told", Linger: true}); f.Type != wire.TypeOK {
+	if f := ask(t, dial(), wire.SupervisorRequest{Op: wire.SupervisorStartMain, ID: "told", Linger: true}); f.Type != wire.TypeOK {
 		t.Fatalf("begin: %d %s", f.Type, f.Payload)
 	}
 	over := dial()
 	if err := over.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if f := ask(t, over, wire.Order{Op: wire.SupervisorWaitMain, ID: "told"}); f.Type != wire.TypeOK {
+	if f := ask(t, over, wire.SupervisorRequest{Op: wire.SupervisorWaitMain, ID: "told"}); f.Type != wire.TypeOK {
 		t.Errorf("over: %d %s", f.Type, f.Payload)
 	}
-	if f := ask(t, dial(), wire.Order{Op: wire.SupervisorDestroy, ID: "told"}); f.Type != wire.TypeOK {
+	if f := ask(t, dial(), wire.SupervisorRequest{Op: wire.SupervisorDestroy, ID: "told"}); f.Type != wire.TypeOK {
 		t.Errorf("erase: %d %s", f.Type, f.Payload)
 	}
 }
@@ -61,7 +61,7 @@ func TestLastOutputIsLogged(t *testing.T) {
 	build(t, k, dial, "stopped", wire.Make{})
 	c := dial()
 	defer c.Close()
-	if err := wire.WriteJSON(c, wire.TypeOrder, wire.Order{Version: wire.SupervisorVersion, Op: wire.SupervisorAgent, ID: "stopped"}); err != nil {
+	if err := wire.WriteJSON(c, wire.TypeOrder, wire.SupervisorRequest{Version: wire.SupervisorVersion, Op: wire.SupervisorAgent, ID: "stopped"}); err != nil {
 		t.Fatal(err)
 	}
 	script := "trap 'head -c 1000000 /dev/zero; echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"

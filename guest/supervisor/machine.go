@@ -65,7 +65,7 @@ func validID(s string) bool {
 
 // make creates a machine, and reports its state to the client until the machine
 // ends.
-func (k *Supervisor) make(c *net.UnixConn, o wire.Order) {
+func (k *Supervisor) make(c *net.UnixConn, o wire.SupervisorRequest) {
 	if o.Make == nil || !validID(o.ID) {
 		refuse(c, "invalid", "that is no machine's id")
 		return
@@ -110,9 +110,9 @@ func (k *Supervisor) make(c *net.UnixConn, o wire.Order) {
 	}
 }
 
-// bootTime is the maximum time from the start of a machine until its agent
+// bootTimeout is the maximum time from the start of a machine until its agent
 // answers.
-const bootTime = 30 * time.Second
+const bootTimeout = 30 * time.Second
 
 // boot starts the agent and waits for its first answer.
 func (m *machine) boot(o wire.Make) error {
@@ -152,7 +152,7 @@ func (m *machine) boot(o wire.Make) error {
 	go func() { answered <- m.ping() }()
 	select {
 	case err = <-answered:
-	case <-time.After(bootTime):
+	case <-time.After(bootTimeout):
 		err = errors.New("its agent does not answer")
 	}
 	if err == nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/brig-run/brig/guest/wire"
 )
 
-// connectTime is the maximum time from the start of a supervisor until it
+// connectTimeout is the maximum time from the start of a supervisor until it
 // listens.
-const connectTime = 20 * time.Second
+const connectTimeout = 20 * time.Second
 
 // Connect is the main function of a process that relays connections between its
 // standard streams and the supervisor of a directory. It starts a supervisor if
@@ -51,7 +51,7 @@ func connectTo(dir string, idle time.Duration) error {
 	}
 	c, err := dial(dir)
 	for begin := time.Now(); err != nil; {
-		if time.Since(begin) > connectTime {
+		if time.Since(begin) > connectTimeout {
 			return fmt.Errorf("reach the supervisor: %w", err)
 		}
 		if err := startSupervisor(dir); err != nil {

@@ -36,8 +36,8 @@ const (
 	supervisorLog = "keeper.log"
 )
 
-// idleTime is how long a supervisor runs without machines before it exits.
-const idleTime = 10 * time.Minute
+// idleTimeout is how long a supervisor runs without machines before it exits.
+const idleTimeout = 10 * time.Minute
 
 // Supervisor manages the machines of one directory.
 type Supervisor struct {
@@ -131,7 +131,7 @@ func dial(dir string) (*net.UnixConn, error) {
 	return net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: p})
 }
 
-// idle ends the supervisor when it has had no machines for idleTime, or when
+// idle ends the supervisor when it has had no machines for idleTimeout, or when
 // its directory was removed.
 func (k *Supervisor) idle(l net.Listener) {
 	used := time.Now()
@@ -139,7 +139,7 @@ func (k *Supervisor) idle(l net.Listener) {
 		if k.count() > 0 {
 			used = time.Now()
 		}
-		if _, err := os.Stat(filepath.Join(k.dir, socketFile)); err != nil || time.Since(used) > idleTime {
+		if _, err := os.Stat(filepath.Join(k.dir, socketFile)); err != nil || time.Since(used) > idleTimeout {
 			k.endAll()
 			l.Close()
 			return
@@ -245,7 +245,7 @@ func (k *Supervisor) recoverEnded() error {
 func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 	defer c.Close()
 	f, err := wire.NewReader(c).Read()
-	var o wire.Order
+	var o wire.SupervisorRequest
 	if err != nil || f.Type != wire.TypeOrder || json.Unmarshal(f.Payload, &o) != nil || o.Version != wire.SupervisorVersion {
 		refuse(c, "invalid", "that is no order of version %d", wire.SupervisorVersion)
 		return
@@ -298,7 +298,7 @@ func (k *Supervisor) serve(c *net.UnixConn, l net.Listener) {
 }
 
 // change handles an order that returns only success or an error.
-func (k *Supervisor) change(m *machine, o wire.Order) error {
+func (k *Supervisor) change(m *machine, o wire.SupervisorRequest) error {
 	switch o.Op {
 	case wire.SupervisorLease:
 		if !m.lease.Renew(time.Duration(o.LeaseMS)*time.Millisecond, o.Own) {

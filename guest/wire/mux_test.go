@@ -148,7 +148,7 @@ func FuzzMux(f *testing.F) {
 	f.Add([]byte{muxClose, 0, 0, 0, 9, 0, 0, 0, 0, 77})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, accepts := range []bool{true, false} {
-			m := NewMux(&scripted{Reader: bytes.NewReader(b)}, accepts)
+			m := NewMux(&scriptedStream{Reader: bytes.NewReader(b)}, accepts)
 			var mine net.Conn
 			if !accepts {
 				mine, _ = m.Open()
@@ -175,12 +175,12 @@ func fits(t *testing.T, c *muxConn) {
 	}
 }
 
-// scripted is a stream that returns the given data to reads and accepts every
+// scriptedStream is a stream that returns the given data to reads and accepts every
 // write.
-type scripted struct{ *bytes.Reader }
+type scriptedStream struct{ *bytes.Reader }
 
-func (*scripted) Write(p []byte) (int, error) { return len(p), nil }
-func (*scripted) Close() error                { return nil }
+func (*scriptedStream) Write(p []byte) (int, error) { return len(p), nil }
+func (*scriptedStream) Close() error                { return nil }
 
 // A connection that the other side has closed no longer counts against the
 // limit, although the side that accepted it keeps it open. Otherwise such

@@ -59,9 +59,9 @@ const (
 // provides python in images that have only python3.
 const ProgramsDir = "/run/brig/bin"
 
-// Order is a request to a supervisor. It contains durations instead of times,
-// because the supervisor uses only its own clock.
-type Order struct {
+// SupervisorRequest is a request to a supervisor. It contains durations instead of times, because
+// the supervisor only uses its own clock.
+type SupervisorRequest struct {
 	Version int
 	Op      SupervisorOp
 	ID      string `json:",omitempty"`

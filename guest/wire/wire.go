@@ -27,10 +27,10 @@ const Version = 1
 // the earlier timeout of the host.
 const TimeoutSlack = 2 * time.Second
 
-// TailTime is the maximum time for which the output of a program's children is
+// TailTimeout is the maximum time for which the output of a program's children is
 // passed on after the program has ended, as a shell's pipe does it without a limit.
 // Children that run longer are left alone, and what they print then is discarded.
-const TailTime = 5 * time.Second
+const TailTimeout = 5 * time.Second
 
 // TailSize is the maximum size of that output in bytes, so that a caller who reads slowly
 // does not delay the result. For a command, it applies to each stream.

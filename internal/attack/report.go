@@ -9,20 +9,20 @@ import (
 	"slices"
 )
 
-// Book holds the recorded entries without duplicates. An entry that was bad at
+// Ledger holds the recorded entries without duplicates. An entry that was bad at
 // least once counts as bad.
-type Book struct {
+type Ledger struct {
 	cases, mutants map[string]map[string]bool // id -> what -> bad
 }
 
 // NewBook returns an empty book.
-func NewBook() *Book {
-	return &Book{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
+func NewBook() *Ledger {
+	return &Ledger{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
 }
 
 // Read parses a record file. A case that began and has no result is bad: its test did not
 // end.
-func Read(r io.Reader) (*Book, error) {
+func Read(r io.Reader) (*Ledger, error) {
 	b := NewBook()
 	open := map[Entry]int{} // cases that began and have no result yet
 	in := bufio.NewScanner(r)
@@ -62,7 +62,7 @@ func Read(r io.Reader) (*Book, error) {
 }
 
 // Add adds the entries of another book. An entry that is bad in one of them is bad.
-func (b *Book) Add(other *Book) {
+func (b *Ledger) Add(other *Ledger) {
 	for _, of := range []struct{ to, from map[string]map[string]bool }{{b.cases, other.cases}, {b.mutants, other.mutants}} {
 		for id, entries := range of.from {
 			if of.to[id] == nil {
@@ -77,7 +77,7 @@ func (b *Book) Add(other *Book) {
 
 // Amend adds the entries of tests that ran again. A control that detected its attack now
 // counts as detected. A case that escaped once stays an escape.
-func (b *Book) Amend(later *Book) {
+func (b *Ledger) Amend(later *Ledger) {
 	for id, entries := range later.mutants {
 		for what, bad := range entries {
 			if _, ok := b.mutants[id][what]; ok && !bad {
@@ -89,7 +89,7 @@ func (b *Book) Amend(later *Book) {
 }
 
 // Escapes lists the cases that escaped, with their IDs.
-func (b *Book) Escapes() (out []string) {
+func (b *Ledger) Escapes() (out []string) {
 	for id, entries := range b.cases {
 		for _, what := range bad(entries) {
 			out = append(out, id+": "+what)
@@ -100,7 +100,7 @@ func (b *Book) Escapes() (out []string) {
 }
 
 // Empty reports whether nothing was recorded.
-func (b *Book) Empty() bool { return len(b.cases)+len(b.mutants) == 0 }
+func (b *Ledger) Empty() bool { return len(b.cases)+len(b.mutants) == 0 }
 
 // bad lists the bad entries.
 func bad(of map[string]bool) (out []string) {
@@ -117,7 +117,7 @@ func bad(of map[string]bool) (out []string) {
 // the problems: escapes, undetected mutants, and classes that are not in the
 // catalogue. If all is set, it also reports classes without a case or without a
 // mutant.
-func (b *Book) Report(w io.Writer, catalogue []Class, all bool) (wrong []string) {
+func (b *Ledger) Report(w io.Writer, catalogue []Class, all bool) (wrong []string) {
 	var tried, escaped, mutants, red int
 	known := map[string]bool{}
 	fmt.Fprintf(w, "%-7s %6s %8s %12s  %s\n", "id", "tried", "escaped", "mutants red", "what")

@@ -13,13 +13,13 @@ func TestLimitsAreReadBack(t *testing.T) {
 	}
 }
 
-func TestNoLimitIsZero(t *testing.T) {
+func TestLimitsOfUnlimitedGroup(t *testing.T) {
 	if got, err := group(t, cgroup.Limits{}).Limits(); err != nil || got != (cgroup.Limits{}) {
 		t.Errorf("%+v, %v; want no limit", got, err)
 	}
 }
 
-func TestLimitsOfNoGroup(t *testing.T) {
+func TestLimitsWithoutGroup(t *testing.T) {
 	g := group(t, cgroup.Limits{})
 	if err := g.Destroy(t.Context()); err != nil {
 		t.Fatal(err)

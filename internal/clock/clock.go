@@ -37,12 +37,12 @@ const (
 	retryInterval = time.Second
 )
 
-// Reading returns the time of the system's clock and of a clock that is never
+// ReadFunc returns the time of the system's clock and of a clock that is never
 // set, which counts from any moment.
-type Reading func() (wall time.Time, elapsed time.Duration)
+type ReadFunc func() (wall time.Time, elapsed time.Duration)
 
 // System returns the reading of the system's clocks.
-func System() Reading {
+func System() ReadFunc {
 	began := time.Now()
 	return func() (time.Time, time.Duration) {
 		now := time.Now()
@@ -53,7 +53,7 @@ func System() Reading {
 // Clock is a time that never moves back.
 type Clock struct {
 	file string
-	read Reading
+	read ReadFunc
 	log  *slog.Logger
 
 	writing sync.Mutex // serializes writes of the file; locked before mu
@@ -70,7 +70,7 @@ type Clock struct {
 // Open returns the clock whose highest time is stored in a file, which it
 // creates. The time continues from there. A file that cannot be read is an error. One that
 // cannot be written is only logged: credentials end nevertheless.
-func Open(file string, read Reading, log *slog.Logger) (*Clock, error) {
+func Open(file string, read ReadFunc, log *slog.Logger) (*Clock, error) {
 	c := &Clock{file: file, read: read, log: log}
 	b, err := os.ReadFile(file)
 	switch {

@@ -13,9 +13,9 @@ import (
 
 var use = regexp.MustCompile(`failpoint\.(?:Hit|Fail)\(([^)]*)\)`)
 
-// TestPointsAreInTheCode checks that every listed point occurs in the code
+// TestFailpointsMatchCode checks that every listed point occurs in the code
 // exactly once, and that every point in the code is listed.
-func TestPointsAreInTheCode(t *testing.T) {
+func TestFailpointsMatchCode(t *testing.T) {
 	where := map[string][]string{}
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {

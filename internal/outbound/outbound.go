@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// Judge returns an error if the server must not connect to an address. The host
+// CheckFunc returns an error if the server must not connect to an address. The host
 // is the dialed name or address.
-type Judge func(host string, addr netip.Addr) error
+type CheckFunc func(host string, addr netip.Addr) error
 
 // DialFunc dials an address, as net.Dialer.DialContext does.
 type DialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -34,7 +34,7 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 func (r *Refusal) Unwrap() error { return r.Err }
 
 // refuse calls judge and wraps its error in a Refusal.
-func refuse(judge Judge, host string, addr netip.Addr) error {
+func refuse(judge CheckFunc, host string, addr netip.Addr) error {
 	if err := judge(host, addr); err != nil {
 		return &Refusal{err}
 	}
@@ -44,7 +44,7 @@ func refuse(judge Judge, host string, addr netip.Addr) error {
 // Dial returns a function that dials with d and connects only to addresses that
 // judge accepts. For a refused address, it returns an error that wraps a
 // Refusal.
-func Dial(d net.Dialer, judge Judge) DialFunc {
+func Dial(d net.Dialer, judge CheckFunc) DialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -67,12 +67,12 @@ func Dial(d net.Dialer, judge Judge) DialFunc {
 // addresses in the URL: the proxy resolves names, so the proxy must check the
 // resulting addresses.
 type Transport struct {
-	judge           Judge
+	judge           CheckFunc
 	direct, proxied *http.Transport
 }
 
 // Default returns a transport for calls with small responses.
-func Default(judge Judge) *Transport {
+func Default(judge CheckFunc) *Transport {
 	return NewTransport(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute,
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 64 << 10,
@@ -81,7 +81,7 @@ func Default(judge Judge) *Transport {
 
 // NewTransport returns a transport with the settings of base. If base.Proxy is
 // nil, the transport uses no proxy.
-func NewTransport(base *http.Transport, d net.Dialer, judge Judge) *Transport {
+func NewTransport(base *http.Transport, d net.Dialer, judge CheckFunc) *Transport {
 	t := &Transport{judge: judge, direct: base.Clone(), proxied: base}
 	t.direct.Proxy = nil
 	t.direct.DialContext = Dial(d, judge)

@@ -24,7 +24,7 @@ func TestTransport(t *testing.T) {
 	defer srv.Close()
 	port := netip.MustParseAddrPort(srv.Listener.Addr().String()).Port()
 	named := fmt.Sprintf("http://localhost:%d", port)
-	get := func(judge outbound.Judge, proxy func(*http.Request) (*url.URL, error), to string) error {
+	get := func(judge outbound.CheckFunc, proxy func(*http.Request) (*url.URL, error), to string) error {
 		t.Helper()
 		tr := outbound.NewTransport(&http.Transport{Proxy: proxy}, net.Dialer{}, judge)
 		defer tr.CloseIdleConnections()

@@ -40,9 +40,9 @@ func acceptAll(t *testing.T, ln net.Listener) {
 	}()
 }
 
-// TestMode checks that only the owner can connect, from the first moment, also
+// TestOnlyOwnerCanConnect checks that only the owner can connect, from the first moment, also
 // with a permissive umask.
-func TestMode(t *testing.T) {
+func TestOnlyOwnerCanConnect(t *testing.T) {
 	dir := t.TempDir()
 	defer unix.Umask(unix.Umask(0))
 	listen(t, dir)
@@ -125,9 +125,9 @@ func TestStaleSocket(t *testing.T) {
 	}
 }
 
-// TestListenerOfAnotherUser checks that a client connects to no listener of
+// TestOtherUsersListenerIsRejected checks that a client connects to no listener of
 // another user. The control is a listener of its own.
-func TestListenerOfAnotherUser(t *testing.T) {
+func TestOtherUsersListenerIsRejected(t *testing.T) {
 	dir := testenv.OpenDir(t)
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)

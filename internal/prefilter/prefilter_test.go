@@ -152,9 +152,9 @@ func TestProgramsAreCurrent(t *testing.T) {
 	}
 }
 
-// TestProgramsAreGVisorsOwn checks that a program, with its values filled in,
+// TestProgramsMatchGVisor checks that a program, with its values filled in,
 // is identical to the program that gVisor would compile in this process.
-func TestProgramsAreGVisorsOwn(t *testing.T) {
+func TestProgramsMatchGVisor(t *testing.T) {
 	if !plain(t) {
 		return
 	}

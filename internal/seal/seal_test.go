@@ -52,7 +52,7 @@ func TestLocationEncoding(t *testing.T) {
 }
 
 func TestWrongKey(t *testing.T) {
-	k, other := open(t, seal.Fixed{bytes.Repeat([]byte{1}, 32)}), open(t, seal.Fixed{bytes.Repeat([]byte{2}, 32)})
+	k, other := open(t, seal.FixedKeys{bytes.Repeat([]byte{1}, 32)}), open(t, seal.FixedKeys{bytes.Repeat([]byte{2}, 32)})
 	key, sealed := k.Seal([]byte("x"), "a")
 	if _, err := other.Open(key, sealed, "a"); !errors.Is(err, seal.ErrUnknownKey) {
 		t.Error(err)

@@ -28,12 +28,12 @@ func (f File) Keys(ctx context.Context) ([][]byte, error) {
 // Put implements Source.
 func (f File) Put(_ context.Context, keys [][]byte) error { return writeLines(f.Path, keys) }
 
-// Fixed holds keys that the process received, for example from its environment.
-type Fixed [][]byte
+// FixedKeys holds keys that the process received, for example from its environment.
+type FixedKeys [][]byte
 
 // Parse parses comma-separated keys in base64 or hexadecimal.
-func Parse(s string) (Fixed, error) {
-	var out Fixed
+func Parse(s string) (FixedKeys, error) {
+	var out FixedKeys
 	for i, part := range strings.Split(s, ",") {
 		part = strings.TrimSpace(part)
 		key, err := hex.DecodeString(part)
@@ -49,10 +49,10 @@ func Parse(s string) (Fixed, error) {
 }
 
 // Keys implements Source.
-func (f Fixed) Keys(context.Context) ([][]byte, error) { return f, nil }
+func (f FixedKeys) Keys(context.Context) ([][]byte, error) { return f, nil }
 
 // Put implements Source.
-func (f Fixed) Put(context.Context, [][]byte) error { return ErrFixed }
+func (f FixedKeys) Put(context.Context, [][]byte) error { return ErrFixed }
 
 // KMS stores keys in a file, wrapped by a key management service. A command
 // calls the service: its last argument is "wrap" or "unwrap". It reads the
@@ -62,8 +62,8 @@ type KMS struct {
 	Command []string
 }
 
-// kmsTime bounds one run of the KMS command.
-const kmsTime = 30 * time.Second
+// kmsTimeout bounds one run of the KMS command.
+const kmsTimeout = 30 * time.Second
 
 // Keys implements Source.
 func (k KMS) Keys(ctx context.Context) ([][]byte, error) {
@@ -90,7 +90,7 @@ func (k KMS) run(ctx context.Context, what string, in []byte) ([]byte, error) {
 	if len(k.Command) == 0 {
 		return nil, errors.New("there is no KMS command")
 	}
-	ctx, cancel := context.WithTimeout(ctx, kmsTime)
+	ctx, cancel := context.WithTimeout(ctx, kmsTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, k.Command[0], append(k.Command[1:len(k.Command):len(k.Command)], what)...)
 	cmd.Stdin = bytes.NewReader(in)

@@ -193,7 +193,7 @@ func (r *Runner) newBook() string {
 
 // Book returns the record of attacks of all jobs. Where a test ran again and passed, its
 // controls count by their last result.
-func (r *Runner) Book() (*attack.Book, error) {
+func (r *Runner) Book() (*attack.Ledger, error) {
 	all := attack.NewBook()
 	for _, name := range r.books {
 		b, err := readBook(name)
@@ -213,7 +213,7 @@ func (r *Runner) Book() (*attack.Book, error) {
 }
 
 // readBook reads the record of a job. A job without attacks has no file.
-func readBook(name string) (*attack.Book, error) {
+func readBook(name string) (*attack.Ledger, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return attack.NewBook(), nil

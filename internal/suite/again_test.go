@@ -94,8 +94,8 @@ func TestSecondLookLimit(t *testing.T) {
 	}
 }
 
-// TestOneOfBinary checks that a second look runs the failed test of a group, and no other.
-func TestOneOfBinary(t *testing.T) {
+// TestSecondLookRunsOnlyFailedTest checks that a second look runs the failed test of a group, and no other.
+func TestSecondLookRunsOnlyFailedTest(t *testing.T) {
 	tree := &Tree{Root: "/root", TestJSON: "test2json", Bin: "/bin"}
 	jobs := tree.endToEnd("core", false, Options{}, []Test{{Name: "TestA", With: "x"}, {Name: "TestB", With: "x"}})
 	if len(jobs) != 1 {

@@ -44,8 +44,8 @@ type Job struct {
 	book string
 }
 
-// endTime is the time for an interrupted job to clean up after its test.
-const endTime = 30 * time.Second
+// cleanupTimeout is the time for an interrupted job to clean up after its test.
+const cleanupTimeout = 30 * time.Second
 
 // runsAlone reports whether nothing may run beside the job.
 func (j *Job) runsAlone() bool { return j.Alone && j.packages == 0 }
@@ -100,7 +100,7 @@ func (j *Job) run(ctx context.Context, r *Results, each func(event)) {
 			_ = syscall.Kill(-cmd.Process.Pid, signal)
 			select {
 			case <-exit:
-			case <-time.After(endTime):
+			case <-time.After(cleanupTimeout):
 			}
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 			err = context.Cause(ctx)

@@ -209,9 +209,9 @@ func (t *Tree) foldersOf(test string) (dirs []string, err error) {
 	return dirs, err
 }
 
-// Quarantined is a flaky test that is being repaired. `make test` excludes it;
-// `make test-all` runs it 20 times and reports the results.
-type Quarantined struct {
+// QuarantinedTest is a flaky test under repair. `make test` excludes it; `make test-all` runs it
+// 20 times and reports the results.
+type QuarantinedTest struct {
 	Test, Reason string
 	Since        time.Time
 }
@@ -222,7 +222,7 @@ const quarantineRuns = 20
 
 // ReadQuarantine parses the list: one line per test, with its name, the date on
 // which it was quarantined, and the reason.
-func ReadQuarantine(text string) (list []Quarantined, err error) {
+func ReadQuarantine(text string) (list []QuarantinedTest, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -236,7 +236,7 @@ func ReadQuarantine(text string) (list []Quarantined, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("quarantine: %s: the date must be like 2026-11-23: %w", words[0], err)
 		}
-		list = append(list, Quarantined{words[0], words[2], since})
+		list = append(list, QuarantinedTest{words[0], words[2], since})
 	}
 	return list, nil
 }
@@ -246,7 +246,7 @@ const quarantineFile = ".ci/quarantine"
 
 // Tests reads the end-to-end tests of a checkout and its quarantine. It returns
 // the quarantined tests separately.
-func Tests(root string) (tests, flaky []Test, list []Quarantined, err error) {
+func Tests(root string) (tests, flaky []Test, list []QuarantinedTest, err error) {
 	all, err := Discover(root)
 	if err != nil {
 		return nil, nil, nil, err
@@ -263,7 +263,7 @@ func Tests(root string) (tests, flaky []Test, list []Quarantined, err error) {
 }
 
 // Split separates the quarantined tests from the others.
-func Split(tests []Test, list []Quarantined) (kept, out []Test, err error) {
+func Split(tests []Test, list []QuarantinedTest) (kept, out []Test, err error) {
 	var missing []error
 	for _, q := range list {
 		if !slices.ContainsFunc(tests, func(t Test) bool { return t.Name == q.Test }) {
@@ -271,7 +271,7 @@ func Split(tests []Test, list []Quarantined) (kept, out []Test, err error) {
 		}
 	}
 	for _, t := range tests {
-		if slices.ContainsFunc(list, func(q Quarantined) bool { return q.Test == t.Name }) {
+		if slices.ContainsFunc(list, func(q QuarantinedTest) bool { return q.Test == t.Name }) {
 			out = append(out, t)
 		} else {
 			kept = append(kept, t)

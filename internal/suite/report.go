@@ -23,9 +23,9 @@ func (r *Runner) Report(w io.Writer, notes ...string) bool {
 		}
 	}
 	res := &r.results
-	slices.SortStableFunc(res.tests, func(a, b Timed) int { return cmp.Compare(b.Duration, a.Duration) })
+	slices.SortStableFunc(res.tests, func(a, b TestDuration) int { return cmp.Compare(b.Duration, a.Duration) })
 	fmt.Fprintf(w, "\nThe slowest tests:\n")
-	for _, t := range res.tests[:min(cmp.Or(r.Slowest, 10), len(res.tests))] {
+	for _, t := range res.tests[:min(cmp.Or(r.SlowTests, 10), len(res.tests))] {
 		fmt.Fprintf(w, "%7.1fs  %s\n", t.Duration.Seconds(), t.Name)
 	}
 	printSkips(w, res.skips)

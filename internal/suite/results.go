@@ -37,8 +37,8 @@ type Failure struct {
 // Skip is a test that was skipped.
 type Skip struct{ Test, Reason string }
 
-// Timed is a test with its duration.
-type Timed struct {
+// TestDuration is a test with its duration.
+type TestDuration struct {
 	Name     string
 	Duration time.Duration
 }
@@ -62,7 +62,7 @@ type Results struct {
 	parts       map[string]Tally
 	failures    []Failure
 	skips       []Skip
-	tests       []Timed         // top-level tests
+	tests       []TestDuration  // top-level tests
 	passedTests map[string]bool // by package and name
 }
 
@@ -205,7 +205,7 @@ func (r *Results) end(job *Job, e event, p *packageRun, output map[string]*strin
 		}
 	}
 	if e.Test != "" && !strings.Contains(e.Test, "/") && e.Action != "build-fail" {
-		r.tests = append(r.tests, Timed{e.Package + " " + e.Test, seconds(e.Elapsed)})
+		r.tests = append(r.tests, TestDuration{e.Package + " " + e.Test, seconds(e.Elapsed)})
 	}
 	return e.Action == "fail" || e.Action == "build-fail"
 }

@@ -16,8 +16,8 @@ type Runner struct {
 	Out   io.Writer
 	Slots int   // the number of concurrent end-to-end jobs
 	Times Times // earlier durations of jobs and plans
-	// Slowest is the number of slow tests in the report. Default: 10.
-	Slowest int
+	// SlowTests is the number of slow tests in the report. Default: 10.
+	SlowTests int
 	// FailFast stops a run at its first failure.
 	FailFast bool
 	// Every is the interval between progress lines.
@@ -26,7 +26,7 @@ type Runner struct {
 	Books string
 
 	results  Results
-	finished []Finished
+	finished []PlanResult
 	unsteady []Unsteady
 	verdicts []string            // why tests failed in spite of the second look, or had none
 	amends   map[string][]string // by record of attacks, those of its tests that ran again and passed
@@ -54,8 +54,8 @@ type progress struct {
 	packages int // packages that have finished
 }
 
-// Finished is a completed plan.
-type Finished struct {
+// PlanResult is a completed plan.
+type PlanResult struct {
 	Plan     string
 	Parts    []PartResult
 	Duration time.Duration
@@ -71,10 +71,10 @@ type PartResult struct {
 }
 
 // Failed reports whether a test of the plan failed.
-func (f *Finished) Failed() bool { return f.failed > 0 }
+func (f *PlanResult) Failed() bool { return f.failed > 0 }
 
 // Run runs a plan to its end.
-func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
+func (r *Runner) Run(ctx context.Context, plan Plan) PlanResult {
 	r.mu.Lock()
 	r.began, r.total, r.done, r.running = time.Now(), len(plan.Jobs), 0, map[string]*progress{}
 	if r.amends == nil {
@@ -84,7 +84,7 @@ func (r *Runner) Run(ctx context.Context, plan Plan) Finished {
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
 	stop := r.report(plan.Name)
-	out := Finished{Plan: plan.Name}
+	out := PlanResult{Plan: plan.Name}
 	before := r.results.tally("")
 	var started []*stage
 	for _, jobs := range stages(plan.Jobs) {
@@ -133,7 +133,7 @@ type stage struct {
 func (s *stage) makeRoom() { s.once.Do(func() { close(s.room) }) }
 
 // add adds a stage to the results of its part.
-func (f *Finished) add(s *stage, now Tally) {
+func (f *PlanResult) add(s *stage, now Tally) {
 	i := slices.IndexFunc(f.Parts, func(p PartResult) bool { return p.Name == s.part })
 	if i < 0 {
 		f.Parts = append(f.Parts, PartResult{Name: s.part, begin: s.begin, Tally: now.minus(s.before)})

@@ -77,12 +77,12 @@ func TestPartsFor(t *testing.T) {
 // TestPartsToRun checks that parts are selected according to the files that
 // changed since each part last passed.
 func TestPartsToRun(t *testing.T) {
-	g := Green{Parts: map[string]Passed{}}
+	g := PassRecords{Parts: map[string]PassRecord{}}
 	for _, name := range everything() {
-		g.Parts[name] = Passed{Commit: "new"}
+		g.Parts[name] = PassRecord{Commit: "new"}
 	}
-	g.Parts["egress"], g.Parts["docker"] = Passed{Commit: "old"}, Passed{Commit: "old"}
-	g.Parts["install"] = Passed{Commit: "lost"}
+	g.Parts["egress"], g.Parts["docker"] = PassRecord{Commit: "old"}, PassRecord{Commit: "old"}
+	g.Parts["install"] = PassRecord{Commit: "lost"}
 	delete(g.Parts, "console")
 	changed := map[string][]string{"new": {"workspace/store.go"}, "old": {"egress/rules.go", "workspace/store.go"}}
 	names, why := g.PartsToRun(nil, func(commit string) ([]string, error) {
@@ -182,7 +182,7 @@ func TestRun(t *testing.T) {
 		{"pass", []Job{shell("TestA", passing)}, true, "1 passed, 0 failed, 0 skipped", []string{"1.5s  p TestA"}},
 		{"fail", []Job{shell("TestA", passing), shell("TestB", failing)}, false, "1 passed, 2 failed, 0 skipped", []string{"--- FAIL: TestB TestB/x\nit is wrong\n", "repeat: make test RUN='TestB/x'"}},
 		{"skip", []Job{shell("TestA", passing), shell("TestC", `printf '%s\n' '{"Action":"output","Package":"p","Test":"TestC","Output":"    x.go:1: no browser\n"}'; printf '%s\n' '{"Action":"skip","Package":"p","Test":"TestC"}'`)}, true, "1 passed, 0 failed, 1 skipped", []string{"p TestC: x.go:1: no browser"}},
-		{"build", []Job{shell("TestA", passing), shell("packages", `printf '%s\n' '{"ImportPath":"q","Action":"build-output","Output":"syntax error\n"}'; printf '%s\n' '{"ImportPath":"q","Action":"build-fail"}'; printf '%s\n' '{"Action":"fail","Package":"q","FailedBuild":"q"}'; exit 1`)}, false, "1 passed, 1 failed, 0 skipped", []string{"build of q)\nsyntax error"}},
+		{"build failure", []Job{shell("TestA", passing), shell("packages", `printf '%s\n' '{"ImportPath":"q","Action":"build-output","Output":"syntax error\n"}'; printf '%s\n' '{"ImportPath":"q","Action":"build-fail"}'; printf '%s\n' '{"Action":"fail","Package":"q","FailedBuild":"q"}'; exit 1`)}, false, "1 passed, 1 failed, 0 skipped", []string{"build of q)\nsyntax error"}},
 		{"dies", []Job{shell("TestA", passing), shell("TestD", `printf '%s\n' '{"Action":"output","Package":"p","Test":"TestD","Output":"panic: oh\n"}'; exit 2`)}, false, "1 passed, 1 failed, 0 skipped", []string{"exit status 2\npanic: oh"}},
 		{"killed after passing", []Job{shell("TestA", passing+"; kill -9 $$")}, false, "1 passed, 1 failed, 0 skipped", []string{"signal: killed"}},
 		{"package fails outside its tests", []Job{shell("TestA", passing), shell("packages", `printf '%s\n' '{"Action":"output","Package":"q","Output":"exit in TestMain\n"}'; printf '%s\n' '{"Action":"fail","Package":"q"}'; exit 1`)}, false, "1 passed, 1 failed, 0 skipped", []string{"exit in TestMain"}},
@@ -333,9 +333,9 @@ func TestRunWaitingJobs(t *testing.T) {
 	}
 }
 
-// TestOrderOfPackages checks that the packages that took longest come first, and that the
+// TestLongestPackagesRunFirst checks that the packages that took longest come first, and that the
 // times are those of the same job.
-func TestOrderOfPackages(t *testing.T) {
+func TestLongestPackagesRunFirst(t *testing.T) {
 	tree := &Tree{}
 	o := Options{Took: map[string]float64{"race detector: m/c": 9, "race detector: m/b": 7, "packages: m/a": 50}}
 	j := tree.goTest("packages, race detector", detectorPart, true, o, []string{"m/a", "m/b", "m/c"})
@@ -395,7 +395,7 @@ func TestGreenRoundTrip(t *testing.T) {
 		t.Errorf("without a file: %+v, %v", g, err)
 	}
 	times := Times{map[string]float64{"core": 61.4}, map[string]float64{"core: TestA": 9.6, "core: TestB": 0.5}}
-	if err := (Green{Parts: map[string]Passed{"core": {Commit: "abc"}}, Times: times.OfParts()}).Write(file); err != nil {
+	if err := (PassRecords{Parts: map[string]PassRecord{"core": {Commit: "abc"}}, Times: times.OfParts()}).Write(file); err != nil {
 		t.Fatal(err)
 	}
 	g, err := ReadGreen(file)

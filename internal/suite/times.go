@@ -19,14 +19,14 @@ type Times struct {
 	Jobs  map[string]float64 `json:"jobs"`
 }
 
-// Green records the last commit at which each part of `make test-all` passed.
-type Green struct {
-	Parts map[string]Passed `json:"parts"`
+// PassRecords records the last commit at which each part of `make test-all` passed.
+type PassRecords struct {
+	Parts map[string]PassRecord `json:"parts"`
 	Times
 }
 
-// Passed is the commit and the date at which a part passed.
-type Passed struct {
+// PassRecord is the commit and the date at which a part passed.
+type PassRecord struct {
 	Commit string `json:"commit"`
 	Date   string `json:"date"`
 }
@@ -35,7 +35,7 @@ type Passed struct {
 // passed, in the order of Parts. For each part it returns the reason: a changed
 // file, or that no passing commit is known. The function changed lists the
 // files that differ from a commit.
-func (g Green) PartsToRun(tests []Test, changed func(commit string) ([]string, error)) (names []string, why map[string]string) {
+func (g PassRecords) PartsToRun(tests []Test, changed func(commit string) ([]string, error)) (names []string, why map[string]string) {
 	why = map[string]string{}
 	files := map[string][]string{}
 	for _, name := range everything() {
@@ -60,8 +60,8 @@ func (g Green) PartsToRun(tests []Test, changed func(commit string) ([]string, e
 }
 
 // ReadGreen reads the record. A missing file yields an empty record.
-func ReadGreen(file string) (Green, error) {
-	g := Green{Parts: map[string]Passed{}, Times: newTimes()}
+func ReadGreen(file string) (PassRecords, error) {
+	g := PassRecords{Parts: map[string]PassRecord{}, Times: newTimes()}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return g, nil
@@ -73,7 +73,7 @@ func ReadGreen(file string) (Green, error) {
 }
 
 // Write writes the record.
-func (g Green) Write(file string) error {
+func (g PassRecords) Write(file string) error {
 	b, err := json.MarshalIndent(g, "", "\t")
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func newTimes() Times {
 }
 
 // ReadTimes reads the last durations on this host, which override those in g.
-func ReadTimes(file string, g Green) Times {
+func ReadTimes(file string, g PassRecords) Times {
 	t := newTimes()
 	maps.Copy(t.Plans, g.Plans)
 	maps.Copy(t.Jobs, g.Jobs)

@@ -207,7 +207,7 @@ func TestNothingBuilds(t *testing.T) {
 	}
 }
 
-func TestNothingBuildsControl(t *testing.T) {
+func TestBuildsInTestsAreDetected(t *testing.T) {
 	for src, want := range map[string]int{
 		`exec.Command("go", "build", "./x")`:                             1,
 		`exec.CommandContext(t.Context(), "go", "test", "-c")`:           1,

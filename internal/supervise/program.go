@@ -29,9 +29,9 @@ func (m *Main) Begin(run func()) {
 	}()
 }
 
-// outputTime is the maximum time for the last output of a main program to reach
+// outputTimeout is the maximum time for the last output of a main program to reach
 // the log after the sandbox has ended.
-const outputTime = time.Second
+const outputTimeout = time.Second
 
 // AwaitOutput waits until the output of the program is in the log, if it was
 // started. The sandbox has ended.
@@ -44,7 +44,7 @@ func (m *Main) AwaitOutput() {
 	}
 	select {
 	case <-said:
-	case <-time.After(outputTime):
+	case <-time.After(outputTimeout):
 	}
 }
 

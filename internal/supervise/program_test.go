@@ -33,7 +33,7 @@ func TestLingeringMain(t *testing.T) {
 // program with which the sandbox ends is not over.
 func TestMainOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for late, want := range map[time.Duration]time.Duration{200 * time.Millisecond: 200 * time.Millisecond, time.Minute: outputTime} {
+		for late, want := range map[time.Duration]time.Duration{200 * time.Millisecond: 200 * time.Millisecond, time.Minute: outputTimeout} {
 			var m Main
 			m.Begin(func() {
 				m.Ended(4, false)

@@ -23,8 +23,8 @@ const (
 	idleSeconds = 600
 	// answerSlack is how much longer a response may take than the program.
 	answerSlack = 5 * time.Second
-	// endTime is how long the deletion of a sandbox may take.
-	endTime = 15 * time.Second
+	// deleteTimeout is how long the deletion of a sandbox may take.
+	deleteTimeout = 15 * time.Second
 	// retries is how often a call is repeated if the program has not started.
 	retries = 2
 	// workDir is the working directory of a context.
@@ -183,7 +183,7 @@ func (p *Provider) make(ctx context.Context, language brig.Language) (string, er
 	if !plainName(s.ID) || s.ID == "" {
 		return "", brig.Errorf(brig.CreationFailed, "the service made a sandbox without an id that is one").WithHint("try again")
 	}
-	err = p.await(ctx, sandboxTime, "the sandbox", func() (bool, error) {
+	err = p.await(ctx, sandboxTimeout, "the sandbox", func() (bool, error) {
 		var health struct {
 			Status string `json:"status"`
 		}
@@ -231,7 +231,7 @@ func (p *Provider) execute(ctx context.Context, box string, limit time.Duration,
 // end deletes a sandbox, also if its program failed or the caller disconnected.
 // If the deletion fails, the service ends the sandbox when it is idle.
 func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	err := p.retry(ctx, "delete", func() error {
 		return notStarted(p.service.onData(ctx, "delete", http.MethodDelete, "/"+box, nil, nil, true))

@@ -51,8 +51,8 @@ type service struct {
 	patience      time.Duration // time limit of one call; 0 means the default
 }
 
-// callTime is how long a call may take if its caller sets no other limit.
-const callTime = time.Minute
+// callTimeout is how long a call may take if its caller sets no other limit.
+const callTimeout = time.Minute
 
 // maxAnswer is the maximum size of a response without a program's data, in
 // bytes.
@@ -101,7 +101,7 @@ func (s *service) exchange(ctx context.Context, c *remote.Client, r remote.Reque
 	if r.Body != nil {
 		r.Header = http.Header{"Content-Type": {"application/json"}}
 	}
-	within, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, callTime))
+	within, cancel := context.WithTimeout(ctx, cmp.Or(s.patience, callTimeout))
 	defer cancel()
 	a, err := c.Do(within, r)
 	if err != nil && ctx.Err() == nil && within.Err() != nil {

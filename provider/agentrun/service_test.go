@@ -51,7 +51,7 @@ func TestSilentService(t *testing.T) {
 
 // The provider fetches no more artifacts than the limit, regardless of how many
 // a program claims.
-func TestInventedArtifactsAreLimited(t *testing.T) {
+func TestArtifactCountIsLimited(t *testing.T) {
 	var asked atomic.Int32
 	p := openAt(t, func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)

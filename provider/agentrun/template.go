@@ -12,10 +12,10 @@ import (
 // The maximum times until a template and a sandbox are ready, and the pauses
 // between checks.
 const (
-	templateTime   = 300 * time.Second
-	sandboxTime    = 60 * time.Second
-	firstPollPause = 50 * time.Millisecond
-	maxPollPause   = 2 * time.Second
+	templateTimeout = 300 * time.Second
+	sandboxTimeout  = 60 * time.Second
+	firstPollPause  = 50 * time.Millisecond
+	maxPollPause    = 2 * time.Second
 )
 
 // templateNameFor returns the name of the template for sandboxes of a language.
@@ -71,7 +71,7 @@ func (p *Provider) lookupTemplate(ctx context.Context, name string) error {
 	if err != nil {
 		return notStarted(err)
 	}
-	return p.await(ctx, templateTime, "the template "+name, func() (bool, error) {
+	return p.await(ctx, templateTimeout, "the template "+name, func() (bool, error) {
 		if t.Status == ready {
 			return true, nil
 		}

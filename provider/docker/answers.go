@@ -32,8 +32,8 @@ const (
 	maxListItem = 4096
 )
 
-// answerTime is how long the body of a response that is not a stream may take.
-var answerTime = 2 * time.Minute
+// responseTimeout is how long the body of a response that is not a stream may take.
+var responseTimeout = 2 * time.Minute
 
 // errAnswer is the error for a response that exceeds the limits.
 var errAnswer = errors.New("the engine's answer is larger than any engine's")
@@ -49,10 +49,10 @@ func newTransport(host string, files TLS) (*transport, error) {
 		MaxIdleConns: 6, IdleConnTimeout: 30 * time.Second, MaxResponseHeaderBytes: maxHeader, DisableCompression: true,
 	}}
 	proto, addr, _ := strings.Cut(host, "://")
-	dial := (&net.Dialer{Timeout: dialTime}).DialContext
+	dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
 	if proto == "tcp" {
 		addr, _, _ = strings.Cut(addr, "/")
-		dial = outbound.Dial(net.Dialer{Timeout: dialTime, KeepAlive: dialTime}, brig.JudgeConfigured)
+		dial = outbound.Dial(net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout}, brig.JudgeConfigured)
 	}
 	var config *tls.Config
 	if files != (TLS{}) {
@@ -67,7 +67,7 @@ func newTransport(host string, files TLS) (*transport, error) {
 			return c, err
 		}
 		secured := tls.Client(c, config)
-		ctx, cancel := context.WithTimeout(ctx, dialTime)
+		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		if err := secured.HandshakeContext(ctx); err != nil {
 			_ = c.Close()
@@ -94,7 +94,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
 		return resp, err
 	}
-	b := &bounded{ReadCloser: resp.Body, bytes: maxAnswer, values: maxValues}
+	b := &boundedBody{ReadCloser: resp.Body, bytes: maxAnswer, values: maxValues}
 	timed := true
 	if resp.StatusCode < http.StatusBadRequest {
 		last := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
@@ -110,7 +110,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	if timed {
-		b.late = time.AfterFunc(answerTime, func() { _ = b.ReadCloser.Close() })
+		b.late = time.AfterFunc(responseTimeout, func() { _ = b.ReadCloser.Close() })
 	}
 	resp.Body = b
 	return resp, nil
@@ -137,10 +137,10 @@ func (t *transport) attach(ctx context.Context, api *client.Client, exec string)
 	return stream, nil
 }
 
-// bounded is the JSON body of a response. A read returns errAnswer when the
+// boundedBody is the JSON body of a response. A read returns errAnswer when the
 // body exceeds the limits. In a stream of values, each value is counted
 // separately.
-type bounded struct {
+type boundedBody struct {
 	io.ReadCloser
 	bytes, values int
 	items         int // maximum in the outermost list; 0 means no limit
@@ -154,7 +154,7 @@ type bounded struct {
 }
 
 // Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedBody) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
@@ -169,7 +169,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // countValues counts the values in a part of the response. It only has to
 // recognize the ends of JSON strings and the nesting depth.
-func (b *bounded) countValues(p []byte) bool {
+func (b *boundedBody) countValues(p []byte) bool {
 	for _, c := range p {
 		b.read++
 		switch {
@@ -201,7 +201,7 @@ func (b *bounded) countValues(p []byte) bool {
 }
 
 // Close implements io.Closer.
-func (b *bounded) Close() error {
+func (b *boundedBody) Close() error {
 	if b.late != nil {
 		b.late.Stop()
 	}

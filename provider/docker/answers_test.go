@@ -188,7 +188,7 @@ func TestHostileEngine(t *testing.T) {
 
 // A stream of complete values may be endless, and a response may be as large as
 // those of real engines.
-func TestLargeAnswersOfEngines(t *testing.T) {
+func TestLargeEngineResponsesAreAccepted(t *testing.T) {
 	p := hostile{suffix: "/events", write: repeated("", `{"Type":"container","Action":"oom","Actor":{"ID":"a","Attributes":{"quoted":"\"}]\\"}}}`+"\n")}.start(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -223,11 +223,11 @@ func TestLargeAnswersOfEngines(t *testing.T) {
 	}
 }
 
-// A response that arrives one byte at a time is aborted after answerTime.
-func TestSlowEngine(t *testing.T) {
-	before := answerTime
-	answerTime = 300 * time.Millisecond
-	defer func() { answerTime = before }()
+// A response that arrives one byte at a time is aborted after responseTimeout.
+func TestSlowResponseIsAborted(t *testing.T) {
+	before := responseTimeout
+	responseTimeout = 300 * time.Millisecond
+	defer func() { responseTimeout = before }()
 	first := true
 	p := hostile{suffix: "/containers/made/json", write: func(w io.Writer) error {
 		text := " "

@@ -70,7 +70,7 @@ func TestExitReason(t *testing.T) {
 
 // A sandbox does not end because a command could not be started in it: an
 // engine that does not respond for a moment is no reason to end the sandbox.
-func TestExecWithoutEngine(t *testing.T) {
+func TestFailedExecKeepsSandbox(t *testing.T) {
 	api, err := client.New(client.WithHost("unix://" + t.TempDir() + "/none"))
 	if err != nil {
 		t.Fatal(err)
@@ -322,7 +322,7 @@ func FuzzRelayed(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 2, 'h', 'i', 2, 0, 0, 0, 0, 0, 0, 1, '!', 1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		said := 0
-		c := &relayed{r: bufio.NewReader(bytes.NewReader(b)), said: func(s string) { said += len(s) }}
+		c := &execStream{r: bufio.NewReader(bytes.NewReader(b)), said: func(s string) { said += len(s) }}
 		n, _ := io.Copy(io.Discard, c)
 		if int(n)+said > len(b) {
 			t.Errorf("%d bytes came of %d", int(n)+said, len(b))

@@ -81,17 +81,17 @@ func (i *instance) outOfMemory() {
 		return
 	}
 	close(i.oom)
-	ctx, cancel := context.WithTimeout(i.p.life, 2*stopTime)
+	ctx, cancel := context.WithTimeout(i.p.life, 2*stopTimeout)
 	defer cancel()
 	if err := i.kill(ctx); err != nil {
 		i.p.Log.Error("failed to end a sandbox that ran out of memory", "sandbox", i.id, "err", err)
 	}
 }
 
-// oomEventTime is how long the engine may take to send an out-of-memory event
+// oomEventTimeout is how long the engine may take to send an out-of-memory event
 // after the kernel's counter shows a shortage. On a busy host it needed more
 // than three seconds.
-const oomEventTime = 10 * time.Second
+const oomEventTimeout = 10 * time.Second
 
 // killedForMemory reports whether a process was killed because memory ran out.
 // This is false for a program that killed itself, and in a container that never
@@ -110,7 +110,7 @@ func (i *instance) killedForMemory(ctx context.Context) bool {
 		return true
 	case <-i.done:
 		return true // the sandbox's exit will show whether memory ran out
-	case <-time.After(oomEventTime):
+	case <-time.After(oomEventTimeout):
 		return false
 	}
 }
@@ -193,7 +193,7 @@ func (i *instance) determineEnd(ctx context.Context) {
 
 func (i *instance) readExit(ctx context.Context) ending {
 	e := ending{Code: 137, At: time.Now().UTC()}
-	ctx, cancel := context.WithTimeout(ctx, stopTime)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	look, err := i.p.api.ContainerInspect(ctx, i.container, client.ContainerInspectOptions{})
 	known := err == nil && look.Container.State != nil

@@ -14,7 +14,7 @@ import (
 	"github.com/brig-run/brig"
 )
 
-func TestNeverNearLimit(t *testing.T) {
+func TestEndIsNotOutOfMemoryBelowLimit(t *testing.T) {
 	const limit = 64 << 20
 	for _, c := range []struct {
 		what string

@@ -121,12 +121,12 @@ func (p *Provider) checkLimits(l brig.Limits) error {
 	return nil
 }
 
-// startTime is how long an agent may take to respond for the first time.
-const startTime = 60 * time.Second
+// startTimeout is how long an agent may take to respond for the first time.
+const startTimeout = 60 * time.Second
 
 // launch waits until the agent responds, and makes it run the main program.
 func (i *instance) launch(ctx context.Context, main *brig.Command) error {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err := i.Guest.Ping(ctx)
 	if err == nil && main != nil {
@@ -221,7 +221,7 @@ func (i *instance) Exec(ctx context.Context, id string, cmd brig.Command, sio br
 		res.Done = false
 		select {
 		case <-i.done:
-		case <-time.After(stopTime):
+		case <-time.After(stopTimeout):
 		}
 	case !errors.Is(err, guest.ErrLost):
 		return res, err
@@ -374,8 +374,8 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 	return i.Guest.Lease(ctx, time.Until(lease)+leaseSlack, false)
 }
 
-// stopTime is how long the engine may take to end a container.
-const stopTime = 10 * time.Second
+// stopTimeout is how long the engine may take to end a container.
+const stopTimeout = 10 * time.Second
 
 // expire ends a sandbox whose lease has expired.
 func (i *instance) expire() {
@@ -391,7 +391,7 @@ func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitR
 		return nil
 	default:
 	}
-	ctx, cancel := context.WithTimeout(ctx, grace+2*stopTime)
+	ctx, cancel := context.WithTimeout(ctx, grace+2*stopTimeout)
 	defer cancel()
 	a := endRequest{Reason: why}
 	if why == brig.Exited && i.currentOrder().Lingers {
@@ -432,7 +432,7 @@ func (i *instance) kill(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return engineError(errors.Join(err, context.Cause(ctx)))
-	case <-time.After(stopTime):
+	case <-time.After(stopTimeout):
 	}
 	// An engine that cannot kill the container may still be able to remove it.
 	return errors.Join(engineError(errors.Join(err, errors.New("the container does not end"))), i.remove(ctx))
@@ -449,7 +449,7 @@ func (i *instance) remove(ctx context.Context) error {
 
 // Destroy implements brig.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*stopTime)
+	ctx, cancel := context.WithTimeout(ctx, 3*stopTimeout)
 	defer cancel()
 	err := i.Stop(ctx, 0, brig.Killed)
 	err = errors.Join(err, i.remove(ctx))
@@ -461,7 +461,7 @@ func (i *instance) Destroy(ctx context.Context) error {
 
 // rollback cleans up after a failed Create.
 func (p *Provider) rollback(ctx context.Context, f folder, o order) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*stopTime)
+	ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
 	defer cancel()
 	var err error
 	if o.Container != "" {

@@ -87,8 +87,8 @@ type Provider struct {
 	populating chan struct{} // holds a value while a call fills the volume
 	populated  atomic.Bool   // the volume has the agent
 
-	trusting   sync.Mutex           // guards the field below
-	trustCache map[string][]trusted // by image
+	trusting   sync.Mutex               // guards the field below
+	trustCache map[string][]trustedFile // by image
 
 	mu   sync.Mutex // guards the field below
 	live map[string]map[*instance]bool
@@ -100,8 +100,8 @@ var (
 	_ brig.Checker  = (*Provider)(nil)
 )
 
-// dialTime is how long a connection to a remote engine may take.
-const dialTime = 30 * time.Second
+// dialTimeout is how long a connection to a remote engine may take.
+const dialTimeout = 30 * time.Second
 
 // Open connects to an engine, and determines its capabilities.
 func Open(ctx context.Context, o Options) (*Provider, error) {
@@ -254,7 +254,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 		return nil, err
 	}
 	fills := o.Uplink && p.Storage == storageMemory
-	var trust []trusted
+	var trust []trustedFile
 	if fills {
 		if trust, err = p.trustOf(ctx, img.ID, o.Container); err != nil {
 			return nil, err
@@ -287,7 +287,7 @@ func (p *Provider) Create(ctx context.Context, id brig.ID, spec brig.Spec, lease
 // its caller's context ends, so that the ID of a container that has to be
 // removed is always known.
 func (p *Provider) createContainer(ctx context.Context, c client.ContainerCreateOptions) (string, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
 	made, err := p.api.ContainerCreate(ctx, c)
 	if err != nil {

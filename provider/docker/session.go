@@ -36,7 +36,7 @@ func (i *instance) dial(ctx context.Context) (net.Conn, error) {
 		return nil, errEnded
 	default:
 	}
-	m, err := i.connecting.Do(ctx, startTime, func(ctx context.Context) (*wire.Mux, error) { return i.replaceSession(ctx, m) })
+	m, err := i.connecting.Do(ctx, startTimeout, func(ctx context.Context) (*wire.Mux, error) { return i.replaceSession(ctx, m) })
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (i *instance) connect(ctx context.Context) (*wire.Mux, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a session: %w", err)
 	}
-	return wire.NewMux(&relayed{ReadWriteCloser: got, r: bufio.NewReader(got), said: i.logRelay}, false), nil
+	return wire.NewMux(&execStream{ReadWriteCloser: got, r: bufio.NewReader(got), said: i.logRelay}, false), nil
 }
 
 // disconnect ends the session, if there is one.
@@ -106,9 +106,9 @@ func (i *instance) disconnect() {
 	}
 }
 
-// relayed is the stream of an exec. The relay's output arrives in parts, each
+// execStream is the stream of an exec. The relay's output arrives in parts, each
 // with a header that contains the stream's number and the length.
-type relayed struct {
+type execStream struct {
 	io.ReadWriteCloser
 	r    *bufio.Reader
 	left int               // remaining bytes of the part
@@ -116,7 +116,7 @@ type relayed struct {
 }
 
 // Read implements io.Reader.
-func (c *relayed) Read(p []byte) (int, error) {
+func (c *execStream) Read(p []byte) (int, error) {
 	for c.left == 0 {
 		var h [8]byte
 		if _, err := io.ReadFull(c.r, h[:]); err != nil {

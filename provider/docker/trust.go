@@ -37,14 +37,14 @@ var errTrust = fmt.Errorf("%s has more than %d bytes", trustDir, maxTrust)
 // maxTrusts is the number of images whose files are cached.
 const maxTrusts = 16
 
-// trusted is one file or link in the directory.
-type trusted struct {
+// trustedFile is one file or link in the certificate directory.
+type trustedFile struct {
 	brig.Node
 	data []byte
 }
 
 // trustOf reads an image's files in the directory, through a container of it.
-func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trusted, error) {
+func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trustedFile, error) {
 	p.trusting.Lock()
 	t, ok := p.trustCache[image]
 	p.trusting.Unlock()
@@ -53,7 +53,7 @@ func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trus
 	}
 	// Several callers may read the files at the same time, so that none waits
 	// for another's image.
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	t, err := p.readTrust(ctx, container)
 	if err != nil {
@@ -62,13 +62,13 @@ func (p *Provider) trustOf(ctx context.Context, image, container string) ([]trus
 	p.trusting.Lock()
 	defer p.trusting.Unlock()
 	if len(p.trustCache) >= maxTrusts || p.trustCache == nil {
-		p.trustCache = map[string][]trusted{}
+		p.trustCache = map[string][]trustedFile{}
 	}
 	p.trustCache[image] = t
 	return t, nil
 }
 
-func (p *Provider) readTrust(ctx context.Context, container string) ([]trusted, error) {
+func (p *Provider) readTrust(ctx context.Context, container string) ([]trustedFile, error) {
 	// The dot makes the engine follow a link at that path.
 	got, err := p.api.CopyFromContainer(ctx, container, client.CopyFromContainerOptions{SourcePath: trustDir + "/."})
 	if isNotFound(err) {
@@ -83,7 +83,7 @@ func (p *Provider) readTrust(ctx context.Context, container string) ([]trusted, 
 
 // parseTrust reads an archive of the directory. It does not follow links,
 // because programs in the sandbox follow them.
-func parseTrust(r *tar.Reader) (out []trusted, err error) {
+func parseTrust(r *tar.Reader) (out []trustedFile, err error) {
 	files, total := map[string][]byte{}, int64(0)
 	for {
 		h, err := r.Next()
@@ -97,7 +97,7 @@ func parseTrust(r *tar.Reader) (out []trusted, err error) {
 			return nil, errTrust
 		}
 		name := path.Clean(h.Name)
-		t := trusted{Node: brig.Node{Path: name, Mode: uint32(h.Mode) & 0o755, Modified: h.ModTime}}
+		t := trustedFile{Node: brig.Node{Path: name, Mode: uint32(h.Mode) & 0o755, Modified: h.ModTime}}
 		switch h.Typeflag {
 		case tar.TypeDir:
 			t.Type = brig.Directory
@@ -124,7 +124,7 @@ func parseTrust(r *tar.Reader) (out []trusted, err error) {
 }
 
 // trust writes the files into the directory.
-func (i *instance) trust(ctx context.Context, all []trusted) error {
+func (i *instance) trust(ctx context.Context, all []trustedFile) error {
 	err := i.Guest.Unpack(ctx, trustDir, brig.UnpackOptions{User: "root"}, func(put func(brig.Node, io.Reader) error) error {
 		for _, t := range all {
 			if err := put(t.Node, bytes.NewReader(t.data)); err != nil {

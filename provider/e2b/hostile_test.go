@@ -52,7 +52,7 @@ func TestSandboxAddressStaysInDomain(t *testing.T) {
 // The client does not connect to a name in the configured domain that resolves
 // to this host, a private network or a cloud's metadata service. The control
 // connects with allow_private.
-func TestAddressesAreJudged(t *testing.T) {
+func TestForbiddenAddressesAreRefused(t *testing.T) {
 	served := new(atomic.Int64)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		served.Add(1)

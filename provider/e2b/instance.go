@@ -61,7 +61,7 @@ func (i *instance) Bind(ctx context.Context, spec brig.Spec, lease time.Time) er
 // Destroy implements brig.Instance.
 func (i *instance) Destroy(ctx context.Context) error {
 	// The agent inside reports how the sandbox ended, if it still can.
-	within, cancel := context.WithTimeout(ctx, agentExitTime)
+	within, cancel := context.WithTimeout(ctx, agentExitTimeout)
 	_ = i.SupervisedInstance.Destroy(within)
 	cancel()
 	if err := i.destroySandbox(ctx); err != nil {
@@ -71,8 +71,8 @@ func (i *instance) Destroy(ctx context.Context) error {
 	return nil
 }
 
-// agentExitTime is how long the agent in the sandbox may take to exit.
-const agentExitTime = 3 * time.Second
+// agentExitTimeout is how long the agent in the sandbox may take to exit.
+const agentExitTimeout = 3 * time.Second
 
 // destroySandbox ends the sandbox and closes the connection to it.
 func (i *instance) destroySandbox(ctx context.Context) error {

@@ -62,7 +62,7 @@ func cut(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-var hello = brig.Program{Name: "py-1", Language: brig.Python, Code: "def main(**given):\n    return given\n", Arguments: json.RawMessage(`{"a":1}`), Timeout: 20 * time.Second}
+var hello = brig.Program{SandboxName: "py-1", Language: brig.Python, Code: "def main(**given):\n    return given\n", Arguments: json.RawMessage(`{"a":1}`), Timeout: 20 * time.Second}
 
 const success = `{"status":"success","stdout":"out\n","stderr":"warn\n","exit_code":0,"artifacts":[{"name":"a.csv","mime_type":"text/csv","size":3,"content_b64":"YSxi"},{"name":"../b.csv","content_b64":"YQ=="},{"name":"c.exe","content_b64":"YQ=="}],"result":{"present":true,"value":{"n":12345678901234567890},"type":"json"}}`
 

@@ -19,9 +19,9 @@ import (
 // languages are the supported languages of programs.
 var languages = []brig.Language{brig.Python, brig.JavaScript}
 
-// queueTime is how long a program waits while the service already runs its
+// queueTimeout is how long a program waits while the service already runs its
 // maximum number of programs.
-const queueTime = 10 * time.Second
+const queueTimeout = 10 * time.Second
 
 // maxAnswer is the maximum size of a response, in bytes: artifacts in base64,
 // and the output.
@@ -164,7 +164,7 @@ func (p *Provider) log(id brig.ID) *slog.Logger {
 
 // acquireSlot waits until the service can run another program.
 func (p *Provider) acquireSlot(ctx context.Context) (leave func(), err error) {
-	timer := time.NewTimer(queueTime)
+	timer := time.NewTimer(queueTimeout)
 	defer timer.Stop()
 	select {
 	case p.slots <- struct{}{}:

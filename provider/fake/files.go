@@ -20,8 +20,8 @@ import (
 // as JSON under its name and a NUL. Links do not exist.
 type tree struct{ in *instance }
 
-// known are the attributes of a file other than its content.
-type known struct {
+// fileAttrs are the attributes of a file other than its content.
+type fileAttrs struct {
 	Mode     uint32
 	Root     bool
 	Modified int64 // Unix time in nanoseconds
@@ -73,7 +73,7 @@ func (t tree) entryAt(name string) *brig.Entry {
 	} else {
 		return nil
 	}
-	var k known
+	var k fileAttrs
 	if json.Unmarshal(t.in.files[name+"\x00"], &k) == nil {
 		e.Mode, e.Modified, e.Metadata = k.Mode, time.Unix(0, k.Modified).UTC(), k.Metadata
 		if k.Root {
@@ -176,14 +176,14 @@ func (t tree) MakeDir(_ context.Context, p brig.Path) (e *brig.Entry, err error)
 			return pathErrorf(brig.AlreadyExists, "path '%s' already exists", name)
 		}
 		t.in.files[name+"/"] = nil
-		t.setKnown(name, known{Mode: 0o755, Root: p.User == "root"})
+		t.setKnown(name, fileAttrs{Mode: 0o755, Root: p.User == "root"})
 		e = t.entryAt(name)
 		return nil
 	})
 	return e, err
 }
 
-func (t tree) setKnown(name string, k known) {
+func (t tree) setKnown(name string, k fileAttrs) {
 	k.Modified = time.Now().UnixNano()
 	if b, err := json.Marshal(k); err == nil {
 		t.in.files[name+"\x00"] = b
@@ -264,7 +264,7 @@ func (t tree) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.Reade
 		if err := t.parents(name); err != nil {
 			return err
 		}
-		k := known{Mode: 0o644, Root: p.User == "root", Metadata: w.Metadata}
+		k := fileAttrs{Mode: 0o644, Root: p.User == "root", Metadata: w.Metadata}
 		if there := t.entryAt(name); there != nil {
 			if _, err := t.requireEntry(name, false); err != nil {
 				return err
@@ -316,7 +316,7 @@ func (t tree) Compose(_ context.Context, from []brig.Path, to brig.Path) (e *bri
 			delete(t.in.files, s+"\x00")
 		}
 		t.in.files[name] = all
-		t.setKnown(name, known{Mode: 0o644, Root: to.User == "root"})
+		t.setKnown(name, fileAttrs{Mode: 0o644, Root: to.User == "root"})
 		e = t.entryAt(name)
 		return nil
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// plain is a background command in Exec's language. It implements brig.Process.
-type plain struct {
+// plainProcess is a background command in Exec's language. It implements brig.Process.
+type plainProcess struct {
 	in     *instance
 	id     string
 	pid    int
@@ -27,20 +27,20 @@ type plain struct {
 	closed chan struct{}
 }
 
-var _ brig.Process = (*plain)(nil)
+var _ brig.Process = (*plainProcess)(nil)
 
 var errGone = errors.New("the machine is gone")
 
-// signalled is the signal that ended a command.
-type signalled string
+// signalError is the signal that ended a command.
+type signalError string
 
-func (s signalled) Error() string { return string(s) }
+func (s signalError) Error() string { return string(s) }
 
 // startPlain starts a background command.
-func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command) *plain {
+func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command) *plainProcess {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
-	p := &plain{
+	p := &plainProcess{
 		in: in, id: id, pid: int(in.pids.Add(1)), cancel: cancel, stdin: w,
 		said: make(chan part, 16), done: make(chan struct{}), closed: make(chan struct{}), res: &brig.Result{}, cmd: cmd,
 	}
@@ -58,16 +58,16 @@ func (in *instance) startPlain(ctx context.Context, id string, cmd brig.Command)
 		began := time.Now()
 		code, _ := in.run(ctx, cmd, brig.IO{Stdin: r, Stdout: outputWriter{p, brig.FromStdout}, Stderr: outputWriter{p, brig.FromStderr}})
 		*p.res = brig.Result{ExecID: id, Done: true, ExitCode: code, Started: began, Duration: time.Since(began)}
-		if s, ok := errors.AsType[signalled](context.Cause(ctx)); ok {
-			p.res.Signal, p.res.ExitCode = string(s), map[signalled]int{"SIGKILL": 137, "SIGTERM": 143}[s]
+		if s, ok := errors.AsType[signalError](context.Cause(ctx)); ok {
+			p.res.Signal, p.res.ExitCode = string(s), map[signalError]int{"SIGKILL": 137, "SIGTERM": 143}[s]
 		}
 	}()
 	return p
 }
 
 // attach returns another end of the command, for the next attachment.
-func (p *plain) attach() *plain {
-	return &plain{
+func (p *plainProcess) attach() *plainProcess {
+	return &plainProcess{
 		in: p.in, id: p.id, pid: p.pid, cancel: p.cancel, stdin: p.stdin, said: p.said, done: p.done,
 		res: p.res, cmd: p.cmd, closed: make(chan struct{}),
 	}
@@ -75,7 +75,7 @@ func (p *plain) attach() *plain {
 
 // outputWriter passes on a command's output.
 type outputWriter struct {
-	p    *plain
+	p    *plainProcess
 	from brig.From
 }
 
@@ -89,13 +89,13 @@ func (s outputWriter) Write(b []byte) (int, error) {
 }
 
 // PID implements brig.Process.
-func (p *plain) PID() int { return p.pid }
+func (p *plainProcess) PID() int { return p.pid }
 
 // Send implements brig.Process.
-func (p *plain) Send([]byte) error { return io.ErrClosedPipe }
+func (p *plainProcess) Send([]byte) error { return io.ErrClosedPipe }
 
 // Receive implements brig.Process.
-func (p *plain) Receive() (brig.From, []byte, error) {
+func (p *plainProcess) Receive() (brig.From, []byte, error) {
 	select {
 	case m := <-p.said:
 		return m.from, m.b, nil
@@ -113,22 +113,22 @@ func (p *plain) Receive() (brig.From, []byte, error) {
 }
 
 // Stdin implements brig.Process.
-func (p *plain) Stdin() io.WriteCloser { return p.stdin }
+func (p *plainProcess) Stdin() io.WriteCloser { return p.stdin }
 
 // Resize implements brig.Process.
-func (p *plain) Resize(context.Context, brig.Terminal) error { return nil }
+func (p *plainProcess) Resize(context.Context, brig.Terminal) error { return nil }
 
 // Signal implements brig.Process.
-func (p *plain) Signal(_ context.Context, name string) error {
-	p.cancel(signalled(name))
+func (p *plainProcess) Signal(_ context.Context, name string) error {
+	p.cancel(signalError(name))
 	return nil
 }
 
 // Kill implements brig.Process.
-func (p *plain) Kill(ctx context.Context) error { return p.Signal(ctx, "SIGKILL") }
+func (p *plainProcess) Kill(ctx context.Context) error { return p.Signal(ctx, "SIGKILL") }
 
 // Wait implements brig.Process.
-func (p *plain) Wait(ctx context.Context) (*brig.Result, error) {
+func (p *plainProcess) Wait(ctx context.Context) (*brig.Result, error) {
 	select {
 	case <-p.done:
 		select {
@@ -145,7 +145,7 @@ func (p *plain) Wait(ctx context.Context) (*brig.Result, error) {
 }
 
 // Close implements brig.Process.
-func (p *plain) Close() error {
+func (p *plainProcess) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	return nil
 }

@@ -43,7 +43,7 @@ type process struct {
 	count int
 	nonce string // of the order that is carried out
 	sent  chan part
-	calls func(tool.Order)
+	calls func(tool.DriverRequest)
 
 	mu        sync.Mutex // guards the fields below
 	orders    []interpreter.Order
@@ -79,7 +79,7 @@ func (in *instance) Start(ctx context.Context, id string, cmd brig.Command, s br
 		wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	ctx = context.WithoutCancel(ctx)
-	p.calls = func(o tool.Order) { p.call(ctx, o) }
+	p.calls = func(o tool.DriverRequest) { p.call(ctx, o) }
 	go p.serve(ctx)
 	return &listener{process: p, closed: make(chan struct{})}, nil
 }
@@ -88,7 +88,7 @@ func (in *instance) Start(ctx context.Context, id string, cmd brig.Command, s br
 func (p *process) Send(message []byte) error {
 	var (
 		o    interpreter.Order
-		call tool.Order
+		call tool.DriverRequest
 	)
 	if json.Unmarshal(message, &call) == nil && call.Key != "" {
 		go p.calls(call)
@@ -399,7 +399,7 @@ func (p *process) put(m part) {
 func (in *instance) Keep(_ context.Context, p brig.Process, note []byte) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if plainly, ok := p.(*plain); ok {
+	if plainly, ok := p.(*plainProcess); ok {
 		if !in.spec.Pausable {
 			return nil // it ends with its server
 		}
@@ -434,7 +434,7 @@ func (in *instance) Kept(context.Context) ([]brig.Kept, error) {
 		out = append(out, k)
 	}
 	for _, k := range in.carried {
-		k.Process = k.Process.(*plain).attach()
+		k.Process = k.Process.(*plainProcess).attach()
 		out = append(out, k)
 	}
 	return out, nil

@@ -166,7 +166,7 @@ func (p *Provider) Restore(ctx context.Context, from brig.SaveID, id brig.ID, sp
 	defer m.mu.Unlock()
 	m.files, m.execs, m.carried = maps.Clone(s.files), s.execs, map[string]brig.Kept{}
 	for id, k := range s.kept {
-		k.Process = m.startPlain(ctx, id, k.Process.(*plain).cmd)
+		k.Process = m.startPlain(ctx, id, k.Process.(*plainProcess).cmd)
 		m.carried[id] = k
 	}
 	return in, nil

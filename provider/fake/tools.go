@@ -15,7 +15,7 @@ import (
 
 // call runs an order of a tool whose source is in the small language. Like the
 // drivers, it sends the report and then waits until it is killed.
-func (p *process) call(ctx context.Context, o tool.Order) {
+func (p *process) call(ctx context.Context, o tool.DriverRequest) {
 	end := interpreter.Message{Returned: json.RawMessage("null")}
 	for line := range strings.Lines(o.Source) {
 		if words := strings.Fields(line); len(words) > 0 && !p.line(ctx, interpreter.Order{Op: "program"}, words, &end) {

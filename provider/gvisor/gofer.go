@@ -23,15 +23,15 @@ import (
 // itself in an empty root.
 const cgoEnabled = config.CgoEnabled
 
-// contained is a kernel that gVisor's own library has started, with a gofer
+// goferKernel is a kernel that gVisor's own library has started, with a gofer
 // that serves the files.
-type contained struct {
+type goferKernel struct {
 	conf *config.Config
 	c    *container.Container
 }
 
 // withGofer starts a kernel with gVisor's own library.
-func withGofer(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error) {
+func withGofer(l layout, o *order, g *cgroup.Group, d donatedFiles) (_ kernel, err error) {
 	// gVisor returns important messages as errors, so its log is discarded.
 	log.SetTarget(&log.GoogleEmitter{Writer: &log.Writer{Next: io.Discard}})
 	leave := func() error { return nil }
@@ -46,7 +46,7 @@ func withGofer(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err er
 			return nil, err
 		}
 	}
-	k := &contained{}
+	k := &goferKernel{}
 	if k.conf, err = o.runscConfig(l, join); err != nil {
 		return nil, err
 	}
@@ -67,23 +67,23 @@ func withGofer(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err er
 	return k, nil
 }
 
-func (k *contained) pid() int { return max(k.c.SandboxPid(), 0) }
+func (k *goferKernel) pid() int { return max(k.c.SandboxPid(), 0) }
 
-func (k *contained) kill() bool {
+func (k *goferKernel) kill() bool {
 	if pid := k.pid(); pid > 0 {
 		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 	return false // the gofer is still running
 }
 
-func (k *contained) run() error {
+func (k *goferKernel) run() error {
 	if err := k.c.Start(k.conf); err != nil {
 		return fmt.Errorf("start gvisor sandbox: %w", err)
 	}
 	return nil
 }
 
-func (k *contained) wait() unix.WaitStatus {
+func (k *goferKernel) wait() unix.WaitStatus {
 	ws, err := k.c.Wait()
 	if err != nil {
 		ws = unix.WaitStatus(unix.SIGKILL)
@@ -91,10 +91,10 @@ func (k *contained) wait() unix.WaitStatus {
 	return ws
 }
 
-func (k *contained) pause() error  { return k.c.Sandbox.Pause(k.c.ID) }
-func (k *contained) resume() error { return k.c.Sandbox.Resume(k.c.ID) }
+func (k *goferKernel) pause() error  { return k.c.Sandbox.Pause(k.c.ID) }
+func (k *goferKernel) resume() error { return k.c.Sandbox.Resume(k.c.ID) }
 
-func (k *contained) destroy() error {
+func (k *goferKernel) destroy() error {
 	if err := k.c.Destroy(); err != nil {
 		return fmt.Errorf("destroy gvisor sandbox: %w", err)
 	}

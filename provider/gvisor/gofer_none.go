@@ -13,6 +13,6 @@ const cgoEnabled = false
 
 // withGofer is not available in the small shim, which does not contain gVisor's
 // code. Providers do not send it orders that need a gofer.
-func withGofer(layout, *order, *cgroup.Group, donated) (kernel, error) {
+func withGofer(layout, *order, *cgroup.Group, donatedFiles) (kernel, error) {
 	return nil, errors.New("this shim starts no gofer")
 }

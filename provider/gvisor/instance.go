@@ -102,15 +102,15 @@ func (i *instance) attach() {
 	}()
 }
 
-// bootTime is the maximum time from the start of a shim until it listens.
-const bootTime = 30 * time.Second
+// bootTimeout is the maximum time from the start of a shim until it listens.
+const bootTimeout = 30 * time.Second
 
 // connectShim connects to the shim, and returns nil if the shim does not exist.
 // A shim that holds the directory's lock but does not listen yet is still
 // booting. In that case the server that started it has died, and the shim must
 // not be considered dead.
 func (i *instance) connectShim() *net.UnixConn {
-	ctx, cancel := context.WithTimeout(context.Background(), bootTime)
+	ctx, cancel := context.WithTimeout(context.Background(), bootTimeout)
 	defer cancel()
 	for {
 		c, err := i.l.openRequest(ctx, request{Op: "watch"})
@@ -210,13 +210,13 @@ func (i *instance) Extend(ctx context.Context, lease time.Time) error {
 	return i.l.sendRequest(ctx, request{Op: "lease", Lease: lease})
 }
 
-// stopTime is the maximum time, beyond the grace period, for a shim to end its
+// stopTimeout is the maximum time, beyond the grace period, for a shim to end its
 // sandbox.
-const stopTime = 10 * time.Second
+const stopTimeout = 10 * time.Second
 
 // Stop implements brig.Instance.
 func (i *instance) Stop(ctx context.Context, grace time.Duration, why brig.ExitReason) error {
-	ctx, cancel := context.WithTimeout(ctx, grace+stopTime)
+	ctx, cancel := context.WithTimeout(ctx, grace+stopTimeout)
 	defer cancel()
 	err := i.l.sendRequest(ctx, request{Op: "stop", Grace: grace, Reason: why})
 	failpoint.Hit("provider.stopped")
@@ -263,7 +263,7 @@ func (i *instance) Destroy(ctx context.Context) error {
 
 // end ends the sandbox by all available means.
 func (i *instance) end(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*stopTime)
+	ctx, cancel := context.WithTimeout(ctx, 2*stopTimeout)
 	defer cancel()
 	var err error
 	select {

@@ -101,7 +101,7 @@ func (i *instance) Start(ctx context.Context, id string, cmd brig.Command, s bri
 
 // Keep implements brig.Instance.
 func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err error) {
-	if cp, carried := p.(*guest.Carried); carried {
+	if cp, carried := p.(*guest.CarriedProcess); carried {
 		return i.Guest.KeepCarried(ctx, cp, note, func(_ string, note []byte) error {
 			return i.storeNote(ctx, cp, note)
 		})
@@ -123,7 +123,7 @@ func (i *instance) Keep(ctx context.Context, p brig.Process, note []byte) (err e
 
 // storeNote stores or removes the note of a process whose descriptors the agent
 // holds. The shim has only the note.
-func (i *instance) storeNote(ctx context.Context, p *guest.Carried, note []byte) error {
+func (i *instance) storeNote(ctx context.Context, p *guest.CarriedProcess, note []byte) error {
 	if len(note) == 0 {
 		return i.l.sendRequest(ctx, request{Op: "keep", ID: p.ID()})
 	}

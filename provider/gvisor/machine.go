@@ -52,7 +52,7 @@ func boot(l layout, o *order, g *cgroup.Group) (_ *machine, err error) {
 		return nil, fmt.Errorf("open control socket: %w", err)
 	}
 	m.control = c.(*net.UnixConn)
-	d := donated{control: theirs}
+	d := donatedFiles{control: theirs}
 	if o.AgentAt == "" {
 		if d.agent, err = os.Open(o.Agent); err != nil {
 			return nil, fmt.Errorf("open agent: %w", err)

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// counted is a connection that updates the number of open connections.
-type counted struct {
+// countedConn is a connection that updates the number of open connections.
+type countedConn struct {
 	net.Conn
 	open *atomic.Int32
 }
 
-func (c counted) Close() error {
+func (c countedConn) Close() error {
 	c.open.Add(-1)
 	return nil
 }
@@ -27,7 +27,7 @@ func dialer(made, open *atomic.Int32) func(context.Context) (net.Conn, error) {
 	return func(context.Context) (net.Conn, error) {
 		made.Add(1)
 		open.Add(1)
-		return counted{nil, open}, nil
+		return countedConn{nil, open}, nil
 	}
 }
 

@@ -197,7 +197,7 @@ func (p *Provider) create(ctx context.Context, id brig.ID, o *order) (_ brig.Ins
 	}
 	lock, err := l.lock()
 	if again { // the shim that saved the sandbox reports its end shortly before it exits
-		for end := time.Now().Add(stopTime); lock == nil && err == nil && ctx.Err() == nil && time.Now().Before(end); {
+		for end := time.Now().Add(stopTimeout); lock == nil && err == nil && ctx.Err() == nil && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 			lock, err = l.lock()
 		}
@@ -374,7 +374,7 @@ func (p *Provider) Recover(ctx context.Context, id brig.ID, h brig.Handle) (brig
 	if i.isSaved() { // its shim has completed a save, and is ending the sandbox
 		select {
 		case <-i.done:
-		case <-time.After(stopTime):
+		case <-time.After(stopTimeout):
 		}
 	}
 	if o.Share != "" {
@@ -479,12 +479,12 @@ func (p *Provider) sweepOne(ctx context.Context, id brig.ID) (gone, tied bool, e
 	return true, false, p.erase(ctx, id)
 }
 
-// Sweep leaves a tethered sandbox to its shim, and waits up to tetheredTime for
+// Sweep leaves a tethered sandbox to its shim, and waits up to tetheredTimeout for
 // the shim to exit. If the directory still exists tetheredGrace later, Sweep
 // removes it.
 const (
-	tetheredTime  = time.Minute
-	tetheredGrace = 5 * time.Second
+	tetheredTimeout = time.Minute
+	tetheredGrace   = 5 * time.Second
 )
 
 // awaitTethered removes a tethered sandbox after its shim has exited. Normally
@@ -496,7 +496,7 @@ func (p *Provider) awaitTethered(ctx context.Context, id brig.ID) {
 	}
 	go func() {
 		defer p.awaitingTethered.Delete(id)
-		for end := time.Now().Add(tetheredTime); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(tetheredTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 			lock, err := p.layout(id).lock()
 			if err != nil {
 				return // the directory is gone

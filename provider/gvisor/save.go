@@ -149,14 +149,14 @@ func syncPath(path string) (int64, error) {
 	return st.Blocks * 512, nil
 }
 
-// releaseTime is the maximum time for an agent to answer before a save.
-const releaseTime = 5 * time.Second
+// releaseTimeout is the maximum time for an agent to answer before a save.
+const releaseTimeout = 5 * time.Second
 
 // release asks the agent to close all descriptors of the host. If op is
 // wire.ControlCheck, the agent only lists the processes that prevent a save.
 // It skips late answers to earlier questions. The caller holds m.saving.
 func (m *machine) release(op byte) ([]wire.Holder, error) {
-	deadline := time.Now().Add(releaseTime)
+	deadline := time.Now().Add(releaseTimeout)
 	if err := m.control.SetDeadline(deadline); err != nil {
 		return nil, err
 	}

@@ -113,9 +113,9 @@ func (p *Provider) CheckSave(ctx context.Context, in brig.Instance) error {
 	return i.save(ctx, saveOrder{Check: true})
 }
 
-// saveTime is the maximum duration of a save. The disk's speed determines how
+// saveTimeout is the maximum duration of a save. The disk's speed determines how
 // long the pages of a large sandbox take.
-const saveTime = 10 * time.Minute
+const saveTimeout = 10 * time.Minute
 
 // Save implements brig.Saver.
 func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o brig.SaveOptions) (*brig.Save, error) {
@@ -143,7 +143,7 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 	if !o.Stay {
 		select {
 		case <-i.done:
-		case <-time.After(stopTime):
+		case <-time.After(stopTimeout):
 			err = i.killCgroup(context.WithoutCancel(ctx))
 			<-i.done // the shim exits with its sandbox
 		}
@@ -156,7 +156,7 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 
 // save sends a save order to the shim.
 func (i *instance) save(ctx context.Context, o saveOrder) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	op := "save"
 	if o.Manifest.FilesOnly {

@@ -41,7 +41,7 @@ const controlFile = "sentry.sock"
 
 // withoutGofer starts a kernel without a gofer. The sandbox dies with the calling
 // thread.
-func withoutGofer(l layout, o *order, g *cgroup.Group, d donated) (_ kernel, err error) {
+func withoutGofer(l layout, o *order, g *cgroup.Group, d donatedFiles) (_ kernel, err error) {
 	s := &sentry{id: o.ID, from: o.From, ended: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -274,8 +274,8 @@ type kernel interface {
 	destroy() error
 }
 
-// donated are the files that a sandbox receives.
-type donated struct {
+// donatedFiles contains the files that a sandbox receives.
+type donatedFiles struct {
 	control  *os.File
 	agent    *os.File // nil if the agent is in one of the trees
 	counters *os.File // nil if refusals are not counted

@@ -74,7 +74,7 @@ func TestTreeIsConfined(t *testing.T) {
 }
 
 // Control: a tree that is not protected is writable.
-func TestTreeWritableControl(t *testing.T) {
+func TestUnprotectedTreeIsWritable(t *testing.T) {
 	dir, root := apart(t, true)
 	fd, err := unix.Openat(int(root.Fd()), "new", unix.O_CREAT|unix.O_WRONLY, 0o600)
 	if err != nil {
@@ -93,7 +93,7 @@ func TestTreeWritableControl(t *testing.T) {
 
 // A mount below a directory is also read-only and has no parent directory, even
 // if only the inner mount is still open.
-func TestTreeOfNestedMounts(t *testing.T) {
+func TestNestedMountsAreReadOnly(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount")
 	}

@@ -13,18 +13,18 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// watching is a watch that runs in the background.
-type watching struct {
+// backgroundWatch is a watch that runs in the background.
+type backgroundWatch struct {
 	changes chan brig.FileChange
 	ended   chan error
 	stop    context.CancelFunc
 }
 
 // watch starts a watch and returns when it is active.
-func watch(t *testing.T, fs brig.Files, dir string, recursive bool) *watching {
+func watch(t *testing.T, fs brig.Files, dir string, recursive bool) *backgroundWatch {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &watching{make(chan brig.FileChange, 10_000), make(chan error, 1), cancel}
+	w := &backgroundWatch{make(chan brig.FileChange, 10_000), make(chan error, 1), cancel}
 	t.Cleanup(cancel)
 	go func() {
 		w.ended <- fs.Watch(ctx, at(dir), recursive, func(c brig.FileChange) error { w.changes <- c; return nil })
@@ -43,7 +43,7 @@ func watch(t *testing.T, fs brig.Files, dir string, recursive bool) *watching {
 }
 
 // until collects changes until the change last, each as "kind name".
-func (w *watching) until(t *testing.T, last string) (out []string) {
+func (w *backgroundWatch) until(t *testing.T, last string) (out []string) {
 	t.Helper()
 	for late := time.After(wait); ; {
 		select {
@@ -68,7 +68,7 @@ func (w *watching) until(t *testing.T, last string) (out []string) {
 }
 
 // wantGone checks that the watch ends with an error that its directory is gone.
-func (w *watching) wantGone(t *testing.T) {
+func (w *backgroundWatch) wantGone(t *testing.T) {
 	t.Helper()
 	for late := time.After(wait); ; {
 		select {
@@ -87,7 +87,7 @@ func (w *watching) wantGone(t *testing.T) {
 
 // expectChanges checks that a script causes these changes in order, possibly
 // among others.
-func (w *watching) expectChanges(t *testing.T, in brig.Instance, script string, want ...string) {
+func (w *backgroundWatch) expectChanges(t *testing.T, in brig.Instance, script string, want ...string) {
 	t.Helper()
 	sh(t, in, script)
 	got := w.until(t, want[len(want)-1])

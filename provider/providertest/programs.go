@@ -18,7 +18,7 @@ import (
 func Programs(t *testing.T, run func(ctx context.Context, p brig.Program) (*brig.Outcome, error)) {
 	do := func(t *testing.T, p brig.Program) *brig.Outcome {
 		t.Helper()
-		p.Timeout = programTime
+		p.Timeout = programTimeout
 		o, err := run(t.Context(), p)
 		if told := brig.AsError(err); told != nil && told.Field == "language" && p.Language == brig.JavaScript {
 			t.Skip("no Node.js: " + told.Message)
@@ -50,9 +50,9 @@ func Programs(t *testing.T, run func(ctx context.Context, p brig.Program) (*brig
 	}
 }
 
-// programTime is the timeout of each program. It is the lowest maximum of all
+// programTimeout is the timeout of each program. It is the lowest maximum of all
 // providers.
-const programTime = 30 * time.Second
+const programTimeout = 30 * time.Second
 
 type argument struct {
 	name, json string

@@ -208,9 +208,9 @@ func (h Harness) spec() brig.Spec {
 	}
 }
 
-// leaseTime is the lease of instances in this suite. It is longer than any
+// instanceLease is the lease of instances in this suite. It is longer than any
 // test, even on a slow host.
-const leaseTime = 10 * time.Minute
+const instanceLease = 10 * time.Minute
 
 // create creates an instance that is destroyed when the test ends.
 func create(t *testing.T, h Harness, change func(*brig.Spec)) (brig.ID, brig.Instance) {
@@ -220,7 +220,7 @@ func create(t *testing.T, h Harness, change func(*brig.Spec)) (brig.ID, brig.Ins
 		change(&spec)
 	}
 	id := newID()
-	in, err := h.Provider.Create(t.Context(), id, spec, time.Now().Add(leaseTime))
+	in, err := h.Provider.Create(t.Context(), id, spec, time.Now().Add(instanceLease))
 	if err != nil {
 		t.Fatalf("create: %v", err)
 	}

@@ -58,7 +58,7 @@ func restoredAs(t *testing.T, h Harness, s brig.Saver, from brig.SaveID, id brig
 	t.Helper()
 	spec := h.spec()
 	spec.Name = name
-	in, err := s.Restore(t.Context(), from, id, spec, time.Now().Add(leaseTime))
+	in, err := s.Restore(t.Context(), from, id, spec, time.Now().Add(instanceLease))
 	if err != nil {
 		t.Fatalf("restore: %v", err)
 	}
@@ -108,7 +108,7 @@ func testSave(t *testing.T, h Harness) {
 	if _, err := s.GetSave(t.Context(), "save-1"); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("a removed save: %v", err)
 	}
-	if _, err := s.Restore(t.Context(), "save-1", newID(), h.spec(), time.Now().Add(leaseTime)); brig.KindOf(err) != brig.NotFound {
+	if _, err := s.Restore(t.Context(), "save-1", newID(), h.spec(), time.Now().Add(instanceLease)); brig.KindOf(err) != brig.NotFound {
 		t.Errorf("the restore of a removed save: %v", err)
 	}
 	hasNote(t, next)
@@ -202,7 +202,7 @@ func testSaveDiffers(t *testing.T, h Harness) {
 	saved(t, s, in, "save-4", brig.SaveOptions{})
 	spec := h.spec()
 	spec.Limits.Memory *= 2
-	if _, err := s.Restore(t.Context(), "save-4", newID(), spec, time.Now().Add(leaseTime)); brig.KindOf(err) != brig.FailedPrecondition {
+	if _, err := s.Restore(t.Context(), "save-4", newID(), spec, time.Now().Add(instanceLease)); brig.KindOf(err) != brig.FailedPrecondition {
 		t.Errorf("with other limits: %v", err)
 	}
 	hasNote(t, restored(t, h, s, "save-4", newID()))
@@ -268,7 +268,7 @@ func testSavePacked(t *testing.T, h Harness) {
 		if found, err := s.GetSave(t.Context(), "save-7"); err != nil || *found != *packed || !packed.Packed || packed.Bytes >= before.Bytes || !packed.At.Equal(before.At) {
 			t.Errorf("the packed save is %+v and was %+v, %v", found, before, err)
 		}
-		if _, err := s.Restore(t.Context(), "save-7", newID(), h.spec(), time.Now().Add(leaseTime)); brig.KindOf(err) != brig.FailedPrecondition {
+		if _, err := s.Restore(t.Context(), "save-7", newID(), h.spec(), time.Now().Add(instanceLease)); brig.KindOf(err) != brig.FailedPrecondition {
 			t.Errorf("the restore of a packed save: %v", err)
 		}
 		if err := s.Unpack(t.Context(), "save-7", wrong); brig.KindOf(err) != brig.FailedPrecondition {
@@ -322,7 +322,7 @@ func testSaveFiles(t *testing.T, h Harness) {
 	}
 	spec := h.spec()
 	spec.Limits.Memory *= 2
-	other, err := s.Restore(t.Context(), "save-8", newID(), spec, time.Now().Add(leaseTime))
+	other, err := s.Restore(t.Context(), "save-8", newID(), spec, time.Now().Add(instanceLease))
 	if err != nil {
 		t.Fatalf("with other limits: %v", err)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// packed describes each path that was packed from an instance.
-type packed map[string]string
+// packedPaths describes each path that was packed from an instance.
+type packedPaths map[string]string
 
-func pack(t *testing.T, in brig.Instance, dir string) packed {
+func pack(t *testing.T, in brig.Instance, dir string) packedPaths {
 	t.Helper()
-	out := packed{}
+	out := packedPaths{}
 	err := in.Pack(t.Context(), dir, func(n brig.Node, r io.Reader) error {
 		what := fmt.Sprintf("%s %o", n.Type, n.Mode)
 		switch {
@@ -71,7 +71,7 @@ func testTrees(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	got := pack(t, in, "/workspace")
-	want := packed{"a": "file 640 a", "d/b": "file 640 d/b", "d/c": "file 640 d/c"}
+	want := packedPaths{"a": "file 640 a", "d/b": "file 640 d/b", "d/c": "file 640 d/c"}
 	for p, what := range want {
 		if got[p] != what {
 			t.Errorf("%s came out as %q, want %q", p, got[p], what)
@@ -259,7 +259,7 @@ func testChanged(t *testing.T, h Harness) {
 	since := time.Now()
 	must(`echo new > /home/user/d/new; touch -d 2001-02-03 /home/user/d/new; echo new > /home/user/d/again; ln -s /etc/passwd /home/user/d/e/link
 mkfifo /home/user/d/pipe; echo t > /tmp/t; ln -s /home/user /tmp/home; echo n > /home/user/no`)
-	got := packed{}
+	got := packedPaths{}
 	err := in.Changed(t.Context(), []string{"/home/user/d", "/home/user/old", "/home/user/none", "/none/at/all", "/tmp/t", "/tmp/home/no", "/tmp/home"}, since, func(n brig.Node, r io.Reader) error {
 		what := string(n.Type)
 		switch {
@@ -277,7 +277,7 @@ mkfifo /home/user/d/pipe; echo t > /tmp/t; ln -s /home/user /tmp/home; echo n > 
 		got[n.Path] = what
 		return nil
 	})
-	want := packed{
+	want := packedPaths{
 		"home/user/d": "directory", "home/user/d/e": "directory", "home/user/d/new": "file new\n", "home/user/d/again": "file new\n",
 		"home/user/d/e/link": "symlink /etc/passwd", "home/user/d/pipe": "skipped: it is a pipe", "home/user/none": "skipped: nothing is there",
 		"none/at/all": "skipped: nothing is there", "tmp/t": "file t\n", "tmp/home/no": "skipped: it is behind a link, or behind what is no directory",

@@ -44,7 +44,7 @@ type db struct {
 	runs    map[name]run
 	keys    map[[32]byte]*brig.Key
 	tenants map[string]*brig.Tenant
-	usage   map[usageKey]brig.Spent
+	usage   map[usageKey]brig.UsageTotals
 	events  []brig.Event // oldest first
 	chains  map[string]*chain
 	secrets map[name]*brig.SealedSecret
@@ -80,7 +80,7 @@ func New() *Store {
 		secrets: map[name]*brig.SealedSecret{},
 		keys:    map[[32]byte]*brig.Key{},
 		tenants: map[string]*brig.Tenant{},
-		usage:   map[usageKey]brig.Spent{},
+		usage:   map[usageKey]brig.UsageTotals{},
 
 		settings: map[string]brig.Setting{},
 

@@ -141,7 +141,7 @@ func (s *directory) DeleteTenant(ctx context.Context, tenant string) error {
 	maps.DeleteFunc(s.secrets, func(n name, _ *brig.SealedSecret) bool { return n.tenant == tenant })
 	maps.DeleteFunc(s.setups, func(_ string, x *brig.ToolSetup) bool { return x.Tenant == tenant })
 	maps.DeleteFunc(s.variables, func(_ string, x *brig.SealedToolVariable) bool { return x.Tenant == tenant })
-	maps.DeleteFunc(s.usage, func(l usageKey, _ brig.Spent) bool { return l.tenant == tenant })
+	maps.DeleteFunc(s.usage, func(l usageKey, _ brig.UsageTotals) bool { return l.tenant == tenant })
 	delete(s.settings, brig.SettingRouting(tenant))
 	return nil
 }
@@ -154,7 +154,7 @@ func (s *directory) AddUsage(ctx context.Context, lines []brig.UsageLine) error 
 	defer s.mu.Unlock()
 	for _, l := range lines {
 		k := usageKey{l.Tenant, l.Day, l.Label, l.Value}
-		s.usage[k] = s.usage[k].Add(l.Spent)
+		s.usage[k] = s.usage[k].Add(l.UsageTotals)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (s *directory) Usage(ctx context.Context, tenant, from, to string) ([]brig.
 	var out []brig.UsageLine
 	for k, spent := range s.usage {
 		if (tenant == brig.AllTenants || k.tenant == tenant) && from <= k.day && k.day <= to {
-			out = append(out, brig.UsageLine{Tenant: k.tenant, Day: k.day, Label: k.label, Value: k.value, Spent: spent})
+			out = append(out, brig.UsageLine{Tenant: k.tenant, Day: k.day, Label: k.label, Value: k.value, UsageTotals: spent})
 		}
 	}
 	slices.SortFunc(out, func(a, b brig.UsageLine) int {
@@ -183,7 +183,7 @@ func (s *directory) PruneUsage(ctx context.Context, before string) error {
 		return err
 	}
 	defer s.mu.Unlock()
-	maps.DeleteFunc(s.usage, func(l usageKey, _ brig.Spent) bool { return l.day < before })
+	maps.DeleteFunc(s.usage, func(l usageKey, _ brig.UsageTotals) bool { return l.day < before })
 	return nil
 }
 

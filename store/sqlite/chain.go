@@ -152,20 +152,20 @@ func (s *tenants) PruneAudit(ctx context.Context, before time.Time, most int64) 
 	return wrap(err, "prune the audit log")
 }
 
-// pruned is the length of a chain and the last line to prune.
-type pruned struct {
+// prunedChain is the length of a chain and the last line to prune.
+type prunedChain struct {
 	tenant  string
 	n, upTo int64
 }
 
-func (t *tx) chains() (out []pruned, err error) {
+func (t *tx) chains() (out []prunedChain, err error) {
 	rows, err := t.stmt(selectChains).QueryContext(t.ctx) //nolint:sqlclosecheck // see stmt
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var p pruned
+		var p prunedChain
 		if err := rows.Scan(&p.tenant, &p.n, &p.upTo); err != nil {
 			return nil, err
 		}
@@ -174,7 +174,7 @@ func (t *tx) chains() (out []pruned, err error) {
 	return out, rows.Err()
 }
 
-func (t *tx) prune(p pruned, before time.Time, most int64, now time.Time) error {
+func (t *tx) prune(p prunedChain, before time.Time, most int64, now time.Time) error {
 	var kept sql.NullInt64
 	if err := t.row(selectKept, p.tenant, nanos(before)).Scan(&kept); err != nil {
 		return err

@@ -23,7 +23,7 @@ import (
 // encode returns v as a document and its blob.
 func encode(v any) (doc string, data []byte, err error) {
 	data = []byte{} // never nil, which would be NULL
-	out := rewrite(reflect.ValueOf(v), leaves{
+	out := rewrite(reflect.ValueOf(v), leafFuncs{
 		text: escape,
 		bytes: func(b []byte) ([]byte, error) {
 			ref := fmt.Appendf(nil, "[%d,%d]", len(data), len(b))
@@ -50,7 +50,7 @@ func decodeLost[T any](doc string, data []byte, lost bool) (*T, error) {
 		return nil, err
 	}
 	var err error
-	out := rewrite(reflect.ValueOf(v), leaves{
+	out := rewrite(reflect.ValueOf(v), leafFuncs{
 		text: unescape,
 		bytes: func(ref []byte) ([]byte, error) {
 			if string(ref) == "null" { // a nil json.RawMessage
@@ -79,16 +79,15 @@ func decodeLost[T any](doc string, data []byte, lost bool) (*T, error) {
 	return out.Interface().(*T), nil
 }
 
-// leaves are the functions that rewrite applies to the strings and the bytes of
-// a value.
-type leaves struct {
+// leafFuncs contains the functions that rewrite applies to the strings and the bytes of a value.
+type leafFuncs struct {
 	text  func(string) (string, error)
 	bytes func([]byte) ([]byte, error)
 }
 
 // rewrite returns a copy of v with rewritten leaves and with times in UTC. It
 // stores the first error in *err.
-func rewrite(v reflect.Value, f leaves, err *error) reflect.Value {
+func rewrite(v reflect.Value, f leafFuncs, err *error) reflect.Value {
 	fail := func(e error) {
 		if *err == nil {
 			*err = e

@@ -53,7 +53,7 @@ func (s *executions) GetExec(ctx context.Context, sandbox brig.ID, execID string
 func (s *executions) ListExecs(ctx context.Context, sandbox brig.ID) ([]*brig.Execution, error) {
 	left := contract.ListedBytes
 	xs, err := query(ctx, s.readers, func(row scanner) (*brig.Execution, error) {
-		var p packed
+		var p packedRow
 		var size int
 		if err := row.Scan(&p.doc, &p.data, &p.file, &p.lost, &size); err != nil {
 			return nil, err

@@ -86,22 +86,22 @@ func (o outputs) read(name string) ([]byte, error) {
 
 // unpack decodes a row whose bytes may be in a file. Lost bytes are nil.
 func unpack[T any](o outputs, row scanner) (*T, error) {
-	var p packed
+	var p packedRow
 	if err := row.Scan(&p.doc, &p.data, &p.file, &p.lost); err != nil {
 		return nil, err
 	}
 	return unpackRow[T](o, p)
 }
 
-// packed is a row whose bytes may be in a file.
-type packed struct {
+// packedRow is a row whose bytes may be in a file.
+type packedRow struct {
 	doc, file string
 	data      []byte
 	lost      bool
 }
 
 // unpackRow is unpack for a row that was read.
-func unpackRow[T any](o outputs, p packed) (*T, error) {
+func unpackRow[T any](o outputs, p packedRow) (*T, error) {
 	if p.file == "" {
 		return decodeLost[T](p.doc, p.data, p.lost)
 	}

@@ -248,8 +248,8 @@ func TestDamagedDocument(t *testing.T) {
 	}
 }
 
-// TestDurable checks the settings that durability depends on.
-func TestDurable(t *testing.T) {
+// TestDurabilityPragmas checks the settings that durability depends on.
+func TestDurabilityPragmas(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "brig.db")
 	s := open(t, path)
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {

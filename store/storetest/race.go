@@ -145,7 +145,7 @@ func testMixed(t *testing.T, s brig.Store) {
 		do(s.PutKey(ctx, brig.Key{ID: name, Hash: [32]byte{byte(i)}}))
 		_, err = s.FindKey(ctx, [32]byte{byte(i)})
 		do(err)
-		do(s.AddUsage(ctx, []brig.UsageLine{{Tenant: tenant, Day: "2026-11-21", Spent: brig.Spent{Executions: 1}}}))
+		do(s.AddUsage(ctx, []brig.UsageLine{{Tenant: tenant, Day: "2026-11-21", UsageTotals: brig.UsageTotals{Executions: 1}}}))
 		_, err = s.Usage(ctx, tenant, "2026-11-21", "2026-11-21")
 		do(err)
 		_, err = s.Events(ctx, 5)

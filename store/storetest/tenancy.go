@@ -115,7 +115,7 @@ func testDeleteTenant(t *testing.T, s brig.Store) {
 		ok(t, s.PutKey(ctx, newKey(name, byte(i))))
 		ok(t, s.PutRun(ctx, name, &brig.Outcome{Sandbox: "r"}))
 		ok(t, s.PutSecret(ctx, sealed(name, "s", 1), 0))
-		ok(t, s.AddUsage(ctx, []brig.UsageLine{{Tenant: name, Day: "2026-11-21", Spent: brig.Spent{Executions: 1}}}))
+		ok(t, s.AddUsage(ctx, []brig.UsageLine{{Tenant: name, Day: "2026-11-21", UsageTotals: brig.UsageTotals{Executions: 1}}}))
 	}
 	ok(t, s.PutSettings(ctx, []brig.Setting{
 		{Name: brig.SettingRouting("t"), Type: "json", Value: []byte(`{}`), Updated: birth},
@@ -153,15 +153,15 @@ func testDeleteTenant(t *testing.T, s brig.Store) {
 
 func testUsage(t *testing.T, s brig.Store) {
 	ctx := t.Context()
-	spent := brig.Spent{Executions: 1, ExecutionTime: time.Second, CPUTime: time.Minute, Memory: 0.25, Egress: 1 << 40, Cost: 0.5}
+	spent := brig.UsageTotals{Executions: 1, ExecutionTime: time.Second, CPUTime: time.Minute, Memory: 0.25, Egress: 1 << 40, Cost: 0.5}
 	line := func(tenant, day, label string) brig.UsageLine {
-		return brig.UsageLine{Tenant: tenant, Day: day, Label: label, Value: label, Spent: spent}
+		return brig.UsageLine{Tenant: tenant, Day: day, Label: label, Value: label, UsageTotals: spent}
 	}
 	ok(t, s.AddUsage(ctx, []brig.UsageLine{line("t", "2026-11-21", ""), line("t", "2026-11-20", ""), line("u", "2026-11-21", "")}))
 	ok(t, s.AddUsage(ctx, []brig.UsageLine{line("t", "2026-11-21", ""), line("t", "2026-11-21", "a")}))
 	ok(t, s.AddUsage(ctx, nil))
 	twice := line("t", "2026-11-21", "")
-	twice.Spent = spent.Add(spent)
+	twice.UsageTotals = spent.Add(spent)
 	for _, c := range []struct {
 		tenant, from, to string
 		want             []brig.UsageLine
@@ -183,7 +183,7 @@ func testUsage(t *testing.T, s brig.Store) {
 
 // testUsageIsAtomic checks that either all lines are added or none.
 func testUsageIsAtomic(t *testing.T, s brig.Store) {
-	line := brig.UsageLine{Tenant: "t", Day: "2026-11-21", Spent: brig.Spent{Executions: 1}}
+	line := brig.UsageLine{Tenant: "t", Day: "2026-11-21", UsageTotals: brig.UsageTotals{Executions: 1}}
 	if err := s.AddUsage(canceled(t), []brig.UsageLine{line, line}); err == nil {
 		t.Error("usage was added for a caller who had gone")
 	}

@@ -167,10 +167,10 @@ func options() []connect.HandlerOption {
 	}
 }
 
-// retain releases the memory of the bytes that were read so far, except for
+// releaseExcept releases the memory of the bytes that were read so far, except for
 // size bytes. size is the size of the message that the stream holds while it
 // runs.
-func (h *countedBody) retain(size int) {
+func (h *countedBody) releaseExcept(size int) {
 	if h == nil {
 		return
 	}

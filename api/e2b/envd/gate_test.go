@@ -144,7 +144,7 @@ func TestStreamMessageAccounting(t *testing.T) {
 				want int
 			}{
 				{func() { _, _ = io.Copy(io.Discard, b) }, c.size + c.ahead},
-				{func() { b.retain(50) }, 50}, {func() { b.retain(2000) }, 50}, {b.releaseRead, 0},
+				{func() { b.releaseExcept(50) }, 50}, {func() { b.releaseExcept(2000) }, 50}, {b.releaseRead, 0},
 			} {
 				step.do()
 				if got := front.InUse(); got != int64(step.want) {

@@ -172,7 +172,7 @@ func TestWatchers(t *testing.T) {
 	for i := range many + 1 {
 		change(i)
 	}
-	if err := lastPoll(t, c, made.WatcherId); connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "too many events") {
+	if err := pollUntilError(t, c, made.WatcherId); connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "too many events") {
 		t.Errorf("after too many events: %v", err)
 	}
 	if _, err := c.RemoveWatcher(t.Context(), &filesystempb.RemoveWatcherRequest{WatcherId: made.WatcherId}); err != nil {
@@ -206,8 +206,8 @@ func TestWatchers(t *testing.T) {
 	}
 }
 
-// lastPoll polls a watcher until it returns an error.
-func lastPoll(t *testing.T, c filesystempb.FilesystemClient, id string) error {
+// pollUntilError polls a watcher until it returns an error.
+func pollUntilError(t *testing.T, c filesystempb.FilesystemClient, id string) error {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
 		if _, err := c.GetWatcherEvents(t.Context(), &filesystempb.GetWatcherEventsRequest{WatcherId: id}); err != nil {
@@ -218,10 +218,10 @@ func lastPoll(t *testing.T, c filesystempb.FilesystemClient, id string) error {
 	return nil
 }
 
-// TestWatcherOfRemovedDirectory verifies that polls return the events before the
+// TestWatcherReportsEventsBeforeRemoval verifies that polls return the events before the
 // end of a watch, and then an error with the reason of the end. The control is
 // a watcher whose directory is still there: it has no error.
-func TestWatcherOfRemovedDirectory(t *testing.T) {
+func TestWatcherReportsEventsBeforeRemoval(t *testing.T) {
 	s := newStub()
 	srv := serve(t, s)
 	c := filesystempb.NewFilesystemClient(&http.Client{Transport: bearer{}}, srv.URL)
@@ -242,7 +242,7 @@ func TestWatcherOfRemovedDirectory(t *testing.T) {
 		t.Errorf("the poll after the end: %v, %v", got, err)
 	}
 	for range 2 {
-		if err := lastPoll(t, c, made.WatcherId); connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "removed or moved") {
+		if err := pollUntilError(t, c, made.WatcherId); connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "removed or moved") {
 			t.Errorf("after the last event: %v", err)
 		}
 	}

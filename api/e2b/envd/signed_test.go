@@ -57,7 +57,7 @@ func TestSignatureIsUnambiguous(t *testing.T) {
 }
 
 // A link has the type and mode of its target.
-func TestEntryOfLink(t *testing.T) {
+func TestLinkEntryDescribesTarget(t *testing.T) {
 	for _, c := range []struct {
 		to   brig.EntryType
 		mode uint32

@@ -15,7 +15,7 @@ import (
 // Start implements process.Process.
 func (s processes) Start(ctx context.Context, r *pb.StartRequest, out *connect.ServerStream[pb.StartResponse]) error {
 	c := callOf(ctx)
-	c.body.retain(proto.Size(r))
+	c.body.releaseExcept(proto.Size(r))
 	spec, err := s.spec(ctx, c, r)
 	if err != nil {
 		return s.failure(ctx, err)
@@ -109,7 +109,7 @@ func errNoDirectory(dir string) error {
 
 // Connect implements process.Process.
 func (s processes) Connect(ctx context.Context, r *pb.ConnectRequest, out *connect.ServerStream[pb.ConnectResponse]) error {
-	callOf(ctx).body.retain(proto.Size(r))
+	callOf(ctx).body.releaseExcept(proto.Size(r))
 	p, err := s.find(ctx, r.GetProcess(), true)
 	if err != nil {
 		return s.failure(ctx, err)

@@ -10,16 +10,16 @@ import (
 	"github.com/brig-run/brig"
 )
 
-// uploaded is the response for one file. Further fields are not permitted.
-type uploaded struct {
+// uploadedFile is the response for one file. Further fields are not permitted.
+type uploadedFile struct {
 	Path     string            `json:"path"`
 	Name     string            `json:"name"`
 	Type     string            `json:"type"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
-func toUploaded(e *brig.Entry) uploaded {
-	return uploaded{Path: e.Path, Name: e.Name, Type: "file", Metadata: e.Metadata}
+func toUploaded(e *brig.Entry) uploadedFile {
+	return uploadedFile{Path: e.Path, Name: e.Name, Type: "file", Metadata: e.Metadata}
 }
 
 // maxFiles limits the number of files in one request.
@@ -46,7 +46,7 @@ func (e *Envd) upload(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, "unsupported content encoding: "+truncate(encoding))
 		return
 	}
-	u := &uploadRequest{e: e, w: w, r: r, meta: meta, seen: map[string]bool{}, out: []uploaded{}}
+	u := &uploadRequest{e: e, w: w, r: r, meta: meta, seen: map[string]bool{}, out: []uploadedFile{}}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case err != nil:
@@ -73,7 +73,7 @@ type uploadRequest struct {
 	r    *http.Request
 	meta map[string]string
 	seen map[string]bool
-	out  []uploaded
+	out  []uploadedFile
 }
 
 // storeParts stores every file of a form and reports whether it succeeded. If

@@ -13,7 +13,7 @@ import (
 // WatchDir implements filesystem.Filesystem.
 func (s filesystem) WatchDir(ctx context.Context, r *pb.WatchDirRequest, out *connect.ServerStream[pb.WatchDirResponse]) error {
 	c := callOf(ctx)
-	c.body.retain(proto.Size(r))
+	c.body.releaseExcept(proto.Size(r))
 	dir, err := c.path(r.GetPath())
 	if err != nil {
 		return s.failure(ctx, err)

@@ -154,19 +154,19 @@ func (w *watcher) stop() {
 	w.cancel()
 }
 
-// quietTime is how long a watcher must be silent before a poll returns, and
-// settleTime is the longest wait for that silence. Events of changes before the
+// quietPeriod is how long a watcher must be silent before a poll returns, and
+// settleTimeout is the longest wait for that silence. Events of changes before the
 // poll may still be in transit, and the client expects to receive them.
 const (
-	quietTime  = 25 * time.Millisecond
-	settleTime = 250 * time.Millisecond
+	quietPeriod   = 25 * time.Millisecond
+	settleTimeout = 250 * time.Millisecond
 )
 
 // waitQuiet waits until a watcher receives no more events, but no longer than
-// settleTime. It returns immediately if the watcher does not exist.
+// settleTimeout. It returns immediately if the watcher does not exist.
 func (ws *watchers) waitQuiet(ctx context.Context, box, token, id string) {
 	begun := time.Now()
-	for wait := quietTime; wait > 0 && time.Since(begun) < settleTime; {
+	for wait := quietPeriod; wait > 0 && time.Since(begun) < settleTimeout; {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -176,7 +176,7 @@ func (ws *watchers) waitQuiet(ctx context.Context, box, token, id string) {
 		w := ws.find(box, token, id)
 		wait = 0
 		if w != nil {
-			wait = quietTime - time.Since(w.lastEvent)
+			wait = quietPeriod - time.Since(w.lastEvent)
 		}
 		ws.mu.Unlock()
 	}

@@ -175,7 +175,7 @@ func TestStart(t *testing.T) {
 }
 
 // Events end at character boundaries. Invalid bytes are sent unchanged, at the latest at the end.
-func TestCharactersOfEvents(t *testing.T) {
+func TestEventsEndAtCharacters(t *testing.T) {
 	const text = "ü€😀"
 	for _, c := range []struct {
 		what   string

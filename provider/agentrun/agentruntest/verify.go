@@ -16,18 +16,18 @@ import (
 // skew is the maximum difference between a request's time and the server's.
 const skew = 15 * time.Minute
 
-// signed is the parsed content of an Authorization header.
-type signed struct {
+// signedHeader is the parsed content of an Authorization header.
+type signedHeader struct {
 	credential, signature string
 	names                 []string
 }
 
-func parseAuthorization(header, algorithm string) (*signed, error) {
+func parseAuthorization(header, algorithm string) (*signedHeader, error) {
 	rest, ok := strings.CutPrefix(header, algorithm+" ")
 	if !ok {
 		return nil, fmt.Errorf("the authorization is not %s", algorithm)
 	}
-	s := &signed{}
+	s := &signedHeader{}
 	for part := range strings.SplitSeq(rest, ",") {
 		k, v, _ := strings.Cut(strings.TrimSpace(part), "=")
 		switch k {
