@@ -45,7 +45,7 @@ func TestWebhookEndlessResponse(t *testing.T) {
 	go w.Run(ctx)
 	grown := testenv.HeapGrowth(func() {
 		for i := range 3 {
-			w.Notify(one(brig.AlertFiring, float64(i+1)))
+			w.Notify(alertList(brig.AlertFiring, float64(i+1)))
 			for before := time.Now(); calls.Load() < int64(i+1); time.Sleep(5 * time.Millisecond) {
 				if time.Since(before) > time.Minute {
 					t.Fatal("the receiver is not asked again")

@@ -33,7 +33,7 @@ func begin(t *testing.T, o alert.WebhookOptions) *alert.Webhook {
 	return w
 }
 
-func one(state brig.AlertState, value float64) []brig.Alert {
+func alertList(state brig.AlertState, value float64) []brig.Alert {
 	return []brig.Alert{{Name: "BrigErrorRate", Severity: brig.Critical, State: state, Labels: map[string]string{"provider": "gvisor"}, Value: value, Since: time.Unix(1e9, 0)}}
 }
 
@@ -60,7 +60,7 @@ func TestWebhookRetries(t *testing.T) {
 	defer srv.Close()
 	w := begin(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 20 * time.Millisecond})
 	start := time.Now()
-	w.Notify(one(brig.AlertFiring, 0.25))
+	w.Notify(alertList(brig.AlertFiring, 0.25))
 	body := <-got
 	if took := time.Since(start); took < (20+40+80)*time.Millisecond {
 		t.Errorf("three failures took %v: it did not wait longer each time", took)
@@ -70,7 +70,7 @@ func TestWebhookRetries(t *testing.T) {
 	}
 	w.Notify([]brig.Alert{{Name: "BrigRefused", State: brig.AlertFiring}})
 	<-got
-	w.Notify(one(brig.AlertResolved, 0))
+	w.Notify(alertList(brig.AlertResolved, 0))
 	if body := <-got; !strings.Contains(body, `"status":"resolved"`) || asked.Load() != 6 {
 		t.Errorf("after a refusal the receiver was asked %d times, the last with %s", asked.Load(), body)
 	}
@@ -92,9 +92,9 @@ func TestWebhookSendsLatestState(t *testing.T) {
 	}))
 	defer srv.Close()
 	w := begin(t, alert.WebhookOptions{URL: srv.URL, RetryDelay: 30 * time.Millisecond})
-	w.Notify(one(brig.AlertFiring, 0.25))
+	w.Notify(alertList(brig.AlertFiring, 0.25))
 	time.Sleep(10 * time.Millisecond)
-	w.Notify(one(brig.AlertResolved, 0.01))
+	w.Notify(alertList(brig.AlertResolved, 0.01))
 	w.Notify([]brig.Alert{{Name: "BrigErrorRate", State: brig.AlertFiring, Labels: map[string]string{"provider": "other"}}})
 	away.Store(false)
 	var m struct {
@@ -130,7 +130,7 @@ func TestWebhookAuthenticatesAndRefusesRedirects(t *testing.T) {
 	}))
 	defer srv.Close()
 	w := begin(t, alert.WebhookOptions{URL: srv.URL, Bearer: "b-e-a-r-e-r", Secret: "s-e-c-r-e-t", RetryDelay: time.Millisecond})
-	w.Notify(one(brig.AlertFiring, 0.25))
+	w.Notify(alertList(brig.AlertFiring, 0.25))
 	s := <-got
 	if s.header.Get("Authorization") != "Bearer b-e-a-r-e-r" {
 		t.Errorf("Authorization: %s", s.header.Get("Authorization"))
@@ -177,7 +177,7 @@ func TestWebhookAddress(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	go w.Run(ctx)
-	w.Notify(one(brig.AlertFiring, 1))
+	w.Notify(alertList(brig.AlertFiring, 1))
 	for !strings.Contains(log.String(), "169.254.169.254 is in 169.254.0.0/16") {
 		select {
 		case <-t.Context().Done():

@@ -84,7 +84,7 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 		rep  Report
 		end  *ending
 	)
-	if !sc.Scan() || strict(sc.Bytes(), &head) != nil || head.Version != version {
+	if !sc.Scan() || decodeStrict(sc.Bytes(), &head) != nil || head.Version != version {
 		return nil, errors.Join(brig.Errorf(brig.InvalidArgument, "this is not an export of an audit log").
 			WithHint("make one with brig audit export"), sc.Err())
 	}
@@ -95,13 +95,13 @@ func VerifyExport(r io.Reader, key ed25519.PublicKey) (*Report, error) {
 		}
 		if bytes.HasPrefix(sc.Bytes(), []byte(`{"lines":`)) {
 			end = new(ending)
-			if err := strict(sc.Bytes(), end); err != nil {
+			if err := decodeStrict(sc.Bytes(), end); err != nil {
 				return nil, v.unreadable(err)
 			}
 			continue
 		}
 		var form Line
-		err := strict(sc.Bytes(), &form)
+		err := decodeStrict(sc.Bytes(), &form)
 		l, wrong := form.Domain()
 		if err = errors.Join(err, wrong); err != nil {
 			return nil, v.unreadable(err)
@@ -149,10 +149,10 @@ func (v *Verifier) unreadable(err error) error {
 	return &InvalidRecord{v.position + 1, v.last.Seq + 1, "it cannot be read: " + err.Error()}
 }
 
-// strict decodes one line, which must be byte for byte as Writer encodes it,
+// decodeStrict decodes one line, which must be byte for byte as Writer encodes it,
 // without additional, duplicate or reordered fields. A line that two readers
 // could decode differently proves nothing.
-func strict[T any](b []byte, to *T) error {
+func decodeStrict[T any](b []byte, to *T) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {

@@ -67,7 +67,7 @@ type Report struct {
 // Clean reports whether there were no leaks, lost results, missing events or
 // unexplained errors.
 func (r *Report) Clean() bool {
-	return none(r.Leaks) && len(r.Lost) == 0 && r.Missing == 0 && len(r.Unexplained) == 0
+	return noLeaks(r.Leaks) && len(r.Lost) == 0 && r.Missing == 0 && len(r.Unexplained) == 0
 }
 
 // victims lists the kinds of processes to kill, with the probability of each in
@@ -252,7 +252,7 @@ func (r *run) settle(ctx context.Context, files []string) error {
 		return err
 	}
 	for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if r.Leaks = r.host.leaks(files); none(r.Leaks) || time.Since(begin) > 5*time.Second {
+		if r.Leaks = r.host.leaks(files); noLeaks(r.Leaks) || time.Since(begin) > 5*time.Second {
 			break
 		}
 	}

@@ -199,8 +199,8 @@ func (h *Host) leaks(before []string) map[string][]string {
 	return out
 }
 
-// none reports whether there are no leaks.
-func none(leaks map[string][]string) bool {
+// noLeaks reports whether there are no leaks.
+func noLeaks(leaks map[string][]string) bool {
 	for _, list := range leaks {
 		if len(list) > 0 {
 			return false

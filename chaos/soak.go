@@ -141,7 +141,7 @@ func (r *SoakReport) fit(times *spans) {
 	r.Memory, _ = Line(runs, rss)
 	r.Descriptors, _ = Line(runs, fds)
 	r.Goroutines, _ = Line(runs, goroutines)
-	r.Drift50, r.Drift99 = drift(minutes, p50), drift(minutes, p99)
+	r.Drift50, r.Drift99 = driftPercent(minutes, p50), driftPercent(minutes, p99)
 	for name, all := range times.all {
 		r.Operations = append(r.Operations, Operation{name, len(all), Percentile(all, 50), Percentile(all, 99), slices.Max(all)})
 	}

@@ -39,9 +39,9 @@ func Line(x, y []float64) (slope, at0 float64) {
 	return slope, my - slope*mx
 }
 
-// drift returns the rise of the fitted line from the first point to the last,
+// driftPercent returns the rise of the fitted line from the first point to the last,
 // in percent.
-func drift(x, y []float64) float64 {
+func driftPercent(x, y []float64) float64 {
 	slope, at0 := Line(x, y)
 	if len(x) == 0 || at0+slope*x[0] == 0 {
 		return 0

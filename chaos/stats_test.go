@@ -29,10 +29,10 @@ func TestLine(t *testing.T) {
 	if slope, at0 := Line([]float64{5, 5}, []float64{1, 3}); slope != 0 || at0 != 2 {
 		t.Errorf("of one x: %v, %v", slope, at0)
 	}
-	if d := drift([]float64{0, 10}, []float64{2, 3}); math.Abs(d-50) > 1e-9 {
+	if d := driftPercent([]float64{0, 10}, []float64{2, 3}); math.Abs(d-50) > 1e-9 {
 		t.Errorf("from 2 to 3 is %v%%", d)
 	}
-	if drift(nil, nil) != 0 {
+	if driftPercent(nil, nil) != 0 {
 		t.Error("of nothing")
 	}
 }

@@ -39,9 +39,9 @@ func (s *server) keyOf(c *client.Client, role brig.Role) string {
 	return k.Secret
 }
 
-// lasting sends a request whose response does not end, and returns the status.
+// openEndless sends a request whose response does not end, and returns the status.
 // The test's cleanup closes the connection.
-func (s *server) lasting(key, path string) (status int, retry, body string) {
+func (s *server) openEndless(key, path string) (status int, retry, body string) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.url+path, nil)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestViewersWatchesAreBounded(t *testing.T) {
 			viewer := s.keyOf(c, brig.Viewer)
 			open := func(path string, most int) (n int) {
 				for n < most {
-					status, retry, body := s.lasting(viewer, path)
+					status, retry, body := s.openEndless(viewer, path)
 					if status == http.StatusOK {
 						n++
 						continue
@@ -105,7 +105,7 @@ func TestViewersWatchesAreBounded(t *testing.T) {
 			}
 			admin := s.keyOf(c, brig.Admin)
 			for _, path := range []string{"/v1/sandboxes/one/files/watch?path=/&recursive=false", "/v1/sandboxes/one/files/content?path=/etc/hostname"} {
-				if status, _, body := s.lasting(admin, path); status != http.StatusOK {
+				if status, _, body := s.openEndless(admin, path); status != http.StatusOK {
 					t.Errorf("another key's %s: %d %s", path, status, body)
 				}
 			}

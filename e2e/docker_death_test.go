@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/provider/docker"
 )
 
-// deaths verifies the state after crashes of the server and of the Docker
+// checkCrashes verifies the state after crashes of the server and of the Docker
 // Engine.
-func (l *dockerLab) deaths(t *testing.T) {
+func (l *dockerLab) checkCrashes(t *testing.T) {
 	open := func(t *testing.T, dir string) *docker.Provider {
 		return l.provider(t, dir, func(o *docker.Options) { o.Runtime = "runc" })
 	}

@@ -18,7 +18,7 @@ func TestDocker(t *testing.T) {
 		t.Run(runtime, func(t *testing.T) { l.conformance(t, runtime) })
 	}
 	t.Run("attacks", l.attacks)
-	t.Run("deaths", l.deaths)
+	t.Run("deaths", l.checkCrashes)
 	t.Run("images", l.images)
 }
 

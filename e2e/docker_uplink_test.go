@@ -183,7 +183,7 @@ func TestDockerUplinks(t *testing.T) {
 		t.Run("meddle-"+runtime, func(t *testing.T) { l.checkNetworkIsolation(t, image, runtime) })
 	}
 	t.Run("meddle-control", func(t *testing.T) { l.checkNetworkControl(t, image) })
-	t.Run("trust", func(t *testing.T) { l.trusts(t, image) })
+	t.Run("trust", func(t *testing.T) { l.checkCertificates(t, image) })
 	t.Run("secret", l.checkBrokeredSecret)
 	t.Run("engine", func(t *testing.T) { l.checkEngineLoss(t, image) })
 }
@@ -337,9 +337,9 @@ func (l *dockerLab) checkNetworkControl(t *testing.T, image string) {
 	}
 }
 
-// trusts verifies that the image's CA certificates are present, with and
+// checkCertificates verifies that the image's CA certificates are present, with and
 // without egress rules, and that adding the uplink's CA keeps them.
-func (l *dockerLab) trusts(t *testing.T, image string) {
+func (l *dockerLab) checkCertificates(t *testing.T, image string) {
 	const look = "cat /etc/ssl/certs/0a1b2c3d.0; stat -c '%n %a %U' /etc/ssl/certs /etc/ssl/certs/*; cat /etc/resolv.conf | grep -c 198.18.0.1"
 	out := map[string]string{}
 	for _, runtime := range []string{"runc", "runsc"} {

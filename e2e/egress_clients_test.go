@@ -295,7 +295,7 @@ func (l *lab) database() {
 	}
 	t.Cleanup(func() { _ = server.Process.Signal(os.Interrupt); _ = server.Wait() })
 	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		err := l.beyond(func() error {
+		err := l.behindRouter(func() error {
 			c, err := net.DialTimeout("tcp", good+":5432", time.Second)
 			if err == nil {
 				c.Close()

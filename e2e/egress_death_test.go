@@ -25,7 +25,7 @@ func TestEgressServerKilled(t *testing.T) {
 	l := newEgressLab(t)
 	l.name("ok.test", good)
 	var came atomic.Int64
-	l.serve(80, func(c net.Conn) { came.Add(1); greet(c) })
+	l.serve(80, func(c net.Conn) { came.Add(1); respond(c) })
 	dir := dataDir(t)
 	config := filepath.Join(t.TempDir(), "brig.yaml")
 	if err := os.WriteFile(config, []byte("egress: {resolver: \""+nameOne+"\"}\n"), 0o600); err != nil {
@@ -89,7 +89,7 @@ while True:
 			t.Error("something leaves without rules")
 		}
 	})
-	if got := l.arrived(); len(got) > 0 {
+	if got := l.newArrivals(); len(got) > 0 {
 		t.Errorf("%q arrived", got)
 	}
 }

@@ -98,9 +98,9 @@ type lab struct {
 	ns     string         // the namespace behind the router
 }
 
-// beyond runs f with its thread in the namespace behind the router: a socket
+// behindRouter runs f with its thread in the namespace behind the router: a socket
 // belongs to the namespace in which it is created.
-func (l *lab) beyond(f func() error) error {
+func (l *lab) behindRouter(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	here, err := os.Open("/proc/thread-self/ns/net")
@@ -134,7 +134,7 @@ func (l *lab) listen(addr string, port int) (ln net.Listener, pc net.PacketConn)
 	if slices.Contains(near, addr) {
 		err = open()
 	} else {
-		err = l.beyond(open)
+		err = l.behindRouter(open)
 	}
 	if err != nil {
 		l.t.Fatal(err)
@@ -322,9 +322,9 @@ func (l *lab) watch() {
 	}()
 }
 
-// arrived returns the forbidden traffic that has arrived since the previous
+// newArrivals returns the forbidden traffic that has arrived since the previous
 // call.
-func (l *lab) arrived() []string {
+func (l *lab) newArrivals() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []string
@@ -349,10 +349,10 @@ func (l *lab) arrived() []string {
 	return out
 }
 
-// arrives waits until forbidden traffic arrives, for controls that send some.
-func (l *lab) arrives() []string {
+// awaitArrivals waits until forbidden traffic arrives, for controls that send some.
+func (l *lab) awaitArrivals() []string {
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if got := l.arrived(); len(got) > 0 || time.Now().After(end) {
+		if got := l.newArrivals(); len(got) > 0 || time.Now().After(end) {
 			return got
 		}
 	}
@@ -388,8 +388,8 @@ func (l *lab) serve(port int, f func(net.Conn)) {
 	}()
 }
 
-// greet responds to any request with "good" and the length of the request.
-func greet(c net.Conn) {
+// respond responds to any request with "good" and the length of the request.
+func respond(c net.Conn) {
 	b := make([]byte, 4096)
 	_ = c.SetReadDeadline(time.Now().Add(2 * time.Second))
 	n, _ := c.Read(b)

@@ -167,8 +167,8 @@ func newEscapeLab(t *testing.T) *lab {
 	l.name("zero.ok.test", "0.0.0.0", "::")
 	l.name("evil.test", evilAddr)
 	l.name("secret.exfil.test", evilAddr)
-	l.serve(80, greet)
-	l.serve(443, greet)
+	l.serve(80, respond)
+	l.serve(443, respond)
 	return l
 }
 
@@ -200,7 +200,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 				t.Errorf("%s: %s", code, out)
 			}
 		}
-		if got := l.arrived(); len(got) > 0 {
+		if got := l.newArrivals(); len(got) > 0 {
 			t.Errorf("what is allowed is not quiet: %q", got)
 		}
 	})
@@ -211,7 +211,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			if strings.Contains(out, "sink") {
 				t.Errorf("%s %d: %s: %s", x.id, i, x.code, out)
 			}
-			got := l.arrived()
+			got := l.newArrivals()
 			if len(got) > 0 {
 				t.Errorf("%s %d: %s: %q arrived", x.id, i, x.code, got)
 			}
@@ -255,7 +255,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 			{"NET-13", "tcp('evil.test', 443)"},
 		} {
 			out := try(x.code)
-			got := l.arrives()
+			got := l.awaitArrivals()
 			if len(got) == 0 {
 				t.Errorf("%s: %s: %s: nothing is seen to arrive: the lab is blind", x.id, x.code, out)
 			}
@@ -268,7 +268,7 @@ func (l *lab) escapes(t *testing.T, e *engine.Engine, ctx context.Context, spec 
 				_, _ = c.Write([]byte("x"))
 				c.Close()
 			}
-			got := l.arrives()
+			got := l.awaitArrivals()
 			if len(got) == 0 {
 				t.Errorf("a packet to %s is not seen: the lab is blind", at)
 			}
@@ -296,7 +296,7 @@ func escapesAsRoot(t *testing.T, e *engine.Engine, ctx context.Context, name str
 		if out := string(res.Stdout.Head); strings.Contains(out, "spoofed") || strings.Contains(out, "sent") && strings.Contains(code, "255") {
 			t.Errorf("%s: %s", code, out)
 		}
-		if got := l.arrived(); len(got) > 0 {
+		if got := l.newArrivals(); len(got) > 0 {
 			t.Errorf("%s: %q arrived", code, got)
 			attack.RecordCase("NET-12", "as root: "+code, true)
 		} else {

@@ -12,9 +12,9 @@ import (
 	"github.com/brig-run/brig/internal/cgroup"
 )
 
-// whole returns the areas that are boundaries if brig runs as root and cgroups
+// boundaryAreas returns the areas that are boundaries if brig runs as root and cgroups
 // are available.
-func whole() []brig.Area {
+func boundaryAreas() []brig.Area {
 	return []brig.Area{
 		brig.AreaIsolation, brig.AreaMemory, brig.AreaCPUs, brig.AreaProcesses, brig.AreaOpenFiles, brig.AreaDisk,
 		brig.AreaOutput, brig.AreaTime, brig.AreaEgress, brig.AreaSecrets,
@@ -25,7 +25,7 @@ func whole() []brig.Area {
 // boundaries, with evidence for areas whose enforcement is observable.
 func checkBoundaries(t *testing.T, s *brig.Sandbox, but ...brig.Area) {
 	t.Helper()
-	for _, a := range whole() {
+	for _, a := range boundaryAreas() {
 		e := s.Enforcement[a]
 		if slices.Contains(but, a) {
 			continue
@@ -51,7 +51,7 @@ func TestAttest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range whole() {
+	for _, a := range boundaryAreas() {
 		if caps.Enforces[a].Level != brig.LevelBoundary || !caps.Enforces[a].At.IsZero() {
 			t.Errorf("of %s it says %+v", a, caps.Enforces[a])
 		}
@@ -85,7 +85,7 @@ func TestRequire(t *testing.T) {
 	needRoot(t)
 	e, ctx := newEngine(t)
 	need := brig.Requirement{}
-	for _, a := range whole() {
+	for _, a := range boundaryAreas() {
 		need[a] = brig.LevelBoundary
 	}
 	s, err := e.Create(ctx, brig.Spec{Name: "held", Require: need, Command: &brig.Command{Argv: []string{"sleep", "60"}}})
@@ -248,7 +248,7 @@ func TestRootlessEnforcement(t *testing.T) {
 	caps := parse(ask("capabilities"))
 	ask("sandbox", "create", "box")
 	attested := parse(ask("sandbox", "attest", "box"))
-	for _, a := range append(whole(), brig.AreaWorkspace) {
+	for _, a := range append(boundaryAreas(), brig.AreaWorkspace) {
 		want := "boundary"
 		switch a {
 		case brig.AreaMemory, brig.AreaCPUs:

@@ -233,7 +233,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	for round := range rounds {
 		for i, p := range points {
 			t.Run(fmt.Sprintf("%s/%d", p.Name, round), func(t *testing.T) {
-				c.crash(t, p.Name, round, fmt.Sprintf("%d-%d", round, i))
+				c.crashAt(t, p.Name, round, fmt.Sprintf("%d-%d", round, i))
 			})
 		}
 	}
@@ -242,7 +242,7 @@ func TestCrashAtEveryPoint(t *testing.T) {
 	t.Logf("%d points, %d rounds; the slowest start took %v", len(points), rounds, c.slowest.Round(time.Millisecond))
 }
 
-func (c *crashingServer) crash(t *testing.T, point string, round int, tag string) {
+func (c *crashingServer) crashAt(t *testing.T, point string, round int, tag string) {
 	os.RemoveAll(c.marks)
 	if err := os.Mkdir(c.marks, 0o700); err != nil {
 		t.Fatal(err)

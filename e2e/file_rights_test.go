@@ -119,8 +119,8 @@ func newRightsLab(t *testing.T) *fileRightsLab {
 	return l
 }
 
-// as runs a script as a user of the sandbox. Root has no capabilities.
-func (l *fileRightsLab) as(t *testing.T, user, script string) string {
+// runAs runs a script as a user of the sandbox. Root has no capabilities.
+func (l *fileRightsLab) runAs(t *testing.T, user, script string) string {
 	t.Helper()
 	var out strings.Builder
 	res, err := l.c.Exec(t.Context(), l.id, brig.Command{Shell: script, User: user}, brig.IO{Stdout: &out, Stderr: &out})
@@ -135,15 +135,15 @@ func (l *fileRightsLab) as(t *testing.T, user, script string) string {
 func (l *fileRightsLab) createFixtures(t *testing.T) {
 	t.Helper()
 	const fill = "rm -rf $d; mkdir -p $d/sub; echo " + canaryOfRoot + " >$d/secret.txt; "
-	l.as(t, "root", "d=/closed; "+fill+"chmod 700 $d; chmod 600 $d/secret.txt")
-	l.as(t, "user", "d=/tmp/open; "+fill+"rm -f /tmp/took; echo mine >/tmp/mine")
+	l.runAs(t, "root", "d=/closed; "+fill+"chmod 700 $d; chmod 600 $d/secret.txt")
+	l.runAs(t, "user", "d=/tmp/open; "+fill+"rm -f /tmp/took; echo mine >/tmp/mine")
 }
 
 // look returns the state of the files in a directory and the content of
 // secret.txt.
 func (l *fileRightsLab) look(t *testing.T, dir string) string {
 	t.Helper()
-	return l.as(t, "root", "cd "+dir+" && find . -printf '%p %m %u %s\\n' | sort && cat secret.txt 2>&1 || true")
+	return l.runAs(t, "root", "cd "+dir+" && find . -printf '%p %m %u %s\\n' | sort && cat secret.txt 2>&1 || true")
 }
 
 // send sends a request and reads the beginning of the response.

@@ -139,7 +139,7 @@ func exchange(conn net.Conn, req *http.Request) (body string, set []string, err 
 // forwarded starts brig sandbox forward and returns its address.
 func (l *credentialLab) forwarded(t *testing.T) string {
 	t.Helper()
-	line := newTalker(t, exec.CommandContext(t.Context(), bin(t, "brig"), "--data-dir", l.dir, "sandbox", "forward", l.id, "0:8000")).hear()
+	line := newTalker(t, exec.CommandContext(t.Context(), bin(t, "brig"), "--data-dir", l.dir, "sandbox", "forward", l.id, "0:8000")).receive()
 	addr, _, _ := strings.Cut(strings.TrimPrefix(line, "http://"), " ")
 	if addr == "" {
 		t.Fatalf("%q", line)
@@ -290,7 +290,7 @@ func (l *credentialLab) closedPort(t *testing.T, send func(*http.Request) (strin
 // found.
 func (l *credentialLab) nothingInside(ctx context.Context, t *testing.T) {
 	t.Helper()
-	all := l.as(t, "root", `export OWN=marker-of-the-test; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n'; env`)
+	all := l.runAs(t, "root", `export OWN=marker-of-the-test; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n'; env`)
 	for name, secret := range l.secrets {
 		if strings.Contains(all, secret) {
 			t.Errorf("%s is in the environment of a process: %s", name, all)

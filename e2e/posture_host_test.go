@@ -66,7 +66,7 @@ func TestPostureFromHost(t *testing.T) {
 			listensOnTCP(t, pid)
 			if r == "shim" {
 				for _, ns := range []string{"mnt", "net"} {
-					apart(t, pid, ns)
+					checkNamespaceDiffers(t, pid, ns)
 				}
 				return
 			}
@@ -81,7 +81,7 @@ func TestPostureFromHost(t *testing.T) {
 				}
 			}
 			for _, ns := range []string{"mnt", "net", "pid", "ipc", "uts"} {
-				apart(t, pid, ns)
+				checkNamespaceDiffers(t, pid, ns)
 			}
 			checkDescriptors(t, pid, m.dir, bin(t, "brig-agent"), root)
 			checkParents(t, pid, false)
@@ -107,9 +107,9 @@ func hostMounts(t *testing.T) string {
 	return string(b)
 }
 
-// apart fails the test unless a process is in a different namespace from this
+// checkNamespaceDiffers fails the test unless a process is in a different namespace from this
 // one.
-func apart(t *testing.T, pid int, ns string) {
+func checkNamespaceDiffers(t *testing.T, pid int, ns string) {
 	t.Helper()
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, ns))
 	ours, err2 := os.Readlink("/proc/self/ns/" + ns)

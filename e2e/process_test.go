@@ -21,7 +21,7 @@ type processEvents struct {
 	more           chan struct{}
 }
 
-func (h *processEvents) on(ev brig.ProcessEvent) error {
+func (h *processEvents) record(ev brig.ProcessEvent) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.end = ev.End; ev.From == brig.FromStderr {
@@ -66,7 +66,7 @@ func (h *processEvents) until(t *testing.T, text string) {
 // error of Attach.
 func listen(ctx context.Context, ps brig.Processes, pid int, from int64) (*processEvents, chan error) {
 	h, done := &processEvents{more: make(chan struct{}, 1)}, make(chan error, 1)
-	go func() { done <- ps.Attach(ctx, pid, from, h.on) }()
+	go func() { done <- ps.Attach(ctx, pid, from, h.record) }()
 	return h, done
 }
 
@@ -126,7 +126,7 @@ func TestProcesses(t *testing.T) {
 		"input":  ps.Input(ctx, p.PID, []byte("x")),
 		"signal": ps.Signal(ctx, p.PID, "SIGTERM"),
 		"nobody": ps.Signal(ctx, 999_999, "SIGTERM"),
-		"attach": ps.Attach(ctx, 999_999, 0, h.on),
+		"attach": ps.Attach(ctx, 999_999, 0, h.record),
 		"missing": func() error {
 			_, err := ps.Start(ctx, brig.ProcessSpec{Command: brig.Command{Argv: []string{"missing"}}})
 			return err

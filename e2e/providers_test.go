@@ -39,12 +39,12 @@ func startManager(t *testing.T) *manager {
 	at := fmt.Sprintf("127.0.0.1:%d", testenv.Port(t))
 	m := &manager{dir: t.TempDir(), url: "http://" + at}
 	m.config = writeConfig(t, "pool: {size: -1}\nmetrics: {trial: 0s}\nexecman: {listen: \""+at+"\", pool: 4}\n")
-	m.again(t)
+	m.restart(t)
 	return m
 }
 
-// again restarts the server.
-func (m *manager) again(t *testing.T) { m.server = startServer(t, m.dir, "--config", m.config) }
+// restart restarts the server.
+func (m *manager) restart(t *testing.T) { m.server = startServer(t, m.dir, "--config", m.config) }
 
 // configure configures a provider of a server. The test fails on an error.
 func (s *server) configure(id string, fields map[string]any) {
@@ -63,14 +63,14 @@ const (
 	elsewhere = "self_managed"
 )
 
-// doubled returns a program and its expected output.
-func doubled(n int) (p brig.Program, out string) {
+// doublingProgram returns a program and its expected output.
+func doublingProgram(n int) (p brig.Program, out string) {
 	return brig.Program{Language: brig.Python, Code: fmt.Sprintf("import time\ntime.sleep(0.05)\nprint(%d * 2)", n), Timeout: time.Minute}, fmt.Sprintf("%d\n", n*2)
 }
 
-// many runs n programs, six at a time, checks their results, and calls each
+// runMany runs n programs, six at a time, checks their results, and calls each
 // with the route of each result.
-func (s *server) many(n int, each func(i int, r brig.Route)) {
+func (s *server) runMany(n int, each func(i int, r brig.Route)) {
 	s.t.Helper()
 	svc := s.client()
 	var next atomic.Int64
@@ -78,7 +78,7 @@ func (s *server) many(n int, each func(i int, r brig.Route)) {
 	for range 6 {
 		all.Go(func() {
 			for i := int(next.Add(1)); i <= n; i = int(next.Add(1)) {
-				p, want := doubled(i)
+				p, want := doublingProgram(i)
 				o, err := svc.Run(s.t.Context(), p, brig.IO{})
 				if err != nil {
 					s.t.Errorf("run %d: %v", i, err)
@@ -112,7 +112,7 @@ func TestProviderFailover(t *testing.T) {
 	var mu sync.Mutex
 	count, tried, done := map[string]int{}, 0, 0
 	kill := sync.OnceFunc(func() { b.kill() })
-	a.many(runs, func(i int, r brig.Route) {
+	a.runMany(runs, func(i int, r brig.Route) {
 		mu.Lock()
 		defer mu.Unlock()
 		count[r.Provider]++
@@ -141,10 +141,10 @@ func TestProviderFailover(t *testing.T) {
 	}
 	t.Logf("%d runs: %v, %d attempts in vain", runs, count, tried)
 
-	b.again(t)
+	b.restart(t)
 	begin := time.Now()
 	for {
-		p, _ := doubled(1)
+		p, _ := doublingProgram(1)
 		o, err := a.client().Run(t.Context(), p, brig.IO{})
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestProviderSwitches(t *testing.T) {
 	}
 	var mu sync.Mutex
 	count, done := map[string]int{}, 0
-	a.many(runs, func(i int, r brig.Route) {
+	a.runMany(runs, func(i int, r brig.Route) {
 		mu.Lock()
 		count[r.Provider]++
 		done++
@@ -322,7 +322,7 @@ func TestSettingsReloadFromDatabase(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		t.Logf("%s was active after %v", id, time.Since(begin).Round(time.Millisecond))
-		p, _ := doubled(1)
+		p, _ := doublingProgram(1)
 		if o, err := a.client().Run(t.Context(), p, brig.IO{}); err != nil || o.Route.Provider != id {
 			t.Errorf("a run after that: %+v, %v", o, err)
 		}

@@ -73,8 +73,8 @@ func TestPythonOutlivesServer(t *testing.T) {
 	clients := newTalker(t, pythonSDK(t, path, nil, "-c", pythonLister, dir))
 	list := func() string {
 		t.Helper()
-		clients.say("")
-		return clients.hear()
+		clients.send("")
+		return clients.receive()
 	}
 	if got := list(); got != "box box" {
 		t.Errorf("with the server: %s", got)
@@ -162,7 +162,7 @@ func TestPythonScript(t *testing.T) {
 	l := newEgressLab(t)
 	l.name("ok.test", good)
 	l.name("other.test", evilAddr)
-	l.serve(80, greet)
+	l.serve(80, respond)
 	config := "metrics: {trial: 0s}\npool: {size: -1}\negress: {resolver: \"" + nameOne + "\"}\nimages: {mirrors: {docker.io: [\"" + slimImages(t) + "\"]}"
 	lazy, eager := writeConfig(t, config+"}\n"), writeConfig(t, config+", pull_missing: true}\n")
 	golden, err := os.ReadFile("../sdk/python/tests/script.txt")

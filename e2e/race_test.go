@@ -20,7 +20,7 @@ func TestRaceDetectorStopsRacyPrograms(t *testing.T) {
 	reports := t.TempDir()
 	t.Setenv("GORACE", race.Options+" log_path="+filepath.Join(reports, "server"))
 	t.Cleanup(func() { // after the server and its shims have ended
-		for _, name := range planted(race.Log + ".*") {
+		for _, name := range plantedReports(race.Log + ".*") {
 			os.Remove(name)
 		}
 	})
@@ -54,12 +54,12 @@ func TestRaceDetectorStopsRacyPrograms(t *testing.T) {
 		"server": filepath.Join(reports, "server.*"),
 		"shim":   race.Log + ".*",
 	} {
-		eventually(t, "the race in the "+who+" is reported", func() bool { return len(planted(pattern)) > 0 })
+		eventually(t, "the race in the "+who+" is reported", func() bool { return len(plantedReports(pattern)) > 0 })
 	}
 }
 
-// planted returns the reports of planted races.
-func planted(pattern string) (reports []string) {
+// plantedReports returns the reports of planted races.
+func plantedReports(pattern string) (reports []string) {
 	names, _ := filepath.Glob(pattern)
 	for _, name := range names {
 		if text, _ := os.ReadFile(name); strings.Contains(string(text), "race.planted") {

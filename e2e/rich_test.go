@@ -87,7 +87,7 @@ func (n notebook) run(code brig.Code) *brig.CodeResult {
 	return r
 }
 
-func (n notebook) fine(source string) *brig.CodeResult {
+func (n notebook) mustRun(source string) *brig.CodeResult {
 	n.t.Helper()
 	r := n.run(brig.Code{Source: source})
 	if r.Error != nil {
@@ -111,7 +111,7 @@ func (n notebook) text(r brig.Rich, mime string) string {
 // as data points.
 func (n notebook) figure() {
 	n.t.Helper()
-	r := n.fine("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], [4, 5, 9], label='grow')\nplt.title('T'); plt.xlabel('time (s)');")
+	r := n.mustRun("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], [4, 5, 9], label='grow')\nplt.title('T'); plt.xlabel('time (s)');")
 	if len(r.Outputs) != 1 {
 		n.t.Fatalf("a figure gave %d outputs", len(r.Outputs))
 	}
@@ -137,14 +137,14 @@ func (n notebook) figure() {
 	if chart.Type != "line" || chart.Title != "T" || chart.X != "s" || len(chart.Elements) != 1 || len(chart.Elements[0].Points) != 3 || chart.Elements[0].Points[2][1] != 9 {
 		n.t.Errorf("the chart is %+v", chart)
 	}
-	if again := n.fine("1"); len(again.Outputs) != 1 || again.Outputs[0].Data["image/png"] != nil {
+	if again := n.mustRun("1"); len(again.Outputs) != 1 || again.Outputs[0].Data["image/png"] != nil {
 		n.t.Error("the figure is shown twice")
 	}
 }
 
 func (n notebook) frame() {
 	n.t.Helper()
-	r := n.fine("import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x', None], 'c': pd.to_datetime(['2026-01-02', None])})")
+	r := n.mustRun("import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x', None], 'c': pd.to_datetime(['2026-01-02', None])})")
 	if len(r.Outputs) != 1 || !r.Outputs[0].Main {
 		n.t.Fatalf("a frame gave %d outputs", len(r.Outputs))
 	}
@@ -186,7 +186,7 @@ func (n notebook) exception() {
 // disconnects, and after another client interrupts it.
 func (n notebook) interrupt() {
 	n.t.Helper()
-	n.fine("kept = 7")
+	n.mustRun("kept = 7")
 	for _, spin := range []string{"while True: pass", "import time\ntime.sleep(60)", "import subprocess\nsubprocess.run(['sleep', '60'])"} {
 		r := n.run(brig.Code{Source: spin, Timeout: 500 * time.Millisecond})
 		if !r.TimedOut || r.Error == nil || r.Error.Name != "KeyboardInterrupt" || r.Lost {
@@ -207,7 +207,7 @@ func (n notebook) interrupt() {
 		n.t.Errorf("interrupted code ended with %+v", r.Error)
 	}
 	begin := time.Now()
-	if r := n.fine("print(kept)"); string(r.Stdout.Head) != "7\n" {
+	if r := n.mustRun("print(kept)"); string(r.Stdout.Head) != "7\n" {
 		n.t.Errorf("after interrupts the variable is %q", r.Stdout.Head)
 	}
 	if took := time.Since(begin); took > patience {
@@ -245,7 +245,7 @@ func (n notebook) contexts() {
 
 func (n notebook) restart() {
 	n.t.Helper()
-	n.fine("gone = 1")
+	n.mustRun("gone = 1")
 	if _, err := n.e.RestartContext(n.ctx, n.sandbox, "default-python"); err != nil {
 		n.t.Fatal(err)
 	}

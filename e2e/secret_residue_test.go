@@ -111,7 +111,7 @@ E`)
 		{id: "SEC-06", name: "an attestation", code: `ask()`, do: func(l *secretLab) { l.do("POST", l.path("/attest"), "") }},
 		{id: "SEC-06", name: "a server that is killed meanwhile, and the next", code: `ask("/plain"); ask("/mime")`, do: func(l *secretLab) {
 			l.code(l.test, secretPrelude+`ask("/plain")`)
-			l.again()
+			l.restart()
 		}},
 		{id: "SEC-02", name: "the host's address, which a network's rule allows", code: `raw("GET /mirror HTTP/1.1\r\nHost: "+A+"\r\nConnection: close\r\n"+AUTH+"\r\n", host="` + good + `", tls=False, port=80)`, kept: true, want: "brig-secret-"},
 	}

@@ -66,8 +66,8 @@ func startSecretLab(t *testing.T) *secretLab {
 	return l
 }
 
-// again kills the server and starts it again.
-func (l *secretLab) again() {
+// restart kills the server and starts it again.
+func (l *secretLab) restart() {
 	l.kill()
 	fmt.Fprintln(&l.answers, l.errs)
 	l.start()
@@ -209,7 +209,7 @@ func (l *secretLab) try(t *testing.T, n int, s scenario) {
 // checkNoValueLeft searches all data that the server left behind.
 func (l *secretLab) checkNoValueLeft(t *testing.T) {
 	l.t = t
-	l.everything(t)
+	l.requestEverything(t)
 	look := func(what string, b []byte) {
 		n := 0
 		for _, v := range l.values {
@@ -237,8 +237,8 @@ func (l *secretLab) checkNoValueLeft(t *testing.T) {
 	look("answers", l.answers.Bytes())
 }
 
-// everything requests all information that the server provides.
-func (l *secretLab) everything(t *testing.T) {
+// requestEverything requests all information that the server provides.
+func (l *secretLab) requestEverything(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"/v1/secrets", "/v1/sandboxes", "/v1/audit?limit=1000", "/metrics", "/v1/pool", "/v1/usage", "/v1/keys", "/v1/templates", "/openapi.json"} {
 		l.do("GET", path, "")
@@ -280,7 +280,7 @@ func (l *secretLab) control(t *testing.T) {
 		}
 		files[kind] += within(b, value)
 	})
-	l.everything(t)
+	l.requestEverything(t)
 	for what, n := range map[string]int{
 		"memory and files of the sandbox": inside, "what it prints": within([]byte(printed), value), "answers and the audit log": within(l.answers.Bytes(), value),
 		"the database": files["database"], "a log": files["log"],

@@ -109,17 +109,17 @@ func (u *reflector) note(r *http.Request) (key string) {
 var encodings = map[string]func(string) string{
 	"plain":   func(s string) string { return s },
 	"percent": func(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") },
-	"every":   func(s string) string { return each(s, "%%%02x") },
-	"jsonu":   func(s string) string { return `{"key":"` + each(s, `\u%04x`) + `"}` },
-	"entity":  func(s string) string { return "<p>" + each(s, "&#%d;") + "</p>" + html.EscapeString(s) },
-	"quoted":  func(s string) string { return each(s, "=%02X") },
-	"octets":  func(s string) string { return each(s, `\x%02x`) },
+	"every":   func(s string) string { return formatEach(s, "%%%02x") },
+	"jsonu":   func(s string) string { return `{"key":"` + formatEach(s, `\u%04x`) + `"}` },
+	"entity":  func(s string) string { return "<p>" + formatEach(s, "&#%d;") + "</p>" + html.EscapeString(s) },
+	"quoted":  func(s string) string { return formatEach(s, "=%02X") },
+	"octets":  func(s string) string { return formatEach(s, `\x%02x`) },
 	"base64":  func(s string) string { return base64.StdEncoding.EncodeToString([]byte("user:" + s + "\n")) },
 	"url64":   func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) },
 	"hex": func(s string) string {
 		return hex.EncodeToString([]byte(s)) + strings.ToUpper(hex.EncodeToString([]byte(s)))
 	},
-	"dump": func(s string) string { return strings.TrimSpace(each(s, "%02x ")) },
+	"dump": func(s string) string { return strings.TrimSpace(formatEach(s, "%02x ")) },
 	"mime": func(s string) string {
 		c := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 40) + s + strings.Repeat("y", 40)))
 		return c[:76] + "\r\n" + c[76:]
@@ -137,7 +137,7 @@ var encodings = map[string]func(string) string{
 	"events": func(s string) string { return "event: key\ndata: " + s + "\n\ndata: " + s + "\n\n" },
 }
 
-func each(s, format string) (out string) {
+func formatEach(s, format string) (out string) {
 	for _, c := range []byte(s) {
 		out += fmt.Sprintf(format, c)
 	}

@@ -108,14 +108,14 @@ func newTalker(t *testing.T, cmd *exec.Cmd) *talker {
 	return p
 }
 
-func (p *talker) say(format string, args ...any) {
+func (p *talker) send(format string, args ...any) {
 	p.t.Helper()
 	if _, err := fmt.Fprintf(p.in, format+"\n", args...); err != nil {
 		p.t.Fatalf("%v: %s", err, &p.errs)
 	}
 }
 
-func (p *talker) hear() string {
+func (p *talker) receive() string {
 	p.t.Helper()
 	line, err := p.lines.ReadString('\n')
 	if err != nil {
@@ -130,23 +130,23 @@ func (p *talker) hear() string {
 func longClients(t *testing.T, dir string) map[string]func() bool {
 	t.Helper()
 	tools := newTalker(t, exec.Command(bin(t, "brig"), "--data-dir", dir, "mcp"))
-	tools.say(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
-	tools.hear()
-	tools.say(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	tools.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	tools.receive()
+	tools.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	forward := newTalker(t, exec.Command(bin(t, "brig"), "--data-dir", dir, "sandbox", "forward", "box", "0:8000"))
-	address, _, _ := strings.Cut(strings.TrimPrefix(forward.hear(), "http://"), " ")
+	address, _, _ := strings.Cut(strings.TrimPrefix(forward.receive(), "http://"), " ")
 	last := 0
 	return map[string]func() bool{
 		"brig mcp": func() bool {
 			last++
-			tools.say(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"list_sandboxes","arguments":{}}}`, last)
+			tools.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"list_sandboxes","arguments":{}}}`, last)
 			for {
 				var m struct {
 					ID     *int
 					Result struct{ IsError bool }
 					Error  any
 				}
-				if line := tools.hear(); json.Unmarshal([]byte(line), &m) != nil {
+				if line := tools.receive(); json.Unmarshal([]byte(line), &m) != nil {
 					t.Fatalf("no message: %s", line)
 				}
 				if m.ID != nil && *m.ID == last {

@@ -205,7 +205,7 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 		t.Fatal(err)
 	}
 	for tenant, who := range map[string]string{"acme": "owner", "rival": "other member"} {
-		got := x.ask(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":600}`, "X-Api-Key", x.m.keys[who])
+		got := x.send(t, "POST", "/v2/sandboxes", `{"templateID":"base","timeout":600}`, "X-Api-Key", x.m.keys[who])
 		var made struct{ SandboxID, EnvdAccessToken string }
 		if err := json.Unmarshal([]byte(got.body), &made); err != nil || made.EnvdAccessToken == "" {
 			t.Fatal(got, err)
@@ -224,9 +224,9 @@ func newE2BMatrix(t *testing.T, change func(brig.Store) brig.Store) *e2bMatrix {
 	return x
 }
 
-// ask sends a request, with headers as names and values, from a new client
+// send sends a request, with headers as names and values, from a new client
 // address.
-func (x *e2bMatrix) ask(t *testing.T, method, path, body string, headers ...string) response {
+func (x *e2bMatrix) send(t *testing.T, method, path, body string, headers ...string) response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -266,9 +266,9 @@ func (x *e2bMatrix) nonexistent() string {
 	return id[:len(id)-4] + "zzzz"
 }
 
-// same compares the responses for acme's sandbox and for one that never
+// checkSame compares the responses for acme's sandbox and for one that never
 // existed.
-func (x *e2bMatrix) same(errorf func(string, ...any), what string, got, none response) {
+func (x *e2bMatrix) checkSame(errorf func(string, ...any), what string, got, none response) {
 	body := strings.ReplaceAll(none.body, x.nonexistent(), x.id["acme"])
 	if got.status != none.status || got.body != body {
 		errorf("%s: %d %s, and of what never was %d %s", what, got.status, got.body, none.status, none.body)
@@ -285,18 +285,18 @@ func (x *e2bMatrix) control(t *testing.T, errorf func(string, ...any), route, bo
 		return strings.NewReplacer("{id}", id, "{template}", "base", "{alias}", "base", "{team}", "acme", "{build}", "b", "{hash}", "h", "*", "x").Replace(pattern)
 	}
 	theirs := strings.Contains(pattern, "{id}")
-	bad := x.ask(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys["bad"])
+	bad := x.send(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys["bad"])
 	for _, who := range []string{"none", "bad", "revoked", "expired"} {
-		got := x.ask(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
+		got := x.send(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
 		if got.status != http.StatusUnauthorized || who != "none" && got.body != bad.body {
 			errorf("%s: %d %s, and to a bad key %s", who, got.status, got.body, bad.body)
 		}
-		x.same(errorf, who, got, x.ask(t, method, path(x.nonexistent()), body, "X-Api-Key", x.m.keys[who]))
+		x.checkSame(errorf, who, got, x.send(t, method, path(x.nonexistent()), body, "X-Api-Key", x.m.keys[who]))
 	}
 	for _, who := range []string{"scoped", "other viewer", "other member", "other admin"} {
-		got := x.ask(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
+		got := x.send(t, method, path(x.id["acme"]), body, "X-Api-Key", x.m.keys[who])
 		if theirs {
-			x.same(errorf, who, got, x.ask(t, method, path(x.nonexistent()), body, "X-Api-Key", x.m.keys[who]))
+			x.checkSame(errorf, who, got, x.send(t, method, path(x.nonexistent()), body, "X-Api-Key", x.m.keys[who]))
 			if got.status < 400 {
 				errorf("%s: %d %s", who, got.status, got.body)
 			}
@@ -369,7 +369,7 @@ func (x *e2bMatrix) inside(t *testing.T, route string) {
 		method, path = "GET", "/"
 	}
 	to := func(id string, more ...string) response {
-		return x.ask(t, method, path, row.body, append([]string{"E2b-Sandbox-Id", id, "E2b-Sandbox-Port", strconv.Itoa(row.port)}, more...)...)
+		return x.send(t, method, path, row.body, append([]string{"E2b-Sandbox-Id", id, "E2b-Sandbox-Port", strconv.Itoa(row.port)}, more...)...)
 	}
 	wrong := x.token["acme"][:len(x.token["acme"])-1] + "x"
 	for who, headers := range map[string][]string{
@@ -387,7 +387,7 @@ func (x *e2bMatrix) inside(t *testing.T, route string) {
 		if got.status < 400 {
 			t.Errorf("%s: %d %s", who, got.status, got.body)
 		}
-		x.same(t.Errorf, who, got, to(x.nonexistent(), headers...))
+		x.checkSame(t.Errorf, who, got, to(x.nonexistent(), headers...))
 	}
 	if after := x.state(); !row.open && after != before {
 		t.Errorf("acme had %s and has %s", before, after)

@@ -115,7 +115,7 @@ func (m *matrix) kernelKeysInURL(t *testing.T) {
 		for _, who := range slices.Sorted(maps.Keys(m.keys)) {
 			attack.Case(t, "API-01", "kernels: the key of "+who+" in the address")
 			in := m.request(t, c.method, c.path+"?token="+m.keys[who], "")
-			if got := c.ask(t, who, false); got.status != in.status || got.body != in.body {
+			if got := c.send(t, who, false); got.status != in.status || got.body != in.body {
 				t.Errorf("%s, %s: %d %s in the address, and %d %s in the header", spec, who, in.status, in.body, got.status, got.body)
 			}
 			if may := who == "owner" || who == "viewer"; (in.status == http.StatusOK) != may {
@@ -149,7 +149,7 @@ func TestKernelTenancyMatrixDetectsIgnoredOwner(t *testing.T) {
 			seen := 0
 			c := m.kernelCase(t, route, spec, kernelRows[route][0])
 			c.errorf = func(string, ...any) { seen++ }
-			if c.foreign(t); seen == 0 {
+			if c.checkForeign(t); seen == 0 {
 				t.Errorf("%s of a kernel %s: the matrix does not detect the leak", route, spec)
 			}
 			attack.RecordMutant("API-01", "kernels: "+route+" "+spec, off, seen > 0)

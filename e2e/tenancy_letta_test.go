@@ -43,9 +43,9 @@ type apiCase struct {
 	secrets []string      // texts of acme that no other tenant may receive
 }
 
-// ask sends the request as one of the callers. If missing is set, the request
+// send sends the request as one of the callers. If missing is set, the request
 // contains names of objects that never existed.
-func (c apiCase) ask(t *testing.T, who string, missing bool) response {
+func (c apiCase) send(t *testing.T, who string, missing bool) response {
 	t.Helper()
 	path := c.path
 	if c.row.query != "" {
@@ -111,50 +111,50 @@ func (c apiCase) check(t *testing.T) {
 			c.errorf("after the request as %s acme has %s, before %s", who, after, before)
 		}
 	}
-	bad := c.ask(t, "bad", false)
+	bad := c.send(t, "bad", false)
 	for _, who := range []string{"none", "bad", "revoked", "expired"} {
-		got := c.ask(t, who, false)
+		got := c.send(t, who, false)
 		if got.status != c.keyless || who != "none" && got.body != bad.body {
 			c.errorf("%s: %d %s, and a bad key %s; want %d", who, got.status, got.body, bad.body, c.keyless)
 		}
-		c.sameAsMissing(who, got, c.ask(t, who, true))
+		c.sameAsMissing(who, got, c.send(t, who, true))
 		unchanged(who)
 	}
 	if c.row.op.Name != "" {
-		got := c.ask(t, "scoped", false)
+		got := c.send(t, "scoped", false)
 		if got.status != http.StatusForbidden {
 			c.errorf("beyond its scope: %d %s, want 403", got.status, got.body)
 		}
-		c.sameAsMissing("scoped", got, c.ask(t, "scoped", true))
+		c.sameAsMissing("scoped", got, c.send(t, "scoped", true))
 		unchanged("scoped")
 	}
 	want := http.StatusForbidden
 	if c.row.op.Role <= brig.Viewer {
 		want = c.row.want
 	}
-	if got := c.ask(t, "viewer", false); got.status != want {
+	if got := c.send(t, "viewer", false); got.status != want {
 		c.errorf("viewer: %d %s, want %d", got.status, got.body, want)
 	}
 	unchanged("viewer")
-	c.foreign(t)
+	c.checkForeign(t)
 	unchanged("another tenant")
-	if got := c.ask(t, "owner", false); got.status != c.row.want {
+	if got := c.send(t, "owner", false); got.status != c.row.want {
 		c.errorf("owner: %d %s, want %d", got.status, got.body, c.row.want)
 	}
 }
 
-// foreign checks that another tenant gets the same response for acme's object
+// checkForeign checks that another tenant gets the same response for acme's object
 // as for one that never existed. If the path contains no object, the response
 // must not contain data of acme.
-func (c apiCase) foreign(t *testing.T) {
+func (c apiCase) checkForeign(t *testing.T) {
 	before := c.state()
 	for _, who := range []string{"other member", "other admin"} {
-		got := c.ask(t, who, false)
+		got := c.send(t, who, false)
 		if c.named() {
 			if got.status != http.StatusNotFound {
 				c.errorf("%s: %d %s, want 404", who, got.status, got.body)
 			}
-			c.sameAsMissing(who, got, c.ask(t, who, true))
+			c.sameAsMissing(who, got, c.send(t, who, true))
 		} else if got.status != c.row.want && got.status != http.StatusNotFound { // 404 if the route requires an object of the caller
 			c.errorf("%s: %d %s, want %d", who, got.status, got.body, c.row.want)
 		}
@@ -398,7 +398,7 @@ func TestLettaTenancyMatrixDetectsIgnoredOwner(t *testing.T) {
 		seen := 0
 		c := m.lettaCase(t, route, lettaRows[route][0])
 		c.errorf = func(string, ...any) { seen++ }
-		if c.foreign(t); seen == 0 {
+		if c.checkForeign(t); seen == 0 {
 			t.Errorf("%s: the matrix does not detect the leak", route)
 		}
 		attack.RecordMutant("API-01", "Letta: "+route, "the tenant in the store's query", seen > 0)

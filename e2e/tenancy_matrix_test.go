@@ -244,8 +244,8 @@ type response struct {
 	header http.Header
 }
 
-// ask sends one request for an operation.
-func (m *matrix) ask(t *testing.T, who, method, path string, a requestCase, params map[string]string, query string) response {
+// send sends one request for an operation.
+func (m *matrix) send(t *testing.T, who, method, path string, a requestCase, params map[string]string, query string) response {
 	t.Helper()
 	for k, v := range params {
 		path = strings.ReplaceAll(path, "{"+k+"}", v)
@@ -349,7 +349,7 @@ func TestTenancyMatrix(t *testing.T) {
 				}
 				c.checkUnauthenticated()
 				c.checkForbidden()
-				c.foreign()
+				c.checkForeign()
 				if after := m.state(); after != before {
 					t.Errorf("acme had %s and has %s", before, after)
 				}
@@ -373,17 +373,17 @@ type cell struct {
 	mine         map[string]string
 }
 
-func (c cell) as(who string, params map[string]string, query string) response {
+func (c cell) sendAs(who string, params map[string]string, query string) response {
 	c.t.Helper()
-	return c.m.ask(c.t, who, c.method, c.path, c.asked, params, query)
+	return c.m.send(c.t, who, c.method, c.path, c.asked, params, query)
 }
 
 // checkUnauthenticated verifies that all callers without a valid key receive
 // the same response.
 func (c cell) checkUnauthenticated() {
-	first := c.as("bad", c.mine, "")
+	first := c.sendAs("bad", c.mine, "")
 	for _, who := range []string{"none", "bad", "revoked", "expired"} {
-		got := c.as(who, c.mine, "")
+		got := c.sendAs(who, c.mine, "")
 		if got.status != http.StatusUnauthorized {
 			c.errorf("%s: %d %s", who, got.status, got.body)
 		}
@@ -399,7 +399,7 @@ func (c cell) checkForbidden() {
 	if c.asked.op == "" {
 		return
 	}
-	if got := c.as("viewer", c.mine, ""); c.op.Role > brig.Viewer && got.status != http.StatusForbidden {
+	if got := c.sendAs("viewer", c.mine, ""); c.op.Role > brig.Viewer && got.status != http.StatusForbidden {
 		c.errorf("viewer: %d %s", got.status, got.body)
 	} else if c.op.Role == brig.Viewer && (got.status == http.StatusForbidden || got.status == http.StatusUnauthorized) {
 		c.errorf("a viewer may, and is told %d %s", got.status, got.body)
@@ -407,18 +407,18 @@ func (c cell) checkForbidden() {
 	if c.path == "/metrics" {
 		return // access depends only on the role
 	}
-	got, none := c.as("scoped", c.mine, ""), c.as("scoped", nonexistent(c.mine), "")
+	got, none := c.sendAs("scoped", c.mine, ""), c.sendAs("scoped", nonexistent(c.mine), "")
 	if got.status != http.StatusForbidden || got.body != none.body {
 		c.errorf("beyond its scope: %d %s, and for what never was %s", got.status, got.body, none.body)
 	}
 }
 
-// foreign verifies that the responses for another tenant's object are the same
+// checkForeign verifies that the responses for another tenant's object are the same
 // as for one that never existed.
-func (c cell) foreign() {
+func (c cell) checkForeign() {
 	names := strings.Contains(c.path, "{") && !strings.HasPrefix(c.path, "/v1/images/") && !c.asked.makes
 	if !names && c.asked.theirs == "" {
-		if got := c.as("other member", c.mine, ""); c.op.Role <= brig.Member && strings.Contains(got.body, "acme") {
+		if got := c.sendAs("other member", c.mine, ""); c.op.Role <= brig.Member && strings.Contains(got.body, "acme") {
 			c.errorf("another tenant is told %s", got.body)
 		}
 		return
@@ -429,7 +429,7 @@ func (c cell) foreign() {
 		if role := map[string]brig.Role{"other member": brig.Member, "other admin": brig.Admin}[who]; role < c.op.Role {
 			want = http.StatusForbidden
 		}
-		got, none := c.as(who, c.mine, c.asked.theirs), c.as(who, nonexistent(c.mine), missing)
+		got, none := c.sendAs(who, c.mine, c.asked.theirs), c.sendAs(who, nonexistent(c.mine), missing)
 		body := none.body
 		for k, v := range nonexistent(c.mine) {
 			body = strings.ReplaceAll(body, v, c.mine[k])
@@ -464,7 +464,7 @@ func TestTenancyMatrixDetectsRevealedSandboxes(t *testing.T) {
 	for id, at := range map[string][2]string{"get-sandbox": {"GET", "/v1/sandboxes/{name}"}, "kill-sandbox": {"POST", "/v1/sandboxes/{name}/kill"}} {
 		seen := 0
 		c := cell{m, t, func(string, ...any) { seen++ }, at[0], at[1], operations[id], brig.OpGet, m.mine[""]}
-		if c.foreign(); seen == 0 {
+		if c.checkForeign(); seen == 0 {
 			t.Errorf("%s: nothing was seen of a server that leaks", id)
 		}
 		attack.RecordMutant("API-01", id, "the tenant in the store's query", seen > 0)

@@ -42,7 +42,7 @@ func (m *matrix) mcp(t *testing.T, who, method, params string) response {
 	if err := json.Unmarshal([]byte("{"+params+"}"), &named); err != nil {
 		t.Fatal(err)
 	}
-	return m.say(t, who, body, "Mcp-Protocol-Version", version, "Mcp-Method", method, "Mcp-Name", named.Name+named.URI)
+	return m.sendMCP(t, who, body, "Mcp-Protocol-Version", version, "Mcp-Method", method, "Mcp-Name", named.Name+named.URI)
 }
 
 func (m *matrix) tool(t *testing.T, who, name, args string) response {
@@ -50,15 +50,15 @@ func (m *matrix) tool(t *testing.T, who, name, args string) response {
 	return m.mcp(t, who, "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, name, args))
 }
 
-// say sends a request to the MCP endpoint, with headers as names and values.
-func (m *matrix) say(t *testing.T, who, body string, headers ...string) response {
+// sendMCP sends a request to the MCP endpoint, with headers as names and values.
+func (m *matrix) sendMCP(t *testing.T, who, body string, headers ...string) response {
 	t.Helper()
 	x := &e2bMatrix{m: m, url: m.url}
 	all := append([]string{"Accept", "application/json, text/event-stream"}, headers...)
 	if key := m.keys[who]; key != "" {
 		all = append(all, "Authorization", "Bearer "+key)
 	}
-	return x.ask(t, http.MethodPost, mcp.Path, body, all...)
+	return x.send(t, http.MethodPost, mcp.Path, body, all...)
 }
 
 // mcpForeign compares the responses for acme's sandbox and for one that never
@@ -166,13 +166,13 @@ func (m *matrix) mcpResources(t *testing.T) {
 // mcpSessions verifies that, for all callers except the one that started it, a
 // session appears not to exist.
 func (m *matrix) mcpSessions(t *testing.T) {
-	begun := m.say(t, "owner", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	begun := m.sendMCP(t, "owner", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
 	id := begun.header.Get("Mcp-Session-Id")
 	if id == "" {
 		t.Fatalf("it is not begun: %d %s", begun.status, begun.body)
 	}
 	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_sandbox","arguments":{"sandbox":"acmes-box"}}}`
-	ask := func(who, id string) response { return m.say(t, who, call, "Mcp-Session-Id", id) }
+	ask := func(who, id string) response { return m.sendMCP(t, who, call, "Mcp-Session-Id", id) }
 	for _, who := range []string{"other member", "other admin", "viewer", "scoped"} {
 		attack.Case(t, "API-01", "MCP: the session of somebody else, as "+who)
 		got, none := ask(who, id), ask(who, id[:len(id)-4]+"AAAA")

@@ -19,8 +19,8 @@ import (
 // revocation.
 const revokeTimeout = time.Second
 
-// as returns a client with the given key.
-func (s *server) as(key string) *client.Client {
+// clientWith returns a client with the given key.
+func (s *server) clientWith(key string) *client.Client {
 	s.t.Helper()
 	c, err := client.New(client.Options{URL: s.url, Key: key})
 	if err != nil {
@@ -63,7 +63,7 @@ func TestRevocationEndsRunningRequests(t *testing.T) {
 		return k
 	}
 	native, e2b, other := mint(brig.NativeKey), mint(brig.E2BKey), mint(brig.NativeKey)
-	c, o := s.as(native.Secret), s.as(other.Secret)
+	c, o := s.clientWith(native.Secret), s.clientWith(other.Secret)
 	if _, err := c.Create(ctx, brig.Spec{Name: "box", TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}

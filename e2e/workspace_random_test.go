@@ -132,7 +132,7 @@ func (k *workspaceKiller) round(sandbox bool) {
 	if !sandbox {
 		k.start()
 	}
-	got := k.whole()
+	got := k.readGeneration()
 	switch {
 	case got == k.generation:
 		k.fresh++
@@ -151,14 +151,14 @@ func (k *workspaceKiller) round(sandbox bool) {
 		k.write()
 	}
 	k.commit()
-	if got := k.whole(); got != k.generation {
+	if got := k.readGeneration(); got != k.generation {
 		k.t.Errorf("after a commit that nobody disturbed it has generation %d, want %d", got, k.generation)
 	}
 }
 
-// whole reads every file of the newest version, and returns their common
+// readGeneration reads every file of the newest version, and returns their common
 // generation. Reading verifies each file's digest.
-func (k *workspaceKiller) whole() int {
+func (k *workspaceKiller) readGeneration() int {
 	k.t.Helper()
 	list, err := k.b.svc.WorkspaceFiles(k.b.ctx, "data", 0, "")
 	if err != nil || len(list) != 43 {

@@ -267,7 +267,7 @@ func (c channel) overWebSocket(l *lab) guessFunc {
 	return func(guess string) (s seen) {
 		if conn == nil {
 			var res *http.Response
-			if conn, r, res = l.shake(c.path, placeholder); res.StatusCode != http.StatusSwitchingProtocols {
+			if conn, r, res = l.openWebSocket(c.path, placeholder); res.StatusCode != http.StatusSwitchingProtocols {
 				l.t.Fatal(res.Status)
 			}
 			conn.SetDeadline(time.Now().Add(6 * time.Hour))

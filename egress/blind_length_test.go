@@ -136,7 +136,7 @@ func TestBlindEvents(t *testing.T) {
 			}
 		}
 		var list []string
-		for _, e := range l.seen() {
+		for _, e := range l.eventsSoFar() {
 			e.At = time.Time{}
 			list = append(list, fmt.Sprintf("%+v", e))
 		}

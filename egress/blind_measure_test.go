@@ -79,7 +79,7 @@ var measuredAspects = [3]string{"first byte", "whole answer", "length"}
 // direction, once in a million times.
 const chance = 4.89
 
-// apart returns how much the right and the wrong guesses of a sample differ in
+// separation returns how much the right and the wrong guesses of a sample differ in
 // an aspect. The unit is the difference that occurs by chance once in a million
 // times. It uses the Kolmogorov-Smirnov test, and the mean and the ranks of the
 // differences within pairs. The latter two are exact under any load, because
@@ -87,7 +87,7 @@ const chance = 4.89
 // difference has either sign equally often. A test of the trimmed means of the
 // two samples is not exact if a load slows down about as many responses as are
 // trimmed.
-func (s *sample) apart(aspect int) (worst float64, text string) {
+func (s *sample) separation(aspect int) (worst float64, text string) {
 	a, b := slices.Sorted(slices.Values(s[0][aspect])), slices.Sorted(slices.Values(s[1][aspect]))
 	n := float64(len(a))
 	ks := 0.0
@@ -154,7 +154,7 @@ func (s *sample) result() (r result) {
 	r.pairs, r.equal = len(s[0][0]), true
 	for i, what := range measuredAspects {
 		var text string
-		r.maxStat[i], text = s.apart(i)
+		r.maxStat[i], text = s.separation(i)
 		r.text += fmt.Sprintf("%s %s  ", what, text)
 	}
 	for i := range r.pairs {
@@ -307,7 +307,7 @@ func TestStatisticsDetectOnlyRealDifferences(t *testing.T) {
 						s[kind][0] = append(s[kind][0], v)
 					}
 				}
-				told, _ := s.apart(0)
+				told, _ := s.separation(0)
 				worst, least = max(worst, told), min(least, told)
 			}
 			if shift == 0 && worst >= 1 {

@@ -110,8 +110,8 @@ func streams(guess string) map[string][][]byte {
 	return list
 }
 
-// over returns the function that wraps a stream of a kind in its reader.
-func (s *search) over(kind string) func(io.Reader) io.Reader {
+// wrapperFor returns the function that wraps a stream of a kind in its reader.
+func (s *search) wrapperFor(kind string) func(io.Reader) io.Reader {
 	return func(src io.Reader) io.Reader {
 		switch {
 		case kind == "events":
@@ -159,8 +159,8 @@ func TestBlind(t *testing.T) {
 						}
 						continue
 					}
-					one, text := released(a[kind], ends, s.over(kind))
-					two, _ := released(b[kind], ends, s.over(kind))
+					one, text := released(a[kind], ends, s.wrapperFor(kind))
+					two, _ := released(b[kind], ends, s.wrapperFor(kind))
 					cases++
 					if !slices.Equal(one, two) {
 						t.Errorf("%s of %s, %d characters, %v: %v, but %v for a wrong guess: %.200q", kind, form, length, ends, one, two, text)
@@ -197,7 +197,7 @@ func TestBlindReleasesEarly(t *testing.T) {
 	for kind, want := range map[string][]int{
 		"events": {0, 9, 9, 26, 26, 26}, "lines": {0, 8, 8, 26, 26}, "envelopes": {0, 8, 22, 22}, "ws": {0, 5, 16, 27, 27},
 	} {
-		if log, text := released(a[kind], io.ErrUnexpectedEOF, s.over(kind)); !slices.Equal(log[:len(log)-1], want) {
+		if log, text := released(a[kind], io.ErrUnexpectedEOF, s.wrapperFor(kind)); !slices.Equal(log[:len(log)-1], want) {
 			t.Errorf("%s: %v, want %v: %q", kind, log, want, text)
 		}
 	}

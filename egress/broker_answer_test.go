@@ -360,7 +360,7 @@ func TestBrokerTwoSecrets(t *testing.T) {
 	if recoverValue(body) != "" || !strings.Contains(body, placeholder) {
 		t.Error(body)
 	}
-	if e := l.last(Request); fmt.Sprint(e.Secrets) != "[stripe other]" {
+	if e := l.lastEvent(Request); fmt.Sprint(e.Secrets) != "[stripe other]" {
 		t.Errorf("%+v", e)
 	}
 }

@@ -49,7 +49,7 @@ func TestBrokerPlain(t *testing.T) {
 			}
 			k.mu.Unlock()
 			out := strings.Contains(got.String(), "clear-value-0123") || strings.Contains(got.String(), base64.StdEncoding.EncodeToString([]byte("u:clear-value-0123")))
-			e := l.last(Request)
+			e := l.lastEvent(Request)
 			if plain {
 				if res.StatusCode != 200 || !out {
 					t.Errorf("%s: %s %s, the host has %q", name, res.Status, body, got.String())

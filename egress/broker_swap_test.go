@@ -8,9 +8,9 @@ import (
 	"testing/iotest"
 )
 
-// plainly makes the same replacements as swaps on a complete text. It is the
+// naiveSwap makes the same replacements as swaps on a complete text. It is the
 // oracle.
-func plainly(list []swap, text []byte) []byte {
+func naiveSwap(list []swap, text []byte) []byte {
 	var out []byte
 next:
 	for i := 0; i < len(text); {
@@ -129,7 +129,7 @@ func FuzzSwap(f *testing.F) {
 		if bytes.Equal(one, two) {
 			list = list[:1]
 		}
-		want := plainly(list, text)
+		want := naiveSwap(list, text)
 		got, err := io.ReadAll(newSwaps(list).reader(&pieces{text: text, sizes: sizes}, nil))
 		if err != nil {
 			t.Fatal(err)

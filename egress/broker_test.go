@@ -93,7 +93,7 @@ func TestBrokerPlaces(t *testing.T) {
 			if k.URL.Path != "/"+placeholder {
 				t.Errorf("%v: path %q", places, k.URL.Path)
 			}
-			if e := l.last(Request); fmt.Sprint(e.Secrets) != "[stripe]" || strings.Contains(fmt.Sprint(e), "live") {
+			if e := l.lastEvent(Request); fmt.Sprint(e.Secrets) != "[stripe]" || strings.Contains(fmt.Sprint(e), "live") {
 				t.Errorf("%v: reported %+v", places, e)
 			}
 		}
@@ -146,7 +146,7 @@ func TestBrokerReportsBeforeAnswerEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if e := l.last(Request); !e.Allowed || !slices.Equal(e.Secrets, []string{"stripe"}) {
+	if e := l.lastEvent(Request); !e.Allowed || !slices.Equal(e.Secrets, []string{"stripe"}) {
 		t.Errorf("reported %+v", e)
 	}
 }
@@ -197,7 +197,7 @@ func TestBrokerOtherHosts(t *testing.T) {
 		if k.body != placeholder || k.Header.Get("Authorization") != "Bearer "+placeholder || k.URL.RawQuery != "q="+placeholder || k.Header.Get("Accept-Encoding") != "zstd" {
 			t.Errorf("%v: %q %v", hosts, k.body, k.Header)
 		}
-		if e := l.last(Request); len(e.Secrets) != 0 || !e.Allowed {
+		if e := l.lastEvent(Request); len(e.Secrets) != 0 || !e.Allowed {
 			t.Errorf("%v: %+v", hosts, e)
 		}
 		attack.RecordCase("SEC-02", fmt.Sprintf("a secret of %q to %s", hosts, labHost), strings.Contains(fmt.Sprint(k.body, k.Header, k.URL), value))
@@ -228,7 +228,7 @@ func TestBrokerWithoutValue(t *testing.T) {
 		r := l.request("GET", "/", nil)
 		r.Header.Set("Authorization", placeholder)
 		res, body := l.do(l.client(false), r)
-		e := l.last(Request)
+		e := l.lastEvent(Request)
 		if res.StatusCode != 502 || e.Allowed || !strings.Contains(e.Why, "stripe") || strings.Contains(body+e.Why, "live") || len(e.Secrets) > 0 {
 			t.Errorf("%s: %s %s, reported %+v", name, res.Status, body, e)
 		}
@@ -337,7 +337,7 @@ func TestBrokerExclusive(t *testing.T) {
 				r.Header[c.name] = []string{c.value}
 			}
 			res, body := l.do(l.client(false), r)
-			e := l.last(Request)
+			e := l.lastEvent(Request)
 			want := 200
 			if c.refused && exclusive {
 				want = 403

@@ -131,7 +131,7 @@ func TestInspectDrainsUploadAfterEarlyResponse(t *testing.T) {
 					if got, err := read(); got != "200 answer to /next" && !(late && err != nil && got == "") {
 						t.Errorf("the next request: %q %v", got, err)
 					}
-					for _, e := range l.seen() {
+					for _, e := range l.eventsSoFar() {
 						if e.Kind == Request && strings.Contains(fmt.Sprintf("%+v", e), "/hidden") {
 							t.Errorf("the body was taken for a request: %+v", e)
 						}

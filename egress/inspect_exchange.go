@@ -69,7 +69,7 @@ func (n *inspection) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer func() { _ = x.body.Close() }()
 	}
 	if no == nil {
-		no = x.judge(escaped, methods)
+		no = x.checkReadings(escaped, methods)
 	}
 	if no == nil {
 		no = x.serve(w)

@@ -187,19 +187,19 @@ func (l *lab) get(path string) (*http.Response, string) {
 	return l.do(l.client(false), l.request("GET", path, nil))
 }
 
-// seen returns the events so far.
-func (l *lab) seen() []Event {
+// eventsSoFar returns the events so far.
+func (l *lab) eventsSoFar() []Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]Event(nil), l.events...)
 }
 
-// last returns the last event of a kind.
-func (l *lab) last(what Kind) Event {
+// lastEvent returns the last event of a kind.
+func (l *lab) lastEvent(what Kind) Event {
 	l.t.Helper()
 	// The response may arrive before the event.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		events := l.seen()
+		events := l.eventsSoFar()
 		for i := len(events) - 1; i >= 0; i-- {
 			if events[i].Kind == what {
 				return events[i]

@@ -140,7 +140,7 @@ func TestPathReadingsAreLimited(t *testing.T) {
 		x := &exchange{n: n, in: r}
 		escaped, methods, no := n.check(r)
 		if no == nil {
-			no = x.judge(escaped, methods)
+			no = x.checkReadings(escaped, methods)
 		}
 		runtime.ReadMemStats(&after)
 		if x.charged != 0 {

@@ -42,9 +42,9 @@ func (l *lab) rawHost(answer func(*http.Request) string) {
 	}
 }
 
-// ask sends a request as text, and returns all that the guest receives until the
+// sendRaw sends a request as text, and returns all that the guest receives until the
 // answer has ended.
-func (l *lab) ask(request string) string {
+func (l *lab) sendRaw(request string) string {
 	l.t.Helper()
 	conn := l.connect()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
@@ -82,7 +82,7 @@ func TestSwitchingProtocolsIsScrubbed(t *testing.T) {
 			return "HTTP/1.1 101 " + guess + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nContent-Digest: sha-256=:x:\r\nX-Echo: " + guess +
 				"\r\nSec-Websocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n\r\n"
 		})
-		got := l.ask("GET / HTTP/1.1\r\nHost: api.test\r\nX-Key: " + placeholder + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		got := l.sendRaw("GET / HTTP/1.1\r\nHost: api.test\r\nX-Key: " + placeholder + "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 			"Sec-Websocket-Version: 13\r\nSec-Websocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 		shown := strings.Contains(got, guess) || strings.Contains(got, "Digest")
 		if !strings.HasPrefix(got, "HTTP/1.1 101 Switching Protocols\r\n") || shown == sent {
@@ -103,7 +103,7 @@ func TestInformationalAnswersAreLimited(t *testing.T) {
 		l.rawHost(func(*http.Request) string {
 			return strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", 500) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 		})
-		got := l.ask(fmt.Sprintf("GET / HTTP/%s\r\nHost: api.test\r\n\r\n", version))
+		got := l.sendRaw(fmt.Sprintf("GET / HTTP/%s\r\nHost: api.test\r\n\r\n", version))
 		if n := strings.Count(got, "103 Early Hints"); n != most || !strings.HasSuffix(got, "hi") {
 			t.Errorf("HTTP/%s: %d hints, %.100q", version, n, got)
 		}
@@ -116,7 +116,7 @@ func TestInvalidStatus(t *testing.T) {
 	for status, want := range map[string]string{"099": "502", "000": "502", "200": "200", "599": "599", "999": "999"} {
 		l := newLab(t, false, http.NotFoundHandler())
 		l.rawHost(func(*http.Request) string { return "HTTP/1.1 " + status + " Odd\r\nContent-Length: 0\r\n\r\n" })
-		if got := l.ask("GET / HTTP/1.1\r\nHost: api.test\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 "+want+" ") {
+		if got := l.sendRaw("GET / HTTP/1.1\r\nHost: api.test\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 "+want+" ") {
 			t.Errorf("%s: %q", status, got)
 		}
 	}

@@ -123,10 +123,10 @@ func targets(r *http.Request, restrictsRequests bool) (escaped, methods []string
 	return escaped, methods, nil
 }
 
-// judge decides about a request that names the given escaped paths and methods.
+// checkReadings decides about a request that names the given escaped paths and methods.
 // The readings of the paths are charged before they are made, and released
 // after the decision.
-func (x *exchange) judge(escaped, methods []string) *refusal {
+func (x *exchange) checkReadings(escaped, methods []string) *refusal {
 	total := 0
 	for _, p := range escaped {
 		total += len(p)

@@ -169,8 +169,8 @@ func webSocket(t *testing.T, talk func(conn net.Conn, r *bufio.ReadWriter, q *ht
 	})
 }
 
-// shake sends a WebSocket handshake on a new connection.
-func (l *lab) shake(path, authorization string) (net.Conn, *bufio.Reader, *http.Response) {
+// openWebSocket sends a WebSocket handshake on a new connection.
+func (l *lab) openWebSocket(path, authorization string) (net.Conn, *bufio.Reader, *http.Response) {
 	l.t.Helper()
 	conn := l.connect()
 	if l.secure {
@@ -202,7 +202,7 @@ func TestInspectWebSocket(t *testing.T) {
 			}
 		}))
 		l.rules.Rules = []brig.EgressRule{{Host: labHost, Methods: []string{"GET"}, Paths: []string{"/chat", "/liar"}}}
-		conn, r, res := l.shake("/chat", "x")
+		conn, r, res := l.openWebSocket("/chat", "x")
 		if res.StatusCode != 101 || res.Header.Get("X-Seen") != "x|permessage-deflate" {
 			t.Fatalf("%s %v", res.Status, res.Header)
 		}
@@ -221,14 +221,14 @@ func TestInspectWebSocket(t *testing.T) {
 		if got := <-ended; got != "half" {
 			t.Errorf("the server had %q", got)
 		}
-		if e := l.last(Request); !e.Allowed || e.Path != "/chat" {
+		if e := l.lastEvent(Request); !e.Allowed || e.Path != "/chat" {
 			t.Errorf("%+v", e)
 		}
 
-		if _, _, res := l.shake("/other", "x"); res.StatusCode != 403 {
+		if _, _, res := l.openWebSocket("/other", "x"); res.StatusCode != 403 {
 			t.Errorf("a handshake that no rule allows: %s", res.Status)
 		}
-		if _, _, res := l.shake("/liar", "x"); res.StatusCode != 502 {
+		if _, _, res := l.openWebSocket("/liar", "x"); res.StatusCode != 502 {
 			t.Errorf("a server that does not speak WebSocket: %s", res.Status)
 		}
 	}
@@ -240,7 +240,7 @@ func TestInspectWebSocketEndsWithContext(t *testing.T) {
 		io.Copy(io.Discard, conn)
 		close(ended)
 	}))
-	_, r, res := l.shake("/", "x")
+	_, r, res := l.openWebSocket("/", "x")
 	if res.StatusCode != 101 {
 		t.Fatal(res.Status)
 	}
@@ -292,7 +292,7 @@ func TestInspectWebSocketSecret(t *testing.T) {
 	} {
 		l := newLab(t, true, webSocket(t, talk))
 		l.keys = []Secret{key()}
-		_, r, res := l.shake(path, placeholder)
+		_, r, res := l.openWebSocket(path, placeholder)
 		if seen := res.Header.Get("X-Seen"); res.StatusCode != 101 || seen != placeholder+"|" {
 			t.Errorf("%s, %q", res.Status, seen)
 		}
@@ -308,7 +308,7 @@ func TestInspectWebSocketSecret(t *testing.T) {
 	// The control: without the secret, the value arrives.
 	for _, path := range []string{"/echo", "/bytes", "/frames", "/ping"} {
 		l := newLab(t, true, webSocket(t, talk))
-		_, r, _ := l.shake(path, value)
+		_, r, _ := l.openWebSocket(path, value)
 		got, _ := io.ReadAll(r)
 		bare := strings.ReplaceAll(regexp.MustCompile(`[^ -~]+`).ReplaceAllString(string(got), ""), "ping", "")
 		if !strings.Contains(bare, value[:5]) {

@@ -54,7 +54,7 @@ func TestInspectServes(t *testing.T) {
 					t.Errorf("what is not for the server went there: %s", body)
 				}
 			}
-			e := l.last(Request)
+			e := l.lastEvent(Request)
 			e.At = time.Time{}
 			if got, want := fmt.Sprintf("%+v", e), fmt.Sprintf("%+v", Event{Kind: Request, Host: labHost, Port: l.port, Method: "POST", Path: "/v1/x y", Allowed: true, Rule: 1}); got != want {
 				t.Errorf("reported %s, want %s", got, want)
@@ -83,7 +83,7 @@ func TestInspectDenies(t *testing.T) {
 			{"GET", "/v1%2fadmin", 403, 0}, {"GET", "/v1/x%2fy", 200, 1}, {"GET", "/v1%2fx", 400, 1},
 		} {
 			res, body := l.do(client, l.request(c.method, c.path, nil))
-			e := l.last(Request)
+			e := l.lastEvent(Request)
 			if res.StatusCode != c.status || e.Allowed != (c.status == 200) || e.Rule != c.rule {
 				t.Errorf("%s %s: %s %s; reported %+v", c.method, c.path, res.Status, body, e)
 			}
@@ -148,7 +148,7 @@ func TestInspectHost(t *testing.T) {
 			if status == 200 && !strings.Contains(body, " api.test /\n") {
 				t.Errorf("%s went out as %s", host, body)
 			}
-			if e := l.last(Request); e.Allowed != (status == 200) || !e.Allowed && !strings.Contains(e.Why, "another host") {
+			if e := l.lastEvent(Request); e.Allowed != (status == 200) || !e.Allowed && !strings.Contains(e.Why, "another host") {
 				t.Errorf("%s: reported %+v", host, e)
 			}
 		}
@@ -164,7 +164,7 @@ func TestInspectServerName(t *testing.T) {
 		}
 		conn.Close()
 	}
-	if e := l.last(Request); e.Allowed || !strings.Contains(e.Why, "client hello") {
+	if e := l.lastEvent(Request); e.Allowed || !strings.Contains(e.Why, "client hello") {
 		t.Errorf("reported %+v", e)
 	}
 	if l.dials.Load() != 0 {
@@ -205,7 +205,7 @@ func TestInspectVerifiesServer(t *testing.T) {
 	if res.StatusCode != 502 || !strings.Contains(body, "unknown authority") {
 		t.Errorf("%s: %s", res.Status, body)
 	}
-	if e := l.last(Connect); e.Allowed || !strings.Contains(e.Why, "unknown authority") {
+	if e := l.lastEvent(Connect); e.Allowed || !strings.Contains(e.Why, "unknown authority") {
 		t.Errorf("reported %+v", e)
 	}
 	l.roots, l.server.TLS.Certificates = good, was

@@ -96,7 +96,7 @@ func TestDNSIsAnsweredLocally(t *testing.T) {
 	if err := m.Unpack(header.UDP(p.Payload()).Payload()); err != nil || m.RCode != dnsmessage.RCodeNameError {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if dialed, asked := l.outside(); len(dialed)+len(asked) > 0 {
+	if dialed, asked := l.outsideTraffic(); len(dialed)+len(asked) > 0 {
 		t.Errorf("dialled %q, asked %q", dialed, asked)
 	}
 }

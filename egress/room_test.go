@@ -38,7 +38,7 @@ func TestConnLimitIsShared(t *testing.T) {
 	if last.Allowed || last.Why != "too many connections of all sandboxes together" {
 		t.Errorf("the last event is %+v", last)
 	}
-	if got := said(t, conns[0], "still here"); got != "still here" {
+	if got := exchangeText(t, conns[0], "still here"); got != "still here" {
 		t.Errorf("what has its place says %q", got)
 	}
 	for _, c := range conns {
@@ -67,7 +67,7 @@ func TestManyConnectionsHaveSmallBuffers(t *testing.T) {
 		last = c
 	}
 	long := strings.Repeat("some data\n", 50_000)
-	if back := said(t, last, long); back != long {
+	if back := exchangeText(t, last, long); back != long {
 		t.Errorf("%d of %d bytes came back", len(back), len(long))
 	}
 	kept := int64(0)

@@ -29,8 +29,8 @@ func allow(hosts ...string) *brig.Egress {
 
 func echoServer(c net.Conn) { _, _ = io.Copy(c, c) }
 
-// said sends text and returns the complete response.
-func said(t *testing.T, c net.Conn, text string) string {
+// exchangeText sends text and returns the complete response.
+func exchangeText(t *testing.T, c net.Conn, text string) string {
 	t.Helper()
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
@@ -55,7 +55,7 @@ func TestAllowedByName(t *testing.T) {
 			t.Fatal(c.name, err)
 		}
 		long := strings.Repeat("some data\n", 50_000)
-		if got := said(t, conn, long); got != long {
+		if got := exchangeText(t, conn, long); got != long {
 			t.Errorf("%s: %d of %d bytes came back", c.name, len(got), len(long))
 		}
 	}
@@ -88,7 +88,7 @@ func TestOtherTrafficIsBlocked(t *testing.T) {
 			t.Errorf("%s is connected to", addr)
 		}
 	}
-	if dialed, asked := l.outside(); len(dialed)+len(asked) > 0 {
+	if dialed, asked := l.outsideTraffic(); len(dialed)+len(asked) > 0 {
 		t.Errorf("dialled %q, asked for %q", dialed, asked)
 	}
 }
@@ -125,7 +125,7 @@ func TestRebinding(t *testing.T) {
 		c.Close()
 		t.Error("an address of this machine is reached by a name")
 	}
-	dialed, _ := l.outside()
+	dialed, _ := l.outsideTraffic()
 	for _, a := range dialed {
 		if a != "203.0.113.5:80" {
 			t.Errorf("%s was dialled", a)
@@ -158,7 +158,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s: %v", addr, err)
 		}
 		if err == nil {
-			if got := said(t, c, "hello"); got != "hello" {
+			if got := exchangeText(t, c, "hello"); got != "hello" {
 				t.Errorf("%s said %q", addr, got)
 			}
 		}
@@ -210,7 +210,7 @@ func TestFirstBytesAreSniffed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := said(t, conn, c.words)
+		answer := exchangeText(t, conn, c.words)
 		if ok := answer == "seen"; ok != c.ok {
 			t.Errorf("%s: went through: %t", c.what, ok)
 		}
@@ -360,7 +360,7 @@ func TestNamesResolve(t *testing.T) {
 			t.Errorf("%q: %+v", name, m)
 		}
 	}
-	if _, asked := l.outside(); len(asked) > 0 {
+	if _, asked := l.outsideTraffic(); len(asked) > 0 {
 		t.Errorf("%q were asked for outside", asked)
 	}
 	// The same over TCP.

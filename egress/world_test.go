@@ -287,9 +287,9 @@ func (l *world) connectName(name string, port int) (net.Conn, error) {
 	return l.dial(a, port)
 }
 
-// outside returns the addresses that were dialled and the names that were
+// outsideTraffic returns the addresses that were dialled and the names that were
 // resolved.
-func (l *world) outside() (dialed, asked []string) {
+func (l *world) outsideTraffic() (dialed, asked []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.dialed), slices.Clone(l.asked)

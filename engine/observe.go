@@ -171,7 +171,7 @@ func (v *call) report(ctx context.Context, err error) {
 		}
 	}
 	if v.ran.CodeHash = v.hash; !v.started.IsZero() {
-		v.e.bill(v.ran, v.account.Account, v.sandbox)
+		v.e.addCost(v.ran, v.account.Account, v.sandbox)
 	}
 	v.e.Observer.ExecutionEnded(*v.ran)
 	if !v.logged {
@@ -179,8 +179,8 @@ func (v *call) report(ctx context.Context, err error) {
 	}
 }
 
-// bill adds the cost of an execution to its tenant's usage.
-func (g *gate) bill(r *brig.ExecutionReport, a *quota.Account, rec *brig.Record) {
+// addCost adds the cost of an execution to its tenant's usage.
+func (g *gate) addCost(r *brig.ExecutionReport, a *quota.Account, rec *brig.Record) {
 	rate := g.rateOf(g.backends.Current(), r.Provider)
 	if rate == (brig.Rate{}) || a == nil || rec == nil {
 		return
@@ -205,7 +205,7 @@ func (g *gate) processEnded(rec *brig.Record, p *process, res *brig.Result, err 
 		r.ExitCode = res.ExitCode
 		r.Status, r.Kind = statusOf(res.ExitCode, res.TimedOut, res.OOMKilled, false)
 	}
-	g.bill(r, p.reservation.Account(), rec)
+	g.addCost(r, p.reservation.Account(), rec)
 	g.Observer.ExecutionEnded(*r)
 	g.logRunAsync(g.ctx, r)
 }

@@ -46,7 +46,7 @@ func (s *recordingObserver) note(f func()) {
 	f()
 }
 
-func (s *recordingObserver) last(t *testing.T) brig.ExecutionReport {
+func (s *recordingObserver) lastExecution(t *testing.T) brig.ExecutionReport {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func TestObserverGetsEachExecutionOnce(t *testing.T) {
 	if _, err := e.Run(ctx, brig.Program{Command: []string{"echo", "hi"}, Labels: map[string]string{"team": "a"}}, brig.IO{}); err != nil {
 		t.Fatal(err)
 	}
-	r := s.last(t)
+	r := s.lastExecution(t)
 	if r.Status != brig.RunSuccess || r.Kind != "" || r.Provider != fake.Name || r.Op != "run" || r.Tenant != "acme" || r.Language != "command" || r.Sandbox == "" {
 		t.Errorf("told %+v", r)
 	}
@@ -98,19 +98,19 @@ func TestObserverGetsEachExecutionOnce(t *testing.T) {
 	if _, err := e.Run(ctx, brig.Program{Command: []string{"exit", "7"}}, brig.IO{}); err != nil {
 		t.Fatal(err)
 	}
-	if r := s.last(t); r.Status != brig.RunError || r.ExitCode != 7 || r.Kind != "" {
+	if r := s.lastExecution(t); r.Status != brig.RunError || r.ExitCode != 7 || r.Kind != "" {
 		t.Errorf("told %+v", r)
 	}
 	if _, err := e.Run(ctx, brig.Program{Command: []string{"oom"}}, brig.IO{}); err != nil {
 		t.Fatal(err)
 	}
-	if r := s.last(t); r.Status != brig.RunOutOfMemory || r.Kind != brig.OutOfMemory {
+	if r := s.lastExecution(t); r.Status != brig.RunOutOfMemory || r.Kind != brig.OutOfMemory {
 		t.Errorf("told %+v", r)
 	}
 	if _, err := e.Run(ctx, brig.Program{Language: "klingon", Code: "x"}, brig.IO{}); err == nil {
 		t.Fatal("there is Klingon")
 	}
-	if r := s.last(t); r.Status != brig.RunRefused || r.Kind != brig.InvalidArgument || r.Language != "other" || r.Provider != brig.NoProvider || r.Cost != 0 || r.ExitCode != -1 {
+	if r := s.lastExecution(t); r.Status != brig.RunRefused || r.Kind != brig.InvalidArgument || r.Language != "other" || r.Provider != brig.NoProvider || r.Cost != 0 || r.ExitCode != -1 {
 		t.Errorf("told %+v", r)
 	}
 	if _, err := e.Create(ctx, brig.Spec{Name: "box"}); err != nil {
@@ -124,12 +124,12 @@ func TestObserverGetsEachExecutionOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 6000 {
-		if s.last(t).Op == "process.start" {
+		if s.lastExecution(t).Op == "process.start" {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if r := s.last(t); r.Op != "process.start" || r.Status != brig.RunSuccess || r.Cost < 1 || p.PID == 0 {
+	if r := s.lastExecution(t); r.Op != "process.start" || r.Status != brig.RunSuccess || r.Cost < 1 || p.PID == 0 {
 		t.Errorf("told of a process %+v", r)
 	}
 	if _, err := e.Kill(ctx, "box"); err != nil {

@@ -9,14 +9,14 @@ import (
 // screenProgram checks whether a job's code may run. TypeScript code is already
 // compiled.
 func (i *interpreters) screenProgram(ctx context.Context, v *call, j *job) error {
-	if !i.screens(v) || j.lang == nil {
+	if !i.isScreened(v) || j.lang == nil {
 		return nil
 	}
 	return i.screenSource(ctx, v, j.lang.Name, j.order.Code)
 }
 
-// screens reports whether the caller's code is screened.
-func (i *interpreters) screens(v *call) bool {
+// isScreened reports whether the caller's code is screened.
+func (i *interpreters) isScreened(v *call) bool {
 	return i.Options.Screen != nil || v.tenantLimits.Screening != nil
 }
 
@@ -46,7 +46,7 @@ func (i *interpreters) screenSource(ctx context.Context, v *call, lang brig.Lang
 // created. It compiles TypeScript first, and accepts code that does not
 // compile, since that code cannot run.
 func (i *interpreters) screenCell(ctx context.Context, v *call, code brig.Code) error {
-	if !i.screens(v) {
+	if !i.isScreened(v) {
 		return nil
 	}
 	lang := code.Language

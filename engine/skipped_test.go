@@ -119,7 +119,7 @@ func TestCheapestByRates(t *testing.T) {
 		if o.Route.Provider != c.want || o.Route.Reason != "cheapest" {
 			t.Errorf("%s: it ran at %+v, want %s", name, o.Route, c.want)
 		}
-		if ran := saw.last(t); (ran.Cost > 0) != c.cost || ran.Provider != c.want {
+		if ran := saw.lastExecution(t); (ran.Cost > 0) != c.cost || ran.Provider != c.want {
 			t.Errorf("%s: it is charged as %+v", name, ran)
 		}
 	}

@@ -75,7 +75,7 @@ func (ts *tools) RunTool(ctx context.Context, t brig.Tool) (*brig.ToolResult, er
 		if res, err := ts.compileTool(ctx, j); res != nil || err != nil {
 			return res, err
 		}
-		if ts.interpreters.screens(v) {
+		if ts.interpreters.isScreened(v) {
 			if err := ts.interpreters.screenSource(ctx, v, j.tool.Language, j.order.Source); err != nil {
 				return nil, err
 			}

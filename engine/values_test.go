@@ -10,8 +10,8 @@ import (
 	"github.com/brig-run/brig/interpreter"
 )
 
-// shows returns the message that displays a text.
-func shows(text, id string, update bool) *interpreter.Message {
+// displayMessage returns the message that displays a text.
+func displayMessage(text, id string, update bool) *interpreter.Message {
 	return &interpreter.Message{Type: "display", Data: map[string]json.RawMessage{"text/plain": json.RawMessage(text)}, DisplayID: id, Update: update}
 }
 
@@ -20,18 +20,18 @@ func shows(text, id string, update bool) *interpreter.Message {
 // many values without an ID.
 func TestValuesKeepLastUpdate(t *testing.T) {
 	var v, control values
-	v.add(shows("0", "bar", false))
-	v.add(shows("other", "", false))
-	v.add(shows("again", "bar", false))
+	v.add(displayMessage("0", "bar", false))
+	v.add(displayMessage("other", "", false))
+	v.add(displayMessage("again", "bar", false))
 	for i := range 1000 {
 		text := fmt.Sprint(1000 + i)
-		if sent := v.add(shows(text, "bar", true)); !sent.Update || string(sent.Data["text/plain"]) != text {
+		if sent := v.add(displayMessage(text, "bar", true)); !sent.Update || string(sent.Data["text/plain"]) != text {
 			t.Fatalf("a listener gets %+v", sent)
 		}
-		control.add(shows(text, "", false))
+		control.add(displayMessage(text, "", false))
 	}
-	v.add(shows("earlier", "of an earlier run", true))
-	v.add(shows("earlier, later", "of an earlier run", true))
+	v.add(displayMessage("earlier", "of an earlier run", true))
+	v.add(displayMessage("earlier, later", "of an earlier run", true))
 	var got []string
 	for _, r := range v.list {
 		got = append(got, fmt.Sprintf("%s %t", r.Data["text/plain"], r.Update))
@@ -51,9 +51,9 @@ func TestValuesKeepLastUpdate(t *testing.T) {
 // and that a long ID is none.
 func TestValuesAreLimited(t *testing.T) {
 	var v values
-	v.add(shows("0", "bar", false))
-	v.add(shows(strings.Repeat("x", brig.MaxOutputSize), "bar", true))
-	v.add(shows("1", strings.Repeat("x", maxDisplayID+1), true))
+	v.add(displayMessage("0", "bar", false))
+	v.add(displayMessage(strings.Repeat("x", brig.MaxOutputSize), "bar", true))
+	v.add(displayMessage("1", strings.Repeat("x", maxDisplayID+1), true))
 	if len(v.list) != 2 || string(v.list[0].Data["text/plain"]) != "0" || v.leftOut != 1 || v.list[1].DisplayID != "" || v.list[1].Update {
 		t.Errorf("%d values, %d left out", len(v.list), v.leftOut)
 	}

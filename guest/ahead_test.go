@@ -22,8 +22,8 @@ func TestAhead(t *testing.T) {
 	}
 	look("at first", "", false)
 	p.out("output")
-	p.say("one\n")
-	p.say("tw")
+	p.message("one\n")
+	p.message("tw")
 	look("nothing is received", "one\ntw", false)
 	receive := func(want brig.From, text string) {
 		t.Helper()
@@ -34,12 +34,12 @@ func TestAhead(t *testing.T) {
 	}
 	receive(brig.FromStdout, "output")
 	look("the message is due", "one\ntw", false)
-	p.say("o\n" + strings.Repeat("x", 1000))
+	p.message("o\n" + strings.Repeat("x", 1000))
 	look("more has come", "one\ntwo\n"+strings.Repeat("x", 1000), false)
 	receive(brig.FromMessage, "one")
 	receive(brig.FromMessage, "two")
 	look("two are received", strings.Repeat("x", 1000), false)
-	p.say("\n")
+	p.message("\n")
 	receive(brig.FromMessage, strings.Repeat("x", 1000))
 	s.disconnect()
 	look("the process has exited", "", true)

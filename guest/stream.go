@@ -199,9 +199,9 @@ func parsePosition(line []byte) (place [2]int, ok bool) {
 	return place, ok
 }
 
-// consumed subtracts the n bytes that were read from the amount of output
+// subtractRead subtracts the n bytes that were read from the amount of output
 // before the message.
-func (s *stream) consumed(i, n int) { s.place[i] = max(s.place[i]-n, 0) }
+func (s *stream) subtractRead(i, n int) { s.place[i] = max(s.place[i]-n, 0) }
 
 // readEarlierOutput returns output that was written before the due message. One
 // read of each pipe returns all of it. Output in excess of a pipe's capacity
@@ -272,7 +272,7 @@ func (s *stream) wait() (brig.From, []byte, error) {
 		n, err := read(int(fds[2+i].Fd), s.buf)
 		if n > 0 {
 			if s.place != noPosition {
-				s.consumed(i, n)
+				s.subtractRead(i, n)
 			}
 			return brig.From(i + 1), s.buf[:n], nil
 		}

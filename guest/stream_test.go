@@ -33,9 +33,9 @@ func (f programSide) write(i int, p string) {
 	}
 }
 
-func (f programSide) out(p string) { f.write(1, p) }
-func (f programSide) err(p string) { f.write(2, p) }
-func (f programSide) say(p string) { f.write(3, p) }
+func (f programSide) out(p string)     { f.write(1, p) }
+func (f programSide) err(p string)     { f.write(2, p) }
+func (f programSide) message(p string) { f.write(3, p) }
 
 func (f programSide) closeAll() {
 	for i := range f.fds {
@@ -88,24 +88,24 @@ func TestStreamOrder(t *testing.T) {
 		n    int
 		want string
 	}{
-		"output before a message":            {func(f programSide) { f.out("a"); f.say("m\n") }, 2, "1:a|3:m"},
-		"both outputs":                       {func(f programSide) { f.err("e"); f.out("o"); f.say("m\n") }, 3, "1:o|2:e|3:m"},
+		"output before a message":            {func(f programSide) { f.out("a"); f.message("m\n") }, 2, "1:a|3:m"},
+		"both outputs":                       {func(f programSide) { f.err("e"); f.out("o"); f.message("m\n") }, 3, "1:o|2:e|3:m"},
 		"only output":                        {func(f programSide) { f.err("e") }, 1, "2:e"},
-		"two messages at once":               {func(f programSide) { f.say("m\nn\n") }, 2, "3:m|3:n"},
-		"an empty message":                   {func(f programSide) { f.say("\nn\n") }, 2, "3:|3:n"},
-		"a message in parts":                 {func(f programSide) { f.say("m"); f.say("m"); f.say("m\nn"); f.say("\n") }, 2, "3:mmm|3:n"},
-		"the end":                            {func(f programSide) { f.out("o"); f.say("m\n"); f.closeAll() }, 5, "1:o|3:m|EOF"},
-		"half a message at the end":          {func(f programSide) { f.out("o"); f.say("half"); f.closeAll() }, 5, "1:o|EOF"},
+		"two messages at once":               {func(f programSide) { f.message("m\nn\n") }, 2, "3:m|3:n"},
+		"an empty message":                   {func(f programSide) { f.message("\nn\n") }, 2, "3:|3:n"},
+		"a message in parts":                 {func(f programSide) { f.message("m"); f.message("m"); f.message("m\nn"); f.message("\n") }, 2, "3:mmm|3:n"},
+		"the end":                            {func(f programSide) { f.out("o"); f.message("m\n"); f.closeAll() }, 5, "1:o|3:m|EOF"},
+		"half a message at the end":          {func(f programSide) { f.out("o"); f.message("half"); f.closeAll() }, 5, "1:o|EOF"},
 		"output after the channel closes":    {func(f programSide) { f.close(3); f.out("o"); f.close(1); f.close(2) }, 5, "1:o|EOF"},
-		"one output ends early":              {func(f programSide) { f.close(1); f.err("e"); f.say("m\n"); f.close(3); f.close(2) }, 5, "2:e|3:m|EOF"},
-		"no output at all":                   {func(f programSide) { f.close(1); f.close(2); f.say("m\n"); f.close(3) }, 5, "3:m|EOF"},
-		"bytes that are not text":            {func(f programSide) { f.out("\x00\xff\n"); f.say("\x00\xff\n") }, 2, "1:\x00\xff\n|3:\x00\xff"},
-		"output after a placed message":      {func(f programSide) { f.out("ab"); f.err("e"); f.say("=2,0\nm\n"); f.out("c") }, 4, "1:ab|3:m|1:c|2:e"},
-		"a place before a place":             {func(f programSide) { f.out("abc"); f.say("=1,0\nm\n=1,0\nn\n") }, 5, "1:a|3:m|1:b|3:n|1:c"},
-		"a place is for one message":         {func(f programSide) { f.say("=0,0\nm\nn\n"); f.out("a") }, 3, "3:m|1:a|3:n"},
-		"a place at the end":                 {func(f programSide) { f.out("ab"); f.say("=1,0\n"); f.closeAll() }, 3, "1:ab|EOF"},
-		"invalid places":                     {func(f programSide) { f.say("=1\n=1,\n=,1\n=-1,1\n=1,2,3\n= 1,2\n=1,99999999999\n") }, 7, "3:=1|3:=1,|3:=,1|3:=-1,1|3:=1,2,3|3:= 1,2|3:=1,99999999999"},
-		"output does not wait for a message": {func(f programSide) { f.say("half"); f.out("o") }, 1, "1:o"},
+		"one output ends early":              {func(f programSide) { f.close(1); f.err("e"); f.message("m\n"); f.close(3); f.close(2) }, 5, "2:e|3:m|EOF"},
+		"no output at all":                   {func(f programSide) { f.close(1); f.close(2); f.message("m\n"); f.close(3) }, 5, "3:m|EOF"},
+		"bytes that are not text":            {func(f programSide) { f.out("\x00\xff\n"); f.message("\x00\xff\n") }, 2, "1:\x00\xff\n|3:\x00\xff"},
+		"output after a placed message":      {func(f programSide) { f.out("ab"); f.err("e"); f.message("=2,0\nm\n"); f.out("c") }, 4, "1:ab|3:m|1:c|2:e"},
+		"a place before a place":             {func(f programSide) { f.out("abc"); f.message("=1,0\nm\n=1,0\nn\n") }, 5, "1:a|3:m|1:b|3:n|1:c"},
+		"a place is for one message":         {func(f programSide) { f.message("=0,0\nm\nn\n"); f.out("a") }, 3, "3:m|1:a|3:n"},
+		"a place at the end":                 {func(f programSide) { f.out("ab"); f.message("=1,0\n"); f.closeAll() }, 3, "1:ab|EOF"},
+		"invalid places":                     {func(f programSide) { f.message("=1\n=1,\n=,1\n=-1,1\n=1,2,3\n= 1,2\n=1,99999999999\n") }, 7, "3:=1|3:=1,|3:=,1|3:=-1,1|3:=1,2,3|3:= 1,2|3:=1,99999999999"},
+		"output does not wait for a message": {func(f programSide) { f.message("half"); f.out("o") }, 1, "1:o"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s, f := streams(t)
@@ -126,7 +126,7 @@ func TestStreamLargeOutput(t *testing.T) {
 	go func() {
 		for i := range 20 {
 			f.out(strings.Repeat("x", n))
-			f.say(fmt.Sprintf("%d\n", i))
+			f.message(fmt.Sprintf("%d\n", i))
 		}
 		f.closeAll()
 	}()
@@ -167,7 +167,7 @@ func TestStreamFlood(t *testing.T) {
 	}()
 	go func() {
 		for i := range 100 {
-			f.say(fmt.Sprintf("%d\n", i))
+			f.message(fmt.Sprintf("%d\n", i))
 		}
 	}()
 	parts, messages := 0, 0
@@ -202,7 +202,7 @@ func TestStreamFlood(t *testing.T) {
 func TestStreamDisconnect(t *testing.T) {
 	s, f := streams(t)
 	f.out("last words")
-	f.say("m\n")
+	f.message("m\n")
 	s.disconnect()
 	if got, want := receiveItems(s, 9), "1:last words|3:m|EOF"; got != want {
 		t.Errorf("heard %q, want %q", got, want)
@@ -374,7 +374,7 @@ func FuzzStream(f *testing.F) {
 			programSide.out(string(output))
 			for rest := control; len(rest) > 0; {
 				n := min(len(rest), int(step)+1)
-				programSide.say(string(rest[:n]))
+				programSide.message(string(rest[:n]))
 				rest = rest[n:]
 			}
 			programSide.closeAll()

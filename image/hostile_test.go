@@ -134,7 +134,7 @@ func TestArenaDetectsCarelessExtractor(t *testing.T) {
 			t.Parallel()
 			attack.Mutant(t, h.class, h.name, "care in unpacking")
 			a := newArena(t)
-			naive(t, a.store.path("sha256-naive"), h.bytes(t, a.canary))
+			naiveExtract(t, a.store.path("sha256-naive"), h.bytes(t, a.canary))
 			if err := a.check(); err == nil {
 				t.Error("the arena did not notice")
 			} else {
@@ -174,8 +174,8 @@ func TestBombsAreAcceptedWithoutLimits(t *testing.T) {
 	}
 }
 
-// naive extracts an archive in the common careless way.
-func naive(t *testing.T, root string, archive []byte) {
+// naiveExtract extracts an archive in the common careless way.
+func naiveExtract(t *testing.T, root string, archive []byte) {
 	if err := os.MkdirAll(filepath.Join(root, "etc"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -245,9 +245,9 @@ func (c programCase) check(t *testing.T, d *driver) {
 	if end.Type != "end" || end.Code != c.exit || code != c.exit {
 		t.Errorf("ended with %d and said %+v, want %d", code, end, c.exit)
 	}
-	same(t, "returned", string(end.Returned), c.returned)
-	same(t, "stdout", stdout, strings.ReplaceAll(c.stdout, "{dir}", d.dir))
-	same(t, "stderr", stderr, c.stderr)
+	checkText(t, "returned", string(end.Returned), c.returned)
+	checkText(t, "stdout", stdout, strings.ReplaceAll(c.stdout, "{dir}", d.dir))
+	checkText(t, "stderr", stderr, c.stderr)
 	if c.failure == "" {
 		if end.Failure != nil {
 			t.Errorf("failed with %+v", end.Failure)
@@ -257,8 +257,8 @@ func (c programCase) check(t *testing.T, d *driver) {
 	if end.Failure == nil {
 		t.Fatalf("did not fail")
 	}
-	same(t, "failure", end.Failure.Name, c.failure)
-	same(t, "message", end.Failure.Message, c.message)
+	checkText(t, "failure", end.Failure.Name, c.failure)
+	checkText(t, "message", end.Failure.Message, c.message)
 	if strings.Contains(end.Failure.Traceback, "driver") || !strings.Contains(stderr, end.Failure.Traceback) {
 		t.Errorf("traceback:\n%s", end.Failure.Traceback)
 	}

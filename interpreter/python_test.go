@@ -190,13 +190,13 @@ func (c cellCase) check(t *testing.T, d *driver, count int) {
 	for _, m := range find(said, "error") {
 		failure = m
 	}
-	same(t, "result", data(result, "text/plain"), c.result)
-	same(t, "stdout", stdout, c.stdout)
-	same(t, "stderr", stderr, c.stderr)
-	same(t, "error", failure.Name, c.error)
-	same(t, "value", failure.Value, c.value)
+	checkText(t, "result", data(result, "text/plain"), c.result)
+	checkText(t, "stdout", stdout, c.stdout)
+	checkText(t, "stderr", stderr, c.stderr)
+	checkText(t, "error", failure.Name, c.error)
+	checkText(t, "value", failure.Value, c.value)
 	if c.trace != "" || c.error == "" {
-		same(t, "traceback", failure.Traceback, c.trace)
+		checkText(t, "traceback", failure.Traceback, c.trace)
 	}
 	if strings.Contains(failure.Traceback, "driver/python") || strings.Contains(failure.Traceback, "\x1b") {
 		t.Errorf("the traceback shows the driver, or colours:\n%s", failure.Traceback)
@@ -212,11 +212,11 @@ func (c cellCase) check(t *testing.T, d *driver, count int) {
 	if strings.Join(shown, "|") != strings.Join(c.shown, "|") {
 		t.Errorf("displays %q, want %q", shown, c.shown)
 	}
-	same(t, "updates", updates, c.updates)
+	checkText(t, "updates", updates, c.updates)
 }
 
-// same compares a text with the expected one (see cellCase).
-func same(t *testing.T, what, got, want string) {
+// checkText compares a text with the expected one (see cellCase).
+func checkText(t *testing.T, what, got, want string) {
 	t.Helper()
 	if part, ok := strings.CutPrefix(want, "~"); ok {
 		if got == "" || !strings.Contains(got, part) {
@@ -311,7 +311,7 @@ func TestPythonInterruptInFlush(t *testing.T) {
 			t.Errorf("%+v", errs)
 		}
 		_, out, _ := d.cell("sys.stdout = kept\nprint('missed' in globals())")
-		same(t, "afterwards", out, "False\n")
+		checkText(t, "afterwards", out, "False\n")
 	})
 }
 
@@ -325,9 +325,9 @@ func TestPythonOrders(t *testing.T) {
 		d.send(interpreter.Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})
 		d.cell("import os; os.environ['B'] = 'old'")
 		_, out, _ := d.order(interpreter.Order{Op: "cell", Env: map[string]string{"A": "1", "B": "2"}, Dir: "/usr", Code: "print(os.environ['A'], os.environ['B'], os.getcwd())"})
-		same(t, "in the cell", out, "1 2 /usr\n")
+		checkText(t, "in the cell", out, "1 2 /usr\n")
 		_, out, _ = d.cell("print(os.environ.get('A'), os.environ['B'], os.getcwd())")
-		same(t, "after it", out, "None old /usr\n")
+		checkText(t, "after it", out, "None old /usr\n")
 		said, _, _ := d.order(interpreter.Order{Op: "cell", Dir: "/nowhere", Code: "1"})
 		if errs := find(said, "error"); len(errs) != 1 || errs[0].Name != "FileNotFoundError" {
 			t.Errorf("a directory that is not there: %+v", said)
@@ -473,7 +473,7 @@ class Broken:
 				continue
 			}
 			for mime, text := range want {
-				same(t, code+" "+mime, data(results[0], mime), text)
+				checkText(t, code+" "+mime, data(results[0], mime), text)
 			}
 			for mime := range results[0].Data {
 				if _, ok := want[mime]; !ok {

@@ -140,7 +140,7 @@ func (t *Transpiler) run(ctx context.Context, o transpileOrder) (js string, err 
 	if !kept() || err != nil {
 		w.end()
 	} else {
-		t.give(w)
+		t.putIdle(w)
 	}
 	switch {
 	case err == nil && a.Error != nil:
@@ -176,8 +176,8 @@ func (t *Transpiler) take() (*transpileWork, error) {
 	return w, w.cmd.Start()
 }
 
-// give keeps a process as idle, or ends it if enough are idle.
-func (t *Transpiler) give(w *transpileWork) {
+// putIdle keeps a process as idle, or ends it if enough are idle.
+func (t *Transpiler) putIdle(w *transpileWork) {
 	select {
 	case t.idle <- w:
 	default:

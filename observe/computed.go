@@ -41,7 +41,7 @@ func (c computed) Collect(ch chan<- prometheus.Metric) {
 	gauge(uptimeDesc, now.Sub(c.m.began).Seconds())
 	w := c.m.windows[DefaultWindow]
 	for _, provider := range w.names() {
-		p := w.past(provider, now)
+		p := w.sumBefore(provider, now)
 		if p.timed > 0 {
 			gauge(quantileDesc, p.quantile(0.5), provider, "50")
 			gauge(quantileDesc, p.quantile(0.95), provider, "95")
@@ -64,7 +64,7 @@ func (c computed) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, name := range c.m.apis.names() {
 		provider, region, _ := strings.Cut(name, "\x00")
-		if p := c.m.apis.past(name, now); p.attempts > 0 {
+		if p := c.m.apis.sumBefore(name, now); p.attempts > 0 {
 			gauge(apiUpDesc, ratio(p.attempts-p.failed, p.attempts), provider, region)
 		}
 	}
@@ -78,7 +78,7 @@ func (m *Metrics) perProvider(window time.Duration, f func(pastSums) (v float64,
 	}
 	now := m.now()
 	for _, provider := range w.names() {
-		if v, n := f(w.past(provider, now)); n > 0 {
+		if v, n := f(w.sumBefore(provider, now)); n > 0 {
 			out = append(out, brig.Sample{Labels: map[string]string{"provider": provider}, Value: v, Count: n})
 		}
 	}

@@ -35,7 +35,7 @@ func newTestMetrics(t *testing.T, windows ...time.Duration) *testMetrics {
 	return c
 }
 
-func (c *testMetrics) ran(status brig.RunStatus, took time.Duration) {
+func (c *testMetrics) recordExecutions(status brig.RunStatus, took time.Duration) {
 	c.ExecutionEnded(brig.ExecutionReport{Provider: "p", Op: "run", Language: "python", Status: status, Duration: took})
 }
 
@@ -51,7 +51,7 @@ func (c *testMetrics) want(t *testing.T, text string, names ...string) {
 	}
 }
 
-func only(t *testing.T, list []brig.Sample) brig.Sample {
+func onlySample(t *testing.T, list []brig.Sample) brig.Sample {
 	t.Helper()
 	if len(list) != 1 {
 		t.Fatalf("%d samples: %+v", len(list), list)
@@ -68,11 +68,11 @@ func TestQuantiles(t *testing.T) {
 	for range 5000 {
 		s := math.Exp(r.NormFloat64()*1.5 - 2) // from milliseconds to a minute
 		all = append(all, s)
-		c.ran(brig.RunSuccess, time.Duration(s*float64(time.Second)))
+		c.recordExecutions(brig.RunSuccess, time.Duration(s*float64(time.Second)))
 	}
 	slices.Sort(all)
 	exact := all[int(math.Ceil(0.95*float64(len(all))))-1]
-	s := only(t, c.P95Seconds(observe.DefaultWindow))
+	s := onlySample(t, c.P95Seconds(observe.DefaultWindow))
 	if math.Abs(s.Value/exact-1) > 0.05 || s.Count != 5000 || s.Labels["provider"] != "p" {
 		t.Errorf("p95 is %v of %d, exactly %v", s.Value, s.Count, exact)
 	}
@@ -80,7 +80,7 @@ func TestQuantiles(t *testing.T) {
 	for _, v := range all {
 		sum += v
 	}
-	if m := only(t, c.MeanSeconds(observe.DefaultWindow)); math.Abs(m.Value/(sum/5000)-1) > 1e-6 {
+	if m := onlySample(t, c.MeanSeconds(observe.DefaultWindow)); math.Abs(m.Value/(sum/5000)-1) > 1e-6 {
 		t.Errorf("the mean is %v, exactly %v", m.Value, sum/5000)
 	}
 }
@@ -90,28 +90,28 @@ func TestQuantiles(t *testing.T) {
 func TestWindows(t *testing.T) {
 	c := newTestMetrics(t, time.Minute)
 	for range 10 {
-		c.ran(brig.RunTimeout, time.Second)
+		c.recordExecutions(brig.RunTimeout, time.Second)
 	}
 	c.now = c.now.Add(50 * time.Second)
 	for range 10 {
-		c.ran(brig.RunSuccess, time.Second)
+		c.recordExecutions(brig.RunSuccess, time.Second)
 	}
-	if s := only(t, c.ErrorRate(time.Minute)); s.Value != 0.5 || s.Count != 20 {
+	if s := onlySample(t, c.ErrorRate(time.Minute)); s.Value != 0.5 || s.Count != 20 {
 		t.Errorf("after 50 s: %+v", s)
 	}
 	c.now = c.now.Add(15 * time.Second)
-	if s := only(t, c.ErrorRate(time.Minute)); s.Value != 0 || s.Count != 10 {
+	if s := onlySample(t, c.ErrorRate(time.Minute)); s.Value != 0 || s.Count != 10 {
 		t.Errorf("after 65 s, in a minute: %+v", s)
 	}
-	if s := only(t, c.ErrorRate(observe.DefaultWindow)); s.Value != 0.5 {
+	if s := onlySample(t, c.ErrorRate(observe.DefaultWindow)); s.Value != 0.5 {
 		t.Errorf("after 65 s, in five minutes: %+v", s)
 	}
 	c.now = c.now.Add(time.Hour)
 	if list := c.ErrorRate(observe.DefaultWindow); len(list) != 0 {
 		t.Errorf("after an hour: %+v", list)
 	}
-	c.ran(brig.RunSuccess, time.Second) // in a slot that is reused
-	if s := only(t, c.ErrorRate(observe.DefaultWindow)); s.Count != 1 || s.Value != 0 {
+	c.recordExecutions(brig.RunSuccess, time.Second) // in a slot that is reused
+	if s := onlySample(t, c.ErrorRate(observe.DefaultWindow)); s.Count != 1 || s.Value != 0 {
 		t.Errorf("a slot remembers what was in it an hour ago: %+v", s)
 	}
 }
@@ -121,19 +121,19 @@ func TestWindows(t *testing.T) {
 func TestAvailabilityCounts(t *testing.T) {
 	c := newTestMetrics(t)
 	for _, s := range brig.RunStatuses {
-		c.ran(s, time.Second)
+		c.recordExecutions(s, time.Second)
 	}
-	if s := only(t, c.ErrorRate(observe.DefaultWindow)); s.Count != 5 || s.Value != 3.0/5 {
+	if s := onlySample(t, c.ErrorRate(observe.DefaultWindow)); s.Count != 5 || s.Value != 3.0/5 {
 		t.Errorf("errors: %+v", s)
 	}
-	if s := only(t, c.Availability(observe.DefaultWindow)); s.Count != 5 || s.Value != 4.0/5 {
+	if s := onlySample(t, c.Availability(observe.DefaultWindow)); s.Count != 5 || s.Value != 4.0/5 {
 		t.Errorf("availability: %+v", s)
 	}
-	if s := only(t, c.MeanSeconds(observe.DefaultWindow)); s.Count != 4 {
+	if s := onlySample(t, c.MeanSeconds(observe.DefaultWindow)); s.Count != 4 {
 		t.Errorf("what failed has a duration: %+v", s)
 	}
 	c.ProviderTested("p", time.Second, errors.New("x"))
-	if s := only(t, c.Availability(observe.DefaultWindow)); s.Count != 6 || s.Value != 4.0/6 {
+	if s := onlySample(t, c.Availability(observe.DefaultWindow)); s.Count != 6 || s.Value != 4.0/6 {
 		t.Errorf("with a trial that failed: %+v", s)
 	}
 	c.want(t, `# HELP brig_attempts_total Executions and health checks that count towards availability, by result.
@@ -199,7 +199,7 @@ func TestMeter(t *testing.T) {
 			t.Errorf("eight calls, one of which took 120 ms: %d, %d within 100 ms, %v s", h.GetSampleCount(), fast, h.GetSampleSum())
 		}
 	}
-	if s := only(t, c.RateLimit(0)); s.Value != 0.35 || s.Labels["provider"] != "cloud" || s.Labels["region"] != "eu-1" {
+	if s := onlySample(t, c.RateLimit(0)); s.Value != 0.35 || s.Labels["provider"] != "cloud" || s.Labels["region"] != "eu-1" {
 		t.Errorf("the rate limit: %+v", s)
 	}
 	// A provider without recent calls has no rate limit.
@@ -235,14 +235,14 @@ func TestSpending(t *testing.T) {
 	}
 	// The cost is nine today, and two and four on two days of the previous
 	// week.
-	if r := only(t, ratio); r.Value != 3 || r.Count != 2 {
+	if r := onlySample(t, ratio); r.Value != 3 || r.Count != 2 {
 		t.Errorf("%+v", r)
 	}
 	budgets, err := s.Budgets()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := only(t, budgets); b.Value != 0.9 || b.Labels["tenant"] != "a" {
+	if b := onlySample(t, budgets); b.Value != 0.9 || b.Labels["tenant"] != "a" {
 		t.Errorf("%+v", b)
 	}
 	// Only tenants with a budget have series.

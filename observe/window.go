@@ -108,8 +108,8 @@ func (w *window) names() []string {
 	return out
 }
 
-// past returns the sum of the events in the window that ends now.
-func (w *window) past(name string, now time.Time) pastSums {
+// sumBefore returns the sum of the events in the window that ends now.
+func (w *window) sumBefore(name string, now time.Time) pastSums {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p := pastSums{took: make([]uint32, buckets)}

@@ -142,8 +142,8 @@ func (h Harness) remove(t *testing.T) {
 	if err := h.Service.Remove(h.Context(t), s.Spec.Name); err != nil {
 		t.Fatalf("Remove: %v", err)
 	}
-	h.missing(h.Context(t), t, h.Service, s.Spec.Name)
-	h.missing(h.Context(t), t, h.Service, string(s.ID))
+	h.checkMissing(h.Context(t), t, h.Service, s.Spec.Name)
+	h.checkMissing(h.Context(t), t, h.Service, string(s.ID))
 	if again := h.sandbox(t, brig.Spec{Name: s.Spec.Name}); again.ID == s.ID {
 		t.Error("an id was used again")
 	}

@@ -85,8 +85,8 @@ func (h tenancyCases) tenantIsolation(t *testing.T) {
 	if b, a := brig.AsError(before), brig.AsError(after); b != nil && a != nil && (b.Message != a.Message || b.Hint != a.Hint) {
 		t.Errorf("another tenant's is %q, and one that never was is %q", a.Message, b.Message)
 	}
-	h.missing(h.OtherContext(t), t, h.Other, mine)
-	h.missing(h.OtherContext(t), t, h.Other, string(s.ID))
+	h.checkMissing(h.OtherContext(t), t, h.Other, mine)
+	h.checkMissing(h.OtherContext(t), t, h.Other, string(s.ID))
 	page, err := h.Other.List(h.OtherContext(t), brig.ListOptions{Labels: map[string]string{"mark": mine}})
 	if err != nil || len(page.Sandboxes) > 0 {
 		t.Errorf("another tenant lists %v, %v", page, err)

@@ -14,7 +14,7 @@ func (h Harness) refusals(t *testing.T) {
 	t.Run("sandboxes", h.badSpecs)
 	t.Run("commands", h.badCommands)
 	t.Run("programs", h.badPrograms)
-	t.Run("missing", func(t *testing.T) { h.missing(h.Context(t), t, h.Service, "no-such-sandbox") })
+	t.Run("missing", func(t *testing.T) { h.checkMissing(h.Context(t), t, h.Service, "no-such-sandbox") })
 }
 
 func (h Harness) badSpecs(t *testing.T) {
@@ -109,8 +109,8 @@ func (h Harness) badPrograms(t *testing.T) {
 	}
 }
 
-// missing checks that every operation returns NotFound for a sandbox.
-func (h Harness) missing(ctx context.Context, t *testing.T, svc brig.Service, box string) {
+// checkMissing checks that every operation returns NotFound for a sandbox.
+func (h Harness) checkMissing(ctx context.Context, t *testing.T, svc brig.Service, box string) {
 	t.Helper()
 	_, err := svc.Get(ctx, box)
 	wantKind(t, "Get", err, brig.NotFound)

@@ -76,12 +76,12 @@ func (p *Provider) verify(ctx context.Context, token string, audiences []string)
 	if err != nil {
 		return nil, none, nil, errUntrusted("it is not one of the identity provider's").Because(err)
 	}
-	person, until, s, err := p.judge(t, audiences)
+	person, until, s, err := p.personOf(t, audiences)
 	return person, until, s, brig.Genuine(err)
 }
 
-// judge returns the person of a token whose signature is valid.
-func (p *Provider) judge(t *oidc.IDToken, audiences []string) (*brig.Person, time.Time, *tokenClaims, error) {
+// personOf returns the person of a token whose signature is valid.
+func (p *Provider) personOf(t *oidc.IDToken, audiences []string) (*brig.Person, time.Time, *tokenClaims, error) {
 	none := time.Time{}
 	var payload json.RawMessage
 	if err := t.Claims(&payload); err != nil {

@@ -93,7 +93,7 @@ func (s *schema) prepare(root *schema) {
 	if s == nil {
 		return
 	}
-	for _, kind := range kinds(s.Type) {
+	for _, kind := range schemaTypes(s.Type) {
 		if slices.Contains(s.kinds, kind) {
 			continue
 		}
@@ -150,8 +150,8 @@ func (s *schema) target() *schema {
 // known lists the types of JSON.
 var known = []string{"string", "integer", "number", "boolean", "null", "array", "object"}
 
-// kinds returns the types that a schema names.
-func kinds(t any) []string {
+// schemaTypes returns the types that a schema names.
+func schemaTypes(t any) []string {
 	switch t := t.(type) {
 	case string:
 		return []string{t}

@@ -189,4 +189,4 @@ func at(t *testing.T, s *workspace.Store, tenant, name string, version int) brig
 	return brig.WorkspaceUse{Name: name, ID: id, Version: n}
 }
 
-func same(a, b tree) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
+func equalTrees(a, b tree) bool { return fmt.Sprint(a) == fmt.Sprint(b) }

@@ -68,7 +68,7 @@ func TestDamagedRecordsStayAlone(t *testing.T) {
 	if n, err := s.Sweep(ctx, "acme"); err != nil || n == 0 || len(keys(t, o, "t/acme/versions/"+bad.ID+"/")) != 0 {
 		t.Errorf("%d swept, %v", n, err)
 	}
-	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "good", 1)); err != nil || !same(got, tree{"f": "goodone"}) {
+	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "good", 1)); err != nil || !equalTrees(got, tree{"f": "goodone"}) {
 		t.Errorf("the other one is %v, %v", got, err)
 	}
 }

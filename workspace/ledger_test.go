@@ -96,7 +96,7 @@ func TestQuota(t *testing.T) {
 		if got := wantStored(t, s, a); got != first {
 			t.Errorf("what was refused takes %d bytes", got-first)
 		}
-		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, one) {
+		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, one) {
 			t.Errorf("after that the workspace has %.200v, %v", got, err)
 		}
 		// A version with the same content under another name adds only the size
@@ -252,7 +252,7 @@ func TestCapturedFiles(t *testing.T) {
 		}
 		// No sandbox starts with the captured files. An identical capture creates
 		// no version, and a different one does.
-		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, tree{"out/": ""}) {
+		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, tree{"out/": ""}) {
 			t.Errorf("a sandbox begins with %v, %v", got, err)
 		}
 		use = at(t, s, "acme", "data", 0)

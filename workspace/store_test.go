@@ -43,7 +43,7 @@ func TestStore(t *testing.T) {
 			t.Errorf("a name that is no text is told as %q", c.Changes[1].Path)
 		}
 		again := workspace.New(o.again(), nil)
-		if got, err := unpack(ctx, again, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, one) {
+		if got, err := unpack(ctx, again, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, one) {
 			t.Errorf("version 1 is %.200v, %v", got, err)
 		}
 		two := tree{"a": "changed", "d/": "", "d/b": one["d/b"], "link": "-> a", "bad\xff\x01name": "3", "empty": ""}
@@ -58,7 +58,7 @@ func TestStore(t *testing.T) {
 			t.Errorf("%+v, %v", v, err)
 		}
 		for n, want := range map[int]tree{0: one, 1: one, 2: two, 3: one} {
-			if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", n)); err != nil || !same(got, want) {
+			if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", n)); err != nil || !equalTrees(got, want) {
 				t.Errorf("version %d is %.200v, %v", n, got, err)
 			}
 		}
@@ -107,7 +107,7 @@ func TestStore(t *testing.T) {
 		if n, err := s.Sweep(ctx, "acme"); err != nil || n == 0 || len(keys(t, o, "t/acme/")) != 1 {
 			t.Errorf("swept %d, %v: %v", n, err, keys(t, o, "t/acme/"))
 		}
-		if got, err := unpack(ctx, s, "rival", at(t, s, "rival", "data", 0)); err != nil || !same(got, one) {
+		if got, err := unpack(ctx, s, "rival", at(t, s, "rival", "data", 0)); err != nil || !equalTrees(got, one) {
 			t.Errorf("another tenant's is %.200v, %v", got, err)
 		}
 		if n, err := s.Sweep(ctx, "rival"); err != nil || n != 0 {
@@ -147,7 +147,7 @@ func TestStoreMerge(t *testing.T) {
 			t.Fatalf("%+v, %v", c, err)
 		}
 		want := tree{"a": "mine", "b": "again", "d/": "", "d/x": "1", "n": "new"}
-		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, want) {
+		if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, want) {
 			t.Errorf("merged is %v, %v", got, err)
 		}
 		if n, err := s.Sweep(ctx, "acme"); err != nil || n != 0 {
@@ -244,7 +244,7 @@ func TestStoreCrashAtEveryWrite(t *testing.T) {
 			switch {
 			case lost != nil:
 				t.Fatalf("after %d writes: %v", n, lost)
-			case done && !same(got, after), !done && !same(got, before):
+			case done && !equalTrees(got, after), !done && !equalTrees(got, before):
 				t.Errorf("after %d writes, %v: there is %v", n, err, got)
 			case !done:
 				old++
@@ -252,7 +252,7 @@ func TestStoreCrashAtEveryWrite(t *testing.T) {
 			if _, err := s.Sweep(ctx, "acme"); err != nil {
 				t.Error(err)
 			}
-			if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || done && !same(got, after) || !done && !same(got, before) {
+			if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || done && !equalTrees(got, after) || !done && !equalTrees(got, before) {
 				t.Errorf("swept after %d writes there is %v, %v", n, got, err)
 			}
 		}
@@ -340,7 +340,7 @@ func TestSkippedPathsAreCheap(t *testing.T) {
 		t.Errorf("%v; %d are passed over, in %v", err, c.Passed, took)
 	}
 	want := tree{"a/": "", "a/b/": "", "a/b/c": ""}
-	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !same(got, want) {
+	if got, err := unpack(ctx, s, "acme", at(t, s, "acme", "data", 0)); err != nil || !equalTrees(got, want) {
 		t.Errorf("there is %.200v, %v", got, err)
 	}
 }

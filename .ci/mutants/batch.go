@@ -43,7 +43,7 @@ func (r *run) endToEnd(ctx context.Context, stage mutants.Stage) error {
 		fmt.Printf("%s: %d mutants at once, %d tests fail\n", stage, len(batch), len(failing))
 		killed := 0
 		if len(failing) > 0 {
-			if killed, err = r.alone(ctx, stage, batch, failing); err != nil {
+			if killed, err = r.tryEach(ctx, stage, batch, failing); err != nil {
 				return err
 			}
 		}
@@ -70,9 +70,9 @@ func (r *run) batch(before mutants.Stage) (out []*mutants.Mutant) {
 	return out
 }
 
-// alone tries each mutant with the tests that failed with all of them, and
+// tryEach tries each mutant with the tests that failed with all of them, and
 // returns the number of killed mutants.
-func (r *run) alone(ctx context.Context, stage mutants.Stage, batch []*mutants.Mutant, failing []suite.Test) (killed int, err error) {
+func (r *run) tryEach(ctx context.Context, stage mutants.Stage, batch []*mutants.Mutant, failing []suite.Test) (killed int, err error) {
 	for _, m := range batch {
 		by, err := r.suite(ctx, stage, []*mutants.Mutant{m}, failing, true)
 		if err != nil {

@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	defer s.leave() // after an error
 	s.newRunner = func() *suite.Runner {
 		return &suite.Runner{
-			Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green), Books: filepath.Join(s.ground.Dir, "attacks"),
+			Out: os.Stdout, Times: suite.ReadTimes(timesFile, s.green), LedgerDir: filepath.Join(s.ground.Dir, "attacks"),
 			SlowTests: *slowest, FailFast: *failFast, Slots: *slots,
 		}
 	}
@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	switch args[0] {
 	case "test":
 		if *one != "" {
-			err = s.only(ctx, *one)
+			err = s.runOne(ctx, *one)
 		} else {
 			err, whole = s.small(ctx), true
 		}
@@ -120,7 +120,7 @@ func run(ctx context.Context, args []string) (green bool, err error) {
 	case "changed":
 		err = s.changed(ctx)
 	case "steady":
-		return s.steady(ctx, *runs, *busy)
+		return s.runSteady(ctx, *runs, *busy)
 	default:
 		err = fmt.Errorf("no command %q; there are test, all, changed, steady and list", args[0])
 	}
@@ -237,8 +237,8 @@ func (s *session) small(ctx context.Context) error {
 	return nil
 }
 
-// only runs one test.
-func (s *session) only(ctx context.Context, one string) error {
+// runOne runs one test.
+func (s *session) runOne(ctx context.Context, one string) error {
 	plan, err := s.tree.Only(one, s.tests, s.options)
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (s *session) only(ctx context.Context, one string) error {
 func (s *session) all(ctx context.Context, parts, one string) error {
 	s.options.Full = true
 	if one != "" && parts != "race" {
-		return s.only(ctx, one)
+		return s.runOne(ctx, one)
 	}
 	names := strings.FieldsFunc(parts, func(r rune) bool { return r == '|' || r == ',' || r == ' ' })
 	if parts == "" {
@@ -365,7 +365,7 @@ func (s *session) flaky(ctx context.Context) {
 // attacks reports on the recorded attacks. In a complete run, each class of the
 // catalogue must have a case and a control. Half of the attacks require root.
 func (s *session) attacks(whole bool) error {
-	book, err := s.runner.Book()
+	book, err := s.runner.Ledger()
 	if err != nil || book.Empty() && !whole {
 		return err
 	}

@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// steady runs make test several times beside busy loops, and prints a table of the tests
+// runSteady runs make test several times beside busy loops, and prints a table of the tests
 // that were unsteady. It reports whether no test failed in all its tries.
-func (s *session) steady(ctx context.Context, runs, busy int) (bool, error) {
+func (s *session) runSteady(ctx context.Context, runs, busy int) (bool, error) {
 	for range busy {
 		cmd := exec.CommandContext(ctx, "sh", "-c", "while :; do :; done")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -64,7 +64,7 @@ func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDe
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.alive = time.AfterFunc(keepaliveInterval, func() {
-		if l.postponed() {
+		if l.isPostponed() {
 			return
 		}
 		_ = l.send(line{Type: "keepalive"}) // send records its error
@@ -92,9 +92,9 @@ func newLines(w http.ResponseWriter, r *http.Request, keepaliveInterval, flushDe
 	}
 }
 
-// postponed reports whether a keepalive is not sent yet, because it would begin
+// isPostponed reports whether a keepalive is not sent yet, because it would begin
 // the response.
-func (l *lines) postponed() bool {
+func (l *lines) isPostponed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.resolving && !l.closed {

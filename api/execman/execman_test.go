@@ -34,21 +34,21 @@ type scriptedService struct {
 	release chan struct{} // ends waiting programs
 }
 
-func out(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
+func outputOf(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
 
 // Run implements execman.Service.
 func (s *scriptedService) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outcome, error) {
 	o := &brig.Outcome{Sandbox: "py-1"}
-	o.Done, o.Duration, o.Stdout = true, 12*time.Millisecond, out("said\n")
+	o.Done, o.Duration, o.Stdout = true, 12*time.Millisecond, outputOf("said\n")
 	word, _, _ := strings.Cut(p.Code, "\n")
 	failed := func(code int, stderr string) (*brig.Outcome, error) {
-		o.ExitCode, o.Stderr = code, out(stderr)
+		o.ExitCode, o.Stderr = code, outputOf(stderr)
 		return o, nil
 	}
 	switch word {
 	case "echo":
 		o.Value = p.Arguments
-		o.Stdout = out(fmt.Sprintf("%s as %s in %v\n", p.Language, brig.ActorFrom(ctx).Name, p.Timeout))
+		o.Stdout = outputOf(fmt.Sprintf("%s as %s in %v\n", p.Language, brig.ActorFrom(ctx).Name, p.Timeout))
 	case "artifacts":
 		o.Value = json.RawMessage(`null`)
 		o.Artifacts = []brig.File{{Path: "plot.png", Data: []byte("\x89PNG")}, {Path: "in/deep.csv", Data: []byte("a")}, {Path: "empty.csv"}, {Path: "A.CSV", Data: []byte("a,b")}}

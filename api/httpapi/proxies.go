@@ -57,7 +57,7 @@ func (p Proxies) Behind(next http.Handler) http.Handler {
 // peer is the client.
 func (p Proxies) client(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !p.trusts(peer.Addr()) {
+	if err != nil || !p.isTrusted(peer.Addr()) {
 		return netip.Addr{}
 	}
 	found := netip.Addr{}
@@ -67,14 +67,14 @@ func (p Proxies) client(r *http.Request) netip.Addr {
 		if !ok {
 			break // the previous proxy sent no valid address
 		}
-		if found = a; !p.trusts(a) {
+		if found = a; !p.isTrusted(a) {
 			break
 		}
 	}
 	return found
 }
 
-func (p Proxies) trusts(a netip.Addr) bool {
+func (p Proxies) isTrusted(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	for _, n := range p {
 		if n.Contains(a) {

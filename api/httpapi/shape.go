@@ -30,8 +30,8 @@ type level struct {
 	comma   bool
 }
 
-// member counts a member of l.
-func (l *level) member() {
+// countMember counts a member of l.
+func (l *level) countMember() {
 	if l.members == 0 || l.comma {
 		l.members++
 		l.comma = false
@@ -59,13 +59,13 @@ func measureJSON(data []byte) (elements int, err error) {
 			open[depth].comma = true
 		case c == '{', c == '[':
 			values++
-			open[depth].member()
+			open[depth].countMember()
 			if depth++; depth > maxLevels {
 				return 0, errTooLarge("it is nested deeper than %d levels", maxLevels)
 			}
 			open[depth] = level{object: c == '{'}
 		default:
-			open[depth].member()
+			open[depth].countMember()
 			quoted = c == '"'
 		}
 		switch l := open[depth]; {

@@ -25,7 +25,7 @@ type stub struct{}
 
 const known = "123e4567-e89b-42d3-8456-426614174000"
 
-func found(id string) error {
+func errNotFound(id string) error {
 	if id != known {
 		return brig.Errorf(brig.NotFound, "no setup of tools %q", id)
 	}
@@ -58,7 +58,7 @@ func setup(kind brig.ToolKind, config json.RawMessage) *brig.ToolSetup {
 
 func (stub) PutToolSetup(_ context.Context, s brig.ToolSetup) (*brig.ToolSetup, error) {
 	if s.ID != "" {
-		return setup("local", s.Config), found(s.ID)
+		return setup("local", s.Config), errNotFound(s.ID)
 	}
 	return setup(s.Kind, s.Config), nil
 }
@@ -72,15 +72,15 @@ func (stub) ToolSetups(context.Context) ([]*brig.ToolSetup, error) {
 func (stub) RenewToolSetup(_ context.Context, kind brig.ToolKind) (*brig.ToolSetup, error) {
 	return setup(kind, nil), nil
 }
-func (stub) RemoveToolSetup(_ context.Context, id string) error { return found(id) }
+func (stub) RemoveToolSetup(_ context.Context, id string) error { return errNotFound(id) }
 
 func (stub) PutToolVariable(_ context.Context, x brig.ToolVariable) (*brig.ToolVariable, error) {
 	x.ID, x.Created, x.Updated, x.CreatedBy, x.UpdatedBy = known, epoch, epoch, "ann", "ann"
-	return &x, found(x.Setup)
+	return &x, errNotFound(x.Setup)
 }
 
 func (s stub) ChangeToolVariable(ctx context.Context, id string, c brig.ToolVariableChange) (*brig.ToolVariable, error) {
-	if err := found(id); err != nil {
+	if err := errNotFound(id); err != nil {
 		return nil, err
 	}
 	x := brig.ToolVariable{Setup: known, Key: "OLD", Value: "old", Description: "was"}
@@ -93,13 +93,13 @@ func (s stub) ChangeToolVariable(ctx context.Context, id string, c brig.ToolVari
 }
 
 func (s stub) ToolVariables(ctx context.Context, setup string) ([]*brig.ToolVariable, error) {
-	if err := found(setup); err != nil {
+	if err := errNotFound(setup); err != nil {
 		return nil, err
 	}
 	x, err := s.PutToolVariable(ctx, brig.ToolVariable{Setup: setup, Key: "K", Value: "v"})
 	return []*brig.ToolVariable{x}, err
 }
-func (stub) RemoveToolVariable(_ context.Context, id string) error { return found(id) }
+func (stub) RemoveToolVariable(_ context.Context, id string) error { return errNotFound(id) }
 
 // keys accepts one key.
 type keys struct{}

@@ -62,7 +62,7 @@ func newStub() *stub {
 
 var noon = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-func out(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
+func outputOf(s string) brig.Output { return brig.Output{Head: []byte(s), Total: int64(len(s))} }
 
 // wait waits until the stub is released or ctx ends.
 func (s *stub) wait(ctx context.Context) error {
@@ -88,7 +88,7 @@ func (s *stub) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outc
 	case p.Code == "internal":
 		return nil, io.ErrShortBuffer
 	case p.Code == "fail":
-		o.ExitCode, o.Stderr, o.Error = 1, out("a warning\nTraceback\nValueError: no\n"), &brig.ProgramError{Name: "ValueError", Message: "no", Traceback: "Traceback\nValueError: no\n"}
+		o.ExitCode, o.Stderr, o.Error = 1, outputOf("a warning\nTraceback\nValueError: no\n"), &brig.ProgramError{Name: "ValueError", Message: "no", Traceback: "Traceback\nValueError: no\n"}
 	case p.Code == "slow":
 		o.TimedOut, o.ExitCode = true, 124
 	case p.Code == "files":
@@ -104,14 +104,14 @@ func (s *stub) Run(ctx context.Context, p brig.Program, sio brig.IO) (*brig.Outc
 			time.Sleep(300 * time.Millisecond)
 		}
 	case p.Command != nil:
-		o.Stdout = out(strings.Join(p.Command[3:], " ") + "\n")
+		o.Stdout = outputOf(strings.Join(p.Command[3:], " ") + "\n")
 	default:
-		o.Stdout, o.Value = out(string(p.Language)+" for "+brig.ActorFrom(ctx).Name+"\n"), p.Arguments
+		o.Stdout, o.Value = outputOf(string(p.Language)+" for "+brig.ActorFrom(ctx).Name+"\n"), p.Arguments
 	}
 	return o, nil
 }
 
-func missing(name string) error {
+func errMissing(name string) error {
 	if name == "box" {
 		return nil
 	}
@@ -120,7 +120,7 @@ func missing(name string) error {
 
 // RunCode implements brig.Service.
 func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, _ func(brig.CodeEvent) error) (*brig.CodeResult, error) {
-	if err := missing(name); err != nil {
+	if err := errMissing(name); err != nil {
 		return nil, err
 	}
 	r := &brig.CodeResult{Context: "default-python", Count: 1, Duration: 1500 * time.Millisecond}
@@ -145,14 +145,14 @@ func (s *stub) RunCode(ctx context.Context, name string, c brig.Code, _ func(bri
 
 // Exec implements brig.Service.
 func (s *stub) Exec(ctx context.Context, name string, c brig.Command, sio brig.IO) (*brig.Result, error) {
-	if err := missing(name); err != nil {
+	if err := errMissing(name); err != nil {
 		return nil, err
 	}
 	if sio.Stdin != nil {
 		b, err := io.ReadAll(sio.Stdin)
-		return &brig.Result{ExecID: "x1", Stdout: out(string(b)), Done: true}, err
+		return &brig.Result{ExecID: "x1", Stdout: outputOf(string(b)), Done: true}, err
 	}
-	return &brig.Result{ExecID: "x1", ExitCode: 3, Stdout: out(c.Shell + " in " + c.Dir + "\n"), Stderr: out("bad\n"), Done: true}, nil
+	return &brig.Result{ExecID: "x1", ExitCode: 3, Stdout: outputOf(c.Shell + " in " + c.Dir + "\n"), Stderr: outputOf("bad\n"), Done: true}, nil
 }
 
 // Create implements brig.Service.
@@ -173,7 +173,7 @@ func (s *stub) Pause(ctx context.Context, name string, o brig.PauseOptions) (*br
 // Resume implements brig.Service.
 func (s *stub) Resume(ctx context.Context, name string) (*brig.Sandbox, error) {
 	box, _ := s.Create(ctx, brig.Spec{Name: name, Image: "host", TTL: time.Hour})
-	return box, missing(name)
+	return box, errMissing(name)
 }
 
 // Fork implements brig.Service.
@@ -189,12 +189,12 @@ func (s *stub) Fork(ctx context.Context, name string, o brig.ForkSpec) ([]*brig.
 		}
 		copies = append(copies, box)
 	}
-	return copies, missing(name)
+	return copies, errMissing(name)
 }
 
 // Get implements brig.Service.
 func (s *stub) Get(_ context.Context, name string) (*brig.Sandbox, error) {
-	return &brig.Sandbox{ID: "sb1", Spec: brig.Spec{Name: name, Image: "host"}, State: brig.Ended, Created: noon, Exit: &brig.Exit{Reason: brig.Killed}}, missing(name)
+	return &brig.Sandbox{ID: "sb1", Spec: brig.Spec{Name: name, Image: "host"}, State: brig.Ended, Created: noon, Exit: &brig.Exit{Reason: brig.Killed}}, errMissing(name)
 }
 
 // List implements brig.Service.
@@ -207,11 +207,11 @@ func (s *stub) List(ctx context.Context, o brig.ListOptions) (*brig.Page, error)
 }
 
 // Remove implements brig.Service.
-func (s *stub) Remove(_ context.Context, name string) error { return missing(name) }
+func (s *stub) Remove(_ context.Context, name string) error { return errMissing(name) }
 
 // Logs implements brig.Service.
 func (s *stub) Logs(_ context.Context, name string, o brig.LogOptions) (io.ReadCloser, error) {
-	return io.NopCloser(strings.NewReader("one\ntwo\n")), missing(name)
+	return io.NopCloser(strings.NewReader("one\ntwo\n")), errMissing(name)
 }
 
 // Images implements brig.Service.
@@ -229,7 +229,7 @@ type files struct {
 
 // Read implements brig.Files.
 func (f files) Read(_ context.Context, p brig.Path, from, n int64) (*brig.Entry, io.ReadCloser, error) {
-	if err := missing(f.name); err != nil {
+	if err := errMissing(f.name); err != nil {
 		return nil, nil, err
 	}
 	data := map[string]string{"/workspace/a.txt": "the text", "/workspace/a b%.bin": "\x00\xff", "/workspace/empty.json": ""}
@@ -250,7 +250,7 @@ func (f files) Write(_ context.Context, p brig.Path, w brig.FileWrite, r io.Read
 // Dial implements brig.Service. An HTTP server listens on port 80. Port 81
 // sends invalid data.
 func (s *stub) Dial(_ context.Context, name string, port int) (net.Conn, error) {
-	if err := missing(name); err != nil {
+	if err := errMissing(name); err != nil {
 		return nil, err
 	}
 	if port > 81 {

@@ -100,7 +100,7 @@ func TestClientRequests(t *testing.T) {
 			must(c.Run(ctx, want, brig.IO{}))
 		case brig.Code:
 			must(c.RunCode(ctx, "box", want, func(brig.CodeEvent) error { return nil }))
-			if got := s.last(); !reflect.DeepEqual(got, want) {
+			if got := s.lastArguments(); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s with events: the service got %#v, want %#v", what, got, want)
 			}
 			must(c.RunCode(ctx, "box", want, nil))
@@ -115,7 +115,7 @@ func TestClientRequests(t *testing.T) {
 		default:
 			call.do()
 		}
-		if got := s.last(); !reflect.DeepEqual(got, call.want) {
+		if got := s.lastArguments(); !reflect.DeepEqual(got, call.want) {
 			t.Errorf("%s: the service got %#v, want %#v", what, got, call.want)
 		}
 	}

@@ -192,8 +192,8 @@ func TestClientPreservesEveryFileField(t *testing.T) {
 	if want := full[brig.ProcessInfo](t); err != nil || !reflect.DeepEqual(p, want) {
 		t.Errorf("got %+v, %v, want %+v", p, err, want)
 	}
-	if !reflect.DeepEqual(s.last(), spec) {
-		t.Errorf("the service got %+v, want %+v", s.last(), spec)
+	if !reflect.DeepEqual(s.lastArguments(), spec) {
+		t.Errorf("the service got %+v, want %+v", s.lastArguments(), spec)
 	}
 }
 
@@ -224,12 +224,12 @@ func TestClientPreservesEveryField(t *testing.T) {
 	contextSpec := full[brig.ContextSpec](t)
 	made, err := c.CreateContext(t.Context(), "box", *contextSpec)
 	compare(made, full[brig.CodeContext](t), err)
-	compare(s.last(), *contextSpec, nil)
+	compare(s.lastArguments(), *contextSpec, nil)
 	code := full[brig.Code](t)
 	for _, on := range []func(brig.CodeEvent) error{nil, func(brig.CodeEvent) error { return nil }} {
 		res, err := c.RunCode(t.Context(), "box", *code, on)
 		compare(res, full[brig.CodeResult](t), err)
-		compare(s.last(), *code, nil)
+		compare(s.lastArguments(), *code, nil)
 	}
 	templates, err := c.Templates(t.Context())
 	compare(templates, []brig.Template{fullTemplate(t)}, err)
@@ -240,34 +240,34 @@ func TestClientPreservesEveryField(t *testing.T) {
 	if _, err := c.Exec(t.Context(), "box", *cmd, brig.IO{}); err != nil {
 		t.Error(err)
 	}
-	compare(s.last(), *cmd, nil)
+	compare(s.lastArguments(), *cmd, nil)
 	p := full[brig.Program](t)
 	p.Language, p.Artifacts = brig.Python, false // only RAGFlow uses artifacts
 	if _, err := c.Run(t.Context(), *p, brig.IO{}); err != nil {
 		t.Error(err)
 	}
-	compare(s.last(), *p, nil)
+	compare(s.lastArguments(), *p, nil)
 	b := full[brig.ImageBuild](t)
 	if _, err := c.BuildImage(t.Context(), *b, nil); err != nil {
 		t.Error(err)
 	}
-	compare(s.last(), *b, nil)
+	compare(s.lastArguments(), *b, nil)
 	pull := full[brig.ImagePull](t)
 	if _, err := c.PullImage(t.Context(), *pull, nil); err != nil {
 		t.Error(err)
 	}
-	compare(s.last(), *pull, nil)
+	compare(s.lastArguments(), *pull, nil)
 	spec := full[brig.Spec](t)
 	_, _ = c.Create(t.Context(), *spec) // the stub rejects these limits but records the spec
-	compare(s.last(), *spec, nil)
+	compare(s.lastArguments(), *spec, nil)
 	command := full[brig.Spec](t)
 	command.Command.Argv = nil
 	_, _ = c.Create(t.Context(), *command)
-	compare(s.last(), *command, nil)
+	compare(s.lastArguments(), *command, nil)
 	list := full[brig.ListOptions](t)
 	list.States = []brig.State{brig.Running, brig.Ended}
 	if _, err := c.List(t.Context(), *list); err != nil {
 		t.Error(err)
 	}
-	compare(s.last(), *list, nil)
+	compare(s.lastArguments(), *list, nil)
 }

@@ -55,7 +55,7 @@ func TestGuardProtectsEveryRoute(t *testing.T) {
 	s, srv := serve(t)
 	tried := func(id string, want int, method, path, header, value string) {
 		resp, body := doRequest(t, method, srv.URL+path, "", header, value)
-		got := s.last()
+		got := s.lastArguments()
 		ok := resp.StatusCode == want && got == nil
 		if !ok {
 			t.Errorf("%s %s with %s %q: %d %s, the service was asked %v", method, path, header, value, resp.StatusCode, body, got)
@@ -82,19 +82,19 @@ func TestRoutesRejectForms(t *testing.T) {
 		}
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""} {
 			resp, body := doRequest(t, "POST", srv.URL+seed.path, seed.body, "Content-Type", kind)
-			ok := resp.StatusCode >= 400 && resp.StatusCode < 500 && s.last() == nil
+			ok := resp.StatusCode >= 400 && resp.StatusCode < 500 && s.lastArguments() == nil
 			if !ok {
-				t.Errorf("%s as %q: %d %s, the service was asked %v", seed.path, kind, resp.StatusCode, body, s.last())
+				t.Errorf("%s as %q: %d %s, the service was asked %v", seed.path, kind, resp.StatusCode, body, s.lastArguments())
 			}
 			attack.RecordCase("API-03", fmt.Sprintf("POST %.60s as %q", seed.path, kind), !ok)
 		}
 	}
 	// Control: as JSON the request reaches the Service.
 	doRequest(t, "POST", srv.URL+"/v1/sandboxes", `{"name":"web"}`)
-	if s.last() == nil {
+	if s.lastArguments() == nil {
 		t.Error("as JSON it is not heard of either")
 	}
-	attack.RecordMutant("API-03", "POST /v1/sandboxes", "the kind of a body", s.last() != nil)
+	attack.RecordMutant("API-03", "POST /v1/sandboxes", "the kind of a body", s.lastArguments() != nil)
 }
 
 // Control of the guard: with the server's own host name or page, the same

@@ -71,7 +71,7 @@ func TestClientFileAndProcessRequests(t *testing.T) {
 		if err := call.do(); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
-		if got := s.last(); !reflect.DeepEqual(got, call.want) {
+		if got := s.lastArguments(); !reflect.DeepEqual(got, call.want) {
 			t.Errorf("%s: the service got %#v, want %#v", what, got, call.want)
 		}
 	}
@@ -232,14 +232,14 @@ func TestUpload(t *testing.T) {
 	if _, err := c.Files("box").Write(t.Context(), brig.Path{Name: "/f"}, brig.FileWrite{}, r); !errors.Is(err, broken) {
 		t.Errorf("a reader that fails: %v", err)
 	}
-	if _, wrote := s.last().(writeCall); wrote {
+	if _, wrote := s.lastArguments().(writeCall); wrote {
 		t.Error("half a file was taken for a whole one")
 	}
 	big := strings.Repeat("y", 8<<20)
 	if _, err := c.Files("box").Write(t.Context(), brig.Path{Name: "/f"}, brig.FileWrite{}, strings.NewReader(big)); err != nil {
 		t.Error(err)
 	}
-	if got, ok := s.last().(writeCall); !ok || got.content != big {
+	if got, ok := s.lastArguments().(writeCall); !ok || got.content != big {
 		t.Error("the content is not what was sent")
 	}
 	err := errorOf(c.Files("box").Write(t.Context(), brig.Path{Name: "/none"}, brig.FileWrite{}, strings.NewReader(big)))

@@ -31,7 +31,7 @@ func TestClientProviders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same("configuration", s.last(), in)
+	same("configuration", s.lastArguments(), in)
 	same("configured", *p, s.provider("e2b@eu"))
 
 	_, err = c.ConfigureProvider(ctx, brig.ProviderConfig{ID: "wrong"})
@@ -51,15 +51,15 @@ func TestClientProviders(t *testing.T) {
 	if err := c.ActivateProvider(ctx, "other"); brig.KindOf(err) != brig.InvalidConfig {
 		t.Errorf("activate what is not there: %v", err)
 	}
-	if err := c.RemoveProvider(ctx, "e2b@eu"); err != nil || s.last() != "e2b@eu" {
-		t.Errorf("remove: %v, %v", err, s.last())
+	if err := c.RemoveProvider(ctx, "e2b@eu"); err != nil || s.lastArguments() != "e2b@eu" {
+		t.Errorf("remove: %v, %v", err, s.lastArguments())
 	}
 	r, err := c.Routing(ctx, "a b")
-	if err != nil || s.last() != "a b" {
-		t.Errorf("routing: %v of %v", err, s.last())
+	if err != nil || s.lastArguments() != "a b" {
+		t.Errorf("routing: %v of %v", err, s.lastArguments())
 	}
 	if err := c.SetRouting(ctx, "", *r); err != nil {
 		t.Error(err)
 	}
-	same("routing", s.last(), *r)
+	same("routing", s.lastArguments(), *r)
 }

@@ -218,8 +218,8 @@ func lookup(doc any, path []string) (any, bool) {
 	return doc, true
 }
 
-// only returns a body with the value at a path, and with the required fields.
-func (c putCase) only(path []string, value any) string {
+// bodyWith returns a body with the value at a path, and with the required fields.
+func (c putCase) bodyWith(path []string, value any) string {
 	body := map[string]any{}
 	for name, v := range c.required {
 		body[name] = v
@@ -292,7 +292,7 @@ func (c putCase) check(t *testing.T, rt route) {
 			t.Fatal(err)
 		}
 	}
-	empty, ok := c.only(nil, nil), 200
+	empty, ok := c.bodyWith(nil, nil), 200
 	if c.required != nil {
 		s.do(http.MethodPut, c.path, empty, 200)
 		empty, ok = "{}", 400
@@ -306,7 +306,7 @@ func (c putCase) check(t *testing.T, rt route) {
 		if slices.Contains(c.commands, name) {
 			continue
 		}
-		s.do(http.MethodPut, c.path, c.only(path, nil), 400)
+		s.do(http.MethodPut, c.path, c.bodyWith(path, nil), 400)
 		if d := differences(was, s.state(c), ""); len(d) > 0 {
 			t.Errorf("null for %s changes %v", name, d)
 			s.do(http.MethodPut, c.path, c.full, 200)
@@ -319,7 +319,7 @@ func (c putCase) check(t *testing.T, rt route) {
 		if _, object := next.(map[string]any); object && !slices.Contains(c.whole, name) && name != "split" {
 			continue // its fields follow
 		}
-		body, want := c.only(path, next), []string{name}
+		body, want := c.bodyWith(path, next), []string{name}
 		if b, ok := c.bodies[name]; ok {
 			body, want = b.body, b.changes
 		}

@@ -37,7 +37,7 @@ func cancelAfter(t *testing.T, s *stub, after time.Duration) context.Context {
 	s.record(nil)
 	go func() {
 		defer cancel()
-		for s.last() == nil && ctx.Err() == nil {
+		for s.lastArguments() == nil && ctx.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(after)

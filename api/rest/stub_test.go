@@ -50,8 +50,8 @@ func (s *stub) record(v any) {
 	s.got = v
 }
 
-// last returns the arguments of the last call.
-func (s *stub) last() any {
+// lastArguments returns the arguments of the last call.
+func (s *stub) lastArguments() any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.got

@@ -60,7 +60,9 @@ func newAlertHarness(t *testing.T) *alertHarness {
 	w.spending = &observe.Spending{
 		Now: clock, Context: t.Context(),
 		Tenants: func(context.Context) ([]*brig.Tenant, error) { return []*brig.Tenant{&s.tenant}, nil },
-		Usage:   func(_ context.Context, _, from, to string) ([]brig.UsageLine, error) { return s.between(from, to), nil },
+		Usage: func(_ context.Context, _, from, to string) ([]brig.UsageLine, error) {
+			return s.usageBetween(from, to), nil
+		},
 	}
 	for _, c := range []prometheus.Collector{w.machines, w.host, w.spending} {
 		w.registry.MustRegister(c)
@@ -84,7 +86,7 @@ func newAlertHarness(t *testing.T) *alertHarness {
 	return s
 }
 
-func (s *alertHarness) between(from, to string) (out []brig.UsageLine) {
+func (s *alertHarness) usageBetween(from, to string) (out []brig.UsageLine) {
 	for _, l := range s.usage {
 		if l.Day >= from && l.Day <= to {
 			out = append(out, l)
@@ -101,7 +103,7 @@ func (s *alertHarness) memory(t *testing.T, used int) {
 	}
 }
 
-func (s *alertHarness) ran(status brig.RunStatus, kind brig.Kind, took time.Duration, n int) {
+func (s *alertHarness) recordExecutions(status brig.RunStatus, kind brig.Kind, took time.Duration, n int) {
 	for range n {
 		s.metrics.ExecutionEnded(brig.ExecutionReport{Provider: "gvisor", Op: "run", Language: "python", Status: status, Kind: kind, Duration: took})
 	}
@@ -112,7 +114,7 @@ func (s *alertHarness) ran(status brig.RunStatus, kind brig.Kind, took time.Dura
 func (s *alertHarness) step(t *testing.T, what func()) {
 	t.Helper()
 	s.now = s.now.Add(sampleInterval)
-	s.ran(brig.RunSuccess, "", 100*time.Millisecond, 2)
+	s.recordExecutions(brig.RunSuccess, "", 100*time.Millisecond, 2)
 	s.metrics.ProviderTested("gvisor", 50*time.Millisecond, nil)
 	what()
 	s.alerts.Step(t.Context())
@@ -170,19 +172,19 @@ var causes = map[string]struct {
 	labels       map[string]string
 }{
 	"BrigAvailability": {
-		wrong:  func(_ *testing.T, s *alertHarness) { s.ran(brig.RunFailed, brig.CreationFailed, 0, 1) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.recordExecutions(brig.RunFailed, brig.CreationFailed, 0, 1) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigErrorRate": {
-		wrong:  func(_ *testing.T, s *alertHarness) { s.ran(brig.RunTimeout, brig.Timeout, time.Second, 1) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.recordExecutions(brig.RunTimeout, brig.Timeout, time.Second, 1) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigSlowExecutions": {
-		wrong:  func(_ *testing.T, s *alertHarness) { s.ran(brig.RunSuccess, "", 30*time.Second, 4) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.recordExecutions(brig.RunSuccess, "", 30*time.Second, 4) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigSlowTail": {
-		wrong:  func(_ *testing.T, s *alertHarness) { s.ran(brig.RunSuccess, "", 7*time.Second, 1) },
+		wrong:  func(_ *testing.T, s *alertHarness) { s.recordExecutions(brig.RunSuccess, "", 7*time.Second, 1) },
 		labels: map[string]string{"provider": "gvisor"},
 	},
 	"BrigPoolExhausted": {

@@ -124,7 +124,7 @@ func openAPIs(ctx context.Context, dir string, cfg *config, e *engine.Engine, st
 		e2b: e2b.New(e2b.Options{
 			Registry: seen, Service: e, Keys: ring, KeyActor: e.KeyByID, TenantKeys: keysOf(store), Clock: clock,
 			Log: log, Hosts: in.hosts, Bounds: cfg.bounds(),
-			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Seed: seed, Live: e.Live, Existing: lasting(store), Metrics: used.control,
+			Domain: cfg.E2B.Domain, Internet: cfg.E2B.Internet, Unsecured: cfg.E2B.Unsecured, Templates: templates, Seed: seed, Live: e.Live, Existing: listLasting(store), Metrics: used.control,
 			Owner: func(ctx context.Context, id string) (string, error) { return store.Owner(ctx, brig.ID(id)) },
 			Envd: func(w http.ResponseWriter, r *http.Request, s e2b.SandboxAccess) {
 				data.Serve(w, r, envd.Sandbox{ID: s.ID, Token: s.Token, Env: s.Env, User: s.User, Dir: s.Dir})
@@ -154,9 +154,9 @@ func keysOf(store brig.Store) func(context.Context, string) ([]string, error) {
 	}
 }
 
-// lasting returns a function that lists the IDs of the sandboxes that run or are
+// listLasting returns a function that lists the IDs of the sandboxes that run or are
 // paused.
-func lasting(store brig.Store) func(context.Context) ([]string, error) {
+func listLasting(store brig.Store) func(context.Context) ([]string, error) {
 	return func(ctx context.Context) (ids []string, err error) {
 		err = store.All(ctx, func(r *brig.Record) error {
 			if r.State.Lasts() {

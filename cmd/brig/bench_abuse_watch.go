@@ -32,14 +32,14 @@ type abuseWatch struct {
 func (l *lab) watchAbuse(ctx context.Context, pid int) *abuseWatch {
 	w := &abuseWatch{lab: l, pid: pid}
 	ctx, w.end = context.WithCancel(ctx)
-	w.before = w.blocks()
+	w.before = w.diskUsage()
 	// Reset VmHWM, so that it is the peak since the start of the attack.
 	if w.err = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); w.err != nil {
 		return w
 	}
 	w.done.Go(func() { w.forEach(ctx, 200*time.Millisecond, w.countDescriptors) })
 	w.done.Go(func() { w.forEach(ctx, time.Second, func() { w.goroutines = max(w.goroutines, l.goroutines(ctx)) }) })
-	w.done.Go(func() { w.forEach(ctx, 2*time.Second, func() { w.disk = max(w.disk, w.blocks()-w.before) }) })
+	w.done.Go(func() { w.forEach(ctx, 2*time.Second, func() { w.disk = max(w.disk, w.diskUsage()-w.before) }) })
 	return w
 }
 
@@ -47,7 +47,7 @@ func (l *lab) watchAbuse(ctx context.Context, pid int) *abuseWatch {
 func (w *abuseWatch) stop() error {
 	w.end()
 	w.done.Wait()
-	w.disk = max(w.disk, w.blocks()-w.before)
+	w.disk = max(w.disk, w.diskUsage()-w.before)
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.pid))
 	if err != nil {
 		return fmt.Errorf("read the server's peak of memory: %w", err)
@@ -81,10 +81,10 @@ func (w *abuseWatch) countDescriptors() {
 	}
 }
 
-// blocks returns the disk usage of the data folder in bytes. It includes
+// diskUsage returns the disk usage of the data folder in bytes. It includes
 // unlinked files that sandbox processes have open, such as each sandbox's
 // writable layer.
-func (w *abuseWatch) blocks() int64 {
+func (w *abuseWatch) diskUsage() int64 {
 	type inode struct{ dev, ino uint64 }
 	seen := map[inode]bool{}
 	var sum int64

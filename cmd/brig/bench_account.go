@@ -68,10 +68,10 @@ func join(group string) error {
 	return os.WriteFile(path.Join(group, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0)
 }
 
-// spent returns the processor time of this process and of its children in the
+// processorTime returns the processor time of this process and of its children in the
 // same cgroup. If there is no cgroup, it returns the time of this process and
 // of the children that it has waited for.
-func (w *workbench) spent() time.Duration {
+func (w *workbench) processorTime() time.Duration {
 	if d, ok := groupTime(w.group); ok {
 		return d
 	}

@@ -38,11 +38,11 @@ func (g *rig) account() error {
 	return g.remove(s)
 }
 
-// spent returns the processor time so far of the server, its client and all
+// processorTime returns the processor time so far of the server, its client and all
 // sandboxes, including ended ones.
-func (g *rig) spent() time.Duration {
+func (g *rig) processorTime() time.Duration {
 	sandboxes, _ := groupTime(g.group)
-	return g.workbench.spent() + sandboxes
+	return g.workbench.processorTime() + sandboxes
 }
 
 // refillTimeout is the maximum time to wait for a pool to fill again.
@@ -93,10 +93,10 @@ func (g *rig) measure(f func() (time.Duration, error)) (sample, error) {
 		return sample{}, err
 	}
 	time.Sleep(idlePeriod)
-	before := g.spent()
+	before := g.processorTime()
 	wall, err := f()
 	if err == nil {
 		err = g.waitUntilQuiet()
 	}
-	return sample{wall, g.spent() - before}, err
+	return sample{wall, g.processorTime() - before}, err
 }

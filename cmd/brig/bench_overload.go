@@ -139,7 +139,7 @@ func (w *workbench) overload(ctx context.Context, loadTime time.Duration, rounds
 	all.alone.row(r, "one at a time")
 	all.full.row(r, "as many as are made at once")
 	for _, x := range loads {
-		x.judge(r)
+		x.addToReport(r)
 	}
 	say(brig.Progress{Step: "100 at once, of clients that ask again"})
 	b, err := g.patientBurst(100)
@@ -192,8 +192,8 @@ func (g *rig) measureExcess(ctx context.Context, x *excess, before *baseline, lo
 
 func (x *excess) name() string { return fmt.Sprintf("%g times the capacity", x.times) }
 
-// judge adds a load's result to the report and compares it with the targets.
-func (x *excess) judge(r *report) {
+// addToReport adds a load's result to the report and compares it with the targets.
+func (x *excess) addToReport(r *report) {
 	x.loadResult.row(r, x.name()).set("cpu_ratio", float64(x.loadResult.cost())/float64(x.full.cost()))
 	// The server cannot serve more calls than the load offers.
 	served := min(x.full.rate(), x.offered/float64(x.rounds))
@@ -228,7 +228,7 @@ func (p *loadResult) done(ctx context.Context, g *rig, spent time.Duration) (*lo
 	if err := g.waitUntilQuiet(); err != nil {
 		return nil, err
 	}
-	p.cpu = g.spent() - spent
+	p.cpu = g.processorTime() - spent
 	if len(p.failed) > 0 {
 		return nil, p.failed[0]
 	}
@@ -241,7 +241,7 @@ func (g *rig) closed(ctx context.Context, n int, loadTime time.Duration) (*loadR
 	if err != nil {
 		return nil, err
 	}
-	spent := g.spent()
+	spent := g.processorTime()
 	p := newPressure(loadTime)
 	var calls sync.WaitGroup
 	for range n {
@@ -262,7 +262,7 @@ func (g *rig) openLoad(ctx context.Context, every, loadTime time.Duration) (*loa
 	if err != nil {
 		return nil, err
 	}
-	spent := g.spent()
+	spent := g.processorTime()
 	p := newPressure(loadTime)
 	var calls sync.WaitGroup
 	begin := time.Now()

@@ -62,7 +62,7 @@ func (b *stateBench) run(ctx context.Context, w *workbench) (err error) {
 	for _, step := range []struct {
 		name string
 		do   func() error
-	}{{"pauses", b.pauses}, {"forks", b.forks}, {"cells", b.cells}, {"commands", b.commands}, {"output", b.outputs}, {"many", b.many}} {
+	}{{"pauses", b.pauses}, {"forks", b.forks}, {"cells", b.cells}, {"commands", b.commands}, {"output", b.outputs}, {"many", b.measureMany}} {
 		say(brig.Progress{Step: step.name})
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)

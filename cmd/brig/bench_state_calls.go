@@ -101,8 +101,8 @@ func atOnce[T any](list []T, f func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// kinds returns a plain sandbox, one that was paused once, and a pausable one.
-func (b *stateBench) kinds() (plain, parked, pausable *v1.Sandbox, err error) {
+// createKinds returns a plain sandbox, one that was paused once, and a pausable one.
+func (b *stateBench) createKinds() (plain, parked, pausable *v1.Sandbox, err error) {
 	if plain, err = b.createIdle(false, 0); err != nil {
 		return nil, nil, nil, err
 	}
@@ -119,7 +119,7 @@ func (b *stateBench) kinds() (plain, parked, pausable *v1.Sandbox, err error) {
 // cells compares cells in a sandbox that was never saved with cells in sandboxes that
 // can be saved.
 func (b *stateBench) cells() error {
-	plain, parked, pausable, err := b.kinds()
+	plain, parked, pausable, err := b.createKinds()
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (b *stateBench) pairs(base *evaluator, others ...*evaluator) {
 // commands compares commands whose streams are the host's with commands whose streams
 // are the agent's.
 func (b *stateBench) commands() error {
-	plain, _, pausable, err := b.kinds()
+	plain, _, pausable, err := b.createKinds()
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (b *stateBench) outputs() error {
 	if b.output == 0 {
 		return nil
 	}
-	plain, _, pausable, err := b.kinds()
+	plain, _, pausable, err := b.createKinds()
 	if err != nil {
 		return err
 	}
@@ -211,8 +211,8 @@ func (b *stateBench) write(s *v1.Sandbox, program string, size int) error {
 	return err
 }
 
-// many measures the cost of a large number of paused sandboxes.
-func (b *stateBench) many() error {
+// measureMany measures the cost of a large number of paused sandboxes.
+func (b *stateBench) measureMany() error {
 	if b.paused == 0 {
 		return nil
 	}

@@ -133,7 +133,7 @@ func (b *streamBench) pipe(cmd *exec.Cmd, size int) (time.Duration, error) {
 		if waitErr := cmd.Wait(); err == nil {
 			err = waitErr
 		}
-		return b.whole(int(n), size, err)
+		return b.checkSize(int(n), size, err)
 	})
 }
 
@@ -151,11 +151,11 @@ func (b *streamBench) stdout(program string, size int) (time.Duration, error) {
 			n += len(part.Data) + len(part.DataB64)
 			return err
 		})
-		return b.whole(n, size, err)
+		return b.checkSize(n, size, err)
 	})
 }
 
-func (b *streamBench) whole(n, size int, err error) error {
+func (b *streamBench) checkSize(n, size int, err error) error {
 	if err == nil && n != size {
 		err = fmt.Errorf("%d bytes came, not %d", n, size)
 	}
@@ -179,7 +179,7 @@ func (b *streamBench) bareFile(ctx context.Context, dir, program, in, out string
 			return err
 		}
 		got, err := os.ReadFile(filepath.Join(dir, out))
-		return b.whole(len(got), fileSize, err)
+		return b.checkSize(len(got), fileSize, err)
 	})
 }
 
@@ -205,6 +205,6 @@ func (b *streamBench) transfer(program string, files v1.Files, size func(*v1.Run
 		if err == nil && out.Stdout != benchOutput {
 			err = fmt.Errorf("brig printed %q, %q, %v", out.Stdout, out.Stderr, out.Error)
 		}
-		return b.whole(size(&out), fileSize, err)
+		return b.checkSize(size(&out), fileSize, err)
 	})
 }

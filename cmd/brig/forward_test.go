@@ -57,8 +57,8 @@ func newHostileGuest(t *testing.T) *hostileGuest {
 	return g
 }
 
-// last returns the last request to the guest as text.
-func (g *hostileGuest) last() string {
+// lastRequest returns the last request to the guest as text.
+func (g *hostileGuest) lastRequest() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.got) == 0 {
@@ -188,7 +188,7 @@ func TestForwardKeepsTheSession(t *testing.T) {
 			t.Errorf("%s: the guest answered %q", what, body)
 		}
 		for _, s := range secrets {
-			if strings.Contains(guest.last(), s) {
+			if strings.Contains(guest.lastRequest(), s) {
 				leaks = append(leaks, s)
 			}
 		}
@@ -208,12 +208,12 @@ func TestForwardKeepsTheSession(t *testing.T) {
 	if leaks := check("its own address", at, browser); len(leaks) > 0 {
 		t.Errorf("the sandbox has, or sets: %q", leaks)
 	}
-	if strings.Contains(guest.last(), "other=cookie") {
+	if strings.Contains(guest.lastRequest(), "other=cookie") {
 		t.Error("the sandbox has the cookies of other local servers")
 	}
 	_, _ = visit(t, browser, at)
-	if !strings.Contains(guest.last(), "own=1") {
-		t.Errorf("the sandbox's own cookie is lost: %s", guest.last())
+	if !strings.Contains(guest.lastRequest(), "own=1") {
+		t.Errorf("the sandbox's own cookie is lost: %s", guest.lastRequest())
 	}
 	// If the system has only one loopback address, only Brig's own cookies are
 	// removed.
@@ -340,7 +340,7 @@ func TestForwardOtherProtocols(t *testing.T) {
 	if line, err := r.ReadString('\n'); line != "ping\n" {
 		t.Errorf("over an upgraded connection: %q, %v", line, err)
 	}
-	if strings.Contains(guest.last(), "brig_session") {
+	if strings.Contains(guest.lastRequest(), "brig_session") {
 		t.Error("an upgrade carries the session")
 	}
 }

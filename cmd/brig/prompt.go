@@ -31,11 +31,11 @@ func (p prompt) confirm(yes bool, format string, args ...any) error {
 	if yes || !p.terminal {
 		return nil
 	}
-	return p.ask(fmt.Sprintf(format, args...))
+	return p.confirmYes(fmt.Sprintf(format, args...))
 }
 
-// ask asks a question, and returns an error unless the answer is yes.
-func (p prompt) ask(question string) error {
+// confirmYes asks a question, and returns an error unless the answer is yes.
+func (p prompt) confirmYes(question string) error {
 	fmt.Fprintf(p.out, "%s [y/N] ", clean(question))
 	answer, err := readLine(p.in)
 	if err != nil {

@@ -195,7 +195,7 @@ func TestConfirmation(t *testing.T) {
 	for answer, ok := range map[string]bool{"y\n": true, "YES\n": true, "n\n": false, "\n": false, "": false, "yesterday\n": false} {
 		var errs bytes.Buffer
 		p := prompt{in: strings.NewReader(answer), out: &errs, terminal: true}
-		err := p.ask("Remove 2 sandboxes (a, b)?")
+		err := p.confirmYes("Remove 2 sandboxes (a, b)?")
 		if (err == nil) != ok || errs.String() != "Remove 2 sandboxes (a, b)? [y/N] " {
 			t.Errorf("%q: %v, asked %q", answer, err, errs.String())
 		}

@@ -463,7 +463,7 @@ func (s sandboxes) removeAll(ctx context.Context, o brig.ListOptions, yes bool) 
 			}
 			names = append(names, box.Spec.Name)
 		}
-		if err := p.ask(fmt.Sprintf("Remove %d sandboxes (%s)?", len(page.Sandboxes), strings.Join(names, ", "))); err != nil {
+		if err := p.confirmYes(fmt.Sprintf("Remove %d sandboxes (%s)?", len(page.Sandboxes), strings.Join(names, ", "))); err != nil {
 			return err
 		}
 	}

@@ -85,8 +85,8 @@ func (e *echoProcess) Resize(_ context.Context, _ int, size brig.Terminal) error
 	return nil
 }
 
-// last returns the last reported size of the terminal.
-func (e *echoProcess) last() (size brig.Terminal) {
+// lastSize returns the last reported size of the terminal.
+func (e *echoProcess) lastSize() (size brig.Terminal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if n := len(e.sizes); n > 0 {
@@ -151,7 +151,7 @@ func TestTerminalIsRestored(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		waitFor(t, "the size", func() bool { return p.last() == brig.Terminal{Columns: 100, Rows: 30} })
+		waitFor(t, "the size", func() bool { return p.lastSize() == brig.Terminal{Columns: 100, Rows: 30} })
 		enter("\x03a") // a raw terminal does not turn Ctrl-C into a signal, and does not echo
 		buf := make([]byte, 16)
 		if n, err := master.Read(buf); err != nil || string(buf[:n]) != "\x03A" {
@@ -163,7 +163,7 @@ func TestTerminalIsRestored(t *testing.T) {
 		if err := unix.Kill(os.Getpid(), unix.SIGWINCH); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "the new size", func() bool { return p.last() == brig.Terminal{Columns: 6, Rows: 5} })
+		waitFor(t, "the new size", func() bool { return p.lastSize() == brig.Terminal{Columns: 6, Rows: 5} })
 		if x.typed == "" {
 			cancel()
 		}

@@ -41,7 +41,7 @@ func hostileAgent() error {
 		conn, err := net.FileConn(file)
 		file.Close()
 		if err == nil {
-			go misbehave(conn.(*net.UnixConn))
+			go answerMaliciously(conn.(*net.UnixConn))
 		}
 	}
 }
@@ -50,7 +50,7 @@ func hostileAgent() error {
 // responses to later calls.
 var habit atomic.Pointer[string]
 
-func misbehave(c *net.UnixConn) {
+func answerMaliciously(c *net.UnixConn) {
 	defer c.Close()
 	f, err := wire.NewReader(c).Read()
 	var call wire.Call

@@ -152,7 +152,7 @@ func walk(root string) facts {
 			found = append(found, d.Type().String()+" "+name)
 		case d.Type().IsRegular():
 			var st unix.Stat_t
-			if !nnp && unix.Lstat(name, &st) == nil && st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 && raises(name) {
+			if !nnp && unix.Lstat(name, &st) == nil && st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 && canRaise(name) {
 				found = append(found, "raises "+name)
 			}
 		}
@@ -163,7 +163,7 @@ func walk(root string) facts {
 	return f
 }
 
-func raises(name string) bool {
+func canRaise(name string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(name, &st) != nil || st.Flags&unix.ST_NOSUID == 0
 }

@@ -19,7 +19,7 @@ import (
 // interface and to send forged packets.
 func link() error {
 	f := facts{}
-	meddle(f, "", netlink(f, ""))
+	tryNetworkChanges(f, "", netlink(f, ""))
 	for name, s := range map[string][3]int{
 		"raw.udp": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_UDP}, "raw.any": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW},
 		"raw6": {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6}, "packet": {unix.AF_PACKET, unix.SOCK_RAW, 0x0300},
@@ -36,12 +36,12 @@ func link() error {
 	f["transparent"] = errnoOf(unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_TRANSPARENT, 1))
 	f["freebind"] = errnoOf(unix.SetsockoptInt(fd, unix.SOL_IP, unix.IP_FREEBIND, 1))
 	f["bind.other"] = errnoOf(unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{198, 18, 0, 3}}))
-	return elsewhere(f)
+	return tryNewNamespace(f)
 }
 
-// elsewhere repeats the attempts in a new network namespace, in which it has
+// tryNewNamespace repeats the attempts in a new network namespace, in which it has
 // all privileges, and with descriptors of the sandbox's namespace.
-func elsewhere(f facts) error {
+func tryNewNamespace(f facts) error {
 	sock, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
@@ -81,11 +81,11 @@ func linkElsewhere() error {
 	f := facts{}
 	// In the new namespace the attempts may succeed, which shows that they are
 	// correct.
-	meddle(f, "own.", netlink(f, "own."))
+	tryNetworkChanges(f, "own.", netlink(f, "own."))
 	// In the sandbox's namespace, the attempts must fail.
-	f["home.address"] = errnoOf(ask(sock, addressOf(2)))
-	f["home.mtu"] = errnoOf(ask(sock, mtuOf(2)))
-	f["home.veth"] = errnoOf(ask(netlink(f, "own."), veth(ns)))
+	f["home.address"] = errnoOf(sendNetlink(sock, addressOf(2)))
+	f["home.mtu"] = errnoOf(sendNetlink(sock, mtuOf(2)))
+	f["home.veth"] = errnoOf(sendNetlink(netlink(f, "own."), veth(ns)))
 	f["home.setns"] = errnoOf(unix.Setns(ns, unix.CLONE_NEWNET))
 	return report(f)
 }
@@ -96,13 +96,13 @@ func netlink(f facts, where string) int {
 	return fd
 }
 
-func meddle(f facts, where string, nl int) {
+func tryNetworkChanges(f facts, where string, nl int) {
 	tun(f, where)
-	f[where+"address"] = errnoOf(ask(nl, addressOf(indexOf("eth0"))))
-	f[where+"mtu"] = errnoOf(ask(nl, mtuOf(indexOf("eth0"))))
-	f[where+"route"] = errnoOf(ask(nl, message(unix.RTM_NEWROUTE, []byte{unix.AF_INET, 32, 0, 0, unix.RT_TABLE_MAIN, 0, 0, 1, 0, 0, 0, 0},
+	f[where+"address"] = errnoOf(sendNetlink(nl, addressOf(indexOf("eth0"))))
+	f[where+"mtu"] = errnoOf(sendNetlink(nl, mtuOf(indexOf("eth0"))))
+	f[where+"route"] = errnoOf(sendNetlink(nl, message(unix.RTM_NEWROUTE, []byte{unix.AF_INET, 32, 0, 0, unix.RT_TABLE_MAIN, 0, 0, 1, 0, 0, 0, 0},
 		attr(unix.RTA_DST, []byte{10, 0, 0, 1}), attr(unix.RTA_GATEWAY, []byte{198, 18, 0, 7}), attr(unix.RTA_OIF, word(indexOf("eth0"))))))
-	f[where+"unlink"] = errnoOf(ask(nl, message(unix.RTM_DELLINK, ifinfo(indexOf("eth0")))))
+	f[where+"unlink"] = errnoOf(sendNetlink(nl, message(unix.RTM_DELLINK, ifinfo(indexOf("eth0")))))
 }
 
 // tun tries to attach to the sandbox's interface, and to create another one.
@@ -189,8 +189,8 @@ func veth(ns uint32) []byte {
 	return message(unix.RTM_NEWLINK, ifinfo(0), attr(unix.IFLA_LINKINFO, info))
 }
 
-// ask sends a netlink request to the kernel and returns its error.
-func ask(fd int, request []byte) error {
+// sendNetlink sends a netlink request to the kernel and returns its error.
+func sendNetlink(fd int, request []byte) error {
 	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}

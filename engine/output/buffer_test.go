@@ -21,7 +21,7 @@ type receivedOutput struct {
 	end   *brig.Result
 }
 
-func (h *receivedOutput) on(ev brig.ProcessEvent) error {
+func (h *receivedOutput) record(ev brig.ProcessEvent) error {
 	if ev.End != nil {
 		h.end = ev.End
 		return nil
@@ -50,7 +50,7 @@ func TestOutputBuffer(t *testing.T) {
 				h := &receivedOutput{}
 				hs[k], from[k] = h, int64(len(all))
 				followers.Go(func() {
-					if err := tp.Follow(t.Context(), from[k], h.on); err != nil {
+					if err := tp.Follow(t.Context(), from[k], h.record); err != nil {
 						t.Error(err)
 					}
 				})
@@ -69,7 +69,7 @@ func TestOutputBuffer(t *testing.T) {
 		}
 		// A late follower receives the newest output, and the end.
 		late := &receivedOutput{}
-		if err := tp.Follow(t.Context(), 0, late.on); err != nil || late.end == nil || len(late.out) > bufferSize || !bytes.HasSuffix(all, late.out) || len(late.out) < bufferSize-64<<10 {
+		if err := tp.Follow(t.Context(), 0, late.record); err != nil || late.end == nil || len(late.out) > bufferSize || !bytes.HasSuffix(all, late.out) || len(late.out) < bufferSize-64<<10 {
 			t.Fatalf("late: %d bytes, %+v, %v", len(late.out), late.end, err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestProcessWaitsForFirstFollower(t *testing.T) {
 			}()
 			time.Sleep(c.after)
 			h := &receivedOutput{}
-			if err := tp.Follow(t.Context(), 0, h.on); err != nil || h.end == nil {
+			if err := tp.Follow(t.Context(), 0, h.record); err != nil || h.end == nil {
 				t.Fatal(err, h.end)
 			}
 			if all := len(h.out) == writes*each; all != c.all {
@@ -151,7 +151,7 @@ func TestFollowerIsNotifiedOfUnknownEnd(t *testing.T) {
 	tp.Finish(nil, why)
 	tp.Finish(&brig.Result{}, nil) // too late
 	var h receivedOutput
-	if err := tp.Follow(t.Context(), 0, h.on); !errors.Is(err, why) || string(h.out) != "x" || h.end != nil {
+	if err := tp.Follow(t.Context(), 0, h.record); !errors.Is(err, why) || string(h.out) != "x" || h.end != nil {
 		t.Errorf("follow = %v after %q and %+v", err, h.out, h.end)
 	}
 	no := errors.New("enough")

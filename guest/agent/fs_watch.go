@@ -241,7 +241,7 @@ func (t *watcher) handle(e event) error {
 	if appeared && told {
 		return nil
 	}
-	t.reportChange(name, kinds(e.mask)...)
+	t.reportChange(name, changeKinds(e.mask)...)
 	if !t.recursive || e.mask&syscall.IN_ISDIR == 0 {
 		return nil
 	}
@@ -257,8 +257,8 @@ func (t *watcher) handle(e event) error {
 	return nil
 }
 
-// kinds returns the kinds of change in an event mask.
-func kinds(mask uint32) (out []string) {
+// changeKinds returns the kinds of change in an event mask.
+func changeKinds(mask uint32) (out []string) {
 	for _, k := range []struct {
 		bits uint32
 		kind string

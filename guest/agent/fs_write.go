@@ -210,7 +210,7 @@ func (p place) compose(from []wire.Path) (e wire.Entry, err error) {
 			d.Close()
 		}
 	}()
-	sources, err := p.gather(f.File, from, dirs)
+	sources, err := p.concatenate(f.File, from, dirs)
 	if err == nil {
 		err = f.commit()
 	}
@@ -274,9 +274,9 @@ func (n *newFile) close() {
 	n.Close()
 }
 
-// gather writes the content of the sources to f. It opens the directories of
+// concatenate writes the content of the sources to f. It opens the directories of
 // the sources and returns the paths of the sources.
-func (p place) gather(f *os.File, from []wire.Path, dirs map[string]*nofollow.Dir) (sources []string, err error) {
+func (p place) concatenate(f *os.File, from []wire.Path, dirs map[string]*nofollow.Dir) (sources []string, err error) {
 	var there nofollow.Stat
 	isThere := syscall.Stat(p.name, &there.Stat_t) == nil
 	for _, each := range from {

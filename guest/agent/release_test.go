@@ -38,8 +38,8 @@ func endedProcess(t *testing.T) int {
 	return cmd.Process.Pid
 }
 
-// ask returns a channel with the agent's answer to a question before a save.
-func ask(t *testing.T, a *Agent, op byte) <-chan wire.Release {
+// askRelease returns a channel with the agent's answer to a question before a save.
+func askRelease(t *testing.T, a *Agent, op byte) <-chan wire.Release {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close() })
@@ -67,10 +67,10 @@ func TestUnrecordedEndDoesNotPreventSave(t *testing.T) {
 		leader := endedProcess(t)
 		synctest.Test(t, func(t *testing.T) {
 			a, x := withExecution(leader, channel)
-			if r := <-ask(t, a, wire.ControlCheck); len(r.Holders) > 0 {
+			if r := <-askRelease(t, a, wire.ControlCheck); len(r.Holders) > 0 {
 				t.Errorf("with a channel %v, the check lists %+v", channel, r.Holders)
 			}
-			answer := ask(t, a, wire.ControlRelease)
+			answer := askRelease(t, a, wire.ControlRelease)
 			synctest.Wait()
 			select {
 			case r := <-answer:
@@ -91,15 +91,15 @@ func TestReleaseWaitsForUnusedInterpreter(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			a, x := withExecution(os.Getpid(), true)
-			answer := ask(t, a, wire.ControlRelease)
+			answer := askRelease(t, a, wire.ControlRelease)
 			synctest.Wait()
 			if ends {
 				x.finish(0)
 			}
 			switch r := <-answer; {
-			case ends && blamed(r):
+			case ends && listsTestProcess(r):
 				t.Errorf("it has ended, and the release lists %+v", r.Holders)
-			case !ends && !blamed(r):
+			case !ends && !listsTestProcess(r):
 				t.Errorf("it runs, and the release lists %+v", r.Holders)
 			}
 		})
@@ -112,11 +112,11 @@ func TestRunningProgramPreventsSave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := withExecution(os.Getpid(), false)
 		for _, op := range []byte{wire.ControlCheck, wire.ControlRelease} {
-			answer := ask(t, a, op)
+			answer := askRelease(t, a, op)
 			synctest.Wait()
 			select {
 			case r := <-answer:
-				if !blamed(r) {
+				if !listsTestProcess(r) {
 					t.Errorf("question %d: the answer lists %+v", op, r.Holders)
 				}
 			default:
@@ -126,9 +126,9 @@ func TestRunningProgramPreventsSave(t *testing.T) {
 	})
 }
 
-// blamed reports whether a release lists the process of the test. Other processes of
+// listsTestProcess reports whether a release lists the process of the test. Other processes of
 // the machine do not matter.
-func blamed(r wire.Release) bool {
+func listsTestProcess(r wire.Release) bool {
 	for _, h := range r.Holders {
 		if h.PID == os.Getpid() && strings.Contains(h.Reason, "streams") {
 			return true

@@ -39,17 +39,17 @@ func TestStartMainBeforeAck(t *testing.T) {
 	k, dial := serveEmpty(t)
 	main := &wire.Exec{ID: "main", Argv: []string{"/bin/sh", "-c", "exit 3"}}
 	build(t, k, dial, "told", wire.Make{Main: main, Held: true})
-	if f := ask(t, dial(), wire.SupervisorRequest{Op: wire.SupervisorStartMain, ID: "told", Linger: true}); f.Type != wire.TypeOK {
+	if f := sendRequest(t, dial(), wire.SupervisorRequest{Op: wire.SupervisorStartMain, ID: "told", Linger: true}); f.Type != wire.TypeOK {
 		t.Fatalf("begin: %d %s", f.Type, f.Payload)
 	}
 	over := dial()
 	if err := over.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if f := ask(t, over, wire.SupervisorRequest{Op: wire.SupervisorWaitMain, ID: "told"}); f.Type != wire.TypeOK {
+	if f := sendRequest(t, over, wire.SupervisorRequest{Op: wire.SupervisorWaitMain, ID: "told"}); f.Type != wire.TypeOK {
 		t.Errorf("over: %d %s", f.Type, f.Payload)
 	}
-	if f := ask(t, dial(), wire.SupervisorRequest{Op: wire.SupervisorDestroy, ID: "told"}); f.Type != wire.TypeOK {
+	if f := sendRequest(t, dial(), wire.SupervisorRequest{Op: wire.SupervisorDestroy, ID: "told"}); f.Type != wire.TypeOK {
 		t.Errorf("erase: %d %s", f.Type, f.Payload)
 	}
 }

@@ -45,8 +45,8 @@ func serveEmpty(t testing.TB) (*Supervisor, func() *net.UnixConn) {
 	}
 }
 
-// ask sends an order and returns the first frame of the answer.
-func ask(t testing.TB, c net.Conn, o wire.SupervisorRequest) wire.Frame {
+// sendRequest sends an order and returns the first frame of the answer.
+func sendRequest(t testing.TB, c net.Conn, o wire.SupervisorRequest) wire.Frame {
 	t.Helper()
 	defer c.Close()
 	o.Version = wire.SupervisorVersion
@@ -66,7 +66,7 @@ func TestHostileIDs(t *testing.T) {
 	k, dial := serveEmpty(t)
 	for _, id := range []string{"", ".", "..", "../../x", "/etc", "a/b", "-x", "a b", strings.Repeat("x", 64), "A", "x\x00"} {
 		for _, op := range []wire.SupervisorOp{wire.SupervisorCreate, wire.SupervisorDestroy, wire.SupervisorStop, wire.SupervisorLog, wire.SupervisorAgent, wire.SupervisorAppendLog} {
-			if f := ask(t, dial(), wire.SupervisorRequest{Op: op, ID: id, Make: &wire.Make{}}); f.Type != wire.TypeError {
+			if f := sendRequest(t, dial(), wire.SupervisorRequest{Op: op, ID: id, Make: &wire.Make{}}); f.Type != wire.TypeError {
 				t.Errorf("%s of %q is answered with %d", op, id, f.Type)
 			}
 		}

@@ -15,15 +15,15 @@ type Ledger struct {
 	cases, mutants map[string]map[string]bool // id -> what -> bad
 }
 
-// NewBook returns an empty book.
-func NewBook() *Ledger {
+// NewLedger returns an empty book.
+func NewLedger() *Ledger {
 	return &Ledger{cases: map[string]map[string]bool{}, mutants: map[string]map[string]bool{}}
 }
 
 // Read parses a record file. A case that began and has no result is bad: its test did not
 // end.
 func Read(r io.Reader) (*Ledger, error) {
-	b := NewBook()
+	b := NewLedger()
 	open := map[Entry]int{} // cases that began and have no result yet
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)

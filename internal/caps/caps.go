@@ -56,7 +56,7 @@ func Settle(keep Set) error {
 	if err := t.apply(); err != nil {
 		return err
 	}
-	for c := range drops(have &^ keep) {
+	for c := range missingFrom(have &^ keep) {
 		if _, _, errno := threads.Syscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0); errno != 0 {
 			return fmt.Errorf("drop capability %d: %w", c, errno)
 		}
@@ -65,8 +65,8 @@ func Settle(keep Set) error {
 	return t.apply()
 }
 
-// drops yields the capabilities in s.
-func drops(s Set) func(func(int) bool) {
+// missingFrom yields the capabilities in s.
+func missingFrom(s Set) func(func(int) bool) {
 	return func(yield func(int) bool) {
 		for ; s != 0; s &= s - 1 {
 			if !yield(bits.TrailingZeros64(uint64(s))) {

@@ -60,8 +60,8 @@ func TestOnlyOwnerCanConnect(t *testing.T) {
 	}
 }
 
-// reach connects to the socket of a folder.
-func reach(t *testing.T, dir string) {
+// connectTo connects to the socket of a folder.
+func connectTo(t *testing.T, dir string) {
 	t.Helper()
 	c, err := Dial(t.Context(), dir, name, os.Geteuid())
 	if err != nil {
@@ -78,7 +78,7 @@ func TestLongFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen(t, dir)
-	reach(t, dir)
+	connectTo(t, dir)
 	if ln, err := net.Listen("unix", filepath.Join(dir, "usual")); err == nil {
 		ln.Close()
 		t.Error("the control listens: the path is not long")
@@ -112,7 +112,7 @@ func TestStaleSocket(t *testing.T) {
 		t.Errorf("without a listener: %v", err)
 	}
 	listen(t, dir)
-	reach(t, dir)
+	connectTo(t, dir)
 	file := filepath.Join(dir, name)
 	if err := errors.Join(os.Remove(file), os.WriteFile(file, []byte("mine"), 0o600)); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestOtherUsersListenerIsRejected(t *testing.T) {
 		t.Fatal(err)
 	}
 	listen(t, dir)
-	reach(t, dir)
+	connectTo(t, dir)
 }
 
 // TestTrusted checks which peers are trusted. The overflow ID is not, even if it

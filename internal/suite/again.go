@@ -49,7 +49,7 @@ func (s *suspect) name() string {
 // becomes unsteady and counts as passed. SecondLook does not repeat failures that
 // cannot be chance, nor those of more than five tests.
 func (r *Runner) SecondLook(ctx context.Context) {
-	suspects := suspects(r.Failures())
+	suspects := groupFailures(r.Failures())
 	if len(suspects) == 0 || ctx.Err() != nil || r.FailFast {
 		return
 	}
@@ -62,13 +62,13 @@ func (r *Runner) SecondLook(ctx context.Context) {
 			r.verdicts = append(r.verdicts, fmt.Sprintf("No second look at %s: %s.", s.name(), why))
 			continue
 		}
-		r.again(ctx, s)
+		r.rerun(ctx, s)
 	}
 }
 
-// suspects groups failures by the test that runs again, in the order of the failures. If
+// groupFailures groups failures by the test that runs again, in the order of the failures. If
 // a package did not end properly, it runs again as a whole.
-func suspects(failures []Failure) (list []*suspect) {
+func groupFailures(failures []Failure) (list []*suspect) {
 	for _, f := range failures {
 		top, _, _ := strings.Cut(f.Test, "/")
 		if slices.ContainsFunc(failures, func(g Failure) bool { return g.job == f.job && g.Package == f.Package && g.Test == "" }) {
@@ -111,20 +111,20 @@ func (s *suspect) whyNoRerun(book string, failures []Failure) string {
 	return ""
 }
 
-// again runs a suspect alone until it passes, at most maxTries times.
-func (r *Runner) again(ctx context.Context, s *suspect) {
+// rerun runs a suspect alone until it passes, at most maxTries times.
+func (r *Runner) rerun(ctx context.Context, s *suspect) {
 	for try := 1; try <= maxTries; try++ {
 		fmt.Fprintf(r.Out, "== %s failed and runs again, alone: try %d of %d\n", s.name(), try, maxTries)
 		j := *s.job
 		j.Name, j.Argv = fmt.Sprintf("%s (try %d)", s.job.Name, try), s.job.one(s.job.Argv, s.pkg, s.test)
-		j.book = r.newBook()
+		j.book = r.newLedgerPath()
 		of := Results{}
 		j.run(ctx, &of, func(event) {})
 		if ctx.Err() != nil {
 			return
 		}
 		if r.passes(&of, s) {
-			r.forgive(s)
+			r.markPassed(s)
 			r.unsteady = append(r.unsteady, Unsteady{s.name(), try, s.first})
 			r.amends[s.job.book] = append(r.amends[s.job.book], j.book)
 			return
@@ -162,8 +162,8 @@ func (r *Results) add(f Failure) {
 	r.failures = append(r.failures, f)
 }
 
-// forgive counts the failures of a suspect as passed.
-func (r *Runner) forgive(s *suspect) {
+// markPassed counts the failures of a suspect as passed.
+func (r *Runner) markPassed(s *suspect) {
 	r.results.mu.Lock()
 	defer r.results.mu.Unlock()
 	n := len(s.first)
@@ -183,19 +183,19 @@ func (r *Runner) forgive(s *suspect) {
 	})
 }
 
-// newBook returns the path of a record of attacks for a job, or "" without Books.
-func (r *Runner) newBook() string {
-	if r.Books == "" {
+// newLedgerPath returns the path of a record of attacks for a job, or "" without Books.
+func (r *Runner) newLedgerPath() string {
+	if r.LedgerDir == "" {
 		return ""
 	}
-	return filepath.Join(r.Books, rand.Text())
+	return filepath.Join(r.LedgerDir, rand.Text())
 }
 
-// Book returns the record of attacks of all jobs. Where a test ran again and passed, its
+// Ledger returns the record of attacks of all jobs. Where a test ran again and passed, its
 // controls count by their last result.
-func (r *Runner) Book() (*attack.Ledger, error) {
-	all := attack.NewBook()
-	for _, name := range r.books {
+func (r *Runner) Ledger() (*attack.Ledger, error) {
+	all := attack.NewLedger()
+	for _, name := range r.ledgers {
 		b, err := readBook(name)
 		if err != nil {
 			return nil, err
@@ -216,7 +216,7 @@ func (r *Runner) Book() (*attack.Ledger, error) {
 func readBook(name string) (*attack.Ledger, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return attack.NewBook(), nil
+		return attack.NewLedger(), nil
 	}
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func TestSecondLook(t *testing.T) {
 			j.Argv[slices.Index(j.Argv, "-timeout")+1] = "3s"
 			j.Env = append(j.Env, "PLANTED="+dir, "GOFLAGS=-mod=mod")
 			var out bytes.Buffer
-			r := &Runner{Out: &out, Slots: 1, Times: newTimes(), Books: t.TempDir()}
+			r := &Runner{Out: &out, Slots: 1, Times: newTimes(), LedgerDir: t.TempDir()}
 			r.Run(t.Context(), Plan{"plan", []Job{j}})
 			r.SecondLook(t.Context())
 			if ok := r.Report(&out); ok != c.ok || strings.Contains(out.String(), "--- FAIL: packages") == ok || len(r.Failures()) > 0 == ok {
@@ -61,7 +61,7 @@ func TestSecondLook(t *testing.T) {
 			if b, _ := os.ReadFile(filepath.Join(dir, last)); len(b) != c.tries {
 				t.Errorf("it ran %d times, want %d", len(b), c.tries)
 			}
-			book, err := r.Book()
+			book, err := r.Ledger()
 			if err != nil {
 				t.Fatal(err)
 			}

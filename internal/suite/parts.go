@@ -52,8 +52,8 @@ func PartNamed(name string) (Part, error) {
 	return Part{}, fmt.Errorf("no part is named %q; the parts are %s", name, strings.Join(names, ", "))
 }
 
-// everything returns the names of all parts.
-func everything() (names []string) {
+// allParts returns the names of all parts.
+func allParts() (names []string) {
 	for _, p := range Parts() {
 		names = append(names, p.Name)
 	}
@@ -81,7 +81,7 @@ type Area struct {
 // applies. A test checks the table against the tree: each file has a row, and
 // each row matches a file.
 func Areas() []Area {
-	all := everything()
+	all := allParts()
 	return []Area{
 		{".ci", nil}, // .ci/run executes these files itself
 		{".ci/debian", []string{"install"}},
@@ -228,7 +228,7 @@ func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
 	for _, file := range files {
 		area, ok := AreaOf(file, Areas())
 		if !ok {
-			ask(file, everything()...)
+			ask(file, allParts()...)
 			continue
 		}
 		ask(file, area.Parts...)
@@ -239,7 +239,7 @@ func PartsFor(files []string, tests []Test) ([]string, map[string]string) {
 		}
 	}
 	var names []string
-	for _, name := range everything() {
+	for _, name := range allParts() {
 		if why[name] != "" {
 			names = append(names, name)
 		}

@@ -22,8 +22,8 @@ type Runner struct {
 	FailFast bool
 	// Every is the interval between progress lines.
 	Every time.Duration
-	// Books is the folder for the jobs' records of attacks. Without it, none is kept.
-	Books string
+	// LedgerDir is the folder for the jobs' records of attacks. Without it, none is kept.
+	LedgerDir string
 
 	results  Results
 	finished []PlanResult
@@ -32,7 +32,7 @@ type Runner struct {
 	amends   map[string][]string // by record of attacks, those of its tests that ran again and passed
 
 	mu      sync.Mutex // guards Out and the fields below
-	books   []string   // records of attacks
+	ledgers []string   // records of attacks
 	began   time.Time
 	total   int
 	done    int
@@ -217,10 +217,10 @@ func (r *Runner) queue(ctx context.Context, jobs []*Job, slots int, s *stage) {
 // job runs one job and records its duration.
 func (r *Runner) job(ctx context.Context, j *Job, s *stage) {
 	p := &progress{since: time.Now()}
-	j.book = r.newBook()
+	j.book = r.newLedgerPath()
 	r.mu.Lock()
 	if j.book != "" {
-		r.books = append(r.books, j.book)
+		r.ledgers = append(r.ledgers, j.book)
 	}
 	r.running[j.Name] = p
 	r.mu.Unlock()

@@ -123,13 +123,13 @@ func parse(b []byte) ([]definition, error) {
 	}
 	r := &reader{schemas: d.Components.Schemas, requests: map[string]bool{}, responses: map[string]bool{}, text: map[string]bool{}}
 	for _, content := range d.Components.Responses {
-		r.reach(content, r.responses)
+		r.addReachable(content, r.responses)
 	}
 	for _, operations := range d.Paths {
 		for _, o := range operations {
-			r.reach(o.RequestBody, r.requests)
+			r.addReachable(o.RequestBody, r.requests)
 			for _, content := range o.Responses {
-				r.reach(content, r.responses)
+				r.addReachable(content, r.responses)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ type reader struct {
 	requests, responses, text map[string]bool
 }
 
-func (r *reader) reach(b body, names map[string]bool) {
+func (r *reader) addReachable(b body, names map[string]bool) {
 	for _, c := range b.Content {
 		if c.Schema != nil {
 			r.walk(c.Schema, names)

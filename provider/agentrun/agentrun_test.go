@@ -32,7 +32,7 @@ type world struct {
 	calls []brig.Call
 }
 
-func (w *world) called(c brig.Call) {
+func (w *world) recordCall(c brig.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls = append(w.calls, c)
@@ -55,7 +55,7 @@ func open(t *testing.T, change func(*agentrun.Config, *agentruntest.Options)) *w
 	w.url = srv.URL
 	c.ControlEndpoint, c.DataEndpoint = srv.URL, srv.URL
 	var err error
-	w.Provider, err = agentrun.Open(brig.Site{ID: agentrun.Name, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: w.called}, c)
+	w.Provider, err = agentrun.Open(brig.Site{ID: agentrun.Name, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Called: w.recordCall}, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func service(t *testing.T, answers ...func(w http.ResponseWriter, r *http.Reques
 	return srv, &calls
 }
 
-func said(status int, body string) func(http.ResponseWriter, *http.Request) {
+func respondWith(status int, body string) func(http.ResponseWriter, *http.Request) {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(status)
@@ -76,7 +76,7 @@ func TestRequestAndResponse(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
 			t.Error(err)
 		}
-		said(200, success)(w, r)
+		respondWith(200, success)(w, r)
 	})
 	var stdout, stderr bytes.Buffer
 	id := ""
@@ -122,7 +122,7 @@ func TestOutcomes(t *testing.T) {
 		{"a status that nobody knows", `{"status":"melted","exit_code":0}`, 1, false, false, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			srv, calls := service(t, said(200, c.body))
+			srv, calls := service(t, respondWith(200, c.body))
 			o, err := open(t, srv.URL, nil, io.Discard).Run(t.Context(), "x", hello, brig.IO{})
 			if err != nil {
 				t.Fatal(err)
@@ -153,21 +153,21 @@ func TestErrors(t *testing.T) {
 		began     bool
 		calls     int64
 	}{
-		{"none free", said(200, busy), brig.RateLimited, true, false, 2},
-		{"too many", said(200, `{"status":"program_runner_error","exit_code":-429,"detail":"Too many requests, please try again later"}`), brig.RateLimited, true, false, 2},
-		{"too many of HTTP", said(429, ``), brig.RateLimited, true, false, 2},
-		{"unavailable", said(503, ``), brig.Unavailable, true, false, 2},
-		{"unsafe code", said(200, `{"status":"program_runner_error","exit_code":-999,"detail":"Code is unsafe","stderr":"Line 1: Import: os"}`), brig.PolicyBlocked, false, false, 1},
-		{"something unforeseen", said(200, `{"status":"program_runner_error","exit_code":-999,"detail":"unhandled_exception"}`), brig.Unavailable, true, true, 1},
-		{"an internal error", said(200, `{"status":"program_runner_error","exit_code":-3,"detail":"internal_error"}`), brig.Unavailable, true, true, 1},
-		{"a failure", said(500, ``), brig.Unavailable, true, true, 1},
-		{"a gateway's failure", said(502, ``), brig.Unavailable, true, true, 1},
+		{"none free", respondWith(200, busy), brig.RateLimited, true, false, 2},
+		{"too many", respondWith(200, `{"status":"program_runner_error","exit_code":-429,"detail":"Too many requests, please try again later"}`), brig.RateLimited, true, false, 2},
+		{"too many of HTTP", respondWith(429, ``), brig.RateLimited, true, false, 2},
+		{"unavailable", respondWith(503, ``), brig.Unavailable, true, false, 2},
+		{"unsafe code", respondWith(200, `{"status":"program_runner_error","exit_code":-999,"detail":"Code is unsafe","stderr":"Line 1: Import: os"}`), brig.PolicyBlocked, false, false, 1},
+		{"something unforeseen", respondWith(200, `{"status":"program_runner_error","exit_code":-999,"detail":"unhandled_exception"}`), brig.Unavailable, true, true, 1},
+		{"an internal error", respondWith(200, `{"status":"program_runner_error","exit_code":-3,"detail":"internal_error"}`), brig.Unavailable, true, true, 1},
+		{"a failure", respondWith(500, ``), brig.Unavailable, true, true, 1},
+		{"a gateway's failure", respondWith(502, ``), brig.Unavailable, true, true, 1},
 		{"an end in the middle", cut, brig.Unavailable, true, true, 1},
-		{"no JSON", said(200, `<html>`), brig.ConnectionFailed, true, true, 1},
-		{"another service", said(200, `{}`), brig.ConnectionFailed, true, true, 1},
-		{"refused", said(422, `{}`), brig.InvalidArgument, false, false, 1},
-		{"not let in", said(403, `{}`), brig.ConnectionFailed, true, false, 2},
-		{"not there", said(404, ``), brig.ConnectionFailed, true, false, 2},
+		{"no JSON", respondWith(200, `<html>`), brig.ConnectionFailed, true, true, 1},
+		{"another service", respondWith(200, `{}`), brig.ConnectionFailed, true, true, 1},
+		{"refused", respondWith(422, `{}`), brig.InvalidArgument, false, false, 1},
+		{"not let in", respondWith(403, `{}`), brig.ConnectionFailed, true, false, 2},
+		{"not there", respondWith(404, ``), brig.ConnectionFailed, true, false, 2},
 		{"elsewhere", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/run", 307) }, brig.ConnectionFailed, true, false, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestErrors(t *testing.T) {
 // control has at most maxArtifacts.
 func TestManyArtifacts(t *testing.T) {
 	for n, want := range map[int]brig.Kind{1000: "", 1 << 20: brig.ConnectionFailed} {
-		srv, _ := service(t, said(http.StatusOK, `{"status": "success", "result": {}, "artifacts": [{}`+strings.Repeat(",{}", n-1)+`]}`))
+		srv, _ := service(t, respondWith(http.StatusOK, `{"status": "success", "result": {}, "artifacts": [{}`+strings.Repeat(",{}", n-1)+`]}`))
 		p := open(t, srv.URL, nil, io.Discard)
 		o, err := p.Run(t.Context(), "x", hello, brig.IO{})
 		if brig.KindOf(err) != want || err == nil && len(o.Skipped) > 100 {
@@ -206,7 +206,7 @@ func TestManyArtifacts(t *testing.T) {
 // The first two calls fail and the third succeeds. All three attempts are
 // logged.
 func TestRetries(t *testing.T) {
-	srv, calls := service(t, said(503, ``), said(200, busy), said(200, success))
+	srv, calls := service(t, respondWith(503, ``), respondWith(200, busy), respondWith(200, success))
 	var log bytes.Buffer
 	o, err := open(t, srv.URL, nil, &log).Run(t.Context(), "x", hello, brig.IO{})
 	if err != nil || o.ExitCode != 0 || calls.Load() != 3 {
@@ -217,7 +217,7 @@ func TestRetries(t *testing.T) {
 			t.Errorf("the log has no %q:\n%s", want, log.String())
 		}
 	}
-	srv, calls = service(t, said(503, ``))
+	srv, calls = service(t, respondWith(503, ``))
 	if _, err := open(t, srv.URL, nil, io.Discard).Run(t.Context(), "x", hello, brig.IO{}); brig.KindOf(err) != brig.Unavailable || calls.Load() != 4 {
 		t.Errorf("one that stays unavailable: %v after %d calls, want 4", err, calls.Load())
 	}
@@ -242,7 +242,7 @@ func TestTime(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for body, good := range map[string]bool{`{"status":"ok"}`: true, `{"status":"sick"}`: false, `ok`: false} {
-		srv, _ := service(t, said(200, body))
+		srv, _ := service(t, respondWith(200, body))
 		if err := open(t, srv.URL, nil, io.Discard).Check(t.Context()); (err == nil) != good {
 			t.Errorf("Check of %s: %v", body, err)
 		}
@@ -270,7 +270,7 @@ func TestProgramsWithoutMain(t *testing.T) {
 			if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
 				t.Error(err)
 			}
-			said(200, success)(w, r)
+			respondWith(200, success)(w, r)
 		})
 		p := brig.Program{Language: c.language, Code: c.code}
 		if c.arguments != "" {
@@ -286,7 +286,7 @@ func TestProgramsWithoutMain(t *testing.T) {
 }
 
 func TestFits(t *testing.T) {
-	srv, calls := service(t, said(200, success))
+	srv, calls := service(t, respondWith(200, success))
 	p := open(t, srv.URL, nil, io.Discard)
 	for field, prog := range map[string]brig.Program{
 		"command":   {Command: []string{"ls"}},

@@ -13,11 +13,11 @@ import (
 
 // gVisor decodes the responses of a tree correctly.
 func TestTreeSpeaksLISAFS(t *testing.T) {
-	_, root := apart(t, false)
+	_, root := createTree(t, false)
 	req := lisafs.OpenAtReq{FD: rootID, Flags: unix.O_RDONLY}
 	body := make([]byte, req.SizeBytes())
 	req.MarshalBytes(body)
-	answers, files := asked(t, root, message(uint16(lisafs.Mount), nil), message(uint16(lisafs.OpenAt), body), open(9, 0))
+	answers, files := exchangeMessages(t, root, message(uint16(lisafs.Mount), nil), message(uint16(lisafs.OpenAt), body), open(9, 0))
 	if len(files) != 2 {
 		t.Errorf("%d descriptors", len(files))
 	}

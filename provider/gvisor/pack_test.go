@@ -22,8 +22,8 @@ import (
 	"github.com/brig-run/brig/internal/seal"
 )
 
-// planted makes a save with the given pages, and returns its directory.
-func planted(t testing.TB, p *Provider, id brig.SaveID, pages []byte) string {
+// createSave makes a save with the given pages, and returns its directory.
+func createSave(t testing.TB, p *Provider, id brig.SaveID, pages []byte) string {
 	t.Helper()
 	dir := p.saveDir(id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -86,7 +86,7 @@ func randomPages(n int) []byte {
 // Unpack.
 func TestPackedFiles(t *testing.T) {
 	p, key, pages := newSaver(t), seal.NewKey(), randomPages(3<<20)
-	dir := planted(t, p, "one", pages)
+	dir := createSave(t, p, "one", pages)
 	save, err := p.Pack(t.Context(), "one", key)
 	if err != nil || !save.Packed || save.Bytes > 2<<20 {
 		t.Fatalf("%+v, %v", save, err)
@@ -114,7 +114,7 @@ func TestPackedFiles(t *testing.T) {
 // unpacked.
 func TestDamagedPack(t *testing.T) {
 	p, key, pages := newSaver(t), seal.NewKey(), randomPages(1<<20)
-	dir, other := planted(t, p, "one", pages), planted(t, p, "two", pages)
+	dir, other := createSave(t, p, "one", pages), createSave(t, p, "two", pages)
 	for _, id := range []brig.SaveID{"one", "two"} {
 		if _, err := p.Pack(t.Context(), id, key); err != nil {
 			t.Fatal(err)
@@ -189,7 +189,7 @@ func TestInterruptedPack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, key := newSaver(t), seal.NewKey()
-			planted(t, p, "one", pages)
+			createSave(t, p, "one", pages)
 			dir := p.saveDir("one")
 			m, err := os.ReadFile(filepath.Join(dir, manifestFile))
 			if err == nil {
@@ -205,7 +205,7 @@ func TestInterruptedPack(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, packedFile)); err != nil {
 				t.Fatal(err)
 			}
-			planted(t, p, "one", pages)
+			createSave(t, p, "one", pages)
 			if err := errors.Join(os.WriteFile(filepath.Join(dir, manifestFile), m, 0o600), leave(dir, sealed)); err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +237,7 @@ func removePlainFiles(dir string) (err error) {
 // that the files used.
 func TestUnpackWithoutSpace(t *testing.T) {
 	p, key := newSaver(t), seal.NewKey()
-	dir := planted(t, p, "one", nil)
+	dir := createSave(t, p, "one", nil)
 	_, where, _, err := p.locate("one")
 	if err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestUnpackWithoutSpace(t *testing.T) {
 // A pack or an unpack whose context ends changes nothing.
 func TestCanceledPack(t *testing.T) {
 	p, key, pages := newSaver(t), seal.NewKey(), randomPages(1<<20)
-	dir := planted(t, p, "one", pages)
+	dir := createSave(t, p, "one", pages)
 	before := files(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -296,7 +296,7 @@ func TestCanceledPack(t *testing.T) {
 func BenchmarkUnpack(b *testing.B) {
 	for name, n := range map[string]int{"5MiB": 5 << 20, "256MiB": 256 << 20} {
 		p, key := &Provider{Options: Options{DataDir: b.TempDir(), Log: slog.New(slog.DiscardHandler)}}, seal.NewKey()
-		planted(b, p, "one", randomPages(n))
+		createSave(b, p, "one", randomPages(n))
 		if _, err := p.Pack(b.Context(), "one", key); err != nil {
 			b.Fatal(err)
 		}

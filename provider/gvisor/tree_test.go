@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// apart creates a tree from a directory with one file. Another directory is
+// createTree creates a tree from a directory with one file. Another directory is
 // mounted inside it, as in a sentry's image.
-func apart(t testing.TB, writable bool) (dir string, root *os.File) {
+func createTree(t testing.TB, writable bool) (dir string, root *os.File) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to mount")
@@ -41,7 +41,7 @@ func apart(t testing.TB, writable bool) (dir string, root *os.File) {
 // A process that has a tree's root can read the files in it, but cannot change
 // them or reach other files.
 func TestTreeIsConfined(t *testing.T) {
-	dir, root := apart(t, false)
+	dir, root := createTree(t, false)
 	at := int(root.Fd())
 	for _, up := range []string{".", "..", "../..", "../../../../.."} {
 		var there, own unix.Stat_t
@@ -75,7 +75,7 @@ func TestTreeIsConfined(t *testing.T) {
 
 // Control: a tree that is not protected is writable.
 func TestUnprotectedTreeIsWritable(t *testing.T) {
-	dir, root := apart(t, true)
+	dir, root := createTree(t, true)
 	fd, err := unix.Openat(int(root.Fd()), "new", unix.O_CREAT|unix.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -134,14 +134,14 @@ func TestNestedMountsAreReadOnly(t *testing.T) {
 // A sentry that floods the shim with requests gets slow answers, so that the
 // shim does little work.
 func TestTreeRequestsArePaced(t *testing.T) {
-	_, root := apart(t, false)
+	_, root := createTree(t, false)
 	const more = 10
 	say := [][]byte{message(msgMount, nil)}
 	for range unpacedRequests - 1 + more {
 		say = append(say, open(rootID, unix.O_RDWR))
 	}
 	begin := time.Now()
-	answers, _ := asked(t, root, say...)
+	answers, _ := exchangeMessages(t, root, say...)
 	if took := time.Since(begin); took < more*requestPause || len(answers) < len(say)*msgHeader {
 		t.Errorf("%d bytes of answers after %v", len(answers), took)
 	}
@@ -166,9 +166,9 @@ func socketPair(t testing.TB, kind int) (ends [2]*net.UnixConn) {
 	return ends
 }
 
-// asked sends messages to a tree. It returns all answers and their descriptors
+// exchangeMessages sends messages to a tree. It returns all answers and their descriptors
 // until the tree closes the connection.
-func asked(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, files []*os.File) {
+func exchangeMessages(t testing.TB, root *os.File, messages ...[]byte) (answers []byte, files []*os.File) {
 	t.Helper()
 	ends := socketPair(t, unix.SOCK_STREAM)
 	defer ends[0].Close()
@@ -219,7 +219,7 @@ func open(id uint64, flags uint32) []byte {
 }
 
 func TestTreeRejectsOtherRequests(t *testing.T) {
-	_, root := apart(t, false)
+	_, root := createTree(t, false)
 	mount, fine := message(msgMount, nil), open(rootID, unix.O_RDONLY|unix.O_DIRECTORY)
 	for name, c := range map[string]struct {
 		say   [][]byte
@@ -239,7 +239,7 @@ func TestTreeRejectsOtherRequests(t *testing.T) {
 		"a header that is broken": {[][]byte{mount, {1, 2, 3}}, 1, msgMount},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answers, files := asked(t, root, c.say...)
+			answers, files := exchangeMessages(t, root, c.say...)
 			if len(files) != c.files {
 				t.Errorf("%d descriptors, want %d", len(files), c.files)
 			}
@@ -264,7 +264,7 @@ func TestTreeRejectsOtherRequests(t *testing.T) {
 // Whatever a sentry sends, it receives only descriptors of the tree's root that
 // are opened for reading.
 func FuzzTree(f *testing.F) {
-	_, root := apart(f, false)
+	_, root := createTree(f, false)
 	f.Add(slices.Concat(message(msgMount, nil), open(rootID, 0), open(2, 1)))
 	f.Add(message(3, make([]byte, 16)))
 	own, err := root.Stat()
@@ -275,7 +275,7 @@ func FuzzTree(f *testing.F) {
 		if len(said) > 512 {
 			return // longer messages would need more descriptors than fit
 		}
-		_, files := asked(t, root, said)
+		_, files := exchangeMessages(t, root, said)
 		for _, given := range files {
 			flags, err := unix.FcntlInt(given.Fd(), unix.F_GETFL, 0)
 			if info, err2 := given.Stat(); err != nil || err2 != nil || !os.SameFile(info, own) || flags&unix.O_ACCMODE != unix.O_RDONLY {

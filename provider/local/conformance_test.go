@@ -30,19 +30,19 @@ func openLocal(t *testing.T, agent, dir string, change ...func(*Provider)) *Prov
 	return p.(*Provider)
 }
 
-func TestConformance(t *testing.T) { conform(t, nil) }
+func TestConformance(t *testing.T) { runConformance(t, nil) }
 
 // Without privileges all processes use a single account, and the other features
 // are the same.
 func TestConformanceWithoutPrivileges(t *testing.T) {
 	const why = "without privileges there is one account"
 	const tun = "this machine's /dev/net/tun is root's"
-	conform(t, &syscall.Credential{Uid: 65534, Gid: 65534}, "User", why, "FilesOwners", why, "FilesRights", why, "TreesRace", why, "TreesSealed", why,
+	runConformance(t, &syscall.Credential{Uid: 65534, Gid: 65534}, "User", why, "FilesOwners", why, "FilesRights", why, "TreesRace", why, "TreesSealed", why,
 		"Uplink", tun, "UplinkReplaced", tun, "UplinkEnd", tun, "UplinkRecovered", tun, "UplinkBound", tun, "UplinkLarge", tun,
 		"UplinkSettings", tun, "UplinkHostileFiles", tun)
 }
 
-func conform(t *testing.T, as *syscall.Credential, lacks ...string) {
+func runConformance(t *testing.T, as *syscall.Credential, lacks ...string) {
 	agent, dir := providertest.Agent(t), t.TempDir()
 	// The other account needs access to the directories, too.
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {

@@ -397,8 +397,8 @@ func testFilesTooMany(t *testing.T, h Harness) {
 	refused(t, "one more", err, brig.FailedPrecondition)
 }
 
-// noise returns pseudo-random bytes, which are the same each time.
-func noise(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{1}), n) }
+// randomReader returns pseudo-random bytes, which are the same each time.
+func randomReader(n int64) io.Reader { return io.LimitReader(rand.NewChaCha8([32]byte{1}), n) }
 
 func testFilesLarge(t *testing.T, h Harness) {
 	_, in := create(t, h, nil)
@@ -406,7 +406,7 @@ func testFilesLarge(t *testing.T, h Harness) {
 	const size = 24 << 20
 	sum := sha256.New()
 	begin := time.Now()
-	e, err := fs.Write(ctx, at("/workspace/large"), brig.FileWrite{}, io.TeeReader(noise(size), sum))
+	e, err := fs.Write(ctx, at("/workspace/large"), brig.FileWrite{}, io.TeeReader(randomReader(size), sum))
 	if err != nil || e.Size != size {
 		t.Fatalf("%+v, %v", e, err)
 	}
@@ -431,7 +431,7 @@ func testFilesLarge(t *testing.T, h Harness) {
 func testFilesFull(t *testing.T, h Harness) {
 	_, in := create(t, h, func(s *brig.Spec) { s.Limits.Disk = 8 * brig.MiB })
 	fs, ctx := in.Files(), t.Context()
-	_, err := fs.Write(ctx, at("/workspace/large"), brig.FileWrite{}, noise(64<<20))
+	_, err := fs.Write(ctx, at("/workspace/large"), brig.FileWrite{}, randomReader(64<<20))
 	refused(t, "more than there is", err, brig.FailedPrecondition)
 	if err != nil && !strings.Contains(err.Error(), "the disk is full") {
 		t.Errorf("the message is %v", err)
@@ -472,7 +472,7 @@ func testFilesEarlyEnd(t *testing.T, h Harness) {
 	// A refusal arrives while the source has more data, and also before it has
 	// any.
 	begin := time.Now()
-	_, err = fs.Write(t.Context(), at("/workspace"), brig.FileWrite{}, noise(1<<40))
+	_, err = fs.Write(t.Context(), at("/workspace"), brig.FileWrite{}, randomReader(1<<40))
 	refused(t, "an endless source", err, brig.InvalidArgument)
 	never, close := io.Pipe()
 	defer close.Close()

@@ -66,8 +66,8 @@ func restoredAs(t *testing.T, h Harness, s brig.Saver, from brig.SaveID, id brig
 	return in
 }
 
-// noted writes a file that hasNote checks.
-func noted(t *testing.T, in brig.Instance) {
+// writeNote writes a file that hasNote checks.
+func writeNote(t *testing.T, in brig.Instance) {
 	t.Helper()
 	if err := in.Put(t.Context(), "/workspace", []brig.File{{Path: "note", Data: []byte("noted"), Mode: 0o644}}); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func hasNote(t *testing.T, in brig.Instance) {
 func testSave(t *testing.T, h Harness) {
 	s := h.saver(t)
 	id, in := create(t, h, nil)
-	noted(t, in)
+	writeNote(t, in)
 	if err := s.CheckSave(t.Context(), in); err != nil {
 		t.Fatalf("check: %v", err)
 	}
@@ -120,7 +120,7 @@ func testSave(t *testing.T, h Harness) {
 func testSaveStays(t *testing.T, h Harness) {
 	s := h.saver(t)
 	_, in := create(t, h, nil)
-	noted(t, in)
+	writeNote(t, in)
 	saved(t, s, in, "save-2", brig.SaveOptions{Stay: true})
 	alive(t, in)
 	hasNote(t, in)
@@ -198,7 +198,7 @@ func testSaveRefused(t *testing.T, h Harness) {
 func testSaveDiffers(t *testing.T, h Harness) {
 	s := h.saver(t)
 	_, in := create(t, h, nil)
-	noted(t, in)
+	writeNote(t, in)
 	saved(t, s, in, "save-4", brig.SaveOptions{})
 	spec := h.spec()
 	spec.Limits.Memory *= 2
@@ -244,7 +244,7 @@ func testSavePrograms(t *testing.T, h Harness) {
 func testSavePacked(t *testing.T, h Harness) {
 	s := h.saver(t)
 	id, in := create(t, h, nil)
-	noted(t, in)
+	writeNote(t, in)
 	before := saved(t, s, in, "save-7", brig.SaveOptions{})
 	key, wrong := bytes.Repeat([]byte{7}, 32), bytes.Repeat([]byte{8}, 32)
 	if err := s.Unpack(t.Context(), "save-7", key); err != nil {
@@ -301,7 +301,7 @@ func testSavePacked(t *testing.T, h Harness) {
 func testSaveFiles(t *testing.T, h Harness) {
 	s := h.saver(t)
 	id, in := create(t, h, nil)
-	noted(t, in)
+	writeNote(t, in)
 	p := start(t, h, in)
 	p.do(t, "x=before", "")
 	if err := in.Keep(t.Context(), p.Process, []byte("a note")); err != nil {

@@ -144,7 +144,7 @@ func serve(up brig.Uplink, payload string) <-chan error {
 	return ended
 }
 
-func over(t *testing.T, ended <-chan error) {
+func checkEnded(t *testing.T, ended <-chan error) {
 	t.Helper()
 	select {
 	case err := <-ended:
@@ -192,7 +192,7 @@ func testUplink(t *testing.T, h Harness) {
 			t.Errorf("close: %v", err)
 		}
 	}
-	over(t, ended)
+	checkEnded(t, ended)
 	if _, err := up.Receive(make([]byte, brig.UplinkMTU)); err == nil {
 		t.Error("Receive after Close")
 	}
@@ -208,7 +208,7 @@ func testUplinkReplaced(t *testing.T, h Harness) {
 	ended := serve(first, "one\n")
 	checkAnswer(t, h, run(t, in, questionCommand(h)), "one\n")
 	second := uplink(t, in, "")
-	over(t, ended)
+	checkEnded(t, ended)
 	serve(second, "two\n")
 	checkAnswer(t, h, run(t, in, questionCommand(h)), "two\n")
 	if err := first.Close(); err != nil { // it is no longer the instance's link
@@ -225,7 +225,7 @@ func testUplinkEnd(t *testing.T, h Harness) {
 	if err := in.Stop(t.Context(), 0, brig.Killed); err != nil {
 		t.Fatal(err)
 	}
-	over(t, ended)
+	checkEnded(t, ended)
 	if err := up.Send(question().packet()); err == nil {
 		t.Error("Send to a machine that has ended")
 	}
@@ -248,7 +248,7 @@ func testUplinkRecovered(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	serve(uplink(t, recovered, ""), "two\n")
-	over(t, ended)
+	checkEnded(t, ended)
 	checkAnswer(t, h, run(t, recovered, questionCommand(h)), "two\n")
 }
 

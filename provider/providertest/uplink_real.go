@@ -52,7 +52,7 @@ func testUplinkPaused(t *testing.T, h Harness) {
 	if err := in.Stop(t.Context(), 0, brig.Killed); err != nil {
 		t.Fatal(err)
 	}
-	over(t, ended)
+	checkEnded(t, ended)
 }
 
 // The largest possible packets pass in both directions unfragmented.

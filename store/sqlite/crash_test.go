@@ -36,7 +36,7 @@ func TestCrash(t *testing.T) {
 		results := make(chan []string)
 		for c := range children {
 			// Kill each child at a different point.
-			go func() { results <- crash(t, path, fmt.Sprintf("r%d-c%d", round, c), 1+2*round+3*c) }()
+			go func() { results <- crashChild(t, path, fmt.Sprintf("r%d-c%d", round, c), 1+2*round+3*c) }()
 		}
 		for range children {
 			acked = append(acked, <-results...)
@@ -48,9 +48,9 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d records were acknowledged by %d processes", len(all), crashes*children)
 }
 
-// crash runs a child until it has acknowledged n records, kills it, and returns
+// crashChild runs a child until it has acknowledged n records, kills it, and returns
 // the acknowledged records.
-func crash(t *testing.T, path, prefix string, n int) []string {
+func crashChild(t *testing.T, path, prefix string, n int) []string {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrash$")
 	cmd.Env = append(os.Environ(), crashPath+"="+path, "BRIG_TEST_CRASH_PREFIX="+prefix)
 	cmd.Stderr = os.Stderr

@@ -185,7 +185,7 @@ func TestNoFileWithoutRow(t *testing.T) {
 func TestMigrateOldFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "brig.db")
-	old(t, path)
+	createOldDatabase(t, path)
 	before := disk(t, dir)
 	s, ctx := open(t, path), t.Context()
 	if mode := sqlite.Pragma(t, s, "auto_vacuum"); mode != "2" {
@@ -224,9 +224,9 @@ func TestMigrateOldFile(t *testing.T) {
 	}
 }
 
-// old creates a database with the schema of the version before outputs were
+// createOldDatabase creates a database with the schema of the version before outputs were
 // stored in files.
-func old(t *testing.T, path string) {
+func createOldDatabase(t *testing.T, path string) {
 	t.Helper()
 	ctx := t.Context()
 	db, err := sql.Open("sqlite", "file:"+path+"?_journal_mode=WAL")

@@ -11,30 +11,30 @@ import (
 func testEvents(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	none, err := s.Events(ctx, 10)
-	ok(t, err)
+	mustSucceed(t, err)
 	if len(none) != 0 {
 		t.Errorf("a new store has %d events", len(none))
 	}
-	ok(t, s.Append(ctx))
+	mustSucceed(t, s.Append(ctx))
 	a, b, c := event("a"), event("b"), event("c")
 	a.Kind, a.Phase = brig.RateLimited, brig.Refused
 	b.At = birth.Add(-time.Hour) // the clock was set back, but b is still newer
 	c.Sandbox, c.Phase = "", brig.Finish
-	ok(t, s.Append(ctx, a, b))
-	ok(t, s.Append(ctx, c))
+	mustSucceed(t, s.Append(ctx, a, b))
+	mustSucceed(t, s.Append(ctx, c))
 	for n, want := range map[int][]brig.Event{
 		-1: nil, 0: nil, 1: {c}, 2: {c, b}, 3: {c, b, a}, 1 << 30: {c, b, a},
 	} {
 		got, err := s.Events(ctx, n)
-		ok(t, err)
+		mustSucceed(t, err)
 		if len(got) != 0 || len(want) != 0 {
-			same(t, fmt.Sprintf("the newest %d", n), got, want)
+			checkEqual(t, fmt.Sprintf("the newest %d", n), got, want)
 		}
 	}
 	got, err := s.Events(ctx, 1)
-	ok(t, err)
+	mustSucceed(t, err)
 	got[0].Op = "scribbled"
-	same(t, "after its copy was changed", ops(t, s, 1), []string{"c"})
+	checkEqual(t, "after its copy was changed", ops(t, s, 1), []string{"c"})
 }
 
 // testEventsInTransaction checks that a write and its events succeed or fail
@@ -42,9 +42,9 @@ func testEvents(t *testing.T, s brig.Store) {
 func testEventsInTransaction(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	r := record("t", "a")
-	ok(t, s.Put(ctx, r, event("insert-1"), event("insert-2")))
+	mustSucceed(t, s.Put(ctx, r, event("insert-1"), event("insert-2")))
 	stale := *r
-	ok(t, s.Put(ctx, r, event("update")))
+	mustSucceed(t, s.Put(ctx, r, event("update")))
 	kind(t, s.Put(ctx, record("t", "a"), event("id taken")), brig.AlreadyExists)
 	other := record("t", "a")
 	other.ID = "id-other"
@@ -61,7 +61,7 @@ func testEventsInTransaction(t *testing.T, s brig.Store) {
 			t.Errorf("a write under an ended context: %v, of kind %q", err, k)
 		}
 	}
-	same(t, "events", ops(t, s, 99), []string{"update", "insert-2", "insert-1"})
+	checkEqual(t, "events", ops(t, s, 99), []string{"update", "insert-2", "insert-1"})
 }
 
 // testCanceled checks that a canceled call has no effect.
@@ -113,7 +113,7 @@ func testCanceled(t *testing.T, s brig.Store) {
 		}
 	}
 	got, err := s.Get(ctx, "t", "a")
-	ok(t, err)
-	same(t, "the record", got, &want)
-	same(t, "the refused record's Rev", r.Rev, want.Rev)
+	mustSucceed(t, err)
+	checkEqual(t, "the record", got, &want)
+	checkEqual(t, "the refused record's Rev", r.Rev, want.Rev)
 }

@@ -15,7 +15,7 @@ func lines(t *testing.T, s brig.Store, tenant string, q brig.AuditQuery) []brig.
 	var out []brig.AuditLine
 	for {
 		page, err := s.Audit(t.Context(), tenant, q)
-		ok(t, err)
+		mustSucceed(t, err)
 		if len(page) == 0 {
 			return out
 		}
@@ -36,7 +36,7 @@ func checkChain(t *testing.T, s brig.Store, tenant string, all []brig.AuditLine)
 		}
 	}
 	heads, err := s.AuditHeads(t.Context())
-	ok(t, err)
+	mustSucceed(t, err)
 	for _, h := range heads {
 		if last := all[len(all)-1]; h.Tenant == tenant && (h.Seq != last.Seq || h.Hash != last.Hash || !h.At.Equal(last.At)) {
 			t.Errorf("the head is %+v and the last line %+v", h, last)
@@ -47,7 +47,7 @@ func checkChain(t *testing.T, s brig.Store, tenant string, all []brig.AuditLine)
 func testChain(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	heads, err := s.AuditHeads(ctx)
-	ok(t, err)
+	mustSucceed(t, err)
 	if len(heads) != 0 || len(lines(t, s, "t", brig.AuditQuery{})) != 0 {
 		t.Errorf("a new store has heads %+v", heads)
 	}
@@ -55,14 +55,14 @@ func testChain(t *testing.T, s brig.Store) {
 	a.Detail = map[string]string{brig.DetailLabel + "k": "v", brig.DetailName: "box", "ünï": "<\u2028>"}
 	b.Tenant, b.Detail = "u", map[string]string{"broken": "\xff\x00"}
 	c.At, c.Sandbox = birth.Add(time.Hour), "other"
-	ok(t, s.Append(ctx, a, b, c))
-	ok(t, s.Put(ctx, record("t", "one"), event("d"), event("e")))
+	mustSucceed(t, s.Append(ctx, a, b, c))
+	mustSucceed(t, s.Put(ctx, record("t", "one"), event("d"), event("e")))
 	own := lines(t, s, "t", brig.AuditQuery{Limit: 3})
 	if len(own) != 4 || own[0].Seq != 1 || own[0].Prev != [32]byte{} {
 		t.Fatalf("lines %+v", own)
 	}
 	checkChain(t, s, "t", own)
-	same(t, "the first line's event", own[0].Event, a)
+	checkEqual(t, "the first line's event", own[0].Event, a)
 	other := lines(t, s, "u", brig.AuditQuery{})
 	if len(other) != 1 || other[0].Seq != 1 || other[0].Detail["broken"] != "\uFFFD\x00" {
 		t.Errorf("lines of another tenant: %+v", other)
@@ -125,13 +125,13 @@ func testPruneAudit(t *testing.T, s brig.Store) {
 		e.At = birth.Add(time.Duration(h) * time.Hour)
 		return e
 	}
-	ok(t, s.Append(ctx, at("a", 0), at("b", 1), at("c", 3), at("d", 2)))
+	mustSucceed(t, s.Append(ctx, at("a", 0), at("b", 1), at("c", 3), at("d", 2)))
 	before := lines(t, s, "t", brig.AuditQuery{})
-	ok(t, s.PruneAudit(ctx, birth, 0))
+	mustSucceed(t, s.PruneAudit(ctx, birth, 0))
 	if got := lines(t, s, "t", brig.AuditQuery{}); len(got) != 4 {
 		t.Fatalf("nothing was old, and there are %d lines", len(got))
 	}
-	ok(t, s.PruneAudit(ctx, birth.Add(150*time.Minute), 0)) // d is older than the limit, but comes after c
+	mustSucceed(t, s.PruneAudit(ctx, birth.Add(150*time.Minute), 0)) // d is older than the limit, but comes after c
 	got := lines(t, s, "t", brig.AuditQuery{})
 	if len(got) != 3 || got[0].Op != "c" || got[0].Seq != 3 || got[0].Prev != before[1].Hash {
 		t.Fatalf("lines %+v", got)
@@ -141,25 +141,25 @@ func testPruneAudit(t *testing.T, s brig.Store) {
 	if p.Op != brig.PrunedOp || p.Detail[brig.DetailPruned] != "2" || p.Detail[brig.DetailPrunedHash] != fmt.Sprintf("%x", before[1].Hash) {
 		t.Errorf("nothing says what was removed: %+v", p)
 	}
-	ok(t, s.Append(ctx, event("e")))
+	mustSucceed(t, s.Append(ctx, event("e")))
 	checkChain(t, s, "t", lines(t, s, "t", brig.AuditQuery{}))
-	ok(t, s.PruneAudit(ctx, time.Now().Add(time.Hour), 0)) // the whole chain
-	ok(t, s.Append(ctx, event("f")))
+	mustSucceed(t, s.PruneAudit(ctx, time.Now().Add(time.Hour), 0)) // the whole chain
+	mustSucceed(t, s.Append(ctx, event("f")))
 	got = lines(t, s, "t", brig.AuditQuery{})
 	if len(got) != 2 || got[0].Op != brig.PrunedOp || got[0].Seq != 7 || got[0].Detail[brig.DetailPruned] != "6" {
 		t.Errorf("lines %+v", got)
 	}
 	checkChain(t, s, "t", got)
 	// Limit the number of lines, for each tenant separately.
-	ok(t, s.Append(ctx, brig.Event{At: time.Now(), Op: "other", Tenant: "u", Phase: brig.Observed}))
+	mustSucceed(t, s.Append(ctx, brig.Event{At: time.Now(), Op: "other", Tenant: "u", Phase: brig.Observed}))
 	for range 20 {
-		ok(t, s.Append(ctx, event("g")))
+		mustSucceed(t, s.Append(ctx, event("g")))
 	}
-	ok(t, s.PruneAudit(ctx, birth, 30))
+	mustSucceed(t, s.PruneAudit(ctx, birth, 30))
 	if got = lines(t, s, "t", brig.AuditQuery{}); len(got) != 22 {
 		t.Errorf("there are %d lines within the bound", len(got))
 	}
-	ok(t, s.PruneAudit(ctx, birth, 20))
+	mustSucceed(t, s.PruneAudit(ctx, birth, 20))
 	got = lines(t, s, "t", brig.AuditQuery{})
 	if len(got) != 18+1 || got[18].Op != brig.PrunedOp { // nine tenths of the lines, and the line about the pruning
 		t.Errorf("there are %d lines, the last is %+v", len(got), got[len(got)-1])

@@ -14,13 +14,13 @@ func testEndRun(t *testing.T, s brig.Store) {
 	a, b := put(t, s, "t", "sh-1"), put(t, s, "t", "sh-2")
 	theirs := put(t, s, "u", "sh-1")
 	for _, id := range []brig.ID{a.ID, b.ID, theirs.ID} {
-		ok(t, s.PutExec(ctx, execution(id, "x", 1)))
+		mustSucceed(t, s.PutExec(ctx, execution(id, "x", 1)))
 	}
 	o := &brig.Outcome{
 		Sandbox: "sh-1", Value: []byte(`1`), Pool: brig.PoolHit, Result: brig.Result{ExecID: "x", ExitCode: 3, Done: true},
 		Artifacts: []brig.File{{Path: "a.csv", Data: []byte("a")}}, Error: &brig.ProgramError{Name: "ValueError"},
 	}
-	ok(t, s.EndRun(ctx, a.ID, "t", o, event("one"), event("two")))
+	mustSucceed(t, s.EndRun(ctx, a.ID, "t", o, event("one"), event("two")))
 	for _, name := range []string{"sh-1", string(a.ID)} {
 		_, err := s.Get(ctx, "t", name)
 		kind(t, err, brig.NotFound)
@@ -28,18 +28,18 @@ func testEndRun(t *testing.T, s brig.Store) {
 	_, err := s.GetExec(ctx, a.ID, "x")
 	kind(t, err, brig.NotFound)
 	xs, err := s.ListExecs(ctx, a.ID)
-	ok(t, err)
-	same(t, "executions that outlived their sandbox", len(xs), 0)
+	mustSucceed(t, err)
+	checkEqual(t, "executions that outlived their sandbox", len(xs), 0)
 	got, err := s.GetRun(ctx, "t", "sh-1")
-	ok(t, err)
-	same(t, "the outcome", got, o)
-	same(t, "events", ops(t, s, 9), []string{"two", "one"})
+	mustSucceed(t, err)
+	checkEqual(t, "the outcome", got, o)
+	checkEqual(t, "events", ops(t, s, 9), []string{"two", "one"})
 
 	// Records of other sandboxes and tenants are unchanged.
 	for tenant, r := range map[string]*brig.Record{"t": b, "u": theirs} {
 		still, err := s.Get(ctx, tenant, string(r.ID))
-		ok(t, err)
-		same(t, "another record", still, r)
+		mustSucceed(t, err)
+		checkEqual(t, "another record", still, r)
 		if _, err := s.GetExec(ctx, r.ID, "x"); err != nil {
 			t.Errorf("another sandbox's execution: %v", err)
 		}
@@ -51,44 +51,44 @@ func testEndRun(t *testing.T, s brig.Store) {
 	// missing sandbox is not an error; its outcome is still stored.
 	again := record("t", "sh-1")
 	again.ID = "id-again"
-	ok(t, s.Put(ctx, again))
+	mustSucceed(t, s.Put(ctx, again))
 	second := &brig.Outcome{Sandbox: "sh-1", Value: []byte(`2`)}
-	ok(t, s.EndRun(ctx, again.ID, "t", second))
-	ok(t, s.EndRun(ctx, "never", "t", second, event("three")))
+	mustSucceed(t, s.EndRun(ctx, again.ID, "t", second))
+	mustSucceed(t, s.EndRun(ctx, "never", "t", second, event("three")))
 	got, err = s.GetRun(ctx, "t", "sh-1")
-	ok(t, err)
-	same(t, "the second outcome", got, second)
-	same(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
+	mustSucceed(t, err)
+	checkEqual(t, "the second outcome", got, second)
+	checkEqual(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
 
 	// The caller still owns the value that it passed.
 	second.Value[0] = '9'
 	got, err = s.GetRun(ctx, "t", "sh-1")
-	ok(t, err)
-	same(t, "the value", string(got.Value), "2")
+	mustSucceed(t, err)
+	checkEqual(t, "the value", string(got.Value), "2")
 }
 
 // testEndRunIsAtomic checks that a failed EndRun changes nothing.
 func testEndRunIsAtomic(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	r := put(t, s, "t", "sh-1")
-	ok(t, s.PutExec(ctx, execution(r.ID, "x", 1)))
+	mustSucceed(t, s.PutExec(ctx, execution(r.ID, "x", 1)))
 	before := &brig.Outcome{Sandbox: "sh-1", Value: []byte(`"before"`)}
-	ok(t, s.PutRun(ctx, "t", before, event("before")))
+	mustSucceed(t, s.PutRun(ctx, "t", before, event("before")))
 	for name, ctx := range map[string]context.Context{"a caller who has gone": canceled(t)} {
 		if s.EndRun(ctx, r.ID, "t", &brig.Outcome{Sandbox: "sh-1"}, event("after")) == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	got, err := s.Get(ctx, "t", "sh-1")
-	ok(t, err)
-	same(t, "the record", got, r)
+	mustSucceed(t, err)
+	checkEqual(t, "the record", got, r)
 	if _, err := s.GetExec(ctx, r.ID, "x"); err != nil {
 		t.Errorf("its execution: %v", err)
 	}
 	o, err := s.GetRun(ctx, "t", "sh-1")
-	ok(t, err)
-	same(t, "the outcome of old", o, before)
-	same(t, "events", ops(t, s, 9), []string{"before"})
+	mustSucceed(t, err)
+	checkEqual(t, "the outcome of old", o, before)
+	checkEqual(t, "events", ops(t, s, 9), []string{"before"})
 }
 
 // testPutErrors checks that a rejected write has an error of the right kind,
@@ -97,7 +97,7 @@ func testPutErrors(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, b := put(t, s, "t", "a"), put(t, s, "t", "b")
 	stale := *a
-	ok(t, s.Put(ctx, a))
+	mustSucceed(t, s.Put(ctx, a))
 	with := func(r brig.Record, change func(*brig.Record)) *brig.Record { change(&r); return &r }
 	for name, c := range map[string]struct {
 		r    *brig.Record
@@ -122,14 +122,14 @@ func testPutErrors(t *testing.T, s brig.Store) {
 			}
 		})
 	}
-	same(t, "events of what was refused", ops(t, s, 9), []string(nil))
+	checkEqual(t, "events of what was refused", ops(t, s, 9), []string(nil))
 	for _, r := range []*brig.Record{a, b} {
 		got, err := s.Get(ctx, "t", string(r.ID))
-		ok(t, err)
-		same(t, "after all", got, r)
+		mustSucceed(t, err)
+		checkEqual(t, "after all", got, r)
 	}
-	same(t, "records", len(listAll(t, s, "t", brig.ListOptions{})), 2)
+	checkEqual(t, "records", len(listAll(t, s, "t", brig.ListOptions{})), 2)
 	// A valid write still succeeds.
-	ok(t, s.Put(ctx, a, event("fine")))
-	same(t, "events", ops(t, s, 9), []string{"fine"})
+	mustSucceed(t, s.Put(ctx, a, event("fine")))
+	checkEqual(t, "events", ops(t, s, 9), []string{"fine"})
 }

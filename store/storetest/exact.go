@@ -66,15 +66,15 @@ func testRoundTrip(t *testing.T, s brig.Store) {
 				func() (*brig.Outcome, error) { return s.GetRun(ctx, "t", name) })
 		})
 	}
-	lists(t, s, sandbox)
+	checkLists(t, s, sandbox)
 
 	// The parts of one result share no memory either: appending to one must not
 	// overwrite the next.
 	x, err := s.GetExec(ctx, sandbox, "full")
-	ok(t, err)
+	mustSucceed(t, err)
 	tail := bytes.Clone(x.Stdout.Tail)
 	_ = append(x.Stdout.Head, "#####"...)
-	same(t, "Tail, after Head was appended to", x.Stdout.Tail, tail)
+	checkEqual(t, "Tail, after Head was appended to", x.Stdout.Tail, tail)
 }
 
 // checkRoundTrip writes the value of mk, overwrites it in memory, reads it back,
@@ -82,55 +82,55 @@ func testRoundTrip(t *testing.T, s brig.Store) {
 func checkRoundTrip[T any](t *testing.T, mk func() *T, put func(*T) error, get func() (*T, error)) {
 	t.Helper()
 	in := mk()
-	ok(t, put(in))
+	mustSucceed(t, put(in))
 	want := mk() // after put, because Put sets a record's Rev
-	same(t, "what was passed in", in, want)
+	checkEqual(t, "what was passed in", in, want)
 	mutate(reflect.ValueOf(in))
 	for _, when := range []string{"", " again, after a copy was changed"} {
 		got, err := get()
-		ok(t, err)
-		same(t, fmt.Sprintf("%T%s", got, when), got, want)
+		mustSucceed(t, err)
+		checkEqual(t, fmt.Sprintf("%T%s", got, when), got, want)
 		mutate(reflect.ValueOf(got))
 	}
 }
 
-// lists checks that the methods that return lists share no memory either.
-func lists(t *testing.T, s brig.Store, sandbox brig.ID) {
+// checkLists checks that the methods that return lists share no memory either.
+func checkLists(t *testing.T, s brig.Store, sandbox brig.ID) {
 	t.Helper()
 	ctx := t.Context()
 	read := func() ([]*brig.Record, []*brig.Record, []*brig.Execution) {
 		page, _, err := s.List(ctx, "t", brig.ListOptions{})
-		ok(t, err)
+		mustSucceed(t, err)
 		all := map[brig.ID]*brig.Record{}
-		ok(t, s.All(ctx, func(r *brig.Record) error { all[r.ID] = r; return nil }))
+		mustSucceed(t, s.All(ctx, func(r *brig.Record) error { all[r.ID] = r; return nil }))
 		var ordered []*brig.Record
 		for _, r := range page {
 			ordered = append(ordered, all[r.ID])
 		}
 		xs, err := s.ListExecs(ctx, sandbox)
-		ok(t, err)
+		mustSucceed(t, err)
 		return page, ordered, xs
 	}
 	page, all, xs := read()
-	same(t, "All against List", all, page)
+	checkEqual(t, "All against List", all, page)
 	for _, r := range page {
 		got, err := s.Get(ctx, "t", string(r.ID))
-		ok(t, err)
-		same(t, "Get against List", got, r)
+		mustSucceed(t, err)
+		checkEqual(t, "Get against List", got, r)
 	}
 	for _, x := range xs {
 		got, err := s.GetExec(ctx, sandbox, x.ExecID)
-		ok(t, err)
-		same(t, "GetExec against ListExecs", got, x)
+		mustSucceed(t, err)
+		checkEqual(t, "GetExec against ListExecs", got, x)
 	}
 	p, a, x := read()
 	for _, v := range []any{p, a, x} {
 		mutate(reflect.ValueOf(v))
 	}
 	p, a, x = read()
-	same(t, "List after a copy was changed", p, page)
-	same(t, "All after a copy was changed", a, all)
-	same(t, "ListExecs after a copy was changed", x, xs)
+	checkEqual(t, "List after a copy was changed", p, page)
+	checkEqual(t, "All after a copy was changed", a, all)
+	checkEqual(t, "ListExecs after a copy was changed", x, xs)
 }
 
 // testBytes checks text that is not UTF-8, which Unix allows in arguments,
@@ -143,40 +143,40 @@ func testBytes(t *testing.T, s brig.Store) {
 	for _, text := range odd {
 		r.Spec.Env[text], r.Spec.Labels[text] = text, text
 	}
-	ok(t, s.Put(ctx, r))
+	mustSucceed(t, s.Put(ctx, r))
 	got, err := s.Get(ctx, "t", "a")
-	ok(t, err)
-	same(t, "record", got, r)
+	mustSucceed(t, err)
+	checkEqual(t, "record", got, r)
 	for _, text := range odd {
 		page, _, err := s.List(ctx, "t", brig.ListOptions{Labels: map[string]string{text: text}})
-		ok(t, err)
+		mustSucceed(t, err)
 		if len(page) != 1 {
 			t.Errorf("by the label %q: %d records", text, len(page))
 		}
 
 		o := &brig.Outcome{Sandbox: "run", Value: json.RawMessage(text), Artifacts: []brig.File{{Path: text, Data: []byte(text)}}}
 		o.Stdout = brig.Output{Head: []byte(text), Total: 1 << 62}
-		ok(t, s.PutRun(ctx, "t", o))
+		mustSucceed(t, s.PutRun(ctx, "t", o))
 		back, err := s.GetRun(ctx, "t", "run")
-		ok(t, err)
-		same(t, fmt.Sprintf("outcome of %q", text), back, o)
+		mustSucceed(t, err)
+		checkEqual(t, fmt.Sprintf("outcome of %q", text), back, o)
 
 		e := event(text)
 		e.Actor, e.Sandbox = text, brig.ID(text)
-		ok(t, s.Append(ctx, e))
+		mustSucceed(t, s.Append(ctx, e))
 		events, err := s.Events(ctx, 1)
-		ok(t, err)
+		mustSucceed(t, err)
 		// The audit log is exported as text, which must still verify.
 		e.Op, e.Actor = strings.ToValidUTF8(text, "\uFFFD"), strings.ToValidUTF8(text, "\uFFFD")
 		e.Sandbox = brig.ID(e.Op)
-		same(t, "event", events, []brig.Event{e})
+		checkEqual(t, "event", events, []brig.Event{e})
 	}
 	for _, value := range []json.RawMessage{nil, json.RawMessage("null"), json.RawMessage(" {\"a\": [1e400, 1.0]}\n")} {
 		o := &brig.Outcome{Sandbox: "run", Value: value}
-		ok(t, s.PutRun(ctx, "t", o))
+		mustSucceed(t, s.PutRun(ctx, "t", o))
 		back, err := s.GetRun(ctx, "t", "run")
-		ok(t, err)
-		same(t, fmt.Sprintf("value %q", value), back, o)
+		mustSucceed(t, err)
+		checkEqual(t, fmt.Sprintf("value %q", value), back, o)
 	}
 }
 
@@ -188,20 +188,20 @@ func testTimes(t *testing.T, s brig.Store) {
 		want := at.UTC().Round(0) // without the monotonic clock
 		r := record("t", fmt.Sprint("n", i))
 		r.Created, r.Expires, r.Ended, r.Exit = at, at, at, &brig.Exit{At: at}
-		ok(t, s.Put(ctx, r, brig.Event{At: at}))
+		mustSucceed(t, s.Put(ctx, r, brig.Event{At: at}))
 		got, err := s.Get(ctx, "t", r.Spec.Name)
-		ok(t, err)
+		mustSucceed(t, err)
 		x := execution(r.ID, "x", 0)
 		x.Started = at
-		ok(t, s.PutExec(ctx, x))
+		mustSucceed(t, s.PutExec(ctx, x))
 		gotX, err := s.GetExec(ctx, r.ID, "x")
-		ok(t, err)
-		ok(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: "run", Result: x.Result}))
+		mustSucceed(t, err)
+		mustSucceed(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: "run", Result: x.Result}))
 		gotRun, err := s.GetRun(ctx, "t", "run")
-		ok(t, err)
+		mustSucceed(t, err)
 		events, err := s.Events(ctx, 1)
-		ok(t, err)
-		same(t, "times", []time.Time{got.Created, got.Expires, got.Ended, got.Exit.At, gotX.Started, gotRun.Started, events[0].At},
+		mustSucceed(t, err)
+		checkEqual(t, "times", []time.Time{got.Created, got.Expires, got.Ended, got.Exit.At, gotX.Started, gotRun.Started, events[0].At},
 			[]time.Time{want, want, want, want, want, want, want})
 	}
 	if got := listAll(t, s, "t", brig.ListOptions{Limit: 1}); len(got) != 5 {

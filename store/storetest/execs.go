@@ -24,7 +24,7 @@ func testExecs(t *testing.T, s brig.Store) {
 	_, err := s.GetExec(ctx, a.ID, "x1")
 	kind(t, err, brig.NotFound)
 	none, err := s.ListExecs(ctx, a.ID)
-	ok(t, err)
+	mustSucceed(t, err)
 	if len(none) != 0 {
 		t.Errorf("a new sandbox has %d executions", len(none))
 	}
@@ -34,37 +34,37 @@ func testExecs(t *testing.T, s brig.Store) {
 	x2, x1, x3 := execution(a.ID, "x2", 2), execution(a.ID, "x1", 1), execution(a.ID, "x3", time.Second)
 	theirs := execution(b.ID, "x1", 9)
 	for _, x := range []*brig.Execution{x2, x1, x3, theirs} {
-		ok(t, s.PutExec(ctx, x))
+		mustSucceed(t, s.PutExec(ctx, x))
 	}
 	x1.Done, x1.ExitCode, x1.Stdout.Head = true, 7, []byte("out")
-	ok(t, s.PutExec(ctx, x1)) // replaces
+	mustSucceed(t, s.PutExec(ctx, x1)) // replaces
 	got, err := s.GetExec(ctx, a.ID, "x1")
-	ok(t, err)
-	same(t, "a replaced execution", got, x1)
+	mustSucceed(t, err)
+	checkEqual(t, "a replaced execution", got, x1)
 	late := execution(a.ID, "x1", 1)
 	late.Stdout.Head = []byte("o")
-	ok(t, s.PutExec(ctx, late)) // the output so far, after the end
+	mustSucceed(t, s.PutExec(ctx, late)) // the output so far, after the end
 	got, err = s.GetExec(ctx, a.ID, "x1")
-	ok(t, err)
-	same(t, "an ended execution after a late record of its run", got, x1)
+	mustSucceed(t, err)
+	checkEqual(t, "an ended execution after a late record of its run", got, x1)
 	got, err = s.GetExec(ctx, b.ID, "x1")
-	ok(t, err)
-	same(t, "another sandbox's execution", got, theirs)
+	mustSucceed(t, err)
+	checkEqual(t, "another sandbox's execution", got, theirs)
 
 	list, err := s.ListExecs(ctx, a.ID)
-	ok(t, err)
-	same(t, "ListExecs", list, []*brig.Execution{x3, x2, x1})
+	mustSucceed(t, err)
+	checkEqual(t, "ListExecs", list, []*brig.Execution{x3, x2, x1})
 	x1.Started = birth.Add(time.Hour)
-	ok(t, s.PutExec(ctx, x1))
+	mustSucceed(t, s.PutExec(ctx, x1))
 	list, err = s.ListExecs(ctx, a.ID)
-	ok(t, err)
-	same(t, "after one moved", list, []*brig.Execution{x1, x3, x2})
+	mustSucceed(t, err)
+	checkEqual(t, "after one moved", list, []*brig.Execution{x1, x3, x2})
 
 	// Writing a sandbox's record keeps its executions.
-	ok(t, s.Put(ctx, a))
+	mustSucceed(t, s.Put(ctx, a))
 	list, err = s.ListExecs(ctx, a.ID)
-	ok(t, err)
-	same(t, "after the sandbox changed", len(list), 3)
+	mustSucceed(t, err)
+	checkEqual(t, "after the sandbox changed", len(list), 3)
 }
 
 // testExecOfDeletedSandbox checks that an execution that ends after its sandbox
@@ -72,7 +72,7 @@ func testExecs(t *testing.T, s brig.Store) {
 func testExecOfDeletedSandbox(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a := put(t, s, "t", "a")
-	ok(t, s.Delete(ctx, a.ID))
+	mustSucceed(t, s.Delete(ctx, a.ID))
 	kind(t, s.PutExec(ctx, execution(a.ID, "late", 1)), brig.NotFound)
 	_, err := s.GetExec(ctx, a.ID, "late")
 	kind(t, err, brig.NotFound)
@@ -84,22 +84,22 @@ func testRuns(t *testing.T, s brig.Store) {
 	kind(t, err, brig.NotFound)
 	first := &brig.Outcome{Sandbox: "py-1", Value: []byte(`1`), Artifacts: []brig.File{{Path: "a", Data: []byte("a")}}}
 	theirs := &brig.Outcome{Sandbox: "py-1", Value: []byte(`2`)}
-	ok(t, s.PutRun(ctx, "t", first, event("one"), event("two")))
-	ok(t, s.PutRun(ctx, "u", theirs))
+	mustSucceed(t, s.PutRun(ctx, "t", first, event("one"), event("two")))
+	mustSucceed(t, s.PutRun(ctx, "u", theirs))
 	for tenant, want := range map[string]*brig.Outcome{"t": first, "u": theirs} {
 		got, err := s.GetRun(ctx, tenant, "py-1")
-		ok(t, err)
-		same(t, "run of "+tenant, got, want)
+		mustSucceed(t, err)
+		checkEqual(t, "run of "+tenant, got, want)
 	}
 	_, err = s.GetRun(ctx, "v", "py-1")
 	kind(t, err, brig.NotFound)
 
 	second := &brig.Outcome{Sandbox: "py-1", Error: &brig.ProgramError{Name: "ValueError"}}
-	ok(t, s.PutRun(ctx, "t", second, event("three")))
+	mustSucceed(t, s.PutRun(ctx, "t", second, event("three")))
 	got, err := s.GetRun(ctx, "t", "py-1")
-	ok(t, err)
-	same(t, "a replaced run", got, second)
-	same(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
+	mustSucceed(t, err)
+	checkEqual(t, "a replaced run", got, second)
+	checkEqual(t, "events", ops(t, s, 9), []string{"three", "two", "one"})
 
 	// A run is not a sandbox.
 	_, err = s.Get(ctx, "t", "py-1")
@@ -112,7 +112,7 @@ func testListRuns(t *testing.T, s brig.Store) {
 	put := func(tenant, name string, o brig.Outcome) {
 		t.Helper()
 		o.Sandbox = name
-		ok(t, s.PutRun(ctx, tenant, &o))
+		mustSucceed(t, s.PutRun(ctx, tenant, &o))
 	}
 	exited := brig.Outcome{Result: brig.Result{ExitCode: 3}}
 	whole := brig.Outcome{
@@ -132,7 +132,7 @@ func testListRuns(t *testing.T, s brig.Store) {
 	list := func(o brig.RunOptions) (got []string, next string) {
 		t.Helper()
 		page, err := s.ListRuns(ctx, "t", o)
-		ok(t, err)
+		mustSucceed(t, err)
 		for _, r := range page.Runs {
 			got = append(got, r.Sandbox)
 		}
@@ -151,20 +151,20 @@ func testListRuns(t *testing.T, s brig.Store) {
 		return got
 	}
 	for _, limit := range []int{0, 1, 2, 5, 6, 1000} {
-		same(t, fmt.Sprint("pages of ", limit), all(brig.RunOptions{Limit: limit}), []string{"f", "e", "d", "c", "b", "a"})
+		checkEqual(t, fmt.Sprint("pages of ", limit), all(brig.RunOptions{Limit: limit}), []string{"f", "e", "d", "c", "b", "a"})
 	}
 	for status, want := range map[brig.RunStatus][]string{
 		brig.RunSuccess: {"a"}, brig.RunError: {"f", "e", "b"}, brig.RunTimeout: {"c"}, brig.RunOutOfMemory: {"d"}, brig.RunFailed: nil,
 	} {
 		for _, limit := range []int{1, 2, 100} {
-			same(t, fmt.Sprint(status, " in pages of ", limit), all(brig.RunOptions{Statuses: []brig.RunStatus{status}, Limit: limit}), want)
+			checkEqual(t, fmt.Sprint(status, " in pages of ", limit), all(brig.RunOptions{Statuses: []brig.RunStatus{status}, Limit: limit}), want)
 		}
 	}
-	same(t, "two statuses", all(brig.RunOptions{Statuses: []brig.RunStatus{brig.RunTimeout, brig.RunOutOfMemory}}), []string{"d", "c"})
+	checkEqual(t, "two statuses", all(brig.RunOptions{Statuses: []brig.RunStatus{brig.RunTimeout, brig.RunOutOfMemory}}), []string{"d", "c"})
 	page, err := s.ListRuns(ctx, "t", brig.RunOptions{Limit: 1})
-	ok(t, err)
+	mustSucceed(t, err)
 	whole.Sandbox = "f"
-	same(t, "a summary", page.Runs[0], whole.Summary())
+	checkEqual(t, "a summary", page.Runs[0], whole.Summary())
 	// The cursor is a position, and not a run.
 	_, next := list(brig.RunOptions{Limit: 2})
 	put("t", "e", brig.Outcome{})
@@ -182,7 +182,7 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	putRun := func(name string) {
 		t.Helper()
-		ok(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: name, Result: brig.Result{Started: birth}}))
+		mustSucceed(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: name, Result: brig.Result{Started: birth}}))
 	}
 	putRun("old")
 	putRun("renewed")
@@ -194,7 +194,7 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 	cut = time.Now()
 	putRun("new")
 	putRun("renewed")
-	ok(t, s.PruneRuns(ctx, cut))
+	mustSucceed(t, s.PruneRuns(ctx, cut))
 	_, err := s.GetRun(ctx, "t", "old")
 	kind(t, err, brig.NotFound)
 	for _, name := range []string{"new", "renewed"} {
@@ -202,7 +202,7 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	ok(t, s.PruneRuns(ctx, time.Time{}))
+	mustSucceed(t, s.PruneRuns(ctx, time.Time{}))
 	if _, err := s.GetRun(ctx, "t", "new"); err != nil {
 		t.Errorf("after pruning up to the zero time: %v", err)
 	}
@@ -215,13 +215,13 @@ func testLargeRuns(t *testing.T, s brig.Store) {
 	long := &brig.ProgramError{Name: "e", Message: "m", Traceback: strings.Repeat("t", 1<<20)}
 	const runs = 20
 	for i := range runs {
-		ok(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: fmt.Sprint("r", i), Error: long}))
+		mustSucceed(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: fmt.Sprint("r", i), Error: long}))
 	}
 	for status, want := range map[brig.RunStatus]int{brig.RunError: runs, brig.RunTimeout: 0} {
 		found, pages := 0, 0
 		for o := (brig.RunOptions{Statuses: []brig.RunStatus{status}}); pages == 0 || o.Cursor != ""; pages++ {
 			page, err := s.ListRuns(ctx, "t", o)
-			ok(t, err)
+			mustSucceed(t, err)
 			found, o.Cursor = found+len(page.Runs), page.Next
 		}
 		if found != want || pages < 2 || pages > runs {
@@ -239,10 +239,10 @@ func testLargeExecs(t *testing.T, s brig.Store) {
 	large := strings.Repeat("x", each)
 	running := execution(a.ID, "running", -1)
 	running.Command.Env = map[string]string{"LARGE": large}
-	ok(t, s.PutExec(ctx, running))
+	mustSucceed(t, s.PutExec(ctx, running))
 	writes := execution(a.ID, "writes", -2)
 	writes.Stdout = brig.Output{Head: []byte(large), Total: each}
-	ok(t, s.PutExec(ctx, writes))
+	mustSucceed(t, s.PutExec(ctx, writes))
 	var all []*brig.Execution
 	for i := range count {
 		x := execution(a.ID, fmt.Sprint("x", i), time.Duration(i))
@@ -252,32 +252,32 @@ func testLargeExecs(t *testing.T, s brig.Store) {
 		} else {
 			x.Command = brig.Command{Shell: large}
 		}
-		ok(t, s.PutExec(ctx, x))
+		mustSucceed(t, s.PutExec(ctx, x))
 		all = slices.Insert(all, 0, x)
 	}
 	list, err := s.ListExecs(ctx, a.ID)
-	ok(t, err)
-	same(t, "number of executions", len(list), count+2)
-	same(t, "the newest", list[0], all[0])
-	same(t, "the one that runs", list[count], running)
+	mustSucceed(t, err)
+	checkEqual(t, "number of executions", len(list), count+2)
+	checkEqual(t, "the newest", list[0], all[0])
+	checkEqual(t, "the one that runs", list[count], running)
 	short := *writes
 	short.Stdout.Head = nil
-	same(t, "the one that runs, with output", list[count+1], &short)
+	checkEqual(t, "the one that runs, with output", list[count+1], &short)
 	got, err := s.GetExec(ctx, a.ID, "writes")
-	ok(t, err)
-	same(t, "the one that runs, with output, by itself", got, writes)
+	mustSucceed(t, err)
+	checkEqual(t, "the one that runs, with output, by itself", got, writes)
 	size := 0
 	for i, x := range list[:count] {
 		size += len(x.Stdout.Head) + len(x.Command.Shell)
-		same(t, "the ID of "+x.ExecID, x.ExecID, all[i].ExecID)
-		same(t, "the size of the output of "+x.ExecID, x.Stdout.Total, all[i].Stdout.Total)
+		checkEqual(t, "the ID of "+x.ExecID, x.ExecID, all[i].ExecID)
+		checkEqual(t, "the size of the output of "+x.ExecID, x.Stdout.Total, all[i].Stdout.Total)
 	}
 	if size > most {
 		t.Errorf("the list has %d bytes, want at most %d", size, most)
 	}
 	last := all[count-1]
-	same(t, "the command of the oldest", list[count-1].Command, last.Command)
+	checkEqual(t, "the command of the oldest", list[count-1].Command, last.Command)
 	got, err = s.GetExec(ctx, a.ID, last.ExecID)
-	ok(t, err)
-	same(t, "the oldest by itself", got, last)
+	mustSucceed(t, err)
+	checkEqual(t, "the oldest by itself", got, last)
 }

@@ -16,7 +16,7 @@ func putCreatedAt(t *testing.T, s brig.Store, name string, after time.Duration) 
 	t.Helper()
 	r := record("t", name)
 	r.Created = birth.Add(after)
-	ok(t, s.Put(t.Context(), r))
+	mustSucceed(t, s.Put(t.Context(), r))
 	return r
 }
 
@@ -29,7 +29,7 @@ func testOrder(t *testing.T, s brig.Store) {
 	want := []string{"n5", "n2", "n3", "n0", "n1", "n4"}
 	for limit := 1; limit <= len(want)+1; limit++ {
 		got := listAll(t, s, "t", brig.ListOptions{Limit: limit})
-		same(t, fmt.Sprintf("in pages of %d", limit), names(got), want)
+		checkEqual(t, fmt.Sprintf("in pages of %d", limit), names(got), want)
 	}
 }
 
@@ -44,22 +44,22 @@ func testPaging(t *testing.T, s brig.Store) {
 	o := brig.ListOptions{Limit: 2}
 	for i := 0; ; i++ {
 		page, next, err := s.List(ctx, "t", o)
-		ok(t, err)
+		mustSucceed(t, err)
 		got = append(got, names(page)...)
 		// A record that is created meanwhile is newer and does not shift pages,
 		// even if the record at the cursor is deleted.
 		putCreatedAt(t, s, fmt.Sprint("new", i), time.Hour+time.Duration(i))
-		ok(t, s.Delete(ctx, page[len(page)-1].ID))
+		mustSucceed(t, s.Delete(ctx, page[len(page)-1].ID))
 		if next == "" {
 			break
 		}
 		o.Cursor = next
 	}
-	same(t, "over all pages", got, want)
+	checkEqual(t, "over all pages", got, want)
 
 	// A full last page has no next page.
 	_, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 6})
-	ok(t, err)
+	mustSucceed(t, err)
 	if next != "" {
 		t.Error("the last page, which is full, has a next one")
 	}
@@ -72,7 +72,7 @@ func testLimits(t *testing.T, s brig.Store) {
 	}
 	for limit, want := range map[int]int{0: 100, 1: 1, 100: 100, 101: 101, 1000: 101} {
 		page, next, err := s.List(ctx, "t", brig.ListOptions{Limit: limit})
-		ok(t, err)
+		mustSucceed(t, err)
 		if len(page) != want || (next == "") != (want == 101) {
 			t.Errorf("limit %d: %d records, next %q; want %d", limit, len(page), next, want)
 		}
@@ -95,15 +95,15 @@ func testLargeRecords(t *testing.T, s brig.Store) {
 		r := record("t", fmt.Sprint("n", i))
 		r.Created = birth.Add(time.Duration(i))
 		r.Spec.Env = map[string]string{"LARGE": strings.Repeat("x", each)}
-		ok(t, s.Put(ctx, r))
+		mustSucceed(t, s.Put(ctx, r))
 		want = slices.Insert(want, 0, r.Spec.Name)
 	}
 	page, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 1000})
-	ok(t, err)
+	mustSucceed(t, err)
 	if size := len(page) * each; len(page) == 0 || size > most || next == "" {
 		t.Errorf("a page has %d records of %d bytes, next %q", len(page), each, next)
 	}
-	same(t, "all pages", names(listAll(t, s, "t", brig.ListOptions{Limit: 1000})), want)
+	checkEqual(t, "all pages", names(listAll(t, s, "t", brig.ListOptions{Limit: 1000})), want)
 }
 
 func testFilters(t *testing.T, s brig.Store) {
@@ -122,11 +122,11 @@ func testFilters(t *testing.T, s brig.Store) {
 	} {
 		rec := record("t", fmt.Sprint("n", i))
 		rec.Spec.Labels, rec.State, rec.Created = r.labels, r.state, birth.Add(-time.Duration(i))
-		ok(t, s.Put(ctx, rec))
+		mustSucceed(t, s.Put(ctx, rec))
 	}
 	other := record("u", "other")
 	other.Spec.Labels = labels{"app": "web"}
-	ok(t, s.Put(ctx, other))
+	mustSucceed(t, s.Put(ctx, other))
 
 	for _, c := range []struct {
 		labels labels
@@ -153,20 +153,20 @@ func testFilters(t *testing.T, s brig.Store) {
 		what := fmt.Sprint(c.labels, c.states)
 		for _, limit := range []int{0, 1} {
 			o := brig.ListOptions{Labels: c.labels, States: c.states, Limit: limit}
-			same(t, what, names(listAll(t, s, "t", o)), c.want)
+			checkEqual(t, what, names(listAll(t, s, "t", o)), c.want)
 		}
 	}
 
 	// Filters follow a record's changes.
 	r, err := s.Get(ctx, "t", "n1")
-	ok(t, err)
+	mustSucceed(t, err)
 	r.Spec.Labels, r.State = labels{"app": "db"}, brig.Stopping
-	ok(t, s.Put(ctx, r))
-	same(t, "old label", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "web"}})), []string{"n2", "n3"})
-	same(t, "new label", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n1", "n4"})
-	same(t, "new state", names(listAll(t, s, "t", brig.ListOptions{States: []brig.State{brig.Stopping}})), []string{"n1"})
-	ok(t, s.Delete(ctx, r.ID))
-	same(t, "deleted", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n4"})
+	mustSucceed(t, s.Put(ctx, r))
+	checkEqual(t, "old label", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "web"}})), []string{"n2", "n3"})
+	checkEqual(t, "new label", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n1", "n4"})
+	checkEqual(t, "new state", names(listAll(t, s, "t", brig.ListOptions{States: []brig.State{brig.Stopping}})), []string{"n1"})
+	mustSucceed(t, s.Delete(ctx, r.ID))
+	checkEqual(t, "deleted", names(listAll(t, s, "t", brig.ListOptions{Labels: labels{"app": "db"}})), []string{"n4"})
 }
 
 func testCursors(t *testing.T, s brig.Store) {
@@ -176,7 +176,7 @@ func testCursors(t *testing.T, s brig.Store) {
 	}
 	put(t, s, "u", "theirs")
 	_, next, err := s.List(ctx, "t", brig.ListOptions{Limit: 1})
-	ok(t, err)
+	mustSucceed(t, err)
 	flipped := []byte(next)
 	flipped[len(flipped)/2] ^= 1
 	for _, c := range []string{

@@ -50,7 +50,7 @@ func testConflict(t *testing.T, s brig.Store) {
 	put(t, s, "t", "a")
 	for round := range 5 {
 		r, err := s.Get(ctx, "t", "a")
-		ok(t, err)
+		mustSucceed(t, err)
 		mine := make([]brig.Record, concurrency)
 		errs := runConcurrently(func(i int) error {
 			mine[i] = *r
@@ -61,15 +61,15 @@ func testConflict(t *testing.T, s brig.Store) {
 			t.Fatalf("round %d: %d of %d won", round, n, concurrency)
 		}
 		got, err := s.Get(ctx, "t", "a")
-		ok(t, err)
+		mustSucceed(t, err)
 		for i := range mine {
 			if errs[i] == nil {
-				same(t, "the winner's record", got, &mine[i])
+				checkEqual(t, "the winner's record", got, &mine[i])
 			} else {
-				same(t, "a loser's Rev", mine[i].Rev, r.Rev)
+				checkEqual(t, "a loser's Rev", mine[i].Rev, r.Rev)
 			}
 		}
-		same(t, "events", len(ops(t, s, 99)), round+1)
+		checkEqual(t, "events", len(ops(t, s, 99)), round+1)
 	}
 }
 
@@ -92,11 +92,11 @@ func testNoLostUpdate(t *testing.T, s brig.Store) {
 			return err
 		}
 	}) {
-		ok(t, err)
+		mustSucceed(t, err)
 	}
 	r, err := s.Get(ctx, "t", "a")
-	ok(t, err)
-	same(t, "the count", r.Spec.Limits.Processes, concurrency)
+	mustSucceed(t, err)
+	checkEqual(t, "the count", r.Spec.Limits.Processes, concurrency)
 }
 
 // testDuplicateNames inserts the same name, and the same ID, from several
@@ -154,8 +154,8 @@ func testMixed(t *testing.T, s brig.Store) {
 		do(s.Delete(ctx, r.ID, event("delete")))
 		return errors.Join(errs...)
 	}) {
-		ok(t, err)
+		mustSucceed(t, err)
 	}
-	same(t, "events", len(ops(t, s, 99)), 2*concurrency)
-	ok(t, s.All(ctx, func(r *brig.Record) error { return fmt.Errorf("%s is left", r.ID) }))
+	checkEqual(t, "events", len(ops(t, s, 99)), 2*concurrency)
+	mustSucceed(t, s.All(ctx, func(r *brig.Record) error { return fmt.Errorf("%s is left", r.ID) }))
 }

@@ -45,8 +45,8 @@ func testInsert(t *testing.T, s brig.Store) {
 		kind(t, err, brig.NotFound)
 	}
 	got, err := s.Get(ctx, "t", "a")
-	ok(t, err)
-	same(t, "after refused inserts", got, a)
+	mustSucceed(t, err)
+	checkEqual(t, "after refused inserts", got, a)
 }
 
 func testUpdate(t *testing.T, s brig.Store) {
@@ -54,13 +54,13 @@ func testUpdate(t *testing.T, s brig.Store) {
 	r := put(t, s, "t", "a")
 	stale := *r
 	r.State = brig.Stopping
-	ok(t, s.Put(ctx, r))
+	mustSucceed(t, s.Put(ctx, r))
 	if r.Rev == stale.Rev {
 		t.Fatal("a Put did not move Rev")
 	}
 	got, err := s.Get(ctx, "t", "a")
-	ok(t, err)
-	same(t, "after an update", got, r)
+	mustSucceed(t, err)
+	checkEqual(t, "after an update", got, r)
 
 	before := stale.Rev
 	stale.State = brig.Ended
@@ -69,8 +69,8 @@ func testUpdate(t *testing.T, s brig.Store) {
 		t.Errorf("a refused update set Rev to %d", stale.Rev)
 	}
 	got, err = s.Get(ctx, "t", "a")
-	ok(t, err)
-	same(t, "after a refused update", got, r)
+	mustSucceed(t, err)
+	checkEqual(t, "after a refused update", got, r)
 
 	t.Run("Rename", func(t *testing.T) {
 		put(t, s, "t", "b")
@@ -78,19 +78,19 @@ func testUpdate(t *testing.T, s brig.Store) {
 		taken.Spec.Name = "b"
 		kind(t, s.Put(ctx, &taken), brig.AlreadyExists)
 		r.Spec.Name = "c"
-		ok(t, s.Put(ctx, r))
+		mustSucceed(t, s.Put(ctx, r))
 		_, err := s.Get(ctx, "t", "a")
 		kind(t, err, brig.NotFound)
 		got, err := s.Get(ctx, "t", "c")
-		ok(t, err)
-		same(t, "by its new name", got, r)
+		mustSucceed(t, err)
+		checkEqual(t, "by its new name", got, r)
 		again := record("t", "a")
 		again.ID = "id-again"
-		ok(t, s.Put(ctx, again)) // the old name is free
+		mustSucceed(t, s.Put(ctx, again)) // the old name is free
 	})
 	t.Run("Gone", func(t *testing.T) {
 		gone := put(t, s, "t", "gone")
-		ok(t, s.Delete(ctx, gone.ID))
+		mustSucceed(t, s.Delete(ctx, gone.ID))
 		kind(t, s.Put(ctx, gone), brig.FailedPrecondition)
 		never := record("t", "never")
 		never.Rev = 7
@@ -107,8 +107,8 @@ func testTenants(t *testing.T, s brig.Store) {
 	mine, theirs := put(t, s, "t", "a"), put(t, s, "u", "b")
 	for _, by := range []string{"a", string(mine.ID)} {
 		got, err := s.Get(ctx, "t", by)
-		ok(t, err)
-		same(t, "Get "+by, got, mine)
+		mustSucceed(t, err)
+		checkEqual(t, "Get "+by, got, mine)
 	}
 	text := func(name string) string {
 		_, err := s.Get(ctx, "t", name)
@@ -134,28 +134,28 @@ func testTenants(t *testing.T, s brig.Store) {
 	// names.
 	put(t, s, "t", string(mine.ID))
 	got, err := s.Get(ctx, "t", string(mine.ID))
-	ok(t, err)
-	same(t, "by an id that is also a name", got, mine)
+	mustSucceed(t, err)
+	checkEqual(t, "by an id that is also a name", got, mine)
 	put(t, s, "t", string(theirs.ID))
 	got, err = s.Get(ctx, "t", string(theirs.ID))
-	ok(t, err)
-	same(t, "by a name that is another tenant's id", got.Spec.Name, string(theirs.ID))
+	mustSucceed(t, err)
+	checkEqual(t, "by a name that is another tenant's id", got.Spec.Name, string(theirs.ID))
 }
 
 func testAll(t *testing.T, s brig.Store) {
 	ctx := t.Context()
-	ok(t, s.All(ctx, func(*brig.Record) error { return errors.New("called for nothing") }))
+	mustSucceed(t, s.All(ctx, func(*brig.Record) error { return errors.New("called for nothing") }))
 	want := map[string]*brig.Record{}
 	for i := range 105 { // more than any batch
 		r := put(t, s, fmt.Sprint("t", i%3), fmt.Sprint("n", i))
 		want[r.Spec.Name] = r
 	}
 	got := map[string]*brig.Record{}
-	ok(t, s.All(ctx, func(r *brig.Record) error {
+	mustSucceed(t, s.All(ctx, func(r *brig.Record) error {
 		got[r.Spec.Name] = r
 		return nil
 	}))
-	same(t, "All", got, want)
+	checkEqual(t, "All", got, want)
 
 	stop, calls := errors.New("stop"), 0
 	err := s.All(ctx, func(*brig.Record) error {
@@ -170,7 +170,7 @@ func testAll(t *testing.T, s brig.Store) {
 
 	// A starting server uses All to change records.
 	calls = 0
-	ok(t, s.All(ctx, func(r *brig.Record) error {
+	mustSucceed(t, s.All(ctx, func(r *brig.Record) error {
 		if calls++; calls%2 == 0 {
 			return s.Delete(ctx, r.ID)
 		}
@@ -180,7 +180,7 @@ func testAll(t *testing.T, s brig.Store) {
 	if calls != len(want) {
 		t.Errorf("All called f %d times, want %d", calls, len(want))
 	}
-	ok(t, s.All(ctx, func(r *brig.Record) error {
+	mustSucceed(t, s.All(ctx, func(r *brig.Record) error {
 		calls--
 		if r.State != brig.Ended {
 			return fmt.Errorf("%s is %s", r.Spec.Name, r.State)
@@ -196,12 +196,12 @@ func testDelete(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	a, b := put(t, s, "t", "a"), put(t, s, "t", "b")
 	for _, id := range []brig.ID{a.ID, b.ID} {
-		ok(t, s.PutExec(ctx, &brig.Execution{Sandbox: id, Result: brig.Result{ExecID: "x"}}))
+		mustSucceed(t, s.PutExec(ctx, &brig.Execution{Sandbox: id, Result: brig.Result{ExecID: "x"}}))
 	}
-	ok(t, s.Delete(ctx, a.ID, event("first")))
-	ok(t, s.Delete(ctx, a.ID, event("second")))
-	ok(t, s.Delete(ctx, "never"))
-	same(t, "events", ops(t, s, 9), []string{"second", "first"})
+	mustSucceed(t, s.Delete(ctx, a.ID, event("first")))
+	mustSucceed(t, s.Delete(ctx, a.ID, event("second")))
+	mustSucceed(t, s.Delete(ctx, "never"))
+	checkEqual(t, "events", ops(t, s, 9), []string{"second", "first"})
 	for _, name := range []string{"a", string(a.ID)} {
 		_, err := s.Get(ctx, "t", name)
 		kind(t, err, brig.NotFound)
@@ -209,7 +209,7 @@ func testDelete(t *testing.T, s brig.Store) {
 	_, err := s.GetExec(ctx, a.ID, "x")
 	kind(t, err, brig.NotFound)
 	xs, err := s.ListExecs(ctx, a.ID)
-	ok(t, err)
+	mustSucceed(t, err)
 	if len(xs) != 0 {
 		t.Errorf("%d executions outlived their sandbox", len(xs))
 	}
@@ -219,8 +219,8 @@ func testDelete(t *testing.T, s brig.Store) {
 
 	again := record("t", "a") // the name can be reused, and the old data does not reappear
 	again.ID = "id-new"
-	ok(t, s.Put(ctx, again))
+	mustSucceed(t, s.Put(ctx, again))
 	got, err := s.Get(ctx, "t", "a")
-	ok(t, err)
-	same(t, "the new one", got, again)
+	mustSucceed(t, err)
+	checkEqual(t, "the new one", got, again)
 }

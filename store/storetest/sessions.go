@@ -24,41 +24,41 @@ func testSessions(t *testing.T, s brig.Store) {
 	e := kind(t, err, brig.Unauthenticated)
 	all := []brig.Session{newSession(t, "t", 1), newSession(t, "t", 2), newSession(t, "u", 3)}
 	for _, i := range []int{1, 2, 0} {
-		ok(t, s.PutSession(ctx, all[i]))
+		mustSucceed(t, s.PutSession(ctx, all[i]))
 	}
 	for _, want := range all {
 		got, err := s.FindSession(ctx, want.Hash)
-		ok(t, err)
-		same(t, "session "+want.ID, got, &want)
+		mustSucceed(t, err)
+		checkEqual(t, "session "+want.ID, got, &want)
 	}
 	ids := func(tenant string) (out []string) {
 		list, err := s.Sessions(ctx, tenant)
-		ok(t, err)
+		mustSucceed(t, err)
 		for _, x := range list {
 			out = append(out, x.ID)
 		}
 		return out
 	}
-	same(t, "a tenant's", ids("t"), []string{"st1", "st2"})
-	same(t, "all", ids(brig.AllTenants), []string{"st1", "st2", "su3"})
-	same(t, "nobody's", ids("nobody"), []string(nil))
+	checkEqual(t, "a tenant's", ids("t"), []string{"st1", "st2"})
+	checkEqual(t, "all", ids(brig.AllTenants), []string{"st1", "st2", "su3"})
+	checkEqual(t, "nobody's", ids("nobody"), []string(nil))
 	later := birth.Add(3 * time.Hour)
-	ok(t, s.TouchSessions(ctx, map[string]time.Time{"st1": later, "none": later}))
+	mustSucceed(t, s.TouchSessions(ctx, map[string]time.Time{"st1": later, "none": later}))
 	got, err := s.FindSession(ctx, hash(1))
-	ok(t, err)
+	mustSucceed(t, err)
 	all[0].Used = later
-	same(t, "one that was used", got, &all[0])
+	checkEqual(t, "one that was used", got, &all[0])
 	got.Actor.Person.Claims["scribbled"] = nil
 	got, err = s.FindSession(ctx, hash(1))
-	ok(t, err)
-	same(t, "after its copy was changed", got, &all[0])
-	ok(t, s.DeleteSession(ctx, "u", "st2")) // another tenant's
-	same(t, "after another tenant's was to be deleted", ids("t"), []string{"st1", "st2"})
-	ok(t, s.DeleteSession(ctx, "t", "st2"))
-	ok(t, s.DeleteSession(ctx, "t", "st2")) // no error if it does not exist
-	same(t, "after one was deleted", ids("t"), []string{"st1"})
+	mustSucceed(t, err)
+	checkEqual(t, "after its copy was changed", got, &all[0])
+	mustSucceed(t, s.DeleteSession(ctx, "u", "st2")) // another tenant's
+	checkEqual(t, "after another tenant's was to be deleted", ids("t"), []string{"st1", "st2"})
+	mustSucceed(t, s.DeleteSession(ctx, "t", "st2"))
+	mustSucceed(t, s.DeleteSession(ctx, "t", "st2")) // no error if it does not exist
+	checkEqual(t, "after one was deleted", ids("t"), []string{"st1"})
 	_, err = s.FindSession(ctx, hash(2))
-	same(t, "an unknown session's error", kind(t, err, brig.Unauthenticated), e)
+	checkEqual(t, "an unknown session's error", kind(t, err, brig.Unauthenticated), e)
 }
 
 // testSessionEnds checks which operations delete sessions.
@@ -69,20 +69,20 @@ func testSessionEnds(t *testing.T, s brig.Store) {
 		return err == nil
 	}
 	for i, tenant := range []string{"t", "t", "u", "v"} {
-		ok(t, s.PutSession(ctx, newSession(t, tenant, byte(i))))
+		mustSucceed(t, s.PutSession(ctx, newSession(t, tenant, byte(i))))
 	}
 	person := newSession(t, "u", 5)
 	person.Actor.Key = "" // as for all persons
-	ok(t, s.PutSession(ctx, person))
-	ok(t, s.DeleteKey(ctx, "kt0"))
-	same(t, "after a key was deleted", []bool{there(0), there(1), there(5)}, []bool{false, true, true})
-	ok(t, s.DeleteTenant(ctx, "t"))
-	same(t, "after a tenant was deleted", []bool{there(1), there(2)}, []bool{false, true})
-	ok(t, s.TouchSessions(ctx, map[string]time.Time{"su2": birth}))
-	ok(t, s.PruneSessions(ctx, birth.Add(2*time.Hour), birth))
-	same(t, "before any has ended", []bool{there(2), there(3), there(5)}, []bool{true, true, true})
-	ok(t, s.PruneSessions(ctx, birth.Add(time.Hour), birth.Add(time.Minute)))
-	same(t, "after one was not used", []bool{there(2), there(3)}, []bool{false, true})
-	ok(t, s.PruneSessions(ctx, birth.Add(2*time.Hour+1), birth))
-	same(t, "after all have ended", []bool{there(3), there(5)}, []bool{false, false})
+	mustSucceed(t, s.PutSession(ctx, person))
+	mustSucceed(t, s.DeleteKey(ctx, "kt0"))
+	checkEqual(t, "after a key was deleted", []bool{there(0), there(1), there(5)}, []bool{false, true, true})
+	mustSucceed(t, s.DeleteTenant(ctx, "t"))
+	checkEqual(t, "after a tenant was deleted", []bool{there(1), there(2)}, []bool{false, true})
+	mustSucceed(t, s.TouchSessions(ctx, map[string]time.Time{"su2": birth}))
+	mustSucceed(t, s.PruneSessions(ctx, birth.Add(2*time.Hour), birth))
+	checkEqual(t, "before any has ended", []bool{there(2), there(3), there(5)}, []bool{true, true, true})
+	mustSucceed(t, s.PruneSessions(ctx, birth.Add(time.Hour), birth.Add(time.Minute)))
+	checkEqual(t, "after one was not used", []bool{there(2), there(3)}, []bool{false, true})
+	mustSucceed(t, s.PruneSessions(ctx, birth.Add(2*time.Hour+1), birth))
+	checkEqual(t, "after all have ended", []bool{there(3), there(5)}, []bool{false, false})
 }

@@ -77,7 +77,7 @@ func Run(t *testing.T, open func(t *testing.T) brig.Store) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := open(t)
-			t.Cleanup(func() { ok(t, s.Close()) })
+			t.Cleanup(func() { mustSucceed(t, s.Close()) })
 			test.f(t, s)
 		})
 	}
@@ -98,11 +98,11 @@ func record(tenant, name string) *brig.Record {
 func put(t *testing.T, s brig.Store, tenant, name string) *brig.Record {
 	t.Helper()
 	r := record(tenant, name)
-	ok(t, s.Put(t.Context(), r))
+	mustSucceed(t, s.Put(t.Context(), r))
 	return r
 }
 
-func ok(t *testing.T, err error) {
+func mustSucceed(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -122,8 +122,8 @@ func kind(t *testing.T, err error, k brig.Kind) *brig.Error {
 	return e
 }
 
-// same checks that got equals want exactly.
-func same(t *testing.T, what string, got, want any) {
+// checkEqual checks that got equals want exactly.
+func checkEqual(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("%s: %s", what, differ("", reflect.ValueOf(got), reflect.ValueOf(want)))
@@ -169,7 +169,7 @@ func listAll(t *testing.T, s brig.Store, tenant string, o brig.ListOptions) []*b
 	var all []*brig.Record
 	for {
 		page, next, err := s.List(t.Context(), tenant, o)
-		ok(t, err)
+		mustSucceed(t, err)
 		all = append(all, page...)
 		if next == "" {
 			return all
@@ -190,7 +190,7 @@ func event(op string) brig.Event {
 func ops(t *testing.T, s brig.Store, n int) []string {
 	t.Helper()
 	events, err := s.Events(t.Context(), n)
-	ok(t, err)
+	mustSucceed(t, err)
 	var out []string
 	for _, e := range events {
 		out = append(out, e.Op)

@@ -28,32 +28,32 @@ func testKeys(t *testing.T, s brig.Store) {
 	e := kind(t, err, brig.Unauthenticated)
 	ann, too, bob := newKey("t", 1), newKey("t", 2), brig.Key{ID: "kb", Hash: hash(3), Actor: brig.Actor{Name: "bob", Tenant: "u", Role: brig.Viewer}}
 	for _, k := range []brig.Key{ann, too, bob} {
-		ok(t, s.PutKey(ctx, k))
+		mustSucceed(t, s.PutKey(ctx, k))
 	}
 	for _, want := range []brig.Key{ann, too, bob} {
 		got, err := s.FindKey(ctx, want.Hash)
-		ok(t, err)
-		same(t, "key "+want.ID, got, &want)
+		mustSucceed(t, err)
+		checkEqual(t, "key "+want.ID, got, &want)
 		got, err = s.GetKey(ctx, want.ID)
-		ok(t, err)
-		same(t, "key by id "+want.ID, got, &want)
+		mustSucceed(t, err)
+		checkEqual(t, "key by id "+want.ID, got, &want)
 	}
 	found, err := s.FindKey(ctx, hash(1))
-	ok(t, err)
+	mustSucceed(t, err)
 	found.Actor.Scopes[0] = "scribbled"
 	found, err = s.FindKey(ctx, hash(1))
-	ok(t, err)
-	same(t, "after its copy was changed", found, &ann)
+	mustSucceed(t, err)
+	checkEqual(t, "after its copy was changed", found, &ann)
 	bob.Hash = hash(1)
 	bob.ID = "k-new"
-	ok(t, s.PutKey(ctx, bob)) // replaces
+	mustSucceed(t, s.PutKey(ctx, bob)) // replaces
 	got, err := s.FindKey(ctx, hash(1))
-	ok(t, err)
-	same(t, "a replaced key", got, &bob)
+	mustSucceed(t, err)
+	checkEqual(t, "a replaced key", got, &bob)
 	_, err = s.GetKey(ctx, ann.ID)
 	kind(t, err, brig.NotFound)
 	a, err := s.FindKey(ctx, hash(4))
-	same(t, "an unknown key's error", kind(t, err, brig.Unauthenticated), e)
+	checkEqual(t, "an unknown key's error", kind(t, err, brig.Unauthenticated), e)
 	if a != nil {
 		t.Errorf("an unknown key is %+v", a)
 	}
@@ -62,31 +62,31 @@ func testKeys(t *testing.T, s brig.Store) {
 func testKeyLists(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	for _, k := range []brig.Key{newKey("t", 2), newKey("u", 3), newKey("t", 1)} {
-		ok(t, s.PutKey(ctx, k))
+		mustSucceed(t, s.PutKey(ctx, k))
 	}
 	ids := func(tenant string) (out []string) {
 		list, err := s.ListKeys(ctx, tenant)
-		ok(t, err)
+		mustSucceed(t, err)
 		for _, k := range list {
 			out = append(out, k.ID)
 		}
 		return out
 	}
-	same(t, "a tenant's keys", ids("t"), []string{"kt1", "kt2"})
-	same(t, "all keys", ids(brig.AllTenants), []string{"kt1", "kt2", "ku3"})
-	same(t, "nobody's keys", ids("nobody"), []string(nil))
+	checkEqual(t, "a tenant's keys", ids("t"), []string{"kt1", "kt2"})
+	checkEqual(t, "all keys", ids(brig.AllTenants), []string{"kt1", "kt2", "ku3"})
+	checkEqual(t, "nobody's keys", ids("nobody"), []string(nil))
 	later := birth.Add(2 * time.Hour)
-	ok(t, s.TouchKeys(ctx, map[string]time.Time{"kt1": later, "no such key": later}))
+	mustSucceed(t, s.TouchKeys(ctx, map[string]time.Time{"kt1": later, "no such key": later}))
 	for id, want := range map[string]time.Time{"kt1": later, "kt2": newKey("t", 2).Used} {
 		k, err := s.GetKey(ctx, id)
-		ok(t, err)
-		same(t, "when "+id+" was used", k.Used, want)
+		mustSucceed(t, err)
+		checkEqual(t, "when "+id+" was used", k.Used, want)
 	}
-	ok(t, s.DeleteKey(ctx, "kt1"))
-	ok(t, s.DeleteKey(ctx, "kt1")) // no error if it does not exist
+	mustSucceed(t, s.DeleteKey(ctx, "kt1"))
+	mustSucceed(t, s.DeleteKey(ctx, "kt1")) // no error if it does not exist
 	_, err := s.FindKey(ctx, hash(1))
 	kind(t, err, brig.Unauthenticated)
-	same(t, "what is left", ids(brig.AllTenants), []string{"kt2", "ku3"})
+	checkEqual(t, "what is left", ids(brig.AllTenants), []string{"kt2", "ku3"})
 }
 
 func testTenantRecords(t *testing.T, s brig.Store) {
@@ -95,34 +95,34 @@ func testTenantRecords(t *testing.T, s brig.Store) {
 	kind(t, err, brig.NotFound)
 	want := filled[brig.Tenant](t, false)
 	want.Name = "t"
-	ok(t, s.PutTenant(ctx, want))
-	ok(t, s.PutTenant(ctx, &brig.Tenant{Name: "a", Created: birth}))
+	mustSucceed(t, s.PutTenant(ctx, want))
+	mustSucceed(t, s.PutTenant(ctx, &brig.Tenant{Name: "a", Created: birth}))
 	got, err := s.GetTenant(ctx, "t")
-	ok(t, err)
-	same(t, "a tenant", got, want)
+	mustSucceed(t, err)
+	checkEqual(t, "a tenant", got, want)
 	got.Ceilings.Images[0] = "scribbled"
 	want.Quota.Sandboxes = 7
-	ok(t, s.PutTenant(ctx, want)) // replaces
+	mustSucceed(t, s.PutTenant(ctx, want)) // replaces
 	all, err := s.Tenants(ctx)
-	ok(t, err)
-	same(t, "all tenants", all, []*brig.Tenant{{Name: "a", Created: birth}, want})
+	mustSucceed(t, err)
+	checkEqual(t, "all tenants", all, []*brig.Tenant{{Name: "a", Created: birth}, want})
 }
 
 func testDeleteTenant(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	for i, name := range []string{"t", "u"} {
-		ok(t, s.PutTenant(ctx, &brig.Tenant{Name: name}))
-		ok(t, s.PutKey(ctx, newKey(name, byte(i))))
-		ok(t, s.PutRun(ctx, name, &brig.Outcome{Sandbox: "r"}))
-		ok(t, s.PutSecret(ctx, sealed(name, "s", 1), 0))
-		ok(t, s.AddUsage(ctx, []brig.UsageLine{{Tenant: name, Day: "2026-11-21", UsageTotals: brig.UsageTotals{Executions: 1}}}))
+		mustSucceed(t, s.PutTenant(ctx, &brig.Tenant{Name: name}))
+		mustSucceed(t, s.PutKey(ctx, newKey(name, byte(i))))
+		mustSucceed(t, s.PutRun(ctx, name, &brig.Outcome{Sandbox: "r"}))
+		mustSucceed(t, s.PutSecret(ctx, sealed(name, "s", 1), 0))
+		mustSucceed(t, s.AddUsage(ctx, []brig.UsageLine{{Tenant: name, Day: "2026-11-21", UsageTotals: brig.UsageTotals{Executions: 1}}}))
 	}
-	ok(t, s.PutSettings(ctx, []brig.Setting{
+	mustSucceed(t, s.PutSettings(ctx, []brig.Setting{
 		{Name: brig.SettingRouting("t"), Type: "json", Value: []byte(`{}`), Updated: birth},
 		{Name: brig.SettingRouting("u"), Type: "json", Value: []byte(`{}`), Updated: birth},
 	}))
-	ok(t, s.DeleteTenant(ctx, "t"))
-	ok(t, s.DeleteTenant(ctx, "t")) // no error if it does not exist
+	mustSucceed(t, s.DeleteTenant(ctx, "t"))
+	mustSucceed(t, s.DeleteTenant(ctx, "t")) // no error if it does not exist
 	_, err := s.GetTenant(ctx, "t")
 	kind(t, err, brig.NotFound)
 	_, err = s.FindKey(ctx, hash(0))
@@ -132,23 +132,23 @@ func testDeleteTenant(t *testing.T, s brig.Store) {
 	_, err = s.GetSecret(ctx, "t", "s")
 	kind(t, err, brig.NotFound)
 	_, err = s.GetSecret(ctx, "u", "s")
-	ok(t, err)
+	mustSucceed(t, err)
 	lines, err := s.Usage(ctx, brig.AllTenants, "", "9")
-	ok(t, err)
+	mustSucceed(t, err)
 	if len(lines) != 1 || lines[0].Tenant != "u" {
 		t.Errorf("usage %+v is left, want that of u", lines)
 	}
 	settings, err := s.Settings(ctx)
-	ok(t, err)
+	mustSucceed(t, err)
 	if len(settings) != 1 || settings[0].Name != brig.SettingRouting("u") {
 		t.Errorf("settings %+v are left, want the routing of u", settings)
 	}
 	_, err = s.GetTenant(ctx, "u")
-	ok(t, err)
+	mustSucceed(t, err)
 	_, err = s.FindKey(ctx, hash(1))
-	ok(t, err)
+	mustSucceed(t, err)
 	_, err = s.GetRun(ctx, "u", "r")
-	ok(t, err)
+	mustSucceed(t, err)
 }
 
 func testUsage(t *testing.T, s brig.Store) {
@@ -157,9 +157,9 @@ func testUsage(t *testing.T, s brig.Store) {
 	line := func(tenant, day, label string) brig.UsageLine {
 		return brig.UsageLine{Tenant: tenant, Day: day, Label: label, Value: label, UsageTotals: spent}
 	}
-	ok(t, s.AddUsage(ctx, []brig.UsageLine{line("t", "2026-11-21", ""), line("t", "2026-11-20", ""), line("u", "2026-11-21", "")}))
-	ok(t, s.AddUsage(ctx, []brig.UsageLine{line("t", "2026-11-21", ""), line("t", "2026-11-21", "a")}))
-	ok(t, s.AddUsage(ctx, nil))
+	mustSucceed(t, s.AddUsage(ctx, []brig.UsageLine{line("t", "2026-11-21", ""), line("t", "2026-11-20", ""), line("u", "2026-11-21", "")}))
+	mustSucceed(t, s.AddUsage(ctx, []brig.UsageLine{line("t", "2026-11-21", ""), line("t", "2026-11-21", "a")}))
+	mustSucceed(t, s.AddUsage(ctx, nil))
 	twice := line("t", "2026-11-21", "")
 	twice.UsageTotals = spent.Add(spent)
 	for _, c := range []struct {
@@ -172,13 +172,13 @@ func testUsage(t *testing.T, s brig.Store) {
 		{"v", "2026-11-01", "2026-11-30", nil},
 	} {
 		got, err := s.Usage(ctx, c.tenant, c.from, c.to)
-		ok(t, err)
-		same(t, fmt.Sprintf("usage of %s from %s to %s", c.tenant, c.from, c.to), got, c.want)
+		mustSucceed(t, err)
+		checkEqual(t, fmt.Sprintf("usage of %s from %s to %s", c.tenant, c.from, c.to), got, c.want)
 	}
-	ok(t, s.PruneUsage(ctx, "2026-11-21"))
+	mustSucceed(t, s.PruneUsage(ctx, "2026-11-21"))
 	got, err := s.Usage(ctx, "t", "2026-11-01", "2026-11-20")
-	ok(t, err)
-	same(t, "after older days were forgotten", got, []brig.UsageLine(nil))
+	mustSucceed(t, err)
+	checkEqual(t, "after older days were forgotten", got, []brig.UsageLine(nil))
 }
 
 // testUsageIsAtomic checks that either all lines are added or none.
@@ -188,11 +188,11 @@ func testUsageIsAtomic(t *testing.T, s brig.Store) {
 		t.Error("usage was added for a caller who had gone")
 	}
 	got, err := s.Usage(t.Context(), "t", "", "9")
-	ok(t, err)
-	same(t, "usage", got, []brig.UsageLine(nil))
-	ok(t, s.AddUsage(t.Context(), []brig.UsageLine{line, line})) // the same line twice counts twice
+	mustSucceed(t, err)
+	checkEqual(t, "usage", got, []brig.UsageLine(nil))
+	mustSucceed(t, s.AddUsage(t.Context(), []brig.UsageLine{line, line})) // the same line twice counts twice
 	got, err = s.Usage(t.Context(), "t", "", "9")
-	ok(t, err)
+	mustSucceed(t, err)
 	if len(got) != 1 || got[0].Executions != 2 {
 		t.Errorf("usage %+v, want two executions", got)
 	}

@@ -26,25 +26,25 @@ func testTrimExecs(t *testing.T, s brig.Store) {
 	for i := range 10 {
 		x := noisyExecution(a.ID, i, 10<<10)
 		x.Done = i > 0
-		ok(t, s.PutExec(ctx, x))
-		ok(t, s.PutExec(ctx, noisyExecution(b.ID, i, 10<<10)))
+		mustSucceed(t, s.PutExec(ctx, x))
+		mustSucceed(t, s.PutExec(ctx, noisyExecution(b.ID, i, 10<<10)))
 	}
 	small := noisyExecution(a.ID, 1, 100) // replaces a large one
-	ok(t, s.PutExec(ctx, small))
+	mustSucceed(t, s.PutExec(ctx, small))
 	running := noisyExecution(a.ID, 0, 10<<10)
 	running.Done = false
 
-	ok(t, s.Trim(ctx, "t", a.ID, unbounded))
+	mustSucceed(t, s.Trim(ctx, "t", a.ID, unbounded))
 	list, err := s.ListExecs(ctx, a.ID)
-	ok(t, err)
-	same(t, "what a bound that is not reached takes", len(list), 10)
+	mustSucceed(t, err)
+	checkEqual(t, "what a bound that is not reached takes", len(list), 10)
 
 	keep := unbounded
 	keep.Outputs = 3
-	ok(t, s.Trim(ctx, "t", a.ID, keep))
+	mustSucceed(t, s.Trim(ctx, "t", a.ID, keep))
 	for i := range 10 {
 		got, err := s.GetExec(ctx, a.ID, fmt.Sprintf("x%03d", i))
-		ok(t, err)
+		mustSucceed(t, err)
 		want := noisyExecution(a.ID, i, 10<<10)
 		switch {
 		case i == 0: // the execution is still running
@@ -57,28 +57,28 @@ func testTrimExecs(t *testing.T, s brig.Store) {
 				t.Errorf("execution %d does not say that its output is not all there", i)
 			}
 		}
-		same(t, fmt.Sprint("execution ", i), got, want)
+		checkEqual(t, fmt.Sprint("execution ", i), got, want)
 	}
 
 	keep.Executions = 4
-	ok(t, s.Trim(ctx, "t", a.ID, keep))
+	mustSucceed(t, s.Trim(ctx, "t", a.ID, keep))
 	list, err = s.ListExecs(ctx, a.ID)
-	ok(t, err)
-	same(t, "the newest four, and what goes on", ids(list), []string{"x009", "x008", "x007", "x006", "x000"})
+	mustSucceed(t, err)
+	checkEqual(t, "the newest four, and what goes on", ids(list), []string{"x009", "x008", "x007", "x006", "x000"})
 	list, err = s.ListExecs(ctx, b.ID)
-	ok(t, err)
-	same(t, "another sandbox's executions", len(list), 10)
-	same(t, "the newest of another sandbox", list[0], noisyExecution(b.ID, 9, 10<<10))
+	mustSucceed(t, err)
+	checkEqual(t, "another sandbox's executions", len(list), 10)
+	checkEqual(t, "the newest of another sandbox", list[0], noisyExecution(b.ID, 9, 10<<10))
 
 	// Trim all sandboxes of a tenant. In an ended sandbox no execution is
 	// running.
 	a.State = brig.Ended
-	ok(t, s.Put(ctx, a))
-	ok(t, s.Trim(ctx, "t", "", keep))
+	mustSucceed(t, s.Put(ctx, a))
+	mustSucceed(t, s.Trim(ctx, "t", "", keep))
 	for _, id := range []brig.ID{a.ID, b.ID} {
 		list, err = s.ListExecs(ctx, id)
-		ok(t, err)
-		same(t, "of every sandbox", ids(list), []string{"x009", "x008", "x007", "x006"})
+		mustSucceed(t, err)
+		checkEqual(t, "of every sandbox", ids(list), []string{"x009", "x008", "x007", "x006"})
 	}
 }
 
@@ -93,22 +93,22 @@ func testTrimRuns(t *testing.T, s brig.Store) {
 	ctx := t.Context()
 	for i := range 9 {
 		for _, tenant := range []string{"t", "u"} {
-			ok(t, s.PutRun(ctx, tenant, &brig.Outcome{Sandbox: fmt.Sprint("r", i)}))
+			mustSucceed(t, s.PutRun(ctx, tenant, &brig.Outcome{Sandbox: fmt.Sprint("r", i)}))
 		}
 		time.Sleep(time.Millisecond) // the clock determines the order
 	}
 	keep := unbounded
 	keep.Runs = 2
-	ok(t, s.Trim(ctx, "t", "", keep))
+	mustSucceed(t, s.Trim(ctx, "t", "", keep))
 	for i := range 9 {
 		_, err := s.GetRun(ctx, "t", fmt.Sprint("r", i))
 		if i >= 7 {
-			ok(t, err)
+			mustSucceed(t, err)
 		} else {
 			kind(t, err, brig.NotFound)
 		}
 		_, err = s.GetRun(ctx, "u", fmt.Sprint("r", i))
-		ok(t, err)
+		mustSucceed(t, err)
 	}
 }
 
@@ -119,41 +119,41 @@ func testTrimBytes(t *testing.T, s brig.Store) {
 	a, theirs := put(t, s, "t", "a"), put(t, s, "u", "theirs")
 	const size = 64 << 10
 	for i := range 8 {
-		ok(t, s.PutExec(ctx, noisyExecution(a.ID, i, size)))
-		ok(t, s.PutExec(ctx, noisyExecution(theirs.ID, i, size)))
+		mustSucceed(t, s.PutExec(ctx, noisyExecution(a.ID, i, size)))
+		mustSucceed(t, s.PutExec(ctx, noisyExecution(theirs.ID, i, size)))
 	}
 	// The outcome is written now, long after those executions started.
-	ok(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: "r", Value: []byte(`1`), Artifacts: []brig.File{{Path: "a", Data: make([]byte, size)}}}))
+	mustSucceed(t, s.PutRun(ctx, "t", &brig.Outcome{Sandbox: "r", Value: []byte(`1`), Artifacts: []brig.File{{Path: "a", Data: make([]byte, size)}}}))
 	keep := unbounded
 	keep.Bytes = 5 * size
-	ok(t, s.Trim(ctx, "t", a.ID, keep))
+	mustSucceed(t, s.Trim(ctx, "t", a.ID, keep))
 	list, err := s.ListExecs(ctx, a.ID)
-	ok(t, err)
+	mustSucceed(t, err)
 	if n := len(list); n == 0 || n > 4 || list[0].ExecID != "x007" {
 		t.Errorf("%v are kept of %d bytes", ids(list), keep.Bytes)
 	}
 	_, err = s.GetRun(ctx, "t", "r")
-	ok(t, err)
+	mustSucceed(t, err)
 	list, err = s.ListExecs(ctx, theirs.ID)
-	ok(t, err)
-	same(t, "another tenant's executions", len(list), 8)
+	mustSucceed(t, err)
+	checkEqual(t, "another tenant's executions", len(list), 8)
 
 	keep.Bytes = 1
-	ok(t, s.Trim(ctx, "t", "", keep))
+	mustSucceed(t, s.Trim(ctx, "t", "", keep))
 	list, err = s.ListExecs(ctx, a.ID)
-	ok(t, err)
-	same(t, "executions within a byte", len(list), 0)
+	mustSucceed(t, err)
+	checkEqual(t, "executions within a byte", len(list), 0)
 	_, err = s.GetRun(ctx, "t", "r")
 	kind(t, err, brig.NotFound)
 
 	// Deleted records no longer count.
-	ok(t, s.Delete(ctx, theirs.ID))
+	mustSucceed(t, s.Delete(ctx, theirs.ID))
 	again := put(t, s, "u", "again")
 	x := noisyExecution(again.ID, 1, size)
-	ok(t, s.PutExec(ctx, x))
+	mustSucceed(t, s.PutExec(ctx, x))
 	keep.Bytes = 3 * size
-	ok(t, s.Trim(ctx, "u", again.ID, keep))
+	mustSucceed(t, s.Trim(ctx, "u", again.ID, keep))
 	got, err := s.GetExec(ctx, again.ID, x.ExecID)
-	ok(t, err)
-	same(t, "after a deletion", got, x)
+	mustSucceed(t, err)
+	checkEqual(t, "after a deletion", got, x)
 }

@@ -52,8 +52,8 @@ func TestProcessCalls(t *testing.T) {
 	} {
 		s.failWith(c.fail)
 		code, got := unary(t, srv.URL, "/process.Process/"+c.method, c.body)
-		if code != c.code || !strings.HasPrefix(got, c.want) || c.record != "" && s.last() != c.record {
-			t.Errorf("%s %s: %d %s (saw %s), want %d %s (%s)", c.method, c.body, code, got, s.last(), c.code, c.want, c.record)
+		if code != c.code || !strings.HasPrefix(got, c.want) || c.record != "" && s.lastCall() != c.record {
+			t.Errorf("%s %s: %d %s (saw %s), want %d %s (%s)", c.method, c.body, code, got, s.lastCall(), c.code, c.want, c.record)
 		}
 	}
 }
@@ -120,8 +120,8 @@ func TestFilesystemCalls(t *testing.T) {
 			header = []string{"Authorization", "Basic " + c.user}
 		}
 		code, got := unary(t, srv.URL, "/filesystem.Filesystem/"+c.method, c.body, header...)
-		if code != c.code || !strings.HasPrefix(got, c.want) || c.record != "" && s.last() != c.record {
-			t.Errorf("%s %s: %d %s (saw %s), want %d %s (%s)", c.method, c.body, code, got, s.last(), c.code, c.want, c.record)
+		if code != c.code || !strings.HasPrefix(got, c.want) || c.record != "" && s.lastCall() != c.record {
+			t.Errorf("%s %s: %d %s (saw %s), want %d %s (%s)", c.method, c.body, code, got, s.lastCall(), c.code, c.want, c.record)
 		}
 	}
 }
@@ -286,8 +286,8 @@ func TestHTTP2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := in.CloseAndReceive(); err != nil || s.last() != "input y" {
-		t.Fatal(err, s.last())
+	if _, err := in.CloseAndReceive(); err != nil || s.lastCall() != "input y" {
+		t.Fatal(err, s.lastCall())
 	}
 
 	s.attach = func(context.Context, int64, func(brig.ProcessEvent) error) error {

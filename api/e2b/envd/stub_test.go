@@ -67,7 +67,7 @@ func (s *stub) failWith(err error) {
 	s.err = err
 }
 
-func (s *stub) last() string {
+func (s *stub) lastCall() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.calls) == 0 {

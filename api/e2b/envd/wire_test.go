@@ -298,7 +298,7 @@ func TestDisconnect(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("the stream goes on without a client")
 	}
-	if got := s.last(); got != "start" {
+	if got := s.lastCall(); got != "start" {
 		t.Errorf("the process was touched: %s", got)
 	}
 }

@@ -61,7 +61,7 @@ func Tests(root string) (map[string][]string, error) {
 	}
 	out := map[string][]string{}
 	for at, t := range g.tests {
-		if g.reaches(at, map[string]bool{}) {
+		if g.callsAttack(at, map[string]bool{}) {
 			out[t.dir] = append(out[t.dir], t.name)
 		}
 	}
@@ -124,9 +124,9 @@ func fullName(o types.Object) string {
 	return ""
 }
 
-// reaches reports whether the named declaration calls package attack, directly
+// callsAttack reports whether the named declaration calls package attack, directly
 // or indirectly.
-func (g graph) reaches(at string, seen map[string]bool) bool {
+func (g graph) callsAttack(at string, seen map[string]bool) bool {
 	if i := strings.LastIndex(at, "."); i > 0 && strings.HasSuffix(at[:i], book) {
 		return true
 	}
@@ -134,5 +134,5 @@ func (g graph) reaches(at string, seen map[string]bool) bool {
 		return false
 	}
 	seen[at] = true
-	return slices.ContainsFunc(g.uses[at], func(to string) bool { return g.reaches(to, seen) })
+	return slices.ContainsFunc(g.uses[at], func(to string) bool { return g.callsAttack(to, seen) })
 }

@@ -183,8 +183,8 @@ func (c *call) refuse(status int, code, message string) {
 	c.answer(status, map[string]any{"code": code, "message": message, "requestId": requestID})
 }
 
-// ok responds with data in the envelope.
-func (c *call) ok(data any) {
+// respondOK responds with data in the envelope.
+func (c *call) respondOK(data any) {
 	c.answer(http.StatusOK, map[string]any{"code": "SUCCESS", "data": data, "requestId": requestID})
 }
 

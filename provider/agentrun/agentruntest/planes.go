@@ -20,7 +20,7 @@ func (d *Double) listTemplates(c *call) {
 	for _, name := range slices.Sorted(maps.Keys(d.templates)) {
 		items = append(items, d.templates[name].fields)
 	}
-	c.ok(map[string]any{"items": items, "pageNumber": 1, "pageSize": len(items), "total": len(items)})
+	c.respondOK(map[string]any{"items": items, "pageNumber": 1, "pageSize": len(items), "total": len(items)})
 }
 
 func (d *Double) createTemplate(c *call) {
@@ -44,7 +44,7 @@ func (d *Double) createTemplate(c *call) {
 		v["status"] = "READY"
 	}
 	d.templates[name] = &resource{fields: v}
-	c.ok(v)
+	c.respondOK(v)
 }
 
 func (d *Double) getTemplate(c *call) {
@@ -58,7 +58,7 @@ func (d *Double) getTemplate(c *call) {
 	if t.polls++; t.polls >= d.o.Slow {
 		t.fields["status"] = "READY"
 	}
-	c.ok(t.fields)
+	c.respondOK(t.fields)
 }
 
 func (d *Double) deleteTemplate(c *call) {
@@ -70,7 +70,7 @@ func (d *Double) deleteTemplate(c *call) {
 		return
 	}
 	delete(d.templates, name)
-	c.ok(map[string]any{"templateName": name})
+	c.respondOK(map[string]any{"templateName": name})
 }
 
 // The data plane.
@@ -99,7 +99,7 @@ func (d *Double) create(c *call) {
 		"sandboxIdleTimeoutSeconds": v["sandboxIdleTimeoutSeconds"],
 	}}
 	d.sandboxes[id] = s
-	c.ok(s.fields)
+	c.respondOK(s.fields)
 }
 
 // sandbox returns the sandbox of a request.
@@ -115,7 +115,7 @@ func (d *Double) sandbox(c *call) *resource {
 
 func (d *Double) get(c *call) {
 	if s := d.sandbox(c); s != nil {
-		c.ok(s.fields)
+		c.respondOK(s.fields)
 	}
 }
 
@@ -131,7 +131,7 @@ func (d *Double) delete(c *call) {
 		c.refuse(http.StatusInternalServerError, "InternalError", err.Error())
 		return
 	}
-	c.ok(s.fields)
+	c.respondOK(s.fields)
 }
 
 func (d *Double) health(c *call) {

@@ -69,7 +69,7 @@ func (d *Double) checkData(c *call) error {
 	for _, part := range []string{day, d.o.Region, "agentrun", "aliyun_v4_request"} {
 		key = sum(key, part)
 	}
-	return same(s.signature, sum(key, "AGENTRUN4-HMAC-SHA256\n"+hash([]byte(canonical))), canonical)
+	return compareSignature(s.signature, sum(key, "AGENTRUN4-HMAC-SHA256\n"+hash([]byte(canonical))), canonical)
 }
 
 // checkControl checks a request's ACS3-HMAC-SHA256 signature.
@@ -106,7 +106,7 @@ func (d *Double) checkControl(c *call, action string) error {
 	if err != nil {
 		return err
 	}
-	return same(s.signature, sum([]byte(d.o.Secret), "ACS3-HMAC-SHA256\n"+hash([]byte(canonical))), canonical)
+	return compareSignature(s.signature, sum([]byte(d.o.Secret), "ACS3-HMAC-SHA256\n"+hash([]byte(canonical))), canonical)
 }
 
 // checkStamp checks a request's time, payload and token.
@@ -170,7 +170,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-func same(got string, want []byte, canonical string) error {
+func compareSignature(got string, want []byte, canonical string) error {
 	if !hmac.Equal([]byte(got), []byte(hex.EncodeToString(want))) {
 		return fmt.Errorf("the signature is not that of %q", canonical)
 	}
