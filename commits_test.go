@@ -37,7 +37,7 @@ func TestCommitSubjects(t *testing.T) {
 }
 
 // TestCommitHookChecksFormat commits Go files with the hook: one that gofmt would
-// change is refused, also if only the index holds that form of it.
+// change is refused, even if only the index holds that form of it.
 func TestCommitHookChecksFormat(t *testing.T) {
 	hooks, err := filepath.Abs(".githooks")
 	if err != nil {

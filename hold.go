@@ -12,7 +12,7 @@ import (
 type Holder interface {
 	// Hold begins the use. It rejects exactly the calls of op that Gate.Check
 	// rejects. ended is closed when the sandbox ends permanently before release
-	// is called; a pause is no end.
+	// is called; a pause does not count as an end.
 	Hold(ctx context.Context, op Op, name string) (ended <-chan struct{}, release func(), err error)
 }
 

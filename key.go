@@ -113,7 +113,7 @@ func (a Actor) Narrowing() Narrowing {
 }
 
 // ErrGenuine is a cause of Unauthenticated errors about credentials that are what
-// they claim to be and not valid now, for example expired ones. They are no guesses.
+// they claim to be but not valid now, for example expired ones. They are not guesses.
 var ErrGenuine = errors.New("the credential is genuine, and not valid now")
 
 // Genuine adds the cause ErrGenuine to an Unauthenticated error. Other errors, and nil,
@@ -181,7 +181,7 @@ type Clock interface {
 	// The end of a new credential is computed from it.
 	Now() time.Time
 	// Ended reports whether a time has passed. A time that has passed once
-	// remains passed, also after a restart. The zero time never passes.
+	// remains passed, even after a restart. The zero time never passes.
 	Ended(end time.Time) bool
 }
 

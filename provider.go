@@ -83,7 +83,7 @@ type Saver interface {
 	// RemoveSave removes a save. It succeeds if the save does not exist.
 	RemoveSave(ctx context.Context, id SaveID) error
 	// Pack compresses a save, encrypts it with a key of 32 bytes, and removes the
-	// unencrypted files. It works at low priority. After an error, also if ctx ends,
+	// unencrypted files. It works at low priority. After an error, even if ctx ends,
 	// the save is as it was. It does nothing more for a packed save than to remove
 	// the files of Unpack.
 	Pack(ctx context.Context, id SaveID, key []byte) (*Save, error)

@@ -152,7 +152,7 @@ type ForkSpec struct {
 type PauseOptions struct {
 	// FilesOnly keeps the files of the sandbox and not its memory. No program prevents
 	// the pause; contexts, executions and processes end. A resume boots the sandbox
-	// again, also on another build of Brig or another processor, and starts its main
+	// again, even on another build of Brig or another processor, and starts its main
 	// program and the start command of its template. The content of /tmp and /dev/shm is lost.
 	FilesOnly bool
 }
@@ -176,7 +176,7 @@ type Pause struct {
 type noResumeKey struct{}
 
 // WithoutResume returns a context whose calls do not resume a paused sandbox.
-// They return FailedPrecondition instead, also if the sandbox is paused while a
+// They return FailedPrecondition instead, even if the sandbox is paused while a
 // call waits to use it. Service.Resume is not affected.
 func WithoutResume(ctx context.Context) context.Context {
 	return context.WithValue(ctx, noResumeKey{}, true)

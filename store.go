@@ -142,7 +142,7 @@ type RunStore interface {
 	GetRun(ctx context.Context, tenant, name string) (*Outcome, error)
 	// ListRuns returns a page of summaries of a tenant's outcomes, the last one
 	// written first, then by name. A page ends before the limit, and may be empty, if
-	// the errors of the runs are long, also of those that are not selected. ListRuns returns InvalidArgument with the field "cursor" for an invalid cursor.
+	// the errors of the runs are long, even of those that are not selected. ListRuns returns InvalidArgument with the field "cursor" for an invalid cursor.
 	ListRuns(ctx context.Context, tenant string, o RunOptions) (*RunPage, error)
 	// PruneRuns deletes outcomes that were written before t.
 	PruneRuns(ctx context.Context, t time.Time) error

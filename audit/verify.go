@@ -21,7 +21,7 @@ func (b *InvalidRecord) Error() string { return fmt.Sprintf("record %d: %s", b.S
 // Verifier verifies the lines of one tenant in the order of the log.
 type Verifier struct {
 	// Partial means that lines may be missing, as in the result of a query.
-	// Then only the present lines, their order, and the links between adjacent
+	// Then only the existing lines, their order, and the links between adjacent
 	// lines are verified.
 	Partial bool
 	// Begins is the number of the first line. 0 means 1. Earlier lines were

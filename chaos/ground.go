@@ -33,7 +33,7 @@ type Ground struct {
 const maxGrounds = 8
 
 // Occupy locks a ground below parent. It clears this ground and all others that are not
-// locked, and lists the removed resources, also with an error. The names are the same in
+// locked, and lists the removed resources, even with an error. The names are the same in
 // each run, because test results are cached by TMPDIR.
 func Occupy(parent string) (g *Ground, removed []string, err error) {
 	// The paths of mounts, programs and cgroups have no links.
@@ -249,7 +249,7 @@ func (l leftover) runs() bool {
 	return ok && slices.Equal(now.argv, l.argv)
 }
 
-// kill kills a process, unless its ID has gone to another one meanwhile.
+// kill kills a process, unless another process now has its ID.
 func (l leftover) kill() bool {
 	p, err := os.FindProcess(l.PID) // from here on, it is this process
 	if err != nil || !l.runs() {

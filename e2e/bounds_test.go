@@ -166,7 +166,7 @@ func (s *server) startUnreadStream(box, code string) net.Conn {
 //suite:part hostile waits
 func TestUnreadStreams(t *testing.T) {
 	// Collect garbage often, so that the heap size reflects the memory in use.
-	// The first stream must stay open until the last one has begun, also on a loaded machine.
+	// The first stream must stay open until the last one has begun, even on a loaded machine.
 	s := configured(t, "requests: {unread: 90s}\n", "GOGC=5")
 	c, ctx := s.client(), t.Context()
 	if _, err := c.Create(ctx, brig.Spec{Name: "one", TTL: time.Hour, Limits: brig.Limits{Memory: brig.GiB, Output: 64 << 10}}); err != nil {

@@ -210,7 +210,7 @@ func TestE2BPauseWire(t *testing.T) {
 }
 
 // TestPauseAtEnd verifies over REST that a sandbox with pause_at_end is paused when
-// its lease ends, also if the server was down at that time, and that egress rules
+// its lease ends, even if the server was down at that time, and that egress rules
 // and environment hold after the pause.
 //
 //suite:part crash

@@ -121,7 +121,7 @@ func TestFork(t *testing.T) {
 	checkNoHostTraces(t, dir)
 }
 
-// entropy is a server in a sandbox with random generators of its own. It reseeds them
+// entropy is a server in a sandbox with its own random generators. It reseeds them
 // for a request to /watching if the generation has changed, and never otherwise.
 const entropy = `import http.server, os, random, ssl
 ssl.RAND_bytes(1)
@@ -298,7 +298,7 @@ func TestUnsavableSandboxIsNotForked(t *testing.T) {
 
 // TestForkPausedCopy verifies that a paused copy keeps the state of the original at the
 // time of the fork, has no process on the host, and can be forked without being resumed.
-// Its copies, and the copy itself when it is resumed, have random numbers of their own.
+// Its copies, and the copy itself when it is resumed, have their own random numbers.
 //
 //suite:part core
 func TestForkPausedCopy(t *testing.T) {

@@ -71,7 +71,7 @@ func commands(t *testing.T, page string) (list []command) {
 }
 
 // fits reports whether an output matches a page: "…" stands for any text in a
-// line, and on a line of its own for any lines.
+// line, and on its own line for any lines.
 func fits(want []string, got string) bool {
 	if len(want) == 0 {
 		return true
@@ -193,7 +193,7 @@ func pages(t *testing.T, folder string, but ...string) (list []string) {
 	return list
 }
 
-// TestGuides runs every command of the guides, on a server of its own. The test
+// TestGuides runs every command of the guides, on its own server. The test
 // of packages runs the guide for deployment.
 //
 //suite:part install full
@@ -211,7 +211,7 @@ func TestTutorials(t *testing.T) {
 	runPages(t, pages(t, "tutorials"))
 }
 
-// runPages runs each page on a server of its own, in a folder that contains only
+// runPages runs each page on its own server, in a folder that contains only
 // the wheel, if the page installs it.
 func runPages(t *testing.T, list []string) {
 	for _, page := range list {

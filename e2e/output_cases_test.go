@@ -10,7 +10,7 @@ import (
 type outputForm string
 
 const (
-	asRun     outputForm = "run"     // a program in a sandbox of its own
+	asRun     outputForm = "run"     // a program in its own sandbox
 	asCell    outputForm = "cell"    // a cell in a context
 	asCommand outputForm = "command" // a command of a shell
 )

@@ -36,7 +36,7 @@ type outputAnswer struct {
 	Failure        string
 }
 
-// outputClient is a client of one of the server's APIs, with a sandbox of its own.
+// outputClient is a client of one of the server's APIs, with its own sandbox.
 type outputClient struct {
 	name  string
 	forms []outputForm

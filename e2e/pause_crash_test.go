@@ -107,9 +107,8 @@ func wantState(t *testing.T, ctx context.Context, svc brig.Service, name, contex
 	}
 }
 
-// TestSandboxIsPausedAfterLateSave verifies that a sandbox is paused whose save completes when no pause waits
-// for it: the server that ordered it was killed meanwhile, or the shim was killed before
-// it answered.
+// TestSandboxIsPausedAfterLateSave verifies that a sandbox becomes paused even if no pause waits for its
+// save: the server was killed during the save, or the shim was killed before it answered.
 //
 //suite:part crash full
 func TestSandboxIsPausedAfterLateSave(t *testing.T) {

@@ -37,7 +37,7 @@ func earlierPrograms(t *testing.T, o gvisor.Options, dir string) gvisor.Options 
 
 // TestEarlierVersionsSavesAreRestored saves sandboxes of an earlier version and restores them with
 // a provider of this version. They must continue, in the programs of the earlier version,
-// also when they are saved again and when this version took them over before the save.
+// even when they are saved again and when this version took them over before the save.
 // These programs stay until nothing needs them. The controls are restores without them.
 //
 //suite:part crash

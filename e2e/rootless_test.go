@@ -17,7 +17,7 @@ import (
 
 // unprivilegedID is the ID of a user whose only processes are those of this test
 // process. No account has it: systemd reserves the range for units. It depends on the process,
-// because a second test run on the host has users of its own.
+// because a second test run on the host has its own users.
 var unprivilegedID = uint32(61_184 + os.Getpid()%4_000)
 
 // unprivilegedUser is an unprivileged user with their own brig binary and data

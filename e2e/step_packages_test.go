@@ -80,7 +80,7 @@ const (
 )
 
 // TestStepPackages verifies that packages of a step are available in the next
-// step, even if an intruder modified them in the first step. They must be
+// step, even if untrusted code modified them in the first step. They must be
 // installed again from the index, which must be queried only once.
 //
 //suite:part core
@@ -120,8 +120,8 @@ brigtestgreet.VERSION`
 }
 
 // TestStepPackagesForged verifies that the host installs only packages that the
-// code requests, even though an intruder in a step can send arbitrary messages
-// to the host.
+// code requests, even though untrusted code in a step can send arbitrary
+// messages to the host.
 //
 //suite:part core
 func TestStepPackagesForged(t *testing.T) {

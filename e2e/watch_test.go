@@ -247,7 +247,7 @@ func TestE2BWatchEnds(t *testing.T) {
 }
 
 // TestFollowedLog verifies that a followed log has the output of the main program and of
-// commands when it is written, also an incomplete line, and keeps the sandbox for many times
+// commands when it is written, even an incomplete line, and keeps the sandbox for many times
 // its lease. The log ends with the sandbox. The control is a sandbox with a log that is only
 // read.
 //

@@ -365,7 +365,7 @@ func TestBrokerTwoSecrets(t *testing.T) {
 	}
 }
 
-// A new value is recognized from the first request that uses it, also on
+// A new value is recognized from the first request that uses it, even on
 // existing connections.
 func TestBrokerScrubsRotated(t *testing.T) {
 	l := newLab(t, true, http.HandlerFunc(echo))

@@ -85,8 +85,8 @@ const allowUser = "user:"
 
 // isOurPair reports whether a placeholder is the credential of a basic pair.
 // Many servers take the credential from one half of it and ignore the other, so
-// the other half is a placeholder, empty, or a word that is no credential. The
-// user may also be one that the secrets allow.
+// the other half is a placeholder, empty, or a word that is not a credential.
+// The user may also be one that the secrets allow.
 func isOurPair(bound []Secret, user, password string) bool {
 	switch {
 	case isPlaceholder(bound, password):

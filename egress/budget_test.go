@@ -53,12 +53,12 @@ func taken() int64 {
 	return least
 }
 
-// A guest makes 9,100 requests at once, with large headers and endless bodies,
+// A guest makes 9,100 concurrent requests with large headers and endless bodies
 // to a host that answers none, or whose responses the guest does not read. They
 // use no more server memory than the sandbox's limit, and all of it is
-// released. Another sandbox is served meanwhile. The guest and the host run in
-// a separate process, so that this process has only the memory of the
-// inspector. The control has no limit.
+// released. During the attack, another sandbox is served. The guest and the
+// host run in a separate process, so that this process has only the memory of
+// the inspector. The control has no limit.
 func TestInspectedMemory(t *testing.T) {
 	if os.Getenv(guestsAddrEnv) != "" {
 		runGuestProcess(t)

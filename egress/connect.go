@@ -70,7 +70,7 @@ func (s *Session) carry(f *flow, judged *policy, event Event, answer func(buffer
 	f.setAddr(addr)
 	f.add(there)
 	if s.policy.Load() != judged && !s.stillAllowed(f, s.currentSecrets) {
-		return // the rules have changed meanwhile
+		return // the rules have changed during the dial
 	}
 	event.Addr, event.Allowed = addrText(addr), true
 	s.report(event)

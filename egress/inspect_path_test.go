@@ -118,7 +118,7 @@ func TestPathReadings(t *testing.T) {
 }
 
 // A request with long or many paths takes little of the server's processor and
-// memory, also with many rules that deny paths. The memory that is allocated
+// memory, even with many rules that deny paths. The memory that is allocated
 // stands for the work. The control reads the same path without limits.
 func TestPathReadingsAreLimited(t *testing.T) {
 	const most = 4 << 20

@@ -39,7 +39,7 @@ func (l *lab) stalledUpload(head string) (status string, ended bool) {
 	return fmt.Sprint(res.StatusCode, " ", strings.TrimSpace(string(text))), err == io.EOF
 }
 
-// The guest sends a part of a body and stalls. The guest receives the response, also if the
+// The guest sends a part of a body and stalls. The guest receives the response, even if the
 // request is refused or the host does not respond, and its connection ends: neither waits for the guest.
 func TestInspectStalledUpload(t *testing.T) {
 	bodies := map[string]string{

@@ -29,7 +29,7 @@ func (h *fixture) link(t *testing.T) *fake.Link {
 	return nil
 }
 
-// The traffic of a sandbox is charged to its tenant while its template's commands run, also
+// The traffic of a sandbox is charged to its tenant while its template's commands run, even
 // if the sandbox then never gets ready.
 func TestTemplateTrafficIsCharged(t *testing.T) {
 	var out outside
@@ -62,7 +62,7 @@ func TestTemplateTrafficIsCharged(t *testing.T) {
 	}
 }
 
-// failingRunningStore is a store that fails to record running sandboxes, after a call of meanwhile.
+// failingRunningStore is a store that calls meanwhile and then fails to record a running sandbox.
 type failingRunningStore struct {
 	brig.Store
 	meanwhile func()
@@ -76,7 +76,7 @@ func (s *failingRunningStore) Put(ctx context.Context, rec *brig.Record, events 
 	return s.Store.Put(ctx, rec, events...)
 }
 
-// The traffic of a main program is charged, also if the sandbox cannot be recorded.
+// The traffic of a main program is charged, even if the sandbox cannot be recorded.
 func TestUnrecordedSandboxTrafficIsCharged(t *testing.T) {
 	var out outside
 	var h *fixture

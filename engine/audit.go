@@ -22,7 +22,7 @@ func (g *gate) Audit(ctx context.Context, q brig.AuditQuery) (*brig.AuditPage, e
 			return nil, brig.InvalidField("after", "%d is negative", q.After).WithHint("give the number of a line, or leave it out")
 		}
 		// Read the head first, so that the page ends with it even if lines are
-		// appended meanwhile.
+		// appended between the two reads.
 		p := &brig.AuditPage{Head: brig.AuditHead{Tenant: v.actor.Tenant, At: g.Now()}}
 		heads, err := g.Store.AuditHeads(ctx)
 		if err != nil {

@@ -79,7 +79,7 @@ func (i *images) startBuild(t *brig.Template) *build {
 	i.background.Go(func() {
 		defer close(b.done)
 		if _, err := i.Options.Images.Resolve(i.ctx, t.Image); err == nil {
-			return // another caller has built it meanwhile
+			return // another caller has built it since the first lookup
 		}
 		i.Log.Info("building a template's image", "template", t.Name, "image", t.Image)
 		_, b.err = i.Options.Images.Build(i.ctx, brig.ImageBuild{Name: t.Image, Packages: t.Packages}, reporter(nil))

@@ -92,7 +92,7 @@ func TestSilentInstanceAnswersWithRecordedExecs(t *testing.T) {
 	})
 }
 
-// The end of a sandbox changes the records of its executions, and not their output, also of
+// The end of a sandbox changes the records of its executions, and not their output, even of
 // those that a list of executions shortens.
 func TestEndKeepsOutputOfUnlistedExecs(t *testing.T) {
 	for what, end := range map[string]func(context.Context, *fixture) error{
@@ -132,7 +132,7 @@ func TestEndKeepsOutputOfUnlistedExecs(t *testing.T) {
 	}
 }
 
-// A pause that keeps only the files records the results of the commands that have ended, also
+// A pause that keeps only the files records the results of the commands that have ended, even
 // if their output has not. If the pause fails, the latter continue.
 func TestPauseFilesOnlyTakesResults(t *testing.T) {
 	for _, fails := range []bool{false, true} {

@@ -9,7 +9,7 @@
 // and never an instance without a record.
 //
 // Engine consists of parts, from the gate, which admits every call, up to runs,
-// which run programs in sandboxes of their own. A part embeds the gate, and has
+// which run programs in their own sandboxes. A part embeds the gate, and has
 // fields for the parts below it that it uses; newParts connects them.
 // Operations that concern several parts (engine_calls.go, recover.go) are
 // methods of Engine itself.

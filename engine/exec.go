@@ -239,8 +239,8 @@ func (pg *programs) execOnce(ctx context.Context, m *machine, cmd brig.Command, 
 	return res, err
 }
 
-// recordExec records the outcome of an execution, unless its sandbox was removed
-// meanwhile.
+// recordExec records the outcome of an execution, unless its sandbox was
+// removed during the execution.
 func (pg *programs) recordExec(ctx context.Context, tenant string, x *brig.Execution) error {
 	err := pg.Store.PutExec(ctx, x)
 	if brig.KindOf(err) == brig.NotFound {
@@ -352,14 +352,14 @@ func (pg *programs) reportedExecs(ctx context.Context, in brig.Instance) ([]*bri
 // from a list, which may lack output, so the change is made to the whole record.
 func (pg *programs) completeExec(ctx context.Context, rec *brig.Record, x *brig.Execution, change func(*brig.Execution)) error {
 	whole, err := pg.Store.GetExec(ctx, rec.ID, x.ExecID)
-	if brig.KindOf(err) == brig.NotFound { // removed meanwhile
+	if brig.KindOf(err) == brig.NotFound { // the sandbox was removed
 		change(x)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if whole.Done { // recorded meanwhile
+	if whole.Done { // another call has recorded it
 		*x = *whole
 		return nil
 	}

@@ -232,7 +232,7 @@ func (f *forks) originOf(ctx context.Context, saver brig.Saver, backend *placeme
 		if err != nil {
 			return nil, err
 		}
-		// The sandbox was resumed meanwhile.
+		// The sandbox was resumed before beginMove.
 	}
 	id := brig.SaveID(newID())
 	o := &forkOrigin{id: id, release: func() { f.removeSave(ctx, saver, rec, id) }}
@@ -328,7 +328,7 @@ func newCopy(origin *brig.Record, backend *placement.Backend, spec brig.Spec) *b
 // acquireSlot takes a creation slot, as capacity.Limiter.Acquire does.
 type acquireSlot func(ctx context.Context, tenant string, since time.Time) (release func(), err error)
 
-// noSlot is for a save whose copies take slots of their own.
+// noSlot is for a save whose copies take their own slots.
 func noSlot(context.Context, string, time.Time) (func(), error) { return func() {}, nil }
 
 // saveOrigin saves a running sandbox, which continues to run. Calls to the sandbox wait
@@ -399,9 +399,9 @@ func (f *forks) keepReservation(id brig.ID) (putBack func()) {
 	return func() {
 		f.sandboxes.update(id, func(s *sandbox) { s.reservation, was = was, s.reservation })
 		if w != nil {
-			f.network.countEgress(id, w) // its last bytes could not be charged meanwhile
+			f.network.countEgress(id, w) // its last bytes could not be charged while the session was detached
 		}
-		was.Release() // nil, unless another call has reserved meanwhile
+		was.Release() // nil, unless another call has reserved since
 	}
 }
 
@@ -466,7 +466,7 @@ func (f *forks) restoreCopy(ctx context.Context, saver brig.Saver, o *forkOrigin
 		c.in = nil
 		return err
 	}
-	c.reservation.Start()            // the guest's programs run, also those of a copy that is discarded
+	c.reservation.Start()            // the guest's programs run, even those of a copy that is discarded
 	f.track(c.rec.ID, c.reservation) // before it has a network, whose traffic is charged to it
 	release()                        // the rest takes as long as the guest wants
 	if o.save.FilesOnly {

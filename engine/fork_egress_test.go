@@ -93,7 +93,7 @@ func (h *fixture) spentEgress(t *testing.T, ctx context.Context) int64 {
 	return lines[0].Egress
 }
 
-// The traffic of a copy is charged to its tenant while the copy is being made, also if
+// The traffic of a copy is charged to its tenant while the copy is being made, even if
 // the fork then fails.
 func TestForkedTrafficCounts(t *testing.T) {
 	var net outside

@@ -91,8 +91,8 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// A fork that is not possible fails with the reason. There are no copies, and the
-// original continues to run.
+// A fork that is not possible fails with the reason. It creates no copies, and the original
+// continues to run.
 func TestForkRefusals(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Operator)

@@ -204,9 +204,9 @@ func (s gettingStore) Get(ctx context.Context, tenant, name string) (*brig.Recor
 	return rec, cmp.Or(fail, err)
 }
 
-// TestOpenSeesShorterLease verifies that a lease that a caller makes shorter is renewed
-// in time if the sandbox is opened at the same moment, and if the store fails meanwhile.
-// The control is a sandbox with nothing open.
+// TestOpenSeesShorterLease verifies that a lease shortened by a caller is renewed in time if the
+// sandbox is opened at the same moment, even if a write to the store fails. The control is a
+// sandbox with nothing open.
 func TestOpenSeesShorterLease(t *testing.T) {
 	for what, meanwhile := range map[string]func(t *testing.T, extend func(), s gettingStore) (open bool){
 		"opened after": func(t *testing.T, extend func(), s gettingStore) bool {

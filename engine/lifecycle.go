@@ -296,7 +296,7 @@ func (l *lifecycle) SetEgress(ctx context.Context, name string, rules brig.Egres
 		defer w.changing.Unlock()
 		var had brig.Egress
 		rec, err := l.updateRecord(ctx, v.rec.Tenant, v.rec.ID, func(r *brig.Record) error {
-			if same { // the bandwidth may have changed meanwhile
+			if same { // the bandwidth may have changed since the record was read
 				rules.Bandwidth = r.Spec.Egress.Bandwidth
 			}
 			had, r.Spec.Egress = r.Spec.Egress, rules

@@ -21,7 +21,7 @@ const (
 )
 
 // packs compresses and encrypts the saves of sandboxes that have been paused for a
-// while, one at a time. Each save has a key of its own, which is encrypted with the
+// while, one at a time. Each save has its own key, which is encrypted with the
 // master key and stored in the sandbox's record. The provider never has the master
 // key.
 type packs struct {

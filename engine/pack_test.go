@@ -62,7 +62,7 @@ func recoveredFixture(t *testing.T, change func(*engine.Options)) *fixture {
 	return h
 }
 
-// The save of a paused sandbox is packed after a while. Then it takes less space, also
+// The save of a paused sandbox is packed after a while. Then it takes less space, even
 // of the tenant's quota, and its key is not in the record in plain. A call, a fork and
 // the next server unpack it. A save of a running sandbox has no key.
 func TestPack(t *testing.T) {
@@ -274,7 +274,7 @@ func TestUnpackedFilesAreRemoved(t *testing.T) {
 }
 
 // A fork of a packed save holds a creation slot while it unpacks, and not during the
-// rest: its copies take slots of their own.
+// rest: its copies take their own slots.
 func TestForkUnpacksInSlot(t *testing.T) {
 	p := &checkedProvider{check: func() {}}
 	h := recoveredFixture(t, func(o *engine.Options) {

@@ -147,7 +147,7 @@ func TestFailedStartKeepsSandboxPaused(t *testing.T) {
 	}
 }
 
-// A sandbox can ask for automatic pauses that keep only its files, also with a main
+// A sandbox can ask for automatic pauses that keep only its files, even with a main
 // program. Combinations without sense are rejected with the field.
 func TestPauseFilesOnlySpec(t *testing.T) {
 	h := newFixture(t, nil)

@@ -8,7 +8,7 @@ import (
 )
 
 // A resume does not extend the life of a sandbox beyond its maximum, and is rejected when
-// that is reached. The time of pauses does not count. A copy has a life of its own.
+// that is reached. The time of pauses does not count. A copy has its own life.
 func TestResumeRespectsMaxLife(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

@@ -112,8 +112,8 @@ func TestStopDuringSaveAndTheNextServer(t *testing.T) {
 	}
 }
 
-// An automatic end that meets a sandbox that was paused meanwhile leaves it paused; the
-// request of a caller ends it.
+// If a sandbox is paused before its automatic end, it stays paused. The request of a caller ends
+// it.
 func TestAutomaticEndSkipsPausedSandbox(t *testing.T) {
 	h := newFixture(t, nil)
 	ctx := withRole(t, brig.Member)

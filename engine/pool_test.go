@@ -49,7 +49,7 @@ func TestPoolHitAndRefill(t *testing.T) {
 			t.Fatalf("when all is quiet: %+v", s)
 		}
 		// The fake clock stands still while they run, so the pool makes no
-		// instances meanwhile.
+		// instances.
 		for i, want := range []brig.PoolUse{brig.PoolHit, brig.PoolHit, brig.PoolHit, brig.PoolMiss} {
 			if o := mustRun(t, h, python(fmt.Sprint("ann", i)), want); !strings.HasPrefix(o.Sandbox, "py-") {
 				t.Errorf("its sandbox is called %q", o.Sandbox)

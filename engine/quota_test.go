@@ -401,7 +401,7 @@ func TestVisitorsShareOneRateLimit(t *testing.T) {
 }
 
 // A viewer who repeats the changes that viewers may make, successfully or not, writes a
-// bounded number of audit lines, also with a grant for one sandbox. Another viewer of the
+// bounded number of audit lines, even with a grant for one sandbox. Another viewer of the
 // tenant, and an admin with the same calls, are not affected.
 func TestViewersChangesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -202,8 +202,8 @@ func (p *pool) watch(s *poolClass, w *pooledInstance) {
 		select {
 		case <-p.e.ctx.Done():
 		case <-w.in.Done():
-			// If the instance was claimed meanwhile, the claimer handles its
-			// end.
+			// If the instance was claimed before it ended, the claimer handles
+			// its end.
 			if p.remove(s, w) {
 				p.e.Observer.Restarted(p.e.builtinID, "sandbox")
 				p.end([]*pooledInstance{w})

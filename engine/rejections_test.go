@@ -46,7 +46,7 @@ func TestRejectionLinesAreLimited(t *testing.T) {
 		if ev.Op != "run" || ev.Tenant != "acme" {
 			t.Errorf("a line %+v", ev)
 		}
-		whole-- // this line is no call
+		whole-- // this line is not a call
 		count(ev)
 	}
 	if whole+counted != calls {

@@ -122,7 +122,7 @@ const retryPause = 20 * time.Millisecond
 const maxRouteLookups = 10
 
 // dispatch tries a request with the candidates that route has found for it. If
-// an administrator has changed them meanwhile, it calls route again.
+// an administrator has changed the candidates since then, it calls route again.
 func (ps *providers) dispatch(ctx context.Context, v *call, r placementRequest, candidates []candidate, try func(candidate) error) error {
 	for n := 1; ; n++ {
 		err := ps.tryCandidates(ctx, v, candidates, try)

@@ -37,8 +37,8 @@ func (vt *vault) PutSecret(ctx context.Context, c brig.SecretChange) (*brig.Secr
 			return nil, err
 		}
 		defer done()
-		// Wait while another call re-encrypts all secrets, since a secret that
-		// is written meanwhile would keep the old key.
+		// Wait while another call re-encrypts all secrets, because a secret
+		// written at the same time would keep the old key.
 		vt.resealMu.RLock()
 		defer vt.resealMu.RUnlock()
 		for {
@@ -191,7 +191,7 @@ func (vt *vault) reseal(ctx context.Context, s *brig.SealedSecret) error {
 	s.Key, s.Sealed = vt.Options.Keys.Seal(value, secretLocation(s.Tenant, s.Name, s.Version)...)
 	err = vt.Store.PutSecret(ctx, s, s.Version)
 	if brig.KindOf(err) == brig.FailedPrecondition {
-		return nil // removed meanwhile
+		return nil // removed or replaced since it was read
 	}
 	return err
 }

@@ -18,8 +18,8 @@ const packagesTimeout = installTimeout + time.Minute
 // restorePackages puts the packages that earlier steps requested into a step's
 // sandbox, before any program runs in it. pip installs them by name in a
 // separate sandbox. They are not copied from an earlier step's disk, which an
-// intruder could have written. If they cannot be installed, the step still
-// runs, since it may not need them, and receives the reason.
+// untrusted program could have written. If they cannot be installed, the step
+// still runs, since it may not need them, and receives the reason.
 func (rs *runs) restorePackages(ctx context.Context, v *call, m *machine, j *job) error {
 	j.order.Packages, j.order.Uncarried = nil, "" // an attempt with another provider may have set them
 	if len(j.packages) == 0 {

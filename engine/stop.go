@@ -78,8 +78,8 @@ func (l *lifecycle) stopInstance(ctx context.Context, rec *brig.Record, grace ti
 // enterLatest waits for a pause or resume in progress and returns the updated
 // record, so that the caller can end the sandbox. No pause or resume starts
 // until leave is called. If the sandbox is paused, enterLatest ends it with the
-// reason why, if a caller requested that. An automatic end does not apply to a
-// sandbox that was paused meanwhile, which uses neither its lease nor its tenant's time.
+// reason why, if a caller requested that. An automatic end does not apply to a sandbox that was
+// paused before it, because a paused sandbox uses neither its lease nor its tenant's time.
 func (l *lifecycle) enterLatest(ctx context.Context, rec *brig.Record, why brig.ExitReason) (leave func(), _ *brig.Record, err error) {
 	if rec.State != brig.Running && rec.State != brig.Paused {
 		return func() {}, rec, nil
@@ -187,7 +187,7 @@ func (l *lifecycle) endSandbox(rec *brig.Record, in brig.Instance, grace time.Du
 // the sandbox when the lease ends, before the instance ends automatically. It
 // also ends the sandbox after the main program has ended, since the instance
 // waits then. The watch stops when the instance is detached: the next attachment
-// has a watch of its own.
+// has its own watch.
 func (l *lifecycle) watchWorkspace(rec *brig.Record, in brig.Instance, detached <-chan struct{}) {
 	if !isWrittenBack(rec.Spec) {
 		return

@@ -16,7 +16,7 @@ func tailLines(ctx context.Context, whole, last io.ReadCloser, n int) (io.ReadCl
 	defer whole.Close()
 	lines, size, err := measureLog(ctx, whole)
 	if err == nil {
-		// Lines that are written meanwhile are not counted.
+		// Lines written after the measurement are not counted.
 		rest := bufio.NewReaderSize(io.LimitReader(last, size), 64<<10)
 		if err = skipLines(ctx, rest, lines-int64(n)); err == nil {
 			return struct {

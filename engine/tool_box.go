@@ -182,8 +182,8 @@ func (ts *tools) acquireBox(ctx context.Context, v *call, j *toolJob) (*heldBox,
 
 var errBoxGone = errors.New("the box ended before the call")
 
-// heldBox is a box that is reserved for a call, so that it does not end
-// meanwhile.
+// heldBox is a box that is reserved for a call and does not end before the
+// call.
 type heldBox struct {
 	*box
 	rec     *brig.Record

@@ -175,7 +175,7 @@ func (ts *tools) ChangeToolVariable(ctx context.Context, id string, c brig.ToolV
 				*part.to = *part.from
 			}
 		}
-		// If the variable is removed meanwhile, it remains removed.
+		// If another call removes the variable first, it remains removed.
 		out, err := ts.storeVariable(ctx, v, x, ts.Store.ChangeToolVariable)
 		if err == nil && c.Value == nil && v.actor.May(brig.OpToolVariables) != nil {
 			out.Value = "" // a caller that may not list values does not learn this one by a change
@@ -203,8 +203,8 @@ func (ts *tools) storeVariable(ctx context.Context, v *call, x brig.ToolVariable
 	if x.Created.IsZero() {
 		x.Created, x.CreatedBy = now, v.actor.Name
 	}
-	// Wait while another call re-encrypts all values, since a value that is
-	// written meanwhile would keep the old key.
+	// Wait while another call re-encrypts all values, because a value written
+	// at the same time would keep the old key.
 	ts.vault.resealMu.RLock()
 	defer ts.vault.resealMu.RUnlock()
 	value := x.Value
@@ -291,7 +291,7 @@ func (ts *tools) resealVariables(ctx context.Context) error {
 			return err
 		}
 		ts.sealVariable(x, value)
-		if err := ts.Store.ChangeToolVariable(ctx, x); err != nil && brig.KindOf(err) != brig.NotFound { // removed meanwhile
+		if err := ts.Store.ChangeToolVariable(ctx, x); err != nil && brig.KindOf(err) != brig.NotFound { // removed since it was listed
 			return err
 		}
 	}

@@ -170,7 +170,7 @@ func (g *useGate) endUses(ctx context.Context, patience time.Duration) (users in
 }
 
 // beginUnused is like beginMove, but it waits for no call and ends none: it returns
-// false if any call uses the instance, also a passive one.
+// false if any call uses the instance, even a passive one.
 func (g *useGate) beginUnused(ctx context.Context) (end func(), ok bool, err error) {
 	if err := g.lockUnmoved(ctx); err != nil {
 		return nil, false, err

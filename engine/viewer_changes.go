@@ -11,7 +11,7 @@ import (
 )
 
 // A viewer may create grants and sessions, and end sessions. Each such call writes two
-// lines to the audit log, also if it fails, so a viewer could repeat it until the lines of
+// lines to the audit log, even if it fails, so a viewer could repeat it until the lines of
 // other callers are removed as the oldest. Callers with a higher role are not limited:
 // they are trusted with calls that write lines anyway.
 const (

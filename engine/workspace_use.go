@@ -128,7 +128,7 @@ func (ws *workspaces) commit(ctx context.Context, rec *brig.Record, in brig.Inst
 		return nil, err
 	}
 	defer ws.commitLock(rec.ID)()
-	if !rec.Spec.Ephemeral { // the workspace's version may have changed meanwhile
+	if !rec.Spec.Ephemeral { // the workspace's version may have changed while this call waited for the lock
 		now, err := ws.Store.Get(ctx, rec.Tenant, string(rec.ID))
 		if err != nil {
 			return nil, err

@@ -41,7 +41,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// A driver states a position before a displayed value, also if the agent holds its
+// A driver states a position before a displayed value, even if the agent holds its
 // descriptors. The position is not a message.
 func TestCarriedSkipsPositions(t *testing.T) {
 	agent, host := net.Pipe()

@@ -77,7 +77,7 @@ func (b *Notebook) Kept(ctx context.Context, g *Guest, ended func(id string)) (o
 		}
 		note, err := b.Read(filepath.Join(b.Dir, e.Name()))
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was removed meanwhile
+			continue // it was removed after the directory was read
 		}
 		if err != nil {
 			return out, fmt.Errorf("read kept programs: %w", err)

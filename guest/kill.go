@@ -21,7 +21,7 @@ const (
 	// that were made for the request count. Output does not count: a program
 	// may flood, and an agent that only forwards output does not work. Programs
 	// that use all processors of the sandbox may delay the agent by seconds,
-	// which is no reason to end the sandbox and lose its state.
+	// which must not end the sandbox and lose its state.
 	AgentTimeout = 30 * time.Second
 	// treeTimeout is the maximum time for an agent that answers to kill one
 	// process tree. Trees end in milliseconds. An agent that needs this long
@@ -32,7 +32,7 @@ const (
 	// another one.
 	killRetry = 10 * time.Second
 	// reconnectDelay is the minimum time for an agent to end a tree if the
-	// connection of the execution broke meanwhile.
+	// connection of the execution broke during the kill.
 	reconnectDelay = 15 * time.Second
 	// exitTimeout is the maximum time for an agent to send the exit of a process
 	// after it has reported the end of the process tree. afterBytes is the
@@ -163,8 +163,8 @@ func (f *treeKill) recordAlive() {
 // timeSinceAnswer returns the time since the agent's last answer.
 func (f *treeKill) timeSinceAnswer() time.Duration { return time.Since(time.Unix(0, f.alive.Load())) }
 
-// start begins a kill, or continues one whose connection broke meanwhile. In
-// the second case the agent has only its remaining time, but at least p.broken.
+// start begins a kill, or continues one whose connection broke. In the second
+// case the agent has only its remaining time, but at least p.broken.
 func (f *treeKill) start(p killTimeouts) {
 	now := time.Now()
 	if f.began.CompareAndSwap(0, now.UnixNano()) {

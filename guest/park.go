@@ -42,7 +42,7 @@ func (g *Guest) Park(ctx context.Context, p *Process, tell func(dir string) erro
 	if err := json.Unmarshal(f.Payload, &parking); err != nil {
 		return nil, malformed("parking", err)
 	}
-	// An interpreter that ends meanwhile may not take the order. The agent then
+	// An interpreter that ends now may not take the order. The agent then
 	// answers as soon as it knows of the end.
 	told := tell(parking.Dir)
 	if f, err = r.Read(); err != nil {

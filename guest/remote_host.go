@@ -112,7 +112,7 @@ func (o *RemoteHost) replaceStream(ctx context.Context, of *wire.Mux) *pendingSt
 		switch {
 		case err != nil:
 			at.err = err
-		case closed: // o was closed meanwhile
+		case closed: // o was closed while the stream was opened
 			_ = m.Close() // never fails
 			at.err = errClosed
 		case o.Heartbeat > 0:

@@ -53,7 +53,7 @@ func ConfigError(fields []brig.FieldError) *brig.Error {
 }
 
 // NewInstanceOptions returns the options of an instance whose data is in a
-// directory of the server. If the instance has programs of its own, they come
+// directory of the server. If the instance has its own programs, they come
 // first in PATH.
 func NewInstanceOptions(id brig.ID, dir string, programs map[string]string) (InstanceOptions, error) {
 	if !brig.ValidName(string(id)) {

@@ -78,7 +78,7 @@ func (s *stream) beginUse() bool {
 }
 
 // endUse ends the use of the descriptors, and completes a close that was
-// requested meanwhile.
+// requested during the use.
 func (s *stream) endUse() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -196,7 +196,7 @@ func (s *Store) stored() ([]storedImage, error) {
 		}
 		m, err := s.readMeta(digestPrefix + hex)
 		if err != nil {
-			continue // removed meanwhile, or unreadable
+			continue // removed since it was listed, or unreadable
 		}
 		fi, err := os.Stat(filepath.Join(s.imageDir(m.Digest), "meta.json"))
 		if err != nil {

@@ -75,7 +75,7 @@ func (s *Store) openRegistry(repo string, a access) (*registry, error) {
 	g := newGuard(a)
 	opts := []remote.Option{
 		remote.WithTransport(g), remote.WithUserAgent("brig"),
-		// Disable the library's retries: registry.again retries, also after a
+		// Disable the library's retries: registry.again retries, even after a
 		// broken download.
 		remote.WithRetryBackoff(remote.Backoff{Duration: time.Millisecond, Steps: 1}),
 	}

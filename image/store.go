@@ -258,7 +258,7 @@ func (s *Store) List(ctx context.Context) ([]*brig.Image, error) {
 		}
 		m, err := s.readMeta("sha256:" + hex)
 		if brig.KindOf(err) == brig.NotFound {
-			continue // removed meanwhile
+			continue // removed since it was listed
 		}
 		if err != nil {
 			return nil, err

@@ -29,9 +29,8 @@
 // Code that runs in an interpreter can use the driver's descriptors: it can write
 // lines to them, and take orders from them. Every order therefore has a fresh
 // nonce, which all its messages repeat. A message with another nonce, a line that
-// is no message and an order that did not reach the driver end the session with a
-// ViolationError. So a message never counts for another order than its own. The
-// nonce is in the interpreter's memory while the order runs, so code can forge the
-// messages of the order that it is part of, but not those of a later one, whose
-// nonce does not exist yet.
+// is not a message and an order that did not reach the driver end the session with a
+// ViolationError. So a message never counts for another order than its own. The nonce is in the
+// interpreter's memory while the order runs, so code can forge the messages of the order that it
+// is part of, but not those of a later one, whose nonce does not exist yet.
 package interpreter

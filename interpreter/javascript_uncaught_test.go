@@ -39,7 +39,7 @@ func (c errorCase) run(t *testing.T) {
 	}
 }
 
-// An error that a program does not catch ends it as it ends the plain interpreter, also if
+// An error that a program does not catch ends it as it ends the plain interpreter, even if
 // something else would keep it alive, and the program's listeners get it.
 func TestNodeUncaught(t *testing.T) {
 	for _, c := range []errorCase{

@@ -131,7 +131,7 @@ func TestForkAnnouncesProgramFile(t *testing.T) {
 	}
 }
 
-// A cell has no file, also in an interpreter that has run programs to warm up.
+// A cell has no file, even in an interpreter that has run programs to warm up.
 func TestForkInWarmCell(t *testing.T) {
 	d := startPython(t)
 	d.send(interpreter.Order{Op: "warm", Env: map[string]string{"BRIG_CELLS": "1"}})

@@ -114,7 +114,7 @@ const maxParts = 4096
 // maxText bounds each text of an exception in bytes, since the host keeps exceptions.
 const maxText = 256 << 10
 
-// decodeMessage decodes a line. A line that is no message has no type.
+// decodeMessage decodes a line. A line that is not a message has no type.
 func decodeMessage(line []byte) *Message {
 	m := new(Message)
 	if len(line) > maxParts && parts(line) > maxParts || json.Unmarshal(line, m) != nil {

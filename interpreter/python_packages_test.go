@@ -77,8 +77,8 @@ func TestPythonFindsPackagesOfCommands(t *testing.T) {
 	})
 }
 
-// The packages of a step are found after all others, also by the programs that
-// the step starts. Code in a package runs only if the package is imported.
+// The packages of a step are found after all others, including by the programs
+// that the step starts. Code in a package runs only if the package is imported.
 func TestPythonPackages(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

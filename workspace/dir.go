@@ -65,7 +65,7 @@ func (d *Dir) removeAbandoned() (n int, err error) {
 		}
 		f, err := os.OpenFile(filepath.Join(d.path, stagingDir, e.Name()), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 		if err != nil {
-			continue // it was published meanwhile
+			continue // it was published after the directory was read
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && os.Remove(f.Name()) == nil {
 			n++
@@ -299,7 +299,7 @@ func (d *Dir) Hold(ctx context.Context, key string, alone bool) (func(), error) 
 			return release, err
 		}
 		// Another process has the lock. This one must not keep its own callers
-		// out meanwhile.
+		// out while it waits.
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

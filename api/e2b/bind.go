@@ -83,7 +83,7 @@ func (k *tokens) presentedSource(r *http.Request, t target, tenant string) strin
 
 // portSource returns the source of a sandbox's token in a request to a program
 // in the sandbox. The traffic token takes precedence. The program may use the
-// same headers for tokens of its own, so wrong tokens are ignored.
+// same headers for its own tokens, so wrong tokens are ignored.
 func (k *tokens) portSource(r *http.Request, id string) string {
 	for _, token := range r.Header.Values(headerTraffic) {
 		if source := sourceOfToken(token); source != "" && equalSecrets(token, k.trafficToken(id, source)) {

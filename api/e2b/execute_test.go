@@ -152,7 +152,7 @@ func TestDefaultContexts(t *testing.T) {
 }
 
 // A language that is missing in the sandbox's image has the status of E2B's
-// server, on both routes, also if it takes long to find out. The control is a
+// server, on both routes, even if it takes long to find out. The control is a
 // language that the image contains.
 func TestUnknownLanguage(t *testing.T) {
 	s, d, srv := serve(t)

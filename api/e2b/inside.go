@@ -220,7 +220,7 @@ func (k *tokens) hasAnyToken(r *http.Request, id string) bool {
 	return traffic != "" && k.hasToken(r, id, sourceOfToken(traffic))
 }
 
-// isProven reports whether a request has a token of its sandbox, also if it needs none.
+// isProven reports whether a request has a token of its sandbox, even if it needs none.
 func (k *tokens) isProven(r *http.Request, t target, lacksToken bool) bool {
 	switch {
 	case t.port != portEnvd && t.port != portCode:

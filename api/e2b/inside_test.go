@@ -219,7 +219,7 @@ func (keyedKeys) KeyActor(context.Context, [32]byte) (brig.Actor, error) { retur
 
 // The application in a closed sandbox may use the header X-Access-Token itself.
 // The traffic token opens the port, and the application receives its own token,
-// also if the client sends Brig's in the same header. Control: its own token
+// even if the client sends Brig's in the same header. Control: its own token
 // alone does not open the port.
 func TestClosedPortsKeepTheApplicationsToken(t *testing.T) {
 	s, _, srv := serve(t, func(o *e2b.Options) {

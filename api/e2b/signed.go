@@ -70,8 +70,8 @@ const (
 
 // signer returns the key with whose token a URL was signed for a sandbox of a
 // tenant. The key is empty if the token belongs to the sandbox itself. Every
-// key of the tenant may have received the token, also from an earlier server,
-// and whichever keys have connected since.
+// key of the tenant may have received the token, perhaps from an earlier
+// server, and whichever keys have connected since.
 func (k *tokens) signer(ctx context.Context, id, tenant string, u urlSignature) (key string, ok bool) {
 	if key, ok = k.signerAmong(k.cache.receivers(id), id, u); ok {
 		return key, true
@@ -188,7 +188,7 @@ func (p *ports) tooManySignatures(r *http.Request) error {
 	if err := p.signatureLimit.Check(r); err != nil {
 		return err
 	}
-	return errWrongSignature() // the address has waited long enough meanwhile
+	return errWrongSignature() // the address has waited long enough since its last guess
 }
 
 // signedByReceiver returns the id of the sandbox whose token signed a URL, if a key

@@ -35,7 +35,7 @@ func TestSignatureRateLimit(t *testing.T) {
 	}
 }
 
-// A good signature is served although its address has guessed, also if a key signed that
+// A good signature is served although its address has guessed, even if a key signed that
 // received its token from an earlier server. Control: wrong signatures from the address get
 // 429.
 func TestGoodSignatureFromGuessingAddress(t *testing.T) {
@@ -95,7 +95,7 @@ func TestWaitingSearchNeedsNoRest(t *testing.T) {
 		load = 2 * time.Second
 		get("v1_x")
 		load = 0
-		for range 4 { // as many as became free meanwhile
+		for range 4 { // as many as became free while the load was high
 			get("v1_x")
 		}
 		begin := time.Now()

@@ -111,8 +111,8 @@ func hexDigit(c byte) int {
 }
 
 // carriesKey reports whether the value of a credential header contains a Brig
-// key, also as the user or password of Basic authentication. Here the prefix of
-// a key is sufficient, because even a truncated key must stay secret.
+// key, or as the user or password of Basic authentication. Here the prefix of a
+// key is sufficient, because even a truncated key must stay secret.
 func (s Shield) carriesKey(value string) bool {
 	scheme, rest, found := strings.Cut(strings.TrimSpace(value), " ")
 	if !found {

@@ -125,7 +125,7 @@ func (k *Keyring) verify(r *http.Request, p Proof) (Proof, error) {
 	// Credentials are checked before wrong ones are counted. So wrong
 	// credentials from an address never delay a valid one from the same
 	// address. A credential has at least 160 random bits, so guessing cannot
-	// succeed. An expired credential is no guess: its holder would otherwise
+	// succeed. An expired credential is not a guess: its holder would otherwise
 	// delay the error messages of others at the address.
 	var err error
 	p.Actor, err = p.check(r.Context())

@@ -157,7 +157,7 @@ func (t *SecondTurn) stop() {
 	}
 }
 
-// End ends the turn, also while the request waits. Further calls do nothing.
+// End ends the turn, even while the request waits. Further calls do nothing.
 func (t *SecondTurn) End() {
 	if t.ended {
 		return

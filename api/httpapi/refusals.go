@@ -10,7 +10,7 @@ import (
 // Clients that retry immediately after a 429 response would exhaust the
 // server's CPU with thousands of such responses a second. Above
 // rejectionsPerSecond each 429 response is delayed, at most by
-// maxRejectionDelay. A waiting client sends no other request meanwhile.
+// maxRejectionDelay. While a client waits, it sends no other request.
 const (
 	rejectionsPerSecond = 200
 	maxRejectionDelay   = time.Second

@@ -24,7 +24,7 @@ type Shield struct {
 	Accepts func(token string) bool
 	// Own reports whether 64 hexadecimal digits are a sandbox token of the
 	// server. Only a server whose tokens belong to no key needs it: other tokens
-	// have a form of their own. If Own is nil, the server has no such token.
+	// have their own form. If Own is nil, the server has no such token.
 	Own func(token string) bool
 }
 

@@ -135,7 +135,7 @@ func errRightsReduced() error {
 }
 
 // endRequests ends those requests of a key for whose actor ends returns true.
-// Requests that began when all earlier ones had ended have a check of their own.
+// Requests that began when all earlier ones had ended have their own check.
 func (k *Keyring) endRequests(all *openRequests, why error, ends func(brig.Actor) bool) {
 	k.mu.Lock()
 	var list []*openRequest

@@ -275,8 +275,8 @@ func TestEphemeralKernelLimit(t *testing.T) {
 	}
 }
 
-// A list omits a kernel that has ended meanwhile. Any other error makes the
-// list fail.
+// A list omits a kernel that ends while the list is made. Any other error makes
+// the list fail.
 func TestListSkipsEndedKernels(t *testing.T) {
 	for kind, want := range map[brig.Kind]int{
 		brig.NotFound: http.StatusOK, brig.FailedPrecondition: http.StatusOK,

@@ -260,7 +260,7 @@ func (c *channel) write(b []byte, limit time.Duration) error {
 // content has the fields of a message for which this package has no type.
 type content map[string]any
 
-// whileBusy calls do, and reports the kernel as busy meanwhile.
+// whileBusy calls do, and reports the kernel as busy until it returns.
 func (c *channel) whileBusy(ctx context.Context, r *request, do func() error) error {
 	if err := c.send(ctx, r, "iopub", "status", content{"execution_state": "busy"}); err != nil {
 		return err

@@ -144,7 +144,7 @@ func (d *API) listModels(ctx context.Context) ([]*model, error) {
 				switch brig.KindOf(err) {
 				case "":
 					out = append(out, m)
-				case brig.NotFound, brig.FailedPrecondition: // the kernel has ended meanwhile
+				case brig.NotFound, brig.FailedPrecondition: // the kernel has ended since it was listed
 				default:
 					return nil, err
 				}

@@ -116,7 +116,7 @@ func requestedVersion(params json.RawMessage) string {
 }
 
 // line returns the messages of a line for the library, which would wait for an
-// answer to a notification in a batch. So notifications get lines of their own.
+// answer to a notification in a batch. So notifications get their own lines.
 func (m *messages) line(line []byte) []byte {
 	if !m.batch {
 		return append(line, '\n')

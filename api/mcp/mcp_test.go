@@ -283,7 +283,7 @@ func TestIdleSessionEnds(t *testing.T) {
 	}
 }
 
-// The concurrent calls of a session are limited, also within a batch.
+// The concurrent calls of a session are limited, even within a batch.
 func TestCallLimit(t *testing.T) {
 	s := newStub()
 	srv, _ := serve(t, s, nil)

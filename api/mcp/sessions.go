@@ -93,7 +93,7 @@ func (s *sessions) begin(ctx context.Context, serverSession *mcp.ServerSession) 
 }
 
 // renew makes the credential of a request the session's newest one, if it ends later
-// than the present one. The caller holds s.mu.
+// than the current one. The caller holds s.mu.
 func (s *sessions) renew(ctx context.Context, x *session) {
 	expires := brig.ActorFrom(ctx).Expires
 	if !x.credential.isNewer(expires) {

@@ -28,8 +28,8 @@ type putCase struct {
 	// full and other are bodies in which every field has a value, and a different
 	// one in each.
 	full, other string
-	// commands are fields that are no part of the state, and hidden ones are part of
-	// it and in no document.
+	// commands are fields that are not part of the state. hidden fields are part of it, but
+	// appear in no document.
 	commands, hidden []string
 	// whole are objects that are replaced as a whole, like a list.
 	whole []string

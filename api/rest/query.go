@@ -24,7 +24,7 @@ type parameter struct {
 	maxLength int // only for the document, like the fields below
 	pattern   string
 	format    string   // JSON Schema format
-	enum      []string // allowed values, also in a comma-separated list
+	enum      []string // allowed values, alone or in a comma-separated list
 	example   any
 }
 

@@ -128,7 +128,7 @@ type TenantRequest struct {
 }
 
 // TenantChange changes a tenant's quota, budget and ceilings. Missing fields
-// keep their values, also within these objects.
+// keep their values, even within these objects.
 type TenantChange struct {
 	Quota    *Quota    `json:"quota,omitempty"`
 	Budget   float64   `json:"budget,omitempty" minimum:"0"`

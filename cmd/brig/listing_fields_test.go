@@ -9,7 +9,7 @@ import (
 )
 
 // TestTemplateFields checks that a template with an unknown field is an error that
-// names the known ones, also for an empty list, and that fields that an item may
+// names the known ones, even for an empty list, and that fields that an item may
 // lack are valid.
 func TestTemplateFields(t *testing.T) {
 	tenants := []*brig.Tenant{{Name: "a", Quota: brig.Quota{Sandboxes: 3}}}

@@ -123,7 +123,7 @@ func (c serveCommands) listen(ctx context.Context, srv *http.Server, all []net.L
 	}
 	select {
 	case err := <-served:
-		_ = srv.Close() // one listener without the others is no server
+		_ = srv.Close() // a server needs all of its listeners
 		return err
 	case <-ctx.Done():
 	}

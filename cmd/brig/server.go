@@ -280,7 +280,7 @@ func (s *server) openHTTPServer(ctx context.Context) (err error) {
 	return err
 }
 
-// serveE2B serves E2B clients on an address of their own, if one is configured.
+// serveE2B serves E2B clients on their own address, if one is configured.
 func (s *server) serveE2B(context.Context) error {
 	stop, err := s.apis.serveTLS(s.cfg, s.front, s.tracer, s.log)
 	if err != nil {

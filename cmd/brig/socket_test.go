@@ -72,7 +72,7 @@ func TestClientOutlivesItsServer(t *testing.T) {
 
 // TestOtherUsersSocketIsRejected checks that a command sends nothing to a socket on
 // which another user listens, even in a folder that is the caller's own. The
-// control is a listener of its own.
+// control is a listener of the same user.
 func TestOtherUsersSocketIsRejected(t *testing.T) {
 	open := testenv.OpenDir(t)
 	dir := filepath.Join(open, "data")

@@ -248,8 +248,8 @@ def failing_functions_are_shown(ex):
     assert "return 1 / x" in said and "ZeroDivisionError" in said, said
 
 
-# Traces that an intruder leaves in a first step, and how the second step detects
-# them.
+# Traces that untrusted code leaves in a first step, and how the second step
+# detects them.
 PLANTS = {
     "a process": ("import subprocess\nsubprocess.Popen(['sleep', '7701'], start_new_session=True)", "'sleep\\x007701' in ''.join(cmdlines())"),
     "a file": ("open('/workspace/planted', 'w').write('x')", "os.path.exists('/workspace/planted')"),

@@ -386,7 +386,7 @@ func (k *carrier) wait(f *os.File, pull func(fd int) bool) {
 
 // pull sends the available data of one output to the host, and reports whether
 // that output has ended. It releases the lock between two reads so that
-// messages can be sent. It ends at a deadline, if there is one, also while data is
+// messages can be sent. It ends at a deadline, if there is one, even while data is
 // available.
 func (k *carrier) pull(i, fd int, c net.Conn, deadline time.Time) bool {
 	for {

@@ -72,7 +72,7 @@ func (a *Agent) exec(call wire.Exec, r *wire.Reader, w *writer) {
 	x.mu.Unlock()
 	close(x.over)
 	// Children of the process may still write. The output ends when the last of
-	// them has closed it, also if the host has disconnected: it can ask for it later.
+	// them has closed it, even if the host has disconnected: it can ask for it later.
 	x.expire(p)
 	pumps.Wait()
 

@@ -202,8 +202,8 @@ func sendFile(dir *nofollow.Dir, name string, st nofollow.Stat, w *writer) error
 		return nil // the file was removed or replaced by a link, so it is not an artifact
 	}
 	defer f.Close()
-	// Always send the announced size: if the file shrinks meanwhile, fill the
-	// rest with zeros.
+	// Always send the announced size: if the file shrinks during the transfer,
+	// fill the rest with zeros.
 	w.json(wire.TypeFile, wire.File{Path: name, Mode: st.Mode & 0o777, Size: st.Size})
 	buf := make([]byte, wire.HeaderSize+256<<10)
 	for left := st.Size; left > 0; {

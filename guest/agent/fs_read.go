@@ -71,9 +71,9 @@ func needDir(name string) error {
 var errTooMany = errors.New("too many entries")
 
 // walk sends the entries of the directory that open opens, in order. It omits
-// files that are removed meanwhile. It never waits for the host while it has
-// the account's rights, because the number of threads with such rights is
-// limited.
+// files that are removed during the walk. It never waits for the host while it
+// has the account's permissions, because the number of threads with such
+// permissions is limited.
 func (l *lister) walk(open func() (*nofollow.Dir, error), full string, depth int) error {
 	var (
 		dir   *nofollow.Dir

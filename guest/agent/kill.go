@@ -86,7 +86,7 @@ func (k *killer) begin(x *execution) *pendingKill {
 }
 
 // killGroup kills the first process group of a tree. It repeats the signal,
-// because the group may grow meanwhile.
+// because the group may grow between two signals.
 func (t *pendingKill) killGroup() {
 	if t.reaped {
 		return
@@ -96,7 +96,8 @@ func (t *pendingKill) killGroup() {
 	}
 }
 
-// killAll kills all pending trees, including those that are added meanwhile.
+// killAll kills all pending trees, including those that are added while it
+// runs.
 func (k *killer) killAll() {
 	var trees []*pendingKill
 	s := search{harmless: map[int]bool{}, bare: map[int]time.Time{}}

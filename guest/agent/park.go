@@ -18,8 +18,8 @@ const parkTimeout = 5 * time.Second
 // descriptors of the host. Its new descriptors are named pipes, whose other ends
 // the agent holds as those of a carried process. The interpreter opens the pipes
 // itself, because no process can change the descriptors of another one. If the
-// interpreter does not answer, nothing has changed. If it has ended or ends
-// meanwhile, the failure is "not_found".
+// interpreter does not answer, nothing has changed. If it has ended, or ends
+// before it has opened the pipes, the failure is "not_found".
 func (a *Agent) park(id string, w *writer) {
 	x, err := a.parkable(id)
 	if err != nil {

@@ -82,7 +82,7 @@ func (r *accountThreads) serve(who account, c chan task, t task) {
 	runtime.LockOSThread()
 	if syscall.Gettid() == syscall.Getpid() {
 		// The first thread never exits, and its ids are those of the process.
-		// Run serve in another goroutine, and hold this thread meanwhile so
+		// Run serve in another goroutine, and hold this thread until it ends so
 		// that the other goroutine cannot get it.
 		over := make(chan struct{})
 		go func() { defer close(over); r.serve(who, c, t) }()

@@ -342,7 +342,7 @@ func (s *shell) watch() {
 		r := bufio.NewReader(s.reports)
 		for {
 			line, err := r.ReadSlice('\n')
-			if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // a long line is no report
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) { // a long line is not a report
 				return
 			}
 			select {

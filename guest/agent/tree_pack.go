@@ -15,8 +15,8 @@ import (
 	"github.com/brig-run/brig/internal/nofollow"
 )
 
-// packer sends a tree. A file that changes meanwhile is sent as it was read,
-// and a file that is removed meanwhile is omitted.
+// packer sends a tree. A file that changes during the transfer is sent as it
+// was read, and a file that is removed is omitted.
 type packer struct {
 	w       *writer
 	maxFile int64

@@ -21,7 +21,7 @@ const (
 	OpName    Op = "name"   // set the sandbox's host name
 	OpResize  Op = "resize" // set the size of a terminal
 	OpDial    Op = "dial"   // connect to a port; the connection's data follows the answer
-	OpRenew   Op = "renew"  // give a copy of a sandbox an identity of its own
+	OpRenew   Op = "renew"  // give a copy of a sandbox its own identity
 	OpUplink  Op = "uplink" // create a network interface; its packets follow the answer
 
 	// Operations for processes whose descriptors the agent holds
@@ -70,7 +70,7 @@ type Renew struct {
 }
 
 // GenerationFile is a file that only copies of sandboxes have. Its content differs
-// in each copy: a program with a random generator of its own reseeds the
+// in each copy: a program with its own random generator reseeds the
 // generator when the content changes. The file does not exist in a sandbox that is
 // no copy.
 const GenerationFile = "/run/brig/generation"

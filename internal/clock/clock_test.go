@@ -66,7 +66,7 @@ func TestTimeNeverMovesBack(t *testing.T) {
 	at(2*time.Hour + time.Minute)
 }
 
-// An end that was met remains met in the next process, also after a crash and
+// An end that was met remains met in the next process, even after a crash and
 // with an earlier clock. Control: without the file it is valid again.
 func TestEndsSurviveRestart(t *testing.T) {
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

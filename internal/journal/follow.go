@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Follower reads a journal while it grows. After io.EOF it can be read again: it then
-// returns the data that was written meanwhile. It also follows the journal to new files.
-// Several processes may write to both files, so it reads both.
+// Follower reads a journal while it grows. After io.EOF it can be read again: it then returns
+// newly written data. It also follows the journal to new files. Several processes may write to
+// both files, so it reads both.
 type Follower struct {
 	name  string
 	stamp func(time.Time) string // nil for no times
@@ -67,7 +67,7 @@ func (f *Follower) open() error {
 				return fmt.Errorf("follow journal: %w", err)
 			}
 			if opened, err := file.Stat(); err != nil || !os.SameFile(st, opened) {
-				file.Close() // it was renamed meanwhile; the next call finds it
+				file.Close() // it was renamed after Lstat; the next call finds it
 				continue
 			}
 			part = &followedFile{f: file, written: st.ModTime()}
@@ -98,7 +98,7 @@ func (f *Follower) find(st os.FileInfo) *followedFile {
 	return nil
 }
 
-// Read implements io.Reader. It returns io.EOF at the present end of the journal.
+// Read implements io.Reader. It returns io.EOF at the current end of the journal.
 func (f *Follower) Read(p []byte) (int, error) {
 	if err := f.fill(); err != nil {
 		return 0, err

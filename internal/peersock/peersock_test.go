@@ -40,7 +40,7 @@ func acceptAll(t *testing.T, ln net.Listener) {
 	}()
 }
 
-// TestOnlyOwnerCanConnect checks that only the owner can connect, from the first moment, also
+// TestOnlyOwnerCanConnect checks that only the owner can connect, from the first moment, even
 // with a permissive umask.
 func TestOnlyOwnerCanConnect(t *testing.T) {
 	dir := t.TempDir()
@@ -126,7 +126,7 @@ func TestStaleSocket(t *testing.T) {
 }
 
 // TestOtherUsersListenerIsRejected checks that a client connects to no listener of
-// another user. The control is a listener of its own.
+// another user. The control is a listener of the same user.
 func TestOtherUsersListenerIsRejected(t *testing.T) {
 	dir := testenv.OpenDir(t)
 	if err := os.Chmod(dir, 0o777); err != nil {

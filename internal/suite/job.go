@@ -24,7 +24,7 @@ type Job struct {
 	Argv  []string // prints the events of `go test -json`
 	Dir   string
 	Env   []string // added to the environment
-	Alone bool     // runs in a stage of its own
+	Alone bool     // runs in its own stage
 	Waits bool     // uses little processor time, and takes no slot
 	Raced bool     // its programs have the race detector
 	// Limit is the time after which a job is stopped.

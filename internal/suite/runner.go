@@ -144,7 +144,7 @@ func (f *PlanResult) add(s *stage, now Tally) {
 }
 
 // stages groups the jobs that run concurrently: adjacent jobs of one part that
-// do not need a stage of their own. Within a part, the jobs that do come last.
+// do not need their own stage. Within a part, the jobs that do come last.
 func stages(jobs []Job) (out [][]Job) {
 	var parts []string
 	for _, j := range jobs {

@@ -117,7 +117,7 @@ class RawJSON {
   }
 }
 
-// encode returns the JSON of a message, also if the program has changed what all
+// encode returns the JSON of a message, even if the program has changed what all
 // objects inherit, such as toJSON.
 function encode(value) {
   if (value instanceof RawJSON) return value.text;
@@ -655,8 +655,8 @@ function noInput() {
 }
 
 // post sends a message to the inspector. Node.js serializes it with toJSON if a cell has
-// defined that for all objects. So toJSON is hidden meanwhile or, if the message runs
-// code, until the message itself has been looked at.
+// defined that for all objects. So toJSON is hidden during the call or, if the message runs code,
+// until the message itself has been looked at.
 function post(method, params, callback, runsCode) {
   const given = getOwnPropertyDescriptor(prototype, 'toJSON');
   if (!given || !given.configurable) return session.post(method, params, callback);

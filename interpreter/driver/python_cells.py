@@ -392,7 +392,7 @@ class Tasks:
         self.patched = False  # whether asyncio.create_task is patched
 
     def set_event_loop(self):
-        """Make the loop the current one, also after asyncio.run."""
+        """Make the loop the current one, even after asyncio.run."""
         asyncio = sys.modules.get("asyncio")
         if asyncio is None or not hasattr(asyncio, "set_event_loop"):
             return

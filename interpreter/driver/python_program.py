@@ -215,7 +215,7 @@ class MainTracker:
         it, first wait for threads, and run the functions of atexit."""
         referred = refers_to_main(self.code, self.mark)
         if not self.marked:
-            return not referred  # main is no function of this source
+            return not referred  # main is not a function of this source
         if self.mark.entered:
             return False
         if not referred and not self.decorated:

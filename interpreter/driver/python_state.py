@@ -168,7 +168,7 @@ class NameMangler(ast.NodeTransformer):
         return node
 
     def visit_ClassDef(self, node):
-        return node  # a nested class has private names of its own
+        return node  # a nested class has its own private names
 
 
 # -- Writing ------------------------------------------------------------------

@@ -228,7 +228,7 @@ func (p *Provider) execute(ctx context.Context, box string, limit time.Duration,
 	return said.Results, err
 }
 
-// end deletes a sandbox, also if its program failed or the caller disconnected.
+// end deletes a sandbox, even if its program failed or the caller disconnected.
 // If the deletion fails, the service ends the sandbox when it is idle.
 func (p *Provider) end(ctx context.Context, id brig.ID, box string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)

@@ -39,7 +39,7 @@ var responseTimeout = 2 * time.Minute
 var errAnswer = errors.New("the engine's answer is larger than any engine's")
 
 // transport sends requests to an engine and limits the responses. It opens the
-// connections itself, also with TLS, so that it can check each address.
+// connections itself, even with TLS, so that it can check each address.
 type transport struct{ base *http.Transport }
 
 // newTransport returns a transport to the engine at host, in the format of

@@ -69,7 +69,7 @@ func TestExitReason(t *testing.T) {
 }
 
 // A sandbox does not end because a command could not be started in it: an
-// engine that does not respond for a moment is no reason to end the sandbox.
+// engine that does not respond for a moment must not end the sandbox.
 func TestFailedExecKeepsSandbox(t *testing.T) {
 	api, err := client.New(client.WithHost("unix://" + t.TempDir() + "/none"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/brig-run/brig/guest"
 )
 
-// A call does not wait longer than its context for an engine that is stuck, also if other
+// A call does not wait longer than its context for an engine that is stuck, even if other
 // calls wait for it, too.
 func TestStuckEngine(t *testing.T) {
 	release, asked := make(chan struct{}), make(chan struct{}, 10)

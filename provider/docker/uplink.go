@@ -26,8 +26,8 @@ const tunDevice = "/dev/net/tun"
 const linkCap = "NET_ADMIN"
 
 // mayLink reports whether a sandbox may have a network link: it has rules, or
-// may get some later. With gVisor it is always allowed, because it is no risk
-// for the host.
+// may get some later. With gVisor it is always allowed, because it is not a
+// risk for the host.
 func (p *Provider) mayLink(spec brig.Spec) bool {
 	return p.gvisor || spec.Blank || len(spec.Egress.Rules) > 0
 }

@@ -213,7 +213,7 @@ func TestConfigRules(t *testing.T) {
 	}
 }
 
-// A template is found by the digest that it was assigned, also by the next
+// A template is found by the digest that it was assigned, even by the next
 // server.
 func TestImages(t *testing.T) {
 	s := newCloud(t, false)

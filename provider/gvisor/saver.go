@@ -136,7 +136,7 @@ func (p *Provider) Save(ctx context.Context, in brig.Instance, to brig.SaveID, o
 	i.preconnect.drop()
 	err = i.save(ctx, saveOrder{Dir: p.saveDir(to), Stay: o.Stay, Manifest: m})
 	failpoint.Hit("save.stored")
-	i.preconnect.drop() // the agent has closed a connection that was opened meanwhile
+	i.preconnect.drop() // the agent has closed a connection that was opened during the save
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (s *shares) add(i *instance, name string, pooled bool) error {
 		}
 		x.used = 0
 		if x.weight == 1 && x.written == 1 {
-			return nil // also if the group is new: the kernel's default is the normal weight
+			return nil // even if the group is new: the kernel's default is the normal weight
 		}
 		return x.weighOwn()
 	}

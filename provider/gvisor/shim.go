@@ -173,7 +173,7 @@ func (s *shim) limit() (notes []string, err error) {
 // threads returns the maximum number of host threads for a sandbox with the
 // given process limit. The sentry crashes when it reaches the maximum, so it is
 // far above RLIMIT_NPROC: a guest's thread may need three host threads, and the
-// sentry has threads of its own.
+// sentry has its own threads.
 func threads(processes int) int64 { return int64(4*processes + 512) }
 
 // run supervises the sandbox until it ends, and records how it ended.

@@ -126,7 +126,7 @@ func TestDisabledByDefault(t *testing.T) {
 	}
 }
 
-// A sandbox's Python is the configured one, also if it is in a virtual
+// A sandbox's Python is the configured one, even if it is in a virtual
 // environment.
 func TestPythonBin(t *testing.T) {
 	dir, err := os.MkdirTemp("/var/tmp", "brig-venv-") // a sandbox has its own /tmp

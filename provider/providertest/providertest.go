@@ -178,7 +178,7 @@ func Run(t *testing.T, h Harness) {
 
 // wait bounds operations that complete immediately on an idle host. prompt is the
 // maximum duration of those that a case measures, because they must not wait for
-// anything, also on a busy host.
+// anything, even on a busy host.
 var (
 	wait   = race.Patience(30 * time.Second)
 	prompt = race.Patience(15 * time.Second)

@@ -296,7 +296,7 @@ func testSavePacked(t *testing.T, h Harness) {
 }
 
 // testSaveFiles checks that a save without memory is possible while programs run, and
-// that a restore boots an instance with the files, also with other limits and under
+// that a restore boots an instance with the files, even with other limits and under
 // another ID. Each boot has the files of the save, and none of the programs.
 func testSaveFiles(t *testing.T, h Harness) {
 	s := h.saver(t)

@@ -104,7 +104,7 @@ func (l *dialer) open(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// session opens a session. If the present connection turns out to have ended,
+// session opens a session. If the current connection turns out to have ended,
 // it uses a new one.
 func (l *dialer) session(ctx context.Context) (*ssh.Session, error) {
 	var err error

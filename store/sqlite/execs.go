@@ -141,7 +141,7 @@ func (s *executions) ListRuns(ctx context.Context, tenant string, o brig.RunOpti
 			page.Next = last.Cursor()
 			return false, nil
 		}
-		size += len(doc) // also of runs that are not wanted, because they are read too
+		size += len(doc) // including of unwanted runs, because they are read too
 		last = contract.Position{Created: time.Unix(0, put), ID: brig.ID(name)}
 		run, err := decodeLost[brig.Outcome](doc, nil, true) // a summary needs no output
 		if err == nil && contract.Wanted(run, o) {

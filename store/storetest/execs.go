@@ -208,7 +208,7 @@ func testPruneRuns(t *testing.T, s brig.Store) {
 	}
 }
 
-// testLargeRuns checks that pages of runs with long errors are short, also if their runs are
+// testLargeRuns checks that pages of runs with long errors are short, even if their runs are
 // not selected, and that all runs are found.
 func testLargeRuns(t *testing.T, s brig.Store) {
 	ctx := t.Context()

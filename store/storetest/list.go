@@ -46,7 +46,7 @@ func testPaging(t *testing.T, s brig.Store) {
 		page, next, err := s.List(ctx, "t", o)
 		mustSucceed(t, err)
 		got = append(got, names(page)...)
-		// A record that is created meanwhile is newer and does not shift pages,
+		// A record created between two pages is newer and does not shift them,
 		// even if the record at the cursor is deleted.
 		putCreatedAt(t, s, fmt.Sprint("new", i), time.Hour+time.Duration(i))
 		mustSucceed(t, s.Delete(ctx, page[len(page)-1].ID))

@@ -1,7 +1,7 @@
 /**
  * A client for the features of a Brig server that E2B's SDK lacks: limits, secrets,
  * workspaces, egress rules with ports and methods, and programs with arguments in
- * sandboxes of their own. For terminals, files and notebooks, use E2B's SDK with
+ * their own sandboxes. For terminals, files and notebooks, use E2B's SDK with
  * sandboxes that it creates.
  *
  * The client needs only `fetch`.
@@ -54,7 +54,7 @@ export interface ExecOptions extends Pick<wire.ExecRequest, 'cwd' | 'env' | 'std
 /** The state of a sandbox. */
 export type SandboxInfo = wire.Sandbox
 
-/** The result of a command, also of one that fails. */
+/** The result of a command, even of one that fails. */
 export type ExecResult = wire.Result
 
 /** The result of a program. `has_result` is false if `main` was not called. */
